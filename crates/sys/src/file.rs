@@ -1,0 +1,97 @@
+//! Reading and writing descriptors.
+
+use crate::{Errno, Fd, Result, syscall};
+use alloc::vec::Vec;
+use core::ffi::CStr;
+
+/// The directory that relative paths start from.
+pub const CWD: i32 = libc::AT_FDCWD;
+
+/// Opens `path` relative to directory `dir` (a descriptor's number or [`CWD`]); O_CLOEXEC is added.
+pub fn openat(dir: i32, path: &CStr, flags: i32, mode: u32) -> Result<Fd> {
+    // SAFETY: the kernel reads one string that lives through the call.
+    let fd = unsafe { syscall!(libc::SYS_openat, dir, path.as_ptr(), flags | libc::O_CLOEXEC, mode) }?;
+    Ok(Fd::from_raw(fd as i32))
+}
+
+/// Reads once; 0 at the end. EINTR is tried again.
+pub fn read(fd: i32, buf: &mut [u8]) -> Result<usize> {
+    loop {
+        // SAFETY: the kernel writes at most `buf.len()` bytes into `buf`.
+        match unsafe { syscall!(libc::SYS_read, fd, buf.as_mut_ptr(), buf.len()) } {
+            Err(Errno::EINTR) => continue,
+            other => return other,
+        }
+    }
+}
+
+/// Reads once at `offset`, leaving the file's own offset alone.
+pub fn read_at(fd: i32, buf: &mut [u8], offset: u64) -> Result<usize> {
+    loop {
+        // SAFETY: the kernel writes at most `buf.len()` bytes into `buf`.
+        match unsafe { syscall!(libc::SYS_pread64, fd, buf.as_mut_ptr(), buf.len(), offset) } {
+            Err(Errno::EINTR) => continue,
+            other => return other,
+        }
+    }
+}
+
+/// Writes once. EINTR is tried again.
+pub fn write(fd: i32, buf: &[u8]) -> Result<usize> {
+    loop {
+        // SAFETY: the kernel reads at most `buf.len()` bytes from `buf`.
+        match unsafe { syscall!(libc::SYS_write, fd, buf.as_ptr(), buf.len()) } {
+            Err(Errno::EINTR) => continue,
+            other => return other,
+        }
+    }
+}
+
+/// Writes once at `offset`.
+pub fn write_at(fd: i32, buf: &[u8], offset: u64) -> Result<usize> {
+    loop {
+        // SAFETY: the kernel reads at most `buf.len()` bytes from `buf`.
+        match unsafe { syscall!(libc::SYS_pwrite64, fd, buf.as_ptr(), buf.len(), offset) } {
+            Err(Errno::EINTR) => continue,
+            other => return other,
+        }
+    }
+}
+
+/// Writes all of `buf`.
+pub fn write_all(fd: i32, mut buf: &[u8]) -> Result<()> {
+    while !buf.is_empty() {
+        match write(fd, buf)? {
+            0 => return Err(Errno::EIO),
+            n => buf = &buf[n..],
+        }
+    }
+    Ok(())
+}
+
+/// Writes all of `buf` at `offset`.
+pub fn write_all_at(fd: &Fd, mut buf: &[u8], mut offset: u64) -> Result<()> {
+    while !buf.is_empty() {
+        match write_at(fd.raw(), buf, offset)? {
+            0 => return Err(Errno::EIO),
+            n => {
+                buf = &buf[n..];
+                offset += n as u64;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads from the start to the end, but no more than `max` bytes: a longer file is `EFBIG`.
+pub fn read_to_end(fd: &Fd, max: usize) -> Result<Vec<u8>> {
+    let mut out = Vec::new();
+    let mut chunk = [0u8; 4096];
+    loop {
+        match read_at(fd.raw(), &mut chunk, out.len() as u64)? {
+            0 => return Ok(out),
+            n if out.len() + n > max => return Err(Errno::EFBIG),
+            n => out.extend_from_slice(&chunk[..n]),
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Every system call of fleetgate, and every `unsafe` block.
+//!
+//! The calls are made raw (no libc wrapper), for three reasons: a child that shares its parent's memory must
+//! not touch `errno` or any other libc state; `setuid` and its kin must change the calling thread only, which
+//! glibc's wrappers do not; and the same code serves static musl programs and dynamic glibc ones.
+//!
+//! It never logs, never retries silently (except `EINTR` where said), never decides policy.
+#![no_std]
+
+extern crate alloc;
+#[cfg(any(feature = "std", test))]
+extern crate std;
+
+pub mod clock;
+mod errno;
+mod fd;
+pub mod file;
+pub mod memfd;
+pub mod poll;
+pub mod process;
+#[cfg(feature = "program")]
+pub mod program;
+pub mod raw;
+pub mod socket;
+pub mod spawn;
+
+pub use errno::{Errno, Result};
+pub use fd::{Fd, close_range};

@@ -1,0 +1,49 @@
+//! Waiting for descriptors.
+
+use crate::{Errno, Result, syscall};
+
+/// One descriptor to wait for; `events` in, `revents` out, with poll(2)'s flags.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Watch(libc::pollfd);
+
+/// There is something to read.
+pub const READ: i16 = libc::POLLIN;
+/// There is room to write.
+pub const WRITE: i16 = libc::POLLOUT;
+/// The other side closed or shut down its sending half. Asked for alone it does not wake for arriving data,
+/// which is how a launch costs one wake-up instead of one per frame.
+pub const HANGUP: i16 = libc::POLLRDHUP;
+/// Exceptional: a mount table changed, for instance.
+pub const PRIORITY: i16 = libc::POLLPRI;
+
+impl Watch {
+    /// Waits for `events` on descriptor `fd`; a negative `fd` is skipped.
+    pub const fn new(fd: i32, events: i16) -> Watch {
+        Watch(libc::pollfd { fd, events, revents: 0 })
+    }
+    /// What happened, POLLERR, POLLHUP and POLLNVAL included, which nobody needs to ask for.
+    pub const fn happened(&self) -> i16 {
+        self.0.revents
+    }
+    /// The descriptor.
+    pub const fn fd(&self) -> i32 {
+        self.0.fd
+    }
+}
+
+/// Waits until something happened or `timeout_ms` passed (`None`: for ever). Returns how many descriptors have
+/// news. A signal that interrupts the wait starts it anew with what is left of the time.
+pub fn poll(watches: &mut [Watch], timeout_ms: Option<u32>) -> Result<usize> {
+    let deadline = timeout_ms.map(|ms| crate::clock::monotonic().as_nanos() + ms as i64 * 1_000_000);
+    loop {
+        let left = deadline.map(|d| (d - crate::clock::monotonic().as_nanos()).max(0));
+        let spec = left.map(|ns| libc::timespec { tv_sec: ns / 1_000_000_000, tv_nsec: ns % 1_000_000_000 });
+        let spec_ptr = spec.as_ref().map_or(core::ptr::null(), |s| s as *const _);
+        // SAFETY: Watch is a transparent pollfd; the slice and the timespec live through the call.
+        match unsafe { syscall!(libc::SYS_ppoll, watches.as_mut_ptr(), watches.len(), spec_ptr, 0, 0) } {
+            Err(Errno::EINTR) => continue,
+            other => return other,
+        }
+    }
+}

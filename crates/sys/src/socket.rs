@@ -1,0 +1,128 @@
+//! Message sockets between our own processes: whole frames (SOCK_SEQPACKET) with descriptors beside them.
+
+use crate::{Errno, Fd, Result, syscall};
+use alloc::vec::Vec;
+
+/// The most descriptors that travel with one frame. The kernel's own bound is 253.
+pub const MAX_FDS: usize = 16;
+
+const CMSG_HEADER: usize = size_of::<libc::cmsghdr>();
+const CMSG_SPACE: usize = CMSG_HEADER + MAX_FDS * size_of::<i32>();
+
+/// Ancillary data, aligned as the kernel wants it.
+#[repr(C, align(8))]
+struct Control([u8; CMSG_SPACE]);
+
+/// A connected pair of message sockets, both close-on-exec.
+pub fn pair() -> Result<(Fd, Fd)> {
+    let mut fds = [0i32; 2];
+    // SAFETY: the kernel writes two numbers.
+    unsafe {
+        syscall!(
+            libc::SYS_socketpair,
+            libc::AF_UNIX,
+            libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC,
+            0,
+            fds.as_mut_ptr()
+        )
+    }?;
+    Ok((Fd::from_raw(fds[0]), Fd::from_raw(fds[1])))
+}
+
+/// Sends one frame with descriptors; never raises SIGPIPE. `EINTR` is tried again.
+pub fn send(socket: &Fd, frame: &[u8], fds: &[i32]) -> Result<()> {
+    if fds.len() > MAX_FDS {
+        return Err(Errno::EINVAL);
+    }
+    let mut control = Control([0; CMSG_SPACE]);
+    let used = CMSG_HEADER + size_of_val(fds);
+    let header = libc_cmsghdr(used);
+    control.0[..CMSG_HEADER].copy_from_slice(&header);
+    for (i, fd) in fds.iter().enumerate() {
+        let at = CMSG_HEADER + i * size_of::<i32>();
+        control.0[at..at + 4].copy_from_slice(&fd.to_ne_bytes());
+    }
+    let mut iov = libc::iovec { iov_base: frame.as_ptr() as *mut _, iov_len: frame.len() };
+    let mut msg = empty_msghdr();
+    msg.msg_iov = &raw mut iov;
+    msg.msg_iovlen = 1;
+    if !fds.is_empty() {
+        msg.msg_control = control.0.as_mut_ptr().cast();
+        msg.msg_controllen = used as _;
+    }
+    loop {
+        // SAFETY: msg points to one iovec and one control block that live through the call; the kernel only reads.
+        let sent = unsafe { syscall!(libc::SYS_sendmsg, socket.raw(), &raw const msg, libc::MSG_NOSIGNAL) };
+        match sent {
+            Err(Errno::EINTR) => continue,
+            other => return other.map(drop),
+        }
+    }
+}
+
+/// What [`receive`] got.
+#[derive(Debug)]
+pub struct Received {
+    /// The frame's length in the buffer. 0: the other side closed.
+    pub len: usize,
+    /// Descriptors that came with it, close-on-exec.
+    pub fds: Vec<Fd>,
+    /// The frame was longer than the buffer, or more descriptors came than [`MAX_FDS`]: the rest is lost.
+    pub truncated: bool,
+}
+
+/// Receives one frame. With `block` false: `EAGAIN` when there is none. `EINTR` is tried again.
+pub fn receive(socket: &Fd, buf: &mut [u8], block: bool) -> Result<Received> {
+    let mut control = Control([0; CMSG_SPACE]);
+    let mut iov = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
+    let mut msg = empty_msghdr();
+    msg.msg_iov = &raw mut iov;
+    msg.msg_iovlen = 1;
+    msg.msg_control = control.0.as_mut_ptr().cast();
+    msg.msg_controllen = CMSG_SPACE as _;
+    let flags = libc::MSG_CMSG_CLOEXEC | if block { 0 } else { libc::MSG_DONTWAIT };
+    let len = loop {
+        // SAFETY: msg points to one iovec over `buf` and one control block; the kernel writes within both.
+        match unsafe { syscall!(libc::SYS_recvmsg, socket.raw(), &raw mut msg, flags) } {
+            Err(Errno::EINTR) => continue,
+            other => break other?,
+        }
+    };
+    let fds = received_fds(&control.0[..(msg.msg_controllen as usize).min(CMSG_SPACE)]);
+    Ok(Received { len, fds, truncated: msg.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0 })
+}
+
+/// Takes ownership of every descriptor in the ancillary data; messages of other kinds carry none.
+fn received_fds(mut control: &[u8]) -> Vec<Fd> {
+    let mut fds = Vec::new();
+    while control.len() >= CMSG_HEADER {
+        let len = usize::from_ne_bytes(control[..8].try_into().expect("8 bytes")) & 0xffff_ffff;
+        let level = i32::from_ne_bytes(control[8..12].try_into().expect("4 bytes"));
+        let kind = i32::from_ne_bytes(control[12..16].try_into().expect("4 bytes"));
+        if len < CMSG_HEADER || len > control.len() {
+            break;
+        }
+        if level == libc::SOL_SOCKET && kind == libc::SCM_RIGHTS {
+            for raw in control[CMSG_HEADER..len].chunks_exact(4) {
+                fds.push(Fd::from_raw(i32::from_ne_bytes(raw.try_into().expect("4 bytes"))));
+            }
+        }
+        control = &control[len.next_multiple_of(8).min(control.len())..];
+    }
+    fds
+}
+
+/// The bytes of a header that announces descriptors, `len` bytes with them. The kernel's `cmsg_len` is a size_t
+/// on every 64-bit machine; musl's struct splits it into a length and padding, which little-endian makes the same.
+fn libc_cmsghdr(len: usize) -> [u8; CMSG_HEADER] {
+    let mut out = [0; CMSG_HEADER];
+    out[..8].copy_from_slice(&len.to_ne_bytes());
+    out[8..12].copy_from_slice(&libc::SOL_SOCKET.to_ne_bytes());
+    out[12..16].copy_from_slice(&libc::SCM_RIGHTS.to_ne_bytes());
+    out
+}
+
+fn empty_msghdr() -> libc::msghdr {
+    // SAFETY: all fields are numbers and pointers, for which zero is a value; musl's padding must be zero.
+    unsafe { core::mem::zeroed() }
+}

@@ -1,0 +1,82 @@
+//! What several frames share.
+
+use crate::record;
+use alloc::ffi::CString;
+use alloc::vec::Vec;
+
+/// Names one session: in state files, login records and events. Random, chosen by the launching side.
+pub type SessionId = [u8; 16];
+
+record! {
+    /// Whom a program runs as.
+    pub struct Ids {
+        /// The user id.
+        pub uid: u32,
+        /// The primary group id.
+        pub gid: u32,
+        /// Supplementary groups, the primary one too where the account lists it.
+        pub groups: Vec<u32>,
+    }
+}
+
+record! {
+    /// An account as the name service gave it.
+    pub struct Account {
+        /// Its name.
+        pub name: CString,
+        /// Its ids.
+        pub ids: Ids,
+        /// Its home directory.
+        pub home: CString,
+        /// Its shell; empty stands for /bin/sh.
+        pub shell: CString,
+        /// Password ageing, where the account has a shadow entry that could be read.
+        pub ageing: Option<Ageing>,
+    }
+}
+
+record! {
+    /// The ageing fields of shadow(5), in days since 1970; -1 where unset.
+    pub struct Ageing {
+        /// The last change of the password; 0: it must be changed now.
+        pub last_change: i64,
+        /// How many days a password lasts.
+        pub max_days: i64,
+        /// How many days after that the account still works.
+        pub inactive_days: i64,
+        /// The day from which the account is off.
+        pub expires: i64,
+    }
+}
+
+record! {
+    /// One environment variable.
+    pub struct Variable {
+        /// Its name, without `=`.
+        pub name: CString,
+        /// Its value.
+        pub value: CString,
+    }
+}
+
+record! {
+    /// A moment of the calendar's clock.
+    pub struct Moment {
+        /// Seconds since 1970.
+        pub sec: i64,
+        /// Nanoseconds beside them.
+        pub nsec: u32,
+    }
+}
+
+record! {
+    /// An internet address as sixteen bytes (v4 mapped) with a port.
+    pub struct Endpoint {
+        /// The address; `::ffff:a.b.c.d` for version 4.
+        pub address: [u8; 16],
+        /// The scope of a link-local address, else 0.
+        pub scope: u32,
+        /// The port.
+        pub port: u16,
+    }
+}

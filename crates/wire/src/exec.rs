@@ -1,0 +1,128 @@
+//! The order that makes a shell or a command.
+
+use crate::common::{Account, Moment, SessionId, Variable};
+use crate::{choice, record};
+use alloc::ffi::CString;
+use alloc::vec::Vec;
+
+record! {
+    /// All that `exec` needs to become the user's program. Descriptors beside it: see [`crate::Role`].
+    pub struct Exec {
+        /// The session's name.
+        pub session: SessionId,
+        /// Whom it is for.
+        pub account: Account,
+        /// What to run.
+        pub program: Program,
+        /// The terminal's path (`/dev/pts/3`), when descriptor `Terminal` is given; else three `Stdio` ones.
+        pub terminal: Option<CString>,
+        /// The environment.
+        pub environment: Environment,
+        /// Login records to write, for a login.
+        pub login: Option<Login>,
+        /// Checks of the account that sshd makes.
+        pub checks: Checks,
+        /// What the process is given and limited to.
+        pub resources: Resources,
+        /// The SELinux context for the shell, written to attr/exec last.
+        pub selinux: Option<CString>,
+        /// Report what each step cost in [`crate::Reply::Leaving`].
+        pub timings: bool,
+    }
+}
+
+choice! {
+    /// What to run.
+    pub enum Program("program") {
+        /// The login shell, named `-shell`.
+        0 => Shell,
+        /// `shell -c line`.
+        1 => Command { line: CString },
+        /// A program without any shell: argv[0] is its path, searched in PATH when it has no slash.
+        2 => Direct { argv: Vec<CString> },
+    }
+}
+
+record! {
+    /// Where the environment comes from; later ones win, as in sshd: defaults, /etc/environment, `client`
+    /// filtered by `accept`, ~/.ssh/environment, then `set`.
+    pub struct Environment {
+        /// What the client sent.
+        pub client: Vec<Variable>,
+        /// Patterns (`*`, `?`) of names that the client may set.
+        pub accept: Vec<CString>,
+        /// What the server and PAM set; nothing overrides these.
+        pub set: Vec<Variable>,
+        /// Read /etc/environment (without PAM's pam_env, sshd's way on Debian).
+        pub etc_environment: bool,
+        /// Read ~/.ssh/environment.
+        pub user_environment: bool,
+        /// PATH of an ordinary user; empty: the built-in one.
+        pub path: CString,
+        /// PATH of root; empty: the built-in one.
+        pub root_path: CString,
+    }
+}
+
+record! {
+    /// The login records. Writing them twice with the same `at` changes nothing, so a launch that died may be
+    /// made again.
+    pub struct Login {
+        /// When.
+        pub at: Moment,
+        /// The peer's name, or its address as text.
+        pub host: CString,
+        /// The peer's address.
+        pub address: [u8; 16],
+        /// Write utmp and wtmp (terminal sessions).
+        pub utmp: bool,
+        /// Write lastlog.
+        pub lastlog: bool,
+        /// Tell the kernel's audit.
+        pub audit: bool,
+        /// Print `Last login: …`.
+        pub last_login_message: bool,
+        /// Print /etc/motd.
+        pub motd: bool,
+    }
+}
+
+record! {
+    /// Checks before anything is done; each refusal is told to the user as sshd does.
+    pub struct Checks {
+        /// /etc/nologin keeps everybody but root out.
+        pub nologin: bool,
+        /// Expired accounts are refused (PAM's business where PAM is used).
+        pub expiry: bool,
+    }
+}
+
+record! {
+    /// What the process is given and limited to; absent means inherited.
+    pub struct Resources {
+        /// Limits by number (RLIMIT_…).
+        pub limits: Vec<Limit>,
+        /// The umask.
+        pub umask: Option<u32>,
+        /// The nice value.
+        pub nice: Option<i32>,
+        /// The score of the out-of-memory killer.
+        pub oom_score_adj: Option<i32>,
+        /// A session keyring of its own.
+        pub keyring: bool,
+        /// Set the audit login uid.
+        pub loginuid: bool,
+    }
+}
+
+record! {
+    /// One resource limit; `u64::MAX` is none.
+    pub struct Limit {
+        /// RLIMIT_… number.
+        pub resource: u32,
+        /// Soft.
+        pub soft: u64,
+        /// Hard.
+        pub hard: u64,
+    }
+}

@@ -1,0 +1,45 @@
+//! The file server's order, and the events it tells.
+
+use crate::common::Ids;
+use crate::{choice, record};
+use alloc::ffi::CString;
+
+record! {
+    /// The order. Descriptors: Stdin and Stdout (they may be one socket twice), Events and Resolver if wanted.
+    pub struct Sftp {
+        /// Whom to be.
+        pub ids: Ids,
+        /// The home directory: where relative paths start.
+        pub home: CString,
+        /// Confine to this directory; it becomes `/`.
+        pub chroot: Option<CString>,
+        /// Start here instead of `home`.
+        pub start: Option<CString>,
+        /// Refuse whatever changes anything.
+        pub read_only: bool,
+        /// The umask.
+        pub umask: Option<u32>,
+    }
+}
+
+choice! {
+    /// One operation, told on the Events descriptor after it was answered.
+    pub enum Event("file event") {
+        /// A file was closed; sums of what was done to it.
+        0 => Closed { path: CString, read: u64, written: u64, flags: u32 },
+        /// A file was opened, or not.
+        1 => Opened { path: CString, flags: u32, errno: i32 },
+        /// A directory was listed.
+        2 => Listed { path: CString, errno: i32 },
+        /// A name was removed.
+        3 => Removed { path: CString, directory: bool, errno: i32 },
+        /// A name was changed.
+        4 => Renamed { from: CString, to: CString, errno: i32 },
+        /// A directory was made.
+        5 => DirectoryMade { path: CString, mode: u32, errno: i32 },
+        /// Attributes were set.
+        6 => AttributesSet { path: CString, errno: i32 },
+        /// A symbolic or hard link was made.
+        7 => Linked { target: CString, path: CString, symbolic: bool, errno: i32 },
+    }
+}
