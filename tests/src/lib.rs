@@ -51,7 +51,10 @@ fn named(path: PathBuf, name: &str) -> Command {
 /// Use as `return skip("why")`.
 pub fn skip(why: &str) {
     let name = std::thread::current().name().unwrap_or("a test").to_owned();
-    assert!(std::env::var_os("CI").is_none_or(|v| v != "true"), "{name} would skip itself in CI: {why}");
+    assert!(
+        std::env::var_os("CI").is_none_or(|v| v != "true"),
+        "{name} would skip itself in CI: {why}"
+    );
     eprintln!("skipped: {name}: {why}");
     if let Some(file) = std::env::var_os("FLEETGATE_SKIPS") {
         use std::io::Write;

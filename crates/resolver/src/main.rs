@@ -1,1 +1,8 @@
-fn main() {}
+//! The program `fleetgate-resolver`; all of it is in the library, which `fleetgate` also carries.
+#![forbid(unsafe_code)]
+
+fn main() {
+    std::process::exit(fleetgate_resolver::run(
+        &std::env::args_os().skip(1).collect::<Vec<_>>(),
+    ));
+}

@@ -19,10 +19,16 @@ impl Time {
 }
 
 fn read(clock: i32) -> Time {
-    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut t = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: the kernel writes one timespec. These clocks exist on every Linux, so the call cannot fail.
     let _ = unsafe { syscall!(libc::SYS_clock_gettime, clock, &raw mut t) };
-    Time { sec: t.tv_sec, nsec: t.tv_nsec as u32 }
+    Time {
+        sec: t.tv_sec,
+        nsec: t.tv_nsec as u32,
+    }
 }
 
 /// The calendar's time.

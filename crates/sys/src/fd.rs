@@ -57,7 +57,11 @@ impl Fd {
         // SAFETY: F_GETFL and F_SETFL take numbers only.
         unsafe {
             let flags = syscall!(libc::SYS_fcntl, self.0, libc::F_GETFL)? as i32;
-            let flags = if on { flags | libc::O_NONBLOCK } else { flags & !libc::O_NONBLOCK };
+            let flags = if on {
+                flags | libc::O_NONBLOCK
+            } else {
+                flags & !libc::O_NONBLOCK
+            };
             syscall!(libc::SYS_fcntl, self.0, libc::F_SETFL, flags).map(drop)
         }
     }
@@ -91,7 +95,9 @@ pub fn close_range(first: i32, last: u32) -> Result<()> {
 /// The way for kernels before 5.9, and for filters that do not know close_range: bounded by the soft limit,
 /// above which no descriptor was opened by us.
 fn close_each(first: i32, last: u32) -> Result<()> {
-    let limit = crate::process::limit(libc::RLIMIT_NOFILE as u32)?.soft.min(1 << 20) as u32;
+    let limit = crate::process::limit(libc::RLIMIT_NOFILE as u32)?
+        .soft
+        .min(1 << 20) as u32;
     for fd in first as u32..=last.min(limit) {
         // SAFETY: as above.
         let _ = unsafe { syscall!(libc::SYS_close, fd) };

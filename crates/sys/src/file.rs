@@ -10,7 +10,15 @@ pub const CWD: i32 = libc::AT_FDCWD;
 /// Opens `path` relative to directory `dir` (a descriptor's number or [`CWD`]); O_CLOEXEC is added.
 pub fn openat(dir: i32, path: &CStr, flags: i32, mode: u32) -> Result<Fd> {
     // SAFETY: the kernel reads one string that lives through the call.
-    let fd = unsafe { syscall!(libc::SYS_openat, dir, path.as_ptr(), flags | libc::O_CLOEXEC, mode) }?;
+    let fd = unsafe {
+        syscall!(
+            libc::SYS_openat,
+            dir,
+            path.as_ptr(),
+            flags | libc::O_CLOEXEC,
+            mode
+        )
+    }?;
     Ok(Fd::from_raw(fd as i32))
 }
 

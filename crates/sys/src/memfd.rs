@@ -13,7 +13,8 @@ pub enum Kind {
 }
 
 /// Seals that together make content and size final.
-pub const CONTENT_SEALS: i32 = libc::F_SEAL_SEAL | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
+pub const CONTENT_SEALS: i32 =
+    libc::F_SEAL_SEAL | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
 
 /// An empty anonymous file that can be sealed. `MFD_EXEC` and `MFD_NOEXEC_SEAL` are newer than our oldest
 /// kernel (6.3): one that does not know them answers EINVAL and gets the call without.

@@ -20,7 +20,11 @@ pub const PRIORITY: i16 = libc::POLLPRI;
 impl Watch {
     /// Waits for `events` on descriptor `fd`; a negative `fd` is skipped.
     pub const fn new(fd: i32, events: i16) -> Watch {
-        Watch(libc::pollfd { fd, events, revents: 0 })
+        Watch(libc::pollfd {
+            fd,
+            events,
+            revents: 0,
+        })
     }
     /// What happened, POLLERR, POLLHUP and POLLNVAL included, which nobody needs to ask for.
     pub const fn happened(&self) -> i16 {
@@ -38,10 +42,22 @@ pub fn poll(watches: &mut [Watch], timeout_ms: Option<u32>) -> Result<usize> {
     let deadline = timeout_ms.map(|ms| crate::clock::monotonic().as_nanos() + ms as i64 * 1_000_000);
     loop {
         let left = deadline.map(|d| (d - crate::clock::monotonic().as_nanos()).max(0));
-        let spec = left.map(|ns| libc::timespec { tv_sec: ns / 1_000_000_000, tv_nsec: ns % 1_000_000_000 });
+        let spec = left.map(|ns| libc::timespec {
+            tv_sec: ns / 1_000_000_000,
+            tv_nsec: ns % 1_000_000_000,
+        });
         let spec_ptr = spec.as_ref().map_or(core::ptr::null(), |s| s as *const _);
         // SAFETY: Watch is a transparent pollfd; the slice and the timespec live through the call.
-        match unsafe { syscall!(libc::SYS_ppoll, watches.as_mut_ptr(), watches.len(), spec_ptr, 0, 0) } {
+        match unsafe {
+            syscall!(
+                libc::SYS_ppoll,
+                watches.as_mut_ptr(),
+                watches.len(),
+                spec_ptr,
+                0,
+                0
+            )
+        } {
             Err(Errno::EINTR) => continue,
             other => return other,
         }

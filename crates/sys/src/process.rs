@@ -74,7 +74,16 @@ pub fn wait(pidfd: &Fd, block: bool) -> Result<Option<Exit>> {
     let options = libc::WEXITED | libc::__WALL | if block { 0 } else { libc::WNOHANG };
     loop {
         // SAFETY: the kernel writes one siginfo of 128 bytes.
-        match unsafe { syscall!(libc::SYS_waitid, P_PIDFD, pidfd.raw(), info.as_mut_ptr(), options, 0) } {
+        match unsafe {
+            syscall!(
+                libc::SYS_waitid,
+                P_PIDFD,
+                pidfd.raw(),
+                info.as_mut_ptr(),
+                options,
+                0
+            )
+        } {
             Err(Errno::EINTR) => continue,
             other => {
                 other?;
@@ -86,14 +95,19 @@ pub fn wait(pidfd: &Fd, block: bool) -> Result<Option<Exit>> {
     Ok(match (signo, code) {
         (0, _) => None,
         (_, libc::CLD_EXITED) => Some(Exit::Code(status)),
-        (_, code) => Some(Exit::Signal { number: status, core: code == libc::CLD_DUMPED }),
+        (_, code) => Some(Exit::Signal {
+            number: status,
+            core: code == libc::CLD_DUMPED,
+        }),
     })
 }
 
 /// A descriptor of process `pid`. Only for a process that is known not to have been reaped.
 pub fn pidfd_open(pid: i32) -> Result<Fd> {
     // SAFETY: numbers only.
-    Ok(Fd::from_raw(unsafe { syscall!(libc::SYS_pidfd_open, pid, 0) }? as i32))
+    Ok(Fd::from_raw(
+        unsafe { syscall!(libc::SYS_pidfd_open, pid, 0) }? as i32
+    ))
 }
 
 /// Sends `signal` to the process behind `pidfd`, never to another that got its number.

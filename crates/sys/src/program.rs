@@ -6,6 +6,11 @@ use core::alloc::{GlobalAlloc, Layout};
 use core::ffi::{CStr, c_char};
 use core::fmt::Write;
 
+// The start code and the memory functions are the C library's; without std nobody else asks for it. `-bundle`:
+// it is linked into the program, not into this library.
+#[link(name = "c", kind = "static", modifiers = "-bundle")]
+unsafe extern "C" {}
+
 /// The C library's allocator. musl's malloc aligns to 16; more is asked for by `aligned_alloc`.
 struct Malloc;
 
@@ -70,7 +75,10 @@ impl Args {
     /// # Safety
     /// `first` must point to `count` strings that live as long as the process: main's `argv`.
     pub unsafe fn new(count: i32, first: *const *const c_char) -> Args {
-        Args { count: count.max(0) as usize, first }
+        Args {
+            count: count.max(0) as usize,
+            first,
+        }
     }
 
     /// Argument `index`; 0 is the program's name.

@@ -6,7 +6,11 @@ use crate::{Errno, Result};
 /// Turns the kernel's return value into a result: values from -4095 to -1 are error numbers.
 #[inline(always)]
 pub fn check(ret: isize) -> Result<usize> {
-    if (-4095..0).contains(&ret) { Err(Errno(-ret as i32)) } else { Ok(ret as usize) }
+    if (-4095..0).contains(&ret) {
+        Err(Errno(-ret as i32))
+    } else {
+        Ok(ret as usize)
+    }
 }
 
 /// Makes system call `nr` with up to six arguments.

@@ -42,7 +42,10 @@ pub fn send(socket: &Fd, frame: &[u8], fds: &[i32]) -> Result<()> {
         let at = CMSG_HEADER + i * size_of::<i32>();
         control.0[at..at + 4].copy_from_slice(&fd.to_ne_bytes());
     }
-    let mut iov = libc::iovec { iov_base: frame.as_ptr() as *mut _, iov_len: frame.len() };
+    let mut iov = libc::iovec {
+        iov_base: frame.as_ptr() as *mut _,
+        iov_len: frame.len(),
+    };
     let mut msg = empty_msghdr();
     msg.msg_iov = &raw mut iov;
     msg.msg_iovlen = 1;
@@ -52,7 +55,14 @@ pub fn send(socket: &Fd, frame: &[u8], fds: &[i32]) -> Result<()> {
     }
     loop {
         // SAFETY: msg points to one iovec and one control block that live through the call; the kernel only reads.
-        let sent = unsafe { syscall!(libc::SYS_sendmsg, socket.raw(), &raw const msg, libc::MSG_NOSIGNAL) };
+        let sent = unsafe {
+            syscall!(
+                libc::SYS_sendmsg,
+                socket.raw(),
+                &raw const msg,
+                libc::MSG_NOSIGNAL
+            )
+        };
         match sent {
             Err(Errno::EINTR) => continue,
             other => return other.map(drop),
@@ -74,7 +84,10 @@ pub struct Received {
 /// Receives one frame. With `block` false: `EAGAIN` when there is none. `EINTR` is tried again.
 pub fn receive(socket: &Fd, buf: &mut [u8], block: bool) -> Result<Received> {
     let mut control = Control([0; CMSG_SPACE]);
-    let mut iov = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
+    let mut iov = libc::iovec {
+        iov_base: buf.as_mut_ptr().cast(),
+        iov_len: buf.len(),
+    };
     let mut msg = empty_msghdr();
     msg.msg_iov = &raw mut iov;
     msg.msg_iovlen = 1;
@@ -89,7 +102,11 @@ pub fn receive(socket: &Fd, buf: &mut [u8], block: bool) -> Result<Received> {
         }
     };
     let fds = received_fds(&control.0[..(msg.msg_controllen as usize).min(CMSG_SPACE)]);
-    Ok(Received { len, fds, truncated: msg.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0 })
+    Ok(Received {
+        len,
+        fds,
+        truncated: msg.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0,
+    })
 }
 
 /// Takes ownership of every descriptor in the ancillary data; messages of other kinds carry none.

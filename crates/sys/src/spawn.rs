@@ -34,7 +34,10 @@ impl<'a> Strings<'a> {
     pub fn new(strings: impl IntoIterator<Item = &'a CStr>) -> Strings<'a> {
         let mut pointers: alloc::vec::Vec<_> = strings.into_iter().map(CStr::as_ptr).collect();
         pointers.push(core::ptr::null());
-        Strings { pointers, _strings: core::marker::PhantomData }
+        Strings {
+            pointers,
+            _strings: core::marker::PhantomData,
+        }
     }
     /// For exec.
     pub(crate) fn as_ptr(&self) -> *const *const c_char {
@@ -136,7 +139,9 @@ impl Stack {
         // SAFETY: a fresh anonymous mapping, placed by the kernel; then its lowest page is made inaccessible.
         unsafe {
             let base = syscall!(libc::SYS_mmap, 0, STACK_SIZE, prot, flags, -1isize, 0)?;
-            let stack = Stack { base: base as *mut c_void };
+            let stack = Stack {
+                base: base as *mut c_void,
+            };
             syscall!(libc::SYS_mprotect, base, GUARD, libc::PROT_NONE)?;
             Ok(stack)
         }
@@ -204,7 +209,9 @@ pub fn spawn(what: &Spawn<'_>, stack: &mut Stack) -> core::result::Result<Child,
             return Ok(raw);
         }
         let borrowed = core::mem::ManuallyDrop::new(Fd::from_raw(raw));
-        let high = borrowed.duplicate(count as i32).map_err(|e| fail(Step::Descriptors, e))?;
+        let high = borrowed
+            .duplicate(count as i32)
+            .map_err(|e| fail(Step::Descriptors, e))?;
         let raw = high.raw();
         lifted.push(high);
         Ok(raw)
@@ -232,11 +239,18 @@ pub fn spawn(what: &Spawn<'_>, stack: &mut Stack) -> core::result::Result<Child,
 
     // SAFETY: the child wrote these two through a pointer the compiler lost sight of in the assembly.
     let (step, errno) = unsafe {
-        (core::ptr::read_volatile(&raw const plan.failed_step), core::ptr::read_volatile(&raw const plan.failed_errno))
+        (
+            core::ptr::read_volatile(&raw const plan.failed_step),
+            core::ptr::read_volatile(&raw const plan.failed_errno),
+        )
     };
     if step != 0 {
         let _ = crate::process::wait(&pidfd, true);
-        let step = if step == Step::Descriptors as u32 { Step::Descriptors } else { Step::Exec };
+        let step = if step == Step::Descriptors as u32 {
+            Step::Descriptors
+        } else {
+            Step::Exec
+        };
         return Err(fail(step, Errno(errno)));
     }
     let fallback = match (fallback, what.cgroup) {
@@ -278,7 +292,16 @@ fn start(plan: &mut Plan, cgroup: Option<&Fd>, stack: &mut Stack) -> Result<(i32
             let top = stack.base as usize + STACK_SIZE;
             let flags = CLONE_BASE as usize | libc::SIGCHLD as usize;
             // SAFETY: as above.
-            let made = unsafe { clone_call(Clone::Legacy { flags, top, pidfd: &raw mut pidfd }, plan) };
+            let made = unsafe {
+                clone_call(
+                    Clone::Legacy {
+                        flags,
+                        top,
+                        pidfd: &raw mut pidfd,
+                    },
+                    plan,
+                )
+            };
             Ok((raw::check(made)? as i32, Fd::from_raw(pidfd), true))
         }
         other => Ok((other? as i32, Fd::from_raw(pidfd), false)),
@@ -287,7 +310,11 @@ fn start(plan: &mut Plan, cgroup: Option<&Fd>, stack: &mut Stack) -> Result<(i32
 
 enum Clone<'a> {
     Three(&'a CloneArgs),
-    Legacy { flags: usize, top: usize, pidfd: *mut i32 },
+    Legacy {
+        flags: usize,
+        top: usize,
+        pidfd: *mut i32,
+    },
 }
 
 /// Makes the call; the parent gets its result, the child goes to [`child`] on the new stack.
@@ -296,7 +323,10 @@ enum Clone<'a> {
 /// The new stack and everything in `plan` must stay alive until the child has exec'd or exited.
 unsafe fn clone_call(how: Clone<'_>, plan: *mut Plan) -> isize {
     let (nr, args) = match how {
-        Clone::Three(a) => (libc::SYS_clone3, [a as *const _ as usize, size_of::<CloneArgs>(), 0, 0]),
+        Clone::Three(a) => (
+            libc::SYS_clone3,
+            [a as *const _ as usize, size_of::<CloneArgs>(), 0, 0],
+        ),
         // x86_64 and aarch64 agree on flags, stack, parent_tid (where CLONE_PIDFD writes).
         Clone::Legacy { flags, top, pidfd } => (libc::SYS_clone, [flags, top, pidfd as usize, 0]),
     };
@@ -382,7 +412,14 @@ extern "C" fn child(plan: *mut Plan) -> ! {
         let _ = syscall!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const none, 0, 8);
         let dir = if program >= 0 { program } else { libc::AT_FDCWD };
         let flags = if program >= 0 { libc::AT_EMPTY_PATH } else { 0 };
-        let e = match syscall!(libc::SYS_execveat, dir, (*plan).path, (*plan).argv, (*plan).envp, flags) {
+        let e = match syscall!(
+            libc::SYS_execveat,
+            dir,
+            (*plan).path,
+            (*plan).argv,
+            (*plan).envp,
+            flags
+        ) {
             Err(e) => e,
             Ok(_) => Errno::EIO,
         };
@@ -409,7 +446,15 @@ unsafe fn give_up(plan: *mut Plan, step: Step, errno: Errno) -> ! {
 fn block_signals() -> u64 {
     let (all, mut old) = (u64::MAX, 0u64);
     // SAFETY: the kernel reads and writes one 64-bit set each; this cannot fail with valid pointers.
-    let _ = unsafe { syscall!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const all, &raw mut old, 8) };
+    let _ = unsafe {
+        syscall!(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            &raw const all,
+            &raw mut old,
+            8
+        )
+    };
     old
 }
 
@@ -432,8 +477,13 @@ mod tests {
     fn run(path: &CStr, args: &[&CStr]) -> core::result::Result<Exit, SpawnError> {
         let argv = Strings::new(args.iter().copied());
         let envp = Strings::new([]);
-        let what =
-            Spawn { program: Program::Path(path), argv: &argv, envp: &envp, fds: &[0, 1, 2], cgroup: None };
+        let what = Spawn {
+            program: Program::Path(path),
+            argv: &argv,
+            envp: &envp,
+            fds: &[0, 1, 2],
+            cgroup: None,
+        };
         let child = spawn(&what, &mut Stack::new().expect("stack"))?;
         Ok(wait(&child.pidfd, true).expect("wait").expect("blocking"))
     }
@@ -443,13 +493,28 @@ mod tests {
         assert_eq!(run(c"/bin/sh", &[c"sh", c"-c", c"exit 7"]), Ok(Exit::Code(7)));
         assert_eq!(
             run(c"/bin/sh", &[c"sh", c"-c", c"kill -9 $$"]),
-            Ok(Exit::Signal { number: 9, core: false })
+            Ok(Exit::Signal {
+                number: 9,
+                core: false
+            })
         );
     }
 
     #[test]
     fn exec_errors_come_back() {
-        assert_eq!(run(c"/nowhere", &[c"x"]), Err(SpawnError { step: Step::Exec, errno: Errno::ENOENT }));
-        assert_eq!(run(c"/", &[c"x"]), Err(SpawnError { step: Step::Exec, errno: Errno::EACCES }));
+        assert_eq!(
+            run(c"/nowhere", &[c"x"]),
+            Err(SpawnError {
+                step: Step::Exec,
+                errno: Errno::ENOENT
+            })
+        );
+        assert_eq!(
+            run(c"/", &[c"x"]),
+            Err(SpawnError {
+                step: Step::Exec,
+                errno: Errno::EACCES
+            })
+        );
     }
 }

@@ -74,7 +74,11 @@ impl<'a> Reader<'a> {
     /// A length no larger than `max`.
     pub fn len(&mut self, what: &'static str, max: usize) -> Result<usize, Error> {
         let len = u32::decode(self)? as usize;
-        if len > max { Err(Error::TooLong { what, len }) } else { Ok(len) }
+        if len > max {
+            Err(Error::TooLong { what, len })
+        } else {
+            Ok(len)
+        }
     }
     /// How many bytes are left.
     pub fn remaining(&self) -> usize {
@@ -118,7 +122,11 @@ pub fn decode<T: Decode>(frame: &[u8]) -> Result<T, Error> {
         _ => return Err(Error::NotAFrame),
     }
     let value = T::decode(&mut r)?;
-    if r.remaining() == 0 { Ok(value) } else { Err(Error::Trailing) }
+    if r.remaining() == 0 {
+        Ok(value)
+    } else {
+        Err(Error::Trailing)
+    }
 }
 
 macro_rules! numbers {
@@ -146,7 +154,10 @@ impl Decode for bool {
         match u8::decode(r)? {
             0 => Ok(false),
             1 => Ok(true),
-            tag => Err(Error::Unknown { what: "truth value", tag: tag.into() }),
+            tag => Err(Error::Unknown {
+                what: "truth value",
+                tag: tag.into(),
+            }),
         }
     }
 }
@@ -188,7 +199,11 @@ impl<T: Encode> Encode for Option<T> {
 }
 impl<T: Decode> Decode for Option<T> {
     fn decode(r: &mut Reader<'_>) -> Result<Self, Error> {
-        Ok(if bool::decode(r)? { Some(T::decode(r)?) } else { None })
+        Ok(if bool::decode(r)? {
+            Some(T::decode(r)?)
+        } else {
+            None
+        })
     }
 }
 

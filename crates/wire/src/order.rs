@@ -61,7 +61,12 @@ impl Decode for Role {
             3 => Role::Terminal,
             4 => Role::Resolver,
             5 => Role::Events,
-            tag => return Err(Error::Unknown { what: "descriptor role", tag: tag.into() }),
+            tag => {
+                return Err(Error::Unknown {
+                    what: "descriptor role",
+                    tag: tag.into(),
+                });
+            }
         })
     }
 }
@@ -98,7 +103,12 @@ impl Decode for Order {
             1 => Work::Networking(Networking::decode(r)?),
             2 => Work::CheckHome(CheckHome::decode(r)?),
             3 => Work::Sftp(Sftp::decode(r)?),
-            tag => return Err(Error::Unknown { what: "order", tag: tag.into() }),
+            tag => {
+                return Err(Error::Unknown {
+                    what: "order",
+                    tag: tag.into(),
+                });
+            }
         };
         Ok(Order { work, roles })
     }

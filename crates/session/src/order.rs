@@ -1,0 +1,124 @@
+//! Receiving the order and answering it. One message, at most [`MAX_INLINE`] long, or a sealed memfd beside
+//! [`BY_REFERENCE`]; descriptors must match the order's roles exactly.
+
+use alloc::ffi::CString;
+use alloc::vec::Vec;
+use fleetgate_sys::{Errno, Fd, file, memfd, socket};
+use fleetgate_wire::order::{BY_REFERENCE, Order, Role, Work};
+use fleetgate_wire::{Failure, MAX_INLINE, MAX_ORDER, Reason, Reply};
+
+/// Where the launching side puts the control socket.
+const CONTROL: i32 = 3;
+
+/// The launching side's end of the order.
+pub struct Control {
+    socket: Fd,
+}
+
+/// The descriptors that came with an order, by role.
+pub struct Given(Vec<(Role, Fd)>);
+
+impl Given {
+    /// Takes the descriptor of `role`, if there is one.
+    pub fn take(&mut self, role: Role) -> Option<Fd> {
+        let at = self.0.iter().position(|(r, _)| *r == role)?;
+        Some(self.0.swap_remove(at).1)
+    }
+}
+
+impl Control {
+    /// The inherited control socket, made close-on-exec.
+    pub fn inherited() -> Result<Control, Errno> {
+        let socket = Fd::from_raw(CONTROL);
+        if let Err(e) = socket.set_cloexec(true) {
+            core::mem::forget(socket);
+            return Err(e);
+        }
+        Ok(Control { socket })
+    }
+
+    /// The socket, for helpers that go on talking on it.
+    pub fn socket(&self) -> &Fd {
+        &self.socket
+    }
+
+    /// Waits for the order. A refusal has already been told to the other side.
+    pub fn receive(&self) -> Result<(Work, Given), Failure> {
+        let result = receive(&self.socket);
+        if let Err(failure) = &result {
+            self.fail(failure.clone());
+        }
+        result
+    }
+
+    /// Says a word. The launching side may be gone; the work goes on without it, so errors are dropped.
+    pub fn say(&self, reply: &Reply) {
+        let _ = socket::send(&self.socket, &fleetgate_wire::encode(reply), &[]);
+    }
+
+    /// Says that it will not be done.
+    pub fn fail(&self, failure: Failure) {
+        self.say(&Reply::Failed { failure });
+    }
+}
+
+/// A failure about `subject`.
+pub fn failure(reason: Reason, errno: Errno, subject: &str) -> Failure {
+    Failure {
+        reason,
+        errno: errno.0,
+        subject: CString::new(subject).unwrap_or_default(),
+    }
+}
+
+fn receive(socket: &Fd) -> Result<(Work, Given), Failure> {
+    let bad = |reason, errno, subject: &str| failure(reason, errno, subject);
+    let mut buffer = alloc::vec![0u8; MAX_INLINE];
+    let mut message = socket::receive(socket, &mut buffer, true)
+        .map_err(|e| bad(Reason::System, e, "receiving the order"))?;
+    if message.truncated {
+        return Err(bad(
+            Reason::BadOrder,
+            Errno::EMSGSIZE,
+            "the order is longer than a message may be",
+        ));
+    }
+    let frame = &buffer[..message.len];
+    let long;
+    let frame = if frame == BY_REFERENCE {
+        if message.fds.is_empty() {
+            return Err(bad(
+                Reason::BadDescriptors,
+                Errno(0),
+                "the memfd that holds the order",
+            ));
+        }
+        let memory = message.fds.remove(0);
+        if !memfd::is_final(&memory) {
+            return Err(bad(
+                Reason::BadDescriptors,
+                Errno::EPERM,
+                "the order's memfd is not sealed",
+            ));
+        }
+        long = file::read_to_end(&memory, MAX_ORDER)
+            .map_err(|e| bad(Reason::BadOrder, e, "reading the order's memfd"))?;
+        long.as_slice()
+    } else {
+        frame
+    };
+    let order: Order =
+        fleetgate_wire::decode(frame).map_err(|e| bad(Reason::BadOrder, Errno(0), &alloc::format!("{e}")))?;
+    if order.roles.len() != message.fds.len() {
+        let text = alloc::format!(
+            "{} descriptors came for {} roles",
+            message.fds.len(),
+            order.roles.len()
+        );
+        return Err(bad(Reason::BadDescriptors, Errno(0), &text));
+    }
+    Ok((
+        order.work,
+        Given(order.roles.into_iter().zip(message.fds).collect()),
+    ))
+}
