@@ -1,1 +1,55 @@
-fn main() {}
+//! `cargo xtask`: every chore of the house. `cargo xtask help` lists them.
+//!
+//! Light on purpose (it is built before anything else): the standard library, JSON, digests, lz4. It never runs
+//! in production and nothing depends on it.
+#![forbid(unsafe_code)]
+
+mod build;
+mod shell;
+
+use std::process::ExitCode;
+
+/// A chore: its name, what it takes, what it does.
+struct Chore {
+    name: &'static str,
+    takes: &'static str,
+    does: &'static str,
+    run: fn(&[String]) -> shell::Result,
+}
+
+const CHORES: &[Chore] = &[Chore {
+    name: "build",
+    takes: "[--timed]",
+    does: "build the static helper, the resolver, and fleetgate with both inside",
+    run: build::main,
+}];
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let Some((name, rest)) = args.split_first() else {
+        help();
+        return ExitCode::from(2);
+    };
+    if matches!(name.as_str(), "help" | "--help" | "-h") {
+        help();
+        return ExitCode::SUCCESS;
+    }
+    let Some(chore) = CHORES.iter().find(|c| c.name == name) else {
+        eprintln!("xtask: unknown chore {name:?}; `cargo xtask help` lists them");
+        return ExitCode::from(2);
+    };
+    match (chore.run)(rest) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\nxtask {name}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn help() {
+    println!("cargo xtask CHORE [ARGUMENTS]\n");
+    for chore in CHORES {
+        println!("  {} {}\n      {}", chore.name, chore.takes, chore.does);
+    }
+}

@@ -1,6 +1,8 @@
 //! `fleetgate`: one program for every role.
 #![forbid(unsafe_code)]
 
+mod images;
+
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
@@ -12,7 +14,7 @@ fn main() {
         // Where no static images are embedded, this program is launched under their names.
         Some(b"fleetgate-session") => session(rest),
         Some(b"fleetgate-resolver") => fleetgate_resolver::run(&rest),
-        _ => 2,
+        _ => version(),
     });
 }
 
@@ -22,4 +24,12 @@ fn session(args: Vec<OsString>) -> i32 {
         .filter_map(|a| CString::new(a.into_vec()).ok())
         .collect();
     fleetgate_session::run(&args.iter().map(CString::as_c_str).collect::<Vec<_>>())
+}
+
+fn version() -> i32 {
+    println!("fleetgate {}", env!("CARGO_PKG_VERSION"));
+    for image in [&images::SESSION, &images::RESOLVER].into_iter().flatten() {
+        println!("  {} {}: {} bytes", image.name, image.version, image.len);
+    }
+    0
 }

@@ -1,0 +1,262 @@
+//! `cargo xtask build`: the static helper, the resolver, both packed, and `fleetgate` with them inside.
+//!
+//! Each is a cargo invocation of its own, so that no crate gets a feature because another program wants it. A
+//! plain `cargo build` never needs any of this: it makes a `fleetgate` that executes itself.
+
+use crate::shell::{Result, bytes, cargo, heading, musl, read, root, run, target, write};
+use sha2::{Digest, Sha256};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// The static helper's bound; every session maps it.
+pub const HELPER_MAX: u64 = 200_000;
+/// What a cold release build may take on two cores.
+const COLD_MAX: Duration = Duration::from_secs(8 * 60);
+/// The programs that are embedded.
+const IMAGES: [&str; 2] = ["fleetgate-session", "fleetgate-resolver"];
+
+/// What was built.
+#[derive(Clone, Debug)]
+pub struct Built {
+    /// `fleetgate` with its images.
+    pub fleetgate: PathBuf,
+    /// The static session helper.
+    pub helper: PathBuf,
+    /// The resolver.
+    pub resolver: PathBuf,
+}
+
+/// How the bytes of an image are stored.
+enum Packing {
+    Raw,
+    Lz4,
+}
+
+/// `cargo xtask build [--timed]`
+pub fn main(args: &[String]) -> Result {
+    match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        [] => {
+            let built = release()?;
+            println!("built {}", built.fleetgate.display());
+            Ok(())
+        }
+        ["--timed"] => timed(),
+        [other, ..] => Err(format!(
+            "build: unknown argument {other:?}; it takes --timed or nothing"
+        )),
+    }
+}
+
+/// Everything that a release holds, in cargo's own target directory.
+pub fn release() -> Result<Built> {
+    release_into(&target())
+}
+
+/// A plain `cargo build`, which has no images; the path of its `fleetgate`.
+pub fn plain() -> Result<PathBuf> {
+    run(cargo().args(["build", "--package", "fleetgate-cli"]))?;
+    Ok(target().join("debug/fleetgate"))
+}
+
+/// The static helper alone.
+pub fn helper_into(target: &Path) -> Result<PathBuf> {
+    ensure_musl()?;
+    let mut command = building(target);
+    command.args([
+        "--profile",
+        "helper",
+        "--package",
+        "fleetgate-session",
+        "--features",
+        "program",
+    ]);
+    run(command.args(["--target", &musl()]))?;
+    let helper = target.join(musl()).join("helper/fleetgate-session");
+    let size = size(&helper)?;
+    println!("helper: {size} bytes (at most {HELPER_MAX})");
+    if size > HELPER_MAX {
+        return Err(format!(
+            "the session helper has {size} bytes, {HELPER_MAX} are allowed: every session pays for it. \
+             Look for formatting of floats, panics with text and new dependencies"
+        ));
+    }
+    Ok(helper)
+}
+
+fn release_into(target: &Path) -> Result<Built> {
+    let helper = helper_into(target)?;
+    run(building(target).args([
+        "--release",
+        "--package",
+        "fleetgate-resolver",
+        "--bin",
+        "fleetgate-resolver",
+    ]))?;
+    let resolver = target.join("release/fleetgate-resolver");
+    let images = target.join("images");
+    let added = pack_all(&images, &[&helper, &resolver])?;
+    run(building(target)
+        .args(["--release", "--package", "fleetgate-cli"])
+        .env("FLEETGATE_IMAGES", &images))?;
+    let fleetgate = target.join("release/fleetgate");
+    println!(
+        "fleetgate: {}, of which the images are {}",
+        bytes(size(&fleetgate)?),
+        bytes(added)
+    );
+    Ok(Built {
+        fleetgate,
+        helper,
+        resolver,
+    })
+}
+
+/// A build whose result does not depend on where the checkout lies.
+fn building(target: &Path) -> Command {
+    let mut command = cargo();
+    let mut flags = vec![format!("--remap-path-prefix={}=/fleetgate", root().display())];
+    if let Some(home) = cargo_home() {
+        flags.push(format!("--remap-path-prefix={}=/cargo", home.display()));
+    }
+    command
+        .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"))
+        .env_remove("FLEETGATE_IMAGES")
+        .arg("build")
+        .arg("--target-dir")
+        .arg(target);
+    command
+}
+
+fn cargo_home() -> Option<PathBuf> {
+    std::env::var_os("CARGO_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")))
+}
+
+/// The musl target's library, fetched when rustup has not done so by itself.
+fn ensure_musl() -> Result {
+    let mut rustc = Command::new("rustc");
+    rustc
+        .current_dir(root())
+        .args(["--print", "target-libdir", "--target", &musl()]);
+    let there = crate::shell::output(&mut rustc).is_ok_and(|dir| Path::new(dir.trim()).is_dir());
+    if there {
+        return Ok(());
+    }
+    run(Command::new("rustup")
+        .current_dir(root())
+        .args(["target", "add", &musl()]))
+    .map_err(|e| {
+        format!(
+            "{e}\nthe static helper needs Rust's {} target: `rustup target add {}`",
+            musl(),
+            musl()
+        )
+    })
+}
+
+/// Packs the programs into `images`, in the form that crates/cli/build.rs reads; the packed bytes altogether.
+fn pack_all(images: &Path, programs: &[&Path]) -> Result<u64> {
+    let version = env!("CARGO_PKG_VERSION");
+    let mut list = String::new();
+    let mut added = 0;
+    for (name, program) in IMAGES.iter().zip(programs) {
+        let raw = read(program)?;
+        let (packing, data) = pack(&raw);
+        let word = match packing {
+            Packing::Raw => "raw",
+            Packing::Lz4 => "lz4",
+        };
+        write(&images.join(name), &data)?;
+        list += &format!(
+            "{name} {version} {word} {} {}\n",
+            raw.len(),
+            hex(&Sha256::digest(&raw))
+        );
+        println!("image {name}: {} bytes, {word} {}", raw.len(), data.len());
+        added += data.len() as u64;
+    }
+    write(&images.join("list"), list.as_bytes())?;
+    Ok(added)
+}
+
+/// lz4 where it saves a quarter; a smaller gain is not worth the time that unpacking takes.
+fn pack(raw: &[u8]) -> (Packing, Vec<u8>) {
+    let packed = lz4_flex::block::compress(raw);
+    if packed.len() < raw.len() / 4 * 3 {
+        (Packing::Lz4, packed)
+    } else {
+        (Packing::Raw, raw.to_vec())
+    }
+}
+
+/// Lower-case hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn size(path: &Path) -> Result<u64> {
+    let meta = std::fs::metadata(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    Ok(meta.len())
+}
+
+/// A release build from nothing, timed, and what embedding adds, measured against a build without images.
+fn timed() -> Result {
+    let cold = target().join("cold");
+    if cold.exists() {
+        std::fs::remove_dir_all(&cold).map_err(|e| format!("{}: {e}", cold.display()))?;
+    }
+    run(cargo().arg("fetch"))?;
+    heading("a cold release build");
+    let start = Instant::now();
+    let built = release_into(&cold)?;
+    let took = start.elapsed();
+    let with = size(&built.fleetgate)?;
+    heading("the same without images");
+    run(building(&cold).args(["--release", "--package", "fleetgate-cli"]))?;
+    let without = size(&cold.join("release/fleetgate"))?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    println!(
+        "\nembedding adds {} bytes to fleetgate's {without}",
+        with - without
+    );
+    println!(
+        "cold release build: {} min {:02} s on {cores} cores (goal on 2: below {} min)",
+        took.as_secs() / 60,
+        took.as_secs() % 60,
+        COLD_MAX.as_secs() / 60
+    );
+    std::fs::remove_dir_all(&cold).map_err(|e| format!("{}: {e}", cold.display()))?;
+    if cores >= 2 && took > COLD_MAX {
+        return Err("the cold release build takes too long".to_owned());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_compresses_is_packed_and_what_does_not_is_raw() {
+        let zeros = vec![0u8; 100_000];
+        let (packing, data) = pack(&zeros);
+        assert!(matches!(packing, Packing::Lz4));
+        assert_eq!(
+            lz4_flex::block::decompress(&data, zeros.len()).expect("ours"),
+            zeros
+        );
+
+        // A digest chain: nothing repeats.
+        let mut noise = Vec::new();
+        let mut last = Sha256::digest(b"noise");
+        while noise.len() < 4096 {
+            noise.extend_from_slice(&last);
+            last = Sha256::digest(last);
+        }
+        let (packing, data) = pack(&noise);
+        assert!(matches!(packing, Packing::Raw));
+        assert_eq!(data, noise);
+    }
+}
