@@ -12,6 +12,7 @@ mod checkhomedir;
 mod exec;
 mod networking;
 mod order;
+pub mod privileges;
 mod sftp;
 mod truth;
 

@@ -12,10 +12,12 @@ extern crate alloc;
 extern crate std;
 
 pub mod clock;
+pub mod credentials;
 mod errno;
 mod fd;
 pub mod file;
 pub mod memfd;
+pub mod net;
 pub mod poll;
 pub mod process;
 #[cfg(feature = "program")]

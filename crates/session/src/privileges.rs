@@ -1,0 +1,49 @@
+//! Becoming the user, for good.
+//!
+//! The helper does this itself, never the child between clone and exec: no process that runs as the user shares
+//! memory with the server. Nothing here looks anything up.
+
+use fleetgate_sys::{Errno, credentials};
+use fleetgate_wire::common::Ids;
+
+/// Which step was refused; its words go to the operator.
+#[derive(Clone, Copy, Debug)]
+pub struct Refused {
+    /// What was tried.
+    pub step: &'static str,
+    /// The kernel's answer.
+    pub errno: Errno,
+}
+
+/// Makes this process the user's: groups, group id, user id, and no capability left unless that user is root.
+/// Checked afterwards, because a process that goes on as root is worse than one that ends.
+///
+/// Where this process is not root it can serve its own user only; its groups stay as they are.
+pub fn become_user(ids: &Ids) -> Result<(), Refused> {
+    let at = |step| move |errno| Refused { step, errno };
+    let own = credentials::user_ids().map_err(at("reading the user ids"))?;
+    if own[1] != 0 {
+        let groups = credentials::group_ids().map_err(at("reading the group ids"))?;
+        let same = own == [ids.uid; 3] && groups == [ids.gid; 3];
+        return if same {
+            Ok(())
+        } else {
+            Err(at("becoming another user needs root")(Errno::EPERM))
+        };
+    }
+    credentials::set_groups(&ids.groups).map_err(at("setting the supplementary groups"))?;
+    credentials::set_group_ids(ids.gid).map_err(at("setting the group id"))?;
+    credentials::set_user_ids(ids.uid).map_err(at("setting the user id"))?;
+    if ids.uid != 0 {
+        credentials::drop_capabilities().map_err(at("dropping the capabilities"))?;
+    }
+    let (uids, gids) = (
+        credentials::user_ids().map_err(at("reading the user ids"))?,
+        credentials::group_ids().map_err(at("reading the group ids"))?,
+    );
+    let left = credentials::permitted_capabilities().map_err(at("reading the capabilities"))?;
+    if uids != [ids.uid; 3] || gids != [ids.gid; 3] || (ids.uid != 0 && left != 0) {
+        return Err(at("the privileges did not drop")(Errno::EPERM));
+    }
+    Ok(())
+}

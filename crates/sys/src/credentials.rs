@@ -1,0 +1,72 @@
+//! Whom this process acts as. Raw calls: they change the calling thread only, so a process drops privileges
+//! before it has a second one.
+
+use crate::{Result, syscall};
+
+/// Real, effective and saved user id.
+pub fn user_ids() -> Result<[u32; 3]> {
+    let mut ids = [0u32; 3];
+    let at = ids.as_mut_ptr();
+    // SAFETY: the kernel writes three numbers.
+    unsafe { syscall!(libc::SYS_getresuid, at, at.wrapping_add(1), at.wrapping_add(2)) }?;
+    Ok(ids)
+}
+
+/// Real, effective and saved group id.
+pub fn group_ids() -> Result<[u32; 3]> {
+    let mut ids = [0u32; 3];
+    let at = ids.as_mut_ptr();
+    // SAFETY: the kernel writes three numbers.
+    unsafe { syscall!(libc::SYS_getresgid, at, at.wrapping_add(1), at.wrapping_add(2)) }?;
+    Ok(ids)
+}
+
+/// Replaces the supplementary groups.
+pub fn set_groups(groups: &[u32]) -> Result<()> {
+    // SAFETY: the kernel reads as many numbers as it is told.
+    unsafe { syscall!(libc::SYS_setgroups, groups.len(), groups.as_ptr()) }.map(drop)
+}
+
+/// Sets real, effective and saved group id.
+pub fn set_group_ids(gid: u32) -> Result<()> {
+    // SAFETY: numbers only.
+    unsafe { syscall!(libc::SYS_setresgid, gid, gid, gid) }.map(drop)
+}
+
+/// Sets real, effective and saved user id. Leaving 0 clears the permitted, effective and ambient capabilities.
+pub fn set_user_ids(uid: u32) -> Result<()> {
+    // SAFETY: numbers only.
+    unsafe { syscall!(libc::SYS_setresuid, uid, uid, uid) }.map(drop)
+}
+
+/// The kernel's version 3 of capset's header, and its two halves of three sets.
+const CAPABILITY_VERSION: u32 = 0x2008_0522;
+
+/// Gives up every capability, the inheritable ones too.
+pub fn drop_capabilities() -> Result<()> {
+    let header = [CAPABILITY_VERSION, 0];
+    let sets = [0u32; 6];
+    // SAFETY: the kernel reads a header of two numbers and two triples.
+    unsafe { syscall!(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) }.map(drop)
+}
+
+/// The capabilities that are in force or could be raised: permitted, both halves as one number.
+pub fn permitted_capabilities() -> Result<u64> {
+    let header = [CAPABILITY_VERSION, 0];
+    let mut sets = [0u32; 6];
+    // SAFETY: the kernel reads a header of two numbers and writes two triples.
+    unsafe { syscall!(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()) }?;
+    Ok(sets[1] as u64 | (sets[4] as u64) << 32)
+}
+
+/// Whether other processes of the same user may trace this one, read its memory and its descriptors.
+pub fn set_dumpable(on: bool) -> Result<()> {
+    // SAFETY: numbers only.
+    unsafe { syscall!(libc::SYS_prctl, libc::PR_SET_DUMPABLE, on as usize, 0, 0, 0) }.map(drop)
+}
+
+/// From here on no exec of this process gains privileges.
+pub fn set_no_new_privileges() -> Result<()> {
+    // SAFETY: numbers only.
+    unsafe { syscall!(libc::SYS_prctl, libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }.map(drop)
+}
