@@ -4,6 +4,7 @@
 //! in production and nothing depends on it.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod build;
 mod shell;
 
@@ -17,12 +18,20 @@ struct Chore {
     run: fn(&[String]) -> shell::Result,
 }
 
-const CHORES: &[Chore] = &[Chore {
-    name: "build",
-    takes: "[--timed]",
-    does: "build the static helper, the resolver, and fleetgate with both inside",
-    run: build::main,
-}];
+const CHORES: &[Chore] = &[
+    Chore {
+        name: "build",
+        takes: "[--timed]",
+        does: "build the static helper, the resolver, and fleetgate with both inside",
+        run: build::main,
+    },
+    Chore {
+        name: "bench",
+        takes: "NAME [--quick]",
+        does: "measure ours beside theirs; writes target/bench/NAME.json",
+        run: bench::main,
+    },
+];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -1,0 +1,281 @@
+//! `cargo xtask bench NAME`: how every benchmark measures, what it prints and what it leaves behind.
+//!
+//! Ours and theirs are [`Subject`]s of one [`Bench::run`], which takes them in turn (A B C A B C …), so that a
+//! busy moment of the machine falls on all of them. A benchmark declares its promises beside its code; the same
+//! names stand in SPECIFICATION.md (`cargo xtask tidy` compares), and a promise that was declared and not
+//! settled is an error. Nothing here asserts behaviour: that is the tests' work.
+
+#![allow(dead_code)] // Which parts are in use depends on the benchmarks entered below.
+
+mod report;
+
+use crate::build::{self, Built};
+use crate::shell::{Result, cargo, heading, run, target};
+use std::path::PathBuf;
+use std::time::Instant;
+
+pub use report::{Promise, Row};
+
+/// One benchmark; a new one adds its module and its line in [`BENCHES`].
+pub struct Entry {
+    /// What `cargo xtask bench` calls it.
+    pub name: &'static str,
+    /// One line for the help.
+    pub does: &'static str,
+    /// What it promises, word for word as in SPECIFICATION.md.
+    pub promises: &'static [Promised],
+    /// Measures; settles each promise.
+    pub run: fn(&mut Bench) -> Result,
+}
+
+/// A promise before it is measured.
+pub struct Promised {
+    /// Its name.
+    pub name: &'static str,
+    /// What its ratio has to be.
+    pub goal: Goal,
+}
+
+/// The side on which a ratio has to lie.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Goal {
+    /// Costs: lower is better.
+    AtMost(f64),
+    /// Yields: higher is better.
+    AtLeast(f64),
+}
+
+/// Every benchmark: the place where owners enter theirs, one line each.
+pub const BENCHES: &[Entry] = &[];
+
+/// One thing that is measured beside others.
+pub struct Subject<'a> {
+    name: String,
+    sample: Box<dyn FnMut() -> Result<f64> + 'a>,
+}
+
+impl<'a> Subject<'a> {
+    /// A subject that measures itself: each call is one sample, in the case's unit.
+    pub fn sampled(name: &str, sample: impl FnMut() -> Result<f64> + 'a) -> Subject<'a> {
+        Subject {
+            name: name.to_owned(),
+            sample: Box::new(sample),
+        }
+    }
+
+    /// A subject whose calls are timed, in milliseconds.
+    pub fn timed(name: &str, mut work: impl FnMut() -> Result + 'a) -> Subject<'a> {
+        Subject::sampled(name, move || {
+            let start = Instant::now();
+            work()?;
+            Ok(start.elapsed().as_secs_f64() * 1e3)
+        })
+    }
+
+    /// A subject whose calls are timed, in microseconds.
+    pub fn timed_us(name: &str, mut work: impl FnMut() -> Result + 'a) -> Subject<'a> {
+        Subject::sampled(name, move || {
+            let start = Instant::now();
+            work()?;
+            Ok(start.elapsed().as_secs_f64() * 1e6)
+        })
+    }
+}
+
+/// A benchmark being run.
+pub struct Bench {
+    /// The release build: `fleetgate` with images, the helper, the resolver.
+    pub built: Built,
+    /// Where the programs of package `fleetgate-benches` are.
+    pub programs: PathBuf,
+    name: &'static str,
+    promised: &'static [Promised],
+    quick: bool,
+    rows: Vec<Row>,
+    promises: Vec<Promise>,
+}
+
+impl Bench {
+    /// How often something is really done when `n` times are asked for: a tenth with `--quick`.
+    pub fn times(&self, n: usize) -> usize {
+        if self.quick { n.div_ceil(10).max(3) } else { n }
+    }
+
+    /// Runs one case: each subject `warm_up` times unmeasured, then all of them in turn, `n` times.
+    pub fn run(
+        &mut self,
+        case: &str,
+        unit: &'static str,
+        warm_up: usize,
+        n: usize,
+        subjects: Vec<Subject<'_>>,
+    ) -> Result {
+        let mut subjects = subjects;
+        let (warm_up, n) = (if self.quick { warm_up.min(2) } else { warm_up }, self.times(n));
+        let mut samples = vec![Vec::with_capacity(n); subjects.len()];
+        for turn in 0..warm_up + n {
+            for (subject, samples) in subjects.iter_mut().zip(&mut samples) {
+                let value = (subject.sample)().map_err(|e| format!("{case}, {}: {e}", subject.name))?;
+                if turn >= warm_up {
+                    samples.push(value);
+                }
+            }
+        }
+        for (subject, samples) in subjects.iter().zip(samples) {
+            self.record(case, &subject.name, unit, samples);
+        }
+        Ok(())
+    }
+
+    /// Records samples that were taken another way: memory, throughput, a minute's count.
+    pub fn record(&mut self, case: &str, subject: &str, unit: &'static str, samples: Vec<f64>) {
+        let row = Row::of(case, subject, unit, samples);
+        println!("{}", row.line());
+        self.rows.push(row);
+    }
+
+    /// The median of a row.
+    pub fn median(&self, case: &str, subject: &str) -> Result<f64> {
+        let row = self.rows.iter().find(|r| r.case == case && r.subject == subject);
+        row.map(|r| r.median)
+            .ok_or_else(|| format!("nothing was measured for {case:?}, {subject:?}"))
+    }
+
+    /// Settles a promise by the ratio of two subjects' medians in one case.
+    pub fn promise_of(&mut self, name: &str, case: &str, ours: &str, theirs: &str) -> Result {
+        let ratio = self.median(case, ours)? / self.median(case, theirs)?;
+        self.promise(name, ratio)
+    }
+
+    /// Settles a promise.
+    pub fn promise(&mut self, name: &str, ratio: f64) -> Result {
+        let promised = self.promised.iter().find(|p| p.name == name);
+        let promised =
+            promised.ok_or_else(|| format!("{name:?} is not among the promises of {}", self.name))?;
+        if !ratio.is_finite() {
+            return Err(format!("{name:?} cannot be judged: the ratio is {ratio}"));
+        }
+        self.promises.push(Promise::of(promised, ratio));
+        Ok(())
+    }
+
+    /// Whether every declared promise was settled, once.
+    fn complete(&self) -> Result {
+        for promised in self.promised {
+            let times = self.promises.iter().filter(|p| p.name == promised.name).count();
+            if times != 1 {
+                return Err(format!(
+                    "the promise {:?} was settled {times} times",
+                    promised.name
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The path of a rival's program; one that is missing is an error with the package to install.
+pub fn rival(program: &str, package: &str) -> Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places =
+        std::env::split_paths(&path).chain(["/usr/sbin", "/sbin", "/usr/lib/openssh"].map(PathBuf::from));
+    places.map(|dir| dir.join(program)).find(|p| p.is_file()).ok_or_else(|| {
+        format!("{program} is missing, and it is measured beside ours: install the package {package} (`make install-deps`)")
+    })
+}
+
+/// `cargo xtask bench NAME [--quick]`
+pub fn main(args: &[String]) -> Result {
+    let quick = args.iter().any(|a| a == "--quick");
+    let names: Vec<&String> = args.iter().filter(|a| *a != "--quick").collect();
+    let [name] = names[..] else {
+        return Err(format!("bench takes one name: {}", known()));
+    };
+    let entry = BENCHES.iter().find(|e| e.name == name);
+    let entry = entry.ok_or_else(|| format!("there is no benchmark {name:?}; there are: {}", known()))?;
+
+    let built = build::release()?;
+    run(cargo().args(["build", "--release", "--package", "fleetgate-benches"]))?;
+    heading(&format!("bench {}: {}", entry.name, entry.does));
+    let mut bench = Bench {
+        built,
+        programs: target().join("release"),
+        name: entry.name,
+        promised: entry.promises,
+        quick,
+        rows: Vec::new(),
+        promises: Vec::new(),
+    };
+    (entry.run)(&mut bench)?;
+    bench.complete()?;
+    report::finish(bench.name, &bench.rows, &bench.promises)
+}
+
+fn known() -> String {
+    let names: Vec<&str> = BENCHES.iter().map(|e| e.name).collect();
+    names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROMISED: &[Promised] = &[Promised {
+        name: "ours, of theirs",
+        goal: Goal::AtMost(0.5),
+    }];
+
+    fn bench() -> Bench {
+        let nowhere = PathBuf::from("/nowhere");
+        Bench {
+            built: Built {
+                fleetgate: nowhere.clone(),
+                helper: nowhere.clone(),
+                resolver: nowhere.clone(),
+            },
+            programs: nowhere,
+            name: "a test",
+            promised: PROMISED,
+            quick: false,
+            rows: Vec::new(),
+            promises: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn subjects_are_run_in_turn_and_warm_up_is_not_counted() {
+        let mut bench = bench();
+        let order = std::cell::RefCell::new(String::new());
+        let subject = |name: &'static str, value: f64| {
+            let order = &order;
+            Subject::sampled(name, move || {
+                order.borrow_mut().push_str(name);
+                Ok(value)
+            })
+        };
+        bench
+            .run("case", "ms", 1, 3, vec![subject("A", 1.0), subject("B", 4.0)])
+            .expect("runs");
+        assert_eq!(*order.borrow(), "ABABABAB");
+        assert_eq!(bench.rows[0].n, 3);
+        assert!(bench.complete().is_err(), "a promise that nobody settled");
+        bench
+            .promise_of("ours, of theirs", "case", "A", "B")
+            .expect("settles");
+        bench.complete().expect("settled once");
+        assert!(bench.promises[0].holds);
+        assert_eq!(bench.promises[0].ratio, 0.25);
+        assert!(bench.promise("another", 1.0).is_err());
+        assert!(bench.promise("ours, of theirs", f64::NAN).is_err());
+    }
+
+    #[test]
+    fn a_missing_rival_is_an_error_that_names_its_package() {
+        let error = rival("no-such-program-as-this", "its-package").expect_err("missing");
+        assert!(
+            error.contains("no-such-program-as-this") && error.contains("its-package"),
+            "{error}"
+        );
+        rival("sh", "dash").expect("a positive control");
+    }
+}
