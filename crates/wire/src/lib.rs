@@ -18,6 +18,7 @@ pub mod net;
 pub mod order;
 pub mod pam;
 pub mod reply;
+pub mod resolver;
 pub mod sftp;
 
 pub use codec::{Decode, Encode, Error, Reader, Writer, decode, encode};

@@ -1,16 +1,27 @@
-//! Questions to the resolver about names, on its look-up socket. Many may be unanswered at once.
+//! Questions to the resolver about names, on a look-up socket: the other end of one that travelled with
+//! [`crate::resolver::ToResolver::Names`]. Many may be unanswered at once; answers come in the order they are found.
 
 use crate::common::{Account, Endpoint};
 use crate::{choice, record};
 use alloc::ffi::CString;
 use alloc::vec::Vec;
 
+/// The most questions of one socket that may be unanswered at once; the resolver reads no more until it has
+/// answered some.
+pub const MAX_UNANSWERED: usize = 64;
+/// The most ids that one [`About::Names`] may ask about.
+pub const MAX_IDS: usize = 1024;
+/// The longest name that is looked up.
+pub const MAX_NAME: usize = 1024;
+/// The longest any answer takes, whatever deadline the question has.
+pub const MAX_DEADLINE_MS: u32 = 10_000;
+
 record! {
     /// A question.
     pub struct Question {
         /// The number its answer will carry.
         pub id: u32,
-        /// How long the answer may take; the resolver's own bound applies beside it.
+        /// How long the answer may take; [`MAX_DEADLINE_MS`] applies beside it, and instead of 0.
         pub deadline_ms: u32,
         /// What is asked.
         pub about: About,
@@ -32,8 +43,6 @@ choice! {
         4 => Host { name: CString, port: u16 },
         /// The SELinux context of a login.
         5 => Context { user: CString },
-        /// Forget what is cached.
-        6 => Forget,
     }
 }
 
@@ -60,13 +69,11 @@ choice! {
         3 => Host { addresses: Vec<Endpoint> },
         /// The context; none where SELinux is off.
         4 => Context { context: Option<CString> },
-        /// Done.
-        5 => Forgotten,
         /// There is none such.
-        6 => Unknown,
+        5 => Unknown,
         /// The name service did not answer in time.
-        7 => TimedOut,
+        6 => TimedOut,
         /// The name service failed; the sentence says how.
-        8 => Failed { why: CString },
+        7 => Failed { why: CString },
     }
 }
