@@ -9,6 +9,8 @@ use alloc::vec::Vec;
 
 /// What one launched helper is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
+// A process sees one order in its life: a box would cost an allocation and save nothing.
+#[allow(clippy::large_enum_variant)]
 pub enum Work {
     /// Become a shell or command.
     Exec(Exec),
