@@ -13,6 +13,7 @@ extern crate std;
 
 pub mod clock;
 pub mod credentials;
+pub mod epoll;
 mod errno;
 mod fd;
 pub mod file;

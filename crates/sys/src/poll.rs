@@ -37,23 +37,22 @@ impl Watch {
 }
 
 /// Waits until something happened or `timeout_ms` passed (`None`: for ever). Returns how many descriptors have
-/// news. A signal that interrupts the wait starts it anew with what is left of the time.
+/// news. A signal that interrupts the wait starts it anew with what is left of the time: the kernel writes that
+/// back into the timespec, so no clock is read.
 pub fn poll(watches: &mut [Watch], timeout_ms: Option<u32>) -> Result<usize> {
-    let deadline = timeout_ms.map(|ms| crate::clock::monotonic().as_nanos() + ms as i64 * 1_000_000);
+    let mut left = timeout_ms.map(|ms| libc::timespec {
+        tv_sec: (ms / 1000).into(),
+        tv_nsec: (ms % 1000 * 1_000_000).into(),
+    });
+    let left_ptr = left.as_mut().map_or(core::ptr::null_mut(), |s| s as *mut _);
     loop {
-        let left = deadline.map(|d| (d - crate::clock::monotonic().as_nanos()).max(0));
-        let spec = left.map(|ns| libc::timespec {
-            tv_sec: ns / 1_000_000_000,
-            tv_nsec: ns % 1_000_000_000,
-        });
-        let spec_ptr = spec.as_ref().map_or(core::ptr::null(), |s| s as *const _);
         // SAFETY: Watch is a transparent pollfd; the slice and the timespec live through the call.
         match unsafe {
             syscall!(
                 libc::SYS_ppoll,
                 watches.as_mut_ptr(),
                 watches.len(),
-                spec_ptr,
+                left_ptr,
                 0,
                 0
             )

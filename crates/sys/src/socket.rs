@@ -109,6 +109,52 @@ pub fn receive(socket: &Fd, buf: &mut [u8], block: bool) -> Result<Received> {
     })
 }
 
+/// The most frames that [`receive_many`] takes at once.
+pub const MAX_FRAMES: usize = 4;
+
+/// Receives the frames that are there, up to [`MAX_FRAMES`], in one call and without waiting. `buf` is divided
+/// evenly; descriptors are not accepted (the kernel drops them, the frame counts as cut). Returns each frame's
+/// length, and whether it was cut. A length of 0 is the other side's end, repeated to fill the array.
+pub fn receive_many(socket: &Fd, buf: &mut [u8]) -> Result<([(usize, bool); MAX_FRAMES], usize)> {
+    #[repr(C)]
+    struct Message {
+        header: libc::msghdr,
+        len: u32,
+    }
+    let each = buf.len() / MAX_FRAMES;
+    let mut iov: [libc::iovec; MAX_FRAMES] = core::array::from_fn(|i| libc::iovec {
+        iov_base: buf[i * each..].as_mut_ptr().cast(),
+        iov_len: each,
+    });
+    let mut messages: [Message; MAX_FRAMES] = core::array::from_fn(|i| {
+        let mut header = empty_msghdr();
+        header.msg_iov = &raw mut iov[i];
+        header.msg_iovlen = 1;
+        Message { header, len: 0 }
+    });
+    let got = loop {
+        // SAFETY: each header points to one iovec over its own part of `buf`; all live through the call.
+        match unsafe {
+            syscall!(
+                libc::SYS_recvmmsg,
+                socket.raw(),
+                messages.as_mut_ptr(),
+                MAX_FRAMES,
+                libc::MSG_DONTWAIT,
+                0
+            )
+        } {
+            Err(Errno::EINTR) => continue,
+            other => break other?,
+        }
+    };
+    let cut = libc::MSG_TRUNC | libc::MSG_CTRUNC;
+    Ok((
+        core::array::from_fn(|i| (messages[i].len as usize, messages[i].header.msg_flags & cut != 0)),
+        got,
+    ))
+}
+
 /// Takes ownership of every descriptor in the ancillary data; messages of other kinds carry none.
 fn received_fds(mut control: &[u8]) -> Vec<Fd> {
     let mut fds = Vec::new();

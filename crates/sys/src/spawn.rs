@@ -8,11 +8,16 @@
 //! - user ids are never changed here: a child's setresuid would clear the parent's dumpable flag, and a process
 //!   of the user's would share memory with the server. The program that is started drops privileges itself.
 //!
-//! System calls of one spawn (fast path): sigprocmask, clone3, in the child dup3 per descriptor, close_range
-//! twice, rt_sigaction, sigprocmask, execveat; sigprocmask in the parent.
+//! System calls of one spawn (fast path): sigprocmask, clone3, in the child dup3 per descriptor, close_range,
+//! rt_sigaction per ignored signal, sigprocmask, execveat; sigprocmask in the parent.
+//!
+//! An exec can be held up for as long as somebody else likes (fanotify permission events, a seccomp supervisor):
+//! the calling thread stands still meanwhile. [`Stack::in_flight`] lets another thread end such a child.
 
 use crate::{Errno, Fd, Result, raw, syscall};
+use alloc::sync::Arc;
 use core::ffi::{CStr, c_char, c_void};
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 /// What to execute.
 #[derive(Clone, Copy, Debug)]
@@ -122,6 +127,9 @@ impl core::error::Error for SpawnError {}
 /// The stack on which children run until their exec. One per launching thread, used again for every start.
 pub struct Stack {
     base: *mut c_void,
+    /// Signals this process ignores: what is ignored stays so across exec, even with CLONE_CLEAR_SIGHAND.
+    ignored: u64,
+    in_flight: Arc<InFlight>,
 }
 
 // SAFETY: the mapping belongs to this value alone; spawn borrows it mutably, so one child at a time stands on it.
@@ -132,7 +140,7 @@ const STACK_SIZE: usize = 64 << 10;
 const GUARD: usize = 4096;
 
 impl Stack {
-    /// Maps a stack.
+    /// Maps a stack, and notes which signals this process ignores.
     pub fn new() -> Result<Stack> {
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
@@ -141,10 +149,20 @@ impl Stack {
             let base = syscall!(libc::SYS_mmap, 0, STACK_SIZE, prot, flags, -1isize, 0)?;
             let stack = Stack {
                 base: base as *mut c_void,
+                ignored: ignored_signals(),
+                in_flight: Arc::new(InFlight {
+                    pidfd: AtomicI32::new(-1),
+                    busy: AtomicBool::new(false),
+                }),
             };
             syscall!(libc::SYS_mprotect, base, GUARD, libc::PROT_NONE)?;
             Ok(stack)
         }
+    }
+
+    /// The child that stands on this stack, for another thread to end.
+    pub fn in_flight(&self) -> Arc<InFlight> {
+        self.in_flight.clone()
     }
 }
 
@@ -153,6 +171,56 @@ impl Drop for Stack {
         // SAFETY: the mapping is ours and no child stands on it: spawn returns only after exec or exit.
         let _ = unsafe { syscall!(libc::SYS_munmap, self.base, STACK_SIZE) };
     }
+}
+
+/// A child between its clone and its exec. The kernel writes its pidfd here before the launching thread begins
+/// to wait for the exec, so another thread can end a child whose exec somebody holds up.
+#[derive(Debug)]
+pub struct InFlight {
+    pidfd: AtomicI32,
+    /// Held while the number is used or taken away, so that it is never used after its descriptor was closed.
+    busy: AtomicBool,
+}
+
+impl InFlight {
+    /// Kills the child if there is one between clone and exec; whether there was.
+    pub fn kill(&self) -> bool {
+        self.locked(|pidfd| {
+            let raw = pidfd.load(Ordering::Acquire);
+            // SAFETY: numbers, and a null siginfo; the descriptor is open while the lock is held.
+            raw >= 0 && unsafe { syscall!(libc::SYS_pidfd_send_signal, raw, libc::SIGKILL, 0, 0) }.is_ok()
+        })
+    }
+
+    /// The child has exec'd or ended: nobody else may use the number from now on.
+    fn landed(&self) -> i32 {
+        self.locked(|pidfd| pidfd.swap(-1, Ordering::AcqRel))
+    }
+
+    /// A spin lock: it is held for one system call at most.
+    fn locked<T>(&self, with: impl FnOnce(&AtomicI32) -> T) -> T {
+        while self.busy.swap(true, Ordering::Acquire) {
+            core::hint::spin_loop();
+        }
+        let out = with(&self.pidfd);
+        self.busy.store(false, Ordering::Release);
+        out
+    }
+}
+
+/// The set of signals that this process ignores.
+fn ignored_signals() -> u64 {
+    let mut set = 0u64;
+    for signal in 1..=64u32 {
+        // The kernel's sigaction: handler, flags, restorer, mask.
+        let mut old = [0usize; 4];
+        // SAFETY: the kernel writes one sigaction of 32 bytes (24 on aarch64).
+        let asked = unsafe { syscall!(libc::SYS_rt_sigaction, signal, 0, old.as_mut_ptr(), 8) };
+        if asked.is_ok() && old[0] == libc::SIG_IGN {
+            set |= 1 << (signal - 1);
+        }
+    }
+    set
 }
 
 /// The kernel's struct clone_args, as of 5.7 (with `cgroup`).
@@ -186,8 +254,9 @@ struct Plan {
     envp: *const *const c_char,
     fds: *const i32,
     fd_count: usize,
-    /// Handlers are still the parent's (no CLONE_CLEAR_SIGHAND): the child resets each before it unblocks.
-    reset_handlers: bool,
+    /// Signals that the child sets to their default before it unblocks any: the ignored ones, or all of them
+    /// where handlers are still the parent's (no CLONE_CLEAR_SIGHAND).
+    reset: u64,
     failed_step: u32,
     failed_errno: i32,
 }
@@ -227,7 +296,7 @@ pub fn spawn(what: &Spawn<'_>, stack: &mut Stack) -> core::result::Result<Child,
         envp: what.envp.as_ptr(),
         fds: sources.as_ptr(),
         fd_count: count,
-        reset_handlers: false,
+        reset: stack.ignored | 1 << (libc::SIGPIPE - 1),
         failed_step: 0,
         failed_errno: 0,
     };
@@ -235,7 +304,15 @@ pub fn spawn(what: &Spawn<'_>, stack: &mut Stack) -> core::result::Result<Child,
     let signals = block_signals();
     let started = start(&mut plan, what.cgroup, stack);
     restore_signals(signals);
-    let (pid, pidfd, fallback) = started.map_err(|e| fail(Step::Clone, e))?;
+    let (pid, pidfd, fallback) = started.map_err(|e| match e {
+        // What only CLONE_INTO_CGROUP answers: not a cgroup, dying, not writable by us, threaded or not a leaf.
+        Errno::EBADF | Errno::ENODEV | Errno::EACCES | Errno::EBUSY | Errno::EOPNOTSUPP
+            if what.cgroup.is_some() =>
+        {
+            fail(Step::Cgroup, e)
+        }
+        _ => fail(Step::Clone, e),
+    })?;
 
     // SAFETY: the child wrote these two through a pointer the compiler lost sight of in the assembly.
     let (step, errno) = unsafe {
@@ -270,10 +347,10 @@ pub fn spawn(what: &Spawn<'_>, stack: &mut Stack) -> core::result::Result<Child,
 
 /// Clones; true beside the ids when clone3 could not be used.
 fn start(plan: &mut Plan, cgroup: Option<&Fd>, stack: &mut Stack) -> Result<(i32, Fd, bool)> {
-    let mut pidfd: i32 = -1;
+    let pidfd = stack.in_flight.pidfd.as_ptr();
     let mut args = CloneArgs {
         flags: CLONE_BASE | CLONE_CLEAR_SIGHAND,
-        pidfd: &raw mut pidfd as u64,
+        pidfd: pidfd as u64,
         exit_signal: libc::SIGCHLD as u64,
         stack: stack.base as u64,
         stack_size: STACK_SIZE as u64,
@@ -284,28 +361,22 @@ fn start(plan: &mut Plan, cgroup: Option<&Fd>, stack: &mut Stack) -> Result<(i32
         args.cgroup = cgroup.raw() as u64;
     }
     // SAFETY: args and plan live until the child has exec'd or gone (CLONE_VFORK); the stack is ours alone.
-    let made = raw::check(unsafe { clone_call(Clone::Three(&args), plan) });
-    match made {
+    let made = unsafe { clone_call(Clone::Three(&args), plan) };
+    let (made, legacy) = match raw::check(made) {
         // A filter that does not know clone3 answers ENOSYS (or, older Docker, EPERM).
         Err(Errno::ENOSYS | Errno::EPERM) => {
-            plan.reset_handlers = true;
+            plan.reset = u64::MAX;
             let top = stack.base as usize + STACK_SIZE;
             let flags = CLONE_BASE as usize | libc::SIGCHLD as usize;
             // SAFETY: as above.
-            let made = unsafe {
-                clone_call(
-                    Clone::Legacy {
-                        flags,
-                        top,
-                        pidfd: &raw mut pidfd,
-                    },
-                    plan,
-                )
-            };
-            Ok((raw::check(made)? as i32, Fd::from_raw(pidfd), true))
+            let made = unsafe { clone_call(Clone::Legacy { flags, top, pidfd }, plan) };
+            (made, true)
         }
-        other => Ok((other? as i32, Fd::from_raw(pidfd), false)),
-    }
+        _ => (made, false),
+    };
+    // The kernel wrote the pidfd before the child ran; a failed clone wrote none, and leaves -1.
+    let pidfd = stack.in_flight.landed();
+    Ok((raw::check(made)? as i32, Fd::from_raw(pidfd), legacy))
 }
 
 enum Clone<'a> {
@@ -386,27 +457,17 @@ extern "C" fn child(plan: *mut Plan) -> ! {
             }
             target += 1;
         }
-        // Everything else goes, except the program, which is close-on-exec.
-        let first = (*plan).fd_count;
+        // Everything else goes, the program too: it is open until the exec has happened.
         let program = (*plan).program_fd;
-        let above = if program >= 0 {
-            if program as usize > first {
-                close_from_to(first, program as usize - 1);
-            }
-            program as usize + 1
-        } else {
-            first
-        };
-        close_from_to(above, u32::MAX as usize);
-        // Rust ignores SIGPIPE, and what is ignored stays so across exec.
+        close_the_rest((*plan).fd_count, program);
         let default = [0usize; 4];
-        let _ = syscall!(libc::SYS_rt_sigaction, libc::SIGPIPE, default.as_ptr(), 0, 8);
-        if (*plan).reset_handlers {
-            let mut signal = 1;
-            while signal <= 64 {
+        let mut signal = 1;
+        while signal <= 64 {
+            if (*plan).reset >> (signal - 1) & 1 == 1 {
+                // SIGKILL and SIGSTOP answer EINVAL, and are as they should be.
                 let _ = syscall!(libc::SYS_rt_sigaction, signal, default.as_ptr(), 0, 8);
-                signal += 1;
             }
+            signal += 1;
         }
         let none = 0u64;
         let _ = syscall!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const none, 0, 8);
@@ -427,10 +488,25 @@ extern "C" fn child(plan: *mut Plan) -> ! {
     }
 }
 
-/// Closes a range; a kernel or filter without close_range leaves it to close-on-exec, which all of ours are.
-unsafe fn close_from_to(first: usize, last: usize) {
+/// Has exec close every descriptor from `first` on. Linux 5.9 and 5.10 know close_range but not its
+/// CLOSE_RANGE_CLOEXEC: there all but the program are closed at once. Where a filter forbids the call it is left
+/// to the close-on-exec flag that all of ours are born with.
+unsafe fn close_the_rest(first: usize, program: i32) {
     // SAFETY: numbers only, in the child's own table.
-    let _ = unsafe { syscall!(libc::SYS_close_range, first, last, 0) };
+    unsafe {
+        let marked = syscall!(libc::SYS_close_range, first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
+        if marked.is_ok() {
+            return;
+        }
+        let mut from = first;
+        if program >= first as i32 {
+            if program > first as i32 {
+                let _ = syscall!(libc::SYS_close_range, first, program - 1, 0);
+            }
+            from = program as usize + 1;
+        }
+        let _ = syscall!(libc::SYS_close_range, from, u32::MAX, 0);
+    }
 }
 
 /// Leaves word for the parent and ends the child.

@@ -1,0 +1,111 @@
+//! One waiter for many descriptors, and the descriptor that wakes it.
+
+use crate::{Errno, Fd, Result, syscall};
+
+/// The kernel's struct epoll_event, packed on x86_64 only.
+#[cfg_attr(target_arch = "x86_64", repr(C, packed))]
+#[cfg_attr(not(target_arch = "x86_64"), repr(C))]
+#[derive(Clone, Copy)]
+pub struct Event {
+    events: u32,
+    data: u64,
+}
+
+impl Event {
+    /// An empty place for the kernel to fill.
+    pub const EMPTY: Event = Event { events: 0, data: 0 };
+
+    /// The number under which the descriptor was added.
+    pub fn key(&self) -> u64 {
+        self.data
+    }
+}
+
+/// A set of descriptors to wait for.
+#[derive(Debug)]
+pub struct Epoll(Fd);
+
+impl Epoll {
+    /// An empty set.
+    pub fn new() -> Result<Epoll> {
+        // SAFETY: numbers only.
+        let fd = unsafe { syscall!(libc::SYS_epoll_create1, libc::EPOLL_CLOEXEC) }?;
+        Ok(Epoll(Fd::from_raw(fd as i32)))
+    }
+
+    /// Adds `fd` for `events` (poll's flags), level-triggered, under `key`.
+    pub fn add(&self, fd: &Fd, events: i16, key: u64) -> Result<()> {
+        let event = Event {
+            events: events as u16 as u32,
+            data: key,
+        };
+        // SAFETY: the kernel reads one event.
+        unsafe {
+            syscall!(
+                libc::SYS_epoll_ctl,
+                self.0.raw(),
+                libc::EPOLL_CTL_ADD,
+                fd.raw(),
+                &raw const event
+            )
+        }
+        .map(drop)
+    }
+
+    /// Takes `fd` out.
+    pub fn remove(&self, fd: &Fd) -> Result<()> {
+        // SAFETY: the kernel ignores the event since 2.6.9.
+        unsafe {
+            syscall!(
+                libc::SYS_epoll_ctl,
+                self.0.raw(),
+                libc::EPOLL_CTL_DEL,
+                fd.raw(),
+                0
+            )
+        }
+        .map(drop)
+    }
+
+    /// Waits until something happened and fills `events` from the front; returns how many.
+    pub fn wait(&self, events: &mut [Event], timeout_ms: Option<u32>) -> Result<usize> {
+        let timeout = timeout_ms.map_or(-1, |ms| ms.min(i32::MAX as u32) as isize);
+        loop {
+            // SAFETY: the kernel writes at most `events.len()` events.
+            match unsafe {
+                syscall!(
+                    libc::SYS_epoll_pwait,
+                    self.0.raw(),
+                    events.as_mut_ptr(),
+                    events.len(),
+                    timeout,
+                    0,
+                    8
+                )
+            } {
+                Err(Errno::EINTR) => continue,
+                other => return other,
+            }
+        }
+    }
+}
+
+/// A counter that a waiter sees: [`ring`] makes it readable, [`quiet`] makes it unreadable again.
+pub fn bell() -> Result<Fd> {
+    // SAFETY: numbers only.
+    let fd = unsafe { syscall!(libc::SYS_eventfd2, 0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) }?;
+    Ok(Fd::from_raw(fd as i32))
+}
+
+/// Makes the bell readable.
+pub fn ring(bell: &Fd) {
+    // The only failure is a counter at its end, and then it is readable already.
+    let _ = crate::file::write(bell.raw(), &1u64.to_ne_bytes());
+}
+
+/// Takes all rings.
+pub fn quiet(bell: &Fd) {
+    let mut count = [0u8; 8];
+    // EAGAIN: nobody rang.
+    let _ = crate::file::read(bell.raw(), &mut count);
+}
