@@ -94,6 +94,8 @@ pub fn close_range(first: i32, last: u32) -> Result<()> {
 
 /// The way for kernels before 5.9, and for filters that do not know close_range: bounded by the soft limit,
 /// above which no descriptor was opened by us.
+// The constant is signed in musl's headers only.
+#[allow(clippy::unnecessary_cast)]
 fn close_each(first: i32, last: u32) -> Result<()> {
     let limit = crate::process::limit(libc::RLIMIT_NOFILE as u32)?
         .soft

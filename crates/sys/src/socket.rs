@@ -101,6 +101,8 @@ pub fn receive(socket: &Fd, buf: &mut [u8], block: bool) -> Result<Received> {
             other => break other?,
         }
     };
+    // The field is 32 bits wide in musl's headers only.
+    #[allow(clippy::unnecessary_cast)]
     let fds = received_fds(&control.0[..(msg.msg_controllen as usize).min(CMSG_SPACE)]);
     Ok(Received {
         len,
