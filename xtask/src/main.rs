@@ -7,6 +7,8 @@
 mod bench;
 mod build;
 mod shell;
+mod test;
+mod tidy;
 
 use std::process::ExitCode;
 
@@ -24,6 +26,18 @@ const CHORES: &[Chore] = &[
         takes: "[--timed]",
         does: "build the static helper, the resolver, and fleetgate with both inside",
         run: build::main,
+    },
+    Chore {
+        name: "test",
+        takes: "[FILTER] [--only tidy|unit|images|plain]",
+        does: "everything that must hold: tidy, clippy, unit tests, the end-to-end suites over both subjects",
+        run: test::main,
+    },
+    Chore {
+        name: "tidy",
+        takes: "",
+        does: "formatting and the house rules",
+        run: tidy::main,
     },
     Chore {
         name: "bench",

@@ -1,0 +1,103 @@
+//! `cargo xtask tidy`: the house rules that a compiler does not know.
+//!
+//! Each rule is a small function from texts to findings, with a test that shows it a violation. It changes
+//! nothing; `cargo fmt` does the one repair that can be made without thinking.
+
+mod graph;
+mod lexer;
+mod papers;
+mod source;
+
+use crate::shell::{Result, cargo, heading, output, read_text, root, run, target};
+use crate::{bench, build};
+use std::fmt;
+use std::process::Command;
+
+/// A file of the checkout.
+pub struct File {
+    /// Its path from the root.
+    pub path: String,
+    /// Its text.
+    pub text: String,
+}
+
+/// A rule that does not hold.
+#[derive(Debug)]
+pub struct Finding {
+    place: String,
+    rule: String,
+}
+
+impl Finding {
+    fn new(place: impl Into<String>, rule: impl Into<String>) -> Finding {
+        Finding {
+            place: place.into(),
+            rule: rule.into(),
+        }
+    }
+
+    fn at(path: &str, line: usize, rule: impl Into<String>) -> Finding {
+        Finding::new(format!("{path}:{}", line + 1), rule)
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.rule)
+    }
+}
+
+/// `cargo xtask tidy`
+pub fn main(args: &[String]) -> Result {
+    if let Some(arg) = args.first() {
+        return Err(format!("tidy takes no arguments, not {arg:?}"));
+    }
+    heading("formatting");
+    run(cargo().args(["fmt", "--all", "--check"])).map_err(|e| format!("{e}\n`cargo fmt --all` mends it"))?;
+    heading("house rules");
+    let files = files()?;
+    let metadata = graph::metadata()?;
+    let mut findings = source::check(&files);
+    findings.extend(graph::check(&metadata, &files));
+    findings.extend(papers::check(&files, &metadata, bench::BENCHES));
+    for finding in &findings {
+        println!("{finding}");
+    }
+    if !findings.is_empty() {
+        return Err(format!("{} findings", findings.len()));
+    }
+    println!("{} files keep them", files.len());
+    build::helper_into(&target()).map(|_| ())
+}
+
+/// Every text of the checkout that is or would be committed.
+fn files() -> Result<Vec<File>> {
+    let mut git = Command::new("git");
+    git.current_dir(root())
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
+    let mut files = Vec::new();
+    for path in output(&mut git)?.split_terminator('\0') {
+        // A file that was deleted and not yet committed so, and what is no text, is of no interest.
+        if let Ok(text) = read_text(&root().join(path)) {
+            files.push(File {
+                path: path.to_owned(),
+                text,
+            });
+        }
+    }
+    Ok(files)
+}
+
+/// The text of one file, for rules about documents.
+fn text<'a>(files: &'a [File], path: &str) -> Option<&'a str> {
+    files.iter().find(|f| f.path == path).map(|f| f.text.as_str())
+}
+
+/// Samples for the rules' tests.
+#[cfg(test)]
+fn sample(path: &str, text: &str) -> Vec<File> {
+    vec![File {
+        path: path.to_owned(),
+        text: text.to_owned(),
+    }]
+}
