@@ -45,3 +45,13 @@ pub fn monotonic() -> Time {
 pub fn boot() -> Time {
     read(libc::CLOCK_BOOTTIME)
 }
+
+/// Stands still for `nanos` (below a second), less when a signal comes.
+pub fn pause(nanos: u32) {
+    let span = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: nanos.min(999_999_999) as _,
+    };
+    // SAFETY: the kernel reads one timespec; an early end is allowed.
+    let _ = unsafe { syscall!(libc::SYS_nanosleep, &raw const span, 0) };
+}

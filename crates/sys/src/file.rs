@@ -103,3 +103,55 @@ pub fn read_to_end(fd: &Fd, max: usize) -> Result<Vec<u8>> {
         }
     }
 }
+
+/// What fstat tells of an open file, as far as it is used here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Kind and permission bits (`S_IFMT` and below).
+    pub mode: u32,
+    /// Its owner.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// Its length.
+    pub size: u64,
+}
+
+/// The status of the open file `fd`.
+pub fn status(fd: &Fd) -> Result<Status> {
+    // SAFETY: stat is numbers only, for which zero is a value; the kernel writes one.
+    let stat = unsafe {
+        let mut stat: libc::stat = core::mem::zeroed();
+        syscall!(libc::SYS_fstat, fd.raw(), &raw mut stat)?;
+        stat
+    };
+    Ok(Status {
+        mode: stat.st_mode,
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        size: stat.st_size as u64,
+    })
+}
+
+/// Cuts or extends the file to `len` bytes.
+pub fn truncate(fd: &Fd, len: u64) -> Result<()> {
+    // SAFETY: numbers only.
+    unsafe { syscall!(libc::SYS_ftruncate, fd.raw(), len) }.map(drop)
+}
+
+/// What the symbolic link `path` says; longer than 4096 bytes is cut, as the kernel's own paths are.
+pub fn read_link(path: &CStr) -> Result<Vec<u8>> {
+    let mut out = alloc::vec![0u8; 4096];
+    // SAFETY: the kernel reads one string and writes at most 4096 bytes.
+    let len = unsafe {
+        syscall!(
+            libc::SYS_readlinkat,
+            CWD,
+            path.as_ptr(),
+            out.as_mut_ptr(),
+            out.len()
+        )
+    }?;
+    out.truncate(len);
+    Ok(out)
+}

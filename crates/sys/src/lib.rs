@@ -11,12 +11,14 @@ extern crate alloc;
 #[cfg(any(feature = "std", test))]
 extern crate std;
 
+pub mod audit;
 pub mod clock;
 pub mod credentials;
 pub mod epoll;
 mod errno;
 mod fd;
 pub mod file;
+pub mod lock;
 pub mod memfd;
 pub mod net;
 pub mod poll;
