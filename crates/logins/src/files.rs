@@ -3,6 +3,7 @@
 use crate::layout::{self, Bytes, Line, RECORD};
 use alloc::vec::Vec;
 use core::ffi::CStr;
+use fleetgate_sys::file::flags;
 use fleetgate_sys::{Errno, Fd, Result, clock, file, lock};
 
 /// How long a lock is waited for, in milliseconds.
@@ -19,7 +20,7 @@ fn hold(path: &CStr) -> Result<Option<Held>> {
     let fd = match file::openat(
         file::CWD,
         path,
-        libc_flags::O_RDWR | libc_flags::O_NOFOLLOW | libc_flags::O_NOCTTY,
+        flags::O_RDWR | flags::O_NOFOLLOW | flags::O_NOCTTY,
         0,
     ) {
         Err(Errno::ENOENT) => return Ok(None),
@@ -36,17 +37,6 @@ fn hold(path: &CStr) -> Result<Option<Held>> {
         }
         clock::pause(2_000_000);
     }
-}
-
-/// The kernel's numbers, the same on every 64-bit machine that this is built for, except where said.
-pub(crate) mod libc_flags {
-    pub const O_RDONLY: i32 = 0;
-    pub const O_RDWR: i32 = 2;
-    pub const O_NOCTTY: i32 = 0o400;
-    #[cfg(target_arch = "x86_64")]
-    pub const O_NOFOLLOW: i32 = 0o400000;
-    #[cfg(not(target_arch = "x86_64"))]
-    pub const O_NOFOLLOW: i32 = 0o100000;
 }
 
 impl Held {
@@ -141,7 +131,7 @@ pub(crate) fn append_private(path: &CStr, record: &Bytes) -> Result<()> {
 }
 
 pub(crate) fn read(path: &CStr) -> Result<Vec<Line>> {
-    let fd = file::openat(file::CWD, path, libc_flags::O_RDONLY, 0)?;
+    let fd = file::openat(file::CWD, path, flags::O_RDONLY, 0)?;
     let mut lines = Vec::new();
     each(&fd, 0, |_, record| {
         lines.push(layout::line(record));

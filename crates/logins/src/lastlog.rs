@@ -1,9 +1,9 @@
 //! lastlog: one record per user id, a sparse file. A file that is missing is not kept here.
 
-use crate::files::libc_flags;
 use crate::layout::{put_time, stripped, text, time};
 use crate::{Entry, Places};
 use alloc::vec::Vec;
+use fleetgate_sys::file::flags;
 use fleetgate_sys::{Errno, Result, file};
 
 const TIME: usize = if cfg!(target_arch = "x86_64") { 4 } else { 8 };
@@ -24,7 +24,7 @@ pub struct LastLogin {
 
 /// The last login of `uid`; none: never, or not kept.
 pub fn last_login(places: &Places, uid: u32) -> Result<Option<LastLogin>> {
-    let fd = match file::openat(file::CWD, &places.lastlog, libc_flags::O_RDONLY, 0) {
+    let fd = match file::openat(file::CWD, &places.lastlog, flags::O_RDONLY, 0) {
         Err(Errno::ENOENT) => return Ok(None),
         other => other?,
     };
@@ -42,7 +42,7 @@ pub fn last_login(places: &Places, uid: u32) -> Result<Option<LastLogin>> {
 
 /// Notes `entry` as the last login of its user.
 pub fn record_last_login(places: &Places, entry: &Entry) -> Result<()> {
-    let flags = libc_flags::O_RDWR | libc_flags::O_NOFOLLOW;
+    let flags = flags::O_RDWR | flags::O_NOFOLLOW;
     let fd = match file::openat(file::CWD, &places.lastlog, flags, 0) {
         Err(Errno::ENOENT) => return Ok(()),
         other => other?,

@@ -7,6 +7,13 @@ use core::ffi::CStr;
 /// The directory that relative paths start from.
 pub const CWD: i32 = libc::AT_FDCWD;
 
+/// The kernel's numbers for [`openat`].
+pub mod flags {
+    pub use libc::{
+        O_CREAT, O_DIRECTORY, O_EXCL, O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR, O_WRONLY,
+    };
+}
+
 /// Opens `path` relative to directory `dir` (a descriptor's number or [`CWD`]); O_CLOEXEC is added.
 pub fn openat(dir: i32, path: &CStr, flags: i32, mode: u32) -> Result<Fd> {
     // SAFETY: the kernel reads one string that lives through the call.
