@@ -22,8 +22,8 @@ fn main() {
     };
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it")).join("images.rs");
     let text = format!(
-        "/// The session helper.\npub static SESSION: Option<Embedded> = {session};\n\
-         /// The resolver.\npub static RESOLVER: Option<Embedded> = {resolver};\n"
+        "/// The session helper.\npub static SESSION: Option<fleetgate_seal::Embedded> = {session};\n\
+         /// The resolver.\npub static RESOLVER: Option<fleetgate_seal::Embedded> = {resolver};\n"
     );
     std::fs::write(&out, text).unwrap_or_else(|e| panic!("{}: {e}", out.display()));
 }
@@ -52,7 +52,7 @@ fn constant(directory: &Path, name: &str) -> String {
     let data = directory.join(name);
     println!("cargo::rerun-if-changed={}", data.display());
     format!(
-        "Some(Embedded {{ name: {name:?}, version: {version:?}, packing: Packing::{packing}, \
+        "Some(fleetgate_seal::Embedded {{ name: {name:?}, version: {version:?}, packing: fleetgate_seal::Packing::{packing}, \
          data: include_bytes!({data:?}), len: {len}, sha256: {digest:?} }})"
     )
 }

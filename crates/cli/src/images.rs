@@ -1,6 +1,4 @@
 //! The programs that this build carries, if any. Without them (`cargo build`) `fleetgate` is its own image and
 //! executes itself under the name `fleetgate-session` or `fleetgate-resolver`.
 
-use fleetgate_seal::{Embedded, Packing};
-
 include!(concat!(env!("OUT_DIR"), "/images.rs"));

@@ -1,10 +1,25 @@
-//! `fleetgate`: one program for every role.
+//! `fleetgate`: one program for every role. Here only: under which name was it started, what is asked of it,
+//! and how an error is said.
 #![forbid(unsafe_code)]
 
+mod commands;
+mod completions;
+mod demo;
+mod flags;
+mod help;
 mod images;
+mod log;
+mod man;
+mod seal;
 
+use commands::COMMANDS;
+use flags::{Asked, Given, Outcome};
 use std::ffi::{CString, OsString};
+use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+/// The command line was not understood.
+const USAGE: i32 = 2;
 
 fn main() {
     let mut args = std::env::args_os();
@@ -14,8 +29,49 @@ fn main() {
         // Where no static images are embedded, this program is launched under their names.
         Some(b"fleetgate-session") => session(rest),
         Some(b"fleetgate-resolver") => fleetgate_resolver::run(&rest),
-        _ => version(),
+        _ => fleetgate(rest),
     });
+}
+
+fn fleetgate(args: Vec<OsString>) -> i32 {
+    let version = matches!(args.as_slice(), [only] if only == "--version" || only == "-V");
+    let args = if version { vec!["version".into()] } else { args };
+    match flags::parse(COMMANDS, &args) {
+        Ok(Asked::Run(given)) => run(&given),
+        Ok(Asked::Help(command)) => print(&help::command(COMMANDS, command)).unwrap_or(1),
+        Ok(Asked::Overview) if !args.is_empty() => print(&help::overview(COMMANDS)).unwrap_or(1),
+        Ok(Asked::Overview) => {
+            eprint!("{}", help::overview(COMMANDS));
+            USAGE
+        }
+        Err(usage) => {
+            eprintln!("fleetgate: {usage}");
+            USAGE
+        }
+    }
+}
+
+fn run(given: &Given) -> i32 {
+    log::start(given.value("log-format"), given.value("log-level"));
+    match (given.command.run)(given) {
+        Ok(code) => code,
+        Err(error) => {
+            match given.value("log-format") {
+                Some("json") => tracing::error!("{error}"),
+                _ => eprintln!("fleetgate: {error}"),
+            }
+            1
+        }
+    }
+}
+
+/// Prints; a reader that has gone away is no error (`fleetgate man | head`).
+fn print(text: &str) -> Outcome {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(format!("standard output: {e}").into()),
+        _ => Ok(0),
+    }
 }
 
 fn session(args: Vec<OsString>) -> i32 {
@@ -24,12 +80,4 @@ fn session(args: Vec<OsString>) -> i32 {
         .filter_map(|a| CString::new(a.into_vec()).ok())
         .collect();
     fleetgate_session::run(&args.iter().map(CString::as_c_str).collect::<Vec<_>>())
-}
-
-fn version() -> i32 {
-    println!("fleetgate {}", env!("CARGO_PKG_VERSION"));
-    for image in [&images::SESSION, &images::RESOLVER].into_iter().flatten() {
-        println!("  {} {}: {} bytes", image.name, image.version, image.len);
-    }
-    0
 }

@@ -1,0 +1,241 @@
+//! The table of commands. Each function here turns what was given into types and calls the module that does it.
+
+use crate::flags::{Command, Flag, Given, Operands, Outcome, Value};
+use crate::{completions, demo, help, images, man, print, seal};
+use std::path::Path;
+
+const JSON: Flag = Flag {
+    long: "json",
+    value: Value::None,
+    repeats: false,
+    help: "Print one JSON document instead of a table.",
+};
+const VERIFY: Flag = Flag {
+    long: "verify",
+    value: Value::Pid,
+    repeats: true,
+    help: "Say whether and how this running process is sealed, and run nothing.",
+};
+const STRATEGY: Flag = Flag {
+    long: "strategy",
+    value: Value::Choice("STRATEGY", &["overlay", "memfd", "tmpfile", "unlinked", "none"]),
+    repeats: false,
+    help: "Seal in this way and no other.",
+};
+
+/// Every command.
+pub const COMMANDS: &[Command] = &[
+    Command {
+        words: &["demo"],
+        summary: "seal the session helper, open a session for you through it, say what each step cost",
+        about: "Shows the way of a session on this machine: the ladder of sealing strategies with what each found, the \
+                session helper sealed on the best rung, and a session for the current user through it. Needs no \
+                configuration and leaves nothing behind.",
+        flags: &[],
+        operands: Operands::None,
+        examples: &[("see it work", "fleetgate demo")],
+        hidden: false,
+        run: |_| demo::run(),
+    },
+    Command {
+        words: &["seal"],
+        summary: "run programs from images that nobody can alter",
+        about: "A running program's file can be opened through /proc/PID/exe and, by root in a container, be written to. \
+                A sealed program runs from an image for which that is impossible.",
+        flags: &[VERIFY, JSON],
+        operands: Operands::None,
+        examples: &[("is process 4711 sealed?", "fleetgate seal --verify 4711")],
+        hidden: false,
+        run: seal_group,
+    },
+    Command {
+        words: &["seal", "doctor"],
+        summary: "say which sealing strategies work here, and why the others do not",
+        about: "Each strategy is tried by really running the session helper's self-test from it, as root and as an \
+                ordinary user. The first that works is the one sessions use; every refusal is shown with its error.",
+        flags: &[JSON],
+        operands: Operands::None,
+        examples: &[
+            ("a table", "fleetgate seal doctor"),
+            ("for a program", "fleetgate seal doctor --json"),
+        ],
+        hidden: false,
+        run: |given| seal::doctor(given.has("json")),
+    },
+    Command {
+        words: &["seal", "run"],
+        summary: "run any program from a sealed image of itself",
+        about: "Makes a sealed image of PROGRAM and executes it in place of fleetgate, with the given arguments. Without \
+                --strategy the cheapest that works for a program that may be short-lived is taken: overlay, then memfd, \
+                tmpfile, unlinked. `none` executes the file as it is, for comparison.\n\n\
+                Scripts, setuid files, files with capabilities and programs that look for libraries beside themselves \
+                ($ORIGIN) are refused, each with its reason: from a sealed image they would fail or do something else.",
+        flags: &[STRATEGY, VERIFY, JSON],
+        operands: Operands::Program { unless: "verify" },
+        examples: &[
+            (
+                "run a container runtime that its containers cannot overwrite",
+                "fleetgate seal run -- crun run box",
+            ),
+            (
+                "in memory only",
+                "fleetgate seal run --strategy memfd -- ./tool --flag",
+            ),
+            ("is process 4711 sealed?", "fleetgate seal run --verify 4711"),
+        ],
+        hidden: false,
+        run: seal_run,
+    },
+    Command {
+        words: &["seal", "verify"],
+        summary: "say whether and how running processes are sealed",
+        about: "Looks at the executable of each process. The exit code is 0 when all of them are sealed and 1 when one \
+                is not.",
+        flags: &[JSON],
+        operands: Operands::Pids,
+        examples: &[("two processes", "fleetgate seal verify 4711 4712")],
+        hidden: false,
+        run: |given| seal::verify(&given.pids("verify"), given.has("json")),
+    },
+    Command {
+        words: &["completions"],
+        summary: "print completions for a shell",
+        about: "Packages install them; by hand, put the output where the shell looks.",
+        flags: &[],
+        operands: Operands::Choice("SHELL", &["bash", "zsh", "fish"]),
+        examples: &[
+            ("bash, now", "source <(fleetgate completions bash)"),
+            (
+                "fish, for good",
+                "fleetgate completions fish > ~/.config/fish/completions/fleetgate.fish",
+            ),
+        ],
+        hidden: false,
+        run: |given| {
+            let shell = given
+                .operands
+                .first()
+                .and_then(|s| s.to_str())
+                .unwrap_or_default();
+            print(&completions::script(COMMANDS, shell))
+        },
+    },
+    Command {
+        words: &["man"],
+        summary: "print the manual page, or write all of them into a directory",
+        about: "Without DIR the page of fleetgate itself is printed, as man(1) reads it.",
+        flags: &[],
+        operands: Operands::OptionalPath("DIR"),
+        examples: &[
+            ("read it", "fleetgate man | man -l -"),
+            ("install them", "fleetgate man /usr/local/share/man/man1"),
+        ],
+        hidden: false,
+        run: manual,
+    },
+    Command {
+        words: &["version"],
+        summary: "print the version and the images this build carries",
+        about: "An image is named with its digest, which is also what an installed file has to have.",
+        flags: &[],
+        operands: Operands::None,
+        examples: &[],
+        hidden: false,
+        run: version,
+    },
+    Command {
+        words: &["session"],
+        summary: "the session helper, for builds and hosts without its image",
+        about: "",
+        flags: &[],
+        operands: Operands::Anything,
+        examples: &[],
+        hidden: true,
+        run: |given| Ok(crate::session(given.operands.clone())),
+    },
+    Command {
+        words: &["resolver"],
+        summary: "the resolver, for builds and hosts without its image",
+        about: "",
+        flags: &[],
+        operands: Operands::Anything,
+        examples: &[],
+        hidden: true,
+        run: |given| Ok(fleetgate_resolver::run(&given.operands)),
+    },
+];
+
+fn seal_group(given: &Given) -> Outcome {
+    let pids = given.pids("verify");
+    if pids.is_empty() {
+        // The group's name alone asks for nothing.
+        eprint!("{}", help::command(COMMANDS, given.command));
+        return Ok(2);
+    }
+    seal::verify(&pids, given.has("json"))
+}
+
+fn seal_run(given: &Given) -> Outcome {
+    let pids = given.pids("verify");
+    if pids.is_empty() {
+        seal::run(given.value("strategy"), &given.operands)
+    } else {
+        seal::verify(&pids, given.has("json"))
+    }
+}
+
+fn manual(given: &Given) -> Outcome {
+    match given.operands.first() {
+        Some(directory) => {
+            let directory = Path::new(directory);
+            man::write(COMMANDS, directory).map_err(|e| format!("{}: {e}", directory.display()))?;
+            Ok(0)
+        }
+        None => print(&man::pages(COMMANDS).swap_remove(0).1),
+    }
+}
+
+fn version(_: &Given) -> Outcome {
+    let mut text = format!("fleetgate {}\n", env!("CARGO_PKG_VERSION"));
+    for image in [&images::SESSION, &images::RESOLVER].into_iter().flatten() {
+        let digest: String = image.sha256.iter().map(|b| format!("{b:02x}")).collect();
+        text += &format!("{} {} {digest}\n", image.name, image.version);
+    }
+    if images::SESSION.is_none() {
+        text += "no images: this build executes itself as session helper and resolver\n";
+    }
+    print(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_visible_command_is_explained() {
+        for command in COMMANDS.iter().filter(|c| !c.hidden) {
+            let name = command.words.join(" ");
+            assert!(!command.summary.is_empty() && !command.about.is_empty(), "{name}");
+            for (_, line) in command.examples {
+                assert!(
+                    line.contains(&format!("fleetgate {name}")) || name == "seal",
+                    "{name}: {line}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn an_example_is_a_line_that_is_understood() {
+        for command in COMMANDS {
+            for (_, line) in command.examples {
+                let words = line.trim_start_matches("source <(").split_whitespace().skip(1);
+                let words = words.take_while(|w| !matches!(*w, "|" | ">"));
+                let args: Vec<_> = words.map(|w| w.trim_end_matches(')').into()).collect();
+                if let Err(usage) = crate::flags::parse(COMMANDS, &args) {
+                    panic!("{line}: {usage}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,601 @@
+//! Commands and flags as data, and the one parser that reads a command line by them.
+//!
+//! Help, man pages and completions are made from the same table. The parser decides what a word is; what a
+//! command does with it is the command's. Every mistake is named, with the nearest thing that would have been
+//! right.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+
+/// What a command returns: an exit code, or the sentence that says why it could not.
+pub type Outcome = Result<i32, Box<dyn std::error::Error>>;
+
+/// A command.
+pub struct Command {
+    /// Its words: `seal run`.
+    pub words: &'static [&'static str],
+    /// One line.
+    pub summary: &'static str,
+    /// What a user should know, in paragraphs.
+    pub about: &'static str,
+    /// Its own flags; [`GLOBAL`] are everybody's.
+    pub flags: &'static [Flag],
+    /// What it takes beside flags.
+    pub operands: Operands,
+    /// What is done, and the line that does it.
+    pub examples: &'static [(&'static str, &'static str)],
+    /// Left out of help, man pages and completions: for fleetgate itself.
+    pub hidden: bool,
+    /// Does it.
+    pub run: fn(&Given) -> Outcome,
+}
+
+/// A flag.
+pub struct Flag {
+    /// Without its dashes.
+    pub long: &'static str,
+    /// What it takes.
+    pub value: Value,
+    /// Whether it may be given more than once.
+    pub repeats: bool,
+    /// One sentence.
+    pub help: &'static str,
+}
+
+/// What a flag takes.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Value {
+    /// Nothing.
+    None,
+    /// One of these words.
+    Choice(&'static str, &'static [&'static str]),
+    /// The id of a process.
+    Pid,
+}
+
+/// What a command takes beside flags.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Operands {
+    /// Nothing.
+    None,
+    /// At most one path.
+    OptionalPath(&'static str),
+    /// One of these words.
+    Choice(&'static str, &'static [&'static str]),
+    /// Ids of processes, one or more.
+    Pids,
+    /// A program and its arguments; flags end where it begins. With the flag it names, none is needed.
+    Program {
+        /// The flag that does without.
+        unless: &'static str,
+    },
+    /// Whatever stands there, flags and `--help` included: it is not ours to read.
+    Anything,
+}
+
+/// Flags of every command.
+pub const GLOBAL: &[Flag] = &[
+    Flag {
+        long: "log-format",
+        value: Value::Choice("FORMAT", &["human", "json"]),
+        repeats: false,
+        help: "How log lines and errors are written on standard error (default: human).",
+    },
+    Flag {
+        long: "log-level",
+        value: Value::Choice("LEVEL", &["error", "warn", "info", "debug", "trace"]),
+        repeats: false,
+        help: "The least important log line that is written (default: warn).",
+    },
+    Flag {
+        long: "help",
+        value: Value::None,
+        repeats: true,
+        help: "Print this help.",
+    },
+];
+
+/// A command line that was understood.
+pub struct Given {
+    /// The command.
+    pub command: &'static Command,
+    flags: Vec<(&'static str, String)>,
+    /// What stands beside the flags.
+    pub operands: Vec<OsString>,
+}
+
+impl Given {
+    /// Whether a flag stands there.
+    pub fn has(&self, flag: &str) -> bool {
+        self.value(flag).is_some()
+    }
+
+    /// A flag's value; empty if it takes none.
+    pub fn value(&self, flag: &str) -> Option<&str> {
+        self.flags
+            .iter()
+            .find(|(name, _)| *name == flag)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// The processes that `flag` and the operands name.
+    pub fn pids(&self, flag: &str) -> Vec<i32> {
+        let flags = self
+            .flags
+            .iter()
+            .filter(|(name, _)| *name == flag)
+            .map(|(_, value)| value.as_str());
+        let operands = match self.command.operands {
+            Operands::Pids => self.operands.as_slice(),
+            _ => &[],
+        };
+        // Each was read once by the parser.
+        flags
+            .chain(operands.iter().filter_map(|o| o.to_str()))
+            .filter_map(pid)
+            .collect()
+    }
+}
+
+/// What the command line asks for.
+pub enum Asked {
+    /// A command.
+    Run(Given),
+    /// Its help.
+    Help(&'static Command),
+    /// No command: help about all of them.
+    Overview,
+}
+
+/// A command line that was not understood.
+#[derive(Debug, PartialEq)]
+pub struct Usage {
+    /// The words of the command so far.
+    pub path: String,
+    /// What is wrong and what would be right.
+    pub what: String,
+}
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let gap = if self.path.is_empty() { "" } else { " " };
+        write!(f, "{}\ntry `fleetgate{gap}{} --help`", self.what, self.path)
+    }
+}
+
+/// Reads `args`, the program's name left out.
+pub fn parse(commands: &'static [Command], args: &[OsString]) -> Result<Asked, Usage> {
+    let mut line = Line {
+        args,
+        path: Vec::new(),
+        flags: Vec::new(),
+        help: false,
+    };
+    let candidates = line.command(commands)?;
+    let Some(command) = candidates else {
+        return Ok(Asked::Overview);
+    };
+    if command.operands == Operands::Anything {
+        let operands = line.args.to_vec();
+        return Ok(Asked::Run(Given {
+            command,
+            flags: line.flags,
+            operands,
+        }));
+    }
+    let operands = line.rest(command)?;
+    if line.help {
+        return Ok(Asked::Help(command));
+    }
+    line.check(command, &operands)?;
+    Ok(Asked::Run(Given {
+        command,
+        flags: line.flags,
+        operands,
+    }))
+}
+
+/// A command line being read.
+struct Line<'a> {
+    args: &'a [OsString],
+    path: Vec<&'static str>,
+    flags: Vec<(&'static str, String)>,
+    help: bool,
+}
+
+impl<'a> Line<'a> {
+    fn wrong(&self, what: String) -> Usage {
+        Usage {
+            path: self.path.join(" "),
+            what,
+        }
+    }
+
+    fn next(&mut self) -> Option<&'a OsString> {
+        let (first, rest) = self.args.split_first()?;
+        self.args = rest;
+        Some(first)
+    }
+
+    /// The command that the first words name; none where there is no word.
+    fn command(&mut self, commands: &'static [Command]) -> Result<Option<&'static Command>, Usage> {
+        loop {
+            let depth = self.path.len();
+            let here: Vec<&'static Command> = commands
+                .iter()
+                .filter(|c| c.words.starts_with(&self.path))
+                .collect();
+            if let Some(command) = here.iter().find(|c| c.words.len() == depth) {
+                let is_group = here.len() > 1;
+                let more = self.args.first().and_then(|a| a.to_str());
+                if !is_group || more.is_none_or(|m| m.starts_with('-')) {
+                    return Ok(Some(command));
+                }
+            }
+            let Some(arg) = self.next() else {
+                return Ok(None);
+            };
+            let word = arg.to_string_lossy().into_owned();
+            if word == "-h" || word == "--help" {
+                self.help = true;
+                return Ok(None);
+            }
+            if word.starts_with('-') {
+                self.flag(&word, &[])?;
+                continue;
+            }
+            let next = here.iter().filter_map(|c| c.words.get(depth));
+            match next.clone().find(|w| **w == word) {
+                Some(found) => self.path.push(found),
+                None => {
+                    let shown = here
+                        .iter()
+                        .filter(|c| !c.hidden)
+                        .filter_map(|c| c.words.get(depth).copied());
+                    let hint = nearest(&word, shown)
+                        .map(|n| format!("; did you mean `{n}`?"))
+                        .unwrap_or_default();
+                    return Err(self.wrong(format!("there is no command `{word}`{hint}")));
+                }
+            }
+        }
+    }
+
+    /// Flags and operands of `command`.
+    fn rest(&mut self, command: &'static Command) -> Result<Vec<OsString>, Usage> {
+        let mut operands = Vec::new();
+        while let Some(arg) = self.next() {
+            let word = arg.to_str().unwrap_or_default();
+            let is_flag = word.starts_with('-') && word.len() > 1;
+            if word == "--" {
+                operands.extend(self.args.iter().cloned());
+                self.args = &[];
+            } else if is_flag {
+                self.flag(word, command.flags)?;
+            } else {
+                operands.push(arg.clone());
+                if matches!(command.operands, Operands::Program { .. }) {
+                    operands.extend(self.args.iter().cloned());
+                    self.args = &[];
+                }
+            }
+        }
+        Ok(operands)
+    }
+
+    /// One flag, its value taken from behind `=` or from the next word.
+    fn flag(&mut self, word: &str, own: &'static [Flag]) -> Result<(), Usage> {
+        let (name, inline) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (word, None),
+        };
+        let name = if name == "-h" { "--help" } else { name };
+        let flag = own
+            .iter()
+            .chain(GLOBAL)
+            .find(|f| name.strip_prefix("--") == Some(f.long));
+        let Some(flag) = flag else {
+            let known = own.iter().chain(GLOBAL).map(|f| f.long);
+            let bare = name.trim_start_matches('-');
+            let hint = nearest(bare, known)
+                .map(|n| format!("; did you mean `--{n}`?"))
+                .unwrap_or_default();
+            return Err(self.wrong(format!("there is no flag `{name}`{hint}")));
+        };
+        if flag.long == "help" {
+            self.help = true;
+            return Ok(());
+        }
+        if !flag.repeats && self.flags.iter().any(|(name, _)| *name == flag.long) {
+            return Err(self.wrong(format!("`--{}` is given twice", flag.long)));
+        }
+        let value = match (flag.value, inline) {
+            (Value::None, None) => String::new(),
+            (Value::None, Some(_)) => return Err(self.wrong(format!("`--{}` takes no value", flag.long))),
+            (_, Some(value)) => value,
+            (_, None) => match self.next() {
+                Some(value) => value.to_string_lossy().into_owned(),
+                None => {
+                    return Err(self.wrong(format!(
+                        "`--{}` wants a value: {}",
+                        flag.long,
+                        flag.value.wants()
+                    )));
+                }
+            },
+        };
+        if !flag.value.takes(&value) {
+            let hint = flag.value.nearest(&value);
+            let wants = flag.value.wants();
+            return Err(self.wrong(format!("`--{}` wants {wants}, not `{value}`{hint}", flag.long)));
+        }
+        self.flags.push((flag.long, value));
+        Ok(())
+    }
+
+    /// Whether there are as many operands as the command takes, and such as it takes.
+    fn check(&self, command: &Command, operands: &[OsString]) -> Result<(), Usage> {
+        let show = |o: &OsStr| o.to_string_lossy().into_owned();
+        let surplus = |most: usize| match operands.get(most) {
+            Some(extra) => Err(self.wrong(format!("`{}` is one word too many", show(extra)))),
+            None => Ok(()),
+        };
+        match command.operands {
+            Operands::None => surplus(0),
+            Operands::OptionalPath(_) => surplus(1),
+            Operands::Choice(name, words) => {
+                let value = Value::Choice(name, words);
+                match operands.first().map(|o| show(o)) {
+                    None => Err(self.wrong(format!("{name} is missing: {}", value.wants()))),
+                    Some(word) if !value.takes(&word) => {
+                        let hint = value.nearest(&word);
+                        Err(self.wrong(format!("{name} is {}, not `{word}`{hint}", value.wants())))
+                    }
+                    Some(_) => surplus(1),
+                }
+            }
+            Operands::Pids => {
+                if operands.is_empty() {
+                    return Err(self.wrong("PID is missing: the id of a process".to_owned()));
+                }
+                match operands.iter().map(|o| show(o)).find(|word| pid(word).is_none()) {
+                    Some(word) => Err(self.wrong(format!("`{word}` is not the id of a process"))),
+                    None => Ok(()),
+                }
+            }
+            Operands::Program { unless } => {
+                let instead = self.flags.iter().any(|(name, _)| *name == unless);
+                match (operands.is_empty(), instead) {
+                    (true, false) => Err(self.wrong("PROGRAM is missing: what is to be run".to_owned())),
+                    (false, true) => Err(self.wrong(format!(
+                        "`--{unless}` runs nothing: `{}` is too much",
+                        show(&operands[0])
+                    ))),
+                    _ => Ok(()),
+                }
+            }
+            Operands::Anything => Ok(()),
+        }
+    }
+}
+
+impl Value {
+    /// Whether `word` is such a value.
+    fn takes(self, word: &str) -> bool {
+        match self {
+            Value::None => word.is_empty(),
+            Value::Choice(_, words) => words.contains(&word),
+            Value::Pid => pid(word).is_some(),
+        }
+    }
+
+    /// What it wants, in words.
+    fn wants(self) -> String {
+        match self {
+            Value::None => "nothing".to_owned(),
+            Value::Choice(_, words) => format!("one of {}", words.join(", ")),
+            Value::Pid => "the id of a process".to_owned(),
+        }
+    }
+
+    fn nearest(self, word: &str) -> String {
+        match self {
+            Value::Choice(_, words) => nearest(word, words.iter().copied()),
+            _ => None,
+        }
+        .map(|n| format!("; did you mean `{n}`?"))
+        .unwrap_or_default()
+    }
+}
+
+/// A process id: a number of its own, above zero.
+fn pid(word: &str) -> Option<i32> {
+    word.parse().ok().filter(|pid| *pid > 0)
+}
+
+/// The known word that a mistyped one is probably meant to be.
+fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let far = 1 + word.len() / 3;
+    known
+        .map(|k| (distance(word, k), k))
+        .filter(|(d, _)| *d <= far)
+        .min()
+        .map(|(_, k)| k)
+}
+
+/// How many letters have to be changed, added or removed.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut corner = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = corner + usize::from(x != *y);
+            corner = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(corner + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nothing(_: &Given) -> Outcome {
+        Ok(0)
+    }
+
+    const fn command(words: &'static [&'static str], flags: &'static [Flag], operands: Operands) -> Command {
+        Command {
+            words,
+            summary: "",
+            about: "",
+            flags,
+            operands,
+            examples: &[],
+            hidden: false,
+            run: nothing,
+        }
+    }
+
+    const VERIFY: &[Flag] = &[
+        Flag {
+            long: "verify",
+            value: Value::Pid,
+            repeats: true,
+            help: "",
+        },
+        Flag {
+            long: "strategy",
+            value: Value::Choice("S", &["memfd", "overlay"]),
+            repeats: false,
+            help: "",
+        },
+        Flag {
+            long: "json",
+            value: Value::None,
+            repeats: false,
+            help: "",
+        },
+    ];
+    const TABLE: &[Command] = &[
+        command(&["seal"], VERIFY, Operands::None),
+        command(&["seal", "run"], VERIFY, Operands::Program { unless: "verify" }),
+        command(&["seal", "verify"], &[], Operands::Pids),
+        command(&["completions"], &[], Operands::Choice("SHELL", &["bash", "zsh"])),
+        command(&["man"], &[], Operands::OptionalPath("DIR")),
+        command(&["session"], &[], Operands::Anything),
+    ];
+
+    /// What a line is understood as: the command, flags with values, operands; or what is wrong with it.
+    fn read(line: &str) -> String {
+        let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+        match parse(TABLE, &args) {
+            Ok(Asked::Run(given)) => {
+                let flags = given
+                    .flags
+                    .iter()
+                    .map(|(n, v)| format!(" {n}={v}"))
+                    .collect::<String>();
+                let operands = given.operands.iter().map(|o| format!(" {}", o.to_string_lossy()));
+                format!(
+                    "{}:{flags} |{}",
+                    given.command.words.join(" "),
+                    operands.collect::<String>()
+                )
+            }
+            Ok(Asked::Help(command)) => format!("help {}", command.words.join(" ")),
+            Ok(Asked::Overview) => "overview".to_owned(),
+            Err(usage) => usage.what,
+        }
+    }
+
+    #[test]
+    fn lines_are_understood() {
+        for (line, meaning) in [
+            ("seal run ls -l", "seal run: | ls -l"),
+            (
+                "seal run --strategy memfd -- ls --json",
+                "seal run: strategy=memfd | ls --json",
+            ),
+            (
+                "seal run --strategy=overlay -- --odd",
+                "seal run: strategy=overlay | --odd",
+            ),
+            ("--log-level debug seal run ls", "seal run: log-level=debug | ls"),
+            ("seal run --verify 1 --verify 2", "seal run: verify=1 verify=2 |"),
+            ("seal --verify 7", "seal: verify=7 |"),
+            ("seal verify 1 2", "seal verify: | 1 2"),
+            ("man", "man: |"),
+            ("man --log-format json x", "man: log-format=json | x"),
+            ("session --help --order", "session: | --help --order"),
+            ("completions zsh", "completions: | zsh"),
+            ("seal run --help", "help seal run"),
+            ("seal run -h", "help seal run"),
+            ("", "overview"),
+            ("--help", "overview"),
+            ("seal --help", "help seal"),
+        ] {
+            assert_eq!(read(line), meaning, "{line}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named_with_what_would_be_right() {
+        for (line, what) in [
+            ("sael run", "there is no command `sael`; did you mean `seal`?"),
+            ("seal ruin x", "there is no command `ruin`; did you mean `run`?"),
+            ("frobnicate", "there is no command `frobnicate`"),
+            (
+                "seal run --stratgy memfd x",
+                "there is no flag `--stratgy`; did you mean `--strategy`?",
+            ),
+            ("seal run -x", "there is no flag `-x`"),
+            (
+                "seal run --strategy",
+                "`--strategy` wants a value: one of memfd, overlay",
+            ),
+            (
+                "seal run --strategy memdf x",
+                "`--strategy` wants one of memfd, overlay, not `memdf`; did you mean `memfd`?",
+            ),
+            ("seal run --json=yes x", "`--json` takes no value"),
+            ("seal run --json --json x", "`--json` is given twice"),
+            ("seal run", "PROGRAM is missing: what is to be run"),
+            (
+                "seal run --verify 1 ls",
+                "`--verify` runs nothing: `ls` is too much",
+            ),
+            (
+                "seal run --verify 0",
+                "`--verify` wants the id of a process, not `0`",
+            ),
+            ("seal verify", "PID is missing: the id of a process"),
+            ("seal verify x", "`x` is not the id of a process"),
+            ("completions", "SHELL is missing: one of bash, zsh"),
+            (
+                "completions bsh",
+                "SHELL is one of bash, zsh, not `bsh`; did you mean `bash`?",
+            ),
+            ("completions bash x", "`x` is one word too many"),
+            ("man a b", "`b` is one word too many"),
+        ] {
+            assert_eq!(read(line), what, "{line}");
+        }
+    }
+
+    #[test]
+    fn distances() {
+        for (a, b, d) in [
+            ("", "", 0),
+            ("a", "", 1),
+            ("abc", "abd", 1),
+            ("stratgy", "strategy", 1),
+            ("ab", "ba", 2),
+        ] {
+            assert_eq!(distance(a, b), d, "{a} {b}");
+        }
+    }
+}
