@@ -14,6 +14,7 @@ mod networking;
 mod order;
 pub mod privileges;
 mod sftp;
+mod sha256;
 mod truth;
 
 use alloc::vec::Vec;

@@ -29,6 +29,14 @@ pub fn openat(dir: i32, path: &CStr, flags: i32, mode: u32) -> Result<Fd> {
     Ok(Fd::from_raw(fd as i32))
 }
 
+/// A pipe: the reading end, the writing end.
+pub fn pipe() -> Result<(Fd, Fd)> {
+    let mut fds = [0i32; 2];
+    // SAFETY: the kernel writes two numbers.
+    unsafe { syscall!(libc::SYS_pipe2, fds.as_mut_ptr(), libc::O_CLOEXEC) }?;
+    Ok((Fd::from_raw(fds[0]), Fd::from_raw(fds[1])))
+}
+
 /// Reads once; 0 at the end. EINTR is tried again.
 pub fn read(fd: i32, buf: &mut [u8]) -> Result<usize> {
     loop {

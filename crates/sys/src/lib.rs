@@ -16,11 +16,14 @@ pub mod clock;
 pub mod credentials;
 pub mod epoll;
 mod errno;
+pub mod exe;
 mod fd;
 pub mod file;
 pub mod lock;
 pub mod memfd;
+pub mod mount;
 pub mod net;
+pub mod overlay;
 pub mod poll;
 pub mod process;
 #[cfg(feature = "program")]

@@ -64,6 +64,17 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     crate::process::exit(70)
 }
 
+/// The prebuilt `alloc` was compiled for unwinding and asks for these two. Nothing here unwinds: a panic ends the
+/// process above, so neither is ever called.
+#[unsafe(no_mangle)]
+extern "C" fn _Unwind_Resume() -> ! {
+    crate::process::exit(70)
+}
+
+/// See [`_Unwind_Resume`].
+#[unsafe(no_mangle)]
+extern "C" fn rust_eh_personality() {}
+
 /// The arguments as the kernel gave them.
 #[derive(Clone, Copy)]
 pub struct Args {

@@ -1,0 +1,655 @@
+//! The rungs of one source: proven by running, kept while they work, left when the image itself fails.
+//!
+//! Who may move it: nobody but the kernel and the operator's own security software. A death is the image's fault
+//! only if the probe, run as root from the same image, dies too; a machine that is short of memory, processes or
+//! descriptors proves nothing; a launch-time refusal of one file does not move the ladder for the others.
+
+use crate::make::{self, check_installed, make};
+use crate::refusal::{Cause, Failed, Refusal, Step};
+use crate::report::{Move, Report, RungReport};
+use crate::{Image, Probe, Source, Strategy, probe};
+use fleetgate_sys::Errno;
+use fleetgate_sys::exe::{self, Identity};
+use std::collections::VecDeque;
+use std::ffi::{CStr, CString};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant, SystemTime};
+
+/// How a ladder is built.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What images are started as; without it the embedded program's name.
+    pub name: Option<CString>,
+    /// The rungs, best first.
+    pub order: Vec<Strategy>,
+    /// Where the package's file is; without it, where this version's package puts it.
+    pub installed: Option<PathBuf>,
+    /// Where files are made, best first; those that do not exist are passed over.
+    pub directories: Vec<PathBuf>,
+    /// For entering containers: memfd and overlay only, whatever `order` says.
+    pub container: bool,
+    /// How images are proven.
+    pub probe: Probe,
+    /// How long after a move the upper rungs are tried again. Doubles, up to 64 times this, each time one of them
+    /// fails again.
+    pub climb_after: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        let mut directories = vec![
+            PathBuf::from("/run/fleetgate"),
+            PathBuf::from("/var/lib/fleetgate"),
+        ];
+        directories.extend(std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from));
+        directories.extend(std::env::var_os("TMPDIR").map(PathBuf::from));
+        directories.extend(["/tmp", "/var/tmp", "/dev/shm"].map(PathBuf::from));
+        Options {
+            name: None,
+            order: Strategy::ALL.to_vec(),
+            installed: None,
+            directories,
+            container: false,
+            probe: Probe::default(),
+            climb_after: Duration::from_secs(60),
+        }
+    }
+}
+
+/// How a program that was started from an image came to an end it should not have come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Death {
+    /// The exec itself was refused.
+    Exec(Errno),
+    /// A signal killed it, this long after its start.
+    Killed {
+        /// The signal.
+        signal: i32,
+        /// How long it had lived.
+        lived: Duration,
+    },
+    /// It left by itself, this long after its start, without a word.
+    Exited {
+        /// Its exit code.
+        code: i32,
+        /// How long it had lived.
+        lived: Duration,
+    },
+}
+
+/// What became of an accusation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The probe runs from it, or nothing could be proven: look for the fault elsewhere. Nothing moved.
+    ImageIsFine,
+    /// The ladder stands on another rung than the image came from: launch again.
+    Moved {
+        /// The image's rung.
+        from: Strategy,
+        /// The rung now.
+        to: Strategy,
+    },
+    /// The image does not work, and nothing below does either. The rung stays what it was.
+    NoRungLeft,
+}
+
+/// Why there is no image.
+#[derive(Debug)]
+pub enum Error {
+    /// No rung works; each with its reasons.
+    NoRung {
+        /// What was to be sealed.
+        source: String,
+        /// Every reason.
+        refusals: Vec<Refusal>,
+    },
+    /// This image could not be made now, though its rung works: the machine is short of something.
+    Make(Refusal),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::NoRung { source, refusals } => {
+                write!(f, "nothing can be executed from any image of {source}")?;
+                refusals.iter().try_for_each(|r| write!(f, "; {r}"))
+            }
+            Error::Make(refusal) => write!(f, "an executable image could not be made: {refusal}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// The rungs of one source. Shared by reference between threads; no call holds up another one's [`Ladder::image`]
+/// while a probe runs.
+#[derive(Debug)]
+pub struct Ladder {
+    source: Source,
+    name: Arc<CStr>,
+    options: Options,
+    state: Mutex<State>,
+    /// Held while something is proven, so that a hundred failing launches make one probe.
+    proving: Mutex<()>,
+}
+
+#[derive(Debug)]
+struct State {
+    rungs: Vec<Rung>,
+    current: usize,
+    moves: VecDeque<Move>,
+    /// When the probe last ran from the current rung's image and found nothing wrong.
+    fine: Option<Instant>,
+    climb_at: Option<Instant>,
+    climb_wait: Duration,
+}
+
+#[derive(Debug)]
+struct Rung {
+    strategy: Strategy,
+    places: Vec<Option<PathBuf>>,
+    standing: Standing,
+    refusals: Vec<Refusal>,
+    /// How long its probe has to stay alive: longer after a watcher was slow to kill.
+    linger: Duration,
+}
+
+#[derive(Debug)]
+enum Standing {
+    Untried,
+    Refused,
+    Works(Held),
+}
+
+/// A rung that works.
+#[derive(Debug)]
+struct Held {
+    place: Option<PathBuf>,
+    /// Where one image serves every launch.
+    image: Option<Arc<Image>>,
+    /// An installed file as it was when its digest was right, and whether it had been left alone long enough by then
+    /// for a later change to show in its time stamp.
+    seen: Option<(Identity, bool)>,
+}
+
+/// Moves that are remembered for the report.
+const MOVES: usize = 32;
+/// A probe that found nothing wrong speaks for this long.
+const FINE_FOR: Duration = Duration::from_secs(1);
+/// How long a probe stays alive to be noticed by whoever killed a program: four times as long as that one had lived,
+/// within these bounds.
+const LINGER: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+/// Time stamps of files move in steps of up to this (a timer tick, and more on network filesystems).
+const STAMP_STEP_NS: i64 = 2_000_000_000;
+
+impl Ladder {
+    /// Proves rung after rung and stands on the first that works.
+    pub fn open(source: Source, options: Options) -> Result<Ladder, Error> {
+        let mut options = options;
+        if options.container {
+            options.order.retain(|s| Strategy::CONTAINER.contains(s));
+        }
+        if let Source::Embedded(e) = &source {
+            options.installed.get_or_insert_with(|| e.installed_path());
+        }
+        let name = options.name.clone().unwrap_or_else(|| match &source {
+            Source::Embedded(e) => CString::new(e.name).unwrap_or_default(),
+            _ => c"fleetgate-session".to_owned(),
+        });
+        let rungs = options
+            .order
+            .iter()
+            .map(|&strategy| Rung {
+                strategy,
+                places: make::places(
+                    strategy,
+                    &source,
+                    options.installed.as_deref(),
+                    &options.directories,
+                ),
+                standing: Standing::Untried,
+                refusals: Vec::new(),
+                linger: Duration::ZERO,
+            })
+            .collect();
+        let state = State {
+            rungs,
+            current: 0,
+            moves: VecDeque::new(),
+            fine: None,
+            climb_at: None,
+            climb_wait: options.climb_after,
+        };
+        let ladder = Ladder {
+            source,
+            name: name.into(),
+            options,
+            state: Mutex::new(state),
+            proving: Mutex::new(()),
+        };
+        for rung in 0..ladder.options.order.len() {
+            if ladder.prove(rung) {
+                let mut state = ladder.state();
+                state.current = rung;
+                ladder.log_choice(&state);
+                drop(state);
+                return Ok(ladder);
+            }
+        }
+        let refusals = ladder.all_refusals(&ladder.state());
+        Err(Error::NoRung {
+            source: ladder.source.describe(),
+            refusals,
+        })
+    }
+
+    /// An image to launch from: the cached one, or, where root could write to it, a fresh one.
+    pub fn image(&self) -> Result<Arc<Image>, Error> {
+        loop {
+            let (strategy, place) = {
+                let mut state = self.state();
+                let current = state.current;
+                let rung = &mut state.rungs[current];
+                let strategy = rung.strategy;
+                let Standing::Works(held) = &mut rung.standing else {
+                    // The last rung there is was accused and nothing lies below: it is tried all the same.
+                    let place = rung.places.first().cloned().flatten();
+                    drop(state);
+                    return self
+                        .make_one(strategy, place)
+                        .map_err(|f| Error::Make(f.of(strategy)));
+                };
+                if let Some(image) = &held.image {
+                    if strategy != Strategy::Installed || unchanged(&self.source, image, &mut held.seen) {
+                        return Ok(image.clone());
+                    }
+                    let failed = Failed::because(
+                        Step::CheckDigest,
+                        "the installed file was written to while in use and is another program now",
+                    );
+                    drop(state);
+                    if self.leave(strategy, failed) == Verdict::NoRungLeft {
+                        return Err(self.no_rung());
+                    }
+                    continue;
+                }
+                (strategy, held.place.clone())
+            };
+            return self
+                .make_one(strategy, place)
+                .or_else(|failed| self.make_elsewhere(failed.of(strategy)));
+        }
+    }
+
+    /// Tells that a program started from `image` died before its work began. The probe decides; see the top.
+    pub fn image_failed(&self, image: &Image, death: Death) -> Verdict {
+        let _proving = self.proving.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = image.strategy();
+        {
+            let state = self.state();
+            let to = state.rungs[state.current].strategy;
+            if to != from {
+                return Verdict::Moved { from, to };
+            }
+            let fresh = state.fine.is_some_and(|at| at.elapsed() < FINE_FOR);
+            if fresh && !matches!(death, Death::Exec(_)) {
+                return Verdict::ImageIsFine;
+            }
+        }
+        let linger = match death {
+            Death::Exec(_) => Duration::ZERO,
+            Death::Killed { lived, .. } | Death::Exited { lived, .. } => {
+                lived.saturating_mul(4).clamp(LINGER.0, LINGER.1)
+            }
+        };
+        let failed = match probe::run(image, &self.options.probe, linger) {
+            Ok(()) => {
+                self.state().fine = Some(Instant::now());
+                return Verdict::ImageIsFine;
+            }
+            Err(failed) if is_shortage(&failed) => {
+                tracing::warn!(
+                    image = %self.name.to_string_lossy(), strategy = %from, why = %failed.cause,
+                    "a launch failed and so did the probe, for want of something else than the image"
+                );
+                return Verdict::ImageIsFine;
+            }
+            Err(failed) => failed,
+        };
+        if let Some(rung) = self.state().rungs.iter_mut().find(|r| r.strategy == from) {
+            rung.linger = linger;
+        }
+        self.leave_proving(from, failed)
+    }
+
+    /// Tries the rungs above the current one again, when it is time. To be called now and then by a thread that has
+    /// nothing better to do. The move, if there was one.
+    pub fn climb(&self) -> Option<Move> {
+        let _proving = match self.proving.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(guard)) => guard.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        let current = {
+            let mut state = self.state();
+            if state.climb_at.is_none_or(|at| Instant::now() < at) {
+                return None;
+            }
+            // Until it fails again the next try is as far away as this one was.
+            state.climb_at = Some(Instant::now() + state.climb_wait);
+            state.current
+        };
+        let to = (0..current).find(|&rung| self.prove(rung))?;
+        let mut state = self.state();
+        let made = self.moved(&mut state, to, "it works again");
+        if to == 0 {
+            state.climb_at = None;
+        }
+        Some(made)
+    }
+
+    /// Proves what nobody has tried yet, for a full report. Moves nothing.
+    pub fn examine(&self) {
+        let _proving = self.proving.lock().unwrap_or_else(PoisonError::into_inner);
+        for rung in 0..self.options.order.len() {
+            if matches!(self.state().rungs[rung].standing, Standing::Untried) {
+                self.prove(rung);
+            }
+        }
+    }
+
+    /// Every strategy and how it stands.
+    pub fn report(&self) -> Report {
+        let state = self.state();
+        let rungs = Strategy::ALL
+            .into_iter()
+            .map(
+                |strategy| match state.rungs.iter().find(|r| r.strategy == strategy) {
+                    Some(rung) => rung.report(),
+                    None => RungReport {
+                        strategy,
+                        available: Some(false),
+                        why: if self.options.container {
+                            "root inside a container could write to it".to_owned()
+                        } else {
+                            "not among the strategies asked for".to_owned()
+                        },
+                        place: None,
+                        refusals: Vec::new(),
+                    },
+                },
+            )
+            .collect();
+        Report {
+            name: self.name.to_string_lossy().into_owned(),
+            source: self.source.describe(),
+            current: state.rungs[state.current].strategy,
+            rungs,
+            moves: state.moves.iter().cloned().collect(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tries every place of a rung; whether one works. Holds no lock while the probe runs.
+    fn prove(&self, rung: usize) -> bool {
+        let (strategy, places, linger) = {
+            let state = self.state();
+            let rung = &state.rungs[rung];
+            (rung.strategy, rung.places.clone(), rung.linger)
+        };
+        let mut refusals = Vec::new();
+        let mut works = None;
+        if places.is_empty() {
+            let why = "only an embedded program has an installed copy to compare with";
+            refusals.push(Failed::because(Step::Applies, why).of(strategy));
+        }
+        for place in places {
+            let made = self
+                .make_one(strategy, place.clone())
+                .and_then(|image| probe::run(&image, &self.options.probe, linger).map(|()| image));
+            match made {
+                Ok(image) => {
+                    let seen = (strategy == Strategy::Installed)
+                        .then(|| exe::identity(image.fd()).ok().map(|i| (i, is_settled(&i))))
+                        .flatten();
+                    works = Some(Held {
+                        place,
+                        image: strategy.is_shared().then_some(image),
+                        seen,
+                    });
+                    break;
+                }
+                Err(failed) => refusals.push(match (&failed.path, place) {
+                    (None, Some(place)) => failed.at(place).of(strategy),
+                    _ => failed.of(strategy),
+                }),
+            }
+        }
+        for refusal in &refusals {
+            tracing::info!(image = %self.name.to_string_lossy(), strategy = %strategy, why = %refusal.why(),
+                "not used for executable images");
+        }
+        let mut state = self.state();
+        let rung = &mut state.rungs[rung];
+        rung.refusals = refusals;
+        rung.standing = match works {
+            Some(held) => Standing::Works(held),
+            None => Standing::Refused,
+        };
+        matches!(rung.standing, Standing::Works(_))
+    }
+
+    fn make_one(&self, strategy: Strategy, place: Option<PathBuf>) -> Result<Arc<Image>, Failed> {
+        let fd = make(strategy, &self.source, place.as_deref())?;
+        Ok(Arc::new(Image {
+            fd,
+            strategy,
+            name: self.name.clone(),
+            place: place.map(Arc::from),
+        }))
+    }
+
+    /// A per-launch file could not be made in the place that had worked (a full disk, say): the rung's other places,
+    /// then the rungs below, for this launch alone. Nothing moves: a user can fill a disk.
+    fn make_elsewhere(&self, first: Refusal) -> Result<Arc<Image>, Error> {
+        let below: Vec<(Strategy, Vec<Option<PathBuf>>)> = {
+            let state = self.state();
+            state.rungs[state.current..]
+                .iter()
+                .map(|r| (r.strategy, r.places.clone()))
+                .collect()
+        };
+        for (strategy, places) in below {
+            for place in places {
+                if let Ok(image) = self.make_one(strategy, place) {
+                    tracing::warn!(image = %self.name.to_string_lossy(), why = %first, instead = %strategy,
+                        "an executable image could not be made where it usually is");
+                    return Ok(image);
+                }
+            }
+        }
+        Err(Error::Make(first))
+    }
+
+    fn leave(&self, from: Strategy, failed: Failed) -> Verdict {
+        let _proving = self.proving.lock().unwrap_or_else(PoisonError::into_inner);
+        self.leave_proving(from, failed)
+    }
+
+    /// Goes down from `from`, unless somebody did so already. The caller holds `proving`.
+    fn leave_proving(&self, from: Strategy, failed: Failed) -> Verdict {
+        let current = {
+            let mut state = self.state();
+            let current = state.current;
+            let rung = &mut state.rungs[current];
+            if rung.strategy != from {
+                return Verdict::Moved {
+                    from,
+                    to: rung.strategy,
+                };
+            }
+            rung.refusals = vec![failed.clone().of(from)];
+            current
+        };
+        let Some(to) = (current + 1..self.options.order.len()).find(|&rung| self.prove(rung)) else {
+            tracing::error!(image = %self.name.to_string_lossy(), strategy = %from, why = %failed.cause,
+                "an executable image fails at run time and no other strategy works");
+            return Verdict::NoRungLeft;
+        };
+        let mut state = self.state();
+        state.rungs[current].standing = Standing::Refused;
+        let why = failed.of(from).why();
+        let made = self.moved(&mut state, to, &why);
+        let again = state.climb_at.is_some();
+        if again {
+            state.climb_wait = (state.climb_wait * 2).min(self.options.climb_after * 64);
+        }
+        state.climb_at = Some(Instant::now() + state.climb_wait);
+        Verdict::Moved { from, to: made.to }
+    }
+
+    /// Notes and tells a move.
+    fn moved(&self, state: &mut State, to: usize, why: &str) -> Move {
+        let made = Move {
+            from: state.rungs[state.current].strategy,
+            to: state.rungs[to].strategy,
+            when: SystemTime::now(),
+            why: why.to_owned(),
+        };
+        tracing::warn!(image = %self.name.to_string_lossy(), from = %made.from, to = %made.to, why,
+            "executable images come from another rung now");
+        state.current = to;
+        state.fine = None;
+        if state.moves.len() == MOVES {
+            state.moves.pop_front();
+        }
+        state.moves.push_back(made.clone());
+        made
+    }
+
+    fn log_choice(&self, state: &State) {
+        let rung = &state.rungs[state.current];
+        tracing::info!(image = %self.name.to_string_lossy(), strategy = %rung.strategy,
+            source = %self.source.describe(), place = ?rung.report().place, "executable images");
+    }
+
+    fn all_refusals(&self, state: &State) -> Vec<Refusal> {
+        state
+            .rungs
+            .iter()
+            .flat_map(|r| r.refusals.iter().cloned())
+            .collect()
+    }
+
+    fn no_rung(&self) -> Error {
+        Error::NoRung {
+            source: self.source.describe(),
+            refusals: self.all_refusals(&self.state()),
+        }
+    }
+}
+
+impl Rung {
+    fn report(&self) -> RungReport {
+        let reasons = || {
+            let all: Vec<String> = self.refusals.iter().map(Refusal::why).collect();
+            all.join("; ")
+        };
+        let (available, why, place) = match &self.standing {
+            Standing::Untried => (None, "not tried: a better one works".to_owned(), None),
+            Standing::Refused => (Some(false), reasons(), None),
+            Standing::Works(held) => {
+                let place = held.place.clone();
+                let mut why = match &place {
+                    Some(place) => format!("`true` runs from it, in {}", place.display()),
+                    None => "`true` runs from it".to_owned(),
+                };
+                if !self.refusals.is_empty() {
+                    why = format!("{why} (before that: {})", reasons());
+                }
+                (Some(true), why, place)
+            }
+        };
+        RungReport {
+            strategy: self.strategy,
+            available,
+            why,
+            place,
+            refusals: self.refusals.clone(),
+        }
+    }
+}
+
+/// Whether the file behind an installed image still is what it was. One fstat when nobody touched it. Losing its name
+/// to an upgrade changes the stamp and not the bytes: then the digest is made again, and the rung stays.
+fn unchanged(source: &Source, image: &Image, seen: &mut Option<(Identity, bool)>) -> bool {
+    let Ok(now) = exe::identity(image.fd()) else {
+        return false;
+    };
+    if *seen == Some((now, true)) {
+        return true;
+    }
+    let settled = is_settled(&now);
+    let same = check_installed(source, image.fd()).is_ok();
+    *seen = Some((now, settled));
+    same
+}
+
+/// Whether a change after this moment would show in the stamp.
+fn is_settled(seen: &Identity) -> bool {
+    fleetgate_sys::clock::wall().as_nanos() - seen.changed_ns > STAMP_STEP_NS
+}
+
+/// Whether a step failed for want of something that comes back, and that a user can use up.
+fn is_shortage(failed: &Failed) -> bool {
+    matches!(
+        failed.cause,
+        Cause::Errno(
+            Errno::EAGAIN
+                | Errno::ENOMEM
+                | Errno::EMFILE
+                | Errno::ENFILE
+                | Errno::ENOSPC
+                | Errno::EDQUOT
+                | Errno::EINTR
+        )
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ladder_is_shared_between_threads() {
+        fn shared<T: Send + Sync>() {}
+        shared::<Ladder>();
+    }
+
+    #[test]
+    fn containers_take_two_rungs_only() {
+        let options = Options {
+            container: true,
+            order: vec![Strategy::Plain, Strategy::Tmpfile],
+            ..Options::default()
+        };
+        let error = Ladder::open(Source::Itself, options).expect_err("no rung is left");
+        assert!(matches!(error, Error::NoRung { refusals, .. } if refusals.is_empty()));
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named() {
+        let source = Source::File(PathBuf::from("/nowhere/at/all"));
+        let error = Ladder::open(source, Options::default()).expect_err("no such file");
+        let text = error.to_string();
+        assert!(
+            text.contains("/nowhere/at/all: No such file or directory (ENOENT)"),
+            "{text}"
+        );
+    }
+}
