@@ -1,1 +1,25 @@
-//! x
+//! From an order, its descriptors and an image to a running helper; and what happens when that ends.
+//!
+//! [`Launcher`] starts one helper and waits for its word, moving down the ladder when the image is at fault.
+//! [`LaunchThread`] does so away from the caller, because an exec can be held up. [`Keeper`] closes login
+//! records when a session ends, and mends what a crash left behind. [`pam`] starts the helper inside a PAM session.
+//!
+//! It never decides who may log in, never looks up names, never reads configuration.
+#![forbid(unsafe_code)]
+
+mod attempt;
+mod cgroup;
+
+mod error;
+mod keeper;
+mod kept;
+mod launcher;
+mod reply;
+mod thread;
+
+pub use error::{LaunchError, Stage};
+pub use keeper::{Keeper, KeeperError, Mended, STATE_DIRECTORY};
+pub use kept::Session;
+pub use launcher::{Launch, Launcher, Running, Spent};
+pub use reply::Begun;
+pub use thread::{Completions, LaunchThread, Threads};

@@ -29,6 +29,7 @@ pub mod process;
 #[cfg(feature = "program")]
 pub mod program;
 pub mod raw;
+pub mod seccomp;
 pub mod socket;
 pub mod spawn;
 

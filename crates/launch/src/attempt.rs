@@ -1,0 +1,194 @@
+//! One try: control socket, order, spawn, word. Everything a retry needs again stays with the caller.
+
+use crate::launcher::{Running, Spent};
+use crate::reply::{self, Begun, Silence};
+use crate::{LaunchError, Stage};
+use fleetgate_seal::Image;
+use fleetgate_sys::process::{self, Exit};
+use fleetgate_sys::spawn::{Program, Spawn, SpawnError, Stack, Step, Strings, spawn};
+use fleetgate_sys::{Errno, Fd, memfd, socket};
+use fleetgate_wire::order::{BY_REFERENCE, Order, Work};
+use fleetgate_wire::{MAX_INLINE, MAX_ORDER};
+use std::ffi::CStr;
+use std::time::{Duration, Instant};
+
+/// An order made ready to be sent, as often as it takes.
+pub(crate) struct Parcel<'a> {
+    frame: Vec<u8>,
+    /// The order itself when it is too long for a message.
+    memory: Option<Fd>,
+    fds: &'a [Fd],
+    pub subcommand: &'static CStr,
+}
+
+impl<'a> Parcel<'a> {
+    pub fn new(order: &Order, fds: &'a [Fd]) -> Result<Parcel<'a>, LaunchError> {
+        let mut frame = fleetgate_wire::encode(order);
+        if frame.len() > MAX_ORDER {
+            return Err(LaunchError::OrderTooLong { len: frame.len() });
+        }
+        let mut memory = None;
+        if frame.len() > MAX_INLINE {
+            let made = memfd::sealed(c"fleetgate-order", &frame);
+            memory = Some(made.map_err(LaunchError::system("making the memfd for a long order"))?);
+            frame = BY_REFERENCE.to_vec();
+        }
+        let count = fds.len() + memory.is_some() as usize;
+        if count > socket::MAX_FDS {
+            return Err(LaunchError::TooManyDescriptors { count });
+        }
+        Ok(Parcel {
+            frame,
+            memory,
+            fds,
+            subcommand: order.work.subcommand(),
+        })
+    }
+
+    /// Puts the order on the control socket, before anybody listens at the other end.
+    pub fn send(&self, to: &Fd) -> Result<(), LaunchError> {
+        let mut raw = [0; socket::MAX_FDS];
+        let mut count = 0;
+        for fd in self.memory.iter().chain(self.fds) {
+            raw[count] = fd.raw();
+            count += 1;
+        }
+        socket::send(to, &self.frame, &raw[..count]).map_err(LaunchError::system("sending the order"))
+    }
+}
+
+/// What a try came to, when not to a running helper.
+pub(crate) enum Failed {
+    /// The image could not be executed.
+    Exec(SpawnError),
+    /// The helper ended without a word, so long after its start.
+    Gone {
+        stage: Stage,
+        exit: Option<Exit>,
+        lived: Duration,
+    },
+    /// Time is up; the helper was killed.
+    Late(Stage),
+    /// Nothing another try would change.
+    Final(LaunchError),
+}
+
+impl From<LaunchError> for Failed {
+    fn from(e: LaunchError) -> Failed {
+        Failed::Final(e)
+    }
+}
+
+/// What a launching thread owns and uses again for every try.
+pub(crate) struct Tools {
+    pub stack: Stack,
+    pub null: Fd,
+    pub buffer: Vec<u8>,
+}
+
+/// Makes one try.
+pub(crate) fn attempt(
+    tools: &mut Tools,
+    image: &Image,
+    parcel: &Parcel<'_>,
+    work: &Work,
+    cgroup: Option<&Fd>,
+    deadline: Instant,
+) -> Result<(Running, Begun), Failed> {
+    let started = Instant::now();
+    let (ours, theirs) = socket::pair().map_err(LaunchError::system("making the control socket"))?;
+    parcel.send(&ours)?;
+    let ordered = Instant::now();
+    let argv = Strings::new([image.name(), parcel.subcommand, c"--order"]);
+    let envp = Strings::new([]);
+    let null = tools.null.raw();
+    let what = Spawn {
+        program: Program::Fd(image.fd()),
+        argv: &argv,
+        envp: &envp,
+        fds: &[null, null, null, theirs.raw()],
+        cgroup,
+    };
+    let child = spawn(&what, &mut tools.stack).map_err(|e| match is_of_the_image(&e) {
+        true => Failed::Exec(e),
+        false => Failed::Final(LaunchError::of_spawn(e)),
+    })?;
+    // The helper's end lives in the helper alone from here on: its hang-up is our news.
+    drop(theirs);
+    let cloned = Instant::now();
+    let heard = hear(&ours, work, &mut tools.buffer, deadline);
+    match heard {
+        Ok(begun) => Ok((
+            Running {
+                pid: child.pid,
+                pidfd: child.pidfd,
+                control: ours,
+                strategy: image.strategy(),
+                fallback: child.fallback,
+                spent: Spent {
+                    order: ordered - started,
+                    spawn: cloned - ordered,
+                    ready: cloned.elapsed(),
+                },
+                tries: 1,
+            },
+            begun,
+        )),
+        Err(silence) => Err(end(&child.pidfd, silence, ordered)),
+    }
+}
+
+/// Waits for the helper's word as its work has it.
+pub(crate) fn hear(
+    control: &Fd,
+    work: &Work,
+    buffer: &mut [u8],
+    deadline: Instant,
+) -> Result<Begun, Silence> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let wait_ms = left.as_millis().min(u32::MAX as u128) as u32;
+    match work {
+        Work::Exec(_) => reply::executed(control, buffer, wait_ms),
+        _ => reply::first_word(control, buffer, wait_ms),
+    }
+}
+
+/// Sees to it that nothing of a failed try is left.
+fn end(pidfd: &Fd, silence: Silence, started: Instant) -> Failed {
+    let lived = started.elapsed();
+    // A helper that closed its socket and lives on is as useless as one that is late.
+    let grace = Duration::from_secs(1).as_millis() as u32;
+    let kill = match silence {
+        Silence::Gone(_) | Silence::Final(LaunchError::Refused(_)) => {
+            let mut watch = [fleetgate_sys::poll::Watch::new(
+                pidfd.raw(),
+                fleetgate_sys::poll::READ,
+            )];
+            fleetgate_sys::poll::poll(&mut watch, Some(grace)) != Ok(1)
+        }
+        _ => true,
+    };
+    if kill {
+        let _ = process::signal(pidfd, libc_sigkill());
+    }
+    // ECHILD: not our child (PAM), or reaped by a server that ignores SIGCHLD.
+    let exit = process::wait(pidfd, true).ok().flatten();
+    match silence {
+        Silence::Gone(stage) => Failed::Gone { stage, exit, lived },
+        Silence::Late(stage) => Failed::Late(stage),
+        Silence::Final(e) => Failed::Final(e),
+    }
+}
+
+const fn libc_sigkill() -> i32 {
+    9
+}
+
+/// Whether a failed start speaks against the image rather than against the machine's resources or our request.
+fn is_of_the_image(e: &SpawnError) -> bool {
+    e.step == Step::Exec
+        && !matches!(
+            e.errno,
+            Errno::EAGAIN | Errno::ENOMEM | Errno::EMFILE | Errno::ENFILE | Errno::E2BIG | Errno::EFAULT
+        )
+}

@@ -1,0 +1,269 @@
+//! Why a launch came to nothing: the thing, the reason, the remedy.
+
+use fleetgate_sys::Errno;
+use fleetgate_sys::process::Exit;
+use fleetgate_sys::spawn::{SpawnError, Step};
+use fleetgate_wire::{Failure, Reason};
+use std::fmt;
+use std::time::Duration;
+
+/// How far a helper came: which parts of its life are over (ARCHITECTURE, "What dies when").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// It was made, but its image was not executed yet.
+    Exec,
+    /// Its image runs; it has not said Ready.
+    Started,
+    /// It said Ready: it is the user's process now.
+    Ready,
+    /// It said Leaving: the user's program may have run.
+    Leaving,
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Stage::Exec => "before its image was executed",
+            Stage::Started => "before it was ready",
+            Stage::Ready => "before the user's program was executed",
+            Stage::Leaving => "while the user's program was being executed",
+        })
+    }
+}
+
+/// Why a launch came to nothing. After any of these nothing of it runs any more.
+#[derive(Debug)]
+pub enum LaunchError {
+    /// No rung of the ladder can be used.
+    NoImage(String),
+    /// A system call on the launching side failed.
+    System {
+        /// What was being done.
+        doing: &'static str,
+        /// With what.
+        errno: Errno,
+    },
+    /// The process table, or the service's share of it, is full.
+    NoProcess,
+    /// No memory.
+    NoMemory {
+        /// What was being done.
+        doing: &'static str,
+    },
+    /// The order does not fit.
+    OrderTooLong {
+        /// Its length.
+        len: usize,
+    },
+    /// More descriptors than travel with an order.
+    TooManyDescriptors {
+        /// How many.
+        count: usize,
+    },
+    /// The cgroup cannot be entered.
+    Cgroup(Errno),
+    /// The process could not be made or its image not executed, on the last rung that was tried.
+    Spawn(SpawnError),
+    /// The helper said why it will not do it.
+    Refused(Failure),
+    /// The helper ended without a word.
+    Died {
+        /// How far it had come.
+        stage: Stage,
+        /// How it ended, where that is known.
+        exit: Option<Exit>,
+        /// How often it was tried.
+        tries: u32,
+    },
+    /// The helper did not answer in time and was killed.
+    TimedOut {
+        /// How far it had come.
+        stage: Stage,
+        /// How long it had.
+        after: Duration,
+    },
+    /// What came was no reply.
+    BadReply(String),
+    /// Too many launches are waiting.
+    Busy {
+        /// How many.
+        waiting: usize,
+    },
+    /// The launch threads were told to stop.
+    Stopped,
+}
+
+impl LaunchError {
+    /// A start that failed for a reason that is not the image's.
+    pub(crate) fn of_spawn(e: SpawnError) -> LaunchError {
+        match (e.step, e.errno) {
+            (Step::Cgroup, errno) => LaunchError::Cgroup(errno),
+            (_, Errno::EAGAIN) => LaunchError::NoProcess,
+            (Step::Exec, Errno::ENOMEM) => LaunchError::NoMemory {
+                doing: "executing the session helper",
+            },
+            (_, Errno::ENOMEM) => LaunchError::NoMemory {
+                doing: "making the helper's process",
+            },
+            _ => LaunchError::Spawn(e),
+        }
+    }
+
+    /// The kernel's answer, as an error of ours.
+    pub(crate) fn system(doing: &'static str) -> impl Fn(Errno) -> LaunchError {
+        move |errno| match errno {
+            Errno::ENOMEM | Errno::ENOBUFS => LaunchError::NoMemory { doing },
+            errno => LaunchError::System { doing, errno },
+        }
+    }
+}
+
+impl fmt::Display for LaunchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LaunchError::NoImage(why) => write!(
+                f,
+                "the session helper cannot be executed from anywhere: {why}; see `fleetgate seal doctor`"
+            ),
+            LaunchError::System { doing, errno } => {
+                write!(f, "{doing}: {errno}")?;
+                match *errno {
+                    Errno::EMFILE => f.write_str("; raise the service's LimitNOFILE"),
+                    Errno::ENFILE => f.write_str("; raise the machine's fs.file-max"),
+                    _ => Ok(()),
+                }
+            }
+            LaunchError::NoProcess => f.write_str(
+                "no process could be made for the session: the process table is full (EAGAIN); end processes, \
+                 or raise the service's TasksMax or the machine's kernel.pid_max",
+            ),
+            LaunchError::NoMemory { doing } => {
+                write!(f, "{doing}: no memory; end something or raise the service's MemoryMax")
+            }
+            LaunchError::OrderTooLong { len } => write!(
+                f,
+                "the session's order is {len} bytes long, at most {} are taken: send a smaller environment or command",
+                fleetgate_wire::MAX_ORDER
+            ),
+            LaunchError::TooManyDescriptors { count } => write!(
+                f,
+                "the session's order has {count} descriptors, at most {} travel with it",
+                fleetgate_sys::socket::MAX_FDS
+            ),
+            LaunchError::Cgroup(errno) => write!(
+                f,
+                "the session's cgroup cannot be entered: {errno}; the service needs Delegate=yes, and the cgroup \
+                 must be an empty leaf"
+            ),
+            LaunchError::Spawn(e) => write!(
+                f,
+                "the session helper was not started: {e}; see `fleetgate seal doctor`"
+            ),
+            LaunchError::Refused(failure) => write_failure(f, failure),
+            LaunchError::Died { stage, exit, tries } => {
+                write!(f, "the session helper {}, {stage}", exit_words(*exit))?;
+                match (tries, stage) {
+                    (2.., _) => write!(f, ", {tries} times; its image works when tried, so look for who ends it"),
+                    (_, Stage::Leaving) => Ok(()),
+                    _ => f.write_str("; its image works when tried, so look for who ended it"),
+                }
+            }
+            LaunchError::TimedOut { stage, after } => {
+                write!(f, "the session helper was killed {} ms after its start, {stage}: ", after.as_millis())?;
+                f.write_str(match stage {
+                    Stage::Exec => "something on this machine held up its execution; allow fleetgate-session there",
+                    Stage::Started => "the login records, the terminal or the kernel's audit hang",
+                    Stage::Ready => "the home directory or a file of the account hangs",
+                    Stage::Leaving => "something held up the execution of the user's shell",
+                })
+            }
+            LaunchError::BadReply(why) => write!(
+                f,
+                "what came from the session helper is no reply ({why}); server and helper are of different builds"
+            ),
+            LaunchError::Busy { waiting } => write!(
+                f,
+                "{waiting} launches are waiting already; executions are held up on this machine, or it is overloaded"
+            ),
+            LaunchError::Stopped => f.write_str("the server is stopping and launches nothing any more"),
+        }
+    }
+}
+
+impl std::error::Error for LaunchError {}
+
+fn exit_words(exit: Option<Exit>) -> String {
+    match exit {
+        Some(Exit::Code(code)) => format!("ended with code {code}"),
+        Some(Exit::Signal { number, .. }) => format!("was killed by signal {number}"),
+        None => "ended".to_owned(),
+    }
+}
+
+fn write_failure(f: &mut fmt::Formatter<'_>, failure: &Failure) -> fmt::Result {
+    let why = match &failure.reason {
+        Reason::BadOrder => "it could not read the order",
+        Reason::BadDescriptors => "the descriptors do not match the order",
+        Reason::System => "the kernel refused",
+        Reason::NoLogin => "logins are switched off by /etc/nologin",
+        Reason::AccountExpired => "the account has expired",
+        Reason::PasswordExpired => "the password has expired",
+        Reason::NoProgram => "the program cannot be executed",
+        Reason::Missing => "it is missing",
+        Reason::WrongKind => "it is of the wrong kind",
+        Reason::Denied => "the user may not do that",
+        Reason::Unsafe => "somebody else owns it or may write to it",
+        Reason::TooLarge => "it is too large",
+        Reason::NoMemory => "no memory",
+        Reason::TimedOut => "it took too long",
+        Reason::UnknownName => "the name is not known",
+        Reason::Unsupported => "the helper does not do that",
+    };
+    write!(
+        f,
+        "the session was refused: {}: {why}",
+        failure.subject.to_string_lossy()
+    )?;
+    match failure.errno {
+        0 => Ok(()),
+        n => write!(f, ": {}", Errno(n)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_name_thing_reason_remedy() {
+        let table = [
+            (
+                LaunchError::of_spawn(SpawnError {
+                    step: Step::Clone,
+                    errno: Errno::EAGAIN,
+                }),
+                "no process could be made for the session: the process table is full (EAGAIN); end processes, or \
+                 raise the service's TasksMax or the machine's kernel.pid_max",
+            ),
+            (
+                LaunchError::Died {
+                    stage: Stage::Ready,
+                    exit: Some(Exit::Signal {
+                        number: 9,
+                        core: false,
+                    }),
+                    tries: 1,
+                },
+                "the session helper was killed by signal 9, before the user's program was executed; its image works \
+                 when tried, so look for who ended it",
+            ),
+            (
+                LaunchError::system("making the control socket")(Errno::EMFILE),
+                "making the control socket: Too many open files (EMFILE); raise the service's LimitNOFILE",
+            ),
+        ];
+        for (error, sentence) in table {
+            assert_eq!(error.to_string(), sentence);
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! What is left to do when a session ends: logout records, audit, the cgroup, the state file. One thread waits
+//! for all sessions in one epoll.
+//!
+//! A session is noted in a file before its launch is reported as done; the file goes when everything is closed.
+//! So whatever a crash left behind is found at the next start: sessions that still run are watched again, those
+//! that ended meanwhile are closed then. A note of another boot is only removed: utmp began anew, and wtmp's
+//! boot record ends its sessions.
+
+use crate::kept::{MAX_FILE, Note, boot_id, shown, start_time};
+use crate::{Session, cgroup};
+use fleetgate_logins::{Places, audit, audit::Event};
+use fleetgate_sys::epoll::{self, Epoll};
+use fleetgate_sys::file::flags::O_NOFOLLOW;
+use fleetgate_sys::poll::{PRIORITY, READ};
+use fleetgate_sys::process::{self, Exit};
+use fleetgate_sys::{Errno, Fd, clock};
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Where the notes are, unless told otherwise.
+pub const STATE_DIRECTORY: &str = "/run/fleetgate/sessions";
+
+/// Why there is no keeper.
+#[derive(Debug)]
+pub enum KeeperError {
+    /// The state directory cannot be made or read.
+    Directory(PathBuf, std::io::Error),
+    /// The state directory belongs to somebody else: what he writes there would be believed.
+    NotOurs(PathBuf, u32),
+    /// A system call failed.
+    System(&'static str, Errno),
+}
+
+impl fmt::Display for KeeperError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KeeperError::Directory(path, e) => {
+                write!(f, "the state directory {} cannot be used: {e}", path.display())
+            }
+            KeeperError::NotOurs(path, uid) => write!(
+                f,
+                "the state directory {} belongs to user {uid}, not to the server; remove it",
+                path.display()
+            ),
+            KeeperError::System(doing, errno) => write!(f, "{doing}: {errno}"),
+        }
+    }
+}
+
+impl std::error::Error for KeeperError {}
+
+/// What was found at the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mended {
+    /// Sessions that still run and are watched again.
+    pub adopted: usize,
+    /// Sessions that had ended; their records are closed now.
+    pub closed: usize,
+    /// Notes of another boot.
+    pub outdated: usize,
+    /// Files that are no notes, put aside as `.broken`.
+    pub broken: usize,
+}
+
+/// Closes sessions. Dropping it stops the thread after what has ended is closed; sessions that still run stay
+/// noted for the next one.
+pub struct Keeper {
+    shared: Arc<Shared>,
+    thread: Option<std::thread::JoinHandle<()>>,
+    mended: Mended,
+}
+
+type OnEnd = Box<dyn FnOnce(Option<Exit>) + Send>;
+
+struct Shared {
+    directory: PathBuf,
+    places: Places,
+    boot: String,
+    epoll: Epoll,
+    bell: Fd,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    watched: HashMap<u64, Watched>,
+    next: u64,
+    stopping: bool,
+}
+
+enum Watched {
+    Running {
+        pidfd: Fd,
+        session: Session,
+        on_end: Option<OnEnd>,
+    },
+    /// A cgroup that is not empty yet, by its cgroup.events.
+    Emptying { events: Fd, cgroup: PathBuf },
+}
+
+/// The bell's key; sessions count from 1.
+const BELL: u64 = 0;
+
+impl Keeper {
+    /// Mends what is in `directory`, made with mode 0700 if need be, and begins to watch.
+    pub fn start(directory: &Path, places: Places) -> Result<Keeper, KeeperError> {
+        own_directory(directory)?;
+        let epoll = Epoll::new().map_err(|e| KeeperError::System("making an epoll", e))?;
+        let bell = epoll::bell().map_err(|e| KeeperError::System("making an eventfd", e))?;
+        epoll
+            .add(&bell, READ, BELL)
+            .map_err(|e| KeeperError::System("watching the eventfd", e))?;
+        let shared = Arc::new(Shared {
+            directory: directory.to_owned(),
+            places,
+            boot: boot_id(),
+            epoll,
+            bell,
+            state: Mutex::default(),
+        });
+        let mended = shared.mend()?;
+        let thread = std::thread::Builder::new()
+            .name("keeper".to_owned())
+            .stack_size(256 << 10)
+            .spawn({
+                let shared = shared.clone();
+                move || shared.watch()
+            });
+        let thread = thread.map_err(|e| KeeperError::System("starting the keeper's thread", e.into()))?;
+        Ok(Keeper {
+            shared,
+            thread: Some(thread),
+            mended,
+        })
+    }
+
+    /// What the start found.
+    pub fn mended(&self) -> Mended {
+        self.mended
+    }
+
+    /// Notes the session down and watches its process; `on_end` hears of its end first, before records are
+    /// closed, on the keeper's thread. The keeper reaps the process. A session whose note cannot be written goes
+    /// on, with a warning: it is closed as others are, but not after a crash.
+    pub fn keep(
+        &self,
+        pidfd: Fd,
+        session: Session,
+        on_end: impl FnOnce(Option<Exit>) + Send + 'static,
+    ) -> Result<(), KeeperError> {
+        let note = Note {
+            boot: self.shared.boot.clone(),
+            // A process of the resolver's may be gone and reaped already; then its pidfd says so at once.
+            start: start_time(session.entry.pid).unwrap_or(0),
+            session,
+        };
+        if let Err(e) = self.shared.write(&note) {
+            tracing::warn!(
+                "the session of {} is not noted in {}: {e}; after a crash its login record stays open",
+                shown(&note.session),
+                self.shared.directory.display()
+            );
+        }
+        self.shared.add(pidfd, note.session, Some(Box::new(on_end)))
+    }
+
+    /// How many sessions run.
+    pub fn running(&self) -> usize {
+        let state = self.shared.lock();
+        state
+            .watched
+            .values()
+            .filter(|w| matches!(w, Watched::Running { .. }))
+            .count()
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.shared.lock().stopping = true;
+        epoll::ring(&self.shared.bell);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic ends the whole process, so a poisoned lock is never seen.
+        self.state.lock().expect("no panic is survived")
+    }
+
+    fn add(&self, pidfd: Fd, session: Session, on_end: Option<OnEnd>) -> Result<(), KeeperError> {
+        self.insert(|| Watched::Running {
+            pidfd,
+            session,
+            on_end,
+        })
+        .map_err(|e| KeeperError::System("watching the session's process", e))
+    }
+
+    fn insert(&self, what: impl FnOnce() -> Watched) -> Result<(), Errno> {
+        // Under the lock until it is in the map: its end may be reported at once.
+        let mut state = self.lock();
+        state.next += 1;
+        let key = state.next;
+        let what = what();
+        match &what {
+            Watched::Running { pidfd, .. } => self.epoll.add(pidfd, READ, key)?,
+            Watched::Emptying { events, .. } => self.epoll.add(events, PRIORITY, key)?,
+        }
+        state.watched.insert(key, what);
+        Ok(())
+    }
+
+    /// The thread's life.
+    fn watch(&self) {
+        let mut events = [epoll::Event::EMPTY; 64];
+        loop {
+            let count = match self.epoll.wait(&mut events, None) {
+                Ok(count) => count,
+                Err(e) => {
+                    tracing::error!(
+                        "the keeper cannot wait for its sessions: {e}; logouts are not recorded any more"
+                    );
+                    return;
+                }
+            };
+            for event in &events[..count] {
+                if event.key() == BELL {
+                    epoll::quiet(&self.bell);
+                    continue;
+                }
+                let taken = self.lock().watched.remove(&event.key());
+                match taken {
+                    Some(Watched::Running {
+                        pidfd,
+                        session,
+                        on_end,
+                    }) => {
+                        let _ = self.epoll.remove(&pidfd);
+                        // ECHILD: somebody else's child (PAM's, or adopted after a crash).
+                        let exit = process::wait(&pidfd, false).ok().flatten();
+                        if let Some(on_end) = on_end {
+                            on_end(exit);
+                        }
+                        self.close(&session);
+                    }
+                    Some(Watched::Emptying { events, cgroup }) => {
+                        let _ = self.epoll.remove(&events);
+                        self.remove_cgroup(cgroup);
+                    }
+                    None => {}
+                }
+            }
+            // What has ended is closed before the stop is seen, because the bell came after it.
+            if count < events.len() && self.lock().stopping {
+                return;
+            }
+        }
+    }
+
+    /// Closes everything of a session that has ended; its note goes last.
+    fn close(&self, session: &Session) {
+        if session.utmp
+            && let Err(e) = fleetgate_logins::logout(&self.places, &session.entry, clock::wall())
+        {
+            tracing::warn!("the logout of {} is not recorded: {e}", shown(session));
+        }
+        if session.audit
+            && let Err(e) = audit::tell(
+                &session.entry,
+                &[Event::SessionEnd, Event::CredentialsDisposed],
+                true,
+            )
+        {
+            tracing::warn!(
+                "the kernel's audit was not told of the logout of {}: {e}",
+                shown(session)
+            );
+        }
+        if let Some(cgroup) = &session.cgroup {
+            if session.kill_remaining
+                && let Err(e) = cgroup::kill(cgroup)
+            {
+                tracing::warn!(
+                    "what the session of {} left running is not killed: {e}",
+                    shown(session)
+                );
+            }
+            self.remove_cgroup(cgroup.clone());
+        }
+        let file = self.directory.join(session.file_name());
+        if let Err(e) = std::fs::remove_file(&file)
+            && e.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!("{}: {e}", file.display());
+        }
+    }
+
+    fn remove_cgroup(&self, cgroup: PathBuf) {
+        let watched = cgroup::remove(&cgroup).and_then(|events| match events {
+            Some(events) => {
+                let cgroup = cgroup.clone();
+                self.insert(|| Watched::Emptying { events, cgroup })
+            }
+            None => Ok(()),
+        });
+        if let Err(e) = watched {
+            tracing::warn!("the cgroup {} is not removed: {e}", cgroup.display());
+        }
+    }
+
+    /// Writes a note so that it is there whole or not at all.
+    fn write(&self, note: &Note) -> std::io::Result<()> {
+        let name = note.session.file_name();
+        let (new, place) = (self.directory.join(format!(".{name}")), self.directory.join(name));
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&new)?;
+        file.write_all(note.to_text().as_bytes())?;
+        std::fs::rename(&new, &place)
+    }
+
+    /// Goes through the notes that an earlier server left.
+    fn mend(&self) -> Result<Mended, KeeperError> {
+        let failed = |e| KeeperError::Directory(self.directory.clone(), e);
+        let mut mended = Mended::default();
+        for entry in std::fs::read_dir(&self.directory).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if name.starts_with('.') {
+                // Half written: its launch was never reported as done.
+                let _ = std::fs::remove_file(&path);
+            } else if name.ends_with(".json") {
+                self.mend_one(&path, &mut mended);
+            }
+        }
+        if mended != Mended::default() {
+            tracing::info!(
+                "sessions of an earlier server: {} still run, {} had ended and are closed, {} were of another boot, \
+                 {} notes could not be read",
+                mended.adopted,
+                mended.closed,
+                mended.outdated,
+                mended.broken
+            );
+        }
+        Ok(mended)
+    }
+
+    fn mend_one(&self, path: &Path, mended: &mut Mended) {
+        let note = match read_note(path) {
+            Ok(note) => note,
+            Err(why) => {
+                tracing::warn!(
+                    "{} is no session's note: {why}; put aside as .broken",
+                    path.display()
+                );
+                let _ = std::fs::rename(path, path.with_extension("broken"));
+                mended.broken += 1;
+                return;
+            }
+        };
+        if note.boot != self.boot {
+            mended.outdated += 1;
+            let _ = std::fs::remove_file(path);
+            return;
+        }
+        // The descriptor first, then the start time: so it is the time of the process that the descriptor holds.
+        let pid = note.session.entry.pid;
+        let pidfd = process::pidfd_open(pid)
+            .ok()
+            .filter(|_| start_time(pid) == Some(note.start));
+        match pidfd {
+            Some(pidfd) => {
+                mended.adopted += 1;
+                if let Err(e) = self.add(pidfd, note.session, None) {
+                    tracing::warn!("{}: {e}", path.display());
+                }
+            }
+            None => {
+                mended.closed += 1;
+                self.close(&note.session);
+            }
+        }
+    }
+}
+
+fn read_note(path: &Path) -> Result<Note, String> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(O_NOFOLLOW)
+        .open(path)
+        .map_err(|e| e.to_string())?;
+    let mut text = Vec::new();
+    file.take(MAX_FILE + 1)
+        .read_to_end(&mut text)
+        .map_err(|e| e.to_string())?;
+    if text.len() as u64 > MAX_FILE {
+        return Err("it is too long".to_owned());
+    }
+    Note::from_text(&text)
+}
+
+/// The state directory: ours, and nobody else's business.
+fn own_directory(path: &Path) -> Result<(), KeeperError> {
+    let failed = |e| KeeperError::Directory(path.to_owned(), e);
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(failed)?;
+    let meta = std::fs::symlink_metadata(path).map_err(failed)?;
+    if meta.uid() != process::effective_uid() || !meta.is_dir() {
+        return Err(KeeperError::NotOurs(path.to_owned(), meta.uid()));
+    }
+    if meta.permissions().mode() & 0o777 != 0o700 {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700)).map_err(failed)?;
+    }
+    Ok(())
+}

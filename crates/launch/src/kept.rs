@@ -1,0 +1,300 @@
+//! A session as the keeper notes it down, in memory and in `/run/fleetgate/sessions`, and the file's form.
+//!
+//! A file holds one JSON object, because people look at it when something went wrong and because the next build
+//! must be able to read it. Strings of the kernel's kind (any bytes) are percent-escaped outside printable ASCII.
+
+use fleetgate_logins::Entry;
+use fleetgate_sys::clock::Time;
+use fleetgate_wire::common::SessionId;
+use fleetgate_wire::exec::Exec;
+use serde_json::{Value, json};
+use std::ffi::{CStr, CString};
+use std::path::PathBuf;
+
+/// The form of the file; a file of another form is left alone.
+const FORM: u64 = 1;
+/// The longest file that is read.
+pub(crate) const MAX_FILE: u64 = 64 << 10;
+
+/// What has to be closed when a session ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// Its name.
+    pub id: SessionId,
+    /// Its login record, as the helper wrote it.
+    pub entry: Entry,
+    /// It stands in utmp and wtmp.
+    pub utmp: bool,
+    /// The kernel's audit was told of it.
+    pub audit: bool,
+    /// Its cgroup's directory, removed when it is empty.
+    pub cgroup: Option<PathBuf>,
+    /// Kill what the session left running in its cgroup.
+    pub kill_remaining: bool,
+}
+
+impl Session {
+    /// The session that `order` makes as process `pid`.
+    pub fn of(order: &Exec, pid: i32) -> Session {
+        let login = order.login.as_ref();
+        Session {
+            id: order.session,
+            entry: Entry {
+                user: order.account.name.clone(),
+                uid: order.account.ids.uid,
+                line: order.terminal.clone().unwrap_or_else(|| c"ssh:notty".into()),
+                host: login.map(|l| l.host.clone()).unwrap_or_default(),
+                address: login.map_or([0; 16], |l| l.address),
+                pid,
+                at: login.map_or_else(fleetgate_sys::clock::wall, |l| Time {
+                    sec: l.at.sec,
+                    nsec: l.at.nsec,
+                }),
+            },
+            utmp: login.is_some_and(|l| l.utmp),
+            audit: login.is_some_and(|l| l.audit),
+            cgroup: None,
+            kill_remaining: false,
+        }
+    }
+
+    /// The file's name in the state directory.
+    pub(crate) fn file_name(&self) -> String {
+        format!("{}.json", hex(&self.id))
+    }
+}
+
+/// A session's file: the session, and which process of which boot it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Note {
+    pub session: Session,
+    /// The kernel's boot id: a process id means nothing after a boot.
+    pub boot: String,
+    /// When the process started, in clock ticks since boot: a process id is used again.
+    pub start: u64,
+}
+
+impl Note {
+    pub fn to_text(&self) -> String {
+        let Session {
+            id,
+            entry,
+            utmp,
+            audit,
+            cgroup,
+            kill_remaining,
+        } = &self.session;
+        use std::os::unix::ffi::OsStrExt;
+        let cgroup = cgroup.as_ref().map(|path| escape(path.as_os_str().as_bytes()));
+        let value = json!({
+            "form": FORM,
+            "session": hex(id),
+            "pid": entry.pid,
+            "start": self.start,
+            "boot": self.boot,
+            "user": escape(entry.user.to_bytes()),
+            "uid": entry.uid,
+            "line": escape(entry.line.to_bytes()),
+            "host": escape(entry.host.to_bytes()),
+            "address": hex(&entry.address),
+            "since": entry.at.sec,
+            "since_nsec": entry.at.nsec,
+            "utmp": utmp,
+            "audit": audit,
+            "cgroup": cgroup,
+            "kill_remaining": kill_remaining,
+        });
+        format!("{value:#}\n")
+    }
+
+    /// Reads a file back; the error is a sentence.
+    pub fn from_text(text: &[u8]) -> Result<Note, String> {
+        let value: Value = serde_json::from_slice(text).map_err(|e| format!("it is no JSON: {e}"))?;
+        let missing = |name: &str| format!("`{name}` is missing or of the wrong kind");
+        let number = |name: &str| value[name].as_i64().ok_or_else(|| missing(name));
+        let truth = |name: &str| value[name].as_bool().ok_or_else(|| missing(name));
+        let text = |name: &str| value[name].as_str().ok_or_else(|| missing(name));
+        let string = |name: &str| unescape(text(name)?).ok_or_else(|| missing(name));
+        let bytes = |name: &str| unhex(text(name)?).ok_or_else(|| missing(name));
+        let small = |name: &str| u32::try_from(number(name)?).map_err(|_| missing(name));
+        if number("form")? != FORM as i64 {
+            return Err(format!("it has form {}, this build reads {FORM}", value["form"]));
+        }
+        let cgroup = match &value["cgroup"] {
+            Value::Null => None,
+            _ => {
+                use std::os::unix::ffi::OsStringExt;
+                let path = string("cgroup")?.into_bytes();
+                Some(PathBuf::from(std::ffi::OsString::from_vec(path)))
+            }
+        };
+        Ok(Note {
+            session: Session {
+                id: bytes("session")?,
+                entry: Entry {
+                    user: string("user")?,
+                    uid: small("uid")?,
+                    line: string("line")?,
+                    host: string("host")?,
+                    address: bytes("address")?,
+                    pid: i32::try_from(number("pid")?)
+                        .ok()
+                        .filter(|pid| *pid > 0)
+                        .ok_or_else(|| missing("pid"))?,
+                    at: Time {
+                        sec: number("since")?,
+                        nsec: small("since_nsec")?,
+                    },
+                },
+                utmp: truth("utmp")?,
+                audit: truth("audit")?,
+                cgroup,
+                kill_remaining: truth("kill_remaining")?,
+            },
+            boot: text("boot")?.to_owned(),
+            start: number("start")? as u64,
+        })
+    }
+}
+
+/// This boot's id.
+pub(crate) fn boot_id() -> String {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    id.trim().to_owned()
+}
+
+/// When process `pid` started, in clock ticks since boot; none when it is gone.
+pub(crate) fn start_time(pid: i32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything; field 22 counts from the process id as 1.
+    let after_name = &stat[stat.rfind(')')? + 1..];
+    after_name.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    if text.len() != 2 * N || !text.is_ascii() {
+        return None;
+    }
+    let mut out = [0; N];
+    for (i, byte) in out.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * i..2 * i + 2], 16).ok()?;
+    }
+    Some(out)
+}
+
+fn escape(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for &b in bytes {
+        match b {
+            b' '..=b'~' if b != b'%' => out.push(b.into()),
+            _ => out += &format!("%{b:02x}"),
+        }
+    }
+    out
+}
+
+fn unescape(text: &str) -> Option<CString> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(b) = bytes.next() {
+        out.push(match b {
+            b'%' => {
+                let digits = [bytes.next()?, bytes.next()?];
+                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
+            }
+            b => b,
+        });
+    }
+    CString::new(out).ok()
+}
+
+/// For messages: a session's user and terminal.
+pub(crate) fn shown(session: &Session) -> String {
+    let text = |s: &CStr| escape(s.to_bytes());
+    format!("{} on {}", text(&session.entry.user), text(&session.entry.line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note() -> Note {
+        Note {
+            session: Session {
+                id: *b"0123456789abcdef",
+                entry: Entry {
+                    user: c"j\xf6rg%".into(),
+                    uid: 1000,
+                    line: c"/dev/pts/3".into(),
+                    host: c"".into(),
+                    address: [7; 16],
+                    pid: 4711,
+                    at: Time {
+                        sec: 1_700_000_000,
+                        nsec: 5,
+                    },
+                },
+                utmp: true,
+                audit: false,
+                cgroup: Some("/sys/fs/cgroup/fleetgate/a b".into()),
+                kill_remaining: true,
+            },
+            boot: "a-b-c".to_owned(),
+            start: 99,
+        }
+    }
+
+    #[test]
+    fn a_note_reads_back() {
+        let text = note().to_text();
+        assert!(text.contains("\"user\": \"j%f6rg%25\""), "{text}");
+        assert_eq!(Note::from_text(text.as_bytes()), Ok(note()));
+    }
+
+    #[test]
+    fn a_note_cut_anywhere_is_refused() {
+        let text = note().to_text();
+        for at in 0..text.len() - 2 {
+            assert!(Note::from_text(&text.as_bytes()[..at]).is_err(), "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn wrong_values_are_named() {
+        let text = note().to_text();
+        let table = [
+            (
+                "\"pid\": 4711",
+                "\"pid\": 0",
+                "`pid` is missing or of the wrong kind",
+            ),
+            ("\"form\": 1", "\"form\": 2", "it has form 2, this build reads 1"),
+            (
+                "\"uid\": 1000",
+                "\"uid\": -1",
+                "`uid` is missing or of the wrong kind",
+            ),
+            (
+                "\"user\": \"j%f6",
+                "\"user\": \"j%0g",
+                "`user` is missing or of the wrong kind",
+            ),
+        ];
+        for (old, new, sentence) in table {
+            let broken = text.replace(old, new);
+            assert_ne!(broken, text, "{old}");
+            assert_eq!(Note::from_text(broken.as_bytes()), Err(sentence.to_owned()));
+        }
+    }
+
+    #[test]
+    fn this_process_has_a_start_time() {
+        assert!(start_time(std::process::id() as i32).is_some());
+        assert_eq!(start_time(i32::MAX), None);
+        assert_eq!(boot_id().len(), 36);
+    }
+}
