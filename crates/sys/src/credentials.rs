@@ -21,6 +21,19 @@ pub fn group_ids() -> Result<[u32; 3]> {
     Ok(ids)
 }
 
+/// The supplementary groups.
+pub fn groups() -> Result<alloc::vec::Vec<u32>> {
+    // SAFETY: with a count of 0 the kernel writes nothing and gives the count; then it writes at most that many
+    // numbers, and only this thread changes its groups.
+    unsafe {
+        let count = syscall!(libc::SYS_getgroups, 0, 0)?;
+        let mut list = alloc::vec![0u32; count];
+        let got = syscall!(libc::SYS_getgroups, count, list.as_mut_ptr())?;
+        list.truncate(got);
+        Ok(list)
+    }
+}
+
 /// Replaces the supplementary groups.
 pub fn set_groups(groups: &[u32]) -> Result<()> {
     // SAFETY: the kernel reads as many numbers as it is told.

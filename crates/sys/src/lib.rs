@@ -19,6 +19,8 @@ mod errno;
 pub mod exe;
 mod fd;
 pub mod file;
+#[cfg(feature = "glibc")]
+pub mod glibc;
 pub mod lock;
 pub mod memfd;
 pub mod mount;

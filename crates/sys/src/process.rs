@@ -110,6 +110,9 @@ pub fn pidfd_open(pid: i32) -> Result<Fd> {
     ))
 }
 
+/// The signal that nothing survives.
+pub const SIGKILL: i32 = libc::SIGKILL;
+
 /// Sends `signal` to the process behind `pidfd`, never to another that got its number.
 pub fn signal(pidfd: &Fd, signal: i32) -> Result<()> {
     // SAFETY: numbers, and a null siginfo, which the kernel allows.

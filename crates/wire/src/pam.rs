@@ -18,8 +18,8 @@ use alloc::ffi::CString;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// The longest frame on a PAM session's socket.
-pub const MAX_FRAME: usize = 32 << 10;
+/// The longest [`ToPam`]; a [`FromPam`] may be as long as any message ([`crate::MAX_INLINE`]).
+pub const MAX_TO_PAM: usize = 16 << 10;
 /// The most prompts at once (PAM_MAX_NUM_MSG).
 pub const MAX_PROMPTS: usize = 32;
 /// The longest answer.
