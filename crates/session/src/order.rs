@@ -24,6 +24,11 @@ impl Given {
         let at = self.0.iter().position(|(r, _)| *r == role)?;
         Some(self.0.swap_remove(at).1)
     }
+
+    /// Whether all were taken.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 impl Control {

@@ -170,3 +170,27 @@ pub fn read_link(path: &CStr) -> Result<Vec<u8>> {
     out.truncate(len);
     Ok(out)
 }
+
+/// Whether mode bits are a regular file's.
+pub const fn is_regular(mode: u32) -> bool {
+    mode & libc::S_IFMT == libc::S_IFREG
+}
+
+/// Whether mode bits are a directory's.
+pub const fn is_directory(mode: u32) -> bool {
+    mode & libc::S_IFMT == libc::S_IFDIR
+}
+
+/// Reads from the start to the end, or the first `max` bytes of a longer file.
+pub fn read_up_to(fd: &Fd, max: usize) -> Result<Vec<u8>> {
+    let mut out = Vec::new();
+    let mut chunk = [0u8; 4096];
+    while out.len() < max {
+        let room = chunk.len().min(max - out.len());
+        match read_at(fd.raw(), &mut chunk[..room], out.len() as u64)? {
+            0 => break,
+            n => out.extend_from_slice(&chunk[..n]),
+        }
+    }
+    Ok(out)
+}

@@ -17,6 +17,7 @@ pub mod credentials;
 pub mod epoll;
 mod errno;
 pub mod exe;
+pub mod exec;
 mod fd;
 pub mod file;
 #[cfg(feature = "glibc")]

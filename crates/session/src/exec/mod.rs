@@ -1,0 +1,171 @@
+//! Becoming the user's shell or command: the whole of `exec`, in the order in which it happens.
+//!
+//! Until [`Reply::Ready`] this is root and does what needs root; then it becomes the user, and everything of the
+//! user's (home directory, `.hushlogin`, `~/.ssh/environment`) is touched as the user. It never looks up a name,
+//! never starts another process, and never returns to being root.
+//!
+//! System calls of a command without terminal and records, from the first to execve: see [`FAST_PATH_CALLS`].
+
+mod account;
+mod environment;
+mod identity;
+mod localtime;
+mod messages;
+mod program;
+mod records;
+mod steps;
+mod streams;
+
+use crate::order::{Control, Given, failure};
+use crate::privileges;
+use fleetgate_sys::{Errno, close_range, exec, file};
+use fleetgate_wire::exec::{Exec, Program};
+use fleetgate_wire::order::Work;
+use fleetgate_wire::{Failure, Reason, Reply};
+use steps::Steps;
+
+/// The exit code when the order or its descriptors were refused.
+const REFUSED: i32 = 70;
+/// sshd's exit code when /etc/nologin keeps somebody out.
+const NO_LOGIN: i32 = 254;
+/// sshd's exit code when the shell could not be executed, and when a password has to be changed first.
+const NO_SHELL: i32 = 1;
+
+/// Why this process ends without having become the program.
+struct Stop {
+    failure: Failure,
+    code: i32,
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Stop {
+        Stop {
+            failure,
+            code: REFUSED,
+        }
+    }
+}
+
+/// A step that the kernel refused.
+fn refused(step: &'static str) -> impl Fn(Errno) -> Stop {
+    move |errno| failure(reason(errno), errno, step).into()
+}
+
+/// The kind of refusal that an error number stands for.
+fn reason(errno: Errno) -> Reason {
+    match errno {
+        Errno::ENOMEM => Reason::NoMemory,
+        Errno::EPERM | Errno::EACCES => Reason::Denied,
+        Errno::ENOENT => Reason::Missing,
+        Errno::E2BIG => Reason::TooLarge,
+        _ => Reason::System,
+    }
+}
+
+/// Serves one order on the control socket.
+pub fn run() -> i32 {
+    // Whoever started this may have leaked descriptors; from here on all that is opened closes on exec.
+    let _ = close_range(4, u32::MAX);
+    let control = match Control::inherited() {
+        Ok(control) => control,
+        Err(_) => {
+            let text =
+                b"fleetgate-session exec: no order waits on descriptor 3; fleetgate starts this program\n";
+            let _ = file::write_all(2, text);
+            return REFUSED;
+        }
+    };
+    let stop = match control.receive() {
+        // The refusal has been told.
+        Err(_) => return REFUSED,
+        Ok((Work::Exec(order), given)) => become_program(&control, &order, given),
+        Ok(_) => failure(
+            Reason::BadOrder,
+            Errno(0),
+            "an order of another kind came to exec",
+        )
+        .into(),
+    };
+    control.fail(stop.failure);
+    stop.code
+}
+
+/// Returns only with the reason why not.
+fn become_program(control: &Control, order: &Exec, given: Given) -> Stop {
+    match prepare(control, order, given) {
+        Err(stop) => stop,
+        Ok(never) => match never {},
+    }
+}
+
+fn prepare(control: &Control, order: &Exec, given: Given) -> Result<core::convert::Infallible, Stop> {
+    let mut steps = Steps::new(order.timings);
+    let root = fleetgate_sys::process::effective_uid() == 0;
+
+    // As root.
+    let terminal = streams::place(order, given)?;
+    steps.done(c"descriptors");
+    let verdict = account::check(order)?;
+    steps.done(c"checks");
+    streams::lead_session(order, terminal.as_ref(), root)?;
+    steps.done(c"terminal");
+    if order.resources.loginuid {
+        identity::set_login_uid(order.account.ids.uid)?;
+        steps.done(c"loginuid");
+    }
+    let last_login = records::write(order);
+    if order.login.is_some() {
+        steps.done(c"records");
+    }
+    identity::apply(&order.resources)?;
+    steps.done(c"resources");
+    control.say(&Reply::Ready);
+    steps.done(c"ready");
+
+    // As the user.
+    privileges::become_user(&order.account.ids).map_err(|r| refused(r.step)(r.errno))?;
+    steps.done(c"privileges");
+    if order.resources.keyring {
+        identity::new_keyring()?;
+        steps.done(c"keyring");
+    }
+    let environment = environment::build(order);
+    steps.done(c"environment");
+    // As sshd: only who gets an interactive shell is greeted, unless he does not want to be.
+    if terminal.is_some() && matches!(order.program, Program::Shell) {
+        messages::greet(order, last_login.as_ref());
+        steps.done(c"messages");
+    }
+    enter_home(order);
+    steps.done(c"home");
+    let program = match verdict {
+        account::Verdict::Welcome => program::of(order, &environment),
+        account::Verdict::ChangePassword => program::change_password(),
+    }?;
+    exec::reset_signals();
+    if let Some(context) = &order.selinux {
+        identity::set_exec_context(context)?;
+        steps.done(c"selinux");
+    }
+    control.say(&Reply::Leaving {
+        timings: steps.into_timings(),
+    });
+    Err(program.execute(&environment))
+}
+
+/// Goes to the home directory, or to `/` with sshd's message. That it exists, is a directory and may be entered
+/// is exactly what chdir finds out.
+fn enter_home(order: &Exec) {
+    let home = &order.account.home;
+    let Err(e) = exec::change_directory(home) else {
+        return;
+    };
+    let _ = exec::change_directory(c"/");
+    messages::error(&[
+        b"Could not chdir to home directory ",
+        home.to_bytes(),
+        b": ",
+        e.text().as_bytes(),
+        b"\n",
+    ]);
+}

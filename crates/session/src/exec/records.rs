@@ -1,0 +1,51 @@
+//! The login records of one order, written before the privileges drop.
+
+use fleetgate_logins::audit::Event;
+use fleetgate_logins::{Entry, LastLogin, Places, audit};
+use fleetgate_sys::clock::Time;
+use fleetgate_wire::exec::{Exec, Login};
+
+/// The entry of `order`'s login.
+fn entry(order: &Exec, login: &Login) -> Entry {
+    Entry {
+        user: order.account.name.clone(),
+        uid: order.account.ids.uid,
+        line: order.terminal.clone().unwrap_or_else(|| c"ssh".into()),
+        host: login.host.clone(),
+        address: login.address,
+        pid: fleetgate_sys::process::id(),
+        at: Time {
+            sec: login.at.sec,
+            nsec: login.at.nsec,
+        },
+    }
+}
+
+/// Writes the records that the order asks for; the last login before this one, when it is to be shown.
+///
+/// A record that cannot be written (a full disk, a lock that a user sits on) keeps nobody out, as with sshd:
+/// an operator locked out by a full disk could not come in to empty it.
+pub fn write(order: &Exec) -> Option<LastLogin> {
+    let login = order.login.as_ref()?;
+    let places = Places::system();
+    let entry = entry(order, login);
+    let last = if login.last_login_message {
+        fleetgate_logins::last_login(&places, entry.uid).ok().flatten()
+    } else {
+        None
+    };
+    // A launch that is made again finds its own record: that is this login, not the last one.
+    let line = entry.line.to_bytes();
+    let own = |l: &LastLogin| l.sec == entry.at.sec && line.ends_with(&l.line);
+    if login.utmp {
+        let _ = fleetgate_logins::login(&places, &entry);
+    }
+    if login.lastlog {
+        let _ = fleetgate_logins::record_last_login(&places, &entry);
+    }
+    if login.audit {
+        let events = [Event::CredentialsAcquired, Event::Login, Event::SessionStart];
+        let _ = audit::tell(&entry, &events, true);
+    }
+    last.filter(|l| !own(l))
+}
