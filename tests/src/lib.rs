@@ -5,6 +5,8 @@
 //! and [`fleetgate`] and never knows which it is.
 #![forbid(unsafe_code)]
 
+pub mod orders;
+
 use std::path::PathBuf;
 use std::process::Command;
 

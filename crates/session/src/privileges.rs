@@ -26,7 +26,9 @@ pub fn become_user(ids: &Ids) -> Result<(), Refused> {
         let groups = credentials::group_ids().map_err(at("reading the group ids"))?;
         let same = own == [ids.uid; 3] && groups == [ids.gid; 3];
         return if same {
-            Ok(())
+            // Started with capabilities by a file or an ambient set: the user's program gets none of them.
+            credentials::drop_capabilities().map_err(at("dropping the capabilities"))?;
+            no_way_back(ids)
         } else {
             Err(at("becoming another user needs root")(Errno::EPERM))
         };
@@ -45,5 +47,18 @@ pub fn become_user(ids: &Ids) -> Result<(), Refused> {
     if uids != [ids.uid; 3] || gids != [ids.gid; 3] || (ids.uid != 0 && left != 0) {
         return Err(at("the privileges did not drop")(Errno::EPERM));
     }
-    Ok(())
+    no_way_back(ids)
+}
+
+/// Tries to become root again, which must fail. A process that could is told so and ends at once.
+fn no_way_back(ids: &Ids) -> Result<(), Refused> {
+    if ids.uid == 0
+        || (credentials::set_user_ids(0).is_err() && (ids.gid == 0 || credentials::set_group_ids(0).is_err()))
+    {
+        return Ok(());
+    }
+    Err(Refused {
+        step: "the privileges could come back",
+        errno: Errno::EPERM,
+    })
 }

@@ -35,6 +35,7 @@ pub mod raw;
 pub mod seccomp;
 pub mod socket;
 pub mod spawn;
+pub mod terminal;
 
 pub use errno::{Errno, Result};
 pub use fd::{Fd, close_range};

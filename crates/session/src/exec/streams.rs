@@ -8,8 +8,10 @@ use fleetgate_wire::Reason;
 use fleetgate_wire::exec::Exec;
 use fleetgate_wire::order::Role;
 
-/// devpts gives a terminal its group (`tty`); a terminal of group 0 got none.
+/// devpts gives a terminal its group (`tty`) where it is mounted so; else the group stays the opener's: root's.
 const NO_GROUP: u32 = 0;
+/// The most of /etc/group that is read for the group's number.
+const MAX_GROUPS: usize = 1 << 20;
 
 /// Puts the order's descriptors at 0, 1 and 2, and returns the terminal if that is what they are. Anything but
 /// one terminal or three streams is refused.
@@ -68,10 +70,11 @@ pub fn lead_session(order: &Exec, terminal: Option<&Fd>, root: bool) -> Result<(
 fn give_terminal(terminal: &Fd, order: &Exec) -> Result<(), Errno> {
     let status = file::status(terminal)?;
     let ids = &order.account.ids;
-    let (gid, mode) = match status.gid {
-        NO_GROUP => (ids.gid, 0o600),
-        tty => (tty, 0o620),
+    let tty = match status.gid {
+        NO_GROUP => terminal_group(),
+        group => Some(group),
     };
+    let (gid, mode) = tty.map_or((ids.gid, 0o600), |group| (group, 0o620));
     if (status.uid, status.gid) != (ids.uid, gid) {
         exec::change_owner(terminal, ids.uid, gid)?;
     }
@@ -79,4 +82,15 @@ fn give_terminal(terminal: &Fd, order: &Exec) -> Result<(), Errno> {
         exe::change_mode(terminal, mode)?;
     }
     Ok(())
+}
+
+/// The number of group `tty`, from the file alone: no name service knows it better.
+fn terminal_group() -> Option<u32> {
+    let fd = file::openat(file::CWD, c"/etc/group", file::flags::O_RDONLY, 0).ok()?;
+    let text = file::read_to_end(&fd, MAX_GROUPS).ok()?;
+    let line = text
+        .split(|b| *b == b'\n')
+        .find(|line| line.starts_with(b"tty:"))?;
+    let number = line.split(|b| *b == b':').nth(2)?;
+    core::str::from_utf8(number).ok()?.parse().ok()
 }
