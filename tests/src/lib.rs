@@ -5,6 +5,7 @@
 //! and [`fleetgate`] and never knows which it is.
 #![forbid(unsafe_code)]
 
+pub mod installed;
 pub mod orders;
 
 use std::path::PathBuf;

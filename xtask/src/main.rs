@@ -6,6 +6,7 @@
 
 mod bench;
 mod build;
+mod dist;
 mod shell;
 mod test;
 mod tidy;
@@ -44,6 +45,12 @@ const CHORES: &[Chore] = &[
         takes: "NAME [--quick]",
         does: "measure ours beside theirs; writes target/bench/NAME.json",
         run: bench::main,
+    },
+    Chore {
+        name: "dist",
+        takes: "",
+        does: "a .deb and an .rpm in target/dist",
+        run: dist::main,
     },
 ];
 

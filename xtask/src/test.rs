@@ -4,8 +4,8 @@
 //! twice: over the release build with its images, and over one plain `fleetgate` that executes itself. A test
 //! that skips itself is counted and named at the end; with `CI=true` it fails instead.
 
-use crate::shell::{Result, cargo, heading, read_text, run, target};
-use crate::{build, tidy};
+use crate::shell::{Result, cargo, heading, read_text, root, run, target};
+use crate::{build, dist, tidy};
 use std::path::{Path, PathBuf};
 
 /// What `--only` may name.
@@ -17,9 +17,11 @@ struct Subject {
     fleetgate: PathBuf,
     helper: PathBuf,
     resolver: PathBuf,
+    /// Where the packages are; a plain build has none.
+    dist: Option<PathBuf>,
 }
 
-/// `cargo xtask test [FILTER] [--only PART]`
+/// `cargo xtask test [FILTER] [--only PART]`; the filter is an area of the end-to-end suites or part of a test's name
 pub fn main(args: &[String]) -> Result {
     let (only, filter) = parse(args)?;
     let wanted = |part: &str| only.as_deref().is_none_or(|o| o == part);
@@ -53,6 +55,7 @@ pub fn main(args: &[String]) -> Result {
         let built = build::release()?;
         let subject = Subject {
             name: "images",
+            dist: Some(dist::reproducible(&built)?),
             fleetgate: built.fleetgate,
             helper: built.helper,
             resolver: built.resolver,
@@ -66,6 +69,7 @@ pub fn main(args: &[String]) -> Result {
         end_to_end(
             &Subject {
                 name: "plain",
+                dist: None,
                 fleetgate,
                 helper,
                 resolver,
@@ -102,22 +106,33 @@ fn parse(args: &[String]) -> Result<(Option<String>, Option<String>)> {
 
 fn end_to_end(subject: &Subject, filter: &Option<String>, skips: &Path) -> Result {
     let mut command = cargo();
+    command.args(["test", "--package", "fleetgate-tests", "--no-fail-fast"]);
+    match filter {
+        // An area (`sftp`, `seal_ladder`) is a file or several; anything else is part of a test's name.
+        Some(area) if is_area(area) => command.args(["--test".to_owned(), format!("{area}*")]),
+        Some(name) => command.args(["--test", "*", name]),
+        None => command.args(["--test", "*"]),
+    };
     command
-        .args([
-            "test",
-            "--package",
-            "fleetgate-tests",
-            "--no-fail-fast",
-            "--test",
-            "*",
-        ])
-        .args(filter)
         .env("FLEETGATE_SUBJECT", subject.name)
         .env("FLEETGATE_BIN", &subject.fleetgate)
         .env("FLEETGATE_HELPER", &subject.helper)
         .env("FLEETGATE_RESOLVER", &subject.resolver)
         .env("FLEETGATE_SKIPS", skips);
+    if let Some(dist) = &subject.dist {
+        command.env("FLEETGATE_DIST", dist);
+    }
     run(&mut command).map_err(|e| format!("subject {}: {e}", subject.name))
+}
+
+/// Whether the name of an end-to-end suite begins so.
+fn is_area(filter: &str) -> bool {
+    let suites = std::fs::read_dir(root().join("tests/tests"));
+    let mut names = suites
+        .into_iter()
+        .flatten()
+        .filter_map(|e| e.ok()?.file_name().into_string().ok());
+    names.any(|name| name.starts_with(filter))
 }
 
 /// Names what was left out.
