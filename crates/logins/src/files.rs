@@ -4,7 +4,7 @@ use crate::layout::{self, Bytes, Line, RECORD};
 use alloc::vec::Vec;
 use core::ffi::CStr;
 use fleetgate_sys::file::flags;
-use fleetgate_sys::{Errno, Fd, Result, clock, file, lock};
+use fleetgate_sys::{Errno, Fd, Result, clock, exe, file, lock};
 
 /// How long a lock is waited for, in milliseconds.
 pub const LOCK_WAIT_MS: u32 = 1000;
@@ -42,7 +42,7 @@ fn hold(path: &CStr) -> Result<Option<Held>> {
 impl Held {
     /// The file's whole records; a torn one at its end is not counted and will be written over.
     fn records(&self) -> Result<u64> {
-        Ok(file::status(&self.0)?.size / RECORD as u64)
+        Ok(exe::identity(&self.0)?.size / RECORD as u64)
     }
 
     /// The first record from `from` on that `wanted` accepts.
@@ -61,7 +61,7 @@ impl Held {
     fn write(&self, index: u64, record: &Bytes) -> Result<()> {
         let at = index * RECORD as u64;
         file::write_all_at(&self.0, record, at).inspect_err(|_| {
-            if file::status(&self.0).is_ok_and(|s| s.size > at && s.size < at + RECORD as u64) {
+            if exe::identity(&self.0).is_ok_and(|s| s.size > at && s.size < at + RECORD as u64) {
                 let _ = file::truncate(&self.0, at);
             }
         })
@@ -122,7 +122,7 @@ pub(crate) fn append(path: &CStr, record: &Bytes) -> Result<()> {
 /// At the end of a file that must be root's (or the caller's, where he is not root) and nobody else's to read.
 pub(crate) fn append_private(path: &CStr, record: &Bytes) -> Result<()> {
     let Some(held) = hold(path)? else { return Ok(()) };
-    let status = file::status(&held.0)?;
+    let status = exe::identity(&held.0)?;
     let owner = fleetgate_sys::process::effective_uid();
     if status.mode & 0o017 != 0 || status.uid != owner {
         return Err(Errno::EACCES);

@@ -3,7 +3,7 @@
 
 use alloc::ffi::CString;
 use alloc::vec::Vec;
-use fleetgate_sys::{Errno, Fd, file, memfd, socket};
+use fleetgate_sys::{Errno, Fd, exe, file, memfd, socket};
 use fleetgate_wire::order::{BY_REFERENCE, Order, Role, Work};
 use fleetgate_wire::{Failure, MAX_INLINE, MAX_ORDER, Reason, Reply};
 
@@ -76,9 +76,22 @@ pub fn failure(reason: Reason, errno: Errno, subject: &str) -> Failure {
     }
 }
 
+/// How much memory an order takes for each of its bytes: the frame while it grows, what is decoded, the
+/// environment made of it. A frame of many short variables costs most.
+const MEMORY_PER_BYTE: usize = 8;
+
+/// Memory for `len` bytes, or the refusal.
+fn room(len: usize) -> Result<Vec<u8>, Failure> {
+    let mut room = Vec::new();
+    room.try_reserve_exact(len)
+        .map_err(|_| failure(Reason::NoMemory, Errno::ENOMEM, "memory for the order"))?;
+    Ok(room)
+}
+
 fn receive(socket: &Fd) -> Result<(Work, Given), Failure> {
     let bad = |reason, errno, subject: &str| failure(reason, errno, subject);
-    let mut buffer = alloc::vec![0u8; MAX_INLINE];
+    let mut buffer = room(MAX_INLINE)?;
+    buffer.resize(MAX_INLINE, 0);
     let mut message = socket::receive(socket, &mut buffer, true)
         .map_err(|e| bad(Reason::System, e, "receiving the order"))?;
     if message.truncated {
@@ -106,6 +119,14 @@ fn receive(socket: &Fd) -> Result<(Work, Given), Failure> {
                 "the order's memfd is not sealed",
             ));
         }
+        let len = exe::identity(&memory)
+            .map_err(|e| bad(Reason::BadDescriptors, e, "the order's memfd"))?
+            .size;
+        if len > MAX_ORDER as u64 {
+            return Err(bad(Reason::TooLarge, Errno::EFBIG, "the order's memfd"));
+        }
+        // The frame, and all that is taken out of it and made of it: told now, not found out half way.
+        drop(room(MEMORY_PER_BYTE * len as usize)?);
         long = file::read_to_end(&memory, MAX_ORDER)
             .map_err(|e| bad(Reason::BadOrder, e, "reading the order's memfd"))?;
         long.as_slice()

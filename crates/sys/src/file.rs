@@ -119,35 +119,6 @@ pub fn read_to_end(fd: &Fd, max: usize) -> Result<Vec<u8>> {
     }
 }
 
-/// What fstat tells of an open file, as far as it is used here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Status {
-    /// Kind and permission bits (`S_IFMT` and below).
-    pub mode: u32,
-    /// Its owner.
-    pub uid: u32,
-    /// Its group.
-    pub gid: u32,
-    /// Its length.
-    pub size: u64,
-}
-
-/// The status of the open file `fd`.
-pub fn status(fd: &Fd) -> Result<Status> {
-    // SAFETY: stat is numbers only, for which zero is a value; the kernel writes one.
-    let stat = unsafe {
-        let mut stat: libc::stat = core::mem::zeroed();
-        syscall!(libc::SYS_fstat, fd.raw(), &raw mut stat)?;
-        stat
-    };
-    Ok(Status {
-        mode: stat.st_mode,
-        uid: stat.st_uid,
-        gid: stat.st_gid,
-        size: stat.st_size as u64,
-    })
-}
-
 /// Cuts or extends the file to `len` bytes.
 pub fn truncate(fd: &Fd, len: u64) -> Result<()> {
     // SAFETY: numbers only.
@@ -156,12 +127,17 @@ pub fn truncate(fd: &Fd, len: u64) -> Result<()> {
 
 /// What the symbolic link `path` says; longer than 4096 bytes is cut, as the kernel's own paths are.
 pub fn read_link(path: &CStr) -> Result<Vec<u8>> {
+    read_link_at(CWD, path)
+}
+
+/// The same, relative to directory `dir`.
+pub fn read_link_at(dir: i32, path: &CStr) -> Result<Vec<u8>> {
     let mut out = alloc::vec![0u8; 4096];
     // SAFETY: the kernel reads one string and writes at most 4096 bytes.
     let len = unsafe {
         syscall!(
             libc::SYS_readlinkat,
-            CWD,
+            dir,
             path.as_ptr(),
             out.as_mut_ptr(),
             out.len()
@@ -169,16 +145,6 @@ pub fn read_link(path: &CStr) -> Result<Vec<u8>> {
     }?;
     out.truncate(len);
     Ok(out)
-}
-
-/// Whether mode bits are a regular file's.
-pub const fn is_regular(mode: u32) -> bool {
-    mode & libc::S_IFMT == libc::S_IFREG
-}
-
-/// Whether mode bits are a directory's.
-pub const fn is_directory(mode: u32) -> bool {
-    mode & libc::S_IFMT == libc::S_IFDIR
 }
 
 /// Reads from the start to the end, or the first `max` bytes of a longer file.

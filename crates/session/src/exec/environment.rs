@@ -5,6 +5,7 @@ use super::program;
 use alloc::ffi::CString;
 use alloc::vec::Vec;
 use core::ffi::CStr;
+use fleetgate_sys::exe;
 use fleetgate_sys::exec;
 use fleetgate_sys::file::{self, flags};
 use fleetgate_wire::exec::Exec;
@@ -119,8 +120,8 @@ fn read(path: &CStr) -> Vec<u8> {
     let Ok(fd) = file::openat(file::CWD, path, how, 0) else {
         return Vec::new();
     };
-    match file::status(&fd) {
-        Ok(status) if file::is_regular(status.mode) => file::read_to_end(&fd, MAX_FILE).unwrap_or_default(),
+    match exe::identity(&fd) {
+        Ok(status) if status.is_file() => file::read_to_end(&fd, MAX_FILE).unwrap_or_default(),
         _ => Vec::new(),
     }
 }

@@ -68,7 +68,7 @@ pub fn lead_session(order: &Exec, terminal: Option<&Fd>, root: bool) -> Result<(
 
 /// As sshd: the user's, group `tty` with permission to write, 0620; without such a group his alone, 0600.
 fn give_terminal(terminal: &Fd, order: &Exec) -> Result<(), Errno> {
-    let status = file::status(terminal)?;
+    let status = exe::identity(terminal)?;
     let ids = &order.account.ids;
     let tty = match status.gid {
         NO_GROUP => terminal_group(),
