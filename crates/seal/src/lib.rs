@@ -4,16 +4,20 @@
 //! rung protects from. This crate never launches anything but its own probes and never reads configuration.
 #![forbid(unsafe_code)]
 
+mod elf;
 mod embedded;
 mod image;
 mod ladder;
 mod make;
+pub mod once;
 mod probe;
 mod refusal;
 mod report;
 mod source;
 mod strategy;
+pub mod verify;
 
+pub use elf::Unfit;
 pub use embedded::{Embedded, Packing};
 pub use image::Image;
 pub use ladder::{Death, Error, Ladder, Options, Verdict};

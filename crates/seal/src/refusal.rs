@@ -42,6 +42,7 @@ pub enum Step {
     OpenInside,
     UserNamespace,
     Run,
+    Execute,
 }
 
 impl Step {
@@ -68,6 +69,7 @@ impl Step {
             Step::OpenInside => "opening the file inside the overlay",
             Step::UserNamespace => "making a user namespace for it",
             Step::Run => "running `true` from it",
+            Step::Execute => "execveat",
         }
     }
 }
@@ -88,6 +90,12 @@ impl Cause {
             Cause::Errno(e) => Some(*e),
             Cause::Because(_) => None,
         }
+    }
+}
+
+impl From<Errno> for Cause {
+    fn from(errno: Errno) -> Cause {
+        Cause::Errno(errno)
     }
 }
 

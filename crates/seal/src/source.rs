@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The largest program that is copied: a bound on what a wrong path can cost.
 pub(crate) const MAX_IMAGE: usize = 1 << 30;
@@ -21,6 +22,8 @@ pub enum Source {
     File(PathBuf),
     /// The running program, whatever became of its path.
     Itself,
+    /// A file that is already open; the path is for messages.
+    Open(Arc<Fd>, PathBuf),
 }
 
 /// The running program's file, by the one name that always leads to it.
@@ -31,7 +34,7 @@ impl Source {
     pub fn describe(&self) -> String {
         match self {
             Source::Embedded(e) => format!("{} {} (embedded, {} bytes)", e.name, e.version, e.len),
-            Source::File(path) => path.display().to_string(),
+            Source::File(path) | Source::Open(_, path) => path.display().to_string(),
             Source::Itself => "the running program".to_owned(),
         }
     }
@@ -51,6 +54,9 @@ impl Source {
     /// program, which behaves the same under the embedded program's name.
     pub(crate) fn open(&self) -> Result<(Fd, PathBuf), Failed> {
         let path = self.path();
+        if let Source::Open(fd, _) = self {
+            return Ok((fd.duplicate(0).step(Step::FindFile)?, path));
+        }
         let name = cstring(&path)?;
         let fd = exe::open_read(file::CWD, &name)
             .step(Step::FindFile)
@@ -60,7 +66,7 @@ impl Source {
 
     pub(crate) fn path(&self) -> PathBuf {
         match self {
-            Source::File(path) => path.clone(),
+            Source::File(path) | Source::Open(_, path) => path.clone(),
             Source::Embedded(_) | Source::Itself => PathBuf::from(ITSELF),
         }
     }

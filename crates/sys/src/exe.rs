@@ -19,6 +19,8 @@ pub struct Identity {
     pub uid: u32,
     /// Group.
     pub gid: u32,
+    /// How many names it has.
+    pub links: u64,
     /// When content or attributes last changed: nanoseconds since 1970.
     pub changed_ns: i64,
 }
@@ -34,6 +36,29 @@ impl Identity {
     }
 }
 
+/// The set-user-ID bit of [`Identity::mode`].
+pub const SET_USER_ID: u32 = libc::S_ISUID;
+/// The set-group-ID bit.
+pub const SET_GROUP_ID: u32 = libc::S_ISGID;
+
+/// Whether this process may execute the open file, by its effective ids.
+pub fn may_execute(fd: &Fd) -> Result<()> {
+    let flags = libc::AT_EACCESS | libc::AT_EMPTY_PATH;
+    // SAFETY: the kernel reads one string that lives through the call.
+    let asked = unsafe { syscall!(libc::SYS_faccessat2, fd.raw(), c"".as_ptr(), libc::X_OK, flags) };
+    match asked {
+        // A filter that does not know the call (5.8): the exec itself will say.
+        Err(Errno::ENOSYS | Errno::EPERM) => Ok(()),
+        other => other.map(drop),
+    }
+}
+
+/// Whether the file has an extended attribute of this name.
+pub fn has_attribute(fd: &Fd, name: &CStr) -> bool {
+    // SAFETY: the kernel reads one string; with no room for the value it answers its length.
+    unsafe { syscall!(libc::SYS_fgetxattr, fd.raw(), name.as_ptr(), 0, 0) }.is_ok()
+}
+
 /// The identity of an open file.
 pub fn identity(fd: &Fd) -> Result<Identity> {
     // SAFETY: all fields are numbers, for which zero is a value.
@@ -47,6 +72,7 @@ pub fn identity(fd: &Fd) -> Result<Identity> {
         mode: stat.st_mode,
         uid: stat.st_uid,
         gid: stat.st_gid,
+        links: stat.st_nlink as u64,
         changed_ns: stat.st_ctime * 1_000_000_000 + stat.st_ctime_nsec,
     })
 }
@@ -54,11 +80,22 @@ pub fn identity(fd: &Fd) -> Result<Identity> {
 /// The filesystem a file is on: its type's magic number, and whether it forbids execution.
 pub fn filesystem(fd: &Fd) -> Result<(u64, bool)> {
     const ST_NOEXEC: u64 = 8;
+    let (magic, flags) = statfs(fd)?;
+    Ok((magic, flags & ST_NOEXEC != 0))
+}
+
+/// Whether nothing can be written where the file is: a read-only mount or filesystem.
+pub fn is_read_only(fd: &Fd) -> Result<bool> {
+    const ST_RDONLY: u64 = 1;
+    Ok(statfs(fd)?.1 & ST_RDONLY != 0)
+}
+
+fn statfs(fd: &Fd) -> Result<(u64, u64)> {
     // The kernel's struct statfs on 64-bit machines, in words: type first, flags eleventh.
     let mut stat = [0u64; 15];
     // SAFETY: the kernel writes one statfs of 120 bytes.
     unsafe { syscall!(libc::SYS_fstatfs, fd.raw(), stat.as_mut_ptr()) }?;
-    Ok((stat[0], stat[10] & ST_NOEXEC != 0))
+    Ok((stat[0], stat[10]))
 }
 
 /// `f_type` of an overlay.
@@ -199,6 +236,16 @@ pub fn execute(fd: &Fd, argv: &Strings<'_>, envp: &Strings<'_>) -> Errno {
             libc::AT_EMPTY_PATH
         )
     };
+    match ret {
+        Err(e) => e,
+        Ok(_) => Errno::EIO,
+    }
+}
+
+/// Becomes the program at `path`; comes back only with an error.
+pub fn execute_path(path: &CStr, argv: &Strings<'_>, envp: &Strings<'_>) -> Errno {
+    // SAFETY: Strings ends its arrays with null and keeps the strings alive, and so does `path`.
+    let ret = unsafe { syscall!(libc::SYS_execve, path.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
     match ret {
         Err(e) => e,
         Ok(_) => Errno::EIO,

@@ -118,3 +118,13 @@ pub fn signal(pidfd: &Fd, signal: i32) -> Result<()> {
     // SAFETY: numbers, and a null siginfo, which the kernel allows.
     unsafe { syscall!(libc::SYS_pidfd_send_signal, pidfd.raw(), signal, 0, 0) }.map(drop)
 }
+
+/// The signal for a pipe without a reader.
+pub const SIGPIPE: i32 = libc::SIGPIPE;
+
+/// Gives `signal` its default action. Rust ignores SIGPIPE, and what is ignored stays so across exec.
+pub fn reset_signal(signal: i32) -> Result<()> {
+    let default = [0usize; 4];
+    // SAFETY: the kernel reads one sigaction, which zeroes make the default.
+    unsafe { syscall!(libc::SYS_rt_sigaction, signal, default.as_ptr(), 0, 8) }.map(drop)
+}

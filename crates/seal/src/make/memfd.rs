@@ -29,7 +29,7 @@ fn name(source: &Source) -> &[u8] {
     use std::os::unix::ffi::OsStrExt;
     match source {
         Source::Embedded(e) => e.name.as_bytes(),
-        Source::File(path) => path.file_name().map_or(b"program", |n| n.as_bytes()),
+        Source::File(path) | Source::Open(_, path) => path.file_name().map_or(b"program", |n| n.as_bytes()),
         Source::Itself => b"fleetgate",
     }
 }

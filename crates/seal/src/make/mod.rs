@@ -6,6 +6,7 @@ mod memfd;
 mod overlay;
 
 pub(crate) use installed::check as check_installed;
+pub(crate) use overlay::from_file as overlay_of;
 
 use crate::refusal::{Context, Failed, Step};
 use crate::{Source, Strategy};
