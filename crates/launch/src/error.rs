@@ -218,6 +218,8 @@ fn write_failure(f: &mut fmt::Formatter<'_>, failure: &Failure) -> fmt::Result {
         Reason::TimedOut => "it took too long",
         Reason::UnknownName => "the name is not known",
         Reason::Unsupported => "the helper does not do that",
+        Reason::BadRequest => "it is out of range",
+        Reason::TooMany => "as many as allowed are there already",
     };
     write!(
         f,

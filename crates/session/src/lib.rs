@@ -14,7 +14,7 @@ mod checkhomedir;
 mod exec;
 mod networking;
 mod order;
-pub mod privileges;
+mod privileges;
 mod sftp;
 mod sha256;
 mod truth;

@@ -42,9 +42,14 @@ impl Control {
         Ok(Control { socket })
     }
 
-    /// The socket, for helpers that go on talking on it.
+    /// The socket, for replies that carry descriptors.
     pub fn socket(&self) -> &Fd {
         &self.socket
+    }
+
+    /// The socket, for helpers that go on talking on it.
+    pub fn into_socket(self) -> Fd {
+        self.socket
     }
 
     /// Waits for the order. A refusal has already been told to the other side.

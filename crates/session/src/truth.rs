@@ -24,7 +24,10 @@ pub fn run(args: &[&[u8]]) -> i32 {
     };
     let result = check().and_then(|()| match wanted.user {
         Some((uid, gid)) => again_as(uid, gid, wanted.linger_ms),
-        None => Ok(linger(wanted.linger_ms)),
+        None => {
+            linger(wanted.linger_ms);
+            Ok(())
+        }
     });
     match result {
         Ok(()) => 0,
@@ -157,6 +160,7 @@ fn say(fd: i32, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     #[test]
     fn what_the_probe_may_be_told() {

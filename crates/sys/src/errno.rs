@@ -87,6 +87,7 @@ errnos! {
     ENOBUFS "No buffer space available",
     EISCONN "Transport endpoint is already connected",
     ENOTCONN "Transport endpoint is not connected",
+    ETOOMANYREFS "Too many references: cannot splice",
     ETIMEDOUT "Connection timed out",
     ECONNREFUSED "Connection refused",
     EHOSTUNREACH "No route to host",

@@ -42,9 +42,14 @@ impl Watch {
 /// news. A signal that interrupts the wait starts it anew with what is left of the time: the kernel writes that
 /// back into the timespec, so no clock is read.
 pub fn poll(watches: &mut [Watch], timeout_ms: Option<u32>) -> Result<usize> {
-    let mut left = timeout_ms.map(|ms| libc::timespec {
-        tv_sec: (ms / 1000).into(),
-        tv_nsec: (ms % 1000 * 1_000_000).into(),
+    wait(watches, timeout_ms.map(|ms| i64::from(ms) * 1_000_000))
+}
+
+/// As [`poll`], with the time in nanoseconds; what is below 0 counts as 0.
+pub fn wait(watches: &mut [Watch], timeout_nanos: Option<i64>) -> Result<usize> {
+    let mut left = timeout_nanos.map(|ns| libc::timespec {
+        tv_sec: ns.max(0) / 1_000_000_000,
+        tv_nsec: ns.max(0) % 1_000_000_000,
     });
     let left_ptr = left.as_mut().map_or(core::ptr::null_mut(), |s| s as *mut _);
     loop {

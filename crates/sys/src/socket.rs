@@ -31,6 +31,15 @@ pub fn pair() -> Result<(Fd, Fd)> {
 
 /// Sends one frame with descriptors; never raises SIGPIPE. `EINTR` is tried again.
 pub fn send(socket: &Fd, frame: &[u8], fds: &[i32]) -> Result<()> {
+    send_with(socket, frame, fds, libc::MSG_NOSIGNAL)
+}
+
+/// As [`send`], but `EAGAIN` when there is no room.
+pub fn send_now(socket: &Fd, frame: &[u8], fds: &[i32]) -> Result<()> {
+    send_with(socket, frame, fds, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
+}
+
+fn send_with(socket: &Fd, frame: &[u8], fds: &[i32], flags: i32) -> Result<()> {
     if fds.len() > MAX_FDS {
         return Err(Errno::EINVAL);
     }
@@ -55,14 +64,7 @@ pub fn send(socket: &Fd, frame: &[u8], fds: &[i32]) -> Result<()> {
     }
     loop {
         // SAFETY: msg points to one iovec and one control block that live through the call; the kernel only reads.
-        let sent = unsafe {
-            syscall!(
-                libc::SYS_sendmsg,
-                socket.raw(),
-                &raw const msg,
-                libc::MSG_NOSIGNAL
-            )
-        };
+        let sent = unsafe { syscall!(libc::SYS_sendmsg, socket.raw(), &raw const msg, flags) };
         match sent {
             Err(Errno::EINTR) => continue,
             other => return other.map(drop),

@@ -98,5 +98,9 @@ choice! {
         14 => UnknownName,
         /// A request that this helper does not serve.
         15 => Unsupported,
+        /// A request's value is outside its range.
+        16 => BadRequest,
+        /// As many as allowed are there already.
+        17 => TooMany,
     }
 }
