@@ -4,7 +4,7 @@
 export PATH := $(PATH):$(HOME)/.cargo/bin
 XTASK := cargo xtask
 
-.PHONY: demo test build bench dist install-deps toolchain
+.PHONY: demo test build bench dist fuzz install-deps toolchain
 
 # Builds, seals the session helper, opens a session for you through it, and says what each step cost.
 demo: build
@@ -28,9 +28,14 @@ dist: toolchain
 	xtask/install test
 	$(XTASK) dist
 
+# Every parser that faces another privilege level, a minute each.
+fuzz: toolchain
+	xtask/install fuzz
+	$(XTASK) fuzz
+
 # Everything that any chore needs.
 install-deps: toolchain
-	xtask/install test bench
+	xtask/install test bench fuzz
 
 toolchain:
 	@xtask/toolchain

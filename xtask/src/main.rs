@@ -7,6 +7,7 @@
 mod bench;
 mod build;
 mod dist;
+mod fuzz;
 mod shell;
 mod test;
 mod tidy;
@@ -51,6 +52,12 @@ const CHORES: &[Chore] = &[
         takes: "",
         does: "a .deb and an .rpm in target/dist",
         run: dist::main,
+    },
+    Chore {
+        name: "fuzz",
+        takes: "[TARGET] [--seconds N]",
+        does: "every fuzz target, a minute each; fetches nightly and cargo-fuzz when missing",
+        run: fuzz::main,
     },
 ];
 
