@@ -18,6 +18,7 @@ pub fn check(files: &[File], metadata: &Metadata, benches: &[Entry]) -> Vec<Find
     findings.extend(reasons(architecture, &ours));
     let promised: Vec<&str> = benches.iter().flat_map(|b| b.promises).map(|p| p.name).collect();
     findings.extend(promises(specification, &promised));
+    findings.extend(bounds(specification, files));
     findings
 }
 
@@ -101,8 +102,48 @@ fn promises(specification: &str, promised: &[&str]) -> Vec<Finding> {
         .collect()
 }
 
+/// Each bound names tests that hold it, and they exist.
+fn bounds(specification: &str, files: &[File]) -> Vec<Finding> {
+    let tests = files
+        .iter()
+        .filter(|f| f.path.ends_with(".rs"))
+        .flat_map(|f| f.text.lines());
+    let name = |line: &'_ str| {
+        Some(
+            line.trim_start()
+                .strip_prefix("fn ")?
+                .split('(')
+                .next()?
+                .to_owned(),
+        )
+    };
+    let tests: BTreeSet<String> = tests.filter_map(name).collect();
+    let mut findings = Vec::new();
+    for row in table(specification, "Bounds") {
+        let held: Vec<&str> = row
+            .last()
+            .map(|c| c.split('`').skip(1).step_by(2).collect())
+            .unwrap_or_default();
+        let what = row.first().copied().unwrap_or_default();
+        if held.is_empty() {
+            findings.push(Finding::new(
+                "SPECIFICATION.md",
+                format!("{what:?}: no test is named that holds it"),
+            ));
+        }
+        for test in held.iter().filter(|t| !tests.contains(**t)) {
+            findings.push(Finding::new(
+                "SPECIFICATION.md",
+                format!("{what:?}: there is no test {test}"),
+            ));
+        }
+    }
+    findings
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::sample;
     use super::*;
 
     const MAP: &str = "## Code map\n\n| crate | holds | uses |\n|---|---|---|\n\
@@ -143,5 +184,19 @@ mod tests {
             1,
             "measured, not written"
         );
+    }
+
+    #[test]
+    fn a_bound_without_a_test_is_found() {
+        let text = |held: &str| {
+            format!("## Bounds\n\n| what | bound | held by |\n|---|---|---|\n| a frame | 64 KB | {held} |\n")
+        };
+        let files = sample(
+            "crates/wire/tests/a.rs",
+            "//! Tests.\n    fn a_frame_is_bounded() {\n",
+        );
+        assert_eq!(bounds(&text("`a_frame_is_bounded`"), &files).len(), 0);
+        assert_eq!(bounds(&text("`a_frame_is_bounded`, `another`"), &files).len(), 1);
+        assert_eq!(bounds(&text("nothing"), &files).len(), 1);
     }
 }
