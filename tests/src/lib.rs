@@ -7,6 +7,8 @@
 
 pub mod installed;
 pub mod orders;
+pub mod resolver;
+pub mod world;
 
 use std::path::PathBuf;
 use std::process::Command;
