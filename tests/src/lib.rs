@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod installed;
+pub mod networking;
 pub mod orders;
 pub mod resolver;
 pub mod world;
