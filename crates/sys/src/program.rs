@@ -3,20 +3,109 @@
 //! [`crate::program_main!`].
 
 use core::alloc::{GlobalAlloc, Layout};
+use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
 use core::fmt::Write;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 // The start code and the memory functions are the C library's; without std nobody else asks for it. `-bundle`:
 // it is linked into the program, not into this library.
 #[link(name = "c", kind = "static", modifiers = "-bundle")]
 unsafe extern "C" {}
 
-/// The C library's allocator. musl's malloc aligns to 16; more is asked for by `aligned_alloc`.
-struct Malloc;
+/// Memory for the first allocations, part of the program's zero pages: what a launch needs comes from here, without
+/// a system call and without a page touched that is not used. musl's malloc makes five calls before its first
+/// block is there, and `exec` ends before it frees anything worth having back.
+const ARENA: usize = 128 << 10;
+/// Blocks of this size and more are taken from the arena's far end, so that a receive buffer of which a few bytes
+/// are used does not spread the small blocks over more pages.
+const LARGE: usize = 4096;
 
-// SAFETY: malloc, aligned_alloc and free are what GlobalAlloc asks for; sizes and alignments are passed on.
-unsafe impl GlobalAlloc for Malloc {
+/// Takes from the arena until it is used up, then from the C library. A block of the arena that is not the last
+/// one of its end is not used again when freed: helpers that live long lose [`ARENA`] bytes at most. The counters
+/// stand before the memory, on its first page.
+#[repr(C, align(16))]
+struct Allocator {
+    /// How much is given out at the near end.
+    near: AtomicUsize,
+    /// How much was ever given out at the near end: above it all is zero still.
+    touched: AtomicUsize,
+    /// How much is given out at the far end; never taken back, so always zero when given.
+    far: AtomicUsize,
+    _align: usize,
+    memory: UnsafeCell<[u8; ARENA]>,
+}
+
+// SAFETY: parts of `memory` are given out, each to one owner, as the atomics decide. Both ends read the other's
+// counter before they take; the program has one thread, and a second one could at worst be refused memory it
+// might have had: see `take`.
+unsafe impl Sync for Allocator {}
+
+impl Allocator {
+    fn base(&self) -> usize {
+        self.memory.get() as usize
+    }
+
+    /// A place in the arena, with the number of its first bytes that may not be zero.
+    fn take(&self, layout: Layout) -> Option<(*mut u8, usize)> {
+        if layout.align() > 16 {
+            return None;
+        }
+        let size = layout
+            .size()
+            .checked_next_multiple_of(16)
+            .filter(|size| *size <= ARENA)?;
+        let (start, dirty) = if size >= LARGE {
+            let far = self.far.fetch_add(size, Ordering::SeqCst) + size;
+            if far + self.near.load(Ordering::SeqCst) > ARENA {
+                self.far.fetch_sub(size, Ordering::SeqCst);
+                return None;
+            }
+            (ARENA - far, 0)
+        } else {
+            let near = self.near.fetch_add(size, Ordering::SeqCst);
+            if near + size + self.far.load(Ordering::SeqCst) > ARENA {
+                self.near.fetch_sub(size, Ordering::SeqCst);
+                return None;
+            }
+            let touched = self.touched.fetch_max(near + size, Ordering::SeqCst);
+            (near, touched.saturating_sub(near).min(size))
+        };
+        // SAFETY: `start` is within the arena.
+        let place = unsafe { self.memory.get().cast::<u8>().add(start) };
+        Some((place, dirty))
+    }
+
+    fn is_ours(&self, ptr: *mut u8) -> bool {
+        (self.base()..self.base() + ARENA).contains(&(ptr as usize))
+    }
+
+    /// Moves the end of the last near block from `old` to `new`, both rounded up; whether it was the last.
+    fn resize_last(&self, old: usize, new: usize) -> bool {
+        let (old, new) = (old.next_multiple_of(16), new.next_multiple_of(16));
+        if new > ARENA.saturating_sub(self.far.load(Ordering::SeqCst)) {
+            return false;
+        }
+        let resized = self
+            .near
+            .compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok();
+        if resized {
+            self.touched.fetch_max(new, Ordering::SeqCst);
+        }
+        resized
+    }
+}
+
+// SAFETY: a block is either a part of the arena that `used` gave to this caller alone, or the C library's; which it
+// is shows in its address. malloc, aligned_alloc, calloc and free are what GlobalAlloc asks for.
+unsafe impl GlobalAlloc for Allocator {
+    // Never inlined: it would be, into every place that allocates, 8 KB of them.
+    #[inline(never)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if let Some((place, _)) = self.take(layout) {
+            return place;
+        }
         // SAFETY: any size and any power of two is allowed; null on failure, as GlobalAlloc wants.
         unsafe {
             if layout.align() <= 16 {
@@ -26,14 +115,47 @@ unsafe impl GlobalAlloc for Malloc {
             }
         }
     }
-    unsafe fn dealloc(&self, ptr: *mut u8, _: Layout) {
-        // SAFETY: `ptr` came from `alloc` above.
-        unsafe { libc::free(ptr.cast()) }
-    }
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // SAFETY: `ptr` came from `alloc` with this layout; over-aligned blocks are moved by hand.
+    #[inline(never)]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if let Some((place, dirty)) = self.take(layout) {
+            // SAFETY: the first `dirty` bytes lie within the block.
+            unsafe { place.write_bytes(0, dirty) };
+            return place;
+        }
+        if layout.align() <= 16 {
+            // SAFETY: any size is allowed; fresh memory of the kernel's is not touched.
+            return unsafe { libc::calloc(1, layout.size()).cast() };
+        }
+        // SAFETY: as asked by the caller; a block of `layout.size()` bytes.
         unsafe {
-            if layout.align() <= 16 {
+            let place = self.alloc(layout);
+            if !place.is_null() {
+                place.write_bytes(0, layout.size());
+            }
+            place
+        }
+    }
+    #[inline(never)]
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        if self.is_ours(ptr) {
+            let start = ptr as usize - self.base();
+            self.resize_last(start + layout.size(), start);
+        } else {
+            // SAFETY: `ptr` came from the C library.
+            unsafe { libc::free(ptr.cast()) }
+        }
+    }
+    #[inline(never)]
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // SAFETY: `ptr` came from `alloc` with this layout; what cannot grow in place is moved by hand.
+        unsafe {
+            if self.is_ours(ptr) {
+                let start = ptr as usize - self.base();
+                let end = start + new_size;
+                if self.resize_last(start + layout.size(), end) {
+                    return ptr;
+                }
+            } else if layout.align() <= 16 {
                 return libc::realloc(ptr.cast(), new_size).cast();
             }
             let new = self.alloc(Layout::from_size_align_unchecked(new_size, layout.align()));
@@ -47,7 +169,13 @@ unsafe impl GlobalAlloc for Malloc {
 }
 
 #[global_allocator]
-static ALLOCATOR: Malloc = Malloc;
+static ALLOCATOR: Allocator = Allocator {
+    near: AtomicUsize::new(0),
+    touched: AtomicUsize::new(0),
+    far: AtomicUsize::new(0),
+    _align: 0,
+    memory: UnsafeCell::new([0; ARENA]),
+};
 
 /// Formats onto a descriptor without allocating.
 pub struct Stderr;

@@ -7,6 +7,7 @@
 
 #![allow(dead_code)] // Which parts are in use depends on the benchmarks entered below.
 
+mod launch;
 mod report;
 
 use crate::build::{self, Built};
@@ -46,7 +47,12 @@ pub enum Goal {
 }
 
 /// Every benchmark: the place where owners enter theirs, one line each.
-pub const BENCHES: &[Entry] = &[];
+pub const BENCHES: &[Entry] = &[Entry {
+    name: "launch",
+    does: "a launch until it is reaped, beside the direct way; memory of a waiting helper",
+    promises: launch::PROMISES,
+    run: launch::measure,
+}];
 
 /// One thing that is measured beside others.
 pub struct Subject<'a> {
