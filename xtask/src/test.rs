@@ -21,65 +21,88 @@ struct Subject {
     dist: Option<PathBuf>,
 }
 
-/// `cargo xtask test [FILTER] [--only PART]`; the filter is an area of the end-to-end suites or part of a test's name
+/// `cargo xtask test [FILTER] [--only PART]`; the filter is an area of the end-to-end suites or part of a test's
+/// name. Every part is run, whatever came of those before it.
 pub fn main(args: &[String]) -> Result {
     let (only, filter) = parse(args)?;
-    let wanted = |part: &str| only.as_deref().is_none_or(|o| o == part);
-    if wanted("tidy") && filter.is_none() {
-        tidy::main(&[])?;
-        heading("clippy");
-        run(cargo().args([
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--",
-            "--deny",
-            "warnings",
-        ]))?;
-    }
     let skips = target().join("skips");
     let _ = std::fs::remove_file(&skips);
-    if wanted("unit") {
-        heading("unit tests");
-        let mut command = cargo();
-        command
-            .args(["test", "--workspace", "--exclude", "fleetgate-tests"])
-            .args(&filter);
-        run(command.env("FLEETGATE_SKIPS", &skips))?;
-        run(cargo()
-            .args(["test", "--package", "fleetgate-tests", "--lib"])
-            .args(&filter))?;
-    }
-    if wanted("images") {
-        heading("end to end, over the release build with images");
-        let built = build::release()?;
-        let subject = Subject {
-            name: "images",
-            dist: Some(dist::reproducible(&built)?),
-            fleetgate: built.fleetgate,
-            helper: built.helper,
-            resolver: built.resolver,
+    let wanted = |part: &&str| only.as_deref().is_none_or(|o| o == *part);
+    let mut failures = Vec::new();
+    for part in PARTS.iter().copied().filter(wanted) {
+        let result = match part {
+            // Nothing in them has a name to filter by.
+            "tidy" if filter.is_some() => Ok(()),
+            "tidy" => rules(),
+            "unit" => units(&filter, &skips),
+            "images" => images().and_then(|subject| end_to_end(&subject, &filter, &skips)),
+            _ => plain().and_then(|subject| end_to_end(&subject, &filter, &skips)),
         };
-        end_to_end(&subject, &filter, &skips)?;
-    }
-    if wanted("plain") {
-        heading("end to end, over a plain build that executes itself");
-        let fleetgate = build::plain()?;
-        let (helper, resolver) = (fleetgate.clone(), fleetgate.clone());
-        end_to_end(
-            &Subject {
-                name: "plain",
-                dist: None,
-                fleetgate,
-                helper,
-                resolver,
-            },
-            &filter,
-            &skips,
-        )?;
+        failures.extend(result.err().map(|e| format!("{part}: {e}")));
     }
     report_skips(&skips);
-    Ok(())
+    if failures.is_empty() {
+        Ok(())
+    } else {
+        Err(failures.join("\n"))
+    }
+}
+
+fn rules() -> Result {
+    let tidy = tidy::main(&[]);
+    heading("clippy");
+    let clippy = run(cargo().args([
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "--deny",
+        "warnings",
+    ]));
+    tidy.and(clippy)
+}
+
+fn units(filter: &Option<String>, skips: &Path) -> Result {
+    heading("unit tests");
+    let mut command = cargo();
+    command
+        .args([
+            "test",
+            "--workspace",
+            "--exclude",
+            "fleetgate-tests",
+            "--no-fail-fast",
+        ])
+        .args(filter);
+    let ours = run(command.env("FLEETGATE_SKIPS", skips));
+    ours.and(run(cargo()
+        .args(["test", "--package", "fleetgate-tests", "--lib"])
+        .args(filter)))
+}
+
+fn images() -> Result<Subject> {
+    heading("end to end, over the release build with images");
+    let built = build::release()?;
+    let dist = dist::reproducible(&built)?;
+    Ok(Subject {
+        name: "images",
+        fleetgate: built.fleetgate,
+        helper: built.helper,
+        resolver: built.resolver,
+        dist: Some(dist),
+    })
+}
+
+fn plain() -> Result<Subject> {
+    heading("end to end, over a plain build that executes itself");
+    let fleetgate = build::plain()?;
+    Ok(Subject {
+        name: "plain",
+        helper: fleetgate.clone(),
+        resolver: fleetgate.clone(),
+        fleetgate,
+        dist: None,
+    })
 }
 
 /// The part and the filter.
