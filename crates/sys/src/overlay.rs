@@ -3,7 +3,7 @@
 //! The recipe is here and not with the policy that uses it because an unprivileged caller has it made by a child in a
 //! user namespace of its own, which shares the descriptor table and must not allocate.
 
-use crate::{Errno, Fd, exe, file, mount, process, syscall};
+use crate::{Errno, Fd, exe, file, mount, process, socket, syscall};
 use core::ffi::CStr;
 
 /// The file to be seen.
@@ -68,8 +68,8 @@ pub fn open(lower: Lower<'_>, second: &CStr) -> Result<Fd, Failure> {
     open_keeping_mount(lower, second).map(|(file, _mount)| file)
 }
 
-/// As [`open`], and also gives the mount's descriptor: closing it costs an RCU grace period, which the caller may
-/// want somebody else to wait for. It is close-on-exec.
+/// As [`open`], and also gives the mount's descriptor: closing it costs an RCU grace period, which a caller that is
+/// about to become the program has [`socket::close_in_background`] wait for.
 pub fn open_keeping_mount(lower: Lower<'_>, second: &CStr) -> Result<(Fd, Fd), Failure> {
     match lower {
         Lower::File { place, name } => over(place, name, second),
@@ -145,7 +145,11 @@ pub fn open_apart(lower: Lower<'_>, second: &CStr) -> Result<Fd, Failure> {
         )
     })?;
     if pid == 0 {
-        let said = match open(lower, second) {
+        let made = open_keeping_mount(lower, second).map(|(file, mounted)| {
+            socket::close_in_background(mounted);
+            file
+        });
+        let said = match made {
             Ok(file) => [0, file.into_raw()],
             Err((stage, errno)) => [stage as i32, errno.0],
         };

@@ -179,6 +179,20 @@ fn received_fds(mut control: &[u8]) -> Vec<Fd> {
     fds
 }
 
+/// Closes `fd` without waiting for what closing it does: its last reference lies in the queue of a socket whose only
+/// reference lies there too, and the kernel's collector of such cycles, a worker of its own since Linux 6.10, finds
+/// both. Before that, and wherever this fails, it is an ordinary close. Made for the mount of an overlay: closing that
+/// waits for an RCU grace period, which was half of what sealing a short-lived program cost.
+pub fn close_in_background(fd: Fd) {
+    if let Ok((inner, outer)) = pair() {
+        let _ = send(&outer, b"x", &[fd.raw(), inner.raw()]);
+        drop(fd);
+        drop(inner);
+        // The close of this one is what wakes the collector.
+        drop(outer);
+    }
+}
+
 /// The bytes of a header that announces descriptors, `len` bytes with them. The kernel's `cmsg_len` is a size_t
 /// on every 64-bit machine; musl's struct splits it into a length and padding, which little-endian makes the same.
 fn libc_cmsghdr(len: usize) -> [u8; CMSG_HEADER] {

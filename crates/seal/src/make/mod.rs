@@ -6,7 +6,7 @@ mod memfd;
 mod overlay;
 
 pub(crate) use installed::check as check_installed;
-pub(crate) use overlay::from_file as overlay_of;
+pub(crate) use overlay::for_exec as overlay_for_exec;
 
 use crate::refusal::{Context, Failed, Step};
 use crate::{Source, Strategy};

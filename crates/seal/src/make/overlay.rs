@@ -12,8 +12,9 @@ use super::files;
 use crate::Source;
 use crate::refusal::{Cause, Context, Failed, Step};
 use crate::source::cstring;
+use fleetgate_sys::exe::Identity;
 use fleetgate_sys::overlay::{Lower, Stage};
-use fleetgate_sys::{Errno, Fd, exe, file, overlay, process};
+use fleetgate_sys::{Errno, Fd, exe, file, overlay, process, socket};
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -44,6 +45,26 @@ pub(super) fn make(source: &Source, place: Option<&Path>) -> Result<Fd, Failed> 
     }
 }
 
+/// The same file, open through an overlay of the directory it is in, for a caller that is about to execute it: the
+/// mount is let go of in the background.
+pub(crate) fn for_exec(fd: &Fd, seen: &Identity) -> Result<Fd, Failed> {
+    let (place, name, second) = below(fd)?;
+    let lower = Lower::File {
+        place: &place,
+        name: &name,
+    };
+    let sealed = match overlay::open_keeping_mount(lower, second) {
+        Ok((sealed, mounted)) => {
+            socket::close_in_background(mounted);
+            sealed
+        }
+        Err((_, Errno::EPERM)) => open(lower, second)?,
+        Err(failure) => return Err(named(failure)),
+    };
+    same_file(seen, &sealed)?;
+    Ok(sealed)
+}
+
 /// The same file, open through an overlay of the directory it is in.
 pub(crate) fn from_file(fd: &Fd) -> Result<Fd, Failed> {
     let (place, name, second) = below(fd)?;
@@ -54,7 +75,7 @@ pub(crate) fn from_file(fd: &Fd) -> Result<Fd, Failed> {
         },
         second,
     )?;
-    same_file(fd, &sealed)?;
+    same_file(&exe::identity(fd).step(Step::FindFile)?, &sealed)?;
     Ok(sealed)
 }
 
@@ -88,12 +109,9 @@ fn below(fd: &Fd) -> Result<(Fd, CString, &'static CStr), Failed> {
 }
 
 /// The directory may have changed between the look and the mount.
-fn same_file(below: &Fd, sealed: &Fd) -> Result<(), Failed> {
-    let (a, b) = (
-        exe::identity(below).step(Step::OpenInside)?,
-        exe::identity(sealed).step(Step::OpenInside)?,
-    );
-    if (a.inode, a.size, a.changed_ns) != (b.inode, b.size, b.changed_ns) {
+fn same_file(below: &Identity, sealed: &Fd) -> Result<(), Failed> {
+    let seen = exe::identity(sealed).step(Step::OpenInside)?;
+    if (below.inode, below.size, below.changed_ns) != (seen.inode, seen.size, seen.changed_ns) {
         return Err(Failed::because(
             Step::OpenInside,
             "another file has this name now, or the program was removed",
