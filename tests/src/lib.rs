@@ -9,6 +9,7 @@ pub mod installed;
 pub mod networking;
 pub mod orders;
 pub mod resolver;
+pub mod seal;
 pub mod world;
 
 use std::path::PathBuf;

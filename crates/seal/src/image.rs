@@ -1,8 +1,10 @@
 //! One open, executable image.
 
-use crate::Strategy;
+use crate::refusal::Refusal;
+use crate::{Source, Strategy, make};
 use fleetgate_sys::Fd;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
+use std::path::Path;
 use std::sync::Arc;
 
 /// An executable file held by descriptor. Start it with execveat(AT_EMPTY_PATH); no path leads to it.
@@ -12,10 +14,27 @@ pub struct Image {
     pub(crate) strategy: Strategy,
     pub(crate) name: Arc<CStr>,
     /// Where it was made, for the report: a directory, or the installed path.
-    pub(crate) place: Option<Arc<std::path::Path>>,
+    pub(crate) place: Option<Arc<Path>>,
 }
 
 impl Image {
+    /// Makes one image, not proven: what a ladder does for each rung before it runs it. `place` is the directory for
+    /// file strategies (an embedded program's overlay may have one too), or the installed file.
+    pub fn make(
+        strategy: Strategy,
+        source: &Source,
+        name: &CStr,
+        place: Option<&Path>,
+    ) -> Result<Image, Refusal> {
+        let fd = make::make(strategy, source, place).map_err(|f| f.of(strategy))?;
+        Ok(Image {
+            fd,
+            strategy,
+            name: CString::from(name).into(),
+            place: place.map(Arc::from),
+        })
+    }
+
     /// The descriptor, close-on-exec.
     pub fn fd(&self) -> &Fd {
         &self.fd
@@ -32,7 +51,7 @@ impl Image {
     }
 
     /// The directory or file it stands in, where there is one.
-    pub fn place(&self) -> Option<&std::path::Path> {
+    pub fn place(&self) -> Option<&Path> {
         self.place.as_deref()
     }
 }

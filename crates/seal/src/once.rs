@@ -14,7 +14,7 @@ use crate::refusal::{Context, Failed, Refusal, Step};
 use crate::{Source, Strategy};
 use fleetgate_sys::exe::Identity;
 use fleetgate_sys::spawn::Strings;
-use fleetgate_sys::{Errno, Fd, exe, file, process};
+use fleetgate_sys::{Errno, Fd, exe, exec, file, process};
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -137,7 +137,7 @@ pub fn run(how: How, command: &[OsString]) -> NotRun {
     let _ = process::reset_signal(process::SIGPIPE);
     if how == How::Unsealed {
         let errno = match CString::new(found.path.as_os_str().as_bytes()) {
-            Ok(path) => exe::execute_path(&path, &argv, &envp),
+            Ok(path) => exec::execute(&path, &argv, &envp),
             Err(_) => return NotRun::Nul,
         };
         return NotRun::NotExecutable(found.path, errno);

@@ -120,22 +120,12 @@ pub fn open_place(dir: i32, path: &CStr) -> Result<Fd> {
 
 /// A file in directory `dir` that has no name and can be given none; owner's alone, open for reading and writing.
 pub fn nameless(dir: &CStr) -> Result<Fd> {
-    file::openat(
-        file::CWD,
-        dir,
-        libc::O_TMPFILE | libc::O_RDWR | libc::O_EXCL,
-        0o600,
-    )
+    file::openat(file::CWD, dir, NAMELESS_FLAGS, 0o600)
 }
 
 /// A new file `name` in `dir`, owner's alone; `EEXIST` when anything stands there, a dangling link included.
 pub fn create_new(dir: i32, name: &CStr) -> Result<Fd> {
-    file::openat(
-        dir,
-        name,
-        libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW,
-        0o600,
-    )
+    file::openat(dir, name, CREATE_NEW_FLAGS, 0o600)
 }
 
 /// Removes a file's name.
@@ -143,6 +133,12 @@ pub fn unlink(dir: i32, name: &CStr) -> Result<()> {
     // SAFETY: the kernel reads one string that lives through the call.
     unsafe { syscall!(libc::SYS_unlinkat, dir, name.as_ptr(), 0) }.map(drop)
 }
+
+/// The flags with which [`nameless`] opens, as the kernel gets them: a filter that forbids it has to name them.
+pub const NAMELESS_FLAGS: i32 = libc::O_TMPFILE | libc::O_RDWR | libc::O_EXCL | libc::O_CLOEXEC;
+/// The same of [`create_new`].
+pub const CREATE_NEW_FLAGS: i32 =
+    libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_CLOEXEC;
 
 /// Changes permission bits.
 pub fn change_mode(fd: &Fd, mode: u32) -> Result<()> {
@@ -236,16 +232,6 @@ pub fn execute(fd: &Fd, argv: &Strings<'_>, envp: &Strings<'_>) -> Errno {
             libc::AT_EMPTY_PATH
         )
     };
-    match ret {
-        Err(e) => e,
-        Ok(_) => Errno::EIO,
-    }
-}
-
-/// Becomes the program at `path`; comes back only with an error.
-pub fn execute_path(path: &CStr, argv: &Strings<'_>, envp: &Strings<'_>) -> Errno {
-    // SAFETY: Strings ends its arrays with null and keeps the strings alive, and so does `path`.
-    let ret = unsafe { syscall!(libc::SYS_execve, path.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
     match ret {
         Err(e) => e,
         Ok(_) => Errno::EIO,

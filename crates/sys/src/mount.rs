@@ -106,3 +106,72 @@ pub fn attach(mount: &Fd, path: &CStr) -> Result<()> {
     }
     .map(drop)
 }
+
+/// Changes a mount's attributes: sets those in `set`, clears those in `clear`. `path` must lead to a mount's root.
+pub fn set_attributes(path: &CStr, set: u64, clear: u64) -> Result<()> {
+    // struct mount_attr: to set, to clear, propagation, user namespace.
+    let attributes = [set, clear, 0, 0];
+    // SAFETY: the kernel reads one string and 32 bytes that live through the call.
+    unsafe {
+        syscall!(
+            libc::SYS_mount_setattr,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            0,
+            attributes.as_ptr(),
+            32
+        )
+    }
+    .map(drop)
+}
+
+/// The old way to the same: makes a mount writable again, by mount(2). With `whole`, its filesystem too.
+pub fn remount_writable(path: &CStr, whole: bool) -> Result<()> {
+    let flags = libc::MS_REMOUNT | if whole { 0 } else { libc::MS_BIND };
+    // SAFETY: the kernel reads one string that lives through the call; the other pointers may be null.
+    unsafe { syscall!(libc::SYS_mount, 0, path.as_ptr(), 0, flags, 0) }.map(drop)
+}
+
+/// Makes what stands at `from` visible at `to` as well.
+pub fn bind(from: &CStr, to: &CStr) -> Result<()> {
+    // SAFETY: the kernel reads two strings that live through the call.
+    unsafe { syscall!(libc::SYS_mount, from.as_ptr(), to.as_ptr(), 0, libc::MS_BIND, 0) }.map(drop)
+}
+
+/// A file's handle: what name_to_handle_at says of it.
+#[repr(C)]
+pub struct Handle {
+    bytes: u32,
+    kind: i32,
+    value: [u8; 128],
+}
+
+/// The handle of the file that `path` leads to, links followed.
+pub fn handle(path: &CStr) -> Result<Handle> {
+    let mut handle = Handle {
+        bytes: 128,
+        kind: 0,
+        value: [0; 128],
+    };
+    let mut mount = 0i32;
+    // SAFETY: the kernel reads the string, and writes at most the 128 bytes announced and one number.
+    unsafe {
+        syscall!(
+            libc::SYS_name_to_handle_at,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            &raw mut handle,
+            &raw mut mount,
+            libc::AT_SYMLINK_FOLLOW
+        )
+    }?;
+    Ok(handle)
+}
+
+/// Opens the file of a handle on the filesystem that `on` is open on, for writing.
+pub fn open_handle_for_writing(on: &Fd, handle: &Handle) -> Result<Fd> {
+    let flags = libc::O_RDWR | libc::O_CLOEXEC;
+    // SAFETY: the kernel reads the handle, whose announced length lies within it.
+    let fd = unsafe { syscall!(libc::SYS_open_by_handle_at, on.raw(), &raw const *handle, flags) }?;
+    Ok(Fd::from_raw(fd as i32))
+}

@@ -13,6 +13,9 @@ pub enum Lower<'a> {
     File {
         /// The directory, open (as a place is enough).
         place: &'a Fd,
+        /// Its absolute path. A child in a mount namespace of its own takes no layer from its parent's mounts, so it
+        /// goes there by this path.
+        path: &'a CStr,
         /// The file's name in it.
         name: &'a CStr,
     },
@@ -72,7 +75,7 @@ pub fn open(lower: Lower<'_>, second: &CStr) -> Result<Fd, Failure> {
 /// about to become the program has [`socket::close_in_background`] wait for.
 pub fn open_keeping_mount(lower: Lower<'_>, second: &CStr) -> Result<(Fd, Fd), Failure> {
     match lower {
-        Lower::File { place, name } => over(place, name, second),
+        Lower::File { place, name, .. } => over(place, name, second),
         Lower::Bytes { bytes, name } => {
             let tmpfs = at(Stage::Tmpfs, tmpfs())?;
             let writer = at(Stage::Write, exe::create_new(tmpfs.raw(), name))?;
@@ -125,6 +128,17 @@ fn layers<'a>(buffer: &'a mut [u8; 96], place: &Fd, second: &CStr) -> crate::Res
     CStr::from_bytes_until_nul(buffer).map_err(|_| Errno::EINVAL)
 }
 
+/// What the child of [`open_apart`] does.
+fn made_apart(lower: Lower<'_>, second: &CStr) -> Result<(Fd, Fd), Failure> {
+    match lower {
+        Lower::File { path, name, .. } => {
+            let place = at(Stage::Layers, exe::open_place(file::CWD, path))?;
+            over(&place, name, second)
+        }
+        bytes => open_keeping_mount(bytes, second),
+    }
+}
+
 /// As [`open`], for a caller without privileges: a short-lived child in a user and a mount namespace of its own makes
 /// the overlay and leaves the open file in the descriptor table that both share (Linux 5.11).
 pub fn open_apart(lower: Lower<'_>, second: &CStr) -> Result<Fd, Failure> {
@@ -145,7 +159,7 @@ pub fn open_apart(lower: Lower<'_>, second: &CStr) -> Result<Fd, Failure> {
         )
     })?;
     if pid == 0 {
-        let made = open_keeping_mount(lower, second).map(|(file, mounted)| {
+        let made = made_apart(lower, second).map(|(file, mounted)| {
             socket::close_in_background(mounted);
             file
         });

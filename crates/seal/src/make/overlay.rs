@@ -19,8 +19,13 @@ use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Directories that exist everywhere and may be the second layer.
-const SECOND: [(&str, &CStr); 3] = [("/sys", c"/sys"), ("/dev", c"/dev"), ("/etc", c"/etc")];
+/// Directories that exist everywhere and may be the second layer. None has a mount below it: in a user namespace
+/// such a directory is refused.
+const SECOND: [(&str, &CStr); 3] = [
+    ("/sys/class", c"/sys/class"),
+    ("/usr/share", c"/usr/share"),
+    ("/etc", c"/etc"),
+];
 
 pub(super) fn make(source: &Source, place: Option<&Path>) -> Result<Fd, Failed> {
     match (source, place) {
@@ -48,9 +53,10 @@ pub(super) fn make(source: &Source, place: Option<&Path>) -> Result<Fd, Failed> 
 /// The same file, open through an overlay of the directory it is in, for a caller that is about to execute it: the
 /// mount is let go of in the background.
 pub(crate) fn for_exec(fd: &Fd, seen: &Identity) -> Result<Fd, Failed> {
-    let (place, name, second) = below(fd)?;
+    let (place, path, name, second) = below(fd)?;
     let lower = Lower::File {
         place: &place,
+        path: &path,
         name: &name,
     };
     let sealed = match overlay::open_keeping_mount(lower, second) {
@@ -67,10 +73,11 @@ pub(crate) fn for_exec(fd: &Fd, seen: &Identity) -> Result<Fd, Failed> {
 
 /// The same file, open through an overlay of the directory it is in.
 pub(crate) fn from_file(fd: &Fd) -> Result<Fd, Failed> {
-    let (place, name, second) = below(fd)?;
+    let (place, path, name, second) = below(fd)?;
     let sealed = open(
         Lower::File {
             place: &place,
+            path: &path,
             name: &name,
         },
         second,
@@ -81,7 +88,7 @@ pub(crate) fn from_file(fd: &Fd) -> Result<Fd, Failed> {
 
 /// The directory an open file is in, its name there, and a second layer that goes with that directory. The path is
 /// the kernel's own for this file, links resolved: a link inside the overlay would lead out of it.
-fn below(fd: &Fd) -> Result<(Fd, CString, &'static CStr), Failed> {
+fn below(fd: &Fd) -> Result<(Fd, CString, CString, &'static CStr), Failed> {
     let mut buffer = [0u8; 32];
     let link = exe::proc_path(&mut buffer, fd.raw());
     let link = Path::new(std::ffi::OsStr::from_bytes(link.to_bytes()));
@@ -92,7 +99,8 @@ fn below(fd: &Fd) -> Result<(Fd, CString, &'static CStr), Failed> {
     let name = CString::new(name.as_bytes())
         .map_err(|_| Errno::EINVAL)
         .step(Step::FindFile)?;
-    let place = exe::open_place(file::CWD, &cstring(directory)?)
+    let there = cstring(directory)?;
+    let place = exe::open_place(file::CWD, &there)
         .step(Step::FindFile)
         .map_err(|e| e.at(directory))?;
     let second = SECOND
@@ -100,7 +108,7 @@ fn below(fd: &Fd) -> Result<(Fd, CString, &'static CStr), Failed> {
         .find(|(p, _)| !directory.starts_with(p) && !Path::new(p).starts_with(directory))
         .map(|(_, c)| *c);
     match second {
-        Some(second) => Ok((place, name, second)),
+        Some(second) => Ok((place, there, name, second)),
         None => Err(Failed::because(
             Step::SetLayers,
             "a file in the root directory has no place beside it for the second layer",
@@ -130,17 +138,20 @@ fn from_private_directory(source: &Source, directory: &Path) -> Result<Fd, Faile
         .step(Step::CreateFile)?;
     let name = c"image";
     let make = || -> Result<Fd, Failed> {
-        let place = exe::open_place(file::CWD, &cstring(&private)?).step(Step::CreateFile)?;
+        let path = cstring(&private)?;
+        let place = exe::open_place(file::CWD, &path).step(Step::CreateFile)?;
         let writer = exe::create_new(place.raw(), name).step(Step::CreateFile)?;
         super::refuse_noexec(&writer)?;
         files::fill(source, &writer)?;
         drop(writer);
-        let second = if directory.starts_with("/sys") {
-            c"/dev"
-        } else {
-            c"/sys"
-        };
-        open(Lower::File { place: &place, name }, second)
+        open(
+            Lower::File {
+                place: &place,
+                path: &path,
+                name,
+            },
+            SECOND[0].1,
+        )
     };
     let made = make();
     let _ = std::fs::remove_file(private.join("image"));
