@@ -55,3 +55,38 @@ pub fn pause(nanos: u32) {
     // SAFETY: the kernel reads one timespec; an early end is allowed.
     let _ = unsafe { syscall!(libc::SYS_nanosleep, &raw const span, 0) };
 }
+
+/// A moment as people of this machine's time zone write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Civil {
+    /// The year, such as 2026.
+    pub year: i64,
+    /// The month, 1 to 12.
+    pub month: u8,
+    /// The day of the month, 1 to 31.
+    pub day: u8,
+    /// The hour, 0 to 23.
+    pub hour: u8,
+    /// The minute, 0 to 59.
+    pub minute: u8,
+}
+
+/// `sec` since 1970 in the local time zone (`TZ`, else /etc/localtime, which is read at the first call: call it
+/// once before a chroot). The C library's rules, because a time zone is a format of its own; `None` for a moment
+/// that its year cannot hold.
+pub fn local(sec: i64) -> Option<Civil> {
+    // SAFETY: all fields are numbers and a pointer, for which zero is a value.
+    let mut tm: libc::tm = unsafe { core::mem::zeroed() };
+    let sec = sec as libc::time_t;
+    // SAFETY: reads one number and writes one tm. Both C libraries lock their time zone state themselves.
+    if unsafe { libc::localtime_r(&raw const sec, &raw mut tm) }.is_null() {
+        return None;
+    }
+    Some(Civil {
+        year: tm.tm_year as i64 + 1900,
+        month: (tm.tm_mon + 1) as u8,
+        day: tm.tm_mday as u8,
+        hour: tm.tm_hour as u8,
+        minute: tm.tm_min as u8,
+    })
+}

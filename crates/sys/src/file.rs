@@ -10,7 +10,8 @@ pub const CWD: i32 = libc::AT_FDCWD;
 /// The kernel's numbers for [`openat`].
 pub mod flags {
     pub use libc::{
-        O_CREAT, O_DIRECTORY, O_EXCL, O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR, O_WRONLY,
+        O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR,
+        O_TRUNC, O_WRONLY,
     };
 }
 

@@ -15,6 +15,7 @@ pub mod audit;
 pub mod clock;
 pub mod credentials;
 pub mod epoll;
+pub mod dir;
 mod errno;
 pub mod exe;
 pub mod exec;
@@ -36,6 +37,8 @@ pub mod seccomp;
 pub mod socket;
 pub mod spawn;
 pub mod terminal;
+pub mod stream;
+pub mod tree;
 
 pub use errno::{Errno, Result};
 pub use fd::{Fd, close_range};

@@ -128,3 +128,19 @@ pub fn reset_signal(signal: i32) -> Result<()> {
     // SAFETY: the kernel reads one sigaction, which zeroes make the default.
     unsafe { syscall!(libc::SYS_rt_sigaction, signal, default.as_ptr(), 0, 8) }.map(drop)
 }
+
+/// Makes `signal` do nothing to this process: the call that would have raised it answers with its error. Also
+/// true of whatever it executes.
+pub fn ignore_signal(signal: i32) -> Result<()> {
+    // The kernel's sigaction: handler, flags, restorer, mask. SIG_IGN needs neither restorer nor flags.
+    let action: [usize; 4] = [libc::SIG_IGN, 0, 0, 0];
+    // SAFETY: the kernel reads one sigaction of 32 bytes; ignoring runs no code of ours.
+    unsafe { syscall!(libc::SYS_rt_sigaction, signal, action.as_ptr(), 0, 8) }.map(drop)
+}
+
+/// Signals and resources by their names.
+pub mod numbers {
+    pub use libc::{SIGPIPE, SIGXFSZ};
+    /// How many descriptors may be open.
+    pub const RLIMIT_NOFILE: u32 = libc::RLIMIT_NOFILE as u32;
+}

@@ -1,0 +1,48 @@
+//! Byte streams that this process did not make: a pipe or stream socket somebody handed to it. Sending without
+//! waiting, and without changing what others who share the stream see, where that can be had.
+
+use crate::{Errno, Fd, Result, syscall};
+
+/// Sends once on a socket what fits now; `EAGAIN` when nothing does. Never raises SIGPIPE, and leaves the
+/// socket's own waiting mode alone. `EINTR` is tried again.
+pub fn send_now(socket: i32, bytes: &[u8]) -> Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    loop {
+        // SAFETY: the kernel reads at most `bytes.len()` bytes; no address is given.
+        match unsafe { syscall!(libc::SYS_sendto, socket, bytes.as_ptr(), bytes.len(), flags, 0, 0) } {
+            Err(Errno::EINTR) => continue,
+            other => return other,
+        }
+    }
+}
+
+/// Asks for `bytes` of room in a socket for what was sent and not yet received. The kernel doubles it for its own
+/// use and caps it at net.core.wmem_max.
+pub fn set_send_buffer(socket: i32, bytes: i32) -> Result<()> {
+    // SAFETY: the kernel reads one number.
+    unsafe {
+        syscall!(
+            libc::SYS_setsockopt,
+            socket,
+            libc::SOL_SOCKET,
+            libc::SO_SNDBUF,
+            &raw const bytes,
+            size_of::<i32>()
+        )
+    }
+    .map(drop)
+}
+
+/// Asks for `bytes` of room in a pipe. The kernel refuses more than fs.pipe-max-size, and any growth to a user who
+/// holds very much of it.
+pub fn set_pipe_size(pipe: i32, bytes: i32) -> Result<()> {
+    // SAFETY: numbers only.
+    unsafe { syscall!(libc::SYS_fcntl, pipe, libc::F_SETPIPE_SZ, bytes) }.map(drop)
+}
+
+/// Whether reads and writes on `fd` return instead of waiting.
+pub fn is_nonblocking(fd: &Fd) -> Result<bool> {
+    // SAFETY: numbers only.
+    let flags = unsafe { syscall!(libc::SYS_fcntl, fd.raw(), libc::F_GETFL) }?;
+    Ok(flags as i32 & libc::O_NONBLOCK != 0)
+}
