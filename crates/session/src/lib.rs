@@ -15,7 +15,7 @@ mod exec;
 mod networking;
 mod order;
 mod privileges;
-mod sftp;
+pub mod sftp;
 mod sha256;
 mod truth;
 

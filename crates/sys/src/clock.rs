@@ -77,9 +77,9 @@ pub struct Civil {
 pub fn local(sec: i64) -> Option<Civil> {
     // SAFETY: all fields are numbers and a pointer, for which zero is a value.
     let mut tm: libc::tm = unsafe { core::mem::zeroed() };
-    let sec = sec as libc::time_t;
-    // SAFETY: reads one number and writes one tm. Both C libraries lock their time zone state themselves.
-    if unsafe { libc::localtime_r(&raw const sec, &raw mut tm) }.is_null() {
+    // SAFETY: reads one number (time_t has 64 bits on our machines) and writes one tm. Both C libraries lock their
+    // time zone state themselves.
+    if unsafe { libc::localtime_r((&raw const sec).cast(), &raw mut tm) }.is_null() {
         return None;
     }
     Some(Civil {

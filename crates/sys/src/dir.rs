@@ -34,6 +34,11 @@ impl Entries {
         &self.fd
     }
 
+    /// The directory, given back to be closed.
+    pub fn into_directory(self) -> Fd {
+        self.fd
+    }
+
     /// The next name; `None` at the end.
     pub fn next_name(&mut self) -> Result<Option<&CStr>> {
         if self.at == self.end {

@@ -26,6 +26,13 @@ impl Fd {
         raw
     }
 
+    /// Closes it, and says what the file system says: an error of an earlier write, perhaps. It is closed either way.
+    pub fn close(self) -> Result<()> {
+        let raw = self.into_raw();
+        // SAFETY: this value owned the number and has given it away.
+        unsafe { syscall!(libc::SYS_close, raw) }.map(drop)
+    }
+
     /// A second descriptor of the same open file, close-on-exec, numbered `at_least` or higher.
     pub fn duplicate(&self, at_least: i32) -> Result<Fd> {
         // SAFETY: F_DUPFD_CLOEXEC takes and returns numbers only.

@@ -142,5 +142,6 @@ pub fn ignore_signal(signal: i32) -> Result<()> {
 pub mod numbers {
     pub use libc::{SIGPIPE, SIGXFSZ};
     /// How many descriptors may be open.
+    #[allow(clippy::unnecessary_cast)] // musl has it signed.
     pub const RLIMIT_NOFILE: u32 = libc::RLIMIT_NOFILE as u32;
 }

@@ -190,7 +190,15 @@ pub fn symlink(target: &CStr, path: &CStr) -> Result<()> {
 pub fn read_link(dir: i32, path: &CStr) -> Result<Vec<u8>> {
     let mut buf = alloc::vec![0u8; MAX_PATH];
     // SAFETY: the kernel reads one string and writes at most `buf.len()` bytes.
-    let n = unsafe { syscall!(libc::SYS_readlinkat, dir, path.as_ptr(), buf.as_mut_ptr(), buf.len()) }?;
+    let n = unsafe {
+        syscall!(
+            libc::SYS_readlinkat,
+            dir,
+            path.as_ptr(),
+            buf.as_mut_ptr(),
+            buf.len()
+        )
+    }?;
     buf.truncate(n);
     Ok(buf)
 }
@@ -228,7 +236,20 @@ type RawStatfs = [u64; 15];
 
 impl From<RawStatfs> for FileSystem {
     fn from(raw: RawStatfs) -> FileSystem {
-        let [_, block, blocks, free, available, files, files_free, id, name_max, fragment, flags, ..] = raw;
+        let [
+            _,
+            block,
+            blocks,
+            free,
+            available,
+            files,
+            files_free,
+            id,
+            name_max,
+            fragment,
+            flags,
+            ..,
+        ] = raw;
         FileSystem {
             block,
             fragment: if fragment == 0 { block } else { fragment },
@@ -238,8 +259,8 @@ impl From<RawStatfs> for FileSystem {
             files,
             files_free,
             id,
-            read_only: flags & libc::ST_RDONLY as u64 != 0,
-            no_setuid: flags & libc::ST_NOSUID as u64 != 0,
+            read_only: flags & libc::ST_RDONLY != 0,
+            no_setuid: flags & libc::ST_NOSUID != 0,
             name_max,
         }
     }
@@ -268,7 +289,11 @@ pub fn working_directory() -> Result<Vec<u8>> {
     let n = unsafe { syscall!(libc::SYS_getcwd, buf.as_mut_ptr(), buf.len()) }?;
     buf.truncate(n.saturating_sub(1));
     // A directory outside the root of this process is told as "(unreachable)…", which is no path.
-    if buf.first() == Some(&b'/') { Ok(buf) } else { Err(Errno::ENOENT) }
+    if buf.first() == Some(&b'/') {
+        Ok(buf)
+    } else {
+        Err(Errno::ENOENT)
+    }
 }
 
 /// Makes `path` the working directory.
@@ -327,7 +352,14 @@ mod tests {
             let theirs = std::fs::metadata(path).unwrap();
             let ours = stat(CWD, &name, true).unwrap();
             assert_eq!(
-                (ours.mode, ours.uid, ours.gid, ours.links, ours.size, ours.modified),
+                (
+                    ours.mode,
+                    ours.uid,
+                    ours.gid,
+                    ours.links,
+                    ours.size,
+                    ours.modified
+                ),
                 (
                     theirs.mode(),
                     theirs.uid(),
@@ -347,13 +379,19 @@ mod tests {
         let here = std::env::current_dir().unwrap();
         assert_eq!(working_directory().unwrap(), here.as_os_str().as_bytes());
         let exe = std::env::current_exe().unwrap();
-        assert_eq!(read_link(CWD, c"/proc/self/exe").unwrap(), exe.as_os_str().as_bytes());
+        assert_eq!(
+            read_link(CWD, c"/proc/self/exe").unwrap(),
+            exe.as_os_str().as_bytes()
+        );
         assert_eq!(read_link(CWD, c"/").unwrap_err(), Errno::EINVAL);
     }
 
     #[test]
     fn file_systems_have_blocks() {
         let fs = file_system(c"/proc/..").unwrap();
-        assert!(fs.fragment > 0 && fs.blocks >= fs.free && fs.name_max >= 14, "{fs:?}");
+        assert!(
+            fs.fragment > 0 && fs.blocks >= fs.free && fs.name_max >= 14,
+            "{fs:?}"
+        );
     }
 }

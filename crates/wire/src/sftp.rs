@@ -23,7 +23,12 @@ record! {
 }
 
 choice! {
-    /// One operation, told on the Events descriptor after it was answered.
+    /// One operation, told on the Events descriptor (a SOCK_SEQPACKET socket: one event, one message) once its
+    /// answer is decided. `errno` is 0 or says what the client was told: ENOENT, EACCES, EINVAL, ENOSYS, or EIO
+    /// for a plain failure. Paths are absolute as seen by the user, but not resolved; `flags` are SSH_FXF_….
+    ///
+    /// The server never waits for a reader: what does not fit is counted and told by the next event that does.
+    /// When the reader is gone the transfer goes on untold; the last word on the control socket counts the rest.
     pub enum Event("file event") {
         /// A file was closed; sums of what was done to it.
         0 => Closed { path: CString, read: u64, written: u64, flags: u32 },
@@ -37,9 +42,14 @@ choice! {
         4 => Renamed { from: CString, to: CString, errno: i32 },
         /// A directory was made.
         5 => DirectoryMade { path: CString, mode: u32, errno: i32 },
-        /// Attributes were set.
-        6 => AttributesSet { path: CString, errno: i32 },
+        /// Attributes were set, those that are there.
+        6 => AttributesSet {
+            path: CString, size: Option<u64>, uid: Option<u32>, gid: Option<u32>, mode: Option<u32>, times: bool,
+            errno: i32,
+        },
         /// A symbolic or hard link was made.
         7 => Linked { target: CString, path: CString, symbolic: bool, errno: i32 },
+        /// So many events before this one were lost, because nobody took them in time.
+        8 => Lost { count: u64 },
     }
 }
