@@ -16,6 +16,28 @@ pub fn send_now(socket: i32, bytes: &[u8]) -> Result<usize> {
     }
 }
 
+/// Receives once on a socket what has come by now; `EAGAIN` when nothing has, 0 at the end.
+pub fn receive_now(socket: i32, room: &mut [u8]) -> Result<usize> {
+    let flags = libc::MSG_DONTWAIT;
+    loop {
+        // SAFETY: the kernel writes at most `room.len()` bytes; no address is asked for.
+        match unsafe {
+            syscall!(
+                libc::SYS_recvfrom,
+                socket,
+                room.as_mut_ptr(),
+                room.len(),
+                flags,
+                0,
+                0
+            )
+        } {
+            Err(Errno::EINTR) => continue,
+            other => return other,
+        }
+    }
+}
+
 /// Asks for `bytes` of room in a socket for what was sent and not yet received. The kernel doubles it for its own
 /// use and caps it at net.core.wmem_max.
 pub fn set_send_buffer(socket: i32, bytes: i32) -> Result<()> {

@@ -81,9 +81,9 @@ fn push_parts(left: &mut Vec<Vec<u8>>, path: &[u8]) -> Result<(), Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::string::ToString;
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
     use std::os::unix::fs::symlink;
+    use std::string::ToString;
 
     #[test]
     fn paths_are_resolved_as_clients_expect() {

@@ -62,6 +62,7 @@ enum Way {
 /// The client's streams.
 pub struct Streams {
     input: Fd,
+    input_is_socket: bool,
     output: Fd,
     way: Way,
 }
@@ -85,10 +86,31 @@ impl Streams {
             }
             _ => Way::Other,
         };
-        if tree::stat_open(input.raw()).is_ok_and(|s| s.is_fifo()) {
+        let kind = tree::stat_open(input.raw()).ok();
+        if kind.is_some_and(|s| s.is_fifo()) {
             let _ = stream::set_pipe_size(input.raw(), STREAM_ROOM);
         }
-        Streams { input, output, way }
+        Streams {
+            input,
+            input_is_socket: kind.is_some_and(|s| s.is_socket()),
+            output,
+            way,
+        }
+    }
+
+    /// Receives what has come by now; `None`: nothing has.
+    fn receive_now(&self, room: &mut [u8]) -> Result<Option<usize>, Errno> {
+        let received = if self.input_is_socket {
+            stream::receive_now(self.input.raw(), room)
+        } else if readable(self) {
+            file::read(self.input.raw(), room)
+        } else {
+            return Ok(None);
+        };
+        match received {
+            Err(Errno::EAGAIN) => Ok(None),
+            other => other.map(Some),
+        }
     }
 
     /// Sends what fits now; 0: nothing.
@@ -167,6 +189,22 @@ fn turns(session: &mut Session, streams: &Streams, input: &mut Input) -> End {
             Ok(stopped) => stopped,
             Err(end) => return end,
         };
+        // A client in the middle of a packet is sending: answers wait while more of it has come already, as each
+        // of them would wake it up. A client that sends nothing more gets them at once.
+        if matches!(stopped, Stopped::Hungry)
+            && !input.waiting().is_empty()
+            && session.output.waiting() < SEND_AT
+        {
+            match streams.receive_now(input.room()) {
+                Ok(Some(0)) => return End::Closed,
+                Ok(Some(n)) => {
+                    input.end += n;
+                    continue;
+                }
+                Ok(None) => {}
+                Err(errno) => return End::Broken(errno),
+            }
+        }
         if let Err(errno) = flush(session, streams) {
             return End::Broken(errno);
         }
