@@ -329,9 +329,9 @@ pub fn read_all(fd: Fd) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Runs `order` by a helper that is started as `account`, not as root: `setpriv` becomes him and executes it with
-/// the control socket still open.
-pub fn run_as(account: &Account, order: Exec) -> Outcome {
+/// Starts the helper by way of another program (`setpriv`, `prlimit`) that executes what its last arguments say. The
+/// helper's own file may be where only root can look: it is executed through a descriptor.
+pub fn start_by(words: &[&str], subcommand: &str) -> Started {
     let (control, theirs) = socket::pair().expect("socketpair");
     let null = Fd::from(
         File::options()
@@ -340,32 +340,34 @@ pub fn run_as(account: &Account, order: Exec) -> Outcome {
             .open("/dev/null")
             .expect("/dev/null"),
     );
-    // The helper's own file may be where only root can look: it is executed through a descriptor.
     let program = Fd::from(File::open(crate::helper()).expect("the helper"));
-    let ids = &account.ids;
-    let argv = [
-        c"setpriv".into(),
-        text(format!("--reuid={}", ids.uid)),
-        text(format!("--regid={}", ids.gid)),
-        c"--clear-groups".into(),
-        c"--".into(),
-        c"/bin/bash".into(),
-        c"-c".into(),
-        c"exec -a fleetgate-session /proc/self/fd/4 exec --order".into(),
-    ];
+    let line = format!("exec -a fleetgate-session /proc/self/fd/4 {subcommand} --order");
+    let argv: Vec<CString> = words
+        .iter()
+        .chain(&["/bin/bash", "-c", &line])
+        .map(text)
+        .collect();
     let what = Spawn {
-        program: Program::Path(c"/usr/bin/setpriv"),
+        program: Program::Path(&argv[0]),
         argv: &Strings::new(argv.iter().map(CString::as_c_str)),
         envp: &Strings::new([]),
         fds: &[null.raw(), null.raw(), null.raw(), theirs.raw(), program.raw()],
         cgroup: None,
     };
     let child = fleetgate_sys::spawn::spawn(&what, &mut Stack::new().expect("stack")).expect("spawn");
-    drop(theirs);
-    let started = Started {
+    Started {
         pidfd: child.pidfd,
         pid: child.pid,
         control,
-    };
-    finish(started, order)
+    }
+}
+
+/// Runs `order` by a helper that is started as `account`, not as root.
+pub fn run_as(account: &Account, order: Exec) -> Outcome {
+    let (uid, gid) = (
+        format!("--reuid={}", account.ids.uid),
+        format!("--regid={}", account.ids.gid),
+    );
+    let words = ["/usr/bin/setpriv", &uid, &gid, "--clear-groups", "--"];
+    finish(start_by(&words, "exec"), order)
 }
