@@ -300,19 +300,26 @@ impl Terminal {
 
 /// Everything on the terminal until its last user is gone.
 pub fn read_terminal(ours: &mut File) -> String {
-    let mut all = Vec::new();
-    let mut chunk = [0; 4096];
-    loop {
-        match ours.read(&mut chunk) {
-            Ok(0) => break,
-            Ok(n) => all.extend_from_slice(&chunk[..n]),
-            // EIO: nobody has the other side open any more.
-            Err(e) if e.raw_os_error() == Some(5) => break,
-            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(e) => panic!("reading the terminal: {e}"),
-        }
+    let mut all = String::new();
+    while let Some(more) = read_some(ours) {
+        all.push_str(&more);
     }
-    String::from_utf8_lossy(&all).into_owned()
+    all
+}
+
+/// What comes next on the terminal; none: nobody has the other side open any more.
+pub fn read_some(ours: &mut File) -> Option<String> {
+    use std::os::fd::AsRawFd;
+    let mut watch = [poll::Watch::new(ours.as_raw_fd(), poll::READ)];
+    let ready = poll::poll(&mut watch, Some(PATIENCE_MS)).expect("poll");
+    assert_eq!(ready, 1, "nothing came from the terminal in {PATIENCE_MS} ms");
+    let mut chunk = [0; 4096];
+    match ours.read(&mut chunk) {
+        Ok(0) => None,
+        Ok(n) => Some(String::from_utf8_lossy(&chunk[..n]).into_owned()),
+        Err(e) if e.raw_os_error() == Some(5) => None,
+        Err(e) => panic!("reading the terminal: {e}"),
+    }
 }
 
 /// Reading and writing end.
@@ -325,8 +332,14 @@ pub fn pipe() -> (Fd, Fd) {
 /// Everything until the end.
 pub fn read_all(fd: Fd) -> String {
     let mut bytes = Vec::new();
-    File::from(fd).read_to_end(&mut bytes).expect("read");
-    String::from_utf8_lossy(&bytes).into_owned()
+    let mut chunk = [0; 4096];
+    loop {
+        wait_for(&fd, poll::READ);
+        match fleetgate_sys::file::read(fd.raw(), &mut chunk).expect("read") {
+            0 => return String::from_utf8_lossy(&bytes).into_owned(),
+            n => bytes.extend_from_slice(&chunk[..n]),
+        }
+    }
 }
 
 /// Starts the helper by way of another program (`setpriv`, `prlimit`) that executes what its last arguments say. The

@@ -69,6 +69,10 @@ pub struct Civil {
     pub hour: u8,
     /// The minute, 0 to 59.
     pub minute: u8,
+    /// The second, 0 to 60.
+    pub second: u8,
+    /// The day of the week, 0 (Sunday) to 6.
+    pub weekday: u8,
 }
 
 /// `sec` since 1970 in the local time zone (`TZ`, else /etc/localtime, which is read at the first call: call it
@@ -88,5 +92,7 @@ pub fn local(sec: i64) -> Option<Civil> {
         day: tm.tm_mday as u8,
         hour: tm.tm_hour as u8,
         minute: tm.tm_min as u8,
+        second: tm.tm_sec as u8,
+        weekday: tm.tm_wday as u8,
     })
 }
