@@ -9,6 +9,7 @@
 
 mod launch;
 mod report;
+mod seal;
 
 use crate::build::{self, Built};
 use crate::shell::{Result, cargo, heading, run, target};
@@ -47,12 +48,20 @@ pub enum Goal {
 }
 
 /// Every benchmark: the place where owners enter theirs, one line each.
-pub const BENCHES: &[Entry] = &[Entry {
-    name: "launch",
-    does: "a launch until it is reaped, beside the direct way; memory of a waiting helper",
-    promises: launch::PROMISES,
-    run: launch::measure,
-}];
+pub const BENCHES: &[Entry] = &[
+    Entry {
+        name: "launch",
+        does: "a launch until it is reaped, beside the direct way; memory of a waiting helper",
+        promises: launch::PROMISES,
+        run: launch::measure,
+    },
+    Entry {
+        name: "seal",
+        does: "a 10 MB program sealed and run, whole command and in process; seals at once; the embedded image",
+        promises: seal::PROMISES,
+        run: seal::measure,
+    },
+];
 
 /// One thing that is measured beside others.
 pub struct Subject<'a> {

@@ -1,0 +1,3 @@
+module fleetgate.example/ten
+
+go 1.19
