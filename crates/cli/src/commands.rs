@@ -163,7 +163,28 @@ pub const COMMANDS: &[Command] = &[
         hidden: true,
         run: |given| Ok(fleetgate_resolver::run(&given.operands)),
     },
+    Command {
+        words: &["wtmpdb"],
+        summary: "the one-shot writer of login records in wtmpdb's database",
+        about: "",
+        flags: &[],
+        operands: Operands::Anything,
+        examples: &[],
+        hidden: true,
+        run: |given| Ok(wtmpdb(given)),
+    },
 ];
+
+/// Its exit codes are its caller's to read, so the error is said here.
+fn wtmpdb(given: &Given) -> i32 {
+    match fleetgate_wtmpdb::run(&given.operands) {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("fleetgate wtmpdb: {error}");
+            error.code()
+        }
+    }
+}
 
 fn seal_group(given: &Given) -> Outcome {
     let pids = given.pids("verify");

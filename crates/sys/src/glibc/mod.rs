@@ -8,6 +8,7 @@ mod library;
 pub mod nss;
 pub mod pam;
 pub mod selinux;
+pub mod wtmpdb;
 
 pub use library::Library;
 
