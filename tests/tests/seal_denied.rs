@@ -321,3 +321,29 @@ fn a_shortage_moves_nothing() {
     assert_eq!(verdict, Verdict::NoRungLeft);
     assert_eq!(ladder.report().current, Strategy::Memfd);
 }
+
+/// A supervisor that never answers an exec, as a security product does that waits for a person.
+#[test]
+fn an_exec_that_is_held_up_is_a_refusal() {
+    let options = Options {
+        order: vec![Strategy::Memfd],
+        probe: Probe {
+            deadline: Duration::from_millis(300),
+            ..Probe::default()
+        },
+        ..Options::default()
+    };
+    let rule = Rule {
+        action: Action::Ask,
+        ..Rule::deny(libc::SYS_execveat, Errno::EPERM)
+    };
+    let error = std::thread::spawn(move || {
+        let _listener = seccomp::confine(&[rule]).expect("a filter").expect("a listener");
+        Ladder::open(Source::File(helper()), options).expect_err("nobody lets it run")
+    });
+    let error = error.join().expect("no panic").to_string();
+    assert!(
+        error.contains("running `true` from it: its exec was held up for 0.3 s"),
+        "{error}"
+    );
+}

@@ -1,4 +1,5 @@
 //! The ladder: which rungs work here, in which order they are taken, what moves it and what does not.
+#![forbid(unsafe_code)]
 
 use fleetgate_seal::{Death, Ladder, Options, Source, Strategy, Verdict};
 use fleetgate_tests::helper;

@@ -4,9 +4,10 @@
 use crate::Image;
 use crate::refusal::{Context, Failed, Step};
 use fleetgate_sys::process::{self, Exit};
-use fleetgate_sys::spawn::{Program, Spawn, Stack, Strings, spawn};
+use fleetgate_sys::spawn::{Child, Program, Spawn, Stack, Strings, spawn};
 use fleetgate_sys::{Fd, file, poll};
 use std::ffi::{CStr, CString};
+use std::sync::mpsc;
 use std::time::Duration;
 
 /// How a probe is made.
@@ -72,7 +73,7 @@ pub(crate) fn run(image: &Image, probe: &Probe, linger: Duration) -> Result<(), 
         cgroup: None,
     };
     let mut stack = Stack::new().step(Step::Run)?;
-    let child = spawn(&what, &mut stack).map_err(|e| e.errno).step(Step::Run)?;
+    let child = spawn_in_time(&what, &mut stack, probe.deadline)?;
     drop(errors);
     match wait(&child.pidfd, probe.deadline).step(Step::Run)? {
         Some(Exit::Code(0)) => Ok(()),
@@ -91,6 +92,30 @@ pub(crate) fn run(image: &Image, probe: &Probe, linger: Duration) -> Result<(), 
             format!("still running after {} s", probe.deadline.as_secs_f32()),
         )),
     }
+}
+
+/// Starts the probe. The exec may be held up for as long as somebody likes (a security product that asks a person), and
+/// this thread with it, so another one ends it when the deadline comes.
+fn spawn_in_time(what: &Spawn<'_>, stack: &mut Stack, deadline: Duration) -> Result<Child, Failed> {
+    let in_flight = stack.in_flight();
+    let (landed, waits) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let watchdog =
+            std::thread::Builder::new().spawn_scoped(scope, move || match waits.recv_timeout(deadline) {
+                Err(mpsc::RecvTimeoutError::Timeout) => in_flight.kill(),
+                _ => false,
+            });
+        let watchdog = watchdog.step(Step::Run)?;
+        let started = spawn(what, stack);
+        drop(landed);
+        if watchdog.join().unwrap_or(false) {
+            return Err(Failed::because(
+                Step::Run,
+                format!("its exec was held up for {} s", deadline.as_secs_f32()),
+            ));
+        }
+        started.map_err(|e| e.errno).step(Step::Run)
+    })
 }
 
 /// How it ended; `None` when the deadline came first (it is killed and reaped then).
