@@ -11,6 +11,7 @@ pub mod networking;
 pub mod orders;
 pub mod resolver;
 pub mod seal;
+pub mod sftp;
 pub mod world;
 
 use std::path::PathBuf;

@@ -85,6 +85,10 @@ fn by_order(control: &Control) -> Result<i32, Failure> {
     let people = given
         .take(Role::Resolver)
         .map_or_else(People::from_files, People::from_resolver);
+    if !given.is_empty() {
+        let what = "a descriptor that sftp has no use for";
+        return Err(failure(Reason::BadDescriptors, Errno(0), what));
+    }
     ignore_signals();
     // The zone file is outside the chroot.
     let _ = clock::local(0);
