@@ -16,6 +16,8 @@ use fleetgate_sys::{Errno, Fd, file, tree};
 const DEFAULT_MODE: u32 = 0o666;
 /// The most bytes that copy-data moves by one call, so that a signal ends it soon.
 const COPY_STEP: usize = 64 << 20;
+/// The pieces in which OpenSSH copies.
+const PIECE: u64 = 64 << 10;
 
 fn kernel_flags(flags: u32) -> i32 {
     let access = match (flags & open::READ != 0, flags & open::WRITE != 0) {
@@ -79,9 +81,11 @@ impl Session {
         let file = self.handles.file(handle).ok_or(Status::Failure)?;
         let len = (len as usize).min(MAX_DATA);
         let fd = file.fd.raw();
-        let n = self
-            .output
-            .data(id, len, |place| file::read_at(fd, place, offset))?;
+        let n = self.output.data(id, len, |place| match len {
+            // Even of a directory, which cannot be read; only an offset that cannot be is refused.
+            0 => i64::try_from(offset).map(|_| 0).map_err(|_| Errno::EINVAL),
+            _ => file::read_at(fd, place, offset),
+        })?;
         file.read += n as u64;
         if n == 0 && len > 0 {
             Err(Status::Eof)
@@ -226,7 +230,10 @@ impl Copy<'_> {
             if n == 0 && in_kernel && self.copied == 0 {
                 in_kernel = false;
             } else if n == 0 {
-                return if len == 0 { Ok(()) } else { Err(Status::Eof) };
+                // OpenSSH copies in pieces of 64 KB, and says Eof only when it never came to the last of them.
+                let last_piece = len.saturating_sub(1) / PIECE * PIECE;
+                let enough = len == 0 || self.copied >= last_piece;
+                return if enough { Ok(()) } else { Err(Status::Eof) };
             }
             self.copied += n as u64;
         }
