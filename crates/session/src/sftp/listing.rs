@@ -20,7 +20,8 @@ use fleetgate_sys::tree::{self, Stat};
 const MOST_ENTRY: usize = 2 * 255 + 8 + 32 + 600;
 /// So many entries are looked at together, so that unknown owners are asked for in one question.
 const AT_ONCE: usize = 200;
-/// `ls` prints the hour of a file younger than this (half a year), and the year of an older one.
+/// The hour of a file younger than this (half a year) is printed, and the year of an older one or of one from the
+/// future.
 const RECENT: i64 = 365 * 24 * 60 * 60 / 2;
 
 const MONTHS: [&[u8; 3]; 12] = [
@@ -145,7 +146,7 @@ fn date(line: &mut Vec<u8>, modified: i64, now: i64) {
     line.push(b' ');
     number(line, at.day.into(), 2, b' ');
     line.push(b' ');
-    if now.saturating_sub(modified) < RECENT {
+    if (0..RECENT).contains(&now.saturating_sub(modified)) {
         number(line, at.hour.into(), 2, b'0');
         line.push(b':');
         number(line, at.minute.into(), 2, b'0');
