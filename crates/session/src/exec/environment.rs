@@ -2,6 +2,7 @@
 //! ~/.ssh/environment, and last what the server and PAM set.
 
 use super::program;
+use alloc::collections::BinaryHeap;
 use alloc::ffi::CString;
 use alloc::vec::Vec;
 use core::ffi::CStr;
@@ -54,17 +55,18 @@ impl Variables {
     }
 
     /// Leaves one of each name, the last that was set. Sorted: a client that sends 10,000 variables must not
-    /// make this quadratic.
+    /// make this quadratic. By a heap, whose code is a sixth of the standard sort's.
     fn settle(mut self) -> Variables {
-        let mut order: Vec<usize> = (0..self.all.len()).collect();
-        let name = |i: usize| {
-            let (string, len) = &self.all[i];
-            &string.to_bytes()[..*len]
-        };
-        order.sort_unstable_by(|a, b| name(*a).cmp(name(*b)).then(a.cmp(b)));
+        let order: BinaryHeap<(&[u8], usize)> = self
+            .all
+            .iter()
+            .enumerate()
+            .map(|(i, (string, len))| (&string.as_bytes()[..*len], i))
+            .collect();
+        let order = order.into_sorted_vec();
         let mut keep = alloc::vec![true; self.all.len()];
         for pair in order.windows(2) {
-            keep[pair[0]] = name(pair[0]) != name(pair[1]);
+            keep[pair[0].1] = pair[0].0 != pair[1].0;
         }
         let mut keep = keep.into_iter();
         self.all.retain(|_| keep.next().unwrap_or(true));

@@ -34,14 +34,14 @@ pub fn shell(order: &Exec) -> &CStr {
 
 /// `directory/name`.
 pub fn joined(directory: &[u8], name: &[u8]) -> CString {
-    CString::new([directory, b"/", name].concat()).expect("made of strings without zero bytes")
+    CString::new([directory, b"/", name].concat()).unwrap_or_default()
 }
 
 /// The program that the order asks for.
 pub fn of(order: &Exec, environment: &Variables) -> Result<Ready, Stop> {
     let shell = shell(order);
     let name = shell.to_bytes().rsplit(|b| *b == b'/').next().unwrap_or_default();
-    let own = |bytes: &[u8]| CString::new(bytes).expect("part of a string without zero bytes");
+    let own = |bytes: &[u8]| CString::new(bytes).unwrap_or_default();
     Ok(match &order.program {
         Program::Shell => Ready {
             paths: Vec::from([shell.into()]),
