@@ -359,7 +359,10 @@ fn namespaces_that_modules_make_hold_the_session() {
     assert_eq!(number(session.hear()), second);
     assert!(ended(&session).is_empty());
     let seen = world.read("seen");
-    let (kind, namespace) = seen.trim().split_once('\n').expect("two lines");
+    let (kind, namespace) = seen
+        .trim()
+        .split_once('\n')
+        .unwrap_or_else(|| panic!("not two lines: {seen:?}"));
     assert_eq!(kind, "tmpfs");
     assert!(world.read("second").contains(namespace));
     let ours = std::fs::read_link("/proc/self/ns/mnt").expect("our own");

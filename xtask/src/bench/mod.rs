@@ -8,6 +8,7 @@
 #![allow(dead_code)] // Which parts are in use depends on the benchmarks entered below.
 
 mod launch;
+mod pam;
 mod report;
 mod seal;
 
@@ -54,6 +55,12 @@ pub const BENCHES: &[Entry] = &[
         does: "a launch until it is reaped, beside the direct way; memory of a waiting helper",
         promises: launch::PROMISES,
         run: launch::measure,
+    },
+    Entry {
+        name: "pam",
+        does: "a PAM session from the warm fork server, beside a program per session; memory of an open one",
+        promises: pam::PROMISES,
+        run: pam::run,
     },
     Entry {
         name: "seal",

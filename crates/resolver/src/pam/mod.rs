@@ -1,10 +1,10 @@
-//! PAM sessions, the broker's half: the queue of those that wait, and the warm server that begins them.
+//! PAM sessions, the broker's half: the queue of those that wait, and the warm server that makes a process for each.
 //!
 //! The warm server is renewed when a file that it has read or loaded changes: the session that notices waits for the
 //! new one, so that none is ever begun with modules that an upgrade has replaced. Running sessions keep theirs.
 
 mod conversation;
-mod session;
+pub mod session;
 pub mod stack;
 mod warm;
 
@@ -21,6 +21,8 @@ use warm::{Depth, Warm};
 const MAX_WAITING: usize = 256;
 /// The most services that are kept warm.
 const MAX_SERVICES: usize = 8;
+/// The most processes that the warm server is asked for at once.
+const MAX_ASKED: usize = 16;
 /// How long loading may take; a name service or module that hangs there is left out the next time.
 const LOAD_NANOS: i64 = 3_000_000_000;
 
@@ -37,6 +39,10 @@ struct Server {
     process: Warm,
     /// Loading since then; none: ready.
     loading: Option<i64>,
+    /// Sockets of processes that wait for a session.
+    made: VecDeque<Fd>,
+    /// How many more it was asked for.
+    asked: usize,
 }
 
 impl Pam {
@@ -56,11 +62,14 @@ impl Pam {
     pub fn warm_up(&mut self) {
         let found = stack::Files::of_services(&self.services);
         self.files = Stamps::of(found.read.iter().chain(&found.modules).cloned());
-        match Warm::start(found.modules, self.depth) {
+        let service = self.services.first().map_or(c"other", CString::as_c_str);
+        match Warm::start(found.modules, self.depth, service) {
             Ok(process) => {
                 self.server = Some(Server {
                     process,
                     loading: Some(clock::boot().as_nanos()),
+                    made: VecDeque::new(),
+                    asked: 1,
                 });
             }
             Err(e) => self.refuse_all(&format!("no process for the warm server: {e}")),
@@ -110,7 +119,18 @@ impl Pam {
         if ready.iter().any(|w| w.fd() == raw && w.happened() != 0) {
             let mut word = [0u8; 1];
             match socket::receive(&server.process.socket, &mut word, false) {
-                Ok(m) if m.len == 1 => server.loading = None,
+                Ok(mut m) if m.len == 1 => {
+                    server.loading = None;
+                    server.asked = server.asked.saturating_sub(1);
+                    match m.fds.pop() {
+                        Some(process) => server.made.push_back(process),
+                        None => {
+                            if let Some((_, peer)) = self.waiting.pop_front() {
+                                refuse(&peer, "no process for the session: see the resolver's log");
+                            }
+                        }
+                    }
+                }
                 Err(Errno::EAGAIN) => {}
                 _ => return self.died("ended"),
             }
@@ -151,16 +171,23 @@ impl Pam {
         self.warm_up();
     }
 
+    /// Gives what waits to the processes that wait, and sees to it that there will be one for the next.
     fn flush(&mut self) {
-        let Some(server) = &self.server else { return };
-        if server.loading.is_some() {
-            return;
-        }
-        while let Some((frame, peer)) = self.waiting.front() {
-            match socket::send(&server.process.socket, frame, &[peer.raw()]) {
-                Ok(()) => drop(self.waiting.pop_front()),
-                Err(_) => return self.died("ended"),
+        let Some(server) = &mut self.server else { return };
+        while let Some((frame, peer)) = self.waiting.front()
+            && let Some(process) = server.made.pop_front()
+        {
+            // One that was killed while it waited takes nothing with it: the next one gets the session.
+            if socket::send(&process, frame, &[peer.raw()]).is_ok() {
+                self.waiting.pop_front();
             }
+        }
+        let wanted = (self.waiting.len() + 1).min(MAX_ASKED);
+        while server.loading.is_none() && server.made.len() + server.asked < wanted {
+            if socket::send(&server.process.socket, &[0], &[]).is_err() {
+                return self.died("ended");
+            }
+            server.asked += 1;
         }
     }
 
