@@ -49,6 +49,12 @@ fn warm(resolver: &Resolver) -> Vec<i32> {
         .collect()
 }
 
+/// The one warm server, once those before it are gone.
+fn only_warm(resolver: &Resolver) -> i32 {
+    wait_until("one warm server", || warm(resolver).len() == 1);
+    warm(resolver)[0]
+}
+
 /// The libraries that process `pid` has loaded.
 fn loaded(pid: i32) -> String {
     std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default()
@@ -177,16 +183,15 @@ fn modules_are_loaded_before_and_renewed_when_files_change() {
     let world = world();
     let resolver = serve(&world, "");
     gets_in(&resolver);
-    let first = warm(&resolver);
-    assert_eq!(first.len(), 1);
-    let maps = loaded(first[0]);
+    let first = only_warm(&resolver);
+    let maps = loaded(first);
     assert!(
         maps.contains("libpam.so") && maps.contains("pam_permit.so"),
         "{maps}"
     );
     assert!(!maps.contains("pam_limits.so"));
     gets_in(&resolver);
-    assert_eq!(warm(&resolver), first, "nothing changed, nothing is renewed");
+    assert_eq!(only_warm(&resolver), first, "nothing changed, nothing is renewed");
     // An included file, one that it includes, and the name service's.
     world.write(
         &format!("etc/pam.d/{SERVICE}"),
@@ -198,18 +203,17 @@ fn modules_are_loaded_before_and_renewed_when_files_change() {
     );
     world.write("etc/pam.d/fleetgate-deeper", "session required pam_limits.so\n");
     gets_in(&resolver);
-    let second = warm(&resolver);
+    let second = only_warm(&resolver);
     assert_ne!(second, first);
-    assert!(loaded(second[0]).contains("pam_limits.so"));
+    assert!(loaded(second).contains("pam_limits.so"));
     world.write("etc/pam.d/fleetgate-deeper", "session required pam_env.so\n");
     gets_in(&resolver);
-    let third = warm(&resolver);
+    let third = only_warm(&resolver);
     assert_ne!(third, second);
-    assert!(loaded(third[0]).contains("pam_env.so") && !loaded(third[0]).contains("pam_limits.so"));
+    assert!(loaded(third).contains("pam_env.so") && !loaded(third).contains("pam_limits.so"));
     world.append("etc/nsswitch.conf", "# changed\n");
     gets_in(&resolver);
-    assert_ne!(warm(&resolver), third);
-    wait_until("the old ones to be gone", || warm(&resolver).len() == 1);
+    assert_ne!(only_warm(&resolver), third);
     // A service that nobody announced is learned at its first login.
     world.write(
         "etc/pam.d/fleetgate-second",
@@ -219,7 +223,7 @@ fn modules_are_loaded_before_and_renewed_when_files_change() {
         resolver.pam(start("fleetgate-second", USER, true)).accepted(),
         USER
     );
-    assert!(loaded(warm(&resolver)[0]).contains("pam_umask.so"));
+    assert!(loaded(only_warm(&resolver)).contains("pam_umask.so"));
 }
 
 #[test]
@@ -268,7 +272,7 @@ fn a_warm_server_that_cannot_load_is_replaced_by_one_that_loads_less() {
             log.contains(how) && log.contains("going on with modules alone"),
             "{log}"
         );
-        assert!(loaded(warm(&resolver)[0]).contains("pam_permit.so"));
+        assert!(loaded(only_warm(&resolver)).contains("pam_permit.so"));
     }
 }
 
@@ -281,14 +285,14 @@ fn a_killed_warm_server_is_replaced_at_the_next_login() {
     let resolver = serve(&world, "");
     gets_in(&resolver);
     for _ in 0..3 {
-        let first = warm(&resolver);
-        let pidfd = process::pidfd_open(first[0]).expect("it lives");
+        let first = only_warm(&resolver);
+        let pidfd = process::pidfd_open(first).expect("it lives");
         process::signal(&pidfd, process::SIGKILL).expect("kill");
         wait_for(&pidfd, "its end");
         // The next one may still be served by the process that was made ahead.
         wait_until("another warm server", || {
             gets_in(&resolver);
-            warm(&resolver).first().is_some_and(|now| *now != first[0])
+            warm(&resolver).first().is_some_and(|now| *now != first)
         });
     }
 }
