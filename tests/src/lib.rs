@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod installed;
+pub mod launching;
 pub mod login_world;
 pub mod networking;
 pub mod orders;

@@ -151,8 +151,8 @@ impl Launcher {
             let after = started.elapsed();
             let death = match &failed {
                 Failed::Exec(e) => Death::Exec(e.errno),
-                // Its exec was held up until the watchdog ended it: as late as the rest.
-                Failed::Gone { stage, .. } if *stage < Stage::Leaving && Instant::now() >= deadline => {
+                // Its exec was held up until the watchdog ended it.
+                Failed::Gone { .. } | Failed::Late(_) if self.tools.stack.in_flight().was_killed() => {
                     return Err(error(Failed::Late(Stage::Exec), tries, after));
                 }
                 Failed::Gone { stage, exit, lived } if *stage < Stage::Leaving => death(*exit, *lived),

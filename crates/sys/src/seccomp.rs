@@ -6,6 +6,11 @@
 use crate::{Errno, Fd, Result, syscall};
 use alloc::vec::Vec;
 
+/// Numbers of system calls that rules are made for.
+pub mod calls {
+    pub use libc::{SYS_chdir, SYS_clone3, SYS_execveat, SYS_memfd_create, SYS_recvmsg, SYS_socketpair};
+}
+
 /// What becomes of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {

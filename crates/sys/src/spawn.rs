@@ -8,8 +8,8 @@
 //! - user ids are never changed here: a child's setresuid would clear the parent's dumpable flag, and a process
 //!   of the user's would share memory with the server. The program that is started drops privileges itself.
 //!
-//! System calls of one spawn (fast path): sigprocmask, clone3, in the child dup3 per descriptor, close_range,
-//! rt_sigaction per ignored signal, sigprocmask, execveat; sigprocmask in the parent.
+//! System calls of one spawn (fast path): sigprocmask, clone3, in the child dup3 per descriptor, close_range
+//! twice, rt_sigaction per ignored signal, sigprocmask, execveat; sigprocmask in the parent.
 //!
 //! An exec can be held up for as long as somebody else likes (fanotify permission events, a seccomp supervisor):
 //! the calling thread stands still meanwhile. [`Stack::in_flight`] lets another thread end such a child.
@@ -152,6 +152,7 @@ impl Stack {
                 ignored: ignored_signals(),
                 in_flight: Arc::new(InFlight {
                     pidfd: AtomicI32::new(-1),
+                    killed: AtomicBool::new(false),
                     busy: AtomicBool::new(false),
                 }),
             };
@@ -178,6 +179,8 @@ impl Drop for Stack {
 #[derive(Debug)]
 pub struct InFlight {
     pidfd: AtomicI32,
+    /// The latest child was ended by [`InFlight::kill`].
+    killed: AtomicBool,
     /// Held while the number is used or taken away, so that it is never used after its descriptor was closed.
     busy: AtomicBool,
 }
@@ -187,9 +190,19 @@ impl InFlight {
     pub fn kill(&self) -> bool {
         self.locked(|pidfd| {
             let raw = pidfd.load(Ordering::Acquire);
+            if raw < 0 {
+                return false;
+            }
             // SAFETY: numbers, and a null siginfo; the descriptor is open while the lock is held.
-            raw >= 0 && unsafe { syscall!(libc::SYS_pidfd_send_signal, raw, libc::SIGKILL, 0, 0) }.is_ok()
+            let sent = unsafe { syscall!(libc::SYS_pidfd_send_signal, raw, libc::SIGKILL, 0, 0) };
+            self.killed.fetch_or(sent.is_ok(), Ordering::AcqRel);
+            sent.is_ok()
         })
+    }
+
+    /// Whether the latest child was ended between its clone and its exec.
+    pub fn was_killed(&self) -> bool {
+        self.killed.load(Ordering::Acquire)
     }
 
     /// The child has exec'd or ended: nobody else may use the number from now on.
@@ -347,6 +360,7 @@ pub fn spawn(what: &Spawn<'_>, stack: &mut Stack) -> core::result::Result<Child,
 
 /// Clones; true beside the ids when clone3 could not be used.
 fn start(plan: &mut Plan, cgroup: Option<&Fd>, stack: &mut Stack) -> Result<(i32, Fd, bool)> {
+    stack.in_flight.killed.store(false, Ordering::Release);
     let pidfd = stack.in_flight.pidfd.as_ptr();
     let mut args = CloneArgs {
         flags: CLONE_BASE | CLONE_CLEAR_SIGHAND,
@@ -488,16 +502,12 @@ extern "C" fn child(plan: *mut Plan) -> ! {
     }
 }
 
-/// Has exec close every descriptor from `first` on. Linux 5.9 and 5.10 know close_range but not its
-/// CLOSE_RANGE_CLOEXEC: there all but the program are closed at once. Where a filter forbids the call it is left
-/// to the close-on-exec flag that all of ours are born with.
+/// Closes every descriptor from `first` on, but for the program. Really closes them, now: an exec that is held up
+/// would otherwise hold other sessions' pipes open for as long. A kernel before 5.9, and a filter that forbids
+/// the call, leave it to the close-on-exec flag that all of ours are born with.
 unsafe fn close_the_rest(first: usize, program: i32) {
     // SAFETY: numbers only, in the child's own table.
     unsafe {
-        let marked = syscall!(libc::SYS_close_range, first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
-        if marked.is_ok() {
-            return;
-        }
         let mut from = first;
         if program >= first as i32 {
             if program > first as i32 {
