@@ -32,10 +32,13 @@ pub const COMMANDS: &[Command] = &[
                 session helper sealed on the best rung, and a session for the current user through it. Needs no \
                 configuration and leaves nothing behind.",
         flags: &[],
-        operands: Operands::None,
-        examples: &[("see it work", "fleetgate demo")],
+        operands: Operands::OptionalProgram,
+        examples: &[
+            ("see it work", "fleetgate demo"),
+            ("the same with a command of yours", "fleetgate demo -- uname -a"),
+        ],
         hidden: false,
-        run: |_| demo::run(),
+        run: |given| demo::run(&given.operands),
     },
     Command {
         words: &["seal"],

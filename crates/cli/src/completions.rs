@@ -59,7 +59,7 @@ fn places(commands: &[Command]) -> Vec<Place> {
         );
         let files = matches!(
             command.map(|c| c.operands),
-            Some(Operands::Program { .. } | Operands::OptionalPath(_))
+            Some(Operands::Program { .. } | Operands::OptionalProgram | Operands::OptionalPath(_))
         );
         Place {
             path: path.join(" "),

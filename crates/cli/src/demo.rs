@@ -1,8 +1,296 @@
-//! `fleetgate demo`: the way of a session, step by step, with what each cost.
+//! `fleetgate demo`: the way of a session on this machine, step by step, with what each step cost.
+//!
+//! A session for the current user and nobody else, without login records: it leaves nothing behind. It looks
+//! nobody up but in /etc/passwd; real sessions ask the resolver.
 
 use crate::flags::Outcome;
+use crate::{images, print, seal};
+use fleetgate_launch::{Begun, Keeper, Launch, LaunchThread, Running, Session, Threads};
+use fleetgate_seal::{Ladder, Options, Source};
+use fleetgate_sys::process::{self, Exit};
+use fleetgate_sys::{Errno, Fd, file, poll, terminal};
+use fleetgate_wire::common::{Account, Ids};
+use fleetgate_wire::exec::{Checks, Environment, Exec, Program, Resources};
+use fleetgate_wire::order::{Role, Work};
+use std::error::Error;
+use std::ffi::{CString, OsStr, OsString};
+use std::io::{IsTerminal, Read};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
-/// Shows it.
-pub fn run() -> Outcome {
-    Err("launching is not in this build".into())
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// Shows it; `command` is what the session runs, without one the login shell where there is a terminal.
+pub fn run(command: &[OsString]) -> Outcome {
+    println!("1. Where can the session helper be executed from?\n");
+    seal::doctor(false)?;
+
+    println!("\n2. A session for you\n");
+    let mut costs = Costs::default();
+    let source = images::SESSION.as_ref().map_or(Source::Itself, Source::Embedded);
+    let ladder = costs.time("seal and prove the helper (once per server start)", || {
+        Ladder::open(source, Options::default())
+    })?;
+    let threads = costs.time("launch thread (once)", || {
+        LaunchThread::new(Arc::new(ladder), Threads::default())
+    })?;
+    let directory = std::env::temp_dir().join(format!("fleetgate-demo-{}", process::id()));
+    let keeper = costs.time("keeper (once)", || {
+        Keeper::start(&directory, fleetgate_launch::Places::system())
+    })?;
+    let code = session(command, &threads, &keeper, &mut costs);
+    drop(keeper);
+    let _ = std::fs::remove_dir(&directory);
+    let code = code?;
+
+    println!("\n3. What each step cost\n");
+    print(&costs.table())?;
+    Ok(code)
+}
+
+fn session(command: &[OsString], threads: &LaunchThread, keeper: &Keeper, costs: &mut Costs) -> Result<i32> {
+    let account = account()?;
+    let on_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    let mut order = order(account, program(command, on_terminal));
+    let (fds, ours) = if on_terminal {
+        let (ours, user, path) = terminal::open().map_err(|e| format!("opening a pseudo terminal: {e}"))?;
+        if let Ok((columns, rows)) = terminal::size(0) {
+            let _ = terminal::set_size(&user, columns, rows);
+        }
+        order.terminal = Some(path);
+        (vec![(Role::Terminal, user)], Some(ours))
+    } else {
+        (own_streams()?, None)
+    };
+    if on_terminal && command.is_empty() {
+        println!("(your shell, in a session of its own; end it with `exit`)\n");
+    }
+
+    let exec = order.clone();
+    let asked = Instant::now();
+    let (running, begun) = threads.launch(Launch::new(Work::Exec(order), fds))?;
+    let answered = asked.elapsed();
+    let Running {
+        pid,
+        pidfd,
+        strategy,
+        spent,
+        tries,
+        ..
+    } = running;
+    let (ended, end) = mpsc::channel();
+    costs.time("note the session down", || {
+        keeper.keep(pidfd, Session::of(&exec, pid), move |exit| {
+            let _ = ended.send(exit);
+        })
+    })?;
+    if let Some(ours) = &ours {
+        relay(ours);
+    }
+    let exit = end.recv()?;
+
+    costs.add("control socket and order", spent.order);
+    costs.add("clone3 until the helper is executed", spent.spawn);
+    if let Begun::Executed { timings } = begun {
+        for timing in timings {
+            let step = format!("  helper: {}", timing.step.to_string_lossy());
+            costs.add(&step, Duration::from_nanos(timing.nanos.into()));
+        }
+    }
+    costs.add("from there to your program's execution", spent.ready);
+    costs.add("all of the launch, hand-off to its thread included", answered);
+    println!(
+        "\nprocess {pid}, launched from the rung `{strategy}`{}, {}",
+        if tries > 1 {
+            format!(" at try {tries}")
+        } else {
+            String::new()
+        },
+        match exit {
+            Some(Exit::Code(code)) => format!("ended with code {code}"),
+            Some(Exit::Signal { number, .. }) => format!("was ended by signal {number}"),
+            None => "ended".to_owned(),
+        }
+    );
+    Ok(match exit {
+        Some(Exit::Code(code)) => code,
+        Some(Exit::Signal { number, .. }) => 128 + number,
+        None => 1,
+    })
+}
+
+fn program(command: &[OsString], on_terminal: bool) -> Program {
+    let strings = || {
+        command
+            .iter()
+            .filter_map(|word| CString::new(word.as_bytes()).ok())
+    };
+    match (command, on_terminal) {
+        ([], true) => Program::Shell,
+        ([], false) => Program::Command {
+            line: c"echo \"hello from $(id -un), process $$, in $PWD\"".into(),
+        },
+        _ => Program::Direct {
+            argv: strings().collect(),
+        },
+    }
+}
+
+fn order(account: Account, program: Program) -> Exec {
+    let [high, low] = fleetgate_sys::exe::random();
+    Exec {
+        session: (u128::from(high) << 64 | u128::from(low)).to_be_bytes(),
+        account,
+        program,
+        terminal: None,
+        environment: Environment {
+            client: vec![],
+            accept: vec![],
+            set: terminal_type(),
+            etc_environment: true,
+            user_environment: false,
+            path: c"".into(),
+            root_path: c"".into(),
+        },
+        login: None,
+        checks: Checks {
+            nologin: false,
+            expiry: false,
+        },
+        resources: Resources {
+            limits: vec![],
+            umask: None,
+            nice: None,
+            oom_score_adj: None,
+            keyring: false,
+            loginuid: false,
+        },
+        selinux: None,
+        timings: true,
+    }
+}
+
+fn terminal_type() -> Vec<fleetgate_wire::common::Variable> {
+    let value = std::env::var_os("TERM").and_then(|term| CString::new(term.into_vec()).ok());
+    let variable = |value| fleetgate_wire::common::Variable {
+        name: c"TERM".into(),
+        value,
+    };
+    value.map(variable).into_iter().collect()
+}
+
+fn own_streams() -> Result<Vec<(Role, Fd)>> {
+    let streams = [
+        (Role::Stdin, std::io::stdin().as_fd().try_clone_to_owned()?),
+        (Role::Stdout, std::io::stdout().as_fd().try_clone_to_owned()?),
+        (Role::Stderr, std::io::stderr().as_fd().try_clone_to_owned()?),
+    ];
+    Ok(streams.map(|(role, fd)| (role, Fd::from(fd))).into())
+}
+
+/// The account that runs this, from /etc/passwd, else from the environment.
+fn account() -> Result<Account> {
+    let uid = process::effective_uid();
+    let mut passwd = String::new();
+    if let Ok(file) = std::fs::File::open("/etc/passwd") {
+        file.take(16 << 20).read_to_string(&mut passwd)?;
+    }
+    let line = passwd
+        .lines()
+        .map(|line| line.split(':').collect::<Vec<_>>())
+        .find(|fields| fields.len() == 7 && fields[2].parse() == Ok(uid));
+    let of = |index: usize, variable: &str| -> Result<CString> {
+        let text = match &line {
+            Some(fields) => OsStr::new(fields[index]).to_owned(),
+            None => std::env::var_os(variable).unwrap_or_default(),
+        };
+        Ok(CString::new(text.into_vec())?)
+    };
+    Ok(Account {
+        name: of(0, "USER")?,
+        ids: Ids {
+            uid,
+            gid: process::effective_gid(),
+            groups: groups()?,
+        },
+        home: of(5, "HOME")?,
+        shell: of(6, "SHELL")?,
+        ageing: None,
+    })
+}
+
+/// This process's own supplementary groups.
+fn groups() -> Result<Vec<u32>> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Groups:"));
+    Ok(line
+        .unwrap_or_default()
+        .split_whitespace()
+        .filter_map(|gid| gid.parse().ok())
+        .collect())
+}
+
+/// Carries bytes between this terminal and the session's until the session's has no user any more.
+fn relay(session: &Fd) {
+    let saved = terminal::modes(0).ok();
+    if let Some(modes) = &saved {
+        let _ = terminal::set_modes(0, &modes.raw());
+    }
+    let mut buffer = [0u8; 16 << 10];
+    let mut typing = 0;
+    loop {
+        let mut watches = [
+            poll::Watch::new(session.raw(), poll::READ),
+            poll::Watch::new(typing, poll::READ),
+        ];
+        if poll::poll(&mut watches, None).is_err() {
+            break;
+        }
+        if watches[1].happened() != 0 {
+            match file::read(0, &mut buffer) {
+                Ok(n) if n > 0 && file::write_all(session.raw(), &buffer[..n]).is_ok() => {}
+                // Nobody types any more; a negative number is not watched.
+                _ => typing = -1,
+            }
+        }
+        if watches[0].happened() != 0 {
+            match file::read(session.raw(), &mut buffer) {
+                Ok(n) if n > 0 && file::write_all(1, &buffer[..n]).is_ok() => {}
+                Err(Errno::EAGAIN) => {}
+                // EIO: its last user is gone.
+                _ => break,
+            }
+        }
+    }
+    if let Some(modes) = &saved {
+        let _ = terminal::set_modes(0, modes);
+    }
+}
+
+/// Steps and what they cost, in the order in which they were taken.
+#[derive(Default)]
+struct Costs(Vec<(String, Duration)>);
+
+impl Costs {
+    fn add(&mut self, step: &str, cost: Duration) {
+        self.0.push((step.to_owned(), cost));
+    }
+
+    fn time<T>(&mut self, step: &str, work: impl FnOnce() -> T) -> T {
+        let start = Instant::now();
+        let done = work();
+        self.add(step, start.elapsed());
+        done
+    }
+
+    fn table(&self) -> String {
+        let width = self.0.iter().map(|(step, _)| step.len()).max().unwrap_or(0);
+        let line = |(step, cost): &(String, Duration)| {
+            format!("  {step:<width$}  {:>9.1} µs\n", cost.as_secs_f64() * 1e6)
+        };
+        self.0.iter().map(line).collect()
+    }
 }

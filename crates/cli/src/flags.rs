@@ -69,6 +69,8 @@ pub enum Operands {
         /// The flag that does without.
         unless: &'static str,
     },
+    /// The same, or nothing.
+    OptionalProgram,
     /// Whatever stands there, flags and `--help` included: it is not ours to read.
     Anything,
 }
@@ -274,7 +276,10 @@ impl<'a> Line<'a> {
                 self.flag(word, command.flags)?;
             } else {
                 operands.push(arg.clone());
-                if matches!(command.operands, Operands::Program { .. }) {
+                if matches!(
+                    command.operands,
+                    Operands::Program { .. } | Operands::OptionalProgram
+                ) {
                     operands.extend(self.args.iter().cloned());
                     self.args = &[];
                 }
@@ -363,6 +368,7 @@ impl<'a> Line<'a> {
                     None => Ok(()),
                 }
             }
+            Operands::OptionalProgram => Ok(()),
             Operands::Program { unless } => {
                 let instead = self.flags.iter().any(|(name, _)| *name == unless);
                 match (operands.is_empty(), instead) {

@@ -56,6 +56,7 @@ pub fn usage(command: &Command) -> String {
         }
         Operands::Pids => out.push_str(" PID…"),
         Operands::Program { .. } => out.push_str(" -- PROGRAM [ARGUMENT]…"),
+        Operands::OptionalProgram => out.push_str(" [-- PROGRAM [ARGUMENT]…]"),
         Operands::Anything => out.push_str(" …"),
     }
     out

@@ -18,6 +18,7 @@ mod reply;
 mod thread;
 
 pub use error::{LaunchError, Stage};
+pub use fleetgate_logins::Places;
 pub use keeper::{Keeper, KeeperError, Mended, STATE_DIRECTORY};
 pub use kept::Session;
 pub use launcher::{Launch, Launcher, Running, Spent};

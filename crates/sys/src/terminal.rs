@@ -50,6 +50,74 @@ pub fn set_size(terminal: &Fd, columns: u16, rows: u16) -> Result<()> {
     .map(drop)
 }
 
+/// A terminal's modes, as the kernel's struct termios has them.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Modes {
+    input: u32,
+    output: u32,
+    control: u32,
+    local: u32,
+    line: u8,
+    characters: [u8; 19],
+}
+
+/// The modes of `terminal`. `ENOTTY`: it is none.
+pub fn modes(terminal: i32) -> Result<Modes> {
+    let mut modes = Modes {
+        input: 0,
+        output: 0,
+        control: 0,
+        local: 0,
+        line: 0,
+        characters: [0; 19],
+    };
+    // SAFETY: the kernel writes one struct termios of 36 bytes.
+    unsafe { syscall!(libc::SYS_ioctl, terminal, libc::TCGETS as u32, &raw mut modes) }?;
+    Ok(modes)
+}
+
+/// Sets the modes of `terminal`.
+pub fn set_modes(terminal: i32, modes: &Modes) -> Result<()> {
+    // SAFETY: the kernel reads one struct termios of 36 bytes.
+    unsafe { syscall!(libc::SYS_ioctl, terminal, libc::TCSETS as u32, &raw const *modes) }.map(drop)
+}
+
+impl Modes {
+    /// The same, with every key passed on as it is (cfmakeraw): the terminal at the other end does the rest.
+    pub fn raw(mut self) -> Modes {
+        self.input &= !(libc::IGNBRK
+            | libc::BRKINT
+            | libc::PARMRK
+            | libc::ISTRIP
+            | libc::INLCR
+            | libc::IGNCR
+            | libc::ICRNL
+            | libc::IXON);
+        self.output &= !libc::OPOST;
+        self.local &= !(libc::ECHO | libc::ECHONL | libc::ICANON | libc::ISIG | libc::IEXTEN);
+        self.control = self.control & !(libc::CSIZE | libc::PARENB) | libc::CS8;
+        self.characters[libc::VMIN] = 1;
+        self.characters[libc::VTIME] = 0;
+        self
+    }
+}
+
+/// The size of `terminal`: columns and rows.
+pub fn size(terminal: i32) -> Result<(u16, u16)> {
+    let mut size = [0u16; 4];
+    // SAFETY: the kernel writes one winsize of four numbers.
+    unsafe {
+        syscall!(
+            libc::SYS_ioctl,
+            terminal,
+            libc::TIOCGWINSZ as u32,
+            size.as_mut_ptr()
+        )
+    }?;
+    Ok((size[1], size[0]))
+}
+
 /// The path of the terminal behind `fd`, as the kernel names it.
 pub fn path(fd: &Fd) -> Result<CString> {
     let mut buffer = [0u8; 32];
