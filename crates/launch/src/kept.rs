@@ -42,7 +42,7 @@ impl Session {
             entry: Entry {
                 user: order.account.name.clone(),
                 uid: order.account.ids.uid,
-                line: order.terminal.clone().unwrap_or_else(|| c"ssh:notty".into()),
+                line: order.terminal.clone().unwrap_or_else(|| c"ssh".into()),
                 host: login.map(|l| l.host.clone()).unwrap_or_default(),
                 address: login.map_or([0; 16], |l| l.address),
                 pid,
