@@ -1,6 +1,8 @@
 //! For the tests of sealing: programs to seal, directories to keep them in, and a part of a test that is played by
 //! another process.
 
+use crate::world::wait_until;
+use fleetgate_sys::{Fd, exe};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -27,6 +29,7 @@ impl Place {
         let to = self.path.join(name);
         std::fs::copy(program, &to).expect("copied");
         std::fs::set_permissions(&to, PermissionsExt::from_mode(0o755)).expect("chmod");
+        without_writer(&to);
         to
     }
 
@@ -45,8 +48,16 @@ impl Place {
         let to = self.path.join(name);
         std::fs::write(&to, content).expect("written");
         std::fs::set_permissions(&to, PermissionsExt::from_mode(mode)).expect("chmod");
+        without_writer(&to);
         to
     }
+}
+
+/// A test beside this one that starts a program at this moment has, until that program runs, a copy of the descriptor
+/// we wrote with: executing the file would be "Text file busy".
+fn without_writer(path: &Path) {
+    let file = Fd::from(std::fs::File::open(path).expect("just written"));
+    wait_until("nobody has it open for writing", || exe::has_no_writer(&file));
 }
 
 impl Drop for Place {
