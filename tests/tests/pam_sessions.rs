@@ -3,12 +3,16 @@
 #![forbid(unsafe_code)]
 
 use fleetgate_sys::{process, socket};
-use fleetgate_tests::resolver::{PamSession, Resolver, start};
+use fleetgate_tests::orders::{command, send};
+use fleetgate_tests::resolver::{PamSession, Resolver, start, user};
 use fleetgate_tests::world::{PASSWORD, UID, USER, World, c, text, wait_for, wait_until};
 use fleetgate_tests::{is_root, skip};
 use fleetgate_wire::common::Variable;
+use fleetgate_wire::names::Found;
+use fleetgate_wire::order::{Role, Work};
 use fleetgate_wire::pam::{FromPam, ToPam};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 const SERVICE: &str = "fleetgate-test";
 /// Lets everybody in without a word, and keeps each kind of module in use.
@@ -59,9 +63,12 @@ fn noted() -> (World, Resolver) {
     (world, resolver)
 }
 
-/// A script for [`PamSession::launch`]: runs `lines`, then leaves when told over descriptor 3.
+/// A script for [`PamSession::launch`]: runs `lines`, then leaves when told over descriptor 3. Each has a name of its
+/// own: the shell that was started with the one before may not have opened it yet.
 fn until_told(world: &World, lines: &str) -> PathBuf {
-    world.script("helper", &format!("{lines}\nread -r line <&3\nexit 7\n"))
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let name = format!("helper-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+    world.script(&name, &format!("{lines}\nread -r line <&3\nexit 7\n"))
 }
 
 fn tell(control: &fleetgate_sys::Fd) {
@@ -536,4 +543,72 @@ fn a_launch_that_fails_is_told_and_can_be_made_again() {
     assert!(matches!(session.hear(), FromPam::Exited { status: 7, .. }));
     assert!(ended(&session).is_empty());
     assert_eq!(world.read("calls"), ALL_CALLS);
+}
+
+#[test]
+fn the_session_helper_runs_in_what_the_modules_made() {
+    if !is_root() {
+        return skip("needs root for a mount namespace");
+    }
+    let world = World::new();
+    let lines = format!("{PERMIT}session required pam_limits.so\nsession required pam_env.so\n");
+    world.write(&format!("etc/pam.d/{SERVICE}"), &lines);
+    world.append("etc/security/limits.conf", &format!("{USER} - nofile 777\n"));
+    world.append("etc/security/pam_env.conf", "FROM_CONF DEFAULT=indeed\n");
+    let resolver = Resolver::start(&world, &["--service", SERVICE], "");
+    let Found::User { mut account } = resolver.names().ask(user(USER)) else {
+        panic!("no account");
+    };
+    let session = resolver.pam(start(SERVICE, USER, true));
+    session.accepted();
+    let FromPam::Opened {
+        environment, groups, ..
+    } = session.open(&mut Vec::new())
+    else {
+        panic!("not opened");
+    };
+    account.ids.groups = groups;
+    let mut order = command(account, "id -u; id -G; ulimit -n; echo \"$FROM_CONF\"");
+    order.environment.set = environment;
+    let (ours, theirs) = socket::pair().expect("a pair");
+    let file = |path: &str, write: bool| {
+        let opened = std::fs::File::options()
+            .read(!write)
+            .write(write)
+            .create(write)
+            .open(path);
+        fleetgate_sys::Fd::from(opened.expect("open"))
+    };
+    let out = world.path("out");
+    let (null, stdout) = (file("/dev/null", false), file(&out.to_string_lossy(), true));
+    let roles = [
+        (Role::Stdin, &null),
+        (Role::Stdout, &stdout),
+        (Role::Stderr, &stdout),
+    ];
+    // Sent before the helper exists, as every launch does.
+    send(&ours, Work::Exec(order), &roles);
+    let image = file(&fleetgate_tests::helper().to_string_lossy(), false);
+    let launch = ToPam::Launch {
+        subcommand: c("exec"),
+        cgroup: false,
+    };
+    session.say(&launch, &[image.raw(), theirs.raw(), null.raw()]);
+    let FromPam::Started { pid } = session.hear() else {
+        panic!("not started");
+    };
+    let word = session.hear();
+    assert_eq!(
+        word,
+        FromPam::Exited {
+            pid,
+            signalled: false,
+            status: 0,
+            core: false
+        },
+        "{}",
+        world.read("out")
+    );
+    assert!(ended(&session).is_empty());
+    assert_eq!(world.read("out"), format!("{UID}\n{UID} 61235\n777\nindeed\n"));
 }

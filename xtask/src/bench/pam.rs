@@ -12,11 +12,11 @@ const WARM: &str = "warm fork server";
 const COLD: &str = "program per session";
 const CASE: &str = "PAM session, until closed";
 const SAMPLES: usize = 200;
-const OF_COLD: &str = "PAM session, warm fork server, of cold";
+const OF_COLD: &str = "warm PAM session, of a cold one";
 /// See [`super::Entry`].
 pub const PROMISES: &[Promised] = &[Promised {
     name: OF_COLD,
-    goal: Goal::AtMost(1.0 / 3.0),
+    goal: Goal::AtMost(0.334),
 }];
 
 /// What Debian's and Fedora's sshd have in common, without what needs a login manager.
