@@ -95,10 +95,14 @@ fn room(len: usize) -> Result<Vec<u8>, Failure> {
 
 fn receive(socket: &Fd) -> Result<(Work, Given), Failure> {
     let bad = |reason, errno, subject: &str| failure(reason, errno, subject);
-    let mut buffer = room(MAX_INLINE)?;
-    buffer.resize(MAX_INLINE, 0);
-    let mut message = socket::receive(socket, &mut buffer, true)
-        .map_err(|e| bad(Reason::System, e, "receiving the order"))?;
+    let receiving = |e| bad(Reason::System, e, "receiving the order");
+    // As much memory as the order is long: sixteen fresh pages for the longest would cost more than this call.
+    let length = socket::next_length(socket)
+        .map_err(receiving)?
+        .clamp(1, MAX_INLINE);
+    let mut buffer = room(length)?;
+    buffer.resize(length, 0);
+    let mut message = socket::receive(socket, &mut buffer, true).map_err(receiving)?;
     if message.truncated {
         return Err(bad(
             Reason::BadOrder,

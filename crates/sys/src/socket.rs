@@ -72,6 +72,18 @@ fn send_with(socket: &Fd, frame: &[u8], fds: &[i32], flags: i32) -> Result<()> {
     }
 }
 
+/// Waits for a frame and tells its length, leaving it there; 0: the other side closed. `EINTR` is tried again.
+pub fn next_length(socket: &Fd) -> Result<usize> {
+    let flags = libc::MSG_PEEK | libc::MSG_TRUNC;
+    loop {
+        // SAFETY: no buffer: with MSG_TRUNC the answer is the frame's own length.
+        match unsafe { syscall!(libc::SYS_recvfrom, socket.raw(), 0, 0, flags, 0, 0) } {
+            Err(Errno::EINTR) => continue,
+            other => return other,
+        }
+    }
+}
+
 /// What [`receive`] got.
 #[derive(Debug)]
 pub struct Received {

@@ -14,13 +14,13 @@
 //! - USEC: microseconds since 1970, the time of the order.
 //! - TTY: `pts/3` or `/dev/pts/3`; HOST: the peer, empty for none; SERVICE: `fleetgate`.
 //!
-//! Both may be repeated: a login whose state file is there, or whose row is there, is not written again; a logout
+//! `logout` is started after `login` has ended: before that there is no number to close. Both may be repeated: a login whose state file is there, or whose row is there, is not written again; a logout
 //! without a state file does nothing. Exit code 0: done, or this machine has no wtmpdb (neither its library nor
 //! `/var/lib/wtmpdb`); 1: it failed, one sentence on standard error; 2: it was called wrongly.
 //!
 //! Where libwtmpdb is installed it does the work, because it knows whether a daemon or a file keeps the records;
-//! else, where `/var/lib/wtmpdb` exists, the table is written here in wtmpdb's own schema. Boot and shutdown records are not ours, and nothing
-//! is ever read for anybody.
+//! else, where `/var/lib/wtmpdb` exists, the table is written here in wtmpdb's own schema. Boot and shutdown records
+//! are not ours, and nothing is ever read for anybody.
 #![forbid(unsafe_code)]
 
 mod schema;

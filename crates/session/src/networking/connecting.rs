@@ -1,9 +1,10 @@
 //! One TCP connect: several addresses, each with a share of the time, at most two under way at once.
 //!
 //! The next address is begun when the one before failed, or has not answered for [`DELAY`]; both then run on and
-//! the first to connect wins (RFC 8305, whose §4 also says to take the two versions in turn). A connection that
-//! comes about costs, beside the poll that all requests share: socket, setsockopt, connect, getsockopt, close; and
-//! recvmsg, sendmsg for its request and answer, clock_gettime for its deadline.
+//! the first to connect wins (RFC 8305, whose §4 also says to take the two versions in turn).
+//!
+//! A connection that comes about costs the helper eleven system calls: ppoll, clock_gettime, recvmsg for the request;
+//! socket, setsockopt, connect; ppoll, clock_gettime, getsockopt when it stands; sendmsg, close.
 
 use alloc::vec::Vec;
 use fleetgate_sys::net::{self, Address};
