@@ -11,6 +11,7 @@ mod launch;
 mod pam;
 mod report;
 mod seal;
+mod sftp;
 
 use crate::build::{self, Built};
 use crate::shell::{Result, cargo, heading, run, target};
@@ -67,6 +68,12 @@ pub const BENCHES: &[Entry] = &[
         does: "a 10 MB program sealed and run, whole command and in process; seals at once; the embedded image",
         promises: seal::PROMISES,
         run: seal::measure,
+    },
+    Entry {
+        name: "sftp",
+        does: "OpenSSH's client gets and puts 1 GB and 10,000 small files, from our server and from OpenSSH's",
+        promises: sftp::PROMISES,
+        run: sftp::measure,
     },
 ];
 
