@@ -11,7 +11,7 @@ extern crate alloc;
 extern crate std;
 
 mod checkhomedir;
-mod exec;
+pub mod exec;
 mod networking;
 mod order;
 mod privileges;

@@ -37,8 +37,10 @@ pub fn place(order: &Exec, mut given: Given) -> Result<Option<Fd>, Stop> {
                 .map(lifted)
                 .collect::<Result<_, _>>()
                 .map_err(refused(step))?;
-            for (target, fd) in (0..).zip(&lifted) {
+            for (target, fd) in (0..).zip(lifted) {
                 fd.place_at(target, false).map_err(refused(step))?;
+                // Closed by exec, like everything above the three: no call of its own for that.
+                let _ = fd.into_raw();
             }
             Ok(None)
         }
