@@ -1,4 +1,5 @@
 //! Home directories and key files, good and bad, looked at by the helper as their owner.
+#![forbid(unsafe_code)]
 
 use fleetgate_sys::process::Exit;
 use fleetgate_sys::{memfd, poll, socket};

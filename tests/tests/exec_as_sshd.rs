@@ -1,4 +1,5 @@
 //! The same account, the same machine: what exec shows, sets and records, beside what Debian's sshd does.
+#![forbid(unsafe_code)]
 
 use fleetgate_logins::{Places, read};
 use fleetgate_sys::process::Exit;

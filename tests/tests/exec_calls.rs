@@ -1,4 +1,5 @@
 //! How many system calls a command without terminal and records costs between the start and its exec.
+#![forbid(unsafe_code)]
 
 use fleetgate_tests::orders::{self, command, pipe, read_all, user};
 use fleetgate_wire::order::{Role, Work};

@@ -1,4 +1,5 @@
 //! Bad orders: each ends its helper with a typed refusal, and nothing is executed.
+#![forbid(unsafe_code)]
 
 use fleetgate_sys::process::Exit;
 use fleetgate_sys::{Fd, file, memfd, socket};

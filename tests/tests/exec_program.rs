@@ -1,4 +1,5 @@
 //! What is executed, how it is named, what it inherits, and what happens when it cannot be.
+#![forbid(unsafe_code)]
 
 use fleetgate_sys::process::Exit;
 use fleetgate_tests::orders::{self, command, root, run, run_on_terminal, shell, text, user};

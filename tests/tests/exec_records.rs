@@ -1,5 +1,6 @@
 //! Login records, read back with the programs that people use, while a session lives, after its logout and after it
 //! was killed; closed by the keeper.
+#![forbid(unsafe_code)]
 
 use fleetgate_launch::{Keeper, Session};
 use fleetgate_logins::{Entry, Places, failed, read};
