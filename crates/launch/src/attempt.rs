@@ -1,11 +1,12 @@
 //! One try: control socket, order, spawn, word. Everything a retry needs again stays with the caller.
 
 use crate::launcher::{Running, Spent};
+use crate::pam::PamSession;
 use crate::reply::{self, Begun, Silence};
 use crate::{LaunchError, Stage};
 use fleetgate_seal::Image;
 use fleetgate_sys::process::{self, Exit};
-use fleetgate_sys::spawn::{Program, Spawn, SpawnError, Stack, Step, Strings, spawn};
+use fleetgate_sys::spawn::{Child, Program, Spawn, SpawnError, Stack, Step, Strings, spawn};
 use fleetgate_sys::{Errno, Fd, memfd, socket};
 use fleetgate_wire::order::{BY_REFERENCE, Order, Work};
 use fleetgate_wire::{MAX_INLINE, MAX_ORDER};
@@ -86,8 +87,17 @@ pub(crate) struct Tools {
     pub buffer: Vec<u8>,
 }
 
+/// Whose child the helper becomes.
+pub(crate) enum Via<'a> {
+    /// Ours.
+    Here,
+    /// The PAM process's.
+    Pam(&'a mut PamSession),
+}
+
 /// Makes one try.
 pub(crate) fn attempt(
+    via: &mut Via<'_>,
     tools: &mut Tools,
     image: &Image,
     parcel: &Parcel<'_>,
@@ -99,17 +109,11 @@ pub(crate) fn attempt(
     let (ours, theirs) = socket::pair().map_err(LaunchError::system("making the control socket"))?;
     parcel.send(&ours)?;
     let ordered = Instant::now();
-    let argv = Strings::new([image.name(), parcel.subcommand, c"--order"]);
-    let envp = Strings::new([]);
-    let null = tools.null.raw();
-    let what = Spawn {
-        program: Program::Fd(image.fd()),
-        argv: &argv,
-        envp: &envp,
-        fds: &[null, null, null, theirs.raw()],
-        cgroup,
+    let spawned = match via {
+        Via::Here => spawn_here(tools, image, parcel, &theirs, cgroup),
+        Via::Pam(session) => session.start(parcel.subcommand, image.fd(), &theirs, &tools.null, cgroup)?,
     };
-    let child = spawn(&what, &mut tools.stack).map_err(|e| match is_of_the_image(&e) {
+    let child = spawned.map_err(|e| match is_of_the_image(&e) {
         true => Failed::Exec(e),
         false => Failed::Final(LaunchError::of_spawn(e)),
     })?;
@@ -136,6 +140,26 @@ pub(crate) fn attempt(
         )),
         Err(silence) => Err(end(&child.pidfd, silence, ordered)),
     }
+}
+
+fn spawn_here(
+    tools: &mut Tools,
+    image: &Image,
+    parcel: &Parcel<'_>,
+    control: &Fd,
+    cgroup: Option<&Fd>,
+) -> Result<Child, SpawnError> {
+    let argv = Strings::new([image.name(), parcel.subcommand, c"--order"]);
+    let envp = Strings::new([]);
+    let null = tools.null.raw();
+    let what = Spawn {
+        program: Program::Fd(image.fd()),
+        argv: &argv,
+        envp: &envp,
+        fds: &[null, null, null, control.raw()],
+        cgroup,
+    };
+    spawn(&what, &mut tools.stack)
 }
 
 /// Waits for the helper's word as its work has it.

@@ -82,6 +82,8 @@ pub enum LaunchError {
         /// How long it had.
         after: Duration,
     },
+    /// The PAM process did not start the helper; its own words.
+    Pam(String),
     /// What came was no reply.
     BadReply(String),
     /// Too many launches are waiting.
@@ -177,6 +179,7 @@ impl fmt::Display for LaunchError {
                     Stage::Leaving => "something held up the execution of the user's shell",
                 })
             }
+            LaunchError::Pam(why) => write!(f, "the session helper was not started inside its PAM session: {why}"),
             LaunchError::BadReply(why) => write!(
                 f,
                 "what came from the session helper is no reply ({why}); server and helper are of different builds"

@@ -1,6 +1,7 @@
 //! The launching thread's tool: one request after the other, moving down the ladder where the image is at fault.
 
-use crate::attempt::{Failed, Parcel, Tools, attempt};
+use crate::attempt::{Failed, Parcel, Tools, Via, attempt};
+use crate::pam::PamSession;
 use crate::reply::BUFFER;
 use crate::{Begun, LaunchError, Stage};
 use fleetgate_seal::{Death, Image, Ladder, Strategy, Verdict};
@@ -118,6 +119,19 @@ impl Launcher {
     /// Starts a helper and waits for its word. An image that is at fault is left for the next rung and the
     /// launch made again; nothing is made again after Leaving. On an error nothing is left running.
     pub fn launch(&mut self, launch: Launch) -> Result<(Running, Begun), LaunchError> {
+        self.launch_via(Via::Here, launch)
+    }
+
+    /// The same inside an opened PAM session, as a child of its process; see [`crate::pam`] for what differs.
+    pub fn launch_in(
+        &mut self,
+        session: &mut PamSession,
+        launch: Launch,
+    ) -> Result<(Running, Begun), LaunchError> {
+        self.launch_via(Via::Pam(session), launch)
+    }
+
+    fn launch_via(&mut self, mut via: Via<'_>, launch: Launch) -> Result<(Running, Begun), LaunchError> {
         let started = Instant::now();
         let deadline = started + launch.deadline;
         let (roles, fds): (Vec<Role>, Vec<Fd>) = launch.fds.into_iter().unzip();
@@ -135,6 +149,7 @@ impl Launcher {
                 .map_err(|e| LaunchError::NoImage(e.to_string()))?;
             tries += 1;
             let failed = match attempt(
+                &mut via,
                 &mut self.tools,
                 &image,
                 &parcel,
@@ -162,7 +177,9 @@ impl Launcher {
             if !moved {
                 unexplained += 1;
             }
-            if unexplained > UNEXPLAINED_DEATHS || tries >= MAX_TRIES {
+            // With the helper its PAM session ended: the next session has the next rung.
+            let over = matches!((&via, &failed), (Via::Pam(_), Failed::Gone { .. }));
+            if over || unexplained > UNEXPLAINED_DEATHS || tries >= MAX_TRIES {
                 return Err(error(failed, tries, after));
             }
         }

@@ -14,6 +14,7 @@ mod error;
 mod keeper;
 mod kept;
 mod launcher;
+pub mod pam;
 mod reply;
 mod thread;
 

@@ -1,0 +1,277 @@
+//! The launching side of a PAM session: asks the resolver for one, carries the conversation to a callback, has the
+//! helper started inside it, hears of its end. It never calls PAM itself and keeps no answer.
+//!
+//! What differs from a launch without PAM: the helper is a child of the PAM process, so its exit code comes as a
+//! word ([`PamSession::wait_end`]) and not from waiting. An image that cannot be executed is replaced by the next
+//! rung's within the same PAM session; a helper that dies later ends the PAM session with it, so there the ladder
+//! is told and the launch fails: asking the user for his password again is not ours to do.
+
+use crate::LaunchError;
+use fleetgate_sys::poll::{READ, Watch, poll};
+use fleetgate_sys::process::Exit;
+use fleetgate_sys::spawn::{Child, SpawnError, Step};
+use fleetgate_sys::{Errno, Fd, socket};
+use fleetgate_wire::common::Variable;
+use fleetgate_wire::pam::{FromPam, Prompt, Secret, Start, ToPam, answers_frame, wipe};
+use fleetgate_wire::resolver::ToResolver;
+use std::ffi::{CStr, CString};
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// Why there is no PAM session.
+#[derive(Debug)]
+pub enum PamError {
+    /// A module said no; nothing is open.
+    Refused {
+        /// The call: `pam_authenticate`, `pam_acct_mgmt`, …
+        call: CString,
+        /// PAM's code.
+        code: i32,
+        /// PAM's words.
+        message: CString,
+    },
+    /// The PAM process is gone: a module crashed, or hung beyond its bound.
+    Died,
+    /// It did not answer in time.
+    TimedOut(Duration),
+    /// It said what does not belong there.
+    Unexpected(String),
+    /// A system call failed.
+    System(&'static str, Errno),
+}
+
+impl fmt::Display for PamError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PamError::Refused { call, code, message } => write!(
+                f,
+                "PAM refused: {}: {} (code {code}); see the service's file in /etc/pam.d",
+                call.to_string_lossy(),
+                message.to_string_lossy()
+            ),
+            PamError::Died => f.write_str(
+                "the PAM process ended without a word: one of the service's modules in /etc/pam.d crashed or hung",
+            ),
+            PamError::TimedOut(after) => write!(
+                f,
+                "PAM did not answer within {} ms: one of the service's modules in /etc/pam.d hangs",
+                after.as_millis()
+            ),
+            PamError::Unexpected(word) => write!(
+                f,
+                "the PAM process said {word}, which does not belong there; server and resolver are of different builds"
+            ),
+            PamError::System(doing, errno) => write!(f, "{doing}: {errno}"),
+        }
+    }
+}
+
+impl std::error::Error for PamError {}
+
+/// Who answers prompts: one answer per prompt that asks; none gives up.
+pub type Talk<'a> = &'a mut dyn FnMut(&[Prompt]) -> Option<Vec<Secret>>;
+
+/// What an opened PAM session gives to the order.
+#[derive(Debug)]
+pub struct Opened {
+    /// Variables that the modules set.
+    pub environment: Vec<Variable>,
+    /// The supplementary groups as the modules left them.
+    pub groups: Vec<u32>,
+    /// The PAM process.
+    pub process: i32,
+}
+
+/// A PAM session being made, open, or ending. Dropping it before a launch closes it.
+pub struct PamSession {
+    socket: Fd,
+    buffer: Vec<u8>,
+    patience: Duration,
+}
+
+impl PamSession {
+    /// Asks the resolver on its control socket. Returns when the user may come in, with his name as the modules
+    /// have it. `patience` bounds each wait for a word, the user's own time to answer not counted.
+    pub fn begin(
+        resolver: &Fd,
+        start: Start,
+        patience: Duration,
+        talk: Talk<'_>,
+    ) -> Result<(PamSession, CString), PamError> {
+        let (ours, theirs) = socket::pair().map_err(|e| PamError::System("making the PAM socket", e))?;
+        let frame = fleetgate_wire::encode(&ToResolver::Pam { start });
+        socket::send(resolver, &frame, &[theirs.raw()])
+            .map_err(|e| PamError::System("asking the resolver for a PAM session", e))?;
+        drop(theirs);
+        let mut session = PamSession {
+            socket: ours,
+            buffer: vec![0; fleetgate_wire::MAX_INLINE],
+            patience,
+        };
+        match session.converse(talk)? {
+            FromPam::Accepted { user } => Ok((session, user)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Establishes credentials and opens the session in this terminal.
+    pub fn open(&mut self, tty: &CStr, talk: Talk<'_>) -> Result<Opened, PamError> {
+        self.say(&ToPam::Open { tty: tty.into() })?;
+        match self.converse(talk)? {
+            FromPam::Opened {
+                environment,
+                groups,
+                process,
+            } => Ok(Opened {
+                environment,
+                groups,
+                process,
+            }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Waits, without bound, for the helper's end and for the PAM session's: how the helper ended, and a sentence
+    /// for each close call that failed.
+    pub fn wait_end(mut self) -> Result<(Exit, Vec<CString>), PamError> {
+        let mut exit = None;
+        loop {
+            let (word, _) = self.hear(None)?;
+            match word {
+                FromPam::Exited {
+                    signalled,
+                    status,
+                    core,
+                    ..
+                } => {
+                    exit = Some(match signalled {
+                        true => Exit::Signal { number: status, core },
+                        false => Exit::Code(status),
+                    });
+                }
+                FromPam::Ended { close_errors } => {
+                    return exit.map(|exit| (exit, close_errors)).ok_or(PamError::Died);
+                }
+                other => return Err(unexpected(&other)),
+            }
+        }
+    }
+
+    /// Has the PAM process start a helper.
+    pub(crate) fn start(
+        &mut self,
+        subcommand: &CStr,
+        image: &Fd,
+        control: &Fd,
+        null: &Fd,
+        cgroup: Option<&Fd>,
+    ) -> Result<Result<Child, SpawnError>, LaunchError> {
+        let word = ToPam::Launch {
+            subcommand: subcommand.into(),
+            cgroup: cgroup.is_some(),
+        };
+        let mut fds = vec![image.raw(), control.raw(), null.raw()];
+        fds.extend(cgroup.map(Fd::raw));
+        socket::send(&self.socket, &fleetgate_wire::encode(&word), &fds)
+            .map_err(LaunchError::system("asking the PAM process for the helper"))?;
+        let patience = self.patience;
+        let heard = self
+            .hear(Some(patience))
+            .map_err(|e| LaunchError::Pam(e.to_string()))?;
+        match heard {
+            (FromPam::Started { pid }, fds) => match fds.into_iter().next() {
+                Some(pidfd) => Ok(Ok(Child {
+                    pid,
+                    pidfd,
+                    fallback: None,
+                })),
+                None => Err(LaunchError::BadReply("Started came without a pidfd".to_owned())),
+            },
+            (FromPam::NotStarted { step, errno }, _) => {
+                let step = match step {
+                    1 => Step::Clone,
+                    2 => Step::Descriptors,
+                    3 => Step::Exec,
+                    4 => Step::Cgroup,
+                    5 => Step::Stack,
+                    other => return Err(LaunchError::BadReply(format!("not started at step {other}"))),
+                };
+                let errno = Errno(errno);
+                Ok(Err(SpawnError { step, errno }))
+            }
+            (other, _) => Err(LaunchError::Pam(unexpected(&other).to_string())),
+        }
+    }
+
+    /// Answers prompts until another word comes.
+    fn converse(&mut self, talk: Talk<'_>) -> Result<FromPam, PamError> {
+        loop {
+            let (word, _) = self.hear(Some(self.patience))?;
+            let prompts = match word {
+                FromPam::Ask { prompts } => prompts,
+                other => return Ok(other),
+            };
+            match talk(&prompts) {
+                // Messages alone want no answer.
+                _ if !prompts.iter().any(Prompt::asks) => {}
+                Some(answers) => {
+                    let mut frame = answers_frame(answers);
+                    let sent = socket::send(&self.socket, &frame, &[]);
+                    wipe(&mut frame);
+                    sent.map_err(|e| PamError::System("answering PAM", e))?;
+                }
+                None => self.say(&ToPam::Abort)?,
+            }
+        }
+    }
+
+    fn say(&self, word: &ToPam) -> Result<(), PamError> {
+        match socket::send(&self.socket, &fleetgate_wire::encode(word), &[]) {
+            Err(Errno::EPIPE | Errno::ECONNRESET) => Err(PamError::Died),
+            other => other.map_err(|e| PamError::System("speaking to the PAM process", e)),
+        }
+    }
+
+    /// The next word. A refusal is an error whenever it comes.
+    fn hear(&mut self, patience: Option<Duration>) -> Result<(FromPam, Vec<Fd>), PamError> {
+        let started = Instant::now();
+        let wait_ms = patience.map(|p| p.as_millis().min(u32::MAX.into()) as u32);
+        let mut watch = [Watch::new(self.socket.raw(), READ)];
+        let ready = poll(&mut watch, wait_ms).map_err(|e| PamError::System("waiting for PAM", e))?;
+        if ready == 0 {
+            return Err(PamError::TimedOut(started.elapsed()));
+        }
+        let got = match socket::receive(&self.socket, &mut self.buffer, true) {
+            Err(Errno::ECONNRESET) => return Err(PamError::Died),
+            other => other.map_err(|e| PamError::System("hearing PAM", e))?,
+        };
+        if got.len == 0 {
+            return Err(PamError::Died);
+        }
+        if got.truncated {
+            return Err(PamError::Unexpected("a frame that is too long".to_owned()));
+        }
+        let word = fleetgate_wire::decode(&self.buffer[..got.len])
+            .map_err(|e| PamError::Unexpected(format!("no word of its own ({e})")))?;
+        match word {
+            FromPam::Refused { call, code, message } => Err(PamError::Refused { call, code, message }),
+            word => Ok((word, got.fds)),
+        }
+    }
+}
+
+fn unexpected(word: &FromPam) -> PamError {
+    PamError::Unexpected(
+        match word {
+            FromPam::Ask { .. } => "Ask",
+            FromPam::Accepted { .. } => "Accepted",
+            FromPam::Opened { .. } => "Opened",
+            FromPam::Started { .. } => "Started",
+            FromPam::NotStarted { .. } => "NotStarted",
+            FromPam::Exited { .. } => "Exited",
+            FromPam::Ended { .. } => "Ended",
+            FromPam::Refused { .. } => "Refused",
+        }
+        .to_owned(),
+    )
+}
