@@ -65,14 +65,8 @@ fn at<T>(stage: Stage, result: crate::Result<T>) -> Result<T, Failure> {
 
 /// Opens the file through a new overlay whose second layer is the directory `second`: one without an upper layer must
 /// have two lower ones. `second` is never looked into; it must exist, be no /proc, and neither contain nor be
-/// contained in the first. Needs CAP_SYS_ADMIN over the mount namespace. System calls, for a file: fsopen, fsconfig
-/// three times, fsmount, openat, close twice.
-pub fn open(lower: Lower<'_>, second: &CStr) -> Result<Fd, Failure> {
-    open_keeping_mount(lower, second).map(|(file, _mount)| file)
-}
-
-/// As [`open`], and also gives the mount's descriptor: closing it costs an RCU grace period, which a caller that is
-/// about to become the program has [`socket::close_in_background`] wait for.
+/// contained in the first. Needs CAP_SYS_ADMIN over the mount namespace. Beside the file it gives the mount's
+/// descriptor: closing it costs an RCU grace period, which [`socket::close_in_background`] has somebody else wait for.
 pub fn open_keeping_mount(lower: Lower<'_>, second: &CStr) -> Result<(Fd, Fd), Failure> {
     match lower {
         Lower::File { place, name, .. } => over(place, name, second),
@@ -139,7 +133,7 @@ fn made_apart(lower: Lower<'_>, second: &CStr) -> Result<(Fd, Fd), Failure> {
     }
 }
 
-/// As [`open`], for a caller without privileges: a short-lived child in a user and a mount namespace of its own makes
+/// As [`open_keeping_mount`], for a caller without privileges: a short-lived child in a user and a mount namespace of its own makes
 /// the overlay and leaves the open file in the descriptor table that both share (Linux 5.11).
 pub fn open_apart(lower: Lower<'_>, second: &CStr) -> Result<Fd, Failure> {
     let mut answer = [0i32; 2];

@@ -14,7 +14,7 @@ use crate::refusal::{Cause, Context, Failed, Step};
 use crate::source::cstring;
 use fleetgate_sys::exe::Identity;
 use fleetgate_sys::overlay::{Lower, Stage};
-use fleetgate_sys::{Errno, Fd, exe, file, overlay, process, socket};
+use fleetgate_sys::{Errno, Fd, exe, file, overlay, socket};
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -50,29 +50,8 @@ pub(super) fn make(source: &Source, place: Option<&Path>) -> Result<Fd, Failed> 
     }
 }
 
-/// The same file, open through an overlay of the directory it is in, for a caller that is about to execute it: the
-/// mount is let go of in the background.
+/// The same file, of which the caller already has the identity, open through an overlay of the directory it is in.
 pub(crate) fn for_exec(fd: &Fd, seen: &Identity) -> Result<Fd, Failed> {
-    let (place, path, name, second) = below(fd)?;
-    let lower = Lower::File {
-        place: &place,
-        path: &path,
-        name: &name,
-    };
-    let sealed = match overlay::open_keeping_mount(lower, second) {
-        Ok((sealed, mounted)) => {
-            socket::close_in_background(mounted);
-            sealed
-        }
-        Err((_, Errno::EPERM)) => open(lower, second)?,
-        Err(failure) => return Err(named(failure)),
-    };
-    same_file(seen, &sealed)?;
-    Ok(sealed)
-}
-
-/// The same file, open through an overlay of the directory it is in.
-pub(crate) fn from_file(fd: &Fd) -> Result<Fd, Failed> {
     let (place, path, name, second) = below(fd)?;
     let sealed = open(
         Lower::File {
@@ -82,8 +61,13 @@ pub(crate) fn from_file(fd: &Fd) -> Result<Fd, Failed> {
         },
         second,
     )?;
-    same_file(&exe::identity(fd).step(Step::FindFile)?, &sealed)?;
+    same_file(seen, &sealed)?;
     Ok(sealed)
+}
+
+/// The same file, open through an overlay of the directory it is in.
+pub(crate) fn from_file(fd: &Fd) -> Result<Fd, Failed> {
+    for_exec(fd, &exe::identity(fd).step(Step::FindFile)?)
 }
 
 /// The directory an open file is in, its name there, and a second layer that goes with that directory. The path is
@@ -159,16 +143,16 @@ fn from_private_directory(source: &Source, directory: &Path) -> Result<Fd, Faile
     made
 }
 
-/// As root if we are, and else, or when root is told no (inside a container, say), in a user namespace.
+/// As whoever we are, and when that is told no (an ordinary user; root inside a container), in a user namespace. The
+/// mount is let go of in the background.
 fn open(lower: Lower<'_>, second: &CStr) -> Result<Fd, Failed> {
-    if process::effective_uid() != 0 {
-        return overlay::open_apart(lower, second).map_err(named);
-    }
-    match overlay::open(lower, second) {
-        Err((stage, Errno::EPERM)) => {
-            overlay::open_apart(lower, second).map_err(|_| named((stage, Errno::EPERM)))
+    match overlay::open_keeping_mount(lower, second) {
+        Ok((sealed, mounted)) => {
+            socket::close_in_background(mounted);
+            Ok(sealed)
         }
-        other => other.map_err(named),
+        Err((_, Errno::EPERM)) => overlay::open_apart(lower, second).map_err(named),
+        Err(failure) => Err(named(failure)),
     }
 }
 
