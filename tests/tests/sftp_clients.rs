@@ -1,4 +1,5 @@
 //! Real clients: OpenSSH's `sftp -D` and paramiko do the same to our server and to OpenSSH's, and see the same.
+#![forbid(unsafe_code)]
 
 use fleetgate_tests::sftp::Field::S;
 use fleetgate_tests::sftp::{self, Scratch, kind, s};

@@ -1,4 +1,5 @@
 //! The file server by order: who it becomes, where it is confined, whom it asks for names. Needs root.
+#![forbid(unsafe_code)]
 
 use fleetgate_sys::process::Exit;
 use fleetgate_sys::{poll, socket};
