@@ -110,3 +110,22 @@ pub fn display(first: u16, last: u16, any_address: bool) -> Result<(u16, Vec<Bou
     let thing = format!("every display from {first} to {last} is taken");
     Err(refusal::system(Errno::EADDRINUSE, &thing))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_are_bounded() {
+        assert_eq!(backlog(0), 128);
+        assert_eq!(backlog(1), 1);
+        assert_eq!(backlog(u32::MAX), 4096);
+    }
+
+    #[test]
+    fn displays_are_counted_before_they_are_tried() {
+        for (first, last) in [(11, 10), (0, 1000), (59_535, 59_536)] {
+            assert!(display(first, last, false).is_err());
+        }
+    }
+}
