@@ -71,6 +71,17 @@ pub fn session(launcher: &mut Launcher) -> Result<Running, LaunchError> {
     Ok(running)
 }
 
+/// Whether a call waits on `listener`; `over` is looked at now and then, and ends the wait with false.
+pub fn asked(listener: &Fd, over: &std::sync::atomic::AtomicBool) -> bool {
+    use fleetgate_sys::poll::{READ, Watch, poll};
+    while !over.load(std::sync::atomic::Ordering::SeqCst) {
+        if poll(&mut [Watch::new(listener.raw(), READ)], Some(50)).expect("poll") == 1 {
+            return true;
+        }
+    }
+    false
+}
+
 /// Runs `body` on a thread of its own: what it is confined to binds nobody else.
 pub fn apart<T: Send>(body: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| match scope.spawn(body).join() {

@@ -7,7 +7,7 @@ use fleetgate_seal::{Ladder, Strategy};
 use fleetgate_sys::Errno;
 use fleetgate_sys::process;
 use fleetgate_sys::seccomp::{Action, Rule, allow, calls, confine, next};
-use fleetgate_tests::launching::{apart, ladder, session};
+use fleetgate_tests::launching::{apart, asked, ladder, session};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
 /// Sessions that have to start while it happens.
@@ -105,7 +105,7 @@ fn a_watcher_that_kills_at_once() {
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                while !over.load(SeqCst) {
+                while asked(&listener, &over) {
                     let waiting = next(&listener).expect("a call");
                     if runs_from_memory(waiting.pid)
                         && let Ok(pidfd) = process::pidfd_open(waiting.pid)
@@ -120,9 +120,6 @@ fn a_watcher_that_kills_at_once() {
                 session(&mut launcher).expect("no session fails");
             }
             over.store(true, SeqCst);
-            // The watcher waits for one more call.
-            let (a, _b) = fleetgate_sys::socket::pair().expect("pair");
-            let _ = fleetgate_sys::socket::receive(&a, &mut [0], false);
         });
     });
     assert!(killed.load(SeqCst) >= 2, "a session's helper and the probe");
