@@ -7,6 +7,7 @@
 //! boot record ends its sessions.
 
 use crate::kept::{MAX_FILE, Note, boot_id, shown, start_time};
+use crate::wtmpdb::{Writers, Wtmpdb};
 use crate::{Session, cgroup};
 use fleetgate_logins::{Places, audit, audit::Event};
 use fleetgate_sys::epoll::{self, Epoll};
@@ -80,6 +81,7 @@ type OnEnd = Box<dyn FnOnce(Option<Exit>) + Send>;
 struct Shared {
     directory: PathBuf,
     places: Places,
+    wtmpdb: Option<Writers>,
     boot: String,
     epoll: Epoll,
     bell: Fd,
@@ -109,7 +111,17 @@ const BELL: u64 = 0;
 impl Keeper {
     /// Mends what is in `directory`, made with mode 0700 if need be, and begins to watch.
     pub fn start(directory: &Path, places: Places) -> Result<Keeper, KeeperError> {
+        Keeper::start_with(directory, places, None)
+    }
+
+    /// As [`Keeper::start`], and has logins and logouts written to wtmpdb too.
+    pub fn start_with(
+        directory: &Path,
+        places: Places,
+        wtmpdb: Option<Wtmpdb>,
+    ) -> Result<Keeper, KeeperError> {
         own_directory(directory)?;
+        let wtmpdb = wtmpdb.map(Writers::start).transpose()?;
         let epoll = Epoll::new().map_err(|e| KeeperError::System("making an epoll", e))?;
         let bell = epoll::bell().map_err(|e| KeeperError::System("making an eventfd", e))?;
         epoll
@@ -118,6 +130,7 @@ impl Keeper {
         let shared = Arc::new(Shared {
             directory: directory.to_owned(),
             places,
+            wtmpdb,
             boot: boot_id(),
             epoll,
             bell,
@@ -165,6 +178,9 @@ impl Keeper {
                 shown(&note.session),
                 self.shared.directory.display()
             );
+        }
+        if let Some(wtmpdb) = &self.shared.wtmpdb {
+            wtmpdb.login(&note.session);
         }
         self.shared.add(pidfd, note.session, Some(Box::new(on_end)))
     }
@@ -296,11 +312,10 @@ impl Shared {
             }
             self.remove_cgroup(cgroup.clone());
         }
-        let file = self.directory.join(session.file_name());
-        if let Err(e) = std::fs::remove_file(&file)
-            && e.kind() != std::io::ErrorKind::NotFound
-        {
-            tracing::warn!("{}: {e}", file.display());
+        let note = self.directory.join(session.file_name());
+        match &self.wtmpdb {
+            Some(wtmpdb) => wtmpdb.logout(session, &note),
+            None => remove_note(&note),
         }
     }
 
@@ -384,6 +399,9 @@ impl Shared {
         match pidfd {
             Some(pidfd) => {
                 mended.adopted += 1;
+                if let Some(wtmpdb) = &self.wtmpdb {
+                    wtmpdb.login(&note.session);
+                }
                 if let Err(e) = self.add(pidfd, note.session, None) {
                     tracing::warn!("{}: {e}", path.display());
                 }
@@ -393,6 +411,15 @@ impl Shared {
                 self.close(&note.session);
             }
         }
+    }
+}
+
+/// Everything of its session is closed.
+pub(crate) fn remove_note(note: &Path) {
+    if let Err(e) = std::fs::remove_file(note)
+        && e.kind() != std::io::ErrorKind::NotFound
+    {
+        tracing::warn!("{}: {e}", note.display());
     }
 }
 
@@ -413,7 +440,7 @@ fn read_note(path: &Path) -> Result<Note, String> {
 }
 
 /// The state directory: ours, and nobody else's business.
-fn own_directory(path: &Path) -> Result<(), KeeperError> {
+pub(crate) fn own_directory(path: &Path) -> Result<(), KeeperError> {
     let failed = |e| KeeperError::Directory(path.to_owned(), e);
     DirBuilder::new()
         .recursive(true)

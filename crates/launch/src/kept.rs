@@ -171,7 +171,8 @@ pub(crate) fn start_time(pid: i32) -> Option<u64> {
     after_name.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// In hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 

@@ -9,7 +9,6 @@
 
 mod attempt;
 mod cgroup;
-
 mod error;
 mod keeper;
 mod kept;
@@ -17,6 +16,7 @@ mod launcher;
 pub mod pam;
 mod reply;
 mod thread;
+mod wtmpdb;
 
 pub use error::{LaunchError, Stage};
 pub use fleetgate_logins::Places;
@@ -25,3 +25,4 @@ pub use kept::Session;
 pub use launcher::{Launch, Launcher, Running, Spent};
 pub use reply::Begun;
 pub use thread::{Completions, LaunchThread, Threads};
+pub use wtmpdb::{WTMPDB_STATE, Wtmpdb};
