@@ -199,13 +199,13 @@ impl Net {
             .join(" ")
     }
     /// What it has written to of its own memory, in KB, counted page by page: RssAnon is an estimate that may be
-    /// hundreds of KB off.
+    /// hundreds of KB off, and Private_Dirty holds pages of a program that was built a moment ago too.
     pub fn memory(&self) -> u64 {
         let all =
             std::fs::read_to_string(format!("/proc/{}/smaps_rollup", self.child.pid)).expect("its memory");
         let line = all
             .lines()
-            .find_map(|l| l.strip_prefix("Private_Dirty:"))
+            .find_map(|l| l.strip_prefix("Anonymous:"))
             .expect("the field");
         let number = line.split_whitespace().next().expect("a word");
         number.parse().expect("a number")
