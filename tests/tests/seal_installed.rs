@@ -2,13 +2,16 @@
 //! program, or another rung, whatever happens to the file while it is in use.
 #![forbid(unsafe_code)]
 
+use fleetgate_launch::Launcher;
 use fleetgate_seal::{Embedded, Ladder, Options, Packing, Source, Strategy};
 use fleetgate_sys::exe;
+use fleetgate_tests::launching::session;
 use fleetgate_tests::seal::{Place, said};
-use fleetgate_tests::{helper, installed, skip};
+use fleetgate_tests::{helper, installed, is_root, skip};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 /// The helper as if it were embedded, and where its package would have put it.
 struct Installed {
@@ -111,6 +114,36 @@ fn a_file_overwritten_in_place_is_left() {
             report.rungs[0].why
         );
     }
+}
+
+#[test]
+fn sessions_start_whatever_becomes_of_the_file() {
+    if !is_root() {
+        return skip("needs root: sessions of another user");
+    }
+    let it = install();
+    let ladder = Arc::new(it.ladder());
+    let mut launcher = Launcher::new(ladder.clone()).expect("a launcher");
+    let mut rung = || session(&mut launcher).expect("a session").strategy;
+    assert_eq!(rung(), Strategy::Installed);
+    let fresh = it.path.with_extension("new");
+    std::fs::write(&fresh, b"another version").expect("written");
+    std::fs::rename(&fresh, &it.path).expect("replaced");
+    assert_eq!(rung(), Strategy::Installed);
+    std::fs::remove_file(&it.path).expect("deleted");
+    assert_eq!(rung(), Strategy::Installed);
+    assert!(ladder.report().moves.is_empty());
+
+    let it = install();
+    let ladder = Arc::new(it.ladder());
+    let mut launcher = Launcher::new(ladder.clone()).expect("a launcher");
+    let mut rung = || session(&mut launcher).expect("a session").strategy;
+    assert_eq!(rung(), Strategy::Installed);
+    // The first bytes too: what is executed is what was built in, or nothing of this file.
+    std::fs::write(&it.path, b"#!/bin/sh\necho other bytes\n").expect("overwritten");
+    assert_eq!(rung(), Strategy::Memfd);
+    assert_eq!(rung(), Strategy::Memfd);
+    assert_eq!(ladder.report().moves.len(), 1);
 }
 
 #[test]
