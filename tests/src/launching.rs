@@ -5,7 +5,7 @@ use crate::orders::{self, pipe, read_all};
 use fleetgate_launch::{Begun, Launch, LaunchError, Launcher, Running};
 use fleetgate_seal::{Ladder, Options, Source, Strategy};
 use fleetgate_sys::Fd;
-use fleetgate_sys::process::Exit;
+use fleetgate_sys::process::{self, Exit};
 use fleetgate_wire::exec::Exec;
 use fleetgate_wire::order::{Role, Work};
 use std::sync::Arc;
@@ -88,4 +88,56 @@ pub fn apart<T: Send>(body: impl FnOnce() -> T + Send) -> T {
         Ok(done) => done,
         Err(panic) => std::panic::resume_unwind(panic),
     })
+}
+
+/// Whether the process runs from memory.
+pub fn runs_from_memory(pid: i32) -> bool {
+    std::fs::read_link(format!("/proc/{pid}/exe"))
+        .is_ok_and(|exe| exe.to_string_lossy().starts_with("/memfd:"))
+}
+
+/// The thread whose helpers are watched.
+pub const WATCHED: &str = "watched";
+
+/// The children of this process's watched thread.
+pub fn children_of_watched(pid: u32) -> Vec<i32> {
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Vec::new();
+    };
+    let watched = tasks
+        .flatten()
+        .map(|task| task.path())
+        .filter(|task| std::fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == WATCHED));
+    let lists = watched.filter_map(|task| std::fs::read_to_string(task.join("children")).ok());
+    lists
+        .flat_map(|list| {
+            list.split_whitespace()
+                .filter_map(|pid| pid.parse().ok())
+                .collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// Stops whom it suspects, looks again, and kills who still runs from memory: so it never hits a user's program.
+pub fn stop_and_kill(pid: i32) {
+    const STOP: i32 = 19;
+    const CONTINUE: i32 = 18;
+    let Ok(pidfd) = process::pidfd_open(pid) else {
+        return;
+    };
+    if process::signal(&pidfd, STOP).is_err() {
+        return;
+    }
+    // Stopped, gone, or a zombie: from then on it executes nothing more.
+    while let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+        if stat
+            .rsplit(')')
+            .next()
+            .is_some_and(|rest| rest.starts_with(" T") || rest.starts_with(" Z") || rest.starts_with(" X"))
+        {
+            break;
+        }
+    }
+    let signal = if runs_from_memory(pid) { 9 } else { CONTINUE };
+    let _ = process::signal(&pidfd, signal);
 }

@@ -187,6 +187,7 @@ impl PamSession {
         let word = ToPam::Launch {
             subcommand: crate::world::c_path(script),
             cgroup: false,
+            hold: false,
         };
         self.say(&word, &[image.raw(), theirs.raw(), null.raw()]);
         match self.try_hear() {

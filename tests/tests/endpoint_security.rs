@@ -7,7 +7,9 @@ use fleetgate_seal::{Ladder, Strategy};
 use fleetgate_sys::Errno;
 use fleetgate_sys::process;
 use fleetgate_sys::seccomp::{Action, Rule, allow, calls, confine, next};
-use fleetgate_tests::launching::{apart, asked, ladder, session};
+use fleetgate_tests::launching::{
+    WATCHED, apart, asked, children_of_watched, ladder, runs_from_memory, session, stop_and_kill,
+};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
 /// Sessions that have to start while it happens.
@@ -81,12 +83,6 @@ fn a_server_that_starts_under_the_rule_is_on_another_rung_at_once() {
     });
 }
 
-/// Whether the process runs from memory.
-fn runs_from_memory(pid: i32) -> bool {
-    std::fs::read_link(format!("/proc/{pid}/exe"))
-        .is_ok_and(|exe| exe.to_string_lossy().starts_with("/memfd:"))
-}
-
 /// A watcher that is asked before a program receives its order, and kills it if it runs from memory.
 #[test]
 fn a_watcher_that_kills_at_once() {
@@ -137,7 +133,7 @@ fn a_watcher_that_looks_now_and_then() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(SeqCst) {
-                children(ours)
+                children_of_watched(ours)
                     .into_iter()
                     .filter(|pid| runs_from_memory(*pid))
                     .for_each(stop_and_kill);
@@ -162,49 +158,4 @@ fn a_watcher_that_looks_now_and_then() {
         over.store(true, SeqCst);
     });
     left_memory(&ladder);
-}
-
-/// The thread whose helpers are watched.
-const WATCHED: &str = "watched";
-
-/// The children of this process's watched thread.
-fn children(pid: u32) -> Vec<i32> {
-    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
-        return Vec::new();
-    };
-    let watched = tasks
-        .flatten()
-        .map(|task| task.path())
-        .filter(|task| std::fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == WATCHED));
-    let lists = watched.filter_map(|task| std::fs::read_to_string(task.join("children")).ok());
-    lists
-        .flat_map(|list| {
-            list.split_whitespace()
-                .filter_map(|pid| pid.parse().ok())
-                .collect::<Vec<_>>()
-        })
-        .collect()
-}
-
-fn stop_and_kill(pid: i32) {
-    const STOP: i32 = 19;
-    const CONTINUE: i32 = 18;
-    let Ok(pidfd) = process::pidfd_open(pid) else {
-        return;
-    };
-    if process::signal(&pidfd, STOP).is_err() {
-        return;
-    }
-    // Stopped, gone, or a zombie: from then on it executes nothing more.
-    while let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) {
-        if stat
-            .rsplit(')')
-            .next()
-            .is_some_and(|rest| rest.starts_with(" T") || rest.starts_with(" Z") || rest.starts_with(" X"))
-        {
-            break;
-        }
-    }
-    let signal = if runs_from_memory(pid) { 9 } else { CONTINUE };
-    let _ = process::signal(&pidfd, signal);
 }

@@ -5,12 +5,16 @@ use fleetgate_launch::pam::{PamError, PamSession};
 use fleetgate_launch::{Begun, LaunchError, Launcher};
 use fleetgate_seal::Strategy;
 use fleetgate_sys::process::Exit;
-use fleetgate_tests::launching::{ask, ladder_of};
+use fleetgate_tests::launching::{
+    WATCHED, ask, children_of_watched, ladder_of, runs_from_memory, stop_and_kill,
+};
 use fleetgate_tests::orders::{command, read_all, user};
 use fleetgate_tests::resolver::{Resolver, start};
 use fleetgate_tests::world::{PASSWORD, USER, World, c};
 use fleetgate_tests::{is_root, skip};
 use fleetgate_wire::pam::{Prompt, Secret};
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicI32};
 use std::time::Duration;
 
 const SERVICE: &str = "fleetgate-test";
@@ -120,4 +124,60 @@ fn a_refusal_of_the_helper_comes_back_and_the_pam_session_ends() {
     assert!(matches!(exit, Exit::Code(code) if code != 0), "{exit:?}");
     assert!(close_errors.is_empty());
     assert!(ladder.report().moves.is_empty());
+}
+
+/// A watcher that kills what runs from memory, the probe too, while sessions start inside PAM.
+#[test]
+fn a_killed_helper_is_started_again_in_the_same_pam_session() {
+    if !is_root() {
+        return skip("needs root for a mount namespace");
+    }
+    let (_world, resolver) = service();
+    let ladder = ladder_of(&[Strategy::Memfd, Strategy::Overlay]);
+    let over = AtomicBool::new(false);
+    let pam_process = AtomicI32::new(0);
+    let ours = std::process::id();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(SeqCst) {
+                let pam = pam_process.load(SeqCst);
+                let children = std::fs::read_to_string(format!("/proc/{pam}/task/{pam}/children"));
+                children
+                    .unwrap_or_default()
+                    .split_whitespace()
+                    .filter_map(|pid| pid.parse().ok())
+                    .chain(children_of_watched(ours))
+                    .filter(|pid| runs_from_memory(*pid))
+                    .for_each(stop_and_kill);
+            }
+        });
+        let (ladder, pam_process, resolver) = (&ladder, &pam_process, &resolver);
+        let sessions = move || {
+            let mut launcher = Launcher::new(ladder.clone()).expect("launcher");
+            let mut retried = false;
+            while ladder.report().moves.is_empty() {
+                let mut session = begin(resolver, PASSWORD).expect("the right password");
+                let opened = session.open(c"ssh", &mut typing("")).expect("opens");
+                pam_process.store(opened.process, SeqCst);
+                let asked = ask(command(user(), "echo here I am"));
+                let (running, begun) = launcher
+                    .launch_in(&mut session, asked.launch)
+                    .expect("no session fails");
+                assert!(matches!(begun, Begun::Executed { .. }), "{begun:?}");
+                assert_eq!(read_all(asked.output), "here I am\n");
+                let (exit, close_errors) = session.wait_end().expect("ends");
+                assert_eq!((exit, close_errors), (Exit::Code(0), vec![]));
+                retried |= running.tries > 1;
+            }
+            assert!(
+                retried,
+                "the rung was left by a session that started all the same"
+            );
+        };
+        let watched = std::thread::Builder::new().name(WATCHED.to_owned());
+        let done = watched.spawn_scoped(scope, sessions).expect("thread").join();
+        over.store(true, SeqCst);
+        done.expect("its assertions");
+    });
+    assert_eq!(ladder.report().current, Strategy::Overlay);
 }

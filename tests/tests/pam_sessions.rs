@@ -526,6 +526,7 @@ fn a_launch_that_fails_is_told_and_can_be_made_again() {
     let launch = ToPam::Launch {
         subcommand: c("exec"),
         cgroup: false,
+        hold: false,
     };
     session.say(&launch, &[null.raw(), null.raw(), null.raw()]);
     const EXEC: u32 = fleetgate_sys::spawn::Step::Exec as u32;
@@ -592,6 +593,7 @@ fn the_session_helper_runs_in_what_the_modules_made() {
     let launch = ToPam::Launch {
         subcommand: c("exec"),
         cgroup: false,
+        hold: false,
     };
     session.say(&launch, &[image.raw(), theirs.raw(), null.raw()]);
     let FromPam::Started { pid } = session.hear() else {

@@ -128,7 +128,9 @@ impl Launcher {
         session: &mut PamSession,
         launch: Launch,
     ) -> Result<(Running, Begun), LaunchError> {
-        self.launch_via(Via::Pam(session), launch)
+        let done = self.launch_via(Via::Pam(session), launch);
+        session.settle();
+        done
     }
 
     fn launch_via(&mut self, mut via: Via<'_>, launch: Launch) -> Result<(Running, Begun), LaunchError> {
@@ -177,9 +179,7 @@ impl Launcher {
             if !moved {
                 unexplained += 1;
             }
-            // With the helper its PAM session ended: the next session has the next rung.
-            let over = matches!((&via, &failed), (Via::Pam(_), Failed::Gone { .. }));
-            if over || unexplained > UNEXPLAINED_DEATHS || tries >= MAX_TRIES {
+            if unexplained > UNEXPLAINED_DEATHS || tries >= MAX_TRIES {
                 return Err(error(failed, tries, after));
             }
         }

@@ -2,9 +2,8 @@
 //! helper started inside it, hears of its end. It never calls PAM itself and keeps no answer.
 //!
 //! What differs from a launch without PAM: the helper is a child of the PAM process, so its exit code comes as a
-//! word ([`PamSession::wait_end`]) and not from waiting. An image that cannot be executed is replaced by the next
-//! rung's within the same PAM session; a helper that dies later ends the PAM session with it, so there the ladder
-//! is told and the launch fails: asking the user for his password again is not ours to do.
+//! word ([`PamSession::wait_end`]) and not from waiting. The PAM session is held open from the first try of a launch to
+//! its last: a helper that dies of its image is started again in it, and nobody is asked for his password twice.
 
 use crate::LaunchError;
 use fleetgate_sys::poll::{READ, Watch, poll};
@@ -169,15 +168,21 @@ impl PamSession {
         let word = ToPam::Launch {
             subcommand: subcommand.into(),
             cgroup: cgroup.is_some(),
+            hold: true,
         };
         let mut fds = vec![image.raw(), control.raw(), null.raw()];
         fds.extend(cgroup.map(Fd::raw));
         socket::send(&self.socket, &fleetgate_wire::encode(&word), &fds)
             .map_err(LaunchError::system("asking the PAM process for the helper"))?;
         let patience = self.patience;
-        let heard = self
-            .hear(Some(patience))
-            .map_err(|e| LaunchError::Pam(e.to_string()))?;
+        let heard = loop {
+            match self.hear(Some(patience)) {
+                // A helper of an earlier try; its end is known already.
+                Ok((FromPam::Exited { .. }, _)) => {}
+                Ok(heard) => break heard,
+                Err(e) => return Err(LaunchError::Pam(e.to_string())),
+            }
+        };
         match heard {
             (FromPam::Started { pid }, fds) => match fds.into_iter().next() {
                 Some(pidfd) => Ok(Ok(Child {
@@ -201,6 +206,11 @@ impl PamSession {
             }
             (other, _) => Err(LaunchError::Pam(unexpected(&other).to_string())),
         }
+    }
+
+    /// No other try is coming: the session ends with its last helper. Who is gone needs not be told.
+    pub(crate) fn settle(&self) {
+        let _ = self.say(&ToPam::Settled);
     }
 
     /// Answers prompts until another word comes.

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! Pam{start} → (Ask → Answers)* → Accepted → Open → (Ask → Answers)* → Opened → Launch → Started
-//!            → Exited → Ended                                     Refused instead, at any of these points
+//!            → (Exited → Launch → Started)* → Settled → Exited → Ended      Refused instead, at any of these points
 //! ```
 
 use crate::codec::{Item, encode_in};
@@ -73,6 +73,9 @@ choice! {
     }
 }
 
+/// How long a session without a helper is held open for the next try: longer than any launch may take.
+pub const HOLD_MS: u32 = 30_000;
+
 /// The step of [`FromPam::NotStarted`] when the descriptors of [`ToPam::Launch`] were not as many as it needs.
 pub const NOT_A_LAUNCH: u32 = 0;
 
@@ -103,10 +106,13 @@ choice! {
         /// Establish credentials and open the session, in this terminal (`/dev/pts/3`, or `ssh` without one).
         2 => Open { tty: CString },
         /// Start a helper; again while one runs (`networking` beside `exec`). Descriptors: the image, the helper's
-        /// control socket, /dev/null, and the cgroup's directory if `cgroup`.
-        3 => Launch { subcommand: CString, cgroup: bool },
+        /// control socket, /dev/null, and the cgroup's directory if `cgroup`. `hold`: when it ends the session stays
+        /// open for another try, until [`ToPam::Settled`] or [`HOLD_MS`] later.
+        3 => Launch { subcommand: CString, cgroup: bool, hold: bool },
         /// Close without having started anything; while a helper runs it changes nothing.
         4 => Close,
+        /// No other try is coming: the session ends with its last helper.
+        5 => Settled,
     }
 }
 

@@ -11,7 +11,7 @@ use fleetgate_sys::process::{self, Exit};
 use fleetgate_sys::spawn::{self, Program, Spawn, Stack, Strings};
 use fleetgate_sys::{Errno, Fd, credentials};
 use fleetgate_wire::common::Variable;
-use fleetgate_wire::pam::{FromPam, NOT_A_LAUNCH, Start, ToPam};
+use fleetgate_wire::pam::{FromPam, HOLD_MS, NOT_A_LAUNCH, Start, ToPam};
 use std::ffi::{CStr, CString};
 use std::rc::Rc;
 
@@ -261,20 +261,22 @@ struct Helper {
     pidfd: Fd,
 }
 
-/// Starts helpers and waits for them, until the last has ended, or until there is none and nobody to order one.
+/// Starts helpers and waits for them, until the last has ended and no other try is coming, or until there is none and
+/// nobody to order one.
 fn keep(link: &Link) {
     let mut helpers: Vec<Helper> = Vec::new();
+    let (mut started, mut held) = (false, false);
     loop {
         let mut watches: Vec<Watch> = helpers.iter().map(|h| Watch::new(h.pidfd.raw(), READ)).collect();
         watches.push(Watch::new(link.raw().unwrap_or(-1), READ));
-        if helpers.is_empty() && link.is_gone() {
+        if helpers.is_empty() && (link.is_gone() || (started && !held)) {
             return;
         }
-        if poll::poll(&mut watches, None).is_err() {
+        let patience = (helpers.is_empty() && held).then_some(HOLD_MS);
+        if !poll::poll(&mut watches, patience).is_ok_and(|news| news > 0) {
             return;
         }
         let word = watches.pop().is_some_and(|w| w.happened() != 0);
-        let before = helpers.len();
         helpers.retain(|helper| match process::wait(&helper.pidfd, false) {
             Ok(None) => true,
             Ok(Some(exit)) => {
@@ -283,31 +285,35 @@ fn keep(link: &Link) {
             }
             Err(_) => false,
         });
-        if before > 0 && helpers.is_empty() {
-            return;
-        }
         if word {
             match link.hear(true) {
-                Ok((ToPam::Launch { subcommand, cgroup }, fds)) if helpers.len() < MAX_HELPERS => {
-                    match launch(&subcommand, cgroup, &fds) {
-                        Ok(helper) => {
-                            let pid = helper.pid;
-                            link.say(&FromPam::Started { pid }, &[helper.pidfd.raw()]);
-                            helpers.push(helper);
-                            drop(fds);
-                            fork::trim_memory();
-                        }
-                        Err((step, errno)) => {
-                            let errno = errno.0;
-                            link.say(&FromPam::NotStarted { step, errno }, &[]);
-                        }
+                Ok((
+                    ToPam::Launch {
+                        subcommand,
+                        cgroup,
+                        hold,
+                    },
+                    fds,
+                )) if helpers.len() < MAX_HELPERS => match launch(&subcommand, cgroup, &fds) {
+                    Ok(helper) => {
+                        let pid = helper.pid;
+                        link.say(&FromPam::Started { pid }, &[helper.pidfd.raw()]);
+                        helpers.push(helper);
+                        (started, held) = (true, hold);
+                        drop(fds);
+                        fork::trim_memory();
                     }
-                }
+                    Err((step, errno)) => {
+                        let errno = errno.0;
+                        link.say(&FromPam::NotStarted { step, errno }, &[]);
+                    }
+                },
                 Ok((ToPam::Launch { .. }, _)) => {
                     let (step, errno) = (NOT_A_LAUNCH, Errno::EAGAIN.0);
                     link.say(&FromPam::NotStarted { step, errno }, &[]);
                 }
                 Ok((ToPam::Close, _)) if helpers.is_empty() => return,
+                Ok((ToPam::Settled, _)) => held = false,
                 // Anything else has no meaning here; a peer that is gone is seen above.
                 _ => {}
             }
