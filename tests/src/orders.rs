@@ -6,7 +6,7 @@ use fleetgate_sys::process::{self, Exit};
 use fleetgate_sys::spawn::{Program, Spawn, Stack, Strings};
 use fleetgate_sys::{Fd, poll, socket};
 use fleetgate_wire::common::{Account, Ids};
-use fleetgate_wire::exec::{self, Checks, Environment, Exec, Resources};
+use fleetgate_wire::exec::{self, Exec};
 use fleetgate_wire::order::{BY_REFERENCE, Order, Role, Work};
 use fleetgate_wire::{Failure, MAX_INLINE, Reply};
 use std::ffi::{CString, OsStr};
@@ -54,36 +54,7 @@ pub fn user() -> Account {
 
 /// `sh -c line` for `account`: no terminal, no records, no checks.
 pub fn command(account: Account, line: &str) -> Exec {
-    Exec {
-        session: [7; 16],
-        account,
-        program: exec::Program::Command { line: text(line) },
-        terminal: None,
-        environment: Environment {
-            client: vec![],
-            accept: vec![],
-            set: vec![],
-            etc_environment: false,
-            user_environment: false,
-            path: c"".into(),
-            root_path: c"".into(),
-        },
-        login: None,
-        checks: Checks {
-            nologin: false,
-            expiry: false,
-        },
-        resources: Resources {
-            limits: vec![],
-            umask: None,
-            nice: None,
-            oom_score_adj: None,
-            keyring: false,
-            loginuid: false,
-        },
-        selinux: None,
-        timings: false,
-    }
+    Exec::new([7; 16], account, exec::Program::Command { line: text(line) })
 }
 
 /// A login shell for `account`; the terminal is opened when it is run.

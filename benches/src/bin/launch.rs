@@ -8,7 +8,7 @@ use fleetgate_seal::{Ladder, Options, Source, Strategy};
 use fleetgate_sys::spawn::{Program, Spawn, Stack, Strings, spawn};
 use fleetgate_sys::{Fd, process};
 use fleetgate_wire::common::{Account, Ids};
-use fleetgate_wire::exec::{self, Checks, Environment, Exec, Resources};
+use fleetgate_wire::exec::{self, Exec};
 use fleetgate_wire::net::Networking;
 use fleetgate_wire::order::{Role, Work};
 use std::error::Error;
@@ -72,44 +72,15 @@ impl Measured {
             gid: USER,
             groups: vec![USER],
         };
-        let work = Work::Exec(Exec {
-            session: [7; 16],
-            account: Account {
-                name: c"nobody".into(),
-                ids,
-                home: c"/".into(),
-                shell: c"/bin/sh".into(),
-                ageing: None,
-            },
-            program: exec::Program::Direct {
-                argv: vec![self.truth.clone()],
-            },
-            terminal: None,
-            environment: Environment {
-                client: vec![],
-                accept: vec![],
-                set: vec![],
-                etc_environment: false,
-                user_environment: false,
-                path: c"".into(),
-                root_path: c"".into(),
-            },
-            login: None,
-            checks: Checks {
-                nologin: false,
-                expiry: false,
-            },
-            resources: Resources {
-                limits: vec![],
-                umask: None,
-                nice: None,
-                oom_score_adj: None,
-                keyring: false,
-                loginuid: false,
-            },
-            selinux: None,
-            timings: false,
-        });
+        let account = Account {
+            name: c"nobody".into(),
+            ids,
+            home: c"/".into(),
+            shell: c"/bin/sh".into(),
+            ageing: None,
+        };
+        let argv = vec![self.truth.clone()];
+        let work = Work::Exec(Exec::new([7; 16], account, exec::Program::Direct { argv }));
         let roles = [Role::Stdin, Role::Stdout, Role::Stderr];
         let fds = roles.map(|role| self.null.duplicate(3).map(|fd| (role, fd)));
         Ok(Launch::new(

@@ -10,7 +10,7 @@ use fleetgate_seal::{Ladder, Options, Source};
 use fleetgate_sys::process::{self, Exit};
 use fleetgate_sys::{Errno, Fd, file, poll, terminal};
 use fleetgate_wire::common::{Account, Ids};
-use fleetgate_wire::exec::{Checks, Environment, Exec, Program, Resources};
+use fleetgate_wire::exec::{Exec, Program};
 use fleetgate_wire::order::{Role, Work};
 use std::error::Error;
 use std::ffi::{CString, OsStr, OsString};
@@ -141,36 +141,12 @@ fn program(command: &[OsString], on_terminal: bool) -> Program {
 
 fn order(account: Account, program: Program) -> Exec {
     let [high, low] = fleetgate_sys::exe::random();
-    Exec {
-        session: (u128::from(high) << 64 | u128::from(low)).to_be_bytes(),
-        account,
-        program,
-        terminal: None,
-        environment: Environment {
-            client: vec![],
-            accept: vec![],
-            set: terminal_type(),
-            etc_environment: true,
-            user_environment: false,
-            path: c"".into(),
-            root_path: c"".into(),
-        },
-        login: None,
-        checks: Checks {
-            nologin: false,
-            expiry: false,
-        },
-        resources: Resources {
-            limits: vec![],
-            umask: None,
-            nice: None,
-            oom_score_adj: None,
-            keyring: false,
-            loginuid: false,
-        },
-        selinux: None,
-        timings: true,
-    }
+    let session = (u128::from(high) << 64 | u128::from(low)).to_be_bytes();
+    let mut order = Exec::new(session, account, program);
+    order.environment.set = terminal_type();
+    order.environment.etc_environment = true;
+    order.timings = true;
+    order
 }
 
 fn terminal_type() -> Vec<fleetgate_wire::common::Variable> {

@@ -5,6 +5,7 @@ use fleetgate_sys::process::Exit;
 use fleetgate_sys::spawn::{SpawnError, Step};
 use fleetgate_wire::{Failure, Reason};
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How far a helper came: which parts of its life are over (ARCHITECTURE, "What dies when").
@@ -234,6 +235,35 @@ fn write_failure(f: &mut fmt::Formatter<'_>, failure: &Failure) -> fmt::Result {
         n => write!(f, ": {}", Errno(n)),
     }
 }
+
+/// Why there is no keeper.
+#[derive(Debug)]
+pub enum KeeperError {
+    /// The state directory cannot be made or read.
+    Directory(PathBuf, std::io::Error),
+    /// The state directory belongs to somebody else: what he writes there would be believed.
+    NotOurs(PathBuf, u32),
+    /// A system call failed.
+    System(&'static str, Errno),
+}
+
+impl fmt::Display for KeeperError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KeeperError::Directory(path, e) => {
+                write!(f, "the state directory {} cannot be used: {e}", path.display())
+            }
+            KeeperError::NotOurs(path, uid) => write!(
+                f,
+                "the state directory {} belongs to user {uid}, not to the server; remove it",
+                path.display()
+            ),
+            KeeperError::System(doing, errno) => write!(f, "{doing}: {errno}"),
+        }
+    }
+}
+
+impl std::error::Error for KeeperError {}
 
 #[cfg(test)]
 mod tests {

@@ -6,54 +6,24 @@
 //! that ended meanwhile are closed then. A note of another boot is only removed: utmp began anew, and wtmp's
 //! boot record ends its sessions.
 
-use crate::kept::{MAX_FILE, Note, boot_id, shown, start_time};
+use crate::kept::{Note, boot_id, shown, start_time};
+use crate::notes::{own_directory, read_note, remove_note};
 use crate::wtmpdb::{Writers, Wtmpdb};
-use crate::{Session, cgroup};
+use crate::{KeeperError, Session, cgroup};
 use fleetgate_logins::{Places, audit, audit::Event};
 use fleetgate_sys::epoll::{self, Epoll};
-use fleetgate_sys::file::flags::O_NOFOLLOW;
 use fleetgate_sys::poll::{PRIORITY, READ};
 use fleetgate_sys::process::{self, Exit};
 use fleetgate_sys::{Errno, Fd, clock};
 use std::collections::HashMap;
-use std::fmt;
-use std::fs::{DirBuilder, OpenOptions};
-use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Where the notes are, unless told otherwise.
 pub const STATE_DIRECTORY: &str = "/run/fleetgate/sessions";
-
-/// Why there is no keeper.
-#[derive(Debug)]
-pub enum KeeperError {
-    /// The state directory cannot be made or read.
-    Directory(PathBuf, std::io::Error),
-    /// The state directory belongs to somebody else: what he writes there would be believed.
-    NotOurs(PathBuf, u32),
-    /// A system call failed.
-    System(&'static str, Errno),
-}
-
-impl fmt::Display for KeeperError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            KeeperError::Directory(path, e) => {
-                write!(f, "the state directory {} cannot be used: {e}", path.display())
-            }
-            KeeperError::NotOurs(path, uid) => write!(
-                f,
-                "the state directory {} belongs to user {uid}, not to the server; remove it",
-                path.display()
-            ),
-            KeeperError::System(doing, errno) => write!(f, "{doing}: {errno}"),
-        }
-    }
-}
-
-impl std::error::Error for KeeperError {}
 
 /// What was found at the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -412,47 +382,4 @@ impl Shared {
             }
         }
     }
-}
-
-/// Everything of its session is closed.
-pub(crate) fn remove_note(note: &Path) {
-    if let Err(e) = std::fs::remove_file(note)
-        && e.kind() != std::io::ErrorKind::NotFound
-    {
-        tracing::warn!("{}: {e}", note.display());
-    }
-}
-
-fn read_note(path: &Path) -> Result<Note, String> {
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(O_NOFOLLOW)
-        .open(path)
-        .map_err(|e| e.to_string())?;
-    let mut text = Vec::new();
-    file.take(MAX_FILE + 1)
-        .read_to_end(&mut text)
-        .map_err(|e| e.to_string())?;
-    if text.len() as u64 > MAX_FILE {
-        return Err("it is too long".to_owned());
-    }
-    Note::from_text(&text)
-}
-
-/// The state directory: ours, and nobody else's business.
-pub(crate) fn own_directory(path: &Path) -> Result<(), KeeperError> {
-    let failed = |e| KeeperError::Directory(path.to_owned(), e);
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .map_err(failed)?;
-    let meta = std::fs::symlink_metadata(path).map_err(failed)?;
-    if meta.uid() != process::effective_uid() || !meta.is_dir() {
-        return Err(KeeperError::NotOurs(path.to_owned(), meta.uid()));
-    }
-    if meta.permissions().mode() & 0o777 != 0o700 {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700)).map_err(failed)?;
-    }
-    Ok(())
 }

@@ -13,14 +13,15 @@ mod error;
 mod keeper;
 mod kept;
 mod launcher;
+mod notes;
 pub mod pam;
 mod reply;
 mod thread;
 mod wtmpdb;
 
-pub use error::{LaunchError, Stage};
+pub use error::{KeeperError, LaunchError, Stage};
 pub use fleetgate_logins::Places;
-pub use keeper::{Keeper, KeeperError, Mended, STATE_DIRECTORY};
+pub use keeper::{Keeper, Mended, STATE_DIRECTORY};
 pub use kept::Session;
 pub use launcher::{Launch, Launcher, Running, Spent};
 pub use reply::Begun;

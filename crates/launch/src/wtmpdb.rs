@@ -5,9 +5,9 @@
 //! session's note goes only after its logout is written, so a crash in between is mended at the next start.
 //! Where `/var/lib/wtmpdb` does not exist nothing is ever started.
 
-use crate::Session;
-use crate::keeper::{KeeperError, own_directory, remove_note};
 use crate::kept::{hex, shown};
+use crate::notes::{own_directory, remove_note};
+use crate::{KeeperError, Session};
 use fleetgate_sys::clock::{self, Time};
 use fleetgate_sys::poll::{self, READ, Watch};
 use fleetgate_sys::process::{self, Exit, SIGKILL};

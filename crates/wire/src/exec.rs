@@ -31,6 +31,42 @@ record! {
     }
 }
 
+impl Exec {
+    /// An order for nothing but the program: no terminal, records, checks or limits, and sshd's own variables alone.
+    pub fn new(session: SessionId, account: Account, program: Program) -> Exec {
+        Exec {
+            session,
+            account,
+            program,
+            terminal: None,
+            environment: Environment {
+                client: Vec::new(),
+                accept: Vec::new(),
+                set: Vec::new(),
+                etc_environment: false,
+                user_environment: false,
+                path: CString::default(),
+                root_path: CString::default(),
+            },
+            login: None,
+            checks: Checks {
+                nologin: false,
+                expiry: false,
+            },
+            resources: Resources {
+                limits: Vec::new(),
+                umask: None,
+                nice: None,
+                oom_score_adj: None,
+                keyring: false,
+                loginuid: false,
+            },
+            selinux: None,
+            timings: false,
+        }
+    }
+}
+
 choice! {
     /// What to run.
     pub enum Program("program") {
