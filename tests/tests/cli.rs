@@ -33,6 +33,24 @@ fn pinned(name: &str, line: &str) {
     assert_eq!(said, pinned, "`fleetgate {line}` and {}", file.display());
 }
 
+/// A log whose reader has gone away costs its lines and nothing else.
+#[test]
+fn a_closed_log_ends_nothing() {
+    let line = ["--log-level", "info", "seal", "doctor"];
+    let (reader, log) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut command = Command::new(fleetgate_tests::fleetgate());
+    let out = command.args(line).stderr(log).output().expect("it starts");
+    assert_eq!(out.status.code(), Some(0));
+    // The control: there is something to log.
+    let out = fleetgate(&line.join(" "));
+    assert!(
+        text(&out.stderr).contains("executable images"),
+        "{}",
+        text(&out.stderr)
+    );
+}
+
 #[test]
 fn help() {
     pinned("none", "");

@@ -14,6 +14,9 @@ pub fn start(format: Option<&str>, level: Option<&str>) {
     let log = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(std::io::stderr)
+        // A line that cannot be written is lost. The default tells of it on standard error, which is what has failed,
+        // and panics: a log reader that went away would end the server.
+        .log_internal_errors(false)
         .with_target(false);
     match format {
         Some("json") => log.json().flatten_event(true).init(),
