@@ -1,0 +1,2 @@
+//! Configuration, logging, exit codes.
+#![forbid(unsafe_code)]

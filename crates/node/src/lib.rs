@@ -1,0 +1,2 @@
+//! The node: monitor, lobby, fronts.
+#![forbid(unsafe_code)]

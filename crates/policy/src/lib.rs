@@ -1,0 +1,2 @@
+//! Identities, grants, command lists: who may do what, as pure functions.
+#![forbid(unsafe_code)]
