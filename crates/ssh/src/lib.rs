@@ -5,10 +5,14 @@
 
 pub mod cipher;
 pub mod codec;
+mod connection;
 pub mod event;
+pub mod facts;
 pub mod kex;
 #[allow(dead_code)] // as long as channels and logins stand beside the transport
 mod message;
 pub mod settings;
 #[allow(dead_code, unused_imports)]
 mod transport;
+
+pub use connection::Connection;

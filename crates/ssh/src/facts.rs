@@ -1,0 +1,59 @@
+//! What is known about a connection, for logs and audit. Nothing in it is secret.
+
+use crate::cipher::{Cipher, Mac};
+use crate::kex::Method;
+
+/// All of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// The peer's version line, without CR LF.
+    pub peer_version: Vec<u8>,
+    /// What the last key exchange agreed on.
+    pub chosen: Option<Chosen>,
+    /// What the peer said by ext-info.
+    pub extensions: Extensions,
+    /// Bytes received, as they came from the network.
+    pub bytes_in: u64,
+    /// Bytes made for the network.
+    pub bytes_out: u64,
+    /// Packets received.
+    pub packets_in: u64,
+    /// Packets made.
+    pub packets_out: u64,
+    /// Key exchanges done.
+    pub exchanges: u32,
+}
+
+/// What a key exchange agreed on. `in` is towards us.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// The method.
+    pub kex: Method,
+    /// The host key algorithm.
+    pub host_key: String,
+    /// The cipher towards us.
+    pub cipher_in: Cipher,
+    /// The cipher from us.
+    pub cipher_out: Cipher,
+    /// The MAC towards us; none where the cipher brings its own.
+    pub mac_in: Option<Mac>,
+    /// The MAC from us.
+    pub mac_out: Option<Mac>,
+    /// Strict key exchange, agreed on in the first exchange.
+    pub strict: bool,
+}
+
+/// What the peer said by ext-info (RFC 8308).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Extensions {
+    /// It will say something: its KEXINIT names ext-info-c or ext-info-s.
+    pub expected: bool,
+    /// server-sig-algs.
+    pub server_sig_algs: Option<Vec<String>>,
+    /// ping@openssh.com=0.
+    pub ping: bool,
+    /// channel-mirror@fleetgate.
+    pub channel_mirror: bool,
+    /// publickey-hostbound@openssh.com=0.
+    pub hostbound: bool,
+}
