@@ -1,2 +1,5 @@
-//! The node: monitor, lobby, fronts.
+//! The node: a root monitor that decides and launches, an unprivileged lobby before logins, an unprivileged front for
+//! each login. ARCHITECTURE.md draws them.
 #![forbid(unsafe_code)]
+
+pub mod config;

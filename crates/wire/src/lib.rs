@@ -15,6 +15,7 @@ pub mod exec;
 pub mod home;
 pub mod names;
 pub mod net;
+pub mod node;
 pub mod order;
 pub mod pam;
 pub mod reply;

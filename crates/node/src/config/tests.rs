@@ -1,0 +1,54 @@
+//! What node.toml says and how its errors read.
+
+use super::*;
+
+fn parse(text: &str) -> Result<Config, String> {
+    Config::parse(Path::new("node.toml"), text).map_err(|e| e.to_string())
+}
+
+#[test]
+fn an_empty_file_is_the_default() {
+    assert_eq!(parse("").expect("empty"), Config::default());
+}
+
+#[test]
+fn times_and_sizes_have_units() {
+    for (text, seconds) in [("90", 90), ("\"90s\"", 90), ("\"10m\"", 600), ("\"2h\"", 7200)] {
+        let config = parse(&format!("alive_interval = {text}")).expect(text);
+        assert_eq!(config.alive_interval, Duration::from_secs(seconds), "{text}");
+    }
+    for (text, bytes) in [("4096", 4096), ("\"64K\"", 65536), ("\"1G\"", 1 << 30)] {
+        let config = parse(&format!("rekey_bytes = {text}")).expect(text);
+        assert_eq!(config.rekey_bytes, Size(bytes), "{text}");
+    }
+}
+
+#[test]
+fn an_error_names_its_line_and_what_was_expected() {
+    for (text, place, part) in [
+        ("listen = 22", "node.toml:1:10: ", "invalid type"),
+        (
+            "\npassword = true\nroot_login = \"maybe\"",
+            "node.toml:3:14: ",
+            "unknown variant `maybe`",
+        ),
+        ("paswword = true", "node.toml:1:1: ", "unknown field `paswword`"),
+        (
+            "[limits]\nlogin_grace = \"soon\"",
+            "node.toml:2:15: ",
+            "a time such as",
+        ),
+        (
+            "rekey_bytes = \"99999999999999999999G\"",
+            "node.toml:1:15: ",
+            "a number of bytes such as",
+        ),
+        ("alive_interval = -1", "node.toml:1:18: ", "a time such as"),
+    ] {
+        let error = parse(text).expect_err(text);
+        assert!(
+            error.starts_with(place) && error.contains(part),
+            "{text}: {error}"
+        );
+    }
+}

@@ -1,0 +1,127 @@
+//! Values of `node.toml` that are more than a number or a word, and how they are written.
+
+use serde::Deserialize;
+use std::fmt;
+
+/// A time: `"90s"`, `"10m"`, `"1h"`, `"500ms"`, or seconds as a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Duration(pub std::time::Duration);
+
+impl Duration {
+    /// So many seconds.
+    pub const fn from_secs(secs: u64) -> Duration {
+        Duration(std::time::Duration::from_secs(secs))
+    }
+
+    /// As milliseconds, at most what a u32 holds.
+    pub fn as_millis(self) -> u32 {
+        u32::try_from(self.0.as_millis()).unwrap_or(u32::MAX)
+    }
+}
+
+/// A number of bytes: `"64K"`, `"2M"`, `"1G"`, or a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Size(pub u64);
+
+/// When PAM is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PamUse {
+    /// When its service has a file.
+    Auto,
+    /// Always; without the file every login is refused.
+    On,
+    /// Never.
+    Off,
+}
+
+/// How root may come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RootLogin {
+    /// In every way.
+    Yes,
+    /// By key or certificate.
+    ProhibitPassword,
+    /// By a key that runs one command.
+    ForcedCommandsOnly,
+    /// Not at all.
+    No,
+}
+
+/// A named command.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CommandEntry {
+    /// The program and its arguments; `{}` stands for one argument of the client's.
+    pub argv: Vec<String>,
+    /// A pattern (`*`, `?`) for each `{}`, in order.
+    #[serde(default)]
+    pub args: Vec<String>,
+}
+
+/// Reads a number with a unit from the table; a number alone is of `plain`.
+fn with_unit(text: &str, units: &[(&str, u64)], plain: u64) -> Option<u64> {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..end].parse().ok()?;
+    let unit = text[end..].trim();
+    let factor = if unit.is_empty() {
+        plain
+    } else {
+        units.iter().find(|(name, _)| *name == unit)?.1
+    };
+    number.checked_mul(factor)
+}
+
+struct Visit<T>(&'static str, fn(&str) -> Option<T>);
+
+impl<T> serde::de::Visitor<'_> for Visit<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
+        (self.1)(text).ok_or_else(|| E::invalid_value(serde::de::Unexpected::Str(text), &self))
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<T, E> {
+        u64::try_from(number)
+            .ok()
+            .and_then(|n| (self.1)(&n.to_string()))
+            .ok_or_else(|| E::invalid_value(serde::de::Unexpected::Signed(number), &self))
+    }
+}
+
+impl<'de> Deserialize<'de> for Duration {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
+        d.deserialize_any(Visit(
+            "a time such as \"90s\", \"10m\", \"1h\" or a number of seconds",
+            |text| {
+                with_unit(
+                    text,
+                    &[
+                        ("ms", 1),
+                        ("s", 1000),
+                        ("m", 60_000),
+                        ("h", 3_600_000),
+                        ("d", 86_400_000),
+                    ],
+                    1000,
+                )
+                .map(|ms| Duration(std::time::Duration::from_millis(ms)))
+            },
+        ))
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Size, D::Error> {
+        d.deserialize_any(Visit(
+            "a number of bytes such as 4096, \"64K\", \"2M\" or \"1G\"",
+            |text| with_unit(text, &[("K", 1 << 10), ("M", 1 << 20), ("G", 1 << 30)], 1).map(Size),
+        ))
+    }
+}

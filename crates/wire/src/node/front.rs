@@ -1,0 +1,138 @@
+//! Between the monitor and a front: one login's connections.
+//!
+//! ```text
+//! Begin → Arrived(+ socket) → (Start → Started(+ descriptors) → Ended)* · (Network → Network(+ sockets))* · Closed
+//! ```
+//!
+//! The front's bytes go straight between its connection and the pipes, terminals and sockets that it was handed; the
+//! monitor sees orders and ends.
+
+use super::{Blob, Connection, Ended, Ends, Permits, Settings};
+use crate::net::{Done, What};
+use crate::{choice, record};
+use alloc::ffi::CString;
+use alloc::vec::Vec;
+
+/// A request's number on one connection, chosen by the front; not 0, not used again on that connection.
+pub type Ticket = u32;
+
+choice! {
+    /// Words to a front.
+    pub enum ToFront("word to the front") {
+        /// First.
+        0 => Begin { settings: Settings },
+        /// A connection whose login was accepted; one descriptor, its socket. `state` is what the lobby handed over.
+        1 => Arrived { connection: Connection, ends: Ends, state: Vec<u8>, permits: Permits, cookie: [u8; 16] },
+        /// The signature of a later key exchange, and the next one's cookie.
+        2 => Signed { connection: Connection, signature: Vec<u8>, cookie: [u8; 16] },
+        /// The session of [`FromFront::Start`] runs. With a terminal one descriptor, its master; else three: the
+        /// ends for standard input, output and error (for sftp and where `one` is set: one socket for both ways).
+        3 => Started { connection: Connection, ticket: Ticket, one: bool },
+        /// It does not; the words may be shown to the user.
+        4 => NotStarted { connection: Connection, ticket: Ticket, why: CString },
+        /// The session's process ended. Output may still come from its pipes.
+        5 => Ended { connection: Connection, ticket: Ticket, ended: Ended },
+        /// The answer to [`FromFront::Network`], or a connection on what it listens on; sockets beside it.
+        6 => Network { connection: Connection, ticket: Ticket, done: Done },
+        /// Signatures that prove the host keys asked about, in order; none: refused.
+        7 => Proved { connection: Connection, ticket: Ticket, signatures: Option<Vec<Blob>> },
+        /// The grant is gone (expired, locked, revoked): end this connection with a DISCONNECT.
+        8 => End { connection: Connection, reason: u32, text: CString },
+    }
+}
+
+choice! {
+    /// Words of a front.
+    pub enum FromFront("word of the front") {
+        /// The sandbox stands and connections may come.
+        0 => Ready,
+        /// Sign this later exchange: the frame of `kex::exchange`.
+        1 => Sign { connection: Connection, exchange: Vec<u8> },
+        /// Begin a session.
+        2 => Start { connection: Connection, ticket: Ticket, start: Start },
+        /// A signal for a session's processes, without `SIG`.
+        3 => Signal { connection: Connection, ticket: Ticket, name: CString },
+        /// A request to the connection's networking helper; its id there is the ticket. Cancel names a ticket in `of`.
+        4 => Network { connection: Connection, ticket: Ticket, what: What },
+        /// A forwarded connection (of ticket `ticket`) ended; so many bytes went each way. For the audit log.
+        5 => Forwarded { connection: Connection, ticket: Ticket, to: CString, sent: u64, received: u64 },
+        /// A request of the client's that the front refused by itself. For the audit log.
+        6 => Denied { connection: Connection, what: CString },
+        /// Prove these host keys (hostkeys-prove-00@openssh.com); the session id is the monitor's own.
+        7 => Prove { connection: Connection, ticket: Ticket, keys: Vec<Blob> },
+        /// The client closed the session's channel: hang up on it, as a terminal that goes away does.
+        8 => HangUp { connection: Connection, ticket: Ticket },
+        /// It ended, in words for the log, with the bytes that went each way.
+        9 => Closed { connection: Connection, why: CString, received: u64, sent: u64 },
+    }
+}
+
+record! {
+    /// A session asked for.
+    pub struct Start {
+        /// What to run.
+        pub program: Program,
+        /// In a terminal.
+        pub terminal: Option<Terminal>,
+        /// What the client set, in order.
+        pub environment: Vec<ClientVariable>,
+        /// The ticket of a [`What::AgentSocket`] that was answered: its path becomes SSH_AUTH_SOCK.
+        pub agent: Option<Ticket>,
+        /// X11 forwarding.
+        pub x11: Option<X11>,
+    }
+}
+
+choice! {
+    /// What to run.
+    pub enum Program("session program") {
+        /// The login shell.
+        0 => Shell,
+        /// A command line, for the login shell's `-c` (or whatever the grant puts in its place).
+        1 => Exec { command: Vec<u8> },
+        /// A subsystem.
+        2 => Subsystem { name: Vec<u8> },
+    }
+}
+
+record! {
+    /// A terminal as the client described it.
+    pub struct Terminal {
+        /// TERM.
+        pub term: Vec<u8>,
+        /// In characters.
+        pub columns: u32,
+        /// In characters.
+        pub rows: u32,
+        /// In pixels.
+        pub width: u32,
+        /// In pixels.
+        pub height: u32,
+        /// Encoded modes (RFC 4254 §8).
+        pub modes: Vec<u8>,
+    }
+}
+
+record! {
+    /// One variable as the client sent it.
+    pub struct ClientVariable {
+        /// Its name.
+        pub name: Vec<u8>,
+        /// Its value.
+        pub value: Vec<u8>,
+    }
+}
+
+record! {
+    /// X11 forwarding of one session.
+    pub struct X11 {
+        /// The ticket of the [`What::X11Display`] that was answered: its number becomes DISPLAY.
+        pub display: Ticket,
+        /// `MIT-MAGIC-COOKIE-1`.
+        pub protocol: Vec<u8>,
+        /// Hexadecimal.
+        pub cookie: Vec<u8>,
+        /// The screen's number.
+        pub screen: u32,
+    }
+}

@@ -1,0 +1,50 @@
+//! Between the monitor and the lobby: everything before a login.
+//!
+//! ```text
+//! Begin → Arrived(+ socket) → Sign → Signed → (Auth → Verdict)* → Auth → Accepted → HandOver
+//! ```
+//!
+//! The monitor keeps a duplicate of every socket: the lobby ends a connection by shutting it down, and a connection
+//! that was handed over is closed in the lobby without shutting it down.
+
+use super::{Connection, Ends, Settings, Verdict};
+use crate::choice;
+use alloc::ffi::CString;
+use alloc::vec::Vec;
+
+choice! {
+    /// Words to the lobby.
+    pub enum ToLobby("word to the lobby") {
+        /// First, and after a reload.
+        0 => Begin { settings: Settings },
+        /// A connection; one descriptor, its socket. `cookie` is for its first KEXINIT and good for one signature.
+        /// Whoever is not in after `grace_ms` is out.
+        1 => Arrived { connection: Connection, ends: Ends, cookie: [u8; 16], grace_ms: u32 },
+        /// The signature (an SSH signature blob) of the exchange asked for, and the next key exchange's cookie.
+        2 => Signed { connection: Connection, signature: Vec<u8>, cookie: [u8; 16] },
+        /// The answer to [`FromLobby::Auth`] or [`FromLobby::AuthInfo`].
+        3 => Verdict { connection: Connection, verdict: Verdict },
+        /// End this connection with a DISCONNECT.
+        4 => End { connection: Connection, reason: u32, text: CString },
+        /// Take what is under way to its end, and then end: no more will arrive.
+        5 => Drain,
+    }
+}
+
+choice! {
+    /// Words of the lobby.
+    pub enum FromLobby("word of the lobby") {
+        /// The sandbox stands and connections may come.
+        0 => Ready,
+        /// Sign this exchange: the frame of `kex::exchange`.
+        1 => Sign { connection: Connection, exchange: Vec<u8> },
+        /// A USERAUTH_REQUEST as received.
+        2 => Auth { connection: Connection, request: Vec<u8> },
+        /// A USERAUTH_INFO_RESPONSE as received.
+        3 => AuthInfo { connection: Connection, response: Vec<u8> },
+        /// After Accepted: the frozen connection, USERAUTH_SUCCESS sent or in its output.
+        4 => HandOver { connection: Connection, state: Vec<u8> },
+        /// It ended, in words for the log.
+        5 => Closed { connection: Connection, why: CString },
+    }
+}

@@ -1,0 +1,182 @@
+//! Frames between the node's processes: the monitor (root) on one side, the lobby and the fronts on the other.
+//!
+//! Neither lobby nor front is believed: a frame asks, the monitor decides by what it knows itself. A connection is
+//! named by the number that the monitor gave it; a process that names another's connection, or one that is gone, is
+//! answered as if it did not exist. Descriptors travel beside the frames that say so, in the order given there.
+
+pub mod front;
+pub mod lobby;
+
+use crate::codec::Item;
+use crate::common::Endpoint;
+use crate::{Decode, Encode, Error, Reader, Writer, choice, record};
+use alloc::ffi::CString;
+use alloc::vec::Vec;
+
+/// The number of a connection, given by the monitor at accept and never used again.
+pub type Connection = u64;
+
+/// The longest frame from lobby or front; a state that is handed over may be as long.
+pub const MAX_FRAME: usize = crate::MAX_INLINE;
+/// The longest KEXINIT that a node takes: two of them and the shares fit into one frame.
+pub const MAX_KEXINIT: usize = 16 << 10;
+/// The most unread bytes that the lobby keeps of one connection, so that its state fits into one frame.
+pub const MAX_UNREAD: usize = 32 << 10;
+/// The longest command line, and the longest value of one variable.
+pub const MAX_COMMAND: usize = 128 << 10;
+/// The most variables that a client may set for one session.
+pub const MAX_VARIABLES: usize = 256;
+/// The most bytes of them altogether.
+pub const MAX_ENVIRONMENT: usize = 32 << 10;
+/// The longest encoded terminal modes.
+pub const MAX_MODES: usize = 1024;
+
+record! {
+    /// Bytes in a list.
+    pub struct Blob {
+        /// The bytes.
+        pub bytes: Vec<u8>,
+    }
+}
+
+record! {
+    /// A host key as it is shown: the key or certificate, and what the monitor signs with it.
+    pub struct HostKey {
+        /// The public key or certificate.
+        pub blob: Vec<u8>,
+        /// Host key algorithms, best first (`rsa-sha2-512`, `rsa-sha2-256`).
+        pub algorithms: Vec<CString>,
+    }
+}
+
+record! {
+    /// What the SSH core of lobby and fronts is set to. Sent first, and again when the configuration was read anew:
+    /// it goes for connections that come afterwards.
+    pub struct Settings {
+        /// Comes after `SSH-2.0-` in the version line.
+        pub software: CString,
+        /// In the order of preference.
+        pub host_keys: Vec<HostKey>,
+        /// Key exchange methods; empty: the built-in list.
+        pub key_exchanges: Vec<CString>,
+        /// Ciphers; empty: the built-in list.
+        pub ciphers: Vec<CString>,
+        /// MACs for ciphers without their own; empty: the built-in list.
+        pub macs: Vec<CString>,
+        /// Shown before the login; empty: none.
+        pub banner: Vec<u8>,
+        /// Rekey after so many bytes; 0: by the cipher.
+        pub rekey_bytes: u64,
+        /// Rekey after so long; 0: never by time.
+        pub rekey_seconds: u32,
+        /// Ask a silent peer for a sign of life after so long; 0: never.
+        pub alive_seconds: u32,
+        /// End after so many unanswered ones.
+        pub alive_count: u32,
+        /// Channels of one connection.
+        pub max_channels: u32,
+        /// What one channel may have under way.
+        pub window: u32,
+        /// Bytes that wait to be sent on one connection.
+        pub max_buffered: u32,
+    }
+}
+
+choice! {
+    /// What the monitor says to a login request.
+    pub enum Verdict("verdict") {
+        /// In. The next word from the lobby is [`lobby::FromLobby::HandOver`].
+        0 => Accepted,
+        /// Not this way: what may be tried, and whether this step was right and others are needed.
+        1 => Rejected { methods: Vec<CString>, partial: bool },
+        /// The key that was asked about would do.
+        2 => KeyOk,
+        /// Ask the user.
+        3 => Ask { name: Vec<u8>, instruction: Vec<u8>, prompts: Vec<Prompt> },
+        /// Say this and end the connection.
+        4 => End { reason: u32, text: CString },
+    }
+}
+
+record! {
+    /// One question to the user.
+    pub struct Prompt {
+        /// Its text.
+        pub text: Vec<u8>,
+        /// Show what is typed.
+        pub echo: bool,
+    }
+}
+
+record! {
+    /// How a process ended.
+    pub struct Ended {
+        /// The exit code, or the signal's number with `signalled`.
+        pub status: i32,
+        /// A signal ended it.
+        pub signalled: bool,
+        /// It left a core.
+        pub core: bool,
+    }
+}
+
+record! {
+    /// Where a connection comes from and arrived.
+    pub struct Ends {
+        /// The peer.
+        pub peer: Endpoint,
+        /// Us.
+        pub local: Endpoint,
+    }
+}
+
+/// A kind of thing that a grant lets a login do, as bits of [`Permits`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Kind {
+    /// A login shell.
+    Shell = 1,
+    /// A command.
+    Exec = 2,
+    /// File transfer.
+    Sftp = 4,
+    /// A terminal.
+    Pty = 8,
+    /// Connect from here (-L, -D, -W), TCP or unix.
+    ConnectForward = 16,
+    /// Listen here (-R), TCP or unix.
+    ListenForward = 32,
+    /// Forward the agent.
+    Agent = 64,
+    /// Forward X11.
+    X11 = 128,
+}
+
+/// The kinds of a grant, for the front to refuse early; the monitor checks every order itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Permits(pub u32);
+
+impl Permits {
+    /// Whether `kind` is among them.
+    pub const fn has(self, kind: Kind) -> bool {
+        self.0 & kind as u32 != 0
+    }
+
+    /// These and `kind`.
+    #[must_use]
+    pub const fn with(self, kind: Kind) -> Permits {
+        Permits(self.0 | kind as u32)
+    }
+}
+
+impl Encode for Permits {
+    fn encode(&self, w: &mut Writer) {
+        self.0.encode(w);
+    }
+}
+impl Decode for Permits {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, Error> {
+        Ok(Permits(u32::decode(r)?))
+    }
+}
+impl Item for Permits {}
