@@ -34,6 +34,7 @@ pub mod process;
 pub mod program;
 pub mod raw;
 pub mod seccomp;
+pub mod signals;
 pub mod socket;
 pub mod spawn;
 pub mod stream;

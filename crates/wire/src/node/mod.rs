@@ -6,6 +6,7 @@
 
 pub mod front;
 pub mod lobby;
+pub mod starter;
 
 use crate::codec::Item;
 use crate::common::Endpoint;

@@ -1,0 +1,68 @@
+//! Signals as a descriptor. It never installs a handler: code that runs between any two instructions cannot be made
+//! sound.
+
+use crate::{Errno, Fd, Result, syscall};
+
+/// Ask to end.
+pub const TERM: i32 = libc::SIGTERM;
+/// From a terminal's Ctrl-C.
+pub const INT: i32 = libc::SIGINT;
+/// A terminal is gone, or: read the configuration again.
+pub const HUP: i32 = libc::SIGHUP;
+/// A child ended.
+pub const CHLD: i32 = libc::SIGCHLD;
+
+/// The set in the kernel's form: one bit per signal, from 1.
+fn mask(signals: &[i32]) -> u64 {
+    signals.iter().fold(0, |mask, signal| mask | 1 << (signal - 1))
+}
+
+/// Blocks `signals` for this thread, and for every thread that it starts later, and gives a descriptor that is
+/// readable when one of them came. Call it before the first thread is started. What [`crate::spawn`] starts has
+/// nothing blocked.
+pub fn descriptor(signals: &[i32]) -> Result<Fd> {
+    let mask = mask(signals);
+    // SAFETY: the kernel reads 8 bytes of mask; a null old mask is allowed.
+    unsafe { syscall!(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, &raw const mask, 0, 8) }?;
+    // SAFETY: as above, and numbers.
+    let fd = unsafe {
+        syscall!(
+            libc::SYS_signalfd4,
+            -1,
+            &raw const mask,
+            8,
+            libc::SFD_CLOEXEC | libc::SFD_NONBLOCK
+        )
+    }?;
+    Ok(Fd::from_raw(fd as i32))
+}
+
+/// The next signal that came, if one did.
+pub fn next(descriptor: &Fd) -> Result<Option<i32>> {
+    // signalfd_siginfo: 128 bytes, of which the first four are the number.
+    let mut info = [0u8; 128];
+    match crate::file::read(descriptor.raw(), &mut info) {
+        Ok(128) => Ok(Some(i32::from_ne_bytes([info[0], info[1], info[2], info[3]]))),
+        Ok(_) => Err(Errno::EINVAL),
+        Err(Errno::EAGAIN) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_that_came_is_read_once() {
+        let fd = descriptor(&[libc::SIGUSR2]).expect("signalfd");
+        assert_eq!(next(&fd), Ok(None));
+        // SAFETY: numbers; the signal is blocked in this thread, to which it is sent.
+        unsafe {
+            let thread = syscall!(libc::SYS_gettid).expect("gettid");
+            syscall!(libc::SYS_tgkill, crate::process::id(), thread, libc::SIGUSR2).expect("tgkill");
+        }
+        assert_eq!(next(&fd), Ok(Some(libc::SIGUSR2)));
+        assert_eq!(next(&fd), Ok(None));
+    }
+}
