@@ -28,7 +28,7 @@ pub fn descriptor(signals: &[i32]) -> Result<Fd> {
     let fd = unsafe {
         syscall!(
             libc::SYS_signalfd4,
-            -1,
+            -1i32,
             &raw const mask,
             8,
             libc::SFD_CLOEXEC | libc::SFD_NONBLOCK
