@@ -1,2 +1,15 @@
-//! Identities, grants, command lists: who may do what, as pure functions.
+//! Identities, grants, permits and command lists: who may do what, as pure functions. It reads no file, asks no
+//! name service, opens no socket and knows no protocol; whoever uses it brings addresses, times and account facts.
 #![forbid(unsafe_code)]
+
+pub mod access;
+pub mod address;
+pub mod commands;
+pub mod grant;
+pub mod login;
+pub mod pattern;
+pub mod permits;
+
+pub use grant::{Asked, Grant, GrantId, How, Identity};
+pub use login::Login;
+pub use permits::{Denied, Kind, Permits, Rule, What};

@@ -1,0 +1,505 @@
+//! Named commands: an administrator's list of programs that may be run by name, with arguments of declared forms.
+//! No shell is involved: a name becomes an argument vector, and nothing that a client sends is expanded.
+
+use crate::pattern;
+use crate::permits::{Denied, Rule};
+use std::collections::BTreeMap;
+
+/// The most commands of one list.
+pub const MAX_COMMANDS: usize = 4096;
+/// The longest line that a client may send for one.
+pub const MAX_LINE: usize = 8192;
+/// The most arguments of one command, declared or sent.
+pub const MAX_ARGUMENTS: usize = 64;
+/// The longest argument that a client may send.
+pub const MAX_ARGUMENT: usize = 1024;
+/// The longest name.
+pub const MAX_NAME: usize = 128;
+
+/// A list of commands by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Commands(BTreeMap<String, Command>);
+
+/// A program with its arguments, and what a client may fill in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command {
+    argv: Vec<String>,
+    arguments: Vec<Argument>,
+}
+
+/// An argument that a client may send, in its place on the line. In the argument vector it stands as `{name}`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Argument {
+    name: String,
+    form: Form,
+    default: Option<String>,
+}
+
+/// What an argument may look like. None of them begins with a dash, so none is taken for a flag.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Form {
+    /// Letters, digits and `._-@%+=:,`.
+    Word,
+    /// A whole number between two.
+    Between(i64, i64),
+    /// An absolute path without `..`.
+    Path,
+    /// One of these; `*` and `?` stand for characters of a word.
+    OneOf(Vec<String>),
+}
+
+impl Commands {
+    /// An empty list.
+    pub fn new() -> Commands {
+        Commands::default()
+    }
+
+    /// Adds one by its name.
+    pub fn add(&mut self, name: &str, command: Command) -> Result<(), String> {
+        if !is_name(name) {
+            return Err(format!(
+                "a command's name has 1 to {MAX_NAME} letters, digits and _.-, not {name:?}"
+            ));
+        }
+        if self.0.len() == MAX_COMMANDS {
+            return Err(format!("a list of commands has room for {MAX_COMMANDS}"));
+        }
+        if self.0.insert(name.to_string(), command).is_some() {
+            return Err(format!("the command {name:?} stands there twice"));
+        }
+        Ok(())
+    }
+
+    /// The names, for messages and for `--check`.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// The argument vector for a client's line: the name, then the arguments, separated by blanks; quotes and
+    /// backslashes as in a shell's words, and nothing else of a shell.
+    pub fn find(&self, line: &[u8], rule: &Rule) -> Result<Vec<Vec<u8>>, Denied> {
+        let words = words(line).map_err(|why| Denied::new(format!("the command {why}")))?;
+        let Some((name, given)) = words.split_first() else {
+            return Err(Denied::new("the command is empty"));
+        };
+        let command = self.0.get(name).ok_or_else(|| {
+            Denied::new(format!(
+                "the command {:?} does not stand in {rule}",
+                shortened(name)
+            ))
+        })?;
+        command
+            .fill(given)
+            .map_err(|why| Denied::new(format!("the command {name:?} of {rule} {why}")))
+    }
+}
+
+impl Command {
+    /// `argv` names an absolute program first. `arguments`: name, form, default.
+    ///
+    /// Forms: `word`, `path`, `1..100`, or `one|of|these*`.
+    pub fn define(argv: &[&str], arguments: &[(&str, &str, Option<&str>)]) -> Result<Command, String> {
+        let program = argv.first().ok_or("a command needs a program")?;
+        if !program.starts_with('/') || program.contains(['{', '\0']) {
+            return Err(format!(
+                "the program {program:?} has to be an absolute path without arguments in it"
+            ));
+        }
+        if argv.len() > MAX_ARGUMENTS || arguments.len() > MAX_ARGUMENTS {
+            return Err(format!("a command has at most {MAX_ARGUMENTS} arguments"));
+        }
+        let mut declared: Vec<Argument> = Vec::new();
+        for &(name, form, default) in arguments {
+            if !is_name(name) || declared.iter().any(|a| a.name == name) {
+                return Err(format!(
+                    "the argument name {name:?} is no name or stands there twice"
+                ));
+            }
+            if default.is_none() && declared.iter().any(|a| a.default.is_some()) {
+                return Err(format!(
+                    "the argument {name:?} stands behind one with a default and has none itself"
+                ));
+            }
+            let form = Form::parse(form).map_err(|why| format!("the argument {name:?} {why}"))?;
+            if default.is_some_and(|d| !form.fits(d)) {
+                return Err(format!(
+                    "the default of the argument {name:?} has not the form that it declares"
+                ));
+            }
+            declared.push(Argument {
+                name: name.to_string(),
+                form,
+                default: default.map(str::to_string),
+            });
+        }
+        let mut used = vec![false; declared.len()];
+        for word in &argv[1..] {
+            if word.contains('\0') {
+                return Err("an argument holds a zero byte".to_string());
+            }
+            for (piece, placeholder) in pieces(word) {
+                if placeholder {
+                    let at = declared.iter().position(|a| a.name == piece);
+                    used[at.ok_or_else(|| format!("{{{piece}}} is not declared as an argument"))?] = true;
+                }
+            }
+        }
+        if let Some(at) = used.iter().position(|u| !u) {
+            return Err(format!(
+                "the argument {:?} is declared and stands nowhere",
+                declared[at].name
+            ));
+        }
+        Ok(Command {
+            argv: argv.iter().map(|w| w.to_string()).collect(),
+            arguments: declared,
+        })
+    }
+
+    fn fill(&self, given: &[String]) -> Result<Vec<Vec<u8>>, String> {
+        if given.len() > self.arguments.len() {
+            return Err(format!(
+                "takes {} arguments, not {}",
+                self.arguments.len(),
+                given.len()
+            ));
+        }
+        let mut values = Vec::with_capacity(self.arguments.len());
+        for (i, argument) in self.arguments.iter().enumerate() {
+            let value = match (given.get(i), &argument.default) {
+                (Some(value), _) if argument.form.fits(value) => value,
+                (Some(value), _) => {
+                    return Err(format!(
+                        "does not take {:?} as its {}",
+                        shortened(value),
+                        argument.name
+                    ));
+                }
+                (None, Some(default)) => default,
+                (None, None) => return Err(format!("needs its argument {}", argument.name)),
+            };
+            values.push((&argument.name, value));
+        }
+        let word = |word: &String| {
+            let mut filled = Vec::new();
+            for (piece, placeholder) in pieces(word) {
+                let text = match placeholder {
+                    true => values.iter().find(|(n, _)| *n == piece).map_or("", |(_, v)| v),
+                    false => piece,
+                };
+                filled.extend_from_slice(text.as_bytes());
+            }
+            filled
+        };
+        Ok(self.argv.iter().map(word).collect())
+    }
+}
+
+impl Form {
+    fn parse(text: &str) -> Result<Form, String> {
+        Ok(match text {
+            "word" => Form::Word,
+            "path" => Form::Path,
+            _ => {
+                if let Some((low, high)) = text.split_once("..") {
+                    let bad = || format!("has no range of numbers in {text:?}");
+                    let (low, high) = (low.parse().map_err(|_| bad())?, high.parse().map_err(|_| bad())?);
+                    if low > high {
+                        return Err(bad());
+                    }
+                    return Ok(Form::Between(low, high));
+                }
+                let words: Vec<String> = text.split('|').map(str::to_string).collect();
+                if words
+                    .iter()
+                    .any(|w| w.is_empty() || w.starts_with('-') || w.contains(char::is_control))
+                {
+                    return Err(format!(
+                        "has an empty choice, a dash or a control character in {text:?}"
+                    ));
+                }
+                Form::OneOf(words)
+            }
+        })
+    }
+
+    fn fits(&self, value: &str) -> bool {
+        if value.is_empty() || value.len() > MAX_ARGUMENT {
+            return false;
+        }
+        match self {
+            Form::Between(low, high) => {
+                let digits = value.strip_prefix('-').unwrap_or(value);
+                digits.bytes().all(|c| c.is_ascii_digit())
+                    && value.parse().is_ok_and(|n: i64| (*low..=*high).contains(&n))
+            }
+            Form::Word => is_word(value),
+            Form::Path => {
+                value.starts_with('/')
+                    && value.split('/').all(|part| part != "..")
+                    && !value.contains(char::is_control)
+            }
+            Form::OneOf(choices) => choices.iter().any(|c| {
+                c == value || c.contains(['*', '?']) && word_fits(c, value) && !value.starts_with('-')
+            }),
+        }
+    }
+}
+
+/// A pattern whose stars take characters of a word only: all others of the value have to stand in the pattern.
+fn word_fits(choice: &str, value: &str) -> bool {
+    let allowed = |c: char| is_word_character(c) || choice.contains(c) && !matches!(c, '*' | '?' | '/');
+    let slashes = |text: &str| text.matches('/').count();
+    value.chars().all(|c| allowed(c) || c == '/')
+        && slashes(value) == slashes(choice)
+        && value.split('/').all(|part| part != "..")
+        && pattern::fits(choice.as_bytes(), value.as_bytes())
+}
+
+fn is_word(text: &str) -> bool {
+    !text.starts_with('-') && text.chars().all(is_word_character)
+}
+
+fn is_word_character(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "._-@%+=:,".contains(c)
+}
+
+fn is_name(text: &str) -> bool {
+    (1..=MAX_NAME).contains(&text.len())
+        && !text.starts_with('-')
+        && text
+            .bytes()
+            .all(|c| c.is_ascii_alphanumeric() || b"_.-".contains(&c))
+}
+
+/// A word of an argument vector, cut at its `{name}`s: text, and whether it is one of them.
+fn pieces(word: &str) -> Vec<(&str, bool)> {
+    let mut pieces = Vec::new();
+    let mut rest = word;
+    while let Some(open) = rest.find('{') {
+        let Some(close) = rest[open..].find('}').map(|n| open + n) else {
+            break;
+        };
+        let name = &rest[open + 1..close];
+        if is_name(name) {
+            pieces.push((&rest[..open], false));
+            pieces.push((name, true));
+        } else {
+            pieces.push((&rest[..=close], false));
+        }
+        rest = &rest[close + 1..];
+    }
+    pieces.push((rest, false));
+    pieces
+}
+
+/// A line's words, as a shell would cut them: blanks, quotes, backslashes. Nothing is expanded.
+fn words(line: &[u8]) -> Result<Vec<String>, String> {
+    if line.len() > MAX_LINE {
+        return Err(format!("is longer than {MAX_LINE} bytes"));
+    }
+    let text = std::str::from_utf8(line).map_err(|_| "is no UTF-8")?;
+    if text.contains('\0') {
+        return Err("holds a zero byte".to_string());
+    }
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match (quote, c) {
+            (None, ' ' | '\t' | '\n') => {
+                words.extend(word.take());
+                if words.len() > MAX_ARGUMENTS {
+                    return Err(format!("has more than {MAX_ARGUMENTS} arguments"));
+                }
+            }
+            (None, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (Some(open), _) if c == open => quote = None,
+            (None | Some('"'), '\\') => {
+                let next = chars.next().ok_or("ends with a backslash")?;
+                let word = word.get_or_insert_default();
+                // POSIX 2.2.3: within double quotes a backslash is special before these only.
+                if quote.is_some() && !matches!(next, '$' | '`' | '"' | '\\') {
+                    word.push('\\');
+                }
+                word.push(next);
+            }
+            _ => word.get_or_insert_default().push(c),
+        }
+    }
+    if quote.is_some() {
+        return Err("has a quote that is never closed".to_string());
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+/// For a message: no more of what a client sent than a person reads.
+fn shortened(text: &str) -> &str {
+    let end = text.char_indices().nth(64).map_or(text.len(), |(at, _)| at);
+    &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list() -> Commands {
+        let mut list = Commands::new();
+        let disk = Command::define(
+            &["/usr/lib/check_disk", "-w", "{warn}", "--path={path}", "{x"],
+            &[("warn", "0..100", None), ("path", "path", Some("/"))],
+        );
+        list.add("check_disk", disk.unwrap()).unwrap();
+        list.add("uptime", Command::define(&["/usr/bin/uptime"], &[]).unwrap())
+            .unwrap();
+        let unit = Command::define(
+            &["/bin/systemctl", "status", "{unit}"],
+            &[("unit", "ssh|nginx@*", None)],
+        );
+        list.add("unit", unit.unwrap()).unwrap();
+        let word = Command::define(&["/bin/echo", "{w}"], &[("w", "word", None)]);
+        list.add("echo", word.unwrap()).unwrap();
+        list
+    }
+
+    #[test]
+    fn lines_become_argument_vectors_or_refusals() {
+        let list = list();
+        let rule = Rule::new("[commands] of node.toml");
+        for (line, want) in [
+            ("uptime", Ok("/usr/bin/uptime")),
+            ("  uptime ", Ok("/usr/bin/uptime")),
+            ("'up'\"time\"", Ok("/usr/bin/uptime")),
+            ("check_disk 20", Ok("/usr/lib/check_disk|-w|20|--path=/|{x")),
+            (
+                "check_disk 20 '/var/my files'",
+                Ok("/usr/lib/check_disk|-w|20|--path=/var/my files|{x"),
+            ),
+            (
+                "check_disk 20 /var\\ x",
+                Ok("/usr/lib/check_disk|-w|20|--path=/var x|{x"),
+            ),
+            ("unit ssh", Ok("/bin/systemctl|status|ssh")),
+            ("unit nginx@web.1", Ok("/bin/systemctl|status|nginx@web.1")),
+            ("echo a%b", Ok("/bin/echo|a%b")),
+            ("", Err("the command is empty")),
+            (
+                "uptime; id",
+                Err("the command \"uptime;\" does not stand in [commands] of node.toml"),
+            ),
+            (
+                "uptime -p",
+                Err("the command \"uptime\" of [commands] of node.toml takes 0 arguments, not 1"),
+            ),
+            (
+                "/usr/bin/uptime",
+                Err("the command \"/usr/bin/uptime\" does not stand in [commands] of node.toml"),
+            ),
+            (
+                "check_disk",
+                Err("the command \"check_disk\" of [commands] of node.toml needs its argument warn"),
+            ),
+            (
+                "check_disk 101",
+                Err(
+                    "the command \"check_disk\" of [commands] of node.toml does not take \"101\" as its warn",
+                ),
+            ),
+            (
+                "check_disk 20 /a/../b",
+                Err(
+                    "the command \"check_disk\" of [commands] of node.toml does not take \"/a/../b\" as its path",
+                ),
+            ),
+            (
+                "unit nginx@$(id)",
+                Err(
+                    "the command \"unit\" of [commands] of node.toml does not take \"nginx@$(id)\" as its unit",
+                ),
+            ),
+            (
+                "unit 'nginx@a b'",
+                Err(
+                    "the command \"unit\" of [commands] of node.toml does not take \"nginx@a b\" as its unit",
+                ),
+            ),
+            (
+                "unit nginx@a/b",
+                Err(
+                    "the command \"unit\" of [commands] of node.toml does not take \"nginx@a/b\" as its unit",
+                ),
+            ),
+            (
+                "echo -n",
+                Err("the command \"echo\" of [commands] of node.toml does not take \"-n\" as its w"),
+            ),
+            (
+                "echo ''",
+                Err("the command \"echo\" of [commands] of node.toml does not take \"\" as its w"),
+            ),
+            ("echo 'a", Err("the command has a quote that is never closed")),
+            ("echo a\\", Err("the command ends with a backslash")),
+        ] {
+            let got = list
+                .find(line.as_bytes(), &rule)
+                .map(|argv| String::from_utf8(argv.join(&b'|')).unwrap());
+            assert_eq!(
+                got.map_err(|d| d.to_string()),
+                want.map(str::to_string).map_err(str::to_string),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn lines_and_lists_are_bounded() {
+        let list = list();
+        let rule = Rule::new("x");
+        let refused = |line: String| list.find(line.as_bytes(), &rule).unwrap_err().to_string();
+        assert!(refused("a".repeat(MAX_LINE + 1)).contains("longer"));
+        assert!(refused("uptime".to_string() + &" a".repeat(MAX_ARGUMENTS + 2)).contains("more than"));
+        assert!(refused(format!("echo {}", "a".repeat(MAX_ARGUMENT + 1))).contains("does not take"));
+        assert!(
+            list.find(format!("echo {}", "a".repeat(MAX_ARGUMENT)).as_bytes(), &rule)
+                .is_ok()
+        );
+        let mut full = Commands::new();
+        let command = Command::define(&["/bin/true"], &[]).unwrap();
+        for i in 0..MAX_COMMANDS {
+            full.add(&format!("c{i}"), command.clone()).unwrap();
+        }
+        assert!(full.add("one-more", command.clone()).is_err());
+        assert!(Commands::new().add(&"n".repeat(MAX_NAME + 1), command).is_err());
+    }
+
+    #[test]
+    fn definitions_that_mean_nothing_are_refused() {
+        type Arguments<'a> = &'a [(&'a str, &'a str, Option<&'a str>)];
+        let bad: [(&[&str], Arguments<'_>); 10] = [
+            (&[], &[]),
+            (&["true"], &[]),
+            (&["/bin/{a}"], &[("a", "word", None)]),
+            (&["/bin/a", "{b}"], &[]),
+            (&["/bin/a"], &[("b", "word", None)]),
+            (&["/bin/a", "{b}"], &[("b", "9..1", None)]),
+            (&["/bin/a", "{b}"], &[("b", "x||y", None)]),
+            (&["/bin/a", "{b}"], &[("b", "1..5", Some("6"))]),
+            (
+                &["/bin/a", "{b}{c}"],
+                &[("b", "word", Some("x")), ("c", "word", None)],
+            ),
+            (&["/bin/a", "{b}"], &[("b", "word", None), ("b", "word", None)]),
+        ];
+        for (argv, arguments) in bad {
+            assert!(
+                Command::define(argv, arguments).is_err(),
+                "{argv:?} {arguments:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! A grant: what the monitor notes when a login was proven, and checks every order against. It holds no secret and
+//! no clock; whoever asks brings the time.
+
+use crate::login::Login;
+use crate::permits::{Denied, Permits, Program, What};
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// A grant's number: given once, never again while the node runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GrantId(pub u64);
+
+/// Who came in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// How it was proven, the deciding way first; more than one where a list of methods is required.
+    pub proven: Vec<How>,
+}
+
+/// One way of proving it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum How {
+    /// A key.
+    Key {
+        /// `SHA256:…`
+        fingerprint: String,
+    },
+    /// A certificate.
+    Certificate {
+        /// The CA's words for whom it was made for.
+        key_id: String,
+        /// Its number at the CA.
+        serial: u64,
+        /// The fingerprint of the key that it is for.
+        fingerprint: String,
+        /// The CA's.
+        ca: String,
+    },
+    /// A password, asked by PAM.
+    Password,
+    /// PAM's own questions.
+    KeyboardInteractive,
+}
+
+impl fmt::Display for How {
+    /// One line; what comes from outside is escaped.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            How::Key { fingerprint } => write!(f, "key {fingerprint}"),
+            How::Certificate {
+                key_id,
+                serial,
+                fingerprint,
+                ca,
+            } => {
+                write!(
+                    f,
+                    "certificate {key_id:?} (serial {serial}) of {fingerprint}, CA {ca}"
+                )
+            }
+            How::Password => f.write_str("password"),
+            How::KeyboardInteractive => f.write_str("keyboard-interactive"),
+        }
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, how) in self.proven.iter().enumerate() {
+            write!(f, "{}{how}", if i > 0 { " and " } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+/// A login that was proven, and what it may do.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    /// Its number.
+    pub id: GrantId,
+    /// Who.
+    pub identity: Identity,
+    /// As which account.
+    pub login: Login,
+    /// What of.
+    pub permits: Permits,
+    /// From where.
+    pub source: SocketAddr,
+    /// Up to when on the boot-time clock, which nobody sets; none: as long as its connection.
+    pub expires: Option<Duration>,
+}
+
+/// An order, as far as the grant decides about it.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The account that it is for.
+    pub login: &'a Login,
+    /// The boot-time clock.
+    pub now: Duration,
+    /// What is asked for.
+    pub what: What<'a>,
+}
+
+impl Grant {
+    /// Whether this may be done now.
+    pub fn allows(&self, order: &Asked<'_>) -> Result<(), Denied> {
+        self.holds(order)?;
+        self.permits.allow(&order.what)
+    }
+
+    /// What is to be started for a shell, a command or a subsystem.
+    pub fn program(&self, order: &Asked<'_>) -> Result<Program, Denied> {
+        self.holds(order)?;
+        self.permits.program(&order.what)
+    }
+
+    fn holds(&self, order: &Asked<'_>) -> Result<(), Denied> {
+        if *order.login != self.login {
+            return Err(Denied::new(format!(
+                "the order is for {}, and the grant for {}",
+                order.login, self.login
+            )));
+        }
+        match self.expires {
+            Some(end) if order.now >= end => Err(Denied::new(format!(
+                "the login of {} has expired: log in again",
+                self.login
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::permits::{Kind, Rule};
+
+    #[test]
+    fn a_grant_is_for_one_account_and_for_its_time() {
+        let mut permits = Permits::all();
+        permits.forbid(&[Kind::X11], &Rule::new("node.toml (x11 = false)"));
+        let alice = Login::parse(b"alice").unwrap();
+        let bob = Login::parse(b"bob").unwrap();
+        let grant = Grant {
+            id: GrantId(1),
+            identity: Identity {
+                proven: vec![How::Password],
+            },
+            login: alice.clone(),
+            permits,
+            source: "192.0.2.1:22".parse().unwrap(),
+            expires: Some(Duration::from_secs(10)),
+        };
+        for (login, now, what, want) in [
+            (&alice, 9, What::Shell, Ok(())),
+            (
+                &alice,
+                9,
+                What::X11,
+                Err("X11 forwarding is not allowed by node.toml (x11 = false)"),
+            ),
+            (
+                &alice,
+                10,
+                What::Shell,
+                Err("the login of alice has expired: log in again"),
+            ),
+            (
+                &bob,
+                9,
+                What::Shell,
+                Err("the order is for bob, and the grant for alice"),
+            ),
+        ] {
+            let asked = Asked {
+                login,
+                now: Duration::from_secs(now),
+                what,
+            };
+            assert_eq!(
+                grant.allows(&asked).map_err(|d| d.to_string()),
+                want.map_err(str::to_string)
+            );
+            if what == What::Shell {
+                assert_eq!(grant.program(&asked).is_ok(), want.is_ok());
+            }
+        }
+    }
+
+    #[test]
+    fn identities_are_one_line() {
+        let how = How::Certificate {
+            key_id: "a\nb".into(),
+            serial: 7,
+            fingerprint: "SHA256:x".into(),
+            ca: "SHA256:y".into(),
+        };
+        let identity = Identity {
+            proven: vec![how, How::Password],
+        };
+        let want = "certificate \"a\\nb\" (serial 7) of SHA256:x, CA SHA256:y and password";
+        assert_eq!(identity.to_string(), want);
+    }
+}

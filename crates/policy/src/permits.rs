@@ -1,0 +1,484 @@
+//! What a login may do. Each source of trust (certificate, authorized_keys line, configuration) gives its own
+//! `Permits`; what holds is what all of them allow, and a refusal names the one that refused.
+
+use crate::commands::Commands;
+use crate::pattern;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// The most targets of permitopen and permitlisten that one source may list.
+pub const MAX_TARGETS: usize = 256;
+/// The most environment variables that one source may set, and the bytes of one.
+pub const MAX_ENVIRONMENT: usize = 256;
+/// The most bytes of one of them, name and value.
+pub const MAX_VARIABLE: usize = 8192;
+
+/// The kinds of things that are asked for after a login.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// The account's shell.
+    Shell,
+    /// A command line.
+    Exec,
+    /// File transfer.
+    Sftp,
+    /// A subsystem other than sftp.
+    Subsystem,
+    /// A terminal.
+    Pty,
+    /// Connecting from the host to a TCP address (`ssh -L`, `-D`, `-W`, `-J`).
+    ConnectTcp,
+    /// Listening on the host's TCP ports (`ssh -R`).
+    ListenTcp,
+    /// Connecting to the host's unix sockets.
+    ConnectUnix,
+    /// Listening on the host's unix sockets.
+    ListenUnix,
+    /// The user's agent, forwarded.
+    Agent,
+    /// X11 clients.
+    X11,
+    /// Environment variables that the client sends.
+    Environment,
+    /// `~/.ssh/rc`.
+    UserRc,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 13] = [
+        Kind::Shell,
+        Kind::Exec,
+        Kind::Sftp,
+        Kind::Subsystem,
+        Kind::Pty,
+        Kind::ConnectTcp,
+        Kind::ListenTcp,
+        Kind::ConnectUnix,
+        Kind::ListenUnix,
+        Kind::Agent,
+        Kind::X11,
+        Kind::Environment,
+        Kind::UserRc,
+    ];
+
+    /// All that `port-forwarding` means in a certificate and in authorized_keys: unix sockets too, as in sshd.
+    pub const FORWARDING: [Kind; 4] = [
+        Kind::ConnectTcp,
+        Kind::ListenTcp,
+        Kind::ConnectUnix,
+        Kind::ListenUnix,
+    ];
+
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Shell => "a shell",
+            Kind::Exec => "running a command",
+            Kind::Sftp => "file transfer",
+            Kind::Subsystem => "a subsystem",
+            Kind::Pty => "a terminal",
+            Kind::ConnectTcp => "forwarding to a TCP address",
+            Kind::ListenTcp => "listening on a TCP port",
+            Kind::ConnectUnix => "forwarding to a unix socket",
+            Kind::ListenUnix => "listening on a unix socket",
+            Kind::Agent => "agent forwarding",
+            Kind::X11 => "X11 forwarding",
+            Kind::Environment => "setting the environment",
+            Kind::UserRc => "running ~/.ssh/rc",
+        }
+    }
+}
+
+/// Where a rule stands, as a person would point at it: `the certificate "alice"`, `authorized_keys line 3 (restrict)`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule(Arc<str>);
+
+impl Rule {
+    /// In these words.
+    pub fn new(words: impl Into<Arc<str>>) -> Rule {
+        Rule(words.into())
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Why something is refused: a sentence that names the rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denied(String);
+
+impl Denied {
+    /// A sentence without its full stop.
+    pub fn new(sentence: impl Into<String>) -> Denied {
+        Denied(sentence.into())
+    }
+
+    fn by(what: impl fmt::Display, rule: &Rule) -> Denied {
+        Denied(format!("{what} is not allowed by {rule}"))
+    }
+}
+
+impl fmt::Display for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Denied {}
+
+/// One thing that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What<'a> {
+    /// The account's shell.
+    Shell,
+    /// A command line, as sent.
+    Exec(&'a [u8]),
+    /// A subsystem; `sftp` is one.
+    Subsystem(&'a [u8]),
+    /// A terminal.
+    Pty,
+    /// Connect to this host and port.
+    ConnectTcp(&'a [u8], u16),
+    /// Listen on this address (may be empty: all) and port (0: any).
+    ListenTcp(&'a [u8], u16),
+    /// Connect to this path.
+    ConnectUnix(&'a [u8]),
+    /// Listen on this path.
+    ListenUnix(&'a [u8]),
+    /// The user's agent, forwarded.
+    Agent,
+    /// X11 clients.
+    X11,
+    /// This variable, sent by the client.
+    Environment(&'a [u8]),
+    /// `~/.ssh/rc`.
+    UserRc,
+}
+
+impl What<'_> {
+    /// Its kind.
+    pub fn kind(&self) -> Kind {
+        match self {
+            What::Shell => Kind::Shell,
+            What::Exec(_) => Kind::Exec,
+            What::Subsystem(b"sftp") => Kind::Sftp,
+            What::Subsystem(_) => Kind::Subsystem,
+            What::Pty => Kind::Pty,
+            What::ConnectTcp(..) => Kind::ConnectTcp,
+            What::ListenTcp(..) => Kind::ListenTcp,
+            What::ConnectUnix(_) => Kind::ConnectUnix,
+            What::ListenUnix(_) => Kind::ListenUnix,
+            What::Agent => Kind::Agent,
+            What::X11 => Kind::X11,
+            What::Environment(_) => Kind::Environment,
+            What::UserRc => Kind::UserRc,
+        }
+    }
+}
+
+/// What has to be started for a shell, a command or a subsystem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// The account's shell, as a login shell.
+    Shell,
+    /// A command line for the account's shell (`shell -c`).
+    Line {
+        /// What to run.
+        command: Vec<u8>,
+        /// What was asked for, when something else runs: SSH_ORIGINAL_COMMAND.
+        original: Option<Vec<u8>>,
+    },
+    /// A program without a shell: a named command.
+    Argv(Vec<Vec<u8>>),
+    /// The built-in file transfer, with the arguments that a forced `internal-sftp` has.
+    Sftp {
+        /// `-R`, `-d`, …
+        arguments: Vec<u8>,
+    },
+    /// The program of a subsystem.
+    Subsystem(Vec<u8>),
+}
+
+/// A target of permitopen or permitlisten.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The host or address, lower case; `*` is any. For listening a pattern.
+    pub host: String,
+    /// None: any port.
+    pub port: Option<u16>,
+}
+
+impl Target {
+    /// `host:port`, `[2001:db8::1]:port`, `host:*`, `*:port`. For permitlisten a port alone means all addresses.
+    pub fn parse(text: &str, listen: bool) -> Result<Target, String> {
+        let bad = || format!("{text:?} is no host:port");
+        let (host, port) = if let Some(rest) = text.strip_prefix('[') {
+            rest.split_once("]:").ok_or_else(bad)?
+        } else {
+            match text.rsplit_once(':') {
+                Some((host, port)) if !host.contains(':') => (host, port),
+                None if listen => ("*", text),
+                _ => return Err(bad()),
+            }
+        };
+        if host.is_empty() || host.chars().any(|c| c.is_whitespace() || c.is_control()) {
+            return Err(bad());
+        }
+        let port = match port {
+            "*" => None,
+            digits if digits.bytes().all(|c| c.is_ascii_digit()) => {
+                Some(digits.parse().ok().filter(|&p: &u16| p != 0).ok_or_else(bad)?)
+            }
+            _ => return Err(bad()),
+        };
+        Ok(Target {
+            host: host.to_ascii_lowercase(),
+            port,
+        })
+    }
+
+    /// A wish to listen on all addresses (RFC 4254 §7.1: an empty one) needs a target that means all.
+    fn fits(&self, host: &[u8], port: u16, listen: bool) -> bool {
+        let host = host.to_ascii_lowercase();
+        let all = listen && matches!(&host[..], b"" | b"*");
+        let host_fits = match &self.host[..] {
+            "*" => true,
+            own if listen => !all && pattern::fits(own.as_bytes(), &host),
+            // sshd knows no patterns here but `*`: a name like `*.example.com` would be whatever its owner says.
+            own => own.as_bytes() == host,
+        };
+        host_fits && self.port.is_none_or(|p| p == port)
+    }
+}
+
+/// A command that runs whatever was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Forced {
+    command: Vec<u8>,
+    rule: Rule,
+}
+
+/// What a login may do. `Permits::all` is everything; each rule takes something away.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Permits {
+    forbidden: BTreeMap<Kind, Rule>,
+    /// Each list has to have a target that fits.
+    connect: Vec<(Rule, Vec<Target>)>,
+    listen: Vec<(Rule, Vec<Target>)>,
+    forced: Option<Forced>,
+    environment: Vec<(String, String)>,
+    commands: Vec<(Rule, Arc<Commands>)>,
+}
+
+impl Permits {
+    /// Everything.
+    pub fn all() -> Permits {
+        Permits::default()
+    }
+
+    /// Nothing at all, because of this rule.
+    pub fn none(rule: &Rule) -> Permits {
+        let mut permits = Permits::all();
+        permits.forbid(&Kind::ALL, rule);
+        permits
+    }
+
+    /// Takes these kinds away.
+    pub fn forbid(&mut self, kinds: &[Kind], rule: &Rule) {
+        for &kind in kinds {
+            self.forbidden.entry(kind).or_insert_with(|| rule.clone());
+        }
+    }
+
+    /// Gives these kinds back: only within one source, before it meets another.
+    pub fn permit(&mut self, kinds: &[Kind]) {
+        for kind in kinds {
+            self.forbidden.remove(kind);
+        }
+    }
+
+    /// Only these targets may be connected to.
+    pub fn only_connect(&mut self, targets: Vec<Target>, rule: &Rule) {
+        self.connect.push((rule.clone(), targets));
+    }
+
+    /// Only these may be listened on.
+    pub fn only_listen(&mut self, targets: Vec<Target>, rule: &Rule) {
+        self.listen.push((rule.clone(), targets));
+    }
+
+    /// This command runs, whatever is asked for.
+    pub fn force(&mut self, command: Vec<u8>, rule: &Rule) {
+        self.forced = Some(Forced {
+            command,
+            rule: rule.clone(),
+        });
+    }
+
+    /// Only commands of this list run, without a shell.
+    pub fn only_commands(&mut self, commands: Arc<Commands>, rule: &Rule) {
+        self.commands.push((rule.clone(), commands));
+    }
+
+    /// Sets a variable for whatever runs; the first of a name counts, as in sshd.
+    pub fn set(&mut self, name: &str, value: &str) {
+        if !self.environment.iter().any(|(n, _)| n == name) {
+            self.environment.push((name.to_string(), value.to_string()));
+        }
+    }
+
+    /// The variables that were set.
+    pub fn environment(&self) -> &[(String, String)] {
+        &self.environment
+    }
+
+    /// The forced command.
+    pub fn forced(&self) -> Option<&[u8]> {
+        self.forced.as_ref().map(|f| &f.command[..])
+    }
+
+    /// What both allow. Two forced commands have to be the same one (sshd refuses such a login as well).
+    pub fn and(mut self, other: Permits) -> Result<Permits, Denied> {
+        for (kind, rule) in other.forbidden {
+            self.forbidden.entry(kind).or_insert(rule);
+        }
+        self.connect.extend(other.connect);
+        self.listen.extend(other.listen);
+        self.commands.extend(other.commands);
+        for (name, value) in &other.environment {
+            self.set(name, value);
+        }
+        self.forced = match (self.forced, other.forced) {
+            (Some(a), Some(b)) if a.command != b.command => {
+                return Err(Denied(format!(
+                    "{} and {} force different commands",
+                    a.rule, b.rule
+                )));
+            }
+            (a, b) => a.or(b),
+        };
+        Ok(self)
+    }
+
+    /// Whether this may be done.
+    pub fn allow(&self, what: &What<'_>) -> Result<(), Denied> {
+        match what {
+            What::Shell | What::Exec(_) | What::Subsystem(_) => return self.program(what).map(drop),
+            _ => {}
+        }
+        self.allow_kind(what.kind())?;
+        let (lists, host, port, listen) = match *what {
+            What::ConnectTcp(host, port) => (&self.connect, host, port, false),
+            What::ListenTcp(host, port) => (&self.listen, host, port, true),
+            // Unlike sshd: a list of TCP targets would hold nobody who may reach any unix socket instead.
+            What::ConnectUnix(_) => return self.no_list(&self.connect, what.kind()),
+            What::ListenUnix(_) => return self.no_list(&self.listen, what.kind()),
+            _ => return Ok(()),
+        };
+        for (rule, targets) in lists {
+            if !targets.iter().any(|t| t.fits(host, port, listen)) {
+                let shown = String::from_utf8_lossy(host);
+                return Err(Denied::by(
+                    format_args!("{} {shown:?} port {port}", what.kind().name()),
+                    rule,
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is to be started for a shell, a command or a subsystem.
+    pub fn program(&self, what: &What<'_>) -> Result<Program, Denied> {
+        if let Some(forced) = &self.forced {
+            return self.forced_program(forced, what);
+        }
+        if let Some(program) = self.named(what)? {
+            return Ok(program);
+        }
+        self.allow_kind(what.kind())?;
+        Ok(match *what {
+            What::Exec(command) => Program::Line {
+                command: command.to_vec(),
+                original: None,
+            },
+            What::Subsystem(b"sftp") => Program::Sftp {
+                arguments: Vec::new(),
+            },
+            What::Subsystem(name) => Program::Subsystem(name.to_vec()),
+            _ => Program::Shell,
+        })
+    }
+
+    /// A kind without its particulars: whether it is worth offering at all.
+    pub fn allow_kind(&self, kind: Kind) -> Result<(), Denied> {
+        match self.forbidden.get(&kind) {
+            Some(rule) => Err(Denied::by(kind.name(), rule)),
+            None => Ok(()),
+        }
+    }
+
+    /// A forced command takes the place of a shell, of any command and of any subsystem. It is the administrator's,
+    /// so only a rule against commands altogether (or against sftp, when it is that) stands over it.
+    fn forced_program(&self, forced: &Forced, what: &What<'_>) -> Result<Program, Denied> {
+        if let Some(arguments) = internal_sftp(&forced.command) {
+            self.allow_kind(Kind::Sftp)?;
+            return Ok(Program::Sftp {
+                arguments: arguments.to_vec(),
+            });
+        }
+        self.allow_kind(Kind::Exec)?;
+        let original = match *what {
+            What::Exec(line) | What::Subsystem(line) => Some(line.to_vec()),
+            _ => None,
+        };
+        Ok(Program::Line {
+            command: forced.command.clone(),
+            original,
+        })
+    }
+
+    /// With command lists, nothing but what stands in all of them.
+    fn named(&self, what: &What<'_>) -> Result<Option<Program>, Denied> {
+        let Some((rule, first)) = self.commands.first() else {
+            return Ok(None);
+        };
+        let What::Exec(line) = what else {
+            return Err(Denied::by(what.kind().name(), rule));
+        };
+        self.allow_kind(Kind::Exec)?;
+        let argv = first.find(line, rule)?;
+        for (rule, other) in &self.commands[1..] {
+            if other.find(line, rule)? != argv {
+                return Err(Denied(format!(
+                    "{rule} means another program by this command's name"
+                )));
+            }
+        }
+        Ok(Some(Program::Argv(argv)))
+    }
+
+    fn no_list(&self, lists: &[(Rule, Vec<Target>)], kind: Kind) -> Result<(), Denied> {
+        match lists.first() {
+            Some((rule, _)) => Err(Denied::by(kind.name(), rule)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The arguments of a forced `internal-sftp`.
+fn internal_sftp(command: &[u8]) -> Option<&[u8]> {
+    let rest = command.strip_prefix(b"internal-sftp")?;
+    match rest.first() {
+        None => Some(rest),
+        Some(b' ' | b'\t') => Some(rest.trim_ascii()),
+        Some(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

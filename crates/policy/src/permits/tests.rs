@@ -1,0 +1,249 @@
+//! Tests: what permits allow, source by source and together.
+
+use super::*;
+use crate::commands::Command;
+
+fn rule(words: &str) -> Rule {
+    Rule::new(words)
+}
+
+fn target(text: &str, listen: bool) -> Target {
+    Target::parse(text, listen).unwrap()
+}
+
+#[test]
+fn each_kind_is_forbidden_alone() {
+    let asked = [
+        What::Shell,
+        What::Exec(b"id"),
+        What::Subsystem(b"sftp"),
+        What::Subsystem(b"netconf"),
+        What::Pty,
+        What::ConnectTcp(b"h", 1),
+        What::ListenTcp(b"h", 1),
+        What::ConnectUnix(b"/s"),
+        What::ListenUnix(b"/s"),
+        What::Agent,
+        What::X11,
+        What::Environment(b"LANG"),
+        What::UserRc,
+    ];
+    assert_eq!(asked.map(|w| w.kind()), Kind::ALL);
+    for forbidden in Kind::ALL {
+        let mut permits = Permits::all();
+        permits.forbid(&[forbidden], &rule("the test"));
+        for what in &asked {
+            let want = match what.kind() == forbidden {
+                true => Err(format!("{} is not allowed by the test", forbidden.name())),
+                false => Ok(()),
+            };
+            assert_eq!(permits.allow(what).map_err(|d| d.to_string()), want, "{what:?}");
+            assert!(Permits::none(&rule("x")).allow(what).is_err());
+        }
+    }
+}
+
+#[test]
+fn targets_are_read_and_fit() {
+    for (text, listen, host, port, want) in [
+        ("host:80", false, "host", 80, true),
+        ("host:80", false, "HOST", 80, true),
+        ("host:80", false, "host", 81, false),
+        ("host:80", false, "other", 80, false),
+        ("host:*", false, "host", 7, true),
+        ("*:80", false, "anything", 80, true),
+        ("*.example.com:80", false, "www.example.com", 80, false),
+        ("[2001:db8::1]:80", false, "2001:db8::1", 80, true),
+        ("8080", true, "", 8080, true),
+        ("8080", true, "localhost", 8080, true),
+        ("8080", true, "localhost", 8081, false),
+        ("localhost:8080", true, "localhost", 8080, true),
+        ("localhost:8080", true, "", 8080, false),
+        ("localhost:8080", true, "127.0.0.1", 8080, false),
+        ("127.*:8080", true, "127.0.0.1", 8080, true),
+        ("localhost:*", true, "localhost", 0, true),
+        ("localhost:8080", true, "localhost", 0, false),
+    ] {
+        let mut permits = Permits::all();
+        let list = vec![target("never:1", false), target(text, listen)];
+        let what = match listen {
+            true => What::ListenTcp(host.as_bytes(), port),
+            false => What::ConnectTcp(host.as_bytes(), port),
+        };
+        match listen {
+            true => permits.only_listen(list, &rule("x")),
+            false => permits.only_connect(list, &rule("x")),
+        }
+        assert_eq!(permits.allow(&what).is_ok(), want, "{text} {host:?}:{port}");
+        // A list of the one direction holds nobody in the other.
+        let other = match listen {
+            true => What::ConnectTcp(b"h", 1),
+            false => What::ListenTcp(b"h", 1),
+        };
+        assert!(permits.allow(&other).is_ok());
+        // Unix sockets are no way around it.
+        assert_eq!(permits.allow(&What::ListenUnix(b"/s")).is_ok(), !listen);
+        assert_eq!(permits.allow(&What::ConnectUnix(b"/s")).is_ok(), listen);
+    }
+    for bad in [
+        "",
+        "host",
+        ":80",
+        "host:",
+        "host:0",
+        "host:65536",
+        "host:+1",
+        "::1:80",
+        "[::1:80",
+        "a b:1",
+    ] {
+        assert!(Target::parse(bad, false).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn a_forced_command_takes_the_place_of_everything() {
+    let mut permits = Permits::all();
+    permits.force(b"/bin/backup".to_vec(), &rule("the key"));
+    let line = |original: Option<&[u8]>| Program::Line {
+        command: b"/bin/backup".to_vec(),
+        original: original.map(<[u8]>::to_vec),
+    };
+    assert_eq!(permits.program(&What::Shell), Ok(line(None)));
+    assert_eq!(permits.program(&What::Exec(b"id")), Ok(line(Some(b"id"))));
+    assert_eq!(
+        permits.program(&What::Subsystem(b"sftp")),
+        Ok(line(Some(b"sftp")))
+    );
+    // Without a shell allowed it still runs; without commands it does not.
+    permits.forbid(&[Kind::Shell, Kind::Sftp], &rule("x"));
+    assert!(permits.program(&What::Shell).is_ok());
+    permits.forbid(&[Kind::Exec], &rule("x"));
+    assert!(permits.program(&What::Shell).is_err());
+
+    for (command, arguments) in [
+        ("internal-sftp", Some("")),
+        ("internal-sftp  -R", Some("-R")),
+        ("internal-sftpx", None),
+    ] {
+        let mut permits = Permits::all();
+        permits.force(command.as_bytes().to_vec(), &rule("the key"));
+        let want = arguments.map(|a| Program::Sftp {
+            arguments: a.as_bytes().to_vec(),
+        });
+        let got = permits.program(&What::Shell).unwrap();
+        assert_eq!(
+            Some(got.clone()).filter(|p| matches!(p, Program::Sftp { .. })),
+            want,
+            "{command}"
+        );
+    }
+}
+
+#[test]
+fn without_a_rule_everything_runs_as_asked() {
+    let all = Permits::all();
+    for (what, want) in [
+        (What::Shell, Program::Shell),
+        (
+            What::Exec(b"id"),
+            Program::Line {
+                command: b"id".to_vec(),
+                original: None,
+            },
+        ),
+        (
+            What::Subsystem(b"sftp"),
+            Program::Sftp {
+                arguments: Vec::new(),
+            },
+        ),
+        (
+            What::Subsystem(b"netconf"),
+            Program::Subsystem(b"netconf".to_vec()),
+        ),
+    ] {
+        assert_eq!(all.program(&what), Ok(want));
+    }
+}
+
+#[test]
+fn command_lists_leave_nothing_else() {
+    let mut list = Commands::new();
+    list.add("up", Command::define(&["/bin/uptime"], &[]).unwrap())
+        .unwrap();
+    list.add("both", Command::define(&["/bin/a"], &[]).unwrap())
+        .unwrap();
+    let mut permits = Permits::all();
+    permits.only_commands(Arc::new(list), &rule("[commands.checks]"));
+    assert_eq!(
+        permits.program(&What::Exec(b"up")),
+        Ok(Program::Argv(vec![b"/bin/uptime".to_vec()]))
+    );
+    for what in [
+        What::Shell,
+        What::Subsystem(b"sftp"),
+        What::Exec(b"id"),
+        What::Exec(b""),
+    ] {
+        assert!(permits.program(&what).is_err(), "{what:?}");
+        assert!(permits.allow(&what).is_err(), "{what:?}");
+    }
+    // Two lists: both have to mean the same program.
+    let mut other = Commands::new();
+    other
+        .add("up", Command::define(&["/bin/uptime"], &[]).unwrap())
+        .unwrap();
+    other
+        .add("both", Command::define(&["/bin/b"], &[]).unwrap())
+        .unwrap();
+    let mut second = Permits::all();
+    second.only_commands(Arc::new(other), &rule("the role"));
+    let together = permits.and(second).unwrap();
+    assert!(together.program(&What::Exec(b"up")).is_ok());
+    let refused = together.program(&What::Exec(b"both")).unwrap_err().to_string();
+    assert_eq!(refused, "the role means another program by this command's name");
+}
+
+#[test]
+fn what_holds_is_what_every_source_allows() {
+    let (cert, line) = (rule("the certificate"), rule("line 3"));
+    let mut a = Permits::none(&cert);
+    a.permit(&[Kind::Pty, Kind::Shell, Kind::Exec, Kind::ConnectTcp]);
+    a.only_connect(vec![target("db:5432", false), target("web:80", false)], &cert);
+    a.set("A", "1");
+    let mut b = Permits::all();
+    b.forbid(&[Kind::Pty], &line);
+    b.only_connect(vec![target("*:5432", false)], &line);
+    b.set("A", "2");
+    b.set("B", "3");
+    let both = a.clone().and(b.clone()).unwrap();
+    let said = |what: What<'_>| both.allow(&what).map_err(|d| d.to_string());
+    assert_eq!(said(What::Shell), Ok(()));
+    assert_eq!(said(What::Pty), Err("a terminal is not allowed by line 3".into()));
+    assert_eq!(
+        said(What::X11),
+        Err("X11 forwarding is not allowed by the certificate".into())
+    );
+    assert_eq!(said(What::ConnectTcp(b"db", 5432)), Ok(()));
+    let web = said(What::ConnectTcp(b"web", 80)).unwrap_err();
+    assert_eq!(
+        web,
+        "forwarding to a TCP address \"web\" port 80 is not allowed by line 3"
+    );
+    assert_eq!(
+        both.environment(),
+        [
+            ("A".to_string(), "1".to_string()),
+            ("B".to_string(), "3".to_string())
+        ]
+    );
+
+    a.force(b"x".to_vec(), &cert);
+    assert_eq!(a.clone().and(b.clone()).unwrap().forced(), Some(&b"x"[..]));
+    b.force(b"x".to_vec(), &line);
+    assert_eq!(a.clone().and(b.clone()).unwrap().forced(), Some(&b"x"[..]));
+    b.force(b"y".to_vec(), &line);
+    let refused = a.and(b).unwrap_err().to_string();
+    assert_eq!(refused, "the certificate and line 3 force different commands");
+}
