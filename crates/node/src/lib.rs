@@ -3,3 +3,4 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod starter;

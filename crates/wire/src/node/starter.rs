@@ -19,6 +19,8 @@ choice! {
         0 => Reload,
         /// Accept no more, say [`FromMonitor::Draining`], and end when the last connection has.
         1 => Drain,
+        /// End now, with every connection.
+        2 => End,
     }
 }
 
