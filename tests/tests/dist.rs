@@ -39,6 +39,16 @@ fn common() -> Vec<(&'static str, String)> {
         ("-rwxr-xr-x", format!("{lib}/fleetgate-session")),
         ("-rwxr-xr-x", format!("{lib}/fleetgate-resolver")),
         ("-rw-r--r--", "/etc/pam.d/fleetgate".to_owned()),
+        ("-rw-r--r--", "/etc/logrotate.d/fleetgate".to_owned()),
+        (
+            "-rw-r--r--",
+            "/usr/lib/systemd/system/fleetgate-node.service".to_owned(),
+        ),
+        (
+            "-rw-r--r--",
+            "/usr/lib/systemd/system/fleetgate-node.socket".to_owned(),
+        ),
+        ("-rw-r--r--", "/usr/lib/sysusers.d/fleetgate.conf".to_owned()),
         ("-rw-r--r--", "/usr/share/man/man1/fleetgate.1.gz".to_owned()),
         (
             "-rw-r--r--",
@@ -89,7 +99,11 @@ fn the_rpm_holds_the_same() {
         assert_eq!((words[0], words[2], words[3]), (mode, "root", "root"), "{line}");
     }
     let configuration = output(Command::new("rpm").args(["-qpc"]).arg(&rpm));
-    assert_eq!(configuration.trim(), "/etc/pam.d/fleetgate");
+    let configuration: Vec<&str> = configuration.lines().collect();
+    assert_eq!(
+        configuration,
+        ["/etc/logrotate.d/fleetgate", "/etc/pam.d/fleetgate"]
+    );
 }
 
 #[test]

@@ -1,2 +1,12 @@
-//! Configuration, logging, exit codes.
+//! What every role of the program shares: the log's set-up and the meaning of exit codes. No role's own business.
 #![forbid(unsafe_code)]
+
+pub mod log;
+
+/// What the program's exit codes mean (docs and `--help` say the same).
+pub mod exit {
+    /// It refused, or something it needs is not there.
+    pub const REFUSED: i32 = 1;
+    /// The command line was not understood.
+    pub const USAGE: i32 = 2;
+}

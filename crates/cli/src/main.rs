@@ -8,18 +8,15 @@ mod demo;
 mod flags;
 mod help;
 mod images;
-mod log;
 mod man;
 mod seal;
 
 use commands::COMMANDS;
 use flags::{Asked, Given, Outcome};
+use fleetgate_base::{exit, log};
 use std::ffi::{CString, OsString};
 use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-
-/// The command line was not understood.
-const USAGE: i32 = 2;
 
 fn main() {
     let mut args = std::env::args_os();
@@ -42,11 +39,11 @@ fn fleetgate(args: Vec<OsString>) -> i32 {
         Ok(Asked::Overview) if !args.is_empty() => print(&help::overview(COMMANDS)).unwrap_or(1),
         Ok(Asked::Overview) => {
             eprint!("{}", help::overview(COMMANDS));
-            USAGE
+            exit::USAGE
         }
         Err(usage) => {
             eprintln!("fleetgate: {usage}");
-            USAGE
+            exit::USAGE
         }
     }
 }

@@ -32,7 +32,7 @@ pub fn package(built: &Built, directory: &Path, epoch: u64) -> Result<PathBuf> {
     let text = format!(
         "Package: fleetgate\nVersion: {VERSION}\nArchitecture: {architecture}\n\
          Maintainer: fleetgate developers <developers@fleetgate.example>\nInstalled-Size: {}\n\
-         Depends: libc6 (>= {major}.{minor}), libgcc-s1\nRecommends: libpam0g, libpam-modules\n\
+         Depends: libc6 (>= {major}.{minor}), libgcc-s1, passwd\nRecommends: libpam0g, libpam-modules\n\
          Section: admin\nPriority: optional\n\
          Description: fast, accountable way into Linux machines\n \
          fleetgate gives people and programs a way into Linux machines that costs a\n \
@@ -41,12 +41,15 @@ pub fn package(built: &Built, directory: &Path, epoch: u64) -> Result<PathBuf> {
         size.div_ceil(1024)
     );
     place(&control.join("control"), text.as_bytes(), 0o644)?;
-    place(&control.join("conffiles"), b"/etc/pam.d/fleetgate\n", 0o644)?;
     place(
-        &control.join("postrm"),
-        &read(&root().join("packaging/postrm"))?,
-        0o755,
+        &control.join("conffiles"),
+        b"/etc/pam.d/fleetgate\n/etc/logrotate.d/fleetgate\n",
+        0o644,
     )?;
+    for script in ["postinst", "prerm", "postrm"] {
+        let source = root().join("packaging").join(script);
+        place(&control.join(script), &read(&source)?, 0o755)?;
+    }
     settle(&tree, epoch)?;
     let package = directory.join(format!("fleetgate_{VERSION}_{architecture}.deb"));
     run(Command::new("dpkg-deb")

@@ -93,6 +93,24 @@ fn stage(built: &Built, layout: &Layout, stage: &Path, epoch: u64) -> Result {
         &read(&root().join("packaging").join(layout.pam))?,
         0o644,
     )?;
+    for (path, source) in [
+        (
+            "usr/lib/systemd/system/fleetgate-node.service",
+            "fleetgate-node.service",
+        ),
+        (
+            "usr/lib/systemd/system/fleetgate-node.socket",
+            "fleetgate-node.socket",
+        ),
+        ("usr/lib/sysusers.d/fleetgate.conf", "sysusers.conf"),
+        ("etc/logrotate.d/fleetgate", "logrotate"),
+    ] {
+        place(
+            &stage.join(path),
+            &read(&root().join("packaging").join(source))?,
+            0o644,
+        )?;
+    }
     for (path, source) in layout.papers {
         place(&stage.join(path), &read(&root().join(source))?, 0o644)?;
     }
