@@ -6,7 +6,10 @@ use crate::event::{
     AuthAnswer, ChannelId, ChannelKind, End, Event, Global, Reason, ReplyId, Request, Stream,
 };
 use crate::facts::Facts;
+use crate::kex::kexinit::Role;
+use crate::lent::Lent;
 use crate::settings::Settings;
+use crate::transport::{Link, Next};
 use std::sync::Arc;
 use std::time::Duration;
 use zeroize::Zeroizing;
@@ -15,17 +18,14 @@ use zeroize::Zeroizing;
 /// [`received`](Connection::received), asks for events by [`poll`](Connection::poll) until there is none, and writes
 /// [`output`](Connection::output) to the network.
 pub struct Connection {
-    settings: Arc<Settings>,
-    facts: Facts,
+    link: Link,
 }
 
 impl Connection {
     /// A server's end. Its output already holds the version line and a KEXINIT with this cookie.
     pub fn server(settings: Arc<Settings>, cookie: [u8; 16]) -> Connection {
-        let _ = cookie;
         Connection {
-            settings,
-            facts: Facts::default(),
+            link: Link::new(settings, Role::Server, Some(cookie)),
         }
     }
 
@@ -33,8 +33,7 @@ impl Connection {
     /// exchange where the settings say so.
     pub fn client(settings: Arc<Settings>) -> Connection {
         Connection {
-            settings,
-            facts: Facts::default(),
+            link: Link::new(settings, Role::Client, None),
         }
     }
 
@@ -42,64 +41,67 @@ impl Connection {
     /// waits for, nor while more output waits than [`Limits::max_buffered`](crate::settings::Limits::max_buffered).
     /// Whoever reads all the same has the bytes kept, up to a bound.
     pub fn wants_input(&self) -> bool {
-        true
+        self.link.reads()
     }
 
     /// Where to read to: at least so many bytes, often more. Empty only where far more was read than
     /// [`wants_input`](Connection::wants_input) asked for.
     pub fn room(&mut self, at_least: usize) -> &mut [u8] {
-        let _ = at_least;
-        &mut []
+        self.link.inbox.room(at_least)
     }
 
     /// So many bytes were read to the front of [`room`](Connection::room).
     pub fn received(&mut self, n: usize) {
-        let _ = n;
+        self.link.received(n);
     }
 
     /// The next event; none: nothing happens until more is received or the owner answers. After an end there is
     /// nothing more to ask; what is left of the output may be sent.
     pub fn poll(&mut self) -> Result<Option<Event<'_>>, End> {
-        Ok(None)
+        let lent = self.advance()?;
+        let Connection { link, .. } = self;
+        Ok(lent.map(|l| l.lend(link.kex.host_key_in_question(), |at| link.inbox.lent(at))))
     }
 
     /// What is to be written to the network.
     pub fn output(&self) -> &[u8] {
-        &[]
+        self.link.out.unsent()
     }
 
     /// So many bytes of the output were written.
     pub fn sent(&mut self, n: usize) {
-        let _ = n;
+        self.link.sent(n);
     }
 
     /// The time now, since any fixed moment. To be told before [`poll`](Connection::poll), and at the
     /// [`deadline`](Connection::deadline).
     pub fn tick(&mut self, now: Duration) {
-        let _ = now;
+        self.link.tick(now);
     }
 
     /// When [`tick`](Connection::tick) is wanted at the latest.
     pub fn deadline(&self) -> Option<Duration> {
-        None
+        self.link.deadline()
     }
 
     /// Server: the signature (a blob) over [`Event::SignExchange`], and the cookie for the next exchange.
     pub fn signed(&mut self, signature: &[u8], next_cookie: [u8; 16]) {
-        let _ = (signature, next_cookie);
+        self.link.signed(signature, next_cookie);
     }
 
     /// Server: a cookie, wanted by [`Event::CookieWanted`].
     pub fn cookie(&mut self, cookie: [u8; 16]) {
-        let _ = cookie;
+        self.link.cookie(cookie);
     }
 
     /// Replaces the keys now.
-    pub fn rekey(&mut self) {}
+    pub fn rekey(&mut self) {
+        self.link.rekey();
+    }
 
     /// Client: whether the host of [`Event::HostKey`] is the right one.
     pub fn trust_host(&mut self, yes: bool) {
-        let _ = yes;
+        self.link.trust_host(yes);
     }
 
     /// Client: sends a USERAUTH_REQUEST, made by `auth`.
@@ -114,7 +116,7 @@ impl Connection {
 
     /// The hash of the first exchange, once it is known.
     pub fn session_id(&self) -> Option<&[u8]> {
-        None
+        self.link.kex.session_id()
     }
 
     /// Server: what becomes of the login that [`Event::Auth`] or [`Event::AuthInfo`] asked for.
@@ -206,7 +208,8 @@ impl Connection {
 
     /// Ends the connection. DISCONNECT is the last thing in the output.
     pub fn disconnect(&mut self, reason: Reason, text: &str) {
-        let _ = (reason, text);
+        let text = text.into();
+        self.link.fail(End::Ours { reason, text });
     }
 
     /// Whether the connection can move to another process now: after the login, with no key exchange under way.
@@ -227,11 +230,28 @@ impl Connection {
 
     /// What is known about it.
     pub fn facts(&self) -> &Facts {
-        &self.facts
+        &self.link.facts
     }
 
     /// The settings it was made with.
     pub fn settings(&self) -> &Arc<Settings> {
-        &self.settings
+        &self.link.settings
+    }
+
+    fn advance(&mut self) -> Result<Option<Lent>, End> {
+        loop {
+            return Ok(Some(Lent::Owned(match self.link.next()? {
+                Next::Nothing => return Ok(None),
+                Next::Packet(_) => {
+                    self.link.unimplemented();
+                    continue;
+                }
+                Next::HostKey => return Ok(Some(Lent::HostKey)),
+                Next::Sign(exchange) => Event::SignExchange(exchange),
+                Next::Established => Event::Established,
+                Next::CookieWanted => Event::CookieWanted,
+                Next::Alive => Event::Alive,
+            })));
+        }
     }
 }

@@ -13,6 +13,7 @@ mod connection;
 pub mod event;
 pub mod facts;
 pub mod kex;
+mod lent;
 #[allow(dead_code)] // as long as channels and logins stand beside the transport
 mod message;
 pub mod settings;
@@ -20,3 +21,4 @@ pub mod settings;
 mod transport;
 
 pub use connection::Connection;
+pub use transport::buffer::release_buffers;

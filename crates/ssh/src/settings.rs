@@ -140,7 +140,7 @@ impl Default for Limits {
             max_requests_in_flight: 128,
             window: 2 * 1024 * 1024,
             max_packet_data: 32 * 1024,
-            max_buffered: 256 * 1024,
+            max_buffered: 128 * 1024,
             kexinit_max: 32 * 1024,
             version_line_max: 255,
             greeting_max: 64 * 1024,

@@ -2,6 +2,10 @@
 //! outbox and opened where it stands in the inbox. No cipher is written here; the primitives are ring's and
 //! RustCrypto's.
 
+pub(crate) mod keys;
+
+pub(crate) use keys::{Keys, Secrets};
+
 /// A cipher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cipher {

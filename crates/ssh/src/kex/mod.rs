@@ -1,5 +1,11 @@
 //! Key exchange: what is offered and agreed on, the methods themselves, and the exchange hash.
 
+pub mod exchange;
+mod host;
+pub(crate) mod kexinit;
+pub(crate) mod share;
+pub(crate) mod state;
+
 /// A key exchange method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Method {

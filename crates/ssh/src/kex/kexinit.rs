@@ -1,0 +1,225 @@
+//! KEXINIT (RFC 4253 §7.1): written, read, and what two of them agree on. It allocates nothing when reading.
+
+use super::Method;
+use crate::cipher::{Cipher, Mac};
+use crate::codec::{Malformed, Reader, Write};
+use crate::facts::Chosen;
+use crate::message::KEXINIT;
+use crate::settings::Settings;
+
+/// A marker among the methods: the sender reads EXT_INFO (RFC 8308 §2.1).
+const EXT_INFO_C: &str = "ext-info-c";
+const EXT_INFO_S: &str = "ext-info-s";
+/// A marker: strict key exchange (OpenSSH's PROTOCOL §1.10).
+const STRICT_C: &str = "kex-strict-c-v00@openssh.com";
+const STRICT_S: &str = "kex-strict-s-v00@openssh.com";
+
+/// Which end this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Client,
+    Server,
+}
+
+/// One, as received.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KexInit<'a> {
+    pub(crate) cookie: [u8; 16],
+    pub(crate) kex: Names<'a>,
+    pub(crate) host_key: Names<'a>,
+    /// From client to server, from server to client.
+    pub(crate) ciphers: [Names<'a>; 2],
+    pub(crate) macs: [Names<'a>; 2],
+    pub(crate) compression: [Names<'a>; 2],
+    /// A guessed first message follows.
+    pub(crate) follows: bool,
+}
+
+/// A name-list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Names<'a>(&'a [u8]);
+
+/// What a client's and a server's KEXINIT agree on.
+#[derive(Debug)]
+pub(crate) struct Agreed {
+    pub(crate) chosen: Chosen,
+    /// The peer reads EXT_INFO.
+    pub(crate) ext_info: bool,
+    /// Both would begin with the same method and host key algorithm, so a guess was right (RFC 4253 §7).
+    pub(crate) guess_right: bool,
+}
+
+impl<'a> Names<'a> {
+    /// Each of them.
+    pub(crate) fn iter(self) -> impl Iterator<Item = &'a [u8]> {
+        self.0.split(|&b| b == b',').filter(|n| !n.is_empty())
+    }
+
+    fn has(self, name: &[u8]) -> bool {
+        self.iter().any(|n| n == name)
+    }
+
+    /// Called on the client's list: its first name that the server's has too. A marker is no method.
+    pub(crate) fn agreed(self, server: Names<'_>) -> Option<&'a [u8]> {
+        self.iter().find(|n| !is_marker(n) && server.has(n))
+    }
+}
+
+impl<'a> KexInit<'a> {
+    /// Of a payload.
+    pub(crate) fn parse(payload: &'a [u8]) -> Result<KexInit<'a>, Malformed> {
+        let mut r = Reader::new(payload);
+        if r.u8("message number")? != KEXINIT {
+            return Err(Malformed::Invalid("message number"));
+        }
+        let mut cookie = [0; 16];
+        cookie.copy_from_slice(r.bytes(16, "cookie")?);
+        let mut names = |what| r.string(what).map(Names);
+        let init = KexInit {
+            cookie,
+            kex: names("key exchange methods")?,
+            host_key: names("host key algorithms")?,
+            ciphers: [names("ciphers")?, names("ciphers")?],
+            macs: [names("MACs")?, names("MACs")?],
+            compression: [names("compression")?, names("compression")?],
+            follows: {
+                names("languages")?;
+                names("languages")?;
+                r.bool("first_kex_packet_follows")?
+            },
+        };
+        r.u32("reserved field")?;
+        r.end()?;
+        Ok(init)
+    }
+}
+
+/// Our KEXINIT's payload. The markers stand in the first one only: later ones cannot change what they say.
+pub(crate) fn write(
+    settings: &Settings,
+    role: Role,
+    cookie: [u8; 16],
+    first: bool,
+    follows: bool,
+) -> Vec<u8> {
+    let mut kex: Vec<&str> = settings.kex.iter().map(|m| m.name()).collect();
+    let mut host_keys: Vec<&str> = Vec::new();
+    match role {
+        Role::Client => host_keys.extend(settings.host_key_algorithms.iter().map(String::as_str)),
+        Role::Server => {
+            for key in &settings.host_keys {
+                if !host_keys.contains(&key.algorithm.as_str()) {
+                    host_keys.push(&key.algorithm);
+                }
+            }
+        }
+    }
+    if first {
+        kex.extend(match role {
+            Role::Client => [EXT_INFO_C, STRICT_C],
+            Role::Server => [EXT_INFO_S, STRICT_S],
+        });
+    }
+    let ciphers: Vec<&str> = settings.ciphers.iter().map(|c| c.name()).collect();
+    let macs: Vec<&str> = settings.macs.iter().map(|m| m.name()).collect();
+    let mut payload = Vec::with_capacity(1024);
+    payload.put_u8(KEXINIT);
+    payload.put(&cookie);
+    payload.put_names(&kex);
+    payload.put_names(&host_keys);
+    for _ in 0..2 {
+        payload.put_names(&ciphers);
+    }
+    for _ in 0..2 {
+        payload.put_names(&macs);
+    }
+    for _ in 0..2 {
+        payload.put_names(&["none"]);
+    }
+    payload.put_names(&[]);
+    payload.put_names(&[]);
+    payload.put_bool(follows);
+    payload.put_u32(0);
+    payload
+}
+
+/// What both agree on. The error names what there is nothing in common of, with the peer's list.
+pub(crate) fn agree(role: Role, ours: &KexInit<'_>, theirs: &KexInit<'_>) -> Result<Agreed, String> {
+    let (client, server) = match role {
+        Role::Client => (ours, theirs),
+        Role::Server => (theirs, ours),
+    };
+    let none = |what: &str, list: Names<'_>| {
+        let mut list: String = String::from_utf8_lossy(list.0)
+            .chars()
+            .filter(|c| !c.is_control())
+            .collect();
+        if list.len() > 300 {
+            list.truncate(list.floor_char_boundary(300));
+            list.push('…');
+        }
+        format!("there is no {what} in common; the peer offers {list}")
+    };
+    let kex = client
+        .kex
+        .agreed(server.kex)
+        .and_then(method)
+        .ok_or_else(|| none("key exchange method", theirs.kex))?;
+    let host_key = client
+        .host_key
+        .agreed(server.host_key)
+        .ok_or_else(|| none("host key algorithm", theirs.host_key))?;
+    let cipher = |i: usize| -> Result<(Cipher, Option<Mac>), String> {
+        let cipher = client.ciphers[i]
+            .agreed(server.ciphers[i])
+            .and_then(|n| Cipher::named(std::str::from_utf8(n).ok()?))
+            .ok_or_else(|| none("cipher", theirs.ciphers[i]))?;
+        if cipher.authenticates() {
+            return Ok((cipher, None));
+        }
+        let mac = client.macs[i]
+            .agreed(server.macs[i])
+            .and_then(|n| Mac::named(std::str::from_utf8(n).ok()?))
+            .ok_or_else(|| none("MAC", theirs.macs[i]))?;
+        Ok((cipher, Some(mac)))
+    };
+    let (to_server, to_client) = (cipher(0)?, cipher(1)?);
+    for list in theirs.compression {
+        if !list.has(b"none") {
+            return Err(none("compression", list));
+        }
+    }
+    let (incoming, outgoing) = match role {
+        Role::Client => (to_client, to_server),
+        Role::Server => (to_server, to_client),
+    };
+    let (ext_info, strict) = match role {
+        Role::Client => (EXT_INFO_S, STRICT_S),
+        Role::Server => (EXT_INFO_C, STRICT_C),
+    };
+    let strict = theirs.kex.has(strict.as_bytes());
+    Ok(Agreed {
+        guess_right: client.kex.iter().next() == server.kex.iter().next()
+            && client.host_key.iter().next() == server.host_key.iter().next(),
+        ext_info: theirs.kex.has(ext_info.as_bytes()),
+        chosen: Chosen {
+            kex,
+            host_key: String::from_utf8_lossy(host_key).into_owned(),
+            cipher_in: incoming.0,
+            mac_in: incoming.1,
+            cipher_out: outgoing.0,
+            mac_out: outgoing.1,
+            strict,
+        },
+    })
+}
+
+fn method(name: &[u8]) -> Option<Method> {
+    Method::named(std::str::from_utf8(name).ok()?)
+}
+
+fn is_marker(name: &[u8]) -> bool {
+    [EXT_INFO_C, EXT_INFO_S, STRICT_C, STRICT_S]
+        .iter()
+        .any(|m| m.as_bytes() == name)
+}

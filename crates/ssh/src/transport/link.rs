@@ -1,0 +1,492 @@
+//! A connection below logins and channels: version lines, packets, key exchanges, and the messages that belong to none
+//! of the others (RFC 4253 §11, RFC 8308, ping@openssh.com). What it does not deal with it hands on, as a position in
+//! the inbox.
+
+use super::outbox::Outbox;
+use super::{Inbox, Outgoing, version};
+use crate::codec::{Malformed, Reader, Write};
+use crate::event::{End, Exchange, Reason};
+use crate::facts::{Extensions, Facts};
+use crate::kex::kexinit::Role;
+use crate::kex::state::{Around, Kex, Progress};
+use crate::message::{
+    DEBUG, DISCONNECT, EXT_INFO, IGNORE, KEXINIT, NEWKEYS, PING, PONG, SERVICE_ACCEPT, SERVICE_REQUEST,
+    UNIMPLEMENTED,
+};
+use crate::settings::Settings;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Output beside channel data (answers, window adjusts, PONGs) that may wait before nothing more is read.
+pub(crate) const ANSWERS_MAX: usize = 64 * 1024;
+/// Extensions in one EXT_INFO.
+const EXTENSIONS_MAX: u32 = 64;
+/// No more packets by one key, whatever the settings say: a sequence number may not come again (RFC 4344 §3.1).
+const PACKETS_MAX: u64 = 1 << 31;
+/// Numbers of the messages of a key exchange.
+const KEX_MESSAGES: std::ops::RangeInclusive<u8> = KEXINIT..=49;
+
+pub(crate) struct Link {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) inbox: Inbox,
+    pub(crate) out: Outgoing,
+    pub(crate) kex: Kex,
+    pub(crate) facts: Facts,
+    /// Ours, without CR LF.
+    pub(crate) version: String,
+    /// Bytes of lines before the peer's version line.
+    greeting: usize,
+    /// The peer's version line came.
+    greeted: bool,
+    /// The owner was asked for a cookie.
+    asked_for_cookie: bool,
+    pub(crate) clock: Clock,
+    end: Option<End>,
+}
+
+/// The owner's time, and what is measured by it. Nothing is before the first tick.
+#[derive(Default)]
+pub(crate) struct Clock {
+    pub(crate) now: Option<Duration>,
+    /// Of the last key exchange.
+    pub(crate) keys: Duration,
+    /// Of the last packet, or of the last question whether the peer lives.
+    pub(crate) heard: Duration,
+    /// Such questions without an answer.
+    pub(crate) unanswered: u32,
+}
+
+/// What there is next.
+pub(crate) enum Next {
+    /// Nothing until more is read or the owner answers.
+    Nothing,
+    /// A payload for logins or channels, at this position in the inbox.
+    Packet(Range<usize>),
+    Sign(Box<Exchange>),
+    HostKey,
+    Established,
+    CookieWanted,
+    Alive,
+}
+
+impl Link {
+    pub(crate) fn new(settings: Arc<Settings>, role: Role, cookie: Option<[u8; 16]>) -> Link {
+        let version = version::ours(&settings.software);
+        let mut link = Link::bare(settings, Kex::new(role, cookie), version);
+        link.out.raw(format!("{}\r\n", link.version).as_bytes());
+        let (kex, mut around) = link.parts();
+        kex.begin(&mut around);
+        link
+    }
+
+    /// Without anything sent: also where a connection is moved to.
+    pub(crate) fn bare(settings: Arc<Settings>, kex: Kex, version: String) -> Link {
+        Link {
+            inbox: Inbox::new(settings.limits.max_packet),
+            out: Outgoing::new(settings.limits.max_buffered),
+            settings,
+            kex,
+            facts: Facts::default(),
+            version,
+            greeting: 0,
+            greeted: false,
+            asked_for_cookie: false,
+            clock: Clock::default(),
+            end: None,
+        }
+    }
+
+    /// The version lines are behind it: a connection that was moved here.
+    pub(crate) fn skip_greeting(&mut self) {
+        self.greeted = true;
+    }
+
+    /// Whether reading on makes sense.
+    pub(crate) fn reads(&self) -> bool {
+        self.end.is_none() && !self.kex.waits_for_owner() && !self.overfull()
+    }
+
+    /// So many bytes were read to the inbox.
+    pub(crate) fn received(&mut self, n: usize) {
+        self.inbox.received(n);
+        self.facts.bytes_in += n as u64;
+    }
+
+    /// So many bytes of the output were written.
+    pub(crate) fn sent(&mut self, n: usize) {
+        self.out.sent(n);
+        self.facts.bytes_out += n as u64;
+        self.facts.packets_out = self.out.total_packets;
+        self.rekey_if_due();
+    }
+
+    /// How it ended, if it did.
+    pub(crate) fn ended(&self) -> Option<&End> {
+        self.end.as_ref()
+    }
+
+    /// What there is next. After an error there is nothing more, ever.
+    pub(crate) fn next(&mut self) -> Result<Next, End> {
+        if let Some(end) = &self.end {
+            return Err(end.clone());
+        }
+        match self.advance() {
+            Ok(next) => Ok(next),
+            Err(end) => Err(self.fail(end)),
+        }
+    }
+
+    /// Ends the connection; the peer is told why.
+    pub(crate) fn fail(&mut self, end: End) -> End {
+        if let Some(end) = &self.end {
+            return end.clone();
+        }
+        if let End::Ours { reason, text } = &end {
+            let mut payload = Vec::with_capacity(64 + text.len());
+            payload.put_u8(DISCONNECT);
+            payload.put_u32(*reason as u32);
+            payload.put_string(text);
+            payload.put_string("");
+            self.out.close(&payload);
+        } else {
+            self.out.shut();
+        }
+        self.end = Some(end.clone());
+        end
+    }
+
+    fn advance(&mut self) -> Result<Next, End> {
+        loop {
+            self.rekey_if_due();
+            if self.kex.wants_cookie() && !self.asked_for_cookie {
+                self.asked_for_cookie = true;
+                return Ok(Next::CookieWanted);
+            }
+            if self.out.held() > self.settings.limits.max_buffered + ANSWERS_MAX {
+                return Err(protocol(
+                    "too much waits for the end of a key exchange that the peer does not go on with",
+                ));
+            }
+            if !self.reads() || !self.greeted()? {
+                return Ok(Next::Nothing);
+            }
+            let Some(range) = self.inbox.packet()? else {
+                return Ok(Next::Nothing);
+            };
+            self.heard();
+            self.facts.packets_in += 1;
+            let number = self.inbox.lent(range.clone())[0];
+            self.check_place(number)?;
+            match number {
+                DISCONNECT | EXT_INFO | PING => {
+                    let payload = self.inbox.lent(range).to_vec();
+                    let name = match number {
+                        DISCONNECT => "DISCONNECT",
+                        EXT_INFO => "EXT_INFO",
+                        _ => "PING",
+                    };
+                    self.own(number, &payload)
+                        .map_err(|e| End::malformed(name, e))??;
+                }
+                IGNORE | DEBUG | UNIMPLEMENTED => {}
+                PONG => {
+                    self.clock.unanswered = 0;
+                    return Ok(Next::Alive);
+                }
+                _ if KEX_MESSAGES.contains(&number) => match self.exchange(range)? {
+                    Progress::None => {}
+                    Progress::Sign(exchange) => return Ok(Next::Sign(exchange)),
+                    Progress::HostKey => return Ok(Next::HostKey),
+                    Progress::Done => {
+                        self.clock.keys = self.clock.now.unwrap_or_default();
+                        self.asked_for_cookie = false;
+                        if self.facts.exchanges == 1 {
+                            return Ok(Next::Established);
+                        }
+                    }
+                },
+                SERVICE_REQUEST | SERVICE_ACCEPT | 50..=127 => return Ok(Next::Packet(range)),
+                _ => self.unimplemented(),
+            }
+        }
+    }
+
+    /// Answers a message of a kind that we do not know (RFC 4253 §11.4).
+    pub(crate) fn unimplemented(&mut self) {
+        let sequence = self.inbox.sequence.wrapping_sub(1);
+        self.out.packet(|p| {
+            p.put_u8(UNIMPLEMENTED);
+            p.put_u32(sequence);
+        });
+    }
+
+    /// Where there are messages that may not come now.
+    fn check_place(&self, number: u8) -> Result<(), End> {
+        let general = matches!(number, DISCONNECT | IGNORE | UNIMPLEMENTED | DEBUG);
+        let of_kex = KEX_MESSAGES.contains(&number);
+        if self.kex.strict_first() {
+            if number != DISCONNECT && !of_kex {
+                return Err(protocol(&format!(
+                    "message {number} came during a strict key exchange"
+                )));
+            }
+        } else if self.kex.first() {
+            if !general && !of_kex {
+                return Err(protocol(&format!("message {number} came before there were keys")));
+            }
+        } else if self.kex.peer_is_bound() && !general && !of_kex {
+            return Err(protocol(&format!("message {number} came during a key exchange")));
+        }
+        if self.kex.first() && self.inbox.packets > u64::from(self.settings.limits.packets_before_keys) {
+            return Err(protocol("too many packets came before there were keys"));
+        }
+        Ok(())
+    }
+
+    /// The peer's version line is there.
+    fn greeted(&mut self) -> Result<bool, End> {
+        if !self.greeted {
+            let limits = &self.settings.limits;
+            if let Some(line) = version::theirs(&mut self.inbox, self.kex.role(), limits, &mut self.greeting)?
+            {
+                self.facts.peer_version = line;
+                self.greeted = true;
+            }
+        }
+        Ok(self.greeted)
+    }
+
+    fn exchange(&mut self, range: Range<usize>) -> Result<Progress, End> {
+        // Copied: a message of the exchange may change the keys of the inbox that it stands in.
+        let payload = self.inbox.lent(range).to_vec();
+        if payload[0] == NEWKEYS && payload.len() != 1 {
+            return Err(End::malformed("NEWKEYS", Malformed::Trailing));
+        }
+        let (kex, mut around) = self.parts();
+        kex.receive(&payload, &mut around)
+    }
+
+    /// Messages that end here.
+    fn own(&mut self, number: u8, payload: &[u8]) -> Result<Result<(), End>, Malformed> {
+        let mut r = Reader::new(payload);
+        r.u8("message number")?;
+        match number {
+            DISCONNECT => {
+                let reason = r.u32("reason")?;
+                let text = version::printable(r.string("description")?);
+                return Ok(Err(End::Theirs { reason, text }));
+            }
+            PING => {
+                let data = r.string("data")?;
+                r.end()?;
+                self.out.packet(|p| {
+                    p.put_u8(PONG);
+                    p.put_string(data);
+                });
+            }
+            _ => read_extensions(&mut r, &mut self.facts.extensions)?,
+        }
+        Ok(Ok(()))
+    }
+
+    /// The owner's time. Keys that are too old are replaced, a silent peer is asked whether it lives; true where it is
+    /// to be asked by a request, since it does not know ping@openssh.com.
+    pub(crate) fn tick(&mut self, now: Duration) -> bool {
+        if self.clock.now.is_none() {
+            (self.clock.keys, self.clock.heard) = (now, now);
+        }
+        self.clock.now = Some(now);
+        self.rekey_if_due();
+        let Some(keepalive) = self.settings.keepalive.filter(|_| !self.kex.first()) else {
+            return false;
+        };
+        if self.end.is_some() || now.saturating_sub(self.clock.heard) < keepalive.after {
+            return false;
+        }
+        if self.clock.unanswered >= keepalive.unanswered {
+            self.fail(End::Ours {
+                reason: Reason::ConnectionLost,
+                text: format!(
+                    "the peer does not answer; it was asked {} times",
+                    self.clock.unanswered
+                ),
+            });
+            return false;
+        }
+        self.clock.unanswered += 1;
+        self.clock.heard = now;
+        if !self.facts.extensions.ping {
+            return true;
+        }
+        self.out.packet(|p| {
+            p.put_u8(PING);
+            p.put_string("");
+        });
+        false
+    }
+
+    /// When the next tick is wanted.
+    pub(crate) fn deadline(&self) -> Option<Duration> {
+        if self.end.is_some() || self.kex.first() {
+            return None;
+        }
+        self.clock.now?;
+        let keys = self
+            .clock
+            .keys
+            .checked_add(self.settings.rekey.time)
+            .filter(|_| self.kex.idle());
+        let alive = self
+            .settings
+            .keepalive
+            .and_then(|k| self.clock.heard.checked_add(k.after));
+        keys.into_iter().chain(alive).min()
+    }
+
+    fn heard(&mut self) {
+        self.clock.unanswered = 0;
+        self.clock.heard = self.clock.now.unwrap_or_default();
+    }
+
+    /// Replaces the keys where that is due.
+    pub(crate) fn rekey_if_due(&mut self) {
+        if !self.kex.idle() || self.kex.first() || self.end.is_some() {
+            return;
+        }
+        let rekey = &self.settings.rekey;
+        let packets = rekey.packets.min(PACKETS_MAX);
+        let due = self.inbox.bytes >= rekey.bytes
+            || self.out.bytes >= rekey.bytes
+            || self.inbox.packets >= packets
+            || self.out.packets >= packets
+            || self
+                .clock
+                .now
+                .is_some_and(|now| now.saturating_sub(self.clock.keys) >= rekey.time);
+        if due {
+            self.rekey();
+        }
+    }
+
+    pub(crate) fn rekey(&mut self) {
+        if self.kex.idle() && !self.kex.first() && self.end.is_none() {
+            let (kex, mut around) = self.parts();
+            kex.begin(&mut around);
+        }
+    }
+
+    pub(crate) fn signed(&mut self, signature: &[u8], next_cookie: [u8; 16]) {
+        if self.end.is_some() {
+            return;
+        }
+        let settings = self.settings.clone();
+        let (kex, mut around) = self.parts();
+        kex.signed(
+            signature,
+            next_cookie,
+            |out| write_extensions(&settings, Role::Server, out),
+            &mut around,
+        );
+    }
+
+    pub(crate) fn cookie(&mut self, cookie: [u8; 16]) {
+        if self.end.is_some() {
+            return;
+        }
+        self.asked_for_cookie = false;
+        let (kex, mut around) = self.parts();
+        if let Err(end) = kex.give_cookie(cookie, &mut around) {
+            self.fail(end);
+        }
+    }
+
+    pub(crate) fn trust_host(&mut self, yes: bool) {
+        if self.end.is_some() {
+            return;
+        }
+        let settings = self.settings.clone();
+        let (kex, mut around) = self.parts();
+        let trusted = kex.trust(
+            yes,
+            |out| write_extensions(&settings, Role::Client, out),
+            &mut around,
+        );
+        if let Err(end) = trusted {
+            self.fail(end);
+        }
+    }
+
+    /// More waits to be sent than the peer may make us hold.
+    fn overfull(&self) -> bool {
+        self.out.unsent().len() > self.settings.limits.max_buffered + ANSWERS_MAX
+    }
+
+    fn parts(&mut self) -> (&mut Kex, Around<'_>) {
+        (
+            &mut self.kex,
+            Around {
+                settings: &self.settings,
+                inbox: &mut self.inbox,
+                out: &mut self.out,
+                facts: &mut self.facts,
+                version: &self.version,
+            },
+        )
+    }
+}
+
+/// What we say by EXT_INFO (RFC 8308 §3, OpenSSH's PROTOCOL), as the first message behind our first NEWKEYS.
+fn write_extensions(settings: &Settings, role: Role, out: &mut Outgoing) {
+    let algorithms: Vec<&str> = settings.server_sig_algs.iter().map(String::as_str).collect();
+    let mut names = Vec::new();
+    names.put_names(&algorithms);
+    let algorithms = &names[4..];
+    let mut said: Vec<(&str, &[u8])> = Vec::new();
+    if role == Role::Server {
+        if !algorithms.is_empty() {
+            said.push(("server-sig-algs", algorithms));
+        }
+        said.push(("publickey-hostbound@openssh.com", b"0"));
+    }
+    said.push(("ping@openssh.com", b"0"));
+    if settings.channel_mirror {
+        said.push(("channel-mirror@fleetgate", b"0"));
+    }
+    let mut payload = Vec::with_capacity(256);
+    payload.put_u8(EXT_INFO);
+    payload.put_u32(said.len() as u32);
+    for (name, value) in said {
+        payload.put_string(name);
+        payload.put_string(value);
+    }
+    out.now(&payload);
+}
+
+fn read_extensions(r: &mut Reader<'_>, said: &mut Extensions) -> Result<(), Malformed> {
+    let count = r.u32("number of extensions")?;
+    if count > EXTENSIONS_MAX {
+        return Err(Malformed::Invalid("number of extensions"));
+    }
+    for _ in 0..count {
+        let (name, value) = (r.string("extension")?, r.string("extension's value")?);
+        match name {
+            b"server-sig-algs" => {
+                let list = value.split(|&b| b == b',').filter(|n| !n.is_empty()).take(64);
+                said.server_sig_algs = Some(list.map(version::printable).collect());
+            }
+            b"ping@openssh.com" => said.ping = value == b"0",
+            b"channel-mirror@fleetgate" => said.channel_mirror = value == b"0",
+            b"publickey-hostbound@openssh.com" => said.hostbound = value == b"0",
+            _ => {}
+        }
+    }
+    r.end()
+}
+
+pub(crate) fn protocol(text: &str) -> End {
+    End::Ours {
+        reason: Reason::ProtocolError,
+        text: text.into(),
+    }
+}

@@ -1,0 +1,74 @@
+//! The version lines (RFC 4253 §4.2): the first thing that either side says. Everything is bounded, and nothing of a
+//! peer's line goes into an error but what is printable.
+
+use super::Inbox;
+use crate::event::{End, Reason};
+use crate::kex::kexinit::Role;
+use crate::settings::Limits;
+
+/// Our line, without CR LF.
+pub(crate) fn ours(software: &str) -> String {
+    format!("SSH-2.0-{software}")
+}
+
+/// The peer's line, without CR LF, once it has come. `greeting` counts the bytes of lines before it, which only a
+/// server may send.
+pub(crate) fn theirs(
+    inbox: &mut Inbox,
+    role: Role,
+    limits: &Limits,
+    greeting: &mut usize,
+) -> Result<Option<Vec<u8>>, End> {
+    loop {
+        let left = match role {
+            Role::Server => limits.version_line_max,
+            // A line before the version line may be longer than that one, but there is an end to them all.
+            Role::Client if inbox.unread().starts_with(b"SSH-") => limits.version_line_max,
+            Role::Client => limits.greeting_max - *greeting,
+        };
+        let Some(line) = inbox.line(left)? else {
+            return Ok(None);
+        };
+        let line = inbox.lent(line);
+        if line.starts_with(b"SSH-") {
+            let spoken = line.starts_with(b"SSH-2.0-")
+                // RFC 4253 §5.1: a server that speaks the old protocol as well.
+                || role == Role::Client && line.starts_with(b"SSH-1.99-");
+            if !spoken {
+                return Err(End::Ours {
+                    reason: Reason::VersionNotSupported,
+                    text: format!("the peer speaks another protocol version: {}", printable(line)),
+                });
+            }
+            if line.iter().any(u8::is_ascii_control) {
+                return Err(refused("the peer's version line holds control characters".into()));
+            }
+            return Ok(Some(line.to_vec()));
+        }
+        if role == Role::Server {
+            return Err(refused(format!(
+                "the peer does not speak SSH: {}",
+                printable(line)
+            )));
+        }
+        *greeting += line.len() + 2;
+        if *greeting >= limits.greeting_max {
+            return Err(refused("the server says too much before its version line".into()));
+        }
+    }
+}
+
+/// So that it can stand in a log.
+pub(crate) fn printable(text: &[u8]) -> String {
+    String::from_utf8_lossy(&text[..text.len().min(256)])
+        .chars()
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect()
+}
+
+fn refused(text: String) -> End {
+    End::Ours {
+        reason: Reason::ProtocolError,
+        text,
+    }
+}
