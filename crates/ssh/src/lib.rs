@@ -13,6 +13,7 @@ mod connection;
 pub mod event;
 pub mod facts;
 pub mod kex;
+pub mod key;
 mod lent;
 #[allow(dead_code)] // as long as channels and logins stand beside the transport
 mod message;
