@@ -3,4 +3,5 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod monitor;
 pub mod starter;

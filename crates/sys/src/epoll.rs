@@ -35,6 +35,15 @@ impl Epoll {
 
     /// Adds `fd` for `events` (poll's flags), level-triggered, under `key`.
     pub fn add(&self, fd: &Fd, events: i16, key: u64) -> Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, fd, events, key)
+    }
+
+    /// Watches `fd`, which was added, for these events from now on.
+    pub fn change(&self, fd: &Fd, events: i16, key: u64) -> Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, fd, events, key)
+    }
+
+    fn control(&self, what: i32, fd: &Fd, events: i16, key: u64) -> Result<()> {
         let event = Event {
             events: events as u16 as u32,
             data: key,
@@ -44,7 +53,7 @@ impl Epoll {
             syscall!(
                 libc::SYS_epoll_ctl,
                 self.0.raw(),
-                libc::EPOLL_CTL_ADD,
+                what,
                 fd.raw(),
                 &raw const event
             )

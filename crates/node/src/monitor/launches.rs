@@ -1,0 +1,61 @@
+//! Launches on their way: submitted to the launch threads, each with the key of whoever waits for it. It starts nothing
+//! by itself.
+
+use super::wakes::Key;
+use fleetgate_launch::{Completions, Launch, LaunchError, LaunchThread, Threads};
+use fleetgate_seal::Ladder;
+use fleetgate_sys::Fd;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What a launch came to.
+pub type Outcome = Result<(fleetgate_launch::Running, fleetgate_launch::Begun), LaunchError>;
+
+/// All of them.
+pub struct Launches {
+    threads: LaunchThread,
+    completions: Arc<Completions>,
+    waiting: HashMap<u64, Key>,
+    next: u64,
+}
+
+impl Launches {
+    /// Launches from `ladder`'s images.
+    pub fn new(ladder: Arc<Ladder>) -> Result<Launches, LaunchError> {
+        Ok(Launches {
+            threads: LaunchThread::new(ladder, Threads::default())?,
+            completions: Completions::new()?,
+            waiting: HashMap::new(),
+            next: 0,
+        })
+    }
+
+    /// Launches; `key`'s owner is told what came of it.
+    pub fn submit(&mut self, launch: Launch, key: Key) -> Result<(), LaunchError> {
+        self.next += 1;
+        self.threads.submit(launch, self.completions.file(self.next))?;
+        self.waiting.insert(self.next, key);
+        Ok(())
+    }
+
+    /// For a launch that is made elsewhere (inside a PAM session, on a thread of its caller's): what to call with its
+    /// outcome.
+    pub fn elsewhere(&mut self, key: Key) -> impl FnOnce(Outcome) + Send + 'static {
+        self.next += 1;
+        self.waiting.insert(self.next, key);
+        self.completions.file(self.next)
+    }
+
+    /// Readable when launches are done.
+    pub fn bell(&self) -> &Fd {
+        self.completions.bell()
+    }
+
+    /// Those that are done.
+    pub fn take(&mut self) -> Vec<(Key, Outcome)> {
+        let done = self.completions.take();
+        done.into_iter()
+            .filter_map(|(token, outcome)| Some((self.waiting.remove(&token)?, outcome)))
+            .collect()
+    }
+}

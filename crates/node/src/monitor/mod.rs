@@ -1,0 +1,22 @@
+//! The monitor: root, one thread, one epoll that owns all state. It accepts, keeps the host keys, verifies every login
+//! itself, launches, and closes what ended. Nothing in it blocks, and it believes nothing that lobby or fronts say.
+//!
+//! Parts, each with its own state: [`wakes`] and [`timers`] say who is woken, [`seats`] are the processes it executed,
+//! [`names`] and [`launches`] are answers on their way. [`tools`] is what every part may use; a [`granted`] connection
+//! is what orders are checked against.
+//!
+//! A part that waits for something gives its own [`Key`]; the loop calls it back with the key's id: `woken` (a
+//! descriptor or a timer), `launched` (a launch's outcome), `named` (a name's answer), `connection_ended`. An order of a
+//! front reaches its part with the [`Granted`] connection and, for a session, the account as it is at that moment.
+
+pub mod granted;
+pub mod launches;
+pub mod names;
+pub mod seats;
+pub mod timers;
+pub mod tools;
+pub mod wakes;
+
+pub use granted::Granted;
+pub use tools::Tools;
+pub use wakes::{Key, Owner};

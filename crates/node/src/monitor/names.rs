@@ -1,0 +1,213 @@
+//! Names, asked of the resolver on a look-up socket. Asking never waits: who asked is woken with the answer. Accounts
+//! are kept for a few seconds, and no longer than the files that say who is who stay the same, so that a changed shell
+//! counts at the next session over an open connection.
+
+use super::timers::now;
+use super::wakes::{Key, Owner, Wakes};
+use fleetgate_sys::poll::READ;
+use fleetgate_sys::{Errno, Fd, socket};
+use fleetgate_wire::common::Account;
+use fleetgate_wire::names::{About, Answer, Found, Question};
+use fleetgate_wire::resolver::ToResolver;
+use std::collections::{HashMap, VecDeque};
+use std::ffi::{CStr, CString};
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+/// How long an account is believed without asking again. Directories (LDAP) tell nobody of their changes.
+const KEEP: Duration = Duration::from_secs(5);
+/// The most accounts that are kept.
+const MAX_KEPT: usize = 256;
+/// The most questions that wait for their answer.
+pub const MAX_WAITING: usize = 4096;
+
+/// The files whose change drops what is kept.
+const FILES: [&str; 4] = ["/etc/passwd", "/etc/group", "/etc/shadow", "/etc/nsswitch.conf"];
+
+/// All questions.
+pub struct Names {
+    socket: Option<Fd>,
+    deadline_ms: u32,
+    buffer: Vec<u8>,
+    next: u32,
+    waiting: HashMap<u32, Waiting>,
+    /// Questions for which the socket had no room.
+    unsent: VecDeque<Vec<u8>>,
+    kept: HashMap<CString, (Duration, Account)>,
+    files: [Option<[i64; 6]>; FILES.len()],
+    /// Answers that need no resolver.
+    ready: Vec<(Key, Found)>,
+}
+
+struct Waiting {
+    key: Key,
+    /// The account's name, if it is one that is kept.
+    account: Option<CString>,
+    files: [Option<[i64; 6]>; FILES.len()],
+}
+
+impl Names {
+    /// Nobody to ask yet.
+    pub fn new() -> Names {
+        Names {
+            socket: None,
+            deadline_ms: 0,
+            buffer: vec![0; fleetgate_wire::MAX_INLINE],
+            next: 0,
+            waiting: HashMap::new(),
+            unsent: VecDeque::new(),
+            kept: HashMap::new(),
+            files: stamps(),
+            ready: Vec::new(),
+        }
+    }
+
+    /// Asks this resolver from now on. What an earlier one owed is answered with a failure.
+    pub fn attach(&mut self, resolver: &Fd, deadline_ms: u32, wakes: &Wakes) -> Result<(), Errno> {
+        let (ours, theirs) = socket::pair()?;
+        socket::send_now(
+            resolver,
+            &fleetgate_wire::encode(&ToResolver::Names),
+            &[theirs.raw()],
+        )?;
+        wakes.watch(&ours, READ, Key::new(Owner::Names, 0))?;
+        self.fail_all("the resolver ended");
+        self.socket = Some(ours);
+        self.deadline_ms = deadline_ms;
+        Ok(())
+    }
+
+    /// An account by name: at once if it is known, else `key`'s owner is woken with the answer.
+    pub fn account(&mut self, name: &CStr, key: Key) -> Option<Account> {
+        let files = stamps();
+        if files != self.files {
+            self.files = files;
+            self.kept.clear();
+        }
+        if let Some((until, account)) = self.kept.get(name)
+            && now() < *until
+        {
+            return Some(account.clone());
+        }
+        let about = About::User { name: name.into() };
+        self.question(about, Some(name.into()), key);
+        None
+    }
+
+    /// Any question; `key`'s owner is woken with the answer.
+    pub fn ask(&mut self, about: About, key: Key) {
+        self.question(about, None, key);
+    }
+
+    /// Answers that came.
+    pub fn take(&mut self) -> Vec<(Key, Found)> {
+        let mut answers = std::mem::take(&mut self.ready);
+        while let Some(answer) = self.receive() {
+            let Some(waiting) = self.waiting.remove(&answer.id) else {
+                continue;
+            };
+            if let (Some(name), Found::User { account }) = (waiting.account, &answer.found)
+                // Asked before the files changed: true then, and perhaps not now.
+                && waiting.files == self.files
+            {
+                self.keep(name, account.clone());
+            }
+            answers.push((waiting.key, answer.found));
+        }
+        self.flush();
+        answers.append(&mut self.ready);
+        answers
+    }
+
+    /// Whether answers wait that no descriptor tells of.
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    fn question(&mut self, about: About, account: Option<CString>, key: Key) {
+        if self.socket.is_none() || self.waiting.len() >= MAX_WAITING {
+            let why = CString::from(c"the name service is not there, or has too much to do");
+            return self.ready.push((key, Found::Failed { why }));
+        }
+        self.next = self.next.wrapping_add(1);
+        let question = Question {
+            id: self.next,
+            deadline_ms: self.deadline_ms,
+            about,
+        };
+        let files = self.files;
+        self.waiting.insert(self.next, Waiting { key, account, files });
+        self.unsent.push_back(fleetgate_wire::encode(&question));
+        self.flush();
+    }
+
+    /// The resolver reads no more while it owes many answers; each answer is a reason to try again.
+    fn flush(&mut self) {
+        let Some(socket) = &self.socket else { return };
+        while let Some(frame) = self.unsent.front() {
+            match socket::send_now(socket, frame, &[]) {
+                Ok(()) => drop(self.unsent.pop_front()),
+                Err(Errno::EAGAIN) => return,
+                Err(_) => return self.fail_all("the resolver ended"),
+            }
+        }
+    }
+
+    fn receive(&mut self) -> Option<Answer> {
+        let socket = self.socket.as_ref()?;
+        match socket::receive(socket, &mut self.buffer, false) {
+            Ok(got) if got.len > 0 && !got.truncated => match fleetgate_wire::decode(&self.buffer[..got.len])
+            {
+                Ok(answer) => Some(answer),
+                Err(e) => {
+                    tracing::error!("the resolver's answer cannot be read: {e}");
+                    self.fail_all("the resolver's answer cannot be read");
+                    None
+                }
+            },
+            Err(Errno::EAGAIN) => None,
+            _ => {
+                self.fail_all("the resolver ended");
+                None
+            }
+        }
+    }
+
+    fn fail_all(&mut self, why: &str) {
+        self.socket = None;
+        self.unsent.clear();
+        let why = CString::new(why).unwrap_or_default();
+        for (_, waiting) in self.waiting.drain() {
+            self.ready.push((waiting.key, Found::Failed { why: why.clone() }));
+        }
+    }
+
+    fn keep(&mut self, name: CString, account: Account) {
+        if self.kept.len() >= MAX_KEPT {
+            self.kept.clear();
+        }
+        self.kept.insert(name, (now() + KEEP, account));
+    }
+}
+
+impl Default for Names {
+    fn default() -> Names {
+        Names::new()
+    }
+}
+
+fn stamps() -> [Option<[i64; 6]>; FILES.len()] {
+    FILES.map(|path| {
+        let m = std::fs::metadata(path).ok()?;
+        let ctime = m.ctime() * 1_000_000_000 + m.ctime_nsec();
+        let mtime = m.mtime() * 1_000_000_000 + m.mtime_nsec();
+        Some([
+            m.dev() as i64,
+            m.ino() as i64,
+            m.size() as i64,
+            mtime,
+            ctime,
+            m.mode().into(),
+        ])
+    })
+}
