@@ -1,7 +1,7 @@
 //! The table of commands. Each function here turns what was given into types and calls the module that does it.
 
 use crate::flags::{Command, Flag, Given, Operands, Outcome, Value};
-use crate::{completions, demo, help, images, man, print, seal};
+use crate::{completions, demo, doctor, help, images, man, node, print, seal};
 use std::path::Path;
 
 const JSON: Flag = Flag {
@@ -9,6 +9,12 @@ const JSON: Flag = Flag {
     value: Value::None,
     repeats: false,
     help: "Print one JSON document instead of a table.",
+};
+const CONFIG: Flag = Flag {
+    long: "config",
+    value: Value::Path("FILE"),
+    repeats: false,
+    help: "The node's configuration, instead of /etc/fleetgate/node.toml.",
 };
 const VERIFY: Flag = Flag {
     long: "verify",
@@ -39,6 +45,64 @@ pub const COMMANDS: &[Command] = &[
         ],
         hidden: false,
         run: |given| demo::run(&given.operands),
+    },
+    Command {
+        words: &["doctor"],
+        summary: "say what is wrong with this host, and what to do about it",
+        about: "Looks at everything that a node with this configuration would need: privileges, kernel, clock, ports, host \
+                keys, ways in, PAM, cgroups, files. Changes nothing. `good` is as it should be, `less` works with less than \
+                there could be, `wrong` keeps the node from starting or everybody from coming in; then the exit code is 1. \
+                How sessions are sealed is `fleetgate seal doctor`.",
+        flags: &[CONFIG, JSON],
+        operands: Operands::None,
+        examples: &[
+            ("this host, with its own configuration", "fleetgate doctor"),
+            ("for a program", "fleetgate doctor --config node.toml --json"),
+        ],
+        hidden: false,
+        run: |given| doctor::run(&node::configuration(given), given.has("json")),
+    },
+    Command {
+        words: &["node"],
+        summary: "serve SSH logins to this machine",
+        about: "Runs in the foreground until it is told to end; packages install it as the service fleetgate-node. Needs no \
+                configuration: people come in by ~/.ssh/authorized_keys on port 22, with the machine's own host keys. \
+                /etc/fleetgate/node.toml says otherwise; its keys are in docs/node.md.\n\n\
+                SIGHUP reads the configuration again. SIGTERM ends this process at once, while the connections that are \
+                open go on until they end, so a restart ends no session. Ctrl-C ends all of it.\n\n\
+                With --user-mode no root is needed: it serves the user who started it, on port 3022 of loopback.",
+        flags: &[
+            CONFIG,
+            Flag {
+                long: "listen",
+                value: Value::Address,
+                repeats: true,
+                help: "Listen here, instead of where the configuration says.",
+            },
+            Flag {
+                long: "user-mode",
+                value: Value::None,
+                repeats: false,
+                help: "Serve the user who starts it, without root.",
+            },
+            Flag {
+                long: "check",
+                value: Value::None,
+                repeats: false,
+                help: "Read the configuration, say what is wrong with it, and run nothing.",
+            },
+        ],
+        operands: Operands::None,
+        examples: &[
+            ("serve this machine", "fleetgate node"),
+            ("is the configuration right?", "fleetgate node --check"),
+            (
+                "try it without root",
+                "fleetgate node --user-mode --listen 127.0.0.1:3022",
+            ),
+        ],
+        hidden: false,
+        run: node::run,
     },
     Command {
         words: &["seal"],

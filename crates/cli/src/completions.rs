@@ -70,8 +70,11 @@ fn places(commands: &[Command]) -> Vec<Place> {
     paths.iter().map(place).collect()
 }
 
-/// Every flag that takes a value, and the words it may be.
-fn values(commands: &[Command]) -> BTreeMap<&'static str, &'static [&'static str]> {
+/// The words that a flag's value may be; none: it is a file.
+type Words = Option<&'static [&'static str]>;
+
+/// Every flag that takes a value.
+fn values(commands: &[Command]) -> BTreeMap<&'static str, Words> {
     let flags = commands
         .iter()
         .filter(|c| !c.hidden)
@@ -79,14 +82,15 @@ fn values(commands: &[Command]) -> BTreeMap<&'static str, &'static [&'static str
         .chain(GLOBAL);
     let words = |flag: &'static Flag| match flag.value {
         Value::None => None,
-        Value::Choice(_, words) => Some((flag.long, words)),
-        Value::Pid => Some((flag.long, [].as_slice())),
+        Value::Choice(_, words) => Some((flag.long, Some(words))),
+        Value::Pid | Value::Address => Some((flag.long, Some([].as_slice()))),
+        Value::Path(_) => Some((flag.long, None)),
     };
     flags.filter_map(words).collect()
 }
 
 /// `--a|--b`, for a shell's case.
-fn alternatives(values: &BTreeMap<&str, &[&str]>) -> String {
+fn alternatives(values: &BTreeMap<&str, Words>) -> String {
     values
         .keys()
         .map(|name| format!("--{name}"))
@@ -103,17 +107,17 @@ fn joined(place: &Place) -> String {
         .join(" ")
 }
 
-fn bash(places: &[Place], values: &BTreeMap<&str, &[&str]>) -> String {
+fn bash(places: &[Place], values: &BTreeMap<&str, Words>) -> String {
     let mut out = String::from(
         "# bash completion for fleetgate\n_fleetgate() {\n    \
          local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} path= words= i\n    \
          case $prev in\n",
     );
     for (name, words) in values {
+        let offer = words.map_or("-f".to_owned(), |words| format!("-W \"{}\"", words.join(" ")));
         let _ = writeln!(
             out,
-            "    --{name}) COMPREPLY=($(compgen -W \"{}\" -- \"$cur\")); return ;;",
-            words.join(" ")
+            "    --{name}) COMPREPLY=($(compgen {offer} -- \"$cur\")); return ;;"
         );
     }
     let _ = write!(
@@ -133,12 +137,15 @@ fn bash(places: &[Place], values: &BTreeMap<&str, &[&str]>) -> String {
     out
 }
 
-fn zsh(places: &[Place], values: &BTreeMap<&str, &[&str]>) -> String {
+fn zsh(places: &[Place], values: &BTreeMap<&str, Words>) -> String {
     let mut out = String::from(
         "#compdef fleetgate\n_fleetgate() {\n    local path_ i\n    local -a offers\n    case $words[CURRENT-1] in\n",
     );
     for (name, words) in values {
-        let _ = writeln!(out, "    --{name}) compadd -- {}; return ;;", words.join(" "));
+        let offer = words.map_or("_files".to_owned(), |words| {
+            format!("compadd -- {}", words.join(" "))
+        });
+        let _ = writeln!(out, "    --{name}) {offer}; return ;;");
     }
     let _ = write!(
         out,
@@ -168,7 +175,7 @@ fn zsh(places: &[Place], values: &BTreeMap<&str, &[&str]>) -> String {
     out
 }
 
-fn fish(places: &[Place], values: &BTreeMap<&str, &[&str]>) -> String {
+fn fish(places: &[Place], values: &BTreeMap<&str, Words>) -> String {
     let names = values
         .keys()
         .map(|name| format!("--{name}"))
@@ -188,7 +195,8 @@ fn fish(places: &[Place], values: &BTreeMap<&str, &[&str]>) -> String {
             let help = help.replace('\'', "\\'");
             let line = match word.strip_prefix("--") {
                 Some(long) => match values.get(long) {
-                    Some(words) => format!("-l {long} -xa '{}'", words.join(" ")),
+                    Some(Some(words)) => format!("-l {long} -xa '{}'", words.join(" ")),
+                    Some(None) => format!("-l {long} -rF"),
                     None => format!("-l {long}"),
                 },
                 None => format!("-a {word}"),

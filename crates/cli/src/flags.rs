@@ -51,6 +51,10 @@ pub enum Value {
     Choice(&'static str, &'static [&'static str]),
     /// The id of a process.
     Pid,
+    /// A file.
+    Path(&'static str),
+    /// An internet address with its port.
+    Address,
 }
 
 /// What a command takes beside flags.
@@ -120,13 +124,15 @@ impl Given {
             .map(|(_, value)| value.as_str())
     }
 
+    /// All values of a flag that may be repeated.
+    pub fn values(&self, flag: &str) -> impl Iterator<Item = &str> {
+        let named = self.flags.iter().filter(move |(name, _)| *name == flag);
+        named.map(|(_, value)| value.as_str())
+    }
+
     /// The processes that `flag` and the operands name.
     pub fn pids(&self, flag: &str) -> Vec<i32> {
-        let flags = self
-            .flags
-            .iter()
-            .filter(|(name, _)| *name == flag)
-            .map(|(_, value)| value.as_str());
+        let flags = self.values(flag);
         let operands = match self.command.operands {
             Operands::Pids => self.operands.as_slice(),
             _ => &[],
@@ -392,6 +398,8 @@ impl Value {
             Value::None => word.is_empty(),
             Value::Choice(_, words) => words.contains(&word),
             Value::Pid => pid(word).is_some(),
+            Value::Path(_) => !word.is_empty(),
+            Value::Address => word.parse::<std::net::SocketAddr>().is_ok(),
         }
     }
 
@@ -401,6 +409,8 @@ impl Value {
             Value::None => "nothing".to_owned(),
             Value::Choice(_, words) => format!("one of {}", words.join(", ")),
             Value::Pid => "the id of a process".to_owned(),
+            Value::Path(_) => "a file".to_owned(),
+            Value::Address => "an address with its port, as 127.0.0.1:3022 or [::1]:3022".to_owned(),
         }
     }
 

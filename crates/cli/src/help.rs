@@ -68,6 +68,8 @@ pub fn spelled(flag: &Flag) -> String {
         Value::None => format!("--{}", flag.long),
         Value::Choice(name, _) => format!("--{} {name}", flag.long),
         Value::Pid => format!("--{} PID", flag.long),
+        Value::Path(name) => format!("--{} {name}", flag.long),
+        Value::Address => format!("--{} ADDRESS:PORT", flag.long),
     }
 }
 

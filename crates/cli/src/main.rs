@@ -5,10 +5,12 @@
 mod commands;
 mod completions;
 mod demo;
+mod doctor;
 mod flags;
 mod help;
 mod images;
 mod man;
+mod node;
 mod seal;
 
 use commands::COMMANDS;

@@ -4,4 +4,5 @@
 
 pub mod config;
 pub mod monitor;
+pub mod doctor;
 pub mod starter;

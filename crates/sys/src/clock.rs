@@ -1,6 +1,6 @@
 //! Clocks. The only place that asks the kernel for the time.
 
-use crate::syscall;
+use crate::{Result, syscall};
 
 /// A moment or a span: seconds and nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,6 +54,15 @@ pub fn pause(nanos: u32) {
     };
     // SAFETY: the kernel reads one timespec; an early end is allowed.
     let _ = unsafe { syscall!(libc::SYS_nanosleep, &raw const span, 0) };
+}
+
+/// Whether the calendar's clock is kept right by somebody (NTP), as the kernel was told.
+pub fn is_synchronised() -> Result<bool> {
+    // SAFETY: zeroes are a question without change; libc's struct is the kernel's.
+    let mut timex: libc::timex = unsafe { core::mem::zeroed() };
+    // SAFETY: the kernel reads and writes one timex.
+    let state = unsafe { syscall!(libc::SYS_adjtimex, &raw mut timex) }?;
+    Ok(state as i32 != libc::TIME_ERROR && timex.status & libc::STA_UNSYNC == 0)
 }
 
 /// A moment as people of this machine's time zone write it.

@@ -1,0 +1,42 @@
+//! `fleetgate node`: its flags become the starter's options and the monitor's command line.
+
+use crate::flags::{Given, Outcome};
+use crate::print;
+use fleetgate_node::config::{Config, PATH};
+use fleetgate_node::starter;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// The word under which the starter executes the monitor.
+pub const MONITOR: &str = "monitor";
+
+/// Checks the configuration, or serves.
+pub fn run(given: &Given) -> Outcome {
+    let config = configuration(given);
+    if given.has("check") {
+        Config::load(&config)?;
+        print(&format!("{}: nothing is wrong with it\n", config.display()))?;
+        return Ok(0);
+    }
+    let mut monitor: Vec<OsString> = Vec::new();
+    for flag in ["log-format", "log-level"] {
+        if let Some(value) = given.value(flag) {
+            monitor.extend([format!("--{flag}").into(), value.into()]);
+        }
+    }
+    monitor.extend([MONITOR.into(), "--config".into(), config.clone().into()]);
+    if given.has("user-mode") {
+        monitor.push("--user-mode".into());
+    }
+    Ok(starter::run(&starter::Options {
+        config,
+        listen: given.values("listen").filter_map(|a| a.parse().ok()).collect(),
+        user_mode: given.has("user-mode"),
+        monitor,
+    })?)
+}
+
+/// Where the configuration is.
+pub fn configuration(given: &Given) -> PathBuf {
+    given.value("config").unwrap_or(PATH).into()
+}

@@ -1,0 +1,373 @@
+//! What is wrong with this host, or will be missed, as seen by a node that would start now. It changes nothing and
+//! starts nothing.
+
+use crate::config::{Config, ConfigError, PamUse};
+use fleetgate_sys::{clock, process};
+use std::fs;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Grade {
+    /// As it should be.
+    Good,
+    /// It works, with less than there could be.
+    Less,
+    /// A node will not start, or lets nobody in.
+    Wrong,
+}
+
+impl Grade {
+    /// In a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Grade::Good => "good",
+            Grade::Less => "less",
+            Grade::Wrong => "wrong",
+        }
+    }
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Which.
+    pub what: &'static str,
+    /// How bad.
+    pub grade: Grade,
+    /// What was found.
+    pub found: String,
+    /// What to do; empty where nothing is to be done.
+    pub remedy: String,
+}
+
+impl Finding {
+    fn good(what: &'static str, found: impl Into<String>) -> Finding {
+        Finding {
+            what,
+            grade: Grade::Good,
+            found: found.into(),
+            remedy: String::new(),
+        }
+    }
+
+    fn less(what: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Finding {
+        Finding {
+            what,
+            grade: Grade::Less,
+            found: found.into(),
+            remedy: remedy.into(),
+        }
+    }
+
+    fn wrong(what: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Finding {
+        Finding {
+            what,
+            grade: Grade::Wrong,
+            found: found.into(),
+            remedy: remedy.into(),
+        }
+    }
+}
+
+/// The oldest kernel that all of it was written for.
+const KERNEL: (u32, u32) = (5, 10);
+/// Where cgroup version 2 may be mounted.
+const CGROUPS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+
+/// Looks at everything that the configuration at `path` makes a node need.
+pub fn examine(path: &Path) -> Vec<Finding> {
+    let mut findings = vec![root(), kernel(), clock_kept()];
+    let config = match Config::load(path) {
+        Ok(config) => {
+            findings.push(Finding::good("configuration", described(path)));
+            config
+        }
+        Err(e) => {
+            findings.push(unusable(&e));
+            return findings;
+        }
+    };
+    findings.extend(config.listen.iter().map(|address| port(*address)));
+    findings.push(account(&config.user));
+    findings.extend(host_keys(&config));
+    findings.push(way_in(&config));
+    findings.push(pam(&config));
+    findings.push(cgroups(&config));
+    findings.extend(files(&config));
+    findings
+}
+
+fn described(path: &Path) -> String {
+    if path.exists() {
+        path.display().to_string()
+    } else {
+        format!("{} is not there: the defaults", path.display())
+    }
+}
+
+fn unusable(e: &ConfigError) -> Finding {
+    Finding::wrong(
+        "configuration",
+        e.to_string(),
+        "mend that line; `fleetgate node --check` looks again",
+    )
+}
+
+fn root() -> Finding {
+    if process::effective_uid() == 0 {
+        return Finding::good("privileges", "root");
+    }
+    Finding::less(
+        "privileges",
+        "not root: a node can serve its own user only, and this report cannot see everything",
+        "run it as root, or start the node with --user-mode",
+    )
+}
+
+fn kernel() -> Finding {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let release = release.trim();
+    match version(release) {
+        Some(version) if version >= KERNEL => Finding::good("kernel", release),
+        _ => Finding::less(
+            "kernel",
+            format!("{release}: older than {}.{}", KERNEL.0, KERNEL.1),
+            "what is missing is probed and done without where that is possible; a newer kernel is better",
+        ),
+    }
+}
+
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+fn clock_kept() -> Finding {
+    match clock::is_synchronised() {
+        Ok(true) => Finding::good("clock", "kept right"),
+        Ok(false) => Finding::less(
+            "clock",
+            "nobody keeps it right: certificates are judged by it",
+            "run chrony or systemd-timesyncd",
+        ),
+        Err(e) => Finding::less(
+            "clock",
+            format!("the kernel does not say whether it is kept right: {e}"),
+            "",
+        ),
+    }
+}
+
+fn port(address: SocketAddr) -> Finding {
+    // Binding and letting go is the only way to know; nothing is accepted.
+    match TcpListener::bind(address) {
+        Ok(_) => Finding::good("listen", format!("{address} is free")),
+        Err(e) if e.kind() == ErrorKind::AddrInUse => Finding::less(
+            "listen",
+            format!("{address} is taken: by this node, if it runs, else by another server"),
+            "stop the other server, or choose another port with `listen`",
+        ),
+        Err(e) => Finding::wrong("listen", format!("{address}: {e}"), "correct `listen`"),
+    }
+}
+
+fn account(name: &str) -> Finding {
+    let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let there = passwd.lines().any(|line| line.split(':').next() == Some(name));
+    if there {
+        return Finding::good("unprivileged user", name);
+    }
+    Finding::less(
+        "unprivileged user",
+        format!("{name} is not in /etc/passwd: lobby and fronts run as nobody"),
+        format!("the packages make it; by hand: useradd --system --no-create-home {name}"),
+    )
+}
+
+fn host_keys(config: &Config) -> Vec<Finding> {
+    const WHAT: &str = "host key";
+    if config.host_keys.is_empty() {
+        return vec![Finding::good(
+            WHAT,
+            "the machine's own in /etc/ssh, or made at the first start",
+        )];
+    }
+    let look = |path: &PathBuf| match fs::metadata(path) {
+        Err(e) => Finding::wrong(
+            WHAT,
+            format!("{}: {e}", path.display()),
+            "correct `host_keys`, or make it: ssh-keygen -t ed25519 -N '' -f PATH",
+        ),
+        Ok(meta) if meta.mode() & 0o077 != 0 => Finding::wrong(
+            WHAT,
+            format!(
+                "{}: others may read it (mode {:04o})",
+                path.display(),
+                meta.mode() & 0o7777
+            ),
+            format!("chmod 600 {}", path.display()),
+        ),
+        Ok(_) => Finding::good(WHAT, path.display().to_string()),
+    };
+    config.host_keys.iter().map(look).collect()
+}
+
+fn way_in(config: &Config) -> Finding {
+    const WHAT: &str = "ways in";
+    let mut ways = Vec::new();
+    if let Some(ca) = &config.trusted_user_ca {
+        if let Err(e) = fs::metadata(ca) {
+            return Finding::wrong(
+                WHAT,
+                format!("trusted_user_ca: {}: {e}", ca.display()),
+                "correct its path",
+            );
+        }
+        ways.push("certificates of the user CA");
+    }
+    if config.uses_authorized_keys() {
+        ways.push("authorized_keys");
+    }
+    if config.password {
+        ways.push("passwords");
+    }
+    if config.keyboard_interactive {
+        ways.push("keyboard-interactive");
+    }
+    if ways.is_empty() {
+        return Finding::wrong(
+            WHAT,
+            "none: nobody can log in",
+            "set `trusted_user_ca` or `authorized_keys = true`",
+        );
+    }
+    Finding::good(WHAT, ways.join(", "))
+}
+
+fn pam(config: &Config) -> Finding {
+    const WHAT: &str = "PAM";
+    let file = Path::new("/etc/pam.d").join(&config.pam_service);
+    let needed = config.password || config.keyboard_interactive;
+    match (config.pam, file.exists()) {
+        (PamUse::Off, _) if needed => Finding::wrong(
+            WHAT,
+            "off, but passwords and keyboard-interactive go through PAM only",
+            "set `pam = \"auto\"`, or switch them off",
+        ),
+        (PamUse::Off, _) => Finding::good(WHAT, "off"),
+        (_, true) => Finding::good(WHAT, file.display().to_string()),
+        (PamUse::On, false) => Finding::wrong(
+            WHAT,
+            format!("on, but {} is not there: every login is refused", file.display()),
+            "the packages install it; or set `pam = \"auto\"`",
+        ),
+        (PamUse::Auto, false) => Finding::less(
+            WHAT,
+            format!(
+                "not used: {} is not there. Account and session modules have no say",
+                file.display()
+            ),
+            "the packages install it; or set `pam = \"off\"` if that is meant",
+        ),
+    }
+}
+
+fn cgroups(config: &Config) -> Finding {
+    const WHAT: &str = "cgroup per session";
+    match CGROUPS
+        .iter()
+        .find(|dir| Path::new(dir).join("cgroup.controllers").exists())
+    {
+        Some(directory) => Finding::good(WHAT, format!("version 2 at {directory}")),
+        None if config.kill_user_processes => Finding::wrong(
+            WHAT,
+            "cgroup version 2 is not mounted, and kill_user_processes needs it",
+            "boot with systemd.unified_cgroup_hierarchy=1, or switch it off",
+        ),
+        None => Finding::less(
+            WHAT,
+            "cgroup version 2 is not mounted: what a session used is known less well",
+            "boot with systemd.unified_cgroup_hierarchy=1",
+        ),
+    }
+}
+
+fn files(config: &Config) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let named = [
+        ("revoked_keys", config.revoked_keys.as_ref()),
+        ("banner", config.banner.as_ref()),
+        ("xauth", config.x11_forwarding.then_some(&config.xauth)),
+    ];
+    for (what, path) in named {
+        let Some(path) = path else { continue };
+        findings.push(match fs::metadata(path) {
+            Ok(_) => Finding::good(what, path.display().to_string()),
+            Err(e) => Finding::wrong(
+                what,
+                format!("{}: {e}", path.display()),
+                format!("correct `{what}`"),
+            ),
+        });
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(text: &str) -> Config {
+        Config::parse(Path::new("node.toml"), text).expect(text)
+    }
+
+    #[test]
+    fn kernels_are_told_apart() {
+        for (release, found) in [
+            ("6.18.5-cloud", Some((6, 18))),
+            ("5.10", Some((5, 10))),
+            ("", None),
+        ] {
+            assert_eq!(version(release), found, "{release}");
+        }
+    }
+
+    #[test]
+    fn what_keeps_everybody_out_is_wrong_and_says_what_to_do() {
+        let grade = |finding: Finding| {
+            assert_eq!(
+                finding.grade == Grade::Good,
+                finding.remedy.is_empty(),
+                "{finding:?}"
+            );
+            finding.grade
+        };
+        for (text, expected) in [
+            ("", Grade::Good),
+            ("authorized_keys = false", Grade::Wrong),
+            (
+                "authorized_keys = false\nkeyboard_interactive = true",
+                Grade::Good,
+            ),
+            ("trusted_user_ca = \"/no/such/file\"", Grade::Wrong),
+        ] {
+            assert_eq!(grade(way_in(&with(text))), expected, "{text}");
+        }
+        for (text, expected) in [
+            ("pam = \"off\"", Grade::Good),
+            ("pam = \"off\"\npassword = true", Grade::Wrong),
+            ("pam = \"on\"\npam_service = \"no-such-service\"", Grade::Wrong),
+            ("pam_service = \"no-such-service\"", Grade::Less),
+        ] {
+            assert_eq!(grade(pam(&with(text))), expected, "{text}");
+        }
+        let missing = host_keys(&with("host_keys = [\"/no/such/key\"]")).remove(0);
+        assert_eq!(grade(missing), Grade::Wrong);
+        let open = host_keys(&with("host_keys = [\"/etc/passwd\"]")).remove(0);
+        assert!(open.found.contains("others may read"), "{open:?}");
+    }
+}
