@@ -20,6 +20,8 @@ mod message;
 pub mod settings;
 #[allow(dead_code, unused_imports)]
 mod transport;
+#[cfg(test)]
+mod trial;
 
 pub use connection::Connection;
 pub use transport::buffer::release_buffers;

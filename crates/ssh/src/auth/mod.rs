@@ -8,6 +8,8 @@ mod client;
 mod prompts;
 mod request;
 mod server;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use client::Client;
 pub use prompts::InfoResponse;

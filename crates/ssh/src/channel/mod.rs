@@ -12,6 +12,8 @@ mod message;
 mod one;
 mod receive;
 mod table;
+#[cfg(test)]
+mod tests;
 
 pub use kind::MAX_HOST_KEYS;
 pub use message::Message;

@@ -1,0 +1,211 @@
+//! Windows: nobody sends more than the other has room for, adjustments come in lumps, and whoever waited for room is
+//! told when there is some.
+
+use super::super::Message;
+use super::{Side, confirmed, data, open};
+use crate::event::{ChannelId, ChannelKind, Stream};
+
+#[test]
+fn a_peer_sends_what_its_window_allows() {
+    let mut s = Side::with_session();
+    for _ in 0..3 {
+        assert_eq!(s.get(data(0, &[0; 300])), "300 bytes on 0 Main");
+    }
+    assert_eq!(s.get(data(0, &[0; 100])), "100 bytes on 0 Main");
+    assert_eq!(s.get(data(0, b"")), "-");
+    assert_eq!(
+        s.get(data(0, b"x")),
+        "ProtocolError: 1 bytes of data on channel 0, whose window has 0"
+    );
+    let mut s = Side::with_session();
+    assert_eq!(
+        s.get(data(0, &[0; 301])),
+        "ProtocolError: 301 bytes of data in one packet on channel 0, of 300 at most"
+    );
+}
+
+#[test]
+fn adjustments_come_in_lumps_of_half_a_window() {
+    let mut s = Side::with_session();
+    let mut adjusted = 0;
+    for _ in 0..100 {
+        assert_eq!(s.get(data(0, &[0; 100])), "100 bytes on 0 Main");
+        s.consumed(0, 60);
+        s.consumed(0, 40);
+        for sent in s.sent() {
+            assert_eq!(sent, "adjust 7 500");
+            adjusted += 1;
+        }
+    }
+    assert_eq!(adjusted, 20);
+    // What was never sent cannot be consumed, however often an owner says so.
+    s.consumed(0, usize::MAX);
+    assert!(s.sent().is_empty());
+}
+
+#[test]
+fn whoever_consumes_all_never_stalls_the_peer() {
+    // Any split of what comes: the window is never empty while nothing is unread.
+    let mut s = Side::with_session();
+    let mut window = 1000;
+    let mut x: u32 = 7;
+    for _ in 0..10_000 {
+        x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let n = 1 + (x >> 16) % 300;
+        assert_eq!(
+            s.get(data(0, &vec![0; n as usize])),
+            format!("{n} bytes on 0 Main")
+        );
+        s.consumed(0, n as usize);
+        window -= n;
+        if let [adjusted] = &s.sent()[..] {
+            let bytes: u32 = adjusted
+                .strip_prefix("adjust 7 ")
+                .expect("nothing else")
+                .parse()
+                .unwrap();
+            window += bytes;
+        }
+        let ch = s.channels.get(0).expect("it is open");
+        assert_eq!((ch.window, ch.window + ch.unread + ch.owed), (window, 1000));
+        assert!(window > 500);
+    }
+}
+
+#[test]
+fn extended_data_of_another_type_is_read_by_nobody() {
+    let mut s = Side::with_session();
+    let mut payload = Vec::new();
+    Message::Data {
+        ours: 0,
+        stream: Some(Stream::Stderr),
+        bytes: &[0; 300],
+    }
+    .write(&mut payload);
+    assert_eq!(s.get_bytes(&payload), "300 bytes on 0 Stderr");
+    s.consumed(0, 300);
+    payload[8] = 2;
+    assert_eq!(s.get_bytes(&payload), "-");
+    // It is given back all the same.
+    assert_eq!(s.sent(), ["adjust 7 600"]);
+}
+
+#[test]
+fn we_send_what_the_peers_window_allows() {
+    let mut s = Side::with_session();
+    assert_eq!(s.writable(0), 200);
+    // One packet each time it is filled, as many as fit when bytes are given.
+    let filled = s
+        .channels
+        .write_with(ChannelId(0), Stream::Stderr, 1000, &mut s.out, |room| {
+            room.fill(b'y');
+            Ok::<_, ()>(room.len())
+        });
+    assert_eq!(filled, Ok(200));
+    assert_eq!(s.write(0, 1000), 300);
+    assert_eq!(s.sent(), ["200 bytes on 7", "200 bytes on 7", "100 bytes on 7"]);
+    assert_eq!((s.writable(0), s.write(0, 1)), (0, 0));
+    // A failed or empty fill sends nothing and takes nothing of the window.
+    assert_eq!(s.get(Message::Adjust { ours: 0, bytes: 10 }), "writable 0");
+    let failed = s
+        .channels
+        .write_with(ChannelId(0), Stream::Main, 9, &mut s.out, |_| Err("EIO"));
+    assert_eq!(failed, Err("EIO"));
+    let empty = s
+        .channels
+        .write_with(ChannelId(0), Stream::Main, 9, &mut s.out, |_| Ok::<_, ()>(0));
+    assert_eq!(empty, Ok(0));
+    assert!(s.sent().is_empty());
+    assert_eq!(s.writable(0), 10);
+    // Nobody waits: no event.
+    assert_eq!(s.get(Message::Adjust { ours: 0, bytes: 10 }), "-");
+    s.eof(0);
+    assert_eq!((s.writable(0), s.write(0, 1)), (0, 0));
+    assert_eq!(s.get(Message::Adjust { ours: 0, bytes: 10 }), "-");
+}
+
+#[test]
+fn a_window_that_overflows_ends_the_connection() {
+    let mut s = Side::with_session();
+    let most = u32::MAX - 500;
+    assert_eq!(s.get(Message::Adjust { ours: 0, bytes: most }), "-");
+    assert_eq!(s.get(Message::Adjust { ours: 0, bytes: 0 }), "-");
+    assert_eq!(
+        s.get(Message::Adjust { ours: 0, bytes: 1 }),
+        "ProtocolError: the window of channel 0 grows beyond 2^32 - 1"
+    );
+}
+
+#[test]
+fn a_peer_without_a_window_makes_us_hold_nothing() {
+    for (window, max_packet) in [(0, 32768), (1 << 20, 0), (0, 0)] {
+        let mut s = Side::server();
+        s.get(Message::Open {
+            theirs: 7,
+            window,
+            max_packet,
+            kind: ChannelKind::Session,
+        });
+        s.accept(0);
+        s.sent();
+        for _ in 0..1000 {
+            assert_eq!(s.write(0, 1 << 20), 0);
+        }
+        assert_eq!(s.out.waiting(), 0);
+        assert_eq!(s.next(), "-");
+    }
+}
+
+#[test]
+fn who_waits_for_room_is_told_in_turn() {
+    let mut s = Side::server().mirroring();
+    for n in 0..3 {
+        s.get(open(n, ChannelKind::Session));
+        s.accept(n);
+    }
+    let far = s.open().expect("there is room for more");
+    s.get(confirmed(far, 0));
+    let all = [0, 1, 2, far];
+    s.out.room = 0;
+    for n in all {
+        assert_eq!(s.write(n, 1), 0);
+    }
+    assert_eq!(s.next(), "-");
+    // Room for one at a time, which each takes wholly and asks again: nobody is passed over.
+    let mut told = Vec::new();
+    for _ in 0..40 {
+        s.out.room = 1;
+        let event = s.next();
+        let n: u32 = event
+            .strip_prefix("writable ")
+            .expect("somebody waits")
+            .parse()
+            .unwrap();
+        assert_eq!(s.write(n, 2), 1);
+        assert_eq!(s.next(), "-", "there is no room");
+        told.push(n);
+    }
+    for round in told.chunks(4) {
+        assert_eq!(round, all);
+    }
+    // Room, and an empty window: it is the window that is waited for, and the other way round.
+    s.out.room = 1000;
+    for _ in all {
+        let event = s.next();
+        let n: u32 = event
+            .strip_prefix("writable ")
+            .expect("somebody waits")
+            .parse()
+            .unwrap();
+        s.write(n, 1000);
+        assert_ne!(s.writable(0), 1000);
+        s.out.room = 1000;
+    }
+    assert_eq!(s.next(), "-");
+    assert_eq!(s.writable(0), 0);
+    s.out.room = 0;
+    assert_eq!(s.get(Message::Adjust { ours: 0, bytes: 5 }), "-");
+    s.out.room = 1000;
+    assert_eq!(s.next(), "writable 0");
+    assert_eq!(s.next(), "-");
+}

@@ -1,0 +1,62 @@
+//! An outbox for tests: it keeps every payload as it is and has as much room as it is told. Nothing outside tests uses
+//! it.
+
+use crate::transport::Outbox;
+
+/// What was sent.
+#[derive(Debug)]
+pub(crate) struct Trial {
+    /// Payloads, first sent first.
+    pub packets: Vec<Vec<u8>>,
+    /// For channel data; what is sent lessens it.
+    pub room: usize,
+}
+
+impl Trial {
+    /// With room for all that a test sends.
+    pub fn new() -> Trial {
+        Trial {
+            packets: Vec::new(),
+            room: 1 << 40,
+        }
+    }
+
+    /// Bytes that wait.
+    pub fn waiting(&self) -> usize {
+        self.packets.iter().map(Vec::len).sum()
+    }
+}
+
+impl Outbox for Trial {
+    fn packet(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        let mut payload = Vec::new();
+        write(&mut payload);
+        assert!(!payload.is_empty(), "an empty payload");
+        self.packets.push(payload);
+    }
+
+    fn room(&self) -> usize {
+        self.room
+    }
+
+    fn data<E>(
+        &mut self,
+        header: &[u8],
+        max: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
+    ) -> Result<usize, E> {
+        let max = max.min(self.room);
+        if max == 0 {
+            return Ok(0);
+        }
+        let mut bytes = vec![0; max];
+        let n = fill(&mut bytes)?;
+        if n > 0 {
+            let (fields, _) = header.split_at(header.len() - 4);
+            let payload = [fields, &(n as u32).to_be_bytes(), &bytes[..n]].concat();
+            self.packets.push(payload);
+            self.room -= n;
+        }
+        Ok(n)
+    }
+}
