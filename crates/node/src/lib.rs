@@ -3,6 +3,6 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
-pub mod monitor;
 pub mod doctor;
+pub mod monitor;
 pub mod starter;

@@ -52,3 +52,38 @@ fn an_error_names_its_line_and_what_was_expected() {
         );
     }
 }
+
+/// Every key, as the error about an unknown one lists them.
+fn keys(unknown: &str) -> Vec<String> {
+    let error = parse(unknown).expect_err("an unknown key");
+    let listed = error.split("expected one of ").nth(1).expect("a list");
+    listed
+        .split(", ")
+        .map(|key| key.trim().trim_matches('`').to_owned())
+        .collect()
+}
+
+#[test]
+fn every_key_is_documented() {
+    let page = include_str!("../../../../docs/node.md");
+    let documented: Vec<&str> = page
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .flat_map(|line| line.split('|').nth(1).unwrap_or_default().split(", "))
+        .map(|key| key.trim().trim_matches('`'))
+        .collect();
+    let mut expected = keys("no_such_key = 1");
+    expected.extend(keys("[limits]\nno_such_key = 1"));
+    for key in &expected {
+        assert!(
+            documented.contains(&key.as_str()),
+            "docs/node.md does not explain `{key}`"
+        );
+    }
+    for key in documented {
+        assert!(
+            expected.iter().any(|k| k == key),
+            "docs/node.md explains `{key}`, which is no key"
+        );
+    }
+}
