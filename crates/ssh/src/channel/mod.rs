@@ -21,6 +21,7 @@ pub(crate) use message::is_ours;
 
 use crate::codec::Malformed;
 use crate::event::{ChannelId, ChannelKind, End, Global, Reason, ReplyId, Request};
+pub(crate) use crate::kex::kexinit::Role;
 use crate::settings::Limits;
 use crate::transport::Outbox;
 use one::{Channel, Stage, Waiting};
@@ -45,13 +46,6 @@ pub mod refusal {
     pub const UNKNOWN_TYPE: u32 = 3;
     /// There are too many.
     pub const SHORTAGE: u32 = 4;
-}
-
-/// Which side of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    Client,
-    Server,
 }
 
 /// All channels of a connection.
