@@ -1,15 +1,19 @@
 //! One SSH connection, of either role: bytes in, events and bytes out. It joins the transport, logins and channels and
 //! does nothing else; it never blocks, reads no clock and opens nothing.
 
+use crate::auth;
+use crate::channel::{self, Channels};
 use crate::codec::Malformed;
 use crate::event::{
-    AuthAnswer, ChannelId, ChannelKind, End, Event, Global, Reason, ReplyId, Request, Stream,
+    AuthAnswer, AuthReply, ChannelId, ChannelKind, End, Event, Global, Reason, ReplyId, Request, Stream,
 };
 use crate::facts::Facts;
 use crate::kex::kexinit::Role;
 use crate::lent::Lent;
+use crate::message::{SERVICE_ACCEPT, SERVICE_REQUEST};
 use crate::settings::Settings;
-use crate::transport::{Link, Next};
+use crate::transport::{Link, Next, link};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 use zeroize::Zeroizing;
@@ -18,13 +22,23 @@ use zeroize::Zeroizing;
 /// [`received`](Connection::received), asks for events by [`poll`](Connection::poll) until there is none, and writes
 /// [`output`](Connection::output) to the network.
 pub struct Connection {
-    link: Link,
+    pub(crate) link: Link,
+    pub(crate) login: Login,
+    pub(crate) channels: Channels,
+}
+
+/// Either side's login.
+pub(crate) enum Login {
+    Client(auth::Client),
+    Server(auth::Server),
 }
 
 impl Connection {
     /// A server's end. Its output already holds the version line and a KEXINIT with this cookie.
     pub fn server(settings: Arc<Settings>, cookie: [u8; 16]) -> Connection {
         Connection {
+            channels: Channels::new(Role::Server, &settings.limits),
+            login: Login::Server(auth::Server::new()),
             link: Link::new(settings, Role::Server, Some(cookie)),
         }
     }
@@ -33,6 +47,8 @@ impl Connection {
     /// exchange where the settings say so.
     pub fn client(settings: Arc<Settings>) -> Connection {
         Connection {
+            channels: Channels::new(Role::Client, &settings.limits),
+            login: Login::Client(auth::Client::new()),
             link: Link::new(settings, Role::Client, None),
         }
     }
@@ -41,7 +57,7 @@ impl Connection {
     /// waits for, nor while more output waits than [`Limits::max_buffered`](crate::settings::Limits::max_buffered).
     /// Whoever reads all the same has the bytes kept, up to a bound.
     pub fn wants_input(&self) -> bool {
-        self.link.reads()
+        self.link.reads() && !self.login.deciding()
     }
 
     /// Where to read to: at least so many bytes, often more. Empty only where far more was read than
@@ -76,7 +92,10 @@ impl Connection {
     /// The time now, since any fixed moment. To be told before [`poll`](Connection::poll), and at the
     /// [`deadline`](Connection::deadline).
     pub fn tick(&mut self, now: Duration) {
-        self.link.tick(now);
+        let ask = self.link.tick(now);
+        if ask && self.login.done() {
+            self.channels.keepalive(&mut self.link.out);
+        }
     }
 
     /// When [`tick`](Connection::tick) is wanted at the latest.
@@ -106,12 +125,16 @@ impl Connection {
 
     /// Client: sends a USERAUTH_REQUEST, made by `auth`.
     pub fn authenticate(&mut self, request: &[u8]) {
-        let _ = request;
+        if let Login::Client(login) = &mut self.login {
+            login.authenticate(request, &mut self.link.out);
+        }
     }
 
     /// Client: answers to the questions of [`AuthReply::Ask`](crate::event::AuthReply::Ask), one for each.
     pub fn answer_prompts(&mut self, answers: &[&[u8]]) {
-        let _ = answers;
+        if let Login::Client(login) = &mut self.login {
+            login.answer_prompts(answers, &mut self.link.out);
+        }
     }
 
     /// The hash of the first exchange, once it is known.
@@ -121,61 +144,69 @@ impl Connection {
 
     /// Server: what becomes of the login that [`Event::Auth`] or [`Event::AuthInfo`] asked for.
     pub fn answer_auth(&mut self, answer: AuthAnswer) {
-        let _ = answer;
+        if let Login::Server(login) = &mut self.login {
+            login.answer(answer, &mut self.link.out);
+        }
+        self.logged_in();
     }
 
     /// Server: text to show before the login.
     pub fn banner(&mut self, text: &[u8]) {
-        let _ = text;
+        if let Login::Server(login) = &mut self.login {
+            login.banner(text, &mut self.link.out);
+        }
     }
 
-    /// Opens a channel. None: there are as many as the settings allow.
+    /// Opens a channel. None: there are as many as the settings allow, or nobody is logged in: a client may open
+    /// channels as soon as it asked for a login, and write to them once they are open.
     pub fn open(&mut self, kind: &ChannelKind) -> Option<ChannelId> {
-        let _ = kind;
-        None
+        if !self.login.asked() {
+            return None;
+        }
+        self.mirror();
+        self.channels.open(kind, &mut self.link.out)
     }
 
     /// Accepts what [`Event::Open`] asked for.
     pub fn accept(&mut self, channel: ChannelId) {
-        let _ = channel;
+        self.channels.accept(channel, &mut self.link.out);
     }
 
     /// Refuses it.
     pub fn refuse(&mut self, channel: ChannelId, reason: u32, text: &str) {
-        let _ = (channel, reason, text);
+        self.channels.refuse(channel, reason, text, &mut self.link.out);
     }
 
     /// Sends a request on a channel.
     pub fn request(&mut self, channel: ChannelId, request: &Request, want_reply: bool) {
-        let _ = (channel, request, want_reply);
+        self.channels
+            .request(channel, request, want_reply, &mut self.link.out);
     }
 
     /// Answers [`Event::Request`].
     pub fn answer(&mut self, reply: ReplyId, done: bool) {
-        let _ = (reply, done);
+        self.channels.answer(reply, done, &mut self.link.out);
     }
 
     /// Sends a request for the whole connection.
     pub fn global(&mut self, request: &Global, want_reply: bool) {
-        let _ = (request, want_reply);
+        self.channels.global(request, want_reply, &mut self.link.out);
     }
 
     /// Answers [`Event::Global`]: done, with the answer's own fields, or refused.
     pub fn answer_global(&mut self, reply: ReplyId, done: Option<&[u8]>) {
-        let _ = (reply, done);
+        self.channels.answer_global(reply, done, &mut self.link.out);
     }
 
     /// How much may be written to a channel now: the least of the peer's window, its largest packet and the room in
     /// the output. After a 0, [`Event::Writable`] says when there is more.
     pub fn writable(&self, channel: ChannelId) -> usize {
-        let _ = channel;
-        0
+        self.channels.writable(channel, &self.link.out)
     }
 
     /// Sends bytes on a channel; how many were taken.
     pub fn write(&mut self, channel: ChannelId, stream: Stream, bytes: &[u8]) -> usize {
-        let _ = (channel, stream, bytes);
-        0
+        self.channels.write(channel, stream, bytes, &mut self.link.out)
     }
 
     /// Sends what `fill` puts into the at most `max` bytes that it is given: read(2) goes straight into the packet,
@@ -187,23 +218,23 @@ impl Connection {
         max: usize,
         fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
     ) -> Result<usize, E> {
-        let _ = (channel, stream, max, fill);
-        Ok(0)
+        self.channels
+            .write_with(channel, stream, max, &mut self.link.out, fill)
     }
 
     /// The owner passed on so many bytes of [`Event::Data`]; the peer may send as many more.
     pub fn consumed(&mut self, channel: ChannelId, n: usize) {
-        let _ = (channel, n);
+        self.channels.consumed(channel, n, &mut self.link.out);
     }
 
     /// Nothing more is sent on the channel.
     pub fn eof(&mut self, channel: ChannelId) {
-        let _ = channel;
+        self.channels.eof(channel, &mut self.link.out);
     }
 
     /// Closes the channel.
     pub fn close(&mut self, channel: ChannelId) {
-        let _ = channel;
+        self.channels.close(channel, &mut self.link.out);
     }
 
     /// Ends the connection. DISCONNECT is the last thing in the output.
@@ -214,18 +245,17 @@ impl Connection {
 
     /// Whether the connection can move to another process now: after the login, with no key exchange under way.
     pub fn may_move(&self) -> bool {
-        false
+        self.login.done() && self.link.may_move() && self.channels.idle()
     }
 
     /// All of it as bytes, what was read and not dealt with and what was not sent included. It holds keys.
     pub fn freeze(self) -> Zeroizing<Vec<u8>> {
-        Zeroizing::new(Vec::new())
+        crate::state::freeze(self)
     }
 
     /// A connection from what [`freeze`](Connection::freeze) made.
     pub fn thaw(bytes: &[u8], settings: Arc<Settings>) -> Result<Connection, Malformed> {
-        let _ = (bytes, settings);
-        Err(Malformed::Short("state"))
+        crate::state::thaw(bytes, settings)
     }
 
     /// What is known about it.
@@ -240,18 +270,97 @@ impl Connection {
 
     fn advance(&mut self) -> Result<Option<Lent>, End> {
         loop {
-            return Ok(Some(Lent::Owned(match self.link.next()? {
+            if self.login.deciding() {
+                // What stands behind a request for a login waits for the answer.
+                return self.link.ended().cloned().map_or(Ok(None), Err);
+            }
+            if self.login.done()
+                && let Some(event) = self.told(|c| c.channels.next(&mut c.link.out))?
+            {
+                return Ok(Some(Lent::Owned(event)));
+            }
+            let event = match self.link.next()? {
                 Next::Nothing => return Ok(None),
-                Next::Packet(_) => {
-                    self.link.unimplemented();
-                    continue;
-                }
+                Next::Packet(range) => match self.packet(range)? {
+                    Some(lent) => return Ok(Some(lent)),
+                    None => continue,
+                },
                 Next::HostKey => return Ok(Some(Lent::HostKey)),
                 Next::Sign(exchange) => Event::SignExchange(exchange),
                 Next::Established => Event::Established,
                 Next::CookieWanted => Event::CookieWanted,
                 Next::Alive => Event::Alive,
-            })));
+            };
+            return Ok(Some(Lent::Owned(event)));
         }
+    }
+
+    /// A message for the login or for channels, at this position in the inbox.
+    fn packet(&mut self, range: Range<usize>) -> Result<Option<Lent>, End> {
+        let at = range.start;
+        let lent = self.told(|c| {
+            let payload = c.link.inbox.lent(range);
+            let event = match (payload[0], &mut c.login) {
+                (SERVICE_REQUEST | 50..=79, Login::Server(login)) => {
+                    login.receive(payload, &mut c.link.out)?
+                }
+                (SERVICE_ACCEPT | 50..=79, Login::Client(login)) => login.receive(payload)?,
+                (number @ 80.., login) if !login.done() => {
+                    return Err(link::protocol(&format!("message {number} came before the login")));
+                }
+                (number @ 80.., _) if channel::is_ours(number) => {
+                    c.channels.receive(payload, &mut c.link.out)?
+                }
+                _ => {
+                    c.link.unimplemented();
+                    return Ok(None);
+                }
+            };
+            Ok(event.map(|e| Lent::note(e, payload, at)))
+        })?;
+        if let Some(Lent::Owned(Event::AuthReply(AuthReply::Accepted))) = &lent {
+            self.logged_in();
+        }
+        Ok(lent)
+    }
+
+    /// An error of the login's or the channels' ends the connection.
+    fn told<T>(&mut self, part: impl FnOnce(&mut Connection) -> Result<T, End>) -> Result<T, End> {
+        part(self).map_err(|end| self.link.fail(end))
+    }
+
+    /// After the login there are no passwords to wipe any more.
+    fn logged_in(&mut self) {
+        if self.login.done() {
+            self.link.inbox.wipe = false;
+            self.mirror();
+        }
+    }
+
+    fn mirror(&mut self) {
+        if self.link.settings.channel_mirror && self.link.facts.extensions.channel_mirror {
+            self.channels.mirror();
+        }
+    }
+}
+
+impl Login {
+    pub(crate) fn done(&self) -> bool {
+        match self {
+            Login::Client(login) => login.done(),
+            Login::Server(login) => login.done(),
+        }
+    }
+
+    /// Channels may be opened, if the login is granted.
+    fn asked(&self) -> bool {
+        match self {
+            Login::Client(login) => login.asked(),
+            Login::Server(login) => login.done(),
+        }
+    }
+
+    fn deciding(&self) -> bool {
+        matches!(self, Login::Server(login) if login.deciding())
     }
 }

@@ -3,9 +3,7 @@
 //! events, so that another process can answer them.
 #![forbid(unsafe_code)]
 
-#[allow(dead_code, unused_imports)] // until the connection joins it
 pub mod auth;
-#[allow(dead_code, unused_imports)]
 pub mod channel;
 pub mod cipher;
 pub mod codec;
@@ -15,10 +13,9 @@ pub mod facts;
 pub mod kex;
 pub mod key;
 mod lent;
-#[allow(dead_code)] // as long as channels and logins stand beside the transport
 mod message;
 pub mod settings;
-#[allow(dead_code, unused_imports)]
+mod state;
 mod transport;
 #[cfg(test)]
 mod trial;

@@ -2,6 +2,7 @@
 
 use crate::cipher::{Cipher, Mac};
 use crate::kex::Method;
+use crate::key::algorithm::SERVER_SIG_ALGS;
 use std::time::Duration;
 
 /// All of it.
@@ -98,7 +99,7 @@ impl Default for Settings {
             host_key_algorithms: HOST_KEY_ALGORITHMS.iter().map(|&n| n.to_owned()).collect(),
             ciphers: Cipher::ALL.to_vec(),
             macs: Mac::ALL.to_vec(),
-            server_sig_algs: Vec::new(),
+            server_sig_algs: SERVER_SIG_ALGS.iter().map(|&n| n.to_owned()).collect(),
             channel_mirror: true,
             guess: true,
             strict_required: false,

@@ -38,14 +38,12 @@ enum Engine {
     /// Before the first key exchange.
     Plain,
     Gcm {
-        key: LessSafeKey,
+        /// Boxed, as the others are: their schedules and tables are large.
+        key: Box<LessSafeKey>,
         /// RFC 5647 §7.1: four fixed bytes and a counter of eight.
         nonce: [u8; 12],
     },
-    ChaCha {
-        seal: SealingKey,
-        open: OpeningKey,
-    },
+    ChaCha(Box<(SealingKey, OpeningKey)>),
     Ctr {
         stream: Stream,
         /// Blocks done, for moving the IV on.
@@ -54,7 +52,6 @@ enum Engine {
     },
 }
 
-/// Boxed: the key schedules are large, and most connections use GCM.
 enum Stream {
     Aes128(Box<Ctr128BE<Aes128>>),
     Aes256(Box<Ctr128BE<Aes256>>),
@@ -117,16 +114,13 @@ impl Keys {
                     &AES_256_GCM
                 };
                 Engine::Gcm {
-                    key: LessSafeKey::new(UnboundKey::new(algorithm, &secrets.key).ok()?),
+                    key: Box::new(LessSafeKey::new(UnboundKey::new(algorithm, &secrets.key).ok()?)),
                     nonce: secrets.iv[..].try_into().ok()?,
                 }
             }
             (Cipher::ChaCha20Poly1305, _) => {
                 let key: Zeroizing<[u8; 64]> = Zeroizing::new(secrets.key[..].try_into().ok()?);
-                Engine::ChaCha {
-                    seal: SealingKey::new(&key),
-                    open: OpeningKey::new(&key),
-                }
+                Engine::ChaCha(Box::new((SealingKey::new(&key), OpeningKey::new(&key))))
             }
             (Cipher::Aes128Ctr | Cipher::Aes256Ctr, mac) => {
                 let (key, iv) = (&secrets.key[..], &secrets.iv[..]);
@@ -167,7 +161,7 @@ impl Keys {
                 let moved = iv.wrapping_add(u128::from(std::mem::take(blocks)));
                 secrets.iv.copy_from_slice(&moved.to_be_bytes());
             }
-            Engine::Plain | Engine::ChaCha { .. } => {}
+            Engine::Plain | Engine::ChaCha(_) => {}
         }
         Some(secrets)
     }
@@ -176,7 +170,7 @@ impl Keys {
     pub(crate) fn tag_len(&self) -> usize {
         match &self.engine {
             Engine::Plain => 0,
-            Engine::Gcm { .. } | Engine::ChaCha { .. } => 16,
+            Engine::Gcm { .. } | Engine::ChaCha(_) => 16,
             Engine::Ctr { mac, .. } => mac.algorithm().digest_algorithm().output_len(),
         }
     }
@@ -184,7 +178,7 @@ impl Keys {
     /// What the padded part is a multiple of.
     pub(crate) fn block(&self) -> usize {
         match &self.engine {
-            Engine::Plain | Engine::ChaCha { .. } => 8,
+            Engine::Plain | Engine::ChaCha(_) => 8,
             Engine::Gcm { .. } | Engine::Ctr { .. } => 16,
         }
     }
@@ -206,9 +200,9 @@ impl Keys {
                     .expect("a packet is far shorter than GCM's bound");
                 tag.copy_from_slice(sealed.as_ref());
             }
-            Engine::ChaCha { seal, .. } => {
+            Engine::ChaCha(both) => {
                 let tag = tag.try_into().expect("the tag of this cipher has 16 bytes");
-                seal.seal_in_place(sequence, packet, tag);
+                both.0.seal_in_place(sequence, packet, tag);
             }
             Engine::Ctr { stream, blocks, mac } => {
                 stream.apply(&mut packet[LENGTH..]);
@@ -221,7 +215,7 @@ impl Keys {
     /// The length in a packet's first bytes. Nothing vouches for it yet.
     pub(crate) fn length(&self, sequence: u32, field: [u8; LENGTH]) -> u32 {
         u32::from_be_bytes(match &self.engine {
-            Engine::ChaCha { open, .. } => open.decrypt_packet_length(sequence, field),
+            Engine::ChaCha(both) => both.1.decrypt_packet_length(sequence, field),
             _ => field,
         })
     }
@@ -237,9 +231,9 @@ impl Keys {
                     .map_err(|_| Altered)?;
                 Ok(())
             }
-            Engine::ChaCha { open, .. } => {
+            Engine::ChaCha(both) => {
                 let tag = tag.try_into().map_err(|_| Altered)?;
-                open.open_in_place(sequence, packet, tag).map_err(|_| Altered)?;
+                both.1.open_in_place(sequence, packet, tag).map_err(|_| Altered)?;
                 Ok(())
             }
             Engine::Ctr { stream, blocks, mac } => {

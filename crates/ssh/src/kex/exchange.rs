@@ -96,7 +96,7 @@ impl Exchange {
             (&self.client_version, "client version"),
             (&self.server_version, "server version"),
         ] {
-            if !line.starts_with(b"SSH-") || line.iter().any(u8::is_ascii_control) {
+            if !line.starts_with(b"SSH-") || !line.iter().all(|b| (0x20..0x7f).contains(b)) {
                 return Err(Malformed::Invalid(what));
             }
         }

@@ -136,6 +136,11 @@ impl Kex {
         self.strict
     }
 
+    /// The peer's first KEXINIT speaks of EXT_INFO.
+    pub(crate) fn ext_info(&self) -> bool {
+        self.ext_info
+    }
+
     pub(crate) fn host_key(&self) -> &[u8] {
         &self.host_key
     }

@@ -51,6 +51,8 @@ pub(crate) struct Clock {
     pub(crate) now: Option<Duration>,
     /// Of the last key exchange.
     pub(crate) keys: Duration,
+    /// How old the keys were when the connection was moved here.
+    pub(crate) age: Duration,
     /// Of the last packet, or of the last question whether the peer lives.
     pub(crate) heard: Duration,
     /// Such questions without an answer.
@@ -119,6 +121,11 @@ impl Link {
         self.facts.bytes_out += n as u64;
         self.facts.packets_out = self.out.total_packets;
         self.rekey_if_due();
+    }
+
+    /// No key exchange is under way, and the connection goes on.
+    pub(crate) fn may_move(&self) -> bool {
+        self.end.is_none() && !self.kex.first() && self.kex.idle() && !self.out.holding()
     }
 
     /// How it ended, if it did.
@@ -201,6 +208,7 @@ impl Link {
                     Progress::Done => {
                         self.clock.keys = self.clock.now.unwrap_or_default();
                         self.asked_for_cookie = false;
+                        self.facts.extensions.expected = self.kex.ext_info();
                         if self.facts.exchanges == 1 {
                             return Ok(Next::Established);
                         }
@@ -294,7 +302,7 @@ impl Link {
     /// to be asked by a request, since it does not know ping@openssh.com.
     pub(crate) fn tick(&mut self, now: Duration) -> bool {
         if self.clock.now.is_none() {
-            (self.clock.keys, self.clock.heard) = (now, now);
+            (self.clock.keys, self.clock.heard) = (now.saturating_sub(self.clock.age), now);
         }
         self.clock.now = Some(now);
         self.rekey_if_due();

@@ -74,11 +74,6 @@ impl Outgoing {
         }
     }
 
-    /// Bytes that wait, in either form.
-    pub(crate) fn waiting(&self) -> usize {
-        self.end - self.start + self.held.len()
-    }
-
     /// Bytes that wait in plain, for new keys.
     pub(crate) fn held(&self) -> usize {
         self.held.len()

@@ -40,8 +40,8 @@ pub(crate) fn theirs(
                     text: format!("the peer speaks another protocol version: {}", printable(line)),
                 });
             }
-            if line.iter().any(u8::is_ascii_control) {
-                return Err(refused("the peer's version line holds control characters".into()));
+            if !line.iter().all(|b| (0x20..0x7f).contains(b)) {
+                return Err(refused("the peer's version line is not printable ASCII".into()));
             }
             return Ok(Some(line.to_vec()));
         }

@@ -1,0 +1,94 @@
+//! Every combination of what can be agreed on, joined in memory: from the first byte to data both ways, and over a
+//! change of keys.
+
+mod pair;
+
+use fleetgate_ssh::cipher::{Cipher, Mac};
+use fleetgate_ssh::kex::Method;
+use fleetgate_ssh::settings::Settings;
+use pair::{Pair, send};
+
+/// How the client's guess turns out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Guess {
+    None,
+    Right,
+    Wrong,
+}
+
+#[test]
+fn every_method_cipher_and_mac_with_every_guess() {
+    for method in Method::ALL {
+        for cipher in Cipher::ALL {
+            for mac in Mac::ALL {
+                if cipher.authenticates() && mac != Mac::ALL[0] {
+                    continue;
+                }
+                for guess in [Guess::None, Guess::Right, Guess::Wrong] {
+                    works(method, cipher, mac, guess);
+                }
+            }
+        }
+    }
+}
+
+fn works(method: Method, cipher: Cipher, mac: Mac, guess: Guess) {
+    let what = format!("{} {} {} {guess:?}", method.name(), cipher.name(), mac.name());
+    // The client's first choice decides. A server that likes another one better makes the guess wrong (RFC 4253 §7),
+    // whether or not the client's choice is agreed on.
+    let other = Method::ALL.into_iter().find(|&m| m != method).unwrap();
+    let both = Settings {
+        ciphers: vec![cipher],
+        macs: vec![mac],
+        ..Settings::default()
+    };
+    let client = Settings {
+        kex: if guess == Guess::Wrong {
+            vec![method, other]
+        } else {
+            vec![method]
+        },
+        guess: guess != Guess::None,
+        ..both.clone()
+    };
+    let server = Settings {
+        kex: if guess == Guess::Wrong {
+            vec![other, method]
+        } else {
+            vec![method]
+        },
+        ..both
+    };
+    let client = Settings {
+        host_key_algorithms: vec!["ssh-ed25519".into()],
+        ..client
+    };
+    let (mut pair, ours, theirs) = Pair::open(client, server);
+    let chosen = pair.client.facts().chosen.clone().unwrap();
+    assert_eq!((chosen.kex, chosen.cipher_in), (method, cipher), "{what}");
+    assert_eq!(chosen.mac_out, (!cipher.authenticates()).then_some(mac), "{what}");
+    assert!(chosen.strict, "{what}");
+    assert_eq!(pair.client.session_id(), pair.server.session_id(), "{what}");
+    for round in 0..2 {
+        send(&mut pair, false, ours, b"from the client");
+        send(&mut pair, true, theirs, b"from the server");
+        pair.run();
+        if round == 0 {
+            pair.client.rekey();
+            pair.server.rekey();
+            pair.run();
+            assert_eq!(pair.client.facts().exchanges, 2, "{what}");
+        }
+    }
+    assert_eq!(pair.server_told.data, b"from the clientfrom the client", "{what}");
+    assert_eq!(pair.client_told.data, b"from the serverfrom the server", "{what}");
+    assert_eq!(
+        (&pair.client_told.end, &pair.server_told.end),
+        (&None, &None),
+        "{what}"
+    );
+    assert_eq!(
+        pair.client_told.host_keys, 1,
+        "{what}: the same key is asked about once"
+    );
+}
