@@ -94,8 +94,8 @@ fn a_row_opens_and_closes_with_its_session() {
     let (send, ended) = mpsc::channel();
     let (session, pidfd) = kept(&order, &living);
     keeper
-        .keep(pidfd, session, move |exit| {
-            let _ = send.send(exit);
+        .keep(pidfd, session, move |end| {
+            let _ = send.send(end.exit);
         })
         .expect("kept");
     let terminal = living.terminal.to_string_lossy().into_owned();

@@ -102,8 +102,8 @@ fn start(room: &Room) -> (Running, Session, fleetgate_sys::Fd) {
 fn keep(keeper: &Keeper, running: Running, session: Session) -> mpsc::Receiver<Option<Exit>> {
     let (send, receive) = mpsc::channel();
     keeper
-        .keep(running.pidfd, session, move |exit| {
-            let _ = send.send(exit);
+        .keep(running.pidfd, session, move |end| {
+            let _ = send.send(end.exit);
         })
         .expect("kept");
     receive

@@ -83,8 +83,8 @@ fn session(command: &[OsString], threads: &LaunchThread, keeper: &Keeper, costs:
     } = running;
     let (ended, end) = mpsc::channel();
     costs.time("note the session down", || {
-        keeper.keep(pidfd, Session::of(&exec, pid), move |exit| {
-            let _ = ended.send(exit);
+        keeper.keep(pidfd, Session::of(&exec, pid), move |end| {
+            let _ = ended.send(end.exit);
         })
     })?;
     if let Some(ours) = &ours {

@@ -13,7 +13,7 @@ use crate::{KeeperError, Session, cgroup};
 use fleetgate_logins::{Places, audit, audit::Event};
 use fleetgate_sys::epoll::{self, Epoll};
 use fleetgate_sys::poll::{PRIORITY, READ};
-use fleetgate_sys::process::{self, Exit};
+use fleetgate_sys::process::{self, Exit, Usage};
 use fleetgate_sys::{Errno, Fd, clock};
 use std::collections::HashMap;
 use std::fs::OpenOptions;
@@ -46,7 +46,16 @@ pub struct Keeper {
     mended: Mended,
 }
 
-type OnEnd = Box<dyn FnOnce(Option<Exit>) + Send>;
+/// How a session's process ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct End {
+    /// Its exit; none when it was somebody else's child (PAM's, or adopted after a crash).
+    pub exit: Option<Exit>,
+    /// What it and the children that it waited for used; none likewise.
+    pub usage: Option<Usage>,
+}
+
+type OnEnd = Box<dyn FnOnce(End) + Send>;
 
 struct Shared {
     directory: PathBuf,
@@ -134,7 +143,7 @@ impl Keeper {
         &self,
         pidfd: Fd,
         session: Session,
-        on_end: impl FnOnce(Option<Exit>) + Send + 'static,
+        on_end: impl FnOnce(End) + Send + 'static,
     ) -> Result<(), KeeperError> {
         let note = Note {
             boot: self.shared.boot.clone(),
@@ -232,9 +241,12 @@ impl Shared {
                     }) => {
                         let _ = self.epoll.remove(&pidfd);
                         // ECHILD: somebody else's child (PAM's, or adopted after a crash).
-                        let exit = process::wait(&pidfd, false).ok().flatten();
+                        let ended = process::wait_usage(&pidfd, false).ok().flatten();
                         if let Some(on_end) = on_end {
-                            on_end(exit);
+                            on_end(End {
+                                exit: ended.map(|(exit, _)| exit),
+                                usage: ended.map(|(_, usage)| usage),
+                            });
                         }
                         self.close(&session);
                     }

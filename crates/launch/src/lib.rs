@@ -21,7 +21,7 @@ mod wtmpdb;
 
 pub use error::{KeeperError, LaunchError, Stage};
 pub use fleetgate_logins::Places;
-pub use keeper::{Keeper, Mended, STATE_DIRECTORY};
+pub use keeper::{End, Keeper, Mended, STATE_DIRECTORY};
 pub use kept::Session;
 pub use launcher::{Launch, Launcher, Running, Spent};
 pub use reply::Begun;

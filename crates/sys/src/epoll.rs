@@ -19,6 +19,11 @@ impl Event {
     pub fn key(&self) -> u64 {
         self.data
     }
+
+    /// What happened, in poll's flags.
+    pub fn happened(&self) -> i16 {
+        self.events as i16
+    }
 }
 
 /// A set of descriptors to wait for.
@@ -74,6 +79,11 @@ impl Epoll {
             )
         }
         .map(drop)
+    }
+
+    /// Its own descriptor, readable while something happened: for a set within a set.
+    pub fn fd(&self) -> &Fd {
+        &self.0
     }
 
     /// Waits until something happened and fills `events` from the front; returns how many.

@@ -66,14 +66,55 @@ pub enum Exit {
     },
 }
 
+/// What a process and the children that it waited for used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Processor time, user and system, in microseconds.
+    pub cpu_micros: u64,
+    /// The largest resident set of one of them, in bytes.
+    pub memory: u64,
+    /// Bytes read from block devices.
+    pub read: u64,
+    /// Bytes written to block devices.
+    pub written: u64,
+}
+
+/// The kernel's struct rusage: two timevals, then fourteen numbers.
+type Rusage = [i64; 18];
+
+impl Usage {
+    fn of(usage: &Rusage) -> Usage {
+        let [user_sec, user_usec, system_sec, system_usec, max_rss, ..] = *usage;
+        let positive = |n: i64| u64::try_from(n).unwrap_or(0);
+        Usage {
+            cpu_micros: positive((user_sec + system_sec) * 1_000_000 + user_usec + system_usec),
+            // In kilobytes there; blocks of 512 bytes.
+            memory: positive(max_rss) << 10,
+            read: positive(usage[11]) << 9,
+            written: positive(usage[12]) << 9,
+        }
+    }
+}
+
 /// Waits for the child behind `pidfd` and reaps it; with `block` false, `None` when it still runs.
 pub fn wait(pidfd: &Fd, block: bool) -> Result<Option<Exit>> {
+    wait_id(pidfd, block, core::ptr::null_mut())
+}
+
+/// The same, and what the child used.
+pub fn wait_usage(pidfd: &Fd, block: bool) -> Result<Option<(Exit, Usage)>> {
+    let mut usage: Rusage = [0; 18];
+    let exit = wait_id(pidfd, block, &raw mut usage)?;
+    Ok(exit.map(|exit| (exit, Usage::of(&usage))))
+}
+
+fn wait_id(pidfd: &Fd, block: bool, usage: *mut Rusage) -> Result<Option<Exit>> {
     const P_PIDFD: u32 = 3;
     // The kernel's siginfo for SIGCHLD, padded to its full 128 bytes: signo, errno, code, pad, pid, uid, status.
     let mut info = [0i32; 32];
     let options = libc::WEXITED | libc::__WALL | if block { 0 } else { libc::WNOHANG };
     loop {
-        // SAFETY: the kernel writes one siginfo of 128 bytes.
+        // SAFETY: the kernel writes one siginfo of 128 bytes, and one rusage of 144 where there is room for it.
         match unsafe {
             syscall!(
                 libc::SYS_waitid,
@@ -81,7 +122,7 @@ pub fn wait(pidfd: &Fd, block: bool) -> Result<Option<Exit>> {
                 pidfd.raw(),
                 info.as_mut_ptr(),
                 options,
-                0
+                usage
             )
         } {
             Err(Errno::EINTR) => continue,
@@ -119,6 +160,48 @@ pub fn signal(pidfd: &Fd, signal: i32) -> Result<()> {
     unsafe { syscall!(libc::SYS_pidfd_send_signal, pidfd.raw(), signal, 0, 0) }.map(drop)
 }
 
+/// Sends `signal` to the process group that the process `pid` behind `pidfd` leads, as user `uid` could: what in the
+/// group is not the user's (a setuid program that he started) is left alone. Not after that process was reaped: then
+/// `ESRCH`. Only this thread takes the user's id, for these calls.
+pub fn signal_group_as(pidfd: &Fd, pid: i32, signal: i32, uid: u32) -> Result<()> {
+    /// Linux 6.9.
+    const PIDFD_SIGNAL_PROCESS_GROUP: u32 = 1 << 2;
+    const UNCHANGED: u32 = u32::MAX;
+    if pid <= 1 {
+        return Err(Errno::EINVAL);
+    }
+    let own = effective_uid();
+    if own != uid {
+        // SAFETY: numbers only; the real and the saved id stay, so the way back is open.
+        unsafe { syscall!(libc::SYS_setresuid, UNCHANGED, uid, UNCHANGED) }?;
+    }
+    // SAFETY: numbers, and a null siginfo, which the kernel allows.
+    let sent = match unsafe {
+        syscall!(
+            libc::SYS_pidfd_send_signal,
+            pidfd.raw(),
+            signal,
+            0,
+            PIDFD_SIGNAL_PROCESS_GROUP
+        )
+    } {
+        // Before 6.9. The leader is there or a zombie now, so its number is nobody else's; what may pass between the
+        // two calls is its reaping and a turn of all process numbers.
+        Err(Errno::EINVAL) => unsafe {
+            // SAFETY: numbers only.
+            syscall!(libc::SYS_pidfd_send_signal, pidfd.raw(), 0, 0, 0)
+                .and_then(|_| syscall!(libc::SYS_kill, -pid, signal))
+        },
+        other => other,
+    };
+    if own != uid {
+        // SAFETY: numbers only; the saved id allows it, so it cannot fail.
+        let back = unsafe { syscall!(libc::SYS_setresuid, UNCHANGED, own, UNCHANGED) };
+        back.expect("the saved user id may always be taken back");
+    }
+    sent.map(drop)
+}
+
 /// The signal for a pipe without a reader.
 pub const SIGPIPE: i32 = libc::SIGPIPE;
 
@@ -140,6 +223,10 @@ pub fn ignore_signal(signal: i32) -> Result<()> {
 
 /// Signals and resources by their names.
 pub mod numbers {
+    pub use libc::{
+        SIGABRT, SIGALRM, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGKILL, SIGQUIT, SIGSEGV, SIGTERM, SIGUSR1,
+        SIGUSR2,
+    };
     pub use libc::{SIGPIPE, SIGXFSZ};
     /// How many descriptors may be open.
     #[allow(clippy::unnecessary_cast)] // musl has it signed.
@@ -148,10 +235,8 @@ pub mod numbers {
 
 /// The processor time of all children that were waited for, user and system, in microseconds.
 pub fn children_cpu_micros() -> Result<u64> {
-    // Two timevals, then fourteen numbers that nobody asks for here.
-    let mut usage = [0i64; 18];
+    let mut usage: Rusage = [0; 18];
     // SAFETY: the kernel writes one rusage of 144 bytes.
     unsafe { syscall!(libc::SYS_getrusage, libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) }?;
-    let [user_sec, user_usec, system_sec, system_usec, ..] = usage;
-    Ok(((user_sec + system_sec) * 1_000_000 + user_usec + system_usec) as u64)
+    Ok(Usage::of(&usage).cpu_micros)
 }

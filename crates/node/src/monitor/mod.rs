@@ -3,14 +3,17 @@
 //!
 //! Parts, each with its own state: [`wakes`] and [`timers`] say who is woken, [`seats`] are the processes it executed,
 //! [`names`] and [`launches`] are answers on their way. [`tools`] is what every part may use; a [`granted`] connection
-//! is what orders are checked against.
+//! is what orders are checked against. [`audit`] and [`metrics`] are told by every part.
 //!
 //! A part that waits for something gives its own [`Key`]; the loop calls it back with the key's id: `woken` (a
 //! descriptor or a timer), `launched` (a launch's outcome), `named` (a name's answer), `connection_ended`. An order of a
 //! front reaches its part with the [`Granted`] connection and, for a session, the account as it is at that moment.
 
+pub mod audit;
+pub mod cgroup;
 pub mod granted;
 pub mod launches;
+pub mod metrics;
 pub mod names;
 pub mod seats;
 pub mod timers;

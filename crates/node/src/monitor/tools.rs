@@ -1,7 +1,9 @@
 //! What every part of the monitor may use in its turn. Each tool owns its own state; parts are handed all of them, and
 //! nothing else of each other.
 
+use super::audit::Audit;
 use super::launches::Launches;
+use super::metrics::Metrics;
 use super::names::Names;
 use super::seats::Words;
 use super::timers::Timers;
@@ -34,6 +36,10 @@ pub struct Tools {
     pub words: Words,
     /// Helpers to wait for.
     pub reaper: Reaper,
+    /// What happens is told here.
+    pub audit: Audit,
+    /// And counted here.
+    pub metrics: Arc<Metrics>,
 }
 
 /// Waits for helpers that nobody else waits for, so that none stays a zombie.

@@ -1,0 +1,540 @@
+//! What is told, and its form: one JSON object, `time` and `event` first. The names here are those of docs/audit.md;
+//! they are added to, never changed.
+
+use super::MAX_TEXT;
+use fleetgate_sys::clock::Time;
+use fleetgate_wire::common::SessionId;
+use fleetgate_wire::node::Connection;
+use serde_json::{Map, Value};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// What a session runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionKind {
+    /// A login shell.
+    Shell,
+    /// A command.
+    Exec,
+    /// A named command, without a shell.
+    Command,
+    /// The file server.
+    Sftp,
+}
+
+impl SessionKind {
+    /// Its name in events and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SessionKind::Shell => "shell",
+            SessionKind::Exec => "exec",
+            SessionKind::Command => "command",
+            SessionKind::Sftp => "sftp",
+        }
+    }
+
+    /// All of them.
+    pub const ALL: [SessionKind; 4] = [
+        SessionKind::Shell,
+        SessionKind::Exec,
+        SessionKind::Command,
+        SessionKind::Sftp,
+    ];
+}
+
+/// What happened. Texts may be of any length and hold anything: they are cut and escaped when written.
+#[derive(Clone, Debug, PartialEq)]
+// Each field's name is its name in docs/audit.md, which says what it holds.
+#[allow(missing_docs)]
+pub enum Event {
+    /// The node accepts connections.
+    NodeStarted { version: String },
+    /// The configuration was read again; `refused` says why the old one stays.
+    NodeReloaded { refused: Option<String> },
+    /// A connection was turned away before anything was said on it.
+    ConnectionRefused { source: SocketAddr, reason: String },
+    /// A connection ended; bytes where its front counted them.
+    ConnectionEnded {
+        connection: Connection,
+        source: SocketAddr,
+        login: Option<String>,
+        reason: String,
+        received: u64,
+        sent: u64,
+        lasted: Duration,
+    },
+    /// Somebody is in. `identity` says by what.
+    LoginAccepted {
+        connection: Connection,
+        source: SocketAddr,
+        login: String,
+        identity: String,
+    },
+    /// Somebody is not.
+    LoginRefused {
+        connection: Connection,
+        source: SocketAddr,
+        login: String,
+        method: String,
+        reason: String,
+    },
+    /// A session runs.
+    SessionStarted {
+        connection: Connection,
+        session: SessionId,
+        login: String,
+        kind: SessionKind,
+        pid: i32,
+        terminal: Option<String>,
+        command: Option<Vec<u8>>,
+        original: Option<Vec<u8>>,
+        rung: &'static str,
+    },
+    /// It does not.
+    SessionRefused {
+        connection: Connection,
+        login: String,
+        reason: String,
+    },
+    /// A session's process ended. `code` or `signal`; neither when nobody could wait for it.
+    SessionEnded {
+        connection: Connection,
+        session: SessionId,
+        login: String,
+        code: Option<i32>,
+        signal: Option<i32>,
+        lasted: Duration,
+        usage: super::super::cgroup::Usage,
+    },
+    /// What somebody did to a file.
+    File {
+        connection: Connection,
+        session: SessionId,
+        login: String,
+        done: FileDone,
+    },
+    /// A login record could not be written, in the helper's words.
+    RecordFailed {
+        connection: Connection,
+        session: SessionId,
+        login: String,
+        reason: String,
+    },
+    /// A forwarded connection ended.
+    Forwarded {
+        connection: Connection,
+        login: String,
+        to: String,
+        sent: u64,
+        received: u64,
+    },
+    /// Something listens for a connection, or does not any more.
+    Listening {
+        connection: Connection,
+        login: String,
+        on: String,
+    },
+    /// A request that was refused after the login.
+    Denied {
+        connection: Connection,
+        login: String,
+        what: String,
+    },
+    /// A process of the node's own ended when nobody had told it to.
+    ProcessDied { process: String, pid: i32, how: String },
+    /// So many events before this one were lost.
+    Lost { count: u64 },
+}
+
+/// What somebody did to a file; `errno` is 0 where it was done.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub enum FileDone {
+    Opened {
+        path: Vec<u8>,
+        flags: u32,
+        errno: i32,
+    },
+    Closed {
+        path: Vec<u8>,
+        read: u64,
+        written: u64,
+    },
+    Listed {
+        path: Vec<u8>,
+        errno: i32,
+    },
+    Removed {
+        path: Vec<u8>,
+        directory: bool,
+        errno: i32,
+    },
+    Renamed {
+        path: Vec<u8>,
+        to: Vec<u8>,
+        errno: i32,
+    },
+    DirectoryMade {
+        path: Vec<u8>,
+        mode: u32,
+        errno: i32,
+    },
+    AttributesSet {
+        path: Vec<u8>,
+        size: Option<u64>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        mode: Option<u32>,
+        times: bool,
+        errno: i32,
+    },
+    Linked {
+        path: Vec<u8>,
+        target: Vec<u8>,
+        symbolic: bool,
+        errno: i32,
+    },
+    /// So many operations of this session were not told.
+    Lost {
+        count: u64,
+    },
+}
+
+impl Event {
+    /// Its line, newline included, told at `at`.
+    pub fn line(&self, at: Time) -> String {
+        let mut fields = Fields(Map::new());
+        fields.text("time", &utc(at));
+        self.fill(&mut fields);
+        let mut line = Value::Object(fields.0).to_string();
+        line.push('\n');
+        line
+    }
+
+    fn fill(&self, f: &mut Fields) {
+        match self {
+            Event::NodeStarted { version } => {
+                f.text("event", "node_started");
+                f.text("version", version);
+            }
+            Event::NodeReloaded { refused } => {
+                f.text("event", "node_reloaded");
+                f.put("done", refused.is_none());
+                f.maybe("reason", refused.as_deref());
+            }
+            Event::ConnectionRefused { source, reason } => {
+                f.text("event", "connection_refused");
+                f.text("source", &source.to_string());
+                f.text("reason", reason);
+            }
+            Event::ConnectionEnded {
+                connection,
+                source,
+                login,
+                reason,
+                received,
+                sent,
+                lasted,
+            } => {
+                f.of("connection_ended", *connection, login.as_deref());
+                f.text("source", &source.to_string());
+                f.text("reason", reason);
+                f.put("received", *received);
+                f.put("sent", *sent);
+                f.put("lasted_ms", millis(*lasted));
+            }
+            Event::LoginAccepted {
+                connection,
+                source,
+                login,
+                identity,
+            } => {
+                f.of("login_accepted", *connection, Some(login));
+                f.text("source", &source.to_string());
+                f.text("identity", identity);
+            }
+            Event::LoginRefused {
+                connection,
+                source,
+                login,
+                method,
+                reason,
+            } => {
+                f.of("login_refused", *connection, Some(login));
+                f.text("source", &source.to_string());
+                f.text("method", method);
+                f.text("reason", reason);
+            }
+            Event::SessionStarted {
+                connection,
+                session,
+                login,
+                kind,
+                pid,
+                terminal,
+                command,
+                original,
+                rung,
+            } => {
+                f.of("session_started", *connection, Some(login));
+                f.session(session);
+                f.text("kind", kind.name());
+                f.put("pid", *pid);
+                f.maybe("terminal", terminal.as_deref());
+                f.bytes("command", command.as_deref());
+                f.bytes("original", original.as_deref());
+                f.text("rung", rung);
+            }
+            Event::SessionRefused {
+                connection,
+                login,
+                reason,
+            } => {
+                f.of("session_refused", *connection, Some(login));
+                f.text("reason", reason);
+            }
+            Event::SessionEnded {
+                connection,
+                session,
+                login,
+                code,
+                signal,
+                lasted,
+                usage,
+            } => {
+                f.of("session_ended", *connection, Some(login));
+                f.session(session);
+                f.number("code", *code);
+                f.number("signal", *signal);
+                f.put("lasted_ms", millis(*lasted));
+                f.number("cpu_us", usage.cpu_micros);
+                f.number("memory", usage.memory);
+                f.number("read", usage.read);
+                f.number("written", usage.written);
+            }
+            Event::File {
+                connection,
+                session,
+                login,
+                done,
+            } => {
+                f.of("file", *connection, Some(login));
+                f.session(session);
+                done.fill(f);
+            }
+            Event::RecordFailed {
+                connection,
+                session,
+                login,
+                reason,
+            } => {
+                f.of("record_failed", *connection, Some(login));
+                f.session(session);
+                f.text("reason", reason);
+            }
+            Event::Forwarded {
+                connection,
+                login,
+                to,
+                sent,
+                received,
+            } => {
+                f.of("forwarded", *connection, Some(login));
+                f.text("to", to);
+                f.put("sent", *sent);
+                f.put("received", *received);
+            }
+            Event::Listening {
+                connection,
+                login,
+                on,
+            } => {
+                f.of("listening", *connection, Some(login));
+                f.text("on", on);
+            }
+            Event::Denied {
+                connection,
+                login,
+                what,
+            } => {
+                f.of("denied", *connection, Some(login));
+                f.text("what", what);
+            }
+            Event::ProcessDied { process, pid, how } => {
+                f.text("event", "process_died");
+                f.text("process", process);
+                f.put("pid", *pid);
+                f.text("how", how);
+            }
+            Event::Lost { count } => {
+                f.text("event", "audit_lost");
+                f.put("count", *count);
+            }
+        }
+    }
+}
+
+impl FileDone {
+    fn fill(&self, f: &mut Fields) {
+        let errno = |f: &mut Fields, path: &[u8], errno: i32| {
+            f.bytes("path", Some(path));
+            f.put("errno", errno);
+        };
+        match self {
+            FileDone::Opened {
+                path,
+                flags,
+                errno: e,
+            } => {
+                f.text("operation", "open");
+                errno(f, path, *e);
+                f.put("flags", *flags);
+            }
+            FileDone::Closed { path, read, written } => {
+                f.text("operation", "close");
+                f.bytes("path", Some(path));
+                f.put("read", *read);
+                f.put("written", *written);
+            }
+            FileDone::Listed { path, errno: e } => {
+                f.text("operation", "list");
+                errno(f, path, *e);
+            }
+            FileDone::Removed {
+                path,
+                directory,
+                errno: e,
+            } => {
+                f.text("operation", if *directory { "rmdir" } else { "remove" });
+                errno(f, path, *e);
+            }
+            FileDone::Renamed { path, to, errno: e } => {
+                f.text("operation", "rename");
+                errno(f, path, *e);
+                f.bytes("to", Some(to));
+            }
+            FileDone::DirectoryMade { path, mode, errno: e } => {
+                f.text("operation", "mkdir");
+                errno(f, path, *e);
+                f.text("mode", &format!("{mode:o}"));
+            }
+            FileDone::AttributesSet {
+                path,
+                size,
+                uid,
+                gid,
+                mode,
+                times,
+                errno: e,
+            } => {
+                f.text("operation", "attributes");
+                errno(f, path, *e);
+                f.number("size", *size);
+                f.number("uid", *uid);
+                f.number("gid", *gid);
+                f.maybe("mode", mode.map(|m| format!("{m:o}")).as_deref());
+                f.put("times", *times);
+            }
+            FileDone::Linked {
+                path,
+                target,
+                symbolic,
+                errno: e,
+            } => {
+                f.text("operation", if *symbolic { "symlink" } else { "link" });
+                errno(f, path, *e);
+                f.bytes("target", Some(target));
+            }
+            FileDone::Lost { count } => {
+                f.text("operation", "lost");
+                f.put("count", *count);
+            }
+        }
+    }
+}
+
+/// The fields of one line, in the order in which they were put.
+struct Fields(Map<String, Value>);
+
+impl Fields {
+    fn put(&mut self, name: &str, value: impl Into<Value>) {
+        self.0.insert(name.to_owned(), value.into());
+    }
+
+    fn text(&mut self, name: &str, text: &str) {
+        self.put(name, cut(text));
+    }
+
+    fn maybe(&mut self, name: &str, text: Option<&str>) {
+        if let Some(text) = text {
+            self.text(name, text);
+        }
+    }
+
+    /// Bytes of the user's, which need not be text.
+    fn bytes(&mut self, name: &str, bytes: Option<&[u8]>) {
+        if let Some(bytes) = bytes {
+            // Cut first: a long command costs no more than a short one.
+            let head = &bytes[..bytes.len().min(MAX_TEXT + 1)];
+            self.text(name, &String::from_utf8_lossy(head));
+        }
+    }
+
+    fn number(&mut self, name: &str, number: Option<impl Into<Value>>) {
+        if let Some(number) = number {
+            self.put(name, number);
+        }
+    }
+
+    fn of(&mut self, event: &str, connection: Connection, login: Option<&str>) {
+        self.text("event", event);
+        self.put("connection", connection);
+        self.maybe("login", login);
+    }
+
+    fn session(&mut self, id: &SessionId) {
+        self.text(
+            "session",
+            &id.iter().map(|b| format!("{b:02x}")).collect::<String>(),
+        );
+    }
+}
+
+/// No more of a text than its bound, cut between characters.
+fn cut(text: &str) -> String {
+    if text.len() <= MAX_TEXT {
+        return text.to_owned();
+    }
+    let end = (0..=MAX_TEXT)
+        .rev()
+        .find(|at| text.is_char_boundary(*at))
+        .unwrap_or(0);
+    format!("{}…", &text[..end])
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// `2026-01-31T23:59:59.123Z`. Days to a date after Howard Hinnant's civil_from_days, which holds for every year.
+pub(crate) fn utc(at: Time) -> String {
+    let (days, second) = (at.sec.div_euclid(86_400), at.sec.rem_euclid(86_400));
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 {
+        from_march + 3
+    } else {
+        from_march - 9
+    };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let (hour, minute) = (second / 3600, second / 60 % 60);
+    let milli = at.nsec / 1_000_000;
+    format!(
+        "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{:02}.{milli:03}Z",
+        second % 60
+    )
+}

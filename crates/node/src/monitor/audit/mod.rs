@@ -1,0 +1,19 @@
+//! The audit log: who came in or did not, what they ran, opened and moved, as one JSON object per line (docs/audit.md).
+//!
+//! Telling never waits: events go into a bounded queue, and a thread of its own writes them. What the queue or the disk
+//! has no room for is counted, and the count is written as soon as there is room again. It never decides anything, and
+//! no secret is ever told.
+
+mod event;
+mod writer;
+
+pub use event::{Event, FileDone, SessionKind};
+pub use writer::{Audit, Writing};
+
+/// How many events may wait for the disk; one more is lost and counted.
+pub const QUEUE: usize = 8192;
+/// The most bytes of one text of an event (a command, a path, a reason); the rest is cut, and `…` says so.
+pub const MAX_TEXT: usize = 4096;
+
+#[cfg(test)]
+mod tests;

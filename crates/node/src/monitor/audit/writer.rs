@@ -1,0 +1,257 @@
+//! The audit log's thread: takes events from the queue and appends their lines to the file.
+//!
+//! The file is opened with O_APPEND, mode 0640, and opened again when somebody moved or removed it and when told to
+//! (SIGHUP). A line is written whole or, after a full disk, ended and counted as lost; the next line begins a new one.
+//! The only one who waits for the disk is this thread.
+
+use super::{Event, QUEUE};
+use fleetgate_sys::clock::{self, Time};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+
+/// The most bytes of lines that are written with one call.
+const BATCH: usize = 64 << 10;
+/// The file's mode: its group may read, nobody else.
+const MODE: u32 = 0o640;
+
+/// Where events are told. Cheap to clone; the thread ends when the last one is gone and everything is written.
+#[derive(Clone)]
+pub struct Audit {
+    queue: SyncSender<Word>,
+    shared: Arc<Shared>,
+}
+
+/// The thread behind it; joining it waits until everything is written.
+pub struct Writing(JoinHandle<()>);
+
+enum Word {
+    Told(Time, Box<Event>),
+    /// Open the file again.
+    Reopen,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// Lost and not yet written down.
+    untold: AtomicU64,
+    /// Lost since the start.
+    lost: AtomicU64,
+}
+
+impl Audit {
+    /// Begins to write to `path`; `-` is standard output. The file is opened at once, so that a path that cannot be
+    /// had is an error here and not a silent loss later.
+    pub fn start(path: &Path) -> std::io::Result<(Audit, Writing)> {
+        Audit::with_queue(path, QUEUE)
+    }
+
+    pub(super) fn with_queue(path: &Path, bound: usize) -> std::io::Result<(Audit, Writing)> {
+        let shared = Arc::new(Shared::default());
+        let (queue, words) = sync_channel(bound);
+        let mut log = Log::open(path)?;
+        let thread = std::thread::Builder::new()
+            .name("audit".to_owned())
+            .stack_size(256 << 10)
+            .spawn({
+                let shared = shared.clone();
+                move || log.serve(&words, &shared)
+            })?;
+        Ok((Audit { queue, shared }, Writing(thread)))
+    }
+
+    /// Tells an event; never waits.
+    pub fn tell(&self, event: Event) {
+        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) =
+            self.queue.try_send(Word::Told(clock::wall(), Box::new(event)))
+        {
+            self.shared.lose(1);
+        }
+    }
+
+    /// Has the file opened again. A queue that is full has the thread busy; it looks by itself then.
+    pub fn reopen(&self) {
+        let _ = self.queue.try_send(Word::Reopen);
+    }
+
+    /// How many events were lost since the start.
+    pub fn lost(&self) -> u64 {
+        self.shared.lost.load(Ordering::Relaxed)
+    }
+}
+
+impl Writing {
+    /// Waits until everything is written, once the last [`Audit`] is gone.
+    pub fn finish(self) {
+        let _ = self.0.join();
+    }
+}
+
+impl Shared {
+    fn lose(&self, count: u64) {
+        self.untold.fetch_add(count, Ordering::Relaxed);
+        self.lost.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+/// Where the lines go.
+struct Log {
+    place: Place,
+    /// The last write ended in the middle of a line.
+    torn: bool,
+    /// The operator was told that events are being lost.
+    complained: bool,
+}
+
+enum Place {
+    Output,
+    File { path: PathBuf, file: Option<File> },
+}
+
+impl Log {
+    fn open(path: &Path) -> std::io::Result<Log> {
+        let place = match path == Path::new("-") {
+            true => Place::Output,
+            false => Place::File {
+                path: path.to_owned(),
+                file: Some(append(path)?),
+            },
+        };
+        Ok(Log {
+            place,
+            torn: false,
+            complained: false,
+        })
+    }
+
+    fn serve(&mut self, words: &Receiver<Word>, shared: &Shared) {
+        let mut batch = String::new();
+        while let Ok(first) = words.recv() {
+            batch.clear();
+            let mut count = 0;
+            let mut next = Some(first);
+            let mut reopen = false;
+            while let Some(word) = next {
+                match word {
+                    Word::Told(at, event) => {
+                        batch += &event.line(at);
+                        count += 1;
+                    }
+                    Word::Reopen => reopen = true,
+                }
+                next = if batch.len() < BATCH {
+                    words.try_recv().ok()
+                } else {
+                    None
+                };
+            }
+            self.settle(reopen);
+            self.write(&batch, count, shared);
+        }
+        // What was lost last has no later event to go before.
+        self.write("", 0, shared);
+    }
+
+    /// Sees to it that the file is the one that the path names.
+    fn settle(&mut self, reopen: bool) {
+        let Place::File { path, file } = &mut self.place else {
+            return;
+        };
+        let same = match (&file, std::fs::metadata(&path)) {
+            (Some(open), Ok(named)) => open
+                .metadata()
+                .is_ok_and(|open| (open.dev(), open.ino()) == (named.dev(), named.ino())),
+            _ => false,
+        };
+        if same && !reopen {
+            return;
+        }
+        match append(path) {
+            Ok(new) => {
+                *file = Some(new);
+                self.torn = false;
+            }
+            // The old one goes on where there is one: rather a moved file than none.
+            Err(e) => tracing::warn!("the audit log {} cannot be opened again: {e}", path.display()),
+        }
+    }
+
+    /// Writes the lines of `count` events, before them how many were lost since the last time.
+    fn write(&mut self, lines: &str, count: u64, shared: &Shared) {
+        let untold = shared.untold.swap(0, Ordering::Relaxed);
+        let mut text = String::with_capacity(lines.len() + 128);
+        if self.torn {
+            text.push('\n');
+        }
+        if untold > 0 {
+            text += &Event::Lost { count: untold }.line(clock::wall());
+        }
+        text += lines;
+        if text.is_empty() {
+            return;
+        }
+        let (written, failed) = self.put(text.as_bytes());
+        let Some(why) = failed else {
+            self.torn = false;
+            self.complained = false;
+            return;
+        };
+        // What stands there whole is told; what is torn or missing is lost, the count of the earlier ones too.
+        let done = &text.as_bytes()[..written];
+        self.torn = match written {
+            0 => self.torn,
+            _ => done.last() != Some(&b'\n'),
+        };
+        let whole = done.iter().filter(|b| **b == b'\n').count() as u64;
+        let own = u64::from(text.starts_with('\n')) + u64::from(untold > 0);
+        let told = whole.saturating_sub(own);
+        shared.lose(count - told.min(count));
+        if untold > 0 && whole < own {
+            shared.untold.fetch_add(untold, Ordering::Relaxed);
+        }
+        if !self.complained {
+            self.complained = true;
+            tracing::error!(
+                "the audit log cannot be written: {why}; events are lost and counted until it can be"
+            );
+        }
+    }
+
+    /// Appends; how much, and what stood in the way of the rest.
+    fn put(&mut self, bytes: &[u8]) -> (usize, Option<std::io::Error>) {
+        let mut out: Box<dyn Write> = match &self.place {
+            Place::Output => Box::new(std::io::stdout().lock()),
+            Place::File { file: Some(file), .. } => Box::new(file),
+            Place::File { file: None, .. } => {
+                return (0, Some(std::io::Error::other("its file is not open")));
+            }
+        };
+        let mut written = 0;
+        while written < bytes.len() {
+            match out.write(&bytes[written..]) {
+                Ok(0) => return (written, Some(std::io::ErrorKind::WriteZero.into())),
+                Ok(n) => written += n,
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => return (written, Some(e)),
+            }
+        }
+        (written, out.flush().err())
+    }
+}
+
+/// Opens for appending, made with [`MODE`] where it is missing, its directory too.
+fn append(path: &Path) -> std::io::Result<File> {
+    if let Some(directory) = path.parent() {
+        use std::os::unix::fs::DirBuilderExt;
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o750)
+            .create(directory)?;
+    }
+    OpenOptions::new().append(true).create(true).mode(MODE).open(path)
+}

@@ -1,0 +1,124 @@
+//! Where cgroups go, what is read of them, and what is swept, on directories that stand for the kernel's.
+
+use super::*;
+
+#[test]
+fn the_own_directory_is_found() {
+    let unified =
+        "24 1 0:21 / /proc rw - proc proc rw\n30 1 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 c rw\n";
+    let hybrid = "31 1 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n32 1 0:28 / /sys/fs/cgroup/unified rw - cgroup2 x rw\n";
+    let bound = "30 1 0:26 /docker/abc /sys/fs/cgroup rw - cgroup2 c rw\n";
+    let below = |path: &str| Some(Own::Below(path.into()));
+    let root = |path: &str| Some(Own::Root(path.into()));
+    for (own, mounts, wanted) in [
+        (
+            "0::/system.slice/x.service\n",
+            unified,
+            below("/sys/fs/cgroup/system.slice/x.service"),
+        ),
+        ("4:memory:/a\n0::/\n", hybrid, root("/sys/fs/cgroup/unified")),
+        ("0::/docker/abc/x\n", bound, below("/sys/fs/cgroup/x")),
+        ("0::/docker/abc\n", bound, root("/sys/fs/cgroup")),
+        ("0::/docker/abcd\n", bound, None),
+        ("4:memory:/a\n", unified, None),
+        ("0::/x\n", "24 1 0:21 / /proc rw - proc proc rw\n", None),
+        ("", "", None),
+    ] {
+        assert_eq!(own_directory(own, mounts), wanted, "{own} {mounts}");
+    }
+}
+
+#[test]
+fn usage_is_the_cgroups_and_else_the_processs() {
+    let directory = Directory::new("usage");
+    let process = fleetgate_sys::process::Usage {
+        cpu_micros: 1,
+        memory: 2,
+        read: 3,
+        written: 4,
+    };
+    let path = directory.0.as_path();
+    let whole = |cpu, memory, read, written| Usage {
+        cpu_micros: Some(cpu),
+        memory: Some(memory),
+        read: Some(read),
+        written: Some(written),
+    };
+    assert_eq!(Usage::of(None, None), Usage::default());
+    assert_eq!(Usage::of(Some(path), Some(process)), whole(1, 2, 3, 4));
+    let write = |name: &str, text: &str| std::fs::write(path.join(name), text).expect("written");
+    write("cpu.stat", "usage_usec 700\nuser_usec 500\nsystem_usec 200\n");
+    assert_eq!(Usage::of(Some(path), Some(process)), whole(700, 2, 3, 4));
+    write("memory.peak", "4096\n");
+    write(
+        "io.stat",
+        "8:0 rbytes=10 wbytes=20 rios=1\n8:16 rbytes=5 wbytes=1\n",
+    );
+    assert_eq!(Usage::of(Some(path), None), whole(700, 4096, 15, 21));
+    write("cpu.stat", "garbage");
+    write("memory.peak", "max");
+    assert_eq!(Usage::of(Some(path), Some(process)), whole(1, 2, 15, 21));
+}
+
+#[test]
+fn cgroups_are_made_ahead_and_stale_ones_swept() {
+    let directory = Directory::new("made");
+    let base = directory.0.join("base");
+    std::fs::create_dir(&base).expect("a directory");
+    // No process has this number: it is above the kernel's bound.
+    for name in ["session-99999999-1", "session-1-5", "other", "session-x-1"] {
+        std::fs::create_dir(base.join(name)).expect("a directory");
+    }
+    std::fs::create_dir_all(base.join("session-99999999-2/full")).expect("a directory");
+    let mut cgroups = Cgroups::at(base.clone()).expect("usable");
+    let names = || {
+        let entries = std::fs::read_dir(&base).expect("the base").flatten();
+        let mut names: Vec<String> = entries
+            .filter(|e| e.path().is_dir())
+            .map(|e| e.file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    };
+    let own = |number: u32| format!("session-{}-{number}", std::process::id());
+    let mut kept = vec![
+        "other".to_owned(),
+        "session-1-5".into(),
+        "session-99999999-2".into(),
+        "session-x-1".into(),
+    ];
+    kept.push(own(1));
+    kept.sort();
+    assert_eq!(names(), kept, "one ahead");
+    let first = cgroups.take().expect("made");
+    assert!(first.path.ends_with(own(1)));
+    let second = cgroups.take().expect("made");
+    assert!(second.path.ends_with(own(2)));
+    second.remove();
+    cgroups.refill();
+    cgroups.refill();
+    kept.push(own(3));
+    kept.sort();
+    assert_eq!(names(), kept);
+    first.remove();
+    drop(cgroups);
+    kept.retain(|name| *name != own(1) && *name != own(3));
+    assert_eq!(names(), kept);
+}
+
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Directory {
+        let path = std::env::temp_dir().join(format!("fleetgate-cgroup-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir(&path).expect("a directory");
+        Directory(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
