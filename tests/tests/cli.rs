@@ -55,6 +55,8 @@ fn a_closed_log_ends_nothing() {
 fn help() {
     pinned("none", "");
     pinned("help", "--help");
+    pinned("help-node", "node --help");
+    pinned("help-doctor", "doctor --help");
     pinned("help-seal", "seal --help");
     pinned("help-seal-run", "seal run --help");
     pinned("help-seal-doctor", "seal doctor -h");
