@@ -3,9 +3,12 @@
 //! Signatures are `ring`'s; SHA-1 signatures (`ssh-rsa`) are neither made nor accepted.
 
 pub mod algorithm;
+pub mod authorized;
 pub mod certificate;
 mod error;
 pub mod host;
+pub mod krl;
+pub mod options;
 pub mod private;
 pub mod public;
 mod restrictions;
@@ -14,9 +17,12 @@ pub mod user;
 mod verify;
 
 pub use algorithm::{Algorithm, KeyType};
+pub use authorized::{AuthorizedKeys, Found, Principals};
 pub use certificate::{Certificate, CertificateKind};
 pub use error::KeyError;
 pub use host::HostKey;
+pub use krl::{Krl, Revoked};
+pub use options::Visitor;
 pub use private::PrivateKey;
 pub use public::{Presented, PublicKey};
 pub use restrictions::Restrictions;

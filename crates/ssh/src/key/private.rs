@@ -69,7 +69,8 @@ impl PrivateKey {
     /// Makes one, with the text for its file. Ed25519 and ECDSA.
     pub fn generate(kind: KeyType, comment: &str) -> Result<(PrivateKey, Zeroizing<String>), KeyError> {
         let random = SystemRandom::new();
-        let mut private = Zeroizing::new(Vec::with_capacity(512));
+        // Large enough: a buffer that grows leaves a copy behind.
+        let mut private = Zeroizing::new(Vec::with_capacity(512 + comment.len()));
         let mut check = [0; 4];
         random.fill(&mut check).map_err(|_| KeyError::Random)?;
         private.put(&check);
