@@ -12,6 +12,7 @@ mod pam;
 mod report;
 mod seal;
 mod sftp;
+mod ssh;
 
 use crate::build::{self, Built};
 use crate::shell::{Result, cargo, heading, run, target};
@@ -74,6 +75,12 @@ pub const BENCHES: &[Entry] = &[
         does: "OpenSSH's client gets and puts 1 GB and 10,000 small files, from our server and from OpenSSH's",
         promises: sftp::PROMISES,
         run: sftp::measure,
+    },
+    Entry {
+        name: "ssh",
+        does: "`ssh host true`, bulk, memory and 200 connections at once, from our node, sshd, dropbear and Go's server",
+        promises: ssh::PROMISES,
+        run: ssh::measure,
     },
 ];
 

@@ -1,0 +1,85 @@
+//! `cargo xtask bench ssh`: `fleetgate node` beside the distribution's sshd and dropbear and a server of Go's x/crypto.
+//!
+//! All have the same host key, logins, shell and key exchange (curve25519: Debian's default costs the client 95 ms
+//! more), PAM off, or on where a row says so, and the same cipher: chacha20-poly1305, the only AEAD that all of them have,
+//! unless a row names another. The client is OpenSSH's where time and processor time are taken, and a Go program
+//! where many connections are needed; no figure is a client's. As root.
+
+mod bulk;
+mod exec;
+mod group;
+mod load;
+mod many;
+mod memory;
+mod server;
+mod steps;
+mod world;
+
+use super::{Bench, Goal, Promised};
+use crate::shell::Result;
+use world::World;
+
+/// The cipher of all cases but some of [`bulk`]'s.
+const CIPHER: &str = "chacha20-poly1305@openssh.com";
+
+/// What it promises.
+pub const PROMISES: &[Promised] = &[
+    Promised {
+        name: exec::COLD_OF_SSHD,
+        goal: Goal::AtMost(0.3),
+    },
+    Promised {
+        name: exec::WARM_OF_SSHD,
+        goal: Goal::AtMost(0.6),
+    },
+    Promised {
+        name: exec::CPU_OF_SSHD,
+        goal: Goal::AtMost(0.21),
+    },
+    Promised {
+        name: bulk::GCM_OF_SSHD,
+        goal: Goal::AtLeast(1.4),
+    },
+    Promised {
+        name: bulk::CHACHA_OF_SSHD,
+        goal: Goal::AtLeast(1.4),
+    },
+    Promised {
+        name: bulk::CPU_OF_SSHD,
+        goal: Goal::AtMost(0.45),
+    },
+    Promised {
+        name: memory::IDLE,
+        goal: Goal::AtMost(1.0),
+    },
+    Promised {
+        name: memory::FIRST,
+        goal: Goal::AtMost(1.0),
+    },
+    Promised {
+        name: memory::FURTHER,
+        goal: Goal::AtMost(1.0),
+    },
+    Promised {
+        name: memory::SHELL,
+        goal: Goal::AtMost(1.0),
+    },
+    Promised {
+        name: many::REFUSED,
+        goal: Goal::AtMost(0.0),
+    },
+    Promised {
+        name: many::P99_OF_SSHD,
+        goal: Goal::AtMost(1.0),
+    },
+];
+
+/// Measures.
+pub fn measure(bench: &mut Bench) -> Result {
+    let world = World::new(bench)?;
+    exec::measure(bench, &world)?;
+    steps::measure(bench, &world)?;
+    bulk::measure(bench, &world)?;
+    many::measure(bench, &world)?;
+    memory::measure(bench, &world)
+}
