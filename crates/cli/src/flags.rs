@@ -91,7 +91,7 @@ pub const GLOBAL: &[Flag] = &[
         long: "log-level",
         value: Value::Choice("LEVEL", &["error", "warn", "info", "debug", "trace"]),
         repeats: false,
-        help: "The least important log line that is written (default: warn).",
+        help: "The least important log line that is written (default: warn; info for a server).",
     },
     Flag {
         long: "help",

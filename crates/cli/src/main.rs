@@ -51,7 +51,10 @@ fn fleetgate(args: Vec<OsString>) -> i32 {
 }
 
 fn run(given: &Given) -> i32 {
-    log::start(given.value("log-format"), given.value("log-level"));
+    // A server's log is read afterwards; a command's is read at once, beside its output.
+    let serves = matches!(given.command.words, ["node" | node::MONITOR]);
+    let level = given.value("log-level").or(serves.then_some("info"));
+    log::start(given.value("log-format"), level);
     match (given.command.run)(given) {
         Ok(code) => code,
         Err(error) => {
