@@ -15,6 +15,18 @@ impl Event {
     /// An empty place for the kernel to fill.
     pub const EMPTY: Event = Event { events: 0, data: 0 };
 
+    /// There may be something to read: bytes, an end, an error.
+    pub fn readable(&self) -> bool {
+        let any = libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR;
+        self.events & any as u32 != 0
+    }
+
+    /// There may be room to write, or an error to be found by writing.
+    pub fn writable(&self) -> bool {
+        let any = libc::EPOLLOUT | libc::EPOLLHUP | libc::EPOLLERR;
+        self.events & any as u32 != 0
+    }
+
     /// The number under which the descriptor was added.
     pub fn key(&self) -> u64 {
         self.data
@@ -59,6 +71,28 @@ impl Epoll {
                 libc::SYS_epoll_ctl,
                 self.0.raw(),
                 what,
+                fd.raw(),
+                &raw const event
+            )
+        }
+        .map(drop)
+    }
+
+    /// Adds `fd` under `key`, edge-triggered: told once when there is something to read or room to write, or the other
+    /// side closed, and again only after a call on it found nothing or no room. It is never changed afterwards, so
+    /// who has nothing to do with what is ready costs no call.
+    pub fn add_edges(&self, fd: &Fd, key: u64) -> Result<()> {
+        let events = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
+        let event = Event {
+            events: events as u32,
+            data: key,
+        };
+        // SAFETY: the kernel reads one event.
+        unsafe {
+            syscall!(
+                libc::SYS_epoll_ctl,
+                self.0.raw(),
+                libc::EPOLL_CTL_ADD,
                 fd.raw(),
                 &raw const event
             )

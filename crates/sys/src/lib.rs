@@ -23,6 +23,7 @@ mod fd;
 pub mod file;
 #[cfg(feature = "glibc")]
 pub mod glibc;
+pub mod landlock;
 pub mod lock;
 pub mod memfd;
 pub mod mount;

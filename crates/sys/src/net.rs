@@ -198,6 +198,11 @@ pub fn local(socket: &Fd) -> Result<Address> {
 
 /// Takes one waiting connection; `EAGAIN` when there is none.
 pub fn accept(socket: &Fd) -> Result<(Fd, Address)> {
+    let (fd, raw) = accept_raw(socket)?;
+    Ok((fd, Address::from_kernel(&raw)?))
+}
+
+fn accept_raw(socket: &Fd) -> Result<(Fd, SocketAddress)> {
     let mut raw = SocketAddress([0; SOCKET_ADDRESS]);
     let mut len = SOCKET_ADDRESS as u32;
     let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
@@ -211,8 +216,25 @@ pub fn accept(socket: &Fd) -> Result<(Fd, Address)> {
             flags
         )
     }?;
-    let fd = Fd::from_raw(fd as i32);
-    Ok((fd, Address::from_kernel(&raw)?))
+    Ok((Fd::from_raw(fd as i32), raw))
+}
+
+/// Takes one waiting connection of whatever family; the address where it is an internet one.
+pub fn accept_any(socket: &Fd) -> Result<(Fd, Option<Address>)> {
+    let (fd, raw) = accept_raw(socket)?;
+    Ok((fd, Address::from_kernel(&raw).ok()))
+}
+
+/// Says that nothing more is sent on the connection, whoever else has a descriptor of it.
+pub fn shut_sending(socket: &Fd) -> Result<()> {
+    // SAFETY: numbers only.
+    unsafe { syscall!(libc::SYS_shutdown, socket.raw(), libc::SHUT_WR) }.map(drop)
+}
+
+/// Ends the connection both ways, whoever else has a descriptor of it.
+pub fn shut(socket: &Fd) -> Result<()> {
+    // SAFETY: numbers only.
+    unsafe { syscall!(libc::SYS_shutdown, socket.raw(), libc::SHUT_RDWR) }.map(drop)
 }
 
 /// The number of network interface `name`, for the scope of a link-local address.

@@ -231,6 +231,15 @@ pub mod numbers {
     /// How many descriptors may be open.
     #[allow(clippy::unnecessary_cast)] // musl has it signed.
     pub const RLIMIT_NOFILE: u32 = libc::RLIMIT_NOFILE as u32;
+    /// How many processes the user may have.
+    #[allow(clippy::unnecessary_cast)]
+    pub const RLIMIT_NPROC: u32 = libc::RLIMIT_NPROC as u32;
+    /// How long a file may become.
+    #[allow(clippy::unnecessary_cast)]
+    pub const RLIMIT_FSIZE: u32 = libc::RLIMIT_FSIZE as u32;
+    /// How large a core dump may be.
+    #[allow(clippy::unnecessary_cast)]
+    pub const RLIMIT_CORE: u32 = libc::RLIMIT_CORE as u32;
 }
 
 /// The processor time of all children that were waited for, user and system, in microseconds.

@@ -8,7 +8,21 @@ use alloc::vec::Vec;
 
 /// Numbers of system calls that rules are made for.
 pub mod calls {
-    pub use libc::{SYS_chdir, SYS_clone3, SYS_execveat, SYS_memfd_create, SYS_recvmsg, SYS_socketpair};
+    pub use libc::{
+        SYS_accept4, SYS_brk, SYS_clock_gettime, SYS_close, SYS_epoll_create1, SYS_epoll_ctl,
+        SYS_epoll_pwait, SYS_exit, SYS_exit_group, SYS_fcntl, SYS_futex, SYS_getrandom, SYS_getsockopt,
+        SYS_ioctl, SYS_madvise, SYS_mmap, SYS_mprotect, SYS_mremap, SYS_munmap, SYS_read, SYS_recvfrom,
+        SYS_restart_syscall, SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_sendmsg, SYS_sendto,
+        SYS_setsockopt, SYS_shutdown, SYS_sigaltstack, SYS_write, SYS_writev,
+    };
+    pub use libc::{
+        SYS_bind, SYS_bpf, SYS_chdir, SYS_chroot, SYS_clone3, SYS_connect, SYS_execve, SYS_execveat,
+        SYS_init_module, SYS_io_uring_setup, SYS_keyctl, SYS_kill, SYS_listen, SYS_memfd_create, SYS_mount,
+        SYS_openat, SYS_openat2, SYS_perf_event_open, SYS_pidfd_getfd, SYS_pidfd_open, SYS_pidfd_send_signal,
+        SYS_process_vm_readv, SYS_process_vm_writev, SYS_ptrace, SYS_recvmsg, SYS_sendmmsg, SYS_setns,
+        SYS_setuid, SYS_socket, SYS_socketpair, SYS_tgkill, SYS_tkill, SYS_unlinkat, SYS_unshare,
+        SYS_userfaultfd,
+    };
 }
 
 /// What becomes of a call.
@@ -108,36 +122,37 @@ fn program(rules: &[Rule]) -> Vec<Instruction> {
 
 /// Puts the rules on the calling thread. With [`Action::Ask`] among them, the listener on which the calls arrive.
 pub fn confine(rules: &[Rule]) -> Result<Option<Fd>> {
-    const SET_MODE_FILTER: u32 = 1;
     const NEW_LISTENER: u32 = 8;
+    if rules.len() > MAX_RULES {
+        return Err(Errno::EINVAL);
+    }
+    let instructions = program(rules);
+    let asks = rules.iter().any(|r| r.action == Action::Ask);
+    let flags = if asks { NEW_LISTENER } else { 0 };
+    let installed = match install(&instructions, flags) {
+        Err(Errno::EACCES) => {
+            crate::credentials::set_no_new_privileges()?;
+            install(&instructions, flags)
+        }
+        other => other,
+    }?;
+    Ok(asks.then(|| Fd::from_raw(installed as i32)))
+}
+
+/// Puts a program on the calling thread.
+fn install(instructions: &[Instruction], flags: u32) -> Result<usize> {
+    const SET_MODE_FILTER: u32 = 1;
     #[repr(C)]
     struct Program {
         len: u16,
         filter: *const Instruction,
     }
-    if rules.len() > MAX_RULES {
-        return Err(Errno::EINVAL);
-    }
-    let instructions = program(rules);
     let filter = Program {
         len: instructions.len() as u16,
         filter: instructions.as_ptr(),
     };
-    let asks = rules.iter().any(|r| r.action == Action::Ask);
-    let flags = if asks { NEW_LISTENER } else { 0 };
-    let install = || {
-        // SAFETY: the kernel reads the program, which lives through the call.
-        unsafe { syscall!(libc::SYS_seccomp, SET_MODE_FILTER, flags, &raw const filter) }
-    };
-    let installed = match install() {
-        Err(Errno::EACCES) => {
-            // SAFETY: numbers only; only the calling thread is bound by it.
-            unsafe { syscall!(libc::SYS_prctl, libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }?;
-            install()
-        }
-        other => other,
-    }?;
-    Ok(asks.then(|| Fd::from_raw(installed as i32)))
+    // SAFETY: the kernel reads the program, which lives through the call; only the calling thread is bound by it.
+    unsafe { syscall!(libc::SYS_seccomp, SET_MODE_FILTER, flags, &raw const filter) }
 }
 
 /// A call that waits for a decision.
@@ -206,4 +221,254 @@ pub fn allow(listener: &Fd, waiting: &Waiting) -> Result<()> {
     };
     // SAFETY: the kernel reads one struct seccomp_notif_resp of 24 bytes.
     unsafe { syscall!(libc::SYS_ioctl, listener.raw(), SEND, &raw const decision) }.map(drop)
+}
+
+/// A call that [`allow_only`] lets through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowed {
+    /// The system call's number (`libc::SYS_…`).
+    pub call: i64,
+    /// With which arguments; one of these must hold. Empty: any.
+    pub with: &'static [Test],
+}
+
+/// A test of one argument (from 0), of its lower 32 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Test {
+    /// It has this value.
+    Equals(u32, u32),
+    /// None of these bits is set.
+    Clear(u32, u32),
+}
+
+impl Allowed {
+    /// With any arguments.
+    pub const fn any(call: i64) -> Allowed {
+        Allowed { call, with: &[] }
+    }
+
+    /// Only where one of the tests holds.
+    pub const fn when(call: i64, with: &'static [Test]) -> Allowed {
+        Allowed { call, with }
+    }
+}
+
+/// What becomes of a call that is not on the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Otherwise {
+    /// It answers this error.
+    Deny(Errno),
+    /// It ends the process by SIGSYS, which the kernel's audit log shows with the call's number.
+    Kill,
+}
+
+const AT_LEAST: u16 = 0x35;
+const BITS: u16 = 0x45;
+const RET_KILL_PROCESS: u32 = 0x8000_0000;
+/// The x32 calls of x86_64 have this bit beside their number.
+#[cfg(target_arch = "x86_64")]
+const X32: u32 = 0x4000_0000;
+
+/// Only loads of the number and the architecture lie on the way to a call that is allowed with any argument: the
+/// kernel finds that it always is, keeps that in a bitmap, and never runs the program for it.
+fn allow_program(list: &[Allowed], otherwise: Otherwise) -> Vec<Instruction> {
+    let step = |code, value, yes, no| Instruction { code, yes, no, value };
+    let refusal = match otherwise {
+        Otherwise::Deny(errno) => RET_ERRNO | errno.0 as u32,
+        Otherwise::Kill => RET_KILL_PROCESS,
+    };
+    let mut out = Vec::with_capacity(list.len() * 2 + 32);
+    out.push(step(LOAD, 4, 0, 0));
+    // Another architecture's numbers mean other calls: nobody of ours makes them.
+    out.push(step(EQUAL, ARCH, 1, 0));
+    out.push(step(RETURN, RET_KILL_PROCESS, 0, 0));
+    out.push(step(LOAD, 0, 0, 0));
+    #[cfg(target_arch = "x86_64")]
+    {
+        out.push(step(AT_LEAST, X32, 0, 1));
+        out.push(step(RETURN, RET_KILL_PROCESS, 0, 0));
+    }
+    for allowed in list {
+        // Over the tests, three instructions each, and the refusal behind them.
+        let skip = match allowed.with.len() {
+            0 => 1,
+            tests => (tests * 3 + 1) as u8,
+        };
+        out.push(step(EQUAL, allowed.call as u32, 0, skip));
+        for test in allowed.with {
+            let (argument, code, value, yes, no) = match *test {
+                Test::Equals(argument, value) => (argument, EQUAL, value, 0, 1),
+                Test::Clear(argument, mask) => (argument, BITS, mask, 1, 0),
+            };
+            out.push(step(LOAD, 16 + 8 * argument.min(5), 0, 0));
+            out.push(step(code, value, yes, no));
+            out.push(step(RETURN, RET_ALLOW, 0, 0));
+        }
+        let last = if allowed.with.is_empty() {
+            RET_ALLOW
+        } else {
+            refusal
+        };
+        out.push(step(RETURN, last, 0, 0));
+    }
+    out.push(step(RETURN, refusal, 0, 0));
+    out
+}
+
+/// Lets the calling thread make the calls on the list and no others. It must have no_new_privs or CAP_SYS_ADMIN.
+/// A call stands on the list once.
+pub fn allow_only(list: &[Allowed], otherwise: Otherwise) -> Result<()> {
+    let tests = |a: &Allowed| a.with.len() > MAX_TESTS;
+    if list.len() > MAX_ALLOWED || list.iter().any(tests) {
+        return Err(Errno::EINVAL);
+    }
+    install(&allow_program(list, otherwise), 0).map(drop)
+}
+
+/// The most calls on one list.
+pub const MAX_ALLOWED: usize = 128;
+/// The most tests of one call: what one jump can skip.
+pub const MAX_TESTS: usize = 80;
+
+/// Makes `call` with -1 as every argument, for tests of a confinement: with these none of [`HARMLESS`] has an effect.
+/// `EDOM`: the call is not one of them.
+pub fn answer(call: i64) -> Result<usize> {
+    if !HARMLESS.contains(&call) {
+        return Err(Errno::EDOM);
+    }
+    // SAFETY: a pointer of -1 is never mapped, descriptor -1 never open, flags of -1 never valid; each call on the
+    // list fails on one of these before it does anything.
+    unsafe { crate::raw::check(crate::raw::syscall6(call, [usize::MAX; 6])) }
+}
+
+/// Calls that fail when every argument is -1.
+pub const HARMLESS: &[i64] = &[
+    libc::SYS_bind,
+    libc::SYS_bpf,
+    libc::SYS_chdir,
+    libc::SYS_chroot,
+    libc::SYS_clone3,
+    libc::SYS_connect,
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_fcntl,
+    libc::SYS_init_module,
+    libc::SYS_io_uring_setup,
+    libc::SYS_ioctl,
+    libc::SYS_keyctl,
+    libc::SYS_kill,
+    libc::SYS_listen,
+    libc::SYS_memfd_create,
+    libc::SYS_mmap,
+    libc::SYS_mount,
+    libc::SYS_openat,
+    libc::SYS_openat2,
+    libc::SYS_perf_event_open,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_pidfd_open,
+    libc::SYS_pidfd_send_signal,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_ptrace,
+    libc::SYS_read,
+    libc::SYS_sendmmsg,
+    libc::SYS_setns,
+    libc::SYS_setsockopt,
+    libc::SYS_socket,
+    libc::SYS_socketpair,
+    libc::SYS_tgkill,
+    libc::SYS_tkill,
+    libc::SYS_unlinkat,
+    libc::SYS_unshare,
+    libc::SYS_userfaultfd,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ERROR: Errno = Errno::EKEYEXPIRED;
+
+    /// What a thread gets that may make `list` and nothing else.
+    fn confined(list: &'static [Allowed], call: i64) -> Result<usize> {
+        let all: Vec<Allowed> = [
+            libc::SYS_futex,
+            libc::SYS_munmap,
+            libc::SYS_mmap,
+            libc::SYS_madvise,
+        ]
+        .into_iter()
+        .chain([libc::SYS_exit, libc::SYS_sigaltstack, libc::SYS_rt_sigprocmask])
+        .filter(|c| list.iter().all(|l| l.call != *c))
+        .map(Allowed::any)
+        .chain(list.iter().copied())
+        .collect();
+        let thread = std::thread::spawn(move || {
+            crate::credentials::set_no_new_privileges().expect("always allowed");
+            allow_only(&all, Otherwise::Deny(ERROR)).expect("a good list");
+            answer(call)
+        });
+        thread.join().expect("it ends")
+    }
+
+    #[test]
+    fn only_what_is_on_the_list_is_let_through() {
+        const READ: &[Allowed] = &[Allowed::any(libc::SYS_read)];
+        const IOCTL: &[Allowed] = &[
+            Allowed::when(libc::SYS_ioctl, &[Test::Equals(1, 7), Test::Equals(1, u32::MAX)]),
+            Allowed::any(libc::SYS_read),
+        ];
+        const OTHER: &[Allowed] = &[
+            Allowed::when(libc::SYS_ioctl, &[Test::Equals(1, 7), Test::Equals(1, 8)]),
+            Allowed::any(libc::SYS_read),
+        ];
+        const CLEAR: &[Allowed] = &[Allowed::when(libc::SYS_setns, &[Test::Clear(1, 4)])];
+        for (list, call, answer) in [
+            (READ, libc::SYS_read, Errno::EBADF),
+            (READ, libc::SYS_openat, ERROR),
+            (READ, libc::SYS_setns, ERROR),
+            (IOCTL, libc::SYS_ioctl, Errno::EBADF),
+            (IOCTL, libc::SYS_read, Errno::EBADF),
+            (OTHER, libc::SYS_ioctl, ERROR),
+            (OTHER, libc::SYS_read, Errno::EBADF),
+            (CLEAR, libc::SYS_setns, ERROR),
+        ] {
+            assert_eq!(confined(list, call), Err(answer), "{list:?}, call {call}");
+        }
+    }
+
+    #[test]
+    fn what_is_allowed_needs_no_argument_to_be_read() {
+        // The kernel keeps a call in its bitmap when it reaches the answer by loads of offsets 0 and 4 alone.
+        let list = [
+            Allowed::when(libc::SYS_ioctl, &[Test::Equals(1, 7)]),
+            Allowed::any(libc::SYS_read),
+            Allowed::any(libc::SYS_write),
+        ];
+        let program = allow_program(&list, Otherwise::Kill);
+        for call in [libc::SYS_read, libc::SYS_write] {
+            let (mut at, mut value) = (0, 0);
+            let answer = loop {
+                let i = program[at];
+                at += 1;
+                match i.code {
+                    LOAD if i.value == 0 => value = call as u32,
+                    LOAD if i.value == 4 => value = ARCH,
+                    LOAD => panic!("call {call} has an argument read"),
+                    EQUAL => at += usize::from(if value == i.value { i.yes } else { i.no }),
+                    AT_LEAST => at += usize::from(if value >= i.value { i.yes } else { i.no }),
+                    RETURN => break i.value,
+                    other => panic!("an instruction {other:#x}"),
+                }
+            };
+            assert_eq!(answer, RET_ALLOW);
+        }
+    }
+
+    #[test]
+    fn lists_beyond_their_bounds_are_refused() {
+        let long = [Allowed::any(1); MAX_ALLOWED + 1];
+        assert_eq!(allow_only(&long, Otherwise::Kill), Err(Errno::EINVAL));
+        assert_eq!(answer(libc::SYS_exit_group), Err(Errno::EDOM));
+    }
 }

@@ -62,6 +62,25 @@ pub fn set_pipe_size(pipe: i32, bytes: i32) -> Result<()> {
     unsafe { syscall!(libc::SYS_fcntl, pipe, libc::F_SETPIPE_SZ, bytes) }.map(drop)
 }
 
+/// Makes reads and writes on our end of a pipe or terminal return instead of waiting, in one call: for an open file
+/// that has no other flags, as these have none.
+pub fn make_nonblocking(fd: &Fd) -> Result<()> {
+    // SAFETY: numbers only.
+    unsafe { syscall!(libc::SYS_fcntl, fd.raw(), libc::F_SETFL, libc::O_NONBLOCK) }.map(drop)
+}
+
+/// What of fcntl and setsockopt is used here and in [`crate::net`], for a confinement that lets it through.
+pub mod requests {
+    /// [`super::make_nonblocking`].
+    pub const SET_FLAGS: u32 = libc::F_SETFL as u32;
+    /// [`super::set_pipe_size`].
+    pub const SET_PIPE_SIZE: u32 = libc::F_SETPIPE_SZ as u32;
+    /// [`crate::net::set_no_delay`].
+    pub const NO_DELAY: u32 = libc::TCP_NODELAY as u32;
+    /// A mapping or protection with it is code.
+    pub const PROT_EXEC: u32 = libc::PROT_EXEC as u32;
+}
+
 /// Whether reads and writes on `fd` return instead of waiting.
 pub fn is_nonblocking(fd: &Fd) -> Result<bool> {
     // SAFETY: numbers only.

@@ -50,6 +50,35 @@ pub fn set_size(terminal: &Fd, columns: u16, rows: u16) -> Result<()> {
     .map(drop)
 }
 
+/// Sets the size of `terminal` in characters and pixels; whoever runs in it gets SIGWINCH when it changed.
+pub fn set_window(terminal: &Fd, characters: (u16, u16), pixels: (u16, u16)) -> Result<()> {
+    let size = [characters.1, characters.0, pixels.0, pixels.1];
+    // SAFETY: the kernel reads one winsize of four numbers: rows, columns, width, height.
+    unsafe {
+        syscall!(
+            libc::SYS_ioctl,
+            terminal.raw(),
+            libc::TIOCSWINSZ as u32,
+            size.as_ptr()
+        )
+    }
+    .map(drop)
+}
+
+/// Sends a break of the usual length on `terminal` (tcsendbreak). Pseudo terminals take it and do nothing.
+pub fn send_break(terminal: &Fd) -> Result<()> {
+    // SAFETY: numbers only.
+    unsafe { syscall!(libc::SYS_ioctl, terminal.raw(), libc::TCSBRK as u32, 0) }.map(drop)
+}
+
+/// The numbers of the calls above, for a confinement that lets them through.
+pub mod requests {
+    /// [`super::set_window`].
+    pub const SET_WINDOW: u32 = libc::TIOCSWINSZ as u32;
+    /// [`super::send_break`].
+    pub const SEND_BREAK: u32 = libc::TCSBRK as u32;
+}
+
 /// A terminal's modes, as the kernel's struct termios has them.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

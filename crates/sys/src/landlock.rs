@@ -1,0 +1,128 @@
+//! Landlock: a process gives up everything that can be reached by a path, a port, an abstract name or a signal. There
+//! is no way back, for it and all that it starts. It never allows anything: who needs a file has it open before.
+
+use crate::{Errno, Result, syscall};
+
+/// What the kernel could be asked to deny.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Denied {
+    /// Everything below every directory; since Linux 5.13.
+    pub files: bool,
+    /// Binding and connecting TCP sockets; since 6.7.
+    pub tcp: bool,
+    /// Abstract unix-domain sockets of other processes, and signals to them; since 6.12.
+    pub others: bool,
+}
+
+/// landlock_create_ruleset's version 1: from EXECUTE (bit 0) to MAKE_SYM (12).
+const FILES_1: u64 = (1 << 13) - 1;
+/// REFER, version 2.
+const REFER: u64 = 1 << 13;
+/// TRUNCATE, version 3.
+const TRUNCATE: u64 = 1 << 14;
+/// IOCTL_DEV, version 5. It goes for devices opened afterwards.
+const IOCTL_DEV: u64 = 1 << 15;
+/// BIND_TCP and CONNECT_TCP, version 4.
+const TCP: u64 = 3;
+/// ABSTRACT_UNIX_SOCKET and SIGNAL, version 6.
+const SCOPES: u64 = 3;
+
+/// The kernel's version of landlock; 0: it has none, or it is switched off.
+pub fn version() -> u32 {
+    const ASK_VERSION: u32 = 1;
+    // SAFETY: with this flag no attributes are read.
+    match unsafe { syscall!(libc::SYS_landlock_create_ruleset, 0, 0, ASK_VERSION) } {
+        Ok(version) => version as u32,
+        Err(_) => 0,
+    }
+}
+
+/// What a version of landlock is asked to deny: rights on files, rights on ports, scopes.
+const fn handled(version: u32) -> [u64; 3] {
+    let mut files = FILES_1;
+    if version >= 2 {
+        files |= REFER;
+    }
+    if version >= 3 {
+        files |= TRUNCATE;
+    }
+    if version >= 5 {
+        files |= IOCTL_DEV;
+    }
+    let tcp = if version >= 4 { TCP } else { 0 };
+    let scopes = if version >= 6 { SCOPES } else { 0 };
+    [files, tcp, scopes]
+}
+
+/// Denies the calling thread all that this kernel's landlock knows. The thread must have no_new_privs or
+/// CAP_SYS_ADMIN. Tells what is denied; nothing where the kernel has no landlock.
+pub fn deny_all() -> Result<Denied> {
+    let version = version();
+    if version == 0 {
+        return Ok(Denied::default());
+    }
+    let attributes = handled(version);
+    // Older kernels refuse a longer struct with bytes set, and know how long theirs is.
+    let size = match version {
+        ..4 => 8,
+        4 | 5 => 16,
+        _ => 24,
+    };
+    // SAFETY: the kernel reads `size` bytes of the 24.
+    let rules = unsafe { syscall!(libc::SYS_landlock_create_ruleset, attributes.as_ptr(), size, 0) }?;
+    let rules = crate::Fd::from_raw(rules as i32);
+    // SAFETY: numbers only; only the calling thread is bound by it.
+    unsafe { syscall!(libc::SYS_landlock_restrict_self, rules.raw(), 0) }?;
+    Ok(Denied {
+        files: true,
+        tcp: attributes[1] != 0,
+        others: attributes[2] != 0,
+    })
+}
+
+/// Whether an error of [`deny_all`] means that this kernel cannot, rather than that we asked wrongly.
+pub fn is_missing(errno: Errno) -> bool {
+    matches!(errno, Errno::ENOSYS | Errno::EOPNOTSUPP)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_version_is_asked_for_what_it_knows() {
+        for (version, files, tcp, scopes) in [
+            (1, 0x1fff, 0, 0),
+            (2, 0x3fff, 0, 0),
+            (3, 0x7fff, 0, 0),
+            (4, 0x7fff, 3, 0),
+            (5, 0xffff, 3, 0),
+            (6, 0xffff, 3, 3),
+            (9, 0xffff, 3, 3),
+        ] {
+            assert_eq!(handled(version), [files, tcp, scopes], "version {version}");
+        }
+    }
+
+    #[test]
+    fn files_are_denied_to_the_thread_that_asked_and_to_no_other() {
+        if version() == 0 {
+            std::eprintln!("skipped: this kernel has no landlock");
+            assert!(
+                std::env::var_os("CI").is_none_or(|v| v != "true"),
+                "CI must not skip"
+            );
+            return;
+        }
+        let open = || crate::file::openat(crate::file::CWD, c"/proc/self/stat", 0, 0).map(drop);
+        assert_eq!(open(), Ok(()));
+        let denied = std::thread::spawn(move || {
+            crate::credentials::set_no_new_privileges().expect("always allowed");
+            let denied = deny_all().expect("this kernel has it");
+            assert!(denied.files);
+            open()
+        });
+        assert_eq!(denied.join().expect("it ends"), Err(Errno::EACCES));
+        assert_eq!(open(), Ok(()));
+    }
+}
