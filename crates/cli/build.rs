@@ -10,19 +10,16 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=FLEETGATE_IMAGES");
     let images = std::env::var_os("FLEETGATE_IMAGES").filter(|v| !v.is_empty());
-    let (session, resolver) = match images {
-        Some(directory) => {
-            let directory = PathBuf::from(directory);
-            (
-                constant(&directory, "fleetgate-session"),
-                constant(&directory, "fleetgate-resolver"),
-            )
-        }
-        None => ("None".to_owned(), "None".to_owned()),
-    };
+    let images = images.map(PathBuf::from);
+    let [session, front, resolver] =
+        ["fleetgate-session", "fleetgate-front", "fleetgate-resolver"].map(|name| match &images {
+            Some(directory) => constant(directory, name),
+            None => "None".to_owned(),
+        });
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it")).join("images.rs");
     let text = format!(
         "/// The session helper.\npub static SESSION: Option<fleetgate_seal::Embedded> = {session};\n\
+         /// The lobby and the fronts.\npub static FRONT: Option<fleetgate_seal::Embedded> = {front};\n\
          /// The resolver.\npub static RESOLVER: Option<fleetgate_seal::Embedded> = {resolver};\n"
     );
     std::fs::write(&out, text).unwrap_or_else(|e| panic!("{}: {e}", out.display()));

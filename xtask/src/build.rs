@@ -1,4 +1,4 @@
-//! `cargo xtask build`: the static helper, the resolver, both packed, and `fleetgate` with them inside.
+//! `cargo xtask build`: the static helper, the static front, the resolver, all packed, and `fleetgate` with them inside.
 //!
 //! Each is a cargo invocation of its own, so that no crate gets a feature because another program wants it. A
 //! plain `cargo build` never needs any of this: it makes a `fleetgate` that executes itself.
@@ -11,10 +11,12 @@ use std::time::{Duration, Instant};
 
 /// The static helper's bound; every session maps it.
 pub const HELPER_MAX: u64 = 200_000;
+/// The static front's bound.
+pub const FRONT_MAX: u64 = 1_500_000;
 /// What a cold release build may take on two cores.
 const COLD_MAX: Duration = Duration::from_secs(8 * 60);
 /// The programs that are embedded.
-const IMAGES: [&str; 2] = ["fleetgate-session", "fleetgate-resolver"];
+const IMAGES: [&str; 3] = ["fleetgate-session", "fleetgate-front", "fleetgate-resolver"];
 
 /// What was built.
 #[derive(Clone, Debug)]
@@ -23,6 +25,8 @@ pub struct Built {
     pub fleetgate: PathBuf,
     /// The static session helper.
     pub helper: PathBuf,
+    /// The static program of lobby and fronts.
+    pub front: PathBuf,
     /// The resolver.
     pub resolver: PathBuf,
 }
@@ -84,8 +88,40 @@ pub fn helper_into(target: &Path) -> Result<PathBuf> {
     Ok(helper)
 }
 
+/// The static program of lobby and fronts.
+fn front_into(target: &Path) -> Result<PathBuf> {
+    ensure_musl()?;
+    let mut command = building(target);
+    command.args([
+        "--profile",
+        "front",
+        "--package",
+        "fleetgate-node",
+        "--bin",
+        "fleetgate-front",
+    ]);
+    command.args(["--no-default-features", "--target", &musl()]);
+    // ring's C and assembly want a compiler by the target's name; the system's own makes the same objects, as they
+    // use nothing of the C library but its headers' types.
+    let compiler = format!("CC_{}", musl().replace('-', "_"));
+    if std::env::var_os(&compiler).is_none() {
+        command.env(&compiler, "gcc");
+    }
+    run(&mut command)?;
+    let front = target.join(musl()).join("front/fleetgate-front");
+    let size = size(&front)?;
+    println!("front: {size} bytes (at most {FRONT_MAX})");
+    if size > FRONT_MAX {
+        return Err(format!(
+            "the front has {size} bytes, {FRONT_MAX} are allowed: every login maps it. Look for new dependencies"
+        ));
+    }
+    Ok(front)
+}
+
 fn release_into(target: &Path) -> Result<Built> {
     let helper = helper_into(target)?;
+    let front = front_into(target)?;
     run(building(target).args([
         "--release",
         "--package",
@@ -95,7 +131,7 @@ fn release_into(target: &Path) -> Result<Built> {
     ]))?;
     let resolver = target.join("release/fleetgate-resolver");
     let images = target.join("images");
-    let added = pack_all(&images, &[&helper, &resolver])?;
+    let added = pack_all(&images, &[&helper, &front, &resolver])?;
     run(building(target)
         .args(["--release", "--package", "fleetgate-cli"])
         .env("FLEETGATE_IMAGES", &images))?;
@@ -108,6 +144,7 @@ fn release_into(target: &Path) -> Result<Built> {
     Ok(Built {
         fleetgate,
         helper,
+        front,
         resolver,
     })
 }

@@ -27,6 +27,7 @@ fn main() {
     std::process::exit(match name.as_bytes().rsplit(|b| *b == b'/').next() {
         // Where no static images are embedded, this program is launched under their names.
         Some(b"fleetgate-session") => session(rest),
+        Some(b"fleetgate-front") => fleetgate_node::seat::run(&rest),
         Some(b"fleetgate-resolver") => fleetgate_resolver::run(&rest),
         _ => fleetgate(rest),
     });

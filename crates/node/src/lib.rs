@@ -2,7 +2,16 @@
 //! each login. ARCHITECTURE.md draws them.
 #![forbid(unsafe_code)]
 
+// The static image holds the seats alone: it is built without the feature `monitor`.
+#[cfg(feature = "monitor")]
 pub mod config;
+#[cfg(feature = "monitor")]
 pub mod doctor;
+mod front;
+mod lobby;
+#[cfg(feature = "monitor")]
 pub mod monitor;
+pub mod sandbox;
+pub mod seat;
+#[cfg(feature = "monitor")]
 pub mod starter;

@@ -1,5 +1,5 @@
 //! SSH-2 for client and server: bytes in, events and bytes out. It opens no socket, reads no clock and waits for
-//! nothing; whoever drives it does (see `driver` for tokio). Signatures of the host and decisions about logins are
+//! nothing; whoever drives it does (see `driver`). Signatures of the host and decisions about logins are
 //! events, so that another process can answer them.
 #![forbid(unsafe_code)]
 
@@ -8,6 +8,7 @@ pub mod channel;
 pub mod cipher;
 pub mod codec;
 mod connection;
+pub mod driver;
 pub mod event;
 pub mod facts;
 pub mod kex;

@@ -267,6 +267,7 @@ mod tests {
             built: Built {
                 fleetgate: nowhere.clone(),
                 helper: nowhere.clone(),
+                front: nowhere.clone(),
                 resolver: nowhere.clone(),
             },
             programs: nowhere,

@@ -1,6 +1,6 @@
 //! `cargo xtask dist`: a .deb and an .rpm in target/dist, made from the release build without debhelper.
 //!
-//! The session helper and the resolver lie under a path that carries the version, so that an upgrade never
+//! The session helper, the front and the resolver lie under a path that carries the version, so that an upgrade never
 //! changes the file that a running server holds. The same sources at the same SOURCE_DATE_EPOCH (by default the
 //! commit's time) give the same bytes.
 
@@ -87,6 +87,7 @@ fn stage(built: &Built, layout: &Layout, stage: &Path, epoch: u64) -> Result {
     let lib = stage.join("usr/lib/fleetgate").join(VERSION);
     place(&stage.join("usr/bin/fleetgate"), &read(&built.fleetgate)?, 0o755)?;
     place(&lib.join("fleetgate-session"), &read(&built.helper)?, 0o755)?;
+    place(&lib.join("fleetgate-front"), &read(&built.front)?, 0o755)?;
     place(&lib.join("fleetgate-resolver"), &read(&built.resolver)?, 0o755)?;
     place(
         &stage.join("etc/pam.d/fleetgate"),

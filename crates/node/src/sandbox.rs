@@ -1,0 +1,209 @@
+//! What the lobby and the fronts give up before they look at a byte from the network: other descriptors, root, files,
+//! ports, other processes, and all system calls but those that they make. It never takes anything back, and it does not
+//! go on where a part fails that this kernel has; what a kernel has not is told.
+
+use fleetgate_sys::process::{self, Limit, numbers};
+use fleetgate_sys::seccomp::{self, Allowed, Otherwise, Test, calls};
+use fleetgate_sys::{Errno, close_range, credentials, landlock, stream, terminal, tree};
+use std::fmt;
+
+/// Who is to be confined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seat {
+    /// Everything before logins.
+    Lobby,
+    /// One login's connections.
+    Front,
+}
+
+/// Whom to become. Without root, nobody else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The user id.
+    pub uid: u32,
+    /// The group id; there are no others.
+    pub gid: u32,
+}
+
+/// A part that could not be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// The kernel has no landlock.
+    Landlock,
+    /// It is older than 6.7.
+    LandlockPorts,
+    /// It is older than 6.12.
+    LandlockScopes,
+    /// The kernel has no seccomp filters.
+    Seccomp,
+    /// Not started as root: it keeps the user it has.
+    Identity,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Missing::Landlock => {
+                "without landlock (Linux 5.13, and `landlock` in lsm=): the filter on system calls alone keeps it from \
+                 files"
+            }
+            Missing::LandlockPorts => {
+                "without landlock's rules on ports (Linux 6.7): the filter on system calls alone keeps it from the network"
+            }
+            Missing::LandlockScopes => {
+                "without landlock's scopes (Linux 6.12): the filter on system calls alone keeps it from other processes"
+            }
+            Missing::Seccomp => "without a filter on system calls: this kernel has no seccomp",
+            Missing::Identity => "as the user who started it: only root can give it one of its own",
+        })
+    }
+}
+
+/// A part that this kernel has, and that failed all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// The step.
+    pub step: &'static str,
+    /// What the kernel said.
+    pub errno: Errno,
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the sandbox cannot be made: {}: {}", self.step, self.errno)
+    }
+}
+
+impl std::error::Error for Failed {}
+
+/// The control socket; what lies above it is closed.
+pub const CONTROL: i32 = 3;
+
+/// Closes every descriptor above the control socket, whatever this process was started with. The first step: what is
+/// opened after it stays.
+pub fn close_others() -> Result<(), Failed> {
+    close_range(CONTROL + 1, u32::MAX).map_err(|errno| Failed {
+        step: "closing other descriptors",
+        errno,
+    })
+}
+
+/// Confines this process, which has one thread. What comes back is what is missing.
+pub fn enter(seat: Seat, identity: Option<Identity>) -> Result<Vec<Missing>, Failed> {
+    let at = |step: &'static str| move |errno: Errno| Failed { step, errno };
+    let mut missing = Vec::new();
+    limits().map_err(at("setting limits"))?;
+    credentials::set_no_new_privileges().map_err(at("no_new_privs"))?;
+    match landlock::deny_all() {
+        Ok(denied) if !denied.files => missing.push(Missing::Landlock),
+        Ok(denied) => {
+            if !denied.tcp {
+                missing.push(Missing::LandlockPorts);
+            }
+            if !denied.others {
+                missing.push(Missing::LandlockScopes);
+            }
+        }
+        Err(e) if landlock::is_missing(e) => missing.push(Missing::Landlock),
+        Err(e) => return Err(at("landlock")(e)),
+    }
+    match identity {
+        Some(identity) if process::effective_uid() == 0 => {
+            credentials::set_groups(&[]).map_err(at("giving up groups"))?;
+            credentials::set_group_ids(identity.gid).map_err(at("changing the group id"))?;
+            credentials::set_user_ids(identity.uid).map_err(at("changing the user id"))?;
+        }
+        _ => missing.push(Missing::Identity),
+    }
+    credentials::drop_capabilities().map_err(at("giving up capabilities"))?;
+    // After the ids: changing them may set the flag anew.
+    credentials::set_dumpable(false).map_err(at("not being dumpable"))?;
+    match seccomp::allow_only(&allowed(seat), Otherwise::Kill) {
+        Ok(()) => {}
+        Err(Errno::ENOSYS | Errno::EINVAL) => missing.push(Missing::Seccomp),
+        Err(e) => return Err(at("seccomp")(e)),
+    }
+    Ok(missing)
+}
+
+/// As many descriptors as may be; no processes, no files, no core that would hold keys.
+fn limits() -> Result<(), Errno> {
+    const NONE: Limit = Limit { soft: 0, hard: 0 };
+    let files = process::limit(numbers::RLIMIT_NOFILE)?;
+    process::set_limit(
+        numbers::RLIMIT_NOFILE,
+        Limit {
+            soft: files.hard,
+            ..files
+        },
+    )?;
+    process::set_limit(numbers::RLIMIT_CORE, NONE)?;
+    process::set_limit(numbers::RLIMIT_NPROC, NONE)?;
+    // Our log may be a file: it must stay writable.
+    const KIND: u32 = 0o170_000;
+    const REGULAR: u32 = 0o100_000;
+    if tree::stat_open(2).is_ok_and(|s| s.mode & KIND != REGULAR) {
+        process::ignore_signal(numbers::SIGXFSZ)?;
+        process::set_limit(numbers::RLIMIT_FSIZE, NONE)?;
+    }
+    Ok(())
+}
+
+/// Every call that a seat makes. What is not here ends the process: it would not be made by our code, so somebody else
+/// has it, and gets no second try. The kernel's audit log names the call, the monitor sees SIGSYS.
+fn allowed(seat: Seat) -> Vec<Allowed> {
+    const NO_CODE: &[Test] = &[Test::Clear(2, stream::requests::PROT_EXEC)];
+    const TERMINAL: &[Test] = &[
+        Test::Equals(1, terminal::requests::SET_WINDOW),
+        Test::Equals(1, terminal::requests::SEND_BREAK),
+    ];
+    const PIPES: &[Test] = &[
+        Test::Equals(1, stream::requests::SET_FLAGS),
+        Test::Equals(1, stream::requests::SET_PIPE_SIZE),
+    ];
+    const SOCKET: &[Test] = &[Test::Equals(2, stream::requests::NO_DELAY)];
+    let mut list: Vec<Allowed> = [
+        // The loop and its sockets.
+        calls::SYS_epoll_pwait,
+        calls::SYS_epoll_ctl,
+        calls::SYS_recvfrom,
+        calls::SYS_sendto,
+        calls::SYS_recvmsg,
+        calls::SYS_sendmsg,
+        calls::SYS_shutdown,
+        calls::SYS_close,
+        // Log lines.
+        calls::SYS_write,
+        // What the allocator, the clock and the end of a process need.
+        calls::SYS_munmap,
+        calls::SYS_mremap,
+        calls::SYS_madvise,
+        calls::SYS_brk,
+        calls::SYS_futex,
+        calls::SYS_getrandom,
+        calls::SYS_clock_gettime,
+        calls::SYS_restart_syscall,
+        calls::SYS_rt_sigreturn,
+        calls::SYS_rt_sigprocmask,
+        calls::SYS_rt_sigaction,
+        calls::SYS_sigaltstack,
+        calls::SYS_exit,
+        calls::SYS_exit_group,
+    ]
+    .map(Allowed::any)
+    .into();
+    list.push(Allowed::when(calls::SYS_mmap, NO_CODE));
+    list.push(Allowed::when(calls::SYS_mprotect, NO_CODE));
+    list.push(Allowed::when(calls::SYS_setsockopt, SOCKET));
+    if seat == Seat::Front {
+        // Pipes and terminals of sessions; listeners for agents, displays and sockets that the login asked for.
+        list.push(Allowed::any(calls::SYS_read));
+        list.push(Allowed::any(calls::SYS_accept4));
+        list.push(Allowed::when(calls::SYS_ioctl, TERMINAL));
+        list.push(Allowed::when(calls::SYS_fcntl, PIPES));
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+//! What a confined process cannot do. Each try is made by a process of its own, this very test program, because the
+//! answer to most is its end.
+
+use super::*;
+use fleetgate_sys::{Fd, net, socket};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+
+const SIGSYS: i32 = 31;
+const SIGABRT: i32 = 6;
+/// Which row the child is to try.
+const ROW: &str = "FLEETGATE_SANDBOX_ROW";
+/// A try that came back.
+const CAME_BACK: i32 = 100;
+
+/// What is tried in a seat.
+#[derive(Clone, Copy)]
+enum Try {
+    /// A call with -1 as every argument.
+    Call(i64),
+    /// Something that a seat does.
+    Useful(fn() -> bool),
+}
+
+/// What becomes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Comes {
+    /// SIGSYS.
+    Killed,
+    /// An answer.
+    Back,
+}
+use Comes::{Back, Killed};
+
+fn rows() -> Vec<(&'static str, Seat, Try, Comes)> {
+    use Seat::{Front, Lobby};
+    let mut rows = Vec::new();
+    for (name, call) in [
+        ("openat", calls::SYS_openat),
+        ("openat2", calls::SYS_openat2),
+        ("unlinkat", calls::SYS_unlinkat),
+        ("chdir", calls::SYS_chdir),
+        ("chroot", calls::SYS_chroot),
+        ("mount", calls::SYS_mount),
+        ("execve", calls::SYS_execve),
+        ("execveat", calls::SYS_execveat),
+        ("clone3", calls::SYS_clone3),
+        ("unshare", calls::SYS_unshare),
+        ("setns", calls::SYS_setns),
+        ("ptrace", calls::SYS_ptrace),
+        ("process_vm_readv", calls::SYS_process_vm_readv),
+        ("process_vm_writev", calls::SYS_process_vm_writev),
+        ("kill", calls::SYS_kill),
+        ("tkill", calls::SYS_tkill),
+        ("tgkill", calls::SYS_tgkill),
+        ("pidfd_open", calls::SYS_pidfd_open),
+        ("pidfd_getfd", calls::SYS_pidfd_getfd),
+        ("pidfd_send_signal", calls::SYS_pidfd_send_signal),
+        ("socket", calls::SYS_socket),
+        ("socketpair", calls::SYS_socketpair),
+        ("connect", calls::SYS_connect),
+        ("bind", calls::SYS_bind),
+        ("listen", calls::SYS_listen),
+        ("sendmmsg", calls::SYS_sendmmsg),
+        ("memfd_create", calls::SYS_memfd_create),
+        ("io_uring_setup", calls::SYS_io_uring_setup),
+        ("bpf", calls::SYS_bpf),
+        ("perf_event_open", calls::SYS_perf_event_open),
+        ("userfaultfd", calls::SYS_userfaultfd),
+        ("keyctl", calls::SYS_keyctl),
+        ("init_module", calls::SYS_init_module),
+        ("mmap with PROT_EXEC", calls::SYS_mmap),
+        ("ioctl of another kind", calls::SYS_ioctl),
+        ("fcntl of another kind", calls::SYS_fcntl),
+        ("setsockopt of another kind", calls::SYS_setsockopt),
+    ] {
+        rows.push((name, Lobby, Try::Call(call), Killed));
+        rows.push((name, Front, Try::Call(call), Killed));
+    }
+    rows.push(("read", Lobby, Try::Call(calls::SYS_read), Killed));
+    // The controls: what is allowed comes back.
+    rows.push(("read", Front, Try::Call(calls::SYS_read), Back));
+    rows.push(("memory", Lobby, Try::Useful(memory), Back));
+    rows.push(("frames", Lobby, Try::Useful(frames), Back));
+    rows.push(("frames", Front, Try::Useful(frames), Back));
+    rows
+}
+
+/// Large and small allocations, growing and given back.
+fn memory() -> bool {
+    let mut all: Vec<Vec<u8>> = (0..64).map(|i| vec![i as u8; 1 << (i % 22)]).collect();
+    for v in &mut all {
+        v.resize(v.len() * 2, 1);
+    }
+    all.iter().map(Vec::len).sum::<usize>() > 1 << 22
+}
+
+/// The control socket works, and nothing above it is open.
+fn frames() -> bool {
+    let control = std::mem::ManuallyDrop::new(Fd::from_raw(CONTROL));
+    let closed = std::mem::ManuallyDrop::new(Fd::from_raw(CONTROL + 1));
+    let mut word = [0u8; 8];
+    socket::send_now(&control, b"word", &[]) == Ok(())
+        && socket::receive(&control, &mut word, false).map(|r| r.len) == Err(Errno::EAGAIN)
+        && net::shut(&closed) == Err(Errno::EBADF)
+}
+
+#[test]
+fn what_a_seat_does_not_need_ends_it() {
+    if let Ok(row) = std::env::var(ROW) {
+        child(&rows()[row.parse::<usize>().expect("a number")]);
+    }
+    let me = std::env::current_exe().expect("there is one");
+    for (at, (name, seat, _, comes)) in rows().into_iter().enumerate() {
+        let status = Command::new(&me)
+            .args([
+                "--exact",
+                "sandbox::tests::what_a_seat_does_not_need_ends_it",
+                "--nocapture",
+            ])
+            .env(ROW, at.to_string())
+            .output()
+            .expect("it starts")
+            .status;
+        let expected = match comes {
+            Killed => (None, Some(SIGSYS)),
+            Back => (Some(CAME_BACK), None),
+        };
+        assert_ne!(
+            status.signal(),
+            Some(SIGABRT),
+            "{name} in {seat:?}: the child's own check failed"
+        );
+        assert_eq!((status.code(), status.signal()), expected, "{name} in {seat:?}");
+    }
+}
+
+fn child(row: &(&'static str, Seat, Try, Comes)) -> ! {
+    // The control socket, its other end as standard input, which stays, and something above it, which does not.
+    let (ours, theirs) = socket::pair().expect("a pair");
+    let (ours, theirs) = (
+        ours.duplicate(100).expect("one"),
+        theirs.duplicate(101).expect("another"),
+    );
+    ours.place_at(CONTROL, true).expect("placed");
+    theirs.place_at(0, true).expect("placed");
+    theirs.place_at(CONTROL + 1, true).expect("placed");
+    let _closed_by_the_sandbox = std::mem::ManuallyDrop::new((ours, theirs));
+    let identity = (process::effective_uid() == 0).then_some(Identity {
+        uid: 65534,
+        gid: 65534,
+    });
+    close_others().expect("closed");
+    let missing = enter(row.1, identity).expect("the sandbox stands");
+    assert!(!missing.contains(&Missing::Seccomp), "{missing:?}");
+    match row.2 {
+        Try::Call(call) => {
+            let _ = seccomp::answer(call);
+        }
+        Try::Useful(does) => assert!(does()),
+    }
+    process::exit(CAME_BACK)
+}

@@ -1,0 +1,105 @@
+//! The socket to the monitor: whole frames both ways, in the order they were said. What does not fit waits here;
+//! while something waits, the seat reads nothing from its connections, so that what waits stays bounded.
+
+use super::Ended;
+use fleetgate_sys::epoll::Epoll;
+use fleetgate_sys::{Errno, Fd, socket};
+use fleetgate_wire::node::MAX_FRAME;
+use fleetgate_wire::{Decode, Encode};
+use std::collections::VecDeque;
+use zeroize::Zeroize;
+
+/// Room for the longest frame with its fields around it.
+const ROOM: usize = MAX_FRAME + 8 * 1024;
+/// More than one turn of the loop can make while nothing is read from connections.
+const MAX_WAITING: usize = 16 << 20;
+
+pub(crate) struct Control {
+    socket: Fd,
+    room: Box<[u8]>,
+    waiting: VecDeque<Vec<u8>>,
+    waiting_bytes: usize,
+}
+
+impl Control {
+    pub(crate) fn new(socket: Fd) -> Control {
+        Control {
+            socket,
+            // From the kernel this comes zeroed, a page at a time as it is used.
+            room: vec![0; ROOM].into(),
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+        }
+    }
+
+    /// Has the loop told of frames, and of room for them, under `key`.
+    pub(crate) fn watch(&self, epoll: &Epoll, key: u64) -> Result<(), Ended> {
+        epoll
+            .add_edges(&self.socket, key)
+            .map_err(Ended::at("watching the control socket"))
+    }
+
+    /// The next frame and the descriptors beside it; none: there is none now.
+    pub(crate) fn receive<T: Decode>(&mut self) -> Result<Option<(T, Vec<Fd>)>, Ended> {
+        let got = match socket::receive(&self.socket, &mut self.room, false) {
+            Ok(got) => got,
+            Err(Errno::EAGAIN) => return Ok(None),
+            Err(Errno::ECONNRESET) => return Err(Ended::Quietly),
+            Err(e) => return Err(Ended::Because(format!("reading from the monitor: {e}"))),
+        };
+        if got.len == 0 {
+            return Err(Ended::Quietly);
+        }
+        let frame = &mut self.room[..got.len];
+        let word = if got.truncated {
+            Err(Ended::Because("a frame of the monitor was cut".to_owned()))
+        } else {
+            fleetgate_wire::decode(frame).map_err(Ended::at("a frame of the monitor"))
+        };
+        // States hold keys.
+        frame.zeroize();
+        Ok(Some((word?, got.fds)))
+    }
+
+    /// Says it, now or as soon as there is room.
+    pub(crate) fn say<T: Encode>(&mut self, word: &T) -> Result<(), Ended> {
+        let mut frame = fleetgate_wire::encode(word);
+        if self.waiting.is_empty() && self.send(&frame)? {
+            frame.zeroize();
+            return Ok(());
+        }
+        self.waiting_bytes += frame.len();
+        self.waiting.push_back(frame);
+        if self.waiting_bytes > MAX_WAITING {
+            return Err(Ended::Because("the monitor reads nothing".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Says what waits, as far as there is room.
+    pub(crate) fn flush(&mut self) -> Result<(), Ended> {
+        while let Some(mut frame) = self.waiting.pop_front() {
+            if !self.send(&frame)? {
+                self.waiting.push_front(frame);
+                break;
+            }
+            self.waiting_bytes -= frame.len();
+            frame.zeroize();
+        }
+        Ok(())
+    }
+
+    /// Whether something waits.
+    pub(crate) fn is_congested(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    fn send(&self, frame: &[u8]) -> Result<bool, Ended> {
+        match socket::send_now(&self.socket, frame, &[]) {
+            Ok(()) => Ok(true),
+            Err(Errno::EAGAIN) => Ok(false),
+            Err(Errno::EPIPE | Errno::ECONNRESET) => Err(Ended::Quietly),
+            Err(e) => Err(Ended::Because(format!("writing to the monitor: {e}"))),
+        }
+    }
+}

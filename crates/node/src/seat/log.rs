@@ -1,0 +1,140 @@
+//! A seat's log lines on standard error, in the form that the monitor's own have. There are few: what happens to
+//! connections is told to the monitor, which logs it. Secrets and what peers send never stand in one.
+
+use fleetgate_sys::{clock, file};
+use std::fmt::{Display, Write};
+
+/// How lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object each.
+    Json,
+}
+
+/// Writes lines.
+#[derive(Clone, Copy, Debug)]
+pub struct Log {
+    /// How.
+    pub format: Format,
+    /// `lobby` or `front`.
+    pub name: &'static str,
+}
+
+impl Log {
+    /// Something works less well than it could.
+    pub fn warn(&self, what: &dyn Display) {
+        self.line("WARN", what);
+    }
+
+    /// The end of this process.
+    pub fn error(&self, what: &dyn Display) {
+        self.line("ERROR", what);
+    }
+
+    fn line(&self, level: &str, what: &dyn Display) {
+        let now = clock::wall();
+        // Nobody may be reading: that is no reason to end.
+        let _ = file::write_all(
+            2,
+            self.format(level, now.sec, now.nsec, &what.to_string())
+                .as_bytes(),
+        );
+    }
+
+    fn format(&self, level: &str, sec: i64, nsec: u32, what: &str) -> String {
+        let time = utc(sec, nsec);
+        let name = self.name;
+        let mut line = String::with_capacity(what.len() + 96);
+        // Writing to a String does not fail.
+        let _ = match self.format {
+            Format::Text => write!(line, "{time} {level:>5} {name}: "),
+            Format::Json => write!(
+                line,
+                r#"{{"timestamp":"{time}","level":"{level}","process":"{name}","message":""#
+            ),
+        };
+        for c in what.chars() {
+            match c {
+                '"' | '\\' if self.format == Format::Json => line.extend(['\\', c]),
+                c if c.is_control() => {
+                    let _ = write!(line, "\\u{:04x}", c as u32);
+                }
+                c => line.push(c),
+            }
+        }
+        line.push_str(match self.format {
+            Format::Text => "\n",
+            Format::Json => "\"}\n",
+        });
+        line
+    }
+}
+
+/// RFC 3339, in UTC, to the microsecond.
+fn utc(sec: i64, nsec: u32) -> String {
+    let (days, second) = (sec.div_euclid(86_400), sec.rem_euclid(86_400));
+    // Days since 0000-03-01: leap days stand at the end of such years, and 400 of them have the same days always.
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 {
+        month_from_march + 3
+    } else {
+        month_from_march - 9
+    };
+    let year = era * 400 + year_of_era + i64::from(month <= 2);
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:06}Z",
+        second / 3600,
+        second / 60 % 60,
+        second % 60,
+        nsec / 1000
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_one_line_in_either_form() {
+        for (format, expected) in [
+            (
+                Format::Text,
+                "2026-02-28T23:59:59.000001Z  WARN lobby: a \"b\" \\u000a\\u001b[c\n",
+            ),
+            (
+                Format::Json,
+                "{\"timestamp\":\"2026-02-28T23:59:59.000001Z\",\"level\":\"WARN\",\"process\":\"lobby\",\
+                 \"message\":\"a \\\"b\\\" \\u000a\\u001b[c\"}\n",
+            ),
+        ] {
+            let log = Log {
+                format,
+                name: "lobby",
+            };
+            assert_eq!(
+                log.format("WARN", 1_772_323_199, 1_999, "a \"b\" \n\x1b[c"),
+                expected
+            );
+        }
+    }
+
+    #[test]
+    fn the_calendar_is_right() {
+        for (sec, expected) in [
+            (0, "1970-01-01T00:00:00.000000Z"),
+            (951_782_400, "2000-02-29T00:00:00.000000Z"),
+            (4_107_542_399, "2100-02-28T23:59:59.000000Z"),
+            (4_107_542_400, "2100-03-01T00:00:00.000000Z"),
+        ] {
+            assert_eq!(utc(sec, 0), expected);
+        }
+    }
+}
