@@ -35,7 +35,7 @@ pub struct Argument {
     default: Option<String>,
 }
 
-/// What an argument may look like. None of them begins with a dash, so none is taken for a flag.
+/// What an argument may look like. None but a negative number begins with a dash, so none is taken for a flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Form {
     /// Letters, digits and `._-@%+=:,`.
@@ -44,7 +44,7 @@ enum Form {
     Between(i64, i64),
     /// An absolute path without `..`.
     Path,
-    /// One of these; `*` and `?` stand for characters of a word.
+    /// One of these; `*` and `?` stand for characters of a word and slashes.
     OneOf(Vec<String>),
 }
 
@@ -68,6 +68,19 @@ impl Commands {
             return Err(format!("the command {name:?} stands there twice"));
         }
         Ok(())
+    }
+
+    /// Those of these names, for a key that may run them alone.
+    pub fn subset(&self, names: &str) -> Result<Commands, String> {
+        let mut some = Commands::new();
+        for name in names.split(',').map(str::trim) {
+            let command = self
+                .0
+                .get(name)
+                .ok_or_else(|| format!("there is no command {:?}", shortened(name)))?;
+            some.0.insert(name.to_string(), command.clone());
+        }
+        Ok(some)
     }
 
     /// The names, for messages and for `--check`.
@@ -246,12 +259,11 @@ impl Form {
     }
 }
 
-/// A pattern whose stars take characters of a word only: all others of the value have to stand in the pattern.
+/// A pattern whose stars take characters of a word and slashes only: no blanks, nothing that means something to a
+/// shell that the program may start, and never `..`, which would lead out of the directory in front of the star.
 fn word_fits(choice: &str, value: &str) -> bool {
-    let allowed = |c: char| is_word_character(c) || choice.contains(c) && !matches!(c, '*' | '?' | '/');
-    let slashes = |text: &str| text.matches('/').count();
-    value.chars().all(|c| allowed(c) || c == '/')
-        && slashes(value) == slashes(choice)
+    let allowed = |c: char| is_word_character(c) || c == '/' || choice.contains(c) && !matches!(c, '*' | '?');
+    value.chars().all(allowed)
         && value.split('/').all(|part| part != "..")
         && pattern::fits(choice.as_bytes(), value.as_bytes())
 }
@@ -364,6 +376,8 @@ mod tests {
         list.add("unit", unit.unwrap()).unwrap();
         let word = Command::define(&["/bin/echo", "{w}"], &[("w", "word", None)]);
         list.add("echo", word.unwrap()).unwrap();
+        let size = Command::define(&["/usr/bin/du", "{a}"], &[("a", "/var/*", None)]);
+        list.add("du", size.unwrap()).unwrap();
         list
     }
 
@@ -387,6 +401,11 @@ mod tests {
             ("unit ssh", Ok("/bin/systemctl|status|ssh")),
             ("unit nginx@web.1", Ok("/bin/systemctl|status|nginx@web.1")),
             ("echo a%b", Ok("/bin/echo|a%b")),
+            ("du /var/log/nginx", Ok("/usr/bin/du|/var/log/nginx")),
+            (
+                "du /var/../etc",
+                Err("the command \"du\" of [commands] of node.toml does not take \"/var/../etc\" as its a"),
+            ),
             ("", Err("the command is empty")),
             (
                 "uptime; id",
@@ -429,9 +448,9 @@ mod tests {
                 ),
             ),
             (
-                "unit nginx@a/b",
+                "unit nginx@a/../b",
                 Err(
-                    "the command \"unit\" of [commands] of node.toml does not take \"nginx@a/b\" as its unit",
+                    "the command \"unit\" of [commands] of node.toml does not take \"nginx@a/../b\" as its unit",
                 ),
             ),
             (

@@ -14,6 +14,9 @@ pub const MAX_ENVIRONMENT: usize = 256;
 /// The most bytes of one of them, name and value.
 pub const MAX_VARIABLE: usize = 8192;
 
+/// What a forced command begins with that names commands of the node's list.
+const NAMED: &[u8] = b"fleetgate:";
+
 /// The kinds of things that are asked for after a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
@@ -340,6 +343,27 @@ impl Permits {
     /// The forced command.
     pub fn forced(&self) -> Option<&[u8]> {
         self.forced.as_ref().map(|f| &f.command[..])
+    }
+
+    /// A forced command `fleetgate:disk,load` names commands of the node's list: these run and nothing else, by name
+    /// and without a shell. Called once, when all sources were put together.
+    pub fn name_commands(&mut self, all: &Commands) -> Result<(), Denied> {
+        let Some(forced) = &self.forced else { return Ok(()) };
+        let Some(names) = forced.command.strip_prefix(NAMED) else {
+            return Ok(());
+        };
+        let rule = forced.rule.clone();
+        let some = std::str::from_utf8(names).map_err(|_| "its command is no UTF-8".to_string());
+        let some = some.and_then(|names| all.subset(names));
+        let some = some.map_err(|why| Denied(format!("nothing is allowed by {rule}: {why}")))?;
+        self.forced = None;
+        self.only_commands(Arc::new(some), &rule);
+        Ok(())
+    }
+
+    /// Whether only commands of a list run: the root rule counts that as forced, and no login record is written.
+    pub fn only_named(&self) -> bool {
+        !self.commands.is_empty()
     }
 
     /// What both allow. Two forced commands have to be the same one (sshd refuses such a login as well).

@@ -247,3 +247,42 @@ fn what_holds_is_what_every_source_allows() {
     let refused = a.and(b).unwrap_err().to_string();
     assert_eq!(refused, "the certificate and line 3 force different commands");
 }
+
+#[test]
+fn a_forced_command_can_name_commands() {
+    let mut all = Commands::new();
+    for name in ["disk", "load", "reboot"] {
+        let program = format!("/bin/{name}");
+        all.add(name, Command::define(&[&program], &[]).unwrap()).unwrap();
+    }
+    let forced = |command: &str| {
+        let mut permits = Permits::all();
+        permits.force(command.as_bytes().to_vec(), &rule("line 3"));
+        permits
+            .name_commands(&all)
+            .map(|()| permits)
+            .map_err(|d| d.to_string())
+    };
+    let permits = forced("fleetgate:disk, load").unwrap();
+    assert!(permits.only_named() && permits.forced().is_none());
+    assert_eq!(
+        permits.program(&What::Exec(b"load")),
+        Ok(Program::Argv(vec![b"/bin/load".to_vec()]))
+    );
+    assert!(permits.program(&What::Exec(b"reboot")).is_err());
+    assert!(permits.program(&What::Shell).is_err());
+    for (command, why) in [
+        (
+            "fleetgate:disk,halt",
+            "nothing is allowed by line 3: there is no command \"halt\"",
+        ),
+        (
+            "fleetgate:",
+            "nothing is allowed by line 3: there is no command \"\"",
+        ),
+    ] {
+        assert_eq!(forced(command).unwrap_err(), why);
+    }
+    let other = forced("/usr/bin/fleetgate:disk").unwrap();
+    assert!(!other.only_named() && other.forced().is_some());
+}

@@ -650,6 +650,97 @@ fn a_host_key_has_its_certificate() {
     assert_eq!(host.certify(&others.line()), Err(KeyError::OtherKey));
 }
 
+/// A certificate made by hand, signed by itself: fields as they are, whatever they hold.
+fn handmade(key: &PrivateKey, kind: u32, id: &str, principals: &[String], lists: [&[u8]; 2]) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.put_string(KeyType::Ed25519.certificate_name());
+    out.put_string([0; 32]);
+    let mut plain = Reader::new(key.public().blob());
+    plain.string("type").unwrap();
+    out.put(plain.rest());
+    out.put_u64(1);
+    out.put_u32(kind);
+    out.put_string(id);
+    let mut names = Vec::new();
+    principals.iter().for_each(|p| names.put_string(p));
+    out.put_string(names);
+    out.put_u64(0);
+    out.put_u64(u64::MAX);
+    lists.iter().for_each(|list| out.put_string(list));
+    out.put_string("");
+    out.put_string(key.public().blob());
+    let signature = key.sign("ssh-ed25519", &out).unwrap();
+    out.put_string(signature);
+    out
+}
+
+/// Options of a certificate: names, each with this data.
+fn options(names: &[&str], data: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for name in names {
+        out.put_string(name);
+        out.put_string(data);
+    }
+    out
+}
+
+#[test]
+fn certificates_are_bounded() {
+    let (key, _) = PrivateKey::generate(KeyType::Ed25519, "").unwrap();
+    let names = |n: usize, len: usize| vec!["p".repeat(len); n];
+    let id = |n: usize| "i".repeat(n);
+    let numbered: Vec<String> = (0..=certificate::MAX_OPTIONS).map(|n| format!("x{n}")).collect();
+    let numbered: Vec<&str> = numbered.iter().map(String::as_str).collect();
+    let long = "o".repeat(certificate::MAX_OPTION_NAME + 1);
+    let one: &[u8] = b"";
+    let data = [&4u32.to_be_bytes()[..], b"10.*"].concat();
+    let (none, many, most) = (Vec::new(), options(&numbered, b""), options(&numbered[1..], b""));
+    let cases: [(u32, String, Vec<String>, &[u8], &[u8], bool); 15] = [
+        (1, id(0), vec![], one, one, true),
+        (2, id(0), vec![], one, one, true),
+        (3, id(0), vec![], one, one, false),
+        (1, id(certificate::MAX_KEY_ID), names(256, 1), one, one, true),
+        (1, id(certificate::MAX_KEY_ID + 1), vec![], one, one, false),
+        (
+            1,
+            id(0),
+            names(certificate::MAX_PRINCIPALS + 1, 1),
+            one,
+            one,
+            false,
+        ),
+        (1, id(0), names(1, certificate::MAX_PRINCIPAL), one, one, true),
+        (
+            1,
+            id(0),
+            names(1, certificate::MAX_PRINCIPAL + 1),
+            one,
+            one,
+            false,
+        ),
+        (1, id(0), none.clone(), one, &most, true),
+        (1, id(0), none.clone(), one, &many, false),
+        (1, id(0), none.clone(), one, &options(&[&long[1..]], b""), true),
+        (1, id(0), none.clone(), one, &options(&[&long], b""), false),
+        (1, id(0), none.clone(), one, &options(&["a", "a"], b""), false),
+        (
+            1,
+            id(0),
+            none.clone(),
+            &options(&["source-address"], &data),
+            one,
+            false,
+        ),
+        (1, id(0), none, &options(&["verify-required"], b"x"), one, false),
+    ];
+    for (i, (kind, id, principals, critical, extensions, right)) in cases.into_iter().enumerate() {
+        let blob = handmade(&key, kind, &id, &principals, [critical, extensions]);
+        let got = Certificate::parse(&blob);
+        assert_eq!(got.is_ok(), right, "case {i}: {got:?}");
+        assert!(got.is_err() || got.unwrap().signature_holds().is_ok());
+    }
+}
+
 #[test]
 fn blobs_are_bounded_and_of_one_form() {
     let blob = |fields: &[&[u8]]| {

@@ -463,4 +463,10 @@ fn files_and_lines_are_bounded() {
         found(format!("principals=\"{}\" {line}", vec!["p"; 257].join(","))),
         (false, 1)
     );
+    let variables = |n: usize| format!("{} {line}", vec!["environment=\"A=1\""; n].join(","));
+    assert_eq!(found(variables(256)), (true, 0));
+    assert_eq!(found(variables(257)), (false, 1));
+    let variable = |n: usize| format!("environment=\"A={}\" {line}", "v".repeat(n));
+    assert_eq!(found(variable(8191)), (true, 0));
+    assert_eq!(found(variable(8192)), (false, 1));
 }
