@@ -17,6 +17,8 @@ mod lent;
 mod message;
 pub mod settings;
 mod state;
+#[cfg(test)]
+mod tests;
 mod transport;
 #[cfg(test)]
 mod trial;

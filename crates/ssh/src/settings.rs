@@ -26,6 +26,8 @@ pub struct Settings {
     pub channel_mirror: bool,
     /// Client: send the first message of the best key exchange without waiting for the server's KEXINIT.
     pub guess: bool,
+    /// Offer strict key exchange. Without it we are what peers from before 2024 are; for tests.
+    pub strict: bool,
     /// Refuse peers without strict key exchange (CVE-2023-48795).
     pub strict_required: bool,
     /// When keys are replaced.
@@ -102,6 +104,7 @@ impl Default for Settings {
             server_sig_algs: SERVER_SIG_ALGS.iter().map(|&n| n.to_owned()).collect(),
             channel_mirror: true,
             guess: true,
+            strict: true,
             strict_required: false,
             rekey: Rekey::default(),
             keepalive: None,

@@ -115,10 +115,9 @@ pub(crate) fn write(
         }
     }
     if first {
-        kex.extend(match role {
-            Role::Client => [EXT_INFO_C, STRICT_C],
-            Role::Server => [EXT_INFO_S, STRICT_S],
-        });
+        let (ext_info, strict) = markers(role);
+        kex.push(ext_info);
+        kex.extend(settings.strict.then_some(strict));
     }
     let ciphers: Vec<&str> = settings.ciphers.iter().map(|c| c.name()).collect();
     let macs: Vec<&str> = settings.macs.iter().map(|m| m.name()).collect();
@@ -193,11 +192,11 @@ pub(crate) fn agree(role: Role, ours: &KexInit<'_>, theirs: &KexInit<'_>) -> Res
         Role::Client => (to_client, to_server),
         Role::Server => (to_server, to_client),
     };
-    let (ext_info, strict) = match role {
-        Role::Client => (EXT_INFO_S, STRICT_S),
-        Role::Server => (EXT_INFO_C, STRICT_C),
+    let ((_, our_strict), (ext_info, strict)) = match role {
+        Role::Client => (markers(Role::Client), markers(Role::Server)),
+        Role::Server => (markers(Role::Server), markers(Role::Client)),
     };
-    let strict = theirs.kex.has(strict.as_bytes());
+    let strict = ours.kex.has(our_strict.as_bytes()) && theirs.kex.has(strict.as_bytes());
     Ok(Agreed {
         guess_right: client.kex.iter().next() == server.kex.iter().next()
             && client.host_key.iter().next() == server.host_key.iter().next(),
@@ -212,6 +211,14 @@ pub(crate) fn agree(role: Role, ours: &KexInit<'_>, theirs: &KexInit<'_>) -> Res
             strict,
         },
     })
+}
+
+/// What each side puts behind its methods.
+fn markers(role: Role) -> (&'static str, &'static str) {
+    match role {
+        Role::Client => (EXT_INFO_C, STRICT_C),
+        Role::Server => (EXT_INFO_S, STRICT_S),
+    }
 }
 
 fn method(name: &[u8]) -> Option<Method> {

@@ -51,6 +51,11 @@ impl Inbox {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn holds_a_buffer(&self) -> bool {
+        !self.buffer.is_empty()
+    }
+
     /// What was not dealt with.
     pub(crate) fn unread(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
@@ -103,23 +108,18 @@ impl Inbox {
         (self.start, self.end) = (0, held + bytes.len());
     }
 
-    /// The next line, without its LF and a CR before it. An error if it is longer than `max`.
-    pub(crate) fn line(&mut self, max: usize) -> Result<Option<Range<usize>>, End> {
+    /// The next line, without its LF and a CR before it. The outer none: it is longer than `max`; the inner: it has not
+    /// come whole.
+    pub(crate) fn line(&mut self, max: usize) -> Option<Option<Range<usize>>> {
         self.forget();
         let unread = self.unread();
         let Some(at) = unread.iter().take(max).position(|&b| b == b'\n') else {
-            if unread.len() < max {
-                return Ok(None);
-            }
-            return Err(End::Ours {
-                reason: Reason::ProtocolError,
-                text: format!("the peer's version line is longer than {max} bytes"),
-            });
+            return (unread.len() < max).then_some(None);
         };
         let cr = usize::from(unread[..at].ends_with(b"\r"));
         let line = self.start..self.start + at - cr;
         self.start += at + 1;
-        Ok(Some(line))
+        Some(Some(line))
     }
 
     /// The next packet's payload, opened where it stands. None: it has not come whole.

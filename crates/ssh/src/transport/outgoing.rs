@@ -59,6 +59,11 @@ impl Outgoing {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn holds_a_buffer(&self) -> bool {
+        !self.buffer.is_empty()
+    }
+
     /// What is to be written.
     pub(crate) fn unsent(&self) -> &[u8] {
         &self.buffer[self.start..self.end]

@@ -20,14 +20,22 @@ pub(crate) fn theirs(
     greeting: &mut usize,
 ) -> Result<Option<Vec<u8>>, End> {
     loop {
-        let left = match role {
-            Role::Server => limits.version_line_max,
-            // A line before the version line may be longer than that one, but there is an end to them all.
-            Role::Client if inbox.unread().starts_with(b"SSH-") => limits.version_line_max,
-            Role::Client => limits.greeting_max - *greeting,
+        // A line before the version line may be longer than that one, but there is an end to them all.
+        let before = role == Role::Client && !inbox.unread().starts_with(b"SSH-");
+        let max = if before {
+            limits.greeting_max - *greeting
+        } else {
+            limits.version_line_max
         };
-        let Some(line) = inbox.line(left)? else {
-            return Ok(None);
+        let line = match inbox.line(max) {
+            Some(Some(line)) => line,
+            Some(None) => return Ok(None),
+            None if before => return Err(too_much()),
+            None => {
+                return Err(refused(format!(
+                    "the peer's version line is longer than {max} bytes"
+                )));
+            }
         };
         let line = inbox.lent(line);
         if line.starts_with(b"SSH-") {
@@ -53,7 +61,7 @@ pub(crate) fn theirs(
         }
         *greeting += line.len() + 2;
         if *greeting >= limits.greeting_max {
-            return Err(refused("the server says too much before its version line".into()));
+            return Err(too_much());
         }
     }
 }
@@ -64,6 +72,10 @@ pub(crate) fn printable(text: &[u8]) -> String {
         .chars()
         .map(|c| if c.is_control() { '?' } else { c })
         .collect()
+}
+
+fn too_much() -> End {
+    refused("the server says too much before its version line".into())
 }
 
 fn refused(text: String) -> End {

@@ -1,12 +1,11 @@
 //! Two connections joined in memory: a client and a server that trusts everybody. What either is told is noted.
 //! No network, no clock: bytes move when the test says so, in pieces of the size that it says.
-#![allow(dead_code)] // each test uses its part
 
-use fleetgate_ssh::Connection;
-use fleetgate_ssh::auth::Request as AuthRequest;
-use fleetgate_ssh::codec::Write as _;
-use fleetgate_ssh::event::{AuthAnswer, AuthReply, ChannelId, ChannelKind, End, Event, Stream};
-use fleetgate_ssh::settings::{HostKeyOffer, Settings};
+use crate::Connection;
+use crate::auth::Request as AuthRequest;
+use crate::codec::Write as _;
+use crate::event::{AuthAnswer, AuthReply, ChannelId, ChannelKind, End, Event, Stream};
+use crate::settings::{HostKeyOffer, Settings};
 use ring::signature::{Ed25519KeyPair, KeyPair};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,6 +24,15 @@ pub struct Told {
     pub end: Option<End>,
 }
 
+/// What happens to the client's bytes, by their place in all that it sends.
+#[derive(Clone, Copy, Debug)]
+pub enum Tamper {
+    /// One bit of this byte is turned.
+    Flip(usize),
+    /// Nothing from this byte on arrives.
+    Cut(usize),
+}
+
 pub struct Pair {
     pub client: Connection,
     pub server: Connection,
@@ -34,13 +42,19 @@ pub struct Pair {
     pub server_told: Told,
     /// Bytes that move at a time.
     pub piece: usize,
-    /// Cookies that the server gives with a signature; without, it is asked for them.
-    pub cookies_ahead: bool,
+    /// Bytes that either side has sent so far, and what is done to those of the client.
+    pub sent_by_client: usize,
+    pub tamper: Option<Tamper>,
+    /// The client opens a channel right behind its request for a login.
+    pub ahead: bool,
     /// The client logs in when it can.
     pub login: bool,
+    /// The client trusts the host's key; the server signs something else.
+    pub client_trusts: bool,
+    pub server_lies: bool,
     /// Bytes consumed as they come.
     pub consume: bool,
-    key: Ed25519KeyPair,
+    pub key: Ed25519KeyPair,
     next_cookie: u8,
 }
 
@@ -77,8 +91,12 @@ impl Pair {
             client_told: Told::default(),
             server_told: Told::default(),
             piece: usize::MAX,
-            cookies_ahead: true,
+            sent_by_client: 0,
+            tamper: None,
+            ahead: false,
             login: true,
+            client_trusts: true,
+            server_lies: false,
             consume: true,
             key,
             next_cookie: 2,
@@ -118,7 +136,24 @@ impl Pair {
     }
 
     fn move_client(&mut self) -> bool {
+        let first = self.to_server.len();
         let sent = take(&mut self.client, &mut self.to_server);
+        match self.tamper {
+            Some(Tamper::Flip(at)) => {
+                let at = at.wrapping_sub(self.sent_by_client).wrapping_add(first);
+                if let Some(byte) = self.to_server.get_mut(at).filter(|_| at >= first) {
+                    *byte ^= 1;
+                }
+            }
+            Some(Tamper::Cut(at)) => {
+                let left = at.saturating_sub(self.sent_by_client);
+                self.sent_by_client += self.to_server.len() - first;
+                self.to_server.truncate(first + left);
+                return sent | give(&mut self.client, &mut self.to_client, self.piece);
+            }
+            None => {}
+        }
+        self.sent_by_client += self.to_server.len() - first;
         sent | give(&mut self.client, &mut self.to_client, self.piece)
     }
 
@@ -156,9 +191,12 @@ impl Pair {
                 },
             }
             if trust {
-                self.client.trust_host(true);
-                if self.login {
+                self.client.trust_host(self.client_trusts);
+                if self.login && self.client_trusts {
                     self.client.authenticate(&AuthRequest::none(b"user"));
+                    if self.ahead {
+                        self.client.open(&ChannelKind::Session);
+                    }
                 }
             }
             if let Some((channel, n)) = consumed.filter(|_| self.consume) {
@@ -187,7 +225,7 @@ impl Pair {
                 Ok(Some(event)) => match event {
                     Event::SignExchange(exchange) => {
                         told.signed += 1;
-                        let again = fleetgate_ssh::event::Exchange::decode(&exchange.encode()).unwrap();
+                        let again = crate::event::Exchange::decode(&exchange.encode()).unwrap();
                         assert_eq!(again, *exchange);
                         Do::Sign(exchange.hash().unwrap().as_ref().to_vec())
                     }
@@ -216,7 +254,10 @@ impl Pair {
             let cookie = [self.next_cookie; 16];
             match next {
                 Do::Nothing => {}
-                Do::Sign(hash) => self.server.signed(&sign(&self.key, &hash), cookie),
+                Do::Sign(mut hash) => {
+                    hash[0] ^= u8::from(self.server_lies);
+                    self.server.signed(&sign(&self.key, &hash), cookie);
+                }
                 Do::Cookie => {
                     told.cookies += 1;
                     self.server.cookie(cookie);

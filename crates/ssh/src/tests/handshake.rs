@@ -1,12 +1,10 @@
 //! Every combination of what can be agreed on, joined in memory: from the first byte to data both ways, and over a
 //! change of keys.
 
-mod pair;
-
-use fleetgate_ssh::cipher::{Cipher, Mac};
-use fleetgate_ssh::kex::Method;
-use fleetgate_ssh::settings::Settings;
-use pair::{Pair, send};
+use super::pair::{Pair, send};
+use crate::cipher::{Cipher, Mac};
+use crate::kex::Method;
+use crate::settings::Settings;
 
 /// How the client's guess turns out.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,21 +23,29 @@ fn every_method_cipher_and_mac_with_every_guess() {
                     continue;
                 }
                 for guess in [Guess::None, Guess::Right, Guess::Wrong] {
-                    works(method, cipher, mac, guess);
+                    for strict in [true, false] {
+                        works(method, cipher, mac, guess, strict);
+                    }
                 }
             }
         }
     }
 }
 
-fn works(method: Method, cipher: Cipher, mac: Mac, guess: Guess) {
-    let what = format!("{} {} {} {guess:?}", method.name(), cipher.name(), mac.name());
+fn works(method: Method, cipher: Cipher, mac: Mac, guess: Guess, strict: bool) {
+    let what = format!(
+        "{} {} {} {guess:?} strict: {strict}",
+        method.name(),
+        cipher.name(),
+        mac.name()
+    );
     // The client's first choice decides. A server that likes another one better makes the guess wrong (RFC 4253 §7),
     // whether or not the client's choice is agreed on.
     let other = Method::ALL.into_iter().find(|&m| m != method).unwrap();
     let both = Settings {
         ciphers: vec![cipher],
         macs: vec![mac],
+        host_key_algorithms: vec!["ssh-ed25519".into()],
         ..Settings::default()
     };
     let client = Settings {
@@ -49,6 +55,7 @@ fn works(method: Method, cipher: Cipher, mac: Mac, guess: Guess) {
             vec![method]
         },
         guess: guess != Guess::None,
+        strict,
         ..both.clone()
     };
     let server = Settings {
@@ -59,15 +66,11 @@ fn works(method: Method, cipher: Cipher, mac: Mac, guess: Guess) {
         },
         ..both
     };
-    let client = Settings {
-        host_key_algorithms: vec!["ssh-ed25519".into()],
-        ..client
-    };
     let (mut pair, ours, theirs) = Pair::open(client, server);
     let chosen = pair.client.facts().chosen.clone().unwrap();
     assert_eq!((chosen.kex, chosen.cipher_in), (method, cipher), "{what}");
     assert_eq!(chosen.mac_out, (!cipher.authenticates()).then_some(mac), "{what}");
-    assert!(chosen.strict, "{what}");
+    assert_eq!(chosen.strict, strict, "{what}");
     assert_eq!(pair.client.session_id(), pair.server.session_id(), "{what}");
     for round in 0..2 {
         send(&mut pair, false, ours, b"from the client");

@@ -1,0 +1,7 @@
+//! Two connections against each other, and one against garbage. No network, no clock.
+
+mod garbage;
+mod handshake;
+mod load;
+mod moving;
+pub(crate) mod pair;
