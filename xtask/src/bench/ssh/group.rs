@@ -21,15 +21,18 @@ const REST_WITHIN: Duration = Duration::from_secs(20);
 
 /// A cgroup of our own; its processes end with it.
 pub struct Group {
+    /// Where cgroup v2 is mounted.
+    pub hierarchy: PathBuf,
     path: PathBuf,
 }
 
 impl Group {
     /// A new, empty one.
     pub fn new(name: &str) -> Result<Group> {
-        let path = hierarchy()?.join(format!("fleetgate-bench-{}-{name}", std::process::id()));
+        let hierarchy = hierarchy()?;
+        let path = hierarchy.join(format!("fleetgate-bench-{}-{name}", std::process::id()));
         std::fs::create_dir(&path).map_err(|e| format!("{}: {e} (is this root?)", path.display()))?;
-        Ok(Group { path })
+        Ok(Group { hierarchy, path })
     }
 
     /// The file that takes the id of a process which shall be in it.

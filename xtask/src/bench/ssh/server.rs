@@ -154,7 +154,7 @@ impl Server {
         let log = world.at.join("log").join(format!("{}-{port}", kind.file()));
         let failed = |e: std::io::Error| format!("{}: {e}", log.display());
         let out = std::fs::File::create(&log).map_err(failed)?;
-        let mut command = world.enter(&group.door());
+        let mut command = world.enter(&group);
         command.args(kind.command(world, port)?).stdin(Stdio::null());
         command.stdout(out.try_clone().map_err(failed)?).stderr(out);
         let child = command

@@ -1,6 +1,7 @@
 //! Where the servers live: keys, a hundred logins, programs, and a mount namespace for each server in which these
 //! logins are the machine's. Nothing of the machine's /etc, /run or /var/log is changed.
 
+use super::group::Group;
 use super::load::Load;
 use crate::bench::{Bench, rival};
 use crate::shell::{Result, cargo, read_text, root, run, target};
@@ -27,9 +28,11 @@ const SERVICE: &str = "auth required pam_unix.so\naccount required pam_nologin.s
     session required pam_unix.so\nsession required pam_env.so\nsession optional pam_umask.so\n\
     session optional pam_mail.so standard noenv\npassword required pam_unix.so\n";
 
-/// A server's namespace: $1 is the world; the rest is executed. /run and /var/log are new, so that login records go
-/// to files of its own; programs that users run are copied to /run, since a checkout may be closed to them.
-const ENTER: &str = "set -e; w=$1; shift; mount --bind $w/passwd /etc/passwd; mount --bind $w/group /etc/group; \
+/// A server's namespace: $1 is the world, $2 where cgroup v2 is; the rest is executed. Its cgroup is the root of the
+/// hierarchy that it sees, so that it may make groups for sessions in it, as a service that systemd delegates to.
+/// /run and /var/log are new, so that login records go to files of its own; programs that users run are copied to
+/// /run, since a checkout may be closed to them.
+const ENTER: &str = "set -e; w=$1; mount -t cgroup2 none \"$2\"; shift 2; mount --bind $w/passwd /etc/passwd; mount --bind $w/group /etc/group; \
     mount --bind $w/shadow /etc/shadow; mount --bind $w/pam.d /etc/pam.d; mount -t tmpfs -o mode=755 none /run; \
     mkdir /run/sshd /run/home; cp $w/bench-usage /run; mount --bind $w/home /run/home; \
     mount -t tmpfs -o mode=755 none /var/log; touch /run/utmp /var/log/wtmp /var/log/lastlog; \
@@ -139,16 +142,17 @@ impl World {
         Ok(())
     }
 
-    /// A command that puts itself into the cgroup of `door`, enters a namespace of its own and executes what is
-    /// added to it. It stays the same process.
-    pub fn enter(&self, door: &Path) -> Command {
+    /// A command that puts itself into `group`, enters a namespace of its own and executes what is added to it. It
+    /// stays the same process.
+    pub fn enter(&self, group: &Group) -> Command {
         let mut command = Command::new("sh");
         command
             .args(["-c", "echo $$ > \"$1\"; shift; exec \"$@\"", "bench"])
-            .arg(door);
+            .arg(group.door());
         command.args([
             "unshare",
             "--mount",
+            "--cgroup",
             "--propagation",
             "private",
             "sh",
@@ -156,7 +160,7 @@ impl World {
             ENTER,
             "bench",
         ]);
-        command.arg(&self.at);
+        command.arg(&self.at).arg(&group.hierarchy);
         command
     }
 
