@@ -161,7 +161,10 @@ fn allowed(seat: Seat) -> Vec<Allowed> {
         Test::Equals(1, stream::requests::SET_FLAGS),
         Test::Equals(1, stream::requests::SET_PIPE_SIZE),
     ];
-    const SOCKET: &[Test] = &[Test::Equals(2, stream::requests::NO_DELAY)];
+    const SOCKET: &[Test] = &[
+        Test::Equals(2, stream::requests::NO_DELAY),
+        Test::Equals(2, stream::requests::CONFIRM_NOW),
+    ];
     let mut list: Vec<Allowed> = [
         // The loop and its sockets.
         calls::SYS_epoll_pwait,

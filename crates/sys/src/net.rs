@@ -157,6 +157,12 @@ pub fn set_no_delay(socket: &Fd) -> Result<()> {
     set(socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)
 }
 
+/// Confirms now what has been received and not yet been confirmed (TCP_QUICKACK), instead of 40 ms later or with the
+/// next answer. It lasts for this once.
+pub fn confirm_now(socket: &Fd) -> Result<()> {
+    set(socket, libc::IPPROTO_TCP, libc::TCP_QUICKACK, 1)
+}
+
 /// Lets a listening socket take a port whose old connections linger.
 pub fn set_reuse_address(socket: &Fd) -> Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)
@@ -463,8 +469,13 @@ mod tests {
         let mut watch = [crate::poll::Watch::new(client.raw(), crate::poll::WRITE)];
         assert_eq!(crate::poll::poll(&mut watch, Some(10_000)), Ok(1));
         assert_eq!(outcome(&client), Ok(()));
-        let (_server, peer) = accept(&listener).expect("accept");
+        let (server, peer) = accept(&listener).expect("accept");
         assert_eq!(peer, local(&client).expect("local"));
+        for option in [set_no_delay, confirm_now] {
+            assert_eq!(option(&server), Ok(()));
+            let (pair, _) = crate::socket::pair().expect("a pair");
+            assert!(option(&pair).is_err(), "not TCP");
+        }
     }
 
     #[test]

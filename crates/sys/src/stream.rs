@@ -77,6 +77,8 @@ pub mod requests {
     pub const SET_PIPE_SIZE: u32 = libc::F_SETPIPE_SZ as u32;
     /// [`crate::net::set_no_delay`].
     pub const NO_DELAY: u32 = libc::TCP_NODELAY as u32;
+    /// [`crate::net::confirm_now`].
+    pub const CONFIRM_NOW: u32 = libc::TCP_QUICKACK as u32;
     /// A mapping or protection with it is code.
     pub const PROT_EXEC: u32 = libc::PROT_EXEC as u32;
 }

@@ -30,6 +30,8 @@ pub(super) struct Guest {
     banner: bool,
     /// What the request under way asked about, for USERAUTH_PK_OK.
     asked: Option<(Vec<u8>, Vec<u8>)>,
+    /// Something was read, and neither the peer nor the monitor has been told anything since.
+    unanswered: bool,
     accepted: bool,
     /// It ends: DISCONNECT is in the output, or nothing more can be said.
     ending: Option<String>,
@@ -75,6 +77,7 @@ impl Guest {
             writable: true,
             banner,
             asked: None,
+            unanswered: false,
             accepted: false,
             ending: None,
             gone: false,
@@ -184,6 +187,7 @@ impl Guest {
                 return Ok(Next::Move);
             }
             if !may_read || !self.readable || self.accepted || !self.core.wants_input() {
+                self.confirm();
                 return Ok(Next::Stay);
             }
             if let Some(why) = self.read() {
@@ -205,6 +209,9 @@ impl Guest {
                     return Ok(());
                 }
             };
+            if let Event::SignExchange(_) | Event::Auth(_) | Event::AuthInfo(_) = event {
+                self.unanswered = false;
+            }
             match event {
                 Event::SignExchange(exchange) => {
                     let exchange = exchange.encode().to_vec();
@@ -254,7 +261,10 @@ impl Guest {
         });
         match read {
             Ok(Some(0)) => Some("the peer closed the connection before it logged in".to_owned()),
-            Ok(_) => None,
+            Ok(_) => {
+                self.unanswered = true;
+                None
+            }
             Err(Errno::EAGAIN) => {
                 self.readable = false;
                 None
@@ -263,10 +273,21 @@ impl Guest {
         }
     }
 
+    /// OpenSSH's client logs in without TCP_NODELAY: it holds its key exchange back until its KEXINIT was confirmed,
+    /// and its first request until its NEWKEYS was, to neither of which there is an answer. The kernel would confirm
+    /// each 40 ms later.
+    fn confirm(&mut self) {
+        if std::mem::take(&mut self.unanswered) {
+            // Not a TCP socket: nothing is held back.
+            let _ = net::confirm_now(&self.socket);
+        }
+    }
+
     fn write(&mut self) -> Result<(), Errno> {
         if !self.writable {
             return Ok(());
         }
+        self.unanswered &= self.core.output().is_empty();
         let socket = self.socket.raw();
         match driver::write(&mut self.core, |output| stream::send_now(socket, output)) {
             Err(Errno::EAGAIN) => {
