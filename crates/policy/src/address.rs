@@ -35,11 +35,17 @@ impl Network {
                 .filter(|&b: &u8| b <= width && digits.bytes().all(|c| c.is_ascii_digit()))
                 .ok_or_else(|| format!("{text:?} has no prefix length from 0 to {width}"))?,
         };
-        let network = Network { address, bits };
         if masked(number(address), width, bits) != number(address) {
             return Err(format!("{text:?} has bits beyond its prefix length"));
         }
-        Ok(network)
+        // Visitors count as IPv4 when they come over an IPv6 socket, so such a network has to as well.
+        Ok(match address.to_canonical() {
+            v4 @ IpAddr::V4(_) if address.is_ipv6() && bits >= 96 => Network {
+                address: v4,
+                bits: bits - 96,
+            },
+            _ => Network { address, bits },
+        })
     }
 
     /// Whether `address` is in it. An IPv4 address that came over an IPv6 socket counts as IPv4.
@@ -168,6 +174,9 @@ mod tests {
             ("10.0.0.0/8", "10.255.0.1", true),
             ("10.0.0.0/8", "11.0.0.1", false),
             ("10.0.0.0/8", "::ffff:10.0.0.1", true),
+            ("::ffff:10.0.0.0/104", "10.255.0.1", true),
+            ("::ffff:10.0.0.0/104", "11.0.0.1", false),
+            ("::ffff:10.0.0.1", "::ffff:10.0.0.1", true),
             ("0.0.0.0/0", "1.2.3.4", true),
             ("0.0.0.0/0", "::1", false),
             ("::/0", "::1", true),
