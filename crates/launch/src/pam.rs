@@ -81,6 +81,15 @@ pub struct Opened {
     pub process: i32,
 }
 
+/// What is heard of a PAM session after its launch.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// Its helper, or the program that it became, ended so.
+    Exited(Exit),
+    /// It is closed; a sentence for each close call that failed.
+    Ended(Vec<CString>),
+}
+
 /// A PAM session being made, open, or ending. Dropping it before a launch closes it.
 pub struct PamSession {
     socket: Fd,
@@ -130,6 +139,30 @@ impl PamSession {
         }
     }
 
+    /// Readable when [`PamSession::heard`] has something, for who waits with epoll.
+    pub fn socket(&self) -> &Fd {
+        &self.socket
+    }
+
+    /// What there is to hear of a session whose helper was launched; none: nothing yet. After [`Heard::Ended`] and after
+    /// an error there is nothing more.
+    pub fn heard(&mut self) -> Result<Option<Heard>, PamError> {
+        let mut watch = [Watch::new(self.socket.raw(), READ)];
+        if poll(&mut watch, Some(0)).map_err(|e| PamError::System("listening to PAM", e))? == 0 {
+            return Ok(None);
+        }
+        match self.hear(None)?.0 {
+            FromPam::Exited {
+                signalled,
+                status,
+                core,
+                ..
+            } => Ok(Some(Heard::Exited(exit(signalled, status, core)))),
+            FromPam::Ended { close_errors } => Ok(Some(Heard::Ended(close_errors))),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Waits, without bound, for the helper's end and for the PAM session's: how the helper ended, and a sentence
     /// for each close call that failed.
     pub fn wait_end(mut self) -> Result<(Exit, Vec<CString>), PamError> {
@@ -143,10 +176,7 @@ impl PamSession {
                     core,
                     ..
                 } => {
-                    exit = Some(match signalled {
-                        true => Exit::Signal { number: status, core },
-                        false => Exit::Code(status),
-                    });
+                    exit = Some(self::exit(signalled, status, core));
                 }
                 FromPam::Ended { close_errors } => {
                     return exit.map(|exit| (exit, close_errors)).ok_or(PamError::Died);
@@ -267,6 +297,13 @@ impl PamSession {
             FromPam::Refused { call, code, message } => Err(PamError::Refused { call, code, message }),
             word => Ok((word, got.fds)),
         }
+    }
+}
+
+fn exit(signalled: bool, status: i32, core: bool) -> Exit {
+    match signalled {
+        true => Exit::Signal { number: status, core },
+        false => Exit::Code(status),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Pseudo terminals, for whoever opens them: the launching side.
 
+mod encoded;
+
 use crate::{Fd, Result, file, syscall};
 use alloc::ffi::CString;
 use core::ffi::CStr;
@@ -81,7 +83,7 @@ pub mod requests {
 
 /// A terminal's modes, as the kernel's struct termios has them.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Modes {
     input: u32,
     output: u32,

@@ -15,10 +15,13 @@ pub mod granted;
 pub mod launches;
 pub mod metrics;
 pub mod names;
+pub mod network;
 pub mod seats;
+pub mod sessions;
 pub mod timers;
 pub mod tools;
 pub mod wakes;
+pub mod x11;
 
 pub use granted::Granted;
 pub use tools::Tools;

@@ -1,0 +1,273 @@
+//! Sockets for a connection: a networking helper of its own, launched with the first request and running as the user,
+//! opens them and hands them back; they go on to the front. Every request is checked against the grant and given its
+//! bounds here, whatever the front says. It never connects or listens by itself, and never sees what travels.
+//!
+//! A front's tickets are not the helper's ids: a front that uses one twice is refused, and cannot end the helper with it.
+
+mod helper;
+mod rules;
+
+use super::audit::Event;
+use super::granted::Granted;
+use super::launches::Outcome;
+use super::metrics::Process;
+use super::timers::now;
+use super::tools::Tools;
+use super::wakes::{Key, Owner};
+use fleetgate_launch::Launch;
+use fleetgate_sys::Fd;
+use fleetgate_sys::poll::READ;
+use fleetgate_wire::common::Ids;
+use fleetgate_wire::net::{Done, Networking, Request, Response, What};
+use fleetgate_wire::node::Connection;
+use fleetgate_wire::node::front::{Ticket, ToFront};
+use fleetgate_wire::order::{Role, Work};
+use fleetgate_wire::{Failure, Reason};
+use helper::{Asked, Helper, Told};
+use std::collections::HashMap;
+use std::ffi::CString;
+
+/// The most requests of one connection that may be unanswered at once.
+pub const MAX_UNANSWERED: usize = 256;
+/// The most answers of one helper that are taken in one turn of the loop: others have a turn between.
+const AT_ONCE: usize = 32;
+
+/// All networking helpers, one per connection that asked for a socket.
+#[derive(Default)]
+pub struct Networks {
+    helpers: HashMap<Connection, Helper>,
+}
+
+impl Networks {
+    /// None yet.
+    pub fn new() -> Networks {
+        Networks::default()
+    }
+
+    /// A front asks for a socket. `ids`: the account's, as the name service has it now.
+    pub fn ask(&mut self, tools: &mut Tools, granted: &Granted, ids: &Ids, ticket: Ticket, what: What) {
+        let connection = granted.connection;
+        let login = granted.grant.login.to_string();
+        let allowed = rules::allow(&granted.grant, now(), &tools.config, what);
+        let what = match allowed {
+            Ok(what) => what,
+            Err(why) => {
+                tools.metrics.denied();
+                tools.audit.tell(Event::Denied {
+                    connection,
+                    login,
+                    what: why.clone(),
+                });
+                return fail(tools, connection, ticket, Reason::Denied, &why);
+            }
+        };
+        let helper = self
+            .helpers
+            .entry(connection)
+            .or_insert_with(|| Helper::new(connection, login));
+        if let Err((reason, why)) = helper.accept(ticket, what, tools.config.limits.listeners as usize) {
+            return fail(tools, connection, ticket, reason, &why);
+        }
+        if helper.wants_launch() {
+            match launch(tools, connection, ids) {
+                Ok(()) => helper.launching(),
+                Err(why) => {
+                    tracing::error!("a networking helper is not started: {why}");
+                    self.gone(
+                        tools,
+                        connection,
+                        "the host could not open the socket; its log says why",
+                    );
+                }
+            }
+            return;
+        }
+        self.flush(tools, connection);
+    }
+
+    /// The socket's path of a forwarded agent that was asked for with `ticket`.
+    pub fn agent(&self, connection: Connection, ticket: Ticket) -> Option<CString> {
+        match self.helpers.get(&connection)?.listening(ticket)? {
+            Told::Path(path) => Some(path.clone()),
+            Told::Display(_) => None,
+        }
+    }
+
+    /// The number of a display that was asked for with `ticket`.
+    pub fn display(&self, connection: Connection, ticket: Ticket) -> Option<u16> {
+        match self.helpers.get(&connection)?.listening(ticket)? {
+            Told::Display(number) => Some(*number),
+            Told::Path(_) => None,
+        }
+    }
+
+    /// The helper's launch came to something.
+    pub fn launched(&mut self, tools: &mut Tools, id: u64, outcome: Outcome) {
+        let connection = id;
+        match (self.helpers.get_mut(&connection), outcome) {
+            (Some(helper), Ok((running, _))) => {
+                tools.metrics.launched(running.strategy);
+                let watched = tools.wakes.watch(&running.control, READ, key(connection));
+                helper.run(running.pid, running.control);
+                tools.reaper.take(running.pidfd, &tools.wakes);
+                match watched {
+                    Ok(()) => self.flush(tools, connection),
+                    Err(e) => {
+                        tracing::error!("a networking helper cannot be listened to: {e}");
+                        self.gone(
+                            tools,
+                            connection,
+                            "the host could not open the socket; its log says why",
+                        );
+                    }
+                }
+            }
+            // The connection ended meanwhile: closing its socket ends the helper.
+            (None, Ok((running, _))) => tools.reaper.take(running.pidfd, &tools.wakes),
+            (_, Err(e)) => {
+                tools.metrics.launch_failed();
+                tracing::error!("a networking helper is not started: {e}");
+                self.gone(
+                    tools,
+                    connection,
+                    "the host could not open the socket; its log says why",
+                );
+            }
+        }
+    }
+
+    /// A helper has answers, or ended.
+    pub fn woken(&mut self, tools: &mut Tools, id: u64) {
+        let connection = id;
+        for _ in 0..AT_ONCE {
+            let Some(helper) = self.helpers.get_mut(&connection) else {
+                return;
+            };
+            match helper.hear() {
+                Ok(None) => break,
+                Ok(Some((response, fds))) => answer(tools, helper, response, fds),
+                Err(how) => {
+                    tools.metrics.died(Process::Networking);
+                    tools.audit.tell(Event::ProcessDied {
+                        process: "networking".to_owned(),
+                        pid: helper.pid(),
+                        how,
+                    });
+                    return self.gone(tools, connection, "the process that opens sockets ended");
+                }
+            }
+        }
+        self.flush(tools, connection);
+    }
+
+    /// The connection is gone: its helper sees its socket's end, removes what it made and ends.
+    pub fn connection_ended(&mut self, connection: Connection) {
+        self.helpers.remove(&connection);
+    }
+
+    /// Sends what waits.
+    fn flush(&mut self, tools: &mut Tools, connection: Connection) {
+        if let Some(helper) = self.helpers.get_mut(&connection)
+            && let Err(e) = helper.flush()
+        {
+            tracing::warn!("a networking helper cannot be asked: {e}");
+            self.gone(tools, connection, "the process that opens sockets ended");
+        }
+    }
+
+    /// The helper is no more: whatever it owes is answered for it, and the next request starts another.
+    fn gone(&mut self, tools: &mut Tools, connection: Connection, why: &str) {
+        let Some(helper) = self.helpers.remove(&connection) else {
+            return;
+        };
+        for ticket in helper.unanswered() {
+            fail(tools, connection, ticket, Reason::System, why);
+        }
+    }
+}
+
+fn key(connection: Connection) -> Key {
+    Key::new(Owner::Networks, connection)
+}
+
+fn launch(tools: &mut Tools, connection: Connection, ids: &Ids) -> Result<(), String> {
+    let order = Networking {
+        ids: ids.clone(),
+        max_pending: MAX_UNANSWERED as u32,
+    };
+    let names = super::sessions::names_socket(&tools.resolver);
+    let fds = names.into_iter().map(|fd| (Role::Resolver, fd)).collect();
+    let launch = Launch {
+        deadline: tools.config.limits.launch.0,
+        ..Launch::new(Work::Networking(order), fds)
+    };
+    tools
+        .launches
+        .submit(launch, key(connection))
+        .map_err(|e| e.to_string())
+}
+
+/// An answer, with the front's number on it.
+fn answer(tools: &mut Tools, helper: &mut Helper, response: Response, fds: Vec<Fd>) {
+    let Response { id, done } = response;
+    let Some(Asked { ticket, what, .. }) = helper.answered(id, &done) else {
+        return;
+    };
+    let connection = helper.connection();
+    if let (Done::Listening { local }, What::Accept { .. }) = (&done, &what) {
+        let on = local
+            .iter()
+            .map(|end| format!("{}:{}", rules::address(end), end.port));
+        let on = on.collect::<Vec<_>>().join(" ");
+        tools.audit.tell(Event::Listening {
+            connection,
+            login: helper.login().to_owned(),
+            on,
+        });
+    }
+    if let (Done::UnixListening { path }, What::ListenUnix { .. }) = (&done, &what) {
+        let on = path.to_string_lossy().into_owned();
+        tools.audit.tell(Event::Listening {
+            connection,
+            login: helper.login().to_owned(),
+            on,
+        });
+    }
+    tools.words.say(
+        connection,
+        ToFront::Network {
+            connection,
+            ticket,
+            done,
+        },
+        fds,
+    );
+}
+
+fn fail(tools: &mut Tools, connection: Connection, ticket: Ticket, reason: Reason, why: &str) {
+    let subject = CString::new(why).unwrap_or_default();
+    let done = Done::Failed {
+        failure: Failure {
+            reason,
+            errno: 0,
+            subject,
+        },
+    };
+    tools.words.say(
+        connection,
+        ToFront::Network {
+            connection,
+            ticket,
+            done,
+        },
+        Vec::new(),
+    );
+}
+
+/// A request as it goes to the helper.
+fn frame(id: u32, what: &What) -> Vec<u8> {
+    fleetgate_wire::encode(&Request {
+        id,
+        what: what.clone(),
+    })
+}

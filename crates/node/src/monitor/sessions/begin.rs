@@ -1,0 +1,609 @@
+//! The steps from a front's Start until the program runs or the client is told why not.
+
+use super::order::{self, Decided, Facts, Refused};
+use super::streams::Streams;
+use super::within_pam::Wanted;
+use super::{
+    About, Session, Sessions, State, confinement, ended, environment, files, key, running, say, text,
+};
+use crate::monitor::audit::{Event, SessionKind};
+use crate::monitor::granted::Granted;
+use crate::monitor::launches::Outcome;
+use crate::monitor::network::Networks;
+use crate::monitor::timers::{Timer, now};
+use crate::monitor::tools::Tools;
+use crate::monitor::x11;
+use fleetgate_launch::pam::PamSession;
+use fleetgate_launch::{Launch, LaunchError, Session as Kept};
+use fleetgate_policy::Grant;
+use fleetgate_policy::permits::Program as Permitted;
+use fleetgate_sys::poll::READ;
+use fleetgate_sys::{Fd, clock, process, socket};
+use fleetgate_wire::common::Account;
+use fleetgate_wire::exec::{Exec, Program};
+use fleetgate_wire::names::{About as Question, Found};
+use fleetgate_wire::node::front::{Start, Ticket, ToFront};
+use fleetgate_wire::node::{Ended, Ends};
+use fleetgate_wire::order::{Role, Work};
+use fleetgate_wire::pam::Start as PamStart;
+use fleetgate_wire::{Failure, Reason};
+use std::ffi::CString;
+
+/// How long a user has to answer what PAM asks: nobody is asked here.
+const NO_TIME: u32 = 1;
+
+/// A session on its way.
+pub(super) struct Beginning {
+    grant: Grant,
+    ends: Ends,
+    start: Start,
+    account: Account,
+    decided: Decided,
+    agent: Option<CString>,
+    display: Option<u16>,
+    context: Option<CString>,
+    /// The conversation that let the connection in, for the connection's first session.
+    accepted: Option<PamSession>,
+    pam: bool,
+    xauth: Option<(Fd, Timer)>,
+    /// Made and under way: what the front will be given, and what the keeper will note.
+    under_way: Option<UnderWay>,
+}
+
+struct UnderWay {
+    ours: Vec<Fd>,
+    one: bool,
+    kept: Kept,
+    events: Option<Fd>,
+    is_direct: bool,
+}
+
+impl Sessions {
+    /// A front asks for a session. `account`: as the name service has it at this moment.
+    pub fn start(
+        &mut self,
+        tools: &mut Tools,
+        networks: &Networks,
+        granted: &mut Granted,
+        account: Account,
+        ticket: Ticket,
+        start: Start,
+    ) {
+        let connection = granted.connection;
+        let login = granted.grant.login.to_string();
+        match self.admit(tools, networks, granted, account, ticket, start) {
+            Ok(number) if self.selinux => {
+                let user = self.all.get(&number).map(|s| text(&s.login)).unwrap_or_default();
+                tools
+                    .names
+                    .ask(Question::Context { user }, key(number, About::Context));
+            }
+            Ok(number) => self.go_on(tools, number),
+            Err(Refused(why)) => {
+                tools.metrics.denied();
+                tools.audit.tell(Event::Denied {
+                    connection,
+                    login,
+                    what: why.clone(),
+                });
+                tools.words.say(
+                    connection,
+                    ToFront::NotStarted {
+                        connection,
+                        ticket,
+                        why: text(&why),
+                    },
+                    Vec::new(),
+                );
+            }
+        }
+    }
+
+    /// The checks, and the session's entry.
+    fn admit(
+        &mut self,
+        tools: &mut Tools,
+        networks: &Networks,
+        granted: &mut Granted,
+        account: Account,
+        ticket: Ticket,
+        start: Start,
+    ) -> Result<u64, Refused> {
+        let connection = granted.connection;
+        let decided = order::decide(&granted.grant, &start, now())?;
+        if account.ids.uid != granted.uid {
+            return Err(Refused::new(
+                "the account is not the one that logged in: log in again",
+            ));
+        }
+        if self.by_ticket.contains_key(&(connection, ticket)) {
+            return Err(Refused::new("the session's number is in use"));
+        }
+        let count = self.by_connection.get(&connection).copied().unwrap_or(0);
+        if count >= tools.config.limits.sessions {
+            return Err(Refused(format!(
+                "a connection has at most {count} sessions (limits.sessions)"
+            )));
+        }
+        let agent = match start.agent {
+            Some(of) => Some(
+                networks
+                    .agent(connection, of)
+                    .ok_or(Refused::new("there is no agent to forward"))?,
+            ),
+            None => None,
+        };
+        let display = match &start.x11 {
+            Some(x11) => {
+                let number = networks.display(connection, x11.display);
+                Some(number.ok_or(Refused::new("there is no display to forward"))?)
+            }
+            None => None,
+        };
+        self.next += 1;
+        let number = self.next;
+        let [high, low] = fleetgate_sys::exe::random();
+        let pam = tools.pam && decided.is_login();
+        let session = Session {
+            connection,
+            ticket,
+            login: granted.grant.login.to_string(),
+            uid: account.ids.uid,
+            id: (u128::from(high) << 64 | u128::from(low)).to_be_bytes(),
+            kind: decided.kind,
+            fixed: granted.grant.permits.forced().is_some() || decided.kind == SessionKind::Sftp,
+            terminal: None,
+            command: decided.command(),
+            original: decided.original.clone(),
+            cgroup: None,
+            unheard: false,
+            hung_up: false,
+            state: State::Beginning(Box::new(Beginning {
+                grant: granted.grant.clone(),
+                ends: granted.ends.clone(),
+                start,
+                account,
+                decided,
+                agent,
+                display,
+                context: None,
+                accepted: if pam { granted.pam.take() } else { None },
+                pam,
+                xauth: None,
+                under_way: None,
+            })),
+        };
+        self.all.insert(number, session);
+        self.by_ticket.insert((connection, ticket), number);
+        *self.by_connection.entry(connection).or_default() += 1;
+        Ok(number)
+    }
+
+    /// A name was found: the SELinux context.
+    pub fn named(&mut self, tools: &mut Tools, id: u64, found: Found) {
+        let Some((number, About::Context)) = super::parts(id) else {
+            return;
+        };
+        let Some(Session {
+            state: State::Beginning(beginning),
+            ..
+        }) = self.all.get_mut(&number)
+        else {
+            return;
+        };
+        match found {
+            Found::Context { context } => {
+                beginning.context = context;
+                self.go_on(tools, number);
+            }
+            // In a system that has contexts nobody runs without his own.
+            other => {
+                tracing::error!("the SELinux context of a session is not known: {other:?}");
+                self.refuse(
+                    tools,
+                    number,
+                    Refused::new("the session's SELinux context is not known"),
+                );
+            }
+        }
+    }
+
+    /// xauth first, then the program.
+    fn go_on(&mut self, tools: &mut Tools, number: u64) {
+        let Some(session) = self.all.get(&number) else {
+            return;
+        };
+        let State::Beginning(beginning) = &session.state else {
+            return;
+        };
+        let script = match (&beginning.start.x11, beginning.display) {
+            (Some(x11), Some(display)) => Some(order::xauth_script(x11, display)),
+            _ => None,
+        };
+        match script {
+            Some(Err(why)) => self.refuse(tools, number, why),
+            Some(Ok(script)) => {
+                let xauth = x11::launch(session.id, &beginning.account, &tools.config.xauth, &script);
+                let launch = xauth.map_err(|e| e.to_string()).and_then(|launch| {
+                    let submitted = tools.launches.submit(launch, key(number, About::Xauth));
+                    submitted.map_err(|e| e.to_string())
+                });
+                if let Err(why) = launch {
+                    tracing::warn!("xauth is not run: {why}; X11 clients of this session are refused");
+                    self.launch(tools, number);
+                }
+            }
+            None => self.launch(tools, number),
+        }
+    }
+
+    /// A launch came to something.
+    pub fn launched(&mut self, tools: &mut Tools, id: u64, outcome: Outcome) {
+        match super::parts(id) {
+            Some((number, About::Xauth)) => self.xauth_launched(tools, number, outcome),
+            Some((number, About::Launch)) => self.program_launched(tools, number, outcome),
+            _ => {}
+        }
+    }
+
+    fn xauth_launched(&mut self, tools: &mut Tools, number: u64, outcome: Outcome) {
+        let session = self.all.get_mut(&number);
+        match (session.map(|s| &mut s.state), outcome) {
+            (Some(State::Beginning(beginning)), Ok((running, _))) => {
+                let watched = tools
+                    .wakes
+                    .watch(&running.pidfd, READ, key(number, About::XauthEnded));
+                let timer = tools.timers.after(x11::PATIENCE, key(number, About::XauthLate));
+                beginning.xauth = Some((running.pidfd, timer));
+                if watched.is_err() {
+                    self.xauth_ended(tools, number);
+                }
+            }
+            (None, Ok((running, _))) => tools.reaper.take(running.pidfd, &tools.wakes),
+            (_, outcome) => {
+                if let Err(e) = outcome {
+                    tracing::warn!("xauth is not run: {e}; X11 clients of this session are refused");
+                }
+                self.launch(tools, number);
+            }
+        }
+    }
+
+    pub(super) fn xauth_ended(&mut self, tools: &mut Tools, number: u64) {
+        let Some(Session {
+            state: State::Beginning(beginning),
+            ..
+        }) = self.all.get_mut(&number)
+        else {
+            return;
+        };
+        let Some((pidfd, timer)) = beginning.xauth.take() else {
+            return;
+        };
+        tools.timers.cancel(timer);
+        match process::wait(&pidfd, false) {
+            Ok(Some(process::Exit::Code(0))) => {}
+            exit => tracing::warn!(
+                "xauth failed ({exit:?}); X11 clients of this session may be refused. Is {} there?",
+                tools.config.xauth.display()
+            ),
+        }
+        self.launch(tools, number);
+    }
+
+    pub(super) fn xauth_late(&mut self, number: u64) {
+        if let Some(Session {
+            state: State::Beginning(beginning),
+            ..
+        }) = self.all.get(&number)
+            && let Some((pidfd, _)) = &beginning.xauth
+        {
+            let _ = process::signal(pidfd, process::SIGKILL);
+        }
+    }
+
+    /// Makes the order and hands it on.
+    fn launch(&mut self, tools: &mut Tools, number: u64) {
+        // While this waited the connection may have ended.
+        if self.all.get(&number).is_some_and(|s| s.unheard) {
+            self.forget(number);
+            return;
+        }
+        if let Err(why) = self.try_launch(tools, number) {
+            self.refuse(tools, number, why);
+        }
+    }
+
+    fn try_launch(&mut self, tools: &mut Tools, number: u64) -> Result<(), Refused> {
+        let Some(session) = self.all.get_mut(&number) else {
+            return Ok(());
+        };
+        let State::Beginning(beginning) = &mut session.state else {
+            return Ok(());
+        };
+        let failed = |doing: &'static str| {
+            move |e: fleetgate_sys::Errno| {
+                tracing::error!("a session is not started: {doing}: {e}");
+                Refused::new("the session could not be started; the host's log says why")
+            }
+        };
+        let sftp = matches!(beginning.decided.program, Permitted::Sftp { .. });
+        let streams = match &beginning.start.terminal {
+            _ if sftp => Streams::socket().map_err(failed("making a socket"))?,
+            Some(terminal) => Streams::terminal(terminal).map_err(failed("making a terminal"))?,
+            None => Streams::pipes().map_err(failed("making pipes"))?,
+        };
+        let config = tools.config.clone();
+        let facts = Facts {
+            config: &config,
+            grant: &beginning.grant,
+            ends: &beginning.ends,
+            start: &beginning.start,
+            account: &beginning.account,
+            session: session.id,
+            at: clock::wall(),
+            terminal: streams.path.as_ref(),
+            agent: beginning.agent.as_ref(),
+            display: beginning.display,
+            inherited: &self.inherited,
+            context: beginning.context.as_ref(),
+            pam: beginning.pam,
+            root: self.root,
+        };
+        let mut given = streams.given;
+        let mut events = None;
+        let (work, mut kept) = match &beginning.decided.program {
+            Permitted::Sftp { arguments } => {
+                let order = order::sftp(&facts, arguments)?;
+                if self.root {
+                    let today = clock::wall().sec.div_euclid(86_400);
+                    confinement::may_enter(&beginning.account, !beginning.pam, today)?;
+                }
+                if let Some(root) = &order.chroot {
+                    confinement::safe_root(root)?;
+                }
+                let (ours, theirs) = socket::pair().map_err(failed("making a socket"))?;
+                given.push((Role::Events, theirs));
+                events = Some(ours);
+                // Without one the listing shows numbers alone.
+                if let Some(names) = files::names_socket(&tools.resolver) {
+                    given.push((Role::Resolver, names));
+                }
+                let plain = Exec::new(session.id, beginning.account.clone(), Program::Shell);
+                (Work::Sftp(order), Kept::of(&plain, 0))
+            }
+            _ => {
+                let order = order::exec(&facts, &beginning.decided)?;
+                let kept = Kept::of(&order, 0);
+                (Work::Exec(order), kept)
+            }
+        };
+        let cgroup = self.cgroups.as_mut().and_then(|cgroups| match cgroups.take() {
+            Ok(made) => Some(made),
+            Err(e) => {
+                tracing::warn!("a session goes without a cgroup of its own: {e}");
+                None
+            }
+        });
+        kept.kill_remaining = config.kill_user_processes && cgroup.is_some();
+        kept.cgroup = cgroup.as_ref().map(|made| made.path.clone());
+        session.cgroup = kept.cgroup.clone();
+        session.terminal = streams.path.clone();
+        let launch = Launch {
+            cgroup: cgroup.map(|made| made.directory),
+            deadline: config.limits.launch.0,
+            ..Launch::new(work, given)
+        };
+        let is_direct = matches!(beginning.decided.program, Permitted::Argv(_));
+        beginning.under_way = Some(UnderWay {
+            ours: streams.ours,
+            one: streams.one,
+            kept,
+            events,
+            is_direct,
+        });
+        let key = key(number, About::Launch);
+        if !beginning.pam {
+            return tools.launches.submit(launch, key).map_err(|e| not_launched(&e));
+        }
+        let tty = session.terminal.clone().unwrap_or_else(|| c"ssh".into());
+        let wanted = Wanted {
+            number,
+            accepted: beginning.accepted.take(),
+            start: PamStart {
+                service: text(&config.pam_service),
+                user: beginning.account.name.clone(),
+                remote_host: environment::address(&beginning.ends.peer),
+                remote_user: CString::default(),
+                tty,
+                authenticate: false,
+                environment: Vec::new(),
+                prompt_timeout_ms: NO_TIME,
+            },
+            resolver: tools.resolver.clone(),
+            launch,
+            of_keys: beginning.grant.permits.environment().len(),
+        };
+        self.opened
+            .begin(self.ladder.clone(), wanted, tools.launches.elsewhere(key))
+    }
+
+    fn program_launched(&mut self, tools: &mut Tools, number: u64, outcome: Outcome) {
+        let pam = self.opened.take(number);
+        let Some(session) = self.all.get_mut(&number) else {
+            return;
+        };
+        let State::Beginning(beginning) = std::mem::replace(&mut session.state, State::Between) else {
+            return;
+        };
+        let Some(under_way) = beginning.under_way else {
+            return;
+        };
+        let UnderWay {
+            ours,
+            one,
+            mut kept,
+            events,
+            is_direct,
+        } = under_way;
+        let (running, _) = match outcome {
+            Ok(done) => done,
+            Err(e) => return self.not_started(tools, number, e, ours, one, is_direct),
+        };
+        tools.metrics.launched(running.strategy);
+        tools.metrics.session_started(session.kind);
+        kept.entry.pid = running.pid;
+        tools.audit.tell(Event::SessionStarted {
+            connection: session.connection,
+            session: session.id,
+            login: session.login.clone(),
+            kind: session.kind,
+            pid: running.pid,
+            terminal: session
+                .terminal
+                .as_ref()
+                .map(|t| t.to_string_lossy().into_owned()),
+            command: session.command.clone(),
+            original: session.original.clone(),
+            rung: running.strategy.name(),
+        });
+        let word = ToFront::Started {
+            connection: session.connection,
+            ticket: session.ticket,
+            one,
+        };
+        say(tools, session, word, ours);
+        if let Some(events) = &events {
+            // Without it the transfer goes on untold; the count at its end says so.
+            let _ = tools.wakes.watch(events, READ, key(number, About::Files));
+        }
+        if let Some(pam) = &pam
+            && let Err(e) = tools.wakes.watch(pam.socket(), READ, key(number, About::Pam))
+        {
+            tracing::error!("a PAM session cannot be listened to: {e}");
+        }
+        let signals = running.pidfd.duplicate(3).ok();
+        session.state = State::Running(running::Running {
+            since: std::time::Instant::now(),
+            pid: running.pid,
+            pidfd: signals,
+            control: running.control,
+            events,
+            pam,
+            in_pam: beginning.pam,
+            exit: None,
+            kept: None,
+        });
+        let ends = self.ends.clone();
+        let cgroup = kept.cgroup.clone();
+        let keep = self.keeper.keep(running.pidfd, kept, move |end| {
+            ends.tell(number, end, cgroup.as_deref())
+        });
+        if let Err(e) = keep {
+            tracing::error!("{e}; the end of a session is not noticed");
+        }
+        if session.unheard || session.hung_up {
+            self.hang_up_session(tools, number);
+        }
+    }
+
+    /// The launch failed. What the user was told on his terminal or standard error (no logins now, no shell) is his to
+    /// read, with the exit code that sshd gives: the session is said to have run.
+    fn not_started(
+        &mut self,
+        tools: &mut Tools,
+        number: u64,
+        error: LaunchError,
+        ours: Vec<Fd>,
+        one: bool,
+        is_direct: bool,
+    ) {
+        let told = match &error {
+            LaunchError::Refused(failure) => told_code(failure, is_direct),
+            _ => None,
+        };
+        let why = match told {
+            Some(_) => Refused(error.to_string()),
+            None => not_launched(&error),
+        };
+        let Some((status, session)) = told.zip(self.all.get_mut(&number)) else {
+            tools.metrics.launch_failed();
+            return self.refuse(tools, number, why);
+        };
+        let (connection, ticket) = (session.connection, session.ticket);
+        say(
+            tools,
+            session,
+            ToFront::Started {
+                connection,
+                ticket,
+                one,
+            },
+            ours,
+        );
+        let ended = Ended {
+            status,
+            ..ended(None)
+        };
+        say(
+            tools,
+            session,
+            ToFront::Ended {
+                connection,
+                ticket,
+                ended,
+            },
+            Vec::new(),
+        );
+        session.unheard = true;
+        self.refuse(tools, number, why);
+    }
+
+    /// It will not be: the client is told, unless he was, and the audit log.
+    fn refuse(&mut self, tools: &mut Tools, number: u64, Refused(why): Refused) {
+        let Some(session) = self.forget(number) else {
+            return;
+        };
+        if let Some(cgroup) = &session.cgroup {
+            let _ = std::fs::remove_dir(cgroup);
+        }
+        let (connection, ticket) = (session.connection, session.ticket);
+        say(
+            tools,
+            &session,
+            ToFront::NotStarted {
+                connection,
+                ticket,
+                why: text(&why),
+            },
+            Vec::new(),
+        );
+        tools.audit.tell(Event::SessionRefused {
+            connection,
+            login: session.login,
+            reason: why,
+        });
+    }
+}
+
+/// Words for the user; the log has the others.
+fn not_launched(error: &LaunchError) -> Refused {
+    tracing::error!("a session is not started: {error}");
+    match error {
+        LaunchError::Pam(_) => Refused::new("PAM refused the session; the host's log says why"),
+        LaunchError::Busy { .. } => Refused::new("the host has too much to do; try again"),
+        _ => Refused::new("the session could not be started; the host's log says why"),
+    }
+}
+
+/// The exit code of a helper that told the user himself why not: sshd's.
+fn told_code(failure: &Failure, is_direct: bool) -> Option<i32> {
+    match failure.reason {
+        Reason::NoLogin => Some(254),
+        Reason::AccountExpired | Reason::PasswordExpired => Some(1),
+        Reason::NoProgram if !is_direct => Some(1),
+        Reason::NoProgram if failure.errno == fleetgate_sys::Errno::ENOENT.0 => Some(127),
+        Reason::NoProgram => Some(126),
+        _ => None,
+    }
+}

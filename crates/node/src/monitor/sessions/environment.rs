@@ -1,0 +1,83 @@
+//! The variables of a session that the server knows, in sshd's order: authorized_keys, PAM, `set_env`, then what the
+//! connection is. The helper adds the account's own and filters what the client sent.
+
+use super::order::{Decided, Facts};
+use fleetgate_policy::{Grant, What};
+use fleetgate_wire::common::{Endpoint, Variable};
+use fleetgate_wire::node::front::Start;
+use std::ffi::CString;
+use std::net::{IpAddr, Ipv6Addr};
+
+/// What sshd does not take from PAM: it says itself what these are.
+const NOT_OF_PAM: [&[u8]; 2] = [b"SSH_AUTH_INFO", b"SSH_CONNECTION"];
+
+/// What the client sent and the grant lets it send. The configuration's patterns are for the helper.
+pub fn of_client(grant: &Grant, start: &Start) -> Vec<Variable> {
+    let one = |v: &fleetgate_wire::node::front::ClientVariable| {
+        grant.permits.allow(&What::Environment(&v.name)).ok()?;
+        variable(v.name.clone(), v.value.clone())
+    };
+    start.environment.iter().filter_map(one).collect()
+}
+
+/// What the server sets.
+pub fn set(facts: &Facts<'_>, decided: &Decided) -> Vec<Variable> {
+    let mut out = Vec::with_capacity(12);
+    for (name, value) in facts.grant.permits.environment() {
+        out.extend(variable(name.as_str(), value.as_str()));
+    }
+    for (name, value) in &facts.config.set_env {
+        out.extend(variable(name.as_str(), value.as_str()));
+    }
+    let (peer, local) = (&facts.ends.peer, &facts.ends.local);
+    let (here, there) = (address(local), address(peer));
+    let (here, there) = (here.to_string_lossy(), there.to_string_lossy());
+    out.extend(variable(
+        "SSH_CLIENT",
+        format!("{there} {} {}", peer.port, local.port),
+    ));
+    out.extend(variable(
+        "SSH_CONNECTION",
+        format!("{there} {} {here} {}", peer.port, local.port),
+    ));
+    if let Some(path) = facts.terminal {
+        out.extend(variable("SSH_TTY", path.to_bytes()));
+    }
+    if let Some(terminal) = &facts.start.terminal {
+        out.extend(variable("TERM", terminal.term.clone()));
+    }
+    if let (Some(number), Some(x11)) = (facts.display, &facts.start.x11) {
+        out.extend(variable("DISPLAY", format!("localhost:{number}.{}", x11.screen)));
+    }
+    if let Some(path) = facts.agent {
+        out.extend(variable("SSH_AUTH_SOCK", path.to_bytes()));
+    }
+    if let Some(original) = &decided.original {
+        out.extend(variable("SSH_ORIGINAL_COMMAND", original.clone()));
+    }
+    out
+}
+
+/// Puts what PAM's modules set in its place: over authorized_keys, under `set_env`.
+pub fn add_pam(set: &mut Vec<Variable>, of_keys: usize, pam: Vec<Variable>) {
+    let taken = pam
+        .into_iter()
+        .filter(|v| !NOT_OF_PAM.iter().any(|name| v.name.to_bytes().starts_with(name)));
+    let at = of_keys.min(set.len());
+    set.splice(at..at, taken);
+}
+
+/// An address as text: version 4 as such, a scope after a percent sign.
+pub fn address(end: &Endpoint) -> CString {
+    let address = Ipv6Addr::from(end.address);
+    let text = match IpAddr::V6(address).to_canonical() {
+        IpAddr::V6(address) if end.scope != 0 => format!("{address}%{}", end.scope),
+        address => address.to_string(),
+    };
+    CString::new(text).unwrap_or_default()
+}
+
+fn variable(name: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Option<Variable> {
+    let (name, value) = (CString::new(name).ok()?, CString::new(value).ok()?);
+    Some(Variable { name, value })
+}

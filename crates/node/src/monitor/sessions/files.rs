@@ -1,0 +1,138 @@
+//! What the file server tells of what was done, as audit events.
+
+use crate::monitor::audit::{Audit, Event, FileDone};
+use fleetgate_sys::{Errno, Fd, socket};
+use fleetgate_wire::common::SessionId;
+use fleetgate_wire::node::Connection;
+use fleetgate_wire::resolver::ToResolver;
+use fleetgate_wire::{Reply, sftp};
+
+/// The most events of one session that are taken in one turn of the loop: others have a turn between.
+const AT_ONCE: usize = 64;
+/// How often that is done at a session's end: a socket's buffer holds no more.
+pub const TURNS_AT_THE_END: usize = 32;
+/// The longest event: two paths.
+const MAX_EVENT: usize = 16 << 10;
+
+/// Takes what is there; whether there may be more later.
+pub fn hear(from: &Fd, audit: &Audit, connection: Connection, session: SessionId, login: &str) -> bool {
+    let mut buffer = [0; MAX_EVENT];
+    for _ in 0..AT_ONCE {
+        let got = match socket::receive(from, &mut buffer, false) {
+            Err(Errno::EAGAIN) => return true,
+            Ok(got) if got.len > 0 => got,
+            _ => return false,
+        };
+        let done = match fleetgate_wire::decode(&buffer[..got.len]) {
+            Ok(event) if !got.truncated => done(event),
+            // The helper runs as the user, who may have taken it over: what cannot be read is lost.
+            _ => FileDone::Lost { count: 1 },
+        };
+        audit.tell(Event::File {
+            connection,
+            session,
+            login: login.to_owned(),
+            done,
+        });
+    }
+    true
+}
+
+/// The helper's last word: how many events nobody took in time.
+pub fn last_word(control: &Fd, audit: &Audit, connection: Connection, session: SessionId, login: &str) {
+    let mut buffer = [0; 1024];
+    let Ok(got) = socket::receive(control, &mut buffer, false) else {
+        return;
+    };
+    let Ok(Reply::Failed { failure }) = fleetgate_wire::decode(&buffer[..got.len.min(1024)]) else {
+        return;
+    };
+    let words = failure.subject.to_string_lossy().into_owned();
+    if let Some(count) = words.split(' ').next().and_then(|count| count.parse().ok()) {
+        let done = FileDone::Lost { count };
+        audit.tell(Event::File {
+            connection,
+            session,
+            login: login.to_owned(),
+            done,
+        });
+    }
+}
+
+/// A fresh look-up socket, for a helper.
+pub fn names_socket(resolver: &Fd) -> Option<Fd> {
+    let (ours, theirs) = socket::pair().ok()?;
+    let frame = fleetgate_wire::encode(&ToResolver::Names);
+    socket::send_now(resolver, &frame, &[theirs.raw()]).ok()?;
+    Some(ours)
+}
+
+fn done(event: sftp::Event) -> FileDone {
+    use sftp::Event as E;
+    match event {
+        E::Closed {
+            path, read, written, ..
+        } => FileDone::Closed {
+            path: path.into_bytes(),
+            read,
+            written,
+        },
+        E::Opened { path, flags, errno } => FileDone::Opened {
+            path: path.into_bytes(),
+            flags,
+            errno,
+        },
+        E::Listed { path, errno } => FileDone::Listed {
+            path: path.into_bytes(),
+            errno,
+        },
+        E::Removed {
+            path,
+            directory,
+            errno,
+        } => FileDone::Removed {
+            path: path.into_bytes(),
+            directory,
+            errno,
+        },
+        E::Renamed { from, to, errno } => FileDone::Renamed {
+            path: from.into_bytes(),
+            to: to.into_bytes(),
+            errno,
+        },
+        E::DirectoryMade { path, mode, errno } => FileDone::DirectoryMade {
+            path: path.into_bytes(),
+            mode,
+            errno,
+        },
+        E::AttributesSet {
+            path,
+            size,
+            uid,
+            gid,
+            mode,
+            times,
+            errno,
+        } => FileDone::AttributesSet {
+            path: path.into_bytes(),
+            size,
+            uid,
+            gid,
+            mode,
+            times,
+            errno,
+        },
+        E::Linked {
+            target,
+            path,
+            symbolic,
+            errno,
+        } => FileDone::Linked {
+            path: path.into_bytes(),
+            target: target.into_bytes(),
+            symbolic,
+            errno,
+        },
+        E::Lost { count } => FileDone::Lost { count },
+    }
+}

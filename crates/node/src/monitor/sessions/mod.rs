@@ -1,0 +1,252 @@
+//! Sessions: from a front's Start to an order, its launch, and its end. Every order is checked against the connection's
+//! grant before anything is made, and a refusal is told to the client and to the audit log.
+//!
+//! ```text
+//! start → (SELinux context) → (xauth) → launch, inside PAM on a thread → Started → the keeper hears of the end → Ended
+//! ```
+//!
+//! Read in this order: [`order`] (what is decided, and the order itself), `environment`, `streams`, `begin` (the steps
+//! until it runs), `running` (what may happen to it then). It never reads or writes what a session says.
+
+mod begin;
+mod confinement;
+mod environment;
+mod files;
+pub mod order;
+mod running;
+mod streams;
+mod within_pam;
+
+pub use files::names_socket;
+pub use order::{Inherited, Refused, offered};
+
+use super::audit::SessionKind;
+use super::cgroup::{Cgroups, Usage};
+use super::tools::Tools;
+use super::wakes::{Key, Owner};
+use fleetgate_launch::{End, Keeper};
+use fleetgate_seal::Ladder;
+use fleetgate_sys::poll::READ;
+use fleetgate_sys::process::Exit;
+use fleetgate_sys::{Errno, Fd, epoll};
+use fleetgate_wire::common::SessionId;
+use fleetgate_wire::node::front::{Ticket, ToFront};
+use fleetgate_wire::node::{Connection, Ended};
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// All sessions.
+pub struct Sessions {
+    ladder: Arc<Ladder>,
+    keeper: Arc<Keeper>,
+    cgroups: Option<Cgroups>,
+    inherited: Inherited,
+    root: bool,
+    selinux: bool,
+    ends: Arc<Ends>,
+    opened: within_pam::Opened,
+    next: u64,
+    all: HashMap<u64, Session>,
+    by_ticket: HashMap<(Connection, Ticket), u64>,
+    by_connection: HashMap<Connection, u32>,
+}
+
+/// What a wake-up of a session's is about; the low bits of a key's id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+enum About {
+    /// Its launch.
+    Launch = 0,
+    /// The file server's events.
+    Files = 1,
+    /// Its PAM session.
+    Pam = 2,
+    /// xauth's launch.
+    Xauth = 3,
+    /// xauth's end.
+    XauthEnded = 4,
+    /// xauth's time is up.
+    XauthLate = 5,
+    /// Its SELinux context.
+    Context = 6,
+}
+
+const ABOUT_BITS: u32 = 3;
+/// The bell of the keeper's thread.
+const BELL: Key = Key::new(Owner::Sessions, 0);
+
+fn key(number: u64, about: About) -> Key {
+    Key::new(Owner::Sessions, number << ABOUT_BITS | about as u64)
+}
+
+/// Number and matter of a key's id; none: the bell.
+fn parts(id: u64) -> Option<(u64, About)> {
+    const ALL: [About; 7] = [
+        About::Launch,
+        About::Files,
+        About::Pam,
+        About::Xauth,
+        About::XauthEnded,
+        About::XauthLate,
+        About::Context,
+    ];
+    let about = ALL.get((id & ((1 << ABOUT_BITS) - 1)) as usize)?;
+    (id != BELL.id).then_some((id >> ABOUT_BITS, *about))
+}
+
+/// One session.
+struct Session {
+    connection: Connection,
+    ticket: Ticket,
+    login: String,
+    uid: u32,
+    id: SessionId,
+    kind: SessionKind,
+    /// It may not be sent signals: what runs is not what the client asked for, as in sshd.
+    fixed: bool,
+    terminal: Option<CString>,
+    command: Option<Vec<u8>>,
+    original: Option<Vec<u8>>,
+    cgroup: Option<PathBuf>,
+    /// Its connection is gone, or its channel: nobody is told of it any more.
+    unheard: bool,
+    hung_up: bool,
+    state: State,
+}
+
+enum State {
+    /// On its way; nothing of it runs.
+    Beginning(Box<begin::Beginning>),
+    /// It runs.
+    Running(running::Running),
+    /// Being moved from one to the other.
+    Between,
+}
+
+/// What the keeper's thread says: sessions that ended.
+struct Ends {
+    bell: Fd,
+    list: Mutex<Vec<(u64, End, Usage)>>,
+}
+
+impl Sessions {
+    /// No sessions yet. `cgroups`: none where they cannot be used.
+    pub fn new(
+        ladder: Arc<Ladder>,
+        keeper: Arc<Keeper>,
+        cgroups: Option<Cgroups>,
+        inherited: Inherited,
+        tools: &Tools,
+    ) -> Result<Sessions, Errno> {
+        let ends = Arc::new(Ends {
+            bell: epoll::bell()?,
+            list: Mutex::default(),
+        });
+        tools.wakes.watch(&ends.bell, READ, BELL)?;
+        Ok(Sessions {
+            ladder,
+            keeper,
+            cgroups,
+            inherited,
+            root: !tools.user_mode,
+            selinux: std::path::Path::new("/sys/fs/selinux/enforce").exists(),
+            ends,
+            opened: within_pam::Opened::default(),
+            next: 0,
+            all: HashMap::new(),
+            by_ticket: HashMap::new(),
+            by_connection: HashMap::new(),
+        })
+    }
+
+    /// How many there are, those on their way too.
+    pub fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// A descriptor or a timer of theirs has news.
+    pub fn woken(&mut self, tools: &mut Tools, id: u64) {
+        match parts(id) {
+            None => self.hear_ends(tools),
+            Some((number, About::Files)) => self.hear_files(tools, number),
+            Some((number, About::Pam)) => self.hear_pam(tools, number),
+            Some((number, About::XauthEnded)) => self.xauth_ended(tools, number),
+            Some((number, About::XauthLate)) => self.xauth_late(number),
+            Some(_) => {}
+        }
+        if let Some(cgroups) = &mut self.cgroups {
+            cgroups.refill();
+        }
+    }
+
+    /// The connection is gone, and its grant with it: nothing more is begun for it, and what sits at a terminal is hung
+    /// up. What has none goes on until it notices, as with sshd.
+    pub fn connection_ended(&mut self, tools: &mut Tools, connection: Connection) {
+        if self.by_connection.remove(&connection).is_none() {
+            return;
+        }
+        let of_it: Vec<u64> = self
+            .all
+            .iter()
+            .filter(|(_, s)| s.connection == connection)
+            .map(|(n, _)| *n)
+            .collect();
+        for number in of_it {
+            if let Some(session) = self.all.get_mut(&number) {
+                session.unheard = true;
+                self.by_ticket.remove(&(connection, session.ticket));
+            }
+            self.hang_up_session(tools, number);
+        }
+    }
+
+    /// Forgets a session that is over, or never was.
+    fn forget(&mut self, number: u64) -> Option<Session> {
+        let session = self.all.remove(&number)?;
+        self.by_ticket.remove(&(session.connection, session.ticket));
+        if let Some(count) = self.by_connection.get_mut(&session.connection) {
+            *count -= 1;
+        }
+        Some(session)
+    }
+}
+
+/// Tells the front, unless nobody listens any more.
+fn say(tools: &mut Tools, session: &Session, word: ToFront, fds: Vec<Fd>) {
+    if !session.unheard {
+        tools.words.say(session.connection, word, fds);
+    }
+}
+
+/// An exit as the front is told of it. One that nobody could wait for is said to be the shells' 255.
+fn ended(exit: Option<Exit>) -> Ended {
+    match exit {
+        Some(Exit::Code(status)) => Ended {
+            status,
+            signalled: false,
+            core: false,
+        },
+        Some(Exit::Signal { number, core }) => Ended {
+            status: number,
+            signalled: true,
+            core,
+        },
+        None => Ended {
+            status: 255,
+            signalled: false,
+            core: false,
+        },
+    }
+}
+
+fn text(words: &str) -> CString {
+    CString::new(words.replace('\0', " ")).unwrap_or_default()
+}
+
+/// How long since `since`.
+fn lasted(since: Instant) -> Duration {
+    since.elapsed()
+}

@@ -1,0 +1,403 @@
+//! From what a client asked for to an order for the helper, or to the words of a refusal. Pure: the grant, the
+//! configuration and the account are given, nothing is opened and nobody is asked.
+
+use super::environment;
+use crate::config::Config;
+use crate::monitor::audit::SessionKind;
+use fleetgate_policy::permits::Program as Permitted;
+use fleetgate_policy::{Asked, Grant, What};
+use fleetgate_sys::clock::Time;
+use fleetgate_wire::common::{Account, Moment, SessionId};
+use fleetgate_wire::exec::{Checks, Environment, Exec, Limit, Login, Program, Resources};
+use fleetgate_wire::node::front::{self, Start, Terminal};
+use fleetgate_wire::node::{Ends, Kind, MAX_COMMAND, MAX_ENVIRONMENT, MAX_MODES, MAX_VARIABLES, Permits};
+use fleetgate_wire::sftp::Sftp;
+use std::ffi::CString;
+use std::time::Duration;
+
+/// The longest terminal type.
+const MAX_TERM: usize = 256;
+/// The longest `xauth` protocol and cookie.
+const MAX_XAUTH: usize = 1024;
+
+/// Why a session is not begun: a sentence that the user may be shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused(pub String);
+
+impl Refused {
+    pub(super) fn new(words: impl Into<String>) -> Refused {
+        Refused(words.into())
+    }
+}
+
+/// What the service's own process has that its sessions must not inherit, noted before it raised anything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inherited {
+    /// Limits by number.
+    pub limits: Vec<Limit>,
+    /// The score of the out-of-memory killer; none: it may not be read.
+    pub oom_score_adj: Option<i32>,
+}
+
+impl Inherited {
+    /// As this process has them now. Call it before raising anything.
+    pub fn now() -> Inherited {
+        let numbers = [fleetgate_sys::process::numbers::RLIMIT_NOFILE];
+        let limits = numbers.into_iter().filter_map(|resource| {
+            let limit = fleetgate_sys::process::limit(resource).ok()?;
+            Some(Limit {
+                resource,
+                soft: limit.soft,
+                hard: limit.hard,
+            })
+        });
+        let score = std::fs::read_to_string("/proc/self/oom_score_adj").ok();
+        Inherited {
+            limits: limits.collect(),
+            // A service is protected (OOMScoreAdjust=-900); what people run in it is not.
+            oom_score_adj: score
+                .and_then(|text| text.trim().parse::<i32>().ok())
+                .map(|score| score.max(0)),
+        }
+    }
+}
+
+/// What the grant makes of a request: decided before the account is looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decided {
+    /// What to start.
+    pub program: Permitted,
+    /// Its kind.
+    pub kind: SessionKind,
+    /// What the client asked for, when something else runs.
+    pub original: Option<Vec<u8>>,
+}
+
+impl Decided {
+    /// Whether a PAM session goes around it: named commands are no logins.
+    pub fn is_login(&self) -> bool {
+        self.kind != SessionKind::Command
+    }
+
+    /// What is told of the command: a command line, or the words of a named one.
+    pub fn command(&self) -> Option<Vec<u8>> {
+        match &self.program {
+            Permitted::Line { command, .. } => Some(command.clone()),
+            Permitted::Argv(argv) => Some(argv.join(&b' ')),
+            _ => None,
+        }
+    }
+}
+
+/// Checks a request against the grant and the bounds of frames.
+pub fn decide(grant: &Grant, start: &Start, now: Duration) -> Result<Decided, Refused> {
+    bounds(start)?;
+    let ask = |what| Asked {
+        login: &grant.login,
+        now,
+        what,
+    };
+    let denied = |e: fleetgate_policy::Denied| Refused(e.to_string());
+    let what = match &start.program {
+        front::Program::Shell => What::Shell,
+        front::Program::Exec { command } => What::Exec(command),
+        front::Program::Subsystem { name } => What::Subsystem(name),
+    };
+    let program = grant.program(&ask(what)).map_err(denied)?;
+    for (wanted, what) in [
+        (start.terminal.is_some(), What::Pty),
+        (start.agent.is_some(), What::Agent),
+        (start.x11.is_some(), What::X11),
+    ] {
+        if wanted {
+            grant.allows(&ask(what)).map_err(denied)?;
+        }
+    }
+    let (kind, original) = match &program {
+        Permitted::Shell => (SessionKind::Shell, None),
+        Permitted::Line { original, .. } => (SessionKind::Exec, original.clone()),
+        Permitted::Argv(_) => match &start.program {
+            front::Program::Exec { command } => (SessionKind::Command, Some(command.clone())),
+            _ => (SessionKind::Command, None),
+        },
+        Permitted::Sftp { .. } => (SessionKind::Sftp, None),
+        Permitted::Subsystem(name) => {
+            return Err(Refused(format!("there is no subsystem {:?}", shown(name))));
+        }
+    };
+    Ok(Decided {
+        program,
+        kind,
+        original,
+    })
+}
+
+/// The kinds that are worth asking for, for the front to refuse the others early.
+pub fn offered(grant: &Grant, now: Duration) -> Permits {
+    let ask = |what| {
+        grant
+            .allows(&Asked {
+                login: &grant.login,
+                now,
+                what,
+            })
+            .is_ok()
+    };
+    let permits = &grant.permits;
+    let any =
+        |kinds: [fleetgate_policy::Kind; 2]| kinds.into_iter().any(|kind| permits.allow_kind(kind).is_ok());
+    use fleetgate_policy::Kind as P;
+    // With a list of named commands only its own lines are allowed, so no particular line can be asked about.
+    let exec = permits.allow_kind(P::Exec).is_ok();
+    [
+        (Kind::Shell, ask(What::Shell)),
+        (Kind::Exec, exec || ask(What::Exec(b"true"))),
+        (Kind::Sftp, ask(What::Subsystem(b"sftp"))),
+        (Kind::Pty, ask(What::Pty)),
+        (Kind::ConnectForward, any([P::ConnectTcp, P::ConnectUnix])),
+        (Kind::ListenForward, any([P::ListenTcp, P::ListenUnix])),
+        (Kind::Agent, ask(What::Agent)),
+        (Kind::X11, ask(What::X11)),
+    ]
+    .into_iter()
+    .filter(|(_, allowed)| *allowed)
+    .fold(Permits::default(), |permits, (kind, _)| permits.with(kind))
+}
+
+/// All that an order is made of, beside what was decided.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// The configuration.
+    pub config: &'a Config,
+    /// The connection's grant.
+    pub grant: &'a Grant,
+    /// Where it comes from and arrived.
+    pub ends: &'a Ends,
+    /// What was asked for.
+    pub start: &'a Start,
+    /// The account as the name service has it now.
+    pub account: &'a Account,
+    /// The session's name.
+    pub session: SessionId,
+    /// The wall clock.
+    pub at: Time,
+    /// The terminal's path, where there is one.
+    pub terminal: Option<&'a CString>,
+    /// The forwarded agent's socket.
+    pub agent: Option<&'a CString>,
+    /// The forwarded display's number.
+    pub display: Option<u16>,
+    /// What sessions must not inherit.
+    pub inherited: &'a Inherited,
+    /// The SELinux context.
+    pub context: Option<&'a CString>,
+    /// A PAM session goes around it.
+    pub pam: bool,
+    /// This process is root, and so does what only root can.
+    pub root: bool,
+}
+
+/// The order for a shell or a command.
+pub fn exec(facts: &Facts<'_>, decided: &Decided) -> Result<Exec, Refused> {
+    let Facts {
+        config,
+        start,
+        account,
+        root,
+        pam,
+        ..
+    } = *facts;
+    let terminal = start.terminal.is_some();
+    let program = match &decided.program {
+        Permitted::Line { command, .. } => Program::Command {
+            line: string(command, "the command")?,
+        },
+        Permitted::Argv(argv) => Program::Direct {
+            argv: argv
+                .iter()
+                .map(|word| string(word, "an argument"))
+                .collect::<Result<_, _>>()?,
+        },
+        _ => Program::Shell,
+    };
+    let login = (decided.is_login() && root).then(|| Login {
+        at: Moment {
+            sec: facts.at.sec,
+            nsec: facts.at.nsec,
+        },
+        host: environment::address(&facts.ends.peer),
+        address: facts.ends.peer.address,
+        // As sshd: who has no terminal is not in utmp, and was not here for `last`.
+        utmp: terminal,
+        lastlog: terminal,
+        audit: true,
+        last_login_message: config.last_login && terminal,
+        motd: config.motd && terminal,
+    });
+    let inherited = facts.inherited;
+    Ok(Exec {
+        terminal: facts.terminal.cloned(),
+        environment: Environment {
+            client: environment::of_client(facts.grant, start),
+            accept: config
+                .accept_env
+                .iter()
+                .filter_map(|p| CString::new(p.as_str()).ok())
+                .collect(),
+            set: environment::set(facts, decided),
+            etc_environment: !pam,
+            user_environment: config.user_environment,
+            path: CString::default(),
+            root_path: CString::default(),
+        },
+        login,
+        checks: Checks {
+            nologin: root,
+            expiry: root && !pam,
+        },
+        resources: Resources {
+            // Inside PAM the limits are pam_limits' own.
+            limits: if pam { Vec::new() } else { inherited.limits.clone() },
+            umask: None,
+            nice: None,
+            oom_score_adj: inherited.oom_score_adj.filter(|_| root),
+            keyring: root,
+            loginuid: root && decided.is_login(),
+        },
+        selinux: facts.context.cloned(),
+        ..Exec::new(facts.session, account.clone(), program)
+    })
+}
+
+/// The order for the file server. A forced `internal-sftp` may have `-R`, `-d DIRECTORY` and `-u UMASK`; what says
+/// where it logs (`-e`, `-l`, `-f`) changes nothing here.
+pub fn sftp(facts: &Facts<'_>, arguments: &[u8]) -> Result<Sftp, Refused> {
+    let Facts { config, account, .. } = *facts;
+    let chroot = match &config.sftp_chroot {
+        Some(path) => Some(string(&expanded(path, account), "sftp_chroot")?),
+        None => None,
+    };
+    let mut order = Sftp {
+        ids: account.ids.clone(),
+        home: account.home.clone(),
+        chroot,
+        start: None,
+        read_only: config.sftp_read_only,
+        umask: None,
+    };
+    let mut words = arguments
+        .split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty());
+    let bad = |word: &[u8]| {
+        Refused(format!(
+            "the forced internal-sftp has an argument that is not known here: {:?}",
+            shown(word)
+        ))
+    };
+    while let Some(word) = words.next() {
+        match word {
+            b"-R" => order.read_only = true,
+            b"-e" => {}
+            b"-d" => {
+                let path = words.next().ok_or_else(|| bad(word))?;
+                let path = expanded(&String::from_utf8_lossy(path), account);
+                order.start = Some(string(&path, "the directory to start in")?);
+            }
+            b"-u" => {
+                let mask = words.next().and_then(|mask| std::str::from_utf8(mask).ok());
+                let mask = mask.and_then(|mask| u32::from_str_radix(mask, 8).ok());
+                order.umask = Some(mask.filter(|mask| *mask <= 0o777).ok_or_else(|| bad(word))?);
+            }
+            b"-l" | b"-f" => drop(words.next().ok_or_else(|| bad(word))?),
+            _ => return Err(bad(word)),
+        }
+    }
+    Ok(order)
+}
+
+/// What xauth reads for a display: never in its arguments, which everybody may look at. As sshd, the display on
+/// loopback goes by the name that local clients use.
+pub fn xauth_script(x11: &front::X11, display: u16) -> Result<Vec<u8>, Refused> {
+    let name = |b: &u8| b.is_ascii_alphanumeric() || b"-_.".contains(b);
+    let fits = |bytes: &[u8]| (1..=MAX_XAUTH).contains(&bytes.len());
+    if !fits(&x11.protocol) || x11.protocol.starts_with(b"-") || !x11.protocol.iter().all(name) {
+        return Err(Refused::new("the X11 authentication protocol is no name"));
+    }
+    if !fits(&x11.cookie) || x11.cookie.len() % 2 != 0 || !x11.cookie.iter().all(u8::is_ascii_hexdigit) {
+        return Err(Refused::new("the X11 cookie is not hexadecimal"));
+    }
+    let screen = x11.screen;
+    let shown = format!("unix:{display}.{screen}");
+    let mut script = format!("remove {shown}\nadd {shown} ").into_bytes();
+    for part in [&x11.protocol[..], b" ", &x11.cookie, b"\n"] {
+        script.extend_from_slice(part);
+    }
+    Ok(script)
+}
+
+fn bounds(start: &Start) -> Result<(), Refused> {
+    let line = match &start.program {
+        front::Program::Shell => &[][..],
+        front::Program::Exec { command } => command,
+        front::Program::Subsystem { name } => name,
+    };
+    // The kernel's bound of one argument counts the zero byte too.
+    if line.len() >= MAX_COMMAND {
+        return Err(Refused(format!(
+            "the command is longer than {} bytes",
+            MAX_COMMAND - 1
+        )));
+    }
+    if line.contains(&0) {
+        return Err(Refused::new("the command holds a zero byte"));
+    }
+    if start.environment.len() > MAX_VARIABLES {
+        return Err(Refused(format!(
+            "more than {MAX_VARIABLES} environment variables were sent"
+        )));
+    }
+    let bytes: usize = start
+        .environment
+        .iter()
+        .map(|v| v.name.len() + v.value.len())
+        .sum();
+    if bytes > MAX_ENVIRONMENT {
+        return Err(Refused(format!(
+            "the environment that was sent is longer than {MAX_ENVIRONMENT} bytes"
+        )));
+    }
+    match &start.terminal {
+        Some(Terminal { modes, .. }) if modes.len() > MAX_MODES => Err(Refused(format!(
+            "the terminal modes are longer than {MAX_MODES} bytes"
+        ))),
+        Some(Terminal { term, .. }) if term.len() > MAX_TERM || term.contains(&0) => Err(Refused(format!(
+            "the terminal type is longer than {MAX_TERM} bytes or holds a zero byte"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// `%u` is the user, `%h` his home directory, `%%` a percent sign.
+fn expanded(text: &str, account: &Account) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let (put, left): (&[u8], &[u8]) = match (first, after) {
+            (b'%', [b'u', left @ ..]) => (account.name.to_bytes(), left),
+            (b'%', [b'h', left @ ..]) => (account.home.to_bytes(), left),
+            (b'%', [b'%', left @ ..]) => (b"%", left),
+            _ => (&rest[..1], after),
+        };
+        out.extend_from_slice(put);
+        rest = left;
+    }
+    out
+}
+
+fn string(bytes: &[u8], what: &str) -> Result<CString, Refused> {
+    CString::new(bytes).map_err(|_| Refused(format!("{what} holds a zero byte")))
+}
+
+fn shown(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(64)]).into_owned()
+}

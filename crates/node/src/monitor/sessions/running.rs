@@ -1,0 +1,271 @@
+//! What may happen to a session that runs: signals, a hang-up, its end.
+
+use super::{Ends, Session, Sessions, State, ended, files, lasted, say};
+use crate::monitor::audit::{Event, SessionKind};
+use crate::monitor::cgroup::Usage;
+use crate::monitor::granted::Granted;
+use crate::monitor::tools::Tools;
+use fleetgate_launch::End;
+use fleetgate_launch::pam::{Heard, PamSession};
+use fleetgate_sys::process::{self, Exit, numbers};
+use fleetgate_sys::{Fd, epoll};
+use fleetgate_wire::node::front::{Ticket, ToFront};
+use std::ffi::CStr;
+use std::path::Path;
+use std::time::Instant;
+
+/// The signals that a client may send, sshd's list; POSIX names without SIG (RFC 4254 §6.10).
+const SIGNALS: [(&[u8], i32); 12] = [
+    (b"ABRT", numbers::SIGABRT),
+    (b"ALRM", numbers::SIGALRM),
+    (b"FPE", numbers::SIGFPE),
+    (b"HUP", numbers::SIGHUP),
+    (b"INT", numbers::SIGINT),
+    (b"KILL", numbers::SIGKILL),
+    (b"PIPE", numbers::SIGPIPE),
+    (b"QUIT", numbers::SIGQUIT),
+    (b"SEGV", numbers::SIGSEGV),
+    (b"TERM", numbers::SIGTERM),
+    (b"USR1", numbers::SIGUSR1),
+    (b"USR2", numbers::SIGUSR2),
+];
+
+/// A session that runs.
+pub(super) struct Running {
+    pub since: Instant,
+    pub pid: i32,
+    /// A second descriptor of its process: the keeper has the first.
+    pub pidfd: Option<Fd>,
+    /// The helper's control socket; closed at the other end once the user's program runs.
+    pub control: Fd,
+    pub events: Option<Fd>,
+    pub pam: Option<PamSession>,
+    pub in_pam: bool,
+    /// How it ended, as PAM's process says.
+    pub exit: Option<Exit>,
+    /// What the keeper said of its end.
+    pub kept: Option<(End, Usage)>,
+}
+
+impl Ends {
+    /// Called on the keeper's thread: before the session's cgroup is removed, so what was used in it is still there.
+    pub fn tell(&self, number: u64, end: End, cgroup: Option<&Path>) {
+        let usage = Usage::of(cgroup, end.usage);
+        self.list
+            .lock()
+            .expect("no panic is survived")
+            .push((number, end, usage));
+        epoll::ring(&self.bell);
+    }
+}
+
+impl Sessions {
+    /// A client sends a signal to his session's processes.
+    pub fn signal(&mut self, tools: &mut Tools, granted: &Granted, ticket: Ticket, name: &CStr) {
+        let number = self.by_ticket.get(&(granted.connection, ticket));
+        let Some(session) = number.and_then(|number| self.all.get(number)) else {
+            return;
+        };
+        let signal = SIGNALS
+            .iter()
+            .find(|(n, _)| *n == name.to_bytes())
+            .map(|(_, signal)| *signal);
+        let shown = name.to_string_lossy();
+        let why = match signal {
+            None => Some(format!("the signal {shown:?}, which may not be sent")),
+            Some(_) if session.fixed => Some(format!(
+                "the signal {shown} to a session that is not the client's own command"
+            )),
+            Some(signal) => {
+                session.signal(signal);
+                None
+            }
+        };
+        if let Some(what) = why {
+            let (connection, login) = (session.connection, session.login.clone());
+            tools.metrics.denied();
+            tools.audit.tell(Event::Denied {
+                connection,
+                login,
+                what,
+            });
+        }
+    }
+
+    /// The client closed the session's channel.
+    pub fn hang_up(&mut self, tools: &mut Tools, granted: &Granted, ticket: Ticket) {
+        if let Some(number) = self.by_ticket.get(&(granted.connection, ticket)).copied() {
+            self.hang_up_session(tools, number);
+        }
+    }
+
+    /// As a terminal that goes away does: to who sits at one. A session without a terminal sees the end of its standard
+    /// input, and goes on as long as it likes; sshd does the same.
+    pub(super) fn hang_up_session(&mut self, tools: &mut Tools, number: u64) {
+        let _ = tools;
+        if let Some(session) = self.all.get_mut(&number) {
+            session.hung_up = true;
+            if session.terminal.is_some() {
+                session.signal(numbers::SIGHUP);
+            }
+        }
+    }
+
+    /// Sessions whose processes ended, from the keeper's thread.
+    pub(super) fn hear_ends(&mut self, tools: &mut Tools) {
+        epoll::quiet(&self.ends.bell);
+        let list = std::mem::take(&mut *self.ends.list.lock().expect("no panic is survived"));
+        for (number, end, usage) in list {
+            if let Some(Session {
+                state: State::Running(running),
+                ..
+            }) = self.all.get_mut(&number)
+            {
+                running.kept = Some((end, usage));
+                if !running.in_pam || running.pam.is_none() {
+                    running.exit = end.exit.or(running.exit);
+                }
+            }
+            self.over(tools, number);
+        }
+    }
+
+    /// PAM's process has a word.
+    pub(super) fn hear_pam(&mut self, tools: &mut Tools, number: u64) {
+        let Some(session) = self.all.get_mut(&number) else {
+            return;
+        };
+        let State::Running(running) = &mut session.state else {
+            return;
+        };
+        while let Some(pam) = &mut running.pam {
+            match pam.heard() {
+                Ok(None) => return,
+                Ok(Some(Heard::Exited(exit))) => {
+                    running.exit = Some(exit);
+                    let ended = ended(Some(exit));
+                    let (connection, ticket) = (session.connection, session.ticket);
+                    if !session.unheard {
+                        tools.words.say(
+                            connection,
+                            ToFront::Ended {
+                                connection,
+                                ticket,
+                                ended,
+                            },
+                            Vec::new(),
+                        );
+                        session.unheard = true;
+                    }
+                }
+                Ok(Some(Heard::Ended(errors))) => {
+                    for error in errors {
+                        tracing::warn!(
+                            "closing the PAM session of {}: {}",
+                            session.login,
+                            error.to_string_lossy()
+                        );
+                    }
+                    running.pam = None;
+                }
+                Err(e) => {
+                    tracing::warn!("the PAM session of {}: {e}", session.login);
+                    running.pam = None;
+                }
+            }
+        }
+        self.over(tools, number);
+    }
+
+    /// The file server has told what was done.
+    pub(super) fn hear_files(&mut self, tools: &mut Tools, number: u64) {
+        let Some(session) = self.all.get_mut(&number) else {
+            return;
+        };
+        let State::Running(running) = &mut session.state else {
+            return;
+        };
+        let Some(events) = &running.events else { return };
+        if !files::hear(
+            events,
+            &tools.audit,
+            session.connection,
+            session.id,
+            &session.login,
+        ) {
+            running.events = None;
+        }
+    }
+
+    /// The end, once everybody who knows of it has said so.
+    fn over(&mut self, tools: &mut Tools, number: u64) {
+        let Some(Session {
+            state: State::Running(running),
+            ..
+        }) = self.all.get(&number)
+        else {
+            return;
+        };
+        if running.kept.is_none() || running.pam.is_some() {
+            return;
+        }
+        // What was told before the end comes before it in the log. Its sender is gone, so there is an end to it.
+        for _ in 0..files::TURNS_AT_THE_END {
+            self.hear_files(tools, number);
+        }
+        let Some(session) = self.forget(number) else {
+            return;
+        };
+        let State::Running(running) = &session.state else {
+            return;
+        };
+        let usage = running.kept.map(|(_, usage)| usage).unwrap_or_default();
+        let (connection, ticket) = (session.connection, session.ticket);
+        let word = ToFront::Ended {
+            connection,
+            ticket,
+            ended: ended(running.exit),
+        };
+        say(tools, &session, word, Vec::new());
+        if session.kind == SessionKind::Sftp {
+            files::last_word(
+                &running.control,
+                &tools.audit,
+                connection,
+                session.id,
+                &session.login,
+            );
+        }
+        tools.metrics.session_ended();
+        let (code, signal) = match running.exit {
+            Some(Exit::Code(code)) => (Some(code), None),
+            Some(Exit::Signal { number, .. }) => (None, Some(number)),
+            None => (None, None),
+        };
+        tools.audit.tell(Event::SessionEnded {
+            connection,
+            session: session.id,
+            login: session.login.clone(),
+            code,
+            signal,
+            lasted: lasted(running.since),
+            usage,
+        });
+    }
+}
+
+impl Session {
+    /// To the whole group that the session's first process leads, as the user could; one that is gone is left alone.
+    fn signal(&self, signal: i32) {
+        if let State::Running(Running {
+            pid,
+            pidfd: Some(pidfd),
+            kept: None,
+            ..
+        }) = &self.state
+            && let Err(e) = process::signal_group_as(pidfd, *pid, signal, self.uid)
+        {
+            tracing::debug!("signal {signal} for a session of {}: {e}", self.login);
+        }
+    }
+}

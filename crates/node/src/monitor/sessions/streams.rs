@@ -1,0 +1,90 @@
+//! The descriptors of a session: a terminal, three pipes, or for the file server one socket. Two ends each: the helper's
+//! go with the order, ours to the front.
+
+use fleetgate_sys::file::pipe;
+use fleetgate_sys::terminal::{self, set_modes, set_window};
+use fleetgate_sys::{Errno, Fd, stream};
+use fleetgate_wire::node::front::Terminal;
+use fleetgate_wire::order::Role;
+use std::ffi::CString;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+
+/// How much a pipe for bulk holds: less means a wake-up for every 64 KB. The kernel takes memory for what lies in it.
+const PIPE: i32 = 256 << 10;
+
+/// Both sides' descriptors.
+#[derive(Debug)]
+pub struct Streams {
+    /// For the helper.
+    pub given: Vec<(Role, Fd)>,
+    /// For the front; none of them waits.
+    pub ours: Vec<Fd>,
+    /// One socket stands for both ways.
+    pub one: bool,
+    /// The terminal's path.
+    pub path: Option<CString>,
+}
+
+impl Streams {
+    /// A terminal as the client described it. What it describes wrongly stays as the kernel has it.
+    pub fn terminal(wanted: &Terminal) -> Result<Streams, Errno> {
+        let (ours, user, path) = terminal::open()?;
+        let small = |n: u32| u16::try_from(n).unwrap_or(u16::MAX);
+        set_window(
+            &user,
+            (small(wanted.columns), small(wanted.rows)),
+            (small(wanted.width), small(wanted.height)),
+        )?;
+        if !wanted.modes.is_empty() {
+            let modes = terminal::modes(user.raw())?;
+            set_modes(user.raw(), &modes.with_encoded(&wanted.modes))?;
+        }
+        ours.set_nonblocking(true)?;
+        Ok(Streams {
+            given: vec![(Role::Terminal, user)],
+            ours: vec![ours],
+            one: false,
+            path: Some(path),
+        })
+    }
+
+    /// Three pipes.
+    pub fn pipes() -> Result<Streams, Errno> {
+        let (stdin, feed) = pipe()?;
+        let (output, stdout) = pipe()?;
+        let (errors, stderr) = pipe()?;
+        for bulk in [&feed, &output] {
+            // A user who holds very much of them gets small ones.
+            let _ = stream::set_pipe_size(bulk.raw(), PIPE);
+        }
+        // Each end of a pipe is an open file of its own: the program's ends wait as programs expect.
+        for end in [&feed, &output, &errors] {
+            end.set_nonblocking(true)?;
+        }
+        Ok(Streams {
+            given: vec![
+                (Role::Stdin, stdin),
+                (Role::Stdout, stdout),
+                (Role::Stderr, stderr),
+            ],
+            ours: vec![feed, output, errors],
+            one: false,
+            path: None,
+        })
+    }
+
+    /// One socket for both ways.
+    pub fn socket() -> Result<Streams, Errno> {
+        let (ours, theirs) = UnixStream::pair().map_err(Errno::from)?;
+        let (ours, theirs) = (Fd::from(OwnedFd::from(ours)), Fd::from(OwnedFd::from(theirs)));
+        ours.set_nonblocking(true)?;
+        let again = theirs.duplicate(3)?;
+        Ok(Streams {
+            given: vec![(Role::Stdin, theirs), (Role::Stdout, again)],
+            ours: vec![ours],
+            one: true,
+            path: None,
+        })
+    }
+}
