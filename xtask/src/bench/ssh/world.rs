@@ -32,7 +32,7 @@ const SERVICE: &str = "auth required pam_unix.so\naccount required pam_nologin.s
 /// hierarchy that it sees, so that it may make groups for sessions in it, as a service that systemd delegates to.
 /// /run and /var/log are new, so that login records go to files of its own; programs that users run are copied to
 /// /run, since a checkout may be closed to them.
-const ENTER: &str = "set -e; w=$1; mount -t cgroup2 none \"$2\"; shift 2; mount --bind $w/passwd /etc/passwd; mount --bind $w/group /etc/group; \
+const ENTER: &str = "set -e; w=$1; umount -l \"$2\"; mount -t cgroup2 none \"$2\"; shift 2; mount --bind $w/passwd /etc/passwd; mount --bind $w/group /etc/group; \
     mount --bind $w/shadow /etc/shadow; mount --bind $w/pam.d /etc/pam.d; mount -t tmpfs -o mode=755 none /run; \
     mkdir /run/sshd /run/home; cp $w/bench-usage /run; mount --bind $w/home /run/home; \
     mount -t tmpfs -o mode=755 none /var/log; touch /run/utmp /var/log/wtmp /var/log/lastlog; \
