@@ -57,8 +57,10 @@ pub(crate) struct Channels {
     max_packet_data: u32,
     /// channel-mirror@fleetgate.
     mirror: bool,
-    /// Client: nothing was opened yet, so a server that counts from 0 gives the first channel 0.
+    /// Nothing was opened yet.
     fresh: bool,
+    /// Client: a server that counts from 0 gives our first channel 0.
+    guess: bool,
     no_more_sessions: bool,
     /// By our numbers. `high`: those with the top bit set.
     low: Table<Channel>,
@@ -108,6 +110,7 @@ impl Channels {
             max_packet_data: limits.max_packet_data,
             mirror: false,
             fresh: true,
+            guess: role == Role::Client,
             no_more_sessions: false,
             low: Table::new(),
             high: Table::new(),
@@ -136,7 +139,10 @@ impl Channels {
     /// The state of an idle one.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         debug_assert!(self.idle(), "only an idle connection moves");
-        let flags = u8::from(self.mirror) | u8::from(self.fresh) << 1 | u8::from(self.no_more_sessions) << 2;
+        let flags = u8::from(self.mirror)
+            | u8::from(self.fresh) << 1
+            | u8::from(self.guess) << 2
+            | u8::from(self.no_more_sessions) << 3;
         out.extend_from_slice(&[VERSION, flags]);
     }
 
@@ -145,13 +151,14 @@ impl Channels {
         let &[version, flags] = bytes else {
             return Err(Malformed::Short("channels"));
         };
-        if version != VERSION || flags > 7 {
+        if version != VERSION || flags > 15 {
             return Err(Malformed::Invalid("channels"));
         }
         let mut channels = Channels::new(role, limits);
         channels.mirror = flags & 1 != 0;
         channels.fresh = flags & 2 != 0;
-        channels.no_more_sessions = flags & 4 != 0;
+        channels.guess = flags & 4 != 0;
+        channels.no_more_sessions = flags & 8 != 0;
         Ok(channels)
     }
 
@@ -165,7 +172,7 @@ impl Channels {
         let guess = match self.role {
             Role::Server => None,
             Role::Client if self.mirror => Some(ours),
-            Role::Client => self.fresh.then_some(0),
+            Role::Client => (self.fresh && self.guess).then_some(0),
         };
         self.fresh = false;
         self.put(ours, Channel::new(Stage::Opening, guess));
@@ -244,6 +251,8 @@ impl Channels {
         if want_reply {
             self.asked.push_back(AskedBy::Owner);
         }
+        // A server that listens for us may open a channel before our first one.
+        self.guess &= matches!(request, Global::NoMoreSessions);
         out.packet(|p| kind::write_global(p, request, want_reply));
     }
 

@@ -241,6 +241,18 @@ fn a_client_speaks_ahead_where_it_knows_the_number() {
 }
 
 #[test]
+fn nothing_is_guessed_where_the_server_may_open_a_channel_first() {
+    let mut s = Side::client();
+    let forward = Global::StreamlocalForward { path: Vec::new() };
+    s.channels.global(&forward, false, &mut s.out);
+    s.open();
+    s.eof(0);
+    assert_eq!(s.sent()[1..], ["open 0"]);
+    assert_eq!(s.get(confirmed(0, 1)), "opened 0");
+    assert_eq!(s.sent(), ["eof 1"]);
+}
+
+#[test]
 fn a_wrong_guess_ends_the_connection() {
     let mut s = Side::client();
     s.open();
@@ -365,7 +377,7 @@ fn an_idle_state_moves() {
         s.get(open(1, ChannelKind::Session)),
         "ProtocolError: a session was asked for after no-more-sessions"
     );
-    for bad in [&[][..], &[1], &[0, 0], &[2, 0], &[1, 8], &[1, 0, 0]] {
+    for bad in [&[][..], &[1], &[0, 0], &[2, 0], &[1, 16], &[1, 0, 0]] {
         assert!(Channels::decode(bad, Role::Server, &LIMITS()).is_err(), "{bad:?}");
     }
 }
