@@ -1,7 +1,7 @@
 //! One connection in the lobby: its socket, its SSH core, and what it waits for. A peer that sends garbage loses this
 //! and nothing else.
 
-use crate::seat::{Control, Ended};
+use crate::seat::{Control, Ended, Log};
 use fleetgate_ssh::auth::{Method, Request};
 use fleetgate_ssh::event::{AuthAnswer, End, Event, Reason};
 use fleetgate_ssh::settings::Settings;
@@ -10,7 +10,7 @@ use fleetgate_sys::{Errno, Fd, net, stream};
 use fleetgate_wire::node::lobby::FromLobby;
 use fleetgate_wire::node::{self, Prompt, Verdict};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use zeroize::{Zeroize, Zeroizing};
 
 /// What one read takes at most. The core reads on only when it wants more, so that this and one packet is all that is
@@ -32,6 +32,8 @@ pub(super) struct Guest {
     asked: Option<(Vec<u8>, Vec<u8>)>,
     /// Something was read, and neither the peer nor the monitor has been told anything since.
     unanswered: bool,
+    /// When the monitor was last asked, if that is told.
+    asked_at: Option<Instant>,
     accepted: bool,
     /// It ends: DISCONNECT is in the output, or nothing more can be said.
     ending: Option<String>,
@@ -44,6 +46,7 @@ pub(super) struct Guest {
 /// Where a connection's words to the monitor go.
 pub(super) struct Words<'a> {
     pub(super) control: &'a mut Control,
+    pub(super) log: Log,
     pub(super) connection: node::Connection,
     pub(super) banner: &'a [u8],
 }
@@ -78,6 +81,7 @@ impl Guest {
             banner,
             asked: None,
             unanswered: false,
+            asked_at: None,
             accepted: false,
             ending: None,
             gone: false,
@@ -96,6 +100,11 @@ impl Guest {
     pub(super) fn ready(&mut self, readable: bool, writable: bool) {
         self.readable |= readable;
         self.writable |= writable;
+    }
+
+    /// When what the monitor answers now was asked.
+    pub(super) fn answered(&mut self) -> Option<Instant> {
+        self.asked_at.take()
     }
 
     pub(super) fn signed(&mut self, signature: &[u8], cookie: [u8; 16]) {
@@ -211,6 +220,7 @@ impl Guest {
             };
             if let Event::SignExchange(_) | Event::Auth(_) | Event::AuthInfo(_) = event {
                 self.unanswered = false;
+                self.asked_at = words.log.start();
             }
             match event {
                 Event::SignExchange(exchange) => {

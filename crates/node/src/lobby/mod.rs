@@ -30,6 +30,7 @@ const CONTROL: u64 = u64::MAX;
 /// All of it.
 struct Lobby {
     control: Control,
+    log: Log,
     epoll: Epoll,
     started: Instant,
     settings: Option<Arc<Settings>>,
@@ -40,9 +41,9 @@ struct Lobby {
 
 /// Serves until the monitor ends it.
 pub(crate) fn serve(control: Control, epoll: Epoll, log: Log) -> Ended {
-    let _ = log;
     let mut lobby = Lobby {
         control,
+        log,
         epoll,
         started: Instant::now(),
         settings: None,
@@ -156,6 +157,7 @@ impl Lobby {
                 let Some(guest) = self.guests.get_mut(&connection) else {
                     return Ok(());
                 };
+                self.log.timing("a signature", guest.answered());
                 guest.signed(&signature, cookie);
                 connection
             }
@@ -163,6 +165,7 @@ impl Lobby {
                 let Some(guest) = self.guests.get_mut(&connection) else {
                     return Ok(());
                 };
+                self.log.timing("a login's decision", guest.answered());
                 guest.decided(verdict);
                 connection
             }
@@ -193,6 +196,7 @@ impl Lobby {
         let may_read = !self.control.is_congested();
         let words = Words {
             control: &mut self.control,
+            log: self.log,
             connection: number,
             banner: &self.banner,
         };

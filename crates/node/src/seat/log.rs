@@ -3,6 +3,7 @@
 
 use fleetgate_sys::{clock, file};
 use std::fmt::{Display, Write};
+use std::time::Instant;
 
 /// How lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub struct Log {
     pub format: Format,
     /// `lobby` or `front`.
     pub name: &'static str,
+    /// Whether it tells how long it waits for the monitor: where the monitor logs on level debug.
+    pub timings: bool,
 }
 
 impl Log {
@@ -32,6 +35,21 @@ impl Log {
     /// The end of this process.
     pub fn error(&self, what: &dyn Display) {
         self.line("ERROR", what);
+    }
+
+    /// Now, if it tells how long things take.
+    pub fn start(&self) -> Option<Instant> {
+        self.timings.then(Instant::now)
+    }
+
+    /// How long a step took that began at `start`; `cargo xtask bench ssh` reads these lines.
+    pub fn timing(&self, step: &str, start: Option<Instant>) {
+        if let Some(start) = start {
+            self.line(
+                "DEBUG",
+                &format_args!("timing of {step}: {} us", start.elapsed().as_micros()),
+            );
+        }
     }
 
     fn line(&self, level: &str, what: &dyn Display) {
@@ -118,6 +136,7 @@ mod tests {
             let log = Log {
                 format,
                 name: "lobby",
+                timings: false,
             };
             assert_eq!(
                 log.format("WARN", 1_772_323_199, 1_999, "a \"b\" \n\x1b[c"),

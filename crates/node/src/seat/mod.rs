@@ -40,6 +40,7 @@ impl Ended {
 struct Asked {
     identity: Option<Identity>,
     format: Format,
+    timings: bool,
 }
 
 /// Runs the subcommand in `args` (without the program's name); returns the exit code. Before this the process must have
@@ -63,14 +64,15 @@ pub fn run(args: &[OsString]) -> i32 {
 
 fn usage(why: &str) -> i32 {
     eprintln!(
-        "fleetgate-front: {why}\nusage: fleetgate-front lobby|front [--uid UID --gid GID] [--log text|json]   \
+        "fleetgate-front: {why}\nusage: fleetgate-front lobby|front [--uid UID --gid GID] [--log text|json] \
+         [--timings on|off]   \
          (descriptor {CONTROL} is its socket to the monitor)\n       fleetgate-front true | --version"
     );
     2
 }
 
 fn parse(args: &[&str]) -> Result<Asked, String> {
-    let (mut uid, mut gid, mut format) = (None, None, Format::Text);
+    let (mut uid, mut gid, mut format, mut timings) = (None, None, Format::Text, false);
     for pair in args.chunks(2) {
         let [name, value] = pair else {
             return Err(format!("{} needs a value", pair[0]));
@@ -90,6 +92,13 @@ fn parse(args: &[&str]) -> Result<Asked, String> {
                     _ => return Err("--log is text or json".to_owned()),
                 }
             }
+            "--timings" => {
+                timings = match *value {
+                    "on" => true,
+                    "off" => false,
+                    _ => return Err("--timings is on or off".to_owned()),
+                }
+            }
             _ => return Err(format!("unknown option {name}")),
         }
     }
@@ -98,7 +107,11 @@ fn parse(args: &[&str]) -> Result<Asked, String> {
         (None, None) => None,
         _ => return Err("--uid and --gid go together".to_owned()),
     };
-    Ok(Asked { identity, format })
+    Ok(Asked {
+        identity,
+        format,
+        timings,
+    })
 }
 
 fn seat(seat: Seat, args: &[&str]) -> i32 {
@@ -113,6 +126,7 @@ fn seat(seat: Seat, args: &[&str]) -> i32 {
     let log = Log {
         format: asked.format,
         name,
+        timings: asked.timings,
     };
     let (epoll, missing) = match confine(seat, asked.identity) {
         Ok(done) => done,
@@ -155,17 +169,19 @@ mod tests {
         let words = |text: &'static str| parse(&text.split_whitespace().collect::<Vec<_>>());
         let identity = Some(Identity { uid: 7, gid: 8 });
         assert_eq!(
-            words("--uid 7 --gid 8 --log json"),
+            words("--uid 7 --gid 8 --log json --timings on"),
             Ok(Asked {
                 identity,
-                format: Format::Json
+                format: Format::Json,
+                timings: true,
             })
         );
         assert_eq!(
             words(""),
             Ok(Asked {
                 identity: None,
-                format: Format::Text
+                format: Format::Text,
+                timings: false,
             })
         );
         for bad in [
@@ -173,6 +189,7 @@ mod tests {
             "--uid",
             "--uid x --gid 1",
             "--log xml",
+            "--timings 1",
             "--frob 1",
             "x",
         ] {

@@ -1,6 +1,6 @@
 //! The price of separation: what the steps between the processes of `fleetgate node` take, in microseconds and as a share
-//! of a cold and of a warm exec. The node, on a log level that nothing else is measured at, writes an event `timing`
-//! with `step` and `micros` for each; they are added up by step for each exec. The shares are of the execs that
+//! of a cold and of a warm exec. The node, on a log level that nothing else is measured at, writes a line for each, also what
+//! the lobby and the front wait for the monitor; they are added up by step for each exec. The shares are of the execs that
 //! [`super::exec`] measured without it.
 
 use super::CIPHER;
@@ -59,23 +59,25 @@ fn one_case(bench: &mut Bench, server: &Server, of: &str, client: &dyn Fn() -> R
     Ok(())
 }
 
-/// Microseconds by step, of the events `timing` among lines of a log.
+/// Microseconds by step, of the lines that tell one. What lobby and fronts say stands in a line of the monitor's.
 fn timings(log: &str) -> BTreeMap<String, f64> {
     let mut steps = BTreeMap::new();
-    for line in log.lines() {
-        // Other lines, and what a library printed, are not ours to read.
-        let Ok(event) = serde_json::from_str::<Value>(line) else {
-            continue;
-        };
-        if let ("timing", Some(step), Some(micros)) = (
-            event["message"].as_str().unwrap_or_default(),
-            event["step"].as_str(),
-            event["micros"].as_f64(),
-        ) {
+    let events = log
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    for event in events {
+        if let Some((step, micros)) = event["message"].as_str().and_then(timing) {
             *steps.entry(step.to_owned()).or_default() += micros;
         }
     }
     steps
+}
+
+/// `timing of STEP: MICROS us`, somewhere in a message.
+fn timing(message: &str) -> Option<(&str, f64)> {
+    let (step, rest) = message.split_once("timing of ")?.1.split_once(": ")?;
+    let (micros, _) = rest.split_once(" us")?;
+    Some((step, micros.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -84,12 +86,11 @@ mod tests {
 
     #[test]
     fn timings_are_added_up_by_step_and_other_lines_passed_over() {
-        let log = "not json\n{\"message\":\"started\",\"step\":\"sign\",\"micros\":1}\n\
-            {\"level\":\"DEBUG\",\"message\":\"timing\",\"step\":\"sign\",\"micros\":120}\n\
-            {\"level\":\"DEBUG\",\"message\":\"timing\",\"step\":\"sign\",\"micros\":80}\n\
-            {\"level\":\"DEBUG\",\"message\":\"timing\",\"step\":\"launch\",\"micros\":400}\n\
-            {\"message\":\"timing\",\"step\":\"launch\"}\n";
-        let expected = BTreeMap::from([("sign".to_owned(), 200.0), ("launch".to_owned(), 400.0)]);
+        let log = "timing of nothing: 1 us\n{\"message\":\"started\"}\n\
+            {\"message\":\"2026-01-01T00:00:00Z DEBUG lobby: timing of a signature: 120 us\",\"from\":\"lobby\"}\n\
+            {\"message\":\"{\\\"message\\\":\\\"timing of a signature: 80 us\\\"}\",\"from\":\"lobby\"}\n\
+            {\"message\":\"timing of a launch: 400 us\"}\n{\"message\":\"timing of a launch: ? us\"}\n";
+        let expected = BTreeMap::from([("a signature".to_owned(), 200.0), ("a launch".to_owned(), 400.0)]);
         assert_eq!(timings(log), expected);
         assert!(timings("").is_empty());
     }
