@@ -116,10 +116,7 @@ impl Sources {
             };
             Ok((negated, source))
         };
-        list.split(',')
-            .map(|e| one(e.trim()))
-            .collect::<Result<_, _>>()
-            .map(Sources)
+        list.split(',').map(one).collect::<Result<_, _>>().map(Sources)
     }
 
     /// Whether one of them fits the address and no negated one does.

@@ -110,6 +110,10 @@ impl Line<PublicKey> {
         visitor: &Visitor<'_>,
         name: &str,
     ) -> Result<Restrictions, String> {
+        // sshd refuses it too: whoever wrote that meant to bind a CA and let a key in.
+        if self.options.principals.is_some() && !self.options.cert_authority {
+            return Err("its principals= means nothing without cert-authority".to_string());
+        }
         self.options.admit(visitor)?;
         let own = self.options.restrictions(visitor, &rule(name, self.number));
         let Presented::Certificate(certificate) = presented else {
@@ -141,6 +145,11 @@ impl Principals {
             None => Ok((Options::default(), text.to_string())),
             Some((before, principal)) => {
                 let (options, rest) = Options::parse(before.trim_end())?;
+                if options.cert_authority || options.principals.is_some() {
+                    return Err(
+                        "cert-authority and principals= have no place in a principals file".to_string(),
+                    );
+                }
                 match rest.is_empty() {
                     true => Ok((options, principal.to_string())),
                     false => Err("something stands between the options and the principal".to_string()),

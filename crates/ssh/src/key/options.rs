@@ -106,6 +106,8 @@ impl Options {
             None => (true, name),
         };
         match (plain, on) {
+            // sshd passes over a comma too many.
+            ("", true) => {}
             ("restrict", true) => self.switches.push((false, &RESTRICTED)),
             ("cert-authority", true) => self.cert_authority = true,
             ("touch-required", _) => self.no_touch = !on,
@@ -164,7 +166,8 @@ impl Options {
             "permitopen" => target(&mut self.permit_open, &value, false)?,
             "permitlisten" => target(&mut self.permit_listen, &value, true)?,
             // Tunnels are not served at all; a line that has one still lets in.
-            "tunnel" => {}
+            "tunnel" if value == "any" || value.parse::<u32>().is_ok() => {}
+            "tunnel" => return Err("tunnel is no number".to_string()),
             _ => return Err(format!("the option {:?} is not known", shortened(name))),
         }
         Ok(())

@@ -116,7 +116,15 @@ fn lines_let_in_or_say_why_not() {
             "command=\"a\",command=\"a\"",
             Err("bad: command stands there twice"),
         ),
-        ("no-pty,", Err("bad: the option \"\" is not known")),
+        ("no-pty,", Ok(())),
+        (",no-pty", Ok(())),
+        ("no-,pty", Err("bad: the option \"no-\" is not known")),
+        ("tunnel=\"x\"", Err("bad: tunnel is no number")),
+        ("from=\" 10.0.0.1\"", Err("3: its from= does not have 10.0.0.1")),
+        (
+            "principals=\"a\"",
+            Err("3: its principals= means nothing without cert-authority"),
+        ),
         ("environment=\"A\"", Err("bad: environment is no NAME=value")),
         ("environment=\"A-B=1\"", Err("bad: environment is no NAME=value")),
         ("permitopen=\"host\"", Err("bad: \"host\" is no host:port")),
@@ -405,14 +413,16 @@ fn principals_files_name_who_may() {
     let folder = Folder::new("principals");
     let (certificate, ca) = certified(&folder, &["-n", "dev,ops"]);
     let trusted = |key: &PublicKey| *key == ca;
-    for (file, want) in [
-        ("dev\n", Some(1)),
-        ("# dev\nops # operators\n", Some(2)),
-        ("admin\n", None),
-        ("", None),
-        ("from=\"192.0.2.1\" dev\nno-pty,command=\"a b\" ops\n", Some(2)),
-        ("nonsense dev\nops", Some(2)),
-        ("no-pty and dev\n", None),
+    for (file, want, bad) in [
+        ("dev\n", Some(1), 0),
+        ("# dev\nops # operators\n", Some(2), 0),
+        ("admin\n", None, 0),
+        ("", None, 0),
+        ("from=\"192.0.2.1\" dev\nno-pty,command=\"a b\" ops\n", Some(2), 0),
+        ("nonsense dev\nops", Some(2), 1),
+        ("no-pty and dev\n", None, 1),
+        ("cert-authority dev\n", None, 1),
+        ("principals=\"dev\" dev\n", None, 1),
     ] {
         let principals = Principals::parse(file.as_bytes(), "p").unwrap();
         let found = principals.find(&certificate, &trusted, &visitor("10.0.0.1"));
@@ -420,11 +430,7 @@ fn principals_files_name_who_may() {
         if file.contains("a b") {
             assert_eq!(found.line.unwrap().1.permits.forced(), Some(&b"a b"[..]));
         }
-        assert_eq!(
-            principals.bad().len(),
-            usize::from(file.starts_with("no")),
-            "{file}"
-        );
+        assert_eq!(principals.bad().len(), bad, "{file}");
     }
     let principals = Principals::parse(b"dev", "p").unwrap();
     let found = principals.find(&certificate, &|_| false, &visitor("10.0.0.1"));
