@@ -695,7 +695,8 @@ fn certificates_are_bounded() {
     let one: &[u8] = b"";
     let data = [&4u32.to_be_bytes()[..], b"10.*"].concat();
     let (none, many, most) = (Vec::new(), options(&numbered, b""), options(&numbered[1..], b""));
-    let cases: [(u32, String, Vec<String>, &[u8], &[u8], bool); 15] = [
+    type Case<'a> = (u32, String, Vec<String>, &'a [u8], &'a [u8], bool);
+    let cases: [Case<'_>; 15] = [
         (1, id(0), vec![], one, one, true),
         (2, id(0), vec![], one, one, true),
         (3, id(0), vec![], one, one, false),
