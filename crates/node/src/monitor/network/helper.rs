@@ -256,3 +256,6 @@ fn listens(what: &What) -> bool {
             | What::X11Display { .. }
     )
 }
+
+#[cfg(test)]
+mod tests;

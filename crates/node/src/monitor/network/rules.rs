@@ -106,3 +106,6 @@ pub fn address(end: &Endpoint) -> String {
         std::net::IpAddr::V6(address) => format!("[{address}]"),
     }
 }
+
+#[cfg(test)]
+mod tests;

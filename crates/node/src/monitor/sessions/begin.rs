@@ -483,7 +483,7 @@ impl Sessions {
             tracing::error!("a PAM session cannot be listened to: {e}");
         }
         let signals = running.pidfd.duplicate(3).ok();
-        session.state = State::Running(running::Running {
+        session.state = State::Running(Box::new(running::Running {
             since: std::time::Instant::now(),
             pid: running.pid,
             pidfd: signals,
@@ -493,7 +493,7 @@ impl Sessions {
             in_pam: beginning.pam,
             exit: None,
             kept: None,
-        });
+        }));
         let ends = self.ends.clone();
         let cgroup = kept.cgroup.clone();
         let keep = self.keeper.keep(running.pidfd, kept, move |end| {

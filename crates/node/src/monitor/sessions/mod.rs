@@ -121,7 +121,7 @@ enum State {
     /// On its way; nothing of it runs.
     Beginning(Box<begin::Beginning>),
     /// It runs.
-    Running(running::Running),
+    Running(Box<running::Running>),
     /// Being moved from one to the other.
     Between,
 }

@@ -323,7 +323,10 @@ pub fn xauth_script(x11: &front::X11, display: u16) -> Result<Vec<u8>, Refused> 
     if !fits(&x11.protocol) || x11.protocol.starts_with(b"-") || !x11.protocol.iter().all(name) {
         return Err(Refused::new("the X11 authentication protocol is no name"));
     }
-    if !fits(&x11.cookie) || x11.cookie.len() % 2 != 0 || !x11.cookie.iter().all(u8::is_ascii_hexdigit) {
+    if !fits(&x11.cookie)
+        || !x11.cookie.len().is_multiple_of(2)
+        || !x11.cookie.iter().all(u8::is_ascii_hexdigit)
+    {
         return Err(Refused::new("the X11 cookie is not hexadecimal"));
     }
     let screen = x11.screen;
@@ -401,3 +404,6 @@ fn string(bytes: &[u8], what: &str) -> Result<CString, Refused> {
 fn shown(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..bytes.len().min(64)]).into_owned()
 }
+
+#[cfg(test)]
+mod tests;

@@ -257,12 +257,13 @@ impl Sessions {
 impl Session {
     /// To the whole group that the session's first process leads, as the user could; one that is gone is left alone.
     fn signal(&self, signal: i32) {
-        if let State::Running(Running {
-            pid,
-            pidfd: Some(pidfd),
-            kept: None,
-            ..
-        }) = &self.state
+        if let State::Running(running) = &self.state
+            && let Running {
+                pid,
+                pidfd: Some(pidfd),
+                kept: None,
+                ..
+            } = &**running
             && let Err(e) = process::signal_group_as(pidfd, *pid, signal, self.uid)
         {
             tracing::debug!("signal {signal} for a session of {}: {e}", self.login);

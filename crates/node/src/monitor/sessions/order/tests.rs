@@ -1,0 +1,658 @@
+//! What a request becomes: the decision, the order, the words of a refusal. Tables; nothing is opened.
+
+use super::*;
+use fleetgate_policy::commands::{Command, Commands};
+use fleetgate_policy::{GrantId, How, Identity, Login as Name, Permits as May, Rule};
+use fleetgate_wire::common::{Endpoint, Ids, Variable};
+use fleetgate_wire::node::front::ClientVariable;
+use std::sync::Arc;
+
+const NOW: Duration = Duration::from_secs(100);
+
+fn grant(permits: May) -> Grant {
+    Grant {
+        id: GrantId(1),
+        identity: Identity {
+            proven: vec![How::Password],
+        },
+        login: Name::parse(b"ada").expect("a name"),
+        permits,
+        source: "192.0.2.7:4711".parse().expect("an address"),
+        expires: Some(Duration::from_secs(200)),
+    }
+}
+
+fn forced(command: &str) -> May {
+    let mut permits = May::all();
+    permits.force(command.into(), &Rule::new("the test"));
+    permits
+}
+
+fn without(kind: fleetgate_policy::Kind) -> May {
+    let mut permits = May::all();
+    permits.forbid(&[kind], &Rule::new("the test"));
+    permits
+}
+
+fn named() -> May {
+    let mut list = Commands::new();
+    let echo = Command::define(&["/bin/echo", "{w}"], &[("w", "word", None)]).expect("a command");
+    list.add("echo", echo).expect("added");
+    let mut permits = May::all();
+    permits.only_commands(Arc::new(list), &Rule::new("the test"));
+    permits
+}
+
+fn start(program: front::Program) -> Start {
+    Start {
+        program,
+        terminal: None,
+        environment: Vec::new(),
+        agent: None,
+        x11: None,
+    }
+}
+
+fn line(command: &str) -> Start {
+    start(front::Program::Exec {
+        command: command.into(),
+    })
+}
+
+fn subsystem(name: &str) -> Start {
+    start(front::Program::Subsystem { name: name.into() })
+}
+
+fn shell() -> Start {
+    start(front::Program::Shell)
+}
+
+fn terminal() -> Terminal {
+    Terminal {
+        term: b"xterm".to_vec(),
+        columns: 80,
+        rows: 24,
+        width: 0,
+        height: 0,
+        modes: Vec::new(),
+    }
+}
+
+fn with_terminal() -> Start {
+    Start {
+        terminal: Some(terminal()),
+        ..shell()
+    }
+}
+
+fn variables(count: usize, bytes: usize) -> Start {
+    let one = |_| ClientVariable {
+        name: b"A".to_vec(),
+        value: vec![b'x'; bytes],
+    };
+    Start {
+        environment: (0..count).map(one).collect(),
+        ..shell()
+    }
+}
+
+#[test]
+fn requests_are_decided() {
+    use fleetgate_policy::Kind as P;
+    let run = |command: &str| Permitted::Line {
+        command: command.into(),
+        original: None,
+    };
+    let instead = |original: &str| Permitted::Line {
+        command: b"uptime".to_vec(),
+        original: Some(original.into()),
+    };
+    let sftp = |arguments: &str| Permitted::Sftp {
+        arguments: arguments.into(),
+    };
+    let none = || Permitted::Line {
+        command: b"uptime".to_vec(),
+        original: None,
+    };
+    let argv = Permitted::Argv(vec![b"/bin/echo".to_vec(), b"hi".to_vec()]);
+    for (permits, start, wanted) in [
+        (
+            May::all(),
+            shell(),
+            Ok((Permitted::Shell, SessionKind::Shell, None)),
+        ),
+        (
+            May::all(),
+            with_terminal(),
+            Ok((Permitted::Shell, SessionKind::Shell, None)),
+        ),
+        (May::all(), line("id"), Ok((run("id"), SessionKind::Exec, None))),
+        (
+            May::all(),
+            subsystem("sftp"),
+            Ok((sftp(""), SessionKind::Sftp, None)),
+        ),
+        (
+            May::all(),
+            subsystem("netconf"),
+            Err("there is no subsystem \"netconf\""),
+        ),
+        (
+            forced("uptime"),
+            line("id"),
+            Ok((instead("id"), SessionKind::Exec, Some("id"))),
+        ),
+        (forced("uptime"), shell(), Ok((none(), SessionKind::Exec, None))),
+        (
+            forced("uptime"),
+            subsystem("sftp"),
+            Ok((instead("sftp"), SessionKind::Exec, Some("sftp"))),
+        ),
+        (
+            forced("internal-sftp -R"),
+            line("id"),
+            Ok((sftp("-R"), SessionKind::Sftp, None)),
+        ),
+        (
+            named(),
+            line("echo hi"),
+            Ok((argv, SessionKind::Command, Some("echo hi"))),
+        ),
+        (named(), shell(), Err("a shell is not allowed by the test")),
+        (
+            without(P::Pty),
+            with_terminal(),
+            Err("a terminal is not allowed by the test"),
+        ),
+        (
+            without(P::Pty),
+            shell(),
+            Ok((Permitted::Shell, SessionKind::Shell, None)),
+        ),
+        (
+            without(P::Agent),
+            Start {
+                agent: Some(1),
+                ..shell()
+            },
+            Err("agent forwarding is not allowed by the test"),
+        ),
+        (
+            without(P::X11),
+            Start {
+                x11: Some(front::X11 {
+                    display: 1,
+                    protocol: Vec::new(),
+                    cookie: Vec::new(),
+                    screen: 0,
+                }),
+                ..shell()
+            },
+            Err("X11 forwarding is not allowed by the test"),
+        ),
+    ] {
+        let got = decide(&grant(permits), &start, NOW).map(|d| (d.program, d.kind, d.original));
+        let wanted = wanted.map(|(p, k, o)| (p, k, o.map(|o: &str| o.as_bytes().to_vec())));
+        assert_eq!(got, wanted.map_err(|w| Refused(w.to_owned())), "{start:?}");
+    }
+    let late = decide(&grant(May::all()), &shell(), Duration::from_secs(200));
+    assert_eq!(
+        late,
+        Err(Refused("the login of ada has expired: log in again".to_owned()))
+    );
+}
+
+#[test]
+fn requests_are_bounded() {
+    let term = |term: Vec<u8>, modes: usize| Start {
+        terminal: Some(Terminal {
+            term,
+            modes: vec![1; modes],
+            ..terminal()
+        }),
+        ..shell()
+    };
+    for (start, refused) in [
+        (line(&"x".repeat(MAX_COMMAND - 1)), None),
+        (
+            line(&"x".repeat(MAX_COMMAND)),
+            Some("the command is longer than 131071 bytes"),
+        ),
+        (line("a\0b"), Some("the command holds a zero byte")),
+        (
+            subsystem(&"x".repeat(MAX_COMMAND)),
+            Some("the command is longer than 131071 bytes"),
+        ),
+        (variables(MAX_VARIABLES, 1), None),
+        (
+            variables(MAX_VARIABLES + 1, 1),
+            Some("more than 256 environment variables were sent"),
+        ),
+        (variables(1, MAX_ENVIRONMENT - 1), None),
+        (
+            variables(1, MAX_ENVIRONMENT),
+            Some("the environment that was sent is longer than 32768 bytes"),
+        ),
+        (term(vec![b'x'; MAX_TERM], MAX_MODES), None),
+        (
+            term(b"x".to_vec(), MAX_MODES + 1),
+            Some("the terminal modes are longer than 1024 bytes"),
+        ),
+        (
+            term(vec![b'x'; MAX_TERM + 1], 0),
+            Some("the terminal type is longer than 256 bytes or holds a zero byte"),
+        ),
+    ] {
+        let got = decide(&grant(May::all()), &start, NOW).err();
+        // A subsystem that is short enough is refused for its name; none here is.
+        assert_eq!(got, refused.map(|r| Refused(r.to_owned())));
+    }
+}
+
+#[test]
+fn a_front_is_offered_what_may_be_had() {
+    let all = [
+        Kind::Shell,
+        Kind::Exec,
+        Kind::Sftp,
+        Kind::Pty,
+        Kind::ConnectForward,
+        Kind::ListenForward,
+        Kind::Agent,
+        Kind::X11,
+    ];
+    let names = |permits: Permits| all.into_iter().filter(|k| permits.has(*k)).collect::<Vec<_>>();
+    let but = |left: &[Kind]| all.into_iter().filter(|k| !left.contains(k)).collect::<Vec<_>>();
+    use fleetgate_policy::Kind as P;
+    for (permits, wanted) in [
+        (May::all(), all.to_vec()),
+        (without(P::Pty), but(&[Kind::Pty])),
+        (without(P::ConnectTcp), all.to_vec()),
+        (May::none(&Rule::new("x")), Vec::new()),
+        (forced("uptime"), all.to_vec()),
+        (named(), but(&[Kind::Shell, Kind::Sftp])),
+    ] {
+        assert_eq!(names(offered(&grant(permits), NOW)), wanted);
+    }
+}
+
+fn account() -> Account {
+    Account {
+        name: c"ada".into(),
+        ids: Ids {
+            uid: 1000,
+            gid: 1000,
+            groups: vec![1000],
+        },
+        home: c"/home/ada".into(),
+        shell: c"/bin/sh".into(),
+        ageing: None,
+    }
+}
+
+fn ends() -> Ends {
+    let v4 = |last: u8, port| Endpoint {
+        address: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, last],
+        scope: 0,
+        port,
+    };
+    Ends {
+        peer: v4(7, 4711),
+        local: v4(1, 22),
+    }
+}
+
+/// What the facts are unless a case says otherwise.
+struct Case {
+    config: Config,
+    grant: Grant,
+    start: Start,
+    terminal: Option<CString>,
+    agent: Option<CString>,
+    display: Option<u16>,
+    pam: bool,
+    root: bool,
+}
+
+impl Case {
+    fn new(permits: May, start: Start) -> Case {
+        Case {
+            config: Config::default(),
+            grant: grant(permits),
+            start,
+            terminal: None,
+            agent: None,
+            display: None,
+            pam: false,
+            root: true,
+        }
+    }
+
+    fn order(&self) -> Result<Exec, Refused> {
+        let decided = decide(&self.grant, &self.start, NOW)?;
+        exec(&self.facts(&account(), &ends(), &inherited()), &decided)
+    }
+
+    fn facts<'a>(&'a self, account: &'a Account, ends: &'a Ends, inherited: &'a Inherited) -> Facts<'a> {
+        Facts {
+            config: &self.config,
+            grant: &self.grant,
+            ends,
+            start: &self.start,
+            account,
+            session: [3; 16],
+            at: Time { sec: 5, nsec: 6 },
+            terminal: self.terminal.as_ref(),
+            agent: self.agent.as_ref(),
+            display: self.display,
+            inherited,
+            context: None,
+            pam: self.pam,
+            root: self.root,
+        }
+    }
+}
+
+fn inherited() -> Inherited {
+    Inherited {
+        limits: vec![Limit {
+            resource: 7,
+            soft: 1024,
+            hard: 4096,
+        }],
+        oom_score_adj: Some(0),
+    }
+}
+
+fn lines(variables: &[Variable]) -> Vec<String> {
+    let one = |v: &Variable| format!("{}={}", v.name.to_string_lossy(), v.value.to_string_lossy());
+    variables.iter().map(one).collect()
+}
+
+#[test]
+fn a_session_has_its_variables() {
+    let connection = [
+        "SSH_CLIENT=192.0.2.7 4711 22",
+        "SSH_CONNECTION=192.0.2.7 4711 192.0.2.1 22",
+    ];
+    let mut keys = May::all();
+    keys.set("LANG", "de");
+    keys.set("X", "1");
+    let mut set_env = Case::new(keys, shell());
+    set_env.config.set_env.insert("X".to_owned(), "2".to_owned());
+    let x11 = front::X11 {
+        display: 4,
+        protocol: b"p".to_vec(),
+        cookie: b"00".to_vec(),
+        screen: 1,
+    };
+    let full = Case {
+        terminal: Some(c"/dev/pts/3".into()),
+        agent: Some(c"/tmp/ssh-x/agent.1".into()),
+        display: Some(12),
+        ..Case::new(
+            May::all(),
+            Start {
+                x11: Some(x11),
+                ..with_terminal()
+            },
+        )
+    };
+    for (case, wanted) in [
+        (Case::new(May::all(), line("id")), connection.to_vec()),
+        (
+            set_env,
+            ["LANG=de", "X=1", "X=2"].into_iter().chain(connection).collect(),
+        ),
+        (
+            full,
+            connection
+                .into_iter()
+                .chain([
+                    "SSH_TTY=/dev/pts/3",
+                    "TERM=xterm",
+                    "DISPLAY=localhost:12.1",
+                    "SSH_AUTH_SOCK=/tmp/ssh-x/agent.1",
+                ])
+                .collect(),
+        ),
+        (
+            Case::new(forced("uptime"), line("id -a")),
+            connection
+                .into_iter()
+                .chain(["SSH_ORIGINAL_COMMAND=id -a"])
+                .collect(),
+        ),
+    ] {
+        assert_eq!(lines(&case.order().expect("an order").environment.set), wanted);
+    }
+}
+
+#[test]
+fn pams_variables_stand_between_the_keys_and_the_configurations() {
+    let variable = |name: &str, value: &str| Variable {
+        name: CString::new(name).expect("a name"),
+        value: CString::new(value).expect("a value"),
+    };
+    let mut set = vec![variable("A", "key"), variable("A", "set_env")];
+    let pam = vec![
+        variable("A", "pam"),
+        variable("SSH_CONNECTION", "x"),
+        variable("SSH_AUTH_INFO_0", "x"),
+    ];
+    environment::add_pam(&mut set, 1, pam);
+    assert_eq!(lines(&set), ["A=key", "A=pam", "A=set_env"]);
+}
+
+#[test]
+fn clients_set_what_the_grant_lets_them() {
+    let environment = vec![
+        ClientVariable {
+            name: b"LC_ALL".to_vec(),
+            value: b"C".to_vec(),
+        },
+        ClientVariable {
+            name: b"A\0B".to_vec(),
+            value: b"x".to_vec(),
+        },
+    ];
+    let ask = Start {
+        environment,
+        ..shell()
+    };
+    let case = Case::new(May::all(), ask.clone());
+    let order = case.order().expect("an order");
+    assert_eq!(lines(&order.environment.client), ["LC_ALL=C"]);
+    let accept: Vec<_> = order.environment.accept.iter().map(|p| p.as_c_str()).collect();
+    assert_eq!(accept, [c"LANG", c"LC_*", c"COLORTERM", c"NO_COLOR"]);
+    let refused = Case::new(without(fleetgate_policy::Kind::Environment), ask);
+    assert_eq!(
+        lines(&refused.order().expect("an order").environment.client),
+        Vec::<String>::new()
+    );
+}
+
+#[test]
+fn logins_checks_and_resources_are_as_sshd_has_them() {
+    struct Want {
+        login: Option<(bool, bool)>,
+        checks: (bool, bool),
+        keyring: bool,
+        loginuid: bool,
+        limits: usize,
+        etc: bool,
+    }
+    let plain = || Want {
+        login: Some((false, false)),
+        checks: (true, true),
+        keyring: true,
+        loginuid: true,
+        limits: 1,
+        etc: true,
+    };
+    let on_terminal = || Case {
+        terminal: Some(c"/dev/pts/3".into()),
+        ..Case::new(May::all(), with_terminal())
+    };
+    for (name, case, want) in [
+        ("a command", Case::new(May::all(), line("id")), plain()),
+        (
+            "a terminal",
+            on_terminal(),
+            Want {
+                login: Some((true, true)),
+                ..plain()
+            },
+        ),
+        (
+            "PAM",
+            Case {
+                pam: true,
+                ..on_terminal()
+            },
+            Want {
+                login: Some((true, true)),
+                checks: (true, false),
+                limits: 0,
+                etc: false,
+                ..plain()
+            },
+        ),
+        (
+            "a named command",
+            Case::new(named(), line("echo hi")),
+            Want {
+                login: None,
+                loginuid: false,
+                ..plain()
+            },
+        ),
+        (
+            "no root",
+            Case {
+                root: false,
+                ..on_terminal()
+            },
+            Want {
+                login: None,
+                checks: (false, false),
+                keyring: false,
+                loginuid: false,
+                ..plain()
+            },
+        ),
+    ] {
+        let order = case.order().expect(name);
+        assert_eq!(
+            order.login.as_ref().map(|l| (l.utmp, l.motd)),
+            want.login,
+            "{name}"
+        );
+        assert_eq!((order.checks.nologin, order.checks.expiry), want.checks, "{name}");
+        assert_eq!(order.resources.keyring, want.keyring, "{name}");
+        assert_eq!(order.resources.loginuid, want.loginuid, "{name}");
+        assert_eq!(order.resources.limits.len(), want.limits, "{name}");
+        assert_eq!(order.environment.etc_environment, want.etc, "{name}");
+        if let Some(login) = &order.login {
+            assert_eq!(
+                (login.host.as_c_str(), login.at.sec, login.at.nsec),
+                (c"192.0.2.7", 5, 6),
+                "{name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_file_servers_order_follows_its_forced_arguments() {
+    let plain = |f: fn(&mut Sftp)| {
+        let mut order = Sftp {
+            ids: account().ids,
+            home: c"/home/ada".into(),
+            chroot: None,
+            start: None,
+            read_only: false,
+            umask: None,
+        };
+        f(&mut order);
+        Ok(order)
+    };
+    let mut confined = Config {
+        sftp_chroot: Some("/srv/%u%%%h".to_owned()),
+        ..Config::default()
+    };
+    confined.sftp_read_only = true;
+    for (config, arguments, wanted) in [
+        (Config::default(), "", plain(|_| {})),
+        (
+            Config::default(),
+            " -R -e\t-l INFO -f AUTH ",
+            plain(|o| o.read_only = true),
+        ),
+        (
+            Config::default(),
+            "-d /pub/%u -u 027",
+            plain(|o| {
+                o.start = Some(c"/pub/ada".into());
+                o.umask = Some(0o27);
+            }),
+        ),
+        (
+            confined,
+            "",
+            plain(|o| {
+                o.chroot = Some(c"/srv/ada%/home/ada".into());
+                o.read_only = true;
+            }),
+        ),
+        (Config::default(), "-x", Err("-x")),
+        (Config::default(), "-u 8", Err("-u")),
+        (Config::default(), "-u 1777", Err("-u")),
+        (Config::default(), "-d", Err("-d")),
+    ] {
+        let case = Case {
+            config,
+            ..Case::new(May::all(), subsystem("sftp"))
+        };
+        let got = sftp(
+            &case.facts(&account(), &ends(), &inherited()),
+            arguments.as_bytes(),
+        );
+        let wanted = wanted.map_err(|word| {
+            Refused(format!(
+                "the forced internal-sftp has an argument that is not known here: {word:?}"
+            ))
+        });
+        assert_eq!(got, wanted, "{arguments}");
+    }
+}
+
+#[test]
+fn xauth_reads_the_cookie_and_nothing_else() {
+    let x11 = |protocol: &str, cookie: &str| front::X11 {
+        display: 1,
+        protocol: protocol.into(),
+        cookie: cookie.into(),
+        screen: 2,
+    };
+    let good = x11("MIT-MAGIC-COOKIE-1", "00ffAA");
+    let script = xauth_script(&good, 10).expect("a script");
+    assert_eq!(
+        String::from_utf8_lossy(&script),
+        "remove unix:10.2\nadd unix:10.2 MIT-MAGIC-COOKIE-1 00ffAA\n"
+    );
+    for bad in [
+        x11("", "00"),
+        x11("a b", "00"),
+        x11("a\nsource /x", "00"),
+        x11("-x", "00"),
+        x11("p", ""),
+        x11("p", "0"),
+        x11("p", "0g"),
+        x11("p", "00\nadd x"),
+        x11("p", &"0".repeat(MAX_XAUTH + 2)),
+        x11(&"p".repeat(MAX_XAUTH + 1), "00"),
+    ] {
+        assert!(xauth_script(&bad, 10).is_err(), "{bad:?}");
+    }
+}
