@@ -389,6 +389,15 @@ impl Permits {
         Ok(self)
     }
 
+    /// What a login with these may do within what the node allows everybody. The node's forced command stands over
+    /// that of a key or certificate, as sshd's ForceCommand does.
+    pub fn within(mut self, node: Permits) -> Permits {
+        if node.forced.is_some() {
+            self.forced = None;
+        }
+        self.and(node).expect("at most one of them forces a command")
+    }
+
     /// Whether this may be done.
     pub fn allow(&self, what: &What<'_>) -> Result<(), Denied> {
         match what {

@@ -286,3 +286,26 @@ fn a_forced_command_can_name_commands() {
     let other = forced("/usr/bin/fleetgate:disk").unwrap();
     assert!(!other.only_named() && other.forced().is_some());
 }
+
+#[test]
+fn the_nodes_forced_command_stands_over_a_keys() {
+    let forced = |command: Option<&str>, words: &str| {
+        let mut permits = Permits::all();
+        if let Some(command) = command {
+            permits.force(command.as_bytes().to_vec(), &rule(words));
+        }
+        permits
+    };
+    for (own, node, want) in [
+        (None, None, None),
+        (Some("a"), None, Some("a")),
+        (None, Some("b"), Some("b")),
+        (Some("a"), Some("b"), Some("b")),
+    ] {
+        let mut everybody = forced(node, "node.toml");
+        everybody.forbid(&[Kind::X11], &rule("node.toml"));
+        let got = forced(own, "line 3").within(everybody);
+        assert_eq!(got.forced(), want.map(str::as_bytes), "{own:?} {node:?}");
+        assert!(got.allow(&What::X11).is_err() && got.allow(&What::Pty).is_ok());
+    }
+}
