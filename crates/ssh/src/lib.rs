@@ -11,6 +11,8 @@ mod connection;
 pub mod driver;
 pub mod event;
 pub mod facts;
+#[cfg(test)]
+mod hostile;
 pub mod kex;
 pub mod key;
 mod lent;

@@ -104,7 +104,11 @@ impl World {
             chance,
             fate,
             sides,
-            known: Known::default(),
+            // Another name is another plan.
+            known: Known {
+                flows: (seed as u32).wrapping_mul(1021) % (1 << 30),
+                ..Known::default()
+            },
             begun: false,
             now: Duration::ZERO,
             passed: 0,
