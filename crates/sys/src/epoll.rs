@@ -21,6 +21,12 @@ impl Event {
         self.events & any as u32 != 0
     }
 
+    /// The other side closed or shut down its sending half, or there is an error: what is read next ends.
+    pub fn hung_up(&self) -> bool {
+        let any = libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR;
+        self.events & any as u32 != 0
+    }
+
     /// There may be room to write, or an error to be found by writing.
     pub fn writable(&self) -> bool {
         let any = libc::EPOLLOUT | libc::EPOLLHUP | libc::EPOLLERR;

@@ -1,0 +1,399 @@
+//! Between one channel and its pipes, terminal or socket. Bytes to the client are read straight into the packet that
+//! carries them; bytes from it are written straight from the packet, and only what does not fit is kept, which the
+//! channel's window bounds. Nothing here waits: a program that reads nothing stalls its own channel and no other.
+//!
+//! Calls on the bulk path, for 256 KB to the client: 8 reads of 32 KB (OpenSSH's largest packet) and 1 send; from the
+//! client: 4 receives of 64 KB and 8 writes. No poll and no change of what is watched while both sides keep up.
+
+use fleetgate_ssh::Connection;
+use fleetgate_ssh::event::{ChannelId, Stream};
+use fleetgate_sys::{Errno, Fd, file, net, stream};
+use std::rc::Rc;
+
+/// The most that one read asks for; the peer's largest packet is mostly less.
+const CHUNK: usize = 64 * 1024;
+/// After so much a pipe is a busy one and is given more room.
+const BUSY_AFTER: usize = 64 * 1024;
+/// A busy pipe's room. The kernel may refuse it; then it stays as it is.
+const BUSY_PIPE: i32 = 256 * 1024;
+/// Kept bytes' room that stays when they are gone.
+const KEPT_ROOM: usize = 4096;
+
+/// What a descriptor is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Pipe,
+    Socket,
+    Terminal,
+}
+
+/// One end of something.
+#[derive(Clone)]
+struct End {
+    fd: Rc<Fd>,
+    kind: Kind,
+}
+
+/// Where bytes for the client come from.
+struct Source {
+    end: End,
+    readable: bool,
+    hung_up: bool,
+    seen: usize,
+}
+
+/// Where bytes from the client go.
+struct Sink {
+    end: End,
+    writable: bool,
+    /// The loop is told of room.
+    watched: bool,
+    /// What did not fit, from `kept_from` on.
+    kept: Vec<u8>,
+    kept_from: usize,
+    /// The client sends nothing more.
+    closing: bool,
+}
+
+/// What [`Pump::pour`] stopped at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Poured {
+    /// Nothing to read now.
+    All,
+    /// No window, or no room in the output; the core says when there is.
+    Starved,
+    /// Its share of this turn.
+    Share,
+}
+
+/// Which of a pump's descriptors; part of what the loop is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Which {
+    /// A socket or terminal both ways, or standard input.
+    Input,
+    /// Standard output.
+    Output,
+    /// Standard error.
+    Error,
+}
+
+/// All of one channel's.
+#[derive(Default)]
+pub(super) struct Pump {
+    output: Option<Source>,
+    error: Option<Source>,
+    sink: Option<Sink>,
+    /// The terminal, for its size and breaks.
+    terminal: Option<Rc<Fd>>,
+    /// To the client.
+    pub(super) sent: u64,
+    /// From it.
+    pub(super) received: u64,
+    /// The socket is reset: neither direction goes on.
+    pub(super) dead: bool,
+}
+
+impl Pump {
+    /// Of a program's three pipes: where it reads, where it writes, where it complains.
+    pub(super) fn pipes(stdin: Fd, stdout: Fd, stderr: Fd) -> Result<Pump, Errno> {
+        for fd in [&stdin, &stdout, &stderr] {
+            stream::make_nonblocking(fd)?;
+        }
+        Ok(Pump {
+            output: Some(Source::new(End::new(stdout, Kind::Pipe))),
+            error: Some(Source::new(End::new(stderr, Kind::Pipe))),
+            sink: Some(Sink::new(End::new(stdin, Kind::Pipe), false)),
+            ..Pump::default()
+        })
+    }
+
+    /// Of a socket.
+    pub(super) fn socket(fd: Fd) -> Pump {
+        let end = End::new(fd, Kind::Socket);
+        Pump {
+            output: Some(Source::new(end.clone())),
+            sink: Some(Sink::new(end, true)),
+            ..Pump::default()
+        }
+    }
+
+    /// Of a terminal's master.
+    pub(super) fn terminal(fd: Fd) -> Result<Pump, Errno> {
+        stream::make_nonblocking(&fd)?;
+        let end = End::new(fd, Kind::Terminal);
+        Ok(Pump {
+            terminal: Some(end.fd.clone()),
+            output: Some(Source::new(end.clone())),
+            sink: Some(Sink::new(end, true)),
+            ..Pump::default()
+        })
+    }
+
+    /// What the loop is to be told of from the start. A pipe to write to is watched only once it was full.
+    pub(super) fn watched(&self) -> impl Iterator<Item = (Which, &Fd)> {
+        let output = self.output.as_ref().map(|s| match s.end.kind {
+            Kind::Pipe => (Which::Output, &*s.end.fd),
+            Kind::Socket | Kind::Terminal => (Which::Input, &*s.end.fd),
+        });
+        output
+            .into_iter()
+            .chain(self.error.as_ref().map(|s| (Which::Error, &*s.end.fd)))
+    }
+
+    /// The pipe that turned out to be full and is not watched yet.
+    pub(super) fn newly_full(&mut self) -> Option<&Fd> {
+        let sink = self.sink.as_mut()?;
+        if sink.watched || sink.writable {
+            return None;
+        }
+        sink.watched = true;
+        Some(&sink.end.fd)
+    }
+
+    /// The master, if there is one.
+    pub(super) fn master(&self) -> Option<&Fd> {
+        self.terminal.as_deref()
+    }
+
+    /// The loop says so.
+    pub(super) fn ready(&mut self, which: Which, readable: bool, writable: bool, hung_up: bool) {
+        let source = match which {
+            Which::Input => self.output.as_mut().filter(|s| s.end.kind != Kind::Pipe),
+            Which::Output => self.output.as_mut(),
+            Which::Error => self.error.as_mut(),
+        };
+        if let Some(source) = source {
+            source.readable |= readable;
+            source.hung_up |= hung_up;
+        }
+        if let (Which::Input, Some(sink)) = (which, &mut self.sink) {
+            sink.writable |= writable;
+        }
+    }
+
+    /// The program ended: what it wrote last is there to be read, whether or not the loop said so.
+    pub(super) fn look(&mut self) {
+        for source in [&mut self.output, &mut self.error].into_iter().flatten() {
+            source.readable = true;
+        }
+    }
+
+    /// Whether there may be something for the client.
+    pub(super) fn is_readable(&self) -> bool {
+        let readable = |s: &Option<Source>| s.as_ref().is_some_and(|s| s.readable);
+        readable(&self.output) || readable(&self.error)
+    }
+
+    /// Whether it never had a descriptor.
+    pub(super) fn is_empty(&self) -> bool {
+        self.output.is_none() && self.error.is_none() && self.sink.is_none() && self.sent == 0
+    }
+
+    /// Whether nothing more comes for the client.
+    pub(super) fn is_drained(&self) -> bool {
+        self.output.is_none() && self.error.is_none()
+    }
+
+    /// Whether nothing more goes to where the client's bytes went.
+    pub(super) fn is_shut(&self) -> bool {
+        self.sink.is_none()
+    }
+
+    /// Reads for the client, at most about `share` bytes.
+    pub(super) fn pour(&mut self, core: &mut Connection, channel: ChannelId, share: usize) -> Poured {
+        let mut poured = 0;
+        for (slot, to) in [
+            (&mut self.output, Stream::Main),
+            (&mut self.error, Stream::Stderr),
+        ] {
+            while let Some(source) = slot.as_mut().filter(|s| s.readable) {
+                if poured >= share {
+                    return Poured::Share;
+                }
+                let most = core.writable(channel).min(CHUNK);
+                if most == 0 {
+                    return Poured::Starved;
+                }
+                match core.write_with(channel, to, most, |room| source.end.read(room)) {
+                    Ok(0) => *slot = None,
+                    Ok(n) => {
+                        poured += n;
+                        self.sent += n as u64;
+                        source.got(n, most);
+                    }
+                    Err(Errno::EAGAIN) => source.readable = false,
+                    Err(_) => {
+                        // A terminal whose other side is closed says EIO; a socket was reset.
+                        self.dead |= source.end.kind == Kind::Socket;
+                        *slot = None;
+                    }
+                }
+            }
+        }
+        Poured::All
+    }
+
+    /// Passes on what the client sent; how many bytes are done with, written or dropped. The others are kept.
+    pub(super) fn take(&mut self, bytes: &[u8]) -> usize {
+        self.received += bytes.len() as u64;
+        let Some(sink) = &mut self.sink else {
+            return bytes.len();
+        };
+        match sink.take(bytes) {
+            Ok(n) => n,
+            Err(_) => {
+                self.sink = None;
+                bytes.len()
+            }
+        }
+    }
+
+    /// Passes on what was kept; how many bytes are done with.
+    pub(super) fn flush(&mut self) -> usize {
+        let Some(sink) = &mut self.sink else { return 0 };
+        if !sink.writable || sink.kept_len() == 0 {
+            return 0;
+        }
+        let before = sink.kept_len();
+        match sink.flush() {
+            Ok(()) => {
+                let done = before - sink.kept_len();
+                self.shut_if_done();
+                done
+            }
+            Err(_) => {
+                self.sink = None;
+                before
+            }
+        }
+    }
+
+    /// The client sends nothing more: said to the program when what is kept is passed on. A terminal has no such end:
+    /// as with sshd, the client sends it as a key.
+    pub(super) fn finish(&mut self) {
+        if let Some(sink) = &mut self.sink {
+            sink.closing = true;
+        }
+        self.shut_if_done();
+    }
+
+    /// Nobody reads what the client sends any more; how many kept bytes are dropped.
+    pub(super) fn shut(&mut self) -> usize {
+        self.sink.take().map_or(0, |s| s.kept_len())
+    }
+
+    /// The client reads nothing more of the output.
+    pub(super) fn end_output(&mut self) {
+        self.output = None;
+    }
+
+    fn shut_if_done(&mut self) {
+        let done = |s: &mut Sink| s.closing && s.kept_len() == 0 && s.end.kind != Kind::Terminal;
+        if let Some(sink) = self.sink.take_if(done)
+            && sink.end.kind == Kind::Socket
+        {
+            // It may be gone already.
+            let _ = net::shut_sending(&sink.end.fd);
+        }
+    }
+}
+
+impl Source {
+    fn new(end: End) -> Source {
+        Source {
+            end,
+            readable: false,
+            hung_up: false,
+            seen: 0,
+        }
+    }
+
+    /// `n` of at most `most` bytes were read.
+    fn got(&mut self, n: usize, most: usize) {
+        // A pipe or socket that gave less than was asked for is empty (epoll(7)), and says so when it is not any more;
+        // a terminal gives what fits its own buffers.
+        if n < most && !self.hung_up && self.end.kind != Kind::Terminal {
+            self.readable = false;
+        }
+        let before = self.seen;
+        self.seen = before.saturating_add(n);
+        if self.end.kind == Kind::Pipe && before < BUSY_AFTER && self.seen >= BUSY_AFTER {
+            let _ = stream::set_pipe_size(self.end.fd.raw(), BUSY_PIPE);
+        }
+    }
+}
+
+impl Sink {
+    fn new(end: End, watched: bool) -> Sink {
+        Sink {
+            end,
+            writable: true,
+            watched,
+            kept: Vec::new(),
+            kept_from: 0,
+            closing: false,
+        }
+    }
+
+    fn kept_len(&self) -> usize {
+        self.kept.len() - self.kept_from
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> Result<usize, Errno> {
+        let mut done = 0;
+        if self.kept_len() == 0 {
+            done = self.write(bytes)?;
+        }
+        self.kept.extend_from_slice(&bytes[done..]);
+        Ok(done)
+    }
+
+    fn flush(&mut self) -> Result<(), Errno> {
+        let kept = std::mem::take(&mut self.kept);
+        let done = self.write(&kept[self.kept_from..]);
+        self.kept = kept;
+        self.kept_from += done?;
+        if self.kept_len() == 0 {
+            self.kept_from = 0;
+            self.kept.clear();
+            self.kept.shrink_to(KEPT_ROOM);
+        }
+        Ok(())
+    }
+
+    /// Writes what fits.
+    fn write(&mut self, bytes: &[u8]) -> Result<usize, Errno> {
+        let mut done = 0;
+        while self.writable && done < bytes.len() {
+            match self.end.write(&bytes[done..]) {
+                Ok(n) => done += n,
+                Err(Errno::EAGAIN) => self.writable = false,
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(done)
+    }
+}
+
+impl End {
+    fn new(fd: Fd, kind: Kind) -> End {
+        End {
+            fd: Rc::new(fd),
+            kind,
+        }
+    }
+
+    fn read(&self, room: &mut [u8]) -> Result<usize, Errno> {
+        match self.kind {
+            Kind::Socket => stream::receive_now(self.fd.raw(), room),
+            Kind::Pipe | Kind::Terminal => file::read(self.fd.raw(), room),
+        }
+    }
+
+    fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {
+        match self.kind {
+            Kind::Socket => stream::send_now(self.fd.raw(), bytes),
+            Kind::Pipe | Kind::Terminal => file::write(self.fd.raw(), bytes),
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! The lobby and a front as real processes, between a monitor that the test plays and SSH clients.
+#![forbid(unsafe_code)]
+
+mod sessions;
+mod world;
