@@ -66,7 +66,8 @@ impl Connection {
         self.link.inbox.room(at_least)
     }
 
-    /// So many bytes were read to the front of [`room`](Connection::room).
+    /// So many bytes were read to the front of [`room`](Connection::room). To be told of 0 as well: the buffer is given
+    /// back where it holds nothing.
     pub fn received(&mut self, n: usize) {
         self.link.received(n);
     }
@@ -266,6 +267,14 @@ impl Connection {
     /// The settings it was made with.
     pub fn settings(&self) -> &Arc<Settings> {
         &self.link.settings
+    }
+
+    /// Sends any payload as it is: for those who try what a peer could send.
+    #[doc(hidden)]
+    pub fn send_raw(&mut self, payload: &[u8]) {
+        use crate::codec::Write as _;
+        use crate::transport::Outbox as _;
+        self.link.out.packet(|p| p.put(payload));
     }
 
     fn advance(&mut self) -> Result<Option<Lent>, End> {

@@ -1,6 +1,8 @@
 //! A server of ours against the installed OpenSSH client, over TCP on loopback. Only the handshake: what comes after it
 //! is tested with the node.
 
+#![forbid(unsafe_code)]
+
 use fleetgate_ssh::cipher::{Cipher, Mac};
 use fleetgate_ssh::codec::Write as _;
 use fleetgate_ssh::event::{End, Event};

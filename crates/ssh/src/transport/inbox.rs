@@ -96,6 +96,9 @@ impl Inbox {
             "no more was read than there was room for"
         );
         self.end += n;
+        if n == 0 {
+            self.give_back();
+        }
     }
 
     /// Puts bytes there, of any number: those that came with the state of a moved connection.
@@ -127,10 +130,7 @@ impl Inbox {
         self.forget();
         let held = self.end - self.start;
         if held < LENGTH {
-            if held == 0 && !self.buffer.is_empty() {
-                self.buffer = Buffer::default();
-                (self.start, self.end) = (0, 0);
-            }
+            self.give_back();
             return Ok(None);
         }
         let length = match self.length {
@@ -203,6 +203,15 @@ impl Inbox {
         }
         self.length = Some(length);
         Ok(length)
+    }
+
+    /// A connection that waits for its peer holds no buffer.
+    fn give_back(&mut self) {
+        if self.start == self.end && !self.buffer.is_empty() {
+            self.forget();
+            self.buffer = Buffer::default();
+            (self.start, self.end) = (0, 0);
+        }
     }
 
     /// Bytes that the packet at hand still lacks.
