@@ -208,8 +208,8 @@ impl Link {
                     Progress::Done => {
                         self.clock.keys = self.clock.now.unwrap_or_default();
                         self.asked_for_cookie = false;
-                        self.facts.extensions.expected = self.kex.ext_info();
                         if self.facts.exchanges == 1 {
+                            self.facts.extensions.expected = self.kex.ext_info();
                             return Ok(Next::Established);
                         }
                     }

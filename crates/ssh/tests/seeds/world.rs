@@ -145,6 +145,10 @@ impl World {
         }
         self.known.released = true;
         self.settle();
+        // The place of the cut or the change may have come only now.
+        if self.broken {
+            return self;
+        }
         for side in &self.sides {
             side.owner.check_done(&self.known);
             assert!(side.owner.empty());
