@@ -211,6 +211,24 @@ pub const COMMANDS: &[Command] = &[
         run: version,
     },
     Command {
+        words: &[node::MONITOR],
+        summary: "the node's monitor, for its starter",
+        about: "",
+        flags: &[
+            CONFIG,
+            Flag {
+                long: "user-mode",
+                value: Value::None,
+                repeats: false,
+                help: "Serve the user who starts it, without root.",
+            },
+        ],
+        operands: Operands::None,
+        examples: &[],
+        hidden: true,
+        run: node::monitor,
+    },
+    Command {
         words: &["session"],
         summary: "the session helper, for builds and hosts without its image",
         about: "",

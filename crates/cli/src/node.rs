@@ -1,9 +1,10 @@
 //! `fleetgate node`: its flags become the starter's options and the monitor's command line.
 
 use crate::flags::{Given, Outcome};
-use crate::print;
+use crate::{images, print};
 use fleetgate_node::config::{Config, PATH};
-use fleetgate_node::starter;
+use fleetgate_node::{monitor, starter};
+use fleetgate_seal::{Embedded, Source};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -14,7 +15,8 @@ pub const MONITOR: &str = "monitor";
 pub fn run(given: &Given) -> Outcome {
     let config = configuration(given);
     if given.has("check") {
-        Config::load(&config)?;
+        monitor::check(&Config::load(&config)?, given.has("user-mode"))
+            .map_err(|why| format!("{}: {why}", config.display()))?;
         print(&format!("{}: nothing is wrong with it\n", config.display()))?;
         return Ok(0);
     }
@@ -34,6 +36,22 @@ pub fn run(given: &Given) -> Outcome {
         user_mode: given.has("user-mode"),
         monitor,
     })?)
+}
+
+/// The monitor, executed by the starter.
+pub fn monitor(given: &Given) -> Outcome {
+    let source =
+        |embedded: &'static Option<Embedded>| embedded.as_ref().map_or(Source::Itself, Source::Embedded);
+    monitor::run(monitor::Options {
+        config: configuration(given),
+        user_mode: given.has("user-mode"),
+        sources: monitor::Sources {
+            session: source(&images::SESSION),
+            front: source(&images::FRONT),
+            resolver: source(&images::RESOLVER),
+        },
+    })?;
+    Ok(0)
 }
 
 /// Where the configuration is.

@@ -122,6 +122,15 @@ impl PamSession {
         }
     }
 
+    /// Takes up a conversation that somebody else led to [`FromPam::Accepted`] on `socket`.
+    pub fn accepted(socket: Fd, patience: Duration) -> PamSession {
+        PamSession {
+            socket,
+            buffer: vec![0; fleetgate_wire::MAX_INLINE],
+            patience,
+        }
+    }
+
     /// Establishes credentials and opens the session in this terminal.
     pub fn open(&mut self, tty: &CStr, talk: Talk<'_>) -> Result<Opened, PamError> {
         self.say(&ToPam::Open { tty: tty.into() })?;

@@ -163,6 +163,11 @@ pub fn confirm_now(socket: &Fd) -> Result<()> {
     set(socket, libc::IPPROTO_TCP, libc::TCP_QUICKACK, 1)
 }
 
+/// Asks a silent peer now and then whether it is still there (tcp_keepalive_time).
+pub fn set_keep_alive(socket: &Fd) -> Result<()> {
+    set(socket, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)
+}
+
 /// Lets a listening socket take a port whose old connections linger.
 pub fn set_reuse_address(socket: &Fd) -> Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)

@@ -9,20 +9,34 @@
 //! descriptor or a timer), `launched` (a launch's outcome), `named` (a name's answer), `connection_ended`. An order of a
 //! front reaches its part with the [`Granted`] connection and, for a session, the account as it is at that moment.
 
+mod arrivals;
 pub mod audit;
 pub mod cgroup;
+mod connections;
+mod exchange;
+mod fronts;
 pub mod granted;
+mod host_keys;
 pub mod launches;
+mod login;
 pub mod metrics;
 pub mod names;
 pub mod network;
+mod node;
+mod offer;
 pub mod seats;
 pub mod sessions;
+mod start;
+mod starter;
 pub mod timers;
 pub mod tools;
+mod trust;
 pub mod wakes;
 pub mod x11;
 
 pub use granted::Granted;
+pub use node::Node;
+pub use start::{MonitorError, Options, Parts, Sources, check, open, run};
+pub(crate) use start::{settle, uses_pam};
 pub use tools::Tools;
 pub use wakes::{Key, Owner};

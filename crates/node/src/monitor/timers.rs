@@ -13,6 +13,13 @@ pub fn now() -> Duration {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timer(Duration, u64);
 
+impl Timer {
+    /// Whether its time has come.
+    pub fn is_due(&self, now: Duration) -> bool {
+        self.0 <= now
+    }
+}
+
 /// All timers.
 #[derive(Debug, Default)]
 pub struct Timers {

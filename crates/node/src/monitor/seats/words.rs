@@ -1,4 +1,4 @@
-//! The processes that the monitor executed: what it says to them.
+//! What parts say to fronts in their turn.
 
 use fleetgate_sys::Fd;
 use fleetgate_wire::node::Connection;

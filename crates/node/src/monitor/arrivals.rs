@@ -1,0 +1,211 @@
+//! Listening sockets and what arrives on them. It decides nothing about a connection but whether there is room.
+
+use super::timers::now;
+use super::wakes::{Key, Owner, Wakes};
+use fleetgate_sys::net::{self, Address};
+use fleetgate_sys::poll::READ;
+use fleetgate_sys::{Errno, Fd};
+use fleetgate_wire::common::Endpoint;
+use fleetgate_wire::node::Ends;
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::time::Duration;
+
+/// The most connections taken from one socket before others have their turn.
+const PER_TURN: usize = 32;
+/// How long nothing is accepted after there was no descriptor or memory for a connection.
+pub const PAUSE: Duration = Duration::from_millis(100);
+/// Refusals are told one by one up to so many per [`REFUSALS_EVERY`]; the rest is counted.
+const REFUSALS: u32 = 10;
+/// The period of that.
+const REFUSALS_EVERY: Duration = Duration::from_secs(10);
+/// The key's id of the timer that ends a pause; listening sockets count from 0.
+pub const RESUME: u64 = 1 << 32;
+
+/// The sockets.
+pub struct Arrivals {
+    listeners: Vec<Fd>,
+    paused: bool,
+    refusals: Refusals,
+}
+
+/// One that arrived.
+pub struct Arrived {
+    /// Its socket.
+    pub socket: Fd,
+    /// The peer.
+    pub source: SocketAddr,
+    /// Both ends.
+    pub ends: Ends,
+}
+
+/// What one turn of accepting came to.
+pub enum Accepted {
+    /// One.
+    One(Arrived),
+    /// No more now.
+    Empty,
+    /// There is no descriptor or memory for one; accepting pauses.
+    Short(Errno),
+}
+
+#[derive(Default)]
+struct Refusals {
+    since: Duration,
+    told: u32,
+    untold: u64,
+}
+
+impl Arrivals {
+    /// Accepts on these.
+    pub fn new(listeners: Vec<Fd>, wakes: &Wakes) -> Result<Arrivals, Errno> {
+        for (at, listener) in listeners.iter().enumerate() {
+            listener.set_nonblocking(true)?;
+            wakes.watch(listener, READ, Key::new(Owner::Arrivals, at as u64))?;
+        }
+        Ok(Arrivals {
+            listeners,
+            paused: false,
+            refusals: Refusals::default(),
+        })
+    }
+
+    /// How many may be taken in one turn from one socket.
+    pub const fn per_turn(&self) -> usize {
+        PER_TURN
+    }
+
+    /// The next connection on this socket.
+    pub fn accept(&mut self, listener: u64) -> Accepted {
+        if self.paused {
+            return Accepted::Empty;
+        }
+        let Some(listener) = self.listeners.get(listener as usize) else {
+            return Accepted::Empty;
+        };
+        match net::accept(listener) {
+            Ok((socket, peer)) => match arrived(socket, peer) {
+                Ok(arrived) => Accepted::One(arrived),
+                Err(_) => Accepted::Empty,
+            },
+            Err(e @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::ENOBUFS)) => Accepted::Short(e),
+            // EAGAIN; ECONNABORTED and its kin: the peer was gone before we looked.
+            Err(_) => Accepted::Empty,
+        }
+    }
+
+    /// Accepts nothing until [`Arrivals::resume`]; what arrives waits in the kernel's queue.
+    pub fn pause(&mut self, wakes: &Wakes) {
+        self.paused = true;
+        self.watch(wakes, 0);
+    }
+
+    /// Accepts again.
+    pub fn resume(&mut self, wakes: &Wakes) {
+        if self.paused {
+            self.paused = false;
+            self.watch(wakes, READ);
+        }
+    }
+
+    fn watch(&self, wakes: &Wakes, events: i16) {
+        for (at, listener) in self.listeners.iter().enumerate() {
+            let _ = wakes.change(listener, events, Key::new(Owner::Arrivals, at as u64));
+        }
+    }
+
+    /// Closes them.
+    pub fn close(&mut self, wakes: &Wakes) {
+        // The starter holds the same sockets: closing ours alone would leave them watched.
+        for listener in &self.listeners {
+            wakes.forget(listener);
+        }
+        self.listeners.clear();
+    }
+
+    /// Whether this refusal is to be told, and how many before it were not.
+    pub fn tell_refusal(&mut self) -> Option<u64> {
+        let r = &mut self.refusals;
+        let now = now();
+        if now.saturating_sub(r.since) >= REFUSALS_EVERY {
+            r.since = now;
+            r.told = 0;
+        }
+        if r.told >= REFUSALS {
+            r.untold += 1;
+            return None;
+        }
+        r.told += 1;
+        Some(std::mem::take(&mut r.untold))
+    }
+}
+
+fn arrived(socket: Fd, peer: Address) -> Result<Arrived, Errno> {
+    // Neither is worth a connection.
+    let _ = net::set_no_delay(&socket);
+    let _ = net::set_keep_alive(&socket);
+    let local = net::local(&socket)?;
+    Ok(Arrived {
+        source: shown(&peer),
+        ends: Ends {
+            peer: endpoint(&peer),
+            local: endpoint(&local),
+        },
+        socket,
+    })
+}
+
+fn endpoint(address: &Address) -> Endpoint {
+    Endpoint {
+        address: address.ip,
+        scope: address.scope,
+        port: address.port,
+    }
+}
+
+fn shown(address: &Address) -> SocketAddr {
+    let ip = Ipv6Addr::from(address.ip);
+    match ip.to_ipv4_mapped() {
+        Some(v4) => SocketAddr::new(v4.into(), address.port),
+        None => SocketAddrV6::new(ip, address.port, 0, address.scope).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_arrives_has_both_ends_and_a_pause_keeps_it_waiting() {
+        let mut wakes = Wakes::new().expect("epoll");
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let fd = Fd::from(std::os::fd::OwnedFd::from(listener));
+        let mut arrivals = Arrivals::new(vec![fd], &wakes).expect("arrivals");
+        arrivals.pause(&wakes);
+        let client = std::net::TcpStream::connect(address).expect("connects");
+        let mut keys = Vec::new();
+        wakes.wait(Some(0), &mut keys).expect("wait");
+        assert_eq!(keys, []);
+        assert!(matches!(arrivals.accept(0), Accepted::Empty));
+        arrivals.resume(&wakes);
+        wakes.wait(Some(10_000), &mut keys).expect("wait");
+        assert_eq!(keys, [Key::new(Owner::Arrivals, 0)]);
+        let Accepted::One(one) = arrivals.accept(0) else {
+            panic!("nothing arrived")
+        };
+        assert_eq!(one.source, client.local_addr().expect("an address"));
+        assert_eq!(one.ends.local.port, address.port());
+        assert!(matches!(arrivals.accept(0), Accepted::Empty));
+        assert!(matches!(arrivals.accept(7), Accepted::Empty));
+    }
+
+    #[test]
+    fn refusals_are_told_by_tens_and_the_rest_is_counted() {
+        let wakes = Wakes::new().expect("epoll");
+        let mut arrivals = Arrivals::new(Vec::new(), &wakes).expect("arrivals");
+        let told = (0..100).filter(|_| arrivals.tell_refusal().is_some());
+        assert_eq!(told.count(), REFUSALS as usize);
+        arrivals.refusals.told = 0;
+        assert_eq!(arrivals.tell_refusal(), Some(90));
+    }
+}

@@ -1,0 +1,328 @@
+//! Every connection, from accept to its end: its socket's duplicate, its exchanges, its way to a login, its grant. Who
+//! may speak of it is decided here: the lobby before its hand-over, its own front after it, nobody else ever.
+
+use super::exchange::Exchanges;
+use super::granted::Granted;
+use super::login::Login;
+use super::node::Waiting;
+use super::offer::Offer;
+use super::seats::SeatId;
+use super::timers::Timer;
+use crate::config::Limits;
+use fleetgate_sys::{Fd, net};
+use fleetgate_wire::node::{Connection as Number, Ends};
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One.
+pub struct Connection {
+    /// Its number.
+    pub number: Number,
+    /// Where from and where to.
+    pub ends: Ends,
+    /// The peer.
+    pub source: SocketAddr,
+    /// A duplicate of its socket. Whoever else holds one, shutting this down ends it.
+    pub socket: Fd,
+    /// Since when.
+    pub since: Duration,
+    /// What it was offered.
+    pub offer: Arc<Offer>,
+    /// Its key exchanges.
+    pub exchanges: Exchanges,
+    /// How far it is.
+    pub stage: Stage,
+    /// Ends it if it is not logged in by then.
+    pub grace: Option<Timer>,
+    /// When what its next `timing` is about began.
+    pub clock: Duration,
+    /// Orders of its front that wait for the account to be looked up.
+    pub waiting: Vec<Waiting>,
+}
+
+/// How far a connection is.
+pub enum Stage {
+    /// In the lobby.
+    Login(Box<Login>),
+    /// Logged in, and not handed over yet: still the lobby's.
+    Accepted(Box<Granted>, SeatId),
+    /// With its front.
+    Open(Box<Granted>, SeatId),
+    /// Being changed from one to the other; never seen between two calls.
+    Moving,
+}
+
+/// Why a connection is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// `limits.connections`.
+    All,
+    /// `limits.unauthenticated`.
+    Unauthenticated,
+    /// `limits.unauthenticated_per_source`.
+    Source,
+}
+
+impl Full {
+    /// In words.
+    pub const fn why(self) -> &'static str {
+        match self {
+            Full::All => "there are as many connections as may be (limits.connections)",
+            Full::Unauthenticated => {
+                "there are as many connections that are not logged in as may be (limits.unauthenticated)"
+            }
+            Full::Source => {
+                "its address has as many connections that are not logged in as it may \
+                 (limits.unauthenticated_per_source)"
+            }
+        }
+    }
+}
+
+/// All of them.
+#[derive(Default)]
+pub struct Connections {
+    table: HashMap<Number, Connection>,
+    last: Number,
+    waiting: HashMap<Source, u32>,
+    unauthenticated: u32,
+}
+
+/// Whom a bound counts as one: an address, of version 6 a /64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Source([u8; 16]);
+
+impl Source {
+    fn of(address: IpAddr) -> Source {
+        Source(match address.to_canonical() {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+            IpAddr::V6(v6) => {
+                let mut octets = v6.octets();
+                octets[8..].fill(0);
+                octets
+            }
+        })
+    }
+}
+
+impl Connections {
+    /// Whether one more may come from here.
+    pub fn room(&self, source: IpAddr, limits: &Limits) -> Result<(), Full> {
+        let of_source = self.waiting.get(&Source::of(source)).copied().unwrap_or(0);
+        if self.table.len() >= limits.connections as usize {
+            Err(Full::All)
+        } else if self.unauthenticated >= limits.unauthenticated {
+            Err(Full::Unauthenticated)
+        } else if of_source >= limits.unauthenticated_per_source {
+            Err(Full::Source)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// A number that no connection had before.
+    pub fn number(&mut self) -> Number {
+        self.last += 1;
+        self.last
+    }
+
+    /// Takes one in; it is not logged in.
+    pub fn add(&mut self, connection: Connection) {
+        *self
+            .waiting
+            .entry(Source::of(connection.source.ip()))
+            .or_default() += 1;
+        self.unauthenticated += 1;
+        self.table.insert(connection.number, connection);
+    }
+
+    /// It is logged in: the bounds for others do not count it any more.
+    pub fn logged_in(&mut self, number: Number, granted: Box<Granted>, front: SeatId) {
+        if let Some(connection) = self.table.get_mut(&number)
+            && matches!(connection.stage, Stage::Login(_))
+        {
+            connection.stage = Stage::Accepted(granted, front);
+            let source = connection.source.ip();
+            self.release(source);
+        }
+    }
+
+    /// The one of this number, whoever asks.
+    pub fn get(&mut self, number: Number) -> Option<&mut Connection> {
+        self.table.get_mut(&number)
+    }
+
+    /// The one of this number, if it is the lobby's.
+    pub fn of_lobby(&mut self, number: Number) -> Option<&mut Connection> {
+        self.table
+            .get_mut(&number)
+            .filter(|c| !matches!(c.stage, Stage::Open(..)))
+    }
+
+    /// The one of this number, if it is this front's.
+    pub fn of_front(&mut self, number: Number, front: SeatId) -> Option<&mut Connection> {
+        self.table
+            .get_mut(&number)
+            .filter(|c| matches!(c.stage, Stage::Open(_, own) if own == front))
+    }
+
+    /// Ends it: its socket is shut for everybody who holds it, and nobody knows its number any more.
+    pub fn end(&mut self, number: Number) -> Option<Connection> {
+        let connection = self.table.remove(&number)?;
+        // ENOTCONN: the peer was first.
+        let _ = net::shut(&connection.socket);
+        if matches!(connection.stage, Stage::Login(_)) {
+            self.release(connection.source.ip());
+        }
+        Some(connection)
+    }
+
+    /// Those for which `which` holds.
+    pub fn numbers(&self, which: impl Fn(&Connection) -> bool) -> Vec<Number> {
+        let mut numbers: Vec<Number> = self
+            .table
+            .values()
+            .filter(|c| which(c))
+            .map(|c| c.number)
+            .collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
+    /// How many conversations with PAM are under way.
+    pub fn conversations(&self) -> usize {
+        let talks = |c: &&Connection| matches!(&c.stage, Stage::Login(login) if login.talks());
+        self.table.values().filter(talks).count()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    fn release(&mut self, source: IpAddr) {
+        self.unauthenticated -= 1;
+        let source = Source::of(source);
+        if let Some(count) = self.waiting.get_mut(&source) {
+            *count -= 1;
+            if *count == 0 {
+                self.waiting.remove(&source);
+            }
+        }
+    }
+}
+
+impl Connection {
+    /// It is handed over: from now on it is its front's. None: it is not logged in, or was handed over before.
+    pub fn open(&mut self) -> Option<SeatId> {
+        let front = match &self.stage {
+            Stage::Accepted(_, front) => *front,
+            _ => return None,
+        };
+        self.stage = match std::mem::replace(&mut self.stage, Stage::Moving) {
+            Stage::Accepted(granted, front) => Stage::Open(granted, front),
+            other => other,
+        };
+        Some(front)
+    }
+
+    /// What was granted on it.
+    pub fn granted(&mut self) -> Option<&mut Granted> {
+        match &mut self.stage {
+            Stage::Login(_) | Stage::Moving => None,
+            Stage::Accepted(granted, _) | Stage::Open(granted, _) => Some(granted),
+        }
+    }
+
+    /// The login, for log and audit.
+    pub fn login(&self) -> Option<String> {
+        match &self.stage {
+            Stage::Login(_) | Stage::Moving => None,
+            Stage::Accepted(granted, _) | Stage::Open(granted, _) => Some(granted.grant.login.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::host_keys::HostKeys;
+    use super::super::trust::Trust;
+    use super::*;
+    use crate::config::Config;
+    use fleetgate_wire::common::Endpoint;
+
+    fn connection(all: &mut Connections, source: &str) -> Number {
+        let config = Config::default();
+        let end = Endpoint {
+            address: [0; 16],
+            scope: 0,
+            port: 0,
+        };
+        let number = all.number();
+        all.add(Connection {
+            number,
+            ends: Ends {
+                peer: end.clone(),
+                local: end,
+            },
+            source: SocketAddr::new(source.parse().expect("an address"), 9),
+            socket: net::unix().expect("a socket"),
+            since: Duration::ZERO,
+            offer: Offer::new(&config, HostKeys::of(Vec::new())).expect("an offer"),
+            exchanges: Exchanges::new([0; 16]),
+            stage: Stage::Login(Box::new(Login::new(
+                Trust::new(&config, false).expect("trust").into(),
+            ))),
+            grace: None,
+            clock: Duration::ZERO,
+            waiting: Vec::new(),
+        });
+        number
+    }
+
+    #[test]
+    fn bounds_are_in_sum_and_per_source_and_end_with_the_connection() {
+        let limits = Limits {
+            connections: 5,
+            unauthenticated: 4,
+            unauthenticated_per_source: 2,
+            ..Limits::default()
+        };
+        let mut all = Connections::default();
+        let room = |all: &Connections, source: &str| all.room(source.parse().expect("an address"), &limits);
+        let mut numbers = Vec::new();
+        for source in ["10.0.0.1", "::ffff:10.0.0.1", "2001:db8::1", "2001:db8::2"] {
+            assert_eq!(room(&all, source), Ok(()), "{source}");
+            numbers.push(connection(&mut all, source));
+        }
+        assert_eq!(room(&all, "10.0.0.9"), Err(Full::Unauthenticated));
+        all.end(numbers[2]).expect("there");
+        assert!(all.end(numbers[2]).is_none());
+        assert_eq!(room(&all, "10.0.0.9"), Ok(()));
+        assert_eq!(room(&all, "10.0.0.1"), Err(Full::Source));
+        assert_eq!(room(&all, "2001:db8::ffff"), Ok(()));
+        connection(&mut all, "2001:db8::3");
+        all.end(numbers[0]).expect("there");
+        assert_eq!(room(&all, "2001:db8::4"), Err(Full::Source));
+        assert_eq!(room(&all, "2001:db8:0:1::4"), Ok(()));
+        let tight = Limits {
+            connections: 3,
+            ..limits.clone()
+        };
+        assert_eq!(
+            all.room("192.0.2.1".parse().expect("an address"), &tight),
+            Err(Full::All)
+        );
+    }
+
+    #[test]
+    fn a_connection_in_the_lobby_is_no_fronts() {
+        let mut all = Connections::default();
+        let number = connection(&mut all, "10.0.0.1");
+        assert!(all.of_lobby(number).is_some());
+        assert!(all.of_front(number, 1).is_none());
+        assert!(all.of_lobby(number + 1).is_none());
+    }
+}

@@ -1,0 +1,103 @@
+//! Signing key exchanges, and no oracle: the monitor gives a cookie for each exchange, hashes the transcript that it
+//! is handed itself, finds its cookie in it, and signs once. The first hash is the connection's session id.
+
+use super::offer::Offer;
+use fleetgate_ssh::event::Exchange;
+use fleetgate_sys::{Errno, net};
+use std::fmt;
+
+/// One connection's exchanges.
+#[derive(Debug)]
+pub struct Exchanges {
+    /// Given and not used yet.
+    cookie: [u8; 16],
+    session_id: Option<Vec<u8>>,
+    host_key: Vec<u8>,
+}
+
+/// What was asked for is not what an honest process asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation(pub String);
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A signature, and the cookie of the next exchange.
+#[derive(Debug)]
+pub struct Signed {
+    /// A blob.
+    pub signature: Vec<u8>,
+    /// Good for one.
+    pub cookie: [u8; 16],
+}
+
+/// A cookie that nobody can guess.
+pub fn cookie() -> Result<[u8; 16], Errno> {
+    let mut cookie = [0; 16];
+    net::random(&mut cookie)?;
+    Ok(cookie)
+}
+
+impl Exchanges {
+    /// None yet; the first has to have this cookie.
+    pub fn new(cookie: [u8; 16]) -> Exchanges {
+        Exchanges {
+            cookie,
+            session_id: None,
+            host_key: Vec::new(),
+        }
+    }
+
+    /// The cookie of the next exchange, for the process that the connection moves to.
+    pub fn next_cookie(&self) -> [u8; 16] {
+        self.cookie
+    }
+
+    /// The first exchange's hash, once it was signed.
+    pub fn session_id(&self) -> Option<&[u8]> {
+        self.session_id.as_deref()
+    }
+
+    /// The host key or certificate of the first exchange.
+    pub fn host_key(&self) -> &[u8] {
+        &self.host_key
+    }
+
+    /// Signs what `frame` (of `kex::exchange`) is the transcript of, if it is an exchange of this connection under one
+    /// of these offers: the one that it came under, or today's.
+    pub fn sign(&mut self, frame: &[u8], offers: &[&Offer]) -> Result<Signed, Violation> {
+        let bad = |why: &str| Violation(why.to_owned());
+        let exchange =
+            Exchange::decode(frame).map_err(|e| Violation(format!("the transcript cannot be read: {e}")))?;
+        if exchange.server_cookie() != Some(self.cookie) {
+            return Err(bad("the transcript's cookie is not the one that was given"));
+        }
+        let fits = |offer: &&&Offer| {
+            offer.version == exchange.server_version && offer.methods.contains(&exchange.kex.as_str())
+        };
+        let key = offers
+            .iter()
+            .filter(fits)
+            .find_map(|o| o.keys.find(&exchange.host_key_algorithm, &exchange.host_key))
+            .ok_or_else(|| bad("the transcript has a version, method or host key that is not ours"))?;
+        let hash = exchange
+            .hash()
+            .ok_or_else(|| bad("the transcript's method is not known"))?;
+        let next = cookie().map_err(|e| Violation(format!("no random bytes: {e}")))?;
+        let signature = key
+            .sign(&exchange.host_key_algorithm, hash.as_ref())
+            .map_err(|e| Violation(format!("the host key does not sign: {e}")))?;
+        self.cookie = next;
+        if self.session_id.is_none() {
+            self.session_id = Some(hash.as_ref().to_vec());
+            self.host_key.clone_from(&exchange.host_key);
+        }
+        Ok(Signed {
+            signature,
+            cookie: next,
+        })
+    }
+}

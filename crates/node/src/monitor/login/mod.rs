@@ -1,0 +1,660 @@
+//! One connection's way to its login: requests as the lobby received them, verified here, over the monitor's own session
+//! id. It answers nobody by itself: each call gives the step that follows.
+
+mod facts;
+mod methods;
+pub mod pam;
+mod publickey;
+
+pub use facts::MAX_KEY_FILES;
+
+use super::timers;
+use super::tools::Tools;
+use super::trust::{Trust, Way};
+use super::wakes::{Key, Owner};
+use facts::Facts;
+use fleetgate_launch::pam::PamSession;
+use fleetgate_launch::{Begun, LaunchError, Running};
+use fleetgate_policy::access::{self, Proof};
+use fleetgate_policy::grant::{How, Identity};
+use fleetgate_policy::{Login as Name, Permits};
+use fleetgate_ssh::auth::{InfoResponse, Method, Request};
+use fleetgate_ssh::key::{Restrictions, Visitor};
+use fleetgate_sys::clock;
+use fleetgate_wire::common::Account;
+use fleetgate_wire::names::Found;
+use fleetgate_wire::node::{Connection, Prompt, Verdict};
+use fleetgate_wire::pam::{Prompt as PamPrompt, Secret};
+use methods::Progress;
+use pam::{Conversation, Said};
+use publickey::{Decision, Session};
+use std::ffi::CString;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use zeroize::{Zeroize, Zeroizing};
+
+/// DISCONNECT's reasons (RFC 4253 §11.1).
+const PROTOCOL_ERROR: u32 = 2;
+const NO_MORE_AUTH_METHODS: u32 = 14;
+/// How long PAM may take to each of its words once a session is being made.
+const PAM_PATIENCE: Duration = Duration::from_secs(30);
+
+/// What follows.
+pub enum Step {
+    /// Nothing yet: an answer is on its way.
+    Wait,
+    /// Say this.
+    Say(Verdict),
+    /// He is in.
+    In(Box<Entry>),
+    /// The process that asked is not honest.
+    Violation(&'static str),
+}
+
+/// A login that was proven.
+pub struct Entry {
+    /// The account, as it is now.
+    pub account: Account,
+    /// Its name.
+    pub login: Name,
+    /// Who.
+    pub identity: Identity,
+    /// What he may do.
+    pub permits: Permits,
+    /// Until when, on the boot-time clock.
+    pub expires: Option<Duration>,
+    /// PAM's conversation, accepted and not opened.
+    pub pam: Option<PamSession>,
+}
+
+/// Where a login happens.
+pub struct Scene<'a> {
+    /// On which connection.
+    pub connection: Connection,
+    /// From where.
+    pub source: IpAddr,
+    /// The monitor's session id; none: no key exchange was signed.
+    pub session_id: Option<&'a [u8]>,
+    /// The host key that it began with.
+    pub host_key: &'a [u8],
+    /// For what is asked.
+    pub tools: &'a mut Tools,
+    /// How many conversations PAM has with others.
+    pub conversations: usize,
+    /// What refusals are told to.
+    pub refusals: &'a mut Vec<Refusal>,
+}
+
+/// A refusal, for log and audit.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Whom it was for, as asked.
+    pub login: String,
+    /// By which way.
+    pub method: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// The state.
+pub struct Login {
+    trust: Arc<Trust>,
+    user: Option<Vec<u8>>,
+    progress: Progress,
+    failures: u32,
+    attempts: u32,
+    facts: Facts,
+    proven: Vec<(How, Restrictions)>,
+    /// The request that is being decided.
+    pending: Option<Zeroizing<Vec<u8>>>,
+    talk: Option<Talk>,
+    /// A conversation that PAM accepted.
+    accepted: Option<Conversation>,
+}
+
+struct Talk {
+    conversation: Conversation,
+    purpose: Purpose,
+    /// So many answers are awaited of the user.
+    asked: Option<usize>,
+    /// PAM's messages, to be shown with the next question.
+    notes: Vec<u8>,
+}
+
+enum Purpose {
+    /// Answer with this, once.
+    Password(Option<Zeroizing<Vec<u8>>>),
+    /// Hand questions on.
+    Interactive,
+    /// Nobody is asked: may the account come in?
+    Account,
+}
+
+impl Login {
+    /// Nothing was asked yet.
+    pub fn new(trust: Arc<Trust>) -> Login {
+        Login {
+            user: None,
+            progress: Progress::new(&trust.required, &trust.ways),
+            trust,
+            failures: 0,
+            attempts: 0,
+            facts: Facts::default(),
+            proven: Vec::new(),
+            pending: None,
+            talk: None,
+            accepted: None,
+        }
+    }
+
+    /// Whether a conversation with PAM is under way.
+    pub fn talks(&self) -> bool {
+        self.talk.is_some()
+    }
+
+    /// A USERAUTH_REQUEST.
+    pub fn asked(&mut self, request: Vec<u8>, scene: &mut Scene<'_>) -> Step {
+        let request = Zeroizing::new(request);
+        if scene.session_id.is_none() {
+            return Step::Violation("a login before the first key exchange was signed");
+        }
+        match self.talk.take() {
+            // The user gives up what he was asked, and tries something else.
+            Some(talk) if talk.asked.is_some() => {
+                talk.conversation.abort();
+                self.pending = None;
+                self.failures += 1;
+            }
+            talk => self.talk = talk,
+        }
+        if self.pending.is_some() {
+            return Step::Violation("a login request before the last one was answered");
+        }
+        self.attempts += 1;
+        self.pending = Some(request);
+        self.go(scene)
+    }
+
+    /// A USERAUTH_INFO_RESPONSE.
+    pub fn answered(&mut self, mut response: Vec<u8>, scene: &mut Scene<'_>) -> Step {
+        let parsed = InfoResponse::parse(&response);
+        response.zeroize();
+        let Some((talk, asked)) = self.talk.as_mut().and_then(|t| t.asked.take().map(|n| (t, n))) else {
+            return end(PROTOCOL_ERROR, c"an answer to a question that was not asked");
+        };
+        let Ok(parsed) = parsed else {
+            return end(PROTOCOL_ERROR, c"the answers cannot be read");
+        };
+        if parsed.answers.len() != asked {
+            return end(
+                PROTOCOL_ERROR,
+                c"as many answers are wanted as there were questions",
+            );
+        }
+        let secrets: Option<Vec<Secret>> = parsed.answers.iter().map(|a| secret(a)).collect();
+        match secrets {
+            Some(secrets) => {
+                talk.conversation.answer(secrets);
+                Step::Wait
+            }
+            None => {
+                talk.conversation.abort();
+                self.fail("an answer holds a zero byte, or is too long", scene)
+            }
+        }
+    }
+
+    /// The resolver's answer.
+    pub fn named(&mut self, found: Found, scene: &mut Scene<'_>) -> Step {
+        if let Err(why) = self.facts.named(found) {
+            tracing::warn!(connection = scene.connection, "{why}");
+        }
+        self.go(scene)
+    }
+
+    /// The key files.
+    pub fn read(&mut self, outcome: Result<(Running, Begun), LaunchError>, scene: &mut Scene<'_>) -> Step {
+        let user = self.user.clone().unwrap_or_default();
+        self.facts.read(&user, outcome, &self.trust, scene.tools);
+        self.go(scene)
+    }
+
+    /// PAM says something.
+    pub fn heard(&mut self, scene: &mut Scene<'_>) -> Step {
+        while let Some(talk) = &mut self.talk {
+            match talk.conversation.hear() {
+                Said::Nothing => return Step::Wait,
+                Said::Ask(prompts) => {
+                    if let Some(step) = self.prompted(prompts, scene) {
+                        return step;
+                    }
+                }
+                Said::Accepted(user) => return self.accepted(&user, scene),
+                Said::Refused(why) => return self.fail(&why, scene),
+            }
+        }
+        Step::Wait
+    }
+
+    /// Goes on with the pending request as far as what is known reaches.
+    fn go(&mut self, scene: &mut Scene<'_>) -> Step {
+        let Some(bytes) = self.pending.take() else {
+            return Step::Wait;
+        };
+        let step = match Request::parse(&bytes) {
+            Ok(request) => self.decide(&request, scene),
+            Err(e) => {
+                tracing::debug!(
+                    connection = scene.connection,
+                    "a login request cannot be read: {e}"
+                );
+                end(PROTOCOL_ERROR, c"the login request cannot be read")
+            }
+        };
+        // Only a request that still waits is kept.
+        if matches!(step, Step::Wait) {
+            self.pending = Some(bytes);
+        }
+        step
+    }
+
+    fn decide(&mut self, request: &Request<'_>, scene: &mut Scene<'_>) -> Step {
+        if request.service != "ssh-connection" {
+            return end(PROTOCOL_ERROR, c"there is no such service");
+        }
+        let user = self.user.get_or_insert_with(|| request.user.to_vec()).clone();
+        if user != request.user {
+            return end(PROTOCOL_ERROR, c"the user name may not change");
+        }
+        let way = match &request.method {
+            // The first is how clients ask what there is.
+            Method::None if self.attempts == 1 => return self.rejected(false),
+            Method::None => return self.refuse("none", "the method none", scene),
+            Method::PublicKey(_) => Way::PublicKey,
+            Method::Password { .. } => Way::Password,
+            Method::KeyboardInteractive { .. } => Way::KeyboardInteractive,
+            Method::Other { .. } => return self.refuse("other", "a method that is not there", scene),
+        };
+        if !self.progress.open().contains(&way) {
+            return self.refuse(way.name(), "the method is not open", scene);
+        }
+        let key = Key::new(Owner::Logins, scene.connection);
+        let trust = self.trust.clone();
+        let wants_files = way == Way::PublicKey;
+        let Some(known) = self.facts.gather(&user, wants_files, &trust, scene.tools, key) else {
+            return Step::Wait;
+        };
+        let name = Name::parse(&user).ok();
+        let allowed = match (known.account, &name) {
+            (Some(account), Some(name)) => allowed(account, name, known.groups, &trust, scene),
+            _ => Err("there is no such account".to_owned()),
+        };
+        match &request.method {
+            Method::PublicKey(request) => {
+                let (now, utc_offset) = calendar();
+                let visitor = Visitor {
+                    login: name.as_ref().map_or("", Name::as_str),
+                    source: scene.source,
+                    now,
+                    skew: trust.skew,
+                    utc_offset,
+                    environment: trust.user_environment,
+                };
+                let session = Session {
+                    id: scene.session_id.unwrap_or_default(),
+                    host_key: scene.host_key,
+                };
+                let decision = publickey::decide(request, session, &visitor, known.files, &trust);
+                let is_query = request.signature.is_none();
+                match (allowed, decision) {
+                    (Ok(()), Decision::Would) => Step::Say(Verdict::KeyOk),
+                    (Ok(()), Decision::Proven { how, restrictions }) => {
+                        self.proven(way, how, *restrictions, scene)
+                    }
+                    (Err(why), _) | (_, Decision::Refused(why)) if is_query => {
+                        tracing::debug!(connection = scene.connection, "a key would not do: {why}");
+                        self.rejected_counted(scene)
+                    }
+                    (Err(why), _) | (_, Decision::Refused(why)) => self.refuse(way.name(), &why, scene),
+                }
+            }
+            Method::Password { new: Some(_), .. } => self.refuse(
+                way.name(),
+                "passwords are not changed this way: use keyboard-interactive",
+                scene,
+            ),
+            Method::Password { password, .. } => {
+                // Who may not come in at all is asked for his password as everybody, and it is wrong.
+                let password = match &allowed {
+                    Ok(()) => Zeroizing::new(password.to_vec()),
+                    Err(_) => Zeroizing::new(b"\x08\n\r\x7f".to_vec()),
+                };
+                self.talk(Purpose::Password(Some(password)), scene)
+            }
+            _ => self.talk(Purpose::Interactive, scene),
+        }
+    }
+
+    /// Begins a conversation.
+    fn talk(&mut self, purpose: Purpose, scene: &mut Scene<'_>) -> Step {
+        let config = scene.tools.config.clone();
+        if scene.conversations >= config.limits.deciding as usize {
+            return self.fail("as many logins as may (`limits.deciding`) wait for PAM", scene);
+        }
+        let string = |bytes: Vec<u8>| CString::new(bytes).unwrap_or_default();
+        let start = pam::start(
+            &string(config.pam_service.clone().into_bytes()),
+            &string(self.user.clone().unwrap_or_default()),
+            &string(scene.source.to_canonical().to_string().into_bytes()),
+            !matches!(purpose, Purpose::Account),
+            config.limits.login_grace.0,
+        );
+        let key = Key::new(Owner::Logins, scene.connection);
+        match Conversation::begin(&scene.tools.resolver, start, &scene.tools.wakes, key) {
+            Ok(conversation) => {
+                self.talk = Some(Talk {
+                    conversation,
+                    purpose,
+                    asked: None,
+                    notes: Vec::new(),
+                });
+                Step::Wait
+            }
+            Err(e) => self.fail(&format!("the resolver takes no conversation: {e}"), scene),
+        }
+    }
+
+    /// PAM asks; none: that was answered here.
+    fn prompted(&mut self, prompts: Vec<PamPrompt>, scene: &mut Scene<'_>) -> Option<Step> {
+        let talk = self.talk.as_mut()?;
+        let asks = prompts.iter().filter(|p| p.asks()).count();
+        for message in prompts.iter().filter(|p| !p.asks()) {
+            talk.notes.extend_from_slice(message.text.to_bytes());
+            talk.notes.push(b'\n');
+        }
+        if asks == 0 {
+            return None;
+        }
+        match &mut talk.purpose {
+            Purpose::Password(password) => {
+                let password = password.take().and_then(|p| CString::new(p.as_slice()).ok());
+                let answers = password.and_then(|password| {
+                    let answers = pam::by_password(&prompts, &password);
+                    password.into_bytes_with_nul().zeroize();
+                    answers
+                });
+                match answers {
+                    Some(answers) => {
+                        talk.conversation.answer(answers);
+                        None
+                    }
+                    None => {
+                        talk.conversation.abort();
+                        Some(self.fail(
+                            "PAM asks for more than a password: use keyboard-interactive",
+                            scene,
+                        ))
+                    }
+                }
+            }
+            Purpose::Interactive => {
+                talk.asked = Some(asks);
+                let notes = std::mem::take(&mut talk.notes);
+                let prompts = prompts.into_iter().filter(|p| p.asks());
+                Some(Step::Say(Verdict::Ask {
+                    name: Vec::new(),
+                    instruction: notes,
+                    prompts: prompts
+                        .map(|p| Prompt {
+                            echo: p.style == 2,
+                            text: p.text.into_bytes(),
+                        })
+                        .collect(),
+                }))
+            }
+            Purpose::Account => {
+                talk.conversation.abort();
+                Some(self.fail(
+                    "PAM's account modules have a question, for which a key has no answer: log in with \
+                     keyboard-interactive",
+                    scene,
+                ))
+            }
+        }
+    }
+
+    /// PAM lets him in.
+    fn accepted(&mut self, user: &std::ffi::CStr, scene: &mut Scene<'_>) -> Step {
+        let Some(talk) = self.talk.take() else {
+            return Step::Wait;
+        };
+        if Some(user.to_bytes()) != self.user.as_deref() {
+            return self.fail("PAM says that he is somebody else", scene);
+        }
+        let how = match talk.purpose {
+            Purpose::Account => {
+                self.accepted = Some(talk.conversation);
+                return self.enter(scene);
+            }
+            Purpose::Password(_) => (Way::Password, How::Password),
+            Purpose::Interactive => (Way::KeyboardInteractive, How::KeyboardInteractive),
+        };
+        // Asked again: what the modules say to somebody who may not come in counts for nothing.
+        let user = self.user.clone().unwrap_or_default();
+        let key = Key::new(Owner::Logins, scene.connection);
+        let trust = self.trust.clone();
+        let known = self.facts.gather(&user, false, &trust, scene.tools, key);
+        let allowed = match (
+            known.as_ref().and_then(|k| Some((k.account?, k.groups))),
+            Name::parse(&user),
+        ) {
+            (Some((account, groups)), Ok(name)) => allowed(account, &name, groups, &trust, scene),
+            _ => Err("there is no such account".to_owned()),
+        };
+        if let Err(why) = allowed {
+            return self.refuse(how.0.name(), &why, scene);
+        }
+        self.accepted = Some(talk.conversation);
+        self.proven(how.0, how.1, publickey::unrestricted(), scene)
+    }
+
+    /// One way was gone to its end.
+    fn proven(&mut self, way: Way, how: How, restrictions: Restrictions, scene: &mut Scene<'_>) -> Step {
+        let proof = match way {
+            Way::PublicKey => Proof::Key {
+                forced: publickey::is_forced(&restrictions),
+            },
+            _ => Proof::Password,
+        };
+        if let Some(account) = self.facts.account() {
+            let account = access::Account {
+                name: account.name.to_str().unwrap_or_default(),
+                uid: account.ids.uid,
+                groups: &[],
+            };
+            if let Err(denied) = self.trust.access.root().allow(&account, proof) {
+                return self.refuse(way.name(), &denied.to_string(), scene);
+            }
+        }
+        if self.proven.iter().any(|(earlier, _)| same_key(earlier, &how)) {
+            return self.refuse(
+                way.name(),
+                "the same key again, where another is asked for",
+                scene,
+            );
+        }
+        self.proven.push((how, restrictions));
+        self.pending = None;
+        if !self.progress.went(way) {
+            return self.rejected(true);
+        }
+        if scene.tools.pam && self.accepted.is_none() {
+            let step = self.talk(Purpose::Account, scene);
+            if matches!(step, Step::Wait) {
+                // What the lobby waits for; it is not looked at again.
+                self.pending = Some(Zeroizing::default());
+            }
+            return step;
+        }
+        self.enter(scene)
+    }
+
+    /// All was proven.
+    fn enter(&mut self, scene: &mut Scene<'_>) -> Step {
+        let name = self.user.as_deref().and_then(|u| Name::parse(u).ok());
+        let (Some(account), Some(login)) = (self.facts.account().cloned(), name) else {
+            return self.fail("there is no such account", scene);
+        };
+        let mut all = publickey::unrestricted();
+        let mut proven = Vec::new();
+        for (how, restrictions) in std::mem::take(&mut self.proven) {
+            all = match all.and(restrictions) {
+                Ok(both) => both,
+                Err(denied) => return self.fail(&denied.to_string(), scene),
+            };
+            proven.push(how);
+        }
+        let permits = all
+            .permits
+            .and(self.trust.permits.clone())
+            .and_then(|mut permits| {
+                permits.name_commands(&self.trust.commands)?;
+                Ok(permits)
+            });
+        let permits = match permits {
+            Ok(permits) => permits,
+            Err(denied) => return self.fail(&denied.to_string(), scene),
+        };
+        let (now, _) = calendar();
+        let expires = all
+            .expires
+            .map(|end| timers::now() + Duration::from_secs(end.saturating_sub(now)));
+        let pam = self
+            .accepted
+            .take()
+            .map(|conversation| conversation.into_session(&scene.tools.wakes, PAM_PATIENCE));
+        Step::In(Box::new(Entry {
+            account,
+            login,
+            identity: Identity { proven },
+            permits,
+            expires,
+            pam,
+        }))
+    }
+
+    /// A refusal of what is pending.
+    fn fail(&mut self, why: &str, scene: &mut Scene<'_>) -> Step {
+        let method = match self.talk.take().map(|t| t.purpose) {
+            Some(Purpose::Password(_)) => Way::Password.name(),
+            Some(Purpose::Interactive) => Way::KeyboardInteractive.name(),
+            Some(Purpose::Account) => "account",
+            None => "login",
+        };
+        self.refuse(method, why, scene)
+    }
+
+    fn refuse(&mut self, method: &str, why: &str, scene: &mut Scene<'_>) -> Step {
+        scene.refusals.push(Refusal {
+            login: String::from_utf8_lossy(self.user.as_deref().unwrap_or_default()).into_owned(),
+            method: method.to_owned(),
+            reason: why.to_owned(),
+        });
+        self.rejected_counted(scene)
+    }
+
+    fn rejected_counted(&mut self, scene: &Scene<'_>) -> Step {
+        self.failures += 1;
+        self.pending = None;
+        self.talk = None;
+        if self.failures >= scene.tools.config.limits.tries {
+            return end(NO_MORE_AUTH_METHODS, c"too many tries to log in");
+        }
+        self.rejected(false)
+    }
+
+    fn rejected(&mut self, partial: bool) -> Step {
+        self.pending = None;
+        let open = self.progress.open();
+        let methods = open
+            .iter()
+            .filter_map(|way| CString::new(way.name()).ok())
+            .collect();
+        Step::Say(Verdict::Rejected { methods, partial })
+    }
+}
+
+fn end(reason: u32, text: &std::ffi::CStr) -> Step {
+    Step::Say(Verdict::End {
+        reason,
+        text: text.into(),
+    })
+}
+
+fn secret(answer: &[u8]) -> Option<Secret> {
+    if answer.len() > fleetgate_wire::pam::MAX_ANSWER {
+        return None;
+    }
+    CString::new(answer).ok().map(Secret::new)
+}
+
+/// Whether it is the same key, and a key at all.
+fn same_key(a: &How, b: &How) -> bool {
+    let key = |how: &How| match how {
+        How::Key { fingerprint } | How::Certificate { fingerprint, .. } => Some(fingerprint.clone()),
+        _ => None,
+    };
+    key(a).is_some_and(|a| Some(a) == key(b))
+}
+
+/// Whether the lists let this account in from here; without root nobody but our own user.
+fn allowed(
+    account: &Account,
+    name: &Name,
+    groups: &[String],
+    trust: &Trust,
+    scene: &Scene<'_>,
+) -> Result<(), String> {
+    if scene.tools.user_mode && account.ids.uid != fleetgate_sys::process::effective_uid() {
+        return Err("without root the node serves its own user only".to_owned());
+    }
+    // Names in another spelling (a directory that knows no case) would pass by the lists.
+    if account.name.to_bytes() != name.as_str().as_bytes() {
+        return Err("the account is written otherwise".to_owned());
+    }
+    let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
+    let account = access::Account {
+        name: name.as_str(),
+        uid: account.ids.uid,
+        groups: &groups,
+    };
+    trust
+        .access
+        .allow(&account, scene.source)
+        .map_err(|d| d.to_string())
+}
+
+/// Seconds since 1970, and the time zone's distance from UTC.
+fn calendar() -> (u64, i32) {
+    let now = clock::wall().sec;
+    let offset = clock::local(now).map_or(0, |c| {
+        let days = days_from_civil(c.year, i64::from(c.month), i64::from(c.day));
+        days * 86_400 + i64::from(c.hour) * 3600 + i64::from(c.minute) * 60 + i64::from(c.second) - now
+    });
+    (
+        u64::try_from(now).unwrap_or(0),
+        i32::try_from(offset).unwrap_or(0),
+    )
+}
+
+/// Days since 1970 in the Gregorian calendar: years begin in March, so the leap day is the last.
+fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + day_of_year - 719_468
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! Whether a key or certificate lets somebody in: a pure function of what was asked, what is trusted and what the key
+//! files say.
+
+use super::super::trust::Trust;
+use super::facts::Files;
+use fleetgate_policy::Permits;
+use fleetgate_policy::grant::How;
+use fleetgate_ssh::auth::PublicKey;
+use fleetgate_ssh::key::{
+    Algorithm, AuthorizedKeys, Certificate, Found, Presented, Principals, Restrictions, Touch, UserCheck,
+    Visitor, verify_touched,
+};
+
+/// What is decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// The key that was asked about would do.
+    Would,
+    /// It did.
+    Proven {
+        /// By what.
+        how: How,
+        /// With what.
+        restrictions: Box<Restrictions>,
+    },
+    /// It does not, for this reason, which is for the log.
+    Refused(String),
+}
+
+/// The session that a signature has to be over.
+#[derive(Clone, Copy)]
+pub struct Session<'a> {
+    /// The monitor's own session id.
+    pub id: &'a [u8],
+    /// The host key that this session began with.
+    pub host_key: &'a [u8],
+}
+
+/// Decides.
+pub fn decide(
+    request: &PublicKey<'_>,
+    session: Session<'_>,
+    visitor: &Visitor<'_>,
+    files: &Files,
+    trust: &Trust,
+) -> Decision {
+    let refused = |why: String| Decision::Refused(why);
+    let presented = match Presented::parse(request.key) {
+        Ok(presented) => presented,
+        Err(e) => return refused(e.to_string()),
+    };
+    if !Algorithm::parse(request.algorithm).is_some_and(|a| presented.fits(&a)) {
+        return refused(format!(
+            "the algorithm {:?} does not fit the key",
+            request.algorithm
+        ));
+    }
+    // publickey-hostbound: the client signed for the host that it saw; another one here is somebody between us.
+    if request.host_key.is_some_and(|k| k != session.host_key) {
+        return refused("it is bound to another host key than this session's".to_owned());
+    }
+    let admitted = match trust.revoked(&presented) {
+        Some(why) => Err(why),
+        None => admit(&presented, visitor, files, trust),
+    };
+    let Some(signature) = request.signature else {
+        return match admitted {
+            Ok(_) => Decision::Would,
+            Err(why) => refused(why),
+        };
+    };
+    // Verified also where the key is not known: that it is not shall not be seen by the time.
+    let touch = admitted.as_ref().map_or(Touch::NONE, |r| r.touch);
+    let data = request.signed_data(session.id);
+    let verified = verify_touched(presented.key(), request.algorithm, &data, signature, touch);
+    match (admitted, verified) {
+        (Err(why), _) => refused(why),
+        (_, Err(e)) => refused(e.to_string()),
+        (Ok(restrictions), Ok(_)) => Decision::Proven {
+            how: how(&presented),
+            restrictions: restrictions.into(),
+        },
+    }
+}
+
+/// As it is noted in the grant and the log.
+fn how(presented: &Presented) -> How {
+    match presented {
+        Presented::Key(key) => How::Key {
+            fingerprint: key.fingerprint(),
+        },
+        Presented::Certificate(certificate) => How::Certificate {
+            key_id: certificate.key_id().to_owned(),
+            serial: certificate.serial(),
+            fingerprint: certificate.key().fingerprint(),
+            ca: certificate.ca().fingerprint(),
+        },
+    }
+}
+
+/// Whether this key is one that lets in, and with what. The signature is another question.
+fn admit(
+    presented: &Presented,
+    visitor: &Visitor<'_>,
+    files: &Files,
+    trust: &Trust,
+) -> Result<Restrictions, String> {
+    let mut reasons = Vec::new();
+    if let Presented::Certificate(certificate) = presented
+        && trust.is_ca(certificate.ca())
+    {
+        match by_ca(certificate, visitor, files, trust) {
+            Ok(restrictions) => return Ok(restrictions),
+            Err(why) => reasons.push(why),
+        }
+    }
+    for (name, content) in &files.keys {
+        match AuthorizedKeys::parse(content, name) {
+            Ok(keys) => {
+                for bad in keys.bad() {
+                    tracing::debug!("{name} line {}: {}", bad.number, bad.reason);
+                }
+                match taken(keys.find(presented, visitor), name) {
+                    Ok(restrictions) => return Ok(restrictions),
+                    Err(mut why) => reasons.append(&mut why),
+                }
+            }
+            Err(e) => reasons.push(format!("{name}: {e}")),
+        }
+    }
+    reasons.extend(files.problems.iter().cloned());
+    if reasons.is_empty() {
+        reasons.push(match presented {
+            Presented::Key(key) => format!("nothing lets the key {} in", key.fingerprint()),
+            Presented::Certificate(c) => format!("the CA {} is not trusted", c.ca().fingerprint()),
+        });
+    }
+    Err(reasons.join("; "))
+}
+
+fn by_ca(
+    certificate: &Certificate,
+    visitor: &Visitor<'_>,
+    files: &Files,
+    trust: &Trust,
+) -> Result<Restrictions, String> {
+    let trusted = |key: &_| trust.is_ca(key);
+    if trust.principals_file.is_none() {
+        return certificate
+            .check_user(&UserCheck {
+                trusted: &trusted,
+                principals: &[visitor.login],
+                now: visitor.now,
+                skew: visitor.skew,
+                source: visitor.source,
+            })
+            .map_err(|e| e.to_string());
+    }
+    let Some((name, content)) = &files.principals else {
+        return Err("the account has no principals file".to_owned());
+    };
+    let principals = Principals::parse(content, name).map_err(|e| format!("{name}: {e}"))?;
+    taken(principals.find(certificate, &trusted, visitor), name).map_err(|why| match why.is_empty() {
+        true => format!("{name} has none of the certificate's names"),
+        false => why.join("; "),
+    })
+}
+
+fn taken(found: Found, name: &str) -> Result<Restrictions, Vec<String>> {
+    match found.line {
+        Some((_, restrictions)) => Ok(restrictions),
+        None => Err(found
+            .refusals
+            .into_iter()
+            .map(|(line, why)| format!("{name} line {line}: {why}"))
+            .collect()),
+    }
+}
+
+/// What goes with a login by password or PAM's questions: nothing is taken away.
+pub fn unrestricted() -> Restrictions {
+    Restrictions {
+        permits: Permits::all(),
+        touch: Touch::NONE,
+        expires: None,
+    }
+}
+
+/// Whether these bind to a forced command or a list of commands, as the root rule asks.
+pub fn is_forced(restrictions: &Restrictions) -> bool {
+    restrictions.permits.forced().is_some() || restrictions.permits.only_named()
+}

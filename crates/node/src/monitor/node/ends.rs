@@ -1,0 +1,82 @@
+//! The ends of connections, and of processes that ask for what they may not: whatever hung on one goes with it.
+
+use super::super::audit::Event;
+use super::super::connections::Stage;
+use super::super::metrics::LoginResult;
+use super::super::seats::{Seat, SeatId};
+use super::super::timers::now;
+use super::Node;
+use fleetgate_wire::node::Connection as Number;
+
+impl Node {
+    /// Its socket hung up, or it is not logged in in time.
+    pub(super) fn connection_woken(&mut self, number: Number) {
+        let Some(known) = self.connections.get(number) else {
+            return;
+        };
+        let late = known.grace.is_some_and(|timer| timer.is_due(now()));
+        let why = match (late, &known.stage) {
+            (true, Stage::Login(_)) => "it did not log in in time",
+            (true, _) => "the lobby did not hand it over in time",
+            (false, _) => "it was closed",
+        };
+        self.end(number, why);
+    }
+
+    /// A connection ends, and all that hung on it: its grant, its networking helper, its sessions' terminals and pipes.
+    pub(super) fn end(&mut self, number: Number, why: &str) {
+        self.end_with(number, why, 0, 0);
+    }
+
+    pub(super) fn end_with(&mut self, number: Number, why: &str, received: u64, sent: u64) {
+        let Some(known) = self.connections.end(number) else {
+            return;
+        };
+        // Others may hold the socket a moment longer: it is not to wake us again.
+        self.tools.wakes.forget(&known.socket);
+        if let Some(timer) = known.grace {
+            self.tools.timers.cancel(timer);
+        }
+        let login = known.login();
+        match known.stage {
+            Stage::Login(_) | Stage::Moving => self.tools.metrics.login(LoginResult::Abandoned),
+            Stage::Accepted(_, front) | Stage::Open(_, front) => {
+                self.sessions.connection_ended(&mut self.tools, number);
+                self.networks.connection_ended(number);
+                self.fronts.left(front, number, &mut self.tools.timers);
+            }
+        }
+        self.tools.metrics.connection_ended();
+        let lasted = now().saturating_sub(known.since);
+        tracing::info!(
+            connection = number, source = %known.source, login = login.as_deref().unwrap_or(""),
+            "a connection ended: {why}"
+        );
+        self.tools.audit.tell(Event::ConnectionEnded {
+            connection: number,
+            source: known.source,
+            login,
+            reason: why.to_owned(),
+            received,
+            sent,
+            lasted,
+        });
+    }
+
+    /// A process asked for what no honest one asks for: it is taken over, or broken, and ends with all its connections.
+    pub(super) fn violated(&mut self, what: Seat, seat: SeatId, connection: Option<Number>, why: &str) {
+        let name = what.name();
+        tracing::error!(connection, "the {name} asked for what it may not: {why}");
+        self.seats
+            .end(seat, &format!("it asked for what it may not: {why}"));
+        let theirs = match what {
+            Seat::Lobby => self.connections.numbers(|c| !matches!(c.stage, Stage::Open(..))),
+            _ => self
+                .connections
+                .numbers(|c| matches!(c.stage, Stage::Open(_, own) if own == seat)),
+        };
+        for number in theirs {
+            self.end(number, &format!("the {name} asked for what it may not"));
+        }
+    }
+}

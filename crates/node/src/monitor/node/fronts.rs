@@ -1,0 +1,252 @@
+//! The fronts' side: orders about their own connections, checked against the grant by the parts that do them. A word
+//! about another's connection is as if it were about none.
+
+use super::super::audit::Event;
+use super::super::connections::Stage;
+use super::super::host_keys::MAX_PROOFS;
+use super::super::seats::{Seat, SeatId};
+use super::super::wakes::{Key, Owner};
+use super::Node;
+use super::lobby::sign;
+use fleetgate_wire::common::Account;
+use fleetgate_wire::names::Found;
+use fleetgate_wire::net::Done;
+use fleetgate_wire::node::front::{FromFront, Start, Ticket, ToFront};
+use fleetgate_wire::node::{Blob, Connection as Number};
+use fleetgate_wire::{Failure, Reason};
+
+/// The most sessions and sockets of one connection that wait for its account to be looked up.
+pub const MAX_WAITING: usize = 64;
+
+/// An order that waits for the account.
+pub enum Waiting {
+    /// A session.
+    Session(Ticket, Start),
+    /// A socket.
+    Network(Ticket, fleetgate_wire::net::What),
+}
+
+impl Node {
+    /// A frame of a front's.
+    pub(super) fn front_says(&mut self, front: SeatId, frame: &[u8]) {
+        if !self.fronts.is(front) {
+            return;
+        }
+        let word = match fleetgate_wire::decode::<FromFront>(frame) {
+            Ok(word) => word,
+            Err(e) => return self.violated(Seat::Front, front, None, &e.to_string()),
+        };
+        let Some(connection) = about(&word) else { return };
+        let offer = self.offer.clone();
+        let Some(known) = self.connections.of_front(connection, front) else {
+            return;
+        };
+        match word {
+            FromFront::Ready => {}
+            FromFront::Sign { exchange, .. } => match sign(known, &exchange, &offer) {
+                Ok((signature, cookie)) => {
+                    let word = ToFront::Signed {
+                        connection,
+                        signature,
+                        cookie,
+                    };
+                    self.tools.words.say(connection, word, Vec::new());
+                }
+                Err(why) => self.violated(Seat::Front, front, Some(connection), &why),
+            },
+            FromFront::Start { ticket, start, .. } => self.order(connection, Waiting::Session(ticket, start)),
+            FromFront::Network { ticket, what, .. } => self.order(connection, Waiting::Network(ticket, what)),
+            FromFront::Signal { ticket, name, .. } => {
+                if let Some(granted) = known.granted() {
+                    self.sessions.signal(&mut self.tools, granted, ticket, &name);
+                }
+            }
+            FromFront::HangUp { ticket, .. } => {
+                if let Some(granted) = known.granted() {
+                    self.sessions.hang_up(&mut self.tools, granted, ticket);
+                }
+            }
+            FromFront::Forwarded {
+                to, sent, received, ..
+            } => {
+                let login = known.login().unwrap_or_default();
+                self.tools.audit.tell(Event::Forwarded {
+                    connection,
+                    login,
+                    to: to.to_string_lossy().into_owned(),
+                    sent,
+                    received,
+                });
+            }
+            FromFront::Denied { what, .. } => {
+                let login = known.login().unwrap_or_default();
+                self.tools.metrics.denied();
+                self.tools.audit.tell(Event::Denied {
+                    connection,
+                    login,
+                    what: what.to_string_lossy().into_owned(),
+                });
+            }
+            FromFront::Prove { ticket, keys, .. } => {
+                let signatures = prove(known, &offer, &keys);
+                let word = ToFront::Proved {
+                    connection,
+                    ticket,
+                    signatures,
+                };
+                self.tools.words.say(connection, word, Vec::new());
+            }
+            FromFront::Closed {
+                why, received, sent, ..
+            } => self.end_with(connection, &why.to_string_lossy(), received, sent),
+        }
+    }
+
+    /// An order waits for the account as it is now, and for the orders before it.
+    fn order(&mut self, number: Number, order: Waiting) {
+        let Some(known) = self.connections.get(number) else {
+            return;
+        };
+        if known.waiting.len() >= MAX_WAITING {
+            let connection = number;
+            let why = "too many orders wait for the name service";
+            let word = match order {
+                Waiting::Session(ticket, _) => ToFront::NotStarted {
+                    connection,
+                    ticket,
+                    why: std::ffi::CString::new(why).unwrap_or_default(),
+                },
+                Waiting::Network(ticket, _) => ToFront::Network {
+                    connection,
+                    ticket,
+                    done: failed(why),
+                },
+            };
+            return self.tools.words.say(number, word, Vec::new());
+        }
+        known.waiting.push(order);
+        if known.waiting.len() > 1 {
+            // The account is being looked up for the one before it.
+            return;
+        }
+        let Some(name) = known.granted().map(|g| g.grant.login.as_str().to_owned()) else {
+            return;
+        };
+        let name = std::ffi::CString::new(name).unwrap_or_default();
+        if let Some(account) = self
+            .tools
+            .names
+            .account(&name, Key::new(Owner::Connections, number))
+        {
+            self.do_orders(number, Ok(account));
+        }
+    }
+
+    /// The account, for the orders that wait for it.
+    pub(super) fn account_known(&mut self, number: Number, found: Found) {
+        let account = match found {
+            Found::User { account } => Ok(account),
+            Found::TimedOut => Err("the name service did not answer in time"),
+            Found::Failed { .. } => Err("the name service failed"),
+            _ => Err("there is no such account any more"),
+        };
+        self.do_orders(number, account);
+    }
+
+    fn do_orders(&mut self, number: Number, account: Result<Account, &str>) {
+        let Some(known) = self.connections.get(number) else {
+            return;
+        };
+        let orders = std::mem::take(&mut known.waiting);
+        let Stage::Open(granted, _) = &mut known.stage else {
+            return;
+        };
+        for order in orders {
+            let connection = number;
+            match (order, &account) {
+                (Waiting::Session(ticket, start), Ok(account)) => {
+                    self.sessions.start(
+                        &mut self.tools,
+                        &self.networks,
+                        granted,
+                        account.clone(),
+                        ticket,
+                        start,
+                    );
+                }
+                (Waiting::Network(ticket, what), Ok(account)) if account.ids.uid == granted.uid => {
+                    self.networks
+                        .ask(&mut self.tools, granted, &account.ids, ticket, what);
+                }
+                (Waiting::Session(ticket, _), Err(why)) => {
+                    let why = std::ffi::CString::new(*why).unwrap_or_default();
+                    let word = ToFront::NotStarted {
+                        connection,
+                        ticket,
+                        why,
+                    };
+                    self.tools.words.say(number, word, Vec::new());
+                }
+                (Waiting::Network(ticket, _), account) => {
+                    let why = match account {
+                        Ok(_) => "the account is not the one that logged in",
+                        Err(why) => why,
+                    };
+                    let word = ToFront::Network {
+                        connection,
+                        ticket,
+                        done: failed(why),
+                    };
+                    self.tools.words.say(number, word, Vec::new());
+                }
+            }
+        }
+    }
+}
+
+/// Proofs of these host keys over the monitor's own session id; all or none.
+fn prove(
+    known: &super::super::connections::Connection,
+    offer: &super::super::offer::Offer,
+    keys: &[Blob],
+) -> Option<Vec<Blob>> {
+    if keys.len() > MAX_PROOFS {
+        return None;
+    }
+    let id = known.exchanges.session_id()?;
+    let one = |key: &Blob| {
+        let bytes = known
+            .offer
+            .keys
+            .prove(id, &key.bytes)
+            .or_else(|| offer.keys.prove(id, &key.bytes))?;
+        Some(Blob { bytes })
+    };
+    keys.iter().map(one).collect()
+}
+
+fn failed(why: &str) -> Done {
+    Done::Failed {
+        failure: Failure {
+            reason: Reason::Denied,
+            errno: 0,
+            subject: std::ffi::CString::new(why).unwrap_or_default(),
+        },
+    }
+}
+
+/// The connection that a word is about.
+fn about(word: &FromFront) -> Option<Number> {
+    match word {
+        FromFront::Ready => None,
+        FromFront::Sign { connection, .. }
+        | FromFront::Start { connection, .. }
+        | FromFront::Signal { connection, .. }
+        | FromFront::Network { connection, .. }
+        | FromFront::Forwarded { connection, .. }
+        | FromFront::Denied { connection, .. }
+        | FromFront::Prove { connection, .. }
+        | FromFront::HangUp { connection, .. }
+        | FromFront::Closed { connection, .. } => Some(*connection),
+    }
+}

@@ -1,0 +1,379 @@
+//! The lobby's side: what arrives goes to it, and what it asks for is decided. It is believed in nothing: a word about
+//! a connection that is not its own is as if it were about none, and one that no honest lobby says ends it.
+
+use super::super::arrivals::{Arrived, RESUME};
+use super::super::audit::Event;
+use super::super::connections::{Connection, Stage};
+use super::super::exchange::{Exchanges, cookie};
+use super::super::fronts::Whose;
+use super::super::granted::Granted;
+use super::super::login::{Entry, Login, Refusal, Step};
+use super::super::metrics::LoginResult;
+use super::super::offer::Offer;
+use super::super::seats::{Seat, SeatId};
+use super::super::sessions::offered;
+use super::super::timers::now;
+use super::super::wakes::{Key, Owner};
+use super::Node;
+use fleetgate_policy::{Grant, GrantId};
+use fleetgate_sys::Errno;
+use fleetgate_wire::node::Connection as Number;
+use fleetgate_wire::node::Verdict;
+use fleetgate_wire::node::front::ToFront;
+use fleetgate_wire::node::lobby::{FromLobby, ToLobby};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The lobby that there is.
+pub struct Lobby {
+    /// Its process.
+    pub seat: SeatId,
+    /// Since when.
+    since: Duration,
+    /// How long nothing is accepted when it dies again.
+    backoff: Duration,
+}
+
+/// A lobby that lived for so long is started again at once.
+const SETTLED: Duration = Duration::from_secs(10);
+/// The first wait of one that did not, doubled each time.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+/// The lobby ends who is not in in time; the monitor ends him so much later if it did not.
+const GRACE_MARGIN: Duration = Duration::from_secs(2);
+
+impl Lobby {
+    /// This process, from now on.
+    pub fn new(seat: SeatId) -> Lobby {
+        Lobby {
+            seat,
+            since: now(),
+            backoff: Duration::ZERO,
+        }
+    }
+}
+
+impl Node {
+    /// Tells the lobby.
+    pub(super) fn tell_lobby(&mut self, word: &ToLobby) {
+        self.seats
+            .say(self.lobby.seat, word, Vec::new(), &self.tools.wakes);
+    }
+
+    /// A connection came.
+    pub(super) fn arrived(&mut self, arrived: Arrived) {
+        let config = self.tools.config.clone();
+        let limits = &config.limits;
+        let source = arrived.source;
+        if let Err(full) = self.connections.room(source.ip(), limits) {
+            self.tools.metrics.connection_refused();
+            if let Some(untold) = self.arrivals.tell_refusal() {
+                tracing::warn!(%source, untold, "a connection is refused: {}", full.why());
+                self.tools.audit.tell(Event::ConnectionRefused {
+                    source,
+                    reason: full.why().to_owned(),
+                });
+            }
+            return;
+        }
+        let number = self.connections.number();
+        let taken = cookie().and_then(|cookie| {
+            let socket = arrived.socket.duplicate(0)?;
+            self.tools
+                .wakes
+                .watch(&arrived.socket, 0, Key::new(Owner::Connections, number))?;
+            Ok((cookie, socket))
+        });
+        let (cookie, socket) = match taken {
+            Ok(taken) => taken,
+            Err(e) => return tracing::error!(%source, "a connection is refused: {e}"),
+        };
+        let grace = limits.login_grace.0;
+        let timer = self
+            .tools
+            .timers
+            .after(grace + GRACE_MARGIN, Key::new(Owner::Connections, number));
+        self.tools.metrics.connection_opened();
+        tracing::debug!(connection = number, %source, "a connection");
+        let word = ToLobby::Arrived {
+            connection: number,
+            ends: arrived.ends.clone(),
+            cookie,
+            grace_ms: limits.login_grace.as_millis(),
+        };
+        self.connections.add(Connection {
+            number,
+            ends: arrived.ends,
+            source,
+            socket: arrived.socket,
+            since: now(),
+            offer: self.offer.clone(),
+            exchanges: Exchanges::new(cookie),
+            stage: Stage::Login(Box::new(Login::new(self.trust.clone()))),
+            grace: Some(timer),
+            clock: now(),
+            waiting: Vec::new(),
+        });
+        self.seats
+            .say(self.lobby.seat, &word, vec![socket], &self.tools.wakes);
+    }
+
+    /// A frame of the lobby's.
+    pub(super) fn lobby_says(&mut self, frame: &[u8]) {
+        let word = match fleetgate_wire::decode::<FromLobby>(frame) {
+            Ok(word) => word,
+            Err(e) => return self.violated(Seat::Lobby, self.lobby.seat, None, &e.to_string()),
+        };
+        match word {
+            FromLobby::Ready => self.lobby_ready(),
+            FromLobby::Sign { connection, exchange } => {
+                let offer = self.offer.clone();
+                let Some(known) = self.connections.of_lobby(connection) else {
+                    return;
+                };
+                match sign(known, &exchange, &offer) {
+                    Ok((signature, cookie)) => self.tell_lobby(&ToLobby::Signed {
+                        connection,
+                        signature,
+                        cookie,
+                    }),
+                    Err(why) => self.violated(Seat::Lobby, self.lobby.seat, Some(connection), &why),
+                }
+            }
+            FromLobby::Auth { connection, request } => {
+                if let Some(known) = self.connections.of_lobby(connection) {
+                    known.clock = now();
+                    if !matches!(known.stage, Stage::Login(_)) {
+                        let why = "a login request after the login";
+                        return self.violated(Seat::Lobby, self.lobby.seat, Some(connection), why);
+                    }
+                }
+                self.login(connection, |login, scene| login.asked(request, scene));
+            }
+            FromLobby::AuthInfo { connection, response } => {
+                self.login(connection, |login, scene| login.answered(response, scene));
+            }
+            FromLobby::HandOver { connection, state } => self.handed_over(connection, state),
+            FromLobby::Closed { connection, why } => {
+                if self.connections.of_lobby(connection).is_some() {
+                    self.end(connection, &why.to_string_lossy());
+                }
+            }
+        }
+    }
+
+    /// What follows from a step of a login.
+    pub(super) fn login_step(&mut self, number: Number, step: Step, refusals: Vec<Refusal>) {
+        self.tell_refusals(number, refusals);
+        match step {
+            Step::Wait => {}
+            Step::Say(verdict) => self.tell_lobby(&ToLobby::Verdict {
+                connection: number,
+                verdict,
+            }),
+            Step::In(entry) => self.let_in(number, *entry),
+            Step::Violation(why) => self.violated(Seat::Lobby, self.lobby.seat, Some(number), why),
+        }
+    }
+
+    fn tell_refusals(&mut self, number: Number, refusals: Vec<Refusal>) {
+        let Some(source) = self.connections.get(number).map(|c| c.source) else {
+            return;
+        };
+        for Refusal {
+            login,
+            method,
+            reason,
+        } in refusals
+        {
+            self.tools.metrics.login(LoginResult::Refused);
+            tracing::info!(connection = number, %source, ?login, method, "a login is refused: {reason}");
+            self.tools.audit.tell(Event::LoginRefused {
+                connection: number,
+                source,
+                login,
+                method,
+                reason,
+            });
+        }
+    }
+
+    /// A login was proven: the grant is noted, and its front begins to start while the lobby freezes the connection.
+    fn let_in(&mut self, number: Number, entry: Entry) {
+        let Some(known) = self.connections.of_lobby(number) else {
+            return;
+        };
+        timing(number, "login", now().saturating_sub(known.clock));
+        known.clock = now();
+        if let Some(timer) = known.grace.take() {
+            self.tools.timers.cancel(timer);
+        }
+        let (source, ends) = (known.source, known.ends.clone());
+        self.grants += 1;
+        let whose = Whose::new(&entry.login, entry.account.ids.uid, &entry.identity);
+        let granted = Granted {
+            connection: number,
+            ends,
+            grant: Grant {
+                id: GrantId(self.grants),
+                identity: entry.identity,
+                login: entry.login,
+                permits: entry.permits,
+                source,
+                expires: entry.expires,
+            },
+            uid: entry.account.ids.uid,
+            pam: entry.pam,
+        };
+        let front = self.fronts.seat(
+            whose,
+            number,
+            &self.offer,
+            &mut self.seats,
+            &self.tools.wakes,
+            &mut self.tools.timers,
+        );
+        let front = match front {
+            Ok(front) => front,
+            Err(e) => {
+                tracing::error!(connection = number, "no front can be started for a login: {e}");
+                return self.end(number, "no front can be started for its login");
+            }
+        };
+        self.tools.metrics.login(LoginResult::Accepted);
+        tracing::info!(
+            connection = number, %source, login = %granted.grant.login, identity = %granted.grant.identity, "a login"
+        );
+        self.tools.audit.tell(Event::LoginAccepted {
+            connection: number,
+            source,
+            login: granted.grant.login.to_string(),
+            identity: granted.grant.identity.to_string(),
+        });
+        self.connections.logged_in(number, Box::new(granted), front);
+        self.tell_lobby(&ToLobby::Verdict {
+            connection: number,
+            verdict: Verdict::Accepted,
+        });
+        // The lobby's grace for the hand-over: a connection that is in and stays there is nobody's.
+        let timer = self
+            .tools
+            .timers
+            .after(GRACE_MARGIN, Key::new(Owner::Connections, number));
+        if let Some(known) = self.connections.of_lobby(number) {
+            known.grace = Some(timer);
+        }
+    }
+
+    /// The frozen connection, for its front.
+    fn handed_over(&mut self, number: Number, state: Vec<u8>) {
+        let Some(known) = self.connections.of_lobby(number) else {
+            return;
+        };
+        let Some(front) = known.open() else {
+            let why = "a connection is handed over without a login";
+            return self.violated(Seat::Lobby, self.lobby.seat, Some(number), why);
+        };
+        timing(number, "handover", now().saturating_sub(known.clock));
+        if let Some(timer) = known.grace.take() {
+            self.tools.timers.cancel(timer);
+        }
+        let (cookie, made) = (known.exchanges.next_cookie(), known.socket.duplicate(0));
+        let ends = known.ends.clone();
+        let permits = known
+            .granted()
+            .map(|g| offered(&g.grant, now()))
+            .unwrap_or_default();
+        match made {
+            Ok(socket) => {
+                let word = ToFront::Arrived {
+                    connection: number,
+                    ends,
+                    state,
+                    permits,
+                    cookie,
+                };
+                self.seats.say(front, &word, vec![socket], &self.tools.wakes);
+            }
+            Err(e) => self.end(number, &format!("it could not be handed over: {e}")),
+        }
+    }
+
+    fn lobby_ready(&mut self) {
+        self.arrivals.resume(&self.tools.wakes);
+        self.starter.ready();
+    }
+
+    /// It died: who was in it is out, and it is started again, later and later if it keeps dying.
+    pub(super) fn lobby_gone(&mut self) {
+        let of_lobby = self.connections.numbers(|c| !matches!(c.stage, Stage::Open(..)));
+        for number in of_lobby {
+            self.end(number, "the lobby ended");
+        }
+        if self.draining {
+            return;
+        }
+        let lived = now().saturating_sub(self.lobby.since);
+        self.lobby.backoff = match lived >= SETTLED {
+            true => Duration::ZERO,
+            false => (self.lobby.backoff * 2).clamp(BACKOFF.0, BACKOFF.1),
+        };
+        self.arrivals.pause(&self.tools.wakes);
+        self.tools
+            .timers
+            .after(self.lobby.backoff, Key::new(Owner::Arrivals, RESUME));
+    }
+
+    /// A pause is over: for want of descriptors, or of a lobby.
+    pub(super) fn lobby_resume(&mut self) {
+        if self.draining {
+            return;
+        }
+        if self.seats.is_there(self.lobby.seat) {
+            return self.arrivals.resume(&self.tools.wakes);
+        }
+        match self.start_lobby() {
+            Ok(seat) => {
+                let backoff = self.lobby.backoff;
+                self.lobby = Lobby {
+                    backoff,
+                    ..Lobby::new(seat)
+                };
+            }
+            Err(e) => {
+                tracing::error!("the lobby is not started: {e}");
+                self.tools
+                    .timers
+                    .after(BACKOFF.1, Key::new(Owner::Arrivals, RESUME));
+            }
+        }
+    }
+
+    fn start_lobby(&mut self) -> Result<SeatId, Errno> {
+        let seat = self.seats.start(Seat::Lobby, &self.tools.wakes)?;
+        let settings = self.offer.settings.clone();
+        let begin = ToLobby::Begin { settings };
+        self.seats.say(seat, &begin, Vec::new(), &self.tools.wakes);
+        Ok(seat)
+    }
+}
+
+/// Signs for a connection: what it was offered counts, and what is offered now.
+pub(super) fn sign(
+    known: &mut Connection,
+    exchange: &[u8],
+    now_offered: &Arc<Offer>,
+) -> Result<(Vec<u8>, [u8; 16]), String> {
+    let began = now();
+    let own = known.offer.clone();
+    let signed = known
+        .exchanges
+        .sign(exchange, &[&own, now_offered])
+        .map_err(|violation| violation.0)?;
+    timing(known.number, "exchange", now().saturating_sub(began));
+    Ok((signed.signature, signed.cookie))
+}
+
+/// One step of a login's way, for benchmarks.
+pub(super) fn timing(connection: Number, step: &str, took: Duration) {
+    tracing::debug!(connection, step, micros = took.as_micros() as u64, "timing");
+}

@@ -1,0 +1,275 @@
+//! The loop that owns all parts and wires them: who is woken is called, and what one part says for another is carried
+//! there. Each file beside this one has one side: the lobby, the fronts, connections' ends, reload and end.
+
+mod ends;
+mod fronts;
+mod lobby;
+mod reload;
+
+use super::arrivals::{Accepted, Arrivals, PAUSE, RESUME};
+use super::audit::{Event, Writing};
+use super::connections::{Connections, Stage};
+use super::fronts::Fronts;
+use super::login::{Login, Scene, Step};
+use super::metrics::Process;
+use super::network::Networks;
+use super::offer::Offer;
+use super::seats::{News, Seat, SeatId, Seats};
+use super::sessions::Sessions;
+use super::starter::Starter;
+use super::timers::now;
+use super::tools::Tools;
+use super::trust::Trust;
+use super::wakes::{Key, Owner};
+use fleetgate_sys::Errno;
+use fleetgate_wire::node::Connection as Number;
+pub use fronts::Waiting;
+pub use lobby::Lobby;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long the last audit events may take to the disk when the node ends.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// All of it.
+pub struct Node {
+    pub(super) tools: Tools,
+    pub(super) seats: Seats,
+    pub(super) arrivals: Arrivals,
+    pub(super) connections: Connections,
+    pub(super) fronts: Fronts,
+    pub(super) sessions: Sessions,
+    pub(super) networks: Networks,
+    pub(super) starter: Starter,
+    pub(super) offer: Arc<Offer>,
+    pub(super) trust: Arc<Trust>,
+    pub(super) lobby: Lobby,
+    pub(super) resolver: SeatId,
+    pub(super) config_path: Option<std::path::PathBuf>,
+    pub(super) writing: Option<Writing>,
+    /// No more are accepted; it ends with the last connection.
+    pub(super) draining: bool,
+    /// The next grant's number.
+    pub(super) grants: u64,
+    pub(super) done: bool,
+}
+
+impl Node {
+    /// Serves until it is told to end and the last connection has.
+    pub fn serve(mut self) -> Result<(), Errno> {
+        let served = self.turn_until_done();
+        let writing = self.writing.take();
+        drop(self);
+        // What is left of the audit log is written by a thread that ends with the last who may tell it something. The
+        // page of metrics is one of those, and never ends.
+        if let Some(writing) = writing {
+            let (done, wait) = std::sync::mpsc::channel();
+            std::thread::spawn(move || {
+                writing.finish();
+                let _ = done.send(());
+            });
+            let _ = wait.recv_timeout(LAST_WORDS);
+        }
+        served
+    }
+
+    fn turn_until_done(&mut self) -> Result<(), Errno> {
+        let mut keys = Vec::new();
+        while !self.done {
+            let wait = match self.tools.names.has_ready() {
+                true => Some(0),
+                false => self.tools.timers.wait_ms(now()),
+            };
+            keys.clear();
+            self.tools.wakes.wait(wait, &mut keys)?;
+            for key in &keys {
+                self.wake(*key);
+                self.deliver();
+            }
+            while let Some(key) = self.tools.timers.pop(now()) {
+                self.wake(key);
+                self.deliver();
+            }
+            if self.tools.names.has_ready() {
+                self.wake(Key::new(Owner::Names, 0));
+                self.deliver();
+            }
+            if self.draining && self.connections.len() == 0 {
+                self.done = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn wake(&mut self, key: Key) {
+        let id = key.id;
+        match key.owner {
+            Owner::Starter => self.starter_woken(id),
+            Owner::Arrivals => self.arrivals_woken(id),
+            Owner::Seats => {
+                let mut news = Vec::new();
+                self.seats.woken(id, &self.tools.wakes, &mut news);
+                self.take(news);
+            }
+            Owner::Starts if id == 0 => {
+                let mut news = Vec::new();
+                self.seats.started(&self.tools.wakes, &mut news);
+                self.take(news);
+            }
+            Owner::Starts => self.fronts.idle(id, &mut self.seats),
+            Owner::Names => {
+                for (key, found) in self.tools.names.take() {
+                    match key.owner {
+                        Owner::Logins => self.login(key.id, |login, scene| login.named(found, scene)),
+                        Owner::Connections => self.account_known(key.id, found),
+                        Owner::Sessions => self.sessions.named(&mut self.tools, key.id, found),
+                        _ => {}
+                    }
+                }
+            }
+            Owner::Launches => {
+                for (key, outcome) in self.tools.launches.take() {
+                    match key.owner {
+                        Owner::Logins => self.files_read(key.id, outcome),
+                        Owner::Sessions => self.sessions.launched(&mut self.tools, key.id, outcome),
+                        Owner::Networks => self.networks.launched(&mut self.tools, key.id, outcome),
+                        _ => {}
+                    }
+                }
+            }
+            Owner::Connections => self.connection_woken(id),
+            Owner::Logins => self.login(id, Login::heard),
+            Owner::Sessions => self.sessions.woken(&mut self.tools, id),
+            Owner::Networks => self.networks.woken(&mut self.tools, id),
+            Owner::Reaper => self.tools.reaper.ended(id),
+            Owner::Metrics => {}
+        }
+    }
+
+    /// Words of parts go to the fronts of their connections.
+    fn deliver(&mut self) {
+        while let Some((connection, word, fds)) = self.tools.words.pop() {
+            let front = self.connections.get(connection).and_then(|c| match &c.stage {
+                Stage::Open(_, front) => Some(*front),
+                _ => None,
+            });
+            if let Some(front) = front {
+                self.seats.say(front, &word, fds, &self.tools.wakes);
+            }
+        }
+    }
+
+    /// What the processes said, and which of them ended.
+    pub(super) fn take(&mut self, news: Vec<News>) {
+        for one in news {
+            match one {
+                News::Heard(seat, frame) if seat == self.lobby.seat => self.lobby_says(&frame.bytes),
+                News::Heard(seat, frame) => self.front_says(seat, &frame.bytes),
+                News::Gone(seat, what, pid, how) => self.seat_gone(seat, what, pid, &how),
+            }
+        }
+    }
+
+    fn seat_gone(&mut self, seat: SeatId, what: Seat, pid: i32, how: &str) {
+        let name = what.name();
+        if !(self.draining && what == Seat::Lobby) {
+            tracing::error!(process = name, pid, "the {name} is gone: {how}");
+            self.tools.metrics.died(match what {
+                Seat::Lobby => Process::Lobby,
+                Seat::Front => Process::Front,
+                Seat::Resolver => Process::Resolver,
+            });
+            self.tools.audit.tell(Event::ProcessDied {
+                process: name.to_owned(),
+                pid,
+                how: how.to_owned(),
+            });
+        }
+        match what {
+            Seat::Lobby if seat == self.lobby.seat => self.lobby_gone(),
+            Seat::Front => {
+                for connection in self.fronts.forget(seat) {
+                    self.end(connection, "its front ended");
+                }
+            }
+            Seat::Resolver if seat == self.resolver => self.restart_resolver(),
+            _ => {}
+        }
+    }
+
+    fn arrivals_woken(&mut self, id: u64) {
+        if id == RESUME {
+            return self.lobby_resume();
+        }
+        for _ in 0..self.arrivals.per_turn() {
+            match self.arrivals.accept(id) {
+                Accepted::One(arrived) => self.arrived(arrived),
+                Accepted::Empty => return,
+                Accepted::Short(e) => {
+                    tracing::error!(
+                        "no connection can be accepted: {e}; raise LimitNOFILE or lower limits.connections"
+                    );
+                    self.arrivals.pause(&self.tools.wakes);
+                    self.tools.timers.after(PAUSE, Key::new(Owner::Arrivals, RESUME));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Lets a login go on, and does what follows.
+    fn login(&mut self, number: Number, go: impl FnOnce(&mut Login, &mut Scene<'_>) -> Step) {
+        let conversations = self.connections.conversations();
+        let Some(connection) = self.connections.of_lobby(number) else {
+            return;
+        };
+        let Stage::Login(login) = &mut connection.stage else {
+            return;
+        };
+        let mut refusals = Vec::new();
+        let step = go(
+            login,
+            &mut Scene {
+                connection: number,
+                source: connection.source.ip(),
+                session_id: connection.exchanges.session_id(),
+                host_key: connection.exchanges.host_key(),
+                tools: &mut self.tools,
+                conversations,
+                refusals: &mut refusals,
+            },
+        );
+        self.login_step(number, step, refusals);
+    }
+
+    fn files_read(&mut self, number: Number, outcome: super::launches::Outcome) {
+        // Nobody waits for it any more: its helper is still to be waited for.
+        let waits = self
+            .connections
+            .of_lobby(number)
+            .is_some_and(|c| matches!(c.stage, Stage::Login(_)));
+        match outcome {
+            Ok((running, _)) if !waits => self.tools.reaper.take(running.pidfd, &self.tools.wakes),
+            outcome => self.login(number, |login, scene| login.read(outcome, scene)),
+        }
+    }
+
+    fn restart_resolver(&mut self) {
+        match self.seats.start_resolver(&self.tools.wakes) {
+            Ok((seat, control)) => {
+                self.resolver = seat;
+                self.tools.resolver = Arc::new(control);
+                self.attach_names();
+            }
+            Err(e) => tracing::error!("the resolver is not started again: {e}"),
+        }
+    }
+
+    pub(super) fn attach_names(&mut self) {
+        let deadline = self.tools.config.limits.name_service.as_millis();
+        let resolver = self.tools.resolver.clone();
+        if let Err(e) = self.tools.names.attach(&resolver, deadline, &self.tools.wakes) {
+            tracing::error!("the resolver takes no questions: {e}");
+        }
+    }
+}

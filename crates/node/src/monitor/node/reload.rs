@@ -1,0 +1,75 @@
+//! What the starter says: read the configuration again, accept no more, end. Without a starter, the same by signals.
+
+use super::super::audit::Event;
+use super::super::host_keys::HostKeys;
+use super::super::offer::Offer;
+use super::super::starter::Said;
+use super::super::trust::Trust;
+use super::super::uses_pam;
+use super::Node;
+use crate::config::Config;
+use fleetgate_wire::node::front::ToFront;
+use fleetgate_wire::node::lobby::ToLobby;
+use std::path::Path;
+
+impl Node {
+    pub(super) fn starter_woken(&mut self, id: u64) {
+        while let Some(said) = self.starter.hear(id) {
+            match said {
+                Said::Reload => {
+                    let refused = self.reload().err();
+                    self.starter.reloaded(refused.as_deref());
+                    match &refused {
+                        None => tracing::info!("the configuration was read again"),
+                        Some(why) => tracing::error!("the old configuration stays: {why}"),
+                    }
+                    self.tools.audit.reopen();
+                    self.tools.audit.tell(Event::NodeReloaded { refused });
+                }
+                Said::Drain => self.drain(),
+                Said::End => {
+                    self.drain();
+                    for number in self.connections.numbers(|_| true) {
+                        self.end(number, "the node ends");
+                    }
+                    self.done = true;
+                }
+            }
+        }
+    }
+
+    /// Reads the configuration again. Whatever is wrong with it, the old one stays whole.
+    fn reload(&mut self) -> Result<(), String> {
+        let Some(path) = self.config_path.clone() else {
+            return Err("this node was started without a file".to_owned());
+        };
+        let mut config = Config::load(Path::new(&path)).map_err(|e| e.to_string())?;
+        super::super::settle(&mut config, self.tools.user_mode);
+        let pam = uses_pam(&config, self.tools.user_mode);
+        let trust = Trust::new(&config, pam)?;
+        let keys = HostKeys::load(&config, self.tools.user_mode).map_err(|e| e.to_string())?;
+        self.offer = Offer::new(&config, keys)?;
+        self.trust = trust.into();
+        self.tools.pam = pam;
+        self.tools.config = config.into();
+        let settings = self.offer.settings.clone();
+        self.tell_lobby(&ToLobby::Begin { settings });
+        for front in self.fronts.ids() {
+            let settings = self.offer.settings.clone();
+            self.seats
+                .say(front, &ToFront::Begin { settings }, Vec::new(), &self.tools.wakes);
+        }
+        Ok(())
+    }
+
+    /// Accepts no more; what is there goes on to its end.
+    fn drain(&mut self) {
+        if !self.draining {
+            self.draining = true;
+            self.arrivals.close(&self.tools.wakes);
+            self.tell_lobby(&ToLobby::Drain);
+            self.starter.draining();
+            tracing::info!(connections = self.connections.len(), "accepting no more");
+        }
+    }
+}

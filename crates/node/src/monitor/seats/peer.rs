@@ -1,0 +1,170 @@
+//! One process's socket: words out, frames in, never waiting. A process that does not read loses its seat, not our
+//! memory.
+
+use super::super::wakes::{Key, Wakes};
+use fleetgate_sys::poll::{READ, WRITE};
+use fleetgate_sys::{Errno, Fd, socket};
+use fleetgate_wire::Encode;
+use fleetgate_wire::pam::wipe;
+use std::collections::VecDeque;
+
+/// The most bytes and descriptors that wait for a process which does not read.
+pub const MAX_WAITING: usize = 8 << 20;
+/// What a waiting descriptor counts as, in bytes.
+const FD_COSTS: usize = 4096;
+
+/// The socket.
+pub struct Peer {
+    socket: Fd,
+    key: Key,
+    waiting: VecDeque<(Vec<u8>, Vec<Fd>)>,
+    held: usize,
+}
+
+/// A frame with its descriptors.
+pub struct Frame {
+    /// The frame.
+    pub bytes: Vec<u8>,
+    /// What came with it.
+    pub fds: Vec<Fd>,
+}
+
+/// Why a process is not spoken to any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// Its end of the socket is closed.
+    Closed,
+    /// It does not read what it is told.
+    Deaf,
+    /// It sent a frame that is longer than any, or descriptors.
+    Garbage,
+}
+
+impl Peer {
+    /// Speaks on `socket`, which is watched from now on.
+    pub fn new(socket: Fd, key: Key, wakes: &Wakes) -> Result<Peer, Errno> {
+        wakes.watch(&socket, READ, key)?;
+        Ok(Peer {
+            socket,
+            key,
+            waiting: VecDeque::new(),
+            held: 0,
+        })
+    }
+
+    /// Says `word`. The frame is wiped once it is sent: it may hold a connection's keys.
+    pub fn say(&mut self, word: &impl Encode, fds: Vec<Fd>, wakes: &Wakes) -> Result<(), Lost> {
+        let mut frame = fleetgate_wire::encode(word);
+        if self.waiting.is_empty() {
+            let raw: Vec<i32> = fds.iter().map(Fd::raw).collect();
+            match socket::send_now(&self.socket, &frame, &raw) {
+                Ok(()) => {
+                    wipe(&mut frame);
+                    return Ok(());
+                }
+                Err(Errno::EAGAIN) => {}
+                Err(_) => return Err(Lost::Closed),
+            }
+            let _ = wakes.change(&self.socket, READ | WRITE, self.key);
+        }
+        self.held += frame.len() + fds.len() * FD_COSTS;
+        self.waiting.push_back((frame, fds));
+        if self.held > MAX_WAITING {
+            return Err(Lost::Deaf);
+        }
+        Ok(())
+    }
+
+    /// Sends what waits, as far as there is room.
+    pub fn flush(&mut self, wakes: &Wakes) -> Result<(), Lost> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        while let Some((frame, fds)) = self.waiting.front_mut() {
+            let raw: Vec<i32> = fds.iter().map(Fd::raw).collect();
+            match socket::send_now(&self.socket, frame, &raw) {
+                Ok(()) => {
+                    wipe(frame);
+                    self.held -= frame.len() + fds.len() * FD_COSTS;
+                    self.waiting.pop_front();
+                }
+                Err(Errno::EAGAIN) => return Ok(()),
+                Err(_) => return Err(Lost::Closed),
+            }
+        }
+        let _ = wakes.change(&self.socket, READ, self.key);
+        Ok(())
+    }
+
+    /// The next frame, if there is one. Lobby and fronts send no descriptors.
+    pub fn hear(&self, buffer: &mut [u8]) -> Result<Option<Frame>, Lost> {
+        match socket::receive(&self.socket, buffer, false) {
+            Ok(got) if got.len == 0 => Err(Lost::Closed),
+            Ok(got) if got.truncated || !got.fds.is_empty() => Err(Lost::Garbage),
+            Ok(got) => Ok(Some(Frame {
+                bytes: buffer[..got.len].to_vec(),
+                fds: got.fds,
+            })),
+            Err(Errno::EAGAIN) => Ok(None),
+            Err(_) => Err(Lost::Closed),
+        }
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        for (frame, _) in &mut self.waiting {
+            wipe(frame);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::wakes::Owner;
+    use super::*;
+    use fleetgate_wire::node::lobby::ToLobby;
+
+    #[test]
+    fn a_process_that_does_not_read_is_given_up_and_one_that_does_gets_everything_in_order() {
+        let wakes = Wakes::new().expect("epoll");
+        let (ours, theirs) = socket::pair().expect("pair");
+        let mut peer = Peer::new(ours, Key::new(Owner::Seats, 4), &wakes).expect("peer");
+        let word = |connection| ToLobby::Signed {
+            connection,
+            signature: vec![7; 32 << 10],
+            cookie: [0; 16],
+        };
+        for n in 0..64 {
+            assert_eq!(peer.say(&word(n), Vec::new(), &wakes), Ok(()));
+        }
+        assert!(!peer.waiting.is_empty(), "the socket holds less than 2 MB");
+        let mut buffer = vec![0; 64 << 10];
+        for n in 0..64 {
+            let got = socket::receive(&theirs, &mut buffer, false).expect("a frame");
+            assert_eq!(fleetgate_wire::decode(&buffer[..got.len]), Ok(word(n)));
+            assert_eq!(peer.flush(&wakes), Ok(()));
+        }
+        assert_eq!(peer.held, 0);
+        let deaf = (0..1000).map(|n| peer.say(&word(n), Vec::new(), &wakes));
+        assert!(deaf.collect::<Result<Vec<_>, _>>() == Err(Lost::Deaf));
+    }
+
+    #[test]
+    fn descriptors_and_overlong_frames_are_garbage() {
+        let wakes = Wakes::new().expect("epoll");
+        let mut buffer = vec![0; 16];
+        for (frame, with_fd, want) in [
+            (&b"short"[..], false, Ok(true)),
+            (&[1; 17][..], false, Err(Lost::Garbage)),
+            (&b"x"[..], true, Err(Lost::Garbage)),
+            (&b""[..], false, Err(Lost::Closed)),
+        ] {
+            let (ours, theirs) = socket::pair().expect("pair");
+            let peer = Peer::new(ours, Key::new(Owner::Seats, 4), &wakes).expect("peer");
+            let fds: &[i32] = if with_fd { &[theirs.raw()] } else { &[] };
+            socket::send(&theirs, frame, fds).expect("send");
+            assert_eq!(peer.hear(&mut buffer).map(|f| f.is_some()), want, "{frame:?}");
+        }
+    }
+}

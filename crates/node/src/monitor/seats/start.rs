@@ -1,0 +1,162 @@
+//! Starting the processes, on a thread of its own: an exec that endpoint security holds up holds up no login. The
+//! image comes from a ladder; one that cannot be executed is left for the next rung.
+
+use fleetgate_seal::{Death, Ladder, Verdict};
+use fleetgate_sys::spawn::{Program, Spawn, Stack, Step, Strings, spawn};
+use fleetgate_sys::{Fd, file};
+use std::ffi::CString;
+use std::sync::{Arc, mpsc};
+
+/// What a process is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Seat {
+    /// Everything before a login.
+    Lobby,
+    /// One login's connections.
+    Front,
+    /// Names and PAM.
+    Resolver,
+}
+
+impl Seat {
+    /// In words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Seat::Lobby => "lobby",
+            Seat::Front => "front",
+            Seat::Resolver => "resolver",
+        }
+    }
+}
+
+/// A started process, or a sentence.
+pub type Started = Result<Process, String>;
+
+/// A process.
+#[derive(Debug)]
+pub struct Process {
+    /// Its number.
+    pub pid: i32,
+    /// Its descriptor.
+    pub pidfd: Fd,
+}
+
+/// A process to start: its end of the control socket becomes descriptor 3, `log` its standard error.
+pub struct Order {
+    /// What for.
+    pub seat: Seat,
+    /// Its end of the control socket.
+    pub control: Fd,
+    /// Where its lines go.
+    pub log: Fd,
+    /// Called, on any thread, when it is executed or failed to be.
+    pub done: Box<dyn FnOnce(Started) + Send>,
+}
+
+/// Whoever starts processes. The monitor's own is [`Executed`]; tests of what a taken-over process can do sit in the
+/// seats themselves.
+pub trait Starts: Send {
+    /// Starts one, without waiting.
+    fn start(&mut self, order: Order);
+}
+
+/// Executes them from ladders, unprivileged where this process is root.
+pub struct Executed {
+    orders: mpsc::Sender<Order>,
+}
+
+/// What [`Executed`] starts from, and as whom.
+pub struct Images {
+    /// Lobby and fronts.
+    pub front: Arc<Ladder>,
+    /// The resolver.
+    pub resolver: Arc<Ladder>,
+    /// Words behind the resolver's `serve`.
+    pub resolver_arguments: Vec<CString>,
+    /// The user and group that lobby and fronts become; none: they stay what they are.
+    pub user: Option<(u32, u32)>,
+}
+
+/// How often one start is tried: each rung of the ladder.
+const MAX_TRIES: u32 = 6;
+
+impl Executed {
+    /// Starts the thread.
+    pub fn new(images: Images) -> std::io::Result<Executed> {
+        let (orders, queue) = mpsc::channel::<Order>();
+        let mut stack = Stack::new()?;
+        std::thread::Builder::new()
+            .name("seats".to_owned())
+            .stack_size(256 << 10)
+            .spawn(move || {
+                for order in queue {
+                    let started = execute(&images, &order, &mut stack);
+                    (order.done)(started);
+                }
+            })?;
+        Ok(Executed { orders })
+    }
+}
+
+impl Starts for Executed {
+    fn start(&mut self, order: Order) {
+        if let Err(mpsc::SendError(order)) = self.orders.send(order) {
+            (order.done)(Err("the thread that starts processes is gone".to_owned()));
+        }
+    }
+}
+
+fn execute(images: &Images, order: &Order, stack: &mut Stack) -> Started {
+    let ladder = match order.seat {
+        Seat::Resolver => &images.resolver,
+        Seat::Lobby | Seat::Front => &images.front,
+    };
+    let null = file::openat(file::CWD, c"/dev/null", file::flags::O_RDWR, 0)
+        .map_err(|e| format!("/dev/null: {e}"))?;
+    let arguments = arguments(images, order.seat);
+    for _ in 0..MAX_TRIES {
+        let image = ladder.image().map_err(|e| e.to_string())?;
+        let argv = Strings::new(std::iter::once(image.name()).chain(arguments.iter().map(CString::as_c_str)));
+        let envp = Strings::new([]);
+        let what = Spawn {
+            program: Program::Fd(image.fd()),
+            argv: &argv,
+            envp: &envp,
+            fds: &[null.raw(), null.raw(), order.log.raw(), order.control.raw()],
+            cgroup: None,
+        };
+        match spawn(&what, stack) {
+            Ok(child) => {
+                return Ok(Process {
+                    pid: child.pid,
+                    pidfd: child.pidfd,
+                });
+            }
+            Err(e) if e.step == Step::Exec => match ladder.image_failed(&image, Death::Exec(e.errno)) {
+                Verdict::Moved { .. } => continue,
+                _ => return Err(e.to_string()),
+            },
+            Err(e) => return Err(e.to_string()),
+        }
+    }
+    Err("no rung of the ladder executes it".to_owned())
+}
+
+fn arguments(images: &Images, seat: Seat) -> Vec<CString> {
+    let word = |text: &str| CString::new(text).unwrap_or_default();
+    if seat == Seat::Resolver {
+        return std::iter::once(word("serve"))
+            .chain(images.resolver_arguments.iter().cloned())
+            .collect();
+    }
+    let mut words = vec![word(seat.name())];
+    if let Some((uid, gid)) = images.user {
+        words.extend([
+            word("--uid"),
+            word(&uid.to_string()),
+            word("--gid"),
+            word(&gid.to_string()),
+        ]);
+    }
+    words
+}

@@ -1,0 +1,394 @@
+//! The monitor's start: its own protection, the images, the processes that are executed before any key is loaded, then
+//! the keys, then the loop.
+
+use super::arrivals::Arrivals;
+use super::audit::{Audit, Event};
+use super::cgroup::Cgroups;
+use super::connections::Connections;
+use super::fronts::Fronts;
+use super::host_keys::HostKeys;
+use super::launches::Launches;
+use super::metrics::{self, Metrics};
+use super::names::Names;
+use super::network::Networks;
+use super::node::{Lobby, Node};
+use super::offer::Offer;
+use super::seats::{Executed, Images, News, Seat, SeatId, Seats, Starts, Words};
+use super::sessions::{Inherited, Sessions};
+use super::starter::Starter;
+use super::timers::Timers;
+use super::tools::{Reaper, Tools};
+use super::trust::Trust;
+use super::wakes::{Key, Owner, Wakes};
+use crate::config::{Config, PamUse};
+use fleetgate_launch::{Keeper, Places, Wtmpdb};
+use fleetgate_seal::{Ladder, Options as LadderOptions, Source};
+use fleetgate_sys::poll::READ;
+use fleetgate_sys::process::{self, Limit, numbers::RLIMIT_NOFILE};
+use fleetgate_sys::{Fd, credentials, net, signals};
+use fleetgate_wire::node::lobby::ToLobby;
+use fleetgate_wire::node::starter::{CONTROL, FIRST_LISTENER};
+use std::ffi::CString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the monitor was told.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The configuration's path.
+    pub config: PathBuf,
+    /// Without root: for the user who started it.
+    pub user_mode: bool,
+    /// The programs that this build carries; none: it executes itself under their names.
+    pub sources: Sources,
+}
+
+/// Where the images come from.
+#[derive(Clone, Debug)]
+pub struct Sources {
+    /// `fleetgate-session`.
+    pub session: Source,
+    /// `fleetgate-front`.
+    pub front: Source,
+    /// `fleetgate-resolver`.
+    pub resolver: Source,
+}
+
+/// Why there is no monitor. A sentence with its remedy.
+#[derive(Debug)]
+pub struct MonitorError(String);
+
+impl fmt::Display for MonitorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for MonitorError {}
+
+/// An error at a step.
+fn at<E: fmt::Display>(doing: &'static str) -> impl Fn(E) -> MonitorError {
+    move |e| MonitorError(format!("{doing}: {e}"))
+}
+
+/// The most descriptors: a connection has one, a session's control socket and pidfd two more.
+const DESCRIPTORS: u64 = 1 << 19;
+/// The out-of-memory killer takes others before the monitor; sessions get the score back that the service had.
+const OOM_SCORE: &str = "-500";
+/// Who lobby and fronts are where the configured user is missing.
+const NOBODY: (u32, u32) = (65534, 65534);
+/// How long the first processes may take to be executed.
+const FIRST_START: Duration = Duration::from_secs(60);
+
+/// Whether PAM is used with this configuration.
+pub fn uses_pam(config: &Config, user_mode: bool) -> bool {
+    let there = Path::new("/etc/pam.d").join(&config.pam_service).exists();
+    match (config.pam, user_mode) {
+        (_, true) | (PamUse::Off, _) => false,
+        (PamUse::On, _) => true,
+        (PamUse::Auto, _) => there,
+    }
+}
+
+/// Puts what has its default where it belongs without root: below the user's own directories.
+pub fn settle(config: &mut Config, user_mode: bool) {
+    if !user_mode {
+        return;
+    }
+    let plain = Config::default();
+    let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
+    let state = std::env::var_os("XDG_STATE_HOME").map_or_else(|| home.join(".local/state"), PathBuf::from);
+    if config.state_directory == plain.state_directory {
+        config.state_directory = state.join("fleetgate");
+    }
+    if config.runtime_directory == plain.runtime_directory {
+        config.runtime_directory = match std::env::var_os("XDG_RUNTIME_DIR") {
+            Some(run) => PathBuf::from(run).join("fleetgate"),
+            None => config.state_directory.join("run"),
+        };
+    }
+    if config.audit_log == plain.audit_log {
+        config.audit_log = config.state_directory.join("audit.jsonl");
+    }
+}
+
+/// What is wrong with this configuration, beyond its form: the files it names, its lists, its names of algorithms.
+pub fn check(config: &Config, user_mode: bool) -> Result<(), String> {
+    Trust::new(config, uses_pam(config, user_mode))?;
+    let keys = match config.host_keys.is_empty() {
+        // Loading would make one.
+        true => HostKeys::of(Vec::new()),
+        false => HostKeys::load(config, user_mode).map_err(|e| e.to_string())?,
+    };
+    Offer::new(config, keys).map(drop)
+}
+
+/// Serves on the sockets that the starter handed over, until it is told to end and the last connection has ended.
+pub fn run(options: Options) -> Result<(), MonitorError> {
+    let signals =
+        signals::descriptor(&[signals::TERM, signals::INT, signals::HUP]).map_err(at("taking signals"))?;
+    let (control, listeners) = inherited()?;
+    let mut config = Config::load(&options.config).map_err(|e| MonitorError(e.to_string()))?;
+    settle(&mut config, options.user_mode);
+    // Before our own limits are raised: sessions get these back.
+    let inherited = Inherited::now();
+    protect(options.user_mode)?;
+    let session = ladder(&options.sources.session, c"fleetgate-session")?;
+    let images = Images {
+        front: ladder(&options.sources.front, c"fleetgate-front")?,
+        resolver: ladder(&options.sources.resolver, c"fleetgate-resolver")?,
+        resolver_arguments: vec![
+            c"--service".into(),
+            CString::new(config.pam_service.clone()).unwrap_or_default(),
+        ],
+        user: (!options.user_mode).then(|| seat_user(&config.user)),
+    };
+    let starts = Executed::new(images).map_err(at("starting a thread"))?;
+    let parts = Parts {
+        config,
+        config_path: Some(options.config),
+        user_mode: options.user_mode,
+        session,
+        starts: Box::new(starts),
+        listeners,
+        control: Some(control),
+        signals: Some(signals),
+        inherited,
+    };
+    open(parts)?.serve().map_err(at("waiting"))
+}
+
+/// What a node is made of.
+pub struct Parts {
+    /// The configuration.
+    pub config: Config,
+    /// Where it is read again from.
+    pub config_path: Option<PathBuf>,
+    /// Without root.
+    pub user_mode: bool,
+    /// The session helper's images.
+    pub session: Arc<Ladder>,
+    /// Who starts lobby, fronts and resolver.
+    pub starts: Box<dyn Starts>,
+    /// Listening sockets.
+    pub listeners: Vec<Fd>,
+    /// The starter.
+    pub control: Option<Fd>,
+    /// Signals.
+    pub signals: Option<Fd>,
+    /// What sessions get back.
+    pub inherited: Inherited,
+}
+
+/// Makes the node: executes resolver and lobby, and only then loads the keys.
+pub fn open(parts: Parts) -> Result<Node, MonitorError> {
+    let config = Arc::new(parts.config);
+    let mut wakes = Wakes::new().map_err(at("making an epoll"))?;
+    let mut seats = Seats::new(parts.starts, &wakes).map_err(at("making an eventfd"))?;
+    let (resolver, resolver_control) = seats
+        .start_resolver(&wakes)
+        .map_err(at("starting the resolver"))?;
+    let lobby = seats
+        .start(Seat::Lobby, &wakes)
+        .map_err(at("starting the lobby"))?;
+    let heard = executed(&mut seats, &[resolver, lobby], &mut wakes)?;
+
+    let pam = uses_pam(&config, parts.user_mode);
+    match (pam, parts.user_mode) {
+        (true, _) => tracing::info!(service = config.pam_service, "PAM is used"),
+        (false, false) => tracing::warn!(
+            "PAM is not used: /etc/pam.d/{} is missing, or pam = \"off\"; sessions have no PAM session",
+            config.pam_service
+        ),
+        (false, true) => {}
+    }
+    let trust = Trust::new(&config, pam).map_err(MonitorError)?;
+    let keys = HostKeys::load(&config, parts.user_mode).map_err(at("no host key"))?;
+    let offer = Offer::new(&config, keys).map_err(MonitorError)?;
+    let settings = offer.settings.clone();
+    seats.say(lobby, &ToLobby::Begin { settings }, Vec::new(), &wakes);
+
+    let (audit, writing) = Audit::start(&config.audit_log)
+        .map_err(|e| MonitorError(format!("`audit_log`, {}: {e}", config.audit_log.display())))?;
+    let metrics = Arc::new(Metrics::default());
+    if let Some(address) = config.metrics {
+        metrics::serve(address, metrics.clone(), audit.clone()).map_err(at("serving metrics"))?;
+    }
+    let launches = Launches::new(parts.session.clone()).map_err(at("starting launch threads"))?;
+    wakes
+        .watch(launches.bell(), READ, Key::new(Owner::Launches, 0))
+        .map_err(at("watching launches"))?;
+    let keeper = keeper(&config, parts.user_mode)?;
+    let cgroups = match Cgroups::find() {
+        Ok(cgroups) => Some(cgroups),
+        Err(why) => {
+            tracing::info!("sessions have no cgroups of their own: {why}");
+            None
+        }
+    };
+    let starter = Starter::new(parts.control, parts.signals, &wakes).map_err(at("watching the starter"))?;
+    let mut arrivals =
+        Arrivals::new(parts.listeners, &wakes).map_err(at("watching the listening sockets"))?;
+    // Until the lobby is ready, what arrives waits in the kernel.
+    arrivals.pause(&wakes);
+    let tools = Tools {
+        config,
+        user_mode: parts.user_mode,
+        pam,
+        resolver: Arc::new(resolver_control),
+        wakes,
+        timers: Timers::default(),
+        launches,
+        names: Names::new(),
+        words: Words::default(),
+        reaper: Reaper::default(),
+        audit,
+        metrics,
+    };
+    let sessions = Sessions::new(parts.session, Arc::new(keeper), cgroups, parts.inherited, &tools)
+        .map_err(at("making an eventfd"))?;
+    let mut node = Node {
+        tools,
+        seats,
+        arrivals,
+        connections: Connections::default(),
+        fronts: Fronts::default(),
+        sessions,
+        networks: Networks::new(),
+        starter,
+        offer,
+        trust: trust.into(),
+        lobby: Lobby::new(lobby),
+        resolver,
+        config_path: parts.config_path,
+        writing: Some(writing),
+        draining: false,
+        grants: 0,
+        done: false,
+    };
+    node.attach_names();
+    node.take(heard);
+    node.tools.audit.tell(Event::NodeStarted {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    });
+    Ok(node)
+}
+
+/// Waits until these were executed: keys are loaded after that, so that no process is made from memory with keys in it.
+fn executed(seats: &mut Seats, ids: &[SeatId], wakes: &mut Wakes) -> Result<Vec<News>, MonitorError> {
+    let (mut keys, mut news) = (Vec::new(), Vec::new());
+    let mut heard_early = Vec::new();
+    while !ids.iter().all(|id| seats.runs(*id)) {
+        keys.clear();
+        wakes
+            .wait(Some(FIRST_START.as_millis() as u32), &mut keys)
+            .map_err(at("waiting"))?;
+        if keys.is_empty() {
+            return Err(MonitorError(
+                "lobby and resolver are not executed in time".to_owned(),
+            ));
+        }
+        for key in &keys {
+            match key.owner {
+                Owner::Starts => seats.started(wakes, &mut news),
+                Owner::Seats => seats.woken(key.id, wakes, &mut news),
+                _ => {}
+            }
+        }
+        for one in news.drain(..) {
+            match one {
+                News::Gone(_, seat, _, how) => {
+                    return Err(MonitorError(format!("the {}: {how}", seat.name())));
+                }
+                heard => heard_early.push(heard),
+            }
+        }
+    }
+    Ok(heard_early)
+}
+
+fn keeper(config: &Config, user_mode: bool) -> Result<Keeper, MonitorError> {
+    let directory = config.runtime_directory.join("sessions");
+    let wtmpdb = (!user_mode).then(Wtmpdb::system);
+    Keeper::start_with(&directory, Places::system(), wtmpdb).map_err(at("keeping sessions"))
+}
+
+fn ladder(source: &Source, name: &std::ffi::CStr) -> Result<Arc<Ladder>, MonitorError> {
+    let options = LadderOptions {
+        name: Some(name.into()),
+        ..LadderOptions::default()
+    };
+    Ladder::open(source.clone(), options)
+        .map(Arc::new)
+        .map_err(|e| MonitorError(format!("{e}; see `fleetgate seal doctor`")))
+}
+
+/// The starter's socket, and the listening sockets behind it.
+fn inherited() -> Result<(Fd, Vec<Fd>), MonitorError> {
+    let control = Fd::from_raw(CONTROL);
+    if control.set_cloexec(true).is_err() {
+        std::mem::forget(control);
+        return Err(MonitorError(
+            "descriptor 3 is no starter's socket: the monitor is started by `fleetgate node`".to_owned(),
+        ));
+    }
+    let mut listeners = Vec::new();
+    for raw in FIRST_LISTENER.. {
+        let listener = Fd::from_raw(raw);
+        if net::local(&listener).is_err() {
+            std::mem::forget(listener);
+            break;
+        }
+        listener
+            .set_cloexec(true)
+            .map_err(at("taking a listening socket"))?;
+        listeners.push(listener);
+    }
+    if listeners.is_empty() {
+        return Err(MonitorError("no listening socket was handed over".to_owned()));
+    }
+    Ok((control, listeners))
+}
+
+/// Nobody reads this process's memory, and it is the last to die of want.
+fn protect(user_mode: bool) -> Result<(), MonitorError> {
+    credentials::set_dumpable(false).map_err(at("protecting the monitor's memory"))?;
+    let raised = process::limit(RLIMIT_NOFILE).and_then(|limit| {
+        let hard = match user_mode {
+            true => limit.hard,
+            false => limit.hard.max(DESCRIPTORS),
+        };
+        let raised = Limit { soft: hard, hard };
+        process::set_limit(RLIMIT_NOFILE, raised).or_else(|_| {
+            let soft = limit.hard;
+            process::set_limit(RLIMIT_NOFILE, Limit { soft, ..limit })
+        })
+    });
+    if let Err(e) = raised {
+        tracing::warn!("the limit of open descriptors is not raised: {e}");
+    }
+    if !user_mode && let Err(e) = std::fs::write("/proc/self/oom_score_adj", OOM_SCORE) {
+        tracing::warn!("the out-of-memory killer may take the monitor: {e}");
+    }
+    Ok(())
+}
+
+/// Ids of the system user. It is looked for in /etc/passwd alone: the resolver is not there yet, and no directory has
+/// a say in who the node's own processes are.
+fn seat_user(name: &str) -> (u32, u32) {
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let found = passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let (user, _, uid, gid) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
+        (user == name).then(|| Some((uid.parse().ok()?, gid.parse().ok()?)))?
+    });
+    found.filter(|(uid, _)| *uid != 0).unwrap_or_else(|| {
+        tracing::warn!(
+            "there is no system user {name:?} (`useradd --system {name}` makes one): lobby and fronts run as nobody, \
+             which other programs may do too"
+        );
+        NOBODY
+    })
+}

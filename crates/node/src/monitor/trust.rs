@@ -1,0 +1,363 @@
+//! Whom the node trusts, read from the configuration and the files that it names, at start and at each reload: user
+//! CAs, revoked keys, allow and deny lists, methods, and what every login may do at most.
+
+use super::login::MAX_KEY_FILES;
+use crate::config::{self, Config};
+use fleetgate_policy::access::{Access, RootLogin};
+use fleetgate_policy::commands::{Command, Commands};
+use fleetgate_policy::{Kind, Permits, Rule};
+use fleetgate_ssh::key::krl::{Krl, MAX_KRL};
+use fleetgate_ssh::key::{Presented, PublicKey};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The longest file of CA keys.
+pub const MAX_CA_FILE: u64 = 1 << 20;
+/// The most lists of `authentication_methods`, and methods of one.
+pub const MAX_METHODS: usize = 16;
+
+/// A way to log in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Way {
+    /// A key or certificate.
+    PublicKey,
+    /// A password, asked by PAM.
+    Password,
+    /// PAM's questions.
+    KeyboardInteractive,
+}
+
+impl Way {
+    /// Its name in SSH.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Way::PublicKey => "publickey",
+            Way::Password => "password",
+            Way::KeyboardInteractive => "keyboard-interactive",
+        }
+    }
+
+    const ALL: [Way; 3] = [Way::PublicKey, Way::Password, Way::KeyboardInteractive];
+}
+
+/// All of it.
+#[derive(Debug)]
+pub struct Trust {
+    cas: Vec<PublicKey>,
+    revoked: Krl,
+    /// Which accounts may log in from where.
+    pub access: Access,
+    /// The lists ask about groups.
+    pub asks_groups: bool,
+    /// Ways that are on.
+    pub ways: Vec<Way>,
+    /// Lists of which one has to be gone through in order; none: any one way.
+    pub required: Vec<Vec<Way>>,
+    /// What every login may do at most.
+    pub permits: Permits,
+    /// Named commands, for keys that may run nothing else.
+    pub commands: Commands,
+    /// authorized_keys files, or none.
+    pub key_files: Vec<String>,
+    /// The principals file.
+    pub principals_file: Option<String>,
+    /// Check modes and owners of those files.
+    pub strict_modes: bool,
+    /// By how many seconds clocks may differ.
+    pub skew: u64,
+    /// Whether `environment=` counts.
+    pub user_environment: bool,
+}
+
+impl Trust {
+    /// Reads it all. `pam`: PAM is used. An error is a sentence that names the key of node.toml.
+    pub fn new(config: &Config, pam: bool) -> Result<Trust, String> {
+        let cas = match &config.trusted_user_ca {
+            Some(path) => read_cas(path)?,
+            None => Vec::new(),
+        };
+        let revoked = match &config.revoked_keys {
+            Some(path) => Krl::parse(&read("revoked_keys", path, MAX_KRL as u64)?)
+                .map_err(|e| format!("`revoked_keys`, {}: {e}", path.display()))?,
+            None => Krl::default(),
+        };
+        for (on, key) in [
+            (config.password, "password"),
+            (config.keyboard_interactive, "keyboard_interactive"),
+        ] {
+            if on && !pam {
+                return Err(format!(
+                    "`{key}` needs PAM, which is not used here: install /etc/pam.d/{} or switch it off",
+                    config.pam_service
+                ));
+            }
+        }
+        if config.authorized_keys_files.len() > MAX_KEY_FILES {
+            return Err(format!(
+                "`authorized_keys_files` has more than {MAX_KEY_FILES} files"
+            ));
+        }
+        let mut ways = vec![Way::PublicKey];
+        if config.password {
+            ways.push(Way::Password);
+        }
+        if config.keyboard_interactive {
+            ways.push(Way::KeyboardInteractive);
+        }
+        let lists = |list: &[String]| -> Vec<String> { list.to_vec() };
+        let (allow_users, deny_users) = (lists(&config.allow_users), lists(&config.deny_users));
+        let (allow_groups, deny_groups) = (lists(&config.allow_groups), lists(&config.deny_groups));
+        let root = match config.root_login {
+            config::RootLogin::Yes => RootLogin::Yes,
+            config::RootLogin::ProhibitPassword => RootLogin::ProhibitPassword,
+            config::RootLogin::ForcedCommandsOnly => RootLogin::ForcedCommandsOnly,
+            config::RootLogin::No => RootLogin::No,
+        };
+        let access = Access::parse(
+            &refs(&allow_users),
+            &refs(&deny_users),
+            &refs(&allow_groups),
+            &refs(&deny_groups),
+            root,
+        )?;
+        let commands = commands(&config.commands)?;
+        Ok(Trust {
+            cas,
+            revoked,
+            access,
+            asks_groups: !(allow_groups.is_empty() && deny_groups.is_empty()),
+            required: required(&config.authentication_methods, &ways)?,
+            ways,
+            permits: permits(config),
+            commands,
+            key_files: match config.uses_authorized_keys() {
+                true => config.authorized_keys_files.clone(),
+                false => Vec::new(),
+            },
+            principals_file: config.principals_file.clone(),
+            strict_modes: config.strict_modes,
+            skew: config.clock_skew.0.as_secs(),
+            user_environment: config.user_environment,
+        })
+    }
+
+    /// Whether this CA's user certificates are believed.
+    pub fn is_ca(&self, key: &PublicKey) -> bool {
+        self.cas.contains(key)
+    }
+
+    /// Why this key or certificate is not taken, if it is revoked.
+    pub fn revoked(&self, presented: &Presented) -> Option<String> {
+        self.revoked.revoked(presented).map(|why| why.to_string())
+    }
+}
+
+fn refs(list: &[String]) -> Vec<&str> {
+    list.iter().map(String::as_str).collect()
+}
+
+fn read(key: &str, path: &Path, max: u64) -> Result<Vec<u8>, String> {
+    let failed = |e: std::io::Error| format!("`{key}`, {}: {e}", path.display());
+    if std::fs::metadata(path).map_err(failed)?.len() > max {
+        return Err(format!("`{key}`, {}: longer than {max} bytes", path.display()));
+    }
+    std::fs::read(path).map_err(failed)
+}
+
+fn read_cas(path: &Path) -> Result<Vec<PublicKey>, String> {
+    let bytes = read("trusted_user_ca", path, MAX_CA_FILE)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let lines = text.lines().enumerate().map(|(n, line)| (n + 1, line.trim()));
+    let keys = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    let keys: Vec<PublicKey> = keys
+        .map(|(n, line)| {
+            PublicKey::from_line(line)
+                .map_err(|e| format!("`trusted_user_ca`, {} line {n}: {e}", path.display()))
+        })
+        .collect::<Result<_, _>>()?;
+    if keys.is_empty() {
+        return Err(format!("`trusted_user_ca`, {}: no key in it", path.display()));
+    }
+    Ok(keys)
+}
+
+fn required(lists: &[String], on: &[Way]) -> Result<Vec<Vec<Way>>, String> {
+    let bad = |why: String| Err(format!("`authentication_methods`: {why}"));
+    if lists.len() > MAX_METHODS {
+        return bad(format!("more than {MAX_METHODS} lists"));
+    }
+    let mut required = Vec::new();
+    for list in lists {
+        if list == "any" && lists.len() == 1 {
+            return Ok(Vec::new());
+        }
+        let mut ways = Vec::new();
+        for name in list.split(',') {
+            let Some(way) = Way::ALL.into_iter().find(|w| w.name() == name) else {
+                return bad(format!(
+                    "{name:?} is not publickey, password or keyboard-interactive"
+                ));
+            };
+            if !on.contains(&way) {
+                return bad(format!("{name:?} is switched off"));
+            }
+            ways.push(way);
+        }
+        if ways.len() > MAX_METHODS {
+            return bad(format!("more than {MAX_METHODS} methods in {list:?}"));
+        }
+        required.push(ways);
+    }
+    Ok(required)
+}
+
+/// What node.toml takes away from everybody.
+fn permits(config: &Config) -> Permits {
+    let mut permits = Permits::all();
+    let switches: [(bool, &str, &[Kind]); 7] = [
+        (config.pty, "pty", &[Kind::Pty]),
+        (
+            config.connect_forwarding,
+            "connect_forwarding",
+            &[Kind::ConnectTcp, Kind::ConnectUnix],
+        ),
+        (
+            config.listen_forwarding,
+            "listen_forwarding",
+            &[Kind::ListenTcp, Kind::ListenUnix],
+        ),
+        (config.agent_forwarding, "agent_forwarding", &[Kind::Agent]),
+        (config.x11_forwarding, "x11_forwarding", &[Kind::X11]),
+        (config.sftp, "sftp", &[Kind::Sftp]),
+        // Other subsystems and ~/.ssh/rc are not there.
+        (false, "subsystem", &[Kind::Subsystem, Kind::UserRc]),
+    ];
+    for (on, key, kinds) in switches {
+        if !on {
+            permits.forbid(kinds, &Rule::new(format!("node.toml ({key} = false)")));
+        }
+    }
+    if let Some(command) = &config.force_command {
+        permits.force(
+            command.as_bytes().to_vec(),
+            &Rule::new("node.toml (force_command)"),
+        );
+    }
+    permits
+}
+
+/// `{}` of an entry becomes a named argument, `{1}` and so on, each held to its pattern.
+fn commands(entries: &BTreeMap<String, config::CommandEntry>) -> Result<Commands, String> {
+    let mut commands = Commands::new();
+    for (name, entry) in entries {
+        let bad = |why: String| format!("`commands.{name}`: {why}");
+        let mut count = 0;
+        let argv: Vec<String> = entry
+            .argv
+            .iter()
+            .map(|word| {
+                let mut parts = word.split("{}");
+                let mut out = parts.next().unwrap_or_default().to_owned();
+                for part in parts {
+                    count += 1;
+                    out += &format!("{{a{count}}}{part}");
+                }
+                out
+            })
+            .collect();
+        if count != entry.args.len() {
+            return Err(bad(format!(
+                "`argv` has {count} times {{}}, and `args` {} patterns",
+                entry.args.len()
+            )));
+        }
+        let names: Vec<String> = (1..=count).map(|n| format!("a{n}")).collect();
+        let arguments: Vec<(&str, &str, Option<&str>)> = names
+            .iter()
+            .zip(&entry.args)
+            .map(|(name, pattern)| (name.as_str(), pattern.as_str(), None))
+            .collect();
+        let command = Command::define(&refs(&argv), &arguments).map_err(bad)?;
+        commands.add(name, command).map_err(bad)?;
+    }
+    Ok(commands)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trust(text: &str, pam: bool) -> Result<Trust, String> {
+        Trust::new(
+            &Config::parse(Path::new("node.toml"), text).expect("a configuration"),
+            pam,
+        )
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named_by_its_key() {
+        for (text, part) in [
+            ("password = true", "`password` needs PAM"),
+            ("keyboard_interactive = true", "`keyboard_interactive` needs PAM"),
+            (
+                "trusted_user_ca = \"/nonexistent/ca\"",
+                "`trusted_user_ca`, /nonexistent/ca: ",
+            ),
+            (
+                "trusted_user_ca = \"/dev/null\"",
+                "`trusted_user_ca`, /dev/null: no key",
+            ),
+            (
+                "revoked_keys = \"/nonexistent/krl\"",
+                "`revoked_keys`, /nonexistent/krl: ",
+            ),
+            (
+                "authentication_methods = [\"hostbased\"]",
+                "`authentication_methods`: \"hostbased\"",
+            ),
+            (
+                "authentication_methods = [\"publickey,password\"]",
+                "`authentication_methods`: \"password\" is switched off",
+            ),
+            (
+                "[commands.x]\nargv = [\"/bin/true\", \"{}\"]",
+                "`commands.x`: `argv` has 1 times {}",
+            ),
+            ("[commands.x]\nargv = [\"true\"]", "`commands.x`: "),
+        ] {
+            let error = trust(text, false).expect_err(text);
+            assert!(error.starts_with(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn ways_and_required_lists() {
+        use Way::*;
+        for (text, ways, lists) in [
+            ("", vec![PublicKey], vec![]),
+            ("password = true", vec![PublicKey, Password], vec![]),
+            ("authentication_methods = [\"any\"]", vec![PublicKey], vec![]),
+            (
+                "keyboard_interactive = true\nauthentication_methods = [\"publickey,keyboard-interactive\"]",
+                vec![PublicKey, KeyboardInteractive],
+                vec![vec![PublicKey, KeyboardInteractive]],
+            ),
+        ] {
+            let trust = trust(text, true).expect(text);
+            assert_eq!((trust.ways, trust.required), (ways, lists), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_named_command_takes_what_its_patterns_say() {
+        let trust = trust(
+            "[commands.disk]\nargv = [\"/bin/df\", \"--output={}\", \"{}\"]\nargs = [\"word\", \"path\"]",
+            false,
+        )
+        .expect("good");
+        let rule = Rule::new("node.toml");
+        let argv = trust.commands.find(b"disk pcent /var", &rule).expect("fits");
+        assert_eq!(argv, [&b"/bin/df"[..], b"--output=pcent", b"/var"]);
+        assert!(trust.commands.find(b"disk pcent", &rule).is_err());
+    }
+}
