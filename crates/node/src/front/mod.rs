@@ -13,7 +13,7 @@ mod line;
 mod pump;
 mod session;
 
-use crate::seat::{Control, Ended, ssh_settings};
+use crate::seat::{Control, Ended, Log, ssh_settings};
 use fleetgate_ssh::settings::{Limits, Settings};
 use fleetgate_sys::Fd;
 use fleetgate_sys::epoll::{Epoll, Event};
@@ -33,6 +33,7 @@ const EVENTS: usize = 64;
 struct Around<'a> {
     control: &'a mut Control,
     epoll: &'a Epoll,
+    log: Log,
     now: Duration,
 }
 
@@ -40,6 +41,7 @@ struct Around<'a> {
 struct Front {
     control: Control,
     epoll: Epoll,
+    log: Log,
     started: Instant,
     settings: Option<Arc<Settings>>,
     /// By place.
@@ -51,10 +53,11 @@ struct Front {
 }
 
 /// Serves until the monitor ends it.
-pub(crate) fn serve(control: Control, epoll: Epoll) -> Ended {
+pub(crate) fn serve(control: Control, epoll: Epoll, log: Log) -> Ended {
     let mut front = Front {
         control,
         epoll,
+        log,
         started: Instant::now(),
         settings: None,
         lines: Vec::new(),
@@ -210,6 +213,7 @@ impl Front {
         let mut around = Around {
             control: &mut self.control,
             epoll: &self.epoll,
+            log: self.log,
             now: self.started.elapsed(),
         };
         if let Some(line) = self.lines.get_mut(place as usize).and_then(Option::as_deref_mut) {
@@ -224,6 +228,7 @@ impl Front {
         let mut around = Around {
             control: &mut self.control,
             epoll: &self.epoll,
+            log: self.log,
             now: self.started.elapsed(),
         };
         let Some(line) = self.lines.get_mut(place as usize).and_then(Option::as_deref_mut) else {

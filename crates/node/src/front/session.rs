@@ -17,7 +17,7 @@ use fleetgate_wire::net::What;
 use fleetgate_wire::node::front::{self, ClientVariable, FromFront, Program, Start, Terminal, Ticket};
 use fleetgate_wire::node::{self, Kind, MAX_COMMAND, MAX_ENVIRONMENT, MAX_MODES, MAX_VARIABLES};
 use std::ffi::{CStr, CString};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long an EOF waits for the exit status. The process's descriptors close before its end is told.
 const EOF_HELD: Duration = Duration::from_millis(3);
@@ -48,6 +48,8 @@ pub(super) struct Session {
     pub(super) awaited: u32,
     wanted: Option<(Program, Option<ReplyId>)>,
     stage: Stage,
+    /// When its start was asked of the monitor, if that is told.
+    asked_at: Option<Instant>,
     /// The exit status was said, or there is none to be said.
     exited: bool,
     eof_sent: bool,
@@ -211,6 +213,7 @@ impl Line {
         let ticket = self.ticket(Use::Start(channel, reply));
         if let Some(Channel::Session(session)) = self.channels.get_mut(&channel) {
             session.stage = Stage::Starting(ticket);
+            session.asked_at = around.log.start();
         }
         let word = FromFront::Start {
             connection: self.number,
@@ -239,6 +242,7 @@ impl Line {
             // The client closed the channel meanwhile, and the monitor was told to hang up.
             return Ok(());
         };
+        around.log.timing("a session's start", session.asked_at.take());
         let mut fds = fds.into_iter();
         let pump = match (one, fds.next(), fds.next(), fds.next()) {
             (true, Some(socket), None, _) => Ok(Pump::socket(socket)),

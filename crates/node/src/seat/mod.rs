@@ -141,7 +141,7 @@ fn seat(seat: Seat, args: &[&str]) -> i32 {
     let control = Control::new(Fd::from_raw(CONTROL));
     let ended = match seat {
         Seat::Lobby => lobby::serve(control, epoll, log),
-        Seat::Front => front::serve(control, epoll),
+        Seat::Front => front::serve(control, epoll, log),
     };
     match ended {
         Ended::Quietly => 0,
