@@ -46,7 +46,7 @@ pub struct Chosen {
 /// What the peer said by ext-info (RFC 8308).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extensions {
-    /// It will say something: its KEXINIT names ext-info-c or ext-info-s.
+    /// It reads EXT_INFO: its first KEXINIT names ext-info-c or ext-info-s.
     pub expected: bool,
     /// server-sig-algs.
     pub server_sig_algs: Option<Vec<String>>,
