@@ -9,6 +9,7 @@ pub mod installed;
 pub mod launching;
 pub mod login_world;
 pub mod networking;
+pub mod node_desk;
 pub mod orders;
 pub mod resolver;
 pub mod seal;

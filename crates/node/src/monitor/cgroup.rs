@@ -11,6 +11,7 @@ use std::ffi::CString;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 /// The subgroup that systemd may have put the service's own processes into (DelegateSubgroup=).
 const SUBGROUP: &str = "monitor";
@@ -97,11 +98,13 @@ impl fmt::Display for Unusable {
     }
 }
 
+/// How many this process has made, whoever asked.
+static MADE: Mutex<u64> = Mutex::new(0);
+
 /// Makes sessions' cgroups.
 #[derive(Debug)]
 pub struct Cgroups {
     base: PathBuf,
-    next: u64,
     /// One made ahead, so that no session waits for the file system.
     spare: Option<Made>,
 }
@@ -144,11 +147,7 @@ impl Cgroups {
         }
         // Memory is counted where that may be switched on; a group with processes of its own may not (EBUSY).
         let _ = std::fs::write(base.join("cgroup.subtree_control"), "+memory");
-        let mut this = Cgroups {
-            base,
-            next: 0,
-            spare: None,
-        };
+        let mut this = Cgroups { base, spare: None };
         this.sweep();
         // Whether it can be done is known now, not at the first login.
         this.spare = Some(this.make()?);
@@ -176,8 +175,12 @@ impl Cgroups {
     }
 
     fn make(&mut self) -> Result<Made, Unusable> {
-        self.next += 1;
-        let path = self.base.join(format!("{PREFIX}{}-{}", id(), self.next));
+        let number = {
+            let mut made = MADE.lock().expect("no panic is survived");
+            *made += 1;
+            *made
+        };
+        let path = self.base.join(format!("{PREFIX}{}-{number}", id()));
         std::fs::create_dir(&path).map_err(|e| Unusable::System(path.clone(), e.into()))?;
         match open(&path) {
             Ok(directory) => Ok(Made { path, directory }),
@@ -194,13 +197,15 @@ impl Cgroups {
         let Ok(entries) = std::fs::read_dir(&self.base) else {
             return;
         };
+        // Until this process has made one, those with its number are of another that had it.
+        let made = MADE.lock().expect("no panic is survived");
         for entry in entries.flatten() {
             let name = entry.file_name();
             let maker = name
                 .to_str()
                 .and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse::<i32>().ok());
             if let Some(maker) = maker
-                && (maker == id() || !Path::new(&format!("/proc/{maker}")).exists())
+                && (maker == id() && *made == 0 || !Path::new(&format!("/proc/{maker}")).exists())
             {
                 let _ = std::fs::remove_dir(entry.path());
             }

@@ -101,6 +101,14 @@ impl Networks {
         }
     }
 
+    /// The process that opens sockets for `connection`, if one runs.
+    pub fn helper_of(&self, connection: Connection) -> Option<i32> {
+        self.helpers
+            .get(&connection)
+            .map(Helper::pid)
+            .filter(|pid| *pid != 0)
+    }
+
     /// The helper's launch came to something.
     pub fn launched(&mut self, tools: &mut Tools, id: u64, outcome: Outcome) {
         let connection = id;

@@ -70,6 +70,7 @@ fn cgroups_are_made_ahead_and_stale_ones_swept() {
         std::fs::create_dir(base.join(name)).expect("a directory");
     }
     std::fs::create_dir_all(base.join("session-99999999-2/full")).expect("a directory");
+    let before = *MADE.lock().expect("no panic is survived");
     let mut cgroups = Cgroups::at(base.clone()).expect("usable");
     let names = || {
         let entries = std::fs::read_dir(&base).expect("the base").flatten();
@@ -80,7 +81,7 @@ fn cgroups_are_made_ahead_and_stale_ones_swept() {
         names.sort();
         names
     };
-    let own = |number: u32| format!("session-{}-{number}", std::process::id());
+    let own = |number: u64| format!("session-{}-{}", std::process::id(), before + number);
     let mut kept = vec![
         "other".to_owned(),
         "session-1-5".into(),
