@@ -22,7 +22,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod transport;
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzz"))]
 mod trial;
 
 pub use connection::Connection;

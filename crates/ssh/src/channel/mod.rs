@@ -7,6 +7,8 @@
 
 mod answers;
 mod data;
+#[cfg(any(test, feature = "fuzz"))]
+mod driven;
 mod kind;
 mod message;
 mod one;
@@ -15,6 +17,8 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+#[cfg(any(test, feature = "fuzz"))]
+pub use driven::drive;
 pub use kind::MAX_HOST_KEYS;
 pub use message::Message;
 pub(crate) use message::is_ours;
