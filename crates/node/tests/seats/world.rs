@@ -97,6 +97,8 @@ pub struct Client {
     pub said: Vec<Said>,
     /// The front's part of it ended, in its words.
     pub over: Option<String>,
+    /// What comes on this channel is not consumed.
+    pub hoard: Option<ChannelId>,
     /// No more is read from the socket.
     pub deaf: bool,
     /// The server's DISCONNECT, or our own end.
@@ -118,7 +120,6 @@ pub enum Said {
     Closed(u32),
     Global(bool, Vec<u8>),
     HostKeys(usize),
-    Rekeyed,
 }
 
 /// All of it.
@@ -231,6 +232,7 @@ impl World {
             number,
             said: Vec::new(),
             over: None,
+            hoard: None,
             deaf: false,
             end: None,
         });
@@ -243,6 +245,7 @@ impl World {
             .core
             .open(&ChannelKind::Session)
             .expect("allowed");
+        self.clients[client].forget(channel);
         self.until(|w| w.clients[client].said.contains(&Said::Opened(channel.0)));
         channel
     }
@@ -257,6 +260,20 @@ impl World {
         channel
     }
 
+    /// Sends all of it on a channel, or what can be sent until that is closed.
+    pub fn write(&mut self, client: usize, channel: ChannelId, mut bytes: &[u8]) {
+        let start = Instant::now();
+        while !bytes.is_empty() && !self.clients[client].said.contains(&Said::Closed(channel.0)) {
+            assert!(start.elapsed() < PATIENCE, "wrote in vain; {:?}", self.summary());
+            let some = bytes.len().min(30_000);
+            let n = self.clients[client]
+                .core
+                .write(channel, Stream::Main, &bytes[..some]);
+            bytes = &bytes[n..];
+            self.step(if n == 0 { 100 } else { 0 });
+        }
+    }
+
     /// Goes on until it holds.
     pub fn until(&mut self, holds: impl Fn(&World) -> bool) {
         let start = Instant::now();
@@ -267,12 +284,12 @@ impl World {
     }
 
     fn summary(&self) -> Vec<String> {
+        let short = |s: &Said| match s {
+            Said::Data(c, stream, bytes) => format!("Data({c}, {stream:?}, {})", bytes.len()),
+            other => format!("{other:?}"),
+        };
         let one = |c: &Client| {
-            let said: Vec<String> = c
-                .said
-                .iter()
-                .map(|s| format!("{s:?}").chars().take(80).collect())
-                .collect();
+            let said: Vec<String> = c.said.iter().rev().take(20).map(short).collect();
             format!("{}: {said:?} over {:?} end {:?}", c.number, c.over, c.end)
         };
         self.clients.iter().map(one).collect()
@@ -599,7 +616,6 @@ impl Client {
             if written.is_err_and(|e| e != Errno::EAGAIN) && self.deaf {
                 return;
             }
-            let again = self.core.facts().exchanges > 1;
             match self.core.poll() {
                 Err(end) => {
                     self.end = Some(end.to_string());
@@ -611,9 +627,6 @@ impl Client {
                         Event::HostKey(_) => {
                             self.core.trust_host(true);
                             None
-                        }
-                        Event::Established if again || self.said.contains(&Said::LoggedIn) => {
-                            Some(Said::Rekeyed)
                         }
                         Event::Established => {
                             let request = auth::Request::none(b"somebody");
@@ -635,7 +648,9 @@ impl Client {
                             bytes,
                         } => {
                             let (n, said) = (bytes.len(), Said::Data(channel.0, stream, bytes.to_vec()));
-                            self.core.consumed(channel, n);
+                            if self.hoard != Some(channel) {
+                                self.core.consumed(channel, n);
+                            }
                             Some(said)
                         }
                         Event::Replied { channel, done } => Some(Said::Replied(channel.0, done)),
@@ -687,13 +702,12 @@ impl Client {
         self.said.iter().filter(about).cloned().collect()
     }
 
-    /// Writes all of it on a channel that has the room.
-    pub fn write(&mut self, channel: ChannelId, bytes: &[u8]) {
-        assert_eq!(
-            self.core.write(channel, Stream::Main, bytes),
-            bytes.len(),
-            "there is room"
-        );
+    /// What was said about a number before it was used again.
+    fn forget(&mut self, channel: ChannelId) {
+        self.said
+            .retain(|s| !matches!(s, Said::Data(c, ..) if *c == channel.0));
+        let steps = self.steps(channel);
+        self.said.retain(|s| !steps.contains(s));
     }
 
     /// Cuts the connection.

@@ -1,0 +1,211 @@
+//! Sockets for the client: where it wants to go, where it wants to be reached, its agent.
+
+use crate::world::{Said, World};
+use fleetgate_ssh::event::{ChannelKind, Global, Request, Stream};
+use fleetgate_wire::node::Kind;
+use fleetgate_wire::node::front::FromFront;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+
+fn direct(port: u16) -> ChannelKind {
+    ChannelKind::DirectTcpip {
+        host: b"127.0.0.1".to_vec(),
+        port: port.into(),
+        origin: b"127.0.0.1".to_vec(),
+        origin_port: 1,
+    }
+}
+
+#[test]
+fn a_connection_goes_both_ways_and_closes_by_halves() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("bound").port();
+    let peer = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().expect("somebody comes");
+        let mut all = Vec::new();
+        socket.read_to_end(&mut all).expect("the end comes");
+        socket.write_all(&all).expect("it is still read");
+        all.len()
+    });
+    let mut w = World::new();
+    let c = w.login();
+    let ch = w.clients[c].core.open(&direct(port)).expect("allowed");
+    w.until(|w| w.clients[c].said.contains(&Said::Opened(ch.0)));
+    w.write(c, ch, &vec![5; 3_000_000]);
+    w.clients[c].core.eof(ch);
+    w.until(|w| w.clients[c].said.contains(&Said::Closed(ch.0)));
+    assert_eq!(peer.join().expect("it ends"), 3_000_000);
+    assert_eq!(w.output(c, ch, Stream::Main).len(), 3_000_000);
+    assert_eq!(
+        w.clients[c].steps(ch),
+        [Said::Opened(ch.0), Said::Eof(ch.0), Said::Closed(ch.0)]
+    );
+    let to = format!("127.0.0.1:{port}");
+    let told = |t: &FromFront| matches!(t, FromFront::Forwarded { to: t, sent: 3_000_000, received: 3_000_000, .. } if t.to_bytes() == to.as_bytes());
+    w.until(|w| w.told.iter().any(told));
+}
+
+#[test]
+fn what_cannot_be_reached_or_may_not_be_is_refused() {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = free.local_addr().expect("bound").port();
+    drop(free);
+    let local = ChannelKind::DirectStreamlocal {
+        path: b"/some/socket".to_vec(),
+    };
+    let other = ChannelKind::Other {
+        name: b"tun@openssh.com".to_vec(),
+        payload: Vec::new(),
+    };
+    let all = Kind::ConnectForward as u32;
+    for (kind, without, reason, told) in [
+        (direct(port), 0, 2, None),
+        (
+            direct(0x1_0000_u32 as u16),
+            all,
+            1,
+            Some("direct-tcpip to 127.0.0.1:0"),
+        ),
+        (local.clone(), 0, 2, None),
+        (local, all, 1, Some("direct-streamlocal to /some/socket")),
+        (other, 0, 3, None),
+    ] {
+        let mut w = World::new();
+        w.permits.0 &= !without;
+        let c = w.login();
+        let ch = w.clients[c].core.open(&kind).expect("allowed");
+        w.until(|w| w.clients[c].said.contains(&Said::OpenFailed(ch.0, reason)));
+        if let Some(told) = told {
+            let denied = |t: &FromFront| matches!(t, FromFront::Denied { what, .. } if what.to_bytes() == told.as_bytes());
+            w.until(|w| w.told.iter().any(denied));
+        }
+        let ch = w.exec(c, "echo alive");
+        w.until(|w| w.output(c, ch, Stream::Main) == b"alive\n");
+    }
+}
+
+#[test]
+fn the_client_is_reached_through_a_port_of_ours_until_it_cancels() {
+    let mut w = World::new();
+    let c = w.login();
+    let host = b"localhost".to_vec();
+    let forward = Global::TcpipForward {
+        host: host.clone(),
+        port: 0,
+    };
+    w.clients[c].core.global(&forward, true);
+    w.until(|w| {
+        w.clients[c]
+            .said
+            .iter()
+            .any(|s| matches!(s, Said::Global(true, _)))
+    });
+    let port = w.clients[c]
+        .said
+        .iter()
+        .find_map(|s| match s {
+            Said::Global(true, fields) => Some(u32::from_be_bytes(fields[..].try_into().expect("a port"))),
+            _ => None,
+        })
+        .expect("answered");
+    let mut socket = TcpStream::connect(("127.0.0.1", port as u16)).expect("it listens");
+    socket.write_all(b"to the client").expect("sent");
+    socket.shutdown(Shutdown::Write).expect("connected");
+    w.until(|w| w.clients[c].said.iter().any(|s| matches!(s, Said::Eof(_))));
+    let (ch, kind) = w.clients[c]
+        .said
+        .iter()
+        .find_map(|s| match s {
+            Said::Open(ch, kind) => Some((fleetgate_ssh::event::ChannelId(*ch), kind.clone())),
+            _ => None,
+        })
+        .expect("opened");
+    let expected = ChannelKind::ForwardedTcpip {
+        host: host.clone(),
+        port,
+        origin: b"127.0.0.1".to_vec(),
+        origin_port: 7,
+    };
+    assert_eq!(kind, expected);
+    assert_eq!(w.output(c, ch, Stream::Main), b"to the client");
+    w.write(c, ch, b"from the client");
+    w.clients[c].core.eof(ch);
+    w.until(|w| w.clients[c].said.contains(&Said::Closed(ch.0)));
+    let mut back = String::new();
+    socket.read_to_string(&mut back).expect("the end comes");
+    assert_eq!(back, "from the client");
+
+    w.clients[c].said.clear();
+    let cancel = Global::CancelTcpipForward { host, port };
+    w.clients[c].core.global(&cancel, true);
+    w.clients[c].core.global(&cancel, true);
+    w.until(|w| {
+        w.clients[c]
+            .said
+            .iter()
+            .filter(|s| matches!(s, Said::Global(..)))
+            .count()
+            == 2
+    });
+    assert_eq!(
+        w.clients[c].said,
+        [Said::Global(true, Vec::new()), Said::Global(false, Vec::new())]
+    );
+    assert!(TcpStream::connect(("127.0.0.1", port as u16)).is_err());
+}
+
+#[test]
+fn remote_forwarding_needs_its_permit() {
+    let mut w = World::new();
+    w.permits.0 &= !(Kind::ListenForward as u32);
+    let c = w.login();
+    let forward = Global::TcpipForward {
+        host: Vec::new(),
+        port: 0,
+    };
+    w.clients[c].core.global(&forward, true);
+    w.until(|w| w.clients[c].said.contains(&Said::Global(false, Vec::new())));
+    w.until(|w| w.told.iter().any(|t| matches!(t, FromFront::Denied { .. })));
+}
+
+#[test]
+fn the_agent_is_reached_by_the_sessions_that_asked_for_it() {
+    let mut w = World::new();
+    let c = w.login();
+    let mut tickets = Vec::new();
+    for _ in 0..2 {
+        let ch = w.session(c);
+        let command = b"exec cat".to_vec();
+        w.clients[c].core.request(ch, &Request::Agent, true);
+        w.clients[c].core.request(ch, &Request::Exec { command }, true);
+        w.until(|w| {
+            w.clients[c]
+                .steps(ch)
+                .ends_with(&[Said::Replied(ch.0, true), Said::Replied(ch.0, true)])
+        });
+        tickets.push(w.starts.pop().expect("started").agent.expect("with an agent"));
+    }
+    assert_eq!(tickets[0], tickets[1], "one socket for both");
+    let name = format!("seat-agent-{}-{}", std::process::id(), tickets[0]);
+    let path = std::env::temp_dir().join(name);
+    let mut socket = std::os::unix::net::UnixStream::connect(&path).expect("it listens");
+    std::fs::remove_file(path).expect("ours");
+    socket.write_all(b"a question").expect("sent");
+    w.until(|w| {
+        w.clients[c]
+            .said
+            .iter()
+            .any(|s| matches!(s, Said::Data(_, _, b) if b == b"a question"))
+    });
+    let agent = w.clients[c].said.iter().find_map(|s| match s {
+        Said::Open(ch, ChannelKind::Agent) => Some(fleetgate_ssh::event::ChannelId(*ch)),
+        _ => None,
+    });
+    let agent = agent.expect("opened");
+    w.write(c, agent, b"an answer");
+    w.clients[c].core.close(agent);
+    w.until(|w| w.clients[c].said.contains(&Said::Closed(agent.0)));
+    let mut back = String::new();
+    socket.read_to_string(&mut back).expect("the end comes");
+    assert_eq!(back, "an answer");
+}
