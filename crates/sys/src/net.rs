@@ -8,6 +8,12 @@ use alloc::ffi::CString;
 use alloc::vec::Vec;
 use core::ffi::CStr;
 
+/// Gives this thread a network of its own, in which there is the loopback device and nothing else, down.
+pub fn separate() -> Result<()> {
+    // SAFETY: a number.
+    unsafe { syscall!(libc::SYS_unshare, libc::CLONE_NEWNET) }.map(drop)
+}
+
 /// An internet address with its port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
