@@ -8,6 +8,7 @@ mod bench;
 mod build;
 mod dist;
 mod fuzz;
+mod peers;
 mod shell;
 mod test;
 mod tidy;

@@ -5,7 +5,7 @@
 //! that skips itself is counted and named at the end; with `CI=true` it fails instead.
 
 use crate::shell::{Result, cargo, heading, read_text, root, run, target};
-use crate::{build, dist, tidy};
+use crate::{build, dist, peers, tidy};
 use std::path::{Path, PathBuf};
 
 /// What `--only` may name.
@@ -128,6 +128,9 @@ fn parse(args: &[String]) -> Result<(Option<String>, Option<String>)> {
 }
 
 fn end_to_end(subject: &Subject, filter: &Option<String>, skips: &Path) -> Result {
+    if filter.as_ref().is_none_or(|f| f.starts_with("interop")) {
+        peers::fetch()?;
+    }
     let mut command = cargo();
     command.args(["test", "--package", "fleetgate-tests", "--no-fail-fast"]);
     match filter {
