@@ -11,6 +11,7 @@ pub mod login_world;
 pub mod networking;
 pub mod node_desk;
 pub mod orders;
+pub mod peer;
 pub mod resolver;
 pub mod seal;
 pub mod sftp;

@@ -1,0 +1,43 @@
+# What every row's script begins with. A row is bash under `set -eu -o pipefail`: it succeeds, or says what is wrong.
+#   gate            the server's name in $CONF, as the user ada
+#   s, sf, sc       ssh, sftp, scp with $CONF
+#   by KEY ...      ssh with no other key than this
+#   is GOT WANTED   fails and shows both
+#   exits N CMD...  CMD has to end with N
+set -eu -o pipefail
+# What is wrong is said where no row's own redirection hides it; the last steps of a row that failed are shown too.
+exec 8>&2 9> ../row.trace
+BASH_XTRACEFD=9
+T=/run/test
+CONF=$T/config
+HOMES=/run/home
+
+s() { ssh -F "$CONF" "$@"; }
+by() { local key=$1; shift; ssh -F "$T/bare" -i "$key" "$@"; }
+sf() { sftp -q -F "$CONF" "$@"; }
+sc() { scp -q -F "$CONF" "$@"; }
+fail() { echo "wrong: $*" >&8; exit 1; }
+is() { [ "$1" = "$2" ] || fail "got '$1', wanted '$2'"; }
+exits() {
+    local wanted=$1 got=0
+    shift
+    "$@" || got=$?
+    [ "$got" = "$wanted" ] || fail "'$*' ended with $got, wanted $wanted"
+}
+# Waits until a command succeeds, as long as the row may take: for what no process tells.
+until_so() { local -; set +x; until "$@"; do read -rt 0.1 <> <(:) || :; done; }
+# The file PATH appears.
+appears() { until_so test -e "$1"; }
+# Something listens on the TCP port or unix path.
+listens() {
+    case $1 in
+        /*) appears "$1" ;;
+        *) until_so eval "ss -Hltn 'sport = :$1' | grep -q ." ;;
+    esac
+}
+# SIZE bytes that do not compress, always the same.
+noise() { openssl enc -aes-128-ctr -nosalt -K 0 -iv 0 < /dev/zero 2> /dev/null | head -c "$1" || :; }
+# Without FILE the row is skipped: `cargo xtask test` puts it there.
+needs() { [ -e "$1" ] || { echo "$1 is missing: \`cargo xtask test\` fetches it" >&8; exit 77; }; }
+python() { /usr/bin/python3 -W ignore "$@"; }
+set -x

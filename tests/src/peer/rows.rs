@@ -1,0 +1,140 @@
+//! Rows and how they are run: each in an empty directory and a process namespace of its own, so that a client left
+//! in the background ends with its row.
+
+use super::server::{Server, Subject, subjects};
+use super::world::DIR;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long anything may take before a test gives up: only a hang reaches it.
+pub const PATIENCE: Duration = Duration::from_secs(90);
+
+/// One thing that a real client does.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// What it is, in a few words.
+    pub name: String,
+    /// Bash; it succeeds, or says what is wrong. `tests/peers/prelude.sh` stands before it.
+    pub script: String,
+    /// Run over the release build only: it moves so much that an unoptimised server would take minutes.
+    pub heavy: bool,
+}
+
+impl Row {
+    /// A row.
+    pub fn new(name: impl Into<String>, script: impl Into<String>) -> Row {
+        Row {
+            name: name.into(),
+            script: script.into(),
+            heavy: false,
+        }
+    }
+
+    /// A row that only the release build is asked to do.
+    pub fn heavy(name: impl Into<String>, script: impl Into<String>) -> Row {
+        Row {
+            heavy: true,
+            ..Row::new(name, script)
+        }
+    }
+}
+
+/// The folder `tests/peers`.
+pub fn peers() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("peers")
+}
+
+/// Where `cargo xtask` puts the clients that no distribution has.
+fn fetched() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+    root.join(target.unwrap_or_else(|| PathBuf::from("target")))
+        .join("peers")
+}
+
+/// Runs every row against every subject of this run; fails at the end, naming all rows that failed. `FLEETGATE_ROW`
+/// leaves only the rows whose name holds it.
+pub fn drive(rows: &[Row]) {
+    if !crate::is_root() {
+        return crate::skip("a network and accounts of its own need root");
+    }
+    let only = std::env::var("FLEETGATE_ROW").unwrap_or_default();
+    let plain = std::env::var("FLEETGATE_SUBJECT").is_ok_and(|s| s == "plain");
+    let wanted = |row: &&Row| row.name.contains(&only) && !(plain && row.heavy);
+    let mut failed = Vec::new();
+    for subject in subjects() {
+        let server = Server::start(subject);
+        for row in rows.iter().filter(wanted) {
+            let begun = Instant::now();
+            let logged = server.logged();
+            let result = run(row, subject);
+            let took = begun.elapsed().as_secs_f64();
+            match result {
+                Ok(()) => println!("{subject:?}: {}: passed in {took:.1} s", row.name),
+                Err(said) if said.starts_with("exit status: 77:") => {
+                    crate::skip(&format!(
+                        "{}: {}",
+                        row.name,
+                        said.lines().next().unwrap_or_default()
+                    ));
+                }
+                Err(said) => {
+                    println!(
+                        "{subject:?}: {}: FAILED after {took:.1} s\n{said}\n-- server:\n{}\n--",
+                        row.name,
+                        server.log((server.logged() - logged).min(40))
+                    );
+                    failed.push(format!("{subject:?}: {}", row.name));
+                }
+            }
+        }
+    }
+    assert!(failed.is_empty(), "these rows failed:\n  {}", failed.join("\n  "));
+}
+
+/// Runs one; what it said when it failed.
+fn run(row: &Row, subject: Subject) -> Result<(), String> {
+    let dir = Path::new(DIR).join("row");
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir(&dir).expect("mkdir");
+    let log = dir.with_extension("log");
+    let file = File::create(&log).expect("create");
+    let prelude = peers().join("prelude.sh");
+    let script = format!(". '{}'\n{}", prelude.display(), row.script);
+    // Files, not pipes: a client left in the background would hold a pipe open.
+    let status = Command::new("timeout")
+        .args([
+            "--signal=KILL",
+            &PATIENCE.as_secs().to_string(),
+            "unshare",
+            "--pid",
+            "--fork",
+        ])
+        .args(["--kill-child", "--mount-proc", "bash", "-c", &script, "row"])
+        .current_dir(&dir)
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("HOME", "/run/home/root")
+        .env("USER", "root")
+        .env("LC_ALL", "C.UTF-8")
+        .env("TERM", "xterm")
+        .env("SUBJECT", format!("{subject:?}"))
+        .env("PEERS", peers())
+        .env("FETCHED", fetched())
+        .stdin(Stdio::null())
+        .stdout(file.try_clone().expect("dup"))
+        .stderr(file)
+        .status()
+        .expect("timeout");
+    if status.success() {
+        return Ok(());
+    }
+    let end = |path: &Path, most: usize| {
+        let all = std::fs::read(path).unwrap_or_default();
+        String::from_utf8_lossy(&all[all.len().saturating_sub(most)..]).into_owned()
+    };
+    let (said, steps) = (end(&log, 8000), end(&dir.with_extension("trace"), 1000));
+    Err(format!("{status}: {said}\n-- its last steps:\n{steps}"))
+}
