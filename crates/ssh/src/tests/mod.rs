@@ -1,5 +1,6 @@
 //! Two connections against each other, and one against garbage. No network, no clock.
 
+mod answers;
 mod garbage;
 mod handshake;
 mod load;
