@@ -1,6 +1,7 @@
 //! Two connections against each other, and one against garbage. No network, no clock.
 
 mod answers;
+mod frame;
 mod garbage;
 mod handshake;
 mod load;
