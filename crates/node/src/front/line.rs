@@ -366,12 +366,8 @@ impl Line {
                     let pump = ch.pump();
                     let done = pump.take(bytes);
                     self.kept += bytes.len() - done;
-                    if let Some(fd) = pump.newly_full() {
-                        let key = Key::Channel(self.place, Which::Input, channel.0);
-                        // Where it cannot be watched the program reads on, and is given more with the next data.
-                        let _ = around.epoll.add_edges(fd, key.to_number());
-                    }
                     self.core.consumed(channel, done);
+                    self.watch_if_full(channel.0, around);
                     self.settle(channel.0);
                 }
                 Event::Writable(channel) => self.queue(channel.0),
@@ -383,7 +379,7 @@ impl Line {
                 Event::Eof(channel) => {
                     if let Some(ch) = self.channels.get_mut(&channel.0) {
                         match ch {
-                            Channel::Session(session) if session.pump.is_empty() => session.no_input = true,
+                            Channel::Session(session) if session.pump.is_early() => session.no_input = true,
                             ch => ch.pump().finish(),
                         }
                         self.settle(channel.0);
@@ -438,8 +434,19 @@ impl Line {
         }
     }
 
+    /// Has the loop tell of room in a pipe that turned out to be full.
+    pub(super) fn watch_if_full(&mut self, channel: u32, around: &mut Around<'_>) {
+        if let Some(ch) = self.channels.get_mut(&channel)
+            && let Some(fd) = ch.pump().newly_full()
+        {
+            let key = Key::Channel(self.place, Which::Input, channel);
+            // Where it cannot be watched the program reads on, and is given more with the next data.
+            let _ = around.epoll.add_edges(fd, key.to_number());
+        }
+    }
+
     /// Passes on what is kept of a channel.
-    fn flush(&mut self, channel: u32) {
+    pub(super) fn flush(&mut self, channel: u32) {
         if let Some(ch) = self.channels.get_mut(&channel) {
             let done = ch.pump().flush();
             if done > 0 {
@@ -490,7 +497,8 @@ impl Line {
                 if !any {
                     return self.refuse(channel, b"session", around);
                 }
-                self.channels.insert(channel.0, Channel::Session(Box::default()));
+                self.channels
+                    .insert(channel.0, Channel::Session(Box::new(Session::new())));
                 self.core.accept(channel);
                 Ok(())
             }

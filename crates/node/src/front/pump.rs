@@ -83,6 +83,8 @@ pub(super) struct Pump {
     output: Option<Source>,
     error: Option<Source>,
     sink: Option<Sink>,
+    /// What the client sent before there were descriptors.
+    early: Option<Vec<u8>>,
     /// The terminal, for its size and breaks.
     terminal: Option<Rc<Fd>>,
     /// To the client.
@@ -94,6 +96,23 @@ pub(super) struct Pump {
 }
 
 impl Pump {
+    /// Of a program that is not started yet: what comes for it is kept.
+    pub(super) fn before() -> Pump {
+        Pump {
+            early: Some(Vec::new()),
+            ..Pump::default()
+        }
+    }
+
+    /// Takes over from the pump before: what it kept goes out with the next [`Pump::flush`].
+    pub(super) fn after(mut self, before: Pump) -> Pump {
+        self.received = before.received;
+        if let (Some(sink), Some(early)) = (&mut self.sink, before.early) {
+            sink.kept = early;
+        }
+        self
+    }
+
     /// Of a program's three pipes: where it reads, where it writes, where it complains.
     pub(super) fn pipes(stdin: Fd, stdout: Fd, stderr: Fd) -> Result<Pump, Errno> {
         for fd in [&stdin, &stdout, &stderr] {
@@ -184,9 +203,9 @@ impl Pump {
         readable(&self.output) || readable(&self.error)
     }
 
-    /// Whether it never had a descriptor.
-    pub(super) fn is_empty(&self) -> bool {
-        self.output.is_none() && self.error.is_none() && self.sink.is_none() && self.sent == 0
+    /// Whether its program is not started yet.
+    pub(super) fn is_early(&self) -> bool {
+        self.early.is_some()
     }
 
     /// Whether nothing more comes for the client.
@@ -236,6 +255,10 @@ impl Pump {
     /// Passes on what the client sent; how many bytes are done with, written or dropped. The others are kept.
     pub(super) fn take(&mut self, bytes: &[u8]) -> usize {
         self.received += bytes.len() as u64;
+        if let Some(early) = &mut self.early {
+            early.extend_from_slice(bytes);
+            return 0;
+        }
         let Some(sink) = &mut self.sink else {
             return bytes.len();
         };
@@ -279,7 +302,8 @@ impl Pump {
 
     /// Nobody reads what the client sends any more; how many kept bytes are dropped.
     pub(super) fn shut(&mut self) -> usize {
-        self.sink.take().map_or(0, |s| s.kept_len())
+        let early = self.early.take().map_or(0, |e| e.len());
+        early + self.sink.take().map_or(0, |s| s.kept_len())
     }
 
     /// The client reads nothing more of the output.

@@ -255,7 +255,7 @@ impl Line {
             }
         };
         match pump {
-            Ok(pump) => session.pump = pump,
+            Ok(pump) => session.pump = pump.after(std::mem::take(&mut session.pump)),
             Err(e) => return Err(Ended::Because(format!("a session's descriptors: {e}"))),
         }
         session.stage = Stage::Running(ticket);
@@ -277,6 +277,8 @@ impl Line {
                 around,
             );
         }
+        self.flush(channel);
+        self.watch_if_full(channel, around);
         Ok(())
     }
 
@@ -432,6 +434,14 @@ impl Line {
 }
 
 impl Session {
+    /// One that the client opened.
+    pub(super) fn new() -> Session {
+        Session {
+            pump: Pump::before(),
+            ..Session::default()
+        }
+    }
+
     /// Its output ended, and the client was not told.
     fn owes_eof(&self) -> bool {
         matches!(self.stage, Stage::Running(_)) && self.pump.is_drained() && !self.eof_sent
