@@ -344,3 +344,18 @@ fn a_client_that_closes_hangs_up() {
     let next = w.exec(c, "echo on");
     w.until(|w| w.output(c, next, Stream::Main) == b"on\n");
 }
+
+#[test]
+fn input_that_comes_before_the_program_runs_reaches_it_whole() {
+    let mut w = World::new();
+    let c = w.login();
+    for size in [1, 300_000] {
+        let input: Vec<u8> = (0..size).map(|n| (n % 251) as u8).collect();
+        // Nothing is waited for: the input follows the request as closely as it can.
+        let ch = w.exec(c, "exec cat");
+        w.write(c, ch, &input);
+        w.clients[c].core.eof(ch);
+        w.until(|w| w.clients[c].steps(ch).contains(&Said::Closed(ch.0)));
+        assert!(w.output(c, ch, Stream::Main) == input, "{size} bytes");
+    }
+}
