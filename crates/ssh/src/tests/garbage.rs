@@ -584,3 +584,27 @@ fn a_host_key_that_is_not_trusted_or_a_wrong_signature() {
         assert!(matches!(pair.server_told.end, Some(End::Theirs { .. })));
     }
 }
+
+#[test]
+fn key_exchanges_before_the_login_are_counted() {
+    for login in [false, true] {
+        let mut pair = Pair::new(Settings::default(), Settings::default());
+        pair.login = login;
+        pair.run();
+        for _ in 0..20 {
+            pair.client.rekey();
+            pair.run();
+        }
+        if login {
+            assert_eq!(
+                pair.server.facts().exchanges,
+                21,
+                "control: after it they are not"
+            );
+        } else {
+            assert_eq!(pair.server_told.signed, 8);
+            let end = pair.server_told.end.unwrap().to_string();
+            assert_eq!(end, "too many key exchanges before the login");
+        }
+    }
+}

@@ -69,7 +69,7 @@ impl Inbox {
         if held >= most {
             return &mut [];
         }
-        let wanted = at_least.clamp(ROOM, most - held).max(self.missing());
+        let wanted = at_least.max(ROOM).min(most - held).max(self.missing());
         if self.buffer.len() < held + wanted {
             let mut larger = Buffer::of(held + wanted);
             larger[..held].copy_from_slice(self.unread());

@@ -20,6 +20,8 @@ use std::time::Duration;
 
 /// Output beside channel data (answers, window adjusts, PONGs) that may wait before nothing more is read.
 pub(crate) const ANSWERS_MAX: usize = 64 * 1024;
+/// Key exchanges before the login: each costs the host a signature, and nobody needs a second one so early.
+const EXCHANGES_BEFORE_LOGIN: u32 = 8;
 /// Extensions in one EXT_INFO.
 const EXTENSIONS_MAX: u32 = 64;
 /// No more packets by one key, whatever the settings say: a sequence number may not come again (RFC 4344 §3.1).
@@ -268,6 +270,9 @@ impl Link {
     fn exchange(&mut self, range: Range<usize>) -> Result<Progress, End> {
         // Copied: a message of the exchange may change the keys of the inbox that it stands in.
         let payload = self.inbox.lent(range).to_vec();
+        if payload[0] == KEXINIT && self.inbox.wipe && self.facts.exchanges >= EXCHANGES_BEFORE_LOGIN {
+            return Err(protocol("too many key exchanges before the login"));
+        }
         if payload[0] == NEWKEYS && payload.len() != 1 {
             return Err(End::malformed("NEWKEYS", Malformed::Trailing));
         }
