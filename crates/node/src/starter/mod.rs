@@ -232,6 +232,7 @@ impl Service {
             Ok(FromMonitor::Ready) => {
                 self.systemd.keep(&self.listening);
                 self.systemd.say("READY=1");
+                tracing::info!("ready");
             }
             Ok(FromMonitor::Reloaded { refused }) => {
                 self.systemd.say("READY=1");

@@ -1,7 +1,10 @@
-//! `fleetgate demo`: the way of a session on this machine, step by step, with what each step cost.
+//! `fleetgate demo`: the way of a session on this machine, step by step, with what each step cost; then a login by plain
+//! `ssh` through a node of the user's own.
 //!
 //! A session for the current user and nobody else, without login records: it leaves nothing behind. It looks
 //! nobody up but in /etc/passwd; real sessions ask the resolver.
+
+mod login;
 
 use crate::flags::Outcome;
 use crate::{images, print, seal};
@@ -46,7 +49,10 @@ pub fn run(command: &[OsString]) -> Outcome {
     let _ = std::fs::remove_dir(&directory);
     let code = code?;
 
-    println!("\n3. What each step cost\n");
+    println!("\n3. A login with plain ssh\n");
+    login::run(&mut costs)?;
+
+    println!("\n4. What each step cost\n");
     print(&costs.table())?;
     Ok(code)
 }
