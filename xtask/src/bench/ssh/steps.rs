@@ -59,14 +59,20 @@ fn one_case(bench: &mut Bench, server: &Server, of: &str, client: &dyn Fn() -> R
     Ok(())
 }
 
-/// Microseconds by step, of the lines that tell one. What lobby and fronts say stands in a line of the monitor's.
+/// Microseconds by step, of the lines that tell one: events `timing` of the monitor's, and what lobby and fronts say,
+/// which stands in the message of an event.
 fn timings(log: &str) -> BTreeMap<String, f64> {
     let mut steps = BTreeMap::new();
     let events = log
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok());
     for event in events {
-        if let Some((step, micros)) = event["message"].as_str().and_then(timing) {
+        let message = event["message"].as_str().unwrap_or_default();
+        let said = match (event["step"].as_str(), event["micros"].as_f64()) {
+            (Some(step), Some(micros)) if message == "timing" => Some((step, micros)),
+            _ => timing(message),
+        };
+        if let Some((step, micros)) = said {
             *steps.entry(step.to_owned()).or_default() += micros;
         }
     }
@@ -89,8 +95,8 @@ mod tests {
         let log = "timing of nothing: 1 us\n{\"message\":\"started\"}\n\
             {\"message\":\"2026-01-01T00:00:00Z DEBUG lobby: timing of a signature: 120 us\",\"from\":\"lobby\"}\n\
             {\"message\":\"{\\\"message\\\":\\\"timing of a signature: 80 us\\\"}\",\"from\":\"lobby\"}\n\
-            {\"message\":\"timing of a launch: 400 us\"}\n{\"message\":\"timing of a launch: ? us\"}\n";
-        let expected = BTreeMap::from([("a signature".to_owned(), 200.0), ("a launch".to_owned(), 400.0)]);
+            {\"message\":\"timing\",\"step\":\"launch\",\"micros\":400}\n{\"message\":\"timing of a launch: ? us\"}\n";
+        let expected = BTreeMap::from([("a signature".to_owned(), 200.0), ("launch".to_owned(), 400.0)]);
         assert_eq!(timings(log), expected);
         assert!(timings("").is_empty());
     }

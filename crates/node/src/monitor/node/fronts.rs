@@ -36,7 +36,10 @@ impl Node {
             Ok(word) => word,
             Err(e) => return self.violated(Seat::Front, front, None, &e.to_string()),
         };
-        let Some(connection) = about(&word) else { return };
+        let Some(connection) = about(&word) else {
+            // Ready: the only word that is about no connection.
+            return self.seats.ready(front);
+        };
         let offer = self.offer.clone();
         let Some(known) = self.connections.of_front(connection, front) else {
             return;

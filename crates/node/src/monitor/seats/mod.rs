@@ -193,6 +193,14 @@ impl Seats {
         }
     }
 
+    /// A process stands in its sandbox.
+    pub fn ready(&self, id: SeatId) {
+        if let Some(sitting) = self.table.get(&id) {
+            let micros = now().saturating_sub(sitting.since).as_micros() as u64;
+            tracing::debug!(step = "front_ready", micros, "timing");
+        }
+    }
+
     /// A descriptor of a process has news.
     pub fn woken(&mut self, id: u64, wakes: &Wakes, news: &mut Vec<News>) {
         let (id, which) = (id >> 2, id & 3);

@@ -158,5 +158,8 @@ fn arguments(images: &Images, seat: Seat) -> Vec<CString> {
             word(&gid.to_string()),
         ]);
     }
+    if tracing::enabled!(tracing::Level::DEBUG) {
+        words.extend([word("--timings"), word("on")]);
+    }
     words
 }

@@ -450,6 +450,9 @@ impl Sessions {
             Ok(done) => done,
             Err(e) => return self.not_started(tools, number, e, ours, one, is_direct),
         };
+        let spent = running.spent;
+        let micros = (spent.order + spent.spawn + spent.ready).as_micros() as u64;
+        tracing::debug!(step = "launch", micros, "timing");
         tools.metrics.launched(running.strategy);
         tools.metrics.session_started(session.kind);
         kept.entry.pid = running.pid;
