@@ -279,9 +279,12 @@ impl Connection {
 
     fn advance(&mut self) -> Result<Option<Lent>, End> {
         loop {
+            if let Some(end) = self.link.ended() {
+                return Err(end.clone());
+            }
             if self.login.deciding() {
                 // What stands behind a request for a login waits for the answer.
-                return self.link.ended().cloned().map_or(Ok(None), Err);
+                return Ok(None);
             }
             if self.login.done()
                 && let Some(event) = self.told(|c| c.channels.next(&mut c.link.out))?
