@@ -375,7 +375,7 @@ fn what_a_client_may_not_send_ends_it() {
         ),
         (
             32 * 1024,
-            65,
+            5,
             "32768 bytes of data on channel 0, whose window has 0",
         ),
     ] {

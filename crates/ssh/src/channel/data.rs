@@ -75,13 +75,14 @@ impl Channels {
 
     /// The owner passed on so many bytes of `Event::Data`.
     pub(crate) fn consumed(&mut self, channel: ChannelId, n: usize, out: &mut impl Outbox) {
-        let whole = self.window;
+        let (most, mut growth) = (self.window, self.growth);
         if let Some(ch) = self.get_mut(channel.0)
-            && let Some(bytes) = ch.consume(n, whole)
+            && let Some(bytes) = ch.consume(n, most, &mut growth)
             && let Some(theirs) = ch.theirs
         {
             send(out, &Message::Adjust { ours: theirs, bytes });
         }
+        self.growth = growth;
     }
 
     /// The next channel that there is room for again. They take turns, so that none waits for ever.

@@ -179,7 +179,7 @@ impl Driven<'_> {
                 held += ch.held.iter().map(|p| super::held_size(p)).sum::<usize>();
             }
             if ch.stage == super::Stage::Open {
-                assert_eq!(ch.window + ch.unread + ch.owed, self.limits.window);
+                assert_eq!(ch.window + ch.unread + ch.owed, ch.whole);
             }
         }
         assert_eq!((in_flight, held), (channels.in_flight, channels.held));

@@ -40,6 +40,13 @@ pub const MAX_HELD: usize = 256 * 1024;
 /// Opens that are refused while the peer does not read the refusals, at most.
 pub const MAX_REFUSALS: u32 = 1024;
 
+/// The window that a channel begins with, if the settings allow so much.
+pub const START_WINDOW: u32 = 128 * 1024;
+/// By how much the windows of all channels together may grow beyond that: with 128 channels they are 31 MB. So what an
+/// owner keeps for programs that do not read is bounded for the connection, and no channel has to wait because of what
+/// is kept for another.
+pub const MAX_GROWTH: u32 = 15 * 1024 * 1024;
+
 /// RFC 4254 §5.1: why a channel is not opened.
 pub mod refusal {
     /// The owner does not want to.
@@ -57,8 +64,11 @@ pub(crate) struct Channels {
     role: Role,
     max_channels: u32,
     max_requests: usize,
+    /// A channel's window at most.
     window: u32,
     max_packet_data: u32,
+    /// What is left for windows to grow by.
+    growth: u32,
     /// channel-mirror@fleetgate.
     mirror: bool,
     /// Nothing was opened yet.
@@ -112,6 +122,7 @@ impl Channels {
             max_requests: limits.max_requests_in_flight as usize,
             window: limits.window,
             max_packet_data: limits.max_packet_data,
+            growth: MAX_GROWTH,
             mirror: false,
             fresh: true,
             guess: role == Role::Client,
@@ -182,7 +193,7 @@ impl Channels {
         self.put(ours, Channel::new(Stage::Opening, guess));
         let message = Message::Open {
             theirs: ours,
-            window: self.window,
+            window: self.window_start(),
             max_packet: self.max_packet_data,
             kind: kind.clone(),
         };
@@ -192,13 +203,12 @@ impl Channels {
 
     /// Opens what the peer asked for.
     pub(crate) fn accept(&mut self, channel: ChannelId, out: &mut impl Outbox) {
-        let (window, max_packet) = (self.window, self.max_packet_data);
+        let (window, max_packet) = (self.window_start(), self.max_packet_data);
         let Some(ch) = self.get_mut(channel.0).filter(|ch| ch.stage == Stage::Asked) else {
             return;
         };
         let Some(theirs) = ch.theirs else { return };
-        ch.stage = Stage::Open;
-        ch.window = window;
+        ch.begin(window);
         let replay = !ch.held.is_empty();
         send(
             out,
@@ -301,6 +311,10 @@ impl Channels {
         self.low.len() + self.high.len()
     }
 
+    fn window_start(&self) -> u32 {
+        self.window.min(START_WINDOW)
+    }
+
     /// For a channel that we open.
     fn free_number(&self) -> u32 {
         if self.mirror && self.role == Role::Server {
@@ -342,6 +356,7 @@ impl Channels {
             self.high.take(ours & !TOP)
         }?;
         self.in_flight -= ch.waiting.len();
+        self.growth += ch.whole.saturating_sub(self.window_start());
         if ch.stage != Stage::Opening {
             self.held -= ch.held.iter().map(|p| held_size(p)).sum::<usize>();
         }

@@ -28,8 +28,10 @@ pub(super) struct Channel {
     pub window: u32,
     /// What the owner was given and did not consume.
     pub unread: u32,
-    /// What the owner consumed and the peer was not told of. With the two above it makes the whole window.
+    /// What the owner consumed and the peer was not told of.
     pub owed: u32,
+    /// The whole window: the sum of the three above.
+    pub whole: u32,
     pub eof_sent: bool,
     pub eof_received: bool,
     pub close_sent: bool,
@@ -60,6 +62,7 @@ impl Channel {
             window: 0,
             unread: 0,
             owed: 0,
+            whole: 0,
             eof_sent: false,
             eof_received: false,
             close_sent: false,
@@ -101,18 +104,31 @@ impl Channel {
         true
     }
 
+    /// The channel is open; the peer was told of this window.
+    pub fn begin(&mut self, window: u32) {
+        self.stage = Stage::Open;
+        (self.window, self.whole) = (window, window);
+    }
+
     /// The owner is done with so many bytes. Some: what the peer is to be told that it may send more. It is told of
-    /// half a window at a time, so that there is one such message for many of data.
-    pub fn consume(&mut self, n: usize, whole: u32) -> Option<u32> {
+    /// half a window at a time, so that there is one such message for many of data. The window of an owner that keeps
+    /// up grows then, to `most`, by what is left of `growth`.
+    pub fn consume(&mut self, n: usize, most: u32, growth: &mut u32) -> Option<u32> {
         let n = u32::try_from(n).map_or(self.unread, |n| n.min(self.unread));
         self.unread -= n;
         self.owed += n;
-        if self.owed == 0 || self.owed < whole / 2 || self.eof_received || self.close_sent {
+        if self.owed == 0 || self.owed < self.whole / 2 || self.eof_received || self.close_sent {
             return None;
         }
-        let owed = std::mem::take(&mut self.owed);
-        self.window += owed;
-        Some(owed)
+        let mut more = std::mem::take(&mut self.owed);
+        if self.unread <= self.whole / 4 {
+            let grows = self.whole.min(most - self.whole).min(*growth);
+            *growth -= grows;
+            self.whole += grows;
+            more += grows;
+        }
+        self.window += more;
+        Some(more)
     }
 
     /// Takes the answers that can be given now: those that no unanswered request stands before.

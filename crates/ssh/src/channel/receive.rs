@@ -268,7 +268,7 @@ impl Channels {
         (window, max_packet): (u32, u32),
         out: &mut impl Outbox,
     ) -> Result<Option<Event<'static>>, End> {
-        let whole = self.window;
+        let window_start = self.window_start();
         let ch = self.opening(ours)?;
         if ch.theirs.is_some_and(|guess| guess != theirs) {
             return Err(End::Ours {
@@ -276,11 +276,10 @@ impl Channels {
                 text: format!("the server calls channel {ours} {theirs}, and other was said ahead"),
             });
         }
-        ch.stage = Stage::Open;
+        ch.begin(window_start);
         ch.theirs = Some(theirs);
         ch.send_window = window;
         ch.send_packet = max_packet;
-        ch.window = whole;
         ch.fed();
         for mut payload in std::mem::take(&mut ch.held) {
             // All that is held begins with its number and the peer's number for the channel.

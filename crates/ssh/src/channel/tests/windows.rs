@@ -1,9 +1,10 @@
 //! Windows: nobody sends more than the other has room for, adjustments come in lumps, and whoever waited for room is
 //! told when there is some.
 
-use super::super::Message;
+use super::super::{Channels, MAX_GROWTH, Message, Role, START_WINDOW};
 use super::{Side, confirmed, data, open};
 use crate::event::{ChannelId, ChannelKind, Stream};
+use crate::settings::Limits;
 
 #[test]
 fn a_peer_sends_what_its_window_allows() {
@@ -208,4 +209,77 @@ fn who_waits_for_room_is_told_in_turn() {
     s.out.room = 1000;
     assert_eq!(s.next(), "writable 0");
     assert_eq!(s.next(), "-");
+}
+
+/// A server with this window, and so many channels, each numbered as the client does.
+fn wide(window: u32, channels: u32) -> Side {
+    let mut s = Side::server();
+    let limits = Limits {
+        window,
+        max_packet_data: 32 * 1024,
+        ..Limits::default()
+    };
+    s.channels = Channels::new(Role::Server, &limits);
+    for n in 0..channels {
+        s.get(open(n, ChannelKind::Session));
+        s.accept(n);
+    }
+    s.sent();
+    s
+}
+
+/// Sends all that the window of a channel has; what it has then, when the owner has read `of` a hundred of it.
+fn fill_and_read(s: &mut Side, n: u32, of: usize) -> u32 {
+    let mut window = s.channels.get(n).expect("it is open").window as usize;
+    let bytes = [0; 32 * 1024];
+    let mut read = 0;
+    while window > 0 {
+        let part = window.min(bytes.len());
+        s.get(data(n, &bytes[..part]));
+        window -= part;
+        read += part * of / 100;
+    }
+    s.consumed(n, read);
+    s.channels.get(n).expect("it is open").window
+}
+
+#[test]
+fn a_window_grows_while_the_owner_keeps_up() {
+    let mut s = wide(1 << 20, 1);
+    let start = START_WINDOW;
+    for window in [start, 2 * start, 4 * start, 8 * start, 8 * start] {
+        assert_eq!(s.channels.get(0).map(|ch| ch.window), Some(window));
+        fill_and_read(&mut s, 0, 100);
+    }
+    // Not while it falls behind, and never beyond what the settings say.
+    let mut s = wide(1 << 20, 1);
+    assert_eq!(fill_and_read(&mut s, 0, 50), start / 2);
+    assert_eq!(wide(1000, 1).channels.get(0).map(|ch| ch.window), Some(1000));
+}
+
+#[test]
+fn all_windows_together_are_bounded() {
+    let mut s = wide(2 << 20, 128);
+    let whole = |s: &Side| -> u64 {
+        let windows = (0..128).filter_map(|n| s.channels.get(n));
+        windows.map(|ch| u64::from(ch.whole)).sum()
+    };
+    for _ in 0..5 {
+        for n in 0..128 {
+            fill_and_read(&mut s, n, 100);
+        }
+        let most = 128 * u64::from(START_WINDOW) + u64::from(MAX_GROWTH);
+        assert_eq!(whole(&s), most);
+    }
+    // Every channel has its own all the same, and what is closed is there for the others.
+    assert!((0..128).all(|n| s.channels.get(n).is_some_and(|ch| ch.window >= START_WINDOW)));
+    for n in 0..127 {
+        s.get(Message::Close(n));
+    }
+    for _ in 0..5 {
+        fill_and_read(&mut s, 127, 100);
+    }
+    assert_eq!(s.channels.get(127).map(|ch| ch.whole), Some(2 << 20));
+    s.get(Message::Close(127));
+    assert_eq!(s.channels.growth, MAX_GROWTH);
 }
