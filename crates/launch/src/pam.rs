@@ -156,19 +156,27 @@ impl PamSession {
     /// What there is to hear of a session whose helper was launched; none: nothing yet. After [`Heard::Ended`] and after
     /// an error there is nothing more.
     pub fn heard(&mut self) -> Result<Option<Heard>, PamError> {
-        let mut watch = [Watch::new(self.socket.raw(), READ)];
-        if poll(&mut watch, Some(0)).map_err(|e| PamError::System("listening to PAM", e))? == 0 {
-            return Ok(None);
-        }
-        match self.hear(None)?.0 {
-            FromPam::Exited {
-                signalled,
-                status,
-                core,
-                ..
-            } => Ok(Some(Heard::Exited(exit(signalled, status, core)))),
-            FromPam::Ended { close_errors } => Ok(Some(Heard::Ended(close_errors))),
-            other => Err(unexpected(&other)),
+        loop {
+            let mut watch = [Watch::new(self.socket.raw(), READ)];
+            if poll(&mut watch, Some(0)).map_err(|e| PamError::System("listening to PAM", e))? == 0 {
+                return Ok(None);
+            }
+            match self.hear(None)?.0 {
+                FromPam::Exited {
+                    signalled,
+                    status,
+                    core,
+                    ..
+                } => return Ok(Some(Heard::Exited(exit(signalled, status, core)))),
+                FromPam::Ended { close_errors } => return Ok(Some(Heard::Ended(close_errors))),
+                // Modules that close a session may say something, and whom they said it to is gone.
+                FromPam::Ask { prompts } => {
+                    if prompts.iter().any(Prompt::asks) {
+                        self.say(&ToPam::Abort)?;
+                    }
+                }
+                other => return Err(unexpected(&other)),
+            }
         }
     }
 
@@ -190,6 +198,7 @@ impl PamSession {
                 FromPam::Ended { close_errors } => {
                     return exit.map(|exit| (exit, close_errors)).ok_or(PamError::Died);
                 }
+                FromPam::Ask { prompts } if !prompts.iter().any(Prompt::asks) => {}
                 other => return Err(unexpected(&other)),
             }
         }

@@ -17,7 +17,8 @@ use std::sync::Mutex;
 const SUBGROUP: &str = "monitor";
 /// The directory that is ours in the hierarchy's root.
 const OF_THE_ROOT: &str = "fleetgate";
-/// A session's cgroup is `session-PID-NUMBER`, with the monitor's process id.
+/// A session's cgroup is `session-NAMESPACE.PID-NUMBER`: of the monitor's process, and of the namespace in which that is
+/// its number. Another node may share the hierarchy from a container of its own.
 const PREFIX: &str = "session-";
 /// The most of one of the kernel's files that is read.
 const MAX_FILE: usize = 64 << 10;
@@ -105,6 +106,8 @@ static MADE: Mutex<u64> = Mutex::new(0);
 #[derive(Debug)]
 pub struct Cgroups {
     base: PathBuf,
+    /// The number of this process's pid namespace.
+    namespace: String,
     /// One made ahead, so that no session waits for the file system.
     spare: Option<Made>,
 }
@@ -147,7 +150,11 @@ impl Cgroups {
         }
         // Memory is counted where that may be switched on; a group with processes of its own may not (EBUSY).
         let _ = std::fs::write(base.join("cgroup.subtree_control"), "+memory");
-        let mut this = Cgroups { base, spare: None };
+        let mut this = Cgroups {
+            base,
+            namespace: namespace(),
+            spare: None,
+        };
         this.sweep();
         // Whether it can be done is known now, not at the first login.
         this.spare = Some(this.make()?);
@@ -162,8 +169,9 @@ impl Cgroups {
     /// A cgroup for one session.
     pub fn take(&mut self) -> Result<Made, Unusable> {
         match self.spare.take() {
-            Some(made) => Ok(made),
-            None => self.make(),
+            // Somebody may have tidied up: an empty directory looks forgotten.
+            Some(made) if made.path.exists() => Ok(made),
+            _ => self.make(),
         }
     }
 
@@ -180,7 +188,9 @@ impl Cgroups {
             *made += 1;
             *made
         };
-        let path = self.base.join(format!("{PREFIX}{}-{number}", id()));
+        let path = self
+            .base
+            .join(format!("{PREFIX}{}.{}-{number}", self.namespace, id()));
         std::fs::create_dir(&path).map_err(|e| Unusable::System(path.clone(), e.into()))?;
         match open(&path) {
             Ok(directory) => Ok(Made { path, directory }),
@@ -201,9 +211,11 @@ impl Cgroups {
         let made = MADE.lock().expect("no panic is survived");
         for entry in entries.flatten() {
             let name = entry.file_name();
-            let maker = name
-                .to_str()
-                .and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse::<i32>().ok());
+            let maker = name.to_str().and_then(|name| {
+                let (maker, _) = name.strip_prefix(PREFIX)?.split_once('-')?;
+                let (namespace, pid) = maker.split_once('.')?;
+                pid.parse::<i32>().ok().filter(|_| namespace == self.namespace)
+            });
             if let Some(maker) = maker
                 && (maker == id() && *made == 0 || !Path::new(&format!("/proc/{maker}")).exists())
             {
@@ -271,6 +283,17 @@ fn delegated(own: &Path) -> Result<PathBuf, Unusable> {
         }
     }
     Err(Unusable::NotDelegated(own.to_owned()))
+}
+
+/// What `pid:[4026531836]` has in its brackets; `0` where /proc does not say.
+fn namespace() -> String {
+    let link = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let digits: String = link
+        .to_string_lossy()
+        .chars()
+        .filter(char::is_ascii_digit)
+        .collect();
+    if digits.is_empty() { "0".to_owned() } else { digits }
 }
 
 fn open(path: &Path) -> Result<Fd, Errno> {

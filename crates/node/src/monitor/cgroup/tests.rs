@@ -66,10 +66,20 @@ fn cgroups_are_made_ahead_and_stale_ones_swept() {
     let base = directory.0.join("base");
     std::fs::create_dir(&base).expect("a directory");
     // No process has this number: it is above the kernel's bound.
-    for name in ["session-99999999-1", "session-1-5", "other", "session-x-1"] {
+    let here = namespace();
+    let stale = |number: u32| format!("session-{here}.99999999-{number}");
+    let mut kept = vec![
+        "other".to_owned(),
+        "session-x-1".into(),
+        // Of a process that lives, and of one that may, where nobody here can see it.
+        format!("session-{here}.1-5"),
+        "session-7.99999999-1".into(),
+        stale(2),
+    ];
+    for name in kept.iter().chain([&stale(1)]) {
         std::fs::create_dir(base.join(name)).expect("a directory");
     }
-    std::fs::create_dir_all(base.join("session-99999999-2/full")).expect("a directory");
+    std::fs::create_dir(base.join(stale(2)).join("full")).expect("a directory");
     let before = *MADE.lock().expect("no panic is survived");
     let mut cgroups = Cgroups::at(base.clone()).expect("usable");
     let names = || {
@@ -81,13 +91,14 @@ fn cgroups_are_made_ahead_and_stale_ones_swept() {
         names.sort();
         names
     };
-    let own = |number: u64| format!("session-{}-{}", std::process::id(), before + number);
-    let mut kept = vec![
-        "other".to_owned(),
-        "session-1-5".into(),
-        "session-99999999-2".into(),
-        "session-x-1".into(),
-    ];
+    let own = |number: u64| {
+        format!(
+            "session-{}.{}-{}",
+            namespace(),
+            std::process::id(),
+            before + number
+        )
+    };
     kept.push(own(1));
     kept.sort();
     assert_eq!(names(), kept, "one ahead");
@@ -97,13 +108,18 @@ fn cgroups_are_made_ahead_and_stale_ones_swept() {
     assert!(second.path.ends_with(own(2)));
     second.remove();
     cgroups.refill();
+    std::fs::remove_dir(base.join(own(3))).expect("somebody tidied up");
+    let third = cgroups.take().expect("made");
+    assert!(third.path.ends_with(own(4)));
+    third.remove();
     cgroups.refill();
-    kept.push(own(3));
+    cgroups.refill();
+    kept.push(own(5));
     kept.sort();
     assert_eq!(names(), kept);
     first.remove();
     drop(cgroups);
-    kept.retain(|name| *name != own(1) && *name != own(3));
+    kept.retain(|name| *name != own(1) && *name != own(5));
     assert_eq!(names(), kept);
 }
 
