@@ -14,6 +14,7 @@ pub mod orders;
 pub mod peer;
 pub mod resolver;
 pub mod seal;
+pub mod service;
 pub mod sftp;
 pub mod world;
 

@@ -11,7 +11,7 @@ mod world;
 
 pub use rows::{Row, drive};
 pub use server::{Server, Subject, subjects};
-pub use world::World;
+pub use world::{DIR, World};
 
 /// The port of every server: the network is the world's own.
 pub const PORT: u16 = 2222;

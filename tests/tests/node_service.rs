@@ -1,0 +1,235 @@
+//! The node as a service: starts, reloads, restarts under load, and what the death of each of its processes costs.
+#![forbid(unsafe_code)]
+
+use fleetgate_sys::process::Exit;
+use fleetgate_sys::signals;
+use fleetgate_tests::peer::World;
+use fleetgate_tests::service::{AUDIT, Manager, Open, audited, children, kill, run, ssh};
+use fleetgate_tests::world::wait_until;
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Runs in a world of its own; None without root.
+fn world() -> Option<(World, Manager)> {
+    if !fleetgate_tests::is_root() {
+        fleetgate_tests::skip("a network and accounts of its own need root");
+        return None;
+    }
+    let world = World::new();
+    let manager = Manager::new(&world);
+    Some((world, manager))
+}
+
+fn configuration(more: &str) -> String {
+    format!(
+        "host_keys = [\"/run/test/host_ed25519\", \"/run/test/host_ecdsa256\", \"/run/test/host_rsa\"]\n\
+         authorized_keys = true\npam = \"off\"\naudit_log = \"{AUDIT}\"\n{more}"
+    )
+}
+
+/// A session that answers each line with `again LINE`.
+struct Echo {
+    child: std::process::Child,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+impl Echo {
+    fn new(user: &str) -> Echo {
+        let mut child = ssh(user)
+            .args(["gate", "while read -r line; do echo again $line; done; exit 7"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("ssh starts");
+        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let mut echo = Echo { child, lines };
+        assert!(echo.answers("first"));
+        echo
+    }
+
+    /// Whether the session still does what it should.
+    fn answers(&mut self, word: &str) -> bool {
+        let input = self.child.stdin.as_mut().expect("piped");
+        writeln!(input, "{word}").is_ok()
+            && matches!(self.lines.next(), Some(Ok(line)) if line == format!("again {word}"))
+    }
+
+    /// Ends it from its own side; its exit code has to come.
+    fn ends(mut self) {
+        drop(self.child.stdin.take());
+        assert_eq!(self.child.wait().expect("ours").code(), Some(7));
+    }
+
+    /// Waits until the client has lost it.
+    fn lost(mut self) {
+        wait_until("the client loses its connection", || {
+            self.child
+                .try_wait()
+                .expect("ours")
+                .is_some_and(|s| s.code() == Some(255))
+        });
+    }
+}
+
+#[test]
+fn a_reload_counts_for_what_comes_after_it_and_a_bad_one_for_nothing() {
+    let Some((_world, manager)) = world() else { return };
+    let service = manager.start(&configuration(""));
+    assert_eq!(run("ada", "echo in"), "in\n");
+    let mut before = Echo::new("ada");
+
+    std::fs::write("/run/test/service.toml", configuration("deny_users = [\"ada\"]")).expect("write");
+    service.signal(signals::HUP);
+    manager.hear("RELOADING=1", &service);
+    manager.hear("READY=1", &service);
+    let refused = ssh("ada")
+        .args(["gate", "true"])
+        .stderr(Stdio::null())
+        .status()
+        .expect("ssh");
+    assert_eq!(refused.code(), Some(255), "ada is denied now");
+    assert_eq!(run("bea", "echo in"), "in\n");
+    assert!(before.answers("still here"), "who was in stays in");
+
+    std::fs::write("/run/test/service.toml", "listen = 7").expect("write");
+    service.signal(signals::HUP);
+    let status = manager.hear("STATUS=", &service);
+    assert!(status.contains("service.toml:1:10"), "{status}");
+    assert_eq!(run("bea", "echo in"), "in\n", "the old configuration stays");
+    before.ends();
+}
+
+#[test]
+fn a_restart_under_load_ends_no_session_and_refuses_no_connection() {
+    let Some((_world, manager)) = world() else { return };
+    let first = manager.start(&configuration(""));
+    let old_monitor = first.monitor();
+    let mut through = Echo::new("ada");
+    let stop = AtomicBool::new(false);
+    let done = std::thread::scope(|scope| {
+        // Commands one after the other, over connections of their own, all through the restarts.
+        let load = scope.spawn(|| {
+            let mut done = 0;
+            while !stop.load(Ordering::Relaxed) {
+                assert_eq!(run("bea", "echo done"), "done\n");
+                done += 1;
+            }
+            done
+        });
+        let mut service = first;
+        for _ in 0..3 {
+            service.signal(signals::TERM);
+            manager.hear("STOPPING=1", &service);
+            assert_eq!(service.end(), Exit::Code(0));
+            service = manager.start(&configuration(""));
+            assert!(through.answers("after a restart"));
+        }
+        stop.store(true, Ordering::Relaxed);
+        (service, load.join().expect("no command failed"))
+    });
+    assert!(done.1 > 0);
+    assert!(
+        !children(old_monitor).is_empty(),
+        "the first monitor lives for the session that it began"
+    );
+    through.ends();
+    wait_until("the first monitor ends with its last connection", || {
+        !std::path::Path::new(&format!("/proc/{old_monitor}/exe")).exists()
+    });
+}
+
+#[test]
+fn a_killed_lobby_costs_those_who_are_not_logged_in() {
+    let Some((_world, manager)) = world() else { return };
+    let service = manager.start(&configuration(""));
+    let mut session = Echo::new("ada");
+    let lobby = service.seats("lobby")[0];
+    // Somebody in the middle of a handshake.
+    let mut half =
+        std::net::TcpStream::connect(("127.0.0.1", fleetgate_tests::peer::PORT)).expect("connects");
+    let mut greeting = [0; 4];
+    std::io::Read::read_exact(&mut half, &mut greeting).expect("a version line");
+    assert_eq!(&greeting, b"SSH-");
+    kill(lobby);
+    wait_until("a new lobby", || {
+        service.seats("lobby").iter().any(|pid| *pid != lobby)
+    });
+    let mut rest = Vec::new();
+    let ended = std::io::Read::read_to_end(&mut half, &mut rest);
+    assert!(ended.is_ok() || ended.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionReset));
+    assert!(session.answers("still here"));
+    assert_eq!(run("bea", "echo in"), "in\n");
+    audited("the lobby's end is recorded", |e| {
+        e.to_string().contains("lobby") && e.to_string().contains("signal")
+    });
+    session.ends();
+}
+
+#[test]
+fn a_killed_front_costs_its_own_login_alone() {
+    let Some((_world, manager)) = world() else { return };
+    let service = manager.start(&configuration(""));
+    let mut others = Echo::new("bea");
+    let before = service.seats("front");
+    let own = Echo::new("ada");
+    let front = service
+        .seats("front")
+        .into_iter()
+        .find(|pid| !before.contains(pid))
+        .expect("a front of ada's");
+    kill(front);
+    own.lost();
+    assert!(others.answers("still here"));
+    assert_eq!(run("ada", "echo in again"), "in again\n");
+    audited("the front's end is recorded", |e| {
+        e.to_string().contains("front") && e.to_string().contains("signal")
+    });
+    others.ends();
+    wait_until("fronts go with their last connection", || {
+        service.seats("front").is_empty()
+    });
+}
+
+#[test]
+fn a_killed_monitor_is_mended_at_the_next_start() {
+    let Some((_world, manager)) = world() else { return };
+    let service = manager.start(&configuration(""));
+    let mut terminal = ssh("ada")
+        .args(["-tt", "gate"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("ssh starts");
+    let who =
+        || String::from_utf8(std::process::Command::new("who").output().expect("who").stdout).expect("text");
+    wait_until("ada stands in utmp", || who().contains("ada"));
+    kill(service.monitor());
+    assert_ne!(
+        service.end(),
+        Exit::Code(0),
+        "a service manager has to start it again"
+    );
+    let _ = terminal.kill();
+    let _ = terminal.wait();
+    let again = manager.start(&configuration(""));
+    wait_until("the record is closed", || !who().contains("ada"));
+    assert_eq!(run("ada", "echo in again"), "in again\n");
+    drop(again);
+}
+
+#[test]
+fn a_changed_login_shell_counts_at_the_next_session_of_an_open_connection() {
+    let Some((_world, manager)) = world() else { return };
+    let _service = manager.start(&configuration(""));
+    let mut open = Open::new("ada", "shell");
+    assert_eq!(open.run("echo $0"), "bash\n");
+    let passwd = std::fs::read_to_string("/etc/passwd").expect("read");
+    let changed = passwd.replace("/run/home/ada:/bin/bash", "/run/home/ada:/bin/sh");
+    assert_ne!(passwd, changed);
+    std::fs::write("/etc/passwd", changed).expect("write");
+    assert_eq!(open.run("echo $0"), "sh\n");
+    assert!(open.lives());
+}
