@@ -38,6 +38,8 @@ pub struct Connection {
     pub grace: Option<Timer>,
     /// When what its next `timing` is about began.
     pub clock: Duration,
+    /// It hung up: its grant is gone, and only its front's last word about it is waited for.
+    pub hung_up: bool,
     /// Orders of its front that wait for the account to be looked up.
     pub waiting: Vec<Waiting>,
 }
@@ -165,7 +167,13 @@ impl Connections {
     pub fn of_front(&mut self, number: Number, front: SeatId) -> Option<&mut Connection> {
         self.table
             .get_mut(&number)
-            .filter(|c| matches!(c.stage, Stage::Open(_, own) if own == front))
+            .filter(|c| !c.hung_up && matches!(c.stage, Stage::Open(_, own) if own == front))
+    }
+
+    /// The one of this number, if it was this front's until it hung up.
+    pub fn was_of_front(&mut self, number: Number, front: SeatId) -> bool {
+        let known = self.table.get(&number);
+        known.is_some_and(|c| c.hung_up && matches!(c.stage, Stage::Open(_, own) if own == front))
     }
 
     /// Ends it: its socket is shut for everybody who holds it, and nobody knows its number any more.
@@ -277,6 +285,7 @@ mod tests {
             ))),
             grace: None,
             clock: Duration::ZERO,
+            hung_up: false,
             waiting: Vec::new(),
         });
         number

@@ -156,6 +156,9 @@ pub fn run(options: Options) -> Result<(), MonitorError> {
         control: Some(control),
         signals: Some(signals),
         inherited,
+        cgroups: Cgroups::find()
+            .inspect_err(|why| tracing::info!("sessions have no cgroups of their own: {why}"))
+            .ok(),
     };
     open(parts)?.serve().map_err(at("waiting"))
 }
@@ -180,6 +183,8 @@ pub struct Parts {
     pub signals: Option<Fd>,
     /// What sessions get back.
     pub inherited: Inherited,
+    /// Where sessions get cgroups of their own; none: they get none.
+    pub cgroups: Option<Cgroups>,
 }
 
 /// Makes the node: executes resolver and lobby, and only then loads the keys.
@@ -221,13 +226,6 @@ pub fn open(parts: Parts) -> Result<Node, MonitorError> {
         .watch(launches.bell(), READ, Key::new(Owner::Launches, 0))
         .map_err(at("watching launches"))?;
     let keeper = keeper(&config, parts.user_mode)?;
-    let cgroups = match Cgroups::find() {
-        Ok(cgroups) => Some(cgroups),
-        Err(why) => {
-            tracing::info!("sessions have no cgroups of their own: {why}");
-            None
-        }
-    };
     let starter = Starter::new(parts.control, parts.signals, &wakes).map_err(at("watching the starter"))?;
     let mut arrivals =
         Arrivals::new(parts.listeners, &wakes).map_err(at("watching the listening sockets"))?;
@@ -247,8 +245,14 @@ pub fn open(parts: Parts) -> Result<Node, MonitorError> {
         audit,
         metrics,
     };
-    let sessions = Sessions::new(parts.session, Arc::new(keeper), cgroups, parts.inherited, &tools)
-        .map_err(at("making an eventfd"))?;
+    let sessions = Sessions::new(
+        parts.session,
+        Arc::new(keeper),
+        parts.cgroups,
+        parts.inherited,
+        &tools,
+    )
+    .map_err(at("making an eventfd"))?;
     let mut node = Node {
         tools,
         seats,

@@ -111,6 +111,8 @@ pub struct Login {
     talk: Option<Talk>,
     /// A conversation that PAM accepted.
     accepted: Option<Conversation>,
+    /// The last key that would not do, unless something else was refused since: told when the connection ends.
+    would_not: Option<String>,
 }
 
 struct Talk {
@@ -145,7 +147,19 @@ impl Login {
             pending: None,
             talk: None,
             accepted: None,
+            would_not: None,
         }
+    }
+
+    /// What is to be told of somebody who came to nothing and was not told of before: clients ask about each of their
+    /// keys, and one refusal for all of them is enough.
+    pub fn untold(&mut self) -> Option<Refusal> {
+        let reason = self.would_not.take()?;
+        Some(Refusal {
+            login: String::from_utf8_lossy(self.user.as_deref().unwrap_or_default()).into_owned(),
+            method: Way::PublicKey.name().to_owned(),
+            reason,
+        })
     }
 
     /// Whether a conversation with PAM is under way.
@@ -314,6 +328,7 @@ impl Login {
                     }
                     (Err(why), _) | (_, Decision::Refused(why)) if is_query => {
                         tracing::debug!(connection = scene.connection, "a key would not do: {why}");
+                        self.would_not = Some(why);
                         self.rejected_counted(scene)
                     }
                     (Err(why), _) | (_, Decision::Refused(why)) => self.refuse(way.name(), &why, scene),
@@ -556,6 +571,7 @@ impl Login {
     }
 
     fn refuse(&mut self, method: &str, why: &str, scene: &mut Scene<'_>) -> Step {
+        self.would_not = None;
         scene.refusals.push(Refusal {
             login: String::from_utf8_lossy(self.user.as_deref().unwrap_or_default()).into_owned(),
             method: method.to_owned(),

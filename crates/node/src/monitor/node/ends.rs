@@ -5,8 +5,13 @@ use super::super::connections::Stage;
 use super::super::metrics::LoginResult;
 use super::super::seats::{Seat, SeatId};
 use super::super::timers::now;
+use super::super::wakes::{Key, Owner};
 use super::Node;
 use fleetgate_wire::node::Connection as Number;
+use std::time::Duration;
+
+/// How long a front has to say what a connection that hung up carried.
+const LAST_WORD: Duration = Duration::from_millis(500);
 
 impl Node {
     /// Its socket hung up, or it is not logged in in time.
@@ -16,11 +21,33 @@ impl Node {
         };
         let late = known.grace.is_some_and(|timer| timer.is_due(now()));
         let why = match (late, &known.stage) {
+            (_, Stage::Open(..)) => return self.hung_up(number),
             (true, Stage::Login(_)) => "it did not log in in time",
             (true, _) => "the lobby did not hand it over in time",
             (false, _) => "it was closed",
         };
         self.end(number, why);
+    }
+
+    /// Its socket is dead: all that hung on it goes now. Its front may have a last word about it, the bytes that it
+    /// carried, for which the record waits a moment.
+    fn hung_up(&mut self, number: Number) {
+        let Some(known) = self.connections.get(number) else {
+            return;
+        };
+        if known.hung_up {
+            return self.end(number, "it was closed");
+        }
+        known.hung_up = true;
+        known.waiting.clear();
+        self.tools.wakes.forget(&known.socket);
+        let timer = self
+            .tools
+            .timers
+            .after(LAST_WORD, Key::new(Owner::Connections, number));
+        known.grace = Some(timer);
+        self.sessions.connection_ended(&mut self.tools, number);
+        self.networks.connection_ended(number);
     }
 
     /// A connection ends, and all that hung on it: its grant, its networking helper, its sessions' terminals and pipes.
@@ -29,6 +56,10 @@ impl Node {
     }
 
     pub(super) fn end_with(&mut self, number: Number, why: &str, received: u64, sent: u64) {
+        if let Some(Stage::Login(login)) = self.connections.get(number).map(|c| &mut c.stage) {
+            let untold = login.untold();
+            self.tell_refusals(number, untold);
+        }
         let Some(known) = self.connections.end(number) else {
             return;
         };

@@ -40,6 +40,13 @@ impl Node {
             // Ready: the only word that is about no connection.
             return self.seats.ready(front);
         };
+        if let FromFront::Closed {
+            why, received, sent, ..
+        } = &word
+            && self.connections.was_of_front(connection, front)
+        {
+            return self.end_with(connection, &why.to_string_lossy(), *received, *sent);
+        }
         let offer = self.offer.clone();
         let Some(known) = self.connections.of_front(connection, front) else {
             return;

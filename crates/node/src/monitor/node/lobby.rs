@@ -111,6 +111,7 @@ impl Node {
             stage: Stage::Login(Box::new(Login::new(self.trust.clone()))),
             grace: Some(timer),
             clock: now(),
+            hung_up: false,
             waiting: Vec::new(),
         });
         self.seats
@@ -175,7 +176,7 @@ impl Node {
         }
     }
 
-    fn tell_refusals(&mut self, number: Number, refusals: Vec<Refusal>) {
+    pub(super) fn tell_refusals(&mut self, number: Number, refusals: impl IntoIterator<Item = Refusal>) {
         let Some(source) = self.connections.get(number).map(|c| c.source) else {
             return;
         };

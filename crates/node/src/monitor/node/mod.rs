@@ -150,7 +150,7 @@ impl Node {
     fn deliver(&mut self) {
         while let Some((connection, word, fds)) = self.tools.words.pop() {
             let front = self.connections.get(connection).and_then(|c| match &c.stage {
-                Stage::Open(_, front) => Some(*front),
+                Stage::Open(_, front) if !c.hung_up => Some(*front),
                 _ => None,
             });
             if let Some(front) = front {
