@@ -15,6 +15,7 @@ pub mod peer;
 pub mod resolver;
 pub mod seal;
 pub mod service;
+pub mod seats;
 pub mod sftp;
 pub mod world;
 
