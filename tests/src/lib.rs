@@ -14,8 +14,8 @@ pub mod orders;
 pub mod peer;
 pub mod resolver;
 pub mod seal;
-pub mod service;
 pub mod seats;
+pub mod service;
 pub mod sftp;
 pub mod world;
 
