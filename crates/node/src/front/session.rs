@@ -242,7 +242,7 @@ impl Line {
             // The client closed the channel meanwhile, and the monitor was told to hang up.
             return Ok(());
         };
-        around.log.timing("a session's start", session.asked_at.take());
+        around.log.timing("session start", session.asked_at.take());
         let mut fds = fds.into_iter();
         let pump = match (one, fds.next(), fds.next(), fds.next()) {
             (true, Some(socket), None, _) => Ok(Pump::socket(socket)),

@@ -157,7 +157,7 @@ impl Lobby {
                 let Some(guest) = self.guests.get_mut(&connection) else {
                     return Ok(());
                 };
-                self.log.timing("a signature", guest.answered());
+                self.log.timing("signature", guest.answered());
                 guest.signed(&signature, cookie);
                 connection
             }
@@ -165,7 +165,7 @@ impl Lobby {
                 let Some(guest) = self.guests.get_mut(&connection) else {
                     return Ok(());
                 };
-                self.log.timing("a login's decision", guest.answered());
+                self.log.timing("decision", guest.answered());
                 guest.decided(verdict);
                 connection
             }
