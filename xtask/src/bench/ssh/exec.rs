@@ -7,7 +7,7 @@ use super::world::{World, login};
 use crate::bench::{Bench, Subject};
 use crate::shell::Result;
 use std::cell::{Cell, RefCell};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 /// Names of promises.
@@ -18,7 +18,8 @@ pub const CPU_OF_SSHD: &str = "server CPU of a fresh ssh true, of sshd";
 /// Names of cases; the steps are shares of two of them.
 pub const COLD: &str = "cold true";
 pub const WARM: &str = "true over ControlMaster";
-const FIRST: &str = "cold true, first of its login";
+pub const FIRST: &str = "cold true, first of its login";
+const ALONE: &str = "ssh -O check, the client alone";
 
 /// Samples. A case whose every connection is the first of its login has at most as many as there are logins.
 const COLDS: usize = 60;
@@ -62,6 +63,13 @@ pub fn measure(bench: &mut Bench, world: &World) -> Result {
             .ok_or("a server without a connection")?;
         Ok(masters[at].client(world))
     })?;
+    // What of that is the client's own: it starts, asks its master and ends; no server is asked.
+    let alone = Subject::timed("OpenSSH's client", || {
+        let mut command = masters[0].client(world);
+        command.args(["-O", "check"]).stderr(Stdio::null());
+        servers[0].run(command, &[])
+    });
+    bench.run(ALONE, "ms", WARM_UP, WARMS, vec![alone])?;
 
     let (ours, sshd) = (OURS.name(), SSHD.name());
     let worse = |of: &dyn Fn(&str) -> Result<f64>| Ok::<f64, String>(of(COLD)?.max(of(FIRST)?));

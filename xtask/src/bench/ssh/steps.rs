@@ -4,7 +4,7 @@
 //! [`super::exec`] measured without it.
 
 use super::CIPHER;
-use super::exec::{COLD, WARM};
+use super::exec::{FIRST, WARM};
 use super::server::{Kind, Master, OURS, Server};
 use super::world::{World, login};
 use crate::bench::Bench;
@@ -25,20 +25,25 @@ pub fn measure(bench: &mut Bench, world: &World) -> Result {
             timed: true,
         },
     )?;
-    one_case(bench, &server, COLD, &|| {
-        Ok(server.client(world, &login(0), CIPHER))
-    })?;
+    // Each the first of its login: a front has to start.
+    let cold = |turn| Ok(server.client(world, &login(turn), CIPHER));
+    one_case(bench, &server, FIRST, &cold)?;
     let master = Master::connect(world, &server, &login(0), CIPHER)?;
-    one_case(bench, &server, WARM, &|| Ok(master.client(world)))
+    one_case(bench, &server, WARM, &|_| Ok(master.client(world)))
 }
 
-fn one_case(bench: &mut Bench, server: &Server, of: &str, client: &dyn Fn() -> Result<Command>) -> Result {
+fn one_case(
+    bench: &mut Bench,
+    server: &Server,
+    of: &str,
+    client: &dyn Fn(usize) -> Result<Command>,
+) -> Result {
     let n = bench.times(EXECS);
     let mut steps: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for turn in 0..WARM_UP + n {
         server.group.cpu_at_rest()?;
         let seen = read_text(&server.log)?.len();
-        server.run(client()?, &["true"])?;
+        server.run(client(turn)?, &["true"])?;
         server.group.cpu_at_rest()?;
         let text = read_text(&server.log)?;
         for (step, micros) in timings(&text[seen..]) {
