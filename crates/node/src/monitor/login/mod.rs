@@ -530,17 +530,10 @@ impl Login {
             };
             proven.push(how);
         }
-        let permits = all
-            .permits
-            .and(self.trust.permits.clone())
-            .and_then(|mut permits| {
-                permits.name_commands(&self.trust.commands)?;
-                Ok(permits)
-            });
-        let permits = match permits {
-            Ok(permits) => permits,
-            Err(denied) => return self.fail(&denied.to_string(), scene),
-        };
+        let mut permits = all.permits.within(self.trust.permits.clone());
+        if let Err(denied) = permits.name_commands(&self.trust.commands) {
+            return self.fail(&denied.to_string(), scene);
+        }
         let (now, _) = calendar();
         let expires = all
             .expires
