@@ -1,4 +1,5 @@
 //! Sockets as a front asks for them: opened as the user by a helper that starts with the first request, within the grant.
+#![forbid(unsafe_code)]
 
 use fleetgate_node::config::Config;
 use fleetgate_policy::{Permits, Rule, permits::Target};

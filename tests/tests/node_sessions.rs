@@ -1,4 +1,5 @@
 //! Sessions as a front asks for them: they run, end, are signalled and refused, and the audit log has it all.
+#![forbid(unsafe_code)]
 
 use fleetgate_node::config::Config;
 use fleetgate_policy::{Permits, Rule};

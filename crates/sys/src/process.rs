@@ -187,11 +187,13 @@ pub fn signal_group_as(pidfd: &Fd, pid: i32, signal: i32, uid: u32) -> Result<()
     } {
         // Before 6.9. The leader is there or a zombie now, so its number is nobody else's; what may pass between the
         // two calls is its reaping and a turn of all process numbers.
-        Err(Errno::EINVAL) => unsafe {
+        Err(Errno::EINVAL) => {
             // SAFETY: numbers only.
-            syscall!(libc::SYS_pidfd_send_signal, pidfd.raw(), 0, 0, 0)
-                .and_then(|_| syscall!(libc::SYS_kill, -pid, signal))
-        },
+            unsafe {
+                syscall!(libc::SYS_pidfd_send_signal, pidfd.raw(), 0, 0, 0)
+                    .and_then(|_| syscall!(libc::SYS_kill, -pid, signal))
+            }
+        }
         other => other,
     };
     if own != uid {

@@ -95,14 +95,7 @@ pub struct Modes {
 
 /// The modes of `terminal`. `ENOTTY`: it is none.
 pub fn modes(terminal: i32) -> Result<Modes> {
-    let mut modes = Modes {
-        input: 0,
-        output: 0,
-        control: 0,
-        local: 0,
-        line: 0,
-        characters: [0; 19],
-    };
+    let mut modes = Modes::NONE;
     // SAFETY: the kernel writes one struct termios of 36 bytes.
     unsafe { syscall!(libc::SYS_ioctl, terminal, libc::TCGETS as u32, &raw mut modes) }?;
     Ok(modes)
@@ -115,6 +108,16 @@ pub fn set_modes(terminal: i32, modes: &Modes) -> Result<()> {
 }
 
 impl Modes {
+    /// Every switch off, no special characters.
+    pub const NONE: Modes = Modes {
+        input: 0,
+        output: 0,
+        control: 0,
+        local: 0,
+        line: 0,
+        characters: [0; 19],
+    };
+
     /// The same, with every key passed on as it is (cfmakeraw): the terminal at the other end does the rest.
     pub fn raw(mut self) -> Modes {
         self.input &= !(libc::IGNBRK
