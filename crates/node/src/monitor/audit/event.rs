@@ -113,13 +113,6 @@ pub enum Event {
         login: String,
         done: FileDone,
     },
-    /// A login record could not be written, in the helper's words.
-    RecordFailed {
-        connection: Connection,
-        session: SessionId,
-        login: String,
-        reason: String,
-    },
     /// A forwarded connection ended.
     Forwarded {
         connection: Connection,
@@ -321,16 +314,6 @@ impl Event {
                 f.of("file", *connection, Some(login));
                 f.session(session);
                 done.fill(f);
-            }
-            Event::RecordFailed {
-                connection,
-                session,
-                login,
-                reason,
-            } => {
-                f.of("record_failed", *connection, Some(login));
-                f.session(session);
-                f.text("reason", reason);
             }
             Event::Forwarded {
                 connection,

@@ -174,18 +174,6 @@ fn each_event_has_its_line() {
             ),
         ),
         (
-            Event::RecordFailed {
-                connection: 7,
-                session: ID,
-                login: login(),
-                reason: "utmp: ENOSPC".into(),
-            },
-            format!(
-                "\"event\":\"record_failed\",\"connection\":7,\"login\":\"ada\",{session},\
-                 \"reason\":\"utmp: ENOSPC\""
-            ),
-        ),
-        (
             Event::Forwarded {
                 connection: 7,
                 login: login(),
