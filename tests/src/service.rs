@@ -16,6 +16,8 @@ use std::time::Duration;
 
 /// Where the audit events of every service in a world go.
 pub const AUDIT: &str = "/run/test/audit.jsonl";
+/// Where the program is installed, in the world's own memory.
+const INSTALLED: &str = "/run/test/fleetgate";
 /// How long anything may take before a test gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -50,6 +52,7 @@ impl Manager {
         let address = SocketAddr::from_abstract_name(&name).expect("a name");
         let notifications = UnixDatagram::bind_addr(&address).expect("bound");
         notifications.set_read_timeout(Some(PATIENCE)).expect("a time");
+        install();
         Manager {
             listener,
             notifications,
@@ -57,6 +60,11 @@ impl Manager {
             starts: std::cell::Cell::new(0),
             monitors: Default::default(),
         }
+    }
+
+    /// Replaces the installed program, as a package's upgrade does.
+    pub fn upgrade(&self) {
+        install();
     }
 
     /// Starts it with this configuration and waits for READY=1.
@@ -78,8 +86,7 @@ impl Manager {
         let output = std::fs::File::create(&log).expect("create");
         // sd_listen_fds(3) wants the process's own number, which only it knows before it starts.
         let script = "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\"";
-        let fleetgate = crate::fleetgate();
-        let words = ["sh", "-c", script, "service", &fleetgate.to_string_lossy()]
+        let words = ["sh", "-c", script, "service", INSTALLED]
             .into_iter()
             .chain([
                 "--log-format",
@@ -185,6 +192,13 @@ impl Drop for Service {
         let _ = process::signal(&self.child.pidfd, process::SIGKILL);
         let _ = process::wait(&self.child.pidfd, true);
     }
+}
+
+/// Puts the program in its place: the old file is another, and goes with its last user.
+fn install() {
+    let new = format!("{INSTALLED}.new");
+    std::fs::copy(crate::fleetgate(), &new).expect("copied");
+    std::fs::rename(&new, INSTALLED).expect("renamed");
 }
 
 /// Ends a process of the test's own at once.

@@ -102,7 +102,7 @@ fn a_reload_counts_for_what_comes_after_it_and_a_bad_one_for_nothing() {
 }
 
 #[test]
-fn a_restart_under_load_ends_no_session_and_refuses_no_connection() {
+fn an_upgrade_under_load_ends_no_session_and_refuses_no_connection() {
     let Some((_world, manager)) = world() else { return };
     let first = manager.start(&configuration(""));
     let old_monitor = first.monitor();
@@ -123,6 +123,7 @@ fn a_restart_under_load_ends_no_session_and_refuses_no_connection() {
             service.signal(signals::TERM);
             manager.hear("STOPPING=1", &service);
             assert_eq!(service.end(), Exit::Code(0));
+            manager.upgrade();
             service = manager.start(&configuration(""));
             assert!(through.answers("after a restart"));
         }
