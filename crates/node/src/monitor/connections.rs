@@ -9,6 +9,7 @@ use super::offer::Offer;
 use super::seats::SeatId;
 use super::timers::Timer;
 use crate::config::Limits;
+use fleetgate_sys::poll::{HANGUP, Watch, poll};
 use fleetgate_sys::{Fd, net};
 use fleetgate_wire::node::{Connection as Number, Ends};
 use std::collections::HashMap;
@@ -40,6 +41,8 @@ pub struct Connection {
     pub clock: Duration,
     /// It hung up: its grant is gone, and only its front's last word about it is waited for.
     pub hung_up: bool,
+    /// How many host keys were proven on it, or asked about.
+    pub proofs: usize,
     /// Orders of its front that wait for the account to be looked up.
     pub waiting: Vec<Waiting>,
 }
@@ -236,6 +239,11 @@ impl Connection {
         Some(front)
     }
 
+    /// Whether the client has closed its end.
+    pub fn is_left(&self) -> bool {
+        poll(&mut [Watch::new(self.socket.raw(), HANGUP)], Some(0)) != Ok(0)
+    }
+
     /// What was granted on it.
     pub fn granted(&mut self) -> Option<&mut Granted> {
         match &mut self.stage {
@@ -286,6 +294,7 @@ mod tests {
             grace: None,
             clock: Duration::ZERO,
             hung_up: false,
+            proofs: 0,
             waiting: Vec::new(),
         });
         number

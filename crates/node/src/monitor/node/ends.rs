@@ -8,10 +8,27 @@ use super::super::timers::now;
 use super::super::wakes::{Key, Owner};
 use super::Node;
 use fleetgate_wire::node::Connection as Number;
+use std::ffi::CStr;
 use std::time::Duration;
 
 /// How long a front has to say what a connection that hung up carried.
 const LAST_WORD: Duration = Duration::from_millis(500);
+/// The most of a process's own words that goes into the log.
+pub const MAX_WORDS: usize = 512;
+
+/// What lobby or front say, for the log: no line of its own, and no longer than its bound.
+pub(super) fn quoted(said: &CStr) -> String {
+    let all = said.to_bytes();
+    let head = String::from_utf8_lossy(&all[..all.len().min(MAX_WORDS)]);
+    let mut words = String::with_capacity(head.len());
+    for c in head.chars() {
+        match c {
+            '"' | '\'' => words.push(c),
+            c => words.extend(c.escape_debug()),
+        }
+    }
+    words
+}
 
 impl Node {
     /// Its socket hung up, or it is not logged in in time.
@@ -31,7 +48,7 @@ impl Node {
 
     /// Its socket is dead: all that hung on it goes now. Its front may have a last word about it, the bytes that it
     /// carried, for which the record waits a moment.
-    fn hung_up(&mut self, number: Number) {
+    pub(super) fn hung_up(&mut self, number: Number) {
         let Some(known) = self.connections.get(number) else {
             return;
         };

@@ -7,6 +7,7 @@ use super::super::host_keys::MAX_PROOFS;
 use super::super::seats::{Seat, SeatId};
 use super::super::wakes::{Key, Owner};
 use super::Node;
+use super::ends::quoted;
 use super::lobby::sign;
 use fleetgate_wire::common::Account;
 use fleetgate_wire::names::Found;
@@ -15,6 +16,8 @@ use fleetgate_wire::node::front::{FromFront, Start, Ticket, ToFront};
 use fleetgate_wire::node::{Blob, Connection as Number};
 use fleetgate_wire::{Failure, Reason};
 
+/// The most proofs of host keys that one connection gets in its life.
+pub const MAX_PROOFS_OF_CONNECTION: usize = 4 * MAX_PROOFS;
 /// The most sessions and sockets of one connection that wait for its account to be looked up.
 pub const MAX_WAITING: usize = 64;
 
@@ -51,6 +54,18 @@ impl Node {
         let Some(known) = self.connections.of_front(connection, front) else {
             return;
         };
+        // A client that closed its end does not show as a hang-up (EPOLLHUP is both directions), and a front that was
+        // taken over would not tell: whoever is gone orders nothing.
+        let orders = matches!(
+            word,
+            FromFront::Start { .. } | FromFront::Network { .. } | FromFront::Signal { .. }
+        );
+        if orders && known.is_left() {
+            if !known.hung_up {
+                self.hung_up(connection);
+            }
+            return;
+        }
         match word {
             FromFront::Ready => {}
             FromFront::Sign { exchange, .. } => match sign(known, &exchange, &offer) {
@@ -108,7 +123,7 @@ impl Node {
             }
             FromFront::Closed {
                 why, received, sent, ..
-            } => self.end_with(connection, &why.to_string_lossy(), received, sent),
+            } => self.end_with(connection, &quoted(&why), received, sent),
         }
     }
 
@@ -214,15 +229,17 @@ impl Node {
     }
 }
 
-/// Proofs of these host keys over the monitor's own session id; all or none.
+/// Proofs of these host keys over the monitor's own session id; all or none. Each is a signature, made on the one thread
+/// that all logins share: a connection gets no more of them than a client may want.
 fn prove(
-    known: &super::super::connections::Connection,
+    known: &mut super::super::connections::Connection,
     offer: &super::super::offer::Offer,
     keys: &[Blob],
 ) -> Option<Vec<Blob>> {
-    if keys.len() > MAX_PROOFS {
+    if keys.len() > MAX_PROOFS || known.proofs + keys.len() > MAX_PROOFS_OF_CONNECTION {
         return None;
     }
+    known.proofs += keys.len();
     let id = known.exchanges.session_id()?;
     let one = |key: &Blob| {
         let bytes = known

@@ -15,6 +15,7 @@ use super::super::sessions::offered;
 use super::super::timers::now;
 use super::super::wakes::{Key, Owner};
 use super::Node;
+use super::ends::quoted;
 use fleetgate_policy::{Grant, GrantId};
 use fleetgate_sys::Errno;
 use fleetgate_wire::node::Connection as Number;
@@ -112,6 +113,7 @@ impl Node {
             grace: Some(timer),
             clock: now(),
             hung_up: false,
+            proofs: 0,
             waiting: Vec::new(),
         });
         self.seats
@@ -156,7 +158,7 @@ impl Node {
             FromLobby::HandOver { connection, state } => self.handed_over(connection, state),
             FromLobby::Closed { connection, why } => {
                 if self.connections.of_lobby(connection).is_some() {
-                    self.end(connection, &why.to_string_lossy());
+                    self.end(connection, &quoted(&why));
                 }
             }
         }
