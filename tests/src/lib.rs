@@ -14,9 +14,9 @@ pub mod orders;
 pub mod peer;
 pub mod resolver;
 pub mod seal;
-pub mod seats;
 pub mod service;
 pub mod sftp;
+pub mod taken;
 pub mod world;
 
 use std::path::PathBuf;
