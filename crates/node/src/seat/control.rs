@@ -103,3 +103,41 @@ impl Control {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fleetgate_wire::node::lobby::FromLobby;
+
+    #[test]
+    fn a_monitor_that_does_not_read_is_not_flooded() {
+        let (ours, monitor) = socket::pair().expect("a pair");
+        let mut control = Control::new(ours);
+        let word = FromLobby::Auth {
+            connection: 1,
+            request: vec![7; 60_000],
+        };
+        let mut said = 0;
+        while !control.is_congested() {
+            control.say(&word).expect("there is room");
+            said += 1;
+        }
+        // What waits is said, in order, as soon as there is room.
+        let mut reader = Control::new(monitor);
+        let mut heard = 0;
+        while control.is_congested() || heard < said {
+            let next = reader.receive::<FromLobby>().expect("frames");
+            assert_eq!(next.map(|(w, _)| w), Some(word.clone()));
+            heard += 1;
+            control.flush().expect("the other side is there");
+        }
+        let ended = loop {
+            if let Err(ended) = control.say(&word) {
+                break ended;
+            }
+            said += 1;
+        };
+        assert!(matches!(ended, Ended::Because(why) if why.contains("reads nothing")));
+        assert!(said * 60_000 > MAX_WAITING, "it is not given up early: {said}");
+    }
+}

@@ -33,14 +33,14 @@ impl Seat {
     /// Starts the real program.
     pub fn start(name: &str) -> Seat {
         let (ours, theirs) = socket::pair().expect("a pair");
+        // The static image, where the tests are to be run with it.
+        let program = std::env::var("FLEETGATE_FRONT");
+        let program = program
+            .as_deref()
+            .unwrap_or(env!("CARGO_BIN_EXE_fleetgate-front"));
         // The program looks at descriptor 3, which Command cannot place: a shell does.
         let child = Command::new("/bin/sh")
-            .args([
-                "-c",
-                r#"exec "$0" "$@" 3<&0 </dev/null"#,
-                env!("CARGO_BIN_EXE_fleetgate-front"),
-                name,
-            ])
+            .args(["-c", r#"exec "$0" "$@" 3<&0 </dev/null"#, program, name])
             .args(if process::effective_uid() == 0 {
                 &["--uid", "65534", "--gid", "65534"][..]
             } else {
@@ -144,6 +144,10 @@ pub struct World {
     /// Do not answer these connections' login requests.
     pub undecided: bool,
     pub client_settings: Core,
+    /// The longest state that the lobby handed over.
+    pub longest_state: usize,
+    /// Requests for sockets are told and not answered.
+    pub unreachable: bool,
 }
 
 /// A program that runs.
@@ -189,6 +193,8 @@ impl World {
             starts: Vec::new(),
             undecided: false,
             client_settings: Core::default(),
+            longest_state: 0,
+            unreachable: false,
         }
     }
 
@@ -351,6 +357,7 @@ impl World {
                 self.lobby.say(&ToLobby::Verdict { connection, verdict }, &[]);
             }
             FromLobby::HandOver { connection, state } => {
+                self.longest_state = self.longest_state.max(state.len());
                 let word = ToFront::Arrived {
                     connection,
                     ends: Ends {
@@ -404,6 +411,7 @@ impl World {
                 ticket,
                 start,
             } => self.start(connection, ticket, start),
+            FromFront::Network { .. } if self.unreachable => self.told.push(word),
             FromFront::Network {
                 connection,
                 ticket,
