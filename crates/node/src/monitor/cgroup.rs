@@ -12,6 +12,7 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::time::Duration;
 
 /// The subgroup that systemd may have put the service's own processes into (DelegateSubgroup=).
 const SUBGROUP: &str = "monitor";
@@ -20,6 +21,8 @@ const OF_THE_ROOT: &str = "fleetgate";
 /// A session's cgroup is `session-NAMESPACE.PID-NUMBER`: of the monitor's process, and of the namespace in which that is
 /// its number. Another node may share the hierarchy from a container of its own.
 const PREFIX: &str = "session-";
+/// An empty cgroup of another pid namespace is taken to be forgotten after so long.
+const FORGOTTEN: Duration = Duration::from_secs(3600);
 /// The most of one of the kernel's files that is read.
 const MAX_FILE: usize = 64 << 10;
 
@@ -214,15 +217,23 @@ impl Cgroups {
             let maker = name.to_str().and_then(|name| {
                 let (maker, _) = name.strip_prefix(PREFIX)?.split_once('-')?;
                 let (namespace, pid) = maker.split_once('.')?;
-                pid.parse::<i32>().ok().filter(|_| namespace == self.namespace)
+                Some((namespace, pid.parse::<i32>().ok()?))
             });
-            if let Some(maker) = maker
-                && (maker == id() && *made == 0 || !Path::new(&format!("/proc/{maker}")).exists())
-            {
+            let left = maker.is_some_and(|(namespace, pid)| match namespace == self.namespace {
+                true => (pid == id() && *made == 0) || !Path::new(&format!("/proc/{pid}")).exists(),
+                // Whether that process lives cannot be seen from here. A spare of its is made anew when it is needed.
+                false => age(&entry).is_some_and(|age| age > FORGOTTEN),
+            });
+            if left {
                 let _ = std::fs::remove_dir(entry.path());
             }
         }
     }
+}
+
+/// How long ago it was made.
+fn age(entry: &std::fs::DirEntry) -> Option<Duration> {
+    entry.metadata().ok()?.modified().ok()?.elapsed().ok()
 }
 
 impl Drop for Cgroups {

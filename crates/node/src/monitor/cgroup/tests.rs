@@ -80,6 +80,12 @@ fn cgroups_are_made_ahead_and_stale_ones_swept() {
         std::fs::create_dir(base.join(name)).expect("a directory");
     }
     std::fs::create_dir(base.join(stale(2)).join("full")).expect("a directory");
+    // Of a namespace that cannot be seen, and older than anybody keeps a spare.
+    let old = base.join("session-8.5-1");
+    std::fs::create_dir(&old).expect("a directory");
+    let long_ago = std::time::SystemTime::now() - 2 * FORGOTTEN;
+    let opened = std::fs::File::open(&old).expect("opened");
+    opened.set_modified(long_ago).expect("made older");
     let before = *MADE.lock().expect("no panic is survived");
     let mut cgroups = Cgroups::at(base.clone()).expect("usable");
     let names = || {
