@@ -113,7 +113,9 @@ pub fn enter(seat: Seat, identity: Option<Identity>) -> Result<Vec<Missing>, Fai
             credentials::set_group_ids(identity.gid).map_err(at("changing the group id"))?;
             credentials::set_user_ids(identity.uid).map_err(at("changing the user id"))?;
         }
-        _ => missing.push(Missing::Identity),
+        Some(_) => missing.push(Missing::Identity),
+        // Nobody else was to be become: a node that serves its own user only.
+        None => {}
     }
     credentials::drop_capabilities().map_err(at("giving up capabilities"))?;
     // After the ids: changing them may set the flag anew.
