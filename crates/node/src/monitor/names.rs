@@ -211,3 +211,100 @@ fn stamps() -> [Option<[i64; 6]>; FILES.len()] {
         ])
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(id: u64) -> Key {
+        Key::new(Owner::Logins, id)
+    }
+
+    /// A resolver of the test's: answers come from `answer`.
+    struct Resolver(Fd);
+
+    impl Resolver {
+        fn new(names: &mut Names, wakes: &Wakes) -> Resolver {
+            let (ours, theirs) = socket::pair().expect("pair");
+            names.attach(&ours, 1000, wakes).expect("attached");
+            let mut buffer = [0; 64];
+            let got = socket::receive(&theirs, &mut buffer, false).expect("a word");
+            Resolver(got.fds.into_iter().next().expect("a look-up socket"))
+        }
+
+        fn asked(&self) -> Option<Question> {
+            let mut buffer = [0; 4096];
+            let got = socket::receive(&self.0, &mut buffer, false).ok()?;
+            fleetgate_wire::decode(&buffer[..got.len]).ok()
+        }
+
+        fn answer(&self, id: u32, found: Found) {
+            let frame = fleetgate_wire::encode(&Answer { id, found });
+            socket::send(&self.0, &frame, &[]).expect("answered");
+        }
+    }
+
+    fn account(name: &CStr) -> Account {
+        Account {
+            name: name.into(),
+            ids: fleetgate_wire::common::Ids {
+                uid: 7,
+                gid: 7,
+                groups: Vec::new(),
+            },
+            home: c"/".into(),
+            shell: c"/bin/sh".into(),
+            ageing: None,
+        }
+    }
+
+    #[test]
+    fn an_account_is_asked_about_once_and_kept() {
+        let wakes = Wakes::new().expect("epoll");
+        let mut names = Names::new();
+        let resolver = Resolver::new(&mut names, &wakes);
+        assert_eq!(names.account(c"ann", key(1)), None);
+        let question = resolver.asked().expect("a question");
+        let found = Found::User {
+            account: account(c"ann"),
+        };
+        resolver.answer(question.id, found.clone());
+        // An answer to nothing is passed over.
+        resolver.answer(question.id + 9, Found::Unknown);
+        assert_eq!(names.take(), [(key(1), found)]);
+        assert_eq!(names.account(c"ann", key(2)), Some(account(c"ann")));
+        assert!(resolver.asked().is_none());
+        // Who is not there is asked about again.
+        for _ in 0..2 {
+            assert_eq!(names.account(c"bob", key(3)), None);
+            resolver.answer(resolver.asked().expect("a question").id, Found::Unknown);
+            assert_eq!(names.take(), [(key(3), Found::Unknown)]);
+        }
+    }
+
+    #[test]
+    fn a_resolver_that_ends_owes_nobody_an_answer_and_questions_are_bounded() {
+        let wakes = Wakes::new().expect("epoll");
+        let mut names = Names::new();
+        let failed = |names: &mut Names| {
+            let answers = names.take();
+            assert!(answers.iter().all(|(_, f)| matches!(f, Found::Failed { .. })));
+            answers.len()
+        };
+        assert_eq!(names.account(c"ann", key(1)), None);
+        assert!(names.has_ready(), "nobody to ask: answered at once");
+        assert_eq!(failed(&mut names), 1);
+        let resolver = Resolver::new(&mut names, &wakes);
+        for n in 0..MAX_WAITING as u64 {
+            assert_eq!(names.account(c"ann", key(n)), None);
+        }
+        assert!(!names.has_ready());
+        assert_eq!(names.account(c"ann", key(0)), None);
+        assert!(names.has_ready(), "one more than may wait");
+        drop(resolver);
+        assert_eq!(failed(&mut names), MAX_WAITING + 1);
+        let again = Resolver::new(&mut names, &wakes);
+        assert_eq!(names.account(c"ann", key(1)), None);
+        assert!(again.asked().is_some());
+    }
+}

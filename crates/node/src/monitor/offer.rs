@@ -143,6 +143,15 @@ mod tests {
             let error = Offer::new(&config, HostKeys::of(Vec::new())).expect_err("bad");
             assert!(error.starts_with(part), "{error}");
         }
+        let long = std::env::temp_dir().join(format!("fleetgate-banner-{}", std::process::id()));
+        std::fs::write(&long, vec![b'x'; MAX_BANNER as usize + 1]).expect("written");
+        let config = Config {
+            banner: Some(long.clone()),
+            ..Config::default()
+        };
+        let error = Offer::new(&config, HostKeys::of(Vec::new())).expect_err("too long");
+        assert!(error.contains("longer than 16384 bytes"), "{error}");
+        std::fs::remove_file(&long).expect("clean");
         let offer = Offer::new(&Config::default(), HostKeys::of(Vec::new())).expect("good");
         assert_eq!(offer.methods.len(), Method::ALL.len());
     }

@@ -331,6 +331,47 @@ mod tests {
     }
 
     #[test]
+    fn files_and_lists_are_bounded() {
+        let directory = std::env::temp_dir().join(format!("fleetgate-trust-{}", std::process::id()));
+        std::fs::create_dir(&directory).expect("a fresh directory");
+        let large = |name: &str, len: u64| {
+            let path = directory.join(name);
+            let file = std::fs::File::create(&path).expect("a file");
+            file.set_len(len).expect("a length");
+            path.display().to_string()
+        };
+        let many = |n: usize| vec!["\"publickey\""; n].join(",");
+        for (text, part) in [
+            (
+                format!("trusted_user_ca = \"{}\"", large("ca", MAX_CA_FILE + 1)),
+                "longer than 1048576 bytes",
+            ),
+            (
+                format!("revoked_keys = \"{}\"", large("krl", MAX_KRL as u64 + 1)),
+                "longer than",
+            ),
+            (
+                format!("authentication_methods = [{}]", many(MAX_METHODS + 1)),
+                "more than 16 lists",
+            ),
+            (
+                format!("authorized_keys_files = [{}]", many(MAX_KEY_FILES + 1)),
+                "more than 15 files",
+            ),
+        ] {
+            let error = trust(&text, false).expect_err(part);
+            assert!(error.contains(part), "{error}");
+        }
+        for text in [
+            format!("authentication_methods = [{}]", many(MAX_METHODS)),
+            format!("authorized_keys_files = [{}]", many(MAX_KEY_FILES)),
+        ] {
+            assert!(trust(&text, false).is_ok(), "{text}");
+        }
+        std::fs::remove_dir_all(&directory).expect("clean");
+    }
+
+    #[test]
     fn ways_and_required_lists() {
         use Way::*;
         for (text, ways, lists) in [

@@ -8,6 +8,7 @@ pub struct Progress {
     /// What is left of each list; none: any one way is enough.
     lists: Vec<Vec<Way>>,
     ways: Vec<Way>,
+    failures: u32,
 }
 
 impl Progress {
@@ -16,7 +17,14 @@ impl Progress {
         Progress {
             lists: required.to_vec(),
             ways: ways.to_vec(),
+            failures: 0,
         }
+    }
+
+    /// A try came to nothing. True: it was the last of so many.
+    pub fn failed(&mut self, most: u32) -> bool {
+        self.failures += 1;
+        self.failures >= most
     }
 
     /// What may be tried now.
@@ -42,6 +50,13 @@ impl Progress {
 mod tests {
     use super::*;
     use Way::{KeyboardInteractive as I, Password as P, PublicKey as K};
+
+    #[test]
+    fn tries_are_counted() {
+        let mut progress = Progress::new(&[], &[K]);
+        let last: Vec<bool> = (0..4).map(|_| progress.failed(3)).collect();
+        assert_eq!(last, [false, false, true, true]);
+    }
 
     #[test]
     fn lists_are_gone_through_in_order() {

@@ -102,7 +102,6 @@ pub struct Login {
     trust: Arc<Trust>,
     user: Option<Vec<u8>>,
     progress: Progress,
-    failures: u32,
     attempts: u32,
     facts: Facts,
     proven: Vec<(How, Restrictions)>,
@@ -140,7 +139,6 @@ impl Login {
             user: None,
             progress: Progress::new(&trust.required, &trust.ways),
             trust,
-            failures: 0,
             attempts: 0,
             facts: Facts::default(),
             proven: Vec::new(),
@@ -178,7 +176,7 @@ impl Login {
             Some(talk) if talk.asked.is_some() => {
                 talk.conversation.abort();
                 self.pending = None;
-                self.failures += 1;
+                self.progress.failed(u32::MAX);
             }
             talk => self.talk = talk,
         }
@@ -574,10 +572,9 @@ impl Login {
     }
 
     fn rejected_counted(&mut self, scene: &Scene<'_>) -> Step {
-        self.failures += 1;
         self.pending = None;
         self.talk = None;
-        if self.failures >= scene.tools.config.limits.tries {
+        if self.progress.failed(scene.tools.config.limits.tries) {
             return end(NO_MORE_AUTH_METHODS, c"too many tries to log in");
         }
         self.rejected(false)
