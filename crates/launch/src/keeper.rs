@@ -6,7 +6,7 @@
 //! that ended meanwhile are closed then. A note of another boot is only removed: utmp began anew, and wtmp's
 //! boot record ends its sessions.
 
-use crate::kept::{Note, boot_id, shown, start_time};
+use crate::kept::{Note, Owner, boot_id, shown, start_time};
 use crate::notes::{own_directory, read_note, remove_note};
 use crate::wtmpdb::{Writers, Wtmpdb};
 use crate::{KeeperError, Session, cgroup};
@@ -62,6 +62,7 @@ struct Shared {
     places: Places,
     wtmpdb: Option<Writers>,
     boot: String,
+    owner: Owner,
     epoll: Epoll,
     bell: Fd,
     state: Mutex<State>,
@@ -111,6 +112,7 @@ impl Keeper {
             places,
             wtmpdb,
             boot: boot_id(),
+            owner: Owner::own(),
             epoll,
             bell,
             state: Mutex::default(),
@@ -150,14 +152,9 @@ impl Keeper {
             // A process of the resolver's may be gone and reaped already; then its pidfd says so at once.
             start: start_time(session.entry.pid).unwrap_or(0),
             session,
+            keeper: self.shared.owner,
         };
-        if let Err(e) = self.shared.write(&note) {
-            tracing::warn!(
-                "the session of {} is not noted in {}: {e}; after a crash its login record stays open",
-                shown(&note.session),
-                self.shared.directory.display()
-            );
-        }
+        self.shared.note(&note);
         if let Some(wtmpdb) = &self.shared.wtmpdb {
             wtmpdb.login(&note.session);
         }
@@ -314,10 +311,21 @@ impl Shared {
         }
     }
 
+    fn note(&self, note: &Note) {
+        if let Err(e) = self.write(note) {
+            tracing::warn!(
+                "the session of {} is not noted in {}: {e}; after a crash its login record stays open",
+                shown(&note.session),
+                self.directory.display()
+            );
+        }
+    }
+
     /// Writes a note so that it is there whole or not at all.
     fn write(&self, note: &Note) -> std::io::Result<()> {
         let name = note.session.file_name();
-        let (new, place) = (self.directory.join(format!(".{name}")), self.directory.join(name));
+        let new = self.directory.join(format!(".{}.{name}", self.owner.pid));
+        let place = self.directory.join(name);
         let mut file = OpenOptions::new()
             .write(true)
             .create(true)
@@ -335,9 +343,13 @@ impl Shared {
         for entry in std::fs::read_dir(&self.directory).map_err(failed)? {
             let path = entry.map_err(failed)?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            if name.starts_with('.') {
-                // Half written: its launch was never reported as done.
-                let _ = std::fs::remove_file(&path);
+            if let Some(hidden) = name.strip_prefix('.') {
+                // Half written: its launch was never reported as done, unless its writer is at it just now.
+                let writer = hidden.split('.').next().and_then(|pid| pid.parse().ok());
+                let lives = |pid| pid != self.owner.pid && start_time(pid).is_some();
+                if !writer.is_some_and(lives) {
+                    let _ = std::fs::remove_file(&path);
+                }
             } else if name.ends_with(".json") {
                 self.mend_one(&path, &mut mended);
             }
@@ -373,6 +385,10 @@ impl Shared {
             let _ = std::fs::remove_file(path);
             return;
         }
+        if note.keeper.is_another() {
+            // A server that ends with its last session; it closes this one itself.
+            return;
+        }
         // The descriptor first, then the start time: so it is the time of the process that the descriptor holds.
         let pid = note.session.entry.pid;
         let pidfd = process::pidfd_open(pid)
@@ -381,6 +397,11 @@ impl Shared {
         match pidfd {
             Some(pidfd) => {
                 mended.adopted += 1;
+                let note = Note {
+                    keeper: self.owner,
+                    ..note
+                };
+                self.note(&note);
                 if let Some(wtmpdb) = &self.wtmpdb {
                     wtmpdb.login(&note.session);
                 }

@@ -72,6 +72,31 @@ pub(crate) struct Note {
     pub boot: String,
     /// When the process started, in clock ticks since boot: a process id is used again.
     pub start: u64,
+    /// Who closes it.
+    pub keeper: Owner,
+}
+
+/// A keeper's process. While a server that was told to end goes on with its sessions, the next one lets it close them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub pid: i32,
+    pub start: u64,
+}
+
+impl Owner {
+    /// This process.
+    pub fn own() -> Owner {
+        let pid = fleetgate_sys::process::id();
+        Owner {
+            pid,
+            start: start_time(pid).unwrap_or(0),
+        }
+    }
+
+    /// Whether it is another process that still lives.
+    pub fn is_another(&self) -> bool {
+        self.pid > 0 && self.pid != fleetgate_sys::process::id() && start_time(self.pid) == Some(self.start)
+    }
 }
 
 impl Note {
@@ -103,6 +128,8 @@ impl Note {
             "audit": audit,
             "cgroup": cgroup,
             "kill_remaining": kill_remaining,
+            "keeper": self.keeper.pid,
+            "keeper_start": self.keeper.start,
         });
         format!("{value:#}\n")
     }
@@ -153,6 +180,14 @@ impl Note {
             },
             boot: text("boot")?.to_owned(),
             start: number("start")? as u64,
+            // Earlier builds did not write it.
+            keeper: Owner {
+                pid: small("keeper")
+                    .ok()
+                    .and_then(|pid| pid.try_into().ok())
+                    .unwrap_or(0),
+                start: number("keeper_start").unwrap_or(0) as u64,
+            },
         })
     }
 }
@@ -246,6 +281,7 @@ mod tests {
             },
             boot: "a-b-c".to_owned(),
             start: 99,
+            keeper: Owner { pid: 4700, start: 98 },
         }
     }
 
