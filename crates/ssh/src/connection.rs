@@ -233,7 +233,13 @@ impl Connection {
         self.channels.eof(channel, &mut self.link.out);
     }
 
-    /// Closes the channel.
+    /// From now on the peer's CLOSE is [`Event::Leaving`], and answered when the channel is closed here: for an exit
+    /// status that comes after the end of the output. OpenSSH's client closes at that end, and waits.
+    pub fn close_later(&mut self, channel: ChannelId) {
+        self.channels.close_later(channel);
+    }
+
+    /// Closes the channel. [`Event::Closed`] comes when the peer has closed it too.
     pub fn close(&mut self, channel: ChannelId) {
         self.channels.close(channel, &mut self.link.out);
     }

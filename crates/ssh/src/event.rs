@@ -74,6 +74,9 @@ pub enum Event<'a> {
     Eof(ChannelId),
     /// Both sides closed it; its number is free again.
     Closed(ChannelId),
+    /// The peer closed it, and it is kept for what is still to be said on it (`Connection::close_later`). It ends with
+    /// `Connection::close`.
+    Leaving(ChannelId),
     /// A request on a channel; answer with `Connection::answer` when there is a `reply`.
     Request {
         /// On which.

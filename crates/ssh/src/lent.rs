@@ -76,6 +76,7 @@ impl Lent {
             Event::Writable(channel) => Event::Writable(channel),
             Event::Eof(channel) => Event::Eof(channel),
             Event::Closed(channel) => Event::Closed(channel),
+            Event::Leaving(channel) => Event::Leaving(channel),
             Event::Request {
                 channel,
                 request,

@@ -391,6 +391,7 @@ impl Line {
                     self.channels.remove(&channel.0);
                 }
                 Event::Closed(channel) => self.closed(channel, around)?,
+                Event::Leaving(channel) => self.leaving(channel),
                 Event::Global { request, reply } => self.global(request, reply, around)?,
                 Event::SignExchange(exchange) => {
                     let exchange = exchange.encode().to_vec();
@@ -563,6 +564,11 @@ impl Line {
             }
         }
         self.core.global(&Global::HostKeys { keys }, false);
+    }
+
+    /// The client closed a session whose output has ended, and waits for its program's end.
+    fn leaving(&mut self, channel: ChannelId) {
+        self.drop_input(channel.0);
     }
 
     /// A channel is gone, on both sides.

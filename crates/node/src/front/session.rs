@@ -362,6 +362,8 @@ impl Line {
             {
                 session.eof_sent = true;
                 self.core.eof(ChannelId(*number));
+                // A client that has sent its own EOF closes then, and still waits for the exit status.
+                self.core.close_later(ChannelId(*number));
             }
         }
     }

@@ -108,6 +108,28 @@ fn the_end_of_the_output_is_said_while_the_program_goes_on() {
 }
 
 #[test]
+fn a_client_that_closes_at_the_end_of_the_output_still_gets_the_status() {
+    let mut w = World::new();
+    let c = w.login();
+    // As OpenSSH's client does when its own input has ended. The program goes on, and is not hung up on.
+    let ch = w.exec(c, "exec >&- 2>&-; read line; exit 3");
+    w.until(|w| w.clients[c].said.contains(&Said::Eof(ch.0)));
+    w.clients[c].core.close(ch);
+    w.until(|w| w.clients[c].said.contains(&Said::Closed(ch.0)));
+    let n = ch.0;
+    let expected = [
+        Said::Opened(n),
+        Said::Replied(n, true),
+        Said::Eof(n),
+        Said::Exit(n, 3),
+        Said::Closed(n),
+    ];
+    assert_eq!(w.clients[c].steps(ch), expected);
+    assert!(!w.told.iter().any(|t| matches!(t, FromFront::HangUp { .. })));
+    // The control is `a_client_that_closes_hangs_up`.
+}
+
+#[test]
 fn a_stalled_channel_stalls_no_other() {
     let mut w = World::new();
     let c = w.login();

@@ -91,6 +91,8 @@ pub(crate) struct Channels {
     held: usize,
     /// Accepted channels on which messages were held.
     replay: VecDeque<u32>,
+    /// Channels that the peer closed first and the owner now too; to be told.
+    left: VecDeque<u32>,
     /// Some channel is starved though its window is open.
     room_wanted: AtomicBool,
     /// Who is looked at first when there is room again.
@@ -135,6 +137,7 @@ impl Channels {
             asked: VecDeque::new(),
             held: 0,
             replay: VecDeque::new(),
+            left: VecDeque::new(),
             room_wanted: AtomicBool::new(false),
             turn: 0,
             refusals: 0,
@@ -289,6 +292,13 @@ impl Channels {
         }
     }
 
+    /// The peer's CLOSE is not answered before the owner closes the channel: it has a request to send still.
+    pub(crate) fn close_later(&mut self, channel: ChannelId) {
+        if let Some(ch) = self.get_mut(channel.0) {
+            ch.close_later = true;
+        }
+    }
+
     /// Closes a channel. Requests that wait for an answer are refused first, and EOF goes before CLOSE, as OpenSSH has
     /// it. What the peer still sends is dropped; its number is free when the peer closed it too.
     pub(crate) fn close(&mut self, channel: ChannelId, out: &mut impl Outbox) {
@@ -301,6 +311,9 @@ impl Channels {
                 if !ch.close_sent {
                     ch.close_sent = true;
                     ch.say(out, |p, theirs| Message::Close(theirs).write(p));
+                }
+                if ch.close_received && self.remove(channel.0).is_some() {
+                    self.left.push_back(channel.0);
                 }
             }
             None => {}

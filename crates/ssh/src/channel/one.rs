@@ -35,6 +35,10 @@ pub(super) struct Channel {
     pub eof_sent: bool,
     pub eof_received: bool,
     pub close_sent: bool,
+    /// The owner answers the peer's CLOSE itself.
+    pub close_later: bool,
+    /// It did not yet.
+    pub close_received: bool,
     /// The owner wanted to write and could not; it is told when it can. Atomic because `writable` takes `&self`.
     starved: AtomicBool,
     /// Answers that we expect.
@@ -66,6 +70,8 @@ impl Channel {
             eof_sent: false,
             eof_received: false,
             close_sent: false,
+            close_later: false,
+            close_received: false,
             starved: AtomicBool::new(false),
             expected: 0,
             waiting: VecDeque::new(),
@@ -75,7 +81,7 @@ impl Channel {
 
     /// What may be sent now, as far as the channel itself goes.
     pub fn sendable(&self) -> usize {
-        if self.stage != Stage::Open || self.eof_sent || self.close_sent {
+        if self.stage != Stage::Open || self.eof_sent || self.close_sent || self.close_received {
             return 0;
         }
         self.send_window.min(self.send_packet) as usize

@@ -10,9 +10,12 @@ use crate::transport::Outbox;
 use std::sync::atomic::Ordering;
 
 impl Channels {
-    /// Events that no message brings: what was said on a channel before it was accepted, and room to write. To be
-    /// asked until there is none before the next message is given to `receive`.
+    /// Events that no message brings: channels that were left, what was said on one before it was accepted, and room to
+    /// write. To be asked until there is none before the next message is given to `receive`.
     pub(crate) fn next(&mut self, out: &mut impl Outbox) -> Result<Option<Event<'static>>, End> {
+        if let Some(ours) = self.left.pop_front() {
+            return Ok(Some(Event::Closed(ChannelId(ours))));
+        }
         while let Some(&ours) = self.replay.front() {
             let Some(payload) = self.get_mut(ours).and_then(|ch| ch.held.pop_front()) else {
                 self.replay.pop_front();
@@ -93,8 +96,12 @@ impl Channels {
                 Ok((first && !ch.close_sent).then_some(Event::Eof(ChannelId(ours))))
             }
             Message::Close(ours) => {
-                if self.open_channel(ours, "CLOSE")?.is_none() {
+                let Some(ch) = self.open_channel(ours, "CLOSE")? else {
                     return Ok(None);
+                };
+                if ch.close_later && !ch.close_sent {
+                    let first = !std::mem::replace(&mut ch.close_received, true);
+                    return Ok(first.then_some(Event::Leaving(ChannelId(ours))));
                 }
                 if let Some(ch) = self.remove(ours)
                     && let (false, Some(theirs)) = (ch.close_sent, ch.theirs)
@@ -124,8 +131,9 @@ impl Channels {
         let Some(ch) = self.open_channel(ours, "a request")? else {
             return Ok(None);
         };
-        // Nothing can be answered behind our CLOSE, and nobody is there to do it.
-        if ch.close_sent {
+        // Nothing can be answered behind our CLOSE, and nobody is there to do it. An exit status may still come.
+        let told = matches!(request, Request::ExitStatus { .. } | Request::ExitSignal { .. });
+        if ch.close_sent && (want_reply || !told) {
             return Ok(None);
         }
         let keepalive = matches!(&request, Request::Other { name, .. } if name == KEEPALIVE);

@@ -198,6 +198,7 @@ fn short(got: Result<Option<Event<'_>>, End>, replies: &mut Vec<ReplyId>) -> Str
         Event::Writable(n) => format!("writable {}", n.0),
         Event::Eof(n) => format!("eof {}", n.0),
         Event::Closed(n) => format!("closed {}", n.0),
+        Event::Leaving(n) => format!("leaving {}", n.0),
         Event::Request {
             channel,
             request,

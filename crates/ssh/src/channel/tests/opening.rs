@@ -62,6 +62,48 @@ fn a_peers_close_is_answered_once_and_frees_the_number() {
 }
 
 #[test]
+fn a_close_that_is_answered_later_leaves_room_for_the_exit_status() {
+    let mut s = Side::with_session();
+    s.get(request(0, Request::Shell));
+    s.answer(0, true);
+    s.eof(0);
+    s.channels.close_later(crate::event::ChannelId(0));
+    s.sent();
+    assert_eq!(s.get(Message::Close(0)), "leaving 0");
+    assert_eq!(s.get(Message::Close(0)), "-", "told once");
+    assert!(s.sent().is_empty());
+    assert_eq!(s.write(0, 1), 0);
+    // Its number is taken as long as that.
+    assert_eq!(s.get(open(8, ChannelKind::Session)), "open 1 Session");
+    s.channels.request(
+        crate::event::ChannelId(0),
+        &Request::ExitStatus { code: 3 },
+        false,
+        &mut s.out,
+    );
+    s.close(0);
+    s.close(0);
+    assert_eq!(s.sent(), ["request 7 ExitStatus { code: 3 }", "close 7"]);
+    assert_eq!(s.next(), "closed 0");
+    assert_eq!(s.next(), "-");
+    assert_eq!(s.get(open(9, ChannelKind::Session)), "open 0 Session");
+}
+
+#[test]
+fn an_exit_status_is_heard_behind_our_close() {
+    let mut s = Side::with_session();
+    s.close(0);
+    assert_eq!(s.get(request(0, Request::Shell)), "-");
+    let status = Message::Request {
+        ours: 0,
+        request: Request::ExitStatus { code: 3 },
+        want_reply: false,
+    };
+    assert_eq!(s.get(status), "request 0 ExitStatus { code: 3 }");
+    assert_eq!(s.get(Message::Close(0)), "closed 0");
+}
+
+#[test]
 fn after_our_close_what_comes_is_dropped() {
     let mut s = Side::with_session();
     s.request(0, other("ours"));
