@@ -72,6 +72,11 @@ const NODE: &str = "listen = [\"127.0.0.1:2222\"]
 host_keys = [\"/run/test/host_ed25519\", \"/run/test/host_ecdsa256\", \"/run/test/host_rsa\"]
 authorized_keys = true
 trusted_user_ca = \"/run/test/user_ca.pub\"
+password = true
+keyboard_interactive = true
+root_login = \"yes\"
+x11_forwarding = true
+gateway_ports = true
 ";
 
 impl Server {

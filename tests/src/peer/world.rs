@@ -19,7 +19,8 @@ install -m 600 /dev/null /var/log/btmp
 sed -i 's,^root:.*,root:x:0:0:root:/run/home/root:/bin/bash,' /etc/passwd
 echo 'ada:x:54321:54322:Ada:/run/home/ada:/bin/bash' >> /etc/passwd
 echo 'bea:x:54331:54332:Bea:/run/home/bea:/bin/sh' >> /etc/passwd
-printf 'ada:x:54322:\\nbea:x:54332:\\nfriends:x:54323:ada\\n' >> /etc/group
+echo 'fleetgate:x:54341:54342::/nonexistent:/usr/sbin/nologin' >> /etc/passwd
+printf 'fleetgate:x:54342:\\nada:x:54322:\\nbea:x:54332:\\nfriends:x:54323:ada\\n' >> /etc/group
 printf 'ada:*:19000:0:99999:7:::\\nbea:*:19000:0:99999:7:::\\n' >> /etc/shadow
 echo ada:secret | chpasswd -c SHA256 -s 1000
 for u in ada bea; do
