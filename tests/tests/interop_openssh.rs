@@ -43,6 +43,10 @@ fn sessions() {
             "exits 3 s gate 'head -c 5M /dev/zero; exit 3' > out; is \"$(stat -c %s out)\" 5242880",
         ),
         (
+            "output that ends long before the program",
+            "exits 3 s gate 'exec >&- 2>&-; sleep 1; exit 3'",
+        ),
+        (
             "stdin is large",
             "noise 30M > in; is \"$(s gate sha256sum < in)\" \"$(sha256sum < in)\"",
         ),

@@ -1,6 +1,6 @@
 """Sits at a terminal: starts an ssh on it, types, reads, resizes. argv: what to do, --, the command.
 
-Every wait is for a text on the terminal, and all of them together have a minute.
+Every wait is for a text on the terminal, and all of them together have forty seconds.
 """
 import fcntl
 import os
@@ -36,7 +36,7 @@ def late(*_):
 
 
 signal.signal(signal.SIGALRM, late)
-signal.alarm(60)
+signal.alarm(40)
 
 
 def read():
@@ -107,7 +107,10 @@ elif what == "interrupt":
     type_(b"one line\n")
     until(b"one line\r\none line\r\n")
     type_(b"\x03")
+    # What is typed before the shell is back is lost with what the interrupt flushes.
     until(b"^C")
+    until(b"ada@")
+    until(b"$ ")
     want(ask(b"echo alive"), "alive")
     type_(b"\x04")
 elif what == "hangup":

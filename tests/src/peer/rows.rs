@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long anything may take before a test gives up: only a hang reaches it.
-pub const PATIENCE: Duration = Duration::from_secs(90);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One thing that a real client does.
 #[derive(Clone, Debug)]

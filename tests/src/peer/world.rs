@@ -28,7 +28,6 @@ for u in ada bea; do
     chmod 700 /run/home/$u /run/home/$u/.ssh
 done
 echo 127.0.0.1 gate.test >> /etc/hosts
-cp /etc/pam.d/sshd /etc/pam.d/fleetgate
 ";
 
 /// Keys of the server, the user and two authorities. Made once per world; the large RSA keys take the longest.
@@ -62,6 +61,9 @@ printf '#!/bin/sh\\necho ${ANSWER-secret}\\n' > askpass
 chmod 755 askpass
 ";
 
+/// The node's own, as its package installs it.
+const PAM: &str = include_str!("../../../packaging/pam.debian");
+
 /// What every OpenSSH client reads, by `-F` or as root's own `~/.ssh/config`; the file `bare` names no key.
 const CLIENT: &str = "Host gate gate2 gate.test 127.0.0.1
     HostName 127.0.0.1
@@ -86,6 +88,7 @@ impl World {
         fleetgate_sys::mount::separate().expect("a mount table of its own");
         fleetgate_sys::net::separate().expect("a network of its own");
         sh(ACCOUNTS);
+        std::fs::write("/etc/pam.d/fleetgate", PAM).expect("write");
         sh(KEYS);
         for path in ["/run/test/config", "/run/home/root/.ssh/config"] {
             let key = "    IdentityFile /run/test/user_ed25519\n";
