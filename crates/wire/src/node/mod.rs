@@ -17,8 +17,9 @@ use alloc::vec::Vec;
 /// The number of a connection, given by the monitor at accept and never used again.
 pub type Connection = u64;
 
-/// The longest frame from lobby or front; a state that is handed over may be as long.
-pub const MAX_FRAME: usize = crate::MAX_INLINE;
+/// The longest frame from lobby or front: a command as long as the kernel executes one, with its environment. The
+/// kernel's smallest send buffer (212,992 bytes) holds it.
+pub const MAX_FRAME: usize = 160 << 10;
 /// The longest KEXINIT that a node takes: two of them and the shares fit into one frame.
 pub const MAX_KEXINIT: usize = 16 << 10;
 /// The most unread bytes that the lobby keeps of one connection, so that its state fits into one frame.
