@@ -29,6 +29,7 @@ pub mod memfd;
 pub mod mount;
 pub mod net;
 pub mod overlay;
+pub mod pages;
 pub mod poll;
 pub mod process;
 #[cfg(feature = "program")]

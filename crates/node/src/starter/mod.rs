@@ -233,6 +233,8 @@ impl Service {
                 self.systemd.keep(&self.listening);
                 self.systemd.say("READY=1");
                 tracing::info!("ready");
+                // From here on it waits; it needs none of the code that has brought it so far.
+                let _ = fleetgate_sys::pages::release_program();
             }
             Ok(FromMonitor::Reloaded { refused }) => {
                 self.systemd.say("READY=1");
