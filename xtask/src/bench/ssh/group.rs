@@ -9,7 +9,7 @@
 use crate::shell::{Result, read_text, run};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -114,21 +114,22 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // By id: `cgroup.kill` is younger than the kernels we run on. What is forked meanwhile is met next time.
-        for _ in 0..100 {
+        // By id: `cgroup.kill` is younger than the kernels we run on. What is forked meanwhile is met next time, and a
+        // group goes only when its last process is reaped.
+        for _ in 0..200 {
             let left = self.processes().unwrap_or_default();
-            if left.is_empty() {
+            if !left.is_empty() {
+                let ids = left.iter().map(u32::to_string);
+                let mut kill = Command::new("kill");
+                let _ = run(kill.arg("-KILL").args(ids).stderr(Stdio::null()));
+            }
+            for group in below(&self.path).iter().rev() {
+                let _ = std::fs::remove_dir(group);
+            }
+            if !self.path.exists() {
                 break;
             }
-            let ids = left.iter().map(u32::to_string);
-            let _ = run(Command::new("kill")
-                .arg("-KILL")
-                .args(ids)
-                .stderr(std::process::Stdio::null()));
             sleep(Duration::from_millis(10));
-        }
-        for group in below(&self.path).iter().rev() {
-            let _ = std::fs::remove_dir(group);
         }
     }
 }
