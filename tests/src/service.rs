@@ -186,6 +186,9 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the service's log:\n{}", self.log());
+        }
         for pid in descendants(self.child.pid).into_iter().rev() {
             kill(pid);
         }

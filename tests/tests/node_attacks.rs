@@ -2,8 +2,9 @@
 //! seat itself, without its sandbox. Every attack ends with an honest visitor who gets in over the same socket.
 #![forbid(unsafe_code)]
 
+use fleetgate_node::config::Duration;
 use fleetgate_ssh::event::Exchange;
-use fleetgate_tests::taken::{Fate, Scene, Stage, Want, command, garbage, is_rejected, lobby_tries};
+use fleetgate_tests::taken::{Fate, Node, Scene, Stage, Want, command, garbage, is_rejected, lobby_tries};
 use fleetgate_wire::node::Verdict;
 use fleetgate_wire::node::front::FromFront;
 use fleetgate_wire::node::lobby::FromLobby;
@@ -412,4 +413,28 @@ fn seats_that_die_take_their_own_and_nobody_else() {
     let stage = Stage::set(&scene);
     stage.front.seat.hang_up();
     stage.after_front("a front that dies", Want::Ends("signal 9"));
+}
+
+#[test]
+fn whoever_the_lobby_keeps_waiting_is_out_in_time() {
+    let Some(scene) = Scene::new() else { return };
+    let mut config = scene.config();
+    config.limits.login_grace = Duration::from_secs(1);
+    let mut node = Node::start(config);
+    let mut lobby = node.lobby();
+    let mut visit = lobby.establish(&node);
+    let mut rest = Vec::new();
+    let closed = visit.arrival.client.read_to_end(&mut rest);
+    assert!(closed.is_ok() && rest.is_empty(), "{closed:?}");
+    node.audited("connection_ended", &["it did not log in in time"]);
+    // A login that comes too late is nobody's.
+    lobby.seat.say(&FromLobby::Auth {
+        connection: visit.arrival.number,
+        request: scene
+            .key("ada")
+            .request(visit.client.session_id().expect("keys"), "ada"),
+    });
+    let witness = lobby.arrive(&node);
+    assert_eq!(lobby.fence(&witness).map(|words| words.len()), Some(0));
+    assert_eq!(node.count("login_accepted"), 0);
 }

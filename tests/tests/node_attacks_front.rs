@@ -7,15 +7,16 @@ use fleetgate_ssh::key::{PublicKey, verify};
 use fleetgate_sys::poll::{HANGUP, Watch, poll};
 use fleetgate_sys::{clock, file, net};
 use fleetgate_tests::taken::{
-    Fate, Key, SESSION, Scene, Stage, Want, command, front_tries, garbage, is_rejected, read_all,
+    Fate, Key, Node, SESSION, Scene, Stage, Want, command, front_tries, garbage, is_rejected, read_all,
 };
 use fleetgate_tests::world::{PATIENCE_MS, wait_until};
 use fleetgate_wire::Reason;
 use fleetgate_wire::net::{Done, What};
-use fleetgate_wire::node::front::{ClientVariable, FromFront, Program, Start, Terminal};
+use fleetgate_wire::node::front::{ClientVariable, FromFront, Program, Start, Terminal, ToFront};
 use fleetgate_wire::node::lobby::FromLobby;
 use fleetgate_wire::node::{Blob, Verdict};
 use std::net::{Shutdown, TcpListener};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 #[test]
 fn a_front_reaches_no_connection_but_its_own() {
@@ -518,4 +519,85 @@ fn floods_end_the_front_or_nobody() {
             Want::Ends("does not read"),
         ),
     ]);
+}
+
+#[test]
+fn the_same_account_by_another_key_is_another_login() {
+    let Some(scene) = Scene::new() else { return };
+    let mut stage = Stage::set(&scene);
+    let other = scene.certified("other", "-V always:forever");
+    let mut accepted = stage.lobby.let_in(&stage.node, &other, "ada");
+    stage.lobby.hand_over(&accepted);
+    let mut front = stage.node.front();
+    let handed = front.handed_as(&mut accepted);
+    stage.front.seat.say(&FromFront::Start {
+        connection: handed.number,
+        ticket: 1,
+        start: command("true"),
+    });
+    stage.front.seat.say(&FromFront::Closed {
+        connection: handed.number,
+        why: c"I say so".into(),
+        received: 0,
+        sent: 0,
+    });
+    let words = stage.front.fence(stage.ada_too.1.number).expect("it stays");
+    assert!(words.is_empty(), "{words:?}");
+    let words = front.fence(handed.number).expect("it stays");
+    assert!(words.is_empty(), "{words:?}");
+    stage.after_front("words about the account's other login", Want::Nothing);
+}
+
+#[test]
+fn orders_without_end_come_to_the_limits() {
+    let Some(scene) = Scene::new() else { return };
+    let mut config = scene.config();
+    (config.limits.sessions, config.limits.listeners) = (2, 2);
+    let mut node = Node::start(config);
+    let mut lobby = node.lobby();
+    let mut accepted = lobby.let_in(&node, &scene.key("ada"), "ada");
+    lobby.hand_over(&accepted);
+    let mut front = node.front();
+    let number = front.handed_as(&mut accepted).number;
+    const ORDERS: u32 = 300;
+    for ticket in 1..=ORDERS {
+        front.seat.say(&FromFront::Start {
+            connection: number,
+            ticket,
+            start: command("read line"),
+        });
+        front.seat.say(&FromFront::Network {
+            connection: number,
+            ticket: ORDERS + ticket,
+            what: What::AgentSocket,
+        });
+    }
+    // Each has its answer; what is held of sessions keeps them running meanwhile.
+    let (mut sessions, mut sockets, mut refused, mut held) = (0, 0, 0, Vec::new());
+    let all = front.seat.hear_until(|word, fds| {
+        held.extend(fds);
+        match word {
+            ToFront::Started { .. } => sessions += 1,
+            ToFront::Network {
+                done: Done::UnixListening { .. },
+                ..
+            } => sockets += 1,
+            ToFront::NotStarted { .. }
+            | ToFront::Network {
+                done: Done::Failed { .. },
+                ..
+            } => refused += 1,
+            other => panic!("{other:?}"),
+        }
+        (sessions + sockets + refused == 2 * ORDERS).then_some(())
+    });
+    assert!(all.is_some(), "the front stays");
+    assert_eq!((sessions, sockets), (2, 2));
+    drop(held);
+    // They ended with their input: there is room again.
+    wait_until("a session's place is free", || {
+        static TICKET: AtomicU32 = AtomicU32::new(2 * ORDERS);
+        let ticket = TICKET.fetch_add(1, Ordering::Relaxed) + 1;
+        front.run(number, ticket, "echo in") == Ok("in\n".to_owned())
+    });
 }

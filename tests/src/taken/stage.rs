@@ -102,6 +102,7 @@ impl<'a> Stage<'a> {
             Want::Ends(why) => {
                 self.lobby.seat.hear_until::<ToLobby, ()>(|_, _| None);
                 self.node.audited("process_died", &["lobby", why]);
+                assert!(self.node.log().contains("the lobby is gone: "), "{what}");
                 let mut seen = std::mem::take(&mut self.lobby.seat.seen);
                 self.lobby = self.node.lobby();
                 self.lobby.seat.seen.append(&mut seen);
@@ -121,6 +122,7 @@ impl<'a> Stage<'a> {
             Want::Ends(why) => {
                 self.front.seat.hear_until::<ToFront, ()>(|_, _| None);
                 self.node.audited("process_died", &["front", why]);
+                assert!(self.node.log().contains("the front is gone: "), "{what}");
                 for (accepted, _) in [&self.ada, &self.ada_too] {
                     self.ended(accepted.arrival.number);
                 }
