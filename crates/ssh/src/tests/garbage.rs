@@ -519,6 +519,24 @@ fn unknown_messages_are_answered_and_others_dropped() {
     assert_eq!(pair.server_told.data, b"on", "it goes on");
 }
 
+/// As asyncssh has it, which goes on with its data while it asks for new keys.
+#[test]
+fn data_may_come_during_a_later_key_exchange() {
+    let (mut pair, ours, theirs) = Pair::open(Settings::default(), Settings::default());
+    pair.client.rekey();
+    let mut data = vec![94];
+    data.put_u32(theirs.0);
+    data.put_string(b"late");
+    pair.client.link.out.now(&data);
+    pair.run();
+    assert!(pair.server_told.end.is_none(), "{:?}", pair.server_told.end);
+    assert_eq!(pair.server_told.data, b"late");
+    assert_eq!(pair.server.facts().exchanges, 2);
+    super::pair::send(&mut pair, false, ours, b"on");
+    pair.run();
+    assert_eq!(pair.server_told.data, b"lateon", "it goes on");
+}
+
 #[test]
 fn messages_out_of_place_after_the_login() {
     for (payload, text) in [

@@ -28,6 +28,8 @@ const EXTENSIONS_MAX: u32 = 64;
 const PACKETS_MAX: u64 = 1 << 31;
 /// Numbers of the messages of a key exchange.
 const KEX_MESSAGES: std::ops::RangeInclusive<u8> = KEXINIT..=49;
+/// Numbers of the connection protocol's messages (RFC 4250 §4.1.2).
+const CONNECTION_MESSAGES: std::ops::RangeInclusive<u8> = 80..=127;
 
 pub(crate) struct Link {
     pub(crate) settings: Arc<Settings>,
@@ -245,7 +247,9 @@ impl Link {
             if !general && !of_kex {
                 return Err(protocol(&format!("message {number} came before there were keys")));
             }
-        } else if self.kex.peer_is_bound() && !general && !of_kex {
+        } else if self.kex.peer_is_bound() && !general && !of_kex && !CONNECTION_MESSAGES.contains(&number) {
+            // RFC 4253 §7.1 allows no messages of channels here either. asyncssh up to 2.10 sends them when it asks for new
+            // keys, and OpenSSH's sshd takes them; they are sealed by the old keys as those before.
             return Err(protocol(&format!("message {number} came during a key exchange")));
         }
         if self.kex.first() && self.inbox.packets > u64::from(self.settings.limits.packets_before_keys) {
