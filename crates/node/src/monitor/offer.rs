@@ -13,6 +13,10 @@ use std::sync::Arc;
 /// The longest text before a login.
 pub const MAX_BANNER: u64 = 16 << 10;
 
+/// What the node calls itself. OpenSSH's client tells a server that nobody reads its output any more
+/// (eow@openssh.com) only where the name begins so; to others `ssh host yes | head` never ends.
+const SOFTWARE: &str = concat!("OpenSSH_compatible_fleetgate_", env!("CARGO_PKG_VERSION"));
+
 /// The offer.
 #[derive(Debug)]
 pub struct Offer {
@@ -29,7 +33,7 @@ pub struct Offer {
 impl Offer {
     /// From the configuration; an error is a sentence.
     pub fn new(config: &Config, keys: HostKeys) -> Result<Arc<Offer>, String> {
-        let software = concat!("fleetgate_", env!("CARGO_PKG_VERSION"));
+        let software = SOFTWARE;
         let methods: Vec<&'static str> = match config.key_exchanges.as_slice() {
             [] => Method::ALL.iter().map(|m| m.name()).collect(),
             names => names
