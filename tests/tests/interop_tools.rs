@@ -135,7 +135,10 @@ fn dropbear() {
         ),
         (
             "dbclient: its ciphers, one at a time",
-            "for c in chacha20-poly1305@openssh.com aes128-ctr aes256-ctr; do is \"$(d -c $c ada@127.0.0.1 echo $c)\" $c; done",
+            "all='chacha20-poly1305@openssh.com aes128-ctr aes256-ctr'
+             # With CTR it has only MACs over the plain text, which the node does not offer.
+             if [ $SUBJECT = Node ]; then exits 1 d -c aes128-ctr ada@127.0.0.1 true 2> /dev/null; all=${all%% *}; fi
+             for c in $all; do is \"$(d -c $c ada@127.0.0.1 echo $c)\" $c; done",
         ),
         (
             "dbclient: scp and sftp through it",
