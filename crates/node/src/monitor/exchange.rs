@@ -5,14 +5,25 @@ use super::offer::Offer;
 use fleetgate_ssh::event::Exchange;
 use fleetgate_sys::{Errno, net};
 use std::fmt;
+use std::time::Duration;
+use zeroize::Zeroizing;
+
+/// Exchanges of one connection that are signed without delay. A client that replaces its keys after each megabyte comes
+/// to some.
+pub const AT_ONCE: u32 = 128;
+/// Beyond them one is signed each such time: a signature is work of the monitor, which everybody waits for.
+pub const EVERY: Duration = Duration::from_millis(40);
 
 /// One connection's exchanges.
-#[derive(Debug)]
 pub struct Exchanges {
     /// Given and not used yet.
     cookie: [u8; 16],
     session_id: Option<Vec<u8>>,
     host_key: Vec<u8>,
+    /// Until when the exchanges so far would have taken, had each waited for its time.
+    paid: Duration,
+    /// A transcript whose time has not come. It holds the shared secret.
+    held: Option<Zeroizing<Vec<u8>>>,
 }
 
 /// What was asked for is not what an honest process asks for.
@@ -48,7 +59,36 @@ impl Exchanges {
             cookie,
             session_id: None,
             host_key: Vec::new(),
+            paid: Duration::ZERO,
+            held: None,
         }
+    }
+
+    /// Whether one may be signed now, which then counts; or when.
+    pub fn due(&mut self, now: Duration) -> Result<(), Duration> {
+        let paid = self.paid.max(now);
+        let earliest = paid.saturating_sub(EVERY * (AT_ONCE - 1));
+        if earliest > now {
+            return Err(earliest);
+        }
+        self.paid = paid + EVERY;
+        Ok(())
+    }
+
+    /// Keeps a transcript until its time has come. An honest process has no second one before the first is signed.
+    pub fn hold(&mut self, frame: Zeroizing<Vec<u8>>) -> Result<(), Violation> {
+        if self.held.is_some() {
+            return Err(Violation(
+                "an exchange is to be signed before the last one was".to_owned(),
+            ));
+        }
+        self.held = Some(frame);
+        Ok(())
+    }
+
+    /// Takes it back.
+    pub fn held(&mut self) -> Option<Zeroizing<Vec<u8>>> {
+        self.held.take()
     }
 
     /// The cookie of the next exchange, for the process that the connection moves to.
@@ -99,5 +139,35 @@ impl Exchanges {
             signature,
             cookie: next,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signatures_of_one_connection_are_bounded_in_time() {
+        let mut one = Exchanges::new([0; 16]);
+        let start = Duration::from_secs(1000);
+        for _ in 0..AT_ONCE {
+            assert_eq!(one.due(start), Ok(()));
+        }
+        assert_eq!(one.due(start), Err(start + EVERY));
+        // Asking in vain costs nothing, and each one after that has its time.
+        for n in 1..100 {
+            assert_eq!(one.due(start + EVERY * n), Ok(()), "{n}");
+            assert_eq!(one.due(start + EVERY * n), Err(start + EVERY * (n + 1)), "{n}");
+        }
+        // Who was quiet for long has them all again, and no more.
+        let later = start + EVERY * 10_000;
+        assert_eq!(
+            (0..1000).filter(|_| one.due(later).is_ok()).count(),
+            AT_ONCE as usize
+        );
+        assert!(one.hold(vec![1].into()).is_ok());
+        assert!(one.hold(vec![2].into()).is_err());
+        assert_eq!(one.held().map(|f| f.to_vec()), Some(vec![1]));
+        assert!(one.held().is_none());
     }
 }

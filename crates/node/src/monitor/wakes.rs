@@ -30,11 +30,13 @@ pub enum Owner {
     Networks,
     /// Metrics; the id is theirs.
     Metrics,
+    /// A key exchange whose time has come, by its connection's number.
+    Exchanges,
     /// Helpers that ended or are to be reaped and have nobody else.
     Reaper,
 }
 
-const OWNERS: [Owner; 12] = [
+const OWNERS: [Owner; 13] = [
     Owner::Starter,
     Owner::Arrivals,
     Owner::Seats,
@@ -46,6 +48,7 @@ const OWNERS: [Owner; 12] = [
     Owner::Sessions,
     Owner::Networks,
     Owner::Metrics,
+    Owner::Exchanges,
     Owner::Reaper,
 ];
 

@@ -8,7 +8,6 @@ use super::super::seats::{Seat, SeatId};
 use super::super::wakes::{Key, Owner};
 use super::Node;
 use super::ends::quoted;
-use super::lobby::sign;
 use fleetgate_wire::common::Account;
 use fleetgate_wire::names::Found;
 use fleetgate_wire::net::Done;
@@ -68,17 +67,7 @@ impl Node {
         }
         match word {
             FromFront::Ready => {}
-            FromFront::Sign { exchange, .. } => match sign(known, &exchange, &offer) {
-                Ok((signature, cookie)) => {
-                    let word = ToFront::Signed {
-                        connection,
-                        signature,
-                        cookie,
-                    };
-                    self.tools.words.say(connection, word, Vec::new());
-                }
-                Err(why) => self.violated(Seat::Front, front, Some(connection), &why),
-            },
+            FromFront::Sign { exchange, .. } => self.exchange(connection, exchange.into()),
             FromFront::Start { ticket, start, .. } => self.order(connection, Waiting::Session(ticket, start)),
             FromFront::Network { ticket, what, .. } => self.order(connection, Waiting::Network(ticket, what)),
             FromFront::Signal { ticket, name, .. } => {

@@ -9,7 +9,6 @@ use super::super::fronts::Whose;
 use super::super::granted::Granted;
 use super::super::login::{Entry, Login, Refusal, Step};
 use super::super::metrics::LoginResult;
-use super::super::offer::Offer;
 use super::super::seats::{Seat, SeatId};
 use super::super::sessions::offered;
 use super::super::timers::now;
@@ -22,7 +21,6 @@ use fleetgate_wire::node::Connection as Number;
 use fleetgate_wire::node::Verdict;
 use fleetgate_wire::node::front::ToFront;
 use fleetgate_wire::node::lobby::{FromLobby, ToLobby};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// The lobby that there is.
@@ -129,17 +127,8 @@ impl Node {
         match word {
             FromLobby::Ready => self.lobby_ready(),
             FromLobby::Sign { connection, exchange } => {
-                let offer = self.offer.clone();
-                let Some(known) = self.connections.of_lobby(connection) else {
-                    return;
-                };
-                match sign(known, &exchange, &offer) {
-                    Ok((signature, cookie)) => self.tell_lobby(&ToLobby::Signed {
-                        connection,
-                        signature,
-                        cookie,
-                    }),
-                    Err(why) => self.violated(Seat::Lobby, self.lobby.seat, Some(connection), &why),
+                if self.connections.of_lobby(connection).is_some() {
+                    self.exchange(connection, exchange.into());
                 }
             }
             FromLobby::Auth { connection, request } => {
@@ -358,22 +347,6 @@ impl Node {
         self.seats.say(seat, &begin, Vec::new(), &self.tools.wakes);
         Ok(seat)
     }
-}
-
-/// Signs for a connection: what it was offered counts, and what is offered now.
-pub(super) fn sign(
-    known: &mut Connection,
-    exchange: &[u8],
-    now_offered: &Arc<Offer>,
-) -> Result<(Vec<u8>, [u8; 16]), String> {
-    let began = now();
-    let own = known.offer.clone();
-    let signed = known
-        .exchanges
-        .sign(exchange, &[&own, now_offered])
-        .map_err(|violation| violation.0)?;
-    timing(known.number, "exchange", now().saturating_sub(began));
-    Ok((signed.signature, signed.cookie))
 }
 
 /// One step of a login's way, for benchmarks.

@@ -2,6 +2,7 @@
 //! there. Each file beside this one has one side: the lobby, the fronts, connections' ends, reload and end.
 
 mod ends;
+mod exchanges;
 mod fronts;
 mod lobby;
 mod reload;
@@ -141,6 +142,7 @@ impl Node {
             Owner::Logins => self.login(id, Login::heard),
             Owner::Sessions => self.sessions.woken(&mut self.tools, id),
             Owner::Networks => self.networks.woken(&mut self.tools, id),
+            Owner::Exchanges => self.exchange_due(id),
             Owner::Reaper => self.tools.reaper.ended(id),
             Owner::Metrics => {}
         }
