@@ -5,6 +5,7 @@
 //! and [`fleetgate`] and never knows which it is.
 #![forbid(unsafe_code)]
 
+pub mod by_hand;
 pub mod installed;
 pub mod launching;
 pub mod login_world;
@@ -17,6 +18,7 @@ pub mod seal;
 pub mod service;
 pub mod sftp;
 pub mod taken;
+pub mod weight;
 pub mod world;
 
 use std::path::PathBuf;

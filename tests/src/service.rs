@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a manager keeps over restarts: the listening socket and the socket for notifications.
 pub struct Manager {
-    listener: Fd,
+    listeners: Vec<Fd>,
     notifications: UnixDatagram,
     name: String,
     starts: std::cell::Cell<u32>,
@@ -39,11 +39,6 @@ pub struct Service {
 impl Manager {
     /// Listens on the world's one port.
     pub fn new(_: &World) -> Manager {
-        let address = net::Address::v4([127, 0, 0, 1], crate::peer::PORT);
-        let listener = net::tcp(&address).expect("socket");
-        net::set_reuse_address(&listener).expect("reuse");
-        net::bind(&listener, &address).expect("bind");
-        net::listen(&listener, 128).expect("listen");
         let name = format!(
             "fleetgate-test-{}-{:?}",
             process::id(),
@@ -53,13 +48,24 @@ impl Manager {
         let notifications = UnixDatagram::bind_addr(&address).expect("bound");
         notifications.set_read_timeout(Some(PATIENCE)).expect("a time");
         install();
-        Manager {
-            listener,
+        let mut manager = Manager {
+            listeners: Vec::new(),
             notifications,
             name,
             starts: std::cell::Cell::new(0),
             monitors: Default::default(),
-        }
+        };
+        manager.listen(net::Address::v4([127, 0, 0, 1], crate::peer::PORT));
+        manager
+    }
+
+    /// Listens on one more address, for what is started from now on.
+    pub fn listen(&mut self, address: net::Address) {
+        let listener = net::tcp(&address).expect("socket");
+        net::set_reuse_address(&listener).expect("reuse");
+        net::bind(&listener, &address).expect("bind");
+        net::listen(&listener, 128).expect("listen");
+        self.listeners.push(listener);
     }
 
     /// Replaces the installed program, as a package's upgrade does.
@@ -85,8 +91,8 @@ impl Manager {
         let log = PathBuf::from(format!("{DIR}/service-{}.log", self.starts.get()));
         let output = std::fs::File::create(&log).expect("create");
         // sd_listen_fds(3) wants the process's own number, which only it knows before it starts.
-        let script = "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\"";
-        let words = ["sh", "-c", script, "service", INSTALLED]
+        let script = format!("LISTEN_PID=$$ LISTEN_FDS={} exec \"$@\"", self.listeners.len());
+        let words = ["sh", "-c", &script, "service", INSTALLED]
             .into_iter()
             .chain([
                 "--log-format",
@@ -108,11 +114,13 @@ impl Manager {
         let envp = Strings::new(environment.iter().map(CString::as_c_str));
         let null = file::openat(file::CWD, c"/dev/null", file::flags::O_RDWR, 0).expect("/dev/null");
         let output = Fd::from(output);
+        let mut fds = vec![null.raw(), output.raw(), output.raw()];
+        fds.extend(self.listeners.iter().map(Fd::raw));
         let what = Spawn {
             program: Program::Path(c"/bin/sh"),
             argv: &argv,
             envp: &envp,
-            fds: &[null.raw(), output.raw(), output.raw(), self.listener.raw()],
+            fds: &fds,
             cgroup: None,
         };
         let child = spawn(&what, &mut Stack::new().expect("a stack")).expect("spawned");

@@ -179,12 +179,11 @@ impl Guest {
                 self.deal(&mut words)?;
             }
             if let Err(e) = self.write() {
-                return Ok(self.leave(format!("writing: {e}")));
+                return Ok(Next::Leave(format!("writing: {e}")));
             }
             if let Some(why) = &self.ending {
                 if self.gone || self.core.output().is_empty() {
-                    let why = why.clone();
-                    return Ok(self.leave(why));
+                    return Ok(Next::Leave(why.clone()));
                 }
                 if !self.said {
                     self.said = true;
@@ -200,7 +199,7 @@ impl Guest {
                 return Ok(Next::Stay);
             }
             if let Some(why) = self.read() {
-                return Ok(self.leave(why));
+                return Ok(Next::Leave(why));
             }
         }
     }
@@ -308,14 +307,14 @@ impl Guest {
         }
     }
 
-    /// Ends the connection itself: the monitor has a descriptor of it too, so closing ours would not.
-    fn leave(&mut self, why: String) -> Next {
+    /// Ends the connection itself: the monitor has a descriptor of it too, so closing ours would not. It sees the
+    /// hang-up, so that it has to be told the reason before.
+    pub(super) fn leave(self) {
         // Unread bytes would make the kernel reset the connection, and the peer lose our last words.
         let mut rest = [0u8; 4096];
         while matches!(stream::receive_now(self.socket.raw(), &mut rest), Ok(n) if n == rest.len()) {}
         rest.zeroize();
         let _ = net::shut(&self.socket);
-        Next::Leave(why)
     }
 
     /// The socket, open, and the frozen connection.

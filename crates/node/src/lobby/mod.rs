@@ -203,8 +203,10 @@ impl Lobby {
         match guest.turn(self.started.elapsed(), may_read, words)? {
             Next::Stay => {}
             Next::Leave(why) => {
-                self.guests.remove(&number);
                 self.control.say(&closed(number, &why))?;
+                if let Some(guest) = self.guests.remove(&number) {
+                    guest.leave();
+                }
             }
             Next::Move => {
                 if let Some(guest) = self.guests.remove(&number) {

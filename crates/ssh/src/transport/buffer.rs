@@ -27,6 +27,11 @@ impl Buffer {
         // From the kernel this comes zeroed, a page at a time as it is used.
         Buffer(kept.unwrap_or_else(|| vec![0; SIZE].into()))
     }
+
+    /// One that holds these bytes and has no room for more.
+    pub(crate) fn exact(bytes: &[u8]) -> Buffer {
+        Buffer(bytes.into())
+    }
 }
 
 impl Drop for Buffer {

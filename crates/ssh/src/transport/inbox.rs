@@ -98,6 +98,7 @@ impl Inbox {
         self.end += n;
         if n == 0 {
             self.give_back();
+            self.shrink();
         }
     }
 
@@ -211,6 +212,17 @@ impl Inbox {
             self.forget();
             self.buffer = Buffer::default();
             (self.start, self.end) = (0, 0);
+        }
+    }
+
+    /// Before the login, a peer that holds back the end of a packet has us hold what came of it, not a whole buffer.
+    /// After it the copy would cost more than it saves.
+    fn shrink(&mut self) {
+        if self.wipe && self.start != self.end && self.buffer.len() == super::buffer::SIZE {
+            let small = Buffer::exact(self.unread());
+            self.buffer[self.start..self.end].zeroize();
+            (self.start, self.end) = (0, small.len());
+            self.buffer = small;
         }
     }
 
