@@ -378,7 +378,22 @@ fn too_much_of_everything() {
 
     client.leaves();
 
+    // Displays for sessions that come and go: none is left behind.
     let mut client = Client::login("ada");
+    for n in 0..40 {
+        let channel = client.session();
+        let cookie = b"00112233445566778899aabbccddeeff".to_vec();
+        let asked = Request::X11 {
+            single: false,
+            protocol: b"MIT-MAGIC-COOKIE-1".to_vec(),
+            cookie,
+            screen: 0,
+        };
+        assert!(client.asks(channel, asked), "display {n}");
+        client.core.close(channel);
+        client.until("its end", |c| c.said.contains(&Said::Closed(channel.0)));
+    }
+
     // Listeners beyond the bound.
     let listen = || Global::TcpipForward {
         host: b"127.0.0.1".to_vec(),

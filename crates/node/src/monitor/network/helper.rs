@@ -6,7 +6,7 @@ use fleetgate_sys::{Errno, Fd, socket};
 use fleetgate_wire::net::{Done, HELPER, Response, What};
 use fleetgate_wire::node::Connection;
 use fleetgate_wire::node::front::Ticket;
-use fleetgate_wire::{MAX_INLINE, Reason};
+use fleetgate_wire::{Failure, MAX_INLINE, Reason};
 use std::collections::{HashMap, VecDeque};
 use std::ffi::CString;
 
@@ -211,7 +211,18 @@ impl Helper {
             (Done::Listening { .. }, _) => asked.kept = Some(Kept(None)),
             (Done::UnixListening { path }, _) => asked.kept = Some(Kept(Some(Told::Path(path.clone())))),
             (Done::Display { number }, _) => asked.kept = Some(Kept(Some(Told::Display(*number)))),
-            (Done::Cancelled, What::Cancel { of }) => {
+            // A display is not the helper's any more once its sockets were handed out: it knows of nothing to cancel.
+            (Done::Cancelled, What::Cancel { of })
+            | (
+                Done::Failed {
+                    failure:
+                        Failure {
+                            reason: Reason::Missing,
+                            ..
+                        },
+                },
+                What::Cancel { of },
+            ) => {
                 let of = *of;
                 self.forget(of);
                 self.forget(id);
