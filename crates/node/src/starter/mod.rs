@@ -17,7 +17,7 @@ use fleetgate_wire::node::starter::{FIRST_LISTENER, FromMonitor, ToMonitor};
 use fleetgate_wire::{decode, encode};
 use listeners::Listening;
 use notify::Systemd;
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fmt;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
@@ -28,6 +28,10 @@ use std::time::Duration;
 const DRAIN: Duration = Duration::from_secs(5);
 /// The longest word of the monitor.
 const MAX_WORD: usize = 4096;
+
+/// For the monitor's allocator (glibc): what was large goes back to the kernel when it is freed. By itself it learns
+/// from the images that are unpacked at the start to keep as much for good, 1 MB.
+const ALLOCATOR: &CStr = c"GLIBC_TUNABLES=glibc.malloc.mmap_threshold=131072:glibc.malloc.arena_max=2";
 
 /// What `fleetgate node` was told.
 #[derive(Clone, Debug, Default)]
@@ -157,13 +161,14 @@ fn start(options: &Options, control: &Fd, listening: &Listening) -> Result<Child
     let mut environment = Vec::new();
     for (name, value) in std::env::vars_os() {
         // The monitor talks to the starter, and inherits nothing under systemd's numbers.
-        if !notify::is_systemds(&name) {
+        if !notify::is_systemds(&name) && name != "GLIBC_TUNABLES" {
             let mut variable = name;
             variable.push("=");
             variable.push(value);
             environment.push(string(&variable)?);
         }
     }
+    environment.push(ALLOCATOR.to_owned());
     let argv = Strings::new(argv.iter().map(CString::as_c_str));
     let envp = Strings::new(environment.iter().map(CString::as_c_str));
     let mut fds = vec![0, 1, 2, control.raw()];
