@@ -327,7 +327,7 @@ fn too_much_of_everything() {
     };
     assert!(!client.asks(channel, pty(vec![0xff; 5000], 5)));
     assert!(!client.asks(channel, pty(Vec::new(), 5000)));
-    let garbage: Vec<u8> = (0..1000u32).map(|n| (n * 7919 >> 3) as u8).collect();
+    let garbage: Vec<u8> = (0..1000u32).map(|n| ((n * 7919) >> 3) as u8).collect();
     assert!(client.asks(channel, pty(garbage, 5)));
     let x11 = |cookie: Vec<u8>| Request::X11 {
         single: false,
@@ -484,7 +484,7 @@ fn floods_that_nobody_reads() {
         client.core.rekey();
         client.until("an exchange", |c| c.core.facts().exchanges > done);
         done = client.core.facts().exchanges;
-        if done % 50 == 0 {
+        if done.is_multiple_of(50) {
             honest.answers();
         }
     }
