@@ -18,6 +18,7 @@ pub mod seal;
 pub mod service;
 pub mod sftp;
 pub mod taken;
+pub mod ways_in;
 pub mod weight;
 pub mod world;
 

@@ -219,6 +219,7 @@ fn aged(world: &World, ageing: (i64, i64, i64, i64)) -> Exec {
         max_days: ageing.1,
         inactive_days: ageing.2,
         expires: ageing.3,
+        locked: false,
     });
     order
 }

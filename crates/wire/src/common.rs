@@ -36,7 +36,7 @@ record! {
 }
 
 record! {
-    /// The ageing fields of shadow(5), in days since 1970; -1 where unset.
+    /// What shadow(5) has of an account, in days since 1970; -1 where unset.
     pub struct Ageing {
         /// The last change of the password; 0: it must be changed now.
         pub last_change: i64,
@@ -46,6 +46,8 @@ record! {
         pub inactive_days: i64,
         /// The day from which the account is off.
         pub expires: i64,
+        /// The password is locked (it begins with `!`): without PAM nobody comes in, by a key neither.
+        pub locked: bool,
     }
 }
 

@@ -93,6 +93,7 @@ fn account(d: &mut Dice) -> Account {
             max_days: d.number() as i64,
             inactive_days: d.number() as i64,
             expires: d.number() as i64,
+            locked: d.truth(),
         }),
     }
 }

@@ -308,8 +308,11 @@ impl Line {
             }
             (Some(Use::Connect(channel)), Done::Failed { failure }) => {
                 self.channels.remove(&channel);
-                self.core
-                    .refuse(ChannelId(channel), refusal::CONNECT_FAILED, &why(&failure));
+                let reason = match failure.reason {
+                    Reason::Denied if failure.errno == 0 => refusal::PROHIBITED,
+                    _ => refusal::CONNECT_FAILED,
+                };
+                self.core.refuse(ChannelId(channel), reason, &why(&failure));
             }
             (Some(Use::Agent(waiting)), done) => {
                 let ready = matches!(done, Done::UnixListening { .. }) && !fds.is_empty();

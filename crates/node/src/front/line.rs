@@ -579,14 +579,31 @@ impl Line {
         self.kept -= ch.pump().shut();
         match ch {
             Channel::Session(session) => self.session_closed(*session, around),
-            Channel::Forward(forward) => around.control.say(&FromFront::Forwarded {
-                connection: self.number,
-                ticket: forward.ticket,
-                to: forward.to,
-                sent: forward.pump.sent,
-                received: forward.pump.received,
-            }),
+            Channel::Forward(forward) => self.forward_ended(forward, around),
         }
+    }
+
+    /// The connection ends: with it those of its forwards that have their sockets, which are told like any other's end.
+    pub(super) fn forwards_end(&mut self, around: &mut Around<'_>) -> Result<(), Ended> {
+        for (_, ch) in std::mem::take(&mut self.channels) {
+            if let Channel::Forward(forward) = ch
+                && forward.ticket != 0
+                && forward.waiting.is_none()
+            {
+                self.forward_ended(forward, around)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn forward_ended(&self, forward: Forward, around: &mut Around<'_>) -> Result<(), Ended> {
+        around.control.say(&FromFront::Forwarded {
+            connection: self.number,
+            ticket: forward.ticket,
+            to: forward.to,
+            sent: forward.pump.sent,
+            received: forward.pump.received,
+        })
     }
 
     /// A number for a request to the monitor.

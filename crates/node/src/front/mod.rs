@@ -238,6 +238,7 @@ impl Front {
             Turned::Idle => {}
             Turned::More => self.becomes_due(place),
             Turned::Ended(why) => {
+                line.forwards_end(&mut around)?;
                 let (number, received, sent) = line.leave(&self.epoll);
                 self.lines[place as usize] = None;
                 self.places.remove(&number);

@@ -43,6 +43,8 @@ pub struct Connection {
     pub hung_up: bool,
     /// How many host keys were proven on it, or asked about.
     pub proofs: usize,
+    /// What the lobby was told to end it with.
+    pub parting: Option<String>,
     /// Orders of its front that wait for the account to be looked up.
     pub waiting: Vec<Waiting>,
 }
@@ -294,6 +296,7 @@ mod tests {
             grace: None,
             clock: Duration::ZERO,
             hung_up: false,
+            parting: None,
             proofs: 0,
             waiting: Vec::new(),
         });

@@ -84,12 +84,16 @@ const FIRST_START: Duration = Duration::from_secs(60);
 
 /// Whether PAM is used with this configuration.
 pub fn uses_pam(config: &Config, user_mode: bool) -> bool {
-    let there = Path::new("/etc/pam.d").join(&config.pam_service).exists();
     match (config.pam, user_mode) {
         (_, true) | (PamUse::Off, _) => false,
         (PamUse::On, _) => true,
-        (PamUse::Auto, _) => there,
+        (PamUse::Auto, _) => pam_service_is_there(config),
     }
+}
+
+/// Whether PAM's service has a file.
+pub fn pam_service_is_there(config: &Config) -> bool {
+    Path::new("/etc/pam.d").join(&config.pam_service).exists()
 }
 
 /// Puts what has its default where it belongs without root: below the user's own directories.

@@ -41,6 +41,7 @@ fn account(user: Option<nss::User>) -> Result<Found, Errno> {
         max_days: s.max_days,
         inactive_days: s.inactive_days,
         expires: s.expires,
+        locked: s.locked,
     });
     Ok(Found::User {
         account: Account {

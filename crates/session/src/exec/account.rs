@@ -145,6 +145,7 @@ mod tests {
                 max_days,
                 inactive_days,
                 expires,
+                locked: false,
             };
             assert_eq!(standing(&ageing, today), wanted, "{ageing:?}");
         }

@@ -39,7 +39,7 @@ pub struct Group {
     pub gid: u32,
 }
 
-/// The ageing fields of a shadow entry, -1 where unset.
+/// A shadow entry without its password; the ageing fields are -1 where unset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shadow {
     /// Day of the last change.
@@ -50,6 +50,8 @@ pub struct Shadow {
     pub inactive_days: i64,
     /// The day the account ends.
     pub expires: i64,
+    /// The password begins with `!`, as `usermod --lock` leaves it.
+    pub locked: bool,
 }
 
 /// One address of a host.
@@ -195,6 +197,7 @@ pub fn shadow_of(name: &CStr) -> Result<Option<Shadow>, Errno> {
         });
         match found {
             Ok(Some(mut buffer)) => {
+                let locked = !entry.sp_pwdp.is_null() && *entry.sp_pwdp.cast::<u8>() == b'!';
                 buffer.fill(0);
                 core::hint::black_box(&buffer);
                 Ok(Some(Shadow {
@@ -202,6 +205,7 @@ pub fn shadow_of(name: &CStr) -> Result<Option<Shadow>, Errno> {
                     max_days: entry.sp_max,
                     inactive_days: entry.sp_inact,
                     expires: entry.sp_expire,
+                    locked,
                 }))
             }
             Ok(None) | Err(Errno::EACCES | Errno::EPERM) => Ok(None),

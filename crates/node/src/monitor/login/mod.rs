@@ -8,6 +8,7 @@ mod publickey;
 
 pub use facts::MAX_KEY_FILES;
 
+use super::start::pam_service_is_there;
 use super::timers;
 use super::tools::Tools;
 use super::trust::{Trust, Way};
@@ -352,6 +353,16 @@ impl Login {
     /// Begins a conversation.
     fn talk(&mut self, purpose: Purpose, scene: &mut Scene<'_>) -> Step {
         let config = scene.tools.config.clone();
+        let method = match &purpose {
+            Purpose::Password(_) => Way::Password.name(),
+            Purpose::Interactive => Way::KeyboardInteractive.name(),
+            Purpose::Account => "account",
+        };
+        // libpam would go by the service `other` instead, which lets in whom nobody wrote a rule for.
+        if !pam_service_is_there(&config) {
+            let why = format!("pam is on and /etc/pam.d/{} is not there", config.pam_service);
+            return self.refuse(method, &why, scene);
+        }
         if scene.conversations >= config.limits.deciding as usize {
             return self.fail("as many logins as may (`limits.deciding`) wait for PAM", scene);
         }
@@ -629,6 +640,9 @@ fn allowed(
     if account.name.to_bytes() != name.as_str().as_bytes() {
         return Err("the account is written otherwise".to_owned());
     }
+    if !scene.tools.pam {
+        standing(account, clock::wall().sec / 86_400)?;
+    }
     let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
     let account = access::Account {
         name: name.as_str(),
@@ -639,6 +653,21 @@ fn allowed(
         .access
         .allow(&account, scene.source)
         .map_err(|d| d.to_string())
+}
+
+/// Whether the account is in use on `today` (days since 1970). PAM's account phase says that where there is PAM.
+fn standing(account: &Account, today: i64) -> Result<(), String> {
+    let Some(ageing) = &account.ageing else {
+        return Ok(());
+    };
+    if ageing.locked {
+        return Err("the account is locked: its password begins with `!`".to_owned());
+    }
+    // shadow(5): the day of expiry itself still counts, as in sshd.
+    if ageing.expires >= 0 && ageing.expires < today {
+        return Err("the account has expired".to_owned());
+    }
+    Ok(())
 }
 
 /// Seconds since 1970, and the time zone's distance from UTC.

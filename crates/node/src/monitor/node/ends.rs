@@ -77,6 +77,8 @@ impl Node {
             let untold = login.untold();
             self.tell_refusals(number, untold);
         }
+        let parting = self.connections.get(number).and_then(|c| c.parting.take());
+        let why = parting.as_deref().unwrap_or(why);
         let Some(known) = self.connections.end(number) else {
             return;
         };

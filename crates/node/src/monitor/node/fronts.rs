@@ -8,12 +8,14 @@ use super::super::seats::{Seat, SeatId};
 use super::super::wakes::{Key, Owner};
 use super::Node;
 use super::ends::quoted;
+use fleetgate_policy::{Denied, Kind, Permits};
 use fleetgate_wire::common::Account;
 use fleetgate_wire::names::Found;
 use fleetgate_wire::net::Done;
 use fleetgate_wire::node::front::{FromFront, Start, Ticket, ToFront};
 use fleetgate_wire::node::{Blob, Connection as Number};
 use fleetgate_wire::{Failure, Reason};
+use std::ffi::CStr;
 
 /// The most proofs of host keys that one connection gets in its life.
 pub const MAX_PROOFS_OF_CONNECTION: usize = 4 * MAX_PROOFS;
@@ -49,6 +51,13 @@ impl Node {
         {
             return self.end_with(connection, &why.to_string_lossy(), *received, *sent);
         }
+        if let FromFront::Forwarded {
+            to, sent, received, ..
+        } = &word
+            && self.connections.was_of_front(connection, front)
+        {
+            return self.forwarded(connection, to, *sent, *received);
+        }
         let offer = self.offer.clone();
         let Some(known) = self.connections.of_front(connection, front) else {
             return;
@@ -82,23 +91,22 @@ impl Node {
             }
             FromFront::Forwarded {
                 to, sent, received, ..
-            } => {
-                let login = known.login().unwrap_or_default();
-                self.tools.audit.tell(Event::Forwarded {
-                    connection,
-                    login,
-                    to: to.to_string_lossy().into_owned(),
-                    sent,
-                    received,
-                });
-            }
+            } => self.forwarded(connection, &to, sent, received),
             FromFront::Denied { what, .. } => {
                 let login = known.login().unwrap_or_default();
+                let what = what.to_string_lossy().into_owned();
+                let what = match known
+                    .granted()
+                    .and_then(|g| rule_against(&what, &g.grant.permits))
+                {
+                    Some(rule) => format!("{what}: {rule}"),
+                    None => what,
+                };
                 self.tools.metrics.denied();
                 self.tools.audit.tell(Event::Denied {
                     connection,
                     login,
-                    what: what.to_string_lossy().into_owned(),
+                    what,
                 });
             }
             FromFront::Prove { ticket, keys, .. } => {
@@ -114,6 +122,17 @@ impl Node {
                 why, received, sent, ..
             } => self.end_with(connection, &quoted(&why), received, sent),
         }
+    }
+
+    fn forwarded(&mut self, connection: Number, to: &CStr, sent: u64, received: u64) {
+        let login = self.connections.get(connection).and_then(|c| c.login());
+        self.tools.audit.tell(Event::Forwarded {
+            connection,
+            login: login.unwrap_or_default(),
+            to: to.to_string_lossy().into_owned(),
+            sent,
+            received,
+        });
     }
 
     /// An order waits for the account as it is now, and for the orders before it.
@@ -249,6 +268,23 @@ fn failed(why: &str) -> Done {
             subject: std::ffi::CString::new(why).unwrap_or_default(),
         },
     }
+}
+
+/// Fronts refuse what is not worth asking for without knowing why: the rule, for the audit log.
+fn rule_against(what: &str, permits: &Permits) -> Option<Denied> {
+    let kinds = [
+        ("pty-req", Kind::Pty),
+        ("direct-tcpip", Kind::ConnectTcp),
+        ("direct-streamlocal", Kind::ConnectUnix),
+        ("remote forwarding", Kind::ListenTcp),
+        ("auth-agent-req", Kind::Agent),
+        ("x11-req", Kind::X11),
+        ("shell", Kind::Shell),
+        ("exec", Kind::Exec),
+        ("subsystem", Kind::Sftp),
+    ];
+    let (_, kind) = kinds.into_iter().find(|(word, _)| what.starts_with(word))?;
+    permits.allow_kind(kind).err()
 }
 
 /// The connection that a word is about.

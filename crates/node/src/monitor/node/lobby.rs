@@ -111,6 +111,7 @@ impl Node {
             grace: Some(timer),
             clock: now(),
             hung_up: false,
+            parting: None,
             proofs: 0,
             waiting: Vec::new(),
         });
@@ -158,10 +159,15 @@ impl Node {
         self.tell_refusals(number, refusals);
         match step {
             Step::Wait => {}
-            Step::Say(verdict) => self.tell_lobby(&ToLobby::Verdict {
-                connection: number,
-                verdict,
-            }),
+            Step::Say(verdict) => {
+                if let (Verdict::End { text, .. }, Some(known)) = (&verdict, self.connections.get(number)) {
+                    known.parting = Some(text.to_string_lossy().into_owned());
+                }
+                self.tell_lobby(&ToLobby::Verdict {
+                    connection: number,
+                    verdict,
+                });
+            }
             Step::In(entry) => self.let_in(number, *entry),
             Step::Violation(why) => self.violated(Seat::Lobby, self.lobby.seat, Some(number), why),
         }

@@ -1,0 +1,177 @@
+//! Ways in through PAM, logins that need more than one way, and the bound on tries. Real clients against the node; against
+//! sshd too with `FLEETGATE_INTEROP=both`.
+#![forbid(unsafe_code)]
+
+use fleetgate_tests::ways_in::{Table, drive};
+
+/// Words of the client where there is no way in.
+const OUT: &str = "255 *Permission denied*";
+
+#[test]
+fn pam_and_more_than_one_method() {
+    drive(&[
+        Table {
+            before: "line ''; echo root:top | chpasswd -c SHA256 -s 1000; cp /etc/pam.d/fleetgate $T/pam",
+            node: "pam = \"on\"\npassword = true\nkeyboard_interactive = true\nroot_login = \"prohibit-password\"",
+            sshd: Some("UsePAM yes\nKbdInteractiveAuthentication yes\nPermitRootLogin prohibit-password"),
+            cases: &[
+                (
+                    "",
+                    "asked keyboard-interactive gate echo in",
+                    "0 in",
+                    &["login_accepted \"identity\":\"keyboard-interactive\""],
+                ),
+                (
+                    "",
+                    "asked password gate echo in",
+                    "0 in",
+                    &["login_accepted \"identity\":\"password\""],
+                ),
+                (
+                    "export ANSWER=wrong",
+                    "asked keyboard-interactive gate true 2>&1",
+                    OUT,
+                    &["login_refused \"method\":\"keyboard-interactive\""],
+                ),
+                (
+                    "export ANSWER=wrong",
+                    "asked password gate true 2>&1",
+                    OUT,
+                    &["login_refused \"method\":\"password\""],
+                ),
+                (
+                    "export ANSWER=",
+                    "asked password gate true 2>&1",
+                    OUT,
+                    &["login_refused ada"],
+                ),
+                (
+                    "export ANSWER=top",
+                    "asked password root@gate true 2>&1",
+                    OUT,
+                    &["login_refused root"],
+                ),
+                (
+                    "export ANSWER=top",
+                    "asked keyboard-interactive root@gate true 2>&1",
+                    OUT,
+                    &["login_refused root"],
+                ),
+                (
+                    "export ANSWER=top",
+                    "asked password nobody-here@gate true 2>&1",
+                    OUT,
+                    &["login_refused nobody-here"],
+                ),
+                ("", "s gate echo in", "0 in", &["login_accepted key"]),
+                (
+                    "sed -i '1i account required pam_deny.so' /etc/pam.d/$(test $SUBJECT = Sshd && echo sshd || echo fleetgate)",
+                    "s gate true 2>&1",
+                    "255 *",
+                    &["login_refused \"method\":\"account\"", "!session_started"],
+                ),
+                (
+                    "",
+                    "asked password gate true 2>&1",
+                    "255 *",
+                    &["login_refused ada", "!session_started"],
+                ),
+                (
+                    "cp $T/pam /etc/pam.d/fleetgate; cp $T/pam /etc/pam.d/sshd; shadow 8 1",
+                    "s gate true 2>&1",
+                    "255 *",
+                    &["login_refused \"method\":\"account\""],
+                ),
+                ("shadow 8 ''", "s gate echo in", "0 in", &[]),
+                (
+                    "echo closed > /etc/nologin",
+                    "s gate true 2>&1",
+                    "25* *",
+                    &["!session_started"],
+                ),
+                ("rm /etc/nologin", "s gate echo in", "0 in", &[]),
+            ],
+        },
+        Table {
+            before: "",
+            node: "pam = \"on\"\npassword = true\nkeyboard_interactive = true\nroot_login = \"yes\"",
+            sshd: Some("UsePAM yes\nKbdInteractiveAuthentication yes\nPermitRootLogin yes"),
+            cases: &[(
+                "export ANSWER=top",
+                "asked password root@gate echo in",
+                "0 in",
+                &["login_accepted root"],
+            )],
+        },
+        Table {
+            before: "",
+            node: "pam = \"on\"\nkeyboard_interactive = true\nauthentication_methods = [\"publickey,keyboard-interactive\"]",
+            sshd: Some(
+                "UsePAM yes\nKbdInteractiveAuthentication yes\nPasswordAuthentication no\nAuthenticationMethods publickey,keyboard-interactive",
+            ),
+            cases: &[
+                (
+                    "",
+                    "s -v -o PreferredAuthentications=publickey gate true 2>&1 | grep -o 'using \"publickey\" with partial success\\|Permission denied.*'",
+                    "0 *partial success*Permission denied (keyboard-interactive).",
+                    &["!login_accepted"],
+                ),
+                (
+                    "",
+                    "asked keyboard-interactive gate true 2>&1",
+                    "255 *Permission denied (publickey).",
+                    &["!login_accepted"],
+                ),
+                (
+                    "",
+                    "asked publickey,keyboard-interactive -i $T/user_ed25519 gate echo in",
+                    "0 in",
+                    &[
+                        "login_accepted key SHA256:",
+                        "login_accepted keyboard-interactive",
+                    ],
+                ),
+                (
+                    "export ANSWER=wrong",
+                    "asked publickey,keyboard-interactive -i $T/user_ed25519 gate true 2>&1",
+                    OUT,
+                    &["login_refused \"method\":\"keyboard-interactive\""],
+                ),
+            ],
+        },
+        Table {
+            before: "cat $T/user_rsa.pub >> $HOMES/ada/.ssh/authorized_keys",
+            node: "pam = \"off\"\nauthentication_methods = [\"publickey,publickey\"]",
+            sshd: Some("UsePAM no\nAuthenticationMethods publickey,publickey"),
+            cases: &[
+                ("", "s gate true 2>&1", OUT, &["!login_accepted"]),
+                (
+                    "",
+                    "s -i $T/user_rsa gate echo in",
+                    "0 in",
+                    &["login_accepted SHA256"],
+                ),
+            ],
+        },
+        Table {
+            before: "line ''",
+            node: "pam = \"on\"\npam_service = \"no-such-service\"",
+            sshd: None,
+            cases: &[("", "s gate true 2>&1", OUT, &["login_refused account"])],
+        },
+        Table {
+            before: "line ''",
+            node: "pam = \"off\"\n[limits]\ntries = 2",
+            sshd: Some("UsePAM no\nMaxAuthTries 2"),
+            cases: &[
+                ("", "s gate echo in", "0 in", &[]),
+                (
+                    "eval $(ssh-agent) > agent; for n in 1 2 3; do ssh-keygen -q -t ed25519 -N '' -f k$n; ssh-add -q k$n; done",
+                    "ssh -F $T/bare -o IdentitiesOnly=no gate true 2>&1",
+                    "255 *oo many*",
+                    &["login_refused ada", "connection_ended too many tries"],
+                ),
+            ],
+        },
+    ]);
+}
