@@ -37,7 +37,7 @@ listens() {
 }
 # SIZE bytes that do not compress, always the same.
 noise() { openssl enc -aes-128-ctr -nosalt -K 0 -iv 0 < /dev/zero 2> /dev/null | head -c "$1" || :; }
-# Without FILE the row is skipped: `cargo xtask test` puts it there.
-needs() { [ -e "$1" ] || { echo "$1 is missing: \`cargo xtask test\` fetches it" >&8; exit 77; }; }
+# Without FILE the row is skipped, and named.
+needs() { [ -e "$1" ] || { echo "$1 is missing" >&8; exit 77; }; }
 python() { /usr/bin/python3 -W ignore "$@"; }
 set -x

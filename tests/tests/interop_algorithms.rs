@@ -40,7 +40,7 @@ const REFUSED: [&str; 4] = [
 
 /// A client with these options, and what its log has to say.
 fn through(name: String, options: &str, says: &str) -> Row {
-    Row::new(
+    Row::heavy(
         name,
         format!(
             "noise 1M > in; s -v {options} gate cat < in > out 2> log; cmp in out
@@ -99,14 +99,14 @@ fn one_at_a_time() {
                  < <(noise 4M) | cmp - <(noise 4M)
              n=$(grep -c 'SSH2_MSG_NEWKEYS received' log); [ $n -ge 10 ] || fail \"only $n key exchanges\""
         );
-        rows.push(Row::new(format!("new keys under way, {cipher}"), script));
+        rows.push(Row::heavy(format!("new keys under way, {cipher}"), script));
     }
     for option in REFUSED {
         let script =
             format!("exits 255 s -o LogLevel=INFO -o {option} gate true 2> err; grep -q 'no matching' err");
-        rows.push(Row::new(format!("refused: {option}"), script));
+        rows.push(Row::heavy(format!("refused: {option}"), script));
     }
-    rows.push(Row::new(
+    rows.push(Row::heavy(
         "a host certificate of no known authority",
         "sed 's/gate.test/other.test/; s/127.0.0.1/127.0.0.2/' $T/known_authority > known
          exits 255 s -o UserKnownHostsFile=$PWD/known gate true 2> /dev/null",

@@ -19,7 +19,7 @@ fn libraries() {
     ];
     let rows: Vec<Row> = rows
         .iter()
-        .map(|(name, script)| Row::new(*name, format!("{begin}{script}")))
+        .map(|(name, script)| Row::heavy(*name, format!("{begin}{script}")))
         .collect();
     drive(&rows);
 }

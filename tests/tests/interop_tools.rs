@@ -7,7 +7,7 @@ use fleetgate_tests::peer::{Row, drive};
 #[test]
 fn tools_over_openssh() {
     drive(&[
-        Row::new(
+        Row::heavy(
             "rsync both ways",
             "export RSYNC_RSH=\"ssh -F $CONF\"; mkdir -p tree/sub; noise 5M > tree/big; ln -s big tree/link
              for n in {1..200}; do echo $n > tree/sub/$n; done; touch -d @1000000001 tree/sub/7
@@ -26,7 +26,7 @@ fn tools_over_openssh() {
              is \"$(stat -c %s back)\" 5368709120; [ $(stat -c %b back) -lt 20000 ]
              cmp sparse back; rm $f",
         ),
-        Row::new(
+        Row::heavy(
             "git clone and push",
             "export GIT_SSH_COMMAND=\"ssh -F $CONF\" GIT_CONFIG_NOSYSTEM=1
              git config --global user.email a@b.test; git config --global user.name A; git config --global init.defaultBranch main
@@ -37,16 +37,16 @@ fn tools_over_openssh() {
              cd two; git rm -q d/1; git commit -qm second; git push -q; cd ../one; git pull -q origin main; test ! -e d/1
              s gate rm -rf repo.git",
         ),
-        Row::new(
+        Row::heavy(
             "sshfs",
-            "mkdir m; sshfs -F $CONF gate: m; noise 5M > f; cp f m/f; cmp f m/f; cmp f $HOMES/ada/f; mkdir m/d
+            "needs /dev/fuse; mkdir m; sshfs -F $CONF gate: m; noise 5M > f; cp f m/f; cmp f m/f; cmp f $HOMES/ada/f; mkdir m/d
              mv m/f m/d/g; ls m/d | grep -qx g; chmod 600 m/d/g; is \"$(stat -c '%a %s' m/d/g)\" '600 5242880'
              ln -s d/g m/l; is \"$(readlink m/l)\" d/g; truncate -s 10 m/d/g; is \"$(stat -c %s $HOMES/ada/d/g)\" 10
              echo more >> m/d/g; is \"$(stat -c %s m/d/g)\" 15; df m > /dev/null; find m > /dev/null
              exits 1 rmdir m/d 2> /dev/null; rm -r m/d m/l; fusermount3 -u m || fusermount -u m; test ! -e $HOMES/ada/d",
         ),
-        Row::new("Ansible", ansible("False")),
-        Row::new("Ansible, with pipelining", ansible("True")),
+        Row::heavy("Ansible", ansible("False")),
+        Row::heavy("Ansible, with pipelining", ansible("True")),
     ]);
 }
 
@@ -108,7 +108,7 @@ fn putty() {
     ];
     let rows: Vec<Row> = rows
         .iter()
-        .map(|(name, script)| Row::new(*name, format!("{PUTTY}{script}")))
+        .map(|(name, script)| Row::heavy(*name, format!("{PUTTY}{script}")))
         .collect();
     drive(&rows);
 }
@@ -149,14 +149,14 @@ fn dropbear() {
     ];
     let rows: Vec<Row> = rows
         .iter()
-        .map(|(name, script)| Row::new(*name, format!("{begin}{script}")))
+        .map(|(name, script)| Row::heavy(*name, format!("{begin}{script}")))
         .collect();
     drive(&rows);
 }
 
 #[test]
 fn ssh_audit() {
-    drive(&[Row::new(
+    drive(&[Row::heavy(
         "ssh-audit",
         "needs $FETCHED/python/bin/ssh-audit; \"$FETCHED/python/bin/ssh-audit\" --json -p 2222 127.0.0.1 > found.json || :
          python $PEERS/python/audit.py found.json $PEERS/ssh-audit.allow $SUBJECT",

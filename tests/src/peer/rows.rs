@@ -18,7 +18,7 @@ pub struct Row {
     pub name: String,
     /// Bash; it succeeds, or says what is wrong. `tests/peers/prelude.sh` stands before it.
     pub script: String,
-    /// Run over the release build only: it moves so much that an unoptimised server would take minutes.
+    /// Run over the release build only: it takes long, and what it shows does not hang on the build.
     pub heavy: bool,
 }
 
@@ -64,34 +64,47 @@ pub fn drive(rows: &[Row]) {
     let plain = std::env::var("FLEETGATE_SUBJECT").is_ok_and(|s| s == "plain");
     let wanted = |row: &&Row| row.name.contains(&only) && !(plain && row.heavy);
     let mut failed = Vec::new();
-    for subject in subjects() {
-        let server = Server::start(subject);
-        for row in rows.iter().filter(wanted) {
-            let begun = Instant::now();
-            let logged = server.logged();
-            let result = run(row, subject);
-            let took = begun.elapsed().as_secs_f64();
-            match result {
-                Ok(()) => println!("{subject:?}: {}: passed in {took:.1} s", row.name),
-                Err(said) if said.starts_with("exit status: 77:") => {
-                    crate::skip(&format!(
-                        "{}: {}",
-                        row.name,
-                        said.lines().next().unwrap_or_default()
-                    ));
-                }
-                Err(said) => {
-                    println!(
-                        "{subject:?}: {}: FAILED after {took:.1} s\n{said}\n-- server:\n{}\n--",
-                        row.name,
-                        server.log((server.logged() - logged).min(40))
-                    );
-                    failed.push(format!("{subject:?}: {}", row.name));
-                }
+    for (subject, most) in subjects() {
+        let asked: Vec<&Row> = rows.iter().filter(wanted).take(most).collect();
+        // A thread has one world: a second would lie upon the first.
+        let name = std::thread::current().name().map(str::to_owned);
+        failed.extend(std::thread::scope(|scope| {
+            std::thread::Builder::new()
+                .name(name.unwrap_or_default())
+                .spawn_scoped(scope, || ask(subject, &asked))
+                .expect("a thread")
+                .join()
+                .expect("it has said why")
+        }));
+    }
+    assert!(failed.is_empty(), "these rows failed:\n  {}", failed.join("\n  "));
+}
+
+/// Asks one subject; the rows that failed.
+fn ask(subject: Subject, rows: &[&Row]) -> Vec<String> {
+    let server = Server::start(subject);
+    let mut failed = Vec::new();
+    for row in rows {
+        let (begun, logged) = (Instant::now(), server.logged());
+        let result = run(row, subject);
+        let took = begun.elapsed().as_secs_f64();
+        match result {
+            Ok(()) => println!("{subject:?}: {}: passed in {took:.1} s", row.name),
+            Err(said) if said.starts_with("exit status: 77:") => {
+                let why = said.lines().next().unwrap_or_default();
+                crate::skip(&format!("{}: {why}", row.name));
+            }
+            Err(said) => {
+                let log = server.log((server.logged() - logged).min(40));
+                println!(
+                    "{subject:?}: {}: FAILED after {took:.1} s\n{said}\n-- server:\n{log}\n--",
+                    row.name
+                );
+                failed.push(format!("{subject:?}: {}", row.name));
             }
         }
     }
-    assert!(failed.is_empty(), "these rows failed:\n  {}", failed.join("\n  "));
+    failed
 }
 
 /// Runs one; what it said when it failed.

@@ -29,12 +29,16 @@ pub struct Server {
     log: Arc<Mutex<Vec<String>>>,
 }
 
-/// The subjects of this run: what `FLEETGATE_INTEROP` names (`sshd`, `node`, `both`).
-pub fn subjects() -> Vec<Subject> {
+/// The subjects of this run, each with the number of rows of a table that it is asked: all of them the node, and the
+/// first one Debian's sshd, so that a broken world shows as such. `FLEETGATE_INTEROP` (`sshd`, `node`, `both`) asks
+/// those all of them.
+pub fn subjects() -> Vec<(Subject, usize)> {
+    let all = usize::MAX;
     match std::env::var("FLEETGATE_INTEROP").as_deref() {
-        Ok("node") => vec![Subject::Node],
-        Ok("both") => vec![Subject::Sshd, Subject::Node],
-        Ok("sshd") | Err(_) => vec![Subject::Sshd],
+        Ok("sshd") => vec![(Subject::Sshd, all)],
+        Ok("node") => vec![(Subject::Node, all)],
+        Ok("both") => vec![(Subject::Sshd, all), (Subject::Node, all)],
+        Err(_) => vec![(Subject::Sshd, 1), (Subject::Node, all)],
         Ok(other) => panic!("FLEETGATE_INTEROP={other}: it takes sshd, node or both"),
     }
 }
