@@ -11,6 +11,7 @@ use fleetgate_wire::names::{About, Answer, Found, Question};
 use fleetgate_wire::resolver::ToResolver;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{CStr, CString};
+use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
@@ -24,15 +25,45 @@ pub const MAX_WAITING: usize = 4096;
 /// The files whose change drops what is kept.
 const FILES: [&str; 4] = ["/etc/passwd", "/etc/group", "/etc/shadow", "/etc/nsswitch.conf"];
 
+/// Look-up sockets. The resolver answers four questions of each at once, so what hangs on one holds up nobody on
+/// another.
+const LANES: usize = 4;
+
+/// Which look-up socket a question goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lane(usize);
+
+impl Lane {
+    /// Of those who are logged in.
+    pub const IN: Lane = Lane(0);
+
+    /// Of those who are not: by their address (IPv6: its /64), so that one address cannot hold up all others.
+    pub fn of(source: IpAddr) -> Lane {
+        let bytes = match source.to_canonical() {
+            IpAddr::V4(v4) => v4.octets().to_vec(),
+            IpAddr::V6(v6) => v6.octets()[..8].to_vec(),
+        };
+        let sum = bytes.iter().fold(0usize, |sum, b| {
+            sum.wrapping_mul(31).wrapping_add(usize::from(*b))
+        });
+        Lane(1 + sum % (LANES - 1))
+    }
+}
+
+/// One look-up socket, and the questions for which it had no room.
+struct Asking {
+    socket: Fd,
+    unsent: VecDeque<Vec<u8>>,
+}
+
 /// All questions.
 pub struct Names {
-    socket: Option<Fd>,
+    /// None, or one per lane.
+    asking: Vec<Asking>,
     deadline_ms: u32,
     buffer: Vec<u8>,
     next: u32,
     waiting: HashMap<u32, Waiting>,
-    /// Questions for which the socket had no room.
-    unsent: VecDeque<Vec<u8>>,
     kept: HashMap<CString, (Duration, Account)>,
     files: [Option<[i64; 6]>; FILES.len()],
     /// Answers that need no resolver.
@@ -50,12 +81,11 @@ impl Names {
     /// Nobody to ask yet.
     pub fn new() -> Names {
         Names {
-            socket: None,
+            asking: Vec::new(),
             deadline_ms: 0,
             buffer: vec![0; fleetgate_wire::MAX_INLINE],
             next: 0,
             waiting: HashMap::new(),
-            unsent: VecDeque::new(),
             kept: HashMap::new(),
             files: stamps(),
             ready: Vec::new(),
@@ -64,21 +94,25 @@ impl Names {
 
     /// Asks this resolver from now on. What an earlier one owed is answered with a failure.
     pub fn attach(&mut self, resolver: &Fd, deadline_ms: u32, wakes: &Wakes) -> Result<(), Errno> {
-        let (ours, theirs) = socket::pair()?;
-        socket::send_now(
-            resolver,
-            &fleetgate_wire::encode(&ToResolver::Names),
-            &[theirs.raw()],
-        )?;
-        wakes.watch(&ours, READ, Key::new(Owner::Names, 0))?;
+        let mut asking = Vec::with_capacity(LANES);
+        for lane in 0..LANES {
+            let (socket, theirs) = socket::pair()?;
+            let word = fleetgate_wire::encode(&ToResolver::Names);
+            socket::send_now(resolver, &word, &[theirs.raw()])?;
+            wakes.watch(&socket, READ, Key::new(Owner::Names, lane as u64))?;
+            asking.push(Asking {
+                socket,
+                unsent: VecDeque::new(),
+            });
+        }
         self.fail_all("the resolver ended");
-        self.socket = Some(ours);
+        self.asking = asking;
         self.deadline_ms = deadline_ms;
         Ok(())
     }
 
     /// An account by name: at once if it is known, else `key`'s owner is woken with the answer.
-    pub fn account(&mut self, name: &CStr, key: Key) -> Option<Account> {
+    pub fn account(&mut self, lane: Lane, name: &CStr, key: Key) -> Option<Account> {
         let files = stamps();
         if files != self.files {
             self.files = files;
@@ -90,13 +124,13 @@ impl Names {
             return Some(account.clone());
         }
         let about = About::User { name: name.into() };
-        self.question(about, Some(name.into()), key);
+        self.question(lane, about, Some(name.into()), key);
         None
     }
 
     /// Any question; `key`'s owner is woken with the answer.
-    pub fn ask(&mut self, about: About, key: Key) {
-        self.question(about, None, key);
+    pub fn ask(&mut self, lane: Lane, about: About, key: Key) {
+        self.question(lane, about, None, key);
     }
 
     /// Answers that came.
@@ -124,8 +158,8 @@ impl Names {
         !self.ready.is_empty()
     }
 
-    fn question(&mut self, about: About, account: Option<CString>, key: Key) {
-        if self.socket.is_none() || self.waiting.len() >= MAX_WAITING {
+    fn question(&mut self, lane: Lane, about: About, account: Option<CString>, key: Key) {
+        if self.asking.is_empty() || self.waiting.len() >= MAX_WAITING {
             let why = CString::from(c"the name service is not there, or has too much to do");
             return self.ready.push((key, Found::Failed { why }));
         }
@@ -137,25 +171,29 @@ impl Names {
         };
         let files = self.files;
         self.waiting.insert(self.next, Waiting { key, account, files });
-        self.unsent.push_back(fleetgate_wire::encode(&question));
+        self.asking[lane.0]
+            .unsent
+            .push_back(fleetgate_wire::encode(&question));
         self.flush();
     }
 
     /// The resolver reads no more while it owes many answers; each answer is a reason to try again.
     fn flush(&mut self) {
-        let Some(socket) = &self.socket else { return };
-        while let Some(frame) = self.unsent.front() {
-            match socket::send_now(socket, frame, &[]) {
-                Ok(()) => drop(self.unsent.pop_front()),
-                Err(Errno::EAGAIN) => return,
-                Err(_) => return self.fail_all("the resolver ended"),
-            }
+        let sent = self.asking.iter_mut().try_for_each(Asking::flush);
+        if sent.is_err() {
+            self.fail_all("the resolver ended");
         }
     }
 
     fn receive(&mut self) -> Option<Answer> {
-        let socket = self.socket.as_ref()?;
-        match socket::receive(socket, &mut self.buffer, false) {
+        let mut received = Err(Errno::EAGAIN);
+        for asking in &self.asking {
+            received = socket::receive(&asking.socket, &mut self.buffer, false);
+            if !matches!(received, Err(Errno::EAGAIN)) {
+                break;
+            }
+        }
+        match received {
             Ok(got) if got.len > 0 && !got.truncated => match fleetgate_wire::decode(&self.buffer[..got.len])
             {
                 Ok(answer) => Some(answer),
@@ -174,8 +212,7 @@ impl Names {
     }
 
     fn fail_all(&mut self, why: &str) {
-        self.socket = None;
-        self.unsent.clear();
+        self.asking.clear();
         let why = CString::new(why).unwrap_or_default();
         for (_, waiting) in self.waiting.drain() {
             self.ready.push((waiting.key, Found::Failed { why: why.clone() }));
@@ -187,6 +224,20 @@ impl Names {
             self.kept.clear();
         }
         self.kept.insert(name, (now() + KEEP, account));
+    }
+}
+
+impl Asking {
+    /// Sends what there is room for.
+    fn flush(&mut self) -> Result<(), Errno> {
+        while let Some(frame) = self.unsent.front() {
+            match socket::send_now(&self.socket, frame, &[]) {
+                Ok(()) => drop(self.unsent.pop_front()),
+                Err(Errno::EAGAIN) => return Ok(()),
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -221,26 +272,26 @@ mod tests {
     }
 
     /// A resolver of the test's: answers come from `answer`.
-    struct Resolver(Fd);
+    struct Resolver(Vec<Fd>);
 
     impl Resolver {
         fn new(names: &mut Names, wakes: &Wakes) -> Resolver {
             let (ours, theirs) = socket::pair().expect("pair");
             names.attach(&ours, 1000, wakes).expect("attached");
             let mut buffer = [0; 64];
-            let got = socket::receive(&theirs, &mut buffer, false).expect("a word");
-            Resolver(got.fds.into_iter().next().expect("a look-up socket"))
+            let mut word = || socket::receive(&theirs, &mut buffer, false).expect("a word");
+            Resolver((0..LANES).flat_map(|_| word().fds).collect())
         }
 
         fn asked(&self) -> Option<Question> {
             let mut buffer = [0; 4096];
-            let got = socket::receive(&self.0, &mut buffer, false).ok()?;
+            let got = socket::receive(&self.0[0], &mut buffer, false).ok()?;
             fleetgate_wire::decode(&buffer[..got.len]).ok()
         }
 
         fn answer(&self, id: u32, found: Found) {
             let frame = fleetgate_wire::encode(&Answer { id, found });
-            socket::send(&self.0, &frame, &[]).expect("answered");
+            socket::send(&self.0[0], &frame, &[]).expect("answered");
         }
     }
 
@@ -263,7 +314,7 @@ mod tests {
         let wakes = Wakes::new().expect("epoll");
         let mut names = Names::new();
         let resolver = Resolver::new(&mut names, &wakes);
-        assert_eq!(names.account(c"ann", key(1)), None);
+        assert_eq!(names.account(Lane::IN, c"ann", key(1)), None);
         let question = resolver.asked().expect("a question");
         let found = Found::User {
             account: account(c"ann"),
@@ -272,11 +323,11 @@ mod tests {
         // An answer to nothing is passed over.
         resolver.answer(question.id + 9, Found::Unknown);
         assert_eq!(names.take(), [(key(1), found)]);
-        assert_eq!(names.account(c"ann", key(2)), Some(account(c"ann")));
+        assert_eq!(names.account(Lane::IN, c"ann", key(2)), Some(account(c"ann")));
         assert!(resolver.asked().is_none());
         // Who is not there is asked about again.
         for _ in 0..2 {
-            assert_eq!(names.account(c"bob", key(3)), None);
+            assert_eq!(names.account(Lane::IN, c"bob", key(3)), None);
             resolver.answer(resolver.asked().expect("a question").id, Found::Unknown);
             assert_eq!(names.take(), [(key(3), Found::Unknown)]);
         }
@@ -291,20 +342,20 @@ mod tests {
             assert!(answers.iter().all(|(_, f)| matches!(f, Found::Failed { .. })));
             answers.len()
         };
-        assert_eq!(names.account(c"ann", key(1)), None);
+        assert_eq!(names.account(Lane::IN, c"ann", key(1)), None);
         assert!(names.has_ready(), "nobody to ask: answered at once");
         assert_eq!(failed(&mut names), 1);
         let resolver = Resolver::new(&mut names, &wakes);
         for n in 0..MAX_WAITING as u64 {
-            assert_eq!(names.account(c"ann", key(n)), None);
+            assert_eq!(names.account(Lane::IN, c"ann", key(n)), None);
         }
         assert!(!names.has_ready());
-        assert_eq!(names.account(c"ann", key(0)), None);
+        assert_eq!(names.account(Lane::IN, c"ann", key(0)), None);
         assert!(names.has_ready(), "one more than may wait");
         drop(resolver);
         assert_eq!(failed(&mut names), MAX_WAITING + 1);
         let again = Resolver::new(&mut names, &wakes);
-        assert_eq!(names.account(c"ann", key(1)), None);
+        assert_eq!(names.account(Lane::IN, c"ann", key(1)), None);
         assert!(again.asked().is_some());
     }
 }

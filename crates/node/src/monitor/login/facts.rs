@@ -2,6 +2,7 @@
 //! groups of the resolver, its key files of a helper that reads them as the user. For a name that nobody has, the same
 //! is asked of the same processes, so that an answer's time tells nothing.
 
+use super::super::names::Lane;
 use super::super::tools::Tools;
 use super::super::trust::Trust;
 use super::super::wakes::Key;
@@ -66,12 +67,12 @@ impl Facts {
         want_files: bool,
         trust: &Trust,
         tools: &mut Tools,
-        key: Key,
+        (lane, key): (Lane, Key),
     ) -> Option<Known<'_>> {
         if let Asked::No = self.account {
             self.account = match name(user) {
                 None => Asked::Known(None),
-                Some(name) => match tools.names.account(&name, key) {
+                Some(name) => match tools.names.account(lane, &name, key) {
                     Some(account) => Asked::Known(Some(account)),
                     None => Asked::Pending,
                 },
@@ -89,7 +90,7 @@ impl Facts {
                     gids.dedup();
                     gids.truncate(fleetgate_wire::names::MAX_IDS);
                     let uids = Vec::new();
-                    tools.names.ask(About::Names { uids, gids }, key);
+                    tools.names.ask(lane, About::Names { uids, gids }, key);
                     Asked::Pending
                 }
                 _ => Asked::Known(Vec::new()),

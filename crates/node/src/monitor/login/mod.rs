@@ -8,6 +8,7 @@ mod publickey;
 
 pub use facts::MAX_KEY_FILES;
 
+use super::names::Lane;
 use super::start::pam_service_is_there;
 use super::timers;
 use super::tools::Tools;
@@ -295,7 +296,13 @@ impl Login {
         let key = Key::new(Owner::Logins, scene.connection);
         let trust = self.trust.clone();
         let wants_files = way == Way::PublicKey;
-        let Some(known) = self.facts.gather(&user, wants_files, &trust, scene.tools, key) else {
+        let Some(known) = self.facts.gather(
+            &user,
+            wants_files,
+            &trust,
+            scene.tools,
+            (Lane::of(scene.source), key),
+        ) else {
             return Step::Wait;
         };
         let name = Name::parse(&user).ok();
@@ -468,7 +475,9 @@ impl Login {
         let user = self.user.clone().unwrap_or_default();
         let key = Key::new(Owner::Logins, scene.connection);
         let trust = self.trust.clone();
-        let known = self.facts.gather(&user, false, &trust, scene.tools, key);
+        let known = self
+            .facts
+            .gather(&user, false, &trust, scene.tools, (Lane::of(scene.source), key));
         let allowed = match (
             known.as_ref().and_then(|k| Some((k.account?, k.groups))),
             Name::parse(&user),

@@ -4,6 +4,7 @@
 use super::super::audit::Event;
 use super::super::connections::Stage;
 use super::super::host_keys::MAX_PROOFS;
+use super::super::names::Lane;
 use super::super::seats::{Seat, SeatId};
 use super::super::wakes::{Key, Owner};
 use super::Node;
@@ -169,7 +170,7 @@ impl Node {
         if let Some(account) = self
             .tools
             .names
-            .account(&name, Key::new(Owner::Connections, number))
+            .account(Lane::IN, &name, Key::new(Owner::Connections, number))
         {
             self.do_orders(number, Ok(account));
         }

@@ -74,9 +74,11 @@ impl Sessions {
         match self.admit(tools, networks, granted, account, ticket, start) {
             Ok(number) if self.selinux => {
                 let user = self.all.get(&number).map(|s| text(&s.login)).unwrap_or_default();
-                tools
-                    .names
-                    .ask(Question::Context { user }, key(number, About::Context));
+                tools.names.ask(
+                    super::super::names::Lane::IN,
+                    Question::Context { user },
+                    key(number, About::Context),
+                );
             }
             Ok(number) => self.go_on(tools, number),
             Err(Refused(why)) => {
