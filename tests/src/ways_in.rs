@@ -86,11 +86,12 @@ pub fn drive(tables: &[Table]) {
     }
     let only = std::env::var("FLEETGATE_ROW").unwrap_or_default();
     let mut wrong = Vec::new();
+    // sshd only where all of its rows are asked for.
     let rivals = subjects()
         .into_iter()
-        .filter(|_| std::env::var_os("FLEETGATE_INTEROP").is_some());
-    let rivals: Vec<Subject> = rivals.filter(|s| *s == Subject::Sshd).collect();
-    for subject in rivals.into_iter().chain([Subject::Node]) {
+        .filter(|(s, most)| *s == Subject::Sshd && *most > 1)
+        .map(|(s, _)| s);
+    for subject in rivals.chain([Subject::Node]) {
         let mut gate = Gate::new(subject);
         for table in tables {
             if !gate.open(table) {
