@@ -410,7 +410,10 @@ impl Line {
         forward.ticket = ticket;
         forward.pump = Pump::socket(socket);
         match self.watch(channel, around) {
-            Ok(()) => self.core.accept(ChannelId(channel)),
+            Ok(()) => {
+                self.core.accept(ChannelId(channel));
+                self.core.close_later(ChannelId(channel));
+            }
             Err(e) => {
                 self.channels.remove(&channel);
                 self.core.refuse(ChannelId(channel), refusal::SHORTAGE, e.text());
@@ -466,6 +469,7 @@ impl Line {
         };
         if let Some(socket) = forward.waiting.take() {
             forward.pump = Pump::socket(socket);
+            self.core.close_later(channel);
             if self.watch(channel.0, around).is_err() {
                 self.core.close(channel);
             }

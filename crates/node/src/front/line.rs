@@ -501,6 +501,7 @@ impl Line {
                 self.channels
                     .insert(channel.0, Channel::Session(Box::new(Session::new())));
                 self.core.accept(channel);
+                self.core.close_later(channel);
                 Ok(())
             }
             ChannelKind::DirectTcpip { host, port, .. } => self.connect(channel, &host, port, around),
@@ -566,9 +567,18 @@ impl Line {
         self.core.global(&Global::HostKeys { keys }, false);
     }
 
-    /// The client closed a session whose output has ended, and waits for its program's end.
+    /// The client closed a channel. What it sent before is passed on first, however slowly it is taken; a session whose
+    /// output has ended waits for its program's end too.
     fn leaving(&mut self, channel: ChannelId) {
-        self.drop_input(channel.0);
+        match self.channels.get_mut(&channel.0) {
+            Some(Channel::Session(session)) => session.leave(),
+            Some(Channel::Forward(forward)) => {
+                forward.pump.end_output();
+                forward.pump.finish();
+            }
+            None => {}
+        }
+        self.settle(channel.0);
     }
 
     /// A channel is gone, on both sides.

@@ -208,6 +208,12 @@ impl Pump {
         self.early.is_some()
     }
 
+    /// How much of what the client sent is not passed on yet.
+    pub(super) fn kept(&self) -> usize {
+        let early = self.early.as_ref().map_or(0, Vec::len);
+        early + self.sink.as_ref().map_or(0, Sink::kept_len)
+    }
+
     /// Whether nothing more comes for the client.
     pub(super) fn is_drained(&self) -> bool {
         self.output.is_none() && self.error.is_none()

@@ -53,6 +53,8 @@ pub(super) struct Session {
     /// The exit status was said, or there is none to be said.
     exited: bool,
     eof_sent: bool,
+    /// The client closed the channel.
+    left: bool,
     pub(super) closed: bool,
 }
 
@@ -337,6 +339,11 @@ impl Line {
         let Some(Channel::Session(session)) = self.channels.get_mut(&channel) else {
             return;
         };
+        // A client that closed after the EOF of the output waits for the exit status; others for nothing.
+        if session.left && !session.eof_sent && !session.closed && session.pump.kept() == 0 {
+            session.closed = true;
+            return self.core.close(ChannelId(channel));
+        }
         let running = matches!(session.stage, Stage::Running(_) | Stage::Over);
         if !running || session.closed || !session.pump.is_drained() {
             return;
@@ -362,8 +369,6 @@ impl Line {
             {
                 session.eof_sent = true;
                 self.core.eof(ChannelId(*number));
-                // A client that has sent its own EOF closes then, and still waits for the exit status.
-                self.core.close_later(ChannelId(*number));
             }
         }
     }
@@ -442,6 +447,13 @@ impl Session {
             pump: Pump::before(),
             ..Session::default()
         }
+    }
+
+    /// The client closed it: nothing more can be said to it but how the program ended.
+    pub(super) fn leave(&mut self) {
+        self.left = true;
+        self.pump.end_output();
+        self.pump.finish();
     }
 
     /// Its output ended, and the client was not told.

@@ -46,6 +46,45 @@ fn a_connection_goes_both_ways_and_closes_by_halves() {
 }
 
 #[test]
+fn what_was_sent_before_a_close_is_passed_on_however_slowly_it_is_taken() {
+    const SENT: usize = 3_000_000;
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("bound").port();
+    let (closed, read_on) = std::sync::mpsc::channel();
+    let peer = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().expect("somebody comes");
+        read_on.recv().expect("the client has closed");
+        let mut all = Vec::new();
+        socket.read_to_end(&mut all).expect("the end comes");
+        all.len()
+    });
+    let mut w = World::new();
+    let c = w.login();
+    let ch = w.clients[c].core.open(&direct(port)).expect("allowed");
+    w.until(|w| w.clients[c].said.contains(&Said::Opened(ch.0)));
+    // As much as goes while nobody reads: the last of it is the front's to keep.
+    let mut sent = 0;
+    while sent < SENT {
+        let n = w.clients[c]
+            .core
+            .write(ch, Stream::Main, &vec![5; (SENT - sent).min(30_000)]);
+        sent += n;
+        if n == 0 {
+            if w.clients[c].core.output().is_empty() {
+                break;
+            }
+            w.step(20);
+        }
+    }
+    w.clients[c].core.close(ch);
+    w.until(|w| w.clients[c].core.output().is_empty());
+    closed.send(()).expect("it waits");
+    w.until(|w| w.clients[c].said.contains(&Said::Closed(ch.0)));
+    assert!(sent > 100_000, "{sent}");
+    assert_eq!(peer.join().expect("it ends"), sent);
+}
+
+#[test]
 fn what_cannot_be_reached_or_may_not_be_is_refused() {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = free.local_addr().expect("bound").port();
