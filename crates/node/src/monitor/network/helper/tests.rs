@@ -152,7 +152,7 @@ fn what_a_helper_says_wrongly_is_its_end() {
         assert!(matches!(helper.hear(), Ok(None)));
         match frame {
             Some(frame) => socket::send(&theirs, &frame, &[]).expect("sent"),
-            None => drop(theirs),
+            None => fleetgate_sys::net::shut(&theirs).expect("shut"),
         }
         assert_eq!(helper.hear().map(|_| ()), Err(said.to_owned()));
     }
