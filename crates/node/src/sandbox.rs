@@ -203,6 +203,7 @@ fn allowed(seat: Seat) -> Vec<Allowed> {
     if seat == Seat::Front {
         // Pipes and terminals of sessions; listeners for agents, displays and sockets that the login asked for.
         list.push(Allowed::any(calls::SYS_read));
+        list.push(Allowed::any(calls::SYS_readv));
         list.push(Allowed::any(calls::SYS_accept4));
         list.push(Allowed::when(calls::SYS_ioctl, TERMINAL));
         list.push(Allowed::when(calls::SYS_fcntl, PIPES));

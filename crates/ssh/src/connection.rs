@@ -210,17 +210,17 @@ impl Connection {
         self.channels.write(channel, stream, bytes, &mut self.link.out)
     }
 
-    /// Sends what `fill` puts into the at most `max` bytes that it is given: read(2) goes straight into the packet,
-    /// which is sealed where it stands.
-    pub fn write_with<E>(
+    /// Sends what `fill` puts into the places that it is given, of at most `max` bytes together, one for each of a few
+    /// packets: readv(2) goes straight into the packets, which are sealed where they stand.
+    pub fn write_parts<E>(
         &mut self,
         channel: ChannelId,
         stream: Stream,
         max: usize,
-        fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
+        fill: impl FnOnce(&mut [&mut [u8]]) -> Result<usize, E>,
     ) -> Result<usize, E> {
         self.channels
-            .write_with(channel, stream, max, &mut self.link.out, fill)
+            .write_parts(channel, stream, max, &mut self.link.out, fill)
     }
 
     /// The owner passed on so many bytes of [`Event::Data`]; the peer may send as many more.

@@ -1,7 +1,7 @@
 //! An outbox for tests: it keeps every payload as it is and has as much room as it is told. Nothing outside tests uses
 //! it.
 
-use crate::transport::Outbox;
+use crate::transport::outbox::{Outbox, PARTS_MAX};
 
 /// What was sent.
 #[derive(Debug)]
@@ -42,21 +42,23 @@ impl Outbox for Trial {
     fn data<E>(
         &mut self,
         header: &[u8],
+        part: usize,
         max: usize,
-        fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
+        fill: impl FnOnce(&mut [&mut [u8]]) -> Result<usize, E>,
     ) -> Result<usize, E> {
-        let max = max.min(self.room);
+        let max = max.min(self.room).min(part * PARTS_MAX);
         if max == 0 {
             return Ok(0);
         }
         let mut bytes = vec![0; max];
-        let n = fill(&mut bytes)?;
-        if n > 0 {
-            let (fields, _) = header.split_at(header.len() - 4);
-            let payload = [fields, &(n as u32).to_be_bytes(), &bytes[..n]].concat();
-            self.packets.push(payload);
-            self.room -= n;
+        let mut places: Vec<&mut [u8]> = bytes.chunks_mut(part).collect();
+        let n = fill(&mut places)?;
+        let (fields, _) = header.split_at(header.len() - 4);
+        for bytes in bytes[..n].chunks(part) {
+            let length = bytes.len() as u32;
+            self.packets.push([fields, &length.to_be_bytes(), bytes].concat());
         }
+        self.room -= n;
         Ok(n)
     }
 }

@@ -49,6 +49,36 @@ pub fn read(fd: i32, buf: &mut [u8]) -> Result<usize> {
     }
 }
 
+/// The most parts that one call fills.
+pub const MAX_PARTS: usize = 8;
+
+/// Reads once into these parts, one after the other; those beyond [`MAX_PARTS`] are left alone.
+pub fn read_parts(fd: i32, parts: &mut [&mut [u8]]) -> Result<usize> {
+    let (vectors, count) = vectors(parts);
+    loop {
+        // SAFETY: `vectors` holds `count` pairs, each the place and length of a part that is borrowed for us to write
+        // to; the kernel writes no further.
+        match unsafe { syscall!(libc::SYS_readv, fd, vectors.as_ptr(), count) } {
+            Err(Errno::EINTR) => continue,
+            other => return other,
+        }
+    }
+}
+
+/// The same as the kernel wants them, and how many.
+pub(crate) fn vectors(parts: &mut [&mut [u8]]) -> ([libc::iovec; MAX_PARTS], usize) {
+    let none = libc::iovec {
+        iov_base: core::ptr::null_mut(),
+        iov_len: 0,
+    };
+    let mut vectors = [none; MAX_PARTS];
+    for (vector, part) in vectors.iter_mut().zip(parts.iter_mut()) {
+        vector.iov_base = part.as_mut_ptr().cast();
+        vector.iov_len = part.len();
+    }
+    (vectors, parts.len().min(MAX_PARTS))
+}
+
 /// Reads once at `offset`, leaving the file's own offset alone.
 pub fn read_at(fd: i32, buf: &mut [u8], offset: u64) -> Result<usize> {
     loop {

@@ -11,9 +11,9 @@ pub mod calls {
     pub use libc::{
         SYS_accept4, SYS_brk, SYS_clock_gettime, SYS_close, SYS_epoll_create1, SYS_epoll_ctl,
         SYS_epoll_pwait, SYS_exit, SYS_exit_group, SYS_fcntl, SYS_futex, SYS_getrandom, SYS_getsockopt,
-        SYS_ioctl, SYS_madvise, SYS_mmap, SYS_mprotect, SYS_mremap, SYS_munmap, SYS_read, SYS_recvfrom,
-        SYS_restart_syscall, SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_sendmsg, SYS_sendto,
-        SYS_setsockopt, SYS_shutdown, SYS_sigaltstack, SYS_write, SYS_writev,
+        SYS_ioctl, SYS_madvise, SYS_mmap, SYS_mprotect, SYS_mremap, SYS_munmap, SYS_read, SYS_readv,
+        SYS_recvfrom, SYS_restart_syscall, SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn,
+        SYS_sendmsg, SYS_sendto, SYS_setsockopt, SYS_shutdown, SYS_sigaltstack, SYS_write, SYS_writev,
     };
     pub use libc::{
         SYS_bind, SYS_bpf, SYS_chdir, SYS_chroot, SYS_clone3, SYS_connect, SYS_execve, SYS_execveat,
@@ -371,6 +371,7 @@ pub const HARMLESS: &[i64] = &[
     libc::SYS_process_vm_writev,
     libc::SYS_ptrace,
     libc::SYS_read,
+    libc::SYS_readv,
     libc::SYS_sendmmsg,
     libc::SYS_setns,
     libc::SYS_setsockopt,

@@ -215,7 +215,7 @@ fn libc_cmsghdr(len: usize) -> [u8; CMSG_HEADER] {
     out
 }
 
-fn empty_msghdr() -> libc::msghdr {
+pub(crate) fn empty_msghdr() -> libc::msghdr {
     // SAFETY: all fields are numbers and pointers, for which zero is a value; musl's padding must be zero.
     unsafe { core::mem::zeroed() }
 }

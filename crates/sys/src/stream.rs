@@ -38,6 +38,22 @@ pub fn receive_now(socket: i32, room: &mut [u8]) -> Result<usize> {
     }
 }
 
+/// The same into several parts, one after the other; those beyond [`MAX_PARTS`](crate::file::MAX_PARTS) are left alone.
+pub fn receive_parts_now(socket: i32, parts: &mut [&mut [u8]]) -> Result<usize> {
+    let (mut vectors, count) = crate::file::vectors(parts);
+    let mut message = crate::socket::empty_msghdr();
+    message.msg_iov = vectors.as_mut_ptr();
+    message.msg_iovlen = count as _;
+    loop {
+        // SAFETY: the kernel writes to the `count` parts that `vectors` names, which are borrowed for that, and to
+        // `message` itself; it has no room for an address or for control data.
+        match unsafe { syscall!(libc::SYS_recvmsg, socket, &raw mut message, libc::MSG_DONTWAIT) } {
+            Err(Errno::EINTR) => continue,
+            other => return other,
+        }
+    }
+}
+
 /// Asks for `bytes` of room in a socket for what was sent and not yet received. The kernel doubles it for its own
 /// use and caps it at net.core.wmem_max.
 pub fn set_send_buffer(socket: i32, bytes: i32) -> Result<()> {

@@ -2,6 +2,7 @@
 //! and keeps no more than the windows allow. A peer that sends garbage loses this and nothing else.
 
 use super::forward::{Listener, Use};
+use super::kept;
 use super::key::Key;
 use super::pump::{Poured, Pump, Which};
 use super::session::Session;
@@ -76,7 +77,7 @@ pub(super) enum Channel {
     /// Shells, commands, subsystems.
     Session(Box<Session>),
     /// A socket on this side.
-    Forward(Forward),
+    Forward(Box<Forward>),
 }
 
 /// A channel over a socket.
@@ -94,8 +95,8 @@ pub(super) struct Forward {
 }
 
 impl Forward {
-    pub(super) fn new(ticket: Ticket, to: CString, waiting: Option<Fd>) -> Forward {
-        Forward {
+    pub(super) fn new(ticket: Ticket, to: CString, waiting: Option<Fd>) -> Box<Forward> {
+        Box::new(Forward {
             ticket,
             to,
             waiting,
@@ -103,7 +104,7 @@ impl Forward {
             eof_sent: false,
             closed: false,
             queued: false,
-        }
+        })
     }
 }
 
@@ -587,6 +588,8 @@ impl Line {
             return Ok(());
         };
         self.kept -= ch.pump().shut();
+        // What a large upload used is not kept for as long as the connection is.
+        kept::release();
         match ch {
             Channel::Session(session) => self.session_closed(*session, around),
             Channel::Forward(forward) => self.forward_ended(forward, around),
@@ -606,7 +609,7 @@ impl Line {
         Ok(())
     }
 
-    fn forward_ended(&self, forward: Forward, around: &mut Around<'_>) -> Result<(), Ended> {
+    fn forward_ended(&self, forward: Box<Forward>, around: &mut Around<'_>) -> Result<(), Ended> {
         around.control.say(&FromFront::Forwarded {
             connection: self.number,
             ticket: forward.ticket,

@@ -8,6 +8,7 @@
 //! turn finds nothing), 3 to make the pipes non-blocking, 2 to watch them, 4 reads and 3 closes.
 
 mod forward;
+mod kept;
 mod key;
 mod line;
 mod pump;
@@ -245,6 +246,7 @@ impl Front {
                 if self.places.is_empty() {
                     // For the next connection there are new ones; until then this process is as small as it can be.
                     fleetgate_ssh::release_buffers();
+                    kept::release();
                     self.lines.clear();
                 }
                 self.control.say(&closed(number, &why, received, sent))?;

@@ -77,9 +77,11 @@ fn rows() -> Vec<(&'static str, Seat, Try, Comes)> {
         rows.push((name, Lobby, Try::Call(call), Killed));
         rows.push((name, Front, Try::Call(call), Killed));
     }
-    rows.push(("read", Lobby, Try::Call(calls::SYS_read), Killed));
-    // The controls: what is allowed comes back.
-    rows.push(("read", Front, Try::Call(calls::SYS_read), Back));
+    for (name, call) in [("read", calls::SYS_read), ("readv", calls::SYS_readv)] {
+        rows.push((name, Lobby, Try::Call(call), Killed));
+        // The controls: what is allowed comes back.
+        rows.push((name, Front, Try::Call(call), Back));
+    }
     rows.push(("memory", Lobby, Try::Useful(memory), Back));
     rows.push(("frames", Lobby, Try::Useful(frames), Back));
     rows.push(("frames", Front, Try::Useful(frames), Back));

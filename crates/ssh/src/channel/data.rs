@@ -60,15 +60,32 @@ impl Channels {
         fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
     ) -> Result<usize, E> {
         let most = self.writable(channel, out).min(max);
-        if most == 0 {
-            return Ok(0);
-        }
+        self.write_parts(channel, stream, most, out, |places| match places {
+            [place, ..] => fill(place),
+            [] => Ok(0),
+        })
+    }
+
+    /// Sends packets of at most `max` bytes together, which `fill` puts where they are sealed, each in its own place.
+    pub(crate) fn write_parts<E>(
+        &mut self,
+        channel: ChannelId,
+        stream: Stream,
+        max: usize,
+        out: &mut impl Outbox,
+        fill: impl FnOnce(&mut [&mut [u8]]) -> Result<usize, E>,
+    ) -> Result<usize, E> {
+        let part = self.writable(channel, out);
         let Some(ch) = self.get_mut(channel.0) else {
             return Ok(0);
         };
         let Some(theirs) = ch.theirs else { return Ok(0) };
+        let most = max.min(ch.send_window as usize);
+        if part == 0 || most == 0 {
+            return Ok(0);
+        }
         let (header, len) = data_header(theirs, stream);
-        let n = out.data(&header[..len], most, fill)?;
+        let n = out.data(&header[..len], part.min(most), most, fill)?;
         ch.send_window -= n as u32;
         Ok(n)
     }

@@ -3,7 +3,7 @@
 //! plain and are sealed by the new keys.
 
 use super::buffer::Buffer;
-use super::outbox::Outbox;
+use super::outbox::{Outbox, PARTS_MAX};
 use crate::cipher::Keys;
 use crate::cipher::keys::{LENGTH, TAG_MAX};
 use crate::codec::Write;
@@ -147,14 +147,17 @@ impl Outgoing {
         self.finish(payload.len());
     }
 
-    /// Seals the packet whose payload stands behind the unsent bytes, five bytes on.
-    fn finish(&mut self, payload: usize) {
+    /// Bytes of padding behind a payload of so many.
+    fn padding(&self, payload: usize) -> usize {
         let block = self.keys.block();
         let counted = 1 + payload + if self.keys.length_is_padded() { LENGTH } else { 0 };
-        let mut padding = block - counted % block;
-        if padding < 4 {
-            padding += block;
-        }
+        let padding = block - counted % block;
+        if padding < 4 { padding + block } else { padding }
+    }
+
+    /// Seals the packet whose payload stands behind the unsent bytes, five bytes on.
+    fn finish(&mut self, payload: usize) {
+        let padding = self.padding(payload);
         let length = 1 + payload + padding;
         let (whole, tag) = (LENGTH + length, self.keys.tag_len());
         let (packet, behind) = self.buffer[self.end..].split_at_mut(whole);
@@ -216,23 +219,40 @@ impl Outbox for Outgoing {
     fn data<E>(
         &mut self,
         header: &[u8],
+        part: usize,
         max: usize,
-        fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
+        fill: impl FnOnce(&mut [&mut [u8]]) -> Result<usize, E>,
     ) -> Result<usize, E> {
-        let max = max.min(self.room());
-        if max == 0 {
+        let (part, max) = (part.min(self.room()), max.min(self.room()));
+        if part == 0 || max == 0 {
             return Ok(0);
         }
-        let at = self.reserve(header.len() + max + OVERHEAD) + LENGTH + 1;
-        let body = at + header.len();
-        let n = fill(&mut self.buffer[body..body + max])?.min(max);
-        if n == 0 {
-            return Ok(0);
+        let before = LENGTH + 1 + header.len();
+        let framed =
+            LENGTH + 1 + header.len() + part + self.padding(header.len() + part) + self.keys.tag_len();
+        // No more than a buffer of the usual size has room for, and the bound on what is unsent leaves.
+        let fit = (super::buffer::SIZE.min(self.max_buffered)).saturating_sub(self.end - self.start) / framed;
+        let count = max.div_ceil(part).min(fit).clamp(1, PARTS_MAX);
+        let max = max.min(count * part);
+        let at = self.reserve(count * framed + OVERHEAD);
+        let mut rest = &mut self.buffer[at..];
+        let mut places: [&mut [u8]; PARTS_MAX] = Default::default();
+        for (i, place) in places[..count].iter_mut().enumerate() {
+            let (packet, behind) = std::mem::take(&mut rest).split_at_mut(framed);
+            *place = &mut packet[before..][..part.min(max - i * part)];
+            rest = behind;
         }
-        self.buffer[at..body].copy_from_slice(header);
-        self.buffer[body - 4..body].copy_from_slice(&(n as u32).to_be_bytes());
-        self.finish(header.len() + n);
-        Ok(n)
+        let filled = fill(&mut places[..count])?.min(max);
+        let mut left = filled;
+        while left > 0 {
+            let n = left.min(part);
+            let body = self.end + before;
+            self.buffer[body - header.len()..body].copy_from_slice(header);
+            self.buffer[body - 4..body].copy_from_slice(&(n as u32).to_be_bytes());
+            self.finish(header.len() + n);
+            left -= n;
+        }
+        Ok(filled)
     }
 }
 

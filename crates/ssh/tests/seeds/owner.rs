@@ -475,14 +475,14 @@ impl Flow {
         let taken = if how == How::Given {
             conn.write(channel, STREAMS[stream], bytes)
         } else {
-            let filled = conn.write_with(channel, STREAMS[stream], n, |room| {
-                assert!(room.len() <= n);
-                room.copy_from_slice(&bytes[..room.len()]);
-                if how == How::Failing {
-                    Err(())
-                } else {
-                    Ok(room.len())
+            let filled = conn.write_parts(channel, STREAMS[stream], n, |places| {
+                let mut filled = 0;
+                for place in places {
+                    let len = place.len();
+                    place.copy_from_slice(&bytes[filled..filled + len]);
+                    filled += len;
                 }
+                if how == How::Failing { Err(()) } else { Ok(filled) }
             });
             match filled {
                 Ok(n) => n,
@@ -491,7 +491,7 @@ impl Flow {
             }
         };
         self.sent[stream] += taken;
-        // `write` takes all that there is room for, a filled packet may be smaller.
+        // `write` takes all that there is room for, filled packets may be smaller.
         self.room = taken == n || taken > 0 && how != How::Given;
         taken > 0
     }

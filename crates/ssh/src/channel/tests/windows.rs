@@ -92,6 +92,29 @@ fn extended_data_of_another_type_is_read_by_nobody() {
 }
 
 #[test]
+fn several_packets_are_filled_at_once() {
+    let mut s = Side::with_session();
+    let write = |s: &mut Side, max, want: usize| {
+        let mut lens = Vec::new();
+        let filled = s
+            .channels
+            .write_parts(ChannelId(0), Stream::Main, max, &mut s.out, |places| {
+                lens = places.iter().map(|p| p.len()).collect();
+                Ok::<_, ()>(want)
+            });
+        (lens, filled)
+    };
+    // Packets of 200, a window of 500: as many places as `max` needs, and no more sent than was filled.
+    assert_eq!(write(&mut s, 250, 60), (vec![200, 50], Ok(60)));
+    assert_eq!(s.sent(), ["60 bytes on 7"]);
+    assert_eq!(write(&mut s, 9999, 250), (vec![200, 200, 40], Ok(250)));
+    assert_eq!(s.sent(), ["200 bytes on 7", "50 bytes on 7"]);
+    assert_eq!(s.writable(0), 190);
+    assert_eq!(write(&mut s, 9999, 190), (vec![190], Ok(190)));
+    assert_eq!((s.writable(0), write(&mut s, 9999, 0)), (0, (vec![], Ok(0))));
+}
+
+#[test]
 fn we_send_what_the_peers_window_allows() {
     let mut s = Side::with_session();
     assert_eq!(s.writable(0), 200);
