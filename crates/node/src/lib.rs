@@ -11,6 +11,7 @@ mod front;
 mod lobby;
 #[cfg(feature = "monitor")]
 pub mod monitor;
+mod rest;
 pub mod sandbox;
 pub mod seat;
 #[cfg(feature = "monitor")]

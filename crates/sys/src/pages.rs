@@ -7,24 +7,37 @@ use alloc::vec::Vec;
 /// The longest list of mappings that is read.
 const MAX_MAPS: usize = 256 << 10;
 
-/// Unmaps, until they are touched again, the pages of this program's own file that hold code and constants: what runs
-/// at the start only, and what is embedded and was unpacked, does not stay in memory for its sake. Returns how many
-/// bytes of address space were looked at.
+/// Where this program's own file lies in memory, as far as it holds code and constants.
 ///
 /// Only mappings that were never written: code, and the constants before it. What stands behind the code may have been
 /// changed by the loader, and dropping that would bring back the file's bytes.
-pub fn release_program() -> Result<usize> {
-    let own = file::read_link(c"/proc/self/exe")?;
-    let maps = file::openat(CWD, c"/proc/self/maps", flags::O_RDONLY, 0)?;
-    let text = file::read_up_to(&maps, MAX_MAPS)?;
-    let mut released = 0;
-    for (from, to) in unchanged(&text, &own) {
-        // SAFETY: the pages are a private, read-only mapping of a file and hold the file's own bytes, so the kernel
-        // reads the same bytes again at the next touch; nothing points at anything else.
-        unsafe { syscall!(libc::SYS_madvise, from, to - from, libc::MADV_DONTNEED) }?;
-        released += to - from;
+pub struct Program {
+    ranges: Vec<(usize, usize)>,
+}
+
+impl Program {
+    /// Reads it from `/proc`.
+    pub fn find() -> Result<Program> {
+        let own = file::read_link(c"/proc/self/exe")?;
+        let maps = file::openat(CWD, c"/proc/self/maps", flags::O_RDONLY, 0)?;
+        let text = file::read_up_to(&maps, MAX_MAPS)?;
+        let ranges = unchanged(&text, &own);
+        Ok(Program { ranges })
     }
-    Ok(released)
+
+    /// Unmaps its pages until they are touched again: what runs at the start only, and what is embedded and was
+    /// unpacked, does not stay in memory for its sake. Returns how many bytes of address space were looked at.
+    pub fn release(&self) -> Result<usize> {
+        let mut released = 0;
+        for &(from, to) in &self.ranges {
+            // SAFETY: the pages are a private, read-only mapping of this program's file, which stays mapped for as long
+            // as the program runs, and hold the file's own bytes, so the kernel reads the same bytes again at the next
+            // touch; nothing points at anything else.
+            unsafe { syscall!(libc::SYS_madvise, from, to - from, libc::MADV_DONTNEED) }?;
+            released += to - from;
+        }
+        Ok(released)
+    }
 }
 
 /// The mappings of `program` up to and with its code, none of which may be written.
@@ -89,7 +102,8 @@ mod tests {
     #[test]
     fn this_program_goes_on_without_its_pages() {
         static CONSTANT: [u64; 4096] = [7; 4096];
-        assert!(release_program().expect("released") > 0);
+        let program = Program::find().expect("found");
+        assert!(program.release().expect("released") > 0);
         assert_eq!(CONSTANT.iter().sum::<u64>(), 7 * 4096);
     }
 }

@@ -2,7 +2,6 @@
 //! and keeps no more than the windows allow. A peer that sends garbage loses this and nothing else.
 
 use super::forward::{Listener, Use};
-use super::kept;
 use super::key::Key;
 use super::pump::{Poured, Pump, Which};
 use super::session::Session;
@@ -588,8 +587,6 @@ impl Line {
             return Ok(());
         };
         self.kept -= ch.pump().shut();
-        // What a large upload used is not kept for as long as the connection is.
-        kept::release();
         match ch {
             Channel::Session(session) => self.session_closed(*session, around),
             Channel::Forward(forward) => self.forward_ended(forward, around),

@@ -14,6 +14,7 @@ mod line;
 mod pump;
 mod session;
 
+use crate::rest::Rest;
 use crate::seat::{Control, Ended, Log, ssh_settings};
 use fleetgate_ssh::settings::{Limits, Settings};
 use fleetgate_sys::Fd;
@@ -42,6 +43,7 @@ struct Around<'a> {
 struct Front {
     control: Control,
     epoll: Epoll,
+    rest: Rest,
     log: Log,
     started: Instant,
     settings: Option<Arc<Settings>>,
@@ -54,10 +56,11 @@ struct Front {
 }
 
 /// Serves until the monitor ends it.
-pub(crate) fn serve(control: Control, epoll: Epoll, log: Log) -> Ended {
+pub(crate) fn serve(control: Control, epoll: Epoll, log: Log, rest: Rest) -> Ended {
     let mut front = Front {
         control,
         epoll,
+        rest,
         log,
         started: Instant::now(),
         settings: None,
@@ -84,8 +87,12 @@ impl Front {
             };
             let count = self
                 .epoll
-                .wait(&mut events, timeout)
+                .wait(&mut events, self.rest.wait(timeout))
                 .map_err(Ended::at("waiting"))?;
+            if self.rest.woke(count) {
+                fleetgate_ssh::release_buffers();
+                kept::release();
+            }
             // First what happened, of all of them, then one turn for each: one write for all that it brings.
             let mut hear = false;
             for event in &events[..count] {

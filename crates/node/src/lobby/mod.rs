@@ -4,6 +4,7 @@
 
 mod connection;
 
+use crate::rest::Rest;
 use crate::seat::{Control, Ended, Log, ssh_settings};
 use connection::{Guest, Next, Words};
 use fleetgate_ssh::event::Reason;
@@ -32,6 +33,7 @@ struct Lobby {
     control: Control,
     log: Log,
     epoll: Epoll,
+    rest: Rest,
     started: Instant,
     settings: Option<Arc<Settings>>,
     banner: Vec<u8>,
@@ -40,11 +42,12 @@ struct Lobby {
 }
 
 /// Serves until the monitor ends it.
-pub(crate) fn serve(control: Control, epoll: Epoll, log: Log) -> Ended {
+pub(crate) fn serve(control: Control, epoll: Epoll, log: Log, rest: Rest) -> Ended {
     let mut lobby = Lobby {
         control,
         log,
         epoll,
+        rest,
         started: Instant::now(),
         settings: None,
         banner: Vec::new(),
@@ -63,11 +66,14 @@ impl Lobby {
         self.control.say(&FromLobby::Ready)?;
         let mut events = [Event::EMPTY; EVENTS];
         loop {
-            let timeout = self.next_deadline();
+            let timeout = self.rest.wait(self.next_deadline());
             let count = self
                 .epoll
                 .wait(&mut events, timeout)
                 .map_err(Ended::at("waiting"))?;
+            if self.rest.woke(count) {
+                fleetgate_ssh::release_buffers();
+            }
             let now = self.started.elapsed();
             for event in &events[..count] {
                 match event.key() {

@@ -81,11 +81,6 @@ impl Starter {
         if !self.told_ready {
             self.told_ready = true;
             self.say(&FromMonitor::Ready);
-            // The images were unpacked and the configuration was read: what did that is not needed to serve. Of an idle
-            // monitor's 5.5 MB it was 4.
-            if let Err(e) = fleetgate_sys::pages::release_program() {
-                tracing::debug!("the pages of the start stay in memory: {e}");
-            }
         }
     }
 

@@ -12,6 +12,7 @@ pub use log::Format;
 pub(crate) use log::Log;
 pub(crate) use settings::ssh_settings;
 
+use crate::rest::Rest;
 use crate::sandbox::{self, CONTROL, Identity, Missing, Seat};
 use crate::{front, lobby};
 use fleetgate_sys::Fd;
@@ -128,6 +129,7 @@ fn seat(seat: Seat, args: &[&str]) -> i32 {
         name,
         timings: asked.timings,
     };
+    let rest = Rest::new();
     let (epoll, missing) = match confine(seat, asked.identity) {
         Ok(done) => done,
         Err(why) => {
@@ -140,8 +142,8 @@ fn seat(seat: Seat, args: &[&str]) -> i32 {
     }
     let control = Control::new(Fd::from_raw(CONTROL));
     let ended = match seat {
-        Seat::Lobby => lobby::serve(control, epoll, log),
-        Seat::Front => front::serve(control, epoll, log),
+        Seat::Lobby => lobby::serve(control, epoll, log, rest),
+        Seat::Front => front::serve(control, epoll, log, rest),
     };
     match ended {
         Ended::Quietly => 0,

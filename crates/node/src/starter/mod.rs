@@ -239,7 +239,7 @@ impl Service {
                 self.systemd.say("READY=1");
                 tracing::info!("ready");
                 // From here on it waits; it needs none of the code that has brought it so far.
-                let _ = fleetgate_sys::pages::release_program();
+                let _ = fleetgate_sys::pages::Program::find().and_then(|program| program.release());
             }
             Ok(FromMonitor::Reloaded { refused }) => {
                 self.systemd.say("READY=1");

@@ -25,6 +25,9 @@ const SHELLS: usize = 20;
 /// How long processes of closed connections may stay until what there is then is measured.
 const GONE_WITHIN: Duration = Duration::from_secs(30);
 
+/// How long nothing has happened when memory is measured.
+const QUIET: Duration = Duration::from_millis(3000);
+
 /// Rows by case, in the order in which they were first met.
 #[derive(Default)]
 struct Rows {
@@ -159,9 +162,10 @@ impl Watched<'_> {
         Ok(())
     }
 
-    /// Kilobytes, at rest.
+    /// Kilobytes, at rest and after a while of it: some servers give memory back by time.
     fn memory(&self) -> Result<f64> {
         self.server.group.cpu_at_rest()?;
+        sleep(QUIET);
         self.server.group.memory(&self.world.shell()?)
     }
 }

@@ -22,6 +22,7 @@ use super::timers::now;
 use super::tools::Tools;
 use super::trust::Trust;
 use super::wakes::{Key, Owner};
+use crate::rest::Rest;
 use fleetgate_sys::Errno;
 use fleetgate_wire::node::Connection as Number;
 pub use fronts::Waiting;
@@ -76,13 +77,16 @@ impl Node {
 
     fn turn_until_done(&mut self) -> Result<(), Errno> {
         let mut keys = Vec::new();
+        let mut rest = Rest::new();
         while !self.done {
             let wait = match self.tools.names.has_ready() {
                 true => Some(0),
                 false => self.tools.timers.wait_ms(now()),
             };
             keys.clear();
-            self.tools.wakes.wait(wait, &mut keys)?;
+            self.tools.wakes.wait(rest.wait(wait), &mut keys)?;
+            // At first that is what only the start needed. Of an idle monitor's 5.5 MB it is 4.
+            rest.woke(keys.len());
             for key in &keys {
                 self.wake(*key);
                 self.deliver();
