@@ -202,7 +202,7 @@ fn timings_are_told_when_asked() {
     let mut order = command(user(), "true");
     order.timings = true;
     let outcome = run(order);
-    let Some(Reply::Leaving { timings }) = outcome.replies.last() else {
+    let Some(Reply::Leaving { timings, .. }) = outcome.replies.last() else {
         panic!("{outcome:?}")
     };
     let names: Vec<_> = timings.iter().map(|t| t.step.to_str().expect("ascii")).collect();

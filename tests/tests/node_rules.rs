@@ -332,6 +332,13 @@ fn what_is_written_down() {
                     "0 ada (127.0.0.1)\n1\n1\n0\n0\n1",
                     &["session_started shell", "session_ended \"code\":0"],
                 ),
+                // A record that cannot be written keeps nobody out, and is told.
+                (
+                    "mv /var/log/wtmp before; mkdir /var/log/wtmp",
+                    "echo exit | s -tt gate > /dev/null 2>&1; echo; rmdir /var/log/wtmp; mv before /var/log/wtmp",
+                    "0 ",
+                    &["session_started \"unrecorded\":\"utmp and wtmp: "],
+                ),
                 // A command is no login for `last`; it is one for lastlog with a terminal alone, as with sshd.
                 ("cp /var/log/wtmp before", "s gate true; cmp before /var/log/wtmp && echo same", "0 same", &["session_ended \"cpu_us\":"]),
                 ("", "s gate 'i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; kill -TERM $$'; echo", "0 ", &["session_ended \"signal\":15", "session_ended \"memory\":"]),
@@ -340,7 +347,7 @@ fn what_is_written_down() {
                      page() { curl -s http://127.0.0.1:9100/metrics; }
                      until_so eval \"page | grep -q 'sessions_open 0'\"",
                     "page | grep -v '^#' | grep -e logins_total -e sessions -e denied",
-                    "0 *logins_total{result=\"accepted\"} *logins_total{result=\"refused\"} *sessions_total{kind=\"shell\"} 1*",
+                    "0 *logins_total{result=\"accepted\"} *logins_total{result=\"refused\"} *sessions_total{kind=\"shell\"} 2*",
                     &[],
                 ),
                 ("", "curl -s -o page -w '%{http_code}' http://127.0.0.1:9100/other", "0 404", &[]),

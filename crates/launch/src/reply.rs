@@ -23,6 +23,8 @@ pub enum Begun {
     Executed {
         /// What each step cost, when asked for.
         timings: Vec<Timing>,
+        /// The first of the login's records that could not be written.
+        unrecorded: Option<Failure>,
     },
     /// It serves on its control socket.
     Serving,
@@ -68,9 +70,9 @@ pub(crate) fn executed(control: &Fd, buf: &mut [u8], wait_ms: u32) -> Result<Beg
         }
         match reply(&buf[i * each..i * each + len])? {
             Reply::Ready => stage = Stage::Ready,
-            Reply::Leaving { timings } => {
+            Reply::Leaving { timings, unrecorded } => {
                 stage = Stage::Leaving;
-                begun = Some(Begun::Executed { timings });
+                begun = Some(Begun::Executed { timings, unrecorded });
             }
             Reply::Failed { failure } => return Err(Silence::Final(LaunchError::Refused(failure))),
             Reply::Home { .. } => return Err(bad("an answer about a home directory to another order")),

@@ -17,6 +17,8 @@ choice! {
         1 => Leaving {
             /// What each step cost, when asked for.
             timings: Vec<Timing>,
+            /// The first of the login's records that could not be written, and why. It keeps nobody out.
+            unrecorded: Option<Failure>,
         },
         /// It will not be done, or not go on.
         2 => Failed { failure: Failure },

@@ -221,6 +221,7 @@ fn reply(d: &mut Dice) -> Reply {
                 step: d.text(),
                 nanos: d.u32(),
             }),
+            unrecorded: d.maybe(failure),
         },
         2 => Reply::Failed { failure: failure(d) },
         _ => Reply::Home {

@@ -100,7 +100,7 @@ fn session(command: &[OsString], threads: &LaunchThread, keeper: &Keeper, costs:
 
     costs.add("control socket and order", spent.order);
     costs.add("clone3 until the helper is executed", spent.spawn);
-    if let Begun::Executed { timings } = begun {
+    if let Begun::Executed { timings, .. } = begun {
         for timing in timings {
             let step = format!("  helper: {}", timing.step.to_string_lossy());
             costs.add(&step, Duration::from_nanos(timing.nanos.into()));

@@ -115,7 +115,7 @@ fn prepare(control: &Control, order: &Exec, given: Given) -> Result<core::conver
         identity::set_login_uid(order.account.ids.uid)?;
         steps.done(c"loginuid");
     }
-    let last_login = records::write(order);
+    let records = records::write(order);
     if order.login.is_some() {
         steps.done(c"records");
     }
@@ -135,7 +135,7 @@ fn prepare(control: &Control, order: &Exec, given: Given) -> Result<core::conver
     steps.done(c"environment");
     // As sshd: only who gets an interactive shell is greeted, unless he does not want to be.
     if terminal.is_some() && matches!(order.program, Program::Shell) {
-        messages::greet(order, last_login.as_ref());
+        messages::greet(order, records.last.as_ref());
         steps.done(c"messages");
     }
     enter_home(order);
@@ -151,6 +151,7 @@ fn prepare(control: &Control, order: &Exec, given: Given) -> Result<core::conver
     }
     control.say(&Reply::Leaving {
         timings: steps.into_timings(),
+        unrecorded: records.failure,
     });
     Err(program.execute(&environment))
 }

@@ -89,6 +89,7 @@ pub enum Event {
         command: Option<Vec<u8>>,
         original: Option<Vec<u8>>,
         rung: &'static str,
+        unrecorded: Option<String>,
     },
     /// It does not.
     SessionRefused {
@@ -268,6 +269,7 @@ impl Event {
                 command,
                 original,
                 rung,
+                unrecorded,
             } => {
                 f.of("session_started", *connection, Some(login));
                 f.session(session);
@@ -277,6 +279,7 @@ impl Event {
                 f.bytes("command", command.as_deref());
                 f.bytes("original", original.as_deref());
                 f.text("rung", rung);
+                f.maybe("unrecorded", unrecorded.as_deref());
             }
             Event::SessionRefused {
                 connection,

@@ -102,10 +102,12 @@ fn each_event_has_its_line() {
                 command: Some(b"echo \x1b".to_vec()),
                 original: None,
                 rung: "memfd",
+                unrecorded: Some("lastlog: No space left on device".into()),
             },
             format!(
                 "\"event\":\"session_started\",\"connection\":7,\"login\":\"ada\",{session},\"kind\":\"exec\",\
-                 \"pid\":42,\"terminal\":\"/dev/pts/3\",\"command\":\"echo \\u001b\",\"rung\":\"memfd\""
+                 \"pid\":42,\"terminal\":\"/dev/pts/3\",\"command\":\"echo \\u001b\",\"rung\":\"memfd\",\
+                 \"unrecorded\":\"lastlog: No space left on device\""
             ),
         ),
         (

@@ -7,6 +7,7 @@ use super::super::seats::{Seat, SeatId};
 use super::super::timers::now;
 use super::super::wakes::{Key, Owner};
 use super::Node;
+use super::lobby::GRACE_MARGIN;
 use fleetgate_wire::node::Connection as Number;
 use std::ffi::CStr;
 use std::time::Duration;
@@ -36,11 +37,15 @@ impl Node {
         let Some(known) = self.connections.get(number) else {
             return;
         };
-        let late = known.grace.is_some_and(|timer| timer.is_due(now()));
+        let now = now();
+        let late = known.grace.is_some_and(|timer| timer.is_due(now));
+        // The lobby ends it a little earlier, and the end of the socket may be here before its word.
+        let over = known.grace.is_some_and(|timer| timer.is_due(now + GRACE_MARGIN));
         let why = match (late, &known.stage) {
             (_, Stage::Open(..)) => return self.hung_up(number),
             (true, Stage::Login(_)) => "it did not log in in time",
             (true, _) => "the lobby did not hand it over in time",
+            (false, Stage::Login(_)) if over => "the time to log in is over",
             (false, _) => "it was closed",
         };
         self.end(number, why);

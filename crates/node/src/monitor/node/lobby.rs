@@ -38,7 +38,7 @@ const SETTLED: Duration = Duration::from_secs(10);
 /// The first wait of one that did not, doubled each time.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 /// The lobby ends who is not in in time; the monitor ends him so much later if it did not.
-const GRACE_MARGIN: Duration = Duration::from_secs(2);
+pub(super) const GRACE_MARGIN: Duration = Duration::from_secs(2);
 
 impl Lobby {
     /// This process, from now on.

@@ -14,11 +14,11 @@ use crate::monitor::timers::{Timer, now};
 use crate::monitor::tools::Tools;
 use crate::monitor::x11;
 use fleetgate_launch::pam::PamSession;
-use fleetgate_launch::{Launch, LaunchError, Session as Kept};
+use fleetgate_launch::{Begun, Launch, LaunchError, Session as Kept};
 use fleetgate_policy::Grant;
 use fleetgate_policy::permits::Program as Permitted;
 use fleetgate_sys::poll::READ;
-use fleetgate_sys::{Fd, clock, process, socket};
+use fleetgate_sys::{Errno, Fd, clock, process, socket};
 use fleetgate_wire::common::Account;
 use fleetgate_wire::exec::{Exec, Program};
 use fleetgate_wire::names::{About as Question, Found};
@@ -448,7 +448,7 @@ impl Sessions {
             events,
             is_direct,
         } = under_way;
-        let (running, _) = match outcome {
+        let (running, begun) = match outcome {
             Ok(done) => done,
             Err(e) => return self.not_started(tools, number, e, ours, one, is_direct),
         };
@@ -458,6 +458,20 @@ impl Sessions {
         tools.metrics.launched(running.strategy);
         tools.metrics.session_started(session.kind);
         kept.entry.pid = running.pid;
+        let unrecorded = match begun {
+            Begun::Executed {
+                unrecorded: Some(failure),
+                ..
+            } => {
+                let subject = failure.subject.to_string_lossy();
+                Some(format!("{subject}: {}", Errno(failure.errno)))
+            }
+            _ => None,
+        };
+        if let Some(why) = &unrecorded {
+            let login = &session.login;
+            tracing::warn!(%login, pid = running.pid, "a login record is not written: {why}");
+        }
         tools.audit.tell(Event::SessionStarted {
             connection: session.connection,
             session: session.id,
@@ -471,6 +485,7 @@ impl Sessions {
             command: session.command.clone(),
             original: session.original.clone(),
             rung: running.strategy.name(),
+            unrecorded,
         });
         let word = ToFront::Started {
             connection: session.connection,
