@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod by_hand;
+pub mod honest;
 pub mod installed;
 pub mod launching;
 pub mod login_world;

@@ -37,6 +37,17 @@ pub struct Service {
 }
 
 impl Manager {
+    /// One in a world of its own; None without root.
+    pub fn in_world() -> Option<(World, Manager)> {
+        if !crate::is_root() {
+            crate::skip("a network and accounts of its own need root");
+            return None;
+        }
+        let world = World::new();
+        let manager = Manager::new(&world);
+        Some((world, manager))
+    }
+
     /// Listens on the world's one port.
     pub fn new(_: &World) -> Manager {
         let name = format!(

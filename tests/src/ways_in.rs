@@ -365,9 +365,22 @@ struct Documented {
 }
 
 /// Fields that are there only where they are known.
-const SOMETIMES: [&str; 14] = [
-    "code", "signal", "terminal", "command", "original", "cpu_us", "memory", "read", "written", "size",
-    "uid", "gid", "mode", "login",
+const SOMETIMES: [&str; 15] = [
+    "code",
+    "signal",
+    "terminal",
+    "command",
+    "original",
+    "cpu_us",
+    "memory",
+    "read",
+    "written",
+    "size",
+    "uid",
+    "gid",
+    "mode",
+    "login",
+    "unrecorded",
 ];
 
 impl Documented {
@@ -435,7 +448,7 @@ impl Documented {
         {
             known.extend(["connection", "login"].map(String::from));
         }
-        if ["session_started", "session_ended", "file", "record_failed"].contains(&name) {
+        if ["session_started", "session_ended", "file"].contains(&name) {
             known.insert("session".to_owned());
         }
         let unknown = fields

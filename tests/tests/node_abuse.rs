@@ -8,8 +8,9 @@ use fleetgate_ssh::kex::Method;
 use fleetgate_sys::net::{self, Address};
 use fleetgate_sys::{Errno, signals};
 use fleetgate_tests::by_hand::{Client, Kind, Said, connect, disconnected, send};
+use fleetgate_tests::honest::Honest;
 use fleetgate_tests::login_world::sh;
-use fleetgate_tests::peer::{PORT, World};
+use fleetgate_tests::peer::PORT;
 use fleetgate_tests::service::{AUDIT, Manager, Service, audit, audited};
 use fleetgate_tests::weight::{Weight, settles};
 use fleetgate_tests::world::wait_until;
@@ -31,50 +32,11 @@ const VERSION: &[u8] = b"SSH-2.0-test\r\n";
 /// Memory that allocators and caches may keep after an attack, in KB, of each part.
 const KEPT: u64 = 4096;
 
-/// Runs in a world of its own; None without root.
-fn world() -> Option<(World, Manager)> {
-    if !fleetgate_tests::is_root() {
-        fleetgate_tests::skip("a network and accounts of its own need root");
-        return None;
-    }
-    let world = World::new();
-    let manager = Manager::new(&world);
-    Some((world, manager))
-}
-
 fn configuration(more: &str) -> String {
     format!(
         "host_keys = [\"/run/test/host_ed25519\"]\n\
          authorized_keys = true\npam = \"off\"\naudit_log = \"{AUDIT}\"\n{more}"
     )
-}
-
-/// An honest session of bea's, which answers all the while.
-struct Honest {
-    client: Client,
-    cat: fleetgate_ssh::event::ChannelId,
-}
-
-impl Honest {
-    fn new(service: &Service) -> Honest {
-        // Whoever was there once has had the node make what it keeps.
-        let mut first = Client::login("ada");
-        assert_eq!(first.prints("echo first"), "first\n");
-        first.leaves();
-        wait_until("fronts go with their last connection", || {
-            service.seats("front").is_empty()
-        });
-        let mut client = Client::login("bea");
-        let cat = client.session();
-        client.exec(cat, "exec cat");
-        let mut honest = Honest { client, cat };
-        honest.answers();
-        honest
-    }
-
-    fn answers(&mut self) {
-        self.client.echoes(self.cat, "still here\n");
-    }
 }
 
 /// The audit log has a connection's end for this reason.
@@ -124,7 +86,9 @@ fn kexinit(methods: &str) -> Vec<u8> {
 
 #[test]
 fn garbage_before_the_login() {
-    let Some((_world, manager)) = world() else { return };
+    let Some((_world, manager)) = Manager::in_world() else {
+        return;
+    };
     let service = manager.start(&configuration(""));
     let mut honest = Honest::new(&service);
     let before = Weight::of(&service);
@@ -326,7 +290,9 @@ fn garbage_before_the_login() {
 
 #[test]
 fn a_connection_cut_at_every_byte_of_handshake_and_login() {
-    let Some((_world, manager)) = world() else { return };
+    let Some((_world, manager)) = Manager::in_world() else {
+        return;
+    };
     let service = manager.start(&configuration(""));
     let mut honest = Honest::new(&service);
     // What an honest client sends up to its login.
@@ -374,7 +340,7 @@ fn reload(manager: &Manager, service: &Service, more: &str) {
 
 #[test]
 fn those_who_are_silent_too_many_or_guess() {
-    let Some((_world, mut manager)) = world() else {
+    let Some((_world, mut manager)) = Manager::in_world() else {
         return;
     };
     sh("for net in 1 2; do for host in 1 2; do ip addr add fd00:$net::$host/64 dev lo nodad; done; done");
@@ -519,7 +485,9 @@ fn those_who_are_silent_too_many_or_guess() {
 
 #[test]
 fn a_thousand_connections_come_and_go() {
-    let Some((_world, manager)) = world() else { return };
+    let Some((_world, manager)) = Manager::in_world() else {
+        return;
+    };
     let service = manager.start(&configuration(""));
     let mut honest = Honest::new(&service);
     let lax = packets(&[&kexinit("curve25519-sha256")]);
@@ -571,7 +539,9 @@ enum nss_status _nss_fgtest_getpwnam_r(const char *name, struct passwd *pw, char
 
 #[test]
 fn a_name_service_that_hangs_stalls_nobody_else() {
-    let Some((_world, manager)) = world() else { return };
+    let Some((_world, manager)) = Manager::in_world() else {
+        return;
+    };
     std::fs::write("/run/test/module.c", MODULE).expect("write");
     sh("set -e
         mkdir -p /run/test/lib /etc/ld.so.conf.d

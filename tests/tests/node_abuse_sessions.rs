@@ -6,6 +6,7 @@
 use fleetgate_ssh::channel::Message;
 use fleetgate_ssh::event::{ChannelId, ChannelKind, Global, Pty, Request, Stream, WindowSize};
 use fleetgate_tests::by_hand::{Client, Kind, Said};
+use fleetgate_tests::honest::Honest;
 use fleetgate_tests::peer::World;
 use fleetgate_tests::service::{AUDIT, Manager, Service, audited};
 use fleetgate_tests::weight::{Weight, settles};
@@ -28,42 +29,9 @@ const OF_A_FRONT: u64 = 40 << 10;
 /// What he may make the monitor hold, in KB.
 const OF_THE_MONITOR: u64 = 4096;
 
-/// An honest session of bea's, which answers all the while.
-struct Honest {
-    client: Client,
-    cat: ChannelId,
-}
-
-impl Honest {
-    fn new(service: &Service) -> Honest {
-        // Whoever was there once has had the node make what it keeps.
-        let mut first = Client::login("ada");
-        assert_eq!(first.prints("echo first"), "first\n");
-        first.leaves();
-        wait_until("fronts go with their last connection", || {
-            service.seats("front").is_empty()
-        });
-        let mut client = Client::login("bea");
-        let cat = client.session();
-        client.exec(cat, "exec cat");
-        let mut honest = Honest { client, cat };
-        honest.answers();
-        honest
-    }
-
-    fn answers(&mut self) {
-        self.client.echoes(self.cat, "still here\n");
-    }
-}
-
 /// A node in a world of its own; None without root.
 fn node() -> Option<(World, Manager, Service, Honest)> {
-    if !fleetgate_tests::is_root() {
-        fleetgate_tests::skip("a network and accounts of its own need root");
-        return None;
-    }
-    let world = World::new();
-    let manager = Manager::new(&world);
+    let (world, manager) = Manager::in_world()?;
     let service = manager.start(&format!(
         "host_keys = [\"/run/test/host_ed25519\"]\nx11_forwarding = true\n\
          authorized_keys = true\npam = \"off\"\naudit_log = \"{AUDIT}\"\n"

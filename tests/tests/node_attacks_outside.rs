@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 use fleetgate_tests::login_world::sh;
-use fleetgate_tests::peer::World;
 use fleetgate_tests::service::{AUDIT, Manager, Open, Service, descendants, run, ssh};
 use fleetgate_tests::world::wait_until;
 use std::collections::BTreeSet;
@@ -43,17 +42,6 @@ for my $pid ("own=$child", @ARGV) {
     $told->("ptrace", syscall($ptrace, 0x4206, $pid, 0, 0) == 0);
 }
 "#;
-
-/// Runs in a world of its own; None without root.
-fn world() -> Option<(World, Manager)> {
-    if !fleetgate_tests::is_root() {
-        fleetgate_tests::skip("a network and accounts of its own need root");
-        return None;
-    }
-    let world = World::new();
-    let manager = Manager::new(&world);
-    Some((world, manager))
-}
 
 fn configuration(more: &str) -> String {
     format!(
@@ -119,7 +107,9 @@ fn all_refused(output: &str, stayed: &[&str], but: impl Fn(&str, &str) -> bool) 
 
 #[test]
 fn neither_a_sessions_user_nor_the_seats_reach_a_process_of_the_nodes() {
-    let Some((_world, manager)) = world() else { return };
+    let Some((_world, manager)) = Manager::in_world() else {
+        return;
+    };
     let service = manager.start(&configuration("pam = \"off\"\n"));
     std::fs::write("/run/test/probe.pl", PROBE).expect("write");
     // Another login's front and session are there to be reached, and one of ada's own fronts.
@@ -189,7 +179,9 @@ fn shown(pids: &[i32], secret: &str) -> Vec<String> {
 
 #[test]
 fn no_secret_stands_in_a_command_line_an_environment_or_a_log() {
-    let Some((_world, manager)) = world() else { return };
+    let Some((_world, manager)) = Manager::in_world() else {
+        return;
+    };
     // PAM stops between the password, which it knows by then, and the login.
     sh(&format!(
         "echo ada:{PASSWORD} | chpasswd -c SHA256 -s 1000

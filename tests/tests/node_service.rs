@@ -3,23 +3,11 @@
 
 use fleetgate_sys::process::Exit;
 use fleetgate_sys::signals;
-use fleetgate_tests::peer::World;
 use fleetgate_tests::service::{AUDIT, Manager, Open, audited, children, kill, run, ssh};
 use fleetgate_tests::world::wait_until;
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Runs in a world of its own; None without root.
-fn world() -> Option<(World, Manager)> {
-    if !fleetgate_tests::is_root() {
-        fleetgate_tests::skip("a network and accounts of its own need root");
-        return None;
-    }
-    let world = World::new();
-    let manager = Manager::new(&world);
-    Some((world, manager))
-}
 
 fn configuration(more: &str) -> String {
     format!(
@@ -75,7 +63,9 @@ impl Echo {
 
 #[test]
 fn a_reload_counts_for_what_comes_after_it_and_a_bad_one_for_nothing() {
-    let Some((_world, manager)) = world() else { return };
+    let Some((_world, manager)) = Manager::in_world() else {
+        return;
+    };
     let service = manager.start(&configuration(""));
     assert_eq!(run("ada", "echo in"), "in\n");
     let mut before = Echo::new("ada");
@@ -103,7 +93,9 @@ fn a_reload_counts_for_what_comes_after_it_and_a_bad_one_for_nothing() {
 
 #[test]
 fn an_upgrade_under_load_ends_no_session_and_refuses_no_connection() {
-    let Some((_world, manager)) = world() else { return };
+    let Some((_world, manager)) = Manager::in_world() else {
+        return;
+    };
     let first = manager.start(&configuration(""));
     let old_monitor = first.monitor();
     let mut through = Echo::new("ada");
@@ -143,7 +135,9 @@ fn an_upgrade_under_load_ends_no_session_and_refuses_no_connection() {
 
 #[test]
 fn a_killed_lobby_costs_those_who_are_not_logged_in() {
-    let Some((_world, manager)) = world() else { return };
+    let Some((_world, manager)) = Manager::in_world() else {
+        return;
+    };
     let service = manager.start(&configuration(""));
     let mut session = Echo::new("ada");
     let lobby = service.seats("lobby")[0];
@@ -170,7 +164,9 @@ fn a_killed_lobby_costs_those_who_are_not_logged_in() {
 
 #[test]
 fn a_killed_front_costs_its_own_login_alone() {
-    let Some((_world, manager)) = world() else { return };
+    let Some((_world, manager)) = Manager::in_world() else {
+        return;
+    };
     let service = manager.start(&configuration(""));
     let mut others = Echo::new("bea");
     let before = service.seats("front");
@@ -195,7 +191,9 @@ fn a_killed_front_costs_its_own_login_alone() {
 
 #[test]
 fn a_killed_monitor_is_mended_at_the_next_start() {
-    let Some((_world, manager)) = world() else { return };
+    let Some((_world, manager)) = Manager::in_world() else {
+        return;
+    };
     let service = manager.start(&configuration(""));
     let mut terminal = ssh("ada")
         .args(["-tt", "gate"])
@@ -223,7 +221,9 @@ fn a_killed_monitor_is_mended_at_the_next_start() {
 
 #[test]
 fn a_changed_login_shell_counts_at_the_next_session_of_an_open_connection() {
-    let Some((_world, manager)) = world() else { return };
+    let Some((_world, manager)) = Manager::in_world() else {
+        return;
+    };
     let _service = manager.start(&configuration(""));
     let mut open = Open::new("ada", "shell");
     assert_eq!(open.run("echo $0"), "bash\n");

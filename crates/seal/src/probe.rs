@@ -5,6 +5,7 @@ use crate::Image;
 use crate::refusal::{Context, Failed, Step};
 use fleetgate_sys::process::{self, Exit};
 use fleetgate_sys::spawn::{Child, Program, Spawn, Stack, Strings, spawn};
+use fleetgate_sys::truth::IMAGE;
 use fleetgate_sys::{Fd, file, poll};
 use std::ffi::{CStr, CString};
 use std::sync::mpsc;
@@ -38,9 +39,6 @@ impl Default for Probe {
 
 const KILL: i32 = 9;
 
-/// Where the probe finds the image it is to execute again.
-const IMAGE_AT: i32 = 3;
-
 /// Runs the probe from `image`.
 pub(crate) fn run(image: &Image, probe: &Probe, linger: Duration) -> Result<(), Failed> {
     let null: Fd = std::fs::File::options()
@@ -64,7 +62,7 @@ pub(crate) fn run(image: &Image, probe: &Probe, linger: Duration) -> Result<(), 
     let argv = Strings::new(argv.iter().map(|a| -> &CStr { a }));
     let envp = Strings::new([]);
     let fds = [null.raw(), null.raw(), errors.raw(), image.fd().raw()];
-    debug_assert_eq!(fds.len() as i32 - 1, IMAGE_AT);
+    debug_assert_eq!(fds.len() as i32 - 1, IMAGE);
     let what = Spawn {
         program: Program::Fd(image.fd()),
         argv: &argv,

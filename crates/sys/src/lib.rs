@@ -42,6 +42,7 @@ pub mod spawn;
 pub mod stream;
 pub mod terminal;
 pub mod tree;
+pub mod truth;
 
 pub use errno::{Errno, Result};
 pub use fd::{Fd, close_range};

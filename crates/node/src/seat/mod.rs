@@ -54,7 +54,7 @@ pub fn run(args: &[OsString]) -> i32 {
     match words.as_slice() {
         ["lobby", rest @ ..] => seat(Seat::Lobby, rest),
         ["front", rest @ ..] => seat(Seat::Front, rest),
-        ["true", ..] => truth::run(&args[1..]),
+        ["true", rest @ ..] => truth::run(rest),
         ["--version"] => {
             println!("fleetgate-front {}", env!("CARGO_PKG_VERSION"));
             0
