@@ -21,7 +21,7 @@ use fleetgate_node::config::Config;
 use fleetgate_node::monitor::seats::{Executed, Images, Order, Process, Seat, Starts};
 use fleetgate_node::monitor::sessions::Inherited;
 use fleetgate_node::monitor::{Parts, open};
-use fleetgate_seal::{Ladder, Options, Source};
+use fleetgate_seal::{Death, Image, Ladder, Options, Source};
 use fleetgate_sys::spawn::{Program, Spawn, Stack, Strings, spawn};
 use fleetgate_sys::{Fd, file, socket};
 use fleetgate_wire::node::starter::ToMonitor;
@@ -60,6 +60,10 @@ struct Gives {
 }
 
 impl Starts for Gives {
+    fn died_early(&mut self, seat: Seat, image: Arc<Image>, death: Death) {
+        self.real.died_early(seat, image, death);
+    }
+
     fn start(&mut self, order: Order) {
         if order.seat == Seat::Resolver {
             return self.real.start(order);
@@ -85,6 +89,7 @@ impl Starts for Gives {
         (order.done)(Ok(Process {
             pid: child.pid,
             pidfd: child.pidfd,
+            image: None,
         }));
     }
 }

@@ -4,6 +4,8 @@
 mod lines;
 mod peer;
 mod start;
+#[cfg(test)]
+mod tests;
 mod words;
 
 pub use peer::{Frame, Lost};
@@ -12,6 +14,7 @@ pub use words::Words;
 
 use super::timers::now;
 use super::wakes::{Key, Owner, Wakes};
+use fleetgate_seal::Death;
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::process::{self, Exit, SIGKILL};
 use fleetgate_sys::{Errno, Fd, epoll, file, socket};
@@ -48,6 +51,8 @@ struct Sitting {
     going: Option<String>,
     /// Nobody is to be told of its end.
     quiet: bool,
+    /// It said something: whatever ends it now, its image works.
+    spoke: bool,
 }
 
 /// What a turn brought.
@@ -62,6 +67,8 @@ pub enum News {
 const CONTROL: u64 = 0;
 const PROCESS: u64 = 1;
 const LOG: u64 = 2;
+/// Why it is ended that closed its socket, which the kernel does for one that died.
+const CLOSED: &str = "it closed its socket";
 /// The most frames taken from one process before others have their turn.
 const PER_TURN: usize = 32;
 
@@ -119,6 +126,7 @@ impl Seats {
                 since: now(),
                 going: None,
                 quiet: false,
+                spoke: false,
             },
         );
         let (sender, bell) = (self.done_sender.clone(), self.bell.clone());
@@ -235,13 +243,17 @@ impl Seats {
     }
 
     fn listen(&mut self, id: SeatId, wakes: &Wakes, news: &mut Vec<News>) {
-        let Some(peer) = self.table.get_mut(&id).and_then(|s| s.peer.as_mut()) else {
+        let Some(sitting) = self.table.get_mut(&id) else {
             return;
         };
+        let Some(peer) = &mut sitting.peer else { return };
         let mut lost = peer.flush(wakes).err();
         for _ in 0..PER_TURN {
             match peer.hear(&mut self.buffer) {
-                Ok(Some(frame)) => news.push(News::Heard(id, frame)),
+                Ok(Some(frame)) => {
+                    sitting.spoke = true;
+                    news.push(News::Heard(id, frame));
+                }
                 Ok(None) => break,
                 Err(e) => {
                     lost = Some(e);
@@ -258,7 +270,7 @@ impl Seats {
         self.end(
             id,
             match lost {
-                Lost::Closed => "it closed its socket",
+                Lost::Closed => CLOSED,
                 Lost::Deaf => "it does not read what it is told",
                 Lost::Garbage => "it sent what is no frame",
             },
@@ -268,15 +280,32 @@ impl Seats {
     /// Its process ended: what it said before counts.
     fn ended(&mut self, id: SeatId, wakes: &Wakes, news: &mut Vec<News>) {
         self.listen(id, wakes, news);
-        let Some(sitting) = self.table.get(&id) else {
+        let Some(sitting) = self.table.get_mut(&id) else {
             return;
         };
         let exit = sitting
             .process
             .as_ref()
             .and_then(|p| process::wait(&p.pidfd, false).ok().flatten());
+        // One that we did not end and that never spoke may have died of its image. A resolver speaks to others: each of
+        // its deaths is looked into.
+        if !sitting.spoke
+            && sitting.going.as_deref().is_none_or(|why| why == CLOSED)
+            && let Some(image) = sitting.process.as_mut().and_then(|p| p.image.take())
+            && let Some(exit) = exit
+        {
+            let lived = now().saturating_sub(sitting.since);
+            let death = match exit {
+                Exit::Code(code) => Death::Exited { code, lived },
+                Exit::Signal { number, .. } => Death::Killed {
+                    signal: number,
+                    lived,
+                },
+            };
+            self.starts.died_early(sitting.seat, image, death);
+        }
         let how = match (&sitting.going, exit) {
-            (Some(why), _) if why != "it closed its socket" => why.clone(),
+            (Some(why), _) if why != CLOSED => why.clone(),
             (_, Some(Exit::Code(code))) => format!("it ended with code {code}"),
             (_, Some(Exit::Signal { number, .. })) => format!("it was ended by signal {number}"),
             (_, None) => "it ended".to_owned(),

@@ -1,7 +1,7 @@
 //! Starting the processes, on a thread of its own: an exec that endpoint security holds up holds up no login. The
 //! image comes from a ladder; one that cannot be executed is left for the next rung.
 
-use fleetgate_seal::{Death, Ladder, Verdict};
+use fleetgate_seal::{Death, Image, Ladder, Verdict};
 use fleetgate_sys::spawn::{Program, Spawn, Stack, Step, Strings, spawn};
 use fleetgate_sys::{Fd, file};
 use std::ffi::CString;
@@ -39,6 +39,8 @@ pub struct Process {
     pub pid: i32,
     /// Its descriptor.
     pub pidfd: Fd,
+    /// What it was executed from, until it is known to work.
+    pub image: Option<Arc<Image>>,
 }
 
 /// A process to start: its end of the control socket becomes descriptor 3, `log` its standard error.
@@ -58,11 +60,20 @@ pub struct Order {
 pub trait Starts: Send {
     /// Starts one, without waiting.
     fn start(&mut self, order: Order);
+
+    /// One that was started from `image` died before it said a word. Whether the image is to blame is found out before
+    /// the next start.
+    fn died_early(&mut self, seat: Seat, image: Arc<Image>, death: Death);
 }
 
 /// Executes them from ladders, unprivileged where this process is root.
 pub struct Executed {
-    orders: mpsc::Sender<Order>,
+    jobs: mpsc::Sender<Job>,
+}
+
+enum Job {
+    Start(Order),
+    Examine(Seat, Arc<Image>, Death),
 }
 
 /// What [`Executed`] starts from, and as whom.
@@ -77,40 +88,59 @@ pub struct Images {
     pub user: Option<(u32, u32)>,
 }
 
+impl Images {
+    fn of(&self, seat: Seat) -> &Ladder {
+        match seat {
+            Seat::Resolver => &self.resolver,
+            Seat::Lobby | Seat::Front => &self.front,
+        }
+    }
+}
+
 /// How often one start is tried: each rung of the ladder.
 const MAX_TRIES: u32 = 6;
 
 impl Executed {
     /// Starts the thread.
     pub fn new(images: Images) -> std::io::Result<Executed> {
-        let (orders, queue) = mpsc::channel::<Order>();
+        let (jobs, queue) = mpsc::channel();
         let mut stack = Stack::new()?;
         std::thread::Builder::new()
             .name("seats".to_owned())
             .stack_size(256 << 10)
             .spawn(move || {
-                for order in queue {
-                    let started = execute(&images, &order, &mut stack);
-                    (order.done)(started);
+                for job in queue {
+                    match job {
+                        Job::Start(order) => {
+                            let started = execute(&images, &order, &mut stack);
+                            (order.done)(started);
+                        }
+                        // The ladder tells of a move itself.
+                        Job::Examine(seat, image, death) => {
+                            let _ = images.of(seat).image_failed(&image, death);
+                        }
+                    }
                 }
             })?;
-        Ok(Executed { orders })
+        Ok(Executed { jobs })
     }
 }
 
 impl Starts for Executed {
     fn start(&mut self, order: Order) {
-        if let Err(mpsc::SendError(order)) = self.orders.send(order) {
+        if let Err(mpsc::SendError(Job::Start(order))) = self.jobs.send(Job::Start(order)) {
             (order.done)(Err("the thread that starts processes is gone".to_owned()));
         }
+    }
+
+    fn died_early(&mut self, seat: Seat, image: Arc<Image>, death: Death) {
+        // Where the thread is gone nothing starts any more, and the next start says so.
+        let _ = self.jobs.send(Job::Examine(seat, image, death));
     }
 }
 
 fn execute(images: &Images, order: &Order, stack: &mut Stack) -> Started {
-    let ladder = match order.seat {
-        Seat::Resolver => &images.resolver,
-        Seat::Lobby | Seat::Front => &images.front,
-    };
+    let ladder = images.of(order.seat);
     let null = file::openat(file::CWD, c"/dev/null", file::flags::O_RDWR, 0)
         .map_err(|e| format!("/dev/null: {e}"))?;
     let arguments = arguments(images, order.seat);
@@ -130,6 +160,7 @@ fn execute(images: &Images, order: &Order, stack: &mut Stack) -> Started {
                 return Ok(Process {
                     pid: child.pid,
                     pidfd: child.pidfd,
+                    image: Some(image),
                 });
             }
             Err(e) if e.step == Step::Exec => match ladder.image_failed(&image, Death::Exec(e.errno)) {
