@@ -4,10 +4,12 @@
 
 use fleetgate_node::config::Duration;
 use fleetgate_ssh::event::Exchange;
-use fleetgate_tests::taken::{Fate, Node, Scene, Stage, Want, command, garbage, is_rejected, lobby_tries};
+use fleetgate_tests::taken::{
+    Fate, Key, Node, Scene, Stage, Visit, Want, command, garbage, is_rejected, lobby_tries,
+};
 use fleetgate_wire::node::Verdict;
 use fleetgate_wire::node::front::FromFront;
-use fleetgate_wire::node::lobby::FromLobby;
+use fleetgate_wire::node::lobby::{FromLobby, ToLobby};
 use std::ffi::CString;
 use std::io::Read;
 
@@ -142,16 +144,50 @@ fn a_lobby_lets_nobody_in_whom_the_monitor_has_not_verified() {
         (
             "requests before the last one is answered",
             |s| {
-                let visit = s.lobby.establish(&s.node);
-                let id = visit.client.session_id().expect("keys");
-                let word = FromLobby::Auth {
-                    connection: visit.arrival.number,
-                    request: s.scene.key("stranger").request(id, "ada"),
-                };
-                let ended = (0..100_000).any(|_| s.lobby.seat.say(&word) == Fate::Ended);
+                // The first of a connection takes a moment: its key files are read. Where this thread is held up for
+                // longer than that, between two words, the next connection shows it.
+                let stranger = s.scene.key("stranger");
+                let ended = (0..100).any(|_| {
+                    let visit = s.lobby.establish(&s.node);
+                    let id = visit.client.session_id().expect("keys");
+                    let word = FromLobby::Auth {
+                        connection: visit.arrival.number,
+                        request: stranger.request(id, "ada"),
+                    };
+                    s.lobby.seat.say(&word);
+                    s.lobby.seat.say(&word);
+                    s.lobby.verdict(visit.arrival.number).is_none()
+                });
                 assert!(ended, "nobody minds");
             },
             Want::Ends("before the last one was answered"),
+        ),
+        (
+            "a request after the login was ended",
+            |s| {
+                let auth = |visit: &Visit, key: &Key| FromLobby::Auth {
+                    connection: visit.arrival.number,
+                    request: key.request(visit.client.session_id().expect("keys"), "ada"),
+                };
+                let (over, other) = (s.lobby.establish(&s.node), s.lobby.establish(&s.node));
+                let number = over.arrival.number;
+                s.lobby.seat.say(&FromLobby::AuthInfo {
+                    connection: number,
+                    response: Vec::new(),
+                });
+                let verdict = s.lobby.verdict(number);
+                assert!(matches!(verdict, Some(Verdict::End { .. })), "{verdict:?}");
+                // The right key comes too late here, and not on another connection.
+                s.lobby.seat.say(&auth(&over, &s.key));
+                s.lobby.seat.say(&auth(&other, &s.key));
+                let heard = s.lobby.seat.hear_until(|word, _| match word {
+                    ToLobby::Verdict { connection, verdict } => Some((*connection, verdict.clone())),
+                    _ => None,
+                });
+                let first = heard.map(|(_, verdict)| verdict);
+                assert_eq!(first, Some((other.arrival.number, Verdict::Accepted)));
+            },
+            Want::Nothing,
         ),
         (
             "words about what is a front's",
@@ -341,10 +377,14 @@ fn floods_end_the_lobby_or_nobody() {
         (
             "questions whose answers it does not read",
             |s| {
-                let arrival = s.lobby.arrive(&s.node);
-                let word = FromLobby::AuthInfo {
-                    connection: arrival.number,
-                    response: Vec::new(),
+                let visit = s.lobby.establish(&s.node);
+                let (number, id) = (visit.arrival.number, visit.client.session_id().expect("keys"));
+                let request = s.scene.key("stranger").request(id, "ada");
+                // The key files are read for the first; from then on each is answered at once.
+                assert!(is_rejected(s.lobby.ask(number, &request)));
+                let word = FromLobby::Auth {
+                    connection: number,
+                    request,
                 };
                 assert!((0..1_000_000).any(|_| s.lobby.seat.say(&word) == Fate::Ended));
             },

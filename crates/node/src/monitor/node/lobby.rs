@@ -140,10 +140,14 @@ impl Node {
                         return self.violated(Seat::Lobby, self.lobby.seat, Some(connection), why);
                     }
                 }
-                self.login(connection, |login, scene| login.asked(request, scene));
+                if !self.is_parting(connection) {
+                    self.login(connection, |login, scene| login.asked(request, scene));
+                }
             }
             FromLobby::AuthInfo { connection, response } => {
-                self.login(connection, |login, scene| login.answered(response, scene));
+                if !self.is_parting(connection) {
+                    self.login(connection, |login, scene| login.answered(response, scene));
+                }
             }
             FromLobby::HandOver { connection, state } => self.handed_over(connection, state),
             FromLobby::Closed { connection, why } => {
@@ -152,6 +156,14 @@ impl Node {
                 }
             }
         }
+    }
+
+    /// Whether the lobby was told that this login is over: what crosses that word is no try any more. Else a lobby that
+    /// is taken over could try passwords without end on one connection.
+    fn is_parting(&mut self, number: Number) -> bool {
+        self.connections
+            .get(number)
+            .is_some_and(|known| known.parting.is_some())
     }
 
     /// What follows from a step of a login.
