@@ -1,4 +1,4 @@
-//! What a process gives back when nothing has happened for a while: the pages of its program, which the kernel still has
+//! What a process gives back when nothing has happened for a while: the pages of its code, which the kernel still has
 //! and maps again at a touch, and large buffers. The next thing that happens finds it as it was; it costs some fifty
 //! page faults once. It never wakes a process a second time for the same quiet.
 
