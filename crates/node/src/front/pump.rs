@@ -18,6 +18,7 @@ const CHUNK: usize = 128 * 1024;
 const BUSY_AFTER: usize = 64 * 1024;
 /// A busy pipe's room. The kernel may refuse it; then it stays as it is.
 const BUSY_PIPE: i32 = 256 * 1024;
+
 /// What a descriptor is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
