@@ -1,0 +1,2 @@
+//! The user's side: login, ssh, inventory, administration.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Identities on the wire: TLS, X.509, HTTP/2.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! The proxy: one address for SSH, gRPC and the web.
+#![forbid(unsafe_code)]
