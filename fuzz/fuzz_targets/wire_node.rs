@@ -1,8 +1,8 @@
-//! Any bytes as each of the frames between the node's processes. The monitor reads what a taken-over lobby or front
-//! says: never a panic, and what is understood has one form.
+//! Any bytes as each of the frames between the node's processes. The monitor reads what a taken-over lobby, front or
+//! tunnel says: never a panic, and what is understood has one form.
 #![no_main]
 
-use fleetgate_wire::node::{front, lobby, starter};
+use fleetgate_wire::node::{front, lobby, starter, tunnel};
 use fleetgate_wire::{Decode, Encode, decode, encode};
 use libfuzzer_sys::fuzz_target;
 
@@ -17,6 +17,8 @@ fuzz_target!(|data: &[u8]| {
     one_form::<lobby::ToLobby>(data);
     one_form::<front::FromFront>(data);
     one_form::<front::ToFront>(data);
+    one_form::<tunnel::FromTunnel>(data);
+    one_form::<tunnel::ToTunnel>(data);
     one_form::<starter::FromMonitor>(data);
     one_form::<starter::ToMonitor>(data);
 });

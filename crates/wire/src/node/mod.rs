@@ -1,12 +1,14 @@
-//! Frames between the node's processes: the monitor (root) on one side, the lobby and the fronts on the other.
+//! Frames between the node's processes: the monitor (root) on one side, the lobby, the fronts and the tunnel on the
+//! other.
 //!
-//! Neither lobby nor front is believed: a frame asks, the monitor decides by what it knows itself. A connection is
+//! None of them is believed: a frame asks, the monitor decides by what it knows itself. A connection is
 //! named by the number that the monitor gave it; a process that names another's connection, or one that is gone, is
 //! answered as if it did not exist. Descriptors travel beside the frames that say so, in the order given there.
 
 pub mod front;
 pub mod lobby;
 pub mod starter;
+pub mod tunnel;
 
 use crate::codec::Item;
 use crate::common::Endpoint;
@@ -17,7 +19,7 @@ use alloc::vec::Vec;
 /// The number of a connection, given by the monitor at accept and never used again.
 pub type Connection = u64;
 
-/// The longest frame from lobby or front: a command as long as the kernel executes one, with its environment. The
+/// The longest frame from lobby, front or tunnel: a command as long as the kernel executes one, with its environment. The
 /// kernel's smallest send buffer (212,992 bytes) holds it.
 pub const MAX_FRAME: usize = 160 << 10;
 /// The longest KEXINIT that a node takes: two of them and the shares fit into one frame.
