@@ -1,2 +1,4 @@
 //! The user's side: login, ssh, inventory, administration.
 #![forbid(unsafe_code)]
+
+pub mod agent;

@@ -3,7 +3,7 @@
 
 use super::algorithm::{Algorithm, KeyType};
 use super::public::{Parts, PublicKey, bits};
-use super::{KeyError, text};
+use super::{Certificate, KeyError, text};
 use crate::codec::{Malformed, Reader, Write};
 use ring::rand::{SecureRandom, SystemRandom};
 use ring::signature as rs;
@@ -118,6 +118,50 @@ impl PrivateKey {
         let key = PrivateKey::private(public, &private)?;
         let file = wrap(&key.public, &private);
         Ok((key, file))
+    }
+
+    /// What an agent is given to keep this key, alone or with its certificate: its type, the certificate and the private
+    /// fields, as draft-miller-ssh-agent §3.2 has them. What an agent needs is not kept here, so it is read from the
+    /// file's text.
+    pub fn for_agent(file: &[u8], certificate: Option<&Certificate>) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+        let key = PrivateKey::parse(file)?;
+        if certificate.is_some_and(|c| c.key() != key.public()) {
+            return Err(KeyError::OtherKey);
+        }
+        let binary = unwrap(file)?;
+        let mut r = Reader::new(binary.strip_prefix(MAGIC).ok_or(KeyError::OldFormat)?);
+        r.text("cipher")?;
+        r.text("key derivation")?;
+        r.string("key derivation")?;
+        r.u32("number of keys")?;
+        r.string("public key")?;
+        let mut private = Reader::new(r.string("private key")?);
+        private.u64("check")?;
+        private.text("type")?;
+        let kind = key.public.key_type();
+        let mut out = Zeroizing::new(Vec::with_capacity(
+            binary.len() + certificate.map_or(0, |c| c.blob().len()),
+        ));
+        // Of each type's fields, those of the public half, which a certificate has already, stand first.
+        let (fields, public) = match kind {
+            KeyType::Ed25519 => (2, 0),
+            KeyType::Rsa => (6, 2),
+            _ => (3, 2),
+        };
+        match certificate {
+            Some(certificate) => {
+                out.put_string(kind.certificate_name());
+                out.put_string(certificate.blob());
+            }
+            None => out.put_string(kind.name()),
+        }
+        for at in 0..fields {
+            let field = private.string("private key")?;
+            if certificate.is_none() || at >= public {
+                out.put_string(field);
+            }
+        }
+        Ok(out)
     }
 
     /// The public half.

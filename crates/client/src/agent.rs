@@ -1,0 +1,363 @@
+//! The user's ssh-agent (draft-miller-ssh-agent): which keys it has, signatures by them, keys put in and taken out. It
+//! keeps no key, never asks for a passphrase, and waits for the agent only as long as a person may be asked.
+
+use fleetgate_ssh::codec::{Malformed, Reader, Write as _};
+use fleetgate_ssh::key::{Certificate, KeyError, PrivateKey};
+use std::ffi::OsString;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+use zeroize::Zeroizing;
+
+/// The largest message that an agent may send; OpenSSH's own bound.
+pub const MAX_MESSAGE: usize = 256 * 1024;
+/// The most keys that are looked at.
+pub const MAX_IDENTITIES: usize = 1024;
+/// How long an agent may take where it asks nobody.
+const ANSWER_TIME: Duration = Duration::from_secs(10);
+/// How long a signature may take: a token is to be touched, or a question answered.
+const SIGNATURE_TIME: Duration = Duration::from_secs(120);
+/// The variable that names the agent's socket.
+pub const SOCKET: &str = "SSH_AUTH_SOCK";
+
+const FAILURE: u8 = 5;
+const SUCCESS: u8 = 6;
+const REQUEST_IDENTITIES: u8 = 11;
+const IDENTITIES_ANSWER: u8 = 12;
+const SIGN_REQUEST: u8 = 13;
+const SIGN_RESPONSE: u8 = 14;
+const ADD_IDENTITY: u8 = 17;
+const REMOVE_IDENTITY: u8 = 18;
+const ADD_ID_CONSTRAINED: u8 = 25;
+const CONSTRAIN_LIFETIME: u8 = 1;
+const FLAG_RSA_SHA2_256: u32 = 2;
+const FLAG_RSA_SHA2_512: u32 = 4;
+
+/// A connection to an agent.
+#[derive(Debug)]
+pub struct Agent {
+    stream: UnixStream,
+}
+
+/// A key or certificate that an agent signs with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The public key or certificate.
+    pub blob: Vec<u8>,
+    /// What its owner calls it. Not to be trusted to be printable.
+    pub comment: String,
+}
+
+/// Why an agent did not do what it was asked.
+#[derive(Debug)]
+pub enum AgentError {
+    /// There is none: the variable is not set.
+    None,
+    /// Its socket could not be used.
+    Socket(PathBuf, io::Error),
+    /// It broke off or took too long.
+    Lost(io::Error),
+    /// It said something that cannot be read.
+    Malformed(Malformed),
+    /// It said no.
+    Refused(&'static str),
+    /// The key that was to be put in cannot be.
+    Key(KeyError),
+}
+
+impl Agent {
+    /// The agent that `env` names, as `std::env::var_os` gives it for [`SOCKET`].
+    pub fn connect(env: Option<OsString>) -> Result<Agent, AgentError> {
+        let path: PathBuf = env.filter(|v| !v.is_empty()).ok_or(AgentError::None)?.into();
+        match UnixStream::connect(&path) {
+            Ok(stream) => Ok(Agent { stream }),
+            Err(error) => Err(AgentError::Socket(path, error)),
+        }
+    }
+
+    /// The keys and certificates that it has, in its order.
+    pub fn identities(&mut self) -> Result<Vec<Identity>, AgentError> {
+        let answer = self.ask(&[REQUEST_IDENTITIES], ANSWER_TIME)?;
+        let mut r = Reader::new(&answer);
+        if r.u8("number")? != IDENTITIES_ANSWER {
+            return Err(AgentError::Refused("to list its keys"));
+        }
+        let count = r.u32("number of keys")? as usize;
+        if count > MAX_IDENTITIES {
+            return Err(Malformed::Invalid("number of keys").into());
+        }
+        let mut identities = Vec::new();
+        for _ in 0..count {
+            identities.push(Identity {
+                blob: r.string("key")?.to_vec(),
+                comment: String::from_utf8_lossy(r.string("comment")?).into_owned(),
+            });
+        }
+        r.end()?;
+        Ok(identities)
+    }
+
+    /// A signature blob over `data` by the key or certificate `blob`. The algorithm counts for RSA keys only: others
+    /// have one each.
+    pub fn sign(&mut self, blob: &[u8], algorithm: &str, data: &[u8]) -> Result<Vec<u8>, AgentError> {
+        let flags = match algorithm {
+            "rsa-sha2-256" | "rsa-sha2-256-cert-v01@openssh.com" => FLAG_RSA_SHA2_256,
+            "rsa-sha2-512" | "rsa-sha2-512-cert-v01@openssh.com" => FLAG_RSA_SHA2_512,
+            _ => 0,
+        };
+        let mut request = vec![SIGN_REQUEST];
+        request.put_string(blob);
+        request.put_string(data);
+        request.put_u32(flags);
+        let answer = self.ask(&request, SIGNATURE_TIME)?;
+        let mut r = Reader::new(&answer);
+        if r.u8("number")? != SIGN_RESPONSE {
+            return Err(AgentError::Refused("to sign"));
+        }
+        let signature = r.string("signature")?.to_vec();
+        r.end()?;
+        Ok(signature)
+    }
+
+    /// Puts in a key, from the text of its file, with its certificate if it has one. With a lifetime the agent forgets
+    /// it then by itself.
+    pub fn add(
+        &mut self,
+        key: &[u8],
+        certificate: Option<&Certificate>,
+        comment: &str,
+        lifetime: Option<Duration>,
+    ) -> Result<(), AgentError> {
+        let fields = PrivateKey::for_agent(key, certificate).map_err(AgentError::Key)?;
+        let mut request = Zeroizing::new(Vec::with_capacity(fields.len() + comment.len() + 16));
+        request.put_u8(if lifetime.is_some() {
+            ADD_ID_CONSTRAINED
+        } else {
+            ADD_IDENTITY
+        });
+        request.put(&fields);
+        request.put_string(comment);
+        if let Some(lifetime) = lifetime {
+            request.put_u8(CONSTRAIN_LIFETIME);
+            // 0 would mean for ever.
+            request.put_u32(u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX).max(1));
+        }
+        self.done(&request, "to take the key")
+    }
+
+    /// Takes a key or certificate out.
+    pub fn remove(&mut self, blob: &[u8]) -> Result<(), AgentError> {
+        let mut request = vec![REMOVE_IDENTITY];
+        request.put_string(blob);
+        self.done(&request, "to remove the key: perhaps it does not have it")
+    }
+
+    fn done(&mut self, request: &[u8], what: &'static str) -> Result<(), AgentError> {
+        match self.ask(request, ANSWER_TIME)?.first() {
+            Some(&SUCCESS) => Ok(()),
+            _ => Err(AgentError::Refused(what)),
+        }
+    }
+
+    fn ask(&mut self, request: &[u8], time: Duration) -> Result<Zeroizing<Vec<u8>>, AgentError> {
+        let mut framed = Zeroizing::new(Vec::with_capacity(request.len() + 4));
+        framed.put_string(request);
+        let mut exchange = || -> io::Result<Zeroizing<Vec<u8>>> {
+            self.stream.set_read_timeout(Some(time))?;
+            self.stream.set_write_timeout(Some(ANSWER_TIME))?;
+            self.stream.write_all(&framed)?;
+            let mut length = [0; 4];
+            self.stream.read_exact(&mut length)?;
+            let length = u32::from_be_bytes(length) as usize;
+            if length == 0 || length > MAX_MESSAGE {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "an answer of a length that cannot be",
+                ));
+            }
+            let mut answer = Zeroizing::new(vec![0; length]);
+            self.stream.read_exact(&mut answer)?;
+            Ok(answer)
+        };
+        let answer = exchange().map_err(AgentError::Lost)?;
+        match answer[0] {
+            FAILURE => Ok(Zeroizing::new(vec![FAILURE])),
+            _ => Ok(answer),
+        }
+    }
+}
+
+impl From<Malformed> for AgentError {
+    fn from(error: Malformed) -> AgentError {
+        AgentError::Malformed(error)
+    }
+}
+
+impl fmt::Display for AgentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AgentError::None => write!(
+                f,
+                "there is no ssh-agent: {SOCKET} is not set (start one with `eval $(ssh-agent)`)"
+            ),
+            AgentError::Socket(path, error) => write!(f, "the ssh-agent at {}: {error}", path.display()),
+            AgentError::Lost(error) => write!(f, "the ssh-agent does not answer: {error}"),
+            AgentError::Malformed(error) => write!(f, "the ssh-agent's answer cannot be read: {error}"),
+            AgentError::Refused(what) => write!(f, "the ssh-agent refuses {what}"),
+            AgentError::Key(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for AgentError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fleetgate_ssh::key::{KeyType, PublicKey, verify};
+    use std::process::{Child, Command, Stdio};
+
+    /// OpenSSH's agent, in the foreground, on a socket of its own.
+    struct Running {
+        child: Child,
+        socket: PathBuf,
+        folder: PathBuf,
+    }
+
+    impl Running {
+        fn start() -> Running {
+            let mut name = [0; 8];
+            ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut name).unwrap();
+            let folder = std::env::temp_dir().join(format!("fleetgate-agent-{}", u64::from_ne_bytes(name)));
+            std::fs::create_dir(&folder).unwrap();
+            let socket = folder.join("socket");
+            let mut child = Command::new("ssh-agent")
+                .args(["-D", "-a"])
+                .arg(&socket)
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("OpenSSH's ssh-agent is installed");
+            // It prints where its socket is once that is there.
+            let mut line = String::new();
+            let out = child.stdout.take().unwrap();
+            io::BufRead::read_line(&mut io::BufReader::new(out), &mut line).unwrap();
+            assert!(line.contains("SSH_AUTH_SOCK"), "{line:?}");
+            Running {
+                child,
+                socket,
+                folder,
+            }
+        }
+
+        fn connect(&self) -> Agent {
+            Agent::connect(Some(self.socket.clone().into())).unwrap()
+        }
+    }
+
+    impl Drop for Running {
+        fn drop(&mut self) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+            let _ = std::fs::remove_dir_all(&self.folder);
+        }
+    }
+
+    #[test]
+    fn openssh_agent_keeps_signs_and_forgets() {
+        let running = Running::start();
+        let mut agent = running.connect();
+        assert_eq!(agent.identities().unwrap(), []);
+        for kind in [KeyType::Ed25519, KeyType::EcdsaP256] {
+            let (key, file) = PrivateKey::generate(kind, "test").unwrap();
+            let blob = key.public().blob().to_vec();
+            agent
+                .add(file.as_bytes(), None, "a comment", Some(Duration::from_secs(60)))
+                .unwrap();
+            let wanted = Identity {
+                blob: blob.clone(),
+                comment: "a comment".into(),
+            };
+            assert_eq!(agent.identities().unwrap(), [wanted]);
+            let signature = agent.sign(&blob, kind.name(), b"message").unwrap();
+            let public = PublicKey::parse(&blob).unwrap();
+            verify(&public, kind.name(), b"message", &signature).unwrap();
+            assert!(verify(&public, kind.name(), b"another", &signature).is_err());
+            agent.remove(&blob).unwrap();
+            assert_eq!(agent.identities().unwrap(), []);
+            assert!(matches!(agent.remove(&blob), Err(AgentError::Refused(_))));
+            assert!(matches!(
+                agent.sign(&blob, kind.name(), b"message"),
+                Err(AgentError::Refused(_))
+            ));
+        }
+    }
+
+    #[test]
+    fn a_certificate_goes_in_with_its_key() {
+        let running = Running::start();
+        let (key, file) = PrivateKey::generate(KeyType::Ed25519, "ann").unwrap();
+        let (_, ca) = PrivateKey::generate(KeyType::Ed25519, "ca").unwrap();
+        let write = |name: &str, text: &str| {
+            use std::os::unix::fs::OpenOptionsExt;
+            let path = running.folder.join(name);
+            let mut options = std::fs::OpenOptions::new();
+            let mut out = options
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&path)
+                .unwrap();
+            out.write_all(text.as_bytes()).unwrap();
+            path
+        };
+        let (ca, public) = (write("ca", &ca), write("ann.pub", &key.public().line()));
+        let made = Command::new("ssh-keygen")
+            .args(["-q", "-I", "ann", "-n", "ann", "-V", "+1h", "-s"])
+            .args([&ca, &public])
+            .status();
+        assert!(made.unwrap().success());
+        let line = std::fs::read_to_string(running.folder.join("ann-cert.pub")).unwrap();
+        let certificate = Certificate::from_line(&line).unwrap();
+        let mut agent = running.connect();
+        agent
+            .add(file.as_bytes(), Some(&certificate), "ann", None)
+            .unwrap();
+        assert_eq!(agent.identities().unwrap()[0].blob, certificate.blob());
+        let signature = agent.sign(certificate.blob(), "ssh-ed25519", b"message").unwrap();
+        verify(key.public(), "ssh-ed25519", b"message", &signature).unwrap();
+        let (_, other) = PrivateKey::generate(KeyType::Ed25519, "bob").unwrap();
+        let wrong = agent.add(other.as_bytes(), Some(&certificate), "", None);
+        assert!(matches!(wrong, Err(AgentError::Key(KeyError::OtherKey))));
+        agent.remove(certificate.blob()).unwrap();
+        assert_eq!(agent.identities().unwrap(), []);
+    }
+
+    #[test]
+    fn an_agent_that_talks_nonsense_is_left() {
+        let table: [(&str, &[u8]); 4] = [
+            ("nothing", &[]),
+            ("a length of 0", &[0, 0, 0, 0]),
+            ("far too long", &[0x7f, 0xff, 0xff, 0xff, IDENTITIES_ANSWER]),
+            (
+                "more keys than are looked at",
+                &[0, 0, 0, 5, IDENTITIES_ANSWER, 0xff, 0, 0, 0],
+            ),
+        ];
+        for (what, answer) in table {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            let mut other = theirs.try_clone().unwrap();
+            other.write_all(answer).unwrap();
+            other.shutdown(std::net::Shutdown::Write).unwrap();
+            let mut agent = Agent { stream: ours };
+            assert!(agent.identities().is_err(), "{what}");
+        }
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        theirs
+            .write_all(&[0, 0, 0, 5, IDENTITIES_ANSWER, 0, 0, 0, 0])
+            .unwrap();
+        assert_eq!(Agent { stream: ours }.identities().unwrap(), []);
+        assert!(matches!(Agent::connect(None), Err(AgentError::None)));
+    }
+}
