@@ -1,0 +1,279 @@
+//! The thread that owns the connection which writes. What waits together is committed together, and each is answered
+//! after that. It never answers for what is not durable, and never waits for who asks or watches.
+
+use super::leases::Leases;
+use super::log::Log;
+use super::rows::{self, State};
+use super::work::{Done, Fault, Group, Work};
+use super::{MAX_GROUP, fault};
+use crate::{Clock, Error, Feed, LeaseId, MAX_WATCHES, Prefix, Revision, Watch};
+use rusqlite::{Connection, TransactionBehavior};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// When the deletion of ended leases is tried again after it failed.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+/// How many ended leases one group deletes.
+const MAX_EXPIRED: usize = 64;
+
+/// Where an answer goes.
+pub type To<T> = oneshot::Sender<Result<T, Error>>;
+
+/// What is asked of the writer.
+#[derive(Debug)]
+pub enum Ask {
+    /// A change; its size counts against what may wait.
+    Work(Work, usize, To<Done>),
+    /// A lease's time begins anew.
+    KeepAlive(LeaseId, To<()>),
+    /// Updates under a prefix after a revision.
+    Watch(Prefix, Revision, To<Watch>),
+}
+
+/// The thread's state.
+pub struct Writer {
+    path: PathBuf,
+    database: Connection,
+    clock: Arc<dyn Clock>,
+    asks: Receiver<Ask>,
+    /// The bytes of changes that wait.
+    waiting: Arc<AtomicUsize>,
+    state: State,
+    log: Log,
+    leases: Leases,
+    feeds: Vec<Feed>,
+    /// What the disk said last, if it was no.
+    trouble: Option<Error>,
+}
+
+/// One change, and who waits for it: nobody, for a lease that ended by itself.
+struct Job {
+    work: Work,
+    to: Option<To<Done>>,
+}
+
+impl Writer {
+    /// Takes over a database whose tables are of this version.
+    pub fn new(
+        path: PathBuf,
+        database: Connection,
+        clock: Arc<dyn Clock>,
+        asks: Receiver<Ask>,
+        waiting: Arc<AtomicUsize>,
+        keep: usize,
+    ) -> rusqlite::Result<Writer> {
+        let state = rows::state(&database)?;
+        let log = Log::load(&database, keep)?;
+        let mut leases = Leases::default();
+        let now = clock.now();
+        for (lease, seconds) in rows::leases(&database)? {
+            leases.begin(lease, Duration::from_secs(seconds), now);
+        }
+        Ok(Writer {
+            path,
+            database,
+            clock,
+            asks,
+            waiting,
+            state,
+            log,
+            leases,
+            feeds: Vec::new(),
+            trouble: None,
+        })
+    }
+
+    /// Serves until nobody can ask any more.
+    pub fn run(mut self) {
+        while let Some(first) = self.wait() {
+            self.leases.pass(self.clock.now());
+            let mut jobs: Vec<Job> = self.leases.ended(MAX_EXPIRED).map(Job::expire).collect();
+            let mut others = Vec::new();
+            let more = std::iter::from_fn(|| self.asks.try_recv().ok());
+            for ask in first.into_iter().chain(more).take(MAX_GROUP) {
+                match ask {
+                    Ask::Work(work, bytes, to) => {
+                        self.waiting.fetch_sub(bytes, Ordering::AcqRel);
+                        jobs.push(Job { work, to: Some(to) });
+                    }
+                    other => others.push(other),
+                }
+            }
+            self.commit(jobs);
+            // After the commit: a watch that begins now reads from the log what was just written.
+            for other in others {
+                self.serve(other);
+            }
+        }
+    }
+
+    /// The next ask; `Some(None)` when a lease is over first; `None` at the end.
+    fn wait(&self) -> Option<Option<Ask>> {
+        let ended = self.leases.ended(1).next().is_some();
+        let patience = match (ended, self.leases.next()) {
+            (true, _) if self.trouble.is_some() => TRY_AGAIN,
+            (true, _) => Duration::ZERO,
+            (false, Some(until)) => until.saturating_sub(self.clock.now()),
+            (false, None) => return self.asks.recv().ok().map(Some),
+        };
+        match self.asks.recv_timeout(patience) {
+            Ok(ask) => Some(Some(ask)),
+            Err(RecvTimeoutError::Timeout) => Some(None),
+            Err(RecvTimeoutError::Disconnected) => None,
+        }
+    }
+
+    /// Commits `jobs` together; when the database fails, each alone, so that one that cannot be written (too large for
+    /// what room is left) is alone with its error.
+    fn commit(&mut self, jobs: Vec<Job>) {
+        if jobs.is_empty() {
+            return;
+        }
+        match self.attempt(&jobs) {
+            Ok(done) => {
+                self.recovered();
+                for (job, result) in jobs.into_iter().zip(done) {
+                    job.answer(result);
+                }
+            }
+            Err(_) if jobs.len() > 1 => jobs.into_iter().for_each(|job| self.commit(vec![job])),
+            Err(error) => {
+                let error = fault::told(&self.path, &error);
+                self.failed(&error);
+                jobs.into_iter().for_each(|job| job.answer(Err(error.clone())));
+            }
+        }
+    }
+
+    /// One transaction. An error of the database leaves nothing of it, on disk or here.
+    fn attempt(&mut self, jobs: &[Job]) -> rusqlite::Result<Vec<Result<Done, Error>>> {
+        let work = self
+            .database
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut group = Group {
+            database: &work,
+            leases: &self.leases,
+            revision: self.state.revision,
+            updates: Vec::new(),
+            granted: Vec::new(),
+            ended: Vec::new(),
+        };
+        let mut done = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            match group.perform(&job.work) {
+                Ok(result) => done.push(Ok(result)),
+                Err(Fault::Refused(error)) => done.push(Err(error)),
+                Err(Fault::Database(error)) => return Err(error),
+            }
+        }
+        let Group {
+            revision,
+            updates,
+            granted,
+            ended,
+            ..
+        } = group;
+        let too_old = self.log.too_old(&updates);
+        let state = State {
+            revision,
+            compacted: too_old.unwrap_or(self.state.compacted),
+        };
+        if state != self.state {
+            rows::set_state(&work, state)?;
+        }
+        if let Some(last) = too_old {
+            rows::forget(&work, last)?;
+        }
+        work.commit()?;
+
+        self.state = state;
+        self.log.committed(&updates, too_old);
+        let now = self.clock.now();
+        for (lease, seconds) in granted {
+            self.leases.begin(lease, Duration::from_secs(seconds), now);
+        }
+        for lease in ended {
+            self.leases.deleted(lease);
+        }
+        for update in &updates {
+            self.feeds.retain(|feed| feed.send(update));
+        }
+        Ok(done)
+    }
+
+    fn serve(&mut self, ask: Ask) {
+        match ask {
+            Ask::KeepAlive(lease, to) => {
+                let kept = self.leases.keep_alive(lease, self.clock.now());
+                let _ = to.send(kept.then_some(()).ok_or(Error::NoLease(lease)));
+            }
+            Ask::Watch(prefix, after, to) => {
+                let watch = self.watch(prefix, after);
+                // Whoever dropped the answer drops the watch, and its feed is found closed.
+                let _ = to.send(watch);
+            }
+            Ask::Work(..) => {}
+        }
+    }
+
+    fn watch(&mut self, prefix: Prefix, after: Revision) -> Result<Watch, Error> {
+        self.feeds.retain(|feed| !feed.is_closed());
+        if self.feeds.len() >= MAX_WATCHES {
+            return Err(Error::Watches);
+        }
+        if after > self.state.revision {
+            return Err(Error::Future {
+                asked: after,
+                now: self.state.revision,
+            });
+        }
+        if after < self.state.compacted {
+            return Err(Error::Compacted(after));
+        }
+        let (feed, watch) = Watch::new(prefix.clone(), after);
+        let mut fits = true;
+        rows::updates(&self.database, &prefix, after, |update| {
+            fits = feed.send(update);
+            fits
+        })
+        .map_err(|e| fault::told(&self.path, &e))?;
+        if !fits {
+            return Err(Error::Compacted(after));
+        }
+        self.feeds.push(feed);
+        Ok(watch)
+    }
+
+    fn failed(&mut self, error: &Error) {
+        if self.trouble.as_ref() != Some(error) {
+            tracing::error!("{error}");
+            self.trouble = Some(error.clone());
+        }
+    }
+
+    fn recovered(&mut self) {
+        if self.trouble.take().is_some() {
+            tracing::info!("the store {} can be written again", self.path.display());
+        }
+    }
+}
+
+impl Job {
+    fn expire(lease: LeaseId) -> Job {
+        Job {
+            work: Work::Expire(lease),
+            to: None,
+        }
+    }
+
+    fn answer(self, result: Result<Done, Error>) {
+        if let Some(to) = self.to {
+            // Who asked may be gone; what was done stays done.
+            let _ = to.send(result);
+        }
+    }
+}
