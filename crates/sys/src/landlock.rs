@@ -1,5 +1,6 @@
 //! Landlock: a process gives up everything that can be reached by a path, a port, an abstract name or a signal. There
-//! is no way back, for it and all that it starts. It never allows anything: who needs a file has it open before.
+//! is no way back, for it and all that it starts. It allows nothing but TCP ports to connect to: who needs a file has it
+//! open before.
 
 use crate::{Errno, Result, syscall};
 
@@ -24,6 +25,8 @@ const TRUNCATE: u64 = 1 << 14;
 const IOCTL_DEV: u64 = 1 << 15;
 /// BIND_TCP and CONNECT_TCP, version 4.
 const TCP: u64 = 3;
+const CONNECT_TCP: u64 = 2;
+const RULE_NET_PORT: u32 = 2;
 /// ABSTRACT_UNIX_SOCKET and SIGNAL, version 6.
 const SCOPES: u64 = 3;
 
@@ -57,6 +60,12 @@ const fn handled(version: u32) -> [u64; 3] {
 /// Denies the calling thread all that this kernel's landlock knows. The thread must have no_new_privs or
 /// CAP_SYS_ADMIN. Tells what is denied; nothing where the kernel has no landlock.
 pub fn deny_all() -> Result<Denied> {
+    deny_all_but(&[])
+}
+
+/// As [`deny_all`], but TCP sockets may be connected to these ports, wherever they are: the kernel's rules know no
+/// addresses.
+pub fn deny_all_but(ports: &[u16]) -> Result<Denied> {
     let version = version();
     if version == 0 {
         return Ok(Denied::default());
@@ -71,6 +80,22 @@ pub fn deny_all() -> Result<Denied> {
     // SAFETY: the kernel reads `size` bytes of the 24.
     let rules = unsafe { syscall!(libc::SYS_landlock_create_ruleset, attributes.as_ptr(), size, 0) }?;
     let rules = crate::Fd::from_raw(rules as i32);
+    if attributes[1] != 0 {
+        for port in ports {
+            // struct landlock_net_port_attr: the rights, then the port as this machine writes numbers.
+            let rule = [CONNECT_TCP, u64::from(*port)];
+            // SAFETY: the kernel reads these 16 bytes.
+            unsafe {
+                syscall!(
+                    libc::SYS_landlock_add_rule,
+                    rules.raw(),
+                    RULE_NET_PORT,
+                    rule.as_ptr(),
+                    0
+                )
+            }?;
+        }
+    }
     // SAFETY: numbers only; only the calling thread is bound by it.
     unsafe { syscall!(libc::SYS_landlock_restrict_self, rules.raw(), 0) }?;
     Ok(Denied {
@@ -124,5 +149,35 @@ mod tests {
         });
         assert_eq!(denied.join().expect("it ends"), Err(Errno::EACCES));
         assert_eq!(open(), Ok(()));
+    }
+
+    #[test]
+    fn the_ports_that_are_named_may_be_connected_to_and_no_others() {
+        if version() < 4 {
+            std::eprintln!("skipped: this kernel's landlock knows no ports");
+            assert!(
+                std::env::var_os("CI").is_none_or(|v| v != "true"),
+                "CI must not skip"
+            );
+            return;
+        }
+        let listeners = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").expect("a free port"));
+        let [named, other] =
+            [&listeners[0], &listeners[1]].map(|l| l.local_addr().expect("an address").port());
+        let connect = |port: u16| {
+            let address = crate::net::Address::v4([127, 0, 0, 1], port);
+            let socket = crate::net::tcp(&address)?;
+            match crate::net::connect(&socket, &address) {
+                Err(Errno::EINPROGRESS) => Ok(()),
+                other => other,
+            }
+        };
+        let confined = std::thread::spawn(move || {
+            crate::credentials::set_no_new_privileges().expect("always allowed");
+            assert!(deny_all_but(&[named]).expect("this kernel has it").tcp);
+            [connect(named), connect(other)]
+        });
+        assert_eq!(confined.join().expect("it ends"), [Ok(()), Err(Errno::EACCES)]);
+        assert_eq!([connect(named), connect(other)], [Ok(()), Ok(())]);
     }
 }
