@@ -8,6 +8,8 @@ pub mod config;
 #[cfg(feature = "monitor")]
 pub mod doctor;
 mod front;
+#[cfg(feature = "monitor")]
+pub mod identity;
 mod lobby;
 #[cfg(feature = "monitor")]
 pub mod monitor;

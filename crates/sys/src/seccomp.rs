@@ -8,6 +8,9 @@ use alloc::vec::Vec;
 
 /// Numbers of system calls that rules are made for.
 pub mod calls {
+    /// The older form of waiting, which a C library's epoll_wait makes where the kernel has it.
+    #[cfg(target_arch = "x86_64")]
+    pub use libc::SYS_epoll_wait;
     pub use libc::{
         SYS_accept4, SYS_brk, SYS_clock_gettime, SYS_close, SYS_epoll_create1, SYS_epoll_ctl,
         SYS_epoll_pwait, SYS_exit, SYS_exit_group, SYS_fcntl, SYS_futex, SYS_getrandom, SYS_getsockopt,
@@ -15,9 +18,6 @@ pub mod calls {
         SYS_recvfrom, SYS_restart_syscall, SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn,
         SYS_sendmsg, SYS_sendto, SYS_setsockopt, SYS_shutdown, SYS_sigaltstack, SYS_write, SYS_writev,
     };
-    /// The older form of waiting, which a C library's epoll_wait makes where the kernel has it.
-    #[cfg(target_arch = "x86_64")]
-    pub use libc::SYS_epoll_wait;
     #[cfg(not(target_arch = "x86_64"))]
     #[allow(missing_docs)]
     pub const SYS_epoll_wait: i64 = libc::SYS_epoll_pwait;

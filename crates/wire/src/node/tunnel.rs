@@ -28,8 +28,6 @@ pub const MAX_FIRST: usize = 32 << 10;
 /// The longest message that the monitor is asked to sign: the input of a TLS 1.3 CertificateVerify has 64 spaces, a
 /// context string of 33 bytes, a zero, and a hash of at most 64 (RFC 8446 §4.4.3).
 pub const MAX_SIGN: usize = 64 + 33 + 1 + 64;
-/// The most proxies of a node.
-pub const MAX_PROXIES: usize = 16;
 /// The most spans of one connection.
 pub const MAX_SPANS: usize = 64;
 /// The longest host name (RFC 1035 §2.3.4).
