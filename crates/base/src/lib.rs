@@ -9,4 +9,6 @@ pub mod exit {
     pub const REFUSED: i32 = 1;
     /// The command line was not understood.
     pub const USAGE: i32 = 2;
+    /// A connection failed, as ssh says it.
+    pub const UNREACHABLE: i32 = 255;
 }

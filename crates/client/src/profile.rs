@@ -1,0 +1,227 @@
+//! A login as it lies in `~/.fleetgate`: who, where, until when, and the keys. Nothing here talks to anybody.
+
+use crate::error::ClientError;
+use crate::{files, time};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
+
+/// The directory of one person's login. Its files:
+///
+/// | file | holds |
+/// |---|---|
+/// | `profile.json` | who, where, until when ([`Profile`]) |
+/// | `id`, `id.pub`, `id-cert.pub` | the SSH key and its certificate, as ssh reads them |
+/// | `tls.key`, `tls.crt` | the TLS key and its certificates |
+/// | `known_hosts` | the cluster's host authorities, as ssh reads them |
+/// | `ssh_config` | from `fleetgate config ssh --write` |
+/// | `device`, `device.pub`, `device.json` | this machine's own key, if it is enrolled |
+/// | `mux/` | sockets of ssh's ControlMaster |
+#[derive(Clone, Debug)]
+pub struct Home(PathBuf);
+
+/// Who is logged in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Profile {
+    /// `host:port`.
+    pub proxy: String,
+    /// The cluster's name.
+    pub cluster: String,
+    /// Who.
+    pub user: String,
+    /// What they are there.
+    pub roles: Vec<String>,
+    /// The accounts that these roles open; patterns as the roles have them.
+    pub logins: Vec<String>,
+    /// When the certificates were issued, Unix seconds.
+    pub issued: u64,
+    /// Until when they hold.
+    pub expires: u64,
+    /// When the second factor was last shown.
+    pub mfa: Option<u64>,
+    /// The device that was shown to be there.
+    pub device: Option<String>,
+    /// The hashes of the authorities of the cluster's TLS certificates.
+    pub pins: Vec<String>,
+    /// By how many seconds this machine's clock was ahead of the cluster's.
+    #[serde(default)]
+    pub clock_ahead: i64,
+}
+
+impl Home {
+    /// `--home`, else `FLEETGATE_HOME`, else `~/.fleetgate`.
+    pub fn find(given: Option<&str>) -> Result<Home, ClientError> {
+        if let Some(path) = given {
+            return Ok(Home(absolute(path.into())?));
+        }
+        if let Some(path) = std::env::var_os("FLEETGATE_HOME").filter(|p| !p.is_empty()) {
+            return Ok(Home(absolute(path.into())?));
+        }
+        match std::env::var_os("HOME").filter(|p| !p.is_empty()) {
+            Some(home) => Ok(Home(absolute(PathBuf::from(home))?.join(".fleetgate"))),
+            None => Err(ClientError::Usage(
+                "HOME is not set; say where the login is with --home DIR or FLEETGATE_HOME".to_owned(),
+            )),
+        }
+    }
+
+    /// A file in it.
+    #[must_use]
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Makes it, its owner's alone.
+    pub fn make(&self) -> Result<(), ClientError> {
+        files::private_directory(&self.0)
+    }
+
+    /// The login in it, whether or not its time is over.
+    pub fn profile(&self) -> Result<Profile, ClientError> {
+        let path = self.file("profile.json");
+        let text = match files::read(&path) {
+            Err(ClientError::File(_, e)) if e.kind() == std::io::ErrorKind::NotFound => {
+                return Err(ClientError::NoLogin(self.0.clone()));
+            }
+            read => read?,
+        };
+        serde_json::from_slice(&text).map_err(|e| {
+            ClientError::Broken(
+                path,
+                format!("cannot be read ({e}); `fleetgate login` writes it anew"),
+            )
+        })
+    }
+
+    /// The login in it, which holds now.
+    pub fn login(&self) -> Result<Profile, ClientError> {
+        let profile = self.profile()?;
+        let now = time::now();
+        match profile.expires > now {
+            true => Ok(profile),
+            false => Err(ClientError::Expired {
+                ago: now - profile.expires,
+                user: profile.user,
+                proxy: profile.proxy,
+            }),
+        }
+    }
+
+    /// Writes the login, its keys first: a profile that is there has its keys.
+    pub fn save(&self, profile: &Profile, keys: &Keys) -> Result<(), ClientError> {
+        self.make()?;
+        files::write(&self.file("id"), 0o600, keys.ssh.as_bytes())?;
+        files::write(&self.file("id.pub"), 0o600, keys.ssh_public.as_bytes())?;
+        files::write(&self.file("id-cert.pub"), 0o600, keys.ssh_certificate.as_bytes())?;
+        files::write(&self.file("tls.key"), 0o600, keys.tls.as_bytes())?;
+        files::write(&self.file("tls.crt"), 0o600, keys.tls_certificates.as_bytes())?;
+        files::write(&self.file("known_hosts"), 0o600, keys.known_hosts.as_bytes())?;
+        let text = serde_json::to_string_pretty(profile).unwrap_or_default() + "\n";
+        files::write(&self.file("profile.json"), 0o600, text.as_bytes())
+    }
+
+    /// Removes the login; the device's key stays.
+    pub fn forget(&self) -> Result<(), ClientError> {
+        for name in [
+            "profile.json",
+            "id",
+            "id.pub",
+            "id-cert.pub",
+            "tls.key",
+            "tls.crt",
+            "known_hosts",
+        ] {
+            files::remove(&self.file(name))?;
+        }
+        Ok(())
+    }
+}
+
+/// The texts of the files of a login.
+pub struct Keys {
+    /// OpenSSH's format.
+    pub ssh: Zeroizing<String>,
+    /// One line.
+    pub ssh_public: String,
+    /// One line.
+    pub ssh_certificate: String,
+    /// PEM, PKCS #8.
+    pub tls: Zeroizing<String>,
+    /// PEM, the leaf first.
+    pub tls_certificates: String,
+    /// `@cert-authority` lines.
+    pub known_hosts: String,
+}
+
+/// A path that means the same in other processes, whose working directories differ.
+fn absolute(path: PathBuf) -> Result<PathBuf, ClientError> {
+    std::path::absolute(&path).map_err(|e| ClientError::File(path, e))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn profile() -> Profile {
+        Profile {
+            proxy: "proxy.example.org:3080".into(),
+            cluster: "demo".into(),
+            user: "alice".into(),
+            roles: vec!["ops".into()],
+            logins: vec!["root".into()],
+            issued: 100,
+            expires: u64::MAX / 2,
+            mfa: Some(100),
+            device: None,
+            pins: vec!["sha256:00".into()],
+            clock_ahead: 0,
+        }
+    }
+
+    #[test]
+    fn a_login_is_read_as_it_was_written_and_forgotten_without_its_device() {
+        let path = std::env::temp_dir().join(format!("fleetgate-home-{}", std::process::id()));
+        let home = Home::find(path.to_str()).expect("a path");
+        assert!(matches!(home.login(), Err(ClientError::NoLogin(_))));
+        let keys = Keys {
+            ssh: Zeroizing::new("ssh".into()),
+            ssh_public: String::new(),
+            ssh_certificate: String::new(),
+            tls: Zeroizing::new("tls".into()),
+            tls_certificates: String::new(),
+            known_hosts: String::new(),
+        };
+        home.save(&profile(), &keys).expect("saved");
+        assert_eq!(home.login().expect("there"), profile());
+        let over = Profile {
+            expires: 1,
+            ..profile()
+        };
+        home.save(&over, &keys).expect("saved");
+        let error = home.login().expect_err("over").to_string();
+        assert!(
+            error.contains("alice") && error.contains("--proxy proxy.example.org:3080"),
+            "{error}"
+        );
+        files::write(&home.file("device"), 0o600, b"key").expect("written");
+        home.forget().expect("forgotten");
+        let left: Vec<_> = std::fs::read_dir(home.path())
+            .expect("there")
+            .map(|e| e.expect("entry").file_name())
+            .collect();
+        assert_eq!(left, ["device"]);
+        files::write(&home.file("profile.json"), 0o600, b"{").expect("written");
+        let error = home.login().expect_err("broken").to_string();
+        assert!(
+            error.contains("profile.json") && error.contains("writes it anew"),
+            "{error}"
+        );
+        std::fs::remove_dir_all(home.path()).expect("removed");
+    }
+}
