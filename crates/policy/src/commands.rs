@@ -83,6 +83,12 @@ impl Commands {
         Ok(some)
     }
 
+    /// Those of these names that there are.
+    pub fn those_of(&self, names: &[String]) -> Commands {
+        let named = |name: &String| Some((name.clone(), self.0.get(name)?.clone()));
+        Commands(names.iter().filter_map(named).collect())
+    }
+
     /// The names, for messages and for `--check`.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
@@ -276,7 +282,7 @@ fn is_word_character(c: char) -> bool {
     c.is_ascii_alphanumeric() || "._-@%+=:,".contains(c)
 }
 
-fn is_name(text: &str) -> bool {
+pub(crate) fn is_name(text: &str) -> bool {
     (1..=MAX_NAME).contains(&text.len())
         && !text.starts_with('-')
         && text

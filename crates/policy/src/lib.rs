@@ -4,6 +4,7 @@
 
 pub mod access;
 pub mod address;
+pub mod cluster;
 pub mod commands;
 pub mod grant;
 pub mod login;

@@ -276,6 +276,15 @@ pub struct Permits {
     forced: Option<Forced>,
     environment: Vec<(String, String)>,
     commands: Vec<(Rule, Arc<Commands>)>,
+    /// Each list has to have the command, if it is one; other kinds are not its business.
+    exec: Vec<(Rule, Named)>,
+}
+
+/// Names of commands, and then the commands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Named {
+    Names(Vec<String>),
+    Commands(Arc<Commands>),
 }
 
 impl Permits {
@@ -328,6 +337,12 @@ impl Permits {
         self.commands.push((rule.clone(), commands));
     }
 
+    /// Of command lines only those that name one of these commands of the node's list.
+    pub fn only_exec(&mut self, names: &[&str], rule: &Rule) {
+        let names = names.iter().map(|name| name.to_string()).collect();
+        self.exec.push((rule.clone(), Named::Names(names)));
+    }
+
     /// Sets a variable for whatever runs; the first of a name counts, as in sshd.
     pub fn set(&mut self, name: &str, value: &str) {
         if !self.environment.iter().any(|(n, _)| n == name) {
@@ -348,6 +363,12 @@ impl Permits {
     /// A forced command `fleetgate:disk,load` names commands of the node's list: these run and nothing else, by name
     /// and without a shell. Called once, when all sources were put together.
     pub fn name_commands(&mut self, all: &Commands) -> Result<(), Denied> {
+        for (_, named) in &mut self.exec {
+            if let Named::Names(names) = named {
+                // A role is for many nodes: what this one does not have cannot be run here, and that is all.
+                *named = Named::Commands(Arc::new(all.those_of(names)));
+            }
+        }
         let Some(forced) = &self.forced else { return Ok(()) };
         let Some(names) = forced.command.strip_prefix(NAMED) else {
             return Ok(());
@@ -363,7 +384,9 @@ impl Permits {
 
     /// Whether only commands of a list run: the root rule counts that as forced, and no login record is written.
     pub fn only_named(&self) -> bool {
-        !self.commands.is_empty()
+        let others = [Kind::Shell, Kind::Sftp, Kind::Subsystem];
+        let no_other = || others.iter().all(|kind| self.forbidden.contains_key(kind));
+        !self.commands.is_empty() || !self.exec.is_empty() && no_other()
     }
 
     /// What both allow. Two forced commands have to be the same one (sshd refuses such a login as well).
@@ -374,6 +397,7 @@ impl Permits {
         self.connect.extend(other.connect);
         self.listen.extend(other.listen);
         self.commands.extend(other.commands);
+        self.exec.extend(other.exec);
         for (name, value) in &other.environment {
             self.set(name, value);
         }
@@ -434,6 +458,9 @@ impl Permits {
             return Ok(program);
         }
         self.allow_kind(what.kind())?;
+        if let (What::Exec(line), false) = (what, self.exec.is_empty()) {
+            return self.named_exec(line);
+        }
         Ok(match *what {
             What::Exec(command) => Program::Line {
                 command: command.to_vec(),
@@ -493,6 +520,26 @@ impl Permits {
             }
         }
         Ok(Some(Program::Argv(argv)))
+    }
+
+    /// With lists for command lines, what stands in all of them.
+    fn named_exec(&self, line: &[u8]) -> Result<Program, Denied> {
+        let mut found: Option<Vec<Vec<u8>>> = None;
+        for (rule, named) in &self.exec {
+            let Named::Commands(commands) = named else {
+                return Err(Denied::by(Kind::Exec.name(), rule));
+            };
+            let argv = commands.find(line, rule)?;
+            if found.as_ref().is_some_and(|other| *other != argv) {
+                return Err(Denied(format!(
+                    "{rule} means another program by this command's name"
+                )));
+            }
+            found = Some(argv);
+        }
+        found
+            .map(Program::Argv)
+            .ok_or_else(|| Denied("no list has the command".to_string()))
     }
 
     fn no_list(&self, lists: &[(Rule, Vec<Target>)], kind: Kind) -> Result<(), Denied> {

@@ -1,0 +1,406 @@
+//! The decision: may this identity log in to that node as that account now, and what may it do there. A pure function,
+//! asked by the proxy before a node is touched and by the node's monitor on every way in.
+
+use super::identity::Identity;
+use super::labels::Labels;
+use super::lock::Locks;
+use super::name::Name;
+use super::role::{Limits, Recording, Role};
+use crate::permits::{Kind, Permits, Rule};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// Who wants in where. Times are Unix seconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Attempt<'a> {
+    /// Who, as the verified certificate says.
+    pub identity: &'a Identity,
+    /// When the certificate ends; none where somebody else looks after that.
+    pub expires: Option<u64>,
+    /// The cluster that decides.
+    pub cluster: &'a Name,
+    /// Its roles.
+    pub roles: &'a BTreeMap<Name, Role>,
+    /// Its locks.
+    pub locks: &'a Locks,
+    /// The node.
+    pub node: &'a Name,
+    /// The node's labels.
+    pub labels: &'a Labels,
+    /// The account.
+    pub login: &'a str,
+    /// The time.
+    pub now: u64,
+    /// How far clocks may be apart, seconds.
+    pub skew: u64,
+}
+
+/// A yes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Allowed {
+    /// What may be done: what any of the roles allows.
+    pub permits: Permits,
+    /// The widest of the roles', since each of them alone would allow it; the lifetime is the shortest.
+    pub limits: Limits,
+    /// The most that any of the roles asks for.
+    pub recording: Recording,
+    /// The roles that allow it.
+    pub roles: Vec<Name>,
+    /// When this yes ends if nothing changes: the second factor grows too old, the certificate expires.
+    pub until: Option<u64>,
+}
+
+/// What kind of rule refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// No role allows it.
+    Role,
+    /// A lock.
+    Lock,
+    /// A fresher second factor is wanted.
+    Mfa,
+    /// An approved device is wanted.
+    Device,
+    /// The certificate's time: over, or not begun.
+    Expired,
+}
+
+/// A no.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Of which kind.
+    pub reason: Reason,
+    /// Which rule: `role dba`, `lock 7`, `the certificate`.
+    pub rule: String,
+    /// A sentence for the user, with the remedy.
+    pub words: String,
+}
+
+impl Reason {
+    /// In audit events.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::Role => "role",
+            Reason::Lock => "lock",
+            Reason::Mfa => "mfa",
+            Reason::Device => "device",
+            Reason::Expired => "expired",
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// What one role says to an attempt.
+enum Says {
+    /// Yes, up to then.
+    Yes(Option<u64>),
+    /// It is for other nodes.
+    OtherNodes,
+    /// It is for this node, and other accounts.
+    OtherLogins,
+    /// It would, with these.
+    Lacks(Refusal),
+}
+
+/// Decides: the certificate's time, then locks, then roles.
+pub fn decide(attempt: &Attempt<'_>) -> Result<Allowed, Refusal> {
+    let user = before_roles(attempt)?;
+    let mut yes: Vec<(&Role, Option<u64>)> = Vec::new();
+    let mut lacks: Option<Refusal> = None;
+    for role in held(attempt) {
+        match ask(role, attempt, user) {
+            Says::Yes(until) => yes.push((role, until)),
+            // A second factor is shown in a moment, so that is what the user is told first.
+            Says::Lacks(refusal) if lacks.as_ref().is_none_or(|l| l.reason != Reason::Mfa) => {
+                lacks = Some(refusal)
+            }
+            _ => {}
+        }
+    }
+    if yes.is_empty() {
+        return Err(lacks.unwrap_or_else(|| no_role(attempt, user)));
+    }
+    Ok(together(attempt, &yes))
+}
+
+/// The steps that lead to a decision, one line each, the last one the decision.
+pub fn explain(attempt: &Attempt<'_>) -> Vec<String> {
+    let mut steps = Vec::new();
+    let user = match before_roles(attempt) {
+        Ok(user) => user,
+        Err(refusal) => return vec![format!("refused by {}: {refusal}", refusal.rule)],
+    };
+    steps.push(format!(
+        "no lock holds against {user}, {} or {}",
+        attempt.login, attempt.node
+    ));
+    for name in &attempt.identity.roles {
+        let Some(role) = attempt.roles.get(name) else {
+            steps.push(format!("role {name} does not exist any more: it allows nothing"));
+            continue;
+        };
+        steps.push(match ask(role, attempt, user) {
+            Says::Yes(_) => format!(
+                "role {name} allows {} on {}: {}",
+                attempt.login,
+                attempt.node,
+                can(role)
+            ),
+            Says::OtherNodes => format!(
+                "role {name} is for {}, and {} is none of them",
+                nodes_of(role),
+                attempt.node
+            ),
+            Says::OtherLogins => format!(
+                "role {name} is for the logins {}, not {}",
+                role.logins.join(", "),
+                attempt.login
+            ),
+            Says::Lacks(refusal) => refusal.words,
+        });
+    }
+    steps.push(match decide(attempt) {
+        Ok(allowed) => format!("allowed by {}", roles_in_words(&allowed.roles)),
+        Err(refusal) => format!("refused by {}: {refusal}", refusal.rule),
+    });
+    steps
+}
+
+/// The accounts that a user with these roles may have somewhere: the principals of the certificate, sorted.
+pub fn logins_of<'a>(roles: impl IntoIterator<Item = &'a Role>, user: &Name) -> Vec<String> {
+    let mut logins: Vec<String> = roles
+        .into_iter()
+        .flat_map(|role| role.logins_for(user).map(str::to_string).collect::<Vec<_>>())
+        .collect();
+    logins.sort();
+    logins.dedup();
+    logins
+}
+
+/// How long a certificate with these roles may live: as long as the strictest of them says.
+pub fn lifetime_of<'a>(roles: impl IntoIterator<Item = &'a Role>) -> Duration {
+    let shortest = roles.into_iter().map(|role| role.limits.lifetime).min();
+    shortest.unwrap_or(Limits::default().lifetime)
+}
+
+/// What is asked before any role: whose it is, its time, locks.
+fn before_roles<'a>(attempt: &Attempt<'a>) -> Result<&'a Name, Refusal> {
+    let identity = attempt.identity;
+    let refuse = |reason, rule: &str, words| {
+        let rule = rule.to_string();
+        Err(Refusal { reason, rule, words })
+    };
+    if identity.cluster != *attempt.cluster {
+        let words = format!(
+            "the certificate is of the cluster {}, and {} belongs to {}: log in there",
+            identity.cluster, attempt.node, attempt.cluster
+        );
+        return refuse(Reason::Role, "the certificate", words);
+    }
+    let Some(user) = identity.user() else {
+        let words = format!(
+            "the certificate is for {}, and only users log in",
+            identity.subject
+        );
+        return refuse(Reason::Role, "the certificate", words);
+    };
+    if attempt
+        .expires
+        .is_some_and(|end| attempt.now >= end.saturating_add(attempt.skew))
+    {
+        let ago = time(attempt.now.saturating_sub(attempt.expires.unwrap_or_default()));
+        let words = format!("the certificate of {user} expired {ago} ago: run fleetgate login");
+        return refuse(Reason::Expired, "the certificate", words);
+    }
+    if identity.issued > attempt.now.saturating_add(attempt.skew) {
+        let ahead = time(identity.issued - attempt.now);
+        let words = format!(
+            "the certificate of {user} was made {ahead} from now (clocks may be {} apart): set the clock of {}",
+            time(attempt.skew),
+            attempt.node
+        );
+        return refuse(Reason::Expired, "the certificate", words);
+    }
+    if let Some(lock) = attempt
+        .locks
+        .against(identity, attempt.node, attempt.login, attempt.now)
+    {
+        return Err(lock.refusal());
+    }
+    Ok(user)
+}
+
+fn held<'a>(attempt: &Attempt<'a>) -> impl Iterator<Item = &'a Role> {
+    let roles = attempt.roles;
+    attempt
+        .identity
+        .roles
+        .iter()
+        .filter_map(move |name| roles.get(name))
+}
+
+fn ask(role: &Role, attempt: &Attempt<'_>, user: &Name) -> Says {
+    if !role.nodes.iter().any(|s| s.matches(attempt.node, attempt.labels)) {
+        return Says::OtherNodes;
+    }
+    if !role.logins_for(user).any(|login| login == attempt.login) {
+        return Says::OtherLogins;
+    }
+    let mut until = attempt.expires.map(|end| end.saturating_add(attempt.skew));
+    let mut missing = Vec::new();
+    let mut reason = Reason::Mfa;
+    if let Some(most) = role.require_mfa {
+        let asks = format!("a second factor not older than {}", time(most.as_secs()));
+        match attempt.identity.mfa {
+            None => missing.push(format!("{asks} and you showed none")),
+            Some(at) => {
+                let end = at.saturating_add(most.as_secs()).saturating_add(attempt.skew);
+                if attempt.now > end {
+                    let age = time(attempt.now.saturating_sub(at));
+                    missing.push(format!("{asks} and yours is {age} old"));
+                }
+                until = Some(until.map_or(end, |u| u.min(end)));
+            }
+        }
+    }
+    let mut remedy = "run fleetgate login --mfa";
+    if role.require_trusted_device && attempt.identity.device.is_none() {
+        missing.push("a trusted device and yours is none".to_string());
+        reason = Reason::Device;
+        remedy = "run fleetgate device enroll, have it approved and log in again";
+    }
+    if missing.is_empty() {
+        return Says::Yes(until);
+    }
+    Says::Lacks(Refusal {
+        reason,
+        rule: format!("role {}", role.name),
+        words: format!(
+            "role {} asks for {}: {remedy}",
+            role.name,
+            missing.join(", and for ")
+        ),
+    })
+}
+
+fn no_role(attempt: &Attempt<'_>, user: &Name) -> Refusal {
+    let Attempt { login, node, .. } = attempt;
+    let remedy = "ask an administrator for one that does";
+    let here: Vec<&Role> = held(attempt)
+        .filter(|role| matches!(ask(role, attempt, user), Says::OtherLogins))
+        .collect();
+    let (rule, words) = if attempt.identity.roles.is_empty() {
+        (
+            "no role".to_string(),
+            format!("{user} has no role that would allow {login} on {node}: {remedy}"),
+        )
+    } else if here.is_empty() {
+        let roles = roles_in_words(&attempt.identity.roles);
+        (
+            roles.clone(),
+            format!("{roles} of {user} does not allow {node}: {remedy}"),
+        )
+    } else {
+        let roles = roles_in_words(here.iter().map(|role| &role.name));
+        let logins = logins_of(here, user).join(", ");
+        (
+            roles.clone(),
+            format!("{roles} of {user} allows {node} as {logins}, not as {login}: {remedy}"),
+        )
+    };
+    Refusal {
+        reason: Reason::Role,
+        rule,
+        words,
+    }
+}
+
+/// What the roles that said yes allow together.
+fn together(attempt: &Attempt<'_>, yes: &[(&Role, Option<u64>)]) -> Allowed {
+    let roles: Vec<Name> = yes.iter().map(|(role, _)| role.name.clone()).collect();
+    let rule = Rule::new(roles_in_words(&roles));
+    let has = |kind: Kind| yes.iter().any(|(role, _)| role.kinds.contains(&kind));
+    let commands: Vec<&str> = yes
+        .iter()
+        .flat_map(|(role, _)| role.commands.iter().map(String::as_str))
+        .collect();
+    let mut permits = Permits::all();
+    let mut forbidden: Vec<Kind> = Kind::ALL.into_iter().filter(|&kind| !has(kind)).collect();
+    if !has(Kind::Exec) && !commands.is_empty() {
+        forbidden.retain(|&kind| kind != Kind::Exec);
+        permits.only_exec(&commands, &rule);
+    }
+    permits.forbid(&forbidden, &rule);
+    let session = widest(yes.iter().map(|(r, _)| r.limits.session.map(|s| s.as_secs())));
+    let sessions = widest(yes.iter().map(|(r, _)| r.limits.sessions.map(u64::from)));
+    Allowed {
+        permits,
+        limits: Limits {
+            lifetime: lifetime_of(held(attempt)),
+            session: session.map(Duration::from_secs),
+            sessions: sessions.map(|n| u32::try_from(n).unwrap_or(u32::MAX)),
+        },
+        recording: yes
+            .iter()
+            .map(|(role, _)| role.recording)
+            .max()
+            .unwrap_or_default(),
+        roles,
+        until: widest(yes.iter().map(|(_, until)| *until)),
+    }
+}
+
+/// The largest of them; none is no limit at all.
+fn widest(mut limits: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    limits.try_fold(0, |most, one| one.map(|one| most.max(one)))
+}
+
+/// What a role allows, for a person.
+fn can(role: &Role) -> String {
+    let mut words = super::role::words_of(&role.kinds).join(", ");
+    if !role.commands.is_empty() && !role.kinds.contains(&Kind::Exec) {
+        let comma = if words.is_empty() { "" } else { ", " };
+        words.push_str(&format!("{comma}the commands {}", role.commands.join(", ")));
+    }
+    words
+}
+
+fn nodes_of(role: &Role) -> String {
+    let nodes: Vec<String> = role.nodes.iter().map(ToString::to_string).collect();
+    if nodes.is_empty() {
+        "no nodes".to_string()
+    } else {
+        nodes.join(" or ")
+    }
+}
+
+/// `role dba`, `roles dba and ops`
+fn roles_in_words<'a>(roles: impl IntoIterator<Item = &'a Name>) -> String {
+    let roles: Vec<&str> = roles.into_iter().map(Name::as_str).collect();
+    match &roles[..] {
+        [one] => format!("role {one}"),
+        [some @ .., last] => format!("roles {} and {last}", some.join(", ")),
+        [] => "no role".to_string(),
+    }
+}
+
+/// A time as a person says it: its largest unit, rounded down.
+pub(super) fn time(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..172_800 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests;

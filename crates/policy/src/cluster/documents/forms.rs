@@ -1,0 +1,114 @@
+//! How single values are written in documents: names, selectors, times, bytes. Lists and tables are its users' business.
+
+use crate::cluster::{MAX_KEY, Name, Selector};
+use base64ct::{Base64, Encoding};
+use serde::de::{Error, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use std::time::Duration;
+
+/// A length of time: written `"15m"`, read as a number of seconds, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span(pub Duration);
+
+/// Bytes, written as base64.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Bytes(pub Vec<u8>);
+
+const UNITS: [(&str, u64); 4] = [("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)];
+
+impl Span {
+    fn parse(text: &str) -> Option<Span> {
+        let text = text.trim();
+        let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let number: u64 = text[..end].parse().ok()?;
+        let (_, unit) = UNITS.into_iter().find(|(name, _)| *name == text[end..].trim())?;
+        Some(Span(Duration::from_secs(number.checked_mul(unit)?)))
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_secs();
+        let fits = |&(_, unit): &(&str, u64)| seconds >= unit && seconds.is_multiple_of(unit);
+        let (name, unit) = UNITS.into_iter().find(fits).unwrap_or(("s", 1));
+        write!(f, "{}{name}", seconds / unit)
+    }
+}
+
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Span, D::Error> {
+        from.deserialize_any(SpanVisitor)
+    }
+}
+
+struct SpanVisitor;
+
+impl Visitor<'_> for SpanVisitor {
+    type Value = Span;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a time such as \"90s\", \"15m\", \"12h\", \"7d\" or a number of seconds")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Span, E> {
+        Span::parse(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+    }
+
+    fn visit_u64<E: Error>(self, seconds: u64) -> Result<Span, E> {
+        Ok(Span(Duration::from_secs(seconds)))
+    }
+
+    fn visit_i64<E: Error>(self, seconds: i64) -> Result<Span, E> {
+        let positive =
+            u64::try_from(seconds).map_err(|_| E::invalid_value(Unexpected::Signed(seconds), &self));
+        positive.map(|seconds| Span(Duration::from_secs(seconds)))
+    }
+}
+
+impl Serialize for Bytes {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&Base64::encode_string(&self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Bytes, D::Error> {
+        let text = String::deserialize(from)?;
+        let bytes = Base64::decode_vec(&text).map_err(|_| D::Error::custom("the key is no base64"))?;
+        if bytes.is_empty() || bytes.len() > MAX_KEY {
+            return Err(D::Error::custom(format!("a key has 1 to {MAX_KEY} bytes")));
+        }
+        Ok(Bytes(bytes))
+    }
+}
+
+impl Serialize for Name {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Name, D::Error> {
+        Name::parse(&String::deserialize(from)?).map_err(D::Error::custom)
+    }
+}
+
+impl Serialize for Selector {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Selector {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Selector, D::Error> {
+        Selector::parse(&String::deserialize(from)?).map_err(D::Error::custom)
+    }
+}

@@ -1,0 +1,267 @@
+//! A role as a document, and role files. What it means is `cluster::role`'s.
+
+use super::forms::Span;
+use crate::Login;
+use crate::cluster::role::{kinds_of, words_of};
+use crate::cluster::{
+    Limits, MAX_CLUSTER_ROLES, MAX_LIFETIME, MAX_ROLE_ENTRIES, MAX_STATE, MIN_LIFETIME, Name, Recording,
+    Role, Selector, USER,
+};
+use crate::permits::Kind;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::BTreeMap;
+
+/// A role; its name stands in front of it in a role file. A key that is not known is refused: it may take something
+/// away, and a node that skipped it would allow too much.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RoleDocument {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    name: Option<Name>,
+    #[serde(default)]
+    nodes: Vec<Selector>,
+    #[serde(default)]
+    logins: Vec<LoginForm>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kinds: Option<Vec<KindWord>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    commands: Vec<CommandName>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    require_mfa: Option<Span>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    require_trusted_device: bool,
+    #[serde(default, skip_serializing_if = "is_events")]
+    recording: RecordingForm,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lifetime: Option<Span>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    session: Option<Span>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sessions: Option<u32>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    admin: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RoleFile {
+    role: BTreeMap<Name, RoleDocument>,
+}
+
+/// `{user}` or an account's name.
+#[derive(Serialize)]
+#[serde(transparent)]
+struct LoginForm(String);
+
+impl<'de> Deserialize<'de> for LoginForm {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<LoginForm, D::Error> {
+        let text = String::deserialize(from)?;
+        if text == USER {
+            return Ok(LoginForm(text));
+        }
+        if text.contains(['{', '}', '*', '?']) {
+            return Err(D::Error::custom(format!(
+                "the login {text:?}: it is an account's name or {USER:?}, not a pattern"
+            )));
+        }
+        match Login::parse(text.as_bytes()) {
+            Ok(_) => Ok(LoginForm(text)),
+            Err(why) => Err(D::Error::custom(format!("the login {text:?}: {why}"))),
+        }
+    }
+}
+
+struct KindWord(&'static str, &'static [Kind]);
+
+impl Serialize for KindWord {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for KindWord {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<KindWord, D::Error> {
+        let kinds = kinds_of(&String::deserialize(from)?).map_err(D::Error::custom)?;
+        Ok(KindWord("", kinds))
+    }
+}
+
+/// The name of a command of a node's list.
+#[derive(Serialize)]
+#[serde(transparent)]
+struct CommandName(String);
+
+impl<'de> Deserialize<'de> for CommandName {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<CommandName, D::Error> {
+        let text = String::deserialize(from)?;
+        if crate::commands::is_name(&text) {
+            return Ok(CommandName(text));
+        }
+        let most = crate::commands::MAX_NAME;
+        Err(D::Error::custom(format!(
+            "the command {text:?}: a command's name has 1 to {most} letters, digits and _.-"
+        )))
+    }
+}
+
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum RecordingForm {
+    #[default]
+    Events,
+    Output,
+    Full,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+fn is_events(value: &RecordingForm) -> bool {
+    matches!(value, RecordingForm::Events)
+}
+
+/// Reads a role file.
+pub(super) fn file(file: &str, text: &str) -> Result<Vec<Role>, String> {
+    if text.len() > MAX_STATE {
+        return Err(format!("{file} is longer than {MAX_STATE} bytes"));
+    }
+    let read: RoleFile = toml::from_str(text).map_err(|why| {
+        let before = &text[..why.span().map_or(0, |s| s.start.min(text.len()))];
+        let line = before.matches('\n').count() + 1;
+        format!("{file} line {line}: {}", why.message().trim_end())
+    })?;
+    if read.role.len() > MAX_CLUSTER_ROLES {
+        return Err(format!("{file} has more than {MAX_CLUSTER_ROLES} roles"));
+    }
+    let roles = read.role.into_iter().map(|(name, role)| role.named(Some(name)));
+    roles
+        .collect::<Result<_, _>>()
+        .map_err(|why| format!("{file}: {why}"))
+}
+
+/// Roles as a role file.
+pub(super) fn write<'a>(roles: impl IntoIterator<Item = &'a Role>) -> String {
+    let mut text = String::new();
+    for role in roles {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        // A name may have dots, which would make tables within tables.
+        text.push_str(&format!("[role.\"{}\"]\n", role.name));
+        let document = RoleDocument {
+            name: None,
+            ..RoleDocument::from(role)
+        };
+        let value = serde_json::to_value(&document).expect("a role is a table of text, numbers and lists");
+        for (key, value) in value.as_object().into_iter().flatten() {
+            // Text, numbers and lists of text are the same in JSON and in TOML.
+            text.push_str(&format!("{key} = {value}\n"));
+        }
+    }
+    text
+}
+
+impl From<&Role> for RoleDocument {
+    fn from(role: &Role) -> RoleDocument {
+        let default = Limits::default();
+        let mut kinds = role.kinds.clone();
+        kinds.sort();
+        kinds.dedup();
+        let words = words_of(&kinds)
+            .into_iter()
+            .map(|word| KindWord(word, &[]))
+            .collect();
+        let mut usual = Role::DEFAULT_KINDS;
+        usual.sort();
+        RoleDocument {
+            name: Some(role.name.clone()),
+            nodes: role.nodes.clone(),
+            logins: role.logins.iter().cloned().map(LoginForm).collect(),
+            kinds: (kinds != usual).then_some(words),
+            commands: role.commands.iter().cloned().map(CommandName).collect(),
+            require_mfa: role.require_mfa.map(Span),
+            require_trusted_device: role.require_trusted_device,
+            recording: match role.recording {
+                Recording::Events => RecordingForm::Events,
+                Recording::Output => RecordingForm::Output,
+                Recording::Full => RecordingForm::Full,
+            },
+            lifetime: (role.limits.lifetime != default.lifetime).then_some(Span(role.limits.lifetime)),
+            session: role.limits.session.map(Span),
+            sessions: role.limits.sessions,
+            admin: role.admin,
+        }
+    }
+}
+
+impl RoleDocument {
+    /// The role, within its bounds.
+    pub(super) fn named(self, name: Option<Name>) -> Result<Role, String> {
+        let name = match (name, self.name) {
+            (Some(name), None) | (None, Some(name)) => name,
+            (Some(name), Some(_)) => {
+                return Err(format!(
+                    "role {name}: its name stands in the table's line already"
+                ));
+            }
+            (None, None) => return Err("a role has no name".to_string()),
+        };
+        let refuse = |why: String| Err(format!("role {name}: {why}"));
+        for (what, count) in [
+            ("nodes", self.nodes.len()),
+            ("logins", self.logins.len()),
+            ("commands", self.commands.len()),
+        ] {
+            if count > MAX_ROLE_ENTRIES {
+                return refuse(format!("it has room for {MAX_ROLE_ENTRIES} {what}"));
+            }
+        }
+        let mut limits = Limits {
+            session: self.session.map(|s| s.0),
+            sessions: self.sessions,
+            ..Limits::default()
+        };
+        if let Some(Span(lifetime)) = self.lifetime {
+            limits.lifetime = lifetime;
+        }
+        if !(MIN_LIFETIME..=MAX_LIFETIME).contains(&limits.lifetime) {
+            let (least, most) = (Span(MIN_LIFETIME), Span(MAX_LIFETIME));
+            return refuse(format!(
+                "lifetime is from {least} to {most}, not {}",
+                Span(limits.lifetime)
+            ));
+        }
+        if limits.session.is_some_and(|s| s.is_zero()) || limits.sessions == Some(0) {
+            return refuse(
+                "a limit of 0 would end every session: leave it out, or take the kinds away".to_string(),
+            );
+        }
+        let mut kinds: Vec<Kind> = match self.kinds {
+            Some(words) => words
+                .into_iter()
+                .flat_map(|word| word.1.iter().copied())
+                .collect(),
+            None => Role::DEFAULT_KINDS.to_vec(),
+        };
+        kinds.sort();
+        kinds.dedup();
+        Ok(Role {
+            nodes: self.nodes,
+            logins: self.logins.into_iter().map(|login| login.0).collect(),
+            kinds,
+            commands: self.commands.into_iter().map(|command| command.0).collect(),
+            require_mfa: self.require_mfa.map(|s| s.0),
+            require_trusted_device: self.require_trusted_device,
+            recording: match self.recording {
+                RecordingForm::Events => Recording::Events,
+                RecordingForm::Output => Recording::Output,
+                RecordingForm::Full => Recording::Full,
+            },
+            limits,
+            admin: self.admin,
+            name,
+        })
+    }
+}

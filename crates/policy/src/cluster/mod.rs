@@ -1,0 +1,29 @@
+//! The cluster's documents and its one decision: names, identities, roles, locks, the signed state, and who may come in
+//! where. Pure: no file, no socket, no clock, no signature; whoever uses it brings bytes and times.
+
+mod decide;
+#[cfg(feature = "documents")]
+mod documents;
+mod identity;
+mod labels;
+mod lock;
+mod name;
+mod role;
+mod selector;
+mod state;
+
+pub use decide::{Allowed, Attempt, Reason, Refusal, decide, explain, lifetime_of, logins_of};
+#[cfg(feature = "documents")]
+pub use documents::{DocumentError, parse_roles, write_roles};
+pub use identity::{
+    Identity, MAX_IDENTITY, MAX_ROLES, SSH_EXTENSION, Subject, X509_EXTENSION, X509_EXTENSION_TEXT,
+};
+pub use labels::{Labels, MAX_LABEL_KEY, MAX_LABEL_VALUE, MAX_LABELS};
+pub use lock::{Lock, Locks, MAX_REASON, Target};
+pub use name::{MAX_NAME, Name};
+pub use role::{Limits, MAX_LIFETIME, MAX_ROLE_ENTRIES, MIN_LIFETIME, Recording, Role, USER};
+pub use selector::{MAX_SELECTOR, Selector};
+pub use state::{
+    FRESH_SIGNED, Fresh, MAX_CLUSTER_ROLES, MAX_KEY, MAX_LOCKS, MAX_PROXIES, MAX_STATE, MAX_TRUSTED, STALE,
+    STATE_SIGNED, State, Trust,
+};

@@ -1,0 +1,174 @@
+//! Roles: who has one may log in to some nodes as some accounts, and do some things there. It decides nothing.
+
+use super::name::Name;
+use super::selector::Selector;
+use crate::permits::Kind;
+use std::time::Duration;
+
+/// In a role's logins: the user's own name.
+pub const USER: &str = "{user}";
+/// The most nodes, logins or commands that one role lists.
+pub const MAX_ROLE_ENTRIES: usize = 256;
+/// The shortest time that a certificate may live.
+pub const MIN_LIFETIME: Duration = Duration::from_secs(60);
+/// The longest.
+pub const MAX_LIFETIME: Duration = Duration::from_secs(30 * 86_400);
+
+/// A role.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Role {
+    /// Its name.
+    pub name: Name,
+    /// On which nodes; one of them has to match.
+    pub nodes: Vec<Selector>,
+    /// As which accounts; [`USER`] is the user's own name.
+    pub logins: Vec<String>,
+    /// What may be done there.
+    pub kinds: Vec<Kind>,
+    /// Commands of the node's own list that may be run, where [`Kind::Exec`] is not among the kinds.
+    pub commands: Vec<String>,
+    /// The second factor must not be older.
+    pub require_mfa: Option<Duration>,
+    /// Only from an approved device.
+    pub require_trusted_device: bool,
+    /// How much of a session is kept.
+    pub recording: Recording,
+    /// How long and how many.
+    pub limits: Limits,
+    /// May administer the cluster.
+    pub admin: bool,
+}
+
+/// How much of a session is kept, the least first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Recording {
+    /// That it was, and what was started.
+    #[default]
+    Events,
+    /// What the terminal showed, too.
+    Output,
+    /// What was typed and transferred, too.
+    Full,
+}
+
+/// How long and how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// How long a certificate lives.
+    pub lifetime: Duration,
+    /// How long a session may last; none: as long as its connection.
+    pub session: Option<Duration>,
+    /// How many sessions of one connection at once; none: as many as the node has for everybody.
+    pub sessions: Option<u32>,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            lifetime: Duration::from_secs(12 * 3600),
+            session: None,
+            sessions: None,
+        }
+    }
+}
+
+impl Role {
+    /// What a role allows that does not say what: everything but showing windows on the user's screen and listening on
+    /// the node for others.
+    pub const DEFAULT_KINDS: [Kind; 10] = [
+        Kind::Shell,
+        Kind::Exec,
+        Kind::Sftp,
+        Kind::Subsystem,
+        Kind::Pty,
+        Kind::ConnectTcp,
+        Kind::ConnectUnix,
+        Kind::Agent,
+        Kind::Environment,
+        Kind::UserRc,
+    ];
+
+    /// One that allows nothing anywhere yet.
+    pub fn new(name: Name) -> Role {
+        Role {
+            name,
+            nodes: Vec::new(),
+            logins: Vec::new(),
+            kinds: Role::DEFAULT_KINDS.to_vec(),
+            commands: Vec::new(),
+            require_mfa: None,
+            require_trusted_device: false,
+            recording: Recording::default(),
+            limits: Limits::default(),
+            admin: false,
+        }
+    }
+
+    /// The accounts that it means for this user.
+    pub fn logins_for<'a>(&'a self, user: &'a Name) -> impl Iterator<Item = &'a str> {
+        self.logins.iter().map(move |login| {
+            if login == USER {
+                user.as_str()
+            } else {
+                login.as_str()
+            }
+        })
+    }
+}
+
+impl Recording {
+    /// In a role file and in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Recording::Events => "events",
+            Recording::Output => "output",
+            Recording::Full => "full",
+        }
+    }
+}
+
+/// What stands for kinds in a role file. The first words are the shortest way to say what they mean.
+const WORDS: [(&str, &[Kind]); 15] = [
+    ("all", &Kind::ALL),
+    ("shell", &[Kind::Shell]),
+    ("exec", &[Kind::Exec]),
+    ("sftp", &[Kind::Sftp]),
+    ("subsystem", &[Kind::Subsystem]),
+    ("terminal", &[Kind::Pty]),
+    ("forward", &Kind::FORWARDING),
+    ("connect-tcp", &[Kind::ConnectTcp]),
+    ("listen-tcp", &[Kind::ListenTcp]),
+    ("connect-unix", &[Kind::ConnectUnix]),
+    ("listen-unix", &[Kind::ListenUnix]),
+    ("agent", &[Kind::Agent]),
+    ("x11", &[Kind::X11]),
+    ("environment", &[Kind::Environment]),
+    ("user-rc", &[Kind::UserRc]),
+];
+
+/// These kinds in a role file's words.
+pub(super) fn words_of(kinds: &[Kind]) -> Vec<&'static str> {
+    let mut left: Vec<Kind> = kinds.to_vec();
+    let mut words = Vec::new();
+    for (word, means) in WORDS {
+        if means.iter().all(|kind| left.contains(kind)) {
+            left.retain(|kind| !means.contains(kind));
+            words.push(word);
+        }
+    }
+    words
+}
+
+/// What a word of a role file means.
+#[cfg(feature = "documents")]
+pub(super) fn kinds_of(word: &str) -> Result<&'static [Kind], String> {
+    let found = WORDS.into_iter().find(|(known, _)| *known == word);
+    found.map(|(_, means)| means).ok_or_else(|| {
+        let known: Vec<&str> = WORDS.iter().map(|(word, _)| *word).collect();
+        format!(
+            "{:?} is no kind: there are {}",
+            super::name::shown(word),
+            known.join(", ")
+        )
+    })
+}

@@ -1,0 +1,190 @@
+//! What chooses nodes: a name, a pattern of names, or labels. It reads what people write and knows no inventory.
+
+use super::labels::{self, Labels};
+use super::name::{Name, is_of_a_name, shown};
+use crate::pattern;
+use std::fmt;
+
+/// The longest selector.
+pub const MAX_SELECTOR: usize = 1024;
+
+/// `env=prod,role=db`, `env=prod|staging`, `env!=prod`, `web1`, `web*`; `*` is every node. All of its parts have to fit.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Selector(Vec<Part>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Part {
+    /// The node's name fits this pattern.
+    Named(String),
+    /// This label has one of these values (or patterns of them), or has none of them.
+    Label {
+        key: String,
+        values: Vec<String>,
+        not: bool,
+    },
+}
+
+impl Selector {
+    /// As somebody wrote it.
+    pub fn parse(text: &str) -> Result<Selector, String> {
+        let refuse = |why: String| format!("the selector {:?} {why}", shown(text));
+        if text.len() > MAX_SELECTOR {
+            return Err(refuse(format!("is longer than {MAX_SELECTOR} bytes")));
+        }
+        let parts = text.split(',').map(|part| Part::parse(part.trim()));
+        parts.collect::<Result<_, _>>().map(Selector).map_err(refuse)
+    }
+
+    /// Every node.
+    pub fn all() -> Selector {
+        Selector(vec![Part::Named("*".to_string())])
+    }
+
+    /// This node alone.
+    pub fn named(name: &Name) -> Selector {
+        Selector(vec![Part::Named(name.to_string())])
+    }
+
+    /// The one name it is, if it is no more than that.
+    pub fn as_name(&self) -> Option<Name> {
+        match &self.0[..] {
+            [Part::Named(text)] => Name::parse(text).ok(),
+            _ => None,
+        }
+    }
+
+    /// Whether a node is meant.
+    pub fn matches(&self, name: &Name, labels: &Labels) -> bool {
+        self.0.iter().all(|part| match part {
+            Part::Named(wanted) => pattern::fits(wanted.as_bytes(), name.as_str().as_bytes()),
+            Part::Label { key, values, not } => {
+                let fits = |has: &str| values.iter().any(|v| pattern::fits(v.as_bytes(), has.as_bytes()));
+                // A node without the label has none of the values.
+                labels.get(key).is_some_and(fits) != *not
+            }
+        })
+    }
+}
+
+impl Part {
+    fn parse(text: &str) -> Result<Part, String> {
+        let Some((key, values)) = text.split_once('=') else {
+            if text.is_empty() {
+                return Err("has an empty part".to_string());
+            }
+            return match text
+                .chars()
+                .find(|&c| !is_of_a_name(c) && !matches!(c, '*' | '?'))
+            {
+                Some(c) => Err(format!(
+                    "has {c:?} in what should be a node's name or label=value"
+                )),
+                None => Ok(Part::Named(text.to_string())),
+            };
+        };
+        let (key, not) = match key.strip_suffix('!') {
+            Some(key) => (key.trim(), true),
+            None => (key.trim(), false),
+        };
+        labels::check_key(key).map_err(|why| format!("is none: {why}"))?;
+        let value = |value: &str| match value.chars().find(|c| c.is_control()) {
+            Some(c) => Err(format!("has {c:?} in a value")),
+            None => Ok(value.trim().to_string()),
+        };
+        let values = values.split('|').map(value).collect::<Result<_, _>>()?;
+        Ok(Part::Label {
+            key: key.to_string(),
+            values,
+            not,
+        })
+    }
+}
+
+impl fmt::Display for Selector {
+    /// As it can be read again.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, part) in self.0.iter().enumerate() {
+            let comma = if i > 0 { "," } else { "" };
+            match part {
+                Part::Named(name) => write!(f, "{comma}{name}")?,
+                Part::Label { key, values, not } => {
+                    let not = if *not { "!" } else { "" };
+                    write!(f, "{comma}{key}{not}={}", values.join("|"))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::str::FromStr for Selector {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Selector, String> {
+        Selector::parse(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_chosen_by_name_and_labels() {
+        let labels = Labels::of([("env", "prod"), ("role", "db"), ("zone", "eu-1")]).unwrap();
+        let name = Name::parse("db-1").unwrap();
+        for (text, want) in [
+            ("*", true),
+            ("db-1", true),
+            ("db-?", true),
+            ("web*", false),
+            ("env=prod", true),
+            ("env=prod,role=db", true),
+            ("env=prod, role=web", false),
+            ("env=staging|prod", true),
+            ("env=staging|test", false),
+            ("env!=prod", false),
+            ("env!=staging|test", true),
+            ("env!=staging|prod", false),
+            ("team!=a", true),
+            ("team=*", false),
+            ("zone=eu-*", true),
+            ("zone=us-*", false),
+            ("db-*,zone=eu-?", true),
+            ("web-*,zone=eu-?", false),
+            ("team=", false),
+            ("team!=*", true),
+        ] {
+            let selector = Selector::parse(text).unwrap();
+            assert_eq!(selector.matches(&name, &labels), want, "{text}");
+            assert_eq!(Selector::parse(&selector.to_string()).unwrap(), selector);
+        }
+    }
+
+    #[test]
+    fn bad_selectors_say_what_is_wrong() {
+        for (text, want) in [
+            ("", "the selector \"\" has an empty part"),
+            ("env=prod,", "the selector \"env=prod,\" has an empty part"),
+            (
+                "Web1",
+                "the selector \"Web1\" has 'W' in what should be a node's name or label=value",
+            ),
+            (
+                "=prod",
+                "the selector \"=prod\" is none: the label \"\": a key has 1 to 128 letters, digits and . _ - /",
+            ),
+            ("env=a\nb", "the selector \"env=a\\nb\" has '\\n' in a value"),
+        ] {
+            assert_eq!(Selector::parse(text).unwrap_err(), want);
+        }
+        assert!(Selector::parse(&"a".repeat(MAX_SELECTOR)).is_ok());
+        assert!(Selector::parse(&"a".repeat(MAX_SELECTOR + 1)).is_err());
+        let web1 = Name::parse("web1").unwrap();
+        assert_eq!(Selector::parse("web1").unwrap().as_name(), Some(web1.clone()));
+        assert_eq!(Selector::named(&web1).to_string(), "web1");
+        for more in ["web*", "env=prod", "web1,env=prod"] {
+            assert_eq!(Selector::parse(more).unwrap().as_name(), None);
+        }
+    }
+}
