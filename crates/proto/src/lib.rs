@@ -2,6 +2,8 @@
 //! committed, so that no build needs a protobuf compiler. It holds types and stubs; no connection is made here.
 #![forbid(unsafe_code)]
 
+pub mod signed;
+
 /// fleetgate's own services.
 pub mod v1 {
     #![allow(missing_docs, clippy::all, clippy::pedantic)]

@@ -282,8 +282,7 @@ pub struct Renew {
     /// SSH host keys (blobs).
     #[prost(bytes = "bytes", repeated, tag = "2")]
     pub host_keys: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
-    /// By the TLS key of the present certificate, over "fleetgate-renew-v1" and the fields above as this message encodes
-    /// them with an empty signature.
+    /// By the TLS key of the present certificate, over "fleetgate-renew-v1" and this message with an empty signature.
     #[prost(bytes = "bytes", tag = "3")]
     pub signature: ::prost::bytes::Bytes,
     /// The present TLS certificate.

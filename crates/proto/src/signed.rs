@@ -1,0 +1,80 @@
+//! What a node signs with its TLS key in its messages: the same bytes for whoever signs and whoever checks. Each begins with
+//! words of its own, so that no signature passes for another. No key is touched here.
+
+use crate::v1::{AuditBatch, Renew};
+use prost::Message;
+
+/// In front of a request for newer certificates.
+pub const RENEW: &[u8] = b"fleetgate-renew-v1";
+/// In front of audit records.
+pub const AUDIT: &[u8] = b"fleetgate-audit-v1";
+
+/// What is signed of a request for newer certificates: all of it, with an empty signature.
+#[must_use]
+pub fn renew(message: &Renew) -> Vec<u8> {
+    let bare = Renew {
+        signature: Vec::new().into(),
+        ..message.clone()
+    };
+    [RENEW, &bare.encode_to_vec()].concat()
+}
+
+/// What is signed of audit records of the node or proxy `name`. Name and log have their lengths before them, big endian,
+/// so that the parts can be told apart.
+#[must_use]
+pub fn audit(name: &str, batch: &AuditBatch) -> Vec<u8> {
+    let mut all = AUDIT.to_vec();
+    for text in [name, &batch.log] {
+        all.extend_from_slice(&(text.len() as u32).to_be_bytes());
+        all.extend_from_slice(text.as_bytes());
+    }
+    all.extend_from_slice(&batch.offset.to_be_bytes());
+    all.extend_from_slice(&batch.lines);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_but_the_signature_is_signed() {
+        let message = Renew {
+            tls_public: b"p".as_slice().into(),
+            host_keys: vec![b"h".as_slice().into()],
+            signature: b"s".as_slice().into(),
+            tls_certificate: b"c".as_slice().into(),
+        };
+        let other = |change: fn(&mut Renew)| {
+            let mut other = message.clone();
+            change(&mut other);
+            renew(&other)
+        };
+        let signed = renew(&message);
+        assert!(signed.starts_with(RENEW));
+        assert_eq!(other(|m| m.signature = Vec::new().into()), signed);
+        for change in [
+            (|m| m.tls_public = b"q".as_slice().into()) as fn(&mut Renew),
+            |m| m.host_keys.push(b"h".as_slice().into()),
+            |m| m.tls_certificate = b"d".as_slice().into(),
+        ] {
+            assert_ne!(other(change), signed);
+        }
+        let batch = |log: &str, offset, lines: &'static str| AuditBatch {
+            log: log.into(),
+            offset,
+            lines: lines.as_bytes().into(),
+            ..AuditBatch::default()
+        };
+        let signed = audit("web1", &batch("a", 1, "l\n"));
+        assert!(signed.starts_with(AUDIT));
+        for other in [
+            audit("web", &batch("1a", 1, "l\n")),
+            audit("web1", &batch("b", 1, "l\n")),
+            audit("web1", &batch("a", 2, "l\n")),
+            audit("web1", &batch("a", 1, "m\n")),
+        ] {
+            assert_ne!(other, signed);
+        }
+    }
+}
