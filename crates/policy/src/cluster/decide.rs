@@ -306,14 +306,14 @@ fn no_role(attempt: &Attempt<'_>, user: &Name) -> Refusal {
         let roles = roles_in_words(&attempt.identity.roles);
         (
             roles.clone(),
-            format!("{roles} of {user} does not allow {node}: {remedy}"),
+            format!("{node} is for none of what {user} has, {roles}: {remedy}"),
         )
     } else {
         let roles = roles_in_words(here.iter().map(|role| &role.name));
         let logins = logins_of(here, user).join(", ");
         (
             roles.clone(),
-            format!("{roles} of {user} allows {node} as {logins}, not as {login}: {remedy}"),
+            format!("by {roles}, {user} has the logins {logins} on {node}, not {login}: {remedy}"),
         )
     };
     Refusal {

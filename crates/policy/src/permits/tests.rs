@@ -309,3 +309,42 @@ fn the_nodes_forced_command_stands_over_a_keys() {
         assert!(got.allow(&What::X11).is_err() && got.allow(&What::Pty).is_ok());
     }
 }
+
+#[test]
+fn command_lines_by_name_leave_other_kinds_alone() {
+    let mut list = Commands::new();
+    for (name, program) in [("disk", "/bin/df"), ("load", "/bin/uptime")] {
+        list.add(name, Command::define(&[program], &[]).unwrap()).unwrap();
+    }
+    let rule = Rule::new("role check");
+    let mut permits = Permits::all();
+    permits.only_exec(&["disk", "elsewhere"], &rule);
+    // Before the node's list is known, no line is allowed: there is nothing to look it up in.
+    assert!(permits.program(&What::Exec(b"disk")).is_err());
+    permits.name_commands(&list).unwrap();
+    let disk = Program::Argv(vec![b"/bin/df".to_vec()]);
+    let refused = |name: &str| Err(format!("the command {name:?} does not stand in role check"));
+    for (what, want) in [
+        (What::Exec(b"disk"), Ok(disk.clone())),
+        (What::Exec(b"load"), refused("load")),
+        (What::Exec(b"elsewhere"), refused("elsewhere")),
+        (What::Exec(b"/bin/df"), refused("/bin/df")),
+        (What::Shell, Ok(Program::Shell)),
+    ] {
+        assert_eq!(
+            permits.program(&what).map_err(|d| d.to_string()),
+            want,
+            "{what:?}"
+        );
+    }
+    assert!(!permits.only_named());
+    permits.forbid(&[Kind::Shell, Kind::Sftp, Kind::Subsystem], &rule);
+    assert!(permits.only_named());
+    // Two lists: what stands in both.
+    let mut other = Permits::all();
+    other.only_exec(&["load"], &Rule::new("role other"));
+    other.name_commands(&list).unwrap();
+    let both = permits.and(other).unwrap();
+    assert!(both.program(&What::Exec(b"disk")).is_err());
+    assert!(both.program(&What::Exec(b"load")).is_err());
+}
