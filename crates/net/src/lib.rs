@@ -1,2 +1,13 @@
-//! Identities on the wire: TLS, X.509, HTTP/2.
+//! Identities on the wire: TLS 1.3 with a post-quantum group, X.509, gRPC over one HTTP/2 connection in either
+//! direction, and how a connection is made and made again. What an identity may do is decided elsewhere.
 #![forbid(unsafe_code)]
+
+pub mod backoff;
+pub mod dial;
+pub mod h2;
+pub mod pin;
+pub mod tls;
+pub mod x509;
+
+pub use pin::{Admits, Pin, Ticket};
+pub use tls::{Credentials, Peer, Trust};

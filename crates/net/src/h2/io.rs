@@ -1,0 +1,113 @@
+//! hyper's view of a tokio connection, a runtime and a clock. It decides nothing.
+
+use hyper::rt::{self, ReadBufCursor};
+use std::cell::RefCell;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// A tokio connection.
+pub(super) struct Io<T>(pub(super) T);
+
+/// tokio's runtime.
+#[derive(Clone, Copy)]
+pub(super) struct Spawn;
+
+/// tokio's clock.
+#[derive(Clone, Copy)]
+pub(super) struct Clock;
+
+struct Sleep(Pin<Box<tokio::time::Sleep>>);
+
+/// As much as is read at once. One for each thread: connections that wait have none.
+const READ: usize = 32 * 1024;
+
+thread_local! {
+    static ROOM: RefCell<Vec<u8>> = RefCell::new(vec![0; READ]);
+}
+
+impl<T: AsyncRead + Unpin> rt::Read for Io<T> {
+    /// By way of the thread's buffer, since hyper's can only be filled in place by unsafe code.
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut into: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        ROOM.with_borrow_mut(|room| {
+            let length = room.len().min(into.remaining());
+            let mut buffer = ReadBuf::new(&mut room[..length]);
+            let read = Pin::new(&mut self.0).poll_read(cx, &mut buffer);
+            into.put_slice(buffer.filled());
+            read
+        })
+    }
+}
+
+impl<T: AsyncWrite + Unpin> rt::Write for Io<T> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, from)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.0.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        from: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write_vectored(cx, from)
+    }
+}
+
+impl<F> rt::Executor<F> for Spawn
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, future: F) {
+        tokio::spawn(future);
+    }
+}
+
+impl rt::Timer for Clock {
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn rt::Sleep>> {
+        Box::pin(Sleep(Box::pin(tokio::time::sleep(duration))))
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn rt::Sleep>> {
+        Box::pin(Sleep(Box::pin(tokio::time::sleep_until(deadline.into()))))
+    }
+
+    fn now(&self) -> Instant {
+        tokio::time::Instant::now().into()
+    }
+
+    fn reset(&self, sleep: &mut Pin<Box<dyn rt::Sleep>>, deadline: Instant) {
+        match sleep.as_mut().downcast_mut_pin::<Sleep>() {
+            Some(mut sleep) => sleep.0.as_mut().reset(deadline.into()),
+            None => *sleep = self.sleep_until(deadline),
+        }
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+impl rt::Sleep for Sleep {}

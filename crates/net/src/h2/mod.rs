@@ -1,0 +1,66 @@
+//! gRPC over one HTTP/2 connection, in either direction: whoever dialled may be the one that serves. It is hyper with
+//! windows, buffers and bounds of our own; TLS and what a service does are elsewhere.
+
+mod channel;
+mod io;
+mod routes;
+mod server;
+
+pub use channel::{Channel, Closed, connect, words};
+pub use routes::Routes;
+pub use server::{Caller, serve};
+
+use std::time::Duration;
+
+/// What one stream may have on the way to a reader that is behind: the window that is granted for each stream.
+pub const STREAM_WINDOW: u32 = 256 * 1024;
+/// The connection's window, as large as HTTP/2 allows (RFC 9113 §6.9.1): a stream that nobody reads holds up no other.
+pub const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
+/// What is kept of a stream that its peer does not read, before the sender is asked to wait.
+pub const SEND_BUFFER: usize = 64 * 1024;
+/// The largest frame that is taken.
+pub const FRAME: u32 = 32 * 1024;
+/// All headers of a request, as HTTP/2 counts them (RFC 9113 §6.5.2). Beyond it the request is refused.
+pub const HEADERS: u32 = 16 * 1024;
+/// Table of header compression: what is remembered of a peer's headers.
+pub const HEADER_TABLE: u32 = 4 * 1024;
+/// Streams that a peer opened and reset before they were looked at; beyond it the connection ends (CVE-2023-44487).
+pub const PENDING_RESETS: usize = 20;
+/// Streams that we reset because of a peer's errors; beyond it the connection ends (CVE-2025-8671).
+pub const ERROR_RESETS: usize = 128;
+/// A message of the transport: a frame carries 32 KB of SSH in the usual case.
+pub const TRANSPORT_MESSAGE: usize = 128 * 1024;
+/// A message to or from the auth service.
+pub const AUTH_MESSAGE: usize = 16 * 1024 * 1024;
+
+/// How a connection is kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Tuning {
+    /// Requests that are open at once; more wait, or are refused.
+    pub streams: u32,
+    /// After so long without a sign of life a ping is sent; None: the connection may be silent for ever.
+    pub ping: Option<Duration>,
+    /// The connection is dead if a ping is not answered for so long.
+    pub answer: Duration,
+}
+
+impl Tuning {
+    /// A node's connection to a proxy.
+    pub const TUNNEL: Tuning = Tuning {
+        streams: 16_384,
+        ping: Some(Duration::from_secs(20)),
+        answer: Duration::from_secs(10),
+    };
+    /// A user's connection to a proxy: the client's master carries all of the user's sessions on it.
+    pub const USER: Tuning = Tuning {
+        streams: 1_024,
+        ping: Some(Duration::from_secs(60)),
+        answer: Duration::from_secs(20),
+    };
+    /// A connection to the auth service.
+    pub const AUTH: Tuning = Tuning {
+        streams: 256,
+        ping: Some(Duration::from_secs(30)),
+        answer: Duration::from_secs(20),
+    };
+}

@@ -1,0 +1,217 @@
+//! Whether a chain holds: webpki decides, and what it leaves open is decided here. A certificate of the cluster names what
+//! it is for; one that names nothing is for nothing.
+
+use super::{Error, SYSTEM_ROOTS};
+use crate::pin::Pin;
+use crate::x509::Certificate;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error as TlsError, PeerMisbehaved,
+    RootCertStore, SignatureScheme,
+};
+use std::sync::Arc;
+
+/// How many certificates of a server's chain are looked at for the pinned authority.
+const CHAIN_MAX: usize = 8;
+
+/// The cluster's servers.
+#[derive(Debug)]
+pub(super) struct Servers(Arc<WebPkiServerVerifier>);
+
+/// Servers under one authority, of which the hash is known.
+#[derive(Debug)]
+pub(super) struct Pinned {
+    pin: Pin,
+    provider: Arc<CryptoProvider>,
+}
+
+/// The cluster's clients.
+#[derive(Debug)]
+pub(super) struct Clients(pub(super) Arc<dyn ClientCertVerifier>);
+
+impl Servers {
+    pub(super) fn by(roots: Arc<RootCertStore>, provider: Arc<CryptoProvider>) -> Result<Servers, Error> {
+        let usual = WebPkiServerVerifier::builder_with_provider(roots, provider)
+            .build()
+            .map_err(Error::setting)?;
+        Ok(Servers(usual))
+    }
+}
+
+impl Pinned {
+    pub(super) fn new(pin: Pin, provider: Arc<CryptoProvider>) -> Pinned {
+        Pinned { pin, provider }
+    }
+}
+
+/// By the system's authorities.
+pub(super) fn system(provider: Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, Error> {
+    let mut roots = RootCertStore::empty();
+    let certificates = CertificateDer::pem_file_iter(SYSTEM_ROOTS).map_err(|e| {
+        Error::setting(format!(
+            "{SYSTEM_ROOTS} cannot be read: {e}: install ca-certificates, or give a pin"
+        ))
+    })?;
+    // One that cannot be read is no reason not to believe the others.
+    roots.add_parsable_certificates(certificates.filter_map(Result::ok));
+    let usual = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+        .build()
+        .map_err(|_| {
+            Error::setting(format!(
+                "{SYSTEM_ROOTS} names no authority: install ca-certificates, or give a pin"
+            ))
+        })?;
+    Ok(usual)
+}
+
+impl ServerCertVerifier for Servers {
+    fn verify_server_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, TlsError> {
+        let verified = self.0.verify_server_cert(leaf, others, name, ocsp, now)?;
+        is_for(leaf, Certificate::is_server)?;
+        Ok(verified)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _leaf: &CertificateDer<'_>,
+        _signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        Err(NO_TLS_12)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        leaf: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        self.0.verify_tls13_signature(message, leaf, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, TlsError> {
+        let authority = others
+            .iter()
+            .take(CHAIN_MAX)
+            .find(|other| {
+                Certificate::read(other).is_ok_and(|other| other.is_authority() && other.pin() == self.pin)
+            })
+            .ok_or(TlsError::InvalidCertificate(CertificateError::UnknownIssuer))?;
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.clone().into_owned())?;
+        Servers::by(Arc::new(roots), self.provider.clone())
+            .map_err(|e| TlsError::General(e.to_string()))?
+            .verify_server_cert(leaf, others, name, ocsp, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _leaf: &CertificateDer<'_>,
+        _signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        Err(NO_TLS_12)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        leaf: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        verify_tls13_signature(
+            message,
+            leaf,
+            signed,
+            &self.provider.signature_verification_algorithms,
+        )
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
+
+impl ClientCertVerifier for Clients {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    /// None are sent: a client has one certificate at most, and each name costs every handshake its bytes.
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, TlsError> {
+        let verified = self.0.verify_client_cert(leaf, others, now)?;
+        is_for(leaf, Certificate::is_client)?;
+        Ok(verified)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _leaf: &CertificateDer<'_>,
+        _signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        Err(NO_TLS_12)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        leaf: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        self.0.verify_tls13_signature(message, leaf, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}
+
+const NO_TLS_12: TlsError = TlsError::PeerMisbehaved(PeerMisbehaved::SelectedUnofferedCipherSuite);
+
+/// webpki takes a certificate that names no usage for any (RFC 5280 §4.2.1.12); the cluster's name theirs.
+fn is_for(leaf: &CertificateDer<'_>, usage: impl Fn(&Certificate) -> bool) -> Result<(), TlsError> {
+    let leaf =
+        Certificate::read(leaf).map_err(|_| TlsError::InvalidCertificate(CertificateError::BadEncoding))?;
+    if usage(&leaf) {
+        Ok(())
+    } else {
+        Err(TlsError::InvalidCertificate(CertificateError::InvalidPurpose))
+    }
+}
