@@ -56,6 +56,12 @@ pub fn pause(nanos: u32) {
     let _ = unsafe { syscall!(libc::SYS_nanosleep, &raw const span, 0) };
 }
 
+/// Has the calling thread woken when a time is over, and not up to 50 us later together with others (the timer slack).
+pub fn wake_on_time() -> Result<()> {
+    // SAFETY: numbers only; 1 ns is the least, as 0 means the default.
+    unsafe { syscall!(libc::SYS_prctl, libc::PR_SET_TIMERSLACK, 1) }.map(drop)
+}
+
 /// Whether the calendar's clock is kept right by somebody (NTP), as the kernel was told.
 pub fn is_synchronised() -> Result<bool> {
     // SAFETY: zeroes are a question without change; libc's struct is the kernel's.

@@ -27,6 +27,7 @@ pub mod landlock;
 pub mod lock;
 pub mod memfd;
 pub mod mount;
+pub mod namespaces;
 pub mod net;
 pub mod overlay;
 pub mod pages;
@@ -43,6 +44,7 @@ pub mod stream;
 pub mod terminal;
 pub mod tree;
 pub mod truth;
+pub mod tun;
 
 pub use errno::{Errno, Result};
 pub use fd::{Fd, close_range};
