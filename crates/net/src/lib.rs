@@ -6,6 +6,8 @@ pub mod backoff;
 pub mod dial;
 pub mod h2;
 pub mod pin;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod tls;
 pub mod x509;
 

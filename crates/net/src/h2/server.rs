@@ -68,7 +68,9 @@ where
         ended = connection.as_mut() => return ended,
         () = leave.as_mut() => connection.as_mut().graceful_shutdown(),
     }
-    connection.await
+    // Whoever hears that this side leaves may close first: that is no error any more.
+    let _ = connection.await;
+    Ok(())
 }
 
 struct Answering {

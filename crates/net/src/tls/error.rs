@@ -149,7 +149,7 @@ fn certificate(whose: &str, name: Option<&str>, why: &CertificateError) -> (Kind
                 at(time)
             ),
         ),
-        CertificateError::UnknownIssuer | CertificateError::BadSignature => (
+        CertificateError::UnknownIssuer => (
             Kind::Authority,
             format!(
                 "{whose} is by an authority that is not believed here: is it another cluster, or was its authority replaced?"

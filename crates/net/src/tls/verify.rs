@@ -78,7 +78,10 @@ impl ServerCertVerifier for Servers {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, TlsError> {
-        let verified = self.0.verify_server_cert(leaf, others, name, ocsp, now)?;
+        let verified = self
+            .0
+            .verify_server_cert(leaf, others, name, ocsp, now)
+            .map_err(by_another)?;
         is_for(leaf, Certificate::is_server)?;
         Ok(verified)
     }
@@ -175,7 +178,7 @@ impl ClientCertVerifier for Clients {
         others: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, TlsError> {
-        let verified = self.0.verify_client_cert(leaf, others, now)?;
+        let verified = self.0.verify_client_cert(leaf, others, now).map_err(by_another)?;
         is_for(leaf, Certificate::is_client)?;
         Ok(verified)
     }
@@ -213,5 +216,16 @@ fn is_for(leaf: &CertificateDer<'_>, usage: impl Fn(&Certificate) -> bool) -> Re
         Ok(())
     } else {
         Err(TlsError::InvalidCertificate(CertificateError::InvalidPurpose))
+    }
+}
+
+/// A cluster that was made anew has an authority of the same name with another key: to whoever believes the old one, the
+/// signature is wrong.
+fn by_another(error: TlsError) -> TlsError {
+    match error {
+        TlsError::InvalidCertificate(CertificateError::BadSignature) => {
+            TlsError::InvalidCertificate(CertificateError::UnknownIssuer)
+        }
+        other => other,
     }
 }
