@@ -124,6 +124,9 @@ pub struct Config {
     /// Give it up after so many unanswered ones.
     pub alive_count: u32,
 
+    /// In a cluster: what roles and people choose this node by.
+    pub labels: BTreeMap<String, String>,
+
     /// The bounds.
     pub limits: Limits,
     /// Where audit events go; `-`: standard output.
@@ -243,6 +246,7 @@ impl Default for Config {
             rekey_after: Duration::from_secs(3600),
             alive_interval: Duration::from_secs(0),
             alive_count: 3,
+            labels: BTreeMap::new(),
             limits: Limits::default(),
             audit_log: "/var/log/fleetgate/audit.jsonl".into(),
             metrics: None,

@@ -12,6 +12,7 @@
 mod arrivals;
 pub mod audit;
 pub mod cgroup;
+pub mod cluster;
 mod connections;
 mod exchange;
 mod fronts;

@@ -1,0 +1,81 @@
+//! Somebody who came in by a certificate of the cluster: what it says, what was decided, and the decision made anew for
+//! each of his orders. It verifies no signature; the certificate it is made of was verified.
+
+use super::Cluster;
+use fleetgate_policy::cluster::{Allowed, Identity, Name, Refusal, SSH_EXTENSION};
+use fleetgate_policy::{Denied, Permits};
+use fleetgate_ssh::codec::Reader;
+use fleetgate_ssh::key::Certificate;
+
+/// A login by the cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Member {
+    /// What the certificate says.
+    pub identity: Identity,
+    /// When it ends, Unix seconds.
+    pub expires: Option<u64>,
+    /// What was decided last.
+    pub allowed: Allowed,
+    /// Of which state.
+    serial: u64,
+}
+
+impl Member {
+    /// The identity in a certificate of the cluster's user CA.
+    pub fn identity(certificate: &Certificate) -> Result<Identity, String> {
+        let Some(data) = certificate.extension(SSH_EXTENSION) else {
+            return Err(format!(
+                "the certificate has no {SSH_EXTENSION}: it is not one of fleetgate login"
+            ));
+        };
+        let mut reader = Reader::new(data);
+        let bytes = reader.string("identity").map_err(|e| e.to_string())?;
+        reader.end().map_err(|e| e.to_string())?;
+        Identity::parse(bytes)
+    }
+
+    /// Whether this certificate, verified, lets its user log in as `login`.
+    pub fn decide(
+        certificate: &Certificate,
+        cluster: &Cluster,
+        login: &str,
+        now: u64,
+        skew: u64,
+    ) -> Result<Result<Member, Refusal>, String> {
+        let identity = Member::identity(certificate)?;
+        let expires = Some(certificate.valid_before()).filter(|end| *end != u64::MAX);
+        let decided = cluster.decide_login(&identity, expires, login, now, skew);
+        Ok(decided.map(|allowed| Member {
+            identity,
+            expires,
+            allowed,
+            serial: cluster.state().serial,
+        }))
+    }
+
+    /// The same again, as the cluster's state and the time are now. Whether what is allowed may have changed.
+    pub fn decide_again(
+        &mut self,
+        cluster: &Cluster,
+        login: &str,
+        now: u64,
+        skew: u64,
+    ) -> Result<bool, Refusal> {
+        let allowed = cluster.decide_login(&self.identity, self.expires, login, now, skew)?;
+        let serial = cluster.state().serial;
+        let is_other = serial != self.serial || allowed.roles != self.allowed.roles;
+        self.allowed = allowed;
+        self.serial = serial;
+        Ok(is_other)
+    }
+
+    /// What is left of `permits` under what the roles allow.
+    pub fn within(&self, permits: Permits) -> Result<Permits, Denied> {
+        permits.and(self.allowed.permits.clone())
+    }
+
+    /// The user, for the log.
+    pub fn user(&self) -> Option<&Name> {
+        self.identity.user()
+    }
+}
