@@ -1,0 +1,190 @@
+//! The server's side of an SSH login at the proxy: signs key exchanges with the proxy's host key and takes certificates
+//! of the cluster, nothing else. What somebody may do once he is in is not decided here.
+
+use fleetgate_policy::cluster::Identity;
+use fleetgate_ssh::Connection;
+use fleetgate_ssh::auth::{Method, PublicKey, Request};
+use fleetgate_ssh::event::{AuthAnswer, Exchange};
+use fleetgate_ssh::key::{Algorithm, Certificate, HostKey, Presented, verify_touched};
+use fleetgate_ssh::settings::{HostKeyOffer, Settings};
+use ring::rand::{SecureRandom, SystemRandom};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long somebody has to log in.
+pub const GRACE: Duration = Duration::from_secs(60);
+/// Tries to log in, of one connection.
+pub const TRIES: u32 = 6;
+
+/// Who is in.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// By the certificate's extension.
+    pub identity: Identity,
+    /// The name that was given to SSH.
+    pub name: String,
+    /// The certificate that it was proven by.
+    pub certificate: Rc<Certificate>,
+    /// From where.
+    pub source: SocketAddr,
+}
+
+/// Whether a certificate, whose holder proved to have its key, lets this name in here; the words are for the audit log.
+pub type Check<'a> = &'a dyn Fn(&Certificate, &str) -> Result<Identity, String>;
+
+/// What became of a request.
+pub enum Answered {
+    /// Somebody is in.
+    In(Caller),
+    /// Not yet; the core was answered. The words, for the audit log, of a try that counts.
+    Not(Option<String>),
+    /// Too often.
+    Enough,
+}
+
+/// One connection's.
+pub struct Door {
+    key: Arc<HostKey>,
+    source: SocketAddr,
+    session: Vec<u8>,
+    host: Vec<u8>,
+    tries: u32,
+}
+
+/// What the core of a connection to the proxy is set to.
+pub fn settings(key: &HostKey) -> Settings {
+    let offers = key.algorithms().into_iter().filter_map(|algorithm| {
+        Some(HostKeyOffer {
+            algorithm: algorithm.to_owned(),
+            blob: key.blob(algorithm)?.to_vec(),
+        })
+    });
+    let mut settings = Settings {
+        software: concat!("OpenSSH_compatible_fleetgate_", env!("CARGO_PKG_VERSION")).into(),
+        host_keys: offers.collect(),
+        ..Settings::default()
+    };
+    // What a stalled leg may hold of its client, each.
+    settings.limits.window = super::WINDOW;
+    settings.limits.max_channels = super::MAX_CHANNELS;
+    settings
+}
+
+/// Random bytes for a KEXINIT.
+pub fn cookie() -> [u8; 16] {
+    let mut cookie = [0; 16];
+    // The kernel's generator does not fail once it is up, and a cookie of zeroes would harm nobody.
+    let _ = SystemRandom::new().fill(&mut cookie);
+    cookie
+}
+
+impl Door {
+    /// For a connection from this address.
+    pub fn new(key: Arc<HostKey>, source: SocketAddr) -> Door {
+        Door {
+            key,
+            source,
+            session: Vec::new(),
+            host: Vec::new(),
+            tries: 0,
+        }
+    }
+
+    /// Who knocks.
+    pub fn source(&self) -> SocketAddr {
+        self.source
+    }
+
+    /// Signs.
+    pub fn sign(&mut self, core: &mut Connection, exchange: &Exchange) -> Result<(), String> {
+        let hash = exchange.hash().ok_or("the key exchange's method is not known")?;
+        let signature = self
+            .key
+            .sign(&exchange.host_key_algorithm, hash.as_ref())
+            .map_err(|e| format!("the host key does not sign: {e}"))?;
+        if self.session.is_empty() {
+            self.session = hash.as_ref().to_vec();
+            self.host.clone_from(&exchange.host_key);
+        }
+        core.signed(&signature, cookie());
+        Ok(())
+    }
+
+    /// Decides about a USERAUTH_REQUEST.
+    pub fn decide(&mut self, core: &mut Connection, request: &[u8], check: Check<'_>) -> Answered {
+        let (answer, answered) = self.answer(request, check);
+        core.answer_auth(answer);
+        match answered {
+            Answered::Not(Some(_)) if self.tries >= TRIES => Answered::Enough,
+            answered => answered,
+        }
+    }
+
+    fn answer(&mut self, request: &[u8], check: Check<'_>) -> (AuthAnswer, Answered) {
+        let reject = || AuthAnswer::Reject {
+            methods: vec!["publickey".to_owned()],
+            partial: false,
+        };
+        let refused = |why: String| (reject(), Answered::Not(Some(why)));
+        let request = match Request::parse(request) {
+            Ok(request) => request,
+            Err(e) => return refused(format!("the request cannot be read: {e}")),
+        };
+        let key = match &request.method {
+            Method::PublicKey(key) => key,
+            Method::None => return (reject(), Answered::Not(None)),
+            _ => {
+                self.tries += 1;
+                return refused("the proxy takes certificates of the cluster, nothing else".to_owned());
+            }
+        };
+        let name = String::from_utf8_lossy(request.user).into_owned();
+        match self.key(key, &name, check) {
+            Ok(Some(caller)) => (AuthAnswer::Accept, Answered::In(caller)),
+            Ok(None) => {
+                let answer = AuthAnswer::KeyOk {
+                    algorithm: key.algorithm.as_bytes().to_vec(),
+                    key: key.key.to_vec(),
+                };
+                (answer, Answered::Not(None))
+            }
+            Err(why) => {
+                self.tries += 1;
+                refused(why)
+            }
+        }
+    }
+
+    /// Nobody: the key that was asked about would do.
+    fn key(&self, key: &PublicKey<'_>, name: &str, check: Check<'_>) -> Result<Option<Caller>, String> {
+        let presented = Presented::parse(key.key).map_err(|e| e.to_string())?;
+        if !Algorithm::parse(key.algorithm).is_some_and(|a| presented.fits(&a)) {
+            return Err(format!("the algorithm {:?} does not fit the key", key.algorithm));
+        }
+        if key.host_key.is_some_and(|k| k != self.host) {
+            return Err("it is bound to another host key than this session's".to_owned());
+        }
+        let Presented::Certificate(certificate) = presented else {
+            return Err(format!(
+                "the key {} has no certificate: run `fleetgate login`",
+                presented.key().fingerprint()
+            ));
+        };
+        let identity = check(&certificate, name)?;
+        let Some(signature) = key.signature else {
+            return Ok(None);
+        };
+        let data = key.signed_data(&self.session);
+        let touch = fleetgate_ssh::key::Touch::NONE;
+        verify_touched(certificate.key(), key.algorithm, &data, signature, touch)
+            .map_err(|e| e.to_string())?;
+        Ok(Some(Caller {
+            identity,
+            name: name.to_owned(),
+            certificate: Rc::new(*certificate),
+            source: self.source,
+        }))
+    }
+}

@@ -1,0 +1,500 @@
+//! Between the two connections: channels in pairs, each with a queue for either direction that holds what the other
+//! side does not take yet, in the order in which it came, and never more than the window that it was sent under.
+
+use super::super::door::{Caller, Door};
+use super::super::end::{Bytes, End};
+use super::agent::AgentFrames;
+use super::{Host, Told};
+use fleetgate_policy::Permits;
+use fleetgate_policy::permits::What;
+use fleetgate_ssh::Connection;
+use fleetgate_ssh::event::{ChannelId, ChannelKind, Event, Global, ReplyId, Request, Stream};
+use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+use tokio::net::TcpStream;
+
+/// RFC 4254 §5.1.
+const PROHIBITED: u32 = 1;
+
+/// Which of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    User,
+    Host,
+}
+
+/// What stands in a queue.
+enum Item {
+    Data(Stream, Vec<u8>),
+    Request(Request, bool),
+    Eof,
+    Close,
+}
+
+/// A channel of both connections.
+#[derive(Default)]
+struct Pair {
+    user: Option<ChannelId>,
+    host: Option<ChannelId>,
+    /// Towards the host, towards the user.
+    up: VecDeque<Item>,
+    down: VecDeque<Item>,
+    /// Requests of the user's, of the host's, that wait for the other side's answer.
+    asked_up: VecDeque<ReplyId>,
+    asked_down: VecDeque<ReplyId>,
+    /// A program was begun on it, for the audit log.
+    program: bool,
+    code: Option<u32>,
+}
+
+/// The state between the two.
+pub(super) struct Relay<'a> {
+    permits: Permits,
+    agent: Option<AgentFrames>,
+    host: &'a dyn Host,
+    caller: &'a Caller,
+    pairs: Vec<Option<Pair>>,
+    by_user: BTreeMap<u32, usize>,
+    by_host: BTreeMap<u32, usize>,
+    globals_up: VecDeque<ReplyId>,
+}
+
+impl<'a> Relay<'a> {
+    pub(super) fn new(
+        permits: Permits,
+        agent: Option<AgentFrames>,
+        host: &'a dyn Host,
+        caller: &'a Caller,
+    ) -> Relay<'a> {
+        Relay {
+            permits,
+            agent,
+            host,
+            caller,
+            pairs: Vec::new(),
+            by_user: BTreeMap::new(),
+            by_host: BTreeMap::new(),
+            globals_up: VecDeque::new(),
+        }
+    }
+
+    /// Until one of them ends.
+    pub(super) async fn run(
+        mut self,
+        user: &mut End<impl Bytes>,
+        host: &mut End<TcpStream>,
+        door: &mut Door,
+    ) -> String {
+        poll_fn(|cx| self.poll(user, host, door, cx)).await
+    }
+
+    fn poll(
+        &mut self,
+        user: &mut End<impl Bytes>,
+        host: &mut End<TcpStream>,
+        door: &mut Door,
+        cx: &mut Context<'_>,
+    ) -> Poll<String> {
+        loop {
+            if let Err(why) = self.deal_user(&mut user.core, &mut host.core, door) {
+                return Poll::Ready(why);
+            }
+            if let Err(why) = self.deal_host(&mut user.core, &mut host.core) {
+                return Poll::Ready(why);
+            }
+            if let Some(agent) = &mut self.agent {
+                agent.poll(&mut host.core, cx);
+            }
+            for at in 0..self.pairs.len() {
+                self.pass(at, &mut user.core, &mut host.core);
+            }
+            let moved = match (user.poll_move(cx), host.poll_move(cx)) {
+                (Poll::Ready(Err(e)), _) => return Poll::Ready(format!("the user's connection ended: {e}")),
+                (_, Poll::Ready(Err(e))) => return Poll::Ready(format!("the node's connection ended: {e}")),
+                (user, host) => user.is_ready() || host.is_ready(),
+            };
+            if !moved {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn deal_user(
+        &mut self,
+        user: &mut Connection,
+        host: &mut Connection,
+        door: &mut Door,
+    ) -> Result<(), String> {
+        while let Some(event) = user.poll().map_err(|e| e.to_string())? {
+            match event {
+                Event::SignExchange(exchange) => door.sign(user, &exchange)?,
+                Event::Open { channel, kind } => self.open_up(channel, &kind, user, host),
+                Event::Opened(channel) => self.opened(Side::User, channel, host),
+                Event::OpenFailed {
+                    channel,
+                    reason,
+                    text,
+                } => {
+                    let text = String::from_utf8_lossy(text).into_owned();
+                    self.failed(Side::User, channel, reason, &text, host);
+                }
+                Event::Request {
+                    channel,
+                    request,
+                    reply,
+                } => self.request_up(channel, request, reply, user),
+                Event::Global { request, reply } => self.global_up(&request, reply, user, host),
+                event => self.common(Side::User, &event, host),
+            }
+        }
+        Ok(())
+    }
+
+    fn deal_host(&mut self, user: &mut Connection, host: &mut Connection) -> Result<(), String> {
+        while let Some(event) = host.poll().map_err(|e| e.to_string())? {
+            if let Some(agent) = &mut self.agent
+                && agent.takes(&event)
+            {
+                if let Some(channel) = agent.event(&event) {
+                    host.accept(channel);
+                }
+                continue;
+            }
+            match event {
+                Event::HostKey(key) => {
+                    self.host.trusts(key)?;
+                    host.trust_host(true);
+                }
+                Event::Open { channel, kind } => self.open_down(channel, &kind, user, host),
+                Event::Opened(channel) => self.opened(Side::Host, channel, user),
+                Event::OpenFailed {
+                    channel,
+                    reason,
+                    text,
+                } => {
+                    let text = String::from_utf8_lossy(text).into_owned();
+                    self.failed(Side::Host, channel, reason, &text, user);
+                }
+                Event::Request {
+                    channel,
+                    request,
+                    reply,
+                } => {
+                    if let Some(pair) = self.pair(Side::Host, channel) {
+                        if let Request::ExitStatus { code } = request {
+                            pair.code = Some(code);
+                        }
+                        pair.asked_down.extend(reply);
+                        pair.down.push_back(Item::Request(request, reply.is_some()));
+                    }
+                }
+                // Host keys of the sshd are nothing to the user, who sees the proxy's; the rest asks whether we live.
+                Event::Global { reply, .. } => {
+                    if let Some(reply) = reply {
+                        host.answer_global(reply, None);
+                    }
+                }
+                Event::GlobalReplied { done } => {
+                    let done = done.map(<[u8]>::to_vec);
+                    if let Some(reply) = self.globals_up.pop_front() {
+                        user.answer_global(reply, done.as_deref());
+                    }
+                }
+                event => self.common(Side::Host, &event, user),
+            }
+        }
+        Ok(())
+    }
+
+    /// What means the same from either side.
+    fn common(&mut self, side: Side, event: &Event<'_>, other: &mut Connection) {
+        let (channel, item) = match event {
+            Event::Data {
+                channel,
+                stream,
+                bytes,
+            } => (*channel, Item::Data(*stream, bytes.to_vec())),
+            Event::Eof(channel) => (*channel, Item::Eof),
+            Event::Closed(channel) => {
+                self.closed(side, *channel);
+                return;
+            }
+            Event::Replied { channel, done } => {
+                if let Some(pair) = self.pair(side, *channel) {
+                    let asked = match side {
+                        Side::User => &mut pair.asked_down,
+                        Side::Host => &mut pair.asked_up,
+                    };
+                    if let Some(reply) = asked.pop_front() {
+                        other.answer(reply, *done);
+                    }
+                }
+                return;
+            }
+            _ => return,
+        };
+        if let Some(pair) = self.pair(side, channel) {
+            match side {
+                Side::User => pair.up.push_back(item),
+                Side::Host => pair.down.push_back(item),
+            }
+        }
+    }
+
+    fn open_up(
+        &mut self,
+        channel: ChannelId,
+        kind: &ChannelKind,
+        user: &mut Connection,
+        host: &mut Connection,
+    ) {
+        let allowed = match kind {
+            ChannelKind::DirectTcpip { host, port, .. } => {
+                self.permits.allow(&What::ConnectTcp(host, port_of(*port)))
+            }
+            ChannelKind::DirectStreamlocal { path } => self.permits.allow(&What::ConnectUnix(path)),
+            _ => Ok(()),
+        };
+        if let Err(denied) = allowed {
+            let words = denied.to_string();
+            self.host.tell(Some(self.caller), Told::Denied(&words));
+            return user.refuse(channel, PROHIBITED, &words);
+        }
+        match host.open(kind) {
+            Some(theirs) => self.insert(Some(channel), Some(theirs)),
+            None => user.refuse(channel, PROHIBITED, "too many channels"),
+        }
+    }
+
+    fn open_down(
+        &mut self,
+        channel: ChannelId,
+        kind: &ChannelKind,
+        user: &mut Connection,
+        host: &mut Connection,
+    ) {
+        match user.open(kind) {
+            Some(ours) => self.insert(Some(ours), Some(channel)),
+            None => host.refuse(channel, PROHIBITED, "too many channels"),
+        }
+    }
+
+    fn insert(&mut self, user: Option<ChannelId>, host: Option<ChannelId>) {
+        let pair = Some(Pair {
+            user,
+            host,
+            ..Pair::default()
+        });
+        let at = match self.pairs.iter().position(Option::is_none) {
+            Some(at) => at,
+            None => {
+                self.pairs.push(None);
+                self.pairs.len() - 1
+            }
+        };
+        self.pairs[at] = pair;
+        self.by_user.extend(user.map(|c| (c.0, at)));
+        self.by_host.extend(host.map(|c| (c.0, at)));
+    }
+
+    /// The side that was asked to open it did: the one that asked is told.
+    fn opened(&mut self, side: Side, channel: ChannelId, other: &mut Connection) {
+        if let Some(pair) = self.pair(side, channel) {
+            let asker = match side {
+                Side::User => pair.host,
+                Side::Host => pair.user,
+            };
+            if let Some(asker) = asker {
+                other.accept(asker);
+            }
+        }
+    }
+
+    fn failed(&mut self, side: Side, channel: ChannelId, reason: u32, text: &str, other: &mut Connection) {
+        let Some(at) = self.at(side, channel) else {
+            return;
+        };
+        let asker = self.pairs[at].as_ref().and_then(|p| match side {
+            Side::User => p.host,
+            Side::Host => p.user,
+        });
+        if let Some(asker) = asker {
+            other.refuse(asker, reason, text);
+        }
+        self.forget(at);
+    }
+
+    fn request_up(
+        &mut self,
+        channel: ChannelId,
+        request: Request,
+        reply: Option<ReplyId>,
+        user: &mut Connection,
+    ) {
+        let (what, began): (Option<What<'_>>, Option<(&str, &[u8])>) = match &request {
+            Request::Shell => (Some(What::Shell), Some(("shell", b""))),
+            Request::Exec { command } => (Some(What::Exec(command)), Some(("exec", command))),
+            Request::Subsystem { name } if name == b"sftp" => {
+                (Some(What::Subsystem(name)), Some(("sftp", name)))
+            }
+            Request::Subsystem { name } => (Some(What::Subsystem(name)), Some(("subsystem", name))),
+            Request::Pty(_) => (Some(What::Pty), None),
+            Request::Agent => (Some(What::Agent), None),
+            Request::X11 { .. } => (Some(What::X11), None),
+            Request::Env { name, .. } => (Some(What::Environment(name)), None),
+            _ => (None, None),
+        };
+        if let Some(Err(denied)) = what.map(|w| self.permits.allow(&w)) {
+            let words = denied.to_string();
+            self.host.tell(Some(self.caller), Told::Denied(&words));
+            if let Some(reply) = reply {
+                user.answer(reply, false);
+            }
+            return;
+        }
+        if let Some((kind, command)) = began {
+            self.host.tell(Some(self.caller), Told::Began { kind, command });
+        }
+        let began = began.is_some();
+        if let Some(pair) = self.pair(Side::User, channel) {
+            pair.program |= began;
+            pair.asked_up.extend(reply);
+            pair.up.push_back(Item::Request(request, reply.is_some()));
+        }
+    }
+
+    fn global_up(
+        &mut self,
+        request: &Global,
+        reply: Option<ReplyId>,
+        user: &mut Connection,
+        host: &mut Connection,
+    ) {
+        let allowed = match request {
+            Global::TcpipForward { host, port } => self.permits.allow(&What::ListenTcp(host, port_of(*port))),
+            Global::StreamlocalForward { path } => self.permits.allow(&What::ListenUnix(path)),
+            Global::CancelTcpipForward { .. }
+            | Global::CancelStreamlocalForward { .. }
+            | Global::NoMoreSessions => Ok(()),
+            // Keepalives, and proofs of host keys that were never told.
+            _ => {
+                if let Some(reply) = reply {
+                    user.answer_global(reply, None);
+                }
+                return;
+            }
+        };
+        match allowed {
+            Ok(()) => {
+                self.globals_up.extend(reply);
+                host.global(request, reply.is_some());
+            }
+            Err(denied) => {
+                let words = denied.to_string();
+                self.host.tell(Some(self.caller), Told::Denied(&words));
+                if let Some(reply) = reply {
+                    user.answer_global(reply, None);
+                }
+            }
+        }
+    }
+
+    /// One side closed its channel: the other's follows, behind what still waits for it.
+    fn closed(&mut self, side: Side, channel: ChannelId) {
+        let Some(at) = self.at(side, channel) else {
+            return;
+        };
+        let (host, caller) = (self.host, self.caller);
+        let Some(pair) = &mut self.pairs[at] else { return };
+        match side {
+            Side::User => {
+                self.by_user.remove(&channel.0);
+                pair.user = None;
+                pair.down.clear();
+                pair.up.push_back(Item::Close);
+            }
+            Side::Host => {
+                self.by_host.remove(&channel.0);
+                pair.host = None;
+                pair.up.clear();
+                pair.down.push_back(Item::Close);
+                if std::mem::take(&mut pair.program) {
+                    host.tell(Some(caller), Told::Ended(pair.code));
+                }
+            }
+        }
+        if pair.user.is_none() && pair.host.is_none() {
+            self.forget(at);
+        }
+    }
+
+    /// Passes on what the other side takes.
+    fn pass(&mut self, at: usize, user: &mut Connection, host: &mut Connection) {
+        let Some(pair) = self.pairs.get_mut(at).and_then(Option::as_mut) else {
+            return;
+        };
+        if let Some(to) = pair.host {
+            flow(&mut pair.up, host, to, user, pair.user);
+        }
+        if let Some(to) = pair.user {
+            flow(&mut pair.down, user, to, host, pair.host);
+        }
+    }
+
+    fn at(&self, side: Side, channel: ChannelId) -> Option<usize> {
+        match side {
+            Side::User => self.by_user.get(&channel.0).copied(),
+            Side::Host => self.by_host.get(&channel.0).copied(),
+        }
+    }
+
+    fn pair(&mut self, side: Side, channel: ChannelId) -> Option<&mut Pair> {
+        let at = self.at(side, channel)?;
+        self.pairs.get_mut(at)?.as_mut()
+    }
+
+    fn forget(&mut self, at: usize) {
+        if let Some(pair) = self.pairs[at].take() {
+            pair.user.map(|c| self.by_user.remove(&c.0));
+            pair.host.map(|c| self.by_host.remove(&c.0));
+        }
+    }
+}
+
+/// Takes from a queue what `to` takes, and tells the side it came from how much that was.
+fn flow(
+    queue: &mut VecDeque<Item>,
+    to: &mut Connection,
+    channel: ChannelId,
+    from: &mut Connection,
+    source: Option<ChannelId>,
+) {
+    while let Some(item) = queue.front_mut() {
+        match item {
+            Item::Data(stream, bytes) => {
+                let room = to.writable(channel).min(bytes.len());
+                if room == 0 && !bytes.is_empty() {
+                    return;
+                }
+                let n = to.write(channel, *stream, &bytes[..room]);
+                if let Some(source) = source {
+                    from.consumed(source, n);
+                }
+                if n < bytes.len() {
+                    bytes.drain(..n);
+                    return;
+                }
+            }
+            Item::Request(request, wanted) => to.request(channel, request, *wanted),
+            Item::Eof => to.eof(channel),
+            Item::Close => to.close(channel),
+        }
+        queue.pop_front();
+    }
+}
+
+fn port_of(port: u32) -> u16 {
+    // No such port exists; 0 is none to connect to, and the sshd says so itself.
+    u16::try_from(port).unwrap_or(0)
+}
