@@ -1,7 +1,8 @@
-//! What every role of the program shares: the log's set-up and the meaning of exit codes. No role's own business.
+//! What every role of the program shares: the log's set-up, the words to a service manager and the meaning of exit codes. No role's own business.
 #![forbid(unsafe_code)]
 
 pub mod log;
+pub mod notify;
 
 /// What the program's exit codes mean (docs and `--help` say the same).
 pub mod exit {

@@ -59,7 +59,12 @@ fn places(commands: &[Command]) -> Vec<Place> {
         );
         let files = matches!(
             command.map(|c| c.operands),
-            Some(Operands::Program { .. } | Operands::OptionalProgram | Operands::OptionalPath(_))
+            Some(
+                Operands::Program { .. }
+                    | Operands::OptionalProgram
+                    | Operands::OptionalPath(_)
+                    | Operands::PassedOn(_)
+            )
         );
         Place {
             path: path.join(" "),
@@ -83,7 +88,13 @@ fn values(commands: &[Command]) -> BTreeMap<&'static str, Words> {
     let words = |flag: &'static Flag| match flag.value {
         Value::None => None,
         Value::Choice(_, words) => Some((flag.long, Some(words))),
-        Value::Pid | Value::Address => Some((flag.long, Some([].as_slice()))),
+        Value::Pid
+        | Value::Address
+        | Value::Text(_)
+        | Value::HostPort
+        | Value::Lifetime
+        | Value::Pair(_)
+        | Value::Number(_) => Some((flag.long, Some([].as_slice()))),
         Value::Path(_) => Some((flag.long, None)),
     };
     flags.filter_map(words).collect()

@@ -11,6 +11,7 @@ use std::fmt;
 pub type Outcome = Result<i32, Box<dyn std::error::Error>>;
 
 /// A command.
+#[derive(Clone, Copy)]
 pub struct Command {
     /// Its words: `seal run`.
     pub words: &'static [&'static str],
@@ -30,16 +31,83 @@ pub struct Command {
     pub run: fn(&Given) -> Outcome,
 }
 
+impl Command {
+    /// A command that takes nothing.
+    pub const fn new(
+        words: &'static [&'static str],
+        summary: &'static str,
+        about: &'static str,
+        run: fn(&Given) -> Outcome,
+    ) -> Command {
+        Command {
+            words,
+            summary,
+            about,
+            flags: &[],
+            operands: Operands::None,
+            examples: &[],
+            hidden: false,
+            run,
+        }
+    }
+
+    /// The same, with flags.
+    pub const fn flags(mut self, flags: &'static [Flag]) -> Command {
+        self.flags = flags;
+        self
+    }
+
+    /// The same, with words beside the flags.
+    pub const fn operands(mut self, operands: Operands) -> Command {
+        self.operands = operands;
+        self
+    }
+
+    /// The same, with examples.
+    pub const fn examples(mut self, examples: &'static [(&'static str, &'static str)]) -> Command {
+        self.examples = examples;
+        self
+    }
+}
+
 /// A flag.
+#[derive(Clone, Copy)]
 pub struct Flag {
     /// Without its dashes.
     pub long: &'static str,
+    /// The letter behind one dash, for those that people know from ssh.
+    pub short: Option<char>,
     /// What it takes.
     pub value: Value,
     /// Whether it may be given more than once.
     pub repeats: bool,
     /// One sentence.
     pub help: &'static str,
+}
+
+impl Flag {
+    /// A flag that is given once.
+    pub const fn new(long: &'static str, value: Value, help: &'static str) -> Flag {
+        Flag {
+            long,
+            short: None,
+            value,
+            repeats: false,
+            help,
+        }
+    }
+
+    /// The same, as often as wanted.
+    pub const fn repeated(mut self) -> Flag {
+        self.repeats = true;
+        self
+    }
+
+    /// The same, with a letter.
+    pub const fn letter(mut self, letter: char) -> Flag {
+        self.short = Some(letter);
+        self
+    }
 }
 
 /// What a flag takes.
@@ -55,6 +123,16 @@ pub enum Value {
     Path(&'static str),
     /// An internet address with its port.
     Address,
+    /// Any text.
+    Text(&'static str),
+    /// A host, by name or address, with its port.
+    HostPort,
+    /// A time, as `90s`, `10m`, `8h`, `7d`.
+    Lifetime,
+    /// `key=value`.
+    Pair(&'static str),
+    /// A number.
+    Number(&'static str),
 }
 
 /// What a command takes beside flags.
@@ -66,6 +144,19 @@ pub enum Operands {
     OptionalPath(&'static str),
     /// One of these words.
     Choice(&'static str, &'static [&'static str]),
+    /// So many words of this kind.
+    Words {
+        /// What they are.
+        name: &'static str,
+        /// At least.
+        least: usize,
+        /// At most.
+        most: usize,
+    },
+    /// A node and maybe a command for it; flags end where the command begins.
+    Remote,
+    /// Another program's words, flags included; `--help` alone is ours.
+    PassedOn(&'static str),
     /// Ids of processes, one or more.
     Pids,
     /// A program and its arguments; flags end where it begins. With the flag it names, none is needed.
@@ -81,24 +172,17 @@ pub enum Operands {
 
 /// Flags of every command.
 pub const GLOBAL: &[Flag] = &[
-    Flag {
-        long: "log-format",
-        value: Value::Choice("FORMAT", &["human", "json"]),
-        repeats: false,
-        help: "How log lines and errors are written on standard error (default: human).",
-    },
-    Flag {
-        long: "log-level",
-        value: Value::Choice("LEVEL", &["error", "warn", "info", "debug", "trace"]),
-        repeats: false,
-        help: "The least important log line that is written (default: warn; info for a server).",
-    },
-    Flag {
-        long: "help",
-        value: Value::None,
-        repeats: true,
-        help: "Print this help.",
-    },
+    Flag::new(
+        "log-format",
+        Value::Choice("FORMAT", &["human", "json"]),
+        "How log lines and errors are written on standard error (default: human).",
+    ),
+    Flag::new(
+        "log-level",
+        Value::Choice("LEVEL", &["error", "warn", "info", "debug", "trace"]),
+        "The least important log line that is written (default: warn; info for a server).",
+    ),
+    Flag::new("help", Value::None, "Print this help.").repeated(),
 ];
 
 /// A command line that was understood.
@@ -130,6 +214,32 @@ impl Given {
         named.map(|(_, value)| value.as_str())
     }
 
+    /// The first word beside the flags, as text.
+    pub fn word(&self) -> Option<&str> {
+        self.operands.first().and_then(|o| o.to_str())
+    }
+
+    /// The words beside the flags, as text.
+    pub fn words(&self) -> impl Iterator<Item = &str> {
+        self.operands.iter().filter_map(|o| o.to_str())
+    }
+
+    /// A lifetime, in seconds.
+    pub fn seconds(&self, flag: &str) -> Option<u64> {
+        // It was read once by the parser.
+        self.value(flag).and_then(lifetime)
+    }
+
+    /// `key=value`, as often as it is given.
+    pub fn pairs(&self, flag: &str) -> impl Iterator<Item = (&str, &str)> {
+        self.values(flag).filter_map(|pair| pair.split_once('='))
+    }
+
+    /// A number.
+    pub fn number(&self, flag: &str) -> Option<u32> {
+        self.value(flag).and_then(|n| n.parse().ok())
+    }
+
     /// The processes that `flag` and the operands name.
     pub fn pids(&self, flag: &str) -> Vec<i32> {
         let flags = self.values(flag);
@@ -151,8 +261,13 @@ pub enum Asked {
     Run(Given),
     /// Its help.
     Help(&'static Command),
-    /// No command: help about all of them.
-    Overview,
+    /// No command, or the name of a group: help about all of them, or those whose words begin so.
+    Overview {
+        /// The group's words.
+        group: Vec<&'static str>,
+        /// Whether help was asked for.
+        help: bool,
+    },
 }
 
 /// A command line that was not understood.
@@ -181,9 +296,16 @@ pub fn parse(commands: &'static [Command], args: &[OsString]) -> Result<Asked, U
     };
     let candidates = line.command(commands)?;
     let Some(command) = candidates else {
-        return Ok(Asked::Overview);
+        return Ok(Asked::Overview {
+            group: line.path,
+            help: line.help,
+        });
     };
-    if command.operands == Operands::Anything {
+    let passed_on = matches!(command.operands, Operands::PassedOn(_));
+    if passed_on && matches!(line.args, [only] if only == "--help") {
+        return Ok(Asked::Help(command));
+    }
+    if passed_on || command.operands == Operands::Anything {
         let operands = line.args.to_vec();
         return Ok(Asked::Run(Given {
             command,
@@ -275,23 +397,52 @@ impl<'a> Line<'a> {
         while let Some(arg) = self.next() {
             let word = arg.to_str().unwrap_or_default();
             let is_flag = word.starts_with('-') && word.len() > 1;
+            let of_the_command = command.operands == Operands::Remote && !operands.is_empty();
             if word == "--" {
                 operands.extend(self.args.iter().cloned());
                 self.args = &[];
             } else if is_flag {
-                self.flag(word, command.flags)?;
+                let letters = word.strip_prefix('-').filter(|l| !l.starts_with('-'));
+                match letters.filter(|_| command.flags.iter().any(|f| f.short.is_some())) {
+                    Some(letters) => self.letters(letters, command.flags)?,
+                    None => self.flag(word, command.flags)?,
+                }
             } else {
                 operands.push(arg.clone());
-                if matches!(
+                let a_program = matches!(
                     command.operands,
                     Operands::Program { .. } | Operands::OptionalProgram
-                ) {
+                );
+                if a_program || of_the_command {
                     operands.extend(self.args.iter().cloned());
                     self.args = &[];
                 }
             }
         }
         Ok(operands)
+    }
+
+    /// Letters behind one dash, as getopt(3) reads them: `-NL 8080:localhost:80`, `-p22`.
+    fn letters(&mut self, letters: &str, own: &'static [Flag]) -> Result<(), Usage> {
+        for (at, letter) in letters.char_indices() {
+            if letter == 'h' && letters == "h" {
+                self.help = true;
+                return Ok(());
+            }
+            let Some(flag) = own.iter().find(|f| f.short == Some(letter)) else {
+                return Err(self.wrong(format!("there is no flag `-{letter}`")));
+            };
+            let behind = &letters[at + letter.len_utf8()..];
+            let takes_a_value = flag.value != Value::None;
+            self.one(
+                flag,
+                (takes_a_value && !behind.is_empty()).then(|| behind.to_owned()),
+            )?;
+            if takes_a_value {
+                return Ok(());
+            }
+        }
+        Ok(())
     }
 
     /// One flag, its value taken from behind `=` or from the next word.
@@ -317,6 +468,11 @@ impl<'a> Line<'a> {
             self.help = true;
             return Ok(());
         }
+        self.one(flag, inline)
+    }
+
+    /// A flag of the table; its value is `inline` or the next word.
+    fn one(&mut self, flag: &'static Flag, inline: Option<String>) -> Result<(), Usage> {
         if !flag.repeats && self.flags.iter().any(|(name, _)| *name == flag.long) {
             return Err(self.wrong(format!("`--{}` is given twice", flag.long)));
         }
@@ -386,7 +542,14 @@ impl<'a> Line<'a> {
                     _ => Ok(()),
                 }
             }
-            Operands::Anything => Ok(()),
+            Operands::Words { name, least, most } => match operands.len() < least {
+                true => Err(self.wrong(format!("{name} is missing"))),
+                false => surplus(most),
+            },
+            Operands::Remote if operands.is_empty() => {
+                Err(self.wrong("NODE is missing: a name, or labels as env=prod,role=db".to_owned()))
+            }
+            Operands::Remote | Operands::PassedOn(_) | Operands::Anything => Ok(()),
         }
     }
 }
@@ -400,6 +563,11 @@ impl Value {
             Value::Pid => pid(word).is_some(),
             Value::Path(_) => !word.is_empty(),
             Value::Address => word.parse::<std::net::SocketAddr>().is_ok(),
+            Value::Text(_) => !word.is_empty(),
+            Value::HostPort => host_port(word),
+            Value::Lifetime => lifetime(word).is_some(),
+            Value::Pair(_) => word.split_once('=').is_some_and(|(key, _)| !key.is_empty()),
+            Value::Number(_) => word.parse::<u32>().is_ok(),
         }
     }
 
@@ -411,6 +579,11 @@ impl Value {
             Value::Pid => "the id of a process".to_owned(),
             Value::Path(_) => "a file".to_owned(),
             Value::Address => "an address with its port, as 127.0.0.1:3022 or [::1]:3022".to_owned(),
+            Value::Text(name) => format!("{name}, which is not empty"),
+            Value::HostPort => "a host with its port, as proxy.example.org:3080".to_owned(),
+            Value::Lifetime => "a time, as 90s, 10m, 8h or 7d".to_owned(),
+            Value::Pair(name) => format!("{name}, a name and a value"),
+            Value::Number(_) => "a number".to_owned(),
         }
     }
 
@@ -427,6 +600,27 @@ impl Value {
 /// A process id: a number of its own, above zero.
 fn pid(word: &str) -> Option<i32> {
     word.parse().ok().filter(|pid| *pid > 0)
+}
+
+/// `name:port`, `192.0.2.1:port`, `[2001:db8::1]:port`.
+fn host_port(word: &str) -> bool {
+    word.rsplit_once(':').is_some_and(|(host, port)| {
+        let bare = !host.contains(':') || (host.starts_with('[') && host.ends_with(']'));
+        !host.is_empty() && bare && port.parse::<u16>().is_ok()
+    })
+}
+
+/// Seconds of a time as `90s`, `10m`, `8h`, `7d`; a number alone is seconds.
+pub fn lifetime(word: &str) -> Option<u64> {
+    let end = word.find(|c: char| !c.is_ascii_digit()).unwrap_or(word.len());
+    let factor = match &word[end..] {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        _ => return None,
+    };
+    word[..end].parse::<u64>().ok()?.checked_mul(factor)
 }
 
 /// The known word that a mistyped one is probably meant to be.
@@ -456,162 +650,4 @@ fn distance(a: &str, b: &str) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn nothing(_: &Given) -> Outcome {
-        Ok(0)
-    }
-
-    const fn command(words: &'static [&'static str], flags: &'static [Flag], operands: Operands) -> Command {
-        Command {
-            words,
-            summary: "",
-            about: "",
-            flags,
-            operands,
-            examples: &[],
-            hidden: false,
-            run: nothing,
-        }
-    }
-
-    const VERIFY: &[Flag] = &[
-        Flag {
-            long: "verify",
-            value: Value::Pid,
-            repeats: true,
-            help: "",
-        },
-        Flag {
-            long: "strategy",
-            value: Value::Choice("S", &["memfd", "overlay"]),
-            repeats: false,
-            help: "",
-        },
-        Flag {
-            long: "json",
-            value: Value::None,
-            repeats: false,
-            help: "",
-        },
-    ];
-    const TABLE: &[Command] = &[
-        command(&["seal"], VERIFY, Operands::None),
-        command(&["seal", "run"], VERIFY, Operands::Program { unless: "verify" }),
-        command(&["seal", "verify"], &[], Operands::Pids),
-        command(&["completions"], &[], Operands::Choice("SHELL", &["bash", "zsh"])),
-        command(&["man"], &[], Operands::OptionalPath("DIR")),
-        command(&["session"], &[], Operands::Anything),
-    ];
-
-    /// What a line is understood as: the command, flags with values, operands; or what is wrong with it.
-    fn read(line: &str) -> String {
-        let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-        match parse(TABLE, &args) {
-            Ok(Asked::Run(given)) => {
-                let flags = given
-                    .flags
-                    .iter()
-                    .map(|(n, v)| format!(" {n}={v}"))
-                    .collect::<String>();
-                let operands = given.operands.iter().map(|o| format!(" {}", o.to_string_lossy()));
-                format!(
-                    "{}:{flags} |{}",
-                    given.command.words.join(" "),
-                    operands.collect::<String>()
-                )
-            }
-            Ok(Asked::Help(command)) => format!("help {}", command.words.join(" ")),
-            Ok(Asked::Overview) => "overview".to_owned(),
-            Err(usage) => usage.what,
-        }
-    }
-
-    #[test]
-    fn lines_are_understood() {
-        for (line, meaning) in [
-            ("seal run ls -l", "seal run: | ls -l"),
-            (
-                "seal run --strategy memfd -- ls --json",
-                "seal run: strategy=memfd | ls --json",
-            ),
-            (
-                "seal run --strategy=overlay -- --odd",
-                "seal run: strategy=overlay | --odd",
-            ),
-            ("--log-level debug seal run ls", "seal run: log-level=debug | ls"),
-            ("seal run --verify 1 --verify 2", "seal run: verify=1 verify=2 |"),
-            ("seal --verify 7", "seal: verify=7 |"),
-            ("seal verify 1 2", "seal verify: | 1 2"),
-            ("man", "man: |"),
-            ("man --log-format json x", "man: log-format=json | x"),
-            ("session --help --order", "session: | --help --order"),
-            ("completions zsh", "completions: | zsh"),
-            ("seal run --help", "help seal run"),
-            ("seal run -h", "help seal run"),
-            ("", "overview"),
-            ("--help", "overview"),
-            ("seal --help", "help seal"),
-        ] {
-            assert_eq!(read(line), meaning, "{line}");
-        }
-    }
-
-    #[test]
-    fn mistakes_are_named_with_what_would_be_right() {
-        for (line, what) in [
-            ("sael run", "there is no command `sael`; did you mean `seal`?"),
-            ("seal ruin x", "there is no command `ruin`; did you mean `run`?"),
-            ("frobnicate", "there is no command `frobnicate`"),
-            (
-                "seal run --stratgy memfd x",
-                "there is no flag `--stratgy`; did you mean `--strategy`?",
-            ),
-            ("seal run -x", "there is no flag `-x`"),
-            (
-                "seal run --strategy",
-                "`--strategy` wants a value: one of memfd, overlay",
-            ),
-            (
-                "seal run --strategy memdf x",
-                "`--strategy` wants one of memfd, overlay, not `memdf`; did you mean `memfd`?",
-            ),
-            ("seal run --json=yes x", "`--json` takes no value"),
-            ("seal run --json --json x", "`--json` is given twice"),
-            ("seal run", "PROGRAM is missing: what is to be run"),
-            (
-                "seal run --verify 1 ls",
-                "`--verify` runs nothing: `ls` is too much",
-            ),
-            (
-                "seal run --verify 0",
-                "`--verify` wants the id of a process, not `0`",
-            ),
-            ("seal verify", "PID is missing: the id of a process"),
-            ("seal verify x", "`x` is not the id of a process"),
-            ("completions", "SHELL is missing: one of bash, zsh"),
-            (
-                "completions bsh",
-                "SHELL is one of bash, zsh, not `bsh`; did you mean `bash`?",
-            ),
-            ("completions bash x", "`x` is one word too many"),
-            ("man a b", "`b` is one word too many"),
-        ] {
-            assert_eq!(read(line), what, "{line}");
-        }
-    }
-
-    #[test]
-    fn distances() {
-        for (a, b, d) in [
-            ("", "", 0),
-            ("a", "", 1),
-            ("abc", "abd", 1),
-            ("stratgy", "strategy", 1),
-            ("ab", "ba", 2),
-        ] {
-            assert_eq!(distance(a, b), d, "{a} {b}");
-        }
-    }
-}
+mod tests;

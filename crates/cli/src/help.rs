@@ -27,13 +27,21 @@ pub fn command(commands: &[Command], command: &Command) -> String {
     out
 }
 
-/// Help about all of it.
-pub fn overview(commands: &[Command]) -> String {
-    let mut out = String::from(
-        "fleetgate: a way into Linux machines that is fast, costs little, and shows who did what\n\n\
-         usage: fleetgate COMMAND …\n",
+/// Help about all of it, or about the commands whose words begin with `group`.
+pub fn overview(commands: &[Command], group: &[&str]) -> String {
+    let mut out = match group {
+        [] => String::from(
+            "fleetgate: a way into Linux machines that is fast, costs little, and shows who did what\n\n\
+             usage: fleetgate COMMAND …\n",
+        ),
+        words => format!("usage: fleetgate {} COMMAND …\n", words.join(" ")),
+    };
+    list_commands(
+        &mut out,
+        commands
+            .iter()
+            .filter(|c| !c.hidden && c.words.starts_with(group)),
     );
-    list_commands(&mut out, commands.iter().filter(|c| !c.hidden));
     list_flags(&mut out, "flags of every command", GLOBAL);
     out.push_str("\n`fleetgate COMMAND --help` says more, with examples.\n");
     out
@@ -58,19 +66,40 @@ pub fn usage(command: &Command) -> String {
         Operands::Program { .. } => out.push_str(" -- PROGRAM [ARGUMENT]…"),
         Operands::OptionalProgram => out.push_str(" [-- PROGRAM [ARGUMENT]…]"),
         Operands::Anything => out.push_str(" …"),
+        Operands::Words { name, least, most } => {
+            let dots = if most > 1 { "…" } else { "" };
+            let _ = match least {
+                0 => write!(out, " [{name}]{dots}"),
+                _ => write!(out, " {name}{dots}"),
+            };
+        }
+        Operands::Remote => out.push_str(" [LOGIN@]NODE [COMMAND [ARGUMENT]…]"),
+        Operands::PassedOn(name) => {
+            let _ = write!(out, " {name}…");
+        }
     }
     out
 }
 
 /// A flag as it is typed.
 pub fn spelled(flag: &Flag) -> String {
-    match flag.value {
-        Value::None => format!("--{}", flag.long),
-        Value::Choice(name, _) => format!("--{} {name}", flag.long),
-        Value::Pid => format!("--{} PID", flag.long),
-        Value::Path(name) => format!("--{} {name}", flag.long),
-        Value::Address => format!("--{} ADDRESS:PORT", flag.long),
-    }
+    let names = match flag.short {
+        Some(letter) => format!("-{letter}, --{}", flag.long),
+        None => format!("--{}", flag.long),
+    };
+    let value = match flag.value {
+        Value::None => return names,
+        Value::Choice(name, _)
+        | Value::Path(name)
+        | Value::Text(name)
+        | Value::Pair(name)
+        | Value::Number(name) => name,
+        Value::Pid => "PID",
+        Value::Address => "ADDRESS:PORT",
+        Value::HostPort => "HOST:PORT",
+        Value::Lifetime => "TIME",
+    };
+    format!("{names} {value}")
 }
 
 /// What a flag is for, its words included.

@@ -2,20 +2,30 @@
 //! and how an error is said.
 #![forbid(unsafe_code)]
 
+mod admin;
+mod backup;
+mod cluster;
 mod commands;
 mod completions;
 mod demo;
+mod device;
 mod doctor;
 mod flags;
 mod help;
 mod images;
+mod join;
+mod login;
 mod man;
 mod node;
+mod remote;
 mod seal;
+mod show;
+mod up;
 
 use commands::COMMANDS;
 use flags::{Asked, Given, Outcome};
 use fleetgate_base::{exit, log};
+use fleetgate_client::error::ClientError;
 use std::ffi::{CString, OsString};
 use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -39,9 +49,9 @@ fn fleetgate(args: Vec<OsString>) -> i32 {
     match flags::parse(COMMANDS, &args) {
         Ok(Asked::Run(given)) => run(&given),
         Ok(Asked::Help(command)) => print(&help::command(COMMANDS, command)).unwrap_or(1),
-        Ok(Asked::Overview) if !args.is_empty() => print(&help::overview(COMMANDS)).unwrap_or(1),
-        Ok(Asked::Overview) => {
-            eprint!("{}", help::overview(COMMANDS));
+        Ok(Asked::Overview { group, help: true }) => print(&help::overview(COMMANDS, &group)).unwrap_or(1),
+        Ok(Asked::Overview { group, help: false }) => {
+            eprint!("{}", help::overview(COMMANDS, &group));
             exit::USAGE
         }
         Err(usage) => {
@@ -53,7 +63,10 @@ fn fleetgate(args: Vec<OsString>) -> i32 {
 
 fn run(given: &Given) -> i32 {
     // A server's log is read afterwards; a command's is read at once, beside its output.
-    let serves = matches!(given.command.words, ["node" | node::MONITOR]);
+    let serves = matches!(
+        given.command.words,
+        ["node" | node::MONITOR | "up" | "auth" | "proxy"]
+    );
     let level = given.value("log-level").or(serves.then_some("info"));
     log::start(given.value("log-format"), level);
     match (given.command.run)(given) {
@@ -63,7 +76,9 @@ fn run(given: &Given) -> i32 {
                 Some("json") => tracing::error!("{error}"),
                 _ => eprintln!("fleetgate: {error}"),
             }
-            1
+            error
+                .downcast_ref::<ClientError>()
+                .map_or(exit::REFUSED, ClientError::code)
         }
     }
 }

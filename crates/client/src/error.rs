@@ -86,16 +86,6 @@ impl std::error::Error for ClientError {}
 
 impl From<tonic::Status> for ClientError {
     fn from(status: tonic::Status) -> ClientError {
-        use tonic::Code;
-        match status.code() {
-            Code::Unavailable | Code::DeadlineExceeded => {
-                ClientError::Unreachable("the auth service".to_owned(), status.message().to_owned())
-            }
-            Code::InvalidArgument => ClientError::Usage(status.message().to_owned()),
-            Code::Unimplemented => ClientError::Refused(
-                "the auth service does not know this: it is older than this program; update it".to_owned(),
-            ),
-            _ => ClientError::Refused(status.message().to_owned()),
-        }
+        crate::reach::refused(status)
     }
 }

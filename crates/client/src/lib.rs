@@ -4,8 +4,13 @@
 pub mod agent;
 pub mod ask;
 pub mod config;
+pub mod device;
 pub mod error;
 pub mod files;
+pub mod join;
+pub mod login;
+pub mod pem;
 pub mod profile;
+pub mod reach;
 pub mod time;
 pub mod totp;

@@ -13,6 +13,7 @@ use zeroize::Zeroizing;
 /// | `profile.json` | who, where, until when ([`Profile`]) |
 /// | `id`, `id.pub`, `id-cert.pub` | the SSH key and its certificate, as ssh reads them |
 /// | `tls.key`, `tls.crt` | the TLS key and its certificates |
+/// | `state.json` | the cluster's state at the login: whom to believe |
 /// | `known_hosts` | the cluster's host authorities, as ssh reads them |
 /// | `ssh_config` | from `fleetgate config ssh --write` |
 /// | `device`, `device.pub`, `device.json` | this machine's own key, if it is enrolled |
@@ -41,8 +42,6 @@ pub struct Profile {
     pub mfa: Option<u64>,
     /// The device that was shown to be there.
     pub device: Option<String>,
-    /// The hashes of the authorities of the cluster's TLS certificates.
-    pub pins: Vec<String>,
     /// By how many seconds this machine's clock was ahead of the cluster's.
     #[serde(default)]
     pub clock_ahead: i64,
@@ -121,6 +120,7 @@ impl Home {
         files::write(&self.file("id-cert.pub"), 0o600, keys.ssh_certificate.as_bytes())?;
         files::write(&self.file("tls.key"), 0o600, keys.tls.as_bytes())?;
         files::write(&self.file("tls.crt"), 0o600, keys.tls_certificates.as_bytes())?;
+        files::write(&self.file("state.json"), 0o600, &keys.state)?;
         files::write(&self.file("known_hosts"), 0o600, keys.known_hosts.as_bytes())?;
         let text = serde_json::to_string_pretty(profile).unwrap_or_default() + "\n";
         files::write(&self.file("profile.json"), 0o600, text.as_bytes())
@@ -135,6 +135,7 @@ impl Home {
             "id-cert.pub",
             "tls.key",
             "tls.crt",
+            "state.json",
             "known_hosts",
         ] {
             files::remove(&self.file(name))?;
@@ -155,6 +156,8 @@ pub struct Keys {
     pub tls: Zeroizing<String>,
     /// PEM, the leaf first.
     pub tls_certificates: String,
+    /// The state's document.
+    pub state: Vec<u8>,
     /// `@cert-authority` lines.
     pub known_hosts: String,
 }
@@ -179,7 +182,6 @@ pub(crate) mod tests {
             expires: u64::MAX / 2,
             mfa: Some(100),
             device: None,
-            pins: vec!["sha256:00".into()],
             clock_ahead: 0,
         }
     }
@@ -195,6 +197,7 @@ pub(crate) mod tests {
             ssh_certificate: String::new(),
             tls: Zeroizing::new("tls".into()),
             tls_certificates: String::new(),
+            state: Vec::new(),
             known_hosts: String::new(),
         };
         home.save(&profile(), &keys).expect("saved");

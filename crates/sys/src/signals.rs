@@ -9,6 +9,8 @@ pub const TERM: i32 = libc::SIGTERM;
 pub const INT: i32 = libc::SIGINT;
 /// A terminal is gone, or: read the configuration again.
 pub const HUP: i32 = libc::SIGHUP;
+/// Nobody can refuse it.
+pub const KILL: i32 = libc::SIGKILL;
 /// A child ended.
 pub const CHLD: i32 = libc::SIGCHLD;
 

@@ -135,6 +135,18 @@ pub struct Config {
     pub metrics: Option<SocketAddr>,
 }
 
+/// A file of several services. What the others say is theirs to read.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Sections {
+    #[serde(default)]
+    node: Config,
+    #[serde(default, rename = "auth")]
+    _auth: serde::de::IgnoredAny,
+    #[serde(default, rename = "proxy")]
+    _proxy: serde::de::IgnoredAny,
+}
+
 /// Bounds that an operator may set.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -314,9 +326,19 @@ impl Config {
         Config::parse(path, &std::fs::read_to_string(path).map_err(unreadable)?)
     }
 
-    /// Reads `text`; `path` is for the errors.
+    /// Reads `text`; `path` is for the errors. In a file of sections, one for each service, the node's is `[node]`.
     pub fn parse(path: &Path, text: &str) -> Result<Config, ConfigError> {
-        toml::from_str(text).map_err(|e| {
+        let sections = text.lines().any(|line| {
+            let line = line.trim_start();
+            ["[node]", "[node.", "[auth]", "[proxy]"]
+                .iter()
+                .any(|s| line.starts_with(s))
+        });
+        let read = match sections {
+            true => toml::from_str(text).map(|sections: Sections| sections.node),
+            false => toml::from_str(text),
+        };
+        read.map_err(|e| {
             let before = &text[..e.span().map_or(0, |s| s.start.min(text.len()))];
             ConfigError::Invalid {
                 path: path.to_owned(),

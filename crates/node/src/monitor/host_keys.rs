@@ -92,6 +92,11 @@ impl HostKeys {
         HostKeys(keys)
     }
 
+    /// The public keys, blobs, best first.
+    pub fn public(&self) -> Vec<Vec<u8>> {
+        self.0.iter().map(|key| key.public().blob().to_vec()).collect()
+    }
+
     /// What clients are shown: certificates before keys.
     pub fn shown(&self) -> Vec<Shown> {
         let mut shown: Vec<Shown> = Vec::new();

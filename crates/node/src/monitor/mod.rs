@@ -35,9 +35,10 @@ mod trust;
 pub mod wakes;
 pub mod x11;
 
+pub use cluster::Signed;
 pub use granted::Granted;
 pub use node::Node;
-pub use start::{MonitorError, Options, Parts, Sources, check, open, run};
+pub use start::{MonitorError, Options, Parts, Sources, check, host_keys, open, run};
 pub(crate) use start::{settle, uses_pam};
 pub use tools::Tools;
 pub use wakes::{Key, Owner};

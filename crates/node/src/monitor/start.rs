@@ -129,6 +129,14 @@ pub fn check(config: &Config, user_mode: bool) -> Result<(), String> {
     Offer::new(config, keys).map(drop)
 }
 
+/// The public host keys (blobs) that a node with this configuration shows; its own is made where there is none.
+pub fn host_keys(config: &Config, user_mode: bool) -> Result<Vec<Vec<u8>>, String> {
+    let mut config = config.clone();
+    settle(&mut config, user_mode);
+    let keys = HostKeys::load(&config, user_mode).map_err(|e| e.to_string())?;
+    Ok(keys.public())
+}
+
 /// Serves on the sockets that the starter handed over, until it is told to end and the last connection has ended.
 pub fn run(options: Options) -> Result<(), MonitorError> {
     let signals =

@@ -1,36 +1,29 @@
-//! The table of commands. Each function here turns what was given into types and calls the module that does it.
+//! The commands about this machine and this program.
 
+use super::{COMMANDS, JSON};
 use crate::flags::{Command, Flag, Given, Operands, Outcome, Value};
 use crate::{completions, demo, doctor, help, images, man, node, print, seal};
 use std::path::Path;
 
-const JSON: Flag = Flag {
-    long: "json",
-    value: Value::None,
-    repeats: false,
-    help: "Print one JSON document instead of a table.",
-};
-const CONFIG: Flag = Flag {
-    long: "config",
-    value: Value::Path("FILE"),
-    repeats: false,
-    help: "The node's configuration, instead of /etc/fleetgate/node.toml.",
-};
-const VERIFY: Flag = Flag {
-    long: "verify",
-    value: Value::Pid,
-    repeats: true,
-    help: "Say whether and how this running process is sealed, and run nothing.",
-};
-const STRATEGY: Flag = Flag {
-    long: "strategy",
-    value: Value::Choice("STRATEGY", &["overlay", "memfd", "tmpfile", "unlinked", "none"]),
-    repeats: false,
-    help: "Seal in this way and no other.",
-};
+const CONFIG: Flag = Flag::new(
+    "config",
+    Value::Path("FILE"),
+    "The node's configuration, instead of /etc/fleetgate/node.toml.",
+);
+const VERIFY: Flag = Flag::new(
+    "verify",
+    Value::Pid,
+    "Say whether and how this running process is sealed, and run nothing.",
+)
+.repeated();
+const STRATEGY: Flag = Flag::new(
+    "strategy",
+    Value::Choice("STRATEGY", &["overlay", "memfd", "tmpfile", "unlinked", "none"]),
+    "Seal in this way and no other.",
+);
 
-/// Every command.
-pub const COMMANDS: &[Command] = &[
+/// These commands.
+pub const TABLE: &[Command] = &[
     Command {
         words: &["demo"],
         summary: "seal the session helper, open a session for you through it, say what each step cost",
@@ -73,24 +66,22 @@ pub const COMMANDS: &[Command] = &[
                 With --user-mode no root is needed: it serves the user who started it, on port 3022 of loopback.",
         flags: &[
             CONFIG,
-            Flag {
-                long: "listen",
-                value: Value::Address,
-                repeats: true,
-                help: "Listen here, instead of where the configuration says.",
-            },
-            Flag {
-                long: "user-mode",
-                value: Value::None,
-                repeats: false,
-                help: "Serve the user who starts it, without root.",
-            },
-            Flag {
-                long: "check",
-                value: Value::None,
-                repeats: false,
-                help: "Read the configuration, say what is wrong with it, and run nothing.",
-            },
+            Flag::new(
+                "listen",
+                Value::Address,
+                "Listen here, instead of where the configuration says.",
+            )
+            .repeated(),
+            Flag::new(
+                "user-mode",
+                Value::None,
+                "Serve the user who starts it, without root.",
+            ),
+            Flag::new(
+                "check",
+                Value::None,
+                "Read the configuration, say what is wrong with it, and run nothing.",
+            ),
         ],
         operands: Operands::None,
         examples: &[
@@ -178,14 +169,7 @@ pub const COMMANDS: &[Command] = &[
             ),
         ],
         hidden: false,
-        run: |given| {
-            let shell = given
-                .operands
-                .first()
-                .and_then(|s| s.to_str())
-                .unwrap_or_default();
-            print(&completions::script(COMMANDS, shell))
-        },
+        run: complete,
     },
     Command {
         words: &["man"],
@@ -216,12 +200,11 @@ pub const COMMANDS: &[Command] = &[
         about: "",
         flags: &[
             CONFIG,
-            Flag {
-                long: "user-mode",
-                value: Value::None,
-                repeats: false,
-                help: "Serve the user who starts it, without root.",
-            },
+            Flag::new(
+                "user-mode",
+                Value::None,
+                "Serve the user who starts it, without root.",
+            ),
         ],
         operands: Operands::None,
         examples: &[],
@@ -271,6 +254,10 @@ fn wtmpdb(given: &Given) -> i32 {
     }
 }
 
+fn complete(given: &Given) -> Outcome {
+    print(&completions::script(COMMANDS, given.word().unwrap_or_default()))
+}
+
 fn seal_group(given: &Given) -> Outcome {
     let pids = given.pids("verify");
     if pids.is_empty() {
@@ -314,37 +301,4 @@ fn version(_: &Given) -> Outcome {
         text += "no images: this build executes itself as session helper and resolver\n";
     }
     print(&text)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_visible_command_is_explained() {
-        for command in COMMANDS.iter().filter(|c| !c.hidden) {
-            let name = command.words.join(" ");
-            assert!(!command.summary.is_empty() && !command.about.is_empty(), "{name}");
-            for (_, line) in command.examples {
-                assert!(
-                    line.contains(&format!("fleetgate {name}")) || name == "seal",
-                    "{name}: {line}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn an_example_is_a_line_that_is_understood() {
-        for command in COMMANDS {
-            for (_, line) in command.examples {
-                let words = line.trim_start_matches("source <(").split_whitespace().skip(1);
-                let words = words.take_while(|w| !matches!(*w, "|" | ">"));
-                let args: Vec<_> = words.map(|w| w.trim_end_matches(')').into()).collect();
-                if let Err(usage) = crate::flags::parse(COMMANDS, &args) {
-                    panic!("{line}: {usage}");
-                }
-            }
-        }
-    }
 }

@@ -1,0 +1,105 @@
+//! `fleetgate lock …` and `fleetgate user lock`.
+
+use super::{ask, lifetime, moment, word};
+use crate::flags::{Given, Outcome};
+use crate::show;
+use fleetgate_client::error::ClientError;
+use fleetgate_proto::v1::{AddLockRequest, Empty, Lock, LockId, LockTarget};
+use serde_json::{Value, json};
+
+/// What can be locked; flags of these names say which.
+const KINDS: [&str; 5] = ["user", "node", "login", "role", "device"];
+
+/// `lock add`
+pub fn add(given: &Given) -> Outcome {
+    let mut named = KINDS
+        .into_iter()
+        .filter_map(|kind| given.value(kind).map(|name| (kind, name)));
+    match (named.next(), named.next()) {
+        (Some((kind, name)), None) => lock(given, kind, name.to_owned()),
+        _ => Err(ClientError::Usage(
+            "one of --user, --node, --login, --role and --device says what is locked".to_owned(),
+        )
+        .into()),
+    }
+}
+
+/// `user lock`
+pub fn user(given: &Given) -> Outcome {
+    lock(given, "user", word(given)?)
+}
+
+fn lock(given: &Given, kind: &str, name: String) -> Outcome {
+    let target = LockTarget {
+        kind: kind.to_owned(),
+        name,
+    };
+    let request = AddLockRequest {
+        target: Some(target),
+        reason: given.value("reason").unwrap_or_default().to_owned(),
+        lifetime: lifetime(given)?,
+    };
+    let lock = ask(given, async |mut admin| {
+        Ok(admin.add_lock(request).await?.into_inner())
+    })?;
+    show::either(
+        given.has("json"),
+        || document(&lock),
+        || {
+            format!(
+                "lock {}: {}; `fleetgate lock rm {}` takes it back\n",
+                lock.id,
+                target_text(&lock),
+                lock.id
+            )
+        },
+    )
+}
+
+/// `lock ls`
+pub fn list(given: &Given) -> Outcome {
+    let locks = ask(given, async |mut admin| {
+        Ok(admin.locks(Empty {}).await?.into_inner().locks)
+    })?;
+    show::either(
+        given.has("json"),
+        || json!({ "locks": locks.iter().map(document).collect::<Vec<_>>() }),
+        || {
+            let row = |l: &Lock| {
+                vec![
+                    l.id.clone(),
+                    target_text(l),
+                    moment(l.created, ""),
+                    moment(l.expires, "never"),
+                    l.by.clone(),
+                    l.reason.clone(),
+                ]
+            };
+            let rows: Vec<_> = locks.iter().map(row).collect();
+            show::table(&["id", "what", "since", "ends", "by", "reason"], &rows)
+        },
+    )
+}
+
+/// `lock rm`
+pub fn remove(given: &Given) -> Outcome {
+    let id = word(given)?;
+    ask(given, async |mut admin| {
+        Ok(admin.remove_lock(LockId { id }).await?.into_inner())
+    })?;
+    Ok(0)
+}
+
+fn target_text(lock: &Lock) -> String {
+    lock.target
+        .as_ref()
+        .map_or(String::new(), |t| format!("{} {}", t.kind, t.name))
+}
+
+fn document(l: &Lock) -> Value {
+    let target = l.target.clone().unwrap_or_default();
+    json!({
+        "id": l.id, "kind": target.kind, "name": target.name, "reason": l.reason, "created": l.created,
+        "expires": l.expires, "by": l.by, "issued_before": l.issued_before,
+    })
+}

@@ -1,0 +1,79 @@
+//! The commands of administrators: which auth service is asked, and by which way.
+
+pub mod audit;
+pub mod authorities;
+pub mod devices;
+pub mod locks;
+pub mod nodes;
+pub mod roles;
+pub mod tokens;
+pub mod users;
+
+use crate::cluster;
+use crate::flags::Given;
+use fleetgate_client::error::ClientError;
+use fleetgate_client::profile::Home;
+use fleetgate_client::reach::{self, Desk};
+use fleetgate_client::time;
+use fleetgate_net::h2::Channel;
+use fleetgate_proto::v1::admin_client::AdminClient;
+use std::collections::HashMap;
+
+/// Asks the auth service.
+pub fn ask<T>(
+    given: &Given,
+    work: impl AsyncFnOnce(AdminClient<Channel>) -> Result<T, ClientError>,
+) -> Result<T, ClientError> {
+    let desk = desk(given)?;
+    reach::run(async { work(desk.admin().await?).await })
+}
+
+/// The unix socket where `--state` says so, or where there is one; else the login, through its proxy.
+fn desk(given: &Given) -> Result<Desk, ClientError> {
+    let chosen = given.has("home") || std::env::var_os("FLEETGATE_HOME").is_some_and(|h| !h.is_empty());
+    if given.has("state") || !chosen {
+        let socket = cluster::state(given).map(|state| cluster::socket(&state));
+        match socket {
+            Ok(socket) if given.has("state") || socket.exists() => return Ok(Desk::Socket(socket)),
+            Err(why) if given.has("state") => return Err(ClientError::Usage(why)),
+            _ => {}
+        }
+    }
+    Home::find(given.value("home")).map(Desk::Login)
+}
+
+/// The one word that the table asks for.
+fn word(given: &Given) -> Result<String, ClientError> {
+    given
+        .word()
+        .map(str::to_owned)
+        .ok_or_else(|| ClientError::Usage("the name is not UTF-8".to_owned()))
+}
+
+/// A lifetime as messages have it; 0 where none was given.
+fn lifetime(given: &Given) -> Result<u32, ClientError> {
+    let seconds = given.seconds("ttl").unwrap_or(0);
+    u32::try_from(seconds).map_err(|_| ClientError::Usage("--ttl is longer than a hundred years".to_owned()))
+}
+
+fn labels(given: &Given) -> HashMap<String, String> {
+    given
+        .pairs("label")
+        .map(|(k, v)| (k.to_owned(), v.to_owned()))
+        .collect()
+}
+
+/// `a=1,b=2`, sorted.
+pub fn labels_text(labels: &HashMap<String, String>) -> String {
+    let mut pairs: Vec<String> = labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    pairs.sort();
+    pairs.join(",")
+}
+
+/// A moment for a table; 0 is the word given.
+fn moment(at: u64, never: &str) -> String {
+    match at {
+        0 => never.to_owned(),
+        at => time::seen_from(time::now(), at),
+    }
+}

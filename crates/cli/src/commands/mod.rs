@@ -1,0 +1,75 @@
+//! The table of commands. Each function here turns what was given into types and calls the module that does it.
+
+mod admin;
+mod cluster;
+mod machine;
+mod user;
+
+use crate::flags::{Command, Flag, Value};
+
+const COUNT: usize = cluster::TABLE.len() + user::TABLE.len() + admin::TABLE.len() + machine::TABLE.len();
+const ALL: [Command; COUNT] = joined(&[cluster::TABLE, user::TABLE, admin::TABLE, machine::TABLE]);
+
+/// Every command.
+pub const COMMANDS: &[Command] = &ALL;
+
+const JSON: Flag = Flag::new("json", Value::None, "Print one JSON document instead of a table.");
+const HOME: Flag = Flag::new(
+    "home",
+    Value::Path("DIR"),
+    "Where the login is kept, instead of FLEETGATE_HOME or ~/.fleetgate.",
+);
+const STATE: Flag = Flag::new(
+    "state",
+    Value::Path("DIR"),
+    "The state directory, instead of /var/lib/fleetgate, or ~/.local/state/fleetgate without root.",
+);
+const PROXY: Flag = Flag::new("proxy", Value::HostPort, "The cluster's proxy.");
+
+/// The tables one after the other.
+const fn joined(parts: &[&[Command]]) -> [Command; COUNT] {
+    let mut all = [parts[0][0]; COUNT];
+    let (mut part, mut at) = (0, 0);
+    while part < parts.len() {
+        let mut index = 0;
+        while index < parts[part].len() {
+            all[at] = parts[part][index];
+            (at, index) = (at + 1, index + 1);
+        }
+        part += 1;
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_visible_command_is_explained() {
+        for command in COMMANDS.iter().filter(|c| !c.hidden) {
+            let name = command.words.join(" ");
+            assert!(!command.summary.is_empty() && !command.about.is_empty(), "{name}");
+            for (_, line) in command.examples {
+                assert!(
+                    line.contains(&format!("fleetgate {name}")) || name == "seal",
+                    "{name}: {line}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn an_example_is_a_line_that_is_understood() {
+        for command in COMMANDS {
+            for (_, line) in command.examples {
+                let words = line.trim_start_matches("source <(").split_whitespace().skip(1);
+                let words = words.take_while(|w| !matches!(*w, "|" | ">"));
+                let args: Vec<_> = words.map(|w| w.trim_end_matches(')').into()).collect();
+                if let Err(usage) = crate::flags::parse(COMMANDS, &args) {
+                    panic!("{line}: {usage}");
+                }
+            }
+        }
+    }
+}

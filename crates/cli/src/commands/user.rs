@@ -1,0 +1,110 @@
+//! The commands of whoever logs in.
+
+use super::{HOME, JSON, PROXY};
+use crate::flags::{Command, Flag, Operands, Value};
+use crate::{device, login, remote};
+
+const INVITE: Flag = Flag::new(
+    "invite-file",
+    Value::Path("FILE"),
+    "A file that holds the invite, for the first login; - is standard input.",
+);
+const PASSWORD: Flag = Flag::new(
+    "password-file",
+    Value::Path("FILE"),
+    "A file whose first line is the password; - is standard input.",
+);
+const CODE: Flag = Flag::new(
+    "code-file",
+    Value::Path("FILE"),
+    "A file whose first line is the second factor's code; - is standard input.",
+);
+const AUTHENTICATOR: Flag = Flag::new(
+    "authenticator",
+    Value::Path("FILE"),
+    "For scripts: keep the second factor's secret in this file and take codes from it. Whoever reads it has that factor.",
+);
+const LOGIN: Flag = Flag::new("login", Value::Text("LOGIN"), "The account on the node.").letter('l');
+
+/// These commands.
+pub const TABLE: &[Command] = &[
+    Command::new(
+        &["login"],
+        "log in to a cluster",
+        "Asks for the password and the second factor's code, and gets certificates for fresh keys: for fleetgate, for \
+         plain ssh, and for the running ssh-agent. With an invite it first sets the password and shows the second \
+         factor's square to scan.\n\n\
+         The cluster is known by the invite; later by what the first login kept. `--ca` does without an invite. With \
+         --mfa the login that is there gets a fresh second factor, and lives no longer than before.",
+        login::run,
+    )
+    .flags(&[
+        PROXY,
+        Flag::new("user", Value::Text("USER"), "Who (default: as the last time, or your name on this machine)."),
+        Flag::new("ca", Value::Text("sha256:HASH"), "The hash of the cluster's TLS authority, from `fleetgate ca status`."),
+        Flag::new("mfa", Value::None, "Show the second factor again, for the login that is there."),
+        Flag::new("ttl", Value::Lifetime, "How long it shall last, if that is shorter than allowed."),
+        INVITE,
+        PASSWORD,
+        CODE,
+        AUTHENTICATOR,
+        Flag::new("no-agent", Value::None, "Put nothing into the ssh-agent."),
+        HOME,
+        JSON,
+    ])
+    .examples(&[
+        ("the first time, and every day", "fleetgate login --proxy gate.example.org:3080"),
+        ("a fresh second factor", "fleetgate login --mfa"),
+    ]),
+    Command::new(
+        &["logout"],
+        "forget the login",
+        "Removes its keys and certificates from ~/.fleetgate and from the ssh-agent. The device's key stays.",
+        login::logout,
+    )
+    .flags(&[HOME])
+    .examples(&[("for today", "fleetgate logout")]),
+    Command::new(
+        &["status"],
+        "say who is logged in, and until when",
+        "User, roles, accounts, expiry, age of the second factor, device, proxy, and by how much this machine's clock \
+         differs from the cluster's. The exit code is 1 where there is no login that holds.",
+        login::status,
+    )
+    .flags(&[HOME, JSON])
+    .examples(&[("a table", "fleetgate status"), ("for a program", "fleetgate status --json")]),
+    Command::new(
+        &["ls"],
+        "list the nodes that you may reach",
+        "SELECTOR is a name, a pattern of names, or labels: `env=prod,role=db`.",
+        remote::list,
+    )
+    .flags(&[HOME, JSON])
+    .operands(Operands::Words {
+        name: "SELECTOR",
+        least: 0,
+        most: 1,
+    })
+    .examples(&[("all", "fleetgate ls"), ("some", "fleetgate ls env=prod --json")]),
+    Command::new(
+        &["config", "ssh"],
+        "print the ssh_config with which plain ssh reaches nodes",
+        "Nodes are reached as NODE.CLUSTER, and by further names with --host. Host certificates are trusted, the login's \
+         key is used, and connections are shared.",
+        remote::config_ssh,
+    )
+    .flags(&[
+        Flag::new("host", Value::Text("PATTERN"), "Further names that are nodes.").repeated(),
+        Flag::new("write", Value::None, "Write it to ssh_config in the login's directory, and say how to include it."),
+        HOME,
+    ])
+    .examples(&[("for good", "fleetgate config ssh --write")]),
+    Command::new(
+        &["device", "enroll"],
+        "make a key of this device, for an administrator to approve",
+        "The key is made in ~/.fleetgate and never leaves. Once it is approved, each login says that it came from here.",
+        device::enroll,
+    )
+    .flags(&[Flag::new("name", Value::Text("NAME"), "What it is called (default: the machine's name)."), HOME, JSON])
+    .examples(&[("this machine", "fleetgate device enroll")]),
+];

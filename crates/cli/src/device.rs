@@ -1,0 +1,27 @@
+//! `fleetgate device enroll`.
+
+use crate::admin::devices;
+use crate::flags::{Given, Outcome};
+use crate::show;
+use fleetgate_client::profile::Home;
+use fleetgate_client::{device, reach};
+
+/// Makes this device known.
+pub fn enroll(given: &Given) -> Outcome {
+    let home = Home::find(given.value("home"))?;
+    let name = given
+        .value("name")
+        .map_or_else(crate::cluster::machine_name, str::to_owned);
+    let device = reach::run(device::enroll(&home, &name))?;
+    show::either(
+        given.has("json"),
+        || devices::document(&device),
+        || match device.approved {
+            true => format!("{} is approved: log in again and it counts\n", device.name),
+            false => format!(
+                "{} is known as {}; an administrator approves it with `fleetgate device approve {}`\n",
+                device.name, device.fingerprint, device.id
+            ),
+        },
+    )
+}

@@ -1,0 +1,112 @@
+//! `fleetgate join`: keys are made or found, a token is shown, and what comes of it is written where the role looks.
+
+use crate::cluster;
+use crate::flags::{Given, Outcome};
+use crate::show;
+use fleetgate_client::ask::{self, Answer};
+use fleetgate_client::error::ClientError;
+use fleetgate_client::join::{self, Joined, Machine};
+use fleetgate_client::{files, reach};
+use fleetgate_node::config::Config;
+use fleetgate_node::identity::{self, Identity};
+use fleetgate_node::monitor::{self, Signed};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+/// Joins; a machine that has joined says so.
+pub fn run(given: &Given) -> Outcome {
+    let state = cluster::state(given)?;
+    if let Some(known) = Identity::load(&state)? {
+        let text = format!(
+            "this machine is the node {} of the cluster {}; to join another, remove {} first",
+            known.node,
+            known.cluster,
+            state.join(identity::DIRECTORY).display()
+        );
+        return show::either(
+            given.has("json"),
+            || json!({ "joined": false, "cluster": known.cluster, "name": known.node, "kind": "node" }),
+            || format!("{text}\n"),
+        );
+    }
+    let proxy = given.value("proxy").ok_or_else(|| {
+        ClientError::Usage("--proxy HOST:PORT is missing: where the cluster's proxy is".to_owned())
+    })?;
+    let text = match (given.value("token"), given.value("token-file")) {
+        (Some(token), None) => zeroize::Zeroizing::new(token.to_owned()),
+        (None, Some(path)) => ask::secret(&Answer::From(path), "Token", "")?,
+        (None, None) => ask::secret(
+            &Answer::Asked,
+            "Token",
+            "give --token-file FILE, or - for standard input",
+        )?,
+        (Some(_), Some(_)) => {
+            return Err(ClientError::Usage("--token and --token-file: one of them".to_owned()).into());
+        }
+    };
+    let token = join::token(&text)?;
+    let (config, path) = configuration(given, &state)?;
+    let machine = Machine {
+        name: given
+            .value("name")
+            .map_or_else(cluster::machine_name, str::to_owned),
+        host_keys: monitor::host_keys(&config, !cluster::is_root())?,
+        labels: given
+            .pairs("label")
+            .map(|(k, v)| (k.to_owned(), v.to_owned()))
+            .collect(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let joined = reach::run(join::join(proxy, &token, machine))?;
+    keep(&state, proxy, &joined)?;
+    let reply = &joined.reply;
+    show::either(
+        given.has("json"),
+        || json!({ "joined": true, "cluster": reply.cluster, "name": reply.name, "kind": reply.kind }),
+        || {
+            format!(
+                "this machine is the {} {} of the cluster {} now; `fleetgate up --config {}` serves it, or the \
+                 service fleetgate\n",
+                reply.kind,
+                reply.name,
+                reply.cluster,
+                path.display()
+            )
+        },
+    )
+}
+
+/// The node's configuration; one is written where there is none, for a node that is reached through the proxy alone.
+fn configuration(given: &Given, state: &Path) -> Result<(Config, PathBuf), Box<dyn std::error::Error>> {
+    let path = cluster::configuration(given)?;
+    if !path.exists() {
+        let text = format!(
+            "# This machine's node; docs/node.md has the keys. It is reached through the proxy.\n{}",
+            cluster::node_section(state, given.pairs("label"))
+        );
+        files::write(&path, 0o644, text.as_bytes())?;
+    }
+    Ok((Config::load(&path)?, path))
+}
+/// Writes what the role reads, the identity last: it is there with its key or not at all.
+fn keep(state: &Path, proxy: &str, joined: &Joined) -> Result<(), Box<dyn std::error::Error>> {
+    let reply = &joined.reply;
+    let mut proxies = vec![proxy.to_owned()];
+    proxies.extend(joined.state.proxies.iter().filter(|p| *p != proxy).cloned());
+    identity::save_tls_key(state, joined.tls_key.pkcs8())?;
+    let signed = reply.state.clone().unwrap_or_default();
+    Signed {
+        document: signed.document.to_vec(),
+        signature: signed.signature.to_vec(),
+    }
+    .save(state)?;
+    Identity {
+        cluster: reply.cluster.clone(),
+        node: reply.name.clone(),
+        proxies,
+        tls_chain: reply.tls_chain.iter().map(|der| der.to_vec()).collect(),
+        host_certificates: reply.host_certificates.iter().map(|blob| blob.to_vec()).collect(),
+    }
+    .save(state)?;
+    Ok(())
+}

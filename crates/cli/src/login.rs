@@ -1,0 +1,296 @@
+//! `fleetgate login`, `status`, `logout`: the questions and the answers. What is done with them is the client's.
+
+use crate::flags::{Given, Outcome};
+use crate::{print, show};
+use fleetgate_base::exit;
+use fleetgate_client::ask::{self, Answer, Terminal};
+use fleetgate_client::error::ClientError;
+use fleetgate_client::login::{self, Shown};
+use fleetgate_client::profile::{Home, Profile};
+use fleetgate_client::totp::Factor;
+use fleetgate_client::{files, reach, time};
+use fleetgate_net::h2::Channel;
+use fleetgate_net::tls::Believe;
+use fleetgate_net::{Admits, Pin, Ticket};
+use fleetgate_proto::v1::identity_client::IdentityClient;
+use serde_json::{Value, json};
+use std::io::IsTerminal;
+use std::path::Path;
+use zeroize::Zeroizing;
+
+/// Where the clocks differ by more than this, it is said.
+const CLOCK_WARNING: i64 = 30;
+
+/// `login`
+pub fn run(given: &Given) -> Outcome {
+    let home = Home::find(given.value("home"))?;
+    let known = home.profile().ok();
+    let profile = match given.has("mfa") {
+        true => refresh(given, &home)?,
+        false => log_in(given, &home, known.as_ref())?,
+    };
+    if !given.has("no-agent") {
+        match login::into_agent(&home, &profile) {
+            Ok(true) => {}
+            Ok(false) => tracing::info!("no ssh-agent runs; the keys are in files alone"),
+            Err(e) => tracing::warn!("the ssh-agent: {e}"),
+        }
+    }
+    status_of(given, &profile)?;
+    Ok(0)
+}
+
+/// With a fresh second factor.
+fn refresh(given: &Given, home: &Home) -> Result<Profile, ClientError> {
+    home.login()?;
+    let code = code(given)?;
+    let _ = login::out_of_agent(home);
+    reach::run(login::refresh(home, &code))
+}
+
+/// Shows the second factor again because somebody asks for it; only at a terminal.
+pub fn refresh_at_terminal(home: &Home, why: &str) -> Result<Profile, ClientError> {
+    let Some(mut terminal) = Terminal::open() else {
+        return Err(ClientError::Stale(format!("{why}; run `fleetgate login --mfa`")));
+    };
+    terminal.say(&format!("{}\n", show::printable(why)));
+    let code = terminal.secret("Code: ")?;
+    let _ = login::out_of_agent(home);
+    let profile = reach::run(login::refresh(home, &code))?;
+    let _ = login::into_agent(home, &profile);
+    Ok(profile)
+}
+
+fn log_in(given: &Given, home: &Home, known: Option<&Profile>) -> Result<Profile, ClientError> {
+    let proxy = given
+        .value("proxy")
+        .or(known.map(|p| p.proxy.as_str()))
+        .ok_or_else(|| {
+            ClientError::Usage("--proxy HOST:PORT is missing: where the cluster's proxy is".to_owned())
+        })?;
+    let same_cluster = known.filter(|p| p.proxy == proxy);
+    let believe = match (given.value("ca"), given.value("invite-file"), same_cluster) {
+        (Some(pin), _, _) => Some(Believe::Pin(
+            pin.parse::<Pin>()
+                .map_err(|e| ClientError::Usage(format!("--ca: {e}")))?,
+        )),
+        (None, None, Some(_)) => Some(reach::believe(home)?),
+        _ => None,
+    };
+    let ticket = match &believe {
+        Some(_) if !given.has("invite-file") => None,
+        _ => Some(invite(given)?),
+    };
+    let believe = match (&believe, &ticket) {
+        (Some(believe), _) => believe.clone(),
+        (None, Some(ticket)) => Believe::Pin(ticket.pin),
+        (None, None) => unreachable!("without a pin there is an invite"),
+    };
+    // The old login's key is taken out of the agent while its files are still there.
+    let _ = login::out_of_agent(home);
+    reach::run(async {
+        let mut auth = reach::identity(proxy, &believe, None).await?;
+        let user = match &ticket {
+            Some(ticket) => first_time(given, &mut auth, ticket).await?,
+            None => (user(given, known)?, None),
+        };
+        let (user, first) = user;
+        let (password, code) = match first {
+            Some(shown) => shown,
+            None => {
+                let password = ask::secret(
+                    &from(given, "password-file"),
+                    "Password",
+                    "give --password-file FILE, or - for standard input",
+                )?;
+                (password, code(given)?)
+            }
+        };
+        let shown = Shown {
+            user: &user,
+            password: &password,
+            code: &code,
+            lifetime: given
+                .seconds("ttl")
+                .map_or(0, |s| u32::try_from(s).unwrap_or(u32::MAX)),
+        };
+        login::log_in(&mut auth, home, proxy, &shown).await
+    })
+}
+
+type Factors = (Zeroizing<String>, Zeroizing<String>);
+
+/// Password and second factor are set; what was shown is good for the login that follows.
+async fn first_time(
+    given: &Given,
+    auth: &mut IdentityClient<Channel>,
+    ticket: &Ticket,
+) -> Result<(String, Option<Factors>), ClientError> {
+    let (user, factor) = login::begin_invite(auth, ticket.secret()).await?;
+    let password = new_password(given, &user)?;
+    let code = match given.value("authenticator") {
+        Some(path) => {
+            let text = Zeroizing::new(format!("{}\n", factor.address()));
+            files::write(Path::new(path), 0o600, text.as_bytes())?;
+            factor.code(time::now())
+        }
+        None => {
+            let colours = std::io::stderr().is_terminal();
+            eprint!(
+                "\nScan this with an authenticator, or type the secret into it:\n\n{}\n{}\n{}\n\n",
+                factor.square(colours).as_str(),
+                factor.by_hand().as_str(),
+                factor.address()
+            );
+            code(given)?
+        }
+    };
+    login::accept_invite(auth, ticket.secret(), &password, &code).await?;
+    Ok((user, Some((password, code))))
+}
+
+fn new_password(given: &Given, user: &str) -> Result<Zeroizing<String>, ClientError> {
+    let what = "Password";
+    let instead = "give --password-file FILE, or - for standard input";
+    if given.has("password-file") {
+        return ask::secret(&from(given, "password-file"), what, instead);
+    }
+    let mut terminal = Terminal::open().ok_or(ClientError::NoTerminal(what, instead))?;
+    terminal.say(&format!("Welcome, {user}. Choose a password.\n"));
+    loop {
+        let password = terminal.secret("Password: ")?;
+        let again = terminal.secret("Again: ")?;
+        if password == again {
+            return Ok(password);
+        }
+        terminal.say("They differ.\n");
+    }
+}
+
+fn invite(given: &Given) -> Result<Ticket, ClientError> {
+    let text = ask::secret(
+        &from(given, "invite-file"),
+        "Invite",
+        "give --invite-file FILE for a first login, or --ca sha256:HASH for a later one",
+    )?;
+    let ticket: Ticket = text
+        .parse()
+        .map_err(|e| ClientError::Usage(format!("the invite: {e}")))?;
+    match ticket.admits {
+        Admits::User => Ok(ticket),
+        Admits::Machine => Err(ClientError::Usage(
+            "this is a token for a machine (`fleetgate join`); a person has an invite, from `fleetgate user add`"
+                .to_owned(),
+        )),
+    }
+}
+
+fn code(given: &Given) -> Result<Zeroizing<String>, ClientError> {
+    match given.value("authenticator") {
+        Some(path) => {
+            let address = files::read_text(Path::new(path))?;
+            Ok(Factor::parse(address.trim())?.code(time::now()))
+        }
+        None => ask::secret(
+            &from(given, "code-file"),
+            "Code",
+            "give --code-file FILE, or - for standard input",
+        ),
+    }
+}
+
+fn from<'a>(given: &'a Given, flag: &str) -> Answer<'a> {
+    given.value(flag).map_or(Answer::Asked, Answer::From)
+}
+
+fn user(given: &Given, known: Option<&Profile>) -> Result<String, ClientError> {
+    given
+        .value("user")
+        .or(known.map(|p| p.user.as_str()))
+        .map(str::to_owned)
+        .or_else(|| std::env::var("USER").ok().filter(|u| !u.is_empty()))
+        .ok_or_else(|| ClientError::Usage("--user is missing: who logs in".to_owned()))
+}
+
+/// `logout`
+pub fn logout(given: &Given) -> Outcome {
+    let home = Home::find(given.value("home"))?;
+    let profile = home.profile()?;
+    login::out_of_agent(&home)?;
+    home.forget()?;
+    print(&format!(
+        "{} is logged out of {}\n",
+        profile.user, profile.cluster
+    ))
+}
+
+/// `status`
+pub fn status(given: &Given) -> Outcome {
+    let home = Home::find(given.value("home"))?;
+    let profile = home.profile()?;
+    status_of(given, &profile)?;
+    Ok(if profile.expires > time::now() {
+        0
+    } else {
+        exit::REFUSED
+    })
+}
+
+fn status_of(given: &Given, profile: &Profile) -> Outcome {
+    show::either(given.has("json"), || document(profile), || text(profile))
+}
+
+fn text(p: &Profile) -> String {
+    let now = time::now();
+    let mut rows = vec![
+        ("user", p.user.clone()),
+        ("cluster", format!("{} by {}", p.cluster, p.proxy)),
+        ("roles", p.roles.join(", ")),
+        ("accounts", p.logins.join(", ")),
+        (
+            "holds",
+            match p.expires > now {
+                true => format!("for {}", time::span(p.expires - now)),
+                false => format!("no more since {}; log in again", time::span(now - p.expires)),
+            },
+        ),
+        (
+            "second factor",
+            p.mfa
+                .map_or("not shown".to_owned(), |at| time::seen_from(now, at)),
+        ),
+        (
+            "device",
+            p.device.clone().unwrap_or_else(|| "not enrolled".to_owned()),
+        ),
+    ];
+    if p.clock_ahead.abs() > CLOCK_WARNING {
+        let way = if p.clock_ahead > 0 { "ahead of" } else { "behind" };
+        let by = time::span(p.clock_ahead.unsigned_abs());
+        rows.push((
+            "clock",
+            format!("this machine's is {by} {way} the cluster's: set it"),
+        ));
+    }
+    rows.iter()
+        .map(|(name, value)| format!("{name:<13}  {}\n", show::printable(value)))
+        .collect()
+}
+
+fn document(p: &Profile) -> Value {
+    let now = time::now();
+    json!({
+        "user": p.user,
+        "cluster": p.cluster,
+        "proxy": p.proxy,
+        "roles": p.roles,
+        "logins": p.logins,
+        "issued": p.issued,
+        "expires": p.expires,
+        "holds": p.expires > now,
+        "mfa": p.mfa,
+        "mfa_age": p.mfa.map(|at| now.saturating_sub(at)),
+        "device": p.device,
+        "clock_ahead": p.clock_ahead,
+    })
+}

@@ -1,0 +1,56 @@
+//! What reaches nodes: the list of them, and what plain ssh is told.
+
+use crate::admin::nodes::print_nodes;
+use crate::flags::{Given, Outcome};
+use crate::print;
+use fleetgate_client::error::ClientError;
+use fleetgate_client::profile::Home;
+use fleetgate_client::{config, files, reach};
+use fleetgate_proto::v1::{Node, NodesRequest};
+use std::path::PathBuf;
+
+/// `ls`
+pub fn list(given: &Given) -> Outcome {
+    let home = Home::find(given.value("home"))?;
+    print_nodes(
+        given.has("json"),
+        &nodes(&home, given.word().unwrap_or_default())?,
+    )
+}
+
+/// The nodes that a selector means, of those that the login may reach.
+fn nodes(home: &Home, selector: &str) -> Result<Vec<Node>, ClientError> {
+    let profile = home.login()?;
+    reach::run(async {
+        let mut proxy = reach::proxy(home, &profile).await?;
+        let request = NodesRequest {
+            selector: selector.to_owned(),
+        };
+        Ok(proxy.nodes(request).await?.into_inner().nodes)
+    })
+}
+
+/// `config ssh`
+pub fn config_ssh(given: &Given) -> Outcome {
+    let home = Home::find(given.value("home"))?;
+    let profile = home.profile()?;
+    let hosts: Vec<&str> = given.values("host").collect();
+    let text = config::ssh_config(&home, &profile, &this_program()?, &hosts);
+    // Where ControlPath points, ssh makes no directory.
+    files::private_directory(&home.file("mux"))?;
+    if !given.has("write") {
+        return print(&text);
+    }
+    let path = home.file("ssh_config");
+    files::write(&path, 0o600, text.as_bytes())?;
+    print(&format!(
+        "{} is written; with this line at the top of ~/.ssh/config plain ssh knows the nodes:\n\n    Include {}\n",
+        path.display(),
+        path.display()
+    ))
+}
+
+/// Where this program is, for other programs to execute.
+fn this_program() -> Result<PathBuf, ClientError> {
+    std::env::current_exe().map_err(|e| ClientError::File("/proc/self/exe".into(), e))
+}

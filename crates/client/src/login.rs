@@ -1,0 +1,249 @@
+//! Logging in: fresh keys, certificates for them, and where they are kept. It prints nothing and asks nobody; passwords
+//! and codes are given to it.
+
+use crate::agent::Agent;
+use crate::error::ClientError;
+use crate::profile::{Home, Keys, Profile};
+use crate::totp::Factor;
+use crate::{device, pem, reach, time};
+use fleetgate_net::h2::Channel;
+use fleetgate_net::x509;
+use fleetgate_policy::cluster::State;
+use fleetgate_proto::v1::identity_client::IdentityClient;
+use fleetgate_proto::v1::{
+    AcceptInviteRequest, BeginInviteRequest, Credentials, HelloRequest, Keys as PublicKeys, LoginRequest,
+    RefreshRequest,
+};
+use fleetgate_ssh::key::certificate::Certificate;
+use fleetgate_ssh::key::{KeyType, PrivateKey, PublicKey};
+use std::time::Duration;
+use zeroize::Zeroizing;
+
+/// Keys that no other login has.
+pub struct Fresh {
+    ssh: PrivateKey,
+    ssh_text: Zeroizing<String>,
+    tls: x509::Key,
+}
+
+impl Fresh {
+    /// Made now.
+    pub fn make(comment: &str) -> Result<Fresh, ClientError> {
+        let (ssh, ssh_text) = PrivateKey::generate(KeyType::Ed25519, comment)
+            .map_err(|e| ClientError::Refused(format!("making a key: {e}")))?;
+        Ok(Fresh {
+            ssh,
+            ssh_text,
+            tls: x509::Key::generate(),
+        })
+    }
+
+    fn public(&self) -> PublicKeys {
+        PublicKeys {
+            ssh: self.ssh.public().blob().to_vec().into(),
+            tls: self.tls.public().spki().to_vec().into(),
+        }
+    }
+}
+
+/// What a person showed.
+pub struct Shown<'a> {
+    /// Who.
+    pub user: &'a str,
+    /// The first factor.
+    pub password: &'a str,
+    /// The second.
+    pub code: &'a str,
+    /// How long it shall last, in seconds; 0: as long as allowed.
+    pub lifetime: u32,
+}
+
+/// By how many seconds this machine's clock is ahead of the cluster's.
+pub async fn clock_ahead(auth: &mut IdentityClient<Channel>) -> Result<i64, ClientError> {
+    let before = time::now();
+    let theirs = auth.hello(HelloRequest {}).await?.into_inner().now;
+    // The answer was made between the two.
+    let ours = before + (time::now() - before) / 2;
+    Ok(ours as i64 - theirs as i64)
+}
+
+/// What an invite is good for: who it is for, and the second factor to set up.
+pub async fn begin_invite(
+    auth: &mut IdentityClient<Channel>,
+    secret: &str,
+) -> Result<(String, Factor), ClientError> {
+    let request = BeginInviteRequest {
+        secret: secret.to_owned(),
+    };
+    let reply = auth.begin_invite(request).await?.into_inner();
+    Ok((reply.user, Factor::parse(&reply.otpauth)?))
+}
+
+/// Sets password and second factor.
+pub async fn accept_invite(
+    auth: &mut IdentityClient<Channel>,
+    secret: &str,
+    password: &str,
+    code: &str,
+) -> Result<(), ClientError> {
+    let request = AcceptInviteRequest {
+        secret: secret.to_owned(),
+        password: password.to_owned(),
+        code: code.to_owned(),
+    };
+    auth.accept_invite(request).await?;
+    Ok(())
+}
+
+/// Logs in and keeps what comes of it.
+pub async fn log_in(
+    auth: &mut IdentityClient<Channel>,
+    home: &Home,
+    proxy: &str,
+    shown: &Shown<'_>,
+) -> Result<Profile, ClientError> {
+    let clock_ahead = clock_ahead(auth).await?;
+    let fresh = Fresh::make(shown.user)?;
+    let keys = fresh.public();
+    let proof = device::proof(auth, home, &keys).await?;
+    let request = LoginRequest {
+        user: shown.user.to_owned(),
+        password: shown.password.to_owned(),
+        code: shown.code.to_owned(),
+        keys: Some(keys),
+        device: proof,
+        lifetime: shown.lifetime,
+    };
+    let credentials = auth.login(request).await?.into_inner();
+    keep(home, proxy, &fresh, &credentials, clock_ahead)
+}
+
+/// The login that is there, with fresh keys and a fresh second factor (`code`; empty: as old as it was).
+pub async fn refresh(home: &Home, code: &str) -> Result<Profile, ClientError> {
+    let profile = home.login()?;
+    let shown = reach::credentials(home)?;
+    let mut auth = reach::identity(&profile.proxy, &reach::believe(home)?, Some(&shown)).await?;
+    let fresh = Fresh::make(&profile.user)?;
+    let keys = fresh.public();
+    let proof = device::proof(&mut auth, home, &keys).await?;
+    let request = RefreshRequest {
+        keys: Some(keys),
+        code: code.to_owned(),
+        device: proof,
+    };
+    let credentials = auth.refresh(request).await?.into_inner();
+    keep(home, &profile.proxy, &fresh, &credentials, profile.clock_ahead)
+}
+
+/// Checks that the certificates are for our keys, and writes all of it down.
+fn keep(
+    home: &Home,
+    proxy: &str,
+    fresh: &Fresh,
+    credentials: &Credentials,
+    clock_ahead: i64,
+) -> Result<Profile, ClientError> {
+    let odd = |what: &str| ClientError::Refused(format!("the auth service answered with {what}"));
+    let certificate = Certificate::parse(&credentials.ssh_certificate)
+        .map_err(|e| odd(&format!("no SSH certificate ({e})")))?;
+    if certificate.key() != fresh.ssh.public() {
+        return Err(odd("an SSH certificate for another key"));
+    }
+    let leaf = credentials
+        .tls_chain
+        .first()
+        .ok_or_else(|| odd("no TLS certificate"))?;
+    let leaf = x509::Certificate::read(leaf).map_err(|e| odd(&format!("no TLS certificate ({e})")))?;
+    if leaf.public() != fresh.tls.public().spki() {
+        return Err(odd("a TLS certificate for another key"));
+    }
+    let identity = leaf
+        .identity()
+        .ok()
+        .flatten()
+        .ok_or_else(|| odd("a TLS certificate without an identity"))?;
+    let document = credentials
+        .state
+        .as_ref()
+        .map(|s| &s.document[..])
+        .unwrap_or_default();
+    let state =
+        State::parse_json(document).map_err(|e| odd(&format!("a state that cannot be read ({e})")))?;
+    let chain = credentials
+        .tls_chain
+        .iter()
+        .map(|der| pem::write("CERTIFICATE", der).to_string());
+    let comment = format!("{}@{}", credentials.user, state.cluster);
+    let keys = Keys {
+        ssh: fresh.ssh_text.clone(),
+        ssh_public: format!("{} {comment}\n", fresh.ssh.public().line()),
+        ssh_certificate: format!("{} {comment}\n", certificate.line()),
+        tls: pem::write("PRIVATE KEY", fresh.tls.pkcs8()),
+        tls_certificates: chain.collect(),
+        state: document.to_vec(),
+        known_hosts: known_hosts(&state),
+    };
+    let profile = Profile {
+        proxy: proxy.to_owned(),
+        cluster: state.cluster.to_string(),
+        user: credentials.user.clone(),
+        roles: credentials.roles.clone(),
+        logins: credentials.logins.clone(),
+        issued: identity.issued,
+        expires: credentials.expires,
+        mfa: identity.mfa,
+        device: identity.device.map(|d| d.to_string()),
+        clock_ahead,
+    };
+    home.save(&profile, &keys)?;
+    Ok(profile)
+}
+
+/// Host certificates of these authorities are believed, whatever the host is called.
+fn known_hosts(state: &State) -> String {
+    let keys = state
+        .trust
+        .host_ca
+        .iter()
+        .filter_map(|blob| PublicKey::parse(blob).ok());
+    keys.map(|key| format!("@cert-authority * {} {}\n", key.line(), state.cluster))
+        .collect()
+}
+
+/// Puts the login's key into the running ssh-agent, for as long as it holds; the answer is whether there is an agent.
+pub fn into_agent(home: &Home, profile: &Profile) -> Result<bool, ClientError> {
+    let Some(mut agent) = agent() else {
+        return Ok(false);
+    };
+    let (key, certificate) = keys(home)?;
+    let left = profile.expires.saturating_sub(time::now());
+    let comment = format!("fleetgate {}@{}", profile.user, profile.cluster);
+    let failed = |e: crate::agent::AgentError| ClientError::Refused(e.to_string());
+    let lifetime = Some(Duration::from_secs(left));
+    agent
+        .add(key.as_bytes(), Some(&certificate), &comment, lifetime)
+        .map_err(failed)?;
+    Ok(true)
+}
+
+/// Takes the login's key out of the running ssh-agent, if it is there.
+pub fn out_of_agent(home: &Home) -> Result<bool, ClientError> {
+    let (Some(mut agent), Ok((_, certificate))) = (agent(), keys(home)) else {
+        return Ok(false);
+    };
+    let certified = agent.remove(certificate.blob()).is_ok();
+    let plain = agent.remove(certificate.key().blob()).is_ok();
+    Ok(certified || plain)
+}
+
+fn agent() -> Option<Agent> {
+    Agent::connect(std::env::var_os("SSH_AUTH_SOCK")).ok()
+}
+
+fn keys(home: &Home) -> Result<(Zeroizing<String>, Certificate), ClientError> {
+    let path = home.file("id-cert.pub");
+    let line = crate::files::read_text(&path)?;
+    let certificate = Certificate::from_line(&line)
+        .map_err(|e| ClientError::Broken(path, format!("{e}; `fleetgate login` writes it anew")))?;
+    Ok((crate::files::read_text(&home.file("id"))?, certificate))
+}
