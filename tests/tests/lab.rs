@@ -2,9 +2,9 @@
 //! and that nothing of it is left. No time is asserted.
 #![forbid(unsafe_code)]
 
-use fleetgate_lab::{Capture, Lab};
+use fleetgate_lab::{Capture, Lab, Process};
 use fleetgate_tests::world::wait_until;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -121,31 +121,59 @@ fn a_place_sees_its_neighbours_by_name_and_nobody_else() {
     }
 }
 
+/// Whether the [`sleeper`] of this many seconds lives.
+fn lives(seconds: u32) -> bool {
+    let entries = std::fs::read_dir("/proc").expect("/proc").filter_map(|e| e.ok());
+    let mut commands = entries.filter_map(|e| std::fs::read_to_string(e.path().join("cmdline")).ok());
+    commands.any(|c| c == format!("sleep\0{seconds}\0"))
+}
+
+/// A program in target that nobody waits for, in a session of its own, deaf to what a terminal sends.
+fn sleeper(lab: &Lab, seconds: u32) -> Process {
+    let script = format!("trap '' HUP INT TERM; setsid sleep {seconds} & wait");
+    let child = lab.start_in("target", Command::new("sh").args(["-c", &script]));
+    wait_until("the sleeper", || lives(seconds));
+    child.expect("started")
+}
+
 #[test]
-fn what_runs_in_a_place_ends_with_the_lab_however_it_began() {
+fn what_runs_in_a_place_ends_with_the_lab() {
     let Some(lab) = lab() else { return };
-    // One that nobody waits for, in a session of its own, deaf to what a terminal sends.
-    let script = "trap '' HUP INT TERM; setsid sh -c 'echo $$; exec sleep 1000000' & wait";
-    let mut command = Command::new("sh");
-    command.args(["-c", script]).stdout(Stdio::piped());
-    let mut child = lab.start_in("target", &mut command).expect("started");
-    // Its number in its place; the machine knows it by another.
-    let mut out = std::io::BufReader::new(child.stdout.take().expect("piped"));
-    let mut line = String::new();
-    std::io::BufRead::read_line(&mut out, &mut line).expect("a line");
-    let inside: u32 = line.trim().parse().expect("a number");
-    let all = || {
-        let entries = std::fs::read_dir("/proc").expect("/proc").filter_map(|e| e.ok());
-        let status = entries.filter_map(|e| std::fs::read_to_string(e.path().join("status")).ok());
-        let ours = format!("\t{inside}");
-        status
-            .filter(|s| s.starts_with("Name:\tsleep\n"))
-            .filter(|s| s.lines().any(|l| l.starts_with("NSpid:") && l.ends_with(&ours)))
-            .count()
-    };
-    wait_until("the sleeper", || all() == 1);
+    let mut child = sleeper(&lab, 1_000_001);
     drop(lab);
-    assert_eq!(all(), 0);
+    assert!(!lives(1_000_001));
     assert!(child.wait().is_ok_and(|status| !status.success()));
     assert!(!Path::new("/sys/class/net/proxy").exists(), "no device is left");
+}
+
+/// Says to this program that it is the process of the next test that is killed.
+const TO_BE_KILLED: &str = "FLEETGATE_LAB_TO_BE_KILLED";
+
+#[test]
+fn what_runs_in_a_place_ends_with_a_process_that_is_killed() {
+    if std::env::var_os(TO_BE_KILLED).is_some() {
+        let lab = lab().expect("a lab");
+        let mut child = sleeper(&lab, 1_000_002);
+        println!("up");
+        let _ = child.wait();
+        return;
+    }
+    if lab().is_none() {
+        return;
+    }
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    let name = "what_runs_in_a_place_ends_with_a_process_that_is_killed";
+    command
+        .args(["--exact", name, "--nocapture"])
+        .env(TO_BE_KILLED, "1");
+    let mut killed = command.stdout(Stdio::piped()).spawn().expect("started");
+    let out = BufReader::new(killed.stdout.take().expect("piped"));
+    assert!(
+        out.lines().any(|line| line.is_ok_and(|l| l == "up")),
+        "it did not start"
+    );
+    assert!(lives(1_000_002));
+    killed.kill().expect("our own child");
+    killed.wait().expect("our own child");
+    wait_until("the end of all in the place", || !lives(1_000_002));
 }

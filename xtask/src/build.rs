@@ -31,6 +31,19 @@ pub struct Built {
     pub resolver: PathBuf,
 }
 
+impl Built {
+    /// For who needs none of it.
+    pub fn nothing() -> Built {
+        let nowhere = || PathBuf::from("/nowhere");
+        Built {
+            fleetgate: nowhere(),
+            helper: nowhere(),
+            front: nowhere(),
+            resolver: nowhere(),
+        }
+    }
+}
+
 /// How the bytes of an image are stored.
 enum Packing {
     Raw,

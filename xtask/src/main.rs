@@ -1,7 +1,7 @@
 //! `cargo xtask`: every chore of the house. `cargo xtask help` lists them.
 //!
-//! Light on purpose (it is built before anything else): the standard library, JSON, digests, lz4. It never runs
-//! in production and nothing depends on it.
+//! Light on purpose (it is built before anything else): the standard library, JSON, digests, lz4, and the lab. It never
+//! runs in production and nothing depends on it.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -44,7 +44,7 @@ const CHORES: &[Chore] = &[
     },
     Chore {
         name: "bench",
-        takes: "NAME [--quick]",
+        takes: "NAME [--quick] [--without-ours]",
         does: "measure ours beside theirs; writes target/bench/NAME.json",
         run: bench::main,
     },

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// What one recording may hold, in bytes; a longer one is an error when it ends.
-const MAX_BYTES: usize = 256 << 20;
+const MAX_BYTES: usize = 64 << 20;
 
 /// A packet as it was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +41,14 @@ pub struct Capture {
 }
 
 impl Tap {
+    fn new(side: usize) -> Tap {
+        Tap {
+            side,
+            packets: Vec::new(),
+            bytes: 0,
+        }
+    }
+
     pub(crate) fn side(&self) -> usize {
         self.side
     }
@@ -56,34 +64,32 @@ impl Tap {
             bytes: bytes.to_vec(),
         });
     }
+
+    /// What was seen, if all of it was kept.
+    fn end(self, asks: Ipv4Addr) -> Result<Capture> {
+        if self.bytes > MAX_BYTES {
+            let what = format!("a recording of {} bytes", self.bytes);
+            return Err(Error::new(what, format!("at most {MAX_BYTES} are kept")));
+        }
+        Ok(Capture {
+            asks,
+            packets: self.packets,
+        })
+    }
 }
 
 impl Recording {
     pub(crate) fn begin(line: Arc<Line>, side: usize, asks: Ipv4Addr) -> Recording {
-        line.tap(Some(Tap {
-            side,
-            packets: Vec::new(),
-            bytes: 0,
-        }));
+        line.tap(Some(Tap::new(side)));
         Recording { line, asks }
     }
 
     /// Ends it: what was seen so far.
     pub fn end(self) -> Result<Capture> {
-        let Some(tap) = self.line.tap(None) else {
-            return Err(Error::new(
-                "a recording",
-                "another one of the same link has replaced it",
-            ));
-        };
-        if tap.bytes > MAX_BYTES {
-            let what = format!("a recording of {} bytes", tap.bytes);
-            return Err(Error::new(what, format!("at most {MAX_BYTES} are kept")));
-        }
-        Ok(Capture {
-            asks: self.asks,
-            packets: tap.packets,
-        })
+        let tap = self.line.tap(None);
+        let tap =
+            tap.ok_or_else(|| Error::new("a recording", "another one of the same link has ended it"))?;
+        tap.end(self.asks)
     }
 }
 
@@ -118,5 +124,21 @@ impl Capture {
     /// could go on. See the module `turns` for what is counted.
     pub fn round_trips(&self) -> u32 {
         turns::count(&self.packets, self.asks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_that_was_not_kept_whole_is_none() {
+        let packet = vec![0; 1 << 20];
+        for (packets, kept) in [(MAX_BYTES >> 20, true), ((MAX_BYTES >> 20) + 1, false)] {
+            let mut tap = Tap::new(0);
+            (0..packets).for_each(|_| tap.take(&packet));
+            let ended = tap.end(Ipv4Addr::LOCALHOST);
+            assert_eq!(ended.is_ok_and(|c| c.packets() == packets), kept, "{packets} MB");
+        }
     }
 }

@@ -204,6 +204,15 @@ pub fn signal_group_as(pidfd: &Fd, pid: i32, signal: i32, uid: u32) -> Result<()
     sent.map(drop)
 }
 
+/// Has the calling thread run before all ordinary ones whenever it has something to do (SCHED_FIFO). For a thread that
+/// mostly waits; what it starts is ordinary again. Needs CAP_SYS_NICE.
+pub fn run_first() -> Result<()> {
+    let priority = 1i32;
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: the kernel reads one sched_param, which is one number; 0 is the calling thread.
+    unsafe { syscall!(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) }.map(drop)
+}
+
 /// The signal for a pipe without a reader.
 pub const SIGPIPE: i32 = libc::SIGPIPE;
 

@@ -9,6 +9,7 @@
 
 mod launch;
 mod pam;
+mod regions;
 mod report;
 mod seal;
 mod sftp;
@@ -63,6 +64,12 @@ pub const BENCHES: &[Entry] = &[
         does: "a PAM session from the warm fork server, beside a program per session; memory of an open one",
         promises: pam::PROMISES,
         run: pam::run,
+    },
+    Entry {
+        name: "regions",
+        does: "`ssh target true` by way of a proxy between three continents, beside ProxyJump and published figures",
+        promises: regions::PROMISES,
+        run: regions::measure,
     },
     Entry {
         name: "seal",
@@ -127,6 +134,7 @@ pub struct Bench {
     name: &'static str,
     promised: &'static [Promised],
     quick: bool,
+    without_ours: bool,
     rows: Vec<Row>,
     promises: Vec<Promise>,
 }
@@ -135,6 +143,11 @@ impl Bench {
     /// How often something is really done when `n` times are asked for: a tenth with `--quick`.
     pub fn times(&self, n: usize) -> usize {
         if self.quick { n.div_ceil(10).max(3) } else { n }
+    }
+
+    /// Whether only the rivals are measured; no promise is settled then.
+    pub fn without_ours(&self) -> bool {
+        self.without_ours
     }
 
     /// Runs one case: each subject `warm_up` times unmeasured, then all of them in turn, `n` times.
@@ -220,18 +233,37 @@ pub fn rival(program: &str, package: &str) -> Result<PathBuf> {
     })
 }
 
-/// `cargo xtask bench NAME [--quick]`
+/// The benchmarks that can measure the rivals alone.
+const ALSO_WITHOUT_OURS: [&str; 1] = ["regions"];
+
+/// `cargo xtask bench NAME [--quick] [--without-ours]`
 pub fn main(args: &[String]) -> Result {
-    let quick = args.iter().any(|a| a == "--quick");
-    let names: Vec<&String> = args.iter().filter(|a| *a != "--quick").collect();
+    let flag = |flag: &str| args.iter().any(|a| a == flag);
+    let (quick, without_ours) = (flag("--quick"), flag("--without-ours"));
+    let names: Vec<&String> = args
+        .iter()
+        .filter(|a| !matches!(a.as_str(), "--quick" | "--without-ours"))
+        .collect();
     let [name] = names[..] else {
         return Err(format!("bench takes one name: {}", known()));
     };
     let entry = BENCHES.iter().find(|e| e.name == name);
     let entry = entry.ok_or_else(|| format!("there is no benchmark {name:?}; there are: {}", known()))?;
 
-    let built = build::release()?;
-    run(cargo().args(["build", "--release", "--package", "fleetgate-benches"]))?;
+    if without_ours && !ALSO_WITHOUT_OURS.contains(&entry.name) {
+        return Err(format!(
+            "bench {name} cannot do --without-ours: it measures ours against theirs"
+        ));
+    }
+
+    let built = if without_ours {
+        Built::nothing()
+    } else {
+        build::release()?
+    };
+    if !without_ours {
+        run(cargo().args(["build", "--release", "--package", "fleetgate-benches"]))?;
+    }
     heading(&format!("bench {}: {}", entry.name, entry.does));
     let mut bench = Bench {
         built,
@@ -239,11 +271,14 @@ pub fn main(args: &[String]) -> Result {
         name: entry.name,
         promised: entry.promises,
         quick,
+        without_ours,
         rows: Vec::new(),
         promises: Vec::new(),
     };
     (entry.run)(&mut bench)?;
-    bench.complete()?;
+    if !without_ours {
+        bench.complete()?;
+    }
     report::finish(bench.name, &bench.rows, &bench.promises)
 }
 
@@ -262,18 +297,13 @@ mod tests {
     }];
 
     fn bench() -> Bench {
-        let nowhere = PathBuf::from("/nowhere");
         Bench {
-            built: Built {
-                fleetgate: nowhere.clone(),
-                helper: nowhere.clone(),
-                front: nowhere.clone(),
-                resolver: nowhere.clone(),
-            },
-            programs: nowhere,
+            built: Built::nothing(),
+            programs: PathBuf::from("/nowhere"),
             name: "a test",
             promised: PROMISED,
             quick: false,
+            without_ours: false,
             rows: Vec::new(),
             promises: Vec::new(),
         }
