@@ -168,6 +168,12 @@ impl Connection {
         self.channels.open(kind, &mut self.link.out)
     }
 
+    /// Client: nothing is known of how the server numbers channels, so nothing is said on one before it is confirmed.
+    /// To be called before the first one is opened.
+    pub fn wait_for_channel_numbers(&mut self) {
+        self.channels.guess_no_number();
+    }
+
     /// Accepts what [`Event::Open`] asked for.
     pub fn accept(&mut self, channel: ChannelId) {
         self.channels.accept(channel, &mut self.link.out);

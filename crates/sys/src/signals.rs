@@ -11,6 +11,8 @@ pub const INT: i32 = libc::SIGINT;
 pub const HUP: i32 = libc::SIGHUP;
 /// Nobody can refuse it.
 pub const KILL: i32 = libc::SIGKILL;
+/// From a terminal's Ctrl-Z.
+pub const TSTP: i32 = libc::SIGTSTP;
 /// A child ended.
 pub const CHLD: i32 = libc::SIGCHLD;
 

@@ -149,6 +149,11 @@ impl Channels {
         self.mirror |= self.fresh;
     }
 
+    /// The server may not count from 0.
+    pub(crate) fn guess_no_number(&mut self) {
+        self.guess = false;
+    }
+
     /// Whether there is nothing here that would have to move with the connection.
     pub(crate) fn idle(&self) -> bool {
         self.len() == 0 && self.globals.is_empty() && self.asked.is_empty()

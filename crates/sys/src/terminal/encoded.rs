@@ -1,7 +1,9 @@
 //! Terminal modes as SSH sends them (RFC 4254 §8): a byte of opcode, four bytes of value, until opcode 0 or one that no
-//! one knows the length of. It reads what a stranger sent and sets what it knows; it never fails.
+//! one knows the length of. It reads what a stranger sent and sets what it knows, and writes what a client sends; it
+//! never fails.
 
 use super::Modes;
+use alloc::vec::Vec;
 
 /// From here on an opcode's argument has a length that is not known: the rest is not read (RFC 4254 §8).
 const FIRST_UNKNOWN: u8 = 160;
@@ -120,6 +122,40 @@ impl Modes {
         self
     }
 
+    /// These modes as SSH sends them: all that has an opcode, and the end.
+    pub fn encoded(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(5 * (CHARACTERS.len() + SWITCHES.len() + 3) + 1);
+        let mut put = |opcode: u8, value: u32| {
+            out.push(opcode);
+            out.extend_from_slice(&value.to_be_bytes());
+        };
+        for (opcode, shift) in [(INPUT_SPEED, INPUT_SHIFT), (OUTPUT_SPEED, 0)] {
+            let speed = self.control >> shift & SPEED;
+            // An input speed of 0 is that of the output (termios(3)).
+            let speed = if speed == 0 { self.control & SPEED } else { speed };
+            if let Some((bits, _)) = SPEEDS.iter().find(|(_, s)| *s == speed) {
+                put(opcode, *bits);
+            }
+        }
+        for (opcode, at) in CHARACTERS {
+            let character = self.characters[at];
+            put(opcode, if character == 0 { OFF } else { u32::from(character) });
+        }
+        for (opcode, part, bit) in SWITCHES {
+            let on = match (opcode, part) {
+                (90, _) => self.control & libc::CSIZE == libc::CS7,
+                (_, Part::Input) => self.input & bit != 0,
+                (_, Part::Output) => self.output & bit != 0,
+                (_, Part::Control) => self.control & bit != 0,
+                (_, Part::Local) => self.local & bit != 0,
+            };
+            put(opcode, u32::from(on));
+        }
+        put(CS8, u32::from(self.control & libc::CSIZE == libc::CS8));
+        out.push(0);
+        out
+    }
+
     fn set_encoded(&mut self, opcode: u8, value: u32) {
         if let Some((_, at)) = CHARACTERS.iter().find(|(o, _)| *o == opcode) {
             // What is no character is none: 0 is the kernel's word for that (_POSIX_VDISABLE).
@@ -155,7 +191,6 @@ impl Modes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
 
     const PLAIN: Modes = Modes {
         input: libc::ICRNL | libc::IXON,
@@ -219,6 +254,29 @@ mod tests {
         // Cut anywhere, it reads what is whole.
         for len in 0..echo_off.len() {
             assert_eq!(PLAIN.with_encoded(&echo_off[..len]), PLAIN);
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_what_is_read() {
+        let mut other = PLAIN;
+        other.characters[libc::VERASE] = 0;
+        other.local &= !libc::ECHO;
+        other.control = libc::CREAD | libc::CS7 | libc::B9600;
+        for modes in [PLAIN, other] {
+            let mut blank = Modes::NONE;
+            (blank.control, blank.line) = (libc::CREAD, modes.line);
+            // What has no opcode stays as it was: the characters that nobody sends.
+            (blank.characters, blank.control) = ([1; 19], blank.control | libc::CS8);
+            let read = blank.with_encoded(&modes.encoded());
+            assert_eq!(
+                (read.input, read.output, read.local, read.characters),
+                (modes.input, modes.output, modes.local, modes.characters)
+            );
+            assert_eq!(
+                read.control & (SPEED | libc::CSIZE),
+                modes.control & (SPEED | libc::CSIZE)
+            );
         }
     }
 

@@ -1,0 +1,174 @@
+//! `fleetgate ssh` as a whole: the command line becomes a plan, keys and hosts are gathered, the carrier is chosen. What
+//! happens on the connection is the engine's.
+
+use super::options::{Asked, HELP, Options, Tty};
+use super::{Credential, Direct, Hosts, Plan, SshError, Strict, Work, terminal};
+use crate::ledger::Ledger;
+use fleetgate_policy::pattern::fits;
+use fleetgate_ssh::settings::Keepalive;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// The port of an SSH server that says none.
+const SSH_PORT: u16 = 22;
+/// Keys that are looked for in `~/.ssh` where none is named.
+const USUAL_KEYS: [&str; 3] = ["id_ed25519", "id_ecdsa", "id_rsa"];
+
+/// Does what the words behind `fleetgate ssh` say. The exit code.
+pub fn command(words: &[OsString]) -> i32 {
+    let options = match Options::parse(words) {
+        Ok(Asked::Run(options)) => options,
+        Ok(Asked::Help) => {
+            print!("{HELP}");
+            return 0;
+        }
+        Err(wrong) => {
+            eprintln!("fleetgate: {wrong}");
+            return fleetgate_base::exit::USAGE;
+        }
+    };
+    if !options.quiet {
+        for note in &options.notes {
+            eprintln!("fleetgate: {note}");
+        }
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let outcome = match runtime {
+        Ok(runtime) => {
+            let outcome = runtime.block_on(run(&options));
+            // A look-up of a name that hangs holds nobody up.
+            runtime.shutdown_background();
+            outcome
+        }
+        Err(e) => Err(SshError::Local(format!("the runtime: {e}"))),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(error) => {
+            // As ssh: -q silences what went wrong on the way, not what is wrong with the way in.
+            if !options.quiet || matches!(error, SshError::Host(_) | SshError::Refused(_)) {
+                eprintln!("fleetgate: {error}");
+            }
+            error.code()
+        }
+    }
+}
+
+async fn run(options: &Options) -> Result<i32, SshError> {
+    let mut ledger = Ledger::default();
+    let code = direct(options, &mut ledger).await;
+    ledger.end();
+    code
+}
+
+async fn direct(options: &Options, ledger: &mut Ledger) -> Result<i32, SshError> {
+    let port = options.port.unwrap_or(SSH_PORT);
+    let known = match options.known_hosts.is_empty() {
+        true => vec![home(".ssh/known_hosts")?, "/etc/ssh/ssh_known_hosts".into()],
+        false => options.known_hosts.clone(),
+    };
+    let strict = match (options.strict, options.batch) {
+        (Strict::Ask, true) => Strict::Yes,
+        (strict, _) => strict,
+    };
+    let hosts = Hosts::known(&options.host, port, known, strict);
+    let user = match &options.user {
+        Some(user) => user.clone(),
+        None => std::env::var("USER")
+            .or_else(|_| std::env::var("LOGNAME"))
+            .map_err(|_| {
+                SshError::Local("which account? USER is not set; say it: USER@HOST or -l USER".into())
+            })?,
+    };
+    let plan = plan(options, user, "client-node");
+    let mut carrier = Direct {
+        host: options.host.clone(),
+        port,
+        time: options.connect_time,
+    };
+    super::run(&plan, &hosts, keys(options)?, &mut carrier, ledger).await
+}
+
+/// What is to be done, from what was said.
+pub(crate) fn plan(options: &Options, user: String, leg: &'static str) -> Plan {
+    let here = terminal::is_there();
+    let session = matches!(options.work, Work::Shell | Work::Exec(_) | Work::Subsystem(_));
+    let terminal = session
+        && match options.tty {
+            Tty::No => false,
+            Tty::Force => true,
+            Tty::Yes => here,
+            Tty::Auto => here && options.work == Work::Shell,
+        };
+    if options.tty == Tty::Yes && !here && !options.quiet {
+        eprintln!("fleetgate: standard input is no terminal, so none is asked for; -tt asks all the same");
+    }
+    Plan {
+        user,
+        place: options.host.clone(),
+        leg,
+        work: options.work.clone(),
+        terminal,
+        input: options.input,
+        agent: options.agent,
+        environment: environment(options),
+        locals: options.locals.clone(),
+        remotes: options.remotes.clone(),
+        exit_on_forward_failure: options.exit_on_forward_failure,
+        escape: options.escape.filter(|_| here),
+        keepalive: (!options.alive_interval.is_zero()).then_some(Keepalive {
+            after: options.alive_interval,
+            unanswered: options.alive_count,
+        }),
+        batch: options.batch,
+        quiet: options.quiet,
+        verbose: options.verbose,
+    }
+}
+
+fn environment(options: &Options) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut all: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    for (name, value) in std::env::vars_os() {
+        let name = name.into_vec();
+        if options.send_env.iter().any(|p| fits(p.as_bytes(), &name)) {
+            all.push((name, value.into_vec()));
+        }
+    }
+    for (name, value) in &options.set_env {
+        // What is said outright counts before what is here.
+        all.retain(|(n, _)| n != name.as_bytes());
+        all.push((name.clone().into_bytes(), value.clone().into_bytes()));
+    }
+    all
+}
+
+/// For a direct connection: the files that were named, or the agent's keys and the usual files.
+fn keys(options: &Options) -> Result<Vec<Credential>, SshError> {
+    let load = |path: &Path| {
+        let mut beside = path.as_os_str().to_owned();
+        beside.push("-cert.pub");
+        let beside = PathBuf::from(beside);
+        let certificate = beside.exists().then_some(beside.as_path());
+        Credential::of_files(path, certificate)
+    };
+    if !options.identities.is_empty() {
+        let named = options.identities.iter().map(|path| load(path));
+        return named
+            .collect::<Result<_, _>>()
+            .map_err(|e| SshError::Login(e.to_string()));
+    }
+    let mut keys = Credential::of_agent().unwrap_or_default();
+    if let Ok(folder) = home(".ssh") {
+        // One with a passphrase is the agent's to use.
+        keys.extend(USUAL_KEYS.iter().filter_map(|name| load(&folder.join(name)).ok()));
+    }
+    Ok(keys)
+}
+
+fn home(file: &str) -> Result<PathBuf, SshError> {
+    match std::env::var_os("HOME").filter(|h| !h.is_empty()) {
+        Some(home) => Ok(PathBuf::from(home).join(file)),
+        None => Err(SshError::Local("HOME is not set".into())),
+    }
+}

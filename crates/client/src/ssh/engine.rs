@@ -1,0 +1,530 @@
+//! The connection at work: one loop that moves bytes between the carrier, the SSH core and the channels' ends here, and
+//! answers what the far side asks. It owns all of its state and waits for nothing but all of it at once.
+
+mod entry;
+mod forwarding;
+
+use super::escape::{self, Wish};
+use super::flow::Flow;
+use super::forward::{Listener, To};
+use super::hosts::Hosts;
+use super::local::{Local, Streams};
+use super::login::{Login, printable};
+use super::socks;
+use super::terminal::{self, Raw};
+use super::{Plan, SshError, Work};
+use crate::ledger::Ledger;
+use fleetgate_ssh::Connection;
+use fleetgate_ssh::event::{AuthReply, ChannelId, ChannelKind, End, Event, Reason, ReplyId, Request};
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, Sleep};
+
+/// Connections that are being opened or say what they want by SOCKS, at most.
+pub const MAX_PENDING: usize = 64;
+/// What a read of the carrier has room for at least.
+const READ_AT_LEAST: usize = 64 * 1024;
+/// How long the last words may take to be written.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// How far the connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Exchange,
+    /// There are keys; what else the server says at once is read first.
+    Keyed,
+    Login,
+    Up,
+}
+
+/// What a reply on the session's channel is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Agent,
+    Terminal,
+    Work,
+}
+
+/// What became of something that took its time.
+enum Ready {
+    /// This end of a channel that the far side opened.
+    Reached(ChannelId, io::Result<Local>, String),
+    /// Somebody here said by SOCKS where he wants to go.
+    Wants(TcpStream, io::Result<(To, socks::Version)>),
+}
+
+pub(super) struct Engine<'a, S> {
+    pub stream: S,
+    pub connection: Connection,
+    pub plan: &'a Plan,
+    pub hosts: &'a Hosts,
+    pub login: &'a mut Login,
+    pub ledger: &'a mut Ledger,
+    /// Send what follows the login right behind it.
+    pub ahead: bool,
+    stage: Stage,
+    opened: bool,
+    began: Instant,
+    flows: BTreeMap<u32, Flow>,
+    /// The session, or the channel of `-W`.
+    main: Option<ChannelId>,
+    asked: VecDeque<Asked>,
+    /// Forwards of the far side, as they were asked for, and the port of each that stands.
+    remotes_asked: VecDeque<usize>,
+    remote_ports: Vec<Option<u16>>,
+    listeners: &'a mut Vec<(Listener, To)>,
+    pending: JoinSet<Ready>,
+    streams: Option<Streams>,
+    raw: Option<Raw>,
+    signals: Signals,
+    timer: Option<Pin<Box<Sleep>>>,
+    /// The exit status that the far side told, or that it told of a signal.
+    code: Option<i32>,
+    /// Something was sent since the other side was last waited for.
+    spoke: bool,
+    /// The carrier has nothing more for us.
+    lost: bool,
+}
+
+struct Signals {
+    window: Signal,
+    ends: Vec<(Signal, i32)>,
+}
+
+impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
+    #[allow(clippy::too_many_arguments)]
+    pub fn new(
+        stream: S,
+        connection: Connection,
+        plan: &'a Plan,
+        hosts: &'a Hosts,
+        login: &'a mut Login,
+        ledger: &'a mut Ledger,
+        listeners: &'a mut Vec<(Listener, To)>,
+        ahead: bool,
+    ) -> Result<Self, SshError> {
+        let streams = match plan.work {
+            Work::None => None,
+            _ => Some(
+                Streams::open(plan.input, true)
+                    .map_err(|e| SshError::Local(format!("the standard streams: {e}")))?,
+            ),
+        };
+        Ok(Engine {
+            stream,
+            connection,
+            plan,
+            hosts,
+            login,
+            ledger,
+            ahead,
+            stage: Stage::Exchange,
+            opened: false,
+            began: Instant::now(),
+            flows: BTreeMap::new(),
+            main: None,
+            asked: VecDeque::new(),
+            remotes_asked: VecDeque::new(),
+            remote_ports: vec![None; plan.remotes.len()],
+            listeners,
+            pending: JoinSet::new(),
+            streams,
+            raw: None,
+            signals: Signals::new().map_err(|e| SshError::Local(format!("signals: {e}")))?,
+            timer: None,
+            code: None,
+            spoke: true,
+            lost: false,
+        })
+    }
+
+    /// Until the work is done. The exit code as ssh has it.
+    pub async fn run(mut self) -> Result<i32, SshError> {
+        let outcome = std::future::poll_fn(|cx| self.poll(cx)).await;
+        self.raw = None;
+        if outcome.is_ok() {
+            self.connection
+                .disconnect(Reason::ByApplication, "disconnected by user");
+        }
+        let last = std::future::poll_fn(|cx| {
+            if self.write(cx).is_ok() && !self.connection.output().is_empty() {
+                return Poll::Pending;
+            }
+            Pin::new(&mut self.stream).poll_shutdown(cx)
+        });
+        let _ = tokio::time::timeout(LAST_WORDS, last).await;
+        outcome
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<i32, SshError>> {
+        match self.turns(cx) {
+            Ok(Some(code)) => Poll::Ready(Ok(code)),
+            Ok(None) => Poll::Pending,
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+
+    /// Turns until nothing moves.
+    fn turns(&mut self, cx: &mut Context<'_>) -> Result<Option<i32>, SshError> {
+        loop {
+            self.connection.tick(self.began.elapsed());
+            let mut moved = self.read(cx)?;
+            self.events(cx)?;
+            moved |= self.ready(cx)?;
+            moved |= self.accept(cx);
+            moved |= self.flow(cx)?;
+            moved |= self.write(cx)?;
+            self.heed(cx)?;
+            if let Some(code) = self.over() {
+                return Ok(Some(code));
+            }
+            if self.lost && !moved {
+                return Err(self.gone("the other side closed the connection"));
+            }
+            if !moved && !self.due(cx) {
+                break;
+            }
+        }
+        if self.spoke && self.ledger.is_open() && self.connection.output().is_empty() {
+            self.spoke = false;
+            self.ledger.waits();
+        }
+        Ok(None)
+    }
+
+    /// Whether the connection's own time has come; else it is waited for.
+    fn due(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(deadline) = self.connection.deadline() else {
+            self.timer = None;
+            return false;
+        };
+        let at = self.began + deadline;
+        let timer = self
+            .timer
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at)));
+        if timer.deadline() != at {
+            timer.as_mut().reset(at);
+        }
+        timer.as_mut().poll(cx).is_ready()
+    }
+
+    fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, SshError> {
+        if self.lost || !self.connection.wants_input() {
+            return Ok(false);
+        }
+        let room = self.connection.room(READ_AT_LEAST);
+        if room.is_empty() {
+            return Ok(false);
+        }
+        let mut buffer = ReadBuf::new(room);
+        let got = Pin::new(&mut self.stream).poll_read(cx, &mut buffer);
+        let n = buffer.filled().len();
+        self.connection.received(n);
+        match got {
+            Poll::Pending => Ok(false),
+            Poll::Ready(Ok(())) => {
+                self.lost = n == 0;
+                Ok(true)
+            }
+            Poll::Ready(Err(e)) => Err(self.gone(&e.to_string())),
+        }
+    }
+
+    fn write(&mut self, cx: &mut Context<'_>) -> Result<bool, SshError> {
+        let mut moved = false;
+        while !self.connection.output().is_empty() {
+            match Pin::new(&mut self.stream).poll_write(cx, self.connection.output()) {
+                Poll::Pending => return Ok(moved),
+                Poll::Ready(Ok(n)) if n > 0 => {
+                    self.connection.sent(n);
+                    (moved, self.spoke) = (true, true);
+                }
+                Poll::Ready(Ok(_)) => return Err(self.gone("the carrier takes nothing more")),
+                // What the other side said last may still be there to be read.
+                Poll::Ready(Err(e)) if self.lost => return Err(self.gone(&e.to_string())),
+                Poll::Ready(Err(_)) => return Ok(moved),
+            }
+        }
+        if let Poll::Ready(Err(e)) = Pin::new(&mut self.stream).poll_flush(cx) {
+            return Err(self.gone(&e.to_string()));
+        }
+        Ok(moved)
+    }
+
+    /// The carrier is gone: no error where the work was done.
+    fn gone(&self, why: &str) -> SshError {
+        match self.code {
+            Some(code) if self.main.is_none() => SshError::Over(code),
+            _ if self.stage == Stage::Up => SshError::Lost(why.to_owned()),
+            _ => SshError::Connect(format!("the connection ended before the login: {why}")),
+        }
+    }
+
+    fn over(&mut self) -> Option<i32> {
+        if self.stage != Stage::Up || matches!(self.plan.work, Work::None) {
+            return None;
+        }
+        // As ssh has it: forwarded connections that are open are waited for, new ones are not taken.
+        if self.main.is_none() && self.opened {
+            self.listeners.clear();
+            if self.flows.is_empty() && self.pending.is_empty() {
+                return Some(match self.plan.work {
+                    Work::To(_) => self.code.unwrap_or(0),
+                    _ => self.code.unwrap_or(super::exit::FAILED),
+                });
+            }
+        }
+        None
+    }
+
+    fn events(&mut self, cx: &mut Context<'_>) -> Result<(), SshError> {
+        enum Then {
+            Nothing,
+            Trust(Result<Option<String>, String>),
+            Consumed(ChannelId, usize),
+            Reply(AuthReply),
+            Open(ChannelId, ChannelKind),
+            Failed(ChannelId, String),
+            Answer(ReplyId),
+            AnswerGlobal(ReplyId),
+            Remote(Option<Vec<u8>>),
+        }
+        loop {
+            let then = match self.connection.poll() {
+                Err(end) => return Err(self.ended(end)),
+                Ok(None) if self.stage == Stage::Keyed => {
+                    self.begin_login()?;
+                    continue;
+                }
+                Ok(None) => return Ok(()),
+                Ok(Some(event)) => match event {
+                    Event::HostKey(blob) => Then::Trust(self.hosts.check(blob)),
+                    Event::Established => {
+                        self.stage = Stage::Keyed;
+                        Then::Nothing
+                    }
+                    Event::Banner(text) => {
+                        if !self.plan.quiet {
+                            eprint!("{}", printable(text).replace('\n', "\r\n"));
+                        }
+                        Then::Nothing
+                    }
+                    Event::AuthReply(reply) => Then::Reply(reply),
+                    Event::Open { channel, kind } => Then::Open(channel, kind),
+                    Event::Opened(channel) => {
+                        if let Some(flow) = self.flows.get_mut(&channel.0) {
+                            flow.opened();
+                        }
+                        if !matches!(self.plan.work, Work::Shell | Work::Exec(_) | Work::Subsystem(_)) {
+                            self.ledger.end();
+                        }
+                        Then::Nothing
+                    }
+                    Event::OpenFailed { channel, text, .. } => Then::Failed(channel, printable(text)),
+                    Event::Data {
+                        channel,
+                        stream,
+                        bytes,
+                    } => {
+                        let n = match self.flows.get_mut(&channel.0) {
+                            Some(flow) => flow.deliver(cx, stream, bytes),
+                            None => bytes.len(),
+                        };
+                        Then::Consumed(channel, n)
+                    }
+                    Event::Eof(channel) => {
+                        if let Some(flow) = self.flows.get_mut(&channel.0) {
+                            flow.ended = true;
+                        }
+                        Then::Nothing
+                    }
+                    Event::Closed(channel) | Event::Leaving(channel) => {
+                        if let Some(flow) = self.flows.get_mut(&channel.0) {
+                            (flow.ended, flow.closed) = (true, true);
+                        }
+                        Then::Nothing
+                    }
+                    Event::Request {
+                        channel,
+                        request,
+                        reply,
+                    } => {
+                        if Some(channel) == self.main {
+                            match &request {
+                                Request::ExitStatus { code } => self.code = Some((*code & 0xff) as i32),
+                                Request::ExitSignal { name, .. } => {
+                                    tell(self.plan, 1, || {
+                                        format!("the command was ended by SIG{}", printable(name))
+                                    });
+                                    self.code = Some(super::exit::FAILED);
+                                }
+                                _ => {}
+                            }
+                        }
+                        reply.map_or(Then::Nothing, Then::Answer)
+                    }
+                    Event::Replied { done, .. } => {
+                        self.replied(done)?;
+                        Then::Nothing
+                    }
+                    Event::Global { reply, .. } => reply.map_or(Then::Nothing, Then::AnswerGlobal),
+                    Event::GlobalReplied { done } => Then::Remote(done.map(<[u8]>::to_vec)),
+                    Event::Writable(_) | Event::Alive | Event::CookieWanted => Then::Nothing,
+                    Event::SignExchange(_) | Event::Auth(_) | Event::AuthInfo(_) => Then::Nothing,
+                },
+            };
+            match then {
+                Then::Nothing => {}
+                Then::Trust(Ok(words)) => {
+                    if let Some(words) = words.filter(|_| !self.plan.quiet) {
+                        eprint!("fleetgate: {words}\r\n");
+                    }
+                    self.connection.trust_host(true);
+                    self.ledger.begin("login and command", self.plan.leg);
+                }
+                Then::Trust(Err(words)) => {
+                    self.connection.trust_host(false);
+                    let _ = self.write(cx);
+                    return Err(SshError::Host(words));
+                }
+                Then::Consumed(channel, n) => self.connection.consumed(channel, n),
+                Then::Reply(reply) => self.login_replied(reply)?,
+                Then::Open(channel, kind) => self.far_side_opens(channel, kind),
+                Then::Failed(channel, text) => self.refused(channel, &text)?,
+                Then::Answer(reply) => self.connection.answer(reply, false),
+                Then::AnswerGlobal(reply) => self.connection.answer_global(reply, None),
+                Then::Remote(done) => self.remote_answered(done)?,
+            }
+        }
+    }
+
+    fn ended(&self, end: End) -> SshError {
+        match (self.code, &end) {
+            (Some(code), _) if self.main.is_none() => SshError::Over(code),
+            (_, End::Theirs { text, .. }) => self.gone(&format!("the other side says: {text}")),
+            (_, End::Ours { .. }) => self.gone(&end.to_string()),
+        }
+    }
+
+    fn flow(&mut self, cx: &mut Context<'_>) -> Result<bool, SshError> {
+        let (mut moved, mut wish) = (false, None);
+        for flow in self.flows.values_mut() {
+            moved |= flow.turn(cx, &mut self.connection, &mut wish);
+        }
+        let main = self.main;
+        self.flows.retain(|_, flow| {
+            let over = flow.is_over();
+            if over && Some(flow.id) == main {
+                self.main = None;
+            }
+            moved |= over;
+            !over
+        });
+        match wish {
+            None => {}
+            Some(Wish::End) => {
+                eprint!("Connection to {} ended.\r\n", self.plan.place);
+                return Err(SshError::Over(super::exit::FAILED));
+            }
+            Some(wish) => self.grant(wish),
+        }
+        Ok(moved)
+    }
+
+    fn grant(&mut self, wish: Wish) {
+        match wish {
+            Wish::Help => eprint!("{}", escape::HELP),
+            Wish::List => {
+                eprint!("Open:\r\n");
+                for flow in self.flows.values() {
+                    eprint!("  #{} {}\r\n", flow.id.0, flow.name);
+                }
+            }
+            Wish::Break => {
+                if let Some(channel) = self.main {
+                    self.connection
+                        .request(channel, &Request::Break { milliseconds: 1000 }, false);
+                }
+            }
+            Wish::Rekey => self.connection.rekey(),
+            Wish::Suspend => {
+                let raw = self.raw.take().is_some();
+                terminal::stop();
+                if raw {
+                    self.raw = Raw::begin();
+                }
+                self.window();
+            }
+            Wish::End => {}
+        }
+    }
+
+    /// Signals to this program.
+    fn heed(&mut self, cx: &mut Context<'_>) -> Result<(), SshError> {
+        while let Poll::Ready(Some(())) = self.signals.window.poll_recv(cx) {
+            self.window();
+        }
+        for (signal, number) in &mut self.signals.ends {
+            if let Poll::Ready(Some(())) = signal.poll_recv(cx) {
+                return Err(SshError::Signal(*number));
+            }
+        }
+        Ok(())
+    }
+
+    fn window(&mut self) {
+        if let Some(channel) = self.main.filter(|_| self.plan.terminal) {
+            self.connection
+                .request(channel, &Request::WindowChange(terminal::size()), false);
+        }
+    }
+
+    fn warn(&self, words: &str) {
+        if !self.plan.quiet {
+            eprint!("fleetgate: {words}\r\n");
+        }
+    }
+}
+
+/// For `-v`: the more, the more.
+fn tell(plan: &Plan, level: u8, words: impl FnOnce() -> String) {
+    if plan.verbose >= level {
+        eprint!("fleetgate: {}\r\n", words());
+    }
+}
+
+impl Signals {
+    fn new() -> io::Result<Signals> {
+        let mut ends = Vec::new();
+        for (kind, number) in [
+            (SignalKind::hangup(), 1),
+            (SignalKind::interrupt(), 2),
+            (SignalKind::quit(), 3),
+            (SignalKind::terminate(), 15),
+        ] {
+            // What whoever started us ignores stays ignored: nohup, a shell's background.
+            if !ignored(number) {
+                ends.push((signal(kind)?, number));
+            }
+        }
+        Ok(Signals {
+            window: signal(SignalKind::window_change())?,
+            ends,
+        })
+    }
+}
+
+fn ignored(number: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));
+    mask.and_then(|m| u64::from_str_radix(m.trim(), 16).ok())
+        .is_some_and(|m| m & 1 << (number - 1) != 0)
+}

@@ -1,0 +1,235 @@
+//! The way in: keys are there, the login is asked for, and behind it all that is to be done, in one flight where the
+//! server is known to read on.
+
+use super::super::login::{Try, printable};
+use super::super::{SshError, Work, escape, terminal};
+use super::{Asked, Engine, Flow, Local, Raw, Stage, tell};
+use fleetgate_ssh::event::{AuthReply, ChannelId, ChannelKind, Request};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
+    pub(super) fn begin_login(&mut self) -> Result<(), SshError> {
+        self.stage = Stage::Login;
+        let facts = self.connection.facts();
+        tell(self.plan, 1, || {
+            format!("the server is {}", printable(&facts.peer_version))
+        });
+        tell(self.plan, 2, || format!("agreed on: {:?}", facts.chosen));
+        if !self.known_peer() {
+            // Its channel numbers are its own business, and so is what it does with what came too early.
+            self.ahead = false;
+            self.connection.wait_for_channel_numbers();
+        }
+        let session = self.connection.session_id().unwrap_or_default().to_vec();
+        let algorithms = self.connection.facts().extensions.server_sig_algs.clone();
+        let tried = match self.ahead {
+            true => self.login.sure(&session, algorithms.as_deref()),
+            false => self.login.next(&session, algorithms.as_deref(), None),
+        };
+        match tried.map_err(SshError::Login)? {
+            Try::Request(request) => {
+                self.ledger.asks("login");
+                self.connection.authenticate(&request);
+            }
+            Try::Nothing => return Err(self.no_way_in(&[])),
+        }
+        if self.ahead {
+            self.open_all();
+        }
+        Ok(())
+    }
+
+    /// Servers of which is known how they number channels, and that they read on behind a login.
+    pub(super) fn known_peer(&self) -> bool {
+        let version = &self.connection.facts().peer_version;
+        [&b"SSH-2.0-OpenSSH"[..], b"SSH-2.0-fleetgate"]
+            .iter()
+            .any(|v| version.starts_with(v))
+    }
+
+    pub(super) fn login_replied(&mut self, reply: AuthReply) -> Result<(), SshError> {
+        let session = self.connection.session_id().unwrap_or_default().to_vec();
+        let algorithms = self.connection.facts().extensions.server_sig_algs.clone();
+        let tried = match reply {
+            AuthReply::Accepted => {
+                self.stage = Stage::Up;
+                let tried = self.login.tried.last().map_or("nothing at all", String::as_str);
+                tell(self.plan, 1, || {
+                    format!("logged in as {} with {tried}", self.plan.user)
+                });
+                if !self.opened {
+                    self.open_all();
+                }
+                if matches!(self.plan.work, Work::None) && self.plan.remotes.is_empty() {
+                    self.ledger.end();
+                }
+                if self.plan.terminal
+                    && self.plan.input
+                    && matches!(self.plan.work, Work::Shell | Work::Exec(_) | Work::Subsystem(_))
+                {
+                    self.raw = Raw::begin();
+                }
+                return Ok(());
+            }
+            // What was sent behind the login is lost, and a server may end the connection over it.
+            AuthReply::Rejected { methods, .. } if self.opened => {
+                let asks = |m: &String| m == "password" || m == "keyboard-interactive";
+                return Err(match methods.iter().any(asks) && !self.plan.batch {
+                    true => SshError::Again,
+                    false => self.no_way_in(&methods),
+                });
+            }
+            AuthReply::Rejected { methods, .. } => {
+                let tried = self.login.next(&session, algorithms.as_deref(), Some(&methods));
+                match tried.map_err(SshError::Login)? {
+                    Try::Nothing => return Err(self.no_way_in(&methods)),
+                    tried => tried,
+                }
+            }
+            AuthReply::KeyOk => {
+                let tried = self.login.key_would_do(&session, algorithms.as_deref());
+                tried.map_err(SshError::Login)?
+            }
+            AuthReply::Ask {
+                name,
+                instruction,
+                prompts,
+            } => {
+                let answers = self.login.answer(&name, &instruction, &prompts);
+                let answers = answers.map_err(SshError::Login)?;
+                let answers: Vec<&[u8]> = answers.iter().map(|a| a.as_bytes()).collect();
+                self.connection.answer_prompts(&answers);
+                return Ok(());
+            }
+        };
+        match tried {
+            Try::Request(request) => {
+                self.ledger.asks("login");
+                self.connection.authenticate(&request);
+                Ok(())
+            }
+            Try::Nothing => Err(self.no_way_in(&[])),
+        }
+    }
+
+    pub(super) fn no_way_in(&self, methods: &[String]) -> SshError {
+        let tried = match self.login.tried.is_empty() {
+            true => "nothing could be tried".to_owned(),
+            false => format!("tried: {}", self.login.tried.join(", ")),
+        };
+        let takes = match methods.is_empty() {
+            true => String::new(),
+            false => format!("; it takes {}", methods.join(", ")),
+        };
+        SshError::Refused(format!(
+            "{} does not let {} in ({tried}{takes})",
+            self.plan.place, self.plan.user
+        ))
+    }
+
+    /// All that is to be done on the connection, asked for in one go.
+    pub(super) fn open_all(&mut self) {
+        self.opened = true;
+        for (i, forward) in self.plan.remotes.iter().enumerate() {
+            self.connection.global(&forward.request(), true);
+            self.remotes_asked.push_back(i);
+            self.ledger.asks("remote forward");
+        }
+        let kind = match &self.plan.work {
+            Work::None => return,
+            Work::To(to) => to.channel(("127.0.0.1", 0)),
+            _ => Some(ChannelKind::Session),
+        };
+        let channel = kind.and_then(|kind| self.connection.open(&kind));
+        let (Some(channel), Some(streams)) = (channel, self.streams.take()) else {
+            return;
+        };
+        self.main = Some(channel);
+        self.ledger.asks("channel");
+        let mut flow = Flow::new(channel, Local::Streams(streams), "session".into());
+        flow.main = true;
+        let session = !matches!(self.plan.work, Work::To(_));
+        if session {
+            self.ask_session(channel);
+            if self.plan.terminal && self.plan.input {
+                flow.escapes = self.plan.escape.map(escape::Escapes::new);
+            }
+        }
+        if !self.plan.input {
+            self.connection.eof(channel);
+            flow = flow.without_input();
+        }
+        self.flows.insert(channel.0, flow);
+    }
+
+    pub(super) fn ask_session(&mut self, channel: ChannelId) {
+        let mut ask = |request: &Request, asked: Option<Asked>, name| {
+            self.connection.request(channel, request, asked.is_some());
+            self.asked.extend(asked);
+            self.ledger.asks(name);
+        };
+        if self.plan.agent {
+            ask(&Request::Agent, Some(Asked::Agent), "agent");
+        }
+        if self.plan.terminal {
+            ask(
+                &Request::Pty(terminal::wanted()),
+                Some(Asked::Terminal),
+                "terminal",
+            );
+        }
+        for (name, value) in &self.plan.environment {
+            let request = Request::Env {
+                name: name.clone(),
+                value: value.clone(),
+            };
+            ask(&request, None, "variable");
+        }
+        match &self.plan.work {
+            Work::Exec(command) => {
+                let command = command.clone();
+                ask(&Request::Exec { command }, Some(Asked::Work), "command");
+            }
+            Work::Subsystem(name) => {
+                let name = name.clone();
+                ask(&Request::Subsystem { name }, Some(Asked::Work), "subsystem");
+            }
+            _ => ask(&Request::Shell, Some(Asked::Work), "shell"),
+        }
+    }
+
+    pub(super) fn replied(&mut self, done: bool) -> Result<(), SshError> {
+        tell(self.plan, 3, || {
+            format!("asked for: {:?}; done: {done}", self.asked.front())
+        });
+        match (self.asked.pop_front(), done) {
+            (Some(Asked::Work), true) => self.ledger.end(),
+            (Some(Asked::Work), false) => {
+                return Err(SshError::Refused(format!(
+                    "{} does not run that for {}",
+                    self.plan.place, self.plan.user
+                )));
+            }
+            (Some(Asked::Terminal), false) => {
+                self.raw = None;
+                self.warn("the other side gives no terminal");
+            }
+            (Some(Asked::Agent), false) => self.warn("the other side takes no forwarded agent"),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    pub(super) fn refused(&mut self, channel: ChannelId, text: &str) -> Result<(), SshError> {
+        if Some(channel) == self.main {
+            return Err(SshError::Refused(format!("{}: {text}", self.plan.place)));
+        }
+        if let Some(mut flow) = self.flows.remove(&channel.0) {
+            self.warn(&format!("{}: {text}", flow.name));
+            if let (Some(version), Local::Tcp(stream)) = (flow.socks(), &flow.local) {
+                let _ = stream.try_write(&version.answer(false));
+            }
+        }
+        Ok(())
+    }
+}

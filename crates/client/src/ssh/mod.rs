@@ -1,0 +1,260 @@
+//! `fleetgate ssh`: SSH over any byte stream. All that is known is sent at once: the version, KEXINIT and a guessed share
+//! first, then keys, login, channel and command in one flight, so a command costs two round trips on the carrier.
+//! It never speaks X11, and keeps no connection for later.
+
+mod command;
+mod engine;
+mod escape;
+mod flow;
+pub mod forward;
+mod hosts;
+mod local;
+mod login;
+pub mod options;
+mod socks;
+mod terminal;
+#[cfg(test)]
+mod tests;
+
+pub use command::command;
+pub use engine::MAX_PENDING;
+pub use hosts::{Hosts, Strict};
+pub use login::Credential;
+pub use options::{Explain, Options};
+
+use crate::ledger::Ledger;
+use engine::Engine;
+use fleetgate_ssh::Connection;
+use fleetgate_ssh::settings::{Keepalive, Settings};
+use forward::{Forward, Listener, To};
+use login::Login;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Exit codes, as ssh has them.
+pub mod exit {
+    /// The connection failed, or the command was ended by a signal.
+    pub const FAILED: i32 = 255;
+}
+
+/// What is to be done on a connection.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The account.
+    pub user: String,
+    /// What the far side is called, for people.
+    pub place: String,
+    /// Between whom the SSH bytes go: "client-node".
+    pub leg: &'static str,
+    /// The work.
+    pub work: Work,
+    /// With a terminal.
+    pub terminal: bool,
+    /// Standard input is read.
+    pub input: bool,
+    /// The user's agent serves the far side.
+    pub agent: bool,
+    /// Variables for the session.
+    pub environment: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Listened for here.
+    pub locals: Vec<Forward>,
+    /// Listened for there.
+    pub remotes: Vec<Forward>,
+    /// A forward that cannot be listened for ends it all.
+    pub exit_on_forward_failure: bool,
+    /// What begins an escape.
+    pub escape: Option<u8>,
+    /// A silent peer is asked whether it lives.
+    pub keepalive: Option<Keepalive>,
+    /// Nobody is asked for passwords.
+    pub batch: bool,
+    /// No warnings.
+    pub quiet: bool,
+    /// What happens is said on standard error, the more the higher.
+    pub verbose: u8,
+}
+
+/// The work of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// A shell.
+    Shell,
+    /// A command line.
+    Exec(Vec<u8>),
+    /// A subsystem.
+    Subsystem(Vec<u8>),
+    /// Forwards alone.
+    None,
+    /// Standard input and output are a connection to there.
+    To(To),
+}
+
+/// Why a connection came to nothing.
+#[derive(Debug)]
+pub enum SshError {
+    /// The other side was not reached.
+    Connect(String),
+    /// It is not who it should be.
+    Host(String),
+    /// The login could not be asked for.
+    Login(String),
+    /// It was, and was refused; or what was to be done.
+    Refused(String),
+    /// The connection was lost.
+    Lost(String),
+    /// Something on this machine.
+    Local(String),
+    /// This program was told to end.
+    Signal(i32),
+    /// All is done.
+    Over(i32),
+    /// To be tried again, one step after the other.
+    Again,
+}
+
+impl SshError {
+    /// The exit code: 255, unless the work was done.
+    pub fn code(&self) -> i32 {
+        match self {
+            SshError::Over(code) => *code,
+            _ => exit::FAILED,
+        }
+    }
+}
+
+impl fmt::Display for SshError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SshError::Connect(words)
+            | SshError::Host(words)
+            | SshError::Login(words)
+            | SshError::Refused(words)
+            | SshError::Local(words) => f.write_str(words),
+            SshError::Lost(words) => write!(f, "the connection was lost: {words}"),
+            SshError::Signal(number) => write!(f, "ended by signal {number}"),
+            SshError::Over(code) => write!(f, "ended with {code}"),
+            SshError::Again => f.write_str("the server took the login apart; it is to be tried again"),
+        }
+    }
+}
+
+impl std::error::Error for SshError {}
+
+/// What brings SSH bytes to the far side.
+pub trait Carrier {
+    /// The way, once it is open.
+    type Stream: AsyncRead + AsyncWrite + Unpin;
+
+    /// Opens a way. The first flight of SSH goes with whatever opens it, or as the first bytes.
+    fn open(
+        &mut self,
+        first_flight: Vec<u8>,
+        ledger: &mut Ledger,
+    ) -> impl Future<Output = Result<Self::Stream, SshError>>;
+}
+
+/// A TCP connection of our own.
+#[derive(Clone, Debug)]
+pub struct Direct {
+    /// A name or address.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// How long it may take; none: as long as the kernel tries.
+    pub time: Option<Duration>,
+}
+
+impl Carrier for Direct {
+    type Stream = TcpStream;
+
+    async fn open(&mut self, first_flight: Vec<u8>, ledger: &mut Ledger) -> Result<TcpStream, SshError> {
+        ledger.begin("tcp", "client-node");
+        ledger.asks("connect");
+        ledger.waits();
+        let failed = |why: String| SshError::Connect(format!("{}:{}: {why}", self.host, self.port));
+        let connect = TcpStream::connect((self.host.as_str(), self.port));
+        let connected = match self.time {
+            Some(time) => tokio::time::timeout(time, connect).await,
+            None => Ok(connect.await),
+        };
+        let mut stream = match connected {
+            Ok(connected) => connected.map_err(|e| failed(e.to_string()))?,
+            Err(_) => return Err(failed("it did not answer in time".into())),
+        };
+        let _ = stream.set_nodelay(true);
+        stream
+            .write_all(&first_flight)
+            .await
+            .map_err(|e| failed(e.to_string()))?;
+        Ok(stream)
+    }
+}
+
+/// Does what the plan says, as this user, over this carrier. The exit code as ssh has it.
+pub async fn run<C: Carrier>(
+    plan: &Plan,
+    hosts: &Hosts,
+    keys: Vec<Credential>,
+    carrier: &mut C,
+    ledger: &mut Ledger,
+) -> Result<i32, SshError> {
+    let mut listeners = listen(plan).await?;
+    let mut login = Login::new(plan.user.clone(), keys, plan.batch);
+    let defaults = Settings::default();
+    let settings = Arc::new(Settings {
+        host_key_algorithms: hosts.algorithms(&defaults.host_key_algorithms),
+        keepalive: plan.keepalive,
+        ..defaults
+    });
+    let mut ahead = login.is_sure();
+    loop {
+        let mut connection = Connection::client(settings.clone());
+        let first = connection.output().to_vec();
+        connection.sent(first.len());
+        let stream = carrier.open(first, ledger).await?;
+        ledger.begin("key exchange", plan.leg);
+        ledger.asks("key exchange");
+        let engine = Engine::new(
+            stream,
+            connection,
+            plan,
+            hosts,
+            &mut login,
+            ledger,
+            &mut listeners,
+            ahead,
+        )?;
+        match engine.run().await {
+            Err(SshError::Again) if ahead => {
+                ahead = false;
+                login.again();
+            }
+            Err(SshError::Over(code)) => return Ok(code),
+            other => return other,
+        }
+    }
+}
+
+/// Our own listeners, before anything is connected: a port that is taken is said at once.
+async fn listen(plan: &Plan) -> Result<Vec<(Listener, To)>, SshError> {
+    let mut listeners = Vec::new();
+    for forward in &plan.locals {
+        match Listener::open(&forward.listen).await {
+            Ok(open) => listeners.extend(open.into_iter().map(|l| (l, forward.to.clone()))),
+            Err(e) => {
+                let words = format!("cannot listen at {}: {e}", forward.listen);
+                if plan.exit_on_forward_failure {
+                    return Err(SshError::Local(words));
+                }
+                if !plan.quiet {
+                    eprintln!("fleetgate: {words}");
+                }
+            }
+        }
+    }
+    Ok(listeners)
+}
