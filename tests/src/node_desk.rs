@@ -67,6 +67,8 @@ impl Desk {
             config: Arc::new(config),
             user_mode: false,
             pam: false,
+            cluster: None,
+            state_writer: None,
             resolver: Arc::new(resolver),
             wakes: Wakes::new().expect("an epoll"),
             timers: Timers::default(),
@@ -265,6 +267,8 @@ pub fn granted(account: &Account, permits: Permits) -> Granted {
             expires: None,
         },
         uid: account.ids.uid,
+        members: Vec::new(),
+        base: Permits::all(),
         pam: None,
     }
 }

@@ -2,6 +2,8 @@
 //! starts nothing.
 
 use crate::config::{Config, ConfigError, PamUse};
+use crate::monitor::cluster::{Cluster, stale_words};
+use fleetgate_policy::cluster::STALE;
 use fleetgate_sys::{clock, process};
 use std::fs;
 use std::io::ErrorKind;
@@ -94,7 +96,9 @@ pub fn examine(path: &Path) -> Vec<Finding> {
     findings.extend(config.listen.iter().map(|address| port(*address)));
     findings.push(account(&config.user));
     findings.extend(host_keys(&config));
-    findings.push(way_in(&config));
+    let cluster = cluster(&config);
+    findings.push(way_in(&config, cluster.is_some()));
+    findings.extend(cluster);
     findings.push(pam(&config));
     findings.push(cgroups(&config));
     findings.extend(files(&config));
@@ -216,9 +220,35 @@ fn host_keys(config: &Config) -> Vec<Finding> {
     config.host_keys.iter().map(look).collect()
 }
 
-fn way_in(config: &Config) -> Finding {
+/// The cluster that the machine joined, if it did.
+fn cluster(config: &Config) -> Option<Finding> {
+    const WHAT: &str = "cluster";
+    let now = u64::try_from(clock::wall().sec).unwrap_or(0);
+    Some(match Cluster::load(config) {
+        Ok(None) => return None,
+        Ok(Some(cluster)) => {
+            let (name, age) = (&cluster.state().cluster, cluster.age(now));
+            let found = format!("{} in {name}, state {}", cluster.node(), cluster.state().serial);
+            match age > STALE {
+                false => Finding::good(WHAT, found),
+                true => Finding::less(
+                    WHAT,
+                    format!("{found}: {}", stale_words(age)),
+                    "the file is written when the state changes: see `fleetgate_cluster_state_signed_seconds` of the \
+                     metrics, and the log, for what the running node has; else see that it reaches a proxy",
+                ),
+            }
+        }
+        Err(why) => Finding::wrong(WHAT, why, "join again: fleetgate join"),
+    })
+}
+
+fn way_in(config: &Config, joined: bool) -> Finding {
     const WHAT: &str = "ways in";
     let mut ways = Vec::new();
+    if joined {
+        ways.push("certificates of the cluster");
+    }
     if let Some(ca) = &config.trusted_user_ca {
         if let Err(e) = fs::metadata(ca) {
             return Finding::wrong(
@@ -229,7 +259,7 @@ fn way_in(config: &Config) -> Finding {
         }
         ways.push("certificates of the user CA");
     }
-    if config.uses_authorized_keys() {
+    if config.uses_authorized_keys(joined) {
         ways.push("authorized_keys");
     }
     if config.password {
@@ -355,7 +385,7 @@ mod tests {
             ),
             ("trusted_user_ca = \"/no/such/file\"", Grade::Wrong),
         ] {
-            assert_eq!(grade(way_in(&with(text))), expected, "{text}");
+            assert_eq!(grade(way_in(&with(text), false)), expected, "{text}");
         }
         for (text, expected) in [
             ("pam = \"off\"", Grade::Good),

@@ -76,6 +76,11 @@ impl Identity {
     }
 }
 
+/// Whether the machine joined a cluster, however much of what it was given can still be read.
+pub fn is_joined(state_directory: &Path) -> bool {
+    state_directory.join(DIRECTORY).join(IDENTITY).exists()
+}
+
 /// The TLS key (PKCS #8) of this state directory; none: there is none.
 pub fn load_tls_key(state_directory: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, IdentityError> {
     read(&state_directory.join(DIRECTORY).join(TLS_KEY))

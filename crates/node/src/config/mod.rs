@@ -41,7 +41,8 @@ pub struct Config {
     pub revoked_keys: Option<PathBuf>,
     /// How far a certificate's validity may be off by the clock.
     pub clock_skew: Duration,
-    /// Let people in by ~/.ssh/authorized_keys. Not said: only where no `trusted_user_ca` is given.
+    /// Let people in by ~/.ssh/authorized_keys. Not said: only where no `trusted_user_ca` is given
+    /// and the machine joined no cluster.
     pub authorized_keys: Option<bool>,
     /// Which files those are; relative ones in the home directory; `%u`, `%h`.
     pub authorized_keys_files: Vec<String>,
@@ -349,9 +350,10 @@ impl Config {
         })
     }
 
-    /// Whether ~/.ssh/authorized_keys lets people in.
-    pub fn uses_authorized_keys(&self) -> bool {
-        self.authorized_keys.unwrap_or(self.trusted_user_ca.is_none())
+    /// Whether ~/.ssh/authorized_keys lets people in. `joined`: the machine belongs to a cluster.
+    pub fn uses_authorized_keys(&self, joined: bool) -> bool {
+        self.authorized_keys
+            .unwrap_or(self.trusted_user_ca.is_none() && !joined)
     }
 }
 

@@ -140,6 +140,16 @@ impl Guest {
                 methods: methods.iter().map(|m| m.to_string_lossy().into_owned()).collect(),
                 partial,
             },
+            Verdict::Refused { methods, words } => {
+                // A banner (RFC 4252 §5.4) is the only thing that clients show of a refusal.
+                let mut text = words.into_bytes();
+                text.extend_from_slice(b"\r\n");
+                self.core.banner(&text);
+                AuthAnswer::Reject {
+                    methods: methods.iter().map(|m| m.to_string_lossy().into_owned()).collect(),
+                    partial: false,
+                }
+            }
             Verdict::KeyOk => match asked {
                 Some((algorithm, key)) => AuthAnswer::KeyOk { algorithm, key },
                 None => AuthAnswer::Reject {

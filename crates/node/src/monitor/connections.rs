@@ -291,7 +291,7 @@ mod tests {
             offer: Offer::new(&config, HostKeys::of(Vec::new())).expect("an offer"),
             exchanges: Exchanges::new([0; 16]),
             stage: Stage::Login(Box::new(Login::new(
-                Trust::new(&config, false).expect("trust").into(),
+                Trust::new(&config, false, false).expect("trust").into(),
             ))),
             grace: None,
             clock: Duration::ZERO,

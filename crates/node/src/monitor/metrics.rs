@@ -59,6 +59,8 @@ pub struct Metrics {
     launches_failed: AtomicU64,
     denied: AtomicU64,
     deaths: [AtomicU64; 4],
+    cluster_serial: AtomicU64,
+    cluster_as_of: AtomicU64,
 }
 
 impl Metrics {
@@ -111,6 +113,12 @@ impl Metrics {
         self.denied.fetch_add(1, Relaxed);
     }
 
+    /// The cluster's state that is known: its serial, and when it was last signed.
+    pub fn cluster(&self, serial: u64, as_of: u64) {
+        self.cluster_serial.store(serial, Relaxed);
+        self.cluster_as_of.store(as_of, Relaxed);
+    }
+
     /// A process of the node's own died.
     pub fn died(&self, process: Process) {
         self.deaths[process as usize].fetch_add(1, Relaxed);
@@ -155,6 +163,18 @@ impl Metrics {
                 "counter",
                 "Launches that came to nothing.",
                 &self.launches_failed,
+            ),
+            (
+                "cluster_state_serial",
+                "gauge",
+                "The serial of the cluster's state; 0: the machine joined none.",
+                &self.cluster_serial,
+            ),
+            (
+                "cluster_state_signed_seconds",
+                "gauge",
+                "When the cluster's state was last signed, in seconds since 1970.",
+                &self.cluster_as_of,
             ),
             (
                 "denied_total",

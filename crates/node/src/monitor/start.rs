@@ -4,6 +4,7 @@
 use super::arrivals::Arrivals;
 use super::audit::{Audit, Event};
 use super::cgroup::Cgroups;
+use super::cluster::{Cluster, StateWriter};
 use super::connections::Connections;
 use super::fronts::Fronts;
 use super::host_keys::HostKeys;
@@ -21,6 +22,7 @@ use super::tools::{Reaper, Tools};
 use super::trust::Trust;
 use super::wakes::{Key, Owner, Wakes};
 use crate::config::{Config, PamUse};
+use crate::identity::is_joined;
 use fleetgate_launch::{Keeper, Places, Wtmpdb};
 use fleetgate_seal::{Ladder, Options as LadderOptions, Source};
 use fleetgate_sys::poll::READ;
@@ -120,7 +122,9 @@ pub fn settle(config: &mut Config, user_mode: bool) {
 
 /// What is wrong with this configuration, beyond its form: the files it names, its lists, its names of algorithms.
 pub fn check(config: &Config, user_mode: bool) -> Result<(), String> {
-    Trust::new(config, uses_pam(config, user_mode))?;
+    Cluster::load(config)?;
+    let joined = is_joined(&config.state_directory);
+    Trust::new(config, uses_pam(config, user_mode), joined)?;
     let keys = match config.host_keys.is_empty() {
         // Loading would make one.
         true => HostKeys::of(Vec::new()),
@@ -221,7 +225,15 @@ pub fn open(parts: Parts) -> Result<Node, MonitorError> {
         ),
         (false, true) => {}
     }
-    let trust = Trust::new(&config, pam).map_err(MonitorError)?;
+    let trust = Trust::new(&config, pam, is_joined(&config.state_directory)).map_err(MonitorError)?;
+    let cluster = cluster(&config);
+    let state_writer = match &cluster {
+        Some(_) => {
+            let writer = StateWriter::start(config.state_directory.clone());
+            Some(writer.map_err(at("starting a thread"))?)
+        }
+        None => None,
+    };
     let keys = HostKeys::load(&config, parts.user_mode).map_err(at("no host key"))?;
     let offer = Offer::new(&config, keys).map_err(MonitorError)?;
     let settings = offer.settings.clone();
@@ -247,6 +259,8 @@ pub fn open(parts: Parts) -> Result<Node, MonitorError> {
         config,
         user_mode: parts.user_mode,
         pam,
+        cluster,
+        state_writer,
         resolver: Arc::new(resolver_control),
         wakes,
         timers: Timers::default(),
@@ -281,10 +295,12 @@ pub fn open(parts: Parts) -> Result<Node, MonitorError> {
         config_path: parts.config_path,
         writing: Some(writing),
         draining: false,
+        age_timer: None,
         grants: 0,
         done: false,
     };
     node.attach_names();
+    node.join_cluster();
     node.take(heard);
     node.tools.audit.tell(Event::NodeStarted {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -323,6 +339,14 @@ fn executed(seats: &mut Seats, ids: &[SeatId], wakes: &mut Wakes) -> Result<Vec<
         }
     }
     Ok(heard_early)
+}
+
+/// What `fleetgate join` left. A machine that lost a part of it serves on by itself: it is not to be locked out of.
+fn cluster(config: &Config) -> Option<Cluster> {
+    Cluster::load(config)
+        .inspect_err(|why| tracing::error!("the node serves without its cluster: {why}"))
+        .ok()
+        .flatten()
 }
 
 fn keeper(config: &Config, user_mode: bool) -> Result<Keeper, MonitorError> {

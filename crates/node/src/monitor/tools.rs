@@ -2,6 +2,7 @@
 //! nothing else of each other.
 
 use super::audit::Audit;
+use super::cluster::{Cluster, StateWriter};
 use super::launches::Launches;
 use super::metrics::Metrics;
 use super::names::Names;
@@ -22,6 +23,10 @@ pub struct Tools {
     pub user_mode: bool,
     /// PAM is used.
     pub pam: bool,
+    /// The cluster that this machine joined.
+    pub cluster: Option<Cluster>,
+    /// Keeps its state for the next start.
+    pub state_writer: Option<StateWriter>,
     /// The resolver's control socket, for PAM sessions and look-up sockets.
     pub resolver: Arc<Fd>,
     /// Descriptors.

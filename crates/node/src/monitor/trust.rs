@@ -70,8 +70,8 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// Reads it all. `pam`: PAM is used. An error is a sentence that names the key of node.toml.
-    pub fn new(config: &Config, pam: bool) -> Result<Trust, String> {
+    /// Reads it all. `pam`: PAM is used; `joined`: a cluster says who its users are. An error is a sentence that names the key of node.toml.
+    pub fn new(config: &Config, pam: bool, joined: bool) -> Result<Trust, String> {
         let cas = match &config.trusted_user_ca {
             Some(path) => read_cas(path)?,
             None => Vec::new(),
@@ -130,7 +130,7 @@ impl Trust {
             ways,
             permits: permits(config),
             commands,
-            key_files: match config.uses_authorized_keys() {
+            key_files: match config.uses_authorized_keys(joined) {
                 true => config.authorized_keys_files.clone(),
                 false => Vec::new(),
             },
@@ -291,6 +291,7 @@ mod tests {
         Trust::new(
             &Config::parse(Path::new("node.toml"), text).expect("a configuration"),
             pam,
+            false,
         )
     }
 

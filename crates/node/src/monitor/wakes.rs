@@ -32,11 +32,13 @@ pub enum Owner {
     Metrics,
     /// A key exchange whose time has come, by its connection's number.
     Exchanges,
+    /// What is due in the cluster.
+    Cluster,
     /// Helpers that ended or are to be reaped and have nobody else.
     Reaper,
 }
 
-const OWNERS: [Owner; 13] = [
+const OWNERS: [Owner; 14] = [
     Owner::Starter,
     Owner::Arrivals,
     Owner::Seats,
@@ -49,6 +51,7 @@ const OWNERS: [Owner; 13] = [
     Owner::Networks,
     Owner::Metrics,
     Owner::Exchanges,
+    Owner::Cluster,
     Owner::Reaper,
 ];
 

@@ -99,6 +99,8 @@ choice! {
         3 => Ask { name: Vec<u8>, instruction: Vec<u8>, prompts: Vec<Prompt> },
         /// Say this and end the connection.
         4 => End { reason: u32, text: CString },
+        /// Not this way, and the user who proved who he is shall read why, before the answer.
+        5 => Refused { methods: Vec<CString>, words: CString },
     }
 }
 

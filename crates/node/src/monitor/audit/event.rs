@@ -2,6 +2,7 @@
 //! they are added to, never changed.
 
 use super::MAX_TEXT;
+use crate::monitor::cluster::Member;
 use fleetgate_sys::clock::Time;
 use fleetgate_wire::common::SessionId;
 use fleetgate_wire::node::Connection;
@@ -69,6 +70,7 @@ pub enum Event {
         source: SocketAddr,
         login: String,
         identity: String,
+        cluster: Option<AsAudited>,
     },
     /// Somebody is not.
     LoginRefused {
@@ -77,7 +79,20 @@ pub enum Event {
         login: String,
         method: String,
         reason: String,
+        user: Option<String>,
+        rule: Option<String>,
     },
+    /// A connection is ended because of a lock.
+    Locked {
+        connection: Connection,
+        source: SocketAddr,
+        login: String,
+        user: Option<String>,
+        rule: String,
+        reason: String,
+    },
+    /// The cluster's state was replaced, or one that was brought is not taken.
+    ClusterState { serial: u64, refused: Option<String> },
     /// A session runs.
     SessionStarted {
         connection: Connection,
@@ -138,6 +153,28 @@ pub enum Event {
     ProcessDied { process: String, pid: i32, how: String },
     /// So many events before this one were lost.
     Lost { count: u64 },
+}
+
+/// What is told of somebody who came in by the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AsAudited {
+    user: String,
+    roles: String,
+    mfa: Option<u64>,
+    device: Option<String>,
+}
+
+impl AsAudited {
+    /// Of this one.
+    pub fn new(member: &Member) -> AsAudited {
+        let roles: Vec<&str> = member.allowed.roles.iter().map(|role| role.as_str()).collect();
+        AsAudited {
+            user: member.user().map(ToString::to_string).unwrap_or_default(),
+            roles: roles.join(","),
+            mfa: member.identity.mfa,
+            device: member.identity.device.as_ref().map(ToString::to_string),
+        }
+    }
 }
 
 /// What somebody did to a file; `errno` is 0 where it was done.
@@ -242,10 +279,17 @@ impl Event {
                 source,
                 login,
                 identity,
+                cluster,
             } => {
                 f.of("login_accepted", *connection, Some(login));
                 f.text("source", &source.to_string());
                 f.text("identity", identity);
+                if let Some(member) = cluster {
+                    f.text("user", &member.user);
+                    f.text("roles", &member.roles);
+                    f.number("mfa", member.mfa);
+                    f.maybe("device", member.device.as_deref());
+                }
             }
             Event::LoginRefused {
                 connection,
@@ -253,11 +297,35 @@ impl Event {
                 login,
                 method,
                 reason,
+                user,
+                rule,
             } => {
                 f.of("login_refused", *connection, Some(login));
                 f.text("source", &source.to_string());
                 f.text("method", method);
                 f.text("reason", reason);
+                f.maybe("user", user.as_deref());
+                f.maybe("rule", rule.as_deref());
+            }
+            Event::Locked {
+                connection,
+                source,
+                login,
+                user,
+                rule,
+                reason,
+            } => {
+                f.of("locked", *connection, Some(login));
+                f.text("source", &source.to_string());
+                f.maybe("user", user.as_deref());
+                f.text("rule", rule);
+                f.text("reason", reason);
+            }
+            Event::ClusterState { serial, refused } => {
+                f.text("event", "cluster_state");
+                f.put("serial", *serial);
+                f.put("done", refused.is_none());
+                f.maybe("reason", refused.as_deref());
             }
             Event::SessionStarted {
                 connection,

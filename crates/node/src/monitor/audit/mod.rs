@@ -7,7 +7,7 @@
 mod event;
 mod writer;
 
-pub use event::{Event, FileDone, SessionKind};
+pub use event::{AsAudited, Event, FileDone, SessionKind};
 pub use writer::{Audit, Writing};
 
 /// How many events may wait for the disk; one more is lost and counted.

@@ -74,6 +74,7 @@ fn each_event_has_its_line() {
                 source,
                 login: login(),
                 identity: "key SHA256:x".into(),
+                cluster: None,
             },
             "\"event\":\"login_accepted\",\"connection\":7,\"login\":\"ada\",\"source\":\"192.0.2.7:4711\",\
              \"identity\":\"key SHA256:x\""
@@ -86,10 +87,46 @@ fn each_event_has_its_line() {
                 login: "a\nb\"".into(),
                 method: "publickey".into(),
                 reason: "no key of his".into(),
+                user: None,
+                rule: None,
             },
             "\"event\":\"login_refused\",\"connection\":7,\"login\":\"a\\nb\\\"\",\
              \"source\":\"192.0.2.7:4711\",\"method\":\"publickey\",\"reason\":\"no key of his\""
                 .into(),
+        ),
+        (
+            Event::LoginRefused {
+                connection: 7,
+                source,
+                login: login(),
+                method: "publickey".into(),
+                reason: "role dba asks for more".into(),
+                user: Some("ada".into()),
+                rule: Some("role dba".into()),
+            },
+            "\"event\":\"login_refused\",\"connection\":7,\"login\":\"ada\",\"source\":\"192.0.2.7:4711\",\
+             \"method\":\"publickey\",\"reason\":\"role dba asks for more\",\"user\":\"ada\",\"rule\":\"role dba\""
+                .into(),
+        ),
+        (
+            Event::Locked {
+                connection: 7,
+                source,
+                login: login(),
+                user: Some("ada".into()),
+                rule: "lock l1".into(),
+                reason: "user ada is locked".into(),
+            },
+            "\"event\":\"locked\",\"connection\":7,\"login\":\"ada\",\"source\":\"192.0.2.7:4711\",\"user\":\"ada\",\
+             \"rule\":\"lock l1\",\"reason\":\"user ada is locked\""
+                .into(),
+        ),
+        (
+            Event::ClusterState {
+                serial: 3,
+                refused: Some("forged".into()),
+            },
+            "\"event\":\"cluster_state\",\"serial\":3,\"done\":false,\"reason\":\"forged\"".into(),
         ),
         (
             Event::SessionStarted {

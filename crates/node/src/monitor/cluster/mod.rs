@@ -14,7 +14,6 @@ use fleetgate_policy::cluster::{
 };
 use fleetgate_ssh::codec::Reader;
 use fleetgate_ssh::key::{PublicKey, verify};
-use std::path::Path;
 
 /// A node in its cluster.
 #[derive(Debug)]
@@ -131,6 +130,16 @@ impl Cluster {
         &self.labels
     }
 
+    /// Whether it is the same node of the same cluster.
+    pub fn is_of(&self, other: &Cluster) -> bool {
+        self.node == other.node && self.state.cluster == other.state.cluster
+    }
+
+    /// Other labels.
+    pub fn set_labels(&mut self, labels: Labels) {
+        self.labels = labels;
+    }
+
     /// Another value for a label; whether it is another.
     pub fn set_label(&mut self, key: &str, value: &str) -> Result<bool, String> {
         let is_other = self.labels.get(key) != Some(value);
@@ -203,15 +212,6 @@ pub fn stale_words(age: u64) -> String {
     )
 }
 
-/// The state that this host has, for a look from outside: its age in seconds; none: it did not join.
-pub fn state_age(state_directory: &Path, now: u64) -> Result<Option<u64>, String> {
-    let Some(signed) = Signed::load(state_directory)? else {
-        return Ok(None);
-    };
-    let state = State::parse_json(&signed.document).map_err(|why| why.to_string())?;
-    Ok(Some(state.age(now)))
-}
-
 fn authorities(state: &State) -> Result<Vec<PublicKey>, String> {
     let read = |blob: &Vec<u8>| {
         PublicKey::parse(blob).map_err(|e| format!("a user authority of the cluster's state: {e}"))
@@ -238,4 +238,4 @@ fn is_signed(keys: &[Vec<u8>], message: &[u8], signature: &[u8]) -> Result<(), S
 }
 
 #[cfg(test)]
-mod tests;
+pub(in crate::monitor) mod tests;

@@ -1,6 +1,7 @@
 //! One connection's way to its login: requests as the lobby received them, verified here, over the monitor's own session
 //! id. It answers nobody by itself: each call gives the step that follows.
 
+mod calendar;
 mod facts;
 mod methods;
 pub mod pam;
@@ -8,12 +9,14 @@ mod publickey;
 
 pub use facts::MAX_KEY_FILES;
 
+use super::cluster::Member;
 use super::names::Lane;
 use super::start::pam_service_is_there;
 use super::timers;
 use super::tools::Tools;
 use super::trust::{Trust, Way};
 use super::wakes::{Key, Owner};
+use calendar::calendar;
 use facts::Facts;
 use fleetgate_launch::pam::PamSession;
 use fleetgate_launch::{Begun, LaunchError, Running};
@@ -64,6 +67,10 @@ pub struct Entry {
     pub identity: Identity,
     /// What he may do.
     pub permits: Permits,
+    /// The same without what roles take away, which may change.
+    pub base: Permits,
+    /// As whom of the cluster.
+    pub members: Vec<Member>,
     /// Until when, on the boot-time clock.
     pub expires: Option<Duration>,
     /// PAM's conversation, accepted and not opened.
@@ -97,6 +104,10 @@ pub struct Refusal {
     pub method: String,
     /// Why.
     pub reason: String,
+    /// The cluster's user, where it is known.
+    pub user: Option<String>,
+    /// The role or lock that refused.
+    pub rule: Option<String>,
 }
 
 /// The state.
@@ -107,6 +118,8 @@ pub struct Login {
     attempts: u32,
     facts: Facts,
     proven: Vec<(How, Restrictions)>,
+    /// Those of them that are of the cluster.
+    members: Vec<Member>,
     /// The request that is being decided.
     pending: Option<Zeroizing<Vec<u8>>>,
     talk: Option<Talk>,
@@ -144,6 +157,7 @@ impl Login {
             attempts: 0,
             facts: Facts::default(),
             proven: Vec::new(),
+            members: Vec::new(),
             pending: None,
             talk: None,
             accepted: None,
@@ -159,6 +173,8 @@ impl Login {
             login: String::from_utf8_lossy(self.user.as_deref().unwrap_or_default()).into_owned(),
             method: Way::PublicKey.name().to_owned(),
             reason,
+            user: None,
+            rule: None,
         })
     }
 
@@ -325,12 +341,28 @@ impl Login {
                     id: scene.session_id.unwrap_or_default(),
                     host_key: scene.host_key,
                 };
-                let decision = publickey::decide(request, session, &visitor, known.files, &trust);
+                let decision = publickey::decide(
+                    request,
+                    session,
+                    &visitor,
+                    known.files,
+                    &trust,
+                    scene.tools.cluster.as_ref(),
+                );
                 let is_query = request.signature.is_none();
                 match (allowed, decision) {
                     (Ok(()), Decision::Would) => Step::Say(Verdict::KeyOk),
-                    (Ok(()), Decision::Proven { how, restrictions }) => {
-                        self.proven(way, how, *restrictions, scene)
+                    (
+                        Ok(()),
+                        Decision::Proven {
+                            how,
+                            restrictions,
+                            member,
+                        },
+                    ) => self.proven(way, how, *restrictions, member.map(|m| *m), scene),
+                    (Ok(()), Decision::Denied(denied)) => {
+                        let publickey::Denied { user, refusal } = *denied;
+                        self.deny(way.name(), user, refusal, scene)
                     }
                     (Err(why), _) | (_, Decision::Refused(why)) if is_query => {
                         tracing::debug!(connection = scene.connection, "a key would not do: {why}");
@@ -489,14 +521,22 @@ impl Login {
             return self.refuse(how.0.name(), &why, scene);
         }
         self.accepted = Some(talk.conversation);
-        self.proven(how.0, how.1, publickey::unrestricted(), scene)
+        self.proven(how.0, how.1, publickey::unrestricted(), None, scene)
     }
 
     /// One way was gone to its end.
-    fn proven(&mut self, way: Way, how: How, restrictions: Restrictions, scene: &mut Scene<'_>) -> Step {
+    fn proven(
+        &mut self,
+        way: Way,
+        how: How,
+        restrictions: Restrictions,
+        member: Option<Member>,
+        scene: &mut Scene<'_>,
+    ) -> Step {
+        let by_role = |member: &Member| member.allowed.permits.only_named();
         let proof = match way {
             Way::PublicKey => Proof::Key {
-                forced: publickey::is_forced(&restrictions),
+                forced: publickey::is_forced(&restrictions) || member.as_ref().is_some_and(by_role),
             },
             _ => Proof::Password,
         };
@@ -518,6 +558,7 @@ impl Login {
             );
         }
         self.proven.push((how, restrictions));
+        self.members.extend(member);
         self.pending = None;
         if !self.progress.went(way) {
             return self.rejected(true);
@@ -548,11 +589,39 @@ impl Login {
             };
             proven.push(how);
         }
-        let mut permits = all.permits.within(self.trust.permits.clone());
+        let (now, _) = calendar();
+        // A lock of the node or the account is for whoever comes without the cluster, too.
+        let lock = scene
+            .tools
+            .cluster
+            .as_ref()
+            .and_then(|c| c.locked(login.as_str(), now));
+        if let Some(refusal) = lock.map(fleetgate_policy::cluster::Lock::refusal) {
+            return self.deny("login", None, refusal, scene);
+        }
+        // While PAM was asked the state may have changed.
+        let mut members = std::mem::take(&mut self.members);
+        if let Some(cluster) = &scene.tools.cluster {
+            let again = members.iter_mut().find_map(|member| {
+                let decided = member.decide_again(cluster, login.as_str(), now, self.trust.skew);
+                let user = member.user().map(ToString::to_string);
+                decided.err().map(|refusal| (user, refusal))
+            });
+            if let Some((user, refusal)) = again {
+                return self.deny("login", user, refusal, scene);
+            }
+        }
+        let base = all.permits.within(self.trust.permits.clone());
+        let mut permits = base.clone();
+        for member in &members {
+            permits = match member.within(permits) {
+                Ok(permits) => permits,
+                Err(denied) => return self.fail(&denied.to_string(), scene),
+            };
+        }
         if let Err(denied) = permits.name_commands(&self.trust.commands) {
             return self.fail(&denied.to_string(), scene);
         }
-        let (now, _) = calendar();
         let expires = all
             .expires
             .map(|end| timers::now() + Duration::from_secs(end.saturating_sub(now)));
@@ -565,6 +634,8 @@ impl Login {
             login,
             identity: Identity { proven },
             permits,
+            base,
+            members,
             expires,
             pam,
         }))
@@ -582,13 +653,43 @@ impl Login {
     }
 
     fn refuse(&mut self, method: &str, why: &str, scene: &mut Scene<'_>) -> Step {
+        self.note(method, why, (None, None), scene);
+        self.rejected_counted(scene)
+    }
+
+    /// A refusal that its user, who has proven who he is, reads himself.
+    fn deny(
+        &mut self,
+        method: &str,
+        user: Option<String>,
+        refusal: fleetgate_policy::cluster::Refusal,
+        scene: &mut Scene<'_>,
+    ) -> Step {
+        self.note(method, &refusal.words, (user, Some(refusal.rule)), scene);
+        match self.rejected_counted(scene) {
+            Step::Say(Verdict::Rejected { methods, .. }) => Step::Say(Verdict::Refused {
+                methods,
+                words: CString::new(refusal.words).unwrap_or_default(),
+            }),
+            end => end,
+        }
+    }
+
+    fn note(
+        &mut self,
+        method: &str,
+        why: &str,
+        (user, rule): (Option<String>, Option<String>),
+        scene: &mut Scene<'_>,
+    ) {
         self.would_not = None;
         scene.refusals.push(Refusal {
             login: String::from_utf8_lossy(self.user.as_deref().unwrap_or_default()).into_owned(),
             method: method.to_owned(),
             reason: why.to_owned(),
+            user,
+            rule,
         });
-        self.rejected_counted(scene)
     }
 
     fn rejected_counted(&mut self, scene: &Scene<'_>) -> Step {
@@ -677,27 +778,6 @@ fn standing(account: &Account, today: i64) -> Result<(), String> {
         return Err("the account has expired".to_owned());
     }
     Ok(())
-}
-
-/// Seconds since 1970, and the time zone's distance from UTC.
-fn calendar() -> (u64, i32) {
-    let now = clock::wall().sec;
-    let offset = clock::local(now).map_or(0, |c| {
-        let days = days_from_civil(c.year, i64::from(c.month), i64::from(c.day));
-        days * 86_400 + i64::from(c.hour) * 3600 + i64::from(c.minute) * 60 + i64::from(c.second) - now
-    });
-    (
-        u64::try_from(now).unwrap_or(0),
-        i32::try_from(offset).unwrap_or(0),
-    )
-}
-
-/// Days since 1970 in the Gregorian calendar: years begin in March, so the leap day is the last.
-fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + day_of_year - 719_468
 }
 
 #[cfg(test)]

@@ -1,18 +1,20 @@
 //! Whether a key or certificate lets somebody in: a pure function of what was asked, what is trusted and what the key
 //! files say.
 
+use super::super::cluster::{Cluster, Member};
 use super::super::trust::Trust;
 use super::facts::Files;
 use fleetgate_policy::Permits;
+use fleetgate_policy::cluster;
 use fleetgate_policy::grant::How;
 use fleetgate_ssh::auth::PublicKey;
 use fleetgate_ssh::key::{
-    Algorithm, AuthorizedKeys, Certificate, Found, Presented, Principals, Restrictions, Touch, UserCheck,
-    Visitor, verify_touched,
+    Algorithm, AuthorizedKeys, Certificate, CertificateKind, Found, Presented, Principals, Restrictions,
+    Touch, UserCheck, Visitor, verify_touched,
 };
 
 /// What is decided.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
     /// The key that was asked about would do.
     Would,
@@ -22,9 +24,36 @@ pub enum Decision {
         how: How,
         /// With what.
         restrictions: Box<Restrictions>,
+        /// As whom of the cluster.
+        member: Option<Box<Member>>,
     },
     /// It does not, for this reason, which is for the log.
     Refused(String),
+    /// The cluster refuses a certificate whose key was proven: its user is told why.
+    Denied(Box<Denied>),
+}
+
+/// A refusal of the cluster's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denied {
+    /// Whom.
+    pub user: Option<String>,
+    /// Which rule, and the words.
+    pub refusal: cluster::Refusal,
+}
+
+/// What is known of a key before its signature.
+struct Admitted {
+    restrictions: Restrictions,
+    member: Option<Box<Member>>,
+}
+
+/// Why it is not taken.
+enum NotAdmitted {
+    /// For the log.
+    Quietly(String),
+    /// For its user too, once he has proven that it is his.
+    Openly(Box<Denied>),
 }
 
 /// The session that a signature has to be over.
@@ -43,6 +72,7 @@ pub fn decide(
     visitor: &Visitor<'_>,
     files: &Files,
     trust: &Trust,
+    cluster: Option<&Cluster>,
 ) -> Decision {
     let refused = |why: String| Decision::Refused(why);
     let presented = match Presented::parse(request.key) {
@@ -60,25 +90,28 @@ pub fn decide(
         return refused("it is bound to another host key than this session's".to_owned());
     }
     let admitted = match trust.revoked(&presented) {
-        Some(why) => Err(why),
-        None => admit(&presented, visitor, files, trust),
+        Some(why) => Err(NotAdmitted::Quietly(why)),
+        None => admit(&presented, visitor, files, trust, cluster),
     };
     let Some(signature) = request.signature else {
         return match admitted {
-            Ok(_) => Decision::Would,
-            Err(why) => refused(why),
+            // Whoever shows another's certificate shall not read what its user may do: first the proof, then the words.
+            Ok(_) | Err(NotAdmitted::Openly(_)) => Decision::Would,
+            Err(NotAdmitted::Quietly(why)) => refused(why),
         };
     };
     // Verified also where the key is not known: that it is not shall not be seen by the time.
-    let touch = admitted.as_ref().map_or(Touch::NONE, |r| r.touch);
+    let touch = admitted.as_ref().map_or(Touch::NONE, |a| a.restrictions.touch);
     let data = request.signed_data(session.id);
     let verified = verify_touched(presented.key(), request.algorithm, &data, signature, touch);
     match (admitted, verified) {
-        (Err(why), _) => refused(why),
+        (Err(NotAdmitted::Quietly(why)), _) => refused(why),
         (_, Err(e)) => refused(e.to_string()),
-        (Ok(restrictions), Ok(_)) => Decision::Proven {
+        (Err(NotAdmitted::Openly(denied)), Ok(_)) => Decision::Denied(denied),
+        (Ok(admitted), Ok(_)) => Decision::Proven {
             how: how(&presented),
-            restrictions: restrictions.into(),
+            restrictions: admitted.restrictions.into(),
+            member: admitted.member,
         },
     }
 }
@@ -100,6 +133,67 @@ fn how(presented: &Presented) -> How {
 
 /// Whether this key is one that lets in, and with what. The signature is another question.
 fn admit(
+    presented: &Presented,
+    visitor: &Visitor<'_>,
+    files: &Files,
+    trust: &Trust,
+    cluster: Option<&Cluster>,
+) -> Result<Admitted, NotAdmitted> {
+    // Of a CA of the cluster's: what the cluster says goes, whoever else may trust that CA.
+    if let (Presented::Certificate(certificate), Some(cluster)) = (presented, cluster)
+        && cluster.is_user_ca(certificate.ca())
+    {
+        return by_cluster(certificate, visitor, cluster);
+    }
+    let alone = |restrictions| Admitted {
+        restrictions,
+        member: None,
+    };
+    by_node(presented, visitor, files, trust)
+        .map(alone)
+        .map_err(NotAdmitted::Quietly)
+}
+
+/// A certificate of the cluster's.
+fn by_cluster(
+    certificate: &Certificate,
+    visitor: &Visitor<'_>,
+    cluster: &Cluster,
+) -> Result<Admitted, NotAdmitted> {
+    let quietly = |why: String| Err(NotAdmitted::Quietly(why));
+    let checked = certificate.check_user(&UserCheck {
+        trusted: &|key| cluster.is_user_ca(key),
+        principals: &[visitor.login],
+        now: visitor.now,
+        skew: visitor.skew,
+        source: visitor.source,
+    });
+    // What is wrong with its time or its names the cluster says in words that help; of what it does not say itself,
+    // nothing is read out.
+    if checked.is_err()
+        && (certificate.kind() != CertificateKind::User || certificate.signature_holds().is_err())
+    {
+        return quietly(checked.map_or_else(|e| e.to_string(), |_| String::new()));
+    }
+    let decided = Member::decide(certificate, cluster, visitor.login, visitor.now, visitor.skew);
+    match (checked, decided) {
+        (_, Err(why)) => quietly(why),
+        (_, Ok(Err(refusal))) => Err(NotAdmitted::Openly(Box::new(Denied {
+            user: Member::identity(certificate)
+                .ok()
+                .and_then(|identity| identity.user().map(ToString::to_string)),
+            refusal,
+        }))),
+        (Err(e), Ok(Ok(_))) => quietly(e.to_string()),
+        (Ok(restrictions), Ok(Ok(member))) => Ok(Admitted {
+            restrictions,
+            member: Some(Box::new(member)),
+        }),
+    }
+}
+
+/// What the node trusts by itself.
+fn by_node(
     presented: &Presented,
     visitor: &Visitor<'_>,
     files: &Files,
@@ -190,3 +284,6 @@ pub fn unrestricted() -> Restrictions {
 pub fn is_forced(restrictions: &Restrictions) -> bool {
     restrictions.permits.forced().is_some() || restrictions.permits.only_named()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! What each step of a login comes to, without a resolver: the calendar, and which keys are the same.
 
+use super::calendar::days_from_civil;
 use super::*;
 
 #[test]

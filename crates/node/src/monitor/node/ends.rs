@@ -13,7 +13,7 @@ use std::ffi::CStr;
 use std::time::Duration;
 
 /// How long a front has to say what a connection that hung up carried.
-const LAST_WORD: Duration = Duration::from_millis(500);
+pub(super) const LAST_WORD: Duration = Duration::from_millis(500);
 /// The most of a process's own words that goes into the log.
 pub const MAX_WORDS: usize = 512;
 
@@ -41,7 +41,9 @@ impl Node {
         let late = known.grace.is_some_and(|timer| timer.is_due(now));
         // The lobby ends it a little earlier, and the end of the socket may be here before its word.
         let over = known.grace.is_some_and(|timer| timer.is_due(now + GRACE_MARGIN));
+        let locked = late && known.parting.is_some();
         let why = match (late, &known.stage) {
+            (_, Stage::Open(..)) if locked => "its front did not end it",
             (_, Stage::Open(..)) => return self.hung_up(number),
             (true, Stage::Login(_)) => "it did not log in in time",
             (true, _) => "the lobby did not hand it over in time",

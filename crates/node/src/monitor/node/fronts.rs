@@ -8,6 +8,7 @@ use super::super::names::Lane;
 use super::super::seats::{Seat, SeatId};
 use super::super::wakes::{Key, Owner};
 use super::Node;
+use super::cluster::decide_again;
 use super::ends::quoted;
 use fleetgate_policy::{Denied, Kind, Permits};
 use fleetgate_wire::common::Account;
@@ -195,6 +196,18 @@ impl Node {
         let Stage::Open(granted, _) = &mut known.stage else {
             return;
         };
+        let account = match decide_again(granted, &self.tools, &self.trust) {
+            Ok(()) => account.map_err(str::to_owned),
+            Err(why) => {
+                self.tools.metrics.denied();
+                self.tools.audit.tell(Event::Denied {
+                    connection: number,
+                    login: granted.grant.login.to_string(),
+                    what: why.clone(),
+                });
+                Err(why)
+            }
+        };
         for order in orders {
             let connection = number;
             match (order, &account) {
@@ -213,7 +226,7 @@ impl Node {
                         .ask(&mut self.tools, granted, &account.ids, ticket, what);
                 }
                 (Waiting::Session(ticket, _), Err(why)) => {
-                    let why = std::ffi::CString::new(*why).unwrap_or_default();
+                    let why = std::ffi::CString::new(why.as_str()).unwrap_or_default();
                     let word = ToFront::NotStarted {
                         connection,
                         ticket,

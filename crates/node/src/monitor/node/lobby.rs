@@ -2,7 +2,7 @@
 //! a connection that is not its own is as if it were about none, and one that no honest lobby says ends it.
 
 use super::super::arrivals::{Arrived, RESUME};
-use super::super::audit::Event;
+use super::super::audit::{AsAudited, Event};
 use super::super::connections::{Connection, Stage};
 use super::super::exchange::{Exchanges, cookie};
 use super::super::fronts::Whose;
@@ -193,6 +193,8 @@ impl Node {
             login,
             method,
             reason,
+            user,
+            rule,
         } in refusals
         {
             self.tools.metrics.login(LoginResult::Refused);
@@ -203,6 +205,8 @@ impl Node {
                 login,
                 method,
                 reason,
+                user,
+                rule,
             });
         }
     }
@@ -231,6 +235,8 @@ impl Node {
                 source,
                 expires: entry.expires,
             },
+            members: entry.members,
+            base: entry.base,
             uid: entry.account.ids.uid,
             pam: entry.pam,
         };
@@ -258,6 +264,7 @@ impl Node {
             source,
             login: granted.grant.login.to_string(),
             identity: granted.grant.identity.to_string(),
+            cluster: granted.members.first().map(AsAudited::new),
         });
         self.connections.logged_in(number, Box::new(granted), front);
         self.tell_lobby(&ToLobby::Verdict {
@@ -279,6 +286,9 @@ impl Node {
         let Some(known) = self.connections.of_lobby(number) else {
             return;
         };
+        if known.parting.is_some() {
+            return self.end(number, "it was locked");
+        }
         let Some(front) = known.open() else {
             let why = "a connection is handed over without a login";
             return self.violated(Seat::Lobby, self.lobby.seat, Some(number), why);

@@ -1,6 +1,7 @@
 //! The loop that owns all parts and wires them: who is woken is called, and what one part says for another is carried
 //! there. Each file beside this one has one side: the lobby, the fronts, connections' ends, reload and end.
 
+mod cluster;
 mod ends;
 mod exchanges;
 mod fronts;
@@ -18,7 +19,7 @@ use super::offer::Offer;
 use super::seats::{News, Seat, SeatId, Seats};
 use super::sessions::Sessions;
 use super::starter::Starter;
-use super::timers::now;
+use super::timers::{Timer, now};
 use super::tools::Tools;
 use super::trust::Trust;
 use super::wakes::{Key, Owner};
@@ -51,6 +52,8 @@ pub struct Node {
     pub(super) writing: Option<Writing>,
     /// No more are accepted; it ends with the last connection.
     pub(super) draining: bool,
+    /// When the state's age is looked at next.
+    pub(super) age_timer: Option<Timer>,
     /// The next grant's number.
     pub(super) grants: u64,
     pub(super) done: bool,
@@ -148,6 +151,7 @@ impl Node {
             Owner::Networks => self.networks.woken(&mut self.tools, id),
             Owner::Exchanges => self.exchange_due(id),
             Owner::Reaper => self.tools.reaper.ended(id),
+            Owner::Cluster => self.cluster_woken(id),
             Owner::Metrics => {}
         }
     }

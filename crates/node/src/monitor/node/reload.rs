@@ -1,6 +1,7 @@
 //! What the starter says: read the configuration again, accept no more, end. Without a starter, the same by signals.
 
 use super::super::audit::Event;
+use super::super::cluster::Cluster;
 use super::super::host_keys::HostKeys;
 use super::super::offer::Offer;
 use super::super::starter::Said;
@@ -8,6 +9,7 @@ use super::super::trust::Trust;
 use super::super::uses_pam;
 use super::Node;
 use crate::config::Config;
+use crate::identity::is_joined;
 use fleetgate_wire::node::front::ToFront;
 use fleetgate_wire::node::lobby::ToLobby;
 use std::path::Path;
@@ -46,12 +48,14 @@ impl Node {
         let mut config = Config::load(Path::new(&path)).map_err(|e| e.to_string())?;
         super::super::settle(&mut config, self.tools.user_mode);
         let pam = uses_pam(&config, self.tools.user_mode);
-        let trust = Trust::new(&config, pam)?;
+        let cluster = Cluster::load(&config)?;
+        let trust = Trust::new(&config, pam, is_joined(&config.state_directory))?;
         let keys = HostKeys::load(&config, self.tools.user_mode).map_err(|e| e.to_string())?;
         self.offer = Offer::new(&config, keys)?;
         self.trust = trust.into();
         self.tools.pam = pam;
         self.tools.config = config.into();
+        self.cluster_reloaded(cluster);
         let settings = self.offer.settings.clone();
         self.tell_lobby(&ToLobby::Begin { settings });
         for front in self.fronts.ids() {

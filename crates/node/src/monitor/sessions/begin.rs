@@ -7,6 +7,7 @@ use super::{
     About, Session, Sessions, State, confinement, ended, environment, files, key, running, say, text,
 };
 use crate::monitor::audit::{Event, SessionKind};
+use crate::monitor::cluster::Member;
 use crate::monitor::granted::Granted;
 use crate::monitor::launches::Outcome;
 use crate::monitor::network::Networks;
@@ -127,6 +128,16 @@ impl Sessions {
                 "a connection has at most {count} sessions (limits.sessions)"
             )));
         }
+        let of_roles = |of: &Member| of.allowed.limits.sessions;
+        if let Some(most) = granted.members.iter().filter_map(of_roles).min()
+            && count >= most
+        {
+            return Err(Refused(format!(
+                "a connection has at most {most} sessions by its roles: end one of them"
+            )));
+        }
+        let lasting = |of: &Member| of.allowed.limits.session;
+        let limit = granted.members.iter().filter_map(lasting).min();
         let agent = match start.agent {
             Some(of) => Some(
                 networks
@@ -160,6 +171,9 @@ impl Sessions {
             cgroup: None,
             unheard: false,
             hung_up: false,
+            doomed: false,
+            limit,
+            over: None,
             state: State::Beginning(Box::new(Beginning {
                 grant: granted.grant.clone(),
                 ends: granted.ends.clone(),
@@ -521,6 +535,12 @@ impl Sessions {
         });
         if let Err(e) = keep {
             tracing::error!("{e}; the end of a session is not noticed");
+        }
+        session.over = session
+            .limit
+            .map(|limit| tools.timers.after(limit, key(number, About::Over)));
+        if session.doomed {
+            session.kill();
         }
         if session.unheard || session.hung_up {
             self.hang_up_session(tools, number);

@@ -22,6 +22,7 @@ pub use order::{Inherited, Refused, offered};
 
 use super::audit::SessionKind;
 use super::cgroup::{Cgroups, Usage};
+use super::timers::Timer;
 use super::tools::Tools;
 use super::wakes::{Key, Owner};
 use fleetgate_launch::{End, Keeper};
@@ -72,6 +73,8 @@ enum About {
     XauthLate = 5,
     /// Its SELinux context.
     Context = 6,
+    /// It lasted as long as its roles allow.
+    Over = 7,
 }
 
 const ABOUT_BITS: u32 = 3;
@@ -84,7 +87,7 @@ fn key(number: u64, about: About) -> Key {
 
 /// Number and matter of a key's id; none: the bell.
 fn parts(id: u64) -> Option<(u64, About)> {
-    const ALL: [About; 7] = [
+    const ALL: [About; 8] = [
         About::Launch,
         About::Files,
         About::Pam,
@@ -92,6 +95,7 @@ fn parts(id: u64) -> Option<(u64, About)> {
         About::XauthEnded,
         About::XauthLate,
         About::Context,
+        About::Over,
     ];
     let about = ALL.get((id & ((1 << ABOUT_BITS) - 1)) as usize)?;
     (id != BELL.id).then_some((id >> ABOUT_BITS, *about))
@@ -114,6 +118,11 @@ struct Session {
     /// Its connection is gone, or its channel: nobody is told of it any more.
     unheard: bool,
     hung_up: bool,
+    /// It is to be killed as soon as it runs.
+    doomed: bool,
+    /// How long it may last.
+    limit: Option<Duration>,
+    over: Option<Timer>,
     state: State,
 }
 
@@ -175,6 +184,7 @@ impl Sessions {
             Some((number, About::Pam)) => self.hear_pam(tools, number),
             Some((number, About::XauthEnded)) => self.xauth_ended(tools, number),
             Some((number, About::XauthLate)) => self.xauth_late(number),
+            Some((number, About::Over)) => self.lasted_too_long(tools, number),
             Some(_) => {}
         }
         if let Some(cgroups) = &mut self.cgroups {
@@ -200,6 +210,15 @@ impl Sessions {
                 self.by_ticket.remove(&(connection, session.ticket));
             }
             self.hang_up_session(tools, number);
+        }
+    }
+
+    /// The connection is locked: nothing more is begun for it, and what runs is killed.
+    pub fn end_all(&mut self, tools: &mut Tools, connection: Connection) {
+        self.connection_ended(tools, connection);
+        for session in self.all.values_mut().filter(|s| s.connection == connection) {
+            session.doomed = true;
+            session.kill();
         }
     }
 

@@ -216,6 +216,9 @@ impl Sessions {
         let Some(session) = self.forget(number) else {
             return;
         };
+        if let Some(timer) = session.over {
+            tools.timers.cancel(timer);
+        }
         let State::Running(running) = &session.state else {
             return;
         };
@@ -254,7 +257,34 @@ impl Sessions {
     }
 }
 
+impl Sessions {
+    /// Its roles let a session last no longer.
+    pub(super) fn lasted_too_long(&mut self, tools: &mut Tools, number: u64) {
+        let Some(session) = self.all.get(&number) else {
+            return;
+        };
+        let limit = session.limit.unwrap_or_default().as_secs();
+        let what = format!("a session of more than {limit} s is not allowed by its roles: it was ended");
+        tracing::info!(connection = session.connection, login = session.login, "{what}");
+        tools.audit.tell(Event::Denied {
+            connection: session.connection,
+            login: session.login.clone(),
+            what,
+        });
+        session.kill();
+    }
+}
+
 impl Session {
+    /// All of it that can be told from other processes: its cgroup, or the group that its first process leads.
+    pub(super) fn kill(&self) {
+        if let Some(cgroup) = &self.cgroup {
+            // Linux 5.14; before that, the group has to do.
+            let _ = std::fs::write(cgroup.join("cgroup.kill"), "1");
+        }
+        self.signal(process::SIGKILL);
+    }
+
     /// To the whole group that the session's first process leads, as the user could; one that is gone is left alone.
     fn signal(&self, signal: i32) {
         if let State::Running(running) = &self.state

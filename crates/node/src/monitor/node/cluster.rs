@@ -1,0 +1,265 @@
+//! The cluster's side: a state that was brought, what of open connections it ends, and each order decided about anew.
+//! Whoever brings a state is believed in nothing; see [`Cluster`].
+
+use super::super::audit::Event;
+use super::super::cluster::{Change, Cluster, Signed, StateWriter};
+use super::super::connections::Stage;
+use super::super::granted::Granted;
+use super::super::tools::Tools;
+use super::super::trust::Trust;
+use super::super::wakes::{Key, Owner};
+use super::Node;
+use super::ends::LAST_WORD;
+use fleetgate_policy::cluster::Refusal;
+use fleetgate_wire::node::Connection as Number;
+use fleetgate_wire::node::front::ToFront;
+use fleetgate_wire::node::lobby::ToLobby;
+use std::ffi::CString;
+use std::time::Duration;
+
+/// How often the state's age is looked at.
+const LOOK: Duration = Duration::from_secs(60);
+/// The timer for that.
+const AGE: u64 = 0;
+/// DISCONNECT's reason (RFC 4253 §11.1): by application.
+const BY_APPLICATION: u32 = 11;
+
+impl Node {
+    /// Begins with the cluster that the machine joined, if it did.
+    pub(in crate::monitor) fn join_cluster(&mut self) {
+        let Some(cluster) = &self.tools.cluster else {
+            return;
+        };
+        tracing::info!(
+            cluster = %cluster.state().cluster, node = %cluster.node(), serial = cluster.state().serial,
+            "the node belongs to a cluster"
+        );
+        if self.tools.state_writer.is_none() {
+            match StateWriter::start(self.tools.config.state_directory.clone()) {
+                Ok(writer) => self.tools.state_writer = Some(writer),
+                Err(e) => tracing::error!("a newer state is not kept for the next start: {e}"),
+            }
+        }
+        self.look_at_age();
+    }
+
+    /// A state that somebody brought.
+    pub(in crate::monitor) fn cluster_state(&mut self, signed: Signed) {
+        let Some(cluster) = &mut self.tools.cluster else {
+            return;
+        };
+        match cluster.receive_state(&signed.document, &signed.signature) {
+            Ok(change) => {
+                if let Some(writer) = &self.tools.state_writer {
+                    writer.write(signed);
+                }
+                if change == Change::State {
+                    self.cluster_changed();
+                }
+            }
+            Err(why) => {
+                let serial = cluster.state().serial;
+                tracing::error!(serial, "a state of the cluster is not taken: {why}");
+                let refused = Some(why);
+                self.tools.audit.tell(Event::ClusterState { serial, refused });
+            }
+        }
+    }
+
+    /// The state is another: what its locks are for is ended now.
+    pub(in crate::monitor) fn cluster_changed(&mut self) {
+        let Some(cluster) = &self.tools.cluster else {
+            return;
+        };
+        let serial = cluster.state().serial;
+        tracing::info!(serial, "the cluster's state was replaced");
+        let refused = None;
+        self.tools.audit.tell(Event::ClusterState { serial, refused });
+        self.say_age();
+        self.look_for_locks();
+    }
+
+    /// The configuration was read again: the machine may have joined or left, and its labels be others.
+    pub(super) fn cluster_reloaded(&mut self, loaded: Option<Cluster>) {
+        let known = self.tools.cluster.take();
+        self.tools.cluster = match (known, loaded) {
+            // What a proxy brought is mostly newer than what stands on the disk; the other way round, an
+            // administrator put it there, and it is taken like any other.
+            (Some(mut known), Some(loaded)) if known.is_of(&loaded) => {
+                known.set_labels(loaded.labels().clone());
+                let signed = loaded.signed().clone();
+                let is_newer = loaded.state().serial > known.state().serial;
+                self.tools.cluster = Some(known);
+                if is_newer {
+                    self.cluster_state(signed);
+                }
+                self.tools.cluster.take()
+            }
+            (_, loaded) => loaded,
+        };
+        self.join_cluster();
+        self.look_for_locks();
+    }
+
+    /// A timer of the cluster's.
+    pub(super) fn cluster_woken(&mut self, id: u64) {
+        if id == AGE {
+            self.age_timer = None;
+            self.look_at_age();
+        }
+    }
+
+    fn look_at_age(&mut self) {
+        self.say_age();
+        if self.tools.cluster.is_some() && self.age_timer.is_none() {
+            let timer = self.tools.timers.after(LOOK, Key::new(Owner::Cluster, AGE));
+            self.age_timer = Some(timer);
+        }
+    }
+
+    fn say_age(&mut self) {
+        let now = wall();
+        let Some(cluster) = &mut self.tools.cluster else {
+            return;
+        };
+        self.tools
+            .metrics
+            .cluster(cluster.state().serial, cluster.state().as_of);
+        if let Some(words) = cluster.grows_old(now) {
+            tracing::warn!("{words}");
+        }
+    }
+
+    /// Ends what a lock is for, on every way in.
+    fn look_for_locks(&mut self) {
+        let now = wall();
+        let all = self.connections.numbers(|c| !matches!(c.stage, Stage::Login(_)));
+        for number in all {
+            let Some(cluster) = &self.tools.cluster else {
+                return;
+            };
+            let Some(known) = self.connections.get(number) else {
+                continue;
+            };
+            if known.hung_up || known.parting.is_some() {
+                continue;
+            }
+            let refusal = known.granted().and_then(|granted| lock(granted, cluster, now));
+            if let Some(refusal) = refusal {
+                self.end_locked(number, &refusal);
+            }
+        }
+    }
+
+    /// Ends a connection and its sessions because of a lock. Its client is told; whoever does not tell it in time is
+    /// passed by.
+    fn end_locked(&mut self, number: Number, refusal: &Refusal) {
+        let Some(known) = self.connections.get(number) else {
+            return;
+        };
+        let source = known.source;
+        known.parting = Some(refusal.words.clone());
+        known.waiting.clear();
+        let at_front = match &known.stage {
+            Stage::Open(_, front) => Some(*front),
+            _ => None,
+        };
+        if let Some(timer) = known.grace.take() {
+            self.tools.timers.cancel(timer);
+        }
+        let timer = self
+            .tools
+            .timers
+            .after(LAST_WORD, Key::new(Owner::Connections, number));
+        known.grace = Some(timer);
+        let Some(granted) = known.granted() else { return };
+        // Nothing is ordered with it any more.
+        granted.grant.expires = Some(Duration::ZERO);
+        let login = granted.grant.login.to_string();
+        let user = granted
+            .members
+            .iter()
+            .find_map(|m| m.user().map(ToString::to_string));
+        let text = CString::new(refusal.words.clone()).unwrap_or_default();
+        match at_front {
+            Some(front) => {
+                let word = ToFront::End {
+                    connection: number,
+                    reason: BY_APPLICATION,
+                    text,
+                };
+                self.seats.say(front, &word, Vec::new(), &self.tools.wakes);
+            }
+            None => self.tell_lobby(&ToLobby::End {
+                connection: number,
+                reason: BY_APPLICATION,
+                text,
+            }),
+        }
+        tracing::info!(connection = number, %source, login, "a connection is ended: {refusal}");
+        self.tools.audit.tell(Event::Locked {
+            connection: number,
+            source,
+            login,
+            user,
+            rule: refusal.rule.clone(),
+            reason: refusal.words.clone(),
+        });
+        self.sessions.end_all(&mut self.tools, number);
+        self.networks.connection_ended(number);
+    }
+}
+
+/// The lock that holds against a login that is open.
+fn lock(granted: &Granted, cluster: &Cluster, now: u64) -> Option<Refusal> {
+    let login = granted.grant.login.as_str();
+    let against = |m: &super::super::cluster::Member| {
+        cluster
+            .state()
+            .locks
+            .against(&m.identity, cluster.node(), login, now)
+    };
+    granted
+        .members
+        .iter()
+        .find_map(against)
+        .or_else(|| cluster.locked(login, now))
+        .map(|lock| lock.refusal())
+}
+
+/// Decides about a login of the cluster again, for an order: what was a yes an hour ago may be a no, or a smaller yes.
+pub(super) fn decide_again(granted: &mut Granted, tools: &Tools, trust: &Trust) -> Result<(), String> {
+    let now = wall();
+    let login = granted.grant.login.as_str();
+    let Some(cluster) = &tools.cluster else {
+        return match granted.members.is_empty() {
+            true => Ok(()),
+            false => Err("this node has left the cluster: log in again".to_owned()),
+        };
+    };
+    if let Some(lock) = cluster.locked(login, now) {
+        return Err(lock.refusal().words);
+    }
+    let mut is_other = false;
+    for member in &mut granted.members {
+        is_other |= member
+            .decide_again(cluster, login, now, trust.skew)
+            .map_err(|refusal| refusal.words)?;
+    }
+    if is_other {
+        let mut permits = granted.base.clone();
+        for member in &granted.members {
+            permits = member.within(permits).map_err(|denied| denied.to_string())?;
+        }
+        permits
+            .name_commands(&trust.commands)
+            .map_err(|denied| denied.to_string())?;
+        granted.grant.permits = permits;
+    }
+    Ok(())
+}
+
+/// Seconds since 1970.
+fn wall() -> u64 {
+    u64::try_from(fleetgate_sys::clock::wall().sec).unwrap_or(0)
+}
