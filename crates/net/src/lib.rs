@@ -5,6 +5,7 @@
 pub mod backoff;
 pub mod dial;
 pub mod h2;
+pub mod http1;
 pub mod pin;
 #[cfg(feature = "testing")]
 pub mod testing;

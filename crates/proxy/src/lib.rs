@@ -1,4 +1,23 @@
-//! The proxy: one address for SSH, gRPC and the web.
+//! The proxy: one address for SSH, gRPC and the web. It knows who may reach which node, and carries bytes that it cannot
+//! read. It holds no authority's key: whoever takes it over can withhold, and cannot make a certificate.
 #![forbid(unsafe_code)]
 
+mod audit;
+mod auth;
+pub mod config;
+mod dial;
+mod gate;
+pub mod hello;
+pub mod identity;
+mod jump;
+mod mux;
+mod places;
+mod queue;
+mod server;
 pub mod ssh;
+mod state;
+mod tunnels;
+mod web;
+
+pub use config::Config;
+pub use server::{Server, ServerError};

@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A tokio connection.
-pub(super) struct Io<T>(pub(super) T);
+pub(crate) struct Io<T>(pub(crate) T);
 
 /// tokio's runtime.
 #[derive(Clone, Copy)]
-pub(super) struct Spawn;
+pub(crate) struct Spawn;
 
 /// tokio's clock.
 #[derive(Clone, Copy)]
-pub(super) struct Clock;
+pub(crate) struct Clock;
 
 struct Sleep(Pin<Box<tokio::time::Sleep>>);
 

@@ -2,12 +2,12 @@
 //! windows, buffers and bounds of our own; TLS and what a service does are elsewhere.
 
 mod channel;
-mod io;
+pub(crate) mod io;
 mod routes;
 mod server;
 
 pub use channel::{Channel, Closed, connect, words};
-pub use routes::Routes;
+pub use routes::{Page, Routes};
 pub use server::{Caller, serve};
 
 use std::time::Duration;

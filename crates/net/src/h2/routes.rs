@@ -1,6 +1,7 @@
 //! Which service answers, by the first part of the path. A service that is not there is said to be so.
 
-use http::{Request, Response};
+use http::{Method, Request, Response};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -15,7 +16,13 @@ type Route = Box<dyn Fn(Request<Incoming>) -> Answer + Send + Sync>;
 
 /// The services of one address.
 #[derive(Default)]
-pub struct Routes(HashMap<&'static str, Route>);
+pub struct Routes {
+    services: HashMap<&'static str, Route>,
+    page: Option<Page>,
+}
+
+/// What a browser gets: by the path of its GET.
+pub type Page = fn(&str) -> Response<String>;
 
 impl Routes {
     /// None yet.
@@ -45,7 +52,14 @@ impl Routes {
                 }
             })
         });
-        self.0.insert(S::NAME, route);
+        self.services.insert(S::NAME, route);
+        self
+    }
+
+    /// With pages for browsers, which offer HTTP/2 too.
+    #[must_use]
+    pub fn page(mut self, page: Page) -> Routes {
+        self.page = Some(page);
         self
     }
 
@@ -57,9 +71,13 @@ impl Routes {
             .strip_prefix('/')
             .and_then(|path| path.split_once('/'))
             .map(|(service, _)| service);
-        match service.and_then(|service| self.0.get(service)) {
-            Some(route) => route(request),
-            None => Box::pin(async {
+        match (service.and_then(|service| self.services.get(service)), self.page) {
+            (Some(route), _) => route(request),
+            (None, Some(page)) if request.method() == Method::GET => {
+                let response = page(request.uri().path()).map(|text| Body::new(Full::from(text)));
+                Box::pin(std::future::ready(response))
+            }
+            (None, _) => Box::pin(async {
                 tonic::Status::unimplemented(
                     "there is no such service at this address: is one side much older?",
                 )

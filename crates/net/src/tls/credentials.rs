@@ -26,9 +26,13 @@ pub trait Signer: Send + Sync + fmt::Debug {
 
 impl Credentials {
     /// A key and its chain, DER, the leaf first and the authority last.
-    pub fn new<C: AsRef<[u8]>>(key: Key, chain: impl IntoIterator<Item = C>) -> Result<Credentials, Error> {
+    pub fn new<C: AsRef<[u8]>>(
+        key: impl Into<Arc<Key>>,
+        chain: impl IntoIterator<Item = C>,
+    ) -> Result<Credentials, Error> {
+        let key = key.into();
         let public = key.public().spki().to_vec();
-        let credentials = Credentials::by(Arc::new(Local(Arc::new(key))), chain)?;
+        let credentials = Credentials::by(Arc::new(Local(key)), chain)?;
         if credentials.leaf.public() != public {
             return Err(Error::setting(crate::x509::Error::Mismatch));
         }

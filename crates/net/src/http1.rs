@@ -1,0 +1,45 @@
+//! HTTP/1.1 for browsers and health checks: one request, one page, the end. What the page says is its owner's business.
+
+use crate::h2::Page;
+use crate::h2::io::{Clock, Io};
+use http::header::{CONNECTION, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use std::convert::Infallible;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// How long a request may take to come, and its answer to be read.
+pub const DEADLINE: Duration = Duration::from_secs(10);
+/// All that is read of a request.
+pub const REQUEST_MAX: usize = 16 * 1024;
+
+/// Answers one request on `io`. A peer that is slow is left.
+pub async fn serve<IO: AsyncRead + AsyncWrite + Unpin>(io: IO, page: Page) {
+    let service = service_fn(move |request: Request<Incoming>| {
+        let mut response = match *request.method() {
+            Method::GET | Method::HEAD => page(request.uri().path()),
+            _ => {
+                let mut response = Response::new("only GET is answered here\n".to_owned());
+                *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+                response
+            }
+        }
+        .map(|text| Full::new(Bytes::from(text)));
+        response
+            .headers_mut()
+            .insert(CONNECTION, HeaderValue::from_static("close"));
+        std::future::ready(Ok::<_, Infallible>(response))
+    });
+    let connection = http1::Builder::new()
+        .timer(Clock)
+        .header_read_timeout(DEADLINE)
+        .max_buf_size(REQUEST_MAX)
+        .keep_alive(false)
+        .serve_connection(Io(io), service);
+    // Whatever ends it, nobody is told: it was a browser.
+    let _ = tokio::time::timeout(2 * DEADLINE, connection).await;
+}

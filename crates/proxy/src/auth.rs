@@ -1,0 +1,315 @@
+//! The way to the auth service: one connection that is made again when it breaks, and what goes over it. While auth is
+//! away the proxy goes on with the state that it has.
+
+use crate::gate::Gate;
+use crate::identity::{self, Identity};
+use crate::server;
+use crate::state::{Known, now};
+use fleetgate_net::backoff::{Backoff, random};
+use fleetgate_net::h2::{self, AUTH_MESSAGE, Channel, Tuning};
+use fleetgate_net::tls::{AUTH, Believe, Client, H2};
+use fleetgate_net::{Trust, dial};
+use fleetgate_policy::cluster::Name;
+use fleetgate_proto::signed;
+use fleetgate_proto::v1::cluster_client::ClusterClient;
+use fleetgate_proto::v1::{
+    AuditBatch, AuditFrom, AuditPosition, NodeReport, Renew, RenewFor, Renewed, ToNode, WatchRequest, to_node,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+/// How long a node's request waits for auth.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+/// How often all that is connected is reported: the heartbeat.
+pub const HEARTBEAT: Duration = Duration::from_secs(30);
+/// Reports that are under way at once.
+const REPORTS: usize = 64;
+/// The most nodes of an inventory.
+pub const NODES_MAX: usize = 1 << 17;
+
+/// Keeps the connection, and everything that follows from what auth says. It never ends.
+pub(crate) async fn run(gate: Arc<Gate>) {
+    tokio::join!(
+        connect(&gate),
+        watch(&gate),
+        inventory(&gate),
+        report(&gate),
+        renew_own(&gate)
+    );
+}
+
+async fn connect(gate: &Gate) {
+    let mut backoff = Backoff::RECONNECT;
+    loop {
+        match reach(gate).await {
+            Ok(channel) => {
+                tracing::info!("connected to auth at {}", gate.config.auth);
+                backoff.worked();
+                let mut closed = channel.closed();
+                gate.auth.send_replace(Some(channel));
+                let why = closed.wait().await;
+                gate.auth.send_replace(None);
+                tracing::warn!("the connection to auth at {} broke: {why}", gate.config.auth);
+            }
+            Err(why) => tracing::warn!("auth at {} is not reached: {why}", gate.config.auth),
+        }
+        sleep(backoff.failed(random())).await;
+    }
+}
+
+async fn reach(gate: &Gate) -> Result<Channel, String> {
+    let trust = Trust::new(&gate.view.borrow().state.trust.tls_ca).map_err(|e| e.to_string())?;
+    let credentials = gate.identity.borrow().credentials.clone();
+    let client = Client::new(&Believe::Trust(trust), Some(&credentials), &[H2]).map_err(|e| e.to_string())?;
+    let tcp = dial::connect(&gate.config.auth, dial::DEADLINE)
+        .await
+        .map_err(|e| e.to_string())?;
+    let (stream, _) = client.connect(AUTH, tcp).await.map_err(|e| e.to_string())?;
+    h2::connect(stream, Tuning::AUTH).await.map_err(|e| e.to_string())
+}
+
+/// The service, as soon as it is reached.
+async fn service(gate: &Gate) -> ClusterClient<Channel> {
+    let mut auth = gate.auth.subscribe();
+    match auth
+        .wait_for(Option::is_some)
+        .await
+        .map(|channel| channel.clone())
+    {
+        Ok(Some(channel)) => ClusterClient::new(channel)
+            .max_decoding_message_size(AUTH_MESSAGE)
+            .max_encoding_message_size(AUTH_MESSAGE),
+        // The gate is part of whoever asks.
+        _ => std::future::pending().await,
+    }
+}
+
+async fn watch(gate: &Gate) {
+    let mut backoff = Backoff::RECONNECT;
+    loop {
+        let mut service = service(gate).await;
+        let serial = gate.view.borrow().state.serial;
+        let why = match service.watch(WatchRequest { serial }).await {
+            Ok(answer) => {
+                let mut stream = answer.into_inner();
+                loop {
+                    let reply = match stream.message().await {
+                        Ok(Some(reply)) => reply,
+                        Ok(None) => break "auth ended it".to_owned(),
+                        Err(status) => break h2::words(&status),
+                    };
+                    backoff.worked();
+                    for (what, signed) in [(true, reply.state), (false, reply.fresh)] {
+                        let Some(signed) = signed else { continue };
+                        if let Err(why) = take_state(gate, what, signed) {
+                            tracing::error!("a state from auth is not taken: {why}");
+                        }
+                    }
+                }
+            }
+            Err(status) => h2::words(&status),
+        };
+        tracing::warn!("the cluster's state is not watched: {why}");
+        sleep(backoff.failed(random())).await;
+    }
+}
+
+fn take_state(gate: &Gate, whole: bool, signed: fleetgate_proto::v1::Signed) -> Result<(), String> {
+    let before = gate.view.borrow().clone();
+    let view = if whole {
+        before.follow(signed)?
+    } else {
+        before.refresh(signed)?
+    };
+    if whole {
+        identity::save_state(&gate.config.state_directory, &view.signed)?;
+    }
+    let trusts_others = view.state.trust.tls_ca != before.state.trust.tls_ca;
+    gate.view.send_replace(view);
+    if trusts_others {
+        server::show(gate)?;
+    }
+    Ok(())
+}
+
+async fn inventory(gate: &Gate) {
+    let mut backoff = Backoff::RECONNECT;
+    loop {
+        let mut service = service(gate).await;
+        // What is told anew takes the old one's place when it is whole.
+        let mut anew: Option<BTreeMap<Name, Arc<Known>>> = None;
+        let why = match service.watch_nodes(WatchRequest { serial: 0 }).await {
+            Ok(answer) => {
+                let mut stream = answer.into_inner();
+                loop {
+                    let change = match stream.message().await {
+                        Ok(Some(change)) => change,
+                        Ok(None) => break "auth ended it".to_owned(),
+                        Err(status) => break h2::words(&status),
+                    };
+                    backoff.worked();
+                    if change.begin {
+                        anew = Some(BTreeMap::new());
+                    }
+                    if let Some(node) = change.node
+                        && let Ok(name) = Name::parse(&node.name)
+                    {
+                        let known = Arc::new(Known::new(node));
+                        match &mut anew {
+                            Some(anew) if anew.len() < NODES_MAX => _ = anew.insert(name, known),
+                            Some(_) => {}
+                            None => gate.inventory.send_modify(|nodes| _ = nodes.insert(name, known)),
+                        }
+                    }
+                    if let Ok(name) = Name::parse(&change.removed) {
+                        match &mut anew {
+                            Some(anew) => _ = anew.remove(&name),
+                            None => gate.inventory.send_modify(|nodes| _ = nodes.remove(&name)),
+                        }
+                    }
+                    if change.complete
+                        && let Some(whole) = anew.take()
+                    {
+                        gate.inventory.send_replace(whole);
+                    }
+                }
+            }
+            Err(status) => h2::words(&status),
+        };
+        tracing::warn!("the inventory is not watched: {why}");
+        sleep(backoff.failed(random())).await;
+    }
+}
+
+/// Tells auth who is connected: what changed at once, everything every so often and after auth was away.
+async fn report(gate: &Gate) {
+    let mut under_way = JoinSet::new();
+    let mut auth = gate.auth.subscribe();
+    loop {
+        tokio::select! {
+            () = gate.reports.notified() => {}
+            () = sleep(HEARTBEAT) => gate.tunnels.names().iter().for_each(|node| gate.tunnels.changed(node)),
+            _ = auth.changed() => gate.tunnels.names().iter().for_each(|node| gate.tunnels.changed(node)),
+        }
+        if auth.borrow_and_update().is_none() {
+            continue;
+        }
+        let service = service(gate).await;
+        for node in gate.tunnels.take_changed() {
+            let tunnel = gate.tunnels.to(&node);
+            let report = NodeReport {
+                name: node.to_string(),
+                connected: tunnel.is_some(),
+                facts: tunnel.map(|tunnel| tunnel.facts()),
+            };
+            if under_way.len() >= REPORTS {
+                let _ = under_way.join_next().await;
+            }
+            let mut service = service.clone();
+            under_way.spawn(async move {
+                match timeout(PATIENCE, service.report(report)).await {
+                    Ok(Ok(_)) => {}
+                    // The heartbeat says it again.
+                    Ok(Err(status)) => tracing::debug!(%node, "a report was refused: {}", h2::words(&status)),
+                    Err(_) => tracing::debug!(%node, "a report has taken too long"),
+                }
+            });
+        }
+        while under_way.try_join_next().is_some() {}
+    }
+}
+
+/// A node's request for newer certificates. None: auth could not be asked; the node asks again.
+pub(crate) async fn renew(gate: &Gate, node: &Name, renew: Renew) -> Option<ToNode> {
+    let asked = RenewFor {
+        name: node.to_string(),
+        renew: Some(renew),
+    };
+    let renewed = match timeout(PATIENCE, async { service(gate).await.renew(asked).await })
+        .await
+        .ok()?
+    {
+        Ok(answer) => answer.into_inner(),
+        Err(status) => Renewed {
+            refused: h2::words(&status),
+            ..Renewed::default()
+        },
+    };
+    Some(ToNode {
+        kind: Some(to_node::Kind::Renewed(renewed)),
+    })
+}
+
+/// A node's audit records. None: they are not kept yet; the node sends them again.
+pub(crate) async fn audit(gate: &Gate, node: &Name, batch: AuditBatch) -> Option<ToNode> {
+    let kept = deliver(gate, node, batch).await?;
+    Some(ToNode {
+        kind: Some(to_node::Kind::Kept(kept)),
+    })
+}
+
+/// Audit records of a node or of this proxy, and up to where they are kept now.
+pub(crate) async fn deliver(gate: &Gate, source: &Name, batch: AuditBatch) -> Option<AuditPosition> {
+    let from = AuditFrom {
+        source: source.to_string(),
+        batch: Some(batch),
+    };
+    match timeout(PATIENCE, async { service(gate).await.audit(from).await })
+        .await
+        .ok()?
+    {
+        Ok(answer) => Some(answer.into_inner()),
+        Err(status) => {
+            tracing::warn!(%source, "audit events are not kept: {}", h2::words(&status));
+            None
+        }
+    }
+}
+
+/// Renews this proxy's own certificate when a third of its time is left.
+async fn renew_own(gate: &Gate) {
+    let mut backoff = Backoff::new(Duration::from_secs(30), Duration::from_secs(600));
+    loop {
+        let validity = gate.identity.borrow().credentials.certificate().validity();
+        let due = validity.end.saturating_sub((validity.end - validity.start) / 3);
+        sleep(Duration::from_secs(due.saturating_sub(now()))).await;
+        match renew_once(gate).await {
+            Ok(()) => {
+                backoff.worked();
+                tracing::info!("the proxy's certificate was renewed");
+            }
+            Err(why) => tracing::error!("the proxy's certificate is not renewed: {why}"),
+        }
+        // Also after it worked: an authority that issues for a moment only is no reason to ask without a pause.
+        sleep(backoff.failed(random())).await;
+    }
+}
+
+async fn renew_once(gate: &Gate) -> Result<(), String> {
+    let own = gate.identity.borrow().clone();
+    let mut renew = Renew {
+        tls_public: own.key.public().spki().to_vec().into(),
+        tls_certificate: own.credentials.certificate().der().to_vec().into(),
+        ..Renew::default()
+    };
+    renew.signature = own.key.sign(&signed::renew(&renew)).into();
+    let asked = RenewFor {
+        name: own.name.to_string(),
+        renew: Some(renew),
+    };
+    let answer = timeout(PATIENCE, async { service(gate).await.renew(asked).await })
+        .await
+        .map_err(|_| "auth is not reached".to_owned())?
+        .map_err(|status| h2::words(&status))?
+        .into_inner();
+    if !answer.refused.is_empty() {
+        return Err(answer.refused);
+    }
+    let renewed = Identity::new(own.key, &answer.tls_chain)?;
+    identity::save_chain(&gate.config.state_directory, &answer.tls_chain)?;
+    gate.identity.send_replace(renewed);
+    server::show(gate)
+}

@@ -1,0 +1,148 @@
+//! `[proxy]` of `fleetgate.toml`, or a file of its own: what it may say, and what goes without it. It reads one file and
+//! opens none that is named in it.
+
+use serde::Deserialize;
+use std::fmt;
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// Where it is, unless told otherwise.
+pub const PATH: &str = "/etc/fleetgate/fleetgate.toml";
+/// The longest file that is read.
+const FILE_MAX: u64 = 1 << 20;
+
+/// A proxy's configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// The one address.
+    pub listen: SocketAddr,
+    /// Where the auth service is, `host:port`.
+    pub auth: String,
+    /// Where the proxy keeps its key, its certificate, the cluster's state and audit events not yet delivered.
+    pub state_directory: PathBuf,
+    /// What users and nodes are told to dial, `host:port`; empty: the address that it listens on.
+    pub public_address: String,
+    /// A certificate that was made elsewhere for the public name (PEM), for browsers and `login` without an invite.
+    pub tls_certificate: Option<PathBuf>,
+    /// Its key (PEM).
+    pub tls_key: Option<PathBuf>,
+    /// A collector of spans, OTLP over gRPC, `host:port`.
+    pub otlp: Option<String>,
+    /// The system user that it runs as, where root started it.
+    pub user: String,
+    /// Connections to nodes of one user at once.
+    pub sessions_per_user: u32,
+}
+
+/// A configuration that cannot be used: the place and the reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigError(String);
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            listen: SocketAddr::from(([0, 0, 0, 0], 3080)),
+            auth: "127.0.0.1:3025".to_owned(),
+            state_directory: "/var/lib/fleetgate/proxy".into(),
+            public_address: String::new(),
+            tls_certificate: None,
+            tls_key: None,
+            otlp: None,
+            user: "fleetgate".to_owned(),
+            sessions_per_user: 1_000,
+        }
+    }
+}
+
+impl Config {
+    /// From a file: its `[proxy]` section, or all of it where it has none.
+    pub fn load(path: &Path) -> Result<Config, ConfigError> {
+        let failed = |why: String| ConfigError(format!("{}: {why}", path.display()));
+        let file = std::fs::File::open(path).map_err(|e| failed(e.to_string()))?;
+        let mut text = String::new();
+        file.take(FILE_MAX + 1)
+            .read_to_string(&mut text)
+            .map_err(|e| failed(e.to_string()))?;
+        if text.len() as u64 > FILE_MAX {
+            return Err(failed(format!("longer than {FILE_MAX} bytes")));
+        }
+        Config::parse(&text).map_err(|e| failed(e.0))
+    }
+
+    /// From the text of such a file.
+    pub fn parse(text: &str) -> Result<Config, ConfigError> {
+        /// Sections of other roles are none of ours.
+        #[derive(Deserialize)]
+        struct Sections {
+            proxy: Option<Config>,
+        }
+        let sections: Sections = toml::from_str(text).map_err(words)?;
+        let config = match sections.proxy {
+            Some(config) => config,
+            None => toml::from_str(text).map_err(words)?,
+        };
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        if self.tls_certificate.is_some() != self.tls_key.is_some() {
+            return Err(ConfigError(
+                "tls_certificate and tls_key belong together: give both or none".to_owned(),
+            ));
+        }
+        for (key, value) in [("auth", Some(&self.auth)), ("otlp", self.otlp.as_ref())] {
+            let port = value.map(|value| value.rsplit_once(':').map(|(_, port)| port.parse::<u16>()));
+            if !matches!(port, None | Some(Some(Ok(_)))) {
+                return Err(ConfigError(format!("{key} is to be host:port")));
+            }
+        }
+        if self.sessions_per_user == 0 {
+            return Err(ConfigError(
+                "sessions_per_user is 0: nobody could come in".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn words(error: toml::de::Error) -> ConfigError {
+    ConfigError(error.to_string().trim_end().to_owned())
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_section_or_a_whole_file() {
+        let parsed = |text: &str| Config::parse(text).map_err(|e| e.to_string());
+        let port = |text: &str| parsed(text).map(|c| c.listen.port());
+        assert_eq!(port(""), Ok(3080));
+        assert_eq!(port("listen = \"127.0.0.1:1\""), Ok(1));
+        assert_eq!(port("[auth]\nx = 1\n[proxy]\nlisten = \"[::]:2\""), Ok(2));
+        for (text, words) in [
+            ("listne = \"\"", "unknown field `listne`"),
+            (
+                "[proxy]\ntls_key = \"k\"",
+                "tls_certificate and tls_key belong together",
+            ),
+            ("auth = \"nowhere\"", "auth is to be host:port"),
+            ("otlp = \"here:x\"", "otlp is to be host:port"),
+            ("sessions_per_user = 0", "nobody could come in"),
+        ] {
+            let error = parsed(text).unwrap_err();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+}

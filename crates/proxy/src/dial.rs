@@ -1,0 +1,526 @@
+//! `Transport`: one SSH connection to a node, and the nodes that somebody may reach. The decision comes first; a node is
+//! touched only after a yes. Then frames go from one stream to the other, one at a time: what the reader does not take
+//! is not read from the writer. SSH bytes are never looked at.
+
+use crate::gate::Gate;
+use crate::places::Place;
+use crate::state::{Known, SKEW, View, now};
+use fleetgate_net::h2::{self, Caller, TRANSPORT_MESSAGE};
+use fleetgate_policy::cluster::{
+    Allowed, Attempt, Identity, Labels, Name, Reason, Refusal, Selector, decide,
+};
+use fleetgate_proto::v1::denied::Reason as Why;
+use fleetgate_proto::v1::frame::Kind;
+use fleetgate_proto::v1::transport_server::{Transport, TransportServer};
+use fleetgate_proto::v1::tunnel_client::TunnelClient;
+use fleetgate_proto::v1::{Denied, Dial, Frame, Node, NodesReply, NodesRequest, Span, Spans, Via};
+use serde_json::json;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+use tonic::codegen::tokio_stream::Stream;
+use tonic::{Request, Response, Status, Streaming};
+
+/// How long a client has for its first frame, and a node for its answer.
+pub const FIRST: Duration = Duration::from_secs(10);
+/// A login's longest name.
+pub const LOGIN_MAX: usize = 255;
+
+/// The service.
+pub(crate) struct Dialling(pub(crate) Arc<Gate>);
+
+/// The service, with its bounds.
+pub(crate) fn service(gate: Arc<Gate>) -> TransportServer<Dialling> {
+    TransportServer::new(Dialling(gate))
+        .max_decoding_message_size(TRANSPORT_MESSAGE)
+        .max_encoding_message_size(TRANSPORT_MESSAGE)
+}
+
+/// Who dials, out of the connection's certificate.
+#[derive(Clone)]
+struct User {
+    identity: Arc<Identity>,
+    expires: u64,
+    source: Option<SocketAddr>,
+}
+
+#[tonic::async_trait]
+impl Transport for Dialling {
+    type DialStream = Going;
+
+    async fn dial(&self, request: Request<Streaming<Frame>>) -> Result<Response<Going>, Status> {
+        let user = who(&request)?;
+        let opening = open(self.0.clone(), user, request.into_inner());
+        Ok(Response::new(Going::Opening(Box::pin(opening))))
+    }
+
+    async fn nodes(&self, request: Request<NodesRequest>) -> Result<Response<NodesReply>, Status> {
+        let user = who(&request)?;
+        let selector = match request.get_ref().selector.trim() {
+            "" => Selector::all(),
+            text => Selector::parse(text).map_err(Status::invalid_argument)?,
+        };
+        Ok(Response::new(NodesReply {
+            nodes: reachable(&self.0, &user, &selector),
+        }))
+    }
+}
+
+fn who<T>(request: &Request<T>) -> Result<User, Status> {
+    let caller = Caller::of(request)?;
+    let peer = caller.peer.as_deref();
+    let nobody = || Status::unauthenticated("no certificate was shown: run fleetgate login");
+    let identity = peer.and_then(|peer| peer.identity.clone()).ok_or_else(nobody)?;
+    let certificate = peer
+        .and_then(|peer| peer.certificate.as_ref())
+        .ok_or_else(nobody)?;
+    Ok(User {
+        identity: Arc::new(identity),
+        expires: certificate.validity().end,
+        source: caller.address,
+    })
+}
+
+/// The nodes of which any account is the user's by a role. What else a role asks for (a second factor, a device) is said
+/// when one of them is dialled.
+fn reachable(gate: &Gate, user: &User, selector: &Selector) -> Vec<Node> {
+    let view = gate.view.borrow();
+    let Some(name) = user.identity.user() else {
+        return Vec::new();
+    };
+    if user.identity.cluster != view.state.cluster {
+        return Vec::new();
+    }
+    let roles: Vec<_> = user
+        .identity
+        .roles
+        .iter()
+        .filter_map(|role| view.state.roles.get(role))
+        .filter(|role| role.logins_for(name).next().is_some())
+        .collect();
+    let may = |node: &Name, labels: &Labels| {
+        selector.matches(node, labels)
+            && roles
+                .iter()
+                .any(|role| role.nodes.iter().any(|nodes| nodes.matches(node, labels)))
+    };
+    let inventory = gate.inventory.borrow();
+    let mut nodes: Vec<Node> = inventory
+        .iter()
+        .filter(|(name, known)| may(name, &known.labels))
+        .map(|(_, known)| known.node.clone())
+        .collect();
+    // Who is connected here is known here first.
+    for name in gate.tunnels.names() {
+        let Some(tunnel) = gate.tunnels.to(&name) else {
+            continue;
+        };
+        match nodes.binary_search_by(|node| node.name.as_str().cmp(name.as_str())) {
+            Ok(at) => {
+                nodes[at].connected = true;
+                nodes[at].seen = now();
+            }
+            Err(at) if !inventory.contains_key(&name) && may(&name, &tunnel.labels()) => {
+                let facts = tunnel.facts();
+                let node = Node {
+                    name: name.to_string(),
+                    labels: facts.labels,
+                    connected: true,
+                    seen: now(),
+                    version: facts.version,
+                    address: facts.address,
+                };
+                nodes.insert(at, node);
+            }
+            Err(_) => {}
+        }
+    }
+    nodes
+}
+
+/// What the client reads.
+pub(crate) enum Going {
+    /// Until a node answers, or nobody does.
+    Opening(Pin<Box<dyn Future<Output = Result<Session, Denied>> + Send>>),
+    /// Frames of the node.
+    Open(Box<Session>),
+    /// The last frame was sent.
+    Over,
+}
+
+/// An open session: what the node sends, and what ends it.
+pub(crate) struct Session {
+    from_node: Streaming<Frame>,
+    /// When the decision no longer holds.
+    refused: Pin<Box<dyn Future<Output = Refusal> + Send>>,
+    /// Spans of this proxy's, once.
+    spans: Option<Spans>,
+    told: Told,
+    /// The other direction ends with this one.
+    _end: oneshot::Sender<()>,
+    _place: Place<Name>,
+}
+
+/// What is told to the audit log when the session ends, however it ends.
+struct Told {
+    gate: Arc<Gate>,
+    who: serde_json::Map<String, serde_json::Value>,
+    begun: Instant,
+    received: Arc<AtomicU64>,
+    sent: u64,
+    reason: &'static str,
+}
+
+/// What the node reads: the dial, then the client's frames.
+struct ToNode {
+    first: Option<Frame>,
+    from_client: Option<Streaming<Frame>>,
+    received: Arc<AtomicU64>,
+    end: oneshot::Receiver<()>,
+}
+
+async fn open(gate: Arc<Gate>, user: User, mut from_client: Streaming<Frame>) -> Result<Session, Denied> {
+    let first = timeout(FIRST, from_client.message()).await;
+    let Ok(Ok(Some(Frame {
+        kind: Some(Kind::Dial(mut dial)),
+    }))) = first
+    else {
+        return Err(denied(
+            Why::Protocol,
+            "the first frame is to be a dial, within 10 s",
+        ));
+    };
+    let begun = SystemTime::now();
+    let (node, labels) = match target(&gate, &dial) {
+        Ok(target) => target,
+        Err(denied) => {
+            tell_denied(&gate, &user, &dial, &denied);
+            return Err(denied);
+        }
+    };
+    let result = admit(&gate, &user, &node, &labels, &dial);
+    let (allowed, place, tunnel) = result.inspect_err(|denied| tell_denied(&gate, &user, &dial, denied))?;
+    let decided = SystemTime::now();
+
+    let source = user.source.map(|address| address.to_string()).unwrap_or_default();
+    let who = json!({
+        "user": user.identity.user().map(Name::as_str),
+        "node": node.as_str(),
+        "login": dial.login,
+        "source": source,
+    });
+    let serde_json::Value::Object(who) = who else {
+        unreachable!("it is an object")
+    };
+    dial.via = Some(Via {
+        source,
+        proxy: gate.name.to_string(),
+        user: user.identity.user().map(ToString::to_string).unwrap_or_default(),
+    });
+    let (explain, trace) = (dial.explain, dial.trace.clone());
+    let login = dial.login.clone();
+    let received = Arc::new(AtomicU64::new(dial.ssh.len() as u64));
+    let (end, ended) = oneshot::channel();
+    let to_node = ToNode {
+        first: Some(Frame {
+            kind: Some(Kind::Dial(dial)),
+        }),
+        from_client: Some(from_client),
+        received: received.clone(),
+        end: ended,
+    };
+    let mut client = TunnelClient::new(tunnel.channel.clone())
+        .max_decoding_message_size(TRANSPORT_MESSAGE)
+        .max_encoding_message_size(TRANSPORT_MESSAGE);
+    let from_node = match timeout(FIRST, client.session(to_node)).await {
+        Ok(Ok(answer)) => answer.into_inner(),
+        Ok(Err(status)) => {
+            return Err(denied(
+                Why::Offline,
+                &format!("{node} does not answer: {}", h2::words(&status)),
+            ));
+        }
+        Err(_) => {
+            return Err(denied(
+                Why::Offline,
+                &format!("{node} does not answer within {} s", FIRST.as_secs()),
+            ));
+        }
+    };
+    gate.audit.tell("dial", &who);
+    let spans = explain.then(|| spans(&trace, begun, decided));
+    Ok(Session {
+        from_node,
+        refused: Box::pin(until_refused(gate.clone(), user, node, login, allowed)),
+        spans,
+        told: Told {
+            gate,
+            who,
+            begun: Instant::now(),
+            received,
+            sent: 0,
+            reason: "the client left",
+        },
+        _end: end,
+        _place: place,
+    })
+}
+
+/// The node that is meant, and its labels.
+fn target(gate: &Gate, dial: &Dial) -> Result<(Name, Labels), Denied> {
+    if dial.login.len() > LOGIN_MAX {
+        return Err(denied(Why::Protocol, "the login's name is longer than 255 bytes"));
+    }
+    let unknown = |name: &str| denied(Why::Node, &format!("there is no node {name}: see fleetgate ls"));
+    let node = Name::parse(&dial.node).map_err(|why| denied(Why::Node, &why))?;
+    let labels = labels_of(gate, &node).ok_or_else(|| unknown(node.as_str()))?;
+    Ok((node, labels))
+}
+
+/// As auth has them; a node that auth has not told of yet speaks for itself.
+fn labels_of(gate: &Gate, node: &Name) -> Option<Labels> {
+    let known: Option<Arc<Known>> = gate.inventory.borrow().get(node).cloned();
+    match known {
+        Some(known) => Some(known.labels.clone()),
+        None => gate.tunnels.to(node).map(|tunnel| tunnel.labels()),
+    }
+}
+
+type Admitted = (Allowed, Place<Name>, Arc<crate::tunnels::Tunnel>);
+
+fn admit(gate: &Gate, user: &User, node: &Name, labels: &Labels, dial: &Dial) -> Result<Admitted, Denied> {
+    let allowed = decision(&gate.view.borrow(), user, node, labels, &dial.login)
+        .map_err(|refusal| refused(&refusal))?;
+    let name = user.identity.user().cloned().unwrap_or_else(|| gate.name.clone());
+    let place = gate.sessions.take(&name).ok_or_else(|| {
+        let most = gate.config.sessions_per_user;
+        denied(
+            Why::Busy,
+            &format!("{name} has {most} connections to nodes open: close some"),
+        )
+    })?;
+    let tunnel = gate.tunnels.to(node).ok_or_else(|| {
+        denied(
+            Why::Offline,
+            &format!("{node} is not connected to this proxy: is it up?"),
+        )
+    })?;
+    Ok((allowed, place, tunnel))
+}
+
+fn decision(view: &View, user: &User, node: &Name, labels: &Labels, login: &str) -> Result<Allowed, Refusal> {
+    decide(&Attempt {
+        identity: &user.identity,
+        expires: Some(user.expires),
+        cluster: &view.state.cluster,
+        roles: &view.state.roles,
+        locks: &view.state.locks,
+        node,
+        labels,
+        login,
+        now: now(),
+        skew: SKEW,
+    })
+}
+
+/// Comes back when the user may no longer be there: a lock, a role that is gone, the certificate's or the second factor's
+/// end. Asked again whenever the state changes and when time runs out.
+async fn until_refused(gate: Arc<Gate>, user: User, node: Name, login: String, allowed: Allowed) -> Refusal {
+    let mut view = gate.view.subscribe();
+    let mut until = allowed.until;
+    loop {
+        let left = Duration::from_secs(until.map_or(u64::MAX >> 32, |until| until.saturating_sub(now())));
+        tokio::select! {
+            _ = view.changed() => {}
+            // One more second: `until` itself is still allowed.
+            () = tokio::time::sleep(left + Duration::from_secs(1)) => {}
+        }
+        let labels = labels_of(&gate, &node).unwrap_or_default();
+        match decision(&view.borrow_and_update(), &user, &node, &labels, &login) {
+            // A second factor that has grown too old ends nothing that is open.
+            Ok(allowed) => until = allowed.until,
+            Err(refusal) if refusal.reason == Reason::Mfa => until = None,
+            Err(refusal) => return refusal,
+        }
+    }
+}
+
+impl Stream for Going {
+    type Item = Result<Frame, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            match &mut *self {
+                Going::Over => return Poll::Ready(None),
+                Going::Opening(opening) => match opening.as_mut().poll(cx) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Ok(session)) => *self = Going::Open(Box::new(session)),
+                    Poll::Ready(Err(denied)) => {
+                        *self = Going::Over;
+                        return Poll::Ready(Some(Ok(last(denied))));
+                    }
+                },
+                Going::Open(session) => {
+                    if let Poll::Ready(refusal) = session.refused.as_mut().poll(cx) {
+                        session.told.reason = "the user may no longer be there";
+                        *self = Going::Over;
+                        return Poll::Ready(Some(Ok(last(refused(&refusal)))));
+                    }
+                    return match Pin::new(&mut session.from_node).poll_next(cx) {
+                        Poll::Pending => Poll::Pending,
+                        Poll::Ready(Some(Ok(frame))) => {
+                            session.told.sent += ssh_length(&frame);
+                            Poll::Ready(Some(Ok(session.with_spans(frame))))
+                        }
+                        Poll::Ready(None) => {
+                            session.told.reason = "the node ended it";
+                            *self = Going::Over;
+                            Poll::Ready(None)
+                        }
+                        Poll::Ready(Some(Err(status))) => {
+                            session.told.reason = "the node is gone";
+                            *self = Going::Over;
+                            let words = format!("the connection to the node broke: {}", h2::words(&status));
+                            Poll::Ready(Some(Ok(last(denied(Why::Offline, &words)))))
+                        }
+                    };
+                }
+            }
+        }
+    }
+}
+
+impl Session {
+    /// With this proxy's spans put to the node's.
+    fn with_spans(&mut self, mut frame: Frame) -> Frame {
+        if let Some(Kind::Spans(spans)) = &mut frame.kind
+            && let Some(own) = self.spans.take()
+        {
+            spans.spans.extend(own.spans);
+        }
+        frame
+    }
+}
+
+impl Stream for ToNode {
+    type Item = Frame;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Frame>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(first));
+        }
+        // The other direction is over, so this one is: whoever sent on would find nobody.
+        if Pin::new(&mut self.end).poll(cx).is_ready() {
+            self.from_client = None;
+        }
+        loop {
+            let Some(from_client) = &mut self.from_client else {
+                return Poll::Ready(None);
+            };
+            match Pin::new(from_client).poll_next(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Some(Ok(frame))) => match &frame.kind {
+                    // A kind that this proxy does not know, a second dial, or what only the other side says.
+                    None | Some(Kind::Dial(_) | Kind::Opened(_) | Kind::Denied(_)) => {}
+                    Some(_) => {
+                        self.received.fetch_add(ssh_length(&frame), Relaxed);
+                        return Poll::Ready(Some(frame));
+                    }
+                },
+                Poll::Ready(None | Some(Err(_))) => self.from_client = None,
+            }
+        }
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.who
+            .insert("received".to_owned(), self.received.load(Relaxed).into());
+        self.who.insert("sent".to_owned(), self.sent.into());
+        let lasted = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.who.insert("lasted_ms".to_owned(), lasted.into());
+        self.who.insert("reason".to_owned(), self.reason.into());
+        self.gate.audit.tell("dial_ended", &self.who);
+    }
+}
+
+fn tell_denied(gate: &Gate, user: &User, dial: &Dial, denied: &Denied) {
+    let fields = json!({
+        "user": user.identity.subject.to_string(),
+        "node": dial.node.chars().take(LOGIN_MAX).collect::<String>(),
+        "login": dial.login.chars().take(LOGIN_MAX).collect::<String>(),
+        "source": user.source.map(|address| address.to_string()),
+        "reason": denied.words,
+        "rule": denied.rule,
+    });
+    if let serde_json::Value::Object(fields) = fields {
+        gate.audit.tell("dial_denied", &fields);
+    }
+}
+
+fn ssh_length(frame: &Frame) -> u64 {
+    match &frame.kind {
+        Some(Kind::Ssh(bytes)) => bytes.len() as u64,
+        _ => 0,
+    }
+}
+
+fn last(denied: Denied) -> Frame {
+    Frame {
+        kind: Some(Kind::Denied(denied)),
+    }
+}
+
+fn denied(reason: Why, words: &str) -> Denied {
+    Denied {
+        reason: reason.into(),
+        words: words.to_owned(),
+        rule: String::new(),
+    }
+}
+
+fn refused(refusal: &Refusal) -> Denied {
+    let reason = match refusal.reason {
+        Reason::Role => Why::Role,
+        Reason::Lock => Why::Lock,
+        Reason::Mfa => Why::Mfa,
+        Reason::Device => Why::Device,
+        Reason::Expired => Why::Expired,
+    };
+    Denied {
+        reason: reason.into(),
+        words: refusal.words.clone(),
+        rule: refusal.rule.clone(),
+    }
+}
+
+/// What this proxy did for a dial: decided, and opened a stream.
+fn spans(trace: &[u8], begun: SystemTime, decided: SystemTime) -> Spans {
+    let nanoseconds = |at: SystemTime| {
+        let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    };
+    let span = |name: &str, start, end, round_trips, leg: &str| Span {
+        id: fleetgate_net::backoff::random().to_be_bytes().to_vec().into(),
+        parent: trace.get(16..24).unwrap_or_default().to_vec().into(),
+        name: name.to_owned(),
+        place: "proxy".to_owned(),
+        start: nanoseconds(start),
+        end: nanoseconds(end),
+        round_trips,
+        leg: leg.to_owned(),
+    };
+    Spans {
+        spans: vec![
+            span("decide", begun, decided, 0, ""),
+            span("open a stream", decided, SystemTime::now(), 1, "proxy-node"),
+        ],
+    }
+}

@@ -1,0 +1,153 @@
+//! Who this proxy is: what `fleetgate init` or `join` puts into its state directory, and what each renewal and each new
+//! state writes anew. Files are their owner's alone, and written whole or not at all. Whether a state is signed rightly
+//! is asked in `cluster`.
+//!
+//! ```text
+//! STATE_DIRECTORY/tls.key    its TLS key, PKCS #8, DER
+//!                 tls.chain  its certificate and the authority above it: each its length (4 bytes) and DER
+//!                 state      the newest signed state, as the wire has it
+//! ```
+
+use fleetgate_net::Credentials;
+use fleetgate_net::x509::Key;
+use fleetgate_policy::cluster::{MAX_STATE, Name, Subject};
+use fleetgate_proto::v1::Signed;
+use prost::Message;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+use zeroize::Zeroizing;
+
+const KEY: &str = "tls.key";
+const CHAIN: &str = "tls.chain";
+const STATE: &str = "state";
+/// The longest of the small files.
+const FILE_MAX: usize = 1 << 20;
+/// The longest state, with its signature.
+const STATE_MAX: usize = MAX_STATE + (64 << 10);
+
+/// Who this proxy is.
+#[derive(Clone)]
+pub struct Identity {
+    /// Its name in the cluster.
+    pub name: Name,
+    /// What it signs audit events and renewals with.
+    pub key: Arc<Key>,
+    /// What it shows.
+    pub credentials: Credentials,
+}
+
+/// Makes this state directory a proxy's. `chain` is DER, the leaf first.
+pub fn install<C: AsRef<[u8]>>(
+    directory: &Path,
+    key: &Key,
+    chain: impl IntoIterator<Item = C>,
+    state: &Signed,
+) -> Result<(), String> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+        .map_err(|e| format!("{}: {e}", directory.display()))?;
+    replace(&directory.join(KEY), key.pkcs8())?;
+    save_state(directory, state)?;
+    save_chain(directory, chain)
+}
+
+impl Identity {
+    /// Out of its state directory, with the newest state.
+    pub fn load(directory: &Path) -> Result<(Identity, Signed), String> {
+        let at = |name: &str| directory.join(name);
+        let failed = |name: &str, why: &dyn std::fmt::Display| {
+            format!(
+                "{}: {why}: was this proxy made by `fleetgate init` or `fleetgate join`?",
+                at(name).display()
+            )
+        };
+        let pkcs8 = Zeroizing::new(read(&at(KEY), FILE_MAX).map_err(|e| failed(KEY, &e))?);
+        let key = Arc::new(Key::from_pkcs8(&pkcs8).map_err(|e| failed(KEY, &e))?);
+        let file = read(&at(CHAIN), FILE_MAX).map_err(|e| failed(CHAIN, &e))?;
+        let chain = parse_chain(&file).ok_or_else(|| failed(CHAIN, &"it is damaged"))?;
+        let identity = Identity::new(key, &chain).map_err(|e| failed(CHAIN, &e))?;
+        let state = read(&at(STATE), STATE_MAX).map_err(|e| failed(STATE, &e))?;
+        let state = Signed::decode(state.as_slice()).map_err(|e| failed(STATE, &e))?;
+        Ok((identity, state))
+    }
+
+    /// By a key and its chain.
+    pub fn new<C: AsRef<[u8]>>(
+        key: Arc<Key>,
+        chain: impl IntoIterator<Item = C>,
+    ) -> Result<Identity, String> {
+        let credentials = Credentials::new(key.clone(), chain).map_err(|e| e.to_string())?;
+        match credentials.identity().map(|identity| identity.subject) {
+            Some(Subject::Proxy(name)) => Ok(Identity {
+                name,
+                key,
+                credentials,
+            }),
+            Some(other) => Err(format!("the certificate is for {other}, not for a proxy")),
+            None => Err("the certificate carries no identity".to_owned()),
+        }
+    }
+}
+
+/// Keeps a renewed certificate.
+pub fn save_chain<C: AsRef<[u8]>>(
+    directory: &Path,
+    chain: impl IntoIterator<Item = C>,
+) -> Result<(), String> {
+    let mut bytes = Vec::new();
+    for certificate in chain {
+        let certificate = certificate.as_ref();
+        bytes.extend_from_slice(&(certificate.len() as u32).to_be_bytes());
+        bytes.extend_from_slice(certificate);
+    }
+    replace(&directory.join(CHAIN), &bytes)
+}
+
+/// Keeps a newer state: the proxy starts with it when auth is away.
+pub fn save_state(directory: &Path, state: &Signed) -> Result<(), String> {
+    replace(&directory.join(STATE), &state.encode_to_vec())
+}
+
+fn parse_chain(mut bytes: &[u8]) -> Option<Vec<&[u8]>> {
+    let mut chain = Vec::new();
+    while let Some((length, rest)) = bytes.split_first_chunk() {
+        let (certificate, rest) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;
+        chain.push(certificate);
+        bytes = rest;
+    }
+    bytes.is_empty().then_some(chain)
+}
+
+fn read(path: &Path, most: usize) -> Result<Vec<u8>, std::io::Error> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(most as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > most {
+        return Err(std::io::Error::other(format!("longer than {most} bytes")));
+    }
+    Ok(bytes)
+}
+
+/// Whole or not at all, also when the machine stops in between.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), String> {
+    let new = path.with_extension("new");
+    let write = || {
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&new)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        std::fs::rename(&new, path)?;
+        // The name is on the disk when the directory is.
+        path.parent()
+            .map_or(Ok(()), |directory| File::open(directory)?.sync_all())
+    };
+    write().map_err(|e| format!("{}: {e}", path.display()))
+}

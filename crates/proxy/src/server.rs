@@ -1,0 +1,140 @@
+//! The proxy's life: made of a configuration and what its state directory holds, run on one thread until it is told to
+//! stop. It opens nothing to the world but the one address.
+
+use crate::audit::{self, Events};
+use crate::auth;
+use crate::config::Config;
+use crate::gate::Gate;
+use crate::identity::Identity;
+use crate::mux::Mux;
+use crate::places::Places;
+use crate::state::View;
+use crate::tunnels::{LAST_WORDS, Tunnels};
+use fleetgate_net::tls::{self, H2, HTTP1, PROXY, Shown, TUNNEL};
+use fleetgate_net::{Credentials, Trust};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+
+/// How long sessions have when the proxy stops.
+pub const DRAIN: Duration = Duration::from_secs(5);
+/// Sessions of all users at once.
+pub const SESSIONS: usize = 1 << 17;
+
+/// A proxy.
+pub struct Server {
+    gate: Arc<Gate>,
+    events: Events,
+}
+
+/// Why there is no proxy: a sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerError(pub(crate) String);
+
+impl Server {
+    /// By its configuration and its state directory.
+    pub fn new(config: Config) -> Result<Server, ServerError> {
+        let (identity, state) = Identity::load(&config.state_directory).map_err(ServerError)?;
+        let view = View::first(state).map_err(|why| {
+            let path = config.state_directory.join("state");
+            ServerError(format!("{}: {why}", path.display()))
+        })?;
+        let given = given(&config)?;
+        let tls = shown(&view, &identity, given.as_ref())?;
+        let (audit, events) = audit::audit(identity.name.as_str());
+        let gate = Gate {
+            name: identity.name.clone(),
+            identity: watch::Sender::new(identity),
+            tls: watch::Sender::new(tls),
+            given,
+            view: watch::Sender::new(view),
+            inventory: watch::Sender::new(BTreeMap::new()),
+            auth: watch::Sender::new(None),
+            reports: Notify::new(),
+            tunnels: Tunnels::default(),
+            sessions: Places::new(SESSIONS, config.sessions_per_user as usize),
+            audit,
+            leaving: watch::Sender::new(false),
+            config,
+        };
+        Ok(Server {
+            gate: Arc::new(gate),
+            events,
+        })
+    }
+
+    /// Serves on this listener until `stop`; open sessions get a moment to end.
+    pub async fn run(
+        self,
+        listener: std::net::TcpListener,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), ServerError> {
+        let failed = |e: std::io::Error| ServerError(format!("the listener cannot be used: {e}"));
+        listener.set_nonblocking(true).map_err(failed)?;
+        let listener = TcpListener::from_std(listener).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let gate = self.gate;
+        tracing::info!(proxy = %gate.name, "listening on {address}");
+        // They end with this function: nothing of a proxy outlives it but connections that drain.
+        let mut tasks = JoinSet::new();
+        tasks.spawn(auth::run(gate.clone()));
+        tasks.spawn(audit::run(gate.clone(), self.events));
+        let mux = Arc::new(Mux::new(gate.clone()));
+        let accepting = tokio::spawn(mux.run(listener));
+        stop.await;
+        gate.leaving.send_replace(true);
+        let _ = accepting.await;
+        tracing::info!("stopping; {} nodes are told", gate.tunnels.names().len());
+        let drained = async {
+            // Whoever holds the gate is still at work.
+            while Arc::strong_count(&gate) > 1 + 2 {
+                tokio::time::sleep(LAST_WORDS / 40).await;
+            }
+        };
+        let _ = tokio::time::timeout(DRAIN, drained).await;
+        Ok(())
+    }
+}
+
+/// Shows the newest certificate, and believes the newest authorities.
+pub(crate) fn show(gate: &Gate) -> Result<(), String> {
+    let made = shown(&gate.view.borrow(), &gate.identity.borrow(), gate.given.as_ref());
+    gate.tls.send_replace(made.map_err(|e| e.0)?);
+    Ok(())
+}
+
+fn shown(view: &View, identity: &Identity, given: Option<&Credentials>) -> Result<tls::Server, ServerError> {
+    let failed = |e: tls::Error| ServerError(e.to_string());
+    let trust = Trust::new(&view.state.trust.tls_ca).map_err(failed)?;
+    let shown = Shown::new()
+        .name(PROXY, &identity.credentials)
+        .otherwise(given.unwrap_or(&identity.credentials));
+    tls::Server::new(shown, Some(&trust), &[TUNNEL, H2, HTTP1]).map_err(failed)
+}
+
+fn given(config: &Config) -> Result<Option<Credentials>, ServerError> {
+    let (Some(certificate), Some(key)) = (&config.tls_certificate, &config.tls_key) else {
+        return Ok(None);
+    };
+    let read = |path: &std::path::Path| {
+        std::fs::read(path)
+            .map(zeroize::Zeroizing::new)
+            .map_err(|e| ServerError(format!("{}: {e}", path.display())))
+    };
+    Credentials::given(&read(certificate)?, &read(key)?)
+        .map(Some)
+        .map_err(|e| ServerError(format!("{}: {e}", certificate.display())))
+}
+
+impl fmt::Display for ServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ServerError {}
