@@ -35,7 +35,7 @@ pub const MAX_VALUE: usize = 1 << 20;
 /// The most entries of one page of a range.
 pub const MAX_PAGE: usize = 10_000;
 /// The most bytes of keys and values in one page of a range; the first entry is always there.
-pub const MAX_PAGE_BYTES: usize = 64 << 20;
+pub const MAX_PAGE_BYTES: usize = 16 << 20;
 /// The most steps of one transaction, as in etcd.
 pub const MAX_STEPS: usize = 128;
 /// The most bytes of keys and values in one transaction.
@@ -47,7 +47,7 @@ pub const MAX_WAITING_UPDATES: usize = 1024;
 /// The most bytes of keys and values that wait in one watch.
 pub const MAX_WAITING_UPDATE_BYTES: usize = 16 << 20;
 /// The most leases at once.
-pub const MAX_LEASES: usize = 65_536;
+pub const MAX_LEASES: usize = 32_768;
 /// The most keys under one lease.
 pub const MAX_LEASE_KEYS: usize = 1024;
 /// The shortest time to live of a lease, in seconds.

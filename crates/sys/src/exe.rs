@@ -80,22 +80,34 @@ pub fn identity(fd: &Fd) -> Result<Identity> {
 /// The filesystem a file is on: its type's magic number, and whether it forbids execution.
 pub fn filesystem(fd: &Fd) -> Result<(u64, bool)> {
     const ST_NOEXEC: u64 = 8;
-    let (magic, flags) = statfs(fd)?;
-    Ok((magic, flags & ST_NOEXEC != 0))
+    let stat = statfs(fd)?;
+    Ok((stat[MAGIC], stat[FLAGS] & ST_NOEXEC != 0))
 }
 
 /// Whether nothing can be written where the file is: a read-only mount or filesystem.
 pub fn is_read_only(fd: &Fd) -> Result<bool> {
     const ST_RDONLY: u64 = 1;
-    Ok(statfs(fd)?.1 & ST_RDONLY != 0)
+    Ok(statfs(fd)?[FLAGS] & ST_RDONLY != 0)
 }
 
-fn statfs(fd: &Fd) -> Result<(u64, u64)> {
-    // The kernel's struct statfs on 64-bit machines, in words: type first, flags eleventh.
+/// How many bytes an ordinary user may still write to the filesystem a file is on; `None` when it does not count them.
+pub fn room(fd: &Fd) -> Result<Option<u64>> {
+    let stat = statfs(fd)?;
+    Ok((stat[BLOCKS] > 0).then(|| stat[AVAILABLE].saturating_mul(stat[BLOCK_SIZE])))
+}
+
+// The kernel's struct statfs on 64-bit machines, in words.
+const MAGIC: usize = 0;
+const BLOCK_SIZE: usize = 1;
+const BLOCKS: usize = 2;
+const AVAILABLE: usize = 4;
+const FLAGS: usize = 10;
+
+fn statfs(fd: &Fd) -> Result<[u64; 15]> {
     let mut stat = [0u64; 15];
     // SAFETY: the kernel writes one statfs of 120 bytes.
     unsafe { syscall!(libc::SYS_fstatfs, fd.raw(), stat.as_mut_ptr()) }?;
-    Ok((stat[0], stat[10]))
+    Ok(stat)
 }
 
 /// `f_type` of an overlay.

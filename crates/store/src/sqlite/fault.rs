@@ -2,8 +2,15 @@
 
 use super::schema::{STEPS, Unfit};
 use crate::Error;
+use fleetgate_sys::{Fd, exe, file};
 use rusqlite::ErrorCode;
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+
+/// With less room than this an unnamed failure to write is taken for a full disk; SQLite's index of the WAL alone takes
+/// 32 KB.
+const ROOM: u64 = 256 << 10;
 
 /// What `error` means for the database at `path`.
 pub fn told(path: &Path, error: &rusqlite::Error) -> Error {
@@ -18,6 +25,10 @@ pub fn told(path: &Path, error: &rusqlite::Error) -> Error {
         Some(ErrorCode::DatabaseCorrupt) => Error::Corrupt(path, why()),
         Some(ErrorCode::NotADatabase) => Error::Foreign(path),
         Some(ErrorCode::DatabaseBusy | ErrorCode::FileLockingProtocolFailed) => Error::Locked(path),
+        Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) if is_read_only(&path) => {
+            Error::ReadOnly(path)
+        }
+        Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) if is_full(&path) => Error::DiskFull(path),
         Some(ErrorCode::SystemIoFailure) => Error::Io(
             path,
             format!(
@@ -43,4 +54,21 @@ pub fn unfit(path: &Path, unfit: Unfit) -> Error {
         },
         Unfit::Sql(error) => told(path, &error),
     }
+}
+
+/// Whether the file system forbids writing: SQLite tells of one that became so (errors=remount-ro) as of any failure.
+fn is_read_only(path: &Path) -> bool {
+    directory(path).is_some_and(|fd| exe::is_read_only(&fd).unwrap_or(false))
+}
+
+/// Whether there is no room for the files beside the database, which SQLite tells as of any failure.
+fn is_full(path: &Path) -> bool {
+    let room = directory(path).and_then(|fd| exe::room(&fd).ok().flatten());
+    room.is_some_and(|bytes| bytes < ROOM)
+}
+
+fn directory(path: &Path) -> Option<Fd> {
+    let directory = path.parent()?;
+    let directory = CString::new(directory.as_os_str().as_bytes()).ok()?;
+    exe::open_place(file::CWD, &directory).ok()
 }

@@ -3,13 +3,15 @@
 //! Changes that wait together are one transaction, synchronised to the disk before anybody is answered (WAL,
 //! synchronous=FULL). It never guesses: a database that is damaged, newer, or another program's is not opened.
 
+mod backup;
+mod connect;
 mod fault;
 mod leases;
 mod log;
 mod place;
 mod reader;
 mod rows;
-mod schema;
+pub(crate) mod schema;
 mod work;
 mod writer;
 
@@ -19,17 +21,18 @@ use crate::{
     Range, Revision, Store, Watch,
 };
 use place::{Held, Place};
-use reader::Question;
-use rusqlite::{Connection, OpenFlags};
+use reader::{Desk, Question, Reader};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use work::{Done, Work};
 use writer::{Ask, To, Writer};
+
+pub use backup::{Existing, RESTORED, restore};
 
 /// The most changes, and the most questions, that wait.
 pub const MAX_WAITING: usize = 4096;
@@ -41,10 +44,6 @@ pub const MAX_GROUP: usize = 256;
 pub const KEPT_REVISIONS: usize = 4096;
 /// The most bytes of keys and values that are kept with them.
 pub const KEPT_BYTES: usize = 64 << 20;
-/// How long another program (a shell's sqlite3) may hold the database.
-const BUSY: Duration = Duration::from_secs(5);
-/// How far the WAL file may stay grown after a large transaction.
-const WAL_BYTES: i64 = 16 << 20;
 /// Threads that read.
 const READERS: usize = 2;
 
@@ -57,6 +56,11 @@ pub struct Sqlite {
     questions: Option<SyncSender<Question>>,
     waiting: Arc<AtomicUsize>,
     threads: Vec<JoinHandle<()>>,
+    /// A backup is being made.
+    backing_up: Arc<AtomicBool>,
+    /// The thread of the last backup.
+    backup: Mutex<Option<JoinHandle<()>>>,
+    /// Last, so that it is let go last.
     _held: Held,
 }
 
@@ -91,18 +95,21 @@ impl Sqlite {
         place.prepare()?;
         let path = place.database();
         let told = |e| fault::told(&path, &e);
-        let mut database = connect(&path).map_err(told)?;
-        schema::version(&database, schema::STEPS.len()).map_err(|e| fault::unfit(&path, e))?;
-        sound(&path, &database)?;
-        durable(&database).map_err(told)?;
-        schema::migrate(&mut database, &schema::STEPS).map_err(|e| fault::unfit(&path, e))?;
+        let mut connected = connect::open(&path).map_err(told)?;
+        let database = &mut connected.database;
+        schema::version(database, schema::STEPS.len()).map_err(|e| fault::unfit(&path, e))?;
+        connect::sound(&path, database, false)?;
+        connect::durable(database).map_err(told)?;
+        schema::migrate(database, &schema::STEPS).map_err(|e| fault::unfit(&path, e))?;
 
         let (asks, asked) = sync_channel(MAX_WAITING);
         let (questions, questioned) = sync_channel(MAX_WAITING);
         let waiting = Arc::new(AtomicUsize::new(0));
+        let desks: Vec<Desk> = (0..READERS).map(|_| Desk::default()).collect();
         let writer = Writer::new(
             path.clone(),
-            database,
+            connected,
+            desks.clone(),
             settings.clock,
             asked,
             waiting.clone(),
@@ -115,15 +122,22 @@ impl Sqlite {
             questions: Some(questions),
             waiting,
             threads: Vec::new(),
+            backing_up: Arc::default(),
+            backup: Mutex::new(None),
             _held: held,
         };
         store.start("store-writer", move || writer.run())?;
         let questioned = Arc::new(Mutex::new(questioned));
-        for _ in 0..READERS {
-            let reading = connect(&path).map_err(told)?;
-            reading.pragma_update(None, "query_only", true).map_err(told)?;
-            let (path, questioned) = (path.clone(), questioned.clone());
-            store.start("store-reader", move || reader::run(path, reading, questioned))?;
+        for desk in desks {
+            let connected = connect::open_to_read(&path).map_err(told)?;
+            *reader::locked(&desk) = Some(connected);
+            let (path, questions) = (path.clone(), questioned.clone());
+            let reader = Reader {
+                path,
+                desk,
+                questions,
+            };
+            store.start("store-reader", move || reader.run())?;
         }
         Ok(store)
     }
@@ -232,7 +246,8 @@ impl Drop for Sqlite {
     fn drop(&mut self) {
         self.asks = None;
         self.questions = None;
-        for thread in self.threads.drain(..) {
+        let backup = self.backup.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for thread in self.threads.drain(..).chain(backup.take()) {
             // A thread that panicked has said so already.
             let _ = thread.join();
         }
@@ -258,33 +273,5 @@ fn waits<T>(error: &TrySendError<T>) -> Error {
     match error {
         TrySendError::Full(_) => Error::Busy,
         TrySendError::Disconnected(_) => Error::Closed,
-    }
-}
-
-/// A connection with what holds for all of them.
-fn connect(path: &Path) -> rusqlite::Result<Connection> {
-    // One thread at a time uses a connection; the file is there, or something is wrong.
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let database = Connection::open_with_flags(path, flags)?;
-    database.busy_timeout(BUSY)?;
-    database.pragma_update(None, "foreign_keys", true)?;
-    database.pragma_update(None, "trusted_schema", false)?;
-    Ok(database)
-}
-
-/// What makes a commit durable.
-fn durable(database: &Connection) -> rusqlite::Result<()> {
-    database.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
-    database.pragma_update(None, "synchronous", "FULL")?;
-    database.pragma_update_and_check(None, "journal_size_limit", WAL_BYTES, |_| Ok(()))
-}
-
-/// Refuses a file whose pages do not fit together.
-fn sound(path: &Path, database: &Connection) -> Result<(), Error> {
-    let found: rusqlite::Result<String> = database.query_row("PRAGMA quick_check(1)", [], |row| row.get(0));
-    match found {
-        Ok(ok) if ok == "ok" => Ok(()),
-        Ok(what) => Err(Error::Corrupt(path.to_owned(), what)),
-        Err(e) => Err(fault::told(path, &e)),
     }
 }

@@ -30,11 +30,8 @@ pub struct Held(Fd);
 impl Place {
     /// The directory at `path`, made with mode 0700 when missing; refused when others could read or write it.
     pub fn new(path: &Path) -> Result<Place, Error> {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-        if let Err(e) = made
-            && e.kind() != ErrorKind::AlreadyExists
-        {
-            return Err(said(path, "could not be made", e));
+        if fs::symlink_metadata(path).is_err_and(|e| e.kind() == ErrorKind::NotFound) {
+            make(path).map_err(|e| said(path, "could not be made", e))?;
         }
         let found = fs::symlink_metadata(path).map_err(|e| said(path, "could not be looked at", e))?;
         let refused = |why: String| Err(Error::Directory(path.to_owned(), why));
@@ -57,7 +54,14 @@ impl Place {
     /// Takes the store for this process.
     pub fn hold(&self) -> Result<Held, Error> {
         let path = self.directory.join(LOCK);
-        let file = private_file(&path, false).map_err(|e| said(&path, "could not be opened", e))?;
+        let opened = match private_file(&path, false) {
+            // A lock needs no right to write.
+            Err(e) if e.kind() == ErrorKind::ReadOnlyFilesystem => {
+                OpenOptions::new().read(true).custom_flags(O_NOFOLLOW).open(&path)
+            }
+            other => other,
+        };
+        let file = opened.map_err(|e| said(&path, "could not be opened", e))?;
         let fd = Fd::from_raw(file.into_raw_fd());
         match lock::try_hold(&fd) {
             Ok(()) => Ok(Held(fd)),
@@ -112,6 +116,15 @@ pub fn said(path: &Path, what: &str, error: io::Error) -> Error {
         ErrorKind::StorageFull => Error::DiskFull(path.to_owned()),
         ErrorKind::ReadOnlyFilesystem => Error::ReadOnly(path.to_owned()),
         _ => Error::Io(path.to_owned(), format!("{what}: {error}")),
+    }
+}
+
+/// Makes the directory, and has its name on the disk: what is synchronised in it later would be nowhere without.
+fn make(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => File::open(parent)?.sync_all(),
+        _ => File::open(".")?.sync_all(),
     }
 }
 

@@ -1,12 +1,13 @@
 //! The threads that read, each on a connection of its own that cannot write: a range does not wait for a commit, nor a
 //! look at one key for a long range.
 
+use super::connect::{self, Connected};
 use super::{fault, rows, writer::To};
 use crate::{Entry, Error, Key, Page, Range};
 use rusqlite::Connection;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What is asked of a reader.
 #[derive(Debug)]
@@ -20,25 +21,54 @@ pub enum Question {
 /// The questions that wait, taken by whichever reader is free.
 pub type Questions = Arc<Mutex<Receiver<Question>>>;
 
-/// Answers until nobody can ask any more.
-pub fn run(path: PathBuf, mut database: Connection, questions: Questions) {
-    loop {
-        let next = questions.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        match next {
-            Ok(Question::Get(key, to)) => {
-                let _ = to.send(rows::entry(&database, &key).map_err(|e| fault::told(&path, &e)));
+/// A reader's connection: taken away by the writer while it opens the file anew, made again by the next question.
+pub type Desk = Arc<Mutex<Option<Connected>>>;
+
+/// A thread's state.
+pub struct Reader {
+    /// The database.
+    pub path: PathBuf,
+    /// By what it reads.
+    pub desk: Desk,
+    /// Whom it answers.
+    pub questions: Questions,
+}
+
+impl Reader {
+    /// Answers until nobody can ask any more.
+    pub fn run(self) {
+        loop {
+            let next = locked(&self.questions).recv();
+            match next {
+                Ok(Question::Get(key, to)) => {
+                    let _ = to.send(self.told(|database| rows::entry(database, &key)));
+                }
+                Ok(Question::Range(range, to)) => {
+                    let _ = to.send(self.told(|database| page(database, &range)));
+                }
+                Err(_) => return,
             }
-            Ok(Question::Range(range, to)) => {
-                let _ = to.send(page(&path, &mut database, &range));
-            }
-            Err(_) => return,
         }
+    }
+
+    fn told<T>(&self, read: impl FnOnce(&mut Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
+        let mut desk = locked(&self.desk);
+        let connected = match desk.take() {
+            Some(connected) => Ok(connected),
+            None => connect::open_to_read(&self.path),
+        };
+        let result = connected.and_then(|connected| read(&mut desk.insert(connected).database));
+        result.map_err(|e| fault::told(&self.path, &e))
     }
 }
 
+/// A lock whose holder panicked protects nothing that could be half done: a question, a connection.
+pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A page in a transaction of its own: entries and revision of one moment.
-fn page(path: &Path, database: &mut Connection, range: &Range) -> Result<Page, Error> {
-    let told = |e| fault::told(path, &e);
-    let moment = database.transaction().map_err(told)?;
-    rows::page(&moment, range).map_err(told)
+fn page(database: &mut Connection, range: &Range) -> rusqlite::Result<Page> {
+    let moment = database.transaction()?;
+    rows::page(&moment, range)
 }

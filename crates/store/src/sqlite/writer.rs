@@ -1,13 +1,15 @@
 //! The thread that owns the connection which writes. What waits together is committed together, and each is answered
 //! after that. It never answers for what is not durable, and never waits for who asks or watches.
 
+use super::connect::Connected;
 use super::leases::Leases;
 use super::log::Log;
+use super::reader::{Desk, locked};
 use super::rows::{self, State};
 use super::work::{Done, Fault, Group, Work};
-use super::{MAX_GROUP, fault};
+use super::{MAX_GROUP, connect, fault};
 use crate::{Clock, Error, Feed, LeaseId, MAX_WATCHES, Prefix, Revision, Watch};
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::TransactionBehavior;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +20,7 @@ use tokio::sync::oneshot;
 /// When the deletion of ended leases is tried again after it failed.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 /// How many ended leases one group deletes.
-const MAX_EXPIRED: usize = 64;
+const MAX_EXPIRED: usize = 256;
 
 /// Where an answer goes.
 pub type To<T> = oneshot::Sender<Result<T, Error>>;
@@ -37,7 +39,10 @@ pub enum Ask {
 /// The thread's state.
 pub struct Writer {
     path: PathBuf,
-    database: Connection,
+    /// `None` after the file could not be opened anew.
+    connected: Option<Connected>,
+    /// The readers' connections.
+    desks: Vec<Desk>,
     clock: Arc<dyn Clock>,
     asks: Receiver<Ask>,
     /// The bytes of changes that wait.
@@ -60,22 +65,25 @@ impl Writer {
     /// Takes over a database whose tables are of this version.
     pub fn new(
         path: PathBuf,
-        database: Connection,
+        connected: Connected,
+        desks: Vec<Desk>,
         clock: Arc<dyn Clock>,
         asks: Receiver<Ask>,
         waiting: Arc<AtomicUsize>,
         keep: usize,
     ) -> rusqlite::Result<Writer> {
-        let state = rows::state(&database)?;
-        let log = Log::load(&database, keep)?;
+        let database = &connected.database;
+        let state = rows::state(database)?;
+        let log = Log::load(database, keep)?;
         let mut leases = Leases::default();
         let now = clock.now();
-        for (lease, seconds) in rows::leases(&database)? {
+        for (lease, seconds) in rows::leases(database)? {
             leases.begin(lease, Duration::from_secs(seconds), now);
         }
         Ok(Writer {
             path,
-            database,
+            connected: Some(connected),
+            desks,
             clock,
             asks,
             waiting,
@@ -133,7 +141,8 @@ impl Writer {
         if jobs.is_empty() {
             return;
         }
-        match self.attempt(&jobs) {
+        let attempted = self.thaw().and_then(|()| self.attempt(&jobs));
+        match attempted {
             Ok(done) => {
                 self.recovered();
                 for (job, result) in jobs.into_iter().zip(done) {
@@ -142,7 +151,6 @@ impl Writer {
             }
             Err(_) if jobs.len() > 1 => jobs.into_iter().for_each(|job| self.commit(vec![job])),
             Err(error) => {
-                let error = fault::told(&self.path, &error);
                 self.failed(&error);
                 jobs.into_iter().for_each(|job| job.answer(Err(error.clone())));
             }
@@ -150,10 +158,13 @@ impl Writer {
     }
 
     /// One transaction. An error of the database leaves nothing of it, on disk or here.
-    fn attempt(&mut self, jobs: &[Job]) -> rusqlite::Result<Vec<Result<Done, Error>>> {
-        let work = self
+    fn attempt(&mut self, jobs: &[Job]) -> Result<Vec<Result<Done, Error>>, Error> {
+        let told = |e| fault::told(&self.path, &e);
+        let connected = self.connected.as_mut().ok_or(Error::Closed)?;
+        let work = connected
             .database
-            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(told)?;
         let mut group = Group {
             database: &work,
             leases: &self.leases,
@@ -167,7 +178,7 @@ impl Writer {
             match group.perform(&job.work) {
                 Ok(result) => done.push(Ok(result)),
                 Err(Fault::Refused(error)) => done.push(Err(error)),
-                Err(Fault::Database(error)) => return Err(error),
+                Err(Fault::Database(error)) => return Err(told(error)),
             }
         }
         let Group {
@@ -183,12 +194,12 @@ impl Writer {
             compacted: too_old.unwrap_or(self.state.compacted),
         };
         if state != self.state {
-            rows::set_state(&work, state)?;
+            rows::set_state(&work, state).map_err(told)?;
         }
         if let Some(last) = too_old {
-            rows::forget(&work, last)?;
+            rows::forget(&work, last).map_err(told)?;
         }
-        work.commit()?;
+        work.commit().map_err(told)?;
 
         self.state = state;
         self.log.committed(&updates, too_old);
@@ -203,6 +214,27 @@ impl Writer {
             self.feeds.retain(|feed| feed.send(update));
         }
         Ok(done)
+    }
+
+    /// Opens a database anew that could not be written when it was opened; perhaps it can be by now. Nobody may have it
+    /// open meanwhile: SQLite shares one index of the WAL in a process, and keeps it read-only as long as it is open.
+    fn thaw(&mut self) -> Result<(), Error> {
+        if let Some(connected) = &self.connected
+            && connect::unwritable(&self.path, connected).is_none()
+        {
+            return Ok(());
+        }
+        let mut readers: Vec<_> = self.desks.iter().map(|desk| locked(desk)).collect();
+        readers.iter_mut().for_each(|connected| **connected = None);
+        self.connected = None;
+        let told = |e| fault::told(&self.path, &e);
+        let again = connect::open(&self.path).map_err(told)?;
+        let unwritable = connect::unwritable(&self.path, &again);
+        if unwritable.is_none() {
+            connect::durable(&again.database).map_err(told)?;
+        }
+        self.connected = Some(again);
+        unwritable.map_or(Ok(()), Err)
     }
 
     fn serve(&mut self, ask: Ask) {
@@ -234,9 +266,13 @@ impl Writer {
         if after < self.state.compacted {
             return Err(Error::Compacted(after));
         }
+        if self.connected.is_none() {
+            self.thaw()?;
+        }
+        let connected = self.connected.as_ref().ok_or(Error::Closed)?;
         let (feed, watch) = Watch::new(prefix.clone(), after);
         let mut fits = true;
-        rows::updates(&self.database, &prefix, after, |update| {
+        rows::updates(&connected.database, &prefix, after, |update| {
             fits = feed.send(update);
             fits
         })

@@ -1,7 +1,7 @@
 //! Leases end when their time is over, not before, and take their keys with them.
 
 use super::{Hands, Home, block, key, prefix, value};
-use crate::{Change, Error, LeaseId, MAX_LEASE_KEYS, MAX_TTL_SECONDS, Revision, Step, Store};
+use crate::{Change, Error, LeaseId, MAX_LEASE_KEYS, MAX_LEASES, MAX_TTL_SECONDS, Revision, Step, Store};
 use std::time::Duration;
 
 const TEN: Duration = Duration::from_secs(10);
@@ -99,6 +99,28 @@ fn a_lease_has_bounds() {
     let one_more = block(store.put(key("/more"), value(""), Some(lease)));
     assert_eq!(one_more, Err(Error::LeaseFull(lease)));
     assert!(block(store.put(names[0].clone(), value("again"), Some(lease))).is_ok());
+}
+
+#[test]
+fn leases_are_bounded() {
+    let (home, clock) = (Home::new(), Hands::new());
+    let store = home.open_by(&clock);
+    let mut granted = Vec::new();
+    while granted.len() < MAX_LEASES {
+        let some = (MAX_LEASES - granted.len()).min(2000);
+        let answers: Vec<_> = (0..some).map(|_| store.grant(TEN)).collect();
+        granted.extend(answers.into_iter().map(|a| block(a).unwrap()));
+    }
+    assert_eq!(block(store.grant(TEN)), Err(Error::Leases));
+    block(store.revoke(granted[7])).unwrap();
+    assert!(block(store.grant(TEN)).is_ok());
+    assert_eq!(block(store.grant(TEN)), Err(Error::Leases));
+    // All of them end at once, and there is room again.
+    clock.move_on(TEN);
+    for _ in 0..MAX_LEASES / 256 + 1 {
+        block(store.put(key("/x"), value(""), None)).unwrap();
+    }
+    assert!(block(store.grant(TEN)).is_ok());
 }
 
 /// The machine's own clock: nobody asks anything, and the lease ends all the same.

@@ -1,6 +1,7 @@
 //! A watch misses nothing in silence: every revision once, or the word that it fell behind.
 
 use super::{Home, block, key, prefix, value};
+use crate::sqlite::KEPT_BYTES;
 use crate::{
     Error, MAX_WAITING_UPDATE_BYTES, MAX_WAITING_UPDATES, MAX_WATCHES, Prefix, Revision, Step, Store, Value,
     all,
@@ -35,6 +36,24 @@ fn what_is_not_kept_any_more_is_said_and_the_range_begins_anew() {
     block(store.put(key("/n"), value("6"), None)).unwrap();
     assert_eq!(after(3), Err(Error::Compacted(Revision(3))));
     assert_eq!(after(4), Ok(()));
+}
+
+#[test]
+fn the_log_is_bounded_in_bytes() {
+    let home = Home::new();
+    let store = home.open();
+    let large = Value::new(vec![7; 1 << 20]).unwrap();
+    let fit = (KEPT_BYTES >> 20) as u64;
+    let mut last = Revision(0);
+    for _ in 0..=fit {
+        last = block(store.put(key("/n"), large.clone(), None)).unwrap();
+    }
+    // The key's bytes count too, so one less than the round number is kept.
+    let oldest = Revision(last.0 - (fit - 1));
+    let watch = |after| block(store.watch(prefix("/other"), after)).map(drop);
+    assert_eq!(watch(oldest), Ok(()));
+    let before = Revision(oldest.0 - 1);
+    assert_eq!(watch(before), Err(Error::Compacted(before)));
 }
 
 #[test]
