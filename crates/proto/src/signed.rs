@@ -1,13 +1,18 @@
-//! What a node signs with its TLS key in its messages: the same bytes for whoever signs and whoever checks. Each begins with
-//! words of its own, so that no signature passes for another. No key is touched here.
+//! What a node signs with its TLS key in its messages, and a device with its own: the same bytes for whoever signs and
+//! whoever checks. Each begins with words of its own, so that no signature passes for another. No key is touched here.
 
-use crate::v1::{AuditBatch, Renew};
+use crate::v1::{AuditBatch, Keys, Renew};
 use prost::Message;
 
 /// In front of a request for newer certificates.
 pub const RENEW: &[u8] = b"fleetgate-renew-v1";
 /// In front of audit records.
 pub const AUDIT: &[u8] = b"fleetgate-audit-v1";
+
+/// In front of what a device signs at a login.
+pub const DEVICE: &[u8] = b"fleetgate-device-v1";
+/// In front of what it signs when it is enrolled.
+pub const ENROLL: &[u8] = b"fleetgate-enroll-v1";
 
 /// What is signed of a request for newer certificates: all of it, with an empty signature.
 #[must_use]
@@ -31,6 +36,19 @@ pub fn audit(name: &str, batch: &AuditBatch) -> Vec<u8> {
     all.extend_from_slice(&batch.offset.to_be_bytes());
     all.extend_from_slice(&batch.lines);
     all
+}
+
+/// What a device signs at a login: the nonce of a challenge, and the keys that the certificates are for. All of them say
+/// themselves where they end: a nonce has 32 bytes, an SSH key and a SubjectPublicKeyInfo their lengths inside.
+#[must_use]
+pub fn device(nonce: &[u8], keys: &Keys) -> Vec<u8> {
+    [DEVICE, nonce, &keys.ssh, &keys.tls].concat()
+}
+
+/// What a device's key signs when it is enrolled: the nonce of a challenge, and the key's own blob.
+#[must_use]
+pub fn enroll(nonce: &[u8], key: &[u8]) -> Vec<u8> {
+    [ENROLL, nonce, key].concat()
 }
 
 #[cfg(test)]
