@@ -1,2 +1,42 @@
-//! The auth service: users, roles, tokens, locks, certificate authorities.
+//! The auth service: certificate authorities, users, roles, tokens, locks, the inventory, and the audit log. It alone
+//! has the authorities' keys; it carries nobody's session and dials nobody.
 #![forbid(unsafe_code)]
+
+pub mod audit;
+mod authorities;
+mod backup;
+mod book;
+mod caller;
+mod challenges;
+pub mod clock;
+mod collect;
+mod devices;
+mod documents;
+mod error;
+mod expiry;
+mod face;
+mod init;
+mod issue;
+mod ledger;
+mod limits;
+mod login;
+mod members;
+mod nodes;
+mod password;
+mod plain;
+mod rotation;
+mod rules;
+mod secret;
+mod server;
+mod service;
+mod state;
+mod totp;
+mod users;
+
+pub use documents::Kind;
+pub use error::{Refused, RefusedKind};
+pub use init::{ACCESS, ADMIN, init, join_here};
+pub use server::{Config, SOCKET, Server};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,358 @@
+//! Writing the audit log: one thread, what waits for it goes into one transaction, and is answered when that is on the
+//! disk. What a source handed in before is not written twice.
+
+use super::schema::{said, writer};
+use super::{AuditError, Event, MAX_LINE, MAX_LOGS, MAX_READERS, MAX_WAITING};
+use crate::clock::Clock;
+use rusqlite::{Connection, OptionalExtension, params};
+use serde_json::{Map, Value};
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+
+/// The most batches in one transaction.
+const MAX_TOGETHER: usize = 64;
+/// When the log is too large, one part in so many is cut off.
+const CUT: i64 = 10;
+
+/// The audit log.
+#[derive(Clone)]
+pub struct Log {
+    path: Arc<PathBuf>,
+    work: mpsc::Sender<Work>,
+    last: watch::Receiver<i64>,
+    pub(super) readers: Arc<Semaphore>,
+}
+
+/// How it is kept.
+#[derive(Clone)]
+pub struct Settings {
+    /// The most bytes of it; then the oldest events are cut off.
+    pub size: u64,
+    /// For the time of what has none.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// What a source hands in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Who: "node web1", "proxy edge", or "auth".
+    pub source: String,
+    /// Which file of the source; empty: lines that have an origin each.
+    pub log: String,
+    /// Where its first line begins in it.
+    pub offset: u64,
+    /// The lines.
+    pub lines: Vec<Line>,
+}
+
+/// A line of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Where in the source's file it ends.
+    pub end: u64,
+    /// A name that no other line has, for lines without a place in a file.
+    pub origin: Option<String>,
+    /// Milliseconds since 1970.
+    pub time: u64,
+    /// What happened.
+    pub event: String,
+    /// To whom.
+    pub user: Option<String>,
+    /// Where.
+    pub node: Option<String>,
+    /// JSON.
+    pub text: String,
+}
+
+enum Work {
+    Write(Batch, oneshot::Sender<Result<u64, AuditError>>),
+    Copy(PathBuf, oneshot::Sender<Result<(), AuditError>>),
+}
+
+impl Log {
+    /// Opens it, and makes it with mode 0600 when there is none.
+    pub fn open(path: &Path, settings: Settings) -> Result<Log, AuditError> {
+        let made = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(fleetgate_sys::file::flags::O_NOFOLLOW)
+            .open(path);
+        drop(made.map_err(|e| AuditError::Io(path.to_owned(), e.to_string()))?);
+        let db = writer(path)?;
+        let last: Option<i64> = db
+            .query_row("SELECT max(id) FROM events", [], |row| row.get(0))
+            .map_err(|e| said(path, &e))?;
+        let (work, waiting) = mpsc::channel(MAX_WAITING);
+        let (told, last) = watch::channel(last.unwrap_or(0));
+        let path = Arc::new(path.to_owned());
+        let mut thread = Writer {
+            path: path.clone(),
+            db,
+            settings,
+            last: told,
+        };
+        std::thread::Builder::new()
+            .name("audit".to_string())
+            .spawn(move || thread.run(waiting))
+            .map_err(|e| AuditError::Io(path.to_path_buf(), e.to_string()))?;
+        Ok(Log {
+            path,
+            work,
+            last,
+            readers: Arc::new(Semaphore::new(MAX_READERS)),
+        })
+    }
+
+    /// Writes a batch; answered when it is on the disk, with the position up to which the source's file is kept.
+    pub async fn write(&self, batch: Batch) -> Result<u64, AuditError> {
+        self.ask(|answer| Work::Write(batch, answer)).await
+    }
+
+    /// Writes a consistent copy to a path where nothing is.
+    pub async fn copy(&self, to: &Path) -> Result<(), AuditError> {
+        self.ask(|answer| Work::Copy(to.to_owned(), answer)).await
+    }
+
+    /// The number of the last event, as it grows.
+    pub fn last(&self) -> watch::Receiver<i64> {
+        self.last.clone()
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    async fn ask<T>(
+        &self,
+        work: impl FnOnce(oneshot::Sender<Result<T, AuditError>>) -> Work,
+    ) -> Result<T, AuditError> {
+        let (answer, done) = oneshot::channel();
+        self.work.try_send(work(answer)).map_err(|e| match e {
+            mpsc::error::TrySendError::Full(_) => AuditError::Busy,
+            mpsc::error::TrySendError::Closed(_) => AuditError::Closed,
+        })?;
+        done.await.unwrap_or(Err(AuditError::Closed))
+    }
+}
+
+/// The lines of a batch as a source sends them. Its name goes into each, so that none speaks for another; what is no
+/// JSON object is kept as a text.
+pub fn lines(bytes: &[u8], offset: u64, node: Option<&str>, now: u64) -> Vec<Line> {
+    let mut end = offset;
+    let mut out = Vec::new();
+    for raw in bytes.split_inclusive(|&b| b == b'\n') {
+        end += raw.len() as u64;
+        let raw = raw.trim_ascii();
+        if raw.is_empty() {
+            continue;
+        }
+        let mut object = match raw.len() <= MAX_LINE {
+            true => serde_json::from_slice::<Map<String, Value>>(raw).ok(),
+            false => None,
+        }
+        .unwrap_or_else(|| {
+            let text = String::from_utf8_lossy(&raw[..raw.len().min(1024)]).into_owned();
+            let mut object = Map::new();
+            object.insert("time".to_string(), crate::clock::rfc3339(now).into());
+            object.insert("event".to_string(), "unreadable".into());
+            object.insert("text".to_string(), text.into());
+            object
+        });
+        if let Some(node) = node {
+            object.insert("node".to_string(), node.into());
+        }
+        let field = |name: &str| object.get(name).and_then(Value::as_str).map(str::to_string);
+        out.push(Line {
+            end,
+            origin: None,
+            time: now,
+            event: field("event").unwrap_or_default(),
+            user: field("user"),
+            node: field("node"),
+            text: Value::Object(object).to_string(),
+        });
+    }
+    out
+}
+
+struct Writer {
+    path: Arc<PathBuf>,
+    db: Connection,
+    settings: Settings,
+    last: watch::Sender<i64>,
+}
+
+impl Writer {
+    fn run(&mut self, mut waiting: mpsc::Receiver<Work>) {
+        let mut next = waiting.blocking_recv();
+        while let Some(first) = next.take() {
+            match first {
+                Work::Copy(to, answer) => {
+                    let _ = answer.send(self.copy(&to));
+                }
+                Work::Write(batch, answer) => {
+                    let mut together = vec![(batch, answer)];
+                    while together.len() < MAX_TOGETHER {
+                        match waiting.try_recv() {
+                            Ok(Work::Write(batch, answer)) => together.push((batch, answer)),
+                            Ok(other) => {
+                                next = Some(other);
+                                break;
+                            }
+                            Err(_) => break,
+                        }
+                    }
+                    self.write(together);
+                }
+            }
+            if next.is_none() {
+                next = waiting.blocking_recv();
+            }
+        }
+    }
+
+    fn write(&mut self, together: Vec<(Batch, oneshot::Sender<Result<u64, AuditError>>)>) {
+        let batches: Vec<&Batch> = together.iter().map(|(batch, _)| batch).collect();
+        match self.commit(&batches) {
+            Ok((kept, last)) => {
+                for ((_, answer), kept) in together.into_iter().zip(kept) {
+                    let _ = answer.send(Ok(kept));
+                }
+                self.last.send_if_modified(|seen| {
+                    let grew = last > *seen;
+                    *seen = last.max(*seen);
+                    grew
+                });
+            }
+            Err(error) => {
+                let told = said(&self.path, &error);
+                tracing::error!("{told}");
+                for (_, answer) in together {
+                    let _ = answer.send(Err(told.clone()));
+                }
+            }
+        }
+    }
+
+    fn commit(&mut self, batches: &[&Batch]) -> Result<(Vec<u64>, i64), rusqlite::Error> {
+        let now = self.settings.clock.millis();
+        let transaction = self.db.transaction()?;
+        let mut kept = Vec::with_capacity(batches.len());
+        for batch in batches {
+            kept.push(append(&transaction, batch, now)?);
+        }
+        cut(&transaction, self.settings.size, now)?;
+        let last: Option<i64> = transaction.query_row("SELECT max(id) FROM events", [], |row| row.get(0))?;
+        transaction.commit()?;
+        Ok((kept, last.unwrap_or(0)))
+    }
+
+    fn copy(&mut self, to: &Path) -> Result<(), AuditError> {
+        let name = to.to_str().ok_or_else(|| {
+            AuditError::Io(to.to_owned(), "the path of a backup has to be UTF-8".to_string())
+        })?;
+        self.db
+            .execute("VACUUM INTO ?1", [name])
+            .map_err(|e| said(to, &e))?;
+        let io = |e: std::io::Error| AuditError::Io(to.to_owned(), e.to_string());
+        let file = OpenOptions::new().read(true).open(to).map_err(io)?;
+        use std::os::unix::fs::PermissionsExt;
+        file.set_permissions(std::fs::Permissions::from_mode(0o600))
+            .map_err(io)?;
+        file.sync_all().map_err(io)
+    }
+}
+
+/// What of a batch was not written before; up to where the source's file is kept then.
+fn append(db: &Connection, batch: &Batch, now: u64) -> Result<u64, rusqlite::Error> {
+    let known: Option<u64> = match batch.log.is_empty() {
+        true => None,
+        false => db
+            .prepare_cached("SELECT kept FROM positions WHERE source = ?1 AND log = ?2")?
+            .query_row(params![batch.source, batch.log], |row| row.get(0))
+            .optional()?,
+    };
+    if let Some(known) = known
+        && batch.offset > known
+    {
+        let gap = Event::new("audit_gap", now)
+            .with("source", batch.source.as_str())
+            .with("log", batch.log.as_str())
+            .with("missing_bytes", batch.offset - known);
+        let node = batch.source.strip_prefix("node ").map(str::to_string);
+        put(db, &own(gap, now, "audit_gap", node))?;
+    }
+    let known = known.unwrap_or(0);
+    let mut kept = known.max(batch.offset);
+    for line in &batch.lines {
+        if line.origin.is_some() || line.end > known {
+            put(db, line)?;
+        }
+        kept = kept.max(line.end);
+    }
+    if !batch.log.is_empty() {
+        db.prepare_cached(
+            "INSERT OR REPLACE INTO positions (source, log, kept, touched) VALUES (?1, ?2, ?3, ?4)",
+        )?
+        .execute(params![batch.source, batch.log, kept, now])?;
+        db.prepare_cached(
+            "DELETE FROM positions WHERE source = ?1 AND log IN
+                 (SELECT log FROM positions WHERE source = ?1 ORDER BY touched DESC, log LIMIT -1 OFFSET ?2)",
+        )?
+        .execute(params![batch.source, MAX_LOGS])?;
+    }
+    Ok(kept)
+}
+
+fn put(db: &Connection, line: &Line) -> Result<(), rusqlite::Error> {
+    db.prepare_cached(
+        "INSERT OR IGNORE INTO events (time, event, user, node, origin, line) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )?
+    .execute(params![
+        line.time,
+        line.event,
+        line.user,
+        line.node,
+        line.origin,
+        line.text
+    ])
+    .map(drop)
+}
+
+fn own(event: Event, time: u64, name: &str, node: Option<String>) -> Line {
+    Line {
+        end: 0,
+        origin: None,
+        time,
+        event: name.to_string(),
+        user: None,
+        node,
+        text: event.line(),
+    }
+}
+
+/// Cuts off the oldest events of a log that is too large, and says so in it.
+fn cut(db: &Connection, size: u64, now: u64) -> Result<(), rusqlite::Error> {
+    let number = |name: &str| db.pragma_query_value(None, name, |row| row.get::<_, u64>(0));
+    let used = (number("page_count")? - number("freelist_count")?) * number("page_size")?;
+    if used <= size {
+        return Ok(());
+    }
+    let (first, last): (i64, i64) = db.query_row("SELECT min(id), max(id) FROM events", [], |row| {
+        Ok((row.get(0)?, row.get(1)?))
+    })?;
+    let until = first + ((last - first) / CUT).max(1);
+    let count = db.execute("DELETE FROM events WHERE id < ?1", [until])?;
+    let event = Event::new("audit_cut", now)
+        .with("count", count)
+        .with("size", used)
+        .with("most", size);
+    put(db, &own(event, now, "audit_cut", None))
+}

@@ -1,0 +1,88 @@
+//! Audit records of nodes and proxies: verified by the key that the machine is known by, kept once, acknowledged when they
+//! are on the disk. And asking for events.
+
+use crate::audit::{Batch, Found, MAX_BATCH, Query, lines};
+use crate::caller::Caller;
+use crate::documents::Kind;
+use crate::error::{Refused, Result};
+use crate::service::Service;
+use fleetgate_net::x509;
+use fleetgate_proto::{signed, v1};
+
+/// The longest name of a log.
+const MAX_LOG: usize = 128;
+
+/// An answer to a query that is read page by page.
+pub struct Reading {
+    query: Query,
+    after: i64,
+    follow: bool,
+}
+
+impl Service {
+    /// Keeps records.
+    pub async fn audit(&self, caller: &Caller, request: v1::AuditFrom) -> Result<v1::AuditPosition> {
+        let now = self.now();
+        caller.proxy(&self.published(), now)?;
+        let batch = request
+            .batch
+            .ok_or_else(|| Refused::invalid("no records were sent"))?;
+        if batch.lines.len() > MAX_BATCH {
+            return Err(Refused::invalid(format!(
+                "a batch of records has at most {MAX_BATCH} bytes"
+            )));
+        }
+        if batch.log.is_empty() || batch.log.len() > MAX_LOG || batch.offset > 1 << 62 {
+            return Err(Refused::invalid(format!(
+                "records name their log by 1 to {MAX_LOG} bytes, and where in it they begin"
+            )));
+        }
+        let (kind, name, _) = self.member_of(&request.source, &batch.certificate, now)?;
+        let key = x509::Certificate::read(&batch.certificate).and_then(|c| c.public_key());
+        let signs = key.and_then(|key| key.verify(&signed::audit(name.as_str(), &batch), &batch.signature));
+        signs.map_err(|e| Refused::unproven(format!("the records of {name}: {e}")))?;
+        let node = (kind == Kind::Node).then_some(name.as_str());
+        let batch = Batch {
+            source: format!("{} {name}", kind.name()),
+            lines: lines(&batch.lines, batch.offset, node, self.ledger.millis()),
+            log: batch.log,
+            offset: batch.offset,
+        };
+        let log = batch.log.clone();
+        let offset = self.ledger.audit().write(batch).await?;
+        Ok(v1::AuditPosition { log, offset })
+    }
+
+    /// Begins to read events.
+    pub async fn events(&self, request: v1::EventsRequest) -> Result<Reading> {
+        let query = Query {
+            user: request.user,
+            node: request.node,
+            event: request.event,
+            from: request.from,
+            until: request.until,
+            limit: request.limit,
+        };
+        Ok(Reading {
+            after: self.ledger.audit().begin(&query).await?,
+            query,
+            follow: request.follow,
+        })
+    }
+
+    /// The next events; none: that was all. Whoever follows waits for more.
+    pub async fn read_on(&self, reading: &mut Reading) -> Result<Vec<Found>> {
+        let mut last = self.ledger.audit().last();
+        loop {
+            last.mark_unchanged();
+            let found = self.ledger.audit().page(&reading.query, reading.after).await?;
+            if let Some(newest) = found.last() {
+                reading.after = newest.id;
+                return Ok(found);
+            }
+            if !reading.follow || last.changed().await.is_err() {
+                return Ok(found);
+            }
+        }
+    }
+}

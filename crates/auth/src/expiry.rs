@@ -1,0 +1,71 @@
+//! What is over: invites, tokens, locks and old failures are removed when nobody asks about them any more.
+
+use crate::audit::Event;
+use crate::book;
+use crate::error::Result;
+use crate::ledger::Plan;
+use crate::login::FORGOTTEN;
+use crate::service::Service;
+use crate::users::invite_seed_key;
+use fleetgate_policy::cluster::Target;
+use fleetgate_store::Step;
+
+/// The most that is removed in one turn; the rest in the next.
+const AT_ONCE: usize = 50;
+/// An invite or token stays known for so long after its time, so that whoever is late is told so.
+pub const KNOWN_AFTER: u64 = 86_400;
+
+impl Service {
+    /// Removes some of what is over.
+    pub(crate) async fn turn_expired(&self) -> Result<()> {
+        let (now, millis) = (self.now(), self.ledger.millis());
+        let silent: Vec<Step> = {
+            let book = self.book();
+            let late = |expires: u64| now >= expires + KNOWN_AFTER;
+            let invites = book.invites.iter().filter(|(_, i)| late(i.document.expires));
+            let invites = invites.flat_map(|(hash, i)| {
+                let seed = Step::delete(invite_seed_key(hash));
+                [Step::remove(book::key(&["invites", hash]), i.revision), seed]
+            });
+            let tokens = book.tokens.iter().filter(|(_, t)| late(t.document.expires));
+            let tokens = tokens.map(|(hash, t)| Step::remove(book::key(&["tokens", hash]), t.revision));
+            let tries = book
+                .tries
+                .iter()
+                .filter(|(_, t)| now >= t.document.last + FORGOTTEN);
+            let tries = tries.map(|(name, t)| Step::remove(book::key(&["tries", name]), t.revision));
+            invites.chain(tokens).chain(tries).take(AT_ONCE).collect()
+        };
+        if !silent.is_empty() {
+            self.ledger.attempt(silent, Vec::new()).await?;
+        }
+        let over = |book: &book::Book| {
+            let mut locks = book.locks.values();
+            locks.any(|l| l.document.expires.is_some_and(|end| now >= end))
+        };
+        if !over(&self.book()) {
+            return Ok(());
+        }
+        self.ledger
+            .change(|book| {
+                let ended = book
+                    .locks
+                    .iter()
+                    .filter(|(_, l)| l.document.expires.is_some_and(|end| now >= end));
+                let mut plan = Plan::new(());
+                for (id, stored) in ended.take(AT_ONCE) {
+                    let event = Event::new("lock_expired", millis).with("lock", id.as_str());
+                    let event = match &stored.document.target {
+                        Target::User(name) => event.user(name.as_str()),
+                        Target::Node(name) => event.node(name.as_str()),
+                        _ => event,
+                    };
+                    plan = plan
+                        .step(Step::remove(book::key(&["locks", id]), stored.revision))
+                        .event(event);
+                }
+                Ok(plan.publish(book, millis))
+            })
+            .await
+    }
+}

@@ -1,0 +1,92 @@
+//! The services as gRPC has them: who asks is taken from the connection, the request goes to the service, a refusal
+//! becomes a status. Nothing is decided here.
+
+mod admin;
+mod cluster;
+mod identity;
+
+use crate::caller::{Caller, Who};
+use crate::service::Service;
+use fleetgate_net::h2;
+use fleetgate_proto::v1::admin_server::AdminServer;
+use fleetgate_proto::v1::cluster_server::ClusterServer;
+use fleetgate_proto::v1::identity_server::IdentityServer;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tonic::codegen::tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status};
+
+/// The largest request of somebody who may have no certificate.
+pub const IDENTITY_MESSAGE: usize = 64 * 1024;
+/// The largest request of a proxy: a batch of audit records.
+pub const CLUSTER_MESSAGE: usize = 1 << 20;
+/// The largest request of an administrator: a role file.
+pub const ADMIN_MESSAGE: usize = 2 << 20;
+
+/// The service, as one connection has it.
+#[derive(Clone)]
+pub(crate) struct Face {
+    service: Arc<Service>,
+    /// Whose process is at the other end of a unix socket.
+    local: Option<u32>,
+}
+
+/// What a call that answers with many messages gives.
+pub(crate) type Answers<T> = ReceiverStream<Result<T, Status>>;
+
+/// Answers that wait for a caller who does not read.
+const MAX_ANSWERS: usize = 16;
+
+type Reply<T> = Result<Response<T>, Status>;
+
+impl Face {
+    /// For a connection: by the unix socket of a user, or by TLS.
+    pub(crate) fn routes(service: Arc<Service>, local: Option<u32>) -> h2::Routes {
+        let face = Face { service, local };
+        h2::Routes::new()
+            .with(IdentityServer::new(face.clone()).max_decoding_message_size(IDENTITY_MESSAGE))
+            .with(ClusterServer::new(face.clone()).max_decoding_message_size(CLUSTER_MESSAGE))
+            .with(AdminServer::new(face).max_decoding_message_size(ADMIN_MESSAGE))
+    }
+
+    fn caller<T>(&self, request: &Request<T>) -> Result<Caller, Status> {
+        let known = h2::Caller::of(request)?;
+        let shown = known.peer.as_ref().and_then(|peer| {
+            let certificate = peer.certificate.clone()?;
+            Some((peer.identity.clone()?, certificate))
+        });
+        let who = match (self.local, shown) {
+            (Some(uid), _) => Who::Local(uid),
+            (None, Some((identity, certificate))) => {
+                Who::Certificate(Arc::new(identity), Arc::new(certificate))
+            }
+            (None, None) => Who::Nobody,
+        };
+        Ok(Caller {
+            who,
+            address: known.address,
+        })
+    }
+}
+
+fn reply<T>(done: crate::error::Result<T>) -> Reply<T> {
+    done.map(Response::new).map_err(Status::from)
+}
+
+/// Answers made by a task of their own, which ends when nobody reads them any more.
+fn answers<T, Work>(make: impl FnOnce(mpsc::Sender<Result<T, Status>>) -> Work) -> Reply<Answers<T>>
+where
+    T: Send + 'static,
+    Work: Future<Output = ()> + Send + 'static,
+{
+    let (to, from) = mpsc::channel(MAX_ANSWERS);
+    let gone = to.clone();
+    let work = make(to);
+    tokio::spawn(async move {
+        tokio::select! {
+            () = work => {}
+            () = gone.closed() => {}
+        }
+    });
+    Ok(Response::new(ReceiverStream::new(from)))
+}

@@ -1,0 +1,145 @@
+//! How often somebody may ask: token buckets in tables that do not grow. It decides nothing about who is right.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Mutex, PoisonError};
+
+/// The most sources or names that are told apart; the others share one bucket.
+pub const MAX_BUCKETS: usize = 16_384;
+
+/// Whom a connection comes from, as far as limits go: an address, of IPv6 its /64, or this machine's own socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// Over the network.
+    Address(IpAddr),
+    /// The unix socket.
+    Local,
+}
+
+impl Source {
+    /// Of a peer's address.
+    pub fn of(address: IpAddr) -> Source {
+        Source::Address(match address.to_canonical() {
+            IpAddr::V6(six) => {
+                let whole = u128::from(six) >> 64 << 64;
+                IpAddr::V6(Ipv6Addr::from(whole))
+            }
+            four => four,
+        })
+    }
+}
+
+/// What a bucket holds and how fast it fills.
+#[derive(Clone, Copy, Debug)]
+pub struct Rate {
+    /// So many at once.
+    pub burst: u32,
+    /// Then one in so many milliseconds.
+    pub every_ms: u64,
+}
+
+/// Buckets of one rate.
+#[derive(Debug)]
+pub struct Buckets<K> {
+    rate: Rate,
+    table: Mutex<Table<K>>,
+}
+
+#[derive(Debug)]
+struct Table<K> {
+    /// When each will be full again, in milliseconds; full ones are left out.
+    full_at: HashMap<K, u64>,
+    others: u64,
+}
+
+impl<K: Eq + Hash + Clone> Buckets<K> {
+    /// All full.
+    pub fn new(rate: Rate) -> Buckets<K> {
+        Buckets {
+            rate,
+            table: Mutex::new(Table {
+                full_at: HashMap::new(),
+                others: 0,
+            }),
+        }
+    }
+
+    /// Takes one for `key`, or says after how many seconds to try again.
+    pub fn take(&self, key: &K, now_ms: u64) -> Result<(), u64> {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        if !table.full_at.contains_key(key) && table.full_at.len() >= MAX_BUCKETS {
+            table.full_at.retain(|_, full| *full > now_ms);
+        }
+        let room = table.full_at.len() < MAX_BUCKETS || table.full_at.contains_key(key);
+        let full = match room {
+            true => table.full_at.entry(key.clone()).or_insert(now_ms),
+            false => &mut table.others,
+        };
+        let later = (*full).max(now_ms) + self.rate.every_ms;
+        let depth = self.rate.every_ms * u64::from(self.rate.burst);
+        if later > now_ms + depth {
+            return Err((later - now_ms - depth).div_ceil(1000));
+        }
+        *full = later;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATE: Rate = Rate {
+        burst: 3,
+        every_ms: 2000,
+    };
+
+    #[test]
+    fn a_burst_and_then_by_time() {
+        let buckets = Buckets::new(RATE);
+        let table = [
+            ("a", 0, Ok(())),
+            ("a", 0, Ok(())),
+            ("a", 0, Ok(())),
+            ("a", 0, Err(2)),
+            ("b", 0, Ok(())),
+            ("a", 1500, Err(1)),
+            ("a", 2000, Ok(())),
+            ("a", 2000, Err(2)),
+            ("a", 60_000, Ok(())),
+            ("a", 60_000, Ok(())),
+            ("a", 60_000, Ok(())),
+            ("a", 60_000, Err(2)),
+        ];
+        for (key, now, said) in table {
+            assert_eq!(buckets.take(&key, now), said, "{key} at {now}");
+        }
+    }
+
+    #[test]
+    fn tables_of_limits_do_not_grow() {
+        let buckets = Buckets::new(RATE);
+        for key in 0..MAX_BUCKETS {
+            assert_eq!(buckets.take(&key, 0), Ok(()));
+        }
+        // The rest shares one.
+        for key in 0..3 {
+            assert_eq!(buckets.take(&(MAX_BUCKETS + key), 0), Ok(()));
+        }
+        assert_eq!(buckets.take(&(2 * MAX_BUCKETS), 0), Err(2));
+        assert_eq!(buckets.take(&0, 0), Ok(()), "who has a bucket keeps it");
+        // Full ones are forgotten.
+        assert_eq!(buckets.take(&(2 * MAX_BUCKETS), 60_000), Ok(()));
+        assert!(buckets.table.lock().unwrap().full_at.len() <= MAX_BUCKETS);
+    }
+
+    #[test]
+    fn sources_are_addresses_and_networks_of_ipv6() {
+        let of = |text: &str| Source::of(text.parse().unwrap());
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
+        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+    }
+}

@@ -1,0 +1,544 @@
+//! Machines: tokens that they join by, certificates that they get and renew, and their end. A name belongs to a key: nobody
+//! else gets it while it is known.
+
+use crate::book::{self, Book};
+use crate::caller::Caller;
+use crate::documents::{Kind, Member, Token};
+use crate::error::{Refused, Result};
+use crate::issue;
+use crate::ledger::Plan;
+use crate::secret::{Secret, fresh_id};
+use crate::service::Service;
+use crate::users::labels;
+use fleetgate_net::{Admits, Pin, x509};
+use fleetgate_policy::cluster::{Name, Subject, Target};
+use fleetgate_proto::{signed, v1};
+use fleetgate_ssh::key::PublicKey;
+use fleetgate_store::{Key, Step};
+use serde_json::json;
+
+/// The most nodes, and the most proxies.
+pub const MAX_MEMBERS: usize = 65_536;
+/// The most tokens.
+pub const MAX_TOKENS: usize = 10_000;
+/// How long a token is good, unless told.
+pub const TOKEN: u64 = 3600;
+/// The longest.
+pub const MAX_TOKEN: u64 = 366 * 86_400;
+/// The longest version that a machine says of itself.
+const MAX_VERSION: usize = 64;
+
+impl Service {
+    /// A token to join by.
+    pub async fn add_token(&self, caller: &Caller, request: v1::AddTokenRequest) -> Result<v1::JoinToken> {
+        let kind = Kind::parse(&request.kind)
+            .ok_or_else(|| Refused::invalid("a token is for a \"node\" or a \"proxy\""))?;
+        let lifetime = match u64::from(request.lifetime) {
+            0 => TOKEN,
+            seconds if seconds <= MAX_TOKEN => seconds,
+            _ => return Err(Refused::invalid("a token is good for a year at most")),
+        };
+        let name = match request.name.as_str() {
+            "" => None,
+            name => Some(Name::parse(name).map_err(Refused::invalid)?),
+        };
+        if request.reusable && name.is_some() {
+            return Err(Refused::invalid(
+                "a token for one name cannot be used more than once: leave out the name or --reusable",
+            ));
+        }
+        let token = Token {
+            id: fresh_id()?,
+            kind,
+            expires: self.now() + lifetime,
+            reusable: request.reusable,
+            name,
+            labels: labels(&request.labels)?,
+            last: None,
+        };
+        let secret = Secret::fresh()?;
+        let text = self.ticket(Admits::Machine, &secret)?;
+        self.ledger
+            .change(|book| {
+                if book.tokens.len() >= MAX_TOKENS {
+                    return Err(Refused::busy(format!(
+                        "there are {MAX_TOKENS} tokens, which is the most: remove some (fleetgate token rm)"
+                    )));
+                }
+                let event = self
+                    .event("token_added", caller)
+                    .with("token", token.id.as_str())
+                    .with("after", token_in_event(&token));
+                Ok(Plan::new(())
+                    .step(book::create(book::key(&["tokens", &secret.hash()]), &token))
+                    .event(event))
+            })
+            .await?;
+        Ok(v1::JoinToken {
+            text,
+            ..token_shown(&self.book(), &token)
+        })
+    }
+
+    /// Nobody joins by it any more.
+    pub async fn remove_token(&self, caller: &Caller, id: &str) -> Result<()> {
+        self.ledger
+            .change(|book| {
+                let mut all = book.tokens.iter();
+                let (hash, stored) = all.find(|(_, t)| t.document.id == id).ok_or_else(|| {
+                    Refused::missing("there is no such token: fleetgate token ls shows those there are")
+                })?;
+                let event = self
+                    .event("token_removed", caller)
+                    .with("token", id)
+                    .with("before", token_in_event(&stored.document));
+                Ok(Plan::new(())
+                    .step(Step::remove(book::key(&["tokens", hash]), stored.revision))
+                    .event(event))
+            })
+            .await
+    }
+
+    /// All tokens, without what is secret about them.
+    pub fn tokens(&self) -> v1::TokensReply {
+        let book = self.book();
+        let now = self.now();
+        let good = book
+            .tokens
+            .values()
+            .map(|t| &t.document)
+            .filter(|t| t.expires > now);
+        v1::TokensReply {
+            tokens: good.map(|t| token_shown(&book, t)).collect(),
+        }
+    }
+
+    /// A machine's first certificates.
+    pub async fn join(&self, caller: &Caller, request: v1::JoinRequest) -> Result<v1::JoinReply> {
+        self.guess(caller)?;
+        let not_known = || {
+            Refused::unproven(
+                "the token is not known: it was removed, its time is long over, or it is not whole",
+            )
+        };
+        let hash = Secret::parse(&request.secret).ok_or_else(not_known)?.hash();
+        let token = {
+            let book = self.book();
+            book.tokens.get(&hash).ok_or_else(not_known)?.document.clone()
+        };
+        let kind = token.kind;
+        let joined = self.enter(caller, kind, &request, Some((hash, token))).await;
+        if let Err(refused) = &joined {
+            let event = self
+                .event("join_refused", caller)
+                .node(&request.name.chars().take(64).collect::<String>());
+            self.ledger
+                .tell(event.with("reason", refused.words.as_str()))
+                .await?;
+        }
+        joined
+    }
+
+    /// The same without a token: for the machine that auth itself is on.
+    pub(crate) async fn join_here(
+        &self,
+        caller: &Caller,
+        kind: Kind,
+        request: v1::JoinRequest,
+    ) -> Result<v1::JoinReply> {
+        self.enter(caller, kind, &request, None).await
+    }
+
+    async fn enter(
+        &self,
+        caller: &Caller,
+        kind: Kind,
+        request: &v1::JoinRequest,
+        token: Option<(String, Token)>,
+    ) -> Result<v1::JoinReply> {
+        let name = Name::parse(&request.name).map_err(Refused::invalid)?;
+        let public = x509::PublicKey::from_spki(&request.tls_public)
+            .map_err(|e| Refused::invalid(format!("the TLS key: {e}")))?;
+        let host_keys = issue::host_keys(&request.host_keys)?;
+        let key = Pin::of(public.spki()).to_string();
+        let (cluster, now) = (self.cluster(), self.now());
+        let mut labels = labels(&request.labels)?;
+        if let Some((_, token)) = &token {
+            labels.extend(token.labels.clone());
+        }
+        let member = Member {
+            key: Some(key.clone()),
+            host_keys: host_keys.iter().map(PublicKey::line).collect(),
+            labels,
+            address: None,
+            version: request.version.chars().take(MAX_VERSION).collect(),
+            made: now,
+            token: token.as_ref().map_or(String::new(), |(_, t)| t.id.clone()),
+        };
+        self.may_join(kind, &name, &key, token.as_ref().map(|(_, t)| t))?;
+        // Certificates first: a token is not burnt for a machine that gets none.
+        let tls_chain = issue::member(&self.signers, &cluster, kind, &name, public.spki(), now).await?;
+        let host_certificates = issue::hosts(&self.signers, &cluster, &name, &host_keys, now).await?;
+        self.ledger
+            .change(|book| {
+                let found = match &token {
+                    Some((hash, _)) => Some((hash, book.tokens.get(hash).ok_or_else(token_gone)?)),
+                    None => None,
+                };
+                self.may_join(kind, &name, &key, found.as_ref().map(|(_, t)| &t.document))?;
+                let at = member_key(kind, &name);
+                let known = book.members(kind).get(name.as_str());
+                let event = self
+                    .event("joined", caller)
+                    .node(name.as_str())
+                    .with("kind", kind.name())
+                    .with("token", member.token.as_str())
+                    .with("key", key.as_str())
+                    .with("labels", json!(member.labels));
+                let plan = Plan::new(())
+                    .step(book::replace(at, known.map(|m| m.revision), &member))
+                    .event(event);
+                Ok(match found {
+                    None => plan,
+                    Some((hash, stored)) => {
+                        let at = book::key(&["tokens", hash]);
+                        plan.step(match stored.document.reusable {
+                            true => book::unchanged(at, Some(stored.revision)),
+                            false => {
+                                let used = Token {
+                                    last: Some((now, name.to_string())),
+                                    ..stored.document.clone()
+                                };
+                                book::replace(at, Some(stored.revision), &used)
+                            }
+                        })
+                    }
+                })
+            })
+            .await?;
+        if kind == Kind::Node {
+            self.inventory.tell(&self.book(), name.as_str(), now);
+        }
+        Ok(v1::JoinReply {
+            cluster: cluster.to_string(),
+            kind: kind.name().to_string(),
+            name: name.to_string(),
+            tls_chain,
+            host_certificates,
+            state: Some(self.published().signed),
+        })
+    }
+
+    fn may_join(&self, kind: Kind, name: &Name, key: &str, token: Option<&Token>) -> Result<()> {
+        let now = self.now();
+        if let Some(token) = token {
+            if now >= token.expires {
+                return Err(Refused::unproven(
+                    "the token's time is over: make another with fleetgate token add",
+                ));
+            }
+            if let Some((at, by)) = &token.last {
+                return Err(Refused::unproven(format!(
+                    "the token was used at {} by {by}: it is good once; make another with fleetgate token add",
+                    crate::clock::rfc3339(at * 1000)
+                )));
+            }
+            if let Some(wanted) = token.name.as_ref().filter(|wanted| *wanted != name) {
+                return Err(Refused::forbidden(format!(
+                    "the token is for the name {wanted}, not for {name}: join with --name {wanted}"
+                )));
+            }
+        }
+        self.node_locked(kind, name, now)?;
+        let book = self.book();
+        let members = book.members(kind);
+        match members.get(name.as_str()) {
+            // The same machine again: after its state was lost in part, or a join whose answer did not arrive.
+            Some(known) if known.document.key.as_deref() == Some(key) => Ok(()),
+            Some(known) => Err(Refused::exists(format!(
+                "the name {name} belongs to another {} with another key since {}: take another name, or, if that one \
+                 is gone, remove it first (fleetgate node rm {name})",
+                kind.name(),
+                crate::clock::rfc3339(known.document.made * 1000)
+            ))),
+            None if members.len() >= MAX_MEMBERS => Err(Refused::busy(format!(
+                "the cluster has {MAX_MEMBERS} machines of this kind, which is the most"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    fn node_locked(&self, kind: Kind, name: &Name, now: u64) -> Result<()> {
+        if kind != Kind::Node {
+            return Ok(());
+        }
+        let published = self.published();
+        match published.state.locks.on(&Target::Node(name.clone()), now, now) {
+            Some(lock) => Err(Refused::forbidden(lock.refusal().words)),
+            None => Ok(()),
+        }
+    }
+
+    /// Newer certificates for a machine that has some: a node's by way of its proxy, or a proxy's own.
+    pub async fn renew(&self, caller: &Caller, request: v1::RenewFor) -> Result<v1::Renewed> {
+        caller.proxy(&self.published(), self.now())?;
+        match self.renewed(caller, request).await {
+            // What the machine is to be told is an answer; what is wrong with the service is not.
+            Err(refused) if refused.kind != crate::RefusedKind::Unavailable => Ok(v1::Renewed {
+                refused: refused.words,
+                ..v1::Renewed::default()
+            }),
+            other => other,
+        }
+    }
+
+    async fn renewed(&self, caller: &Caller, request: v1::RenewFor) -> Result<v1::Renewed> {
+        let renew = request
+            .renew
+            .ok_or_else(|| Refused::invalid("nothing to renew was sent"))?;
+        let now = self.now();
+        let (kind, name, member) = self.member_of(&request.name, &renew.tls_certificate, now)?;
+        self.node_locked(kind, &name, now)?;
+        let present = x509::Certificate::read(&renew.tls_certificate).and_then(|c| c.public_key());
+        let signs = present.and_then(|key| key.verify(&signed::renew(&renew), &renew.signature));
+        signs.map_err(|e| Refused::unproven(format!("the request of {name}: {e}")))?;
+        let public = x509::PublicKey::from_spki(&renew.tls_public)
+            .map_err(|e| Refused::invalid(format!("the TLS key: {e}")))?;
+        let host_keys = issue::host_keys(&renew.host_keys)?;
+        let cluster = self.cluster();
+        let tls_chain = issue::member(&self.signers, &cluster, kind, &name, public.spki(), now).await?;
+        let host_certificates = issue::hosts(&self.signers, &cluster, &name, &host_keys, now).await?;
+        let key = Pin::of(public.spki()).to_string();
+        self.ledger
+            .change(|book| {
+                let stored = book.members(kind).get(name.as_str());
+                let stored = stored
+                    .filter(|s| s.document.key == member.key)
+                    .ok_or_else(|| gone(&name))?;
+                let renewed = Member {
+                    key: Some(key.clone()),
+                    host_keys: host_keys.iter().map(PublicKey::line).collect(),
+                    ..stored.document.clone()
+                };
+                let event = self
+                    .event("renewed", caller)
+                    .node(name.as_str())
+                    .with("kind", kind.name())
+                    .with("key", key.as_str());
+                let at = member_key(kind, &name);
+                let step = match renewed == stored.document {
+                    true => book::unchanged(at, Some(stored.revision)),
+                    false => book::replace(at, Some(stored.revision), &renewed),
+                };
+                Ok(Plan::new(()).step(step).event(event))
+            })
+            .await?;
+        Ok(v1::Renewed {
+            tls_chain,
+            host_certificates,
+            refused: String::new(),
+        })
+    }
+
+    /// Whose certificate it is: of a machine that is known, with the key that it is known by. So the certificate itself
+    /// need not be verified: the name is bound to the key, and the key signs.
+    pub(crate) fn member_of(
+        &self,
+        claimed: &str,
+        certificate: &[u8],
+        now: u64,
+    ) -> Result<(Kind, Name, Member)> {
+        let certificate =
+            x509::Certificate::read(certificate).map_err(|e| Refused::invalid(e.to_string()))?;
+        let identity = certificate
+            .identity()
+            .map_err(|e| Refused::invalid(e.to_string()))?;
+        let (kind, name) = match identity.map(|i| i.subject) {
+            Some(Subject::Node(name)) => (Kind::Node, name),
+            Some(Subject::Proxy(name)) => (Kind::Proxy, name),
+            _ => return Err(Refused::unproven("the certificate is no node's and no proxy's")),
+        };
+        if name.as_str() != claimed {
+            return Err(Refused::unproven(format!(
+                "the certificate is for {name}, and the request for another machine"
+            )));
+        }
+        if now >= certificate.validity().end {
+            return Err(Refused::unproven(format!(
+                "the certificate of {name} has expired: compare the clocks, or join again with a new token"
+            )));
+        }
+        let book = self.book();
+        let stored = book.members(kind).get(name.as_str()).ok_or_else(|| gone(&name))?;
+        if stored.document.key.as_deref() != Some(&certificate.pin().to_string()) {
+            return Err(Refused::unproven(format!(
+                "the name {name} belongs to another key by now: remove it (fleetgate node rm {name}) and join again \
+                 with a new token"
+            )));
+        }
+        Ok((kind, name, stored.document.clone()))
+    }
+
+    /// The machine is none of the cluster's any more; another may have its name.
+    pub async fn remove_node(&self, caller: &Caller, name: &str) -> Result<()> {
+        let name = Name::parse(name).map_err(Refused::invalid)?;
+        self.ledger
+            .change(|book| {
+                // Nodes first: proxies are few, and few are removed.
+                let mut kinds = [Kind::Node, Kind::Proxy].into_iter();
+                let found = kinds.find_map(|k| Some((k, book.members(k).get(name.as_str())?)));
+                let (kind, stored) = found.ok_or_else(|| {
+                    Refused::missing(format!(
+                        "there is no node {name}: fleetgate ls --all shows those there are"
+                    ))
+                })?;
+                let event = self
+                    .event("node_removed", caller)
+                    .node(name.as_str())
+                    .with("kind", kind.name())
+                    .with("before", member_in_event(&stored.document));
+                Ok(Plan::new(())
+                    .step(Step::remove(member_key(kind, &name), stored.revision))
+                    .event(event))
+            })
+            .await?;
+        self.inventory.forget(name.as_str());
+        Ok(())
+    }
+
+    /// A plain sshd that trusts the user authority.
+    pub async fn register_node(&self, caller: &Caller, request: v1::RegisterNodeRequest) -> Result<v1::Node> {
+        let name = Name::parse(&request.name).map_err(Refused::invalid)?;
+
+        let host_keys = issue::host_keys(&request.host_keys)?;
+        let member = Member {
+            key: None,
+            host_keys: host_keys.iter().map(PublicKey::line).collect(),
+            labels: labels(&request.labels)?,
+            address: Some(address(&request.address)?),
+            version: String::new(),
+            made: self.now(),
+            token: String::new(),
+        };
+        self.ledger
+            .change(|book| {
+                let known = book.nodes.get(name.as_str());
+                if known.is_some_and(|k| k.document.address.is_none()) {
+                    return Err(Refused::exists(format!(
+                        "{name} is a node with fleetgate already: take another name, or remove it first (fleetgate node rm \
+                         {name})"
+                    )));
+                }
+                if known.is_none() && book.nodes.len() >= MAX_MEMBERS {
+                    return Err(Refused::busy(format!("the cluster has {MAX_MEMBERS} nodes, which is the most")));
+                }
+                let event = self.event("node_registered", caller).node(name.as_str());
+                let event = match known {
+                    Some(known) => event.with("before", member_in_event(&known.document)),
+                    None => event,
+                };
+                Ok(Plan::new(())
+                    .step(book::replace(
+                        member_key(Kind::Node, &name),
+                        known.map(|k| k.revision),
+                        &member,
+                    ))
+                    .event(event.with("after", member_in_event(&member))))
+            })
+            .await?;
+        let book = self.book();
+        self.inventory.tell(&book, name.as_str(), self.now());
+        let shown = self.inventory.shown(&book, name.as_str(), self.now());
+        shown.ok_or_else(|| gone(&name))
+    }
+}
+
+/// Where a machine stands.
+pub fn member_key(kind: Kind, name: &Name) -> Key {
+    book::key(&["members", kind.name(), name.as_str()])
+}
+
+fn address(text: &str) -> Result<String> {
+    let wrong =
+        || Refused::invalid("the address of a node is HOST:PORT, \"db1.example:22\" or \"[2001:db8::1]:22\"");
+    let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+    let port: u16 = port.parse().map_err(|_| wrong())?;
+    let bare = host
+        .strip_prefix('[')
+        .and_then(|h| h.strip_suffix(']'))
+        .unwrap_or(host);
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '%');
+    let right = !bare.is_empty() && bare.len() <= 255 && bare.chars().all(plain) && !bare.starts_with('-');
+    match right && port != 0 && (bare.len() != host.len() || !host.contains(':')) {
+        true => Ok(text.to_string()),
+        false => Err(wrong()),
+    }
+}
+
+fn token_gone() -> Refused {
+    Refused::unproven("the token was removed: make another with fleetgate token add")
+}
+
+fn gone(name: &Name) -> Refused {
+    Refused::unproven(format!(
+        "the machine {name} is not known here: it was removed; join again with a new token (fleetgate token add)"
+    ))
+}
+
+fn token_shown(book: &Book, token: &Token) -> v1::JoinToken {
+    let members = book.nodes.values().chain(book.proxies.values());
+    v1::JoinToken {
+        id: token.id.clone(),
+        text: String::new(),
+        kind: token.kind.name().to_string(),
+        expires: token.expires,
+        reusable: token.reusable,
+        name: token.name.as_ref().map_or(String::new(), Name::to_string),
+        used: members.filter(|m| m.document.token == token.id).count() as u32,
+    }
+}
+
+fn token_in_event(token: &Token) -> serde_json::Value {
+    json!({
+        "kind": token.kind.name(),
+        "name": token.name.as_ref().map(Name::as_str),
+        "reusable": token.reusable,
+        "labels": token.labels,
+        "expires": crate::clock::rfc3339(token.expires * 1000),
+    })
+}
+
+fn member_in_event(member: &Member) -> serde_json::Value {
+    json!({
+        "key": member.key,
+        "host_keys": member.host_keys,
+        "labels": member.labels,
+        "address": member.address,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_plain_nodes() {
+        for good in ["db1:22", "db1.example:2222", "192.0.2.1:22", "[2001:db8::1]:22"] {
+            assert_eq!(address(good).as_deref(), Ok(good));
+        }
+        for bad in [
+            "",
+            "db1",
+            "db1:",
+            ":22",
+            "db1:0",
+            "db1:65536",
+            "2001:db8::1:22",
+            "-oProxy:22",
+            "a b:22",
+            "a\n:22",
+        ] {
+            assert!(address(bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Nodes without fleetgate: a plain sshd that trusts the user authority. The proxy ends the user's SSH connection and
+//! begins one of its own, for which it gets a certificate that is good for one login, and only if the user's own
+//! certificate, which it hands over, would let him in.
+
+use crate::authorities::SKEW;
+use crate::caller::Caller;
+use crate::documents::Member;
+use crate::error::{Refused, Result};
+use crate::issue;
+use crate::service::Service;
+use fleetgate_policy::cluster::{Attempt, Identity, Name, Role, SSH_EXTENSION, decide};
+use fleetgate_proto::v1;
+use fleetgate_ssh::codec::Reader;
+use fleetgate_ssh::key::{Certificate, PublicKey, UserCheck};
+use std::net::{IpAddr, Ipv4Addr};
+
+impl Service {
+    /// A certificate for one login on a plain sshd.
+    pub async fn sign_login(
+        &self,
+        caller: &Caller,
+        request: v1::SignLoginRequest,
+    ) -> Result<v1::SignLoginReply> {
+        let (published, now) = (self.published(), self.now());
+        caller.proxy(&published, now)?;
+        let (node, member) = self.plain(&request.node)?;
+        let key =
+            PublicKey::parse(&request.key).map_err(|e| Refused::invalid(format!("the proxy's key: {e}")))?;
+        let trust = &published.state.trust.user_ca;
+        let (identity, expires) = shown(&request.certificate, &request.login, trust, now)?;
+        let user = identity
+            .user()
+            .ok_or_else(|| Refused::forbidden("the certificate is no user's"))?;
+        self.active_user(user)?;
+        let labels = self.inventory.labels(&member, node.as_str());
+        let attempt = Attempt {
+            identity: &identity,
+            expires,
+            cluster: &published.state.cluster,
+            roles: &published.state.roles,
+            locks: &published.state.locks,
+            node: &node,
+            labels: &labels,
+            login: &request.login,
+            now,
+            skew: SKEW,
+        };
+        let event = |name| {
+            let event = self.event(name, caller).user(user.as_str()).node(node.as_str());
+            event.with("login", request.login.as_str())
+        };
+        let allowed = match decide(&attempt) {
+            Ok(allowed) => allowed,
+            Err(refusal) => {
+                let event = event("login_denied").with("rule", refusal.rule.as_str());
+                self.ledger
+                    .tell(event.with("reason", refusal.words.as_str()))
+                    .await?;
+                return Err(Refused::forbidden(refusal.words));
+            }
+        };
+        let roles: Vec<&Role> = allowed
+            .roles
+            .iter()
+            .filter_map(|name| published.state.roles.get(name))
+            .collect();
+        let made = issue::one_login(&self.signers, &identity, &request.login, &roles, &key, now).await?;
+        self.ledger.tell(event("login_signed")).await?;
+        Ok(v1::SignLoginReply { certificate: made })
+    }
+
+    /// A host certificate for the proxy's own key, in the name of a plain sshd: to its user the proxy is that node.
+    pub async fn sign_host(
+        &self,
+        caller: &Caller,
+        request: v1::SignHostRequest,
+    ) -> Result<v1::SignHostReply> {
+        let (published, now) = (self.published(), self.now());
+        caller.proxy(&published, now)?;
+        let (node, _) = self.plain(&request.node)?;
+        let keys = issue::host_keys(&[request.key])?;
+        let mut made = issue::hosts(&self.signers, &self.cluster(), &node, &keys, now).await?;
+        let event = self.event("host_signed", caller).node(node.as_str());
+        self.ledger.tell(event).await?;
+        Ok(v1::SignHostReply {
+            certificate: made.pop().unwrap_or_default(),
+        })
+    }
+
+    fn plain(&self, name: &str) -> Result<(Name, Member)> {
+        let name = Name::parse(name).map_err(Refused::invalid)?;
+        let book = self.book();
+        let member = book.nodes.get(name.as_str()).map(|m| m.document.clone());
+        match member {
+            Some(member) if member.address.is_some() => Ok((name, member)),
+            Some(_) => Err(Refused::forbidden(format!(
+                "{name} runs fleetgate: it lets nobody in by way of a proxy's own certificate"
+            ))),
+            None => Err(Refused::missing(format!("there is no node {name}"))),
+        }
+    }
+}
+
+/// Who the user's certificate says it is, when it would let him in as `login` now, and until when it holds.
+fn shown(blob: &[u8], login: &str, trust: &[Vec<u8>], now: u64) -> Result<(Identity, Option<u64>)> {
+    let wrong = |why: String| Refused::unproven(format!("the user's certificate: {why}"));
+    let certificate = Certificate::parse(blob).map_err(|e| wrong(e.to_string()))?;
+    let check = UserCheck {
+        trusted: &|ca| trust.iter().any(|blob| blob == ca.blob()),
+        principals: &[login],
+        now,
+        skew: SKEW,
+        // None of our certificates names addresses; one that does is refused.
+        source: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+    };
+    certificate.check_user(&check).map_err(|e| wrong(e.to_string()))?;
+    let data = certificate
+        .extension(SSH_EXTENSION)
+        .ok_or_else(|| wrong("it carries no identity".to_string()))?;
+    let bytes = Reader::new(data)
+        .string("identity")
+        .map_err(|e| wrong(e.to_string()))?;
+    Ok((Identity::parse(bytes).map_err(wrong)?, certificate.expires(0)))
+}

@@ -1,0 +1,213 @@
+//! Replacing authorities without joining anybody again. The next one is trusted before it signs: until every node has the
+//! state that names it, or at most a quarter of the grace period. Then it signs, the one before is trusted until the grace
+//! period is over, its private key is gone at once, and at last it is trusted no more.
+
+use crate::authorities::{self, Life, fingerprint, make, public_key, secret_key};
+use crate::book::{self, Book, Stored};
+use crate::caller::Caller;
+use crate::documents::{Authority, Phase, Purpose};
+use crate::error::{Refused, Result};
+use crate::issue::MEMBER_LIFETIME;
+use crate::ledger::Plan;
+use crate::service::Service;
+use fleetgate_proto::v1;
+use fleetgate_store::Step;
+use serde_json::json;
+
+/// Seconds that the next one is trusted at least before it signs: for those who watch.
+pub const SETTLE: u64 = 5;
+/// The longest that nodes are waited for that do not say that they know it.
+pub const MAX_SETTLE: u64 = 86_400;
+/// The longest grace period.
+pub const MAX_GRACE: u64 = 366 * 86_400;
+
+impl Service {
+    /// All authorities.
+    pub fn authorities(&self) -> v1::AuthoritiesReply {
+        let book = self.book();
+        let all = Purpose::ALL.into_iter().flat_map(|purpose| {
+            book.authorities_of(purpose)
+                .map(move |stored| shown(purpose, &stored.document))
+        });
+        v1::AuthoritiesReply {
+            authorities: all.collect(),
+        }
+    }
+
+    /// Begins to replace the authorities of these purposes.
+    pub async fn rotate(&self, caller: &Caller, request: v1::RotateRequest) -> Result<v1::AuthoritiesReply> {
+        let purposes = match request.kind.as_str() {
+            "all" => Purpose::ALL.to_vec(),
+            kind => vec![Purpose::parse(kind).ok_or_else(|| {
+                Refused::invalid("an authority is \"user\", \"host\", \"tls\", \"state\" or \"all\"")
+            })?],
+        };
+        let (cluster, now, millis) = (self.cluster(), self.now(), self.ledger.millis());
+        let wanted = u64::from(request.grace);
+        if wanted > MAX_GRACE {
+            return Err(Refused::invalid("a grace period is a year at most"));
+        }
+        self.ledger
+            .change(|book| {
+                let mut plan = Plan::new(());
+                let serial = book.next_serial(millis);
+                for &purpose in &purposes {
+                    let all: Vec<&Authority> = book.authorities_of(purpose).map(|s| &s.document).collect();
+                    if let Some(other) = all.iter().find(|a| a.phase != Phase::Active) {
+                        return Err(Refused::state(format!(
+                            "the {} authority is being replaced already, until {} at the latest: wait for that",
+                            purpose.name(),
+                            crate::clock::rfc3339((other.until.unwrap_or(now) + other.grace) * 1000)
+                        )));
+                    }
+                    let grace = match wanted {
+                        0 => lives(book, purpose),
+                        wanted => wanted,
+                    };
+                    let life = Life {
+                        phase: Phase::Next,
+                        made: now,
+                        until: Some(now + (grace / 4).clamp(SETTLE, MAX_SETTLE)),
+                        grace,
+                        since: serial,
+                    };
+                    let (next, steps) = make(purpose, &cluster, life)?;
+                    let event = self
+                        .event("authority_next", caller)
+                        .with("kind", purpose.name())
+                        .with("after", in_event(purpose, &next));
+                    plan = plan.steps(steps).event(event);
+                }
+                Ok(plan.publish(book, millis))
+            })
+            .await?;
+        Ok(self.authorities())
+    }
+
+    /// Takes rotations on as far as it is time.
+    pub(crate) async fn turn_authorities(&self) -> Result<()> {
+        for purpose in Purpose::ALL {
+            if self.due(&self.book(), purpose) {
+                self.take_on(purpose).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn due(&self, book: &Book, purpose: Purpose) -> bool {
+        let mut all = book.authorities_of(purpose).map(|s| &s.document);
+        all.any(|authority| self.turns(book, authority))
+    }
+
+    fn turns(&self, book: &Book, authority: &Authority) -> bool {
+        let now = self.now();
+        let over = authority.until.is_some_and(|until| now >= until);
+        match authority.phase {
+            Phase::Active => false,
+            Phase::Retired => over,
+            Phase::Next => {
+                let settled = now >= authority.made + SETTLE;
+                over || settled && self.inventory.all_have(book, authority.since)
+            }
+        }
+    }
+
+    async fn take_on(&self, purpose: Purpose) -> Result<()> {
+        let (now, millis) = (self.now(), self.ledger.millis());
+        let event = |name| crate::audit::Event::new(name, millis).with("kind", purpose.name());
+        self.ledger
+            .change(|book| {
+                let mut plan = Plan::new(());
+                let all: Vec<&Stored<Authority>> = book.authorities_of(purpose).collect();
+                let mut turned = all.iter().filter(|s| self.turns(book, &s.document));
+                let Some(stored) = turned.next() else {
+                    return Ok(plan);
+                };
+                let authority = &stored.document;
+                if authority.phase == Phase::Retired {
+                    return Ok(plan
+                        .step(Step::remove(public_key(purpose, &authority.id), stored.revision))
+                        .step(Step::delete(secret_key(purpose, &authority.id)))
+                        .event(event("authority_removed").with("before", in_event(purpose, authority)))
+                        .publish(book, millis));
+                }
+                let before = authorities::active(book, purpose)?;
+                let retired = Authority {
+                    phase: Phase::Retired,
+                    until: Some(now + authority.grace),
+                    ..before.document.clone()
+                };
+                let active = Authority {
+                    phase: Phase::Active,
+                    until: None,
+                    grace: 0,
+                    ..authority.clone()
+                };
+                plan = plan
+                    .step(book::replace(
+                        public_key(purpose, &retired.id),
+                        Some(before.revision),
+                        &retired,
+                    ))
+                    .step(Step::delete(secret_key(purpose, &retired.id)))
+                    .step(book::replace(
+                        public_key(purpose, &active.id),
+                        Some(stored.revision),
+                        &active,
+                    ))
+                    .event(
+                        event("authority_active")
+                            .with("before", in_event(purpose, &retired))
+                            .with("after", in_event(purpose, &active)),
+                    );
+                Ok(plan.publish(book, millis))
+            })
+            .await
+    }
+}
+
+/// How long what this authority signs may live: so long it has to be trusted after it signed last.
+fn lives(book: &Book, purpose: Purpose) -> u64 {
+    let roles = book.roles.values().map(|r| r.document.limits.lifetime.as_secs());
+    let users = roles.max().unwrap_or(0).max(12 * 3600);
+    match purpose {
+        Purpose::User => users,
+        Purpose::Host => MEMBER_LIFETIME,
+        Purpose::Tls => MEMBER_LIFETIME.max(users),
+        Purpose::State => 86_400,
+    }
+}
+
+fn shown(purpose: Purpose, authority: &Authority) -> v1::Authority {
+    v1::Authority {
+        kind: purpose.name().to_string(),
+        phase: authority.phase.name().to_string(),
+        fingerprint: fingerprint(purpose, authority),
+        until: authority.until.unwrap_or(0),
+        public: match purpose {
+            Purpose::Tls => pem(&authority.public),
+            _ => authority.public.clone(),
+        },
+    }
+}
+
+/// RFC 7468, of base64 in one line.
+fn pem(base64: &str) -> String {
+    let mut out = String::from("-----BEGIN CERTIFICATE-----\n");
+    for (at, c) in base64.chars().enumerate() {
+        if at > 0 && at % 64 == 0 {
+            out.push('\n');
+        }
+        out.push(c);
+    }
+    out.push_str("\n-----END CERTIFICATE-----\n");
+    out
+}
+
+fn in_event(purpose: Purpose, authority: &Authority) -> serde_json::Value {
+    json!({
+        "phase": authority.phase.name(),
+        "fingerprint": fingerprint(purpose, authority),
+        "until": authority.until.map(|t| crate::clock::rfc3339(t * 1000)),
+    })
+}

@@ -1,0 +1,321 @@
+//! Roles and locks: read from what administrators write, kept, and taken back. What they mean is `policy`'s.
+
+use crate::book::{self, Book};
+use crate::caller::Caller;
+use crate::error::{Refused, Result};
+use crate::ledger::Plan;
+use crate::secret::fresh_id;
+use crate::service::Service;
+use crate::users::user_name;
+use fleetgate_policy::cluster::{
+    Attempt, Identity, Lock, MAX_CLUSTER_ROLES, MAX_LOCKS, MAX_REASON, Name, Role, Subject, Target, decide,
+    explain, logins_of, parse_roles,
+};
+use fleetgate_proto::v1;
+use fleetgate_store::Step;
+
+/// The most roles of one file: they are changed together.
+pub const MAX_ROLES_AT_ONCE: usize = 50;
+/// The longest role file.
+pub const MAX_ROLE_FILE: usize = 1 << 20;
+
+impl Service {
+    /// Makes roles as a file has them.
+    pub async fn apply_role(
+        &self,
+        caller: &Caller,
+        request: v1::ApplyRoleRequest,
+    ) -> Result<v1::ApplyRoleReply> {
+        if request.text.len() > MAX_ROLE_FILE {
+            return Err(Refused::invalid(format!(
+                "a role file has at most {MAX_ROLE_FILE} bytes"
+            )));
+        }
+        let roles =
+            parse_roles("the role file", &request.text).map_err(|e| Refused::invalid(e.to_string()))?;
+        if roles.len() > MAX_ROLES_AT_ONCE {
+            return Err(Refused::invalid(format!(
+                "a role file has at most {MAX_ROLES_AT_ONCE} roles: split it"
+            )));
+        }
+        if roles.is_empty() {
+            return Err(Refused::invalid(
+                "the role file has no role: it begins with [role.NAME]",
+            ));
+        }
+        if request.dry_run {
+            let book = self.book();
+            return Ok(changes(&book, &roles));
+        }
+        self.ledger
+            .change(|book| {
+                let reply = changes(book, &roles);
+                let new = reply.changes.iter().filter(|c| c.what == "created").count();
+                if book.roles.len() + new > MAX_CLUSTER_ROLES {
+                    return Err(Refused::busy(format!(
+                        "the cluster would have more than {MAX_CLUSTER_ROLES} roles, which is the most"
+                    )));
+                }
+                let nothing = reply.changes.iter().all(|c| c.what == "unchanged");
+                let mut plan = Plan::new(reply);
+                for role in &roles {
+                    let stored = book.roles.get(role.name.as_str());
+                    if stored.is_some_and(|s| s.document == *role) {
+                        continue;
+                    }
+                    let event = self
+                        .event("role_applied", caller)
+                        .with("role", role.name.as_str());
+                    let event = match stored {
+                        Some(stored) => event.with("before", json(&stored.document)),
+                        None => event,
+                    };
+                    plan = plan
+                        .step(book::replace(
+                            book::key(&["roles", role.name.as_str()]),
+                            stored.map(|s| s.revision),
+                            role,
+                        ))
+                        .event(event.with("after", json(role)));
+                }
+                Ok(match nothing {
+                    true => plan,
+                    false => plan.publish(book, self.ledger.millis()),
+                })
+            })
+            .await
+    }
+
+    /// Removes a role that nobody has.
+    pub async fn remove_role(&self, caller: &Caller, name: &str) -> Result<()> {
+        let name = Name::parse(name).map_err(Refused::invalid)?;
+        self.ledger
+            .change(|book| {
+                let stored = book.roles.get(name.as_str()).ok_or_else(|| {
+                    Refused::missing(format!(
+                        "there is no role {name}: fleetgate role ls shows those there are"
+                    ))
+                })?;
+                let held = book
+                    .users
+                    .iter()
+                    .filter(|(_, u)| u.document.roles.contains(&name));
+                let held: Vec<&str> = held.map(|(user, _)| user.as_str()).take(10).collect();
+                if !held.is_empty() {
+                    return Err(Refused::state(format!(
+                        "the role {name} is held by {}: give them others first (fleetgate user change)",
+                        held.join(", ")
+                    )));
+                }
+                let event = self
+                    .event("role_removed", caller)
+                    .with("role", name.as_str())
+                    .with("before", json(&stored.document));
+                Ok(Plan::new(())
+                    .step(Step::remove(
+                        book::key(&["roles", name.as_str()]),
+                        stored.revision,
+                    ))
+                    .publish(book, self.ledger.millis())
+                    .event(event))
+            })
+            .await
+    }
+
+    /// All roles.
+    pub fn roles(&self) -> v1::RolesReply {
+        let book = self.book();
+        v1::RolesReply {
+            roles: book.roles.values().map(|r| r.document.to_json()).collect(),
+        }
+    }
+
+    /// What would be decided, and why.
+    pub fn test_role(&self, request: &v1::TestRoleRequest) -> Result<v1::TestRoleReply> {
+        let user = user_name(&request.user)?;
+        let node = Name::parse(&request.node).map_err(Refused::invalid)?;
+        let (published, now) = (self.published(), self.now());
+        let book = self.book();
+        let stored = book
+            .users
+            .get(user.as_str())
+            .ok_or_else(|| crate::users::unknown(&user))?;
+        let member = book.nodes.get(node.as_str()).ok_or_else(|| {
+            Refused::missing(format!(
+                "there is no node {node}: fleetgate ls shows those there are"
+            ))
+        })?;
+        let labels = self.inventory.labels(&member.document, node.as_str());
+        let identity = Identity {
+            cluster: published.state.cluster.clone(),
+            subject: Subject::User(user.clone()),
+            roles: stored.document.roles.clone(),
+            issued: now + 1,
+            mfa: Some(now.saturating_sub(request.mfa_age.unwrap_or(0).into())),
+            device: request.device.then(|| Name::parse("any").expect("a name")),
+        };
+        let roles = self.roles_of(&identity);
+        let logins = match request.login.as_str() {
+            "" => logins_of(&roles, &user),
+            login => vec![login.to_string()],
+        };
+        let mut reply = v1::TestRoleReply::default();
+        if !stored.document.active {
+            reply.steps.push(format!(
+                "{user} has not accepted the invite yet and cannot log in"
+            ));
+        }
+        for login in &logins {
+            let attempt = Attempt {
+                identity: &identity,
+                expires: None,
+                cluster: &published.state.cluster,
+                roles: &published.state.roles,
+                locks: &published.state.locks,
+                node: &node,
+                labels: &labels,
+                login,
+                now,
+                skew: crate::authorities::SKEW,
+            };
+            reply.allowed |= decide(&attempt).is_ok();
+            reply.steps.push(format!("{user} as {login} on {node}:"));
+            reply
+                .steps
+                .extend(explain(&attempt).into_iter().map(|step| format!("  {step}")));
+        }
+        if logins.is_empty() {
+            reply
+                .steps
+                .push(format!("{user} has no role that gives a login anywhere"));
+        }
+        Ok(reply)
+    }
+
+    /// Keeps somebody or something out, everywhere and at once.
+    pub async fn add_lock(&self, caller: &Caller, request: v1::AddLockRequest) -> Result<v1::Lock> {
+        let target = request.target.unwrap_or_default();
+        let target = Target::parse(&target.kind, &target.name).map_err(Refused::invalid)?;
+        let reason = request.reason.trim();
+        if reason.len() > MAX_REASON || reason.chars().any(char::is_control) {
+            return Err(Refused::invalid(format!(
+                "the reason of a lock is one line of at most {MAX_REASON} bytes"
+            )));
+        }
+        let now = self.now();
+        let lock = Lock {
+            id: Name::parse(&fresh_id()?).map_err(Refused::invalid)?,
+            target,
+            issued_before: None,
+            expires: (request.lifetime > 0).then(|| now + u64::from(request.lifetime)),
+            reason: reason.to_string(),
+            created: now,
+            by: caller.by(),
+        };
+        self.ledger
+            .change(|book| {
+                known(book, &lock.target)?;
+                if book.locks.len() >= MAX_LOCKS {
+                    return Err(Refused::busy(format!(
+                        "there are {MAX_LOCKS} locks, which is the most: remove some (fleetgate lock rm)"
+                    )));
+                }
+                let event = self.event("lock_added", caller).with("lock", lock.id.as_str());
+                Ok(Plan::new(lock_shown(&lock))
+                    .step(book::create(book::key(&["locks", lock.id.as_str()]), &lock))
+                    .publish(book, self.ledger.millis())
+                    .event(lock_event(event, &lock).with("after", lock_json(&lock))))
+            })
+            .await
+    }
+
+    /// Lets them in again.
+    pub async fn remove_lock(&self, caller: &Caller, id: &str) -> Result<()> {
+        self.ledger
+            .change(|book| {
+                let stored = book.locks.get(id).ok_or_else(|| {
+                    Refused::missing("there is no such lock: fleetgate lock ls shows those there are")
+                })?;
+                let event = self.event("lock_removed", caller).with("lock", id);
+                Ok(Plan::new(())
+                    .step(Step::remove(book::key(&["locks", id]), stored.revision))
+                    .publish(book, self.ledger.millis())
+                    .event(lock_event(event, &stored.document).with("before", lock_json(&stored.document))))
+            })
+            .await
+    }
+
+    /// All locks.
+    pub fn locks(&self) -> v1::LocksReply {
+        let book = self.book();
+        v1::LocksReply {
+            locks: book.locks.values().map(|l| lock_shown(&l.document)).collect(),
+        }
+    }
+}
+
+/// A lock on a name that nobody has is a mistake: whoever was meant stays in.
+fn known(book: &Book, target: &Target) -> Result<()> {
+    let name = target.name();
+    let there = match target {
+        Target::User(_) => book.users.contains_key(name),
+        Target::Node(_) => book.nodes.contains_key(name),
+        Target::Role(_) => book.roles.contains_key(name),
+        Target::Device(_) => book.devices.contains_key(name),
+        Target::Login(_) => true,
+    };
+    match there {
+        true => Ok(()),
+        false => Err(Refused::missing(format!(
+            "there is no {target} that could be locked: look at the spelling"
+        ))),
+    }
+}
+
+fn changes(book: &Book, roles: &[Role]) -> v1::ApplyRoleReply {
+    let change = |role: &Role| {
+        let what = match book.roles.get(role.name.as_str()) {
+            None => "created",
+            Some(stored) if stored.document == *role => "unchanged",
+            Some(_) => "changed",
+        };
+        v1::RoleChange {
+            name: role.name.to_string(),
+            what: what.to_string(),
+        }
+    };
+    v1::ApplyRoleReply {
+        changes: roles.iter().map(change).collect(),
+    }
+}
+
+fn lock_event(event: crate::audit::Event, lock: &Lock) -> crate::audit::Event {
+    match &lock.target {
+        Target::User(name) => event.user(name.as_str()),
+        Target::Node(name) => event.node(name.as_str()),
+        _ => event,
+    }
+}
+
+fn lock_shown(lock: &Lock) -> v1::Lock {
+    v1::Lock {
+        id: lock.id.to_string(),
+        target: Some(v1::LockTarget {
+            kind: lock.target.kind().to_string(),
+            name: lock.target.name().to_string(),
+        }),
+        reason: lock.reason.clone(),
+        created: lock.created,
+        expires: lock.expires.unwrap_or(0),
+        by: lock.by.clone(),
+        issued_before: lock.issued_before.unwrap_or(0),
+    }
+}
+
+fn json(role: &Role) -> serde_json::Value {
+    serde_json::from_str(&role.to_json()).unwrap_or_default()
+}
+
+fn lock_json(lock: &Lock) -> serde_json::Value {
+    serde_json::from_str(&lock.to_json()).unwrap_or_default()
+}

@@ -1,0 +1,377 @@
+//! Where the service is reached: TLS on an address, for the name `auth.fleetgate`, and a unix socket for this machine's
+//! administrators. It answers nothing itself.
+
+use crate::audit::DEFAULT_SIZE;
+use crate::clock::{Clock, MachineClock};
+use crate::error::{Refused, Result};
+use crate::face::Face;
+use crate::init::open_audit;
+use crate::issue::{self, MEMBER_LIFETIME};
+use crate::service::Service;
+use fleetgate_net::h2::{self, Caller, Routes, Tuning};
+use fleetgate_net::tls::{self, AUTH, H2, Shown};
+use fleetgate_net::{Credentials, Trust};
+use fleetgate_store::Store;
+use fleetgate_store::sqlite::Sqlite;
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
+
+/// The unix socket's name below the directory.
+pub const SOCKET: &str = "auth.sock";
+/// The most connections by TLS at once.
+pub const MAX_CONNECTIONS: usize = 4096;
+/// The most connections by the unix socket at once.
+pub const MAX_LOCAL: usize = 64;
+/// The longest line that a proxy begins with (the PROXY protocol's own bound, version 1).
+const MAX_RELAY_LINE: usize = 107;
+/// How long it may take to arrive.
+const RELAY_LINE: Duration = Duration::from_secs(5);
+/// How long connections may take to end when the service stops.
+const LEAVING: Duration = Duration::from_secs(5);
+/// How often it is looked whether the last answer has ended.
+const CLOSING: Duration = Duration::from_millis(5);
+/// How long the service waits when it cannot accept a connection: for want of descriptors, for the most part.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+/// How the service runs.
+#[derive(Clone)]
+pub struct Config {
+    /// Where the state is: what `init` made.
+    pub directory: PathBuf,
+    /// Where TLS is served.
+    pub listen: SocketAddr,
+    /// Proxies on other machines, that may tell from where a connection comes that they pass on. Those on this machine
+    /// may.
+    pub relays: Vec<IpAddr>,
+    /// How large the audit log may be.
+    pub audit_size: u64,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Config {
+    /// The usual one: 127.0.0.1:3025.
+    pub fn new(directory: &Path) -> Config {
+        Config {
+            directory: directory.to_owned(),
+            listen: SocketAddr::from(([127, 0, 0, 1], 3025)),
+            relays: Vec::new(),
+            audit_size: DEFAULT_SIZE,
+            clock: Arc::new(MachineClock),
+        }
+    }
+}
+
+/// The service on its addresses; answering as long as [`Server::run`] does.
+pub struct Server {
+    service: Arc<Service>,
+    config: Config,
+    tcp: TcpListener,
+    unix: UnixListener,
+    shown: watch::Receiver<tls::Server>,
+    beside: JoinSet<()>,
+}
+
+impl Server {
+    /// Opens the state and listens. What asks now is answered when it runs.
+    pub async fn open(config: Config) -> Result<Server> {
+        let store = Arc::new(Sqlite::open(&config.directory)?);
+        let audit = open_audit(&config.directory, config.audit_size, config.clock.clone())?;
+        let shared: Arc<dyn Store> = store.clone();
+        let (service, beside) = Service::open(shared, audit, config.clock.clone()).await?;
+        service.keep_backups_of(store);
+        let mut beside = beside.start();
+        let shown = Showing::new(service.clone()).await?;
+        let (tell, served) = watch::channel(shown.server()?);
+        beside.spawn(shown.run(tell));
+        let listens = |what: &dyn std::fmt::Display, e: std::io::Error| {
+            Refused::unavailable(format!(
+                "{what} cannot be listened on: {e}; is another auth service running?"
+            ))
+        };
+        let tcp = TcpListener::bind(config.listen)
+            .await
+            .map_err(|e| listens(&config.listen, e))?;
+        let path = config.directory.join(SOCKET);
+        let unix = local(&path).map_err(|e| listens(&path.display(), e))?;
+        Ok(Server {
+            service,
+            config,
+            tcp,
+            unix,
+            shown: served,
+            beside,
+        })
+    }
+
+    /// Where TLS is served.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.tcp.local_addr()
+    }
+
+    /// The hash of the cluster's TLS authority, by which it is known.
+    pub fn pin(&self) -> Result<fleetgate_net::Pin> {
+        self.service.pin()
+    }
+
+    /// Answers until `leave`; then what is under way is ended.
+    pub async fn run(mut self, leave: impl Future<Output = ()>) -> Result<()> {
+        let (stop, stopped) = watch::channel(false);
+        let mut connections = JoinSet::new();
+        let routes = Arc::new(Face::routes(self.service.clone(), None));
+        let (room, local_room) = (
+            Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+            Arc::new(Semaphore::new(MAX_LOCAL)),
+        );
+        let relays = Arc::new(self.config.relays.clone());
+        tokio::pin!(leave);
+        loop {
+            tokio::select! {
+                () = &mut leave => break,
+                accepted = self.tcp.accept() => match (accepted, room.clone().try_acquire_owned()) {
+                    (Ok((stream, peer)), Ok(permit)) => {
+                        let (routes, stopped) = (routes.clone(), stopped.clone());
+                        let (shown, relays) = (self.shown.borrow().clone(), relays.clone());
+                        connections.spawn(async move {
+                            let done = remote(stream, peer, shown, &relays, routes, stopped, permit).await;
+                            if let Err(why) = done {
+                                tracing::debug!("the connection from {peer}: {why}");
+                            }
+                        });
+                    }
+                    // There is no room: the connection is closed, and whoever it was tries again.
+                    (Ok(_), Err(_)) => tracing::warn!("more than {MAX_CONNECTIONS} connections: one is refused"),
+                    (Err(e), _) => refused_by_the_machine(&e).await,
+                },
+                accepted = self.unix.accept() => match (accepted, local_room.clone().try_acquire_owned()) {
+                    (Ok((stream, _)), Ok(permit)) => {
+                        let (service, stopped) = (self.service.clone(), stopped.clone());
+                        connections.spawn(administered(stream, service, stopped, permit));
+                    }
+                    (Ok(_), Err(_)) => tracing::warn!("more than {MAX_LOCAL} local connections: one is refused"),
+                    (Err(e), _) => refused_by_the_machine(&e).await,
+                },
+                Some(_) = connections.join_next() => {}
+            }
+        }
+        let _ = stop.send(true);
+        let _ = tokio::time::timeout(LEAVING, async {
+            while connections.join_next().await.is_some() {}
+        })
+        .await;
+        connections.shutdown().await;
+        let _ = std::fs::remove_file(self.config.directory.join(SOCKET));
+        self.beside.shutdown().await;
+        drop((self.tcp, self.unix, self.shown, routes));
+        // Answers that were under way end when their connections have; then the store is closed.
+        let closed = async {
+            while Arc::strong_count(&self.service) > 1 {
+                tokio::time::sleep(CLOSING).await;
+            }
+        };
+        let _ = tokio::time::timeout(LEAVING, closed).await;
+        Ok(())
+    }
+}
+
+/// One connection by TLS.
+async fn remote(
+    mut stream: TcpStream,
+    peer: SocketAddr,
+    server: tls::Server,
+    relays: &[IpAddr],
+    routes: Arc<Routes>,
+    stopped: watch::Receiver<bool>,
+    _permit: OwnedSemaphorePermit,
+) -> std::result::Result<(), String> {
+    let _ = stream.set_nodelay(true);
+    let mut source = peer;
+    let address = peer.ip().to_canonical();
+    if address.is_loopback() || relays.contains(&address) {
+        let told = tokio::time::timeout(RELAY_LINE, relay_line(&mut stream)).await;
+        if let Some(told) = told.map_err(|_| "nothing was sent")?? {
+            source = told;
+        }
+    }
+    let (stream, peer) = server.accept(stream).await.map_err(|e| e.to_string())?;
+    let caller = Caller {
+        peer: Some(Arc::new(peer)),
+        address: Some(source),
+    };
+    h2::serve(stream, caller, routes, Tuning::AUTH, stop(stopped))
+        .await
+        .map_err(|e| e.to_string())
+}
+
+/// Where a connection comes from that a proxy passes on: "PROXY TCP4 192.0.2.1 127.0.0.1 40000 3025\r\n" before TLS. TLS
+/// begins with 0x16, so what begins with P is that.
+async fn relay_line(stream: &mut TcpStream) -> std::result::Result<Option<SocketAddr>, String> {
+    let mut first = [0];
+    stream.peek(&mut first).await.map_err(|e| e.to_string())?;
+    if first != [b'P'] {
+        return Ok(None);
+    }
+    let mut line = Vec::with_capacity(MAX_RELAY_LINE);
+    while !line.ends_with(b"\r\n") {
+        if line.len() == MAX_RELAY_LINE {
+            return Err("the proxy's first line does not end".to_string());
+        }
+        line.push(stream.read_u8().await.map_err(|e| e.to_string())?);
+    }
+    told_source(&line)
+        .map(Some)
+        .ok_or_else(|| "the proxy's first line cannot be read".to_string())
+}
+
+fn told_source(line: &[u8]) -> Option<SocketAddr> {
+    let line = std::str::from_utf8(line).ok()?.strip_suffix("\r\n")?;
+    let mut words = line.split(' ');
+    let (kind, family) = (words.next()?, words.next()?);
+    let (source, _, port, _) = (words.next()?, words.next()?, words.next()?, words.next()?);
+    let source: IpAddr = source.parse().ok()?;
+    let right = kind == "PROXY" && matches!(family, "TCP4" | "TCP6") && words.next().is_none();
+    right.then_some(SocketAddr::new(source, port.parse().ok()?))
+}
+
+/// One connection by the unix socket.
+async fn administered(
+    stream: UnixStream,
+    service: Arc<Service>,
+    stopped: watch::Receiver<bool>,
+    _permit: OwnedSemaphorePermit,
+) {
+    let Ok(credentials) = stream.peer_cred() else {
+        return;
+    };
+    let uid = credentials.uid();
+    if uid != 0 && uid != fleetgate_sys::process::effective_uid() {
+        tracing::warn!("user {uid} may not administer by the unix socket");
+        return;
+    }
+    let caller = Caller {
+        peer: None,
+        address: None,
+    };
+    let routes = Arc::new(Face::routes(service, Some(uid)));
+    if let Err(e) = h2::serve(stream, caller, routes, Tuning::AUTH, stop(stopped)).await {
+        tracing::debug!("a connection by the unix socket: {e}");
+    }
+}
+
+async fn stop(mut stopped: watch::Receiver<bool>) {
+    // A sender that is gone has stopped too.
+    let _ = stopped.wait_for(|stop| *stop).await;
+}
+
+async fn refused_by_the_machine(error: &std::io::Error) {
+    tracing::error!("a connection cannot be accepted: {error}");
+    tokio::time::sleep(ACCEPT_AGAIN).await;
+}
+
+/// The unix socket: in a directory of mode 0700, and of mode 0600 itself.
+fn local(path: &Path) -> std::io::Result<UnixListener> {
+    // The store's lock says that no other service runs here, so one that is there was left behind.
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => std::fs::remove_file(path)?,
+        _ => {}
+    }
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// What the service shows by TLS, and whom it believes: made anew when an authority changes or its certificate grows old.
+struct Showing {
+    service: Arc<Service>,
+    credentials: Credentials,
+    trust: Vec<Vec<u8>>,
+    made: u64,
+}
+
+impl Showing {
+    async fn new(service: Arc<Service>) -> Result<Showing> {
+        let trust = service.published().state.trust.tls_ca.clone();
+        let (cluster, made) = (service.cluster(), service.now());
+        let (key, chain) = issue::own(&service.signers, &cluster, made).await?;
+        let credentials = Credentials::new(key, chain).map_err(|e| Refused::unavailable(e.to_string()))?;
+        Ok(Showing {
+            service,
+            credentials,
+            trust,
+            made,
+        })
+    }
+
+    fn server(&self) -> Result<tls::Server> {
+        let wrong = |e: tls::Error| Refused::unavailable(e.to_string());
+        let trust = Trust::new(&self.trust).map_err(wrong)?;
+        let shown = Shown::new().name(AUTH, &self.credentials);
+        tls::Server::new(shown, Some(&trust), &[H2]).map_err(wrong)
+    }
+
+    async fn run(mut self, tell: watch::Sender<tls::Server>) {
+        let mut published = self.service.published.clone();
+        loop {
+            if published.changed().await.is_err() {
+                return;
+            }
+            let old = self.service.now() >= self.made + MEMBER_LIFETIME / 2;
+            let other = published.borrow_and_update().state.trust.tls_ca != self.trust;
+            if !old && !other {
+                continue;
+            }
+            let made = async {
+                let showing = Showing::new(self.service.clone()).await?;
+                let server = showing.server()?;
+                Ok::<_, Refused>((showing, server))
+            };
+            match made.await {
+                Ok((showing, server)) => {
+                    self = showing;
+                    tell.send_replace(server);
+                }
+                Err(refused) => tracing::error!("the service's own certificate: {refused}"),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_says_where_a_connection_comes_from() {
+        let good = [
+            ("PROXY TCP4 192.0.2.1 127.0.0.1 40000 3025\r\n", "192.0.2.1:40000"),
+            ("PROXY TCP6 2001:db8::1 ::1 40000 3025\r\n", "[2001:db8::1]:40000"),
+        ];
+        for (line, source) in good {
+            assert_eq!(
+                told_source(line.as_bytes()),
+                Some(source.parse().unwrap()),
+                "{line}"
+            );
+        }
+        for bad in [
+            "",
+            "PROXY\r\n",
+            "PROXY UNKNOWN\r\n",
+            "PROXY TCP4 192.0.2.1 127.0.0.1 40000\r\n",
+            "PROXY TCP4 192.0.2.1 127.0.0.1 70000 3025\r\n",
+            "PROXY TCP4 web1 127.0.0.1 40000 3025\r\n",
+            "PROXY TCP4 192.0.2.1 127.0.0.1 40000 3025 x\r\n",
+            "PROXY TCP4 192.0.2.1 127.0.0.1 40000 3025",
+            "GET / HTTP/1.1\r\n",
+        ] {
+            assert_eq!(told_source(bad.as_bytes()), None, "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The auth service: its parts, and what runs beside its answers. What each request does is in the module of its thing.
+
+use crate::audit::{Event, Log};
+use crate::authorities::Signers;
+use crate::book::Book;
+use crate::caller::{ADMIN_MFA, Caller, Who};
+use crate::challenges::Challenges;
+use crate::clock::Clock;
+use crate::error::{Refused, Result};
+use crate::ledger::{Follower, Ledger};
+use crate::limits::{Buckets, Rate, Source};
+use crate::nodes::Inventory;
+use crate::password::Passwords;
+use crate::state::{Published, Publisher};
+use fleetgate_policy::cluster::Name;
+use fleetgate_store::Store;
+use fleetgate_store::sqlite::Sqlite;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// What one source may ask without a certificate: so many at once, then one in so many milliseconds.
+pub const STRANGERS: Rate = Rate {
+    burst: 30,
+    every_ms: 500,
+};
+/// How often one source may try a password or a secret.
+pub const GUESSES: Rate = Rate {
+    burst: 10,
+    every_ms: 3_000,
+};
+/// How often it looks what time has done: rotations, expiry, silence.
+const TURN: Duration = Duration::from_secs(1);
+
+/// The auth service.
+pub struct Service {
+    pub(crate) ledger: Ledger,
+    pub(crate) signers: Arc<Signers>,
+    pub(crate) published: watch::Receiver<Published>,
+    pub(crate) passwords: Passwords,
+    pub(crate) challenges: Challenges,
+    pub(crate) inventory: Inventory,
+    /// The store, where it is a file that can be copied.
+    pub(crate) file: OnceLock<Arc<Sqlite>>,
+    strangers: Buckets<Source>,
+    guesses: Buckets<Source>,
+    crowd: Buckets<()>,
+}
+
+/// What runs beside the service's answers.
+pub struct Beside {
+    follower: Follower,
+    publisher: Publisher,
+    service: Arc<Service>,
+}
+
+impl Service {
+    /// On a store that `init` has filled. Nothing is answered before [`Beside::start`].
+    pub async fn open(
+        store: Arc<dyn Store>,
+        audit: Log,
+        clock: Arc<dyn Clock>,
+    ) -> Result<(Arc<Service>, Beside)> {
+        let (ledger, follower) = Ledger::open(store, audit, clock).await?;
+        let signers = Arc::new(Signers::new(ledger.clone()));
+        let (publisher, published) = Publisher::new(ledger.clone(), signers.clone()).await?;
+        let inventory = Inventory::new(&ledger.book());
+        let service = Arc::new(Service {
+            ledger,
+            signers,
+            published,
+            passwords: Passwords::default(),
+            challenges: Challenges::default(),
+            inventory,
+            file: OnceLock::new(),
+            strangers: Buckets::new(STRANGERS),
+            guesses: Buckets::new(GUESSES),
+            crowd: Buckets::new(GUESSES),
+        });
+        let beside = Beside {
+            follower,
+            publisher,
+            service: service.clone(),
+        };
+        Ok((service, beside))
+    }
+
+    /// Backups are made of this store.
+    pub(crate) fn keep_backups_of(&self, file: Arc<Sqlite>) {
+        // Once: a service has one store.
+        let _ = self.file.set(file);
+    }
+
+    /// The copy of the store.
+    pub(crate) fn book(&self) -> std::sync::RwLockReadGuard<'_, Book> {
+        self.ledger.book()
+    }
+
+    /// The cluster's name.
+    pub(crate) fn cluster(&self) -> Name {
+        self.published.borrow().state.cluster.clone()
+    }
+
+    /// What is published now.
+    pub(crate) fn published(&self) -> Published {
+        self.published.borrow().clone()
+    }
+
+    pub(crate) fn now(&self) -> u64 {
+        self.ledger.now()
+    }
+
+    /// An event that tells who did it and from where.
+    pub(crate) fn event(&self, name: &'static str, caller: &Caller) -> Event {
+        Event::new(name, self.ledger.millis())
+            .with("by", caller.by())
+            .with("source", caller.from())
+    }
+
+    /// Refuses whoever asks too often. The unix socket's users are administrators already.
+    pub(crate) fn bounded(&self, caller: &Caller) -> Result<()> {
+        self.within(&self.strangers, caller, "too many requests from your address")
+    }
+
+    /// The same for whoever shows a password or secret.
+    pub(crate) fn guess(&self, caller: &Caller) -> Result<()> {
+        self.within(&self.guesses, caller, "too many tries from your address")
+    }
+
+    /// Names beyond those that are counted one by one share one bucket.
+    pub(crate) fn crowd(&self, now: u64) -> Result<()> {
+        self.crowd
+            .take(&(), now * 1000)
+            .map_err(|seconds| Refused::later("very many logins are failing", seconds))
+    }
+
+    fn within(&self, buckets: &Buckets<Source>, caller: &Caller, what: &str) -> Result<()> {
+        if matches!(caller.who, Who::Local(_)) {
+            return Ok(());
+        }
+        buckets
+            .take(&caller.source(), self.ledger.millis())
+            .map_err(|seconds| Refused::later(what, seconds))
+    }
+
+    /// That the caller may administer: by the unix socket, or with a certificate with an admin role that its user still
+    /// has, and a fresh second factor.
+    pub(crate) fn administrator(&self, caller: &Caller) -> Result<()> {
+        if let Who::Local(_) = caller.who {
+            return Ok(());
+        }
+        let (published, now) = (self.published(), self.now());
+        let (identity, user) = caller.user(&published, now)?;
+        let book = self.book();
+        let held = book.users.get(user.as_str());
+        let held = held
+            .filter(|u| u.document.active)
+            .map_or(&[][..], |u| &u.document.roles);
+        let admin = identity.roles.iter().any(|role| {
+            let known = book.roles.get(role.as_str());
+            held.contains(role) && known.is_some_and(|r| r.document.admin)
+        });
+        if !admin {
+            return Err(Refused::forbidden(format!(
+                "{user} has no role that may administer the cluster: an administrator gives one with fleetgate user change"
+            )));
+        }
+        match identity.mfa {
+            Some(at) if now <= at.saturating_add(ADMIN_MFA) => Ok(()),
+            _ => Err(Refused::forbidden(
+                "administering from afar needs a second factor that is not older than an hour: run fleetgate login --mfa",
+            )),
+        }
+    }
+
+    /// What time has done; called every second.
+    pub async fn turn(&self) {
+        let done = [
+            ("rotation", self.turn_authorities().await),
+            ("expiry", self.turn_expired().await),
+            ("inventory", self.turn_inventory().await),
+        ];
+        for (what, done) in done {
+            if let Err(refused) = done {
+                tracing::error!("{what}: {refused}");
+            }
+        }
+    }
+}
+
+impl Beside {
+    /// Starts what keeps the service up to date; it ends when the set is dropped.
+    pub fn start(self) -> JoinSet<()> {
+        let Beside {
+            follower,
+            publisher,
+            service,
+        } = self;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(follower.run());
+        tasks.spawn(publisher.run());
+        let ledger = service.ledger.clone();
+        tasks.spawn(async move { ledger.post().await });
+        tasks.spawn(async move {
+            let mut turns = tokio::time::interval(TURN);
+            turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            loop {
+                turns.tick().await;
+                service.turn().await;
+            }
+        });
+        tasks
+    }
+}

@@ -1,0 +1,4 @@
+//! The service as a whole: by its unix socket and by TLS, with a clock that is turned by hand.
+
+mod path;
+mod place;
