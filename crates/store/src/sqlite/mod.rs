@@ -4,7 +4,7 @@
 //! synchronous=FULL). It never guesses: a database that is damaged, newer, or another program's is not opened.
 
 mod backup;
-mod connect;
+pub(crate) mod connect;
 mod fault;
 mod leases;
 mod log;

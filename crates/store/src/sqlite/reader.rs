@@ -57,7 +57,12 @@ impl Reader {
             Some(connected) => Ok(connected),
             None => connect::open_to_read(&self.path),
         };
-        let result = connected.and_then(|connected| read(&mut desk.insert(connected).database));
+        let result = connected.and_then(|mut connected| {
+            let result = read(&mut connected.database);
+            // A file that was taken for one that never changes is looked at anew each time, should it change after all.
+            *desk = connected.frozen.is_none().then_some(connected);
+            result
+        });
         result.map_err(|e| fault::told(&self.path, &e))
     }
 }

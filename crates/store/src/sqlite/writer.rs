@@ -99,7 +99,9 @@ impl Writer {
     pub fn run(mut self) {
         while let Some(first) = self.wait() {
             self.leases.pass(self.clock.now());
-            let mut jobs: Vec<Job> = self.leases.ended(MAX_EXPIRED).map(Job::expire).collect();
+            // While nothing can be written one is enough to find out whether it can again.
+            let most = if self.trouble.is_some() { 1 } else { MAX_EXPIRED };
+            let mut jobs: Vec<Job> = self.leases.ended(most).map(Job::expire).collect();
             let mut others = Vec::new();
             let more = std::iter::from_fn(|| self.asks.try_recv().ok());
             for ask in first.into_iter().chain(more).take(MAX_GROUP) {
@@ -141,19 +143,24 @@ impl Writer {
         if jobs.is_empty() {
             return;
         }
-        let attempted = self.thaw().and_then(|()| self.attempt(&jobs));
-        match attempted {
+        let error = match self.thaw().and_then(|()| self.attempt(&jobs)) {
             Ok(done) => {
                 self.recovered();
-                for (job, result) in jobs.into_iter().zip(done) {
-                    job.answer(result);
-                }
+                jobs.into_iter()
+                    .zip(done)
+                    .for_each(|(job, result)| job.answer(result));
+                return;
             }
-            Err(_) if jobs.len() > 1 => jobs.into_iter().for_each(|job| self.commit(vec![job])),
-            Err(error) => {
-                self.failed(&error);
-                jobs.into_iter().for_each(|job| job.answer(Err(error.clone())));
-            }
+            Err(error) => error,
+        };
+        self.failed(&error);
+        let alone = jobs.len() > 1;
+        for job in jobs {
+            let done = match alone {
+                true => self.attempt(std::slice::from_ref(&job)),
+                false => Err(error.clone()),
+            };
+            job.answer(done.and_then(|mut done| done.pop().unwrap_or(Err(Error::Closed))));
         }
     }
 

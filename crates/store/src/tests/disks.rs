@@ -1,8 +1,8 @@
 //! Disks that are full or may not be written: reading goes on, the reason is said, and writing comes back with the room.
 
-use super::{Gate, Home, again, argument, block, key, prefix, skip, value};
-use crate::sqlite::Sqlite;
-use crate::{Error, Prefix, Revision, Store, Value, all};
+use super::{Gate, Hands, Home, again, argument, block, key, prefix, skip, value};
+use crate::sqlite::{Settings, Sqlite};
+use crate::{Clock, Error, Prefix, Revision, Store, Value, all};
 use fleetgate_sys::process::{self, Limit, numbers};
 use fleetgate_sys::{Fd, mount};
 use std::ffi::CString;
@@ -12,6 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 /// A small disk of the test's own at `home`/disk, in a mount namespace that ends with the thread.
 struct Disk {
@@ -78,12 +79,18 @@ fn c_path(path: &Path) -> CString {
 }
 
 /// Runs `test` on a thread that may have mounts of its own; skips it without root.
-fn with_mounts(test: fn()) {
+fn with_mounts(test: fn(&Home)) {
     if process::effective_uid() != 0 {
         return skip("a disk of its own needs root");
     }
     let name = thread::current().name().unwrap_or("a test").to_owned();
-    let thread = thread::Builder::new().name(name).spawn(test).unwrap();
+    // Removed out here, where its disk is not mounted.
+    let home = Arc::new(Home::new());
+    let inside = home.clone();
+    let thread = thread::Builder::new()
+        .name(name)
+        .spawn(move || test(&inside))
+        .unwrap();
     if let Err(panic) = thread.join() {
         std::panic::resume_unwind(panic);
     }
@@ -91,9 +98,8 @@ fn with_mounts(test: fn()) {
 
 #[test]
 fn a_full_disk_leaves_reading_and_writing_comes_back() {
-    with_mounts(|| {
-        let home = Home::new();
-        let disk = Disk::mount(&home, c"4m");
+    with_mounts(|home| {
+        let disk = Disk::mount(home, c"4m");
         let store = disk.open();
         let mut watch = block(store.watch(Prefix::everything(), Revision(0))).unwrap();
         let chunk = Value::new(vec![7; 100 << 10]).unwrap();
@@ -133,15 +139,48 @@ fn a_full_disk_leaves_reading_and_writing_comes_back() {
     });
 }
 
+/// A lease that ends has ended, though its keys cannot be deleted yet.
+#[test]
+fn leases_end_on_a_full_disk_and_their_keys_go_when_there_is_room() {
+    with_mounts(|home| {
+        let disk = Disk::mount(home, c"4m");
+        let clock = Hands::new();
+        let settings = Settings {
+            clock: Arc::clone(&clock) as Arc<dyn Clock>,
+            ..Settings::default()
+        };
+        let store = Sqlite::open_with(&disk.store(), settings).unwrap();
+        let ten = Duration::from_secs(10);
+        let leases: Vec<_> = (0..3).map(|_| block(store.grant(ten)).unwrap()).collect();
+        for (n, lease) in leases.iter().enumerate() {
+            block(store.put(key(&format!("/n/{n}")), value("1"), Some(*lease))).unwrap();
+        }
+        disk.fill();
+        clock.move_on(ten);
+        for lease in &leases {
+            assert_eq!(block(store.keep_alive(*lease)), Err(Error::NoLease(*lease)));
+        }
+        let full = Error::DiskFull(disk.store().join("state.db"));
+        assert_eq!(block(store.put(key("/x"), value("1"), None)), Err(full));
+        assert_eq!(block(all(&store, &prefix("/n/"))).unwrap().0.len(), 3);
+        let mut watch = block(store.watch(prefix("/n/"), Revision(3))).unwrap();
+        disk.empty();
+        block(store.put(key("/x"), value("1"), None)).unwrap();
+        for _ in &leases {
+            assert_eq!(block(watch.next()).unwrap().changes.len(), 1);
+        }
+        assert_eq!(block(all(&store, &prefix("/n/"))).unwrap().0, []);
+    });
+}
+
 #[test]
 fn one_that_finds_no_room_spoils_none_of_its_group() {
-    with_mounts(|| {
-        let home = Home::new();
-        let disk = Disk::mount(&home, c"4m");
+    with_mounts(|home| {
+        let disk = Disk::mount(home, c"4m");
         let gate = Gate::new();
-        let settings = crate::sqlite::Settings {
-            clock: Arc::clone(&gate) as Arc<dyn crate::Clock>,
-            ..Default::default()
+        let settings = Settings {
+            clock: Arc::clone(&gate) as Arc<dyn Clock>,
+            ..Settings::default()
         };
         let store = Sqlite::open_with(&disk.store(), settings).unwrap();
         block(store.put(key("/first"), value("1"), None)).unwrap();
@@ -162,9 +201,8 @@ fn one_that_finds_no_room_spoils_none_of_its_group() {
 }
 
 /// Opened where nothing can be written beside the database: read as it is, and written once that can be.
-fn opens_for_reading(spoil: fn(&Disk), mend: fn(&Disk), expected: fn(PathBuf) -> Error) {
-    let home = Home::new();
-    let disk = Disk::mount(&home, c"4m");
+fn opens_for_reading(home: &Home, spoil: fn(&Disk), mend: fn(&Disk), expected: fn(PathBuf) -> Error) {
+    let disk = Disk::mount(home, c"4m");
     let put = |store: &Sqlite, text| block(store.put(key("/n/1"), value(text), None));
     put(&disk.open(), "1").unwrap();
     spoil(&disk);
@@ -191,13 +229,14 @@ fn opens_for_reading(spoil: fn(&Disk), mend: fn(&Disk), expected: fn(PathBuf) ->
 
 #[test]
 fn a_store_on_a_full_disk_opens_for_reading() {
-    with_mounts(|| opens_for_reading(Disk::fill, Disk::empty, Error::DiskFull));
+    with_mounts(|home| opens_for_reading(home, Disk::fill, Disk::empty, Error::DiskFull));
 }
 
 #[test]
 fn a_store_on_a_read_only_disk_opens_for_reading() {
-    with_mounts(|| {
+    with_mounts(|home| {
         opens_for_reading(
+            home,
             |disk| disk.set_read_only(true),
             |disk| disk.set_read_only(false),
             Error::ReadOnly,
@@ -208,9 +247,8 @@ fn a_store_on_a_read_only_disk_opens_for_reading() {
 /// A store that was killed leaves its WAL, without which the file alone is not all of it.
 #[test]
 fn a_store_with_a_wal_on_a_read_only_disk_is_read_with_it() {
-    with_mounts(|| {
-        let home = Home::new();
-        let disk = Disk::mount(&home, c"4m");
+    with_mounts(|home| {
+        let disk = Disk::mount(home, c"4m");
         let copy = disk.at.join("copy");
         fs::create_dir(&copy).unwrap();
         {
@@ -239,9 +277,8 @@ fn a_store_with_a_wal_on_a_read_only_disk_is_read_with_it() {
 /// Where there is nothing to read, it is not opened.
 #[test]
 fn no_store_is_made_where_there_is_no_room() {
-    with_mounts(|| {
-        let home = Home::new();
-        let disk = Disk::mount(&home, c"1m");
+    with_mounts(|home| {
+        let disk = Disk::mount(home, c"1m");
         let path = |end: &str| disk.store().join(end);
         disk.fill();
         let full = Sqlite::open(&disk.store()).expect_err("no room");

@@ -1,7 +1,7 @@
 //! Where a store may be: in a directory of its own user's, that nobody else may open, and only once at a time.
 
 use super::{Home, block, key, value};
-use crate::sqlite::Sqlite;
+use crate::sqlite::{Sqlite, connect};
 use crate::{Error, Store};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -117,6 +117,42 @@ fn a_store_is_open_once() {
     block(store.put(key("/a"), value("1"), None)).unwrap();
     drop(store);
     drop(home.open());
+}
+
+#[test]
+fn a_shell_that_writes_meanwhile_is_waited_for() {
+    let home = Home::new();
+    let store = home.open();
+    let shell = rusqlite::Connection::open(store.path()).unwrap();
+    shell.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let put = store.put(key("/a"), value("1"), None);
+    assert_eq!(block(store.get(&key("/a"))), Ok(None), "reading waits for nobody");
+    shell.execute_batch("COMMIT").unwrap();
+    assert!(block(put).is_ok());
+}
+
+#[test]
+fn commits_are_synchronised_to_the_disk() {
+    let home = Home::new();
+    let store = home.open();
+    block(store.put(key("/a"), value("1"), None)).unwrap();
+    let database = rusqlite::Connection::open_with_flags(
+        store.path(),
+        rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE | rusqlite::OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )
+    .unwrap();
+    connect::durable(&database).unwrap();
+    let journal: String = database
+        .pragma_query_value(None, "journal_mode", |r| r.get(0))
+        .unwrap();
+    let synchronous: i32 = database
+        .pragma_query_value(None, "synchronous", |r| r.get(0))
+        .unwrap();
+    assert_eq!(
+        (journal.as_str(), synchronous),
+        ("wal", 2),
+        "2 is FULL: each commit, not each checkpoint"
+    );
 }
 
 #[test]
