@@ -207,6 +207,9 @@ impl Service {
             ));
         };
         let password = self.passwords.keep(password).await?;
+        // The login that follows at once may show the same code, once: the invite is gone, and the next code is half a
+        // minute away.
+        let used = used.saturating_sub(1);
         let secrets = Secrets { password, seed, used };
         let (revision, active) = {
             let book = self.book();

@@ -153,8 +153,6 @@ pub enum Operands {
         /// At most.
         most: usize,
     },
-    /// A node and maybe a command for it; flags end where the command begins.
-    Remote,
     /// Another program's words, flags included; `--help` alone is ours.
     PassedOn(&'static str),
     /// Ids of processes, one or more.
@@ -217,11 +215,6 @@ impl Given {
     /// The first word beside the flags, as text.
     pub fn word(&self) -> Option<&str> {
         self.operands.first().and_then(|o| o.to_str())
-    }
-
-    /// The words beside the flags, as text.
-    pub fn words(&self) -> impl Iterator<Item = &str> {
-        self.operands.iter().filter_map(|o| o.to_str())
     }
 
     /// A lifetime, in seconds.
@@ -397,7 +390,6 @@ impl<'a> Line<'a> {
         while let Some(arg) = self.next() {
             let word = arg.to_str().unwrap_or_default();
             let is_flag = word.starts_with('-') && word.len() > 1;
-            let of_the_command = command.operands == Operands::Remote && !operands.is_empty();
             if word == "--" {
                 operands.extend(self.args.iter().cloned());
                 self.args = &[];
@@ -413,7 +405,7 @@ impl<'a> Line<'a> {
                     command.operands,
                     Operands::Program { .. } | Operands::OptionalProgram
                 );
-                if a_program || of_the_command {
+                if a_program {
                     operands.extend(self.args.iter().cloned());
                     self.args = &[];
                 }
@@ -546,10 +538,7 @@ impl<'a> Line<'a> {
                 true => Err(self.wrong(format!("{name} is missing"))),
                 false => surplus(most),
             },
-            Operands::Remote if operands.is_empty() => {
-                Err(self.wrong("NODE is missing: a name, or labels as env=prod,role=db".to_owned()))
-            }
-            Operands::Remote | Operands::PassedOn(_) | Operands::Anything => Ok(()),
+            Operands::PassedOn(_) | Operands::Anything => Ok(()),
         }
     }
 }

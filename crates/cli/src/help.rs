@@ -73,9 +73,8 @@ pub fn usage(command: &Command) -> String {
                 _ => write!(out, " {name}{dots}"),
             };
         }
-        Operands::Remote => out.push_str(" [LOGIN@]NODE [COMMAND [ARGUMENT]…]"),
         Operands::PassedOn(name) => {
-            let _ = write!(out, " {name}…");
+            let _ = write!(out, " {name}");
         }
     }
     out

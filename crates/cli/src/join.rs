@@ -7,9 +7,11 @@ use fleetgate_client::ask::{self, Answer};
 use fleetgate_client::error::ClientError;
 use fleetgate_client::join::{self, Joined, Machine};
 use fleetgate_client::{files, reach};
+use fleetgate_net::x509::Key;
 use fleetgate_node::config::Config;
 use fleetgate_node::identity::{self, Identity};
 use fleetgate_node::monitor::{self, Signed};
+use fleetgate_proto::v1::JoinReply;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -88,12 +90,27 @@ fn configuration(given: &Given, state: &Path) -> Result<(Config, PathBuf), Box<d
     }
     Ok((Config::load(&path)?, path))
 }
-/// Writes what the role reads, the identity last: it is there with its key or not at all.
+/// Writes what the role reads.
 fn keep(state: &Path, proxy: &str, joined: &Joined) -> Result<(), Box<dyn std::error::Error>> {
-    let reply = &joined.reply;
+    if joined.reply.kind == "proxy" {
+        let signed = joined.reply.state.clone().unwrap_or_default();
+        let directory = state.join("proxy");
+        fleetgate_proxy::identity::install(&directory, &joined.tls_key, &joined.reply.tls_chain, &signed)?;
+        return Ok(());
+    }
     let mut proxies = vec![proxy.to_owned()];
     proxies.extend(joined.state.proxies.iter().filter(|p| *p != proxy).cloned());
-    identity::save_tls_key(state, joined.tls_key.pkcs8())?;
+    keep_node(state, proxies, &joined.tls_key, &joined.reply)
+}
+
+/// Writes what a node reads, the identity last: it is there with its key and state or not at all.
+pub fn keep_node(
+    state: &Path,
+    proxies: Vec<String>,
+    key: &Key,
+    reply: &JoinReply,
+) -> Result<(), Box<dyn std::error::Error>> {
+    identity::save_tls_key(state, key.pkcs8())?;
     let signed = reply.state.clone().unwrap_or_default();
     Signed {
         document: signed.document.to_vec(),

@@ -130,9 +130,10 @@ async fn first_time(
     let password = new_password(given, &user)?;
     let code = match given.value("authenticator") {
         Some(path) => {
-            let text = Zeroizing::new(format!("{}\n", factor.address()));
-            files::write(Path::new(path), 0o600, text.as_bytes())?;
-            factor.code(time::now())
+            // The login that follows shows this code once more.
+            let now = time::now();
+            keep_authenticator(path, &factor, factor.next_code(now, 0).1)?;
+            factor.code(now)
         }
         None => {
             let colours = std::io::stderr().is_terminal();
@@ -186,17 +187,27 @@ fn invite(given: &Given) -> Result<Ticket, ClientError> {
 }
 
 fn code(given: &Given) -> Result<Zeroizing<String>, ClientError> {
-    match given.value("authenticator") {
-        Some(path) => {
-            let address = files::read_text(Path::new(path))?;
-            Ok(Factor::parse(address.trim())?.code(time::now()))
-        }
-        None => ask::secret(
+    let Some(path) = given.value("authenticator") else {
+        return ask::secret(
             &from(given, "code-file"),
             "Code",
             "give --code-file FILE, or - for standard input",
-        ),
-    }
+        );
+    };
+    let text = files::read_text(Path::new(path))?;
+    let mut lines = text.lines();
+    let factor = Factor::parse(lines.next().unwrap_or_default())?;
+    let shown = lines.next().and_then(|n| n.parse().ok()).unwrap_or(0);
+    let (code, step, wait) = factor.next_code(time::now(), shown);
+    std::thread::sleep(std::time::Duration::from_secs(wait));
+    keep_authenticator(path, &factor, step)?;
+    Ok(code)
+}
+
+/// The address, and the step of the code that was shown last.
+fn keep_authenticator(path: &str, factor: &Factor, step: u64) -> Result<(), ClientError> {
+    let text = Zeroizing::new(format!("{}\n{step}\n", factor.address()));
+    files::write(Path::new(path), 0o600, text.as_bytes())
 }
 
 fn from<'a>(given: &'a Given, flag: &str) -> Answer<'a> {

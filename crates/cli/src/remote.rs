@@ -30,6 +30,11 @@ fn nodes(home: &Home, selector: &str) -> Result<Vec<Node>, ClientError> {
     })
 }
 
+/// `ssh`
+pub fn ssh(given: &Given) -> Outcome {
+    Ok(fleetgate_client::ssh::command(&given.operands))
+}
+
 /// `config ssh`
 pub fn config_ssh(given: &Given) -> Outcome {
     let home = Home::find(given.value("home"))?;

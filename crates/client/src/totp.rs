@@ -90,6 +90,15 @@ impl Factor {
         text
     }
 
+    /// The code to show for a script that showed one before: one is good once, so the next is taken where this one was
+    /// shown (the service takes codes of the step to come). The answer is the code, its step, and the seconds to wait.
+    #[must_use]
+    pub fn next_code(&self, now: u64, shown: u64) -> (Zeroizing<String>, u64, u64) {
+        let step = (now / self.period).max(shown + 1);
+        let begins = step.saturating_sub(1) * self.period;
+        (self.code(step * self.period), step, begins.saturating_sub(now))
+    }
+
     /// The square to scan, two rows of it in each line. With `colours` it is black on white whatever the terminal's are.
     #[must_use]
     pub fn square(&self, colours: bool) -> Zeroizing<String> {
@@ -169,6 +178,22 @@ mod tests {
             "{}",
             factor.by_hand().as_str()
         );
+    }
+
+    #[test]
+    fn a_script_shows_no_code_twice() {
+        let factor = Factor::parse(ADDRESS).expect("an address");
+        for (now, shown, step, wait) in [
+            (59, 0, 1, 0),
+            (59, 1, 2, 0),
+            (59, 2, 3, 1),
+            (30, 2, 3, 30),
+            (300, 2, 10, 0),
+        ] {
+            let (code, taken, waits) = factor.next_code(now, shown);
+            assert_eq!((taken, waits), (step, wait), "{now} {shown}");
+            assert_eq!(code, factor.code(step * 30));
+        }
     }
 
     #[test]

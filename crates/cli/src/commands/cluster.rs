@@ -2,7 +2,7 @@
 
 use super::{JSON, PROXY, STATE};
 use crate::flags::{Command, Flag, Operands, Value};
-use crate::{backup, join, up};
+use crate::{backup, init, join, roles, up};
 
 const CONFIG: Flag = Flag::new(
     "config",
@@ -17,6 +17,54 @@ const FILE: Operands = Operands::Words {
 
 /// These commands.
 pub const TABLE: &[Command] = &[
+    Command::new(
+        &["init"],
+        "make a cluster on this machine",
+        "Makes the certificate authorities, the state, and a configuration for the auth service, the proxy and a node on \
+         this machine; says what to do next. Without root all of it is yours and serves you alone.\n\n\
+         Nothing that exists is changed: where there is a cluster already, it says so.",
+        init::run,
+    )
+    .flags(&[
+        STATE,
+        Flag::new("name", Value::Text("CLUSTER"), "What the cluster is called (default: the machine's name)."),
+        Flag::new("listen", Value::Address, "Where the proxy listens (default: [::]:3080)."),
+        Flag::new(
+            "public",
+            Value::HostPort,
+            "Where people and nodes reach the proxy (default: the machine's name and the port).",
+        ),
+        Flag::new("node-name", Value::Text("NAME"), "What this machine is called as a node (default: its name)."),
+        Flag::new("label", Value::Pair("KEY=VALUE"), "A label of this machine's node.").repeated(),
+        Flag::new(
+            "auth-listen",
+            Value::Address,
+            "Where the auth service listens for the proxy (default: 127.0.0.1:3025).",
+        ),
+        Flag::new("no-node", Value::None, "Do not serve this machine."),
+    ])
+    .examples(&[
+        ("a cluster", "fleetgate init --name demo --public gate.example.org:3080"),
+        ("to try it", "fleetgate init --state ./cluster --listen 127.0.0.1:3080"),
+    ]),
+    Command::new(
+        &["auth"],
+        "run the auth service alone",
+        "For clusters that are split over machines; `fleetgate up` runs it with the others. It has the certificate \
+         authorities and the state, and is reached through the proxy or by a unix socket on its own machine.",
+        roles::auth,
+    )
+    .flags(&[STATE, CONFIG])
+    .examples(&[("on its own machine", "fleetgate auth --config /etc/fleetgate/fleetgate.toml")]),
+    Command::new(
+        &["proxy"],
+        "run a proxy alone",
+        "For clusters that are split over machines; `fleetgate up` runs it with the others. A proxy on a machine of its \
+         own joins first, with a token of the kind proxy.",
+        roles::proxy,
+    )
+    .flags(&[STATE, CONFIG])
+    .examples(&[("on its own machine", "fleetgate proxy --config /etc/fleetgate/fleetgate.toml")]),
     Command::new(
         &["up"],
         "run the services that the configuration names",

@@ -24,7 +24,6 @@ const AUTHENTICATOR: Flag = Flag::new(
     Value::Path("FILE"),
     "For scripts: keep the second factor's secret in this file and take codes from it. Whoever reads it has that factor.",
 );
-const LOGIN: Flag = Flag::new("login", Value::Text("LOGIN"), "The account on the node.").letter('l');
 
 /// These commands.
 pub const TABLE: &[Command] = &[
@@ -86,6 +85,20 @@ pub const TABLE: &[Command] = &[
         most: 1,
     })
     .examples(&[("all", "fleetgate ls"), ("some", "fleetgate ls env=prod --json")]),
+    Command::new(
+        &["ssh"],
+        "log in to a node, or run a command there",
+        "NODE is a name, or labels (`env=prod,role=db`): where several nodes match it asks which. Flags are ssh's, and \
+         stand before the command. The exit code is the command's, or 255 where the connection failed. \
+         `fleetgate ssh --help` has all flags.",
+        remote::ssh,
+    )
+    .operands(Operands::Anything)
+    .examples(&[
+        ("a shell", "fleetgate ssh root@web1"),
+        ("a command", "fleetgate ssh web1 uptime"),
+        ("to the one database in production", "fleetgate ssh -L 5432:localhost:5432 env=prod,role=db"),
+    ]),
     Command::new(
         &["config", "ssh"],
         "print the ssh_config with which plain ssh reaches nodes",

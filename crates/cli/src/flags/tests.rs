@@ -52,7 +52,15 @@ const TABLE: &[Command] = &[
         },
     ),
     command(&["user", "ls"], TIMES, Operands::None),
-    command(&["ssh"], SSH, Operands::Remote),
+    command(
+        &["ssh"],
+        SSH,
+        Operands::Words {
+            name: "NODE",
+            least: 1,
+            most: 3,
+        },
+    ),
     command(&["scp"], &[], Operands::PassedOn("ARGUMENT")),
 ];
 
@@ -110,13 +118,13 @@ fn lines_are_understood() {
         ("user", "overview user"),
         ("user --help", "overview user"),
         ("user add alice", "user add: | alice"),
-        ("ssh web1 ls -N", "ssh: | web1 ls -N"),
+        ("ssh web1 ls -N", "ssh: no-command= | web1 ls"),
         ("ssh web1 -N", "ssh: no-command= | web1"),
         (
             "ssh -NL 1:a:2 -L3:b:4 web1",
             "ssh: no-command= local=1:a:2 local=3:b:4 | web1",
         ),
-        ("ssh -tt web1 -- top -d 1", "ssh: tty= tty= | web1 top -d 1"),
+        ("ssh -tt web1 -- top -d", "ssh: tty= tty= | web1 top -d"),
         ("ssh --tty web1", "ssh: tty= | web1"),
         ("ssh -h", "help ssh"),
         ("scp -r a web1:b", "scp: | -r a web1:b"),
@@ -171,7 +179,7 @@ fn mistakes_are_named_with_what_would_be_right() {
         ("man a b", "`b` is one word too many"),
         ("user add", "USER is missing"),
         ("user add a b", "`b` is one word too many"),
-        ("ssh", "NODE is missing: a name, or labels as env=prod,role=db"),
+        ("ssh", "NODE is missing"),
         ("ssh -x web1", "there is no flag `-x`"),
         ("ssh -L", "`--local` wants a value: SPEC, which is not empty"),
         (

@@ -148,6 +148,13 @@ pub fn run(options: Options) -> Result<(), MonitorError> {
     let (control, listeners) = inherited()?;
     let mut config = Config::load(&options.config).map_err(|e| MonitorError(e.to_string()))?;
     settle(&mut config, options.user_mode);
+    if listeners.is_empty() && !is_joined(&config.state_directory) {
+        return Err(MonitorError(
+            "`listen` is empty and this machine joined no cluster, so nobody could come in: name an address, or run \
+             `fleetgate join`"
+                .to_owned(),
+        ));
+    }
     // Before our own limits are raised: sessions get these back.
     let inherited = Inherited::now();
     protect(options.user_mode)?;
@@ -385,9 +392,6 @@ fn inherited() -> Result<(Fd, Vec<Fd>), MonitorError> {
             .set_cloexec(true)
             .map_err(at("taking a listening socket"))?;
         listeners.push(listener);
-    }
-    if listeners.is_empty() {
-        return Err(MonitorError("no listening socket was handed over".to_owned()));
     }
     Ok((control, listeners))
 }
