@@ -11,15 +11,21 @@ fn main() {
     println!("cargo::rerun-if-env-changed=FLEETGATE_IMAGES");
     let images = std::env::var_os("FLEETGATE_IMAGES").filter(|v| !v.is_empty());
     let images = images.map(PathBuf::from);
-    let [session, front, resolver] =
-        ["fleetgate-session", "fleetgate-front", "fleetgate-resolver"].map(|name| match &images {
-            Some(directory) => constant(directory, name),
-            None => "None".to_owned(),
-        });
+    let [session, front, tunnel, resolver] = [
+        "fleetgate-session",
+        "fleetgate-front",
+        "fleetgate-tunnel",
+        "fleetgate-resolver",
+    ]
+    .map(|name| match &images {
+        Some(directory) => constant(directory, name),
+        None => "None".to_owned(),
+    });
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it")).join("images.rs");
     let text = format!(
         "/// The session helper.\npub static SESSION: Option<fleetgate_seal::Embedded> = {session};\n\
          /// The lobby and the fronts.\npub static FRONT: Option<fleetgate_seal::Embedded> = {front};\n\
+         /// The tunnel.\npub static TUNNEL: Option<fleetgate_seal::Embedded> = {tunnel};\n\
          /// The resolver.\npub static RESOLVER: Option<fleetgate_seal::Embedded> = {resolver};\n"
     );
     std::fs::write(&out, text).unwrap_or_else(|e| panic!("{}: {e}", out.display()));

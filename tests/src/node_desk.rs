@@ -13,6 +13,7 @@ use fleetgate_node::monitor::names::Names;
 use fleetgate_node::monitor::network::Networks;
 use fleetgate_node::monitor::seats::Words;
 use fleetgate_node::monitor::sessions::{Inherited, Sessions};
+use fleetgate_node::monitor::steps::Steps;
 use fleetgate_node::monitor::timers::{Timers, now};
 use fleetgate_node::monitor::tools::Reaper;
 use fleetgate_node::monitor::wakes::{Key, Owner, Wakes};
@@ -78,6 +79,7 @@ impl Desk {
             reaper: Reaper::default(),
             audit,
             metrics: Arc::new(Metrics::default()),
+            steps: Steps::default(),
         };
         tools
             .wakes

@@ -38,6 +38,7 @@ fn common() -> Vec<(&'static str, String)> {
         ("-rwxr-xr-x", "/usr/bin/fleetgate".to_owned()),
         ("-rwxr-xr-x", format!("{lib}/fleetgate-session")),
         ("-rwxr-xr-x", format!("{lib}/fleetgate-front")),
+        ("-rwxr-xr-x", format!("{lib}/fleetgate-tunnel")),
         ("-rwxr-xr-x", format!("{lib}/fleetgate-resolver")),
         ("-rw-r--r--", "/etc/pam.d/fleetgate".to_owned()),
         ("-rw-r--r--", "/etc/logrotate.d/fleetgate".to_owned()),
@@ -121,7 +122,12 @@ fn installed_it_runs_and_removed_it_leaves_nothing() {
     );
 
     let lib = root.path().join("usr/lib/fleetgate").join(VERSION);
-    for name in ["fleetgate-session", "fleetgate-front", "fleetgate-resolver"] {
+    for name in [
+        "fleetgate-session",
+        "fleetgate-front",
+        "fleetgate-tunnel",
+        "fleetgate-resolver",
+    ] {
         let file = std::fs::metadata(lib.join(name)).expect("installed");
         assert_eq!(
             (file.uid(), file.gid(), file.permissions().mode() & 0o7777),

@@ -1,4 +1,5 @@
-//! `cargo xtask build`: the static helper, the static front, the resolver, all packed, and `fleetgate` with them inside.
+//! `cargo xtask build`: the static helper, the static front, the static tunnel, the resolver, all packed, and `fleetgate`
+//! with them inside.
 //!
 //! Each is a cargo invocation of its own, so that no crate gets a feature because another program wants it. A
 //! plain `cargo build` never needs any of this: it makes a `fleetgate` that executes itself.
@@ -13,10 +14,17 @@ use std::time::{Duration, Instant};
 pub const HELPER_MAX: u64 = 200_000;
 /// The static front's bound.
 pub const FRONT_MAX: u64 = 1_500_000;
+/// The static tunnel's bound: TLS, HTTP/2 and gRPC are in it.
+pub const TUNNEL_MAX: u64 = 4_000_000;
 /// What a cold release build may take on two cores.
 const COLD_MAX: Duration = Duration::from_secs(8 * 60);
 /// The programs that are embedded.
-const IMAGES: [&str; 3] = ["fleetgate-session", "fleetgate-front", "fleetgate-resolver"];
+const IMAGES: [&str; 4] = [
+    "fleetgate-session",
+    "fleetgate-front",
+    "fleetgate-tunnel",
+    "fleetgate-resolver",
+];
 
 /// What was built.
 #[derive(Clone, Debug)]
@@ -27,6 +35,8 @@ pub struct Built {
     pub helper: PathBuf,
     /// The static program of lobby and fronts.
     pub front: PathBuf,
+    /// The static program of the tunnel.
+    pub tunnel: PathBuf,
     /// The resolver.
     pub resolver: PathBuf,
 }
@@ -39,6 +49,7 @@ impl Built {
             fleetgate: nowhere(),
             helper: nowhere(),
             front: nowhere(),
+            tunnel: nowhere(),
             resolver: nowhere(),
         }
     }
@@ -103,17 +114,63 @@ pub fn helper_into(target: &Path) -> Result<PathBuf> {
 
 /// The static program of lobby and fronts.
 fn front_into(target: &Path) -> Result<PathBuf> {
+    seat_into(
+        target,
+        &Seat {
+            name: "front",
+            features: "",
+            most: FRONT_MAX,
+            why: "every login maps it",
+        },
+    )
+}
+
+/// The static program of the tunnel.
+fn tunnel_into(target: &Path) -> Result<PathBuf> {
+    seat_into(
+        target,
+        &Seat {
+            name: "tunnel",
+            features: "tunnel",
+            most: TUNNEL_MAX,
+            why: "every node of a cluster maps it",
+        },
+    )
+}
+
+/// A static program of `node`.
+struct Seat {
+    name: &'static str,
+    features: &'static str,
+    most: u64,
+    why: &'static str,
+}
+
+fn seat_into(target: &Path, seat: &Seat) -> Result<PathBuf> {
+    let Seat {
+        name,
+        features,
+        most,
+        why,
+    } = seat;
     ensure_musl()?;
     let mut command = building(target);
     command.args([
         "--profile",
+        // One profile for both: what they share is built once.
         "front",
         "--package",
         "fleetgate-node",
         "--bin",
-        "fleetgate-front",
     ]);
-    command.args(["--no-default-features", "--target", &musl()]);
+    command.arg(format!("fleetgate-{name}"));
+    command.args([
+        "--no-default-features",
+        "--features",
+        features,
+        "--target",
+        &musl(),
+    ]);
     // ring's C and assembly want a compiler by the target's name; the system's own makes the same objects, as they
     // use nothing of the C library but its headers' types.
     let compiler = format!("CC_{}", musl().replace('-', "_"));
@@ -121,20 +178,21 @@ fn front_into(target: &Path) -> Result<PathBuf> {
         command.env(&compiler, "gcc");
     }
     run(&mut command)?;
-    let front = target.join(musl()).join("front/fleetgate-front");
-    let size = size(&front)?;
-    println!("front: {size} bytes (at most {FRONT_MAX})");
-    if size > FRONT_MAX {
+    let program = target.join(musl()).join(format!("front/fleetgate-{name}"));
+    let size = size(&program)?;
+    println!("{name}: {size} bytes (at most {most})");
+    if size > *most {
         return Err(format!(
-            "the front has {size} bytes, {FRONT_MAX} are allowed: every login maps it. Look for new dependencies"
+            "the {name} has {size} bytes, {most} are allowed: {why}. Look for new dependencies"
         ));
     }
-    Ok(front)
+    Ok(program)
 }
 
 fn release_into(target: &Path) -> Result<Built> {
     let helper = helper_into(target)?;
     let front = front_into(target)?;
+    let tunnel = tunnel_into(target)?;
     run(building(target).args([
         "--release",
         "--package",
@@ -144,7 +202,7 @@ fn release_into(target: &Path) -> Result<Built> {
     ]))?;
     let resolver = target.join("release/fleetgate-resolver");
     let images = target.join("images");
-    let added = pack_all(&images, &[&helper, &front, &resolver])?;
+    let added = pack_all(&images, &[&helper, &front, &tunnel, &resolver])?;
     run(building(target)
         .args(["--release", "--package", "fleetgate-cli"])
         .env("FLEETGATE_IMAGES", &images))?;
@@ -158,6 +216,7 @@ fn release_into(target: &Path) -> Result<Built> {
         fleetgate,
         helper,
         front,
+        tunnel,
         resolver,
     })
 }

@@ -40,6 +40,7 @@ fn main() {
         // Where no static images are embedded, this program is launched under their names.
         Some(b"fleetgate-session") => session(rest),
         Some(b"fleetgate-front") => fleetgate_node::seat::run(&rest),
+        Some(b"fleetgate-tunnel") => fleetgate_node::seat::run_tunnel(&rest),
         Some(b"fleetgate-resolver") => fleetgate_resolver::run(&rest),
         _ => fleetgate(rest),
     });

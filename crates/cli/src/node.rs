@@ -49,6 +49,7 @@ pub fn monitor(given: &Given) -> Outcome {
             session: source(&images::SESSION),
             front: source(&images::FRONT),
             resolver: source(&images::RESOLVER),
+            tunnel: source(&images::TUNNEL),
         },
     })?;
     Ok(0)

@@ -46,29 +46,45 @@ pub enum Error {
 
 /// Connects to "host:port" (an IPv6 address in brackets).
 pub async fn connect(target: &str, deadline: Duration) -> Result<TcpStream, Error> {
-    let name = |why| Error::Name {
-        target: target.to_owned(),
-        why,
-    };
     let attempt = async {
-        let addresses: Vec<SocketAddr> = tokio::net::lookup_host(target)
-            .await
-            .map_err(|e| name(Some(e)))?
-            .collect();
-        if addresses.is_empty() {
-            return Err(name(None));
-        }
-        first(&order(addresses), |address| async move {
-            let stream = TcpStream::connect(address).await?;
-            stream.set_nodelay(true)?;
-            Ok(stream)
-        })
-        .await
-        .map_err(|last| Error::Unreachable {
+        let addresses = tokio::net::lookup_host(target).await.map_err(|e| Error::Name {
             target: target.to_owned(),
-            last,
-        })
+            why: Some(e),
+        })?;
+        to_any(target, addresses.collect()).await
     };
+    in_time(target, deadline, attempt).await
+}
+
+/// Connects to one of these, which somebody else looked up; `target` is for the errors.
+pub async fn any(target: &str, addresses: Vec<SocketAddr>, deadline: Duration) -> Result<TcpStream, Error> {
+    in_time(target, deadline, to_any(target, addresses)).await
+}
+
+async fn to_any(target: &str, addresses: Vec<SocketAddr>) -> Result<TcpStream, Error> {
+    if addresses.is_empty() {
+        return Err(Error::Name {
+            target: target.to_owned(),
+            why: None,
+        });
+    }
+    first(&order(addresses), |address| async move {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    })
+    .await
+    .map_err(|last| Error::Unreachable {
+        target: target.to_owned(),
+        last,
+    })
+}
+
+async fn in_time<T>(
+    target: &str,
+    deadline: Duration,
+    attempt: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
     timeout(deadline, attempt).await.unwrap_or_else(|_| {
         Err(Error::Deadline {
             target: target.to_owned(),

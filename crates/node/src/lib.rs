@@ -1,8 +1,8 @@
 //! The node: a root monitor that decides and launches, an unprivileged lobby before logins, an unprivileged front for
-//! each login. ARCHITECTURE.md draws them.
+//! each login, an unprivileged tunnel to the cluster's proxies. ARCHITECTURE.md draws them.
 #![forbid(unsafe_code)]
 
-// The static image holds the seats alone: it is built without the feature `monitor`.
+// The static images hold the seats alone: they are built without the feature `monitor`.
 #[cfg(feature = "monitor")]
 pub mod config;
 #[cfg(feature = "monitor")]
@@ -18,3 +18,5 @@ pub mod sandbox;
 pub mod seat;
 #[cfg(feature = "monitor")]
 pub mod starter;
+#[cfg(feature = "tunnel")]
+mod tunnel;

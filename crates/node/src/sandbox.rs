@@ -1,5 +1,5 @@
-//! What the lobby and the fronts give up before they look at a byte from the network: other descriptors, root, files,
-//! ports, other processes, and all system calls but those that they make. It never takes anything back, and it does not
+//! What the seats give up before they look at a byte from the network: other descriptors, root, files, ports, other
+//! processes, and all system calls but those that they make. It never takes anything back, and it does not
 //! go on where a part fails that this kernel has; what a kernel has not is told.
 
 use fleetgate_sys::process::{self, Limit, numbers};
@@ -14,6 +14,21 @@ pub enum Seat {
     Lobby,
     /// One login's connections.
     Front,
+    /// The connections to proxies.
+    #[cfg(feature = "tunnel")]
+    Tunnel,
+}
+
+impl Seat {
+    /// In words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Seat::Lobby => "lobby",
+            Seat::Front => "front",
+            #[cfg(feature = "tunnel")]
+            Seat::Tunnel => "tunnel",
+        }
+    }
 }
 
 /// Whom to become. Without root, nobody else.
@@ -88,13 +103,14 @@ pub fn close_others() -> Result<(), Failed> {
     })
 }
 
-/// Confines this process, which has one thread. What comes back is what is missing.
-pub fn enter(seat: Seat, identity: Option<Identity>) -> Result<Vec<Missing>, Failed> {
+/// Confines this process, which has one thread; it may connect to `ports`, if its seat connects at all. What comes back is
+/// what is missing.
+pub fn enter(seat: Seat, identity: Option<Identity>, ports: &[u16]) -> Result<Vec<Missing>, Failed> {
     let at = |step: &'static str| move |errno: Errno| Failed { step, errno };
     let mut missing = Vec::new();
     limits().map_err(at("setting limits"))?;
     credentials::set_no_new_privileges().map_err(at("no_new_privs"))?;
-    match landlock::deny_all() {
+    match landlock::deny_all_but(ports) {
         Ok(denied) if !denied.files => missing.push(Missing::Landlock),
         Ok(denied) => {
             if !denied.tcp {
@@ -207,6 +223,30 @@ fn allowed(seat: Seat) -> Vec<Allowed> {
         list.push(Allowed::any(calls::SYS_accept4));
         list.push(Allowed::when(calls::SYS_ioctl, TERMINAL));
         list.push(Allowed::when(calls::SYS_fcntl, PIPES));
+    }
+    #[cfg(feature = "tunnel")]
+    if seat == Seat::Tunnel {
+        // The runtime's waiting and its bell; TLS writes what it has in parts.
+        #[cfg(target_arch = "x86_64")]
+        list.push(Allowed::any(calls::SYS_epoll_wait));
+        list.push(Allowed::any(calls::SYS_read));
+        list.push(Allowed::any(calls::SYS_writev));
+        // TCP, and no other kind of socket: to which ports is landlock's matter. The rest is what came of a connect, and
+        // whether a socket that was handed over waits.
+        const TCP: &[Test] = &[
+            Test::Both(0, stream::requests::INET, 1, stream::requests::STREAM),
+            Test::Both(0, stream::requests::INET6, 1, stream::requests::STREAM),
+        ];
+        const OUTCOME: &[Test] = &[Test::Equals(2, stream::requests::OUTCOME)];
+        const FLAGS: &[Test] = &[
+            Test::Equals(1, stream::requests::GET_FLAGS),
+            // Where it was built with debug assertions the standard library asks before it closes.
+            Test::Equals(1, stream::requests::GET_CLOEXEC),
+        ];
+        list.push(Allowed::when(calls::SYS_socket, TCP));
+        list.push(Allowed::any(calls::SYS_connect));
+        list.push(Allowed::when(calls::SYS_getsockopt, OUTCOME));
+        list.push(Allowed::when(calls::SYS_fcntl, FLAGS));
     }
     list
 }

@@ -18,9 +18,6 @@ pub mod calls {
         SYS_recvfrom, SYS_restart_syscall, SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn,
         SYS_sendmsg, SYS_sendto, SYS_setsockopt, SYS_shutdown, SYS_sigaltstack, SYS_write, SYS_writev,
     };
-    #[cfg(not(target_arch = "x86_64"))]
-    #[allow(missing_docs)]
-    pub const SYS_epoll_wait: i64 = libc::SYS_epoll_pwait;
     pub use libc::{
         SYS_bind, SYS_bpf, SYS_chdir, SYS_chroot, SYS_clone3, SYS_connect, SYS_execve, SYS_execveat,
         SYS_init_module, SYS_io_uring_setup, SYS_keyctl, SYS_kill, SYS_listen, SYS_memfd_create, SYS_mount,

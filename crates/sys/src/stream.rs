@@ -95,6 +95,18 @@ pub mod requests {
     pub const NO_DELAY: u32 = libc::TCP_NODELAY as u32;
     /// [`crate::net::confirm_now`].
     pub const CONFIRM_NOW: u32 = libc::TCP_QUICKACK as u32;
+    /// [`crate::net::outcome`].
+    pub const OUTCOME: u32 = libc::SO_ERROR as u32;
+    /// [`super::is_nonblocking`].
+    pub const GET_FLAGS: u32 = libc::F_GETFL as u32;
+    /// Whether a descriptor is closed by exec: the standard library's way of asking whether it is one.
+    pub const GET_CLOEXEC: u32 = libc::F_GETFD as u32;
+    /// Internet sockets of version 4.
+    pub const INET: u32 = libc::AF_INET as u32;
+    /// Of version 6.
+    pub const INET6: u32 = libc::AF_INET6 as u32;
+    /// A stream socket that does not wait and is closed by exec, as [`crate::net::tcp`] and tokio make it.
+    pub const STREAM: u32 = (libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) as u32;
     /// A mapping or protection with it is code.
     pub const PROT_EXEC: u32 = libc::PROT_EXEC as u32;
 }

@@ -132,6 +132,7 @@ impl Node {
         let real = Executed::new(Images {
             // Never executed: those seats are the test's.
             front: session.clone(),
+            tunnel: None,
             resolver,
             resolver_arguments: Vec::new(),
             user: None,

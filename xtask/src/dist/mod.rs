@@ -88,6 +88,7 @@ fn stage(built: &Built, layout: &Layout, stage: &Path, epoch: u64) -> Result {
     place(&stage.join("usr/bin/fleetgate"), &read(&built.fleetgate)?, 0o755)?;
     place(&lib.join("fleetgate-session"), &read(&built.helper)?, 0o755)?;
     place(&lib.join("fleetgate-front"), &read(&built.front)?, 0o755)?;
+    place(&lib.join("fleetgate-tunnel"), &read(&built.tunnel)?, 0o755)?;
     place(&lib.join("fleetgate-resolver"), &read(&built.resolver)?, 0o755)?;
     place(
         &stage.join("etc/pam.d/fleetgate"),

@@ -290,9 +290,14 @@ fn manual(given: &Given) -> Outcome {
 
 fn version(_: &Given) -> Outcome {
     let mut text = format!("fleetgate {}\n", env!("CARGO_PKG_VERSION"));
-    for image in [&images::SESSION, &images::FRONT, &images::RESOLVER]
-        .into_iter()
-        .flatten()
+    for image in [
+        &images::SESSION,
+        &images::FRONT,
+        &images::TUNNEL,
+        &images::RESOLVER,
+    ]
+    .into_iter()
+    .flatten()
     {
         let digest: String = image.sha256.iter().map(|b| format!("{b:02x}")).collect();
         text += &format!("{} {} {digest}\n", image.name, image.version);

@@ -98,7 +98,9 @@ pub fn words(status: &tonic::Status) -> String {
     }
 }
 
-fn reason(error: &(dyn Error + 'static)) -> String {
+/// Why a connection ended, with what lies beneath.
+#[must_use]
+pub fn reason(error: &(dyn Error + 'static)) -> String {
     if let Some(error) = tls_below(error) {
         return error.to_string();
     }

@@ -6,7 +6,7 @@ pub(crate) mod io;
 mod routes;
 mod server;
 
-pub use channel::{Channel, Closed, connect, words};
+pub use channel::{Channel, Closed, connect, reason, words};
 pub use routes::{Page, Routes};
 pub use server::{Caller, serve};
 

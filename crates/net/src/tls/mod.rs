@@ -15,7 +15,7 @@ use crate::x509::Certificate;
 use fleetgate_policy::cluster::Identity;
 use rustls::client::{ClientConfig, Resumption, danger::ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{
     ClientHello, NoServerSessionStorage, ResolvesServerCert, ServerConfig, WebPkiClientVerifier,
@@ -132,6 +132,23 @@ impl Trust {
             authorities: Arc::new(authorities),
             roots: Arc::new(roots),
         })
+    }
+
+    /// Whether this chain (DER, the leaf first) leads from one of them to a client that may show it at `now`, Unix
+    /// seconds.
+    pub fn check_client<C: AsRef<[u8]>>(&self, chain: &[C], now: u64) -> Result<(), Error> {
+        let Some((leaf, between)) = chain.split_first() else {
+            return Err(Error::setting("the chain has no certificate in it"));
+        };
+        let der = |c: &C| CertificateDer::from(c.as_ref().to_vec());
+        let between: Vec<_> = between.iter().map(der).collect();
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
+        WebPkiClientVerifier::builder_with_provider(self.roots.clone(), provider())
+            .build()
+            .map_err(Error::setting)?
+            .verify_client_cert(&der(leaf), &between, now)
+            .map(drop)
+            .map_err(Error::setting)
     }
 
     /// Their certificates.

@@ -1,6 +1,7 @@
 //! Listening sockets and what arrives on them. It decides nothing about a connection but whether there is room.
 
 use super::timers::now;
+use super::tunnel::Via;
 use super::wakes::{Key, Owner, Wakes};
 use fleetgate_sys::net::{self, Address};
 use fleetgate_sys::poll::READ;
@@ -36,6 +37,8 @@ pub struct Arrived {
     pub source: SocketAddr,
     /// Both ends.
     pub ends: Ends,
+    /// The proxy that it came by; all else is its word then.
+    pub via: Option<Via>,
 }
 
 /// What one turn of accepting came to.
@@ -151,6 +154,7 @@ fn arrived(socket: Fd, peer: Address) -> Result<Arrived, Errno> {
             local: endpoint(&local),
         },
         socket,
+        via: None,
     })
 }
 
@@ -162,7 +166,8 @@ fn endpoint(address: &Address) -> Endpoint {
     }
 }
 
-fn shown(address: &Address) -> SocketAddr {
+/// As the standard library has it.
+pub fn shown(address: &Address) -> SocketAddr {
     let ip = Ipv6Addr::from(address.ip);
     match ip.to_ipv4_mapped() {
         Some(v4) => SocketAddr::new(v4.into(), address.port),

@@ -4,10 +4,11 @@
 use super::exchange::Exchanges;
 use super::granted::Granted;
 use super::login::Login;
-use super::node::Waiting;
+use super::node::Waiting as Order;
 use super::offer::Offer;
 use super::seats::SeatId;
 use super::timers::Timer;
+use super::tunnel::Via;
 use crate::config::Limits;
 use fleetgate_sys::poll::{HANGUP, Watch, poll};
 use fleetgate_sys::{Fd, net};
@@ -25,6 +26,8 @@ pub struct Connection {
     pub ends: Ends,
     /// The peer.
     pub source: SocketAddr,
+    /// The proxy that it came by, whose word the peer is then.
+    pub via: Option<Via>,
     /// A duplicate of its socket. Whoever else holds one, shutting this down ends it.
     pub socket: Fd,
     /// Since when.
@@ -46,7 +49,7 @@ pub struct Connection {
     /// What the lobby was told to end it with.
     pub parting: Option<String>,
     /// Orders of its front that wait for the account to be looked up.
-    pub waiting: Vec<Waiting>,
+    pub waiting: Vec<Order>,
 }
 
 /// How far a connection is.
@@ -93,8 +96,17 @@ impl Full {
 pub struct Connections {
     table: HashMap<Number, Connection>,
     last: Number,
-    waiting: HashMap<Source, u32>,
-    unauthenticated: u32,
+    direct: Waiting,
+    /// Those that came by a proxy have bounds of their own: the peers are somebody's word, and whoever makes them up
+    /// takes no room from those who come by themselves.
+    tunnelled: Waiting,
+}
+
+/// Those that are not logged in.
+#[derive(Default)]
+struct Waiting {
+    of_source: HashMap<Source, u32>,
+    all: u32,
 }
 
 /// Whom a bound counts as one: an address, of version 6 a /64.
@@ -115,12 +127,16 @@ impl Source {
 }
 
 impl Connections {
-    /// Whether one more may come from here.
-    pub fn room(&self, source: IpAddr, limits: &Limits) -> Result<(), Full> {
-        let of_source = self.waiting.get(&Source::of(source)).copied().unwrap_or(0);
+    /// Whether one more may come from here, by a proxy or not.
+    pub fn room(&self, source: IpAddr, tunnelled: bool, limits: &Limits) -> Result<(), Full> {
+        let waiting = match tunnelled {
+            true => &self.tunnelled,
+            false => &self.direct,
+        };
+        let of_source = waiting.of_source.get(&Source::of(source)).copied().unwrap_or(0);
         if self.table.len() >= limits.connections as usize {
             Err(Full::All)
-        } else if self.unauthenticated >= limits.unauthenticated {
+        } else if waiting.all >= limits.unauthenticated {
             Err(Full::Unauthenticated)
         } else if of_source >= limits.unauthenticated_per_source {
             Err(Full::Source)
@@ -137,11 +153,12 @@ impl Connections {
 
     /// Takes one in; it is not logged in.
     pub fn add(&mut self, connection: Connection) {
-        *self
-            .waiting
+        let waiting = self.waiting(connection.via.is_some());
+        *waiting
+            .of_source
             .entry(Source::of(connection.source.ip()))
             .or_default() += 1;
-        self.unauthenticated += 1;
+        waiting.all += 1;
         self.table.insert(connection.number, connection);
     }
 
@@ -151,8 +168,8 @@ impl Connections {
             && matches!(connection.stage, Stage::Login(_))
         {
             connection.stage = Stage::Accepted(granted, front);
-            let source = connection.source.ip();
-            self.release(source);
+            let (source, tunnelled) = (connection.source.ip(), connection.via.is_some());
+            self.release(source, tunnelled);
         }
     }
 
@@ -187,7 +204,7 @@ impl Connections {
         // ENOTCONN: the peer was first.
         let _ = net::shut(&connection.socket);
         if matches!(connection.stage, Stage::Login(_)) {
-            self.release(connection.source.ip());
+            self.release(connection.source.ip(), connection.via.is_some());
         }
         Some(connection)
     }
@@ -215,13 +232,21 @@ impl Connections {
         self.table.len()
     }
 
-    fn release(&mut self, source: IpAddr) {
-        self.unauthenticated -= 1;
+    fn waiting(&mut self, tunnelled: bool) -> &mut Waiting {
+        match tunnelled {
+            true => &mut self.tunnelled,
+            false => &mut self.direct,
+        }
+    }
+
+    fn release(&mut self, source: IpAddr, tunnelled: bool) {
+        let waiting = self.waiting(tunnelled);
+        waiting.all -= 1;
         let source = Source::of(source);
-        if let Some(count) = self.waiting.get_mut(&source) {
+        if let Some(count) = waiting.of_source.get_mut(&source) {
             *count -= 1;
             if *count == 0 {
-                self.waiting.remove(&source);
+                waiting.of_source.remove(&source);
             }
         }
     }
@@ -244,6 +269,11 @@ impl Connection {
     /// Whether the client has closed its end.
     pub fn is_left(&self) -> bool {
         poll(&mut [Watch::new(self.socket.raw(), HANGUP)], Some(0)) != Ok(0)
+    }
+
+    /// The proxy that it came by, for log and audit.
+    pub fn proxy(&self) -> Option<String> {
+        self.via.as_ref().map(|via| via.proxy.clone())
     }
 
     /// What was granted on it.
@@ -272,6 +302,10 @@ mod tests {
     use fleetgate_wire::common::Endpoint;
 
     fn connection(all: &mut Connections, source: &str) -> Number {
+        arrived(all, source, None)
+    }
+
+    fn arrived(all: &mut Connections, source: &str, via: Option<Via>) -> Number {
         let config = Config::default();
         let end = Endpoint {
             address: [0; 16],
@@ -286,6 +320,7 @@ mod tests {
                 local: end,
             },
             source: SocketAddr::new(source.parse().expect("an address"), 9),
+            via,
             socket: net::unix().expect("a socket"),
             since: Duration::ZERO,
             offer: Offer::new(&config, HostKeys::of(Vec::new())).expect("an offer"),
@@ -312,7 +347,8 @@ mod tests {
             ..Limits::default()
         };
         let mut all = Connections::default();
-        let room = |all: &Connections, source: &str| all.room(source.parse().expect("an address"), &limits);
+        let room =
+            |all: &Connections, source: &str| all.room(source.parse().expect("an address"), false, &limits);
         let mut numbers = Vec::new();
         for source in ["10.0.0.1", "::ffff:10.0.0.1", "2001:db8::1", "2001:db8::2"] {
             assert_eq!(room(&all, source), Ok(()), "{source}");
@@ -333,9 +369,37 @@ mod tests {
             ..limits.clone()
         };
         assert_eq!(
-            all.room("192.0.2.1".parse().expect("an address"), &tight),
+            all.room("192.0.2.1".parse().expect("an address"), false, &tight),
             Err(Full::All)
         );
+    }
+
+    #[test]
+    fn those_who_come_by_a_proxy_take_no_room_from_others() {
+        let limits = Limits {
+            unauthenticated: 4,
+            unauthenticated_per_source: 2,
+            ..Limits::default()
+        };
+        let via = Via {
+            proxy: "p1".into(),
+            user: "ann".into(),
+            seat: 1,
+            ticket: 1,
+        };
+        let mut all = Connections::default();
+        let room = |all: &Connections, tunnelled| {
+            all.room("10.0.0.1".parse().expect("an address"), tunnelled, &limits)
+        };
+        let first = arrived(&mut all, "10.0.0.1", Some(via.clone()));
+        arrived(&mut all, "10.0.0.1", Some(via.clone()));
+        assert_eq!(room(&all, true), Err(Full::Source));
+        arrived(&mut all, "10.0.0.2", Some(via.clone()));
+        arrived(&mut all, "10.0.0.3", Some(via));
+        assert_eq!(room(&all, true), Err(Full::Unauthenticated));
+        assert_eq!(room(&all, false), Ok(()));
+        all.end(first).expect("there");
+        assert_eq!(room(&all, true), Ok(()));
     }
 
     #[test]

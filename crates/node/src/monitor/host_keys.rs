@@ -3,7 +3,7 @@
 
 use crate::config::Config;
 use fleetgate_ssh::codec::Write as _;
-use fleetgate_ssh::key::{HostKey, KeyError, KeyType};
+use fleetgate_ssh::key::{Certificate, HostKey, KeyError, KeyType};
 use fleetgate_wire::node::HostKey as Shown;
 use std::ffi::CString;
 use std::fmt;
@@ -85,6 +85,23 @@ impl HostKeys {
             keys.push(own(&config.state_directory)?);
         }
         Ok(HostKeys(keys))
+    }
+
+    /// With the cluster's certificates for them; one that is for none of them, or wrong, is left out, and told.
+    #[must_use]
+    pub fn certified(mut self, certificates: &[Vec<u8>]) -> HostKeys {
+        for blob in certificates {
+            let added = Certificate::parse(blob).map_err(|e| e.to_string()).and_then(|c| {
+                let mut keys = self.0.iter_mut();
+                let key = keys.find(|key| key.public() == c.key());
+                let key = key.ok_or("it is for none of the node's host keys")?;
+                key.certify(&c.line()).map_err(|e| e.to_string())
+            });
+            if let Err(why) = added {
+                tracing::warn!("a host certificate of the cluster's is not shown: {why}");
+            }
+        }
+        self
     }
 
     /// These.

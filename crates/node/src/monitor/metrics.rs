@@ -42,9 +42,11 @@ pub enum Process {
     Resolver,
     /// A connection's networking helper.
     Networking,
+    /// The tunnel.
+    Tunnel,
 }
 
-const PROCESSES: [&str; 4] = ["lobby", "front", "resolver", "networking"];
+const PROCESSES: [&str; 5] = ["lobby", "front", "resolver", "networking", "tunnel"];
 
 /// All that is counted.
 #[derive(Debug, Default)]
@@ -52,15 +54,16 @@ pub struct Metrics {
     connections: AtomicU64,
     connections_open: AtomicU64,
     connections_refused: AtomicU64,
+    connections_tunnelled: AtomicU64,
     logins: [AtomicU64; 3],
     sessions: [AtomicU64; 4],
     sessions_open: AtomicU64,
     launches: [AtomicU64; Strategy::ALL.len()],
     launches_failed: AtomicU64,
     denied: AtomicU64,
-    deaths: [AtomicU64; 4],
     cluster_serial: AtomicU64,
     cluster_as_of: AtomicU64,
+    deaths: [AtomicU64; 5],
 }
 
 impl Metrics {
@@ -78,6 +81,11 @@ impl Metrics {
     /// One was turned away.
     pub fn connection_refused(&self) {
         self.connections_refused.fetch_add(1, Relaxed);
+    }
+
+    /// One that was accepted came by a proxy.
+    pub fn connection_tunnelled(&self) {
+        self.connections_tunnelled.fetch_add(1, Relaxed);
     }
 
     /// A login, or a try.
@@ -151,6 +159,12 @@ impl Metrics {
                 "counter",
                 "Connections turned away because of a bound.",
                 &self.connections_refused,
+            ),
+            (
+                "connections_tunnelled_total",
+                "counter",
+                "Connections accepted that came by a proxy.",
+                &self.connections_tunnelled,
             ),
             (
                 "sessions_open",

@@ -29,9 +29,11 @@ pub mod seats;
 pub mod sessions;
 mod start;
 mod starter;
+pub mod steps;
 pub mod timers;
 pub mod tools;
 mod trust;
+pub mod tunnel;
 pub mod wakes;
 pub mod x11;
 

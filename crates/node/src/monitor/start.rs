@@ -17,12 +17,14 @@ use super::offer::Offer;
 use super::seats::{Executed, Images, News, Seat, SeatId, Seats, Starts, Words};
 use super::sessions::{Inherited, Sessions};
 use super::starter::Starter;
+use super::steps::Steps;
 use super::timers::Timers;
 use super::tools::{Reaper, Tools};
 use super::trust::Trust;
+use super::tunnel::Tunnel;
 use super::wakes::{Key, Owner, Wakes};
 use crate::config::{Config, PamUse};
-use crate::identity::is_joined;
+use crate::identity::{Identity, is_joined};
 use fleetgate_launch::{Keeper, Places, Wtmpdb};
 use fleetgate_seal::{Ladder, Options as LadderOptions, Source};
 use fleetgate_sys::poll::READ;
@@ -56,6 +58,8 @@ pub struct Sources {
     pub front: Source,
     /// `fleetgate-resolver`.
     pub resolver: Source,
+    /// `fleetgate-tunnel`.
+    pub tunnel: Source,
 }
 
 /// Why there is no monitor. A sentence with its remedy.
@@ -148,7 +152,8 @@ pub fn run(options: Options) -> Result<(), MonitorError> {
     let (control, listeners) = inherited()?;
     let mut config = Config::load(&options.config).map_err(|e| MonitorError(e.to_string()))?;
     settle(&mut config, options.user_mode);
-    if listeners.is_empty() && !is_joined(&config.state_directory) {
+    let joined = is_joined(&config.state_directory);
+    if listeners.is_empty() && !joined {
         return Err(MonitorError(
             "`listen` is empty and this machine joined no cluster, so nobody could come in: name an address, or run \
              `fleetgate join`"
@@ -162,6 +167,9 @@ pub fn run(options: Options) -> Result<(), MonitorError> {
     let images = Images {
         front: ladder(&options.sources.front, c"fleetgate-front")?,
         resolver: ladder(&options.sources.resolver, c"fleetgate-resolver")?,
+        tunnel: joined
+            .then(|| ladder(&options.sources.tunnel, c"fleetgate-tunnel"))
+            .transpose()?,
         resolver_arguments: vec![
             c"--service".into(),
             CString::new(config.pam_service.clone()).unwrap_or_default(),
@@ -233,7 +241,8 @@ pub fn open(parts: Parts) -> Result<Node, MonitorError> {
         (false, true) => {}
     }
     let trust = Trust::new(&config, pam, is_joined(&config.state_directory)).map_err(MonitorError)?;
-    let cluster = cluster(&config);
+    let offer = offer(&config, parts.user_mode).map_err(MonitorError)?;
+    let (tunnel, cluster) = joined(&config);
     let state_writer = match &cluster {
         Some(_) => {
             let writer = StateWriter::start(config.state_directory.clone());
@@ -241,8 +250,6 @@ pub fn open(parts: Parts) -> Result<Node, MonitorError> {
         }
         None => None,
     };
-    let keys = HostKeys::load(&config, parts.user_mode).map_err(at("no host key"))?;
-    let offer = Offer::new(&config, keys).map_err(MonitorError)?;
     let settings = offer.settings.clone();
     seats.say(lobby, &ToLobby::Begin { settings }, Vec::new(), &wakes);
 
@@ -277,6 +284,7 @@ pub fn open(parts: Parts) -> Result<Node, MonitorError> {
         reaper: Reaper::default(),
         audit,
         metrics,
+        steps: Steps::default(),
     };
     let sessions = Sessions::new(
         parts.session,
@@ -298,6 +306,7 @@ pub fn open(parts: Parts) -> Result<Node, MonitorError> {
         offer,
         trust: trust.into(),
         lobby: Lobby::new(lobby),
+        tunnel,
         resolver,
         config_path: parts.config_path,
         writing: Some(writing),
@@ -309,6 +318,7 @@ pub fn open(parts: Parts) -> Result<Node, MonitorError> {
     node.attach_names();
     node.join_cluster();
     node.take(heard);
+    node.open_tunnel();
     node.tools.audit.tell(Event::NodeStarted {
         version: env!("CARGO_PKG_VERSION").to_owned(),
     });
@@ -348,12 +358,26 @@ fn executed(seats: &mut Seats, ids: &[SeatId], wakes: &mut Wakes) -> Result<Vec<
     Ok(heard_early)
 }
 
+/// What is offered: the host's keys with the cluster's certificates for them.
+pub(super) fn offer(config: &Config, user_mode: bool) -> Result<Arc<Offer>, String> {
+    let keys = HostKeys::load(config, user_mode).map_err(|e| format!("no host key: {e}"))?;
+    // What is wrong with an identity is told where the tunnel is.
+    let joined = Identity::load(&config.state_directory).ok().flatten();
+    let keys = keys.certified(joined.as_ref().map_or(&[], |joined| &joined.host_certificates));
+    Offer::new(config, keys)
+}
+
 /// What `fleetgate join` left. A machine that lost a part of it serves on by itself: it is not to be locked out of.
-fn cluster(config: &Config) -> Option<Cluster> {
-    Cluster::load(config)
-        .inspect_err(|why| tracing::error!("the node serves without its cluster: {why}"))
-        .ok()
-        .flatten()
+fn joined(config: &Config) -> (Option<Tunnel>, Option<Cluster>) {
+    let both = Tunnel::load(&config.state_directory).and_then(|tunnel| Ok((tunnel, Cluster::load(config)?)));
+    match both {
+        Ok((Some(tunnel), Some(cluster))) => (Some(tunnel), Some(cluster)),
+        Ok(_) => (None, None),
+        Err(why) => {
+            tracing::error!("the node serves without its cluster: {why}");
+            (None, None)
+        }
+    }
 }
 
 fn keeper(config: &Config, user_mode: bool) -> Result<Keeper, MonitorError> {

@@ -7,6 +7,7 @@ use super::launches::Launches;
 use super::metrics::Metrics;
 use super::names::Names;
 use super::seats::Words;
+use super::steps::Steps;
 use super::timers::Timers;
 use super::wakes::{Key, Owner, Wakes};
 use crate::config::Config;
@@ -45,6 +46,8 @@ pub struct Tools {
     pub audit: Audit,
     /// And counted here.
     pub metrics: Arc<Metrics>,
+    /// And where time went, for those who ask.
+    pub steps: Steps,
 }
 
 /// Waits for helpers that nobody else waits for, so that none stays a zombie.

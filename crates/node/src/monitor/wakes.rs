@@ -36,9 +36,11 @@ pub enum Owner {
     Cluster,
     /// Helpers that ended or are to be reaped and have nobody else.
     Reaper,
+    /// The tunnel; the id says what of it.
+    Tunnel,
 }
 
-const OWNERS: [Owner; 14] = [
+const OWNERS: [Owner; 15] = [
     Owner::Starter,
     Owner::Arrivals,
     Owner::Seats,
@@ -53,6 +55,7 @@ const OWNERS: [Owner; 14] = [
     Owner::Exchanges,
     Owner::Cluster,
     Owner::Reaper,
+    Owner::Tunnel,
 ];
 
 /// A wake-up: whom, and which of his things. Ids are below 2^56.

@@ -1,6 +1,6 @@
-//! A seat is what the monitor starts and does not believe: the lobby and the fronts. Here is what both have in common:
-//! how they are started, their sandbox, their socket to the monitor and their loop. A seat ends at once when the
-//! monitor does, and when the monitor says something that is no frame.
+//! A seat is what the monitor starts and does not believe: the lobby, the fronts, the tunnel. Here is what they have in
+//! common: how they are started, their sandbox, their socket to the monitor. A seat ends at once when the monitor does,
+//! and when the monitor says something that is no frame.
 
 mod control;
 mod log;
@@ -13,11 +13,13 @@ pub(crate) use log::Log;
 pub(crate) use settings::ssh_settings;
 
 use crate::rest::Rest;
-use crate::sandbox::{self, CONTROL, Identity, Missing, Seat};
+use crate::sandbox::{self, CONTROL, Identity, Seat};
+#[cfg(feature = "tunnel")]
+use crate::tunnel::Prepared;
 use crate::{front, lobby};
 use fleetgate_sys::Fd;
 use fleetgate_sys::epoll::Epoll;
-use std::ffi::OsString;
+use std::ffi::{CStr, OsString};
 use std::fmt;
 
 /// Why a seat ends.
@@ -44,32 +46,74 @@ struct Asked {
     timings: bool,
 }
 
+/// A program of seats.
+#[derive(Clone, Copy)]
+struct Image {
+    name: &'static CStr,
+    seats: &'static [Seat],
+}
+
+const FRONT: Image = Image {
+    name: c"fleetgate-front",
+    seats: &[Seat::Lobby, Seat::Front],
+};
+
+#[cfg(feature = "tunnel")]
+const TUNNEL: Image = Image {
+    name: c"fleetgate-tunnel",
+    seats: &[Seat::Tunnel],
+};
+
 /// Runs the subcommand in `args` (without the program's name); returns the exit code. Before this the process must have
 /// made no thread.
 pub fn run(args: &[OsString]) -> i32 {
-    let words: Vec<&str> = args.iter().filter_map(|a| a.to_str()).collect();
-    if words.len() != args.len() {
-        return usage("an argument that is not UTF-8");
-    }
-    match words.as_slice() {
-        ["lobby", rest @ ..] => seat(Seat::Lobby, rest),
-        ["front", rest @ ..] => seat(Seat::Front, rest),
-        ["true", rest @ ..] => truth::run(rest),
-        ["--version"] => {
-            println!("fleetgate-front {}", env!("CARGO_PKG_VERSION"));
-            0
-        }
-        _ => usage("fleetgate-front is started by fleetgate node, not by hand"),
-    }
+    FRONT.run(args)
 }
 
-fn usage(why: &str) -> i32 {
-    eprintln!(
-        "fleetgate-front: {why}\nusage: fleetgate-front lobby|front [--uid UID --gid GID] [--log text|json] \
-         [--timings on|off]   \
-         (descriptor {CONTROL} is its socket to the monitor)\n       fleetgate-front true | --version"
-    );
-    2
+/// The same as the program `fleetgate-tunnel`.
+#[cfg(feature = "tunnel")]
+pub fn run_tunnel(args: &[OsString]) -> i32 {
+    TUNNEL.run(args)
+}
+
+impl Image {
+    fn run(self, args: &[OsString]) -> i32 {
+        let words: Vec<&str> = args.iter().filter_map(|a| a.to_str()).collect();
+        if words.len() != args.len() {
+            return self.usage("an argument that is not UTF-8");
+        }
+        match words.as_slice() {
+            ["true", rest @ ..] => truth::run(self, rest),
+            ["--version"] => {
+                println!("{} {}", self.shown(), env!("CARGO_PKG_VERSION"));
+                0
+            }
+            [word, rest @ ..] if let Some(of) = self.seats.iter().find(|s| s.name() == *word) => {
+                match parse(rest) {
+                    Ok(asked) => seat(*of, &asked),
+                    Err(why) => self.usage(&why),
+                }
+            }
+            _ => self.usage(&format!(
+                "{} is started by fleetgate node, not by hand",
+                self.shown()
+            )),
+        }
+    }
+
+    fn shown(self) -> std::borrow::Cow<'static, str> {
+        self.name.to_string_lossy()
+    }
+
+    fn usage(self, why: &str) -> i32 {
+        let name = self.shown();
+        let seats = self.seats.iter().map(|s| s.name()).collect::<Vec<_>>().join("|");
+        eprintln!(
+            "{name}: {why}\nusage: {name} {seats} [--uid UID --gid GID] [--log text|json] [--timings on|off]   \
+             (descriptor {CONTROL} is its socket to the monitor)\n       {name} true | --version"
+        );
+        2
+    }
 }
 
 fn parse(args: &[&str]) -> Result<Asked, String> {
@@ -115,35 +159,16 @@ fn parse(args: &[&str]) -> Result<Asked, String> {
     })
 }
 
-fn seat(seat: Seat, args: &[&str]) -> i32 {
-    let asked = match parse(args) {
-        Ok(asked) => asked,
-        Err(why) => return usage(&why),
-    };
-    let name = match seat {
-        Seat::Lobby => "lobby",
-        Seat::Front => "front",
-    };
+fn seat(seat: Seat, asked: &Asked) -> i32 {
     let log = Log {
         format: asked.format,
-        name,
+        name: seat.name(),
         timings: asked.timings,
     };
-    let rest = Rest::new();
-    let (epoll, missing) = match confine(seat, asked.identity) {
-        Ok(done) => done,
-        Err(why) => {
-            log.error(&why);
-            return 1;
-        }
-    };
-    for part in missing {
-        log.warn(&format_args!("runs {part}"));
-    }
-    let control = Control::new(Fd::from_raw(CONTROL));
     let ended = match seat {
-        Seat::Lobby => lobby::serve(control, epoll, log, rest),
-        Seat::Front => front::serve(control, epoll, log, rest),
+        Seat::Lobby | Seat::Front => looped(seat, asked.identity, log),
+        #[cfg(feature = "tunnel")]
+        Seat::Tunnel => tunnel(asked.identity, log),
     };
     match ended {
         Ended::Quietly => 0,
@@ -154,12 +179,51 @@ fn seat(seat: Seat, args: &[&str]) -> i32 {
     }
 }
 
-/// The sandbox, and the one descriptor that is made before it: the filter has no call for it.
-fn confine(seat: Seat, identity: Option<Identity>) -> Result<(Epoll, Vec<Missing>), String> {
-    sandbox::close_others().map_err(|failed| failed.to_string())?;
-    let epoll = Epoll::new().map_err(|e| format!("making an epoll: {e}"))?;
-    let missing = sandbox::enter(seat, identity).map_err(|failed| failed.to_string())?;
-    Ok((epoll, missing))
+/// A seat with a loop of ours. The one descriptor that it makes is made before the sandbox: the filter has no call for it.
+fn looped(seat: Seat, identity: Option<Identity>, log: Log) -> Ended {
+    let rest = Rest::new();
+    if let Err(failed) = sandbox::close_others() {
+        return Ended::Because(failed.to_string());
+    }
+    let epoll = match Epoll::new() {
+        Ok(epoll) => epoll,
+        Err(e) => return Ended::Because(format!("making an epoll: {e}")),
+    };
+    if let Err(ended) = confine(seat, identity, &[], log) {
+        return ended;
+    }
+    let control = Control::new(Fd::from_raw(CONTROL));
+    match seat {
+        Seat::Lobby => lobby::serve(control, epoll, log, rest),
+        _ => front::serve(control, epoll, log, rest),
+    }
+}
+
+/// The tunnel hears its first word before the sandbox stands: it is the monitor's, and says what ports are connected to.
+#[cfg(feature = "tunnel")]
+fn tunnel(identity: Option<Identity>, log: Log) -> Ended {
+    if let Err(failed) = sandbox::close_others() {
+        return Ended::Because(failed.to_string());
+    }
+    let control = Fd::from_raw(CONTROL);
+    let prepared = match Prepared::new(&control) {
+        Ok(prepared) => prepared,
+        Err(ended) => return ended,
+    };
+    match confine(Seat::Tunnel, identity, &prepared.ports(), log) {
+        Ok(()) => prepared.serve(control),
+        Err(ended) => ended,
+    }
+}
+
+/// The sandbox; what this kernel has not is told.
+fn confine(seat: Seat, identity: Option<Identity>, ports: &[u16], log: Log) -> Result<(), Ended> {
+    let missing =
+        sandbox::enter(seat, identity, ports).map_err(|failed| Ended::Because(failed.to_string()))?;
+    for part in missing {
+        log.warn(&format_args!("runs {part}"));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -4,15 +4,15 @@ use fleetgate_sys::truth::{Checked, at, descriptor_over_a_socket, run as prove};
 use fleetgate_sys::{Errno, epoll, socket};
 
 /// 0 when all of it works; 1 and a line on standard error when not.
-pub(super) fn run(args: &[&str]) -> i32 {
+pub(super) fn run(image: super::Image, args: &[&str]) -> i32 {
     let args: Vec<&[u8]> = args.iter().map(|a| a.as_bytes()).collect();
-    match prove(c"fleetgate-front", &args, check) {
+    match prove(image.name, &args, check) {
         Some(Ok(())) => 0,
         Some(Err((what, errno))) => {
-            eprintln!("fleetgate-front: {what}: {errno}");
+            eprintln!("{}: {what}: {errno}", image.shown());
             1
         }
-        None => super::usage("true takes --as UID:GID and --linger MS"),
+        None => image.usage("true takes --as UID:GID and --linger MS"),
     }
 }
 

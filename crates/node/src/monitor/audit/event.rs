@@ -53,7 +53,11 @@ pub enum Event {
     /// The configuration was read again; `refused` says why the old one stays.
     NodeReloaded { refused: Option<String> },
     /// A connection was turned away before anything was said on it.
-    ConnectionRefused { source: SocketAddr, reason: String },
+    ConnectionRefused {
+        source: SocketAddr,
+        reason: String,
+        via: Option<String>,
+    },
     /// A connection ended; bytes where its front counted them.
     ConnectionEnded {
         connection: Connection,
@@ -63,6 +67,7 @@ pub enum Event {
         received: u64,
         sent: u64,
         lasted: Duration,
+        via: Option<String>,
     },
     /// Somebody is in. `identity` says by what.
     LoginAccepted {
@@ -71,6 +76,7 @@ pub enum Event {
         login: String,
         identity: String,
         cluster: Option<AsAudited>,
+        via: Option<String>,
     },
     /// Somebody is not.
     LoginRefused {
@@ -81,6 +87,7 @@ pub enum Event {
         reason: String,
         user: Option<String>,
         rule: Option<String>,
+        via: Option<String>,
     },
     /// A connection is ended because of a lock.
     Locked {
@@ -253,9 +260,10 @@ impl Event {
                 f.put("done", refused.is_none());
                 f.maybe("reason", refused.as_deref());
             }
-            Event::ConnectionRefused { source, reason } => {
+            Event::ConnectionRefused { source, reason, via } => {
                 f.text("event", "connection_refused");
                 f.text("source", &source.to_string());
+                f.maybe("via", via.as_deref());
                 f.text("reason", reason);
             }
             Event::ConnectionEnded {
@@ -266,9 +274,11 @@ impl Event {
                 received,
                 sent,
                 lasted,
+                via,
             } => {
                 f.of("connection_ended", *connection, login.as_deref());
                 f.text("source", &source.to_string());
+                f.maybe("via", via.as_deref());
                 f.text("reason", reason);
                 f.put("received", *received);
                 f.put("sent", *sent);
@@ -280,9 +290,11 @@ impl Event {
                 login,
                 identity,
                 cluster,
+                via,
             } => {
                 f.of("login_accepted", *connection, Some(login));
                 f.text("source", &source.to_string());
+                f.maybe("via", via.as_deref());
                 f.text("identity", identity);
                 if let Some(member) = cluster {
                     f.text("user", &member.user);
@@ -299,9 +311,11 @@ impl Event {
                 reason,
                 user,
                 rule,
+                via,
             } => {
                 f.of("login_refused", *connection, Some(login));
                 f.text("source", &source.to_string());
+                f.maybe("via", via.as_deref());
                 f.text("method", method);
                 f.text("reason", reason);
                 f.maybe("user", user.as_deref());

@@ -5,9 +5,11 @@
 //! no secret is ever told.
 
 mod event;
+mod shipping;
 mod writer;
 
 pub use event::{AsAudited, Event, FileDone, SessionKind};
+pub use shipping::{Batch, Deliver, MAX_BATCH, Shipping};
 pub use writer::{Audit, Writing};
 
 /// How many events may wait for the disk; one more is lost and counted.

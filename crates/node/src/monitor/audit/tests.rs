@@ -51,6 +51,7 @@ fn each_event_has_its_line() {
             Event::ConnectionRefused {
                 source,
                 reason: "too many".into(),
+                via: None,
             },
             "\"event\":\"connection_refused\",\"source\":\"192.0.2.7:4711\",\"reason\":\"too many\"".into(),
         ),
@@ -63,6 +64,7 @@ fn each_event_has_its_line() {
                 received: 1,
                 sent: 2,
                 lasted: Duration::from_millis(1500),
+                via: None,
             },
             "\"event\":\"connection_ended\",\"connection\":7,\"source\":\"192.0.2.7:4711\",\
              \"reason\":\"the peer closed it\",\"received\":1,\"sent\":2,\"lasted_ms\":1500"
@@ -75,9 +77,10 @@ fn each_event_has_its_line() {
                 login: login(),
                 identity: "key SHA256:x".into(),
                 cluster: None,
+                via: Some("p1".into()),
             },
             "\"event\":\"login_accepted\",\"connection\":7,\"login\":\"ada\",\"source\":\"192.0.2.7:4711\",\
-             \"identity\":\"key SHA256:x\""
+             \"via\":\"p1\",\"identity\":\"key SHA256:x\""
                 .into(),
         ),
         (
@@ -89,6 +92,7 @@ fn each_event_has_its_line() {
                 reason: "no key of his".into(),
                 user: None,
                 rule: None,
+                via: None,
             },
             "\"event\":\"login_refused\",\"connection\":7,\"login\":\"a\\nb\\\"\",\
              \"source\":\"192.0.2.7:4711\",\"method\":\"publickey\",\"reason\":\"no key of his\""
@@ -103,6 +107,7 @@ fn each_event_has_its_line() {
                 reason: "role dba asks for more".into(),
                 user: Some("ada".into()),
                 rule: Some("role dba".into()),
+                via: None,
             },
             "\"event\":\"login_refused\",\"connection\":7,\"login\":\"ada\",\"source\":\"192.0.2.7:4711\",\
              \"method\":\"publickey\",\"reason\":\"role dba asks for more\",\"user\":\"ada\",\"rule\":\"role dba\""

@@ -4,15 +4,15 @@
 //! (SIGHUP). A line is written whole or, after a full disk, ended and counted as lost; the next line begins a new one.
 //! The only one who waits for the disk is this thread.
 
-use super::{Event, QUEUE};
+use super::{Event, QUEUE, Shipping};
 use fleetgate_sys::clock::{self, Time};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 /// The most bytes of lines that are written with one call.
@@ -34,6 +34,10 @@ enum Word {
     Told(Time, Box<Event>),
     /// Open the file again.
     Reopen,
+    /// The cluster keeps it from now on.
+    Ship(Box<Shipping>),
+    /// Something of it is kept: see `Shared`.
+    Kept,
 }
 
 #[derive(Default)]
@@ -42,6 +46,8 @@ struct Shared {
     untold: AtomicU64,
     /// Lost since the start.
     lost: AtomicU64,
+    /// How far which log is kept by the cluster.
+    kept: Mutex<Option<(String, u64)>>,
 }
 
 impl Audit {
@@ -77,6 +83,17 @@ impl Audit {
     /// Has the file opened again. A queue that is full has the thread busy; it looks by itself then.
     pub fn reopen(&self) {
         let _ = self.queue.try_send(Word::Reopen);
+    }
+
+    /// Has lines sent on from now on, of the file that this log is.
+    pub fn ship(&self, shipping: Shipping) -> bool {
+        self.queue.try_send(Word::Ship(shipping.into())).is_ok()
+    }
+
+    /// The cluster keeps this log up to here. A queue that is full has the thread busy; it looks by itself then.
+    pub fn kept(&self, log: String, offset: u64) {
+        *self.shared.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some((log, offset));
+        let _ = self.queue.try_send(Word::Kept);
     }
 
     /// How many events were lost since the start.
@@ -131,10 +148,18 @@ impl Log {
 
     fn serve(&mut self, words: &Receiver<Word>, shared: &Shared) {
         let mut batch = String::new();
-        while let Ok(first) = words.recv() {
+        let mut shipping: Option<Box<Shipping>> = None;
+        loop {
+            let first = match shipping.as_ref().and_then(|s| s.note_in()) {
+                None => words.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(wait) => words.recv_timeout(wait),
+            };
+            if matches!(first, Err(RecvTimeoutError::Disconnected)) {
+                break;
+            }
             batch.clear();
             let mut count = 0;
-            let mut next = Some(first);
+            let mut next = first.ok();
             let mut reopen = false;
             while let Some(word) = next {
                 match word {
@@ -143,6 +168,8 @@ impl Log {
                         count += 1;
                     }
                     Word::Reopen => reopen = true,
+                    Word::Ship(new) => shipping = Some(new),
+                    Word::Kept => {}
                 }
                 next = if batch.len() < BATCH {
                     words.try_recv().ok()
@@ -150,8 +177,17 @@ impl Log {
                     None
                 };
             }
-            self.settle(reopen);
+            if reopen || count > 0 {
+                self.settle(reopen);
+            }
             self.write(&batch, count, shared);
+            if let Some(shipping) = &mut shipping {
+                let kept = shared.kept.lock().unwrap_or_else(PoisonError::into_inner).take();
+                if let Some((log, offset)) = kept {
+                    shipping.kept(&log, offset);
+                }
+                shipping.turn();
+            }
         }
         // What was lost last has no later event to go before.
         self.write("", 0, shared);

@@ -13,6 +13,8 @@ fn the_page_counts() {
     metrics.connection_opened();
     metrics.connection_ended();
     metrics.connection_refused();
+    metrics.connection_tunnelled();
+    metrics.died(Process::Tunnel);
     metrics.login(LoginResult::Refused);
     metrics.login(LoginResult::Accepted);
     metrics.login(LoginResult::Refused);
@@ -28,6 +30,8 @@ fn the_page_counts() {
         "fleetgate_connections_total 2",
         "fleetgate_connections_open 1",
         "fleetgate_connections_refused_total 1",
+        "fleetgate_connections_tunnelled_total 1",
+        "fleetgate_process_deaths_total{process=\"tunnel\"} 1",
         "fleetgate_logins_total{result=\"accepted\"} 1",
         "fleetgate_logins_total{result=\"refused\"} 2",
         "fleetgate_logins_total{result=\"abandoned\"} 0",

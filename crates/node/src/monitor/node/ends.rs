@@ -94,7 +94,8 @@ impl Node {
         if let Some(timer) = known.grace {
             self.tools.timers.cancel(timer);
         }
-        let login = known.login();
+        let (login, via) = (known.login(), known.proxy());
+        self.tools.steps.take(number);
         match known.stage {
             Stage::Login(_) | Stage::Moving => self.tools.metrics.login(LoginResult::Abandoned),
             Stage::Accepted(_, front) | Stage::Open(_, front) => {
@@ -117,6 +118,7 @@ impl Node {
             received,
             sent,
             lasted,
+            via,
         });
     }
 
@@ -128,6 +130,9 @@ impl Node {
             .end(seat, &format!("it asked for what it may not: {why}"));
         let theirs = match what {
             Seat::Lobby => self.connections.numbers(|c| !matches!(c.stage, Stage::Open(..))),
+            Seat::Tunnel => self
+                .connections
+                .numbers(|c| c.via.as_ref().is_some_and(|via| via.seat == seat)),
             _ => self
                 .connections
                 .numbers(|c| matches!(c.stage, Stage::Open(_, own) if own == seat)),

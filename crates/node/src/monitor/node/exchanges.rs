@@ -7,11 +7,11 @@ use super::super::seats::Seat;
 use super::super::timers::now;
 use super::super::wakes::{Key, Owner};
 use super::Node;
-use super::lobby::timing;
 use fleetgate_wire::node::Connection as Number;
 use fleetgate_wire::node::front::ToFront;
 use fleetgate_wire::node::lobby::ToLobby;
 use std::sync::Arc;
+use std::time::Duration;
 use zeroize::Zeroizing;
 
 impl Node {
@@ -47,8 +47,12 @@ impl Node {
             return;
         };
         let open = matches!(known.stage, Stage::Open(..));
-        match sign(known, frame, &offer) {
-            Ok((signature, cookie)) if open => {
+        let signed = sign(known, frame, &offer);
+        if let Ok((_, _, took)) = &signed {
+            self.timing(number, "exchange", *took);
+        }
+        match signed {
+            Ok((signature, cookie, _)) if open => {
                 let word = ToFront::Signed {
                     connection: number,
                     signature,
@@ -56,7 +60,7 @@ impl Node {
                 };
                 self.tools.words.say(number, word, Vec::new());
             }
-            Ok((signature, cookie)) => self.tell_lobby(&ToLobby::Signed {
+            Ok((signature, cookie, _)) => self.tell_lobby(&ToLobby::Signed {
                 connection: number,
                 signature,
                 cookie,
@@ -80,13 +84,12 @@ fn sign(
     known: &mut Connection,
     exchange: &[u8],
     now_offered: &Arc<Offer>,
-) -> Result<(Vec<u8>, [u8; 16]), String> {
+) -> Result<(Vec<u8>, [u8; 16], Duration), String> {
     let began = now();
     let own = known.offer.clone();
     let signed = known
         .exchanges
         .sign(exchange, &[&own, now_offered])
         .map_err(|violation| violation.0)?;
-    timing(known.number, "exchange", now().saturating_sub(began));
-    Ok((signed.signature, signed.cookie))
+    Ok((signed.signature, signed.cookie, now().saturating_sub(began)))
 }

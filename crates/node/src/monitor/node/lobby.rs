@@ -58,21 +58,22 @@ impl Node {
             .say(self.lobby.seat, word, Vec::new(), &self.tools.wakes);
     }
 
-    /// A connection came.
-    pub(super) fn arrived(&mut self, arrived: Arrived) {
+    /// A connection came; its number, or why it is refused, which is told.
+    pub(super) fn arrived(&mut self, arrived: Arrived) -> Result<Number, String> {
         let config = self.tools.config.clone();
         let limits = &config.limits;
         let source = arrived.source;
-        if let Err(full) = self.connections.room(source.ip(), limits) {
+        if let Err(full) = self.connections.room(source.ip(), arrived.via.is_some(), limits) {
             self.tools.metrics.connection_refused();
             if let Some(untold) = self.arrivals.tell_refusal() {
                 tracing::warn!(%source, untold, "a connection is refused: {}", full.why());
                 self.tools.audit.tell(Event::ConnectionRefused {
                     source,
                     reason: full.why().to_owned(),
+                    via: arrived.via.map(|via| via.proxy),
                 });
             }
-            return;
+            return Err(full.why().to_owned());
         }
         let number = self.connections.number();
         let taken = cookie().and_then(|cookie| {
@@ -84,7 +85,10 @@ impl Node {
         });
         let (cookie, socket) = match taken {
             Ok(taken) => taken,
-            Err(e) => return tracing::error!(%source, "a connection is refused: {e}"),
+            Err(e) => {
+                tracing::error!(%source, "a connection is refused: {e}");
+                return Err(e.to_string());
+            }
         };
         let grace = limits.login_grace.0;
         let timer = self
@@ -92,7 +96,10 @@ impl Node {
             .timers
             .after(grace + GRACE_MARGIN, Key::new(Owner::Connections, number));
         self.tools.metrics.connection_opened();
-        tracing::debug!(connection = number, %source, "a connection");
+        if arrived.via.is_some() {
+            self.tools.metrics.connection_tunnelled();
+        }
+        tracing::debug!(connection = number, %source, via = ?arrived.via, "a connection");
         let word = ToLobby::Arrived {
             connection: number,
             ends: arrived.ends.clone(),
@@ -103,6 +110,7 @@ impl Node {
             number,
             ends: arrived.ends,
             source,
+            via: arrived.via,
             socket: arrived.socket,
             since: now(),
             offer: self.offer.clone(),
@@ -117,6 +125,7 @@ impl Node {
         });
         self.seats
             .say(self.lobby.seat, &word, vec![socket], &self.tools.wakes);
+        Ok(number)
     }
 
     /// A frame of the lobby's.
@@ -186,7 +195,7 @@ impl Node {
     }
 
     pub(super) fn tell_refusals(&mut self, number: Number, refusals: impl IntoIterator<Item = Refusal>) {
-        let Some(source) = self.connections.get(number).map(|c| c.source) else {
+        let Some((source, via)) = self.connections.get(number).map(|c| (c.source, c.proxy())) else {
             return;
         };
         for Refusal {
@@ -207,6 +216,7 @@ impl Node {
                 reason,
                 user,
                 rule,
+                via: via.clone(),
             });
         }
     }
@@ -216,12 +226,13 @@ impl Node {
         let Some(known) = self.connections.of_lobby(number) else {
             return;
         };
-        timing(number, "login", now().saturating_sub(known.clock));
+        let took = now().saturating_sub(known.clock);
         known.clock = now();
         if let Some(timer) = known.grace.take() {
             self.tools.timers.cancel(timer);
         }
-        let (source, ends) = (known.source, known.ends.clone());
+        let (source, ends, via) = (known.source, known.ends.clone(), known.proxy());
+        self.timing(number, "login", took);
         self.grants += 1;
         let whose = Whose::new(&entry.login, entry.account.ids.uid, &entry.identity);
         let granted = Granted {
@@ -257,7 +268,7 @@ impl Node {
         };
         self.tools.metrics.login(LoginResult::Accepted);
         tracing::info!(
-            connection = number, %source, login = %granted.grant.login, identity = %granted.grant.identity, "a login"
+            connection = number, %source, via, login = %granted.grant.login, identity = %granted.grant.identity, "a login"
         );
         self.tools.audit.tell(Event::LoginAccepted {
             connection: number,
@@ -265,6 +276,7 @@ impl Node {
             login: granted.grant.login.to_string(),
             identity: granted.grant.identity.to_string(),
             cluster: granted.members.first().map(AsAudited::new),
+            via,
         });
         self.connections.logged_in(number, Box::new(granted), front);
         self.tell_lobby(&ToLobby::Verdict {
@@ -293,7 +305,7 @@ impl Node {
             let why = "a connection is handed over without a login";
             return self.violated(Seat::Lobby, self.lobby.seat, Some(number), why);
         };
-        timing(number, "handover", now().saturating_sub(known.clock));
+        let took = now().saturating_sub(known.clock);
         if let Some(timer) = known.grace.take() {
             self.tools.timers.cancel(timer);
         }
@@ -303,6 +315,7 @@ impl Node {
             .granted()
             .map(|g| offered(&g.grant, now()))
             .unwrap_or_default();
+        self.timing(number, "handover", took);
         match made {
             Ok(socket) => {
                 let word = ToFront::Arrived {
@@ -377,7 +390,10 @@ impl Node {
     }
 }
 
-/// One step of a login's way, for benchmarks.
-pub(super) fn timing(connection: Number, step: &str, took: Duration) {
-    tracing::debug!(connection, step, micros = took.as_micros() as u64, "timing");
+impl Node {
+    /// One step of a login's way, for benchmarks and for those who ask.
+    pub(super) fn timing(&mut self, connection: Number, step: &str, took: Duration) {
+        tracing::debug!(connection, step, micros = took.as_micros() as u64, "timing");
+        self.tools.steps.add(connection, c"node", step, took);
+    }
 }

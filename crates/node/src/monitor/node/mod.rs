@@ -1,5 +1,5 @@
 //! The loop that owns all parts and wires them: who is woken is called, and what one part says for another is carried
-//! there. Each file beside this one has one side: the lobby, the fronts, connections' ends, reload and end.
+//! there. Each file beside this one has one side: the lobby, the fronts, the tunnel, connections' ends, reload and end.
 
 mod cluster;
 mod ends;
@@ -7,6 +7,7 @@ mod exchanges;
 mod fronts;
 mod lobby;
 mod reload;
+mod tunnel;
 
 use super::arrivals::{Accepted, Arrivals, PAUSE, RESUME};
 use super::audit::{Event, Writing};
@@ -22,10 +23,13 @@ use super::starter::Starter;
 use super::timers::{Timer, now};
 use super::tools::Tools;
 use super::trust::Trust;
+use super::tunnel::Tunnel;
 use super::wakes::{Key, Owner};
 use crate::rest::Rest;
 use fleetgate_sys::Errno;
 use fleetgate_wire::node::Connection as Number;
+use fleetgate_wire::node::front::ToFront;
+use fleetgate_wire::node::tunnel::ToTunnel;
 pub use fronts::Waiting;
 pub use lobby::Lobby;
 use std::sync::Arc;
@@ -47,6 +51,8 @@ pub struct Node {
     pub(super) offer: Arc<Offer>,
     pub(super) trust: Arc<Trust>,
     pub(super) lobby: Lobby,
+    /// None: the machine did not join a cluster.
+    pub(super) tunnel: Option<Tunnel>,
     pub(super) resolver: SeatId,
     pub(super) config_path: Option<std::path::PathBuf>,
     pub(super) writing: Option<Writing>,
@@ -131,6 +137,7 @@ impl Node {
                         Owner::Logins => self.login(key.id, |login, scene| login.named(found, scene)),
                         Owner::Connections => self.account_known(key.id, found),
                         Owner::Sessions => self.sessions.named(&mut self.tools, key.id, found),
+                        Owner::Tunnel => self.proxy_named(found),
                         _ => {}
                     }
                 }
@@ -152,6 +159,7 @@ impl Node {
             Owner::Exchanges => self.exchange_due(id),
             Owner::Reaper => self.tools.reaper.ended(id),
             Owner::Cluster => self.cluster_woken(id),
+            Owner::Tunnel => self.tunnel_woken(id),
             Owner::Metrics => {}
         }
     }
@@ -163,6 +171,13 @@ impl Node {
                 Stage::Open(_, front) if !c.hung_up => Some(*front),
                 _ => None,
             });
+            // The first session runs: whoever wants to know where the time went is told now.
+            if matches!(word, ToFront::Started { .. })
+                && let Some((seat, ticket, spans)) = self.tools.steps.take(connection)
+            {
+                let word = ToTunnel::Spans { ticket, spans };
+                self.seats.say(seat, &word, Vec::new(), &self.tools.wakes);
+            }
             if let Some(front) = front {
                 self.seats.say(front, &word, fds, &self.tools.wakes);
             }
@@ -174,6 +189,9 @@ impl Node {
         for one in news {
             match one {
                 News::Heard(seat, frame) if seat == self.lobby.seat => self.lobby_says(&frame.bytes),
+                News::Heard(seat, frame) if self.tunnel.as_ref().is_some_and(|t| t.is(seat)) => {
+                    self.tunnel_says(seat, &frame.bytes);
+                }
                 News::Heard(seat, frame) => self.front_says(seat, &frame.bytes),
                 News::Gone(seat, what, pid, how) => self.seat_gone(seat, what, pid, &how),
             }
@@ -182,12 +200,14 @@ impl Node {
 
     fn seat_gone(&mut self, seat: SeatId, what: Seat, pid: i32, how: &str) {
         let name = what.name();
-        if !(self.draining && what == Seat::Lobby) {
+        let is_leaving = what == Seat::Tunnel && self.tunnel.as_ref().is_some_and(|t| t.seat != Some(seat));
+        if !(self.draining && what == Seat::Lobby || is_leaving) {
             tracing::error!(process = name, pid, "the {name} is gone: {how}");
             self.tools.metrics.died(match what {
                 Seat::Lobby => Process::Lobby,
                 Seat::Front => Process::Front,
                 Seat::Resolver => Process::Resolver,
+                Seat::Tunnel => Process::Tunnel,
             });
             self.tools.audit.tell(Event::ProcessDied {
                 process: name.to_owned(),
@@ -203,6 +223,7 @@ impl Node {
                 }
             }
             Seat::Resolver if seat == self.resolver => self.restart_resolver(),
+            Seat::Tunnel => self.tunnel_gone(seat),
             _ => {}
         }
     }
@@ -213,7 +234,8 @@ impl Node {
         }
         for _ in 0..self.arrivals.per_turn() {
             match self.arrivals.accept(id) {
-                Accepted::One(arrived) => self.arrived(arrived),
+                // A refusal is told there.
+                Accepted::One(arrived) => drop(self.arrived(arrived)),
                 Accepted::Empty => return,
                 Accepted::Short(e) => {
                     tracing::error!(

@@ -2,8 +2,8 @@
 
 use super::super::audit::Event;
 use super::super::cluster::Cluster;
-use super::super::host_keys::HostKeys;
 use super::super::offer::Offer;
+use super::super::start::offer;
 use super::super::starter::Said;
 use super::super::trust::Trust;
 use super::super::uses_pam;
@@ -13,6 +13,7 @@ use crate::identity::is_joined;
 use fleetgate_wire::node::front::ToFront;
 use fleetgate_wire::node::lobby::ToLobby;
 use std::path::Path;
+use std::sync::Arc;
 
 impl Node {
     pub(super) fn starter_woken(&mut self, id: u64) {
@@ -50,12 +51,22 @@ impl Node {
         let pam = uses_pam(&config, self.tools.user_mode);
         let cluster = Cluster::load(&config)?;
         let trust = Trust::new(&config, pam, is_joined(&config.state_directory))?;
-        let keys = HostKeys::load(&config, self.tools.user_mode).map_err(|e| e.to_string())?;
-        self.offer = Offer::new(&config, keys)?;
+        let offer = offer(&config, self.tools.user_mode)?;
         self.trust = trust.into();
         self.tools.pam = pam;
         self.tools.config = config.into();
         self.cluster_reloaded(cluster);
+        self.offer_this(offer);
+        if self.tools.cluster.is_some() && self.tunnel.is_none() {
+            tracing::warn!("the node joined a cluster while it ran: its proxies are dialled after a restart");
+        }
+        self.tell_facts();
+        Ok(())
+    }
+
+    /// Offers this to connections that come from now on.
+    pub(super) fn offer_this(&mut self, offer: Arc<Offer>) {
+        self.offer = offer;
         let settings = self.offer.settings.clone();
         self.tell_lobby(&ToLobby::Begin { settings });
         for front in self.fronts.ids() {
@@ -63,7 +74,6 @@ impl Node {
             self.seats
                 .say(front, &ToFront::Begin { settings }, Vec::new(), &self.tools.wakes);
         }
-        Ok(())
     }
 
     /// Accepts no more; what is there goes on to its end.
@@ -72,6 +82,7 @@ impl Node {
             self.draining = true;
             self.arrivals.close(&self.tools.wakes);
             self.tell_lobby(&ToLobby::Drain);
+            self.drain_tunnel();
             self.starter.draining();
             tracing::info!(connections = self.connections.len(), "accepting no more");
         }

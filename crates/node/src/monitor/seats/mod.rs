@@ -1,4 +1,4 @@
-//! The processes that the monitor executed: lobby, fronts, resolver. Each has a control socket, a pidfd and a log
+//! The processes that the monitor executed: lobby, fronts, resolver, tunnel. Each has a control socket, a pidfd and a log
 //! pipe. What they say is handed on unread; when one ends, whoever needs it is told once.
 
 mod lines;

@@ -16,6 +16,8 @@ pub enum Seat {
     Front,
     /// Names and PAM.
     Resolver,
+    /// Connections to proxies.
+    Tunnel,
 }
 
 impl Seat {
@@ -25,6 +27,7 @@ impl Seat {
             Seat::Lobby => "lobby",
             Seat::Front => "front",
             Seat::Resolver => "resolver",
+            Seat::Tunnel => "tunnel",
         }
     }
 }
@@ -82,17 +85,20 @@ pub struct Images {
     pub front: Arc<Ladder>,
     /// The resolver.
     pub resolver: Arc<Ladder>,
+    /// The tunnel; none: the machine did not join a cluster.
+    pub tunnel: Option<Arc<Ladder>>,
     /// Words behind the resolver's `serve`.
     pub resolver_arguments: Vec<CString>,
-    /// The user and group that lobby and fronts become; none: they stay what they are.
+    /// The user and group that lobby, fronts and tunnel become; none: they stay what they are.
     pub user: Option<(u32, u32)>,
 }
 
 impl Images {
-    fn of(&self, seat: Seat) -> &Ladder {
+    fn of(&self, seat: Seat) -> Option<&Ladder> {
         match seat {
-            Seat::Resolver => &self.resolver,
-            Seat::Lobby | Seat::Front => &self.front,
+            Seat::Resolver => Some(&self.resolver),
+            Seat::Lobby | Seat::Front => Some(&self.front),
+            Seat::Tunnel => self.tunnel.as_deref(),
         }
     }
 }
@@ -117,7 +123,9 @@ impl Executed {
                         }
                         // The ladder tells of a move itself.
                         Job::Examine(seat, image, death) => {
-                            let _ = images.of(seat).image_failed(&image, death);
+                            if let Some(ladder) = images.of(seat) {
+                                let _ = ladder.image_failed(&image, death);
+                            }
                         }
                     }
                 }
@@ -140,7 +148,7 @@ impl Starts for Executed {
 }
 
 fn execute(images: &Images, order: &Order, stack: &mut Stack) -> Started {
-    let ladder = images.of(order.seat);
+    let ladder = images.of(order.seat).ok_or("it has no image")?;
     let null = file::openat(file::CWD, c"/dev/null", file::flags::O_RDWR, 0)
         .map_err(|e| format!("/dev/null: {e}"))?;
     let arguments = arguments(images, order.seat);

@@ -1,0 +1,8 @@
+//! The static program `fleetgate-tunnel`; all of it is in the library, which `fleetgate` also carries.
+#![forbid(unsafe_code)]
+
+fn main() {
+    std::process::exit(fleetgate_node::seat::run_tunnel(
+        &std::env::args_os().skip(1).collect::<Vec<_>>(),
+    ));
+}

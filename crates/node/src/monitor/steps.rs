@@ -1,0 +1,72 @@
+//! Where a connection's time went, for those whose client wants to know: steps are collected as they end, and handed over
+//! once, when its first session runs. Of a connection that nobody asked about nothing is kept.
+
+use super::seats::SeatId;
+use fleetgate_sys::clock;
+use fleetgate_wire::node::Connection;
+use fleetgate_wire::node::tunnel::{MAX_SPANS, Span, Ticket};
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::time::Duration;
+
+/// Of all connections.
+#[derive(Debug, Default)]
+pub struct Steps(HashMap<Connection, Asked>);
+
+/// Whom they are told.
+#[derive(Debug)]
+struct Asked {
+    seat: SeatId,
+    ticket: Ticket,
+    spans: Vec<Span>,
+}
+
+impl Steps {
+    /// The session `ticket` of this tunnel asks for this connection's.
+    pub fn watch(&mut self, connection: Connection, seat: SeatId, ticket: Ticket) {
+        let spans = Vec::new();
+        self.0.insert(connection, Asked { seat, ticket, spans });
+    }
+
+    /// A step ended now, and took so long.
+    pub fn add(&mut self, connection: Connection, place: &CStr, name: &str, took: Duration) {
+        if let Some(asked) = self.0.get_mut(&connection)
+            && asked.spans.len() < MAX_SPANS
+        {
+            let now = clock::wall();
+            let end = (now.sec as u64) * 1_000_000_000 + u64::from(now.nsec);
+            asked.spans.push(Span {
+                name: CString::new(name).unwrap_or_default(),
+                place: place.into(),
+                start: end.saturating_sub(took.as_nanos() as u64),
+                end,
+            });
+        }
+    }
+
+    /// What there is, for whom; no more is collected.
+    pub fn take(&mut self, connection: Connection) -> Option<(SeatId, Ticket, Vec<Span>)> {
+        let asked = self.0.remove(&connection)?;
+        Some((asked.seat, asked.ticket, asked.spans))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_kept_for_those_who_ask_within_their_bound_and_told_once() {
+        let mut steps = Steps::default();
+        steps.add(1, c"node", "login", Duration::from_millis(1));
+        assert_eq!(steps.take(1), None);
+        steps.watch(2, 7, 9);
+        for _ in 0..2 * MAX_SPANS {
+            steps.add(2, c"node", "login", Duration::from_millis(1));
+        }
+        let (seat, ticket, spans) = steps.take(2).expect("asked for");
+        assert_eq!((seat, ticket, spans.len()), (7, 9, MAX_SPANS));
+        assert!(spans.iter().all(|s| s.end - s.start == 1_000_000));
+        assert_eq!(steps.take(2), None);
+    }
+}

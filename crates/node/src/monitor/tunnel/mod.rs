@@ -1,0 +1,210 @@
+//! The monitor's part of the tunnel: who the node is, whom it dials, what the tunnel seat may have signed, and what waits
+//! for an answer by it. The seat is believed in nothing: addresses that it names are marked as the proxy's word, and
+//! documents count by their signatures.
+
+mod budget;
+pub mod renewal;
+
+pub use budget::Budget;
+
+use super::audit::Batch;
+use super::seats::SeatId;
+use super::timers::{Timer, now};
+use crate::identity::{self, Identity};
+use fleetgate_net::x509::{Certificate, Key};
+use fleetgate_policy::cluster::MAX_STATE;
+use fleetgate_sys::{Errno, Fd, epoll};
+use fleetgate_wire::node::tunnel::{Proxy, Ticket};
+use std::collections::VecDeque;
+use std::ffi::CString;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+/// Signatures for TLS handshakes: of all proxies at once, and then so many a second.
+pub const SIGNATURES: (u64, u64) = (512, 10);
+/// Bytes of documents whose signatures are to be checked, likewise.
+pub const DOCUMENTS: (u64, u64) = (4 * MAX_STATE as u64, 1 << 20);
+/// Words about connections to proxies that are logged, likewise.
+const TOLD: (u64, u64) = (100, 1);
+
+/// Ids of the keys of [`super::wakes::Owner::Tunnel`].
+pub mod keys {
+    /// The seat is to be started again.
+    pub const START: u64 = 0;
+    /// Audit lines are there.
+    pub const AUDIT: u64 = 1;
+    /// Certificates are to be renewed.
+    pub const RENEW: u64 = 2;
+    /// A proxy's name was looked up.
+    pub const NAME: u64 = 3;
+}
+
+/// What a connection's proxy says about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Via {
+    /// The proxy's name.
+    pub proxy: String,
+    /// Whose certificate it saw.
+    pub user: String,
+    /// The tunnel that brought it.
+    pub seat: SeatId,
+    /// Its number there.
+    pub ticket: Ticket,
+}
+
+/// All of it.
+pub struct Tunnel {
+    /// Who the node is.
+    pub joined: Identity,
+    /// Its TLS key.
+    pub key: Key,
+    /// The seat that dials.
+    pub seat: Option<SeatId>,
+    /// Seats that dial no more and have sessions left.
+    pub leaving: Vec<SeatId>,
+    /// Since when the seat is there.
+    pub since: Duration,
+    /// How long the next start waits.
+    pub backoff: Duration,
+    /// Whom the seat dials.
+    pub proxies: Vec<Proxy>,
+    /// Ports that its sandbox lets it connect to.
+    pub ports: Vec<u16>,
+    /// Pieces of a document.
+    pub pieces: Vec<u8>,
+    /// What may be signed.
+    pub signatures: Budget,
+    /// What may be checked.
+    pub documents: Budget,
+    told: Budget,
+    /// The name that is being looked up, for this seat; others wait.
+    pub looking: Option<(CString, SeatId)>,
+    /// Those.
+    pub wanted: VecDeque<(CString, SeatId)>,
+    /// Audit lines that are under way.
+    pub batch: Option<Batch>,
+    batches: (mpsc::Sender<Batch>, mpsc::Receiver<Batch>),
+    /// Rung when there are lines.
+    pub bell: Arc<Fd>,
+    /// Renews certificates.
+    pub renewal: Option<Timer>,
+}
+
+impl Tunnel {
+    /// Of a machine that joined; none: it did not.
+    pub fn load(state_directory: &Path) -> Result<Option<Tunnel>, String> {
+        let Some(joined) = Identity::load(state_directory).map_err(|e| e.to_string())? else {
+            return Ok(None);
+        };
+        let again = "join again";
+        let Some(key) = identity::load_tls_key(state_directory).map_err(|e| e.to_string())? else {
+            return Err(format!(
+                "this machine joined {}, and its TLS key is missing in {}: {again}",
+                joined.cluster,
+                state_directory.display()
+            ));
+        };
+        let key = Key::from_pkcs8(&key).map_err(|e| format!("the TLS key: {e}: {again}"))?;
+        let proxies = proxies(&joined.proxies);
+        let bell = epoll::bell().map_err(|e: Errno| e.to_string())?;
+        let tunnel = Tunnel {
+            joined,
+            key,
+            seat: None,
+            leaving: Vec::new(),
+            since: Duration::ZERO,
+            backoff: Duration::ZERO,
+            proxies,
+            ports: Vec::new(),
+            pieces: Vec::new(),
+            signatures: Budget::new(SIGNATURES.0, SIGNATURES.1),
+            documents: Budget::new(DOCUMENTS.0, DOCUMENTS.1),
+            told: Budget::new(TOLD.0, TOLD.1),
+            looking: None,
+            wanted: VecDeque::new(),
+            batch: None,
+            batches: mpsc::channel(),
+            bell: bell.into(),
+            renewal: None,
+        };
+        if tunnel.validity().is_none() {
+            return Err(format!("the node's TLS certificate cannot be read: {again}"));
+        }
+        Ok(Some(tunnel))
+    }
+
+    /// Whether this process is a tunnel of ours.
+    pub fn is(&self, seat: SeatId) -> bool {
+        self.seat == Some(seat) || self.leaving.contains(&seat)
+    }
+
+    /// When the TLS certificate holds.
+    pub fn validity(&self) -> Option<Range<u64>> {
+        let leaf = self.joined.tls_chain.first()?;
+        Some(Certificate::read(leaf).ok()?.validity())
+    }
+
+    /// Where the audit log's thread puts lines; the bell is rung for each batch.
+    pub fn deliver(&self) -> super::audit::Deliver {
+        let (to, bell) = (self.batches.0.clone(), self.bell.clone());
+        Box::new(move |batch| {
+            // Nobody listens any more: the node ends.
+            let _ = to.send(batch);
+            epoll::ring(&bell);
+        })
+    }
+
+    /// The lines that came.
+    pub fn delivered(&mut self) -> Option<Batch> {
+        epoll::quiet(&self.bell);
+        self.batches.1.try_iter().last()
+    }
+
+    /// Whether a word about a connection to a proxy is to be logged.
+    pub fn tells(&mut self) -> bool {
+        self.told.spend(1, now())
+    }
+}
+
+/// `host:port` each; what is none is passed over: the state was checked by whoever signed it.
+pub fn proxies(texts: &[String]) -> Vec<Proxy> {
+    texts.iter().filter_map(|text| proxy(text)).collect()
+}
+
+fn proxy(text: &str) -> Option<Proxy> {
+    let (host, port) = text.rsplit_once(':')?;
+    let host = host
+        .strip_prefix('[')
+        .and_then(|h| h.strip_suffix(']'))
+        .unwrap_or(host);
+    let bounded = 1..=fleetgate_wire::node::tunnel::MAX_HOST;
+    Some(Proxy {
+        host: CString::new(host)
+            .ok()
+            .filter(|h| bounded.contains(&h.as_bytes().len()))?,
+        port: port.parse().ok().filter(|port| *port != 0)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_is_a_host_and_a_port() {
+        for (text, host, port) in [
+            ("proxy.example:443", "proxy.example", 443),
+            ("192.0.2.1:1", "192.0.2.1", 1),
+            ("[2001:db8::1]:3023", "2001:db8::1", 3023),
+        ] {
+            let found = proxy(text).expect(text);
+            assert_eq!((found.host.to_str(), found.port), (Ok(host), port));
+        }
+        for bad in ["", ":443", "p", "p:", "p:0", "p:65536", "p:x", "p\0:1"] {
+            assert_eq!(proxy(bad), None, "{bad:?}");
+        }
+        assert_eq!(proxy(&format!("{}:1", "x".repeat(254))), None);
+    }
+}

@@ -1,0 +1,195 @@
+//! Newer certificates for the same keys: asked for when a third of their life is left, taken only when they are what was
+//! asked for. It sends and writes nothing.
+
+use crate::identity::Identity;
+use fleetgate_net::tls::{Trust, node_name};
+use fleetgate_net::x509::{Certificate, Key};
+use fleetgate_policy::cluster::{State, Subject};
+use fleetgate_proto::signed;
+use fleetgate_proto::v1::Renew;
+use fleetgate_ssh::key::{Certificate as HostCertificate, PublicKey};
+use prost::Message;
+use std::ops::Range;
+use std::time::Duration;
+
+/// An answer is waited for, and a refusal slept over, so long at least and at most.
+const AGAIN: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(600));
+/// Clocks may differ by so much.
+const SKEW: u64 = 60;
+
+/// When (Unix seconds) newer ones are asked for.
+pub fn due(validity: &Range<u64>) -> u64 {
+    validity.end - validity.end.saturating_sub(validity.start) / 3
+}
+
+/// How long after one try the next is made: a certificate of an hour is worth more tries than one of a month.
+pub fn again(validity: &Range<u64>) -> Duration {
+    let life = Duration::from_secs(validity.end.saturating_sub(validity.start));
+    (life / 50).clamp(AGAIN.0, AGAIN.1)
+}
+
+/// The request, signed, as it travels.
+pub fn request(key: &Key, host_keys: &[Vec<u8>], leaf: &[u8]) -> Vec<u8> {
+    let mut message = Renew {
+        tls_public: key.public().spki().to_vec().into(),
+        host_keys: host_keys.iter().map(|blob| blob.clone().into()).collect(),
+        signature: Vec::new().into(),
+        tls_certificate: leaf.to_vec().into(),
+    };
+    message.signature = key.sign(&signed::renew(&message)).into();
+    message.encode_to_vec()
+}
+
+/// What came of a request: `old` with newer certificates, or the sentence that says why not. Each must be of an authority
+/// of the state, for our own key and in our own name.
+pub fn accept(
+    old: &Identity,
+    key: &Key,
+    host_keys: &[Vec<u8>],
+    state: &State,
+    tls_chain: Vec<Vec<u8>>,
+    host_certificates: Vec<Vec<u8>>,
+    now: u64,
+) -> Result<Identity, String> {
+    let bad = |why: String| format!("the certificates that came are not ours: {why}");
+    let trust = Trust::new(&state.trust.tls_ca).map_err(|e| e.to_string())?;
+    // Ours may be behind the clock of whoever signed it.
+    trust
+        .check_client(&tls_chain, now)
+        .or_else(|_| trust.check_client(&tls_chain, now + SKEW))
+        .map_err(|e| bad(e.to_string()))?;
+    let first = tls_chain.first().map(Vec::as_slice).unwrap_or_default();
+    let leaf = Certificate::read(first).map_err(|e| bad(e.to_string()))?;
+    if leaf.public() != key.public().spki() {
+        return Err(bad("the TLS certificate is for another key".to_owned()));
+    }
+    let identity = leaf.identity().map_err(|e| bad(e.to_string()))?;
+    let is_ours = identity.is_some_and(|i| {
+        i.cluster.as_str() == old.cluster
+            && matches!(&i.subject, Subject::Node(name) if name.as_str() == old.node)
+    });
+    if !is_ours || !leaf.names().contains(&node_name(&old.node)) {
+        return Err(bad("the TLS certificate is for another name".to_owned()));
+    }
+    for blob in &host_certificates {
+        let certificate = HostCertificate::parse(blob).map_err(|e| bad(e.to_string()))?;
+        if !host_keys.iter().any(|key| key == certificate.key().blob()) {
+            return Err(bad("a host certificate is for another key".to_owned()));
+        }
+        let is_ca = |ca: &PublicKey| state.trust.host_ca.iter().any(|blob| blob == ca.blob());
+        certificate
+            .check_host(&old.node, now, SKEW, is_ca)
+            .map_err(|e| bad(e.to_string()))?;
+    }
+    Ok(Identity {
+        tls_chain,
+        host_certificates,
+        ..old.clone()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fleetgate_net::x509::{Authority, Leaf, PublicKey as TlsPublic};
+    use fleetgate_policy::cluster::{Identity as Says, Name};
+
+    const NOW: u64 = 1_800_000_000;
+
+    #[test]
+    fn two_thirds_of_a_life_go_by() {
+        assert_eq!(due(&(100..400)), 300);
+        assert_eq!(again(&(0..60)), AGAIN.0);
+        assert_eq!(again(&(0..3600)), Duration::from_secs(72));
+        assert_eq!(again(&(0..30 * 86_400)), AGAIN.1);
+    }
+
+    #[test]
+    fn a_request_is_signed_by_the_key_that_it_is_for() {
+        let key = Key::generate();
+        let text = request(&key, &[b"host".to_vec()], b"leaf");
+        let message = Renew::decode(text.as_slice()).expect("a message");
+        let public = TlsPublic::from_spki(&message.tls_public).expect("a key");
+        assert!(
+            public
+                .verify(&signed::renew(&message), &message.signature)
+                .is_ok()
+        );
+        let other = Renew {
+            tls_certificate: b"other".as_slice().into(),
+            ..message.clone()
+        };
+        assert!(public.verify(&signed::renew(&other), &message.signature).is_err());
+    }
+
+    fn issue(authority: &Authority, key: &Key, node: &str, validity: Range<u64>) -> Vec<u8> {
+        let name = |text: &str| Name::parse(text).expect("a name");
+        let identity = Says::of(&name("home"), Subject::Node(name(node)), NOW);
+        let names = [node_name(node)];
+        authority
+            .issue(&Leaf {
+                public: key.public().spki(),
+                names: &names,
+                client: true,
+                server: true,
+                identity: Some(&identity),
+                validity,
+            })
+            .expect("issued")
+    }
+
+    #[test]
+    fn only_our_own_certificates_of_the_states_authorities_are_taken() {
+        let life = NOW - 10..NOW + 3600;
+        let authority = Authority::generate("home", NOW - 100..NOW + 100_000).expect("made");
+        let stranger = Authority::generate("home", NOW - 100..NOW + 100_000).expect("made");
+        let (key, other) = (Key::generate(), Key::generate());
+        let old = Identity {
+            cluster: "home".into(),
+            node: "web1".into(),
+            proxies: Vec::new(),
+            tls_chain: Vec::new(),
+            host_certificates: Vec::new(),
+        };
+        let mut state = State::new(Name::parse("home").expect("a name"));
+        state.trust.tls_ca = vec![authority.certificate().der().to_vec()];
+        let take = |leaf: Vec<u8>, host: Vec<Vec<u8>>| {
+            accept(&old, &key, &[b"host".to_vec()], &state, vec![leaf], host, NOW)
+        };
+        let good = issue(&authority, &key, "web1", life.clone());
+        assert_eq!(
+            take(good.clone(), Vec::new()).map(|i| i.tls_chain),
+            Ok(vec![good.clone()])
+        );
+        for (what, leaf, host) in [
+            (
+                "of a stranger",
+                issue(&stranger, &key, "web1", life.clone()),
+                Vec::new(),
+            ),
+            (
+                "another key's",
+                issue(&authority, &other, "web1", life.clone()),
+                Vec::new(),
+            ),
+            (
+                "another node's",
+                issue(&authority, &key, "web2", life.clone()),
+                Vec::new(),
+            ),
+            (
+                "over",
+                issue(&authority, &key, "web1", NOW - 50..NOW - 20),
+                Vec::new(),
+            ),
+            ("none", b"none".to_vec(), Vec::new()),
+            (
+                "with a host certificate that is none",
+                good,
+                vec![b"none".to_vec()],
+            ),
+        ] {
+            assert!(take(leaf, host).is_err(), "{what}");
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! What the cluster and the node say to each other beside sessions, and how connections come and go.
+
+use crate::world::{Cluster, Frames, Joined, Proxy, Tunnel, dial, facts, run, settings, soon};
+use fleetgate_proto::v1::frame::Kind;
+use fleetgate_proto::v1::tunnel_client::TunnelClient;
+use fleetgate_proto::v1::{
+    AuditBatch, AuditPosition, FromNode, Renew, Renewed, Signed, ToNode, from_node, to_node,
+};
+use fleetgate_wire::node::tunnel::{FromTunnel, MAX_PIECE, Proxy as Dialled, ToTunnel};
+use prost::Message;
+use tokio::sync::mpsc;
+use tonic::Streaming;
+
+struct Control {
+    to: mpsc::Sender<ToNode>,
+    from: Streaming<FromNode>,
+}
+
+async fn control(joined: &Joined) -> Control {
+    let (to, words) = mpsc::channel(4);
+    let mut client = TunnelClient::new(joined.channel.clone());
+    let from = soon("the control stream", client.control(Frames(words)))
+        .await
+        .expect("a stream")
+        .into_inner();
+    Control { to, from }
+}
+
+impl Control {
+    async fn next(&mut self) -> Option<from_node::Kind> {
+        let word = soon("a word of the node", self.from.message()).await;
+        word.ok().flatten().and_then(|word| word.kind)
+    }
+
+    async fn say(&self, kind: to_node::Kind) {
+        let word = ToNode { kind: Some(kind) };
+        soon("room", self.to.send(word)).await.expect("it listens");
+    }
+}
+
+#[test]
+fn facts_documents_certificates_and_audit_go_both_ways() {
+    run(async {
+        let cluster = Cluster::new();
+        let proxy = Proxy::new(&cluster).await;
+        let mut tunnel = Tunnel::start(&cluster, &[&proxy]);
+        let (joined, ()) = tokio::join!(proxy.joined(), tunnel.connected(&cluster));
+        let mut control = control(&joined).await;
+        let Some(from_node::Kind::Facts(first)) = control.next().await else {
+            panic!("facts come first")
+        };
+        assert_eq!(
+            (first.labels["env"].as_str(), first.version.as_str(), first.serial),
+            ("prod", "1.2.3", 7)
+        );
+        tunnel.say(&ToTunnel::Facts { facts: facts(8) }, &[]);
+        assert!(matches!(control.next().await, Some(from_node::Kind::Facts(f)) if f.serial == 8));
+
+        // A document longer than a frame comes whole and in order.
+        let document: Vec<u8> = (0..3 * MAX_PIECE as u32 + 9).map(|n| n as u8).collect();
+        let signed = Signed {
+            document: document.clone().into(),
+            signature: b"sig".as_slice().into(),
+        };
+        control.say(to_node::Kind::State(signed.clone())).await;
+        let mut got = Vec::new();
+        loop {
+            let (piece, signature, more) = tunnel
+                .hear(&cluster, "a piece", |word| match word {
+                    FromTunnel::State {
+                        piece,
+                        signature,
+                        more,
+                    } => Some((piece.clone(), signature.clone(), *more)),
+                    _ => None,
+                })
+                .await;
+            got.extend(piece);
+            if !more {
+                assert_eq!(signature, b"sig");
+                break;
+            }
+            assert_eq!(signature, b"");
+        }
+        assert_eq!(got, document);
+        let small = Signed {
+            document: b"fresh".as_slice().into(),
+            ..signed
+        };
+        control.say(to_node::Kind::Fresh(small)).await;
+        tunnel
+            .hear(&cluster, "a fresh word", |word| match word {
+                FromTunnel::Fresh { document, .. } => Some(assert_eq!(document, b"fresh")),
+                _ => None,
+            })
+            .await;
+
+        let renew = Renew {
+            tls_public: b"key".as_slice().into(),
+            ..Renew::default()
+        };
+        let message = renew.encode_to_vec();
+        tunnel.say(&ToTunnel::Renew { message }, &[]);
+        assert!(matches!(control.next().await, Some(from_node::Kind::Renew(r)) if r == renew));
+        let renewed = Renewed {
+            tls_chain: vec![b"leaf".as_slice().into()],
+            ..Renewed::default()
+        };
+        control.say(to_node::Kind::Renewed(renewed)).await;
+        tunnel
+            .hear(&cluster, "certificates", |word| match word {
+                FromTunnel::Renewed { tls_chain, .. } => Some(assert_eq!(tls_chain[0].bytes, b"leaf")),
+                _ => None,
+            })
+            .await;
+
+        let batch = AuditBatch {
+            log: "1".into(),
+            offset: 5,
+            lines: b"{}\n".as_slice().into(),
+            ..AuditBatch::default()
+        };
+        let message = batch.encode_to_vec();
+        tunnel.say(&ToTunnel::Audit { message }, &[]);
+        assert!(matches!(control.next().await, Some(from_node::Kind::Audit(b)) if b == batch));
+        // The stream breaks before it is kept: whoever comes next gets it again.
+        drop(control);
+        let mut control = self::control(&joined).await;
+        assert!(matches!(control.next().await, Some(from_node::Kind::Facts(_))));
+        assert!(matches!(control.next().await, Some(from_node::Kind::Audit(b)) if b == batch));
+        let log = "1".to_owned();
+        control
+            .say(to_node::Kind::Kept(AuditPosition { log, offset: 8 }))
+            .await;
+        tunnel
+            .hear(&cluster, "the position", |word| match word {
+                FromTunnel::AuditKept { log, offset } => {
+                    Some(assert_eq!((log.as_c_str(), *offset), (c"1", 8)))
+                }
+                _ => None,
+            })
+            .await;
+        // Once it is kept nobody gets it again.
+        drop(control);
+        let mut control = self::control(&joined).await;
+        assert!(matches!(control.next().await, Some(from_node::Kind::Facts(_))));
+        tunnel.say(&ToTunnel::Facts { facts: facts(9) }, &[]);
+        assert!(matches!(control.next().await, Some(from_node::Kind::Facts(f)) if f.serial == 9));
+        assert_eq!(tunnel.finish(), Some(0));
+    });
+}
+
+#[test]
+fn a_proxy_that_goes_is_dialled_again_and_sessions_of_another_stay() {
+    run(async {
+        let cluster = Cluster::new();
+        let (one, two) = (Proxy::new(&cluster).await, Proxy::new(&cluster).await);
+        let mut tunnel = Tunnel::start(&cluster, &[&one, &two]);
+        let (first, second, ()) = tokio::join!(one.joined(), two.joined(), async {
+            tunnel.connected(&cluster).await;
+            tunnel.connected(&cluster).await;
+        });
+        let (mut session, (_, _, node)) =
+            tokio::join!(second.session(Kind::Dial(dial(b""))), tunnel.taken(&cluster));
+        assert!(matches!(session.next().await, Some(Kind::Opened(_))));
+        drop(first);
+        tunnel
+            .hear(&cluster, "the loss", |word| {
+                matches!(word, FromTunnel::Lost { .. }).then_some(())
+            })
+            .await;
+        let again = async { tunnel.connected(&cluster).await };
+        let (_first, ()) = tokio::join!(one.joined(), again);
+        node.try_write(b"still here").expect("written");
+        assert_eq!(session.read(10).await, b"still here");
+        assert_eq!(tunnel.finish(), Some(0));
+    });
+}
+
+#[test]
+fn the_list_of_proxies_is_followed_and_drain_lets_sessions_end() {
+    run(async {
+        let cluster = Cluster::new();
+        let one = Proxy::new(&cluster).await;
+        // Another address, the same port: the sandbox knows ports.
+        let elsewhere = (std::net::Ipv4Addr::new(127, 0, 0, 2), one.address.port()).into();
+        let two = Proxy::at(&cluster, elsewhere).await;
+        let mut tunnel = Tunnel::start(&cluster, &[&one]);
+        let (first, ()) = tokio::join!(one.joined(), tunnel.connected(&cluster));
+        let named = Dialled {
+            host: c"proxy.example".into(),
+            port: one.address.port(),
+        };
+        tunnel.say(&ToTunnel::Proxies { proxies: vec![named] }, &[]);
+        assert_eq!(
+            soon("the end", first.channel.closed().wait()).await.is_empty(),
+            false
+        );
+        // Its name is the monitor's to look up.
+        let host = tunnel
+            .hear(&cluster, "a question", |word| match word {
+                FromTunnel::Resolve { host } => Some(host.clone()),
+                _ => None,
+            })
+            .await;
+        assert_eq!(host.as_c_str(), c"proxy.example");
+        let found = vec![fleetgate_wire::common::Endpoint {
+            address: std::net::Ipv4Addr::new(127, 0, 0, 2).to_ipv6_mapped().octets(),
+            scope: 0,
+            port: 0,
+        }];
+        tunnel.say(&ToTunnel::Addresses { host, found }, &[]);
+        let (second, ()) = tokio::join!(two.joined(), tunnel.connected(&cluster));
+        let (mut session, (_, _, node)) =
+            tokio::join!(second.session(Kind::Dial(dial(b""))), tunnel.taken(&cluster));
+        let mut control = control(&second).await;
+        assert!(matches!(control.next().await, Some(from_node::Kind::Facts(_))));
+        tunnel.say(&ToTunnel::Drain, &[]);
+        assert!(control.next().await.is_none(), "the control stream ends");
+        assert!(matches!(session.next().await, Some(Kind::Opened(_))));
+        node.try_write(b"to the end").expect("written");
+        assert_eq!(session.read(10).await, b"to the end");
+        drop(node);
+        assert_eq!(session.next().await, Some(Kind::SshEnd(true)));
+        drop((session, control));
+        // With the last session it ends by itself, and well.
+        assert_eq!(
+            soon("its end", async {
+                loop {
+                    if let Some(status) = tunnel.child.try_wait().expect("waited") {
+                        return status.code();
+                    }
+                    tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+                }
+            })
+            .await,
+            Some(0)
+        );
+    });
+}
+
+#[test]
+fn a_proxy_of_another_cluster_is_not_believed() {
+    run(async {
+        let (cluster, other) = (Cluster::new(), Cluster::new());
+        let stranger = Proxy::new(&other).await;
+        let mut tunnel = Tunnel::spawn();
+        let word = ToTunnel::Begin {
+            settings: settings(&cluster, vec![stranger.dialled()]),
+        };
+        tunnel.say(&word, &[]);
+        let accept = stranger.refused();
+        let lost = tunnel.hear(&cluster, "the loss", |word| match word {
+            FromTunnel::Lost { why, .. } => Some(why.to_string_lossy().into_owned()),
+            FromTunnel::Connected { .. } => panic!("connected"),
+            _ => None,
+        });
+        let ((), why) = tokio::join!(accept, lost);
+        assert!(why.contains("certificate") || why.contains("authority"), "{why}");
+        assert_eq!(tunnel.finish(), Some(0));
+    });
+}
