@@ -81,8 +81,32 @@ fn questions_one_after_another_are_as_many_round_trips_and_the_handshake_one() {
             "{questions} questions"
         );
     }
+    lab.account().expect("nothing dropped");
+}
+
+#[test]
+fn a_link_carries_bulk_and_drops_nothing() {
+    const BULK: usize = 64 << 20;
+    let Some(lab) = lab() else { return };
+    let address = lab.address("user", "proxy").expect("a link");
+    let listener = lab.inside("proxy", || TcpListener::bind((address, 0)).expect("bound"));
+    let listener = listener.expect("inside");
+    let there = listener.local_addr().expect("bound");
+    let sender = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("accepts");
+        let part = vec![7; 1 << 20];
+        (0..BULK / part.len()).for_each(|_| stream.write_all(&part).expect("writes"));
+    });
+    let mut stream = lab
+        .inside("user", || TcpStream::connect(there).expect("connects"))
+        .expect("inside");
+    let copied = std::io::copy(&mut stream, &mut std::io::sink()).expect("reads");
+    sender.join().expect("it does not panic");
+    assert_eq!(copied, BULK as u64);
     let account = lab.account().expect("nothing dropped");
-    assert!(account.packets > 0 && account.wake_ups > 0, "{account:?}");
+    // No packet is longer than the link's MTU, so they are at least so many.
+    assert!(account.packets as usize > BULK / 1500, "{account:?}");
+    assert!(account.wake_ups > 0);
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! Counting round trips in what one side of a link saw.
 //!
 //! The side that asks sends a packet; every packet of the other side that acknowledges it (TCP's own numbers say so) may
-//! be an answer to it; and whatever the asking side sends afterwards may need that answer. The longest chain of
-//! question and answer is the number of round trips. So
+//! be an answer to it; and whatever the asking side sends afterwards may need that answer. The longest chain of question
+//! and answer that ends with more than an acknowledgement is the number of round trips. So
 //!
 //! - a TCP handshake is one; its last acknowledgement is a question, because a server that speaks first waits for it;
 //! - packets that cross each other are one, however many they are and over however many connections;
-//! - what was sent without being answered, as the last words of a connection, is none;
-//! - acknowledgements alone are no answer, so a sender that waits for its window to open is not seen.
+//! - a word that was held back until the one before it was acknowledged (Nagle's algorithm, a full window) is one more;
+//! - what was sent and not answered, as the last words of a connection, is none.
 //!
 //! It is the most that the sides can have waited for each other: a slow machine may acknowledge what it answers later,
 //! which looks like one more, and never like one less. No time is looked at.
@@ -41,16 +41,19 @@ type Questions = Vec<(u32, u32)>;
 pub(crate) fn count(packets: &[Packet], asks: Ipv4Addr) -> u32 {
     let mut connections: HashMap<(u16, u16), Questions> = HashMap::new();
     // Over all connections, because what one has answered may be needed to open another.
-    let mut known = 0;
+    let (mut known, mut words) = (0, 0);
     for segment in packets.iter().filter_map(|p| parse(&p.bytes, asks)) {
         let questions = connections.entry(segment.ports).or_default();
         if segment.from == asks {
             ask(questions, &segment, known);
-        } else if segment.flags & SYN != 0 || segment.payload > 0 {
-            known = known.max(answer(questions, &segment));
+            continue;
+        }
+        known = known.max(answer(questions, &segment));
+        if segment.flags & SYN != 0 || segment.payload > 0 {
+            words = words.max(answer(questions, &segment));
         }
     }
-    known
+    words
 }
 
 fn ask(questions: &mut Questions, segment: &Segment, known: u32) {
@@ -214,6 +217,16 @@ mod tests {
                 "a packet again",
                 "1 > S; 1 < S; 1 > A; 1 > 5; 1 > R; 1 < 9; 1 < R",
                 2,
+            ),
+            (
+                "a second word that waits until the first is acknowledged",
+                "1 > S; 1 < S; 1 > A; 1 > 5; 1 < A; 1 > 5; 1 < 9",
+                3,
+            ),
+            (
+                "acknowledged before it is answered",
+                "1 > S; 1 < S; 1 > A; 1 > 5; 1 < A; 1 < 9; 1 > 5; 1 < A; 1 < 9",
+                3,
             ),
             ("only acknowledged", "1 > S; 1 < S; 1 > A; 1 > 5; 1 < A", 1),
             (
