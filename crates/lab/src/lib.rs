@@ -12,6 +12,7 @@
 
 mod capture;
 mod error;
+mod fleet;
 mod pcap;
 mod place;
 mod process;
@@ -21,6 +22,7 @@ mod turns;
 
 pub use capture::{Capture, Recording};
 pub use error::{Error, Result};
+pub use fleet::Fleet;
 pub use process::Process;
 pub use relay::Account;
 
@@ -28,9 +30,13 @@ use fleetgate_sys::tun;
 use place::Place;
 use relay::{Ends, Relay};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// How long a server may take until it accepts.
+const UP_WITHIN: Duration = Duration::from_secs(20);
 
 /// Places and the links between them.
 pub struct Lab {
@@ -91,6 +97,33 @@ impl Lab {
     /// Starts `command` as a process of `place`, its working directory `/`. All that it starts ends with the lab.
     pub fn start_in(&self, place: &str, command: &mut Command) -> Result<Process> {
         self.place(place)?.start(command)
+    }
+
+    /// Starts a server in `place`; what it says goes to the file `log`.
+    pub fn serve(&self, place: &str, command: &mut Command, log: &Path) -> Result<Process> {
+        let failed = |e: std::io::Error| Error::new(log.display(), e);
+        let out = std::fs::File::create(log).map_err(failed)?;
+        command
+            .stdin(Stdio::null())
+            .stdout(out.try_clone().map_err(failed)?)
+            .stderr(out);
+        self.start_in(place, command)
+    }
+
+    /// Waits until `server`, which was started in `place`, accepts connections on `port`.
+    pub fn wait_until_it_accepts(&self, place: &str, server: &Process, port: u16) -> Result<()> {
+        let failed = |why: String| Error::new(format!("a server on port {port} of {place}"), why);
+        let until = Instant::now() + UP_WITHIN;
+        let accepts = || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok();
+        while !self.inside(place, accepts)? {
+            match server.has_ended() {
+                Ok(None) if Instant::now() < until => std::thread::sleep(Duration::from_millis(10)),
+                Ok(None) => return Err(failed("it does not accept".to_owned())),
+                Ok(Some(status)) => return Err(failed(status.to_string())),
+                Err(e) => return Err(failed(e.to_string())),
+            }
+        }
+        Ok(())
     }
 
     /// Does `work` on a thread that is in `place`'s network and mounts. The thread can start programs, which have the

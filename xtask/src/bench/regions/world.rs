@@ -3,17 +3,13 @@
 
 use crate::bench::{Bench, rival};
 use crate::shell::{Result, run, target};
-use fleetgate_lab::{Lab, Process, Recording};
-use std::net::{Ipv4Addr, TcpStream};
+use fleetgate_lab::{Lab, Recording};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Where sshd listens, in its place.
 const PORT: u16 = 2222;
-/// How long a server may take until it accepts.
-const UP_WITHIN: Duration = Duration::from_secs(20);
 /// How often a leg's time is measured; the least counts.
 const TRIES: usize = 5;
 /// How far a leg may be off, beyond which the machine is too busy to measure on it.
@@ -90,56 +86,30 @@ impl World {
         for place in ["proxy", "target"] {
             let mut command = Command::new(&sshd);
             command.args(["-D", "-e", "-f"]).arg(self.at.join("sshd_config"));
-            self.serve(place, "sshd", PORT, &mut command)?;
+            let server = self
+                .lab
+                .serve(place, &mut command, &self.at.join(format!("sshd-{place}.log")))?;
+            self.lab.wait_until_it_accepts(place, &server, PORT)?;
         }
         Ok(())
     }
 
-    /// Starts a server in `place` and waits until it accepts on `port`; what it says goes to a file.
-    pub fn serve(&self, place: &'static str, name: &str, port: u16, command: &mut Command) -> Result {
-        let log = self.at.join(format!("{place}-{name}.log"));
-        let failed = |e: std::io::Error| format!("{}: {e}", log.display());
-        let out = std::fs::File::create(&log).map_err(failed)?;
-        command
-            .stdin(Stdio::null())
-            .stdout(out.try_clone().map_err(failed)?)
-            .stderr(out);
-        let server = self.lab.start_in(place, command)?;
-        self.wait_until_up(place, &server, port)
-            .map_err(|e| format!("{name} in {place} {e}; see {}", log.display()))
-    }
-
-    fn wait_until_up(&self, place: &str, server: &Process, port: u16) -> Result {
-        let until = Instant::now() + UP_WITHIN;
-        let accepts = || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok();
-        while !self.lab.inside(place, accepts)? {
-            if let Some(status) = server.has_ended().map_err(|e| e.to_string())? {
-                return Err(format!("ended: {status}"));
-            }
-            if Instant::now() > until {
-                return Err("does not accept".to_owned());
-            }
-            sleep(Duration::from_millis(10));
-        }
-        Ok(())
-    }
-
-    /// Runs a client in user and waits for it; what it said is in the error.
+    /// Runs a client in user and waits for it; what it said is in the error. It says it to a file, as a client that keeps
+    /// its connection would hold a pipe open.
     pub fn client(&self, command: &mut Command) -> Result {
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
-        let out = self
+        let log = self.at.join("client.log");
+        let said = std::fs::File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
+        let status = self
             .lab
             .start_in("user", command)?
-            .output()
+            .wait()
             .map_err(|e| e.to_string())?;
-        if out.status.success() {
+        if status.success() {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&out.stderr);
-        Err(format!("{command:?}: {}: {}", out.status, said.trim()))
+        let said = crate::shell::read_text(&log)?;
+        Err(format!("{command:?}: {status}: {}", said.trim()))
     }
 
     /// `ssh target true`: by way of the proxy's sshd, or direct.
@@ -185,8 +155,7 @@ impl World {
         Ok(begun.collect::<std::result::Result<_, _>>()?)
     }
 
-    /// Writes a file.
-    pub fn write(&self, name: &str, text: &str) -> Result {
+    fn write(&self, name: &str, text: &str) -> Result {
         let path: &Path = &self.at.join(name);
         std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
     }
