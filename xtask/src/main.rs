@@ -9,6 +9,7 @@ mod build;
 mod dist;
 mod fuzz;
 mod peers;
+mod proto;
 mod shell;
 mod test;
 mod tidy;
@@ -53,6 +54,12 @@ const CHORES: &[Chore] = &[
         takes: "",
         does: "a .deb and an .rpm in target/dist",
         run: dist::main,
+    },
+    Chore {
+        name: "proto",
+        takes: "[--check]",
+        does: "the committed code of the .proto files anew, or whether it is what they make",
+        run: proto::main,
     },
     Chore {
         name: "fuzz",

@@ -6,8 +6,10 @@ use crate::caller::Caller;
 use crate::documents::Member;
 use crate::error::{Refused, Result};
 use crate::service::Service;
+use bytes::Bytes;
 use fleetgate_policy::cluster::{Labels, Name, Selector};
 use fleetgate_proto::v1;
+use fleetgate_ssh::key::PublicKey;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::broadcast;
@@ -294,5 +296,16 @@ fn shown(name: &str, member: &Member, presence: Option<&Presence>, now: u64) -> 
             said => said.to_string(),
         },
         address: member.address.clone().unwrap_or_else(|| address.to_string()),
+        host_keys: match plain {
+            true => member.host_keys.iter().filter_map(|line| blob(line)).collect(),
+            false => Vec::new(),
+        },
+        plain,
     }
+}
+
+/// A key that was written down as a line.
+fn blob(line: &str) -> Option<Bytes> {
+    let key = PublicKey::from_line(line).ok()?;
+    Some(key.blob().to_vec().into())
 }

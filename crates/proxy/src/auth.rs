@@ -13,8 +13,10 @@ use fleetgate_policy::cluster::Name;
 use fleetgate_proto::signed;
 use fleetgate_proto::v1::cluster_client::ClusterClient;
 use fleetgate_proto::v1::{
-    AuditBatch, AuditFrom, AuditPosition, NodeReport, Renew, RenewFor, Renewed, ToNode, WatchRequest, to_node,
+    AuditBatch, AuditFrom, AuditPosition, NodeReport, Renew, RenewFor, Renewed, SignHostRequest,
+    SignLoginRequest, ToNode, WatchRequest, to_node,
 };
+use fleetgate_ssh::key::Certificate;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -273,8 +275,7 @@ pub(crate) async fn deliver(gate: &Gate, source: &Name, batch: AuditBatch) -> Op
 async fn renew_own(gate: &Gate) {
     let mut backoff = Backoff::new(Duration::from_secs(30), Duration::from_secs(600));
     loop {
-        let validity = gate.identity.borrow().credentials.certificate().validity();
-        let due = validity.end.saturating_sub((validity.end - validity.start) / 3);
+        let due = due(&gate.identity.borrow());
         sleep(Duration::from_secs(due.saturating_sub(now()))).await;
         match renew_once(gate).await {
             Ok(()) => {
@@ -288,9 +289,22 @@ async fn renew_own(gate: &Gate) {
     }
 }
 
+/// When it is to ask: when a third of the time is left; at once where it has no host certificate yet.
+fn due(own: &Identity) -> u64 {
+    let third = |start: u64, end: u64| end.saturating_sub(end.saturating_sub(start) / 3);
+    let tls = own.credentials.certificate().validity();
+    let ssh = own.host_certificate.as_ref();
+    let ssh = ssh.map_or(0, |certificate| {
+        third(certificate.valid_after(), certificate.valid_before())
+    });
+    third(tls.start, tls.end).min(ssh)
+}
+
 async fn renew_once(gate: &Gate) -> Result<(), String> {
     let own = gate.identity.borrow().clone();
+    let public = own.host_key(None)?.public().blob().to_vec();
     let mut renew = Renew {
+        host_keys: vec![public.into()],
         tls_public: own.key.public().spki().to_vec().into(),
         tls_certificate: own.credentials.certificate().der().to_vec().into(),
         ..Renew::default()
@@ -308,8 +322,54 @@ async fn renew_once(gate: &Gate) -> Result<(), String> {
     if !answer.refused.is_empty() {
         return Err(answer.refused);
     }
-    let renewed = Identity::new(own.key, &answer.tls_chain)?;
-    identity::save_chain(&gate.config.state_directory, &answer.tls_chain)?;
+    let host_certificate = match answer.host_certificates.first() {
+        Some(blob) => Some(Certificate::parse(blob).map_err(|e| e.to_string())?),
+        None => None,
+    };
+    let renewed = own.renewed(&answer.tls_chain, host_certificate)?;
+    let host_key = renewed.host_key(renewed.host_certificate.as_ref())?;
+    let directory = &gate.config.state_directory;
+    if let Some(certificate) = &renewed.host_certificate {
+        identity::save_host_certificate(directory, certificate)?;
+    }
+    identity::save_chain(directory, &answer.tls_chain)?;
     gate.identity.send_replace(renewed);
+    gate.host_key.send_replace(Arc::new(host_key));
     server::show(gate)
 }
+
+/// A host certificate for this proxy's key in the name of a plain sshd.
+pub(crate) async fn sign_host(gate: &Gate, node: String, key: Vec<u8>) -> Result<Vec<u8>, String> {
+    let asked = SignHostRequest {
+        node,
+        key: key.into(),
+    };
+    let answer = timeout(PATIENCE, async { service(gate).await.sign_host(asked).await }).await;
+    let answer = answer
+        .map_err(|_| AWAY.to_owned())?
+        .map_err(|status| h2::words(&status))?;
+    Ok(answer.into_inner().certificate.to_vec())
+}
+
+/// A certificate for one login on a plain sshd.
+pub(crate) async fn sign_login(
+    gate: &Gate,
+    node: String,
+    login: String,
+    key: Vec<u8>,
+    certificate: Vec<u8>,
+) -> Result<Vec<u8>, String> {
+    let asked = SignLoginRequest {
+        node,
+        login,
+        key: key.into(),
+        certificate: certificate.into(),
+    };
+    let answer = timeout(PATIENCE, async { service(gate).await.sign_login(asked).await }).await;
+    let answer = answer
+        .map_err(|_| AWAY.to_owned())?
+        .map_err(|status| h2::words(&status))?;
+    Ok(answer.into_inner().certificate.to_vec())
+}
+
+const AWAY: &str = "the auth service is not reached: try again, or tell an administrator";

@@ -5,6 +5,7 @@
 use crate::gate::Gate;
 use crate::places::Place;
 use crate::state::{Known, SKEW, View, now};
+use crate::tunnels::Tunnel;
 use fleetgate_net::h2::{self, Caller, TRANSPORT_MESSAGE};
 use fleetgate_policy::cluster::{
     Allowed, Attempt, Identity, Labels, Name, Reason, Refusal, Selector, decide,
@@ -14,6 +15,7 @@ use fleetgate_proto::v1::frame::Kind;
 use fleetgate_proto::v1::transport_server::{Transport, TransportServer};
 use fleetgate_proto::v1::tunnel_client::TunnelClient;
 use fleetgate_proto::v1::{Denied, Dial, Frame, Node, NodesReply, NodesRequest, Span, Spans, Via};
+use fleetgate_ssh::key::Certificate;
 use serde_json::json;
 use std::future::Future;
 use std::net::SocketAddr;
@@ -26,6 +28,10 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tonic::codegen::tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming};
+
+mod plain;
+
+use plain::PlainLeg;
 
 /// How long a client has for its first frame, and a node for its answer.
 pub const FIRST: Duration = Duration::from_secs(10);
@@ -44,10 +50,37 @@ pub(crate) fn service(gate: Arc<Gate>) -> TransportServer<Dialling> {
 
 /// Who dials, out of the connection's certificate.
 #[derive(Clone)]
-struct User {
-    identity: Arc<Identity>,
-    expires: u64,
+pub(crate) struct User {
+    pub(crate) identity: Arc<Identity>,
+    expires: Option<u64>,
     source: Option<SocketAddr>,
+}
+
+/// What lets a user through: the decision, a place, and the way.
+pub(crate) struct Entry {
+    node: Name,
+    allowed: Allowed,
+    pub(crate) place: Place<Name>,
+    pub(crate) way: Way,
+}
+
+/// The way to a node.
+pub(crate) enum Way {
+    /// The connection that it dialled.
+    Tunnel(Arc<Tunnel>),
+    /// A plain sshd: SSH ends here.
+    Plain(Arc<Known>),
+}
+
+impl User {
+    /// By a certificate of SSH that was checked.
+    pub(crate) fn by_ssh(identity: &Identity, certificate: &Certificate, source: SocketAddr) -> User {
+        User {
+            identity: Arc::new(identity.clone()),
+            expires: certificate.expires(0),
+            source: Some(source),
+        }
+    }
 }
 
 #[tonic::async_trait]
@@ -82,7 +115,7 @@ fn who<T>(request: &Request<T>) -> Result<User, Status> {
         .ok_or_else(nobody)?;
     Ok(User {
         identity: Arc::new(identity),
-        expires: certificate.validity().end,
+        expires: Some(certificate.validity().end),
         source: caller.address,
     })
 }
@@ -114,7 +147,10 @@ fn reachable(gate: &Gate, user: &User, selector: &Selector) -> Vec<Node> {
     let mut nodes: Vec<Node> = inventory
         .iter()
         .filter(|(name, known)| may(name, &known.labels))
-        .map(|(_, known)| known.node.clone())
+        .map(|(_, known)| Node {
+            host_keys: Vec::new(),
+            ..known.node.clone()
+        })
         .collect();
     // Who is connected here is known here first.
     for name in gate.tunnels.names() {
@@ -135,6 +171,7 @@ fn reachable(gate: &Gate, user: &User, selector: &Selector) -> Vec<Node> {
                     seen: now(),
                     version: facts.version,
                     address: facts.address,
+                    ..Node::default()
                 };
                 nodes.insert(at, node);
             }
@@ -156,7 +193,7 @@ pub(crate) enum Going {
 
 /// An open session: what the node sends, and what ends it.
 pub(crate) struct Session {
-    from_node: Streaming<Frame>,
+    from_node: FromNode,
     /// When the decision no longer holds.
     refused: Pin<Box<dyn Future<Output = Refusal> + Send>>,
     /// Spans of this proxy's, once.
@@ -165,6 +202,12 @@ pub(crate) struct Session {
     /// The other direction ends with this one.
     _end: oneshot::Sender<()>,
     _place: Place<Name>,
+}
+
+/// A node with fleetgate sends frames; from a plain sshd come bytes.
+enum FromNode {
+    Tunnel(Streaming<Frame>),
+    Plain(PlainLeg),
 }
 
 /// What is told to the audit log when the session ends, however it ends.
@@ -178,7 +221,7 @@ struct Told {
 }
 
 /// What the node reads: the dial, then the client's frames.
-struct ToNode {
+pub(crate) struct ToNode {
     first: Option<Frame>,
     from_client: Option<Streaming<Frame>>,
     received: Arc<AtomicU64>,
@@ -197,15 +240,13 @@ async fn open(gate: Arc<Gate>, user: User, mut from_client: Streaming<Frame>) ->
         ));
     };
     let begun = SystemTime::now();
-    let (node, labels) = match target(&gate, &dial) {
-        Ok(target) => target,
-        Err(denied) => {
-            tell_denied(&gate, &user, &dial, &denied);
-            return Err(denied);
-        }
-    };
-    let result = admit(&gate, &user, &node, &labels, &dial);
-    let (allowed, place, tunnel) = result.inspect_err(|denied| tell_denied(&gate, &user, &dial, denied))?;
+    let entry = admit(&gate, &user, &dial).inspect_err(|denied| tell_denied(&gate, &user, &dial, denied))?;
+    let Entry {
+        node,
+        allowed,
+        place,
+        way,
+    } = entry;
     let decided = SystemTime::now();
 
     let source = user.source.map(|address| address.to_string()).unwrap_or_default();
@@ -223,7 +264,7 @@ async fn open(gate: Arc<Gate>, user: User, mut from_client: Streaming<Frame>) ->
         proxy: gate.name.to_string(),
         user: user.identity.user().map(ToString::to_string).unwrap_or_default(),
     });
-    let (explain, trace) = (dial.explain, dial.trace.clone());
+    let (explain, agent, trace) = (dial.explain, dial.agent, dial.trace.clone());
     let login = dial.login.clone();
     let received = Arc::new(AtomicU64::new(dial.ssh.len() as u64));
     let (end, ended) = oneshot::channel();
@@ -235,29 +276,15 @@ async fn open(gate: Arc<Gate>, user: User, mut from_client: Streaming<Frame>) ->
         received: received.clone(),
         end: ended,
     };
-    let mut client = TunnelClient::new(tunnel.channel.clone())
-        .max_decoding_message_size(TRANSPORT_MESSAGE)
-        .max_encoding_message_size(TRANSPORT_MESSAGE);
-    let from_node = match timeout(FIRST, client.session(to_node)).await {
-        Ok(Ok(answer)) => answer.into_inner(),
-        Ok(Err(status)) => {
-            return Err(denied(
-                Why::Offline,
-                &format!("{node} does not answer: {}", h2::words(&status)),
-            ));
-        }
-        Err(_) => {
-            return Err(denied(
-                Why::Offline,
-                &format!("{node} does not answer within {} s", FIRST.as_secs()),
-            ));
-        }
+    let from_node = match way {
+        Way::Tunnel(tunnel) => FromNode::Tunnel(session(&tunnel, node.as_str(), to_node).await?),
+        Way::Plain(known) => FromNode::Plain(plain::begin(&gate, user.source, known, agent, to_node)?),
     };
     gate.audit.tell("dial", &who);
     let spans = explain.then(|| spans(&trace, begun, decided));
     Ok(Session {
         from_node,
-        refused: Box::pin(until_refused(gate.clone(), user, node, login, allowed)),
+        refused: Box::pin(until_refused(gate.clone(), user, node, login, allowed.until)),
         spans,
         told: Told {
             gate,
@@ -292,10 +319,10 @@ fn labels_of(gate: &Gate, node: &Name) -> Option<Labels> {
     }
 }
 
-type Admitted = (Allowed, Place<Name>, Arc<crate::tunnels::Tunnel>);
-
-fn admit(gate: &Gate, user: &User, node: &Name, labels: &Labels, dial: &Dial) -> Result<Admitted, Denied> {
-    let allowed = decision(&gate.view.borrow(), user, node, labels, &dial.login)
+/// Whether this user may, and how he gets there. No node hears of it.
+pub(crate) fn admit(gate: &Gate, user: &User, dial: &Dial) -> Result<Entry, Denied> {
+    let (node, labels) = target(gate, dial)?;
+    let allowed = decision(&gate.view.borrow(), user, &node, &labels, &dial.login)
         .map_err(|refusal| refused(&refusal))?;
     let name = user.identity.user().cloned().unwrap_or_else(|| gate.name.clone());
     let place = gate.sessions.take(&name).ok_or_else(|| {
@@ -305,19 +332,55 @@ fn admit(gate: &Gate, user: &User, node: &Name, labels: &Labels, dial: &Dial) ->
             &format!("{name} has {most} connections to nodes open: close some"),
         )
     })?;
-    let tunnel = gate.tunnels.to(node).ok_or_else(|| {
-        denied(
-            Why::Offline,
-            &format!("{node} is not connected to this proxy: is it up?"),
-        )
-    })?;
-    Ok((allowed, place, tunnel))
+    let known: Option<Arc<Known>> = gate.inventory.borrow().get(&node).cloned();
+    let way = match known {
+        Some(known) if known.node.plain => Way::Plain(known),
+        _ => Way::Tunnel(gate.tunnels.to(&node).ok_or_else(|| {
+            denied(
+                Why::Offline,
+                &format!("{node} is not connected to this proxy: is it up?"),
+            )
+        })?),
+    };
+    Ok(Entry {
+        node,
+        allowed,
+        place,
+        way,
+    })
 }
 
-fn decision(view: &View, user: &User, node: &Name, labels: &Labels, login: &str) -> Result<Allowed, Refusal> {
+/// A stream to a node for what `to_node` has to send.
+pub(crate) async fn session<S>(tunnel: &Tunnel, node: &str, to_node: S) -> Result<Streaming<Frame>, Denied>
+where
+    S: Stream<Item = Frame> + Send + 'static,
+{
+    let mut client = TunnelClient::new(tunnel.channel.clone())
+        .max_decoding_message_size(TRANSPORT_MESSAGE)
+        .max_encoding_message_size(TRANSPORT_MESSAGE);
+    match timeout(FIRST, client.session(to_node)).await {
+        Ok(Ok(answer)) => Ok(answer.into_inner()),
+        Ok(Err(status)) => Err(denied(
+            Why::Offline,
+            &format!("{node} does not answer: {}", h2::words(&status)),
+        )),
+        Err(_) => Err(denied(
+            Why::Offline,
+            &format!("{node} does not answer within {} s", FIRST.as_secs()),
+        )),
+    }
+}
+
+pub(crate) fn decision(
+    view: &View,
+    user: &User,
+    node: &Name,
+    labels: &Labels,
+    login: &str,
+) -> Result<Allowed, Refusal> {
     decide(&Attempt {
         identity: &user.identity,
-        expires: Some(user.expires),
+        expires: user.expires,
         cluster: &view.state.cluster,
         roles: &view.state.roles,
         locks: &view.state.locks,
@@ -331,9 +394,14 @@ fn decision(view: &View, user: &User, node: &Name, labels: &Labels, login: &str)
 
 /// Comes back when the user may no longer be there: a lock, a role that is gone, the certificate's or the second factor's
 /// end. Asked again whenever the state changes and when time runs out.
-async fn until_refused(gate: Arc<Gate>, user: User, node: Name, login: String, allowed: Allowed) -> Refusal {
+pub(crate) async fn until_refused(
+    gate: Arc<Gate>,
+    user: User,
+    node: Name,
+    login: String,
+    mut until: Option<u64>,
+) -> Refusal {
     let mut view = gate.view.subscribe();
-    let mut until = allowed.until;
     loop {
         let left = Duration::from_secs(until.map_or(u64::MAX >> 32, |until| until.saturating_sub(now())));
         tokio::select! {
@@ -372,7 +440,7 @@ impl Stream for Going {
                         *self = Going::Over;
                         return Poll::Ready(Some(Ok(last(refused(&refusal)))));
                     }
-                    return match Pin::new(&mut session.from_node).poll_next(cx) {
+                    return match session.from_node.poll_next(cx) {
                         Poll::Pending => Poll::Pending,
                         Poll::Ready(Some(Ok(frame))) => {
                             session.told.sent += ssh_length(&frame);
@@ -394,6 +462,20 @@ impl Stream for Going {
             }
         }
     }
+}
+
+impl FromNode {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Status>>> {
+        match self {
+            FromNode::Tunnel(frames) => Pin::new(frames).poll_next(cx),
+            FromNode::Plain(leg) => leg.poll_next(cx).map(|frame| frame.map(Ok)),
+        }
+    }
+}
+
+/// Waits until this Unix second.
+pub(crate) async fn until(at: u64) {
+    tokio::time::sleep(Duration::from_secs(at.saturating_sub(now()))).await;
 }
 
 impl Session {
@@ -478,7 +560,7 @@ fn last(denied: Denied) -> Frame {
     }
 }
 
-fn denied(reason: Why, words: &str) -> Denied {
+pub(crate) fn denied(reason: Why, words: &str) -> Denied {
     Denied {
         reason: reason.into(),
         words: words.to_owned(),

@@ -4,12 +4,16 @@
 use crate::audit::Audit;
 use crate::config::Config;
 use crate::identity::Identity;
+use crate::jump::Local;
 use crate::places::Places;
 use crate::state::{Inventory, View};
 use crate::tunnels::Tunnels;
 use fleetgate_net::h2::Channel;
 use fleetgate_net::{Credentials, tls};
 use fleetgate_policy::cluster::Name;
+use fleetgate_ssh::key::HostKey;
+use std::sync::Arc;
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, watch};
 
 /// What the proxy's tasks have in common.
@@ -23,6 +27,10 @@ pub(crate) struct Gate {
     pub(crate) tls: watch::Sender<tls::Server>,
     /// A certificate that was made elsewhere.
     pub(crate) given: Option<Credentials>,
+    /// What it proves itself with by SSH; its certificate is renewed by `auth`.
+    pub(crate) host_key: watch::Sender<Arc<HostKey>>,
+    /// To the task that speaks SSH.
+    pub(crate) local: UnboundedSender<Local>,
     /// The state; written by `auth`.
     pub(crate) view: watch::Sender<View>,
     /// The inventory; written by `auth`.

@@ -5,6 +5,8 @@
 //! ```text
 //! STATE_DIRECTORY/tls.key    its TLS key, PKCS #8, DER
 //!                 tls.chain  its certificate and the authority above it: each its length (4 bytes) and DER
+//!                 ssh.key    its SSH key; made at the first start
+//!                 ssh.cert   the host certificate for it, a blob
 //!                 state      the newest signed state, as the wire has it
 //! ```
 
@@ -12,6 +14,7 @@ use fleetgate_net::Credentials;
 use fleetgate_net::x509::Key;
 use fleetgate_policy::cluster::{MAX_STATE, Name, Subject};
 use fleetgate_proto::v1::Signed;
+use fleetgate_ssh::key::{Certificate, HostKey, KeyType};
 use prost::Message;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read, Write};
@@ -22,6 +25,8 @@ use zeroize::Zeroizing;
 
 const KEY: &str = "tls.key";
 const CHAIN: &str = "tls.chain";
+const SSH: &str = "ssh.key";
+const SSH_CERTIFICATE: &str = "ssh.cert";
 const STATE: &str = "state";
 /// The longest of the small files.
 const FILE_MAX: usize = 1 << 20;
@@ -37,6 +42,10 @@ pub struct Identity {
     pub key: Arc<Key>,
     /// What it shows.
     pub credentials: Credentials,
+    /// The text of its SSH key.
+    ssh: Arc<Zeroizing<Vec<u8>>>,
+    /// The certificate for that, if it has one.
+    pub host_certificate: Option<Certificate>,
 }
 
 /// Makes this state directory a proxy's. `chain` is DER, the leaf first.
@@ -70,7 +79,12 @@ impl Identity {
         let key = Arc::new(Key::from_pkcs8(&pkcs8).map_err(|e| failed(KEY, &e))?);
         let file = read(&at(CHAIN), FILE_MAX).map_err(|e| failed(CHAIN, &e))?;
         let chain = parse_chain(&file).ok_or_else(|| failed(CHAIN, &"it is damaged"))?;
-        let identity = Identity::new(key, &chain).map_err(|e| failed(CHAIN, &e))?;
+        let mut identity = Identity::new(key, &chain).map_err(|e| failed(CHAIN, &e))?;
+        identity.ssh = Arc::new(ssh_key(&at(SSH))?);
+        if let Ok(blob) = read(&at(SSH_CERTIFICATE), FILE_MAX) {
+            // One that cannot be read is asked for anew.
+            identity.host_certificate = Certificate::parse(&blob).ok();
+        }
         let state = read(&at(STATE), STATE_MAX).map_err(|e| failed(STATE, &e))?;
         let state = Signed::decode(state.as_slice()).map_err(|e| failed(STATE, &e))?;
         Ok((identity, state))
@@ -87,11 +101,57 @@ impl Identity {
                 name,
                 key,
                 credentials,
+                ssh: Arc::default(),
+                host_certificate: None,
             }),
             Some(other) => Err(format!("the certificate is for {other}, not for a proxy")),
             None => Err("the certificate carries no identity".to_owned()),
         }
     }
+}
+
+impl Identity {
+    /// The same machine with newer certificates.
+    pub fn renewed<C: AsRef<[u8]>>(
+        &self,
+        chain: impl IntoIterator<Item = C>,
+        host_certificate: Option<Certificate>,
+    ) -> Result<Identity, String> {
+        Ok(Identity {
+            ssh: self.ssh.clone(),
+            host_certificate: host_certificate.or_else(|| self.host_certificate.clone()),
+            ..Identity::new(self.key.clone(), chain)?
+        })
+    }
+
+    /// Its SSH key with a certificate.
+    pub fn host_key(&self, certificate: Option<&Certificate>) -> Result<HostKey, String> {
+        let mut key = HostKey::read(&self.ssh, 0o600).map_err(|e| e.to_string())?;
+        if let Some(certificate) = certificate {
+            key.certify(&certificate.line()).map_err(|e| e.to_string())?;
+        }
+        Ok(key)
+    }
+}
+
+/// The SSH key that stands there, or a new one.
+fn ssh_key(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
+    match read(path, FILE_MAX) {
+        Ok(text) => Ok(Zeroizing::new(text)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            let (_, text) =
+                HostKey::generate(KeyType::Ed25519, "fleetgate proxy").map_err(|e| e.to_string())?;
+            let text = Zeroizing::new(text.as_bytes().to_vec());
+            replace(path, &text)?;
+            Ok(text)
+        }
+        Err(e) => Err(format!("{}: {e}", path.display())),
+    }
+}
+
+/// Keeps a host certificate.
+pub fn save_host_certificate(directory: &Path, certificate: &Certificate) -> Result<(), String> {
+    replace(&directory.join(SSH_CERTIFICATE), certificate.blob())
 }
 
 /// Keeps a renewed certificate.

@@ -4,6 +4,7 @@
 
 mod audit;
 mod auth;
+mod carried;
 pub mod config;
 mod dial;
 mod gate;

@@ -3,9 +3,10 @@
 
 use crate::gate::Gate;
 use crate::hello::{self, Asked, HELLO_MAX};
+use crate::jump::Local;
 use crate::places::{Place, Places, source};
 use crate::state::now;
-use crate::{dial, jump, tunnels, web};
+use crate::{dial, tunnels, web};
 use fleetgate_net::h2::{self, Caller, Routes, Tuning};
 use fleetgate_net::tls::{self, AUTH, Peer, TUNNEL};
 use fleetgate_net::{dial as tcp, http1};
@@ -16,7 +17,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf, copy_bidirectional_with_sizes};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, copy_bidirectional_with_sizes};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 
@@ -89,7 +90,10 @@ impl Mux {
             return;
         }
         match timeout(FIRST_BYTES, begin(stream)).await {
-            Ok(Ok(What::Ssh(connection))) => jump::serve(self.gate.clone(), connection, address).await,
+            Ok(Ok(What::Ssh(connection))) => {
+                // An error says that the proxy stops.
+                let _ = self.gate.local.send(Local::Ssh(connection, address, place));
+            }
             Ok(Ok(What::Auth(connection))) => self.pass_on(connection, address).await,
             Ok(Ok(What::Tls(connection))) => self.terminate(connection, address, place).await,
             Ok(Ok(What::Garbage)) => tracing::debug!(%address, "neither TLS nor SSH"),
@@ -104,6 +108,12 @@ impl Mux {
             Ok(auth) => auth,
             Err(why) => return tracing::warn!(%address, "auth is not reached: {why}"),
         };
+        let Ok(told) = auth.peer_addr().map(|to| relay_line(address, to)) else {
+            return;
+        };
+        if auth.write_all(told.as_bytes()).await.is_err() {
+            return;
+        }
         tokio::select! {
             ended = copy_bidirectional_with_sizes(&mut connection, &mut auth, SPLICE, SPLICE) => match ended {
                 Ok((to, from)) => tracing::debug!(%address, "passed on to auth: {to} bytes there, {from} back"),
@@ -194,6 +204,17 @@ impl Mux {
         }
         sleep(LOCKED_WORDS).await;
     }
+}
+
+/// Where a connection that is passed on comes from, in the form of the PROXY protocol, version 1. Auth believes it of a proxy.
+fn relay_line(from: SocketAddr, to: SocketAddr) -> String {
+    let (from_ip, to_ip) = (from.ip().to_canonical(), to.ip().to_canonical());
+    let family = if from_ip.is_ipv4() { "TCP4" } else { "TCP6" };
+    format!(
+        "PROXY {family} {from_ip} {to_ip} {} {}\r\n",
+        from.port(),
+        to.port()
+    )
 }
 
 /// What a connection is.

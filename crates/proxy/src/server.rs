@@ -6,6 +6,7 @@ use crate::auth;
 use crate::config::Config;
 use crate::gate::Gate;
 use crate::identity::Identity;
+use crate::jump::{self, Local};
 use crate::mux::Mux;
 use crate::places::Places;
 use crate::state::View;
@@ -18,8 +19,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, LocalSet};
 
 /// How long sessions have when the proxy stops.
 pub const DRAIN: Duration = Duration::from_secs(5);
@@ -30,6 +32,7 @@ pub const SESSIONS: usize = 1 << 17;
 pub struct Server {
     gate: Arc<Gate>,
     events: Events,
+    local: UnboundedReceiver<Local>,
 }
 
 /// Why there is no proxy: a sentence.
@@ -47,7 +50,14 @@ impl Server {
         let given = given(&config)?;
         let tls = shown(&view, &identity, given.as_ref())?;
         let (audit, events) = audit::audit(identity.name.as_str());
+        let host_key = identity
+            .host_key(identity.host_certificate.as_ref())
+            .or_else(|_| identity.host_key(None))
+            .map_err(ServerError)?;
+        let (to_local, local) = unbounded_channel();
         let gate = Gate {
+            host_key: watch::Sender::new(Arc::new(host_key)),
+            local: to_local,
             name: identity.name.clone(),
             identity: watch::Sender::new(identity),
             tls: watch::Sender::new(tls),
@@ -65,6 +75,7 @@ impl Server {
         Ok(Server {
             gate: Arc::new(gate),
             events,
+            local,
         })
     }
 
@@ -86,17 +97,20 @@ impl Server {
         tasks.spawn(audit::run(gate.clone(), self.events));
         let mux = Arc::new(Mux::new(gate.clone()));
         let accepting = tokio::spawn(mux.run(listener));
-        stop.await;
+        // SSH is not sent between threads: its tasks belong to this one.
+        let ssh = LocalSet::new();
+        ssh.spawn_local(jump::run(gate.clone(), self.local));
+        ssh.run_until(stop).await;
         gate.leaving.send_replace(true);
         let _ = accepting.await;
         tracing::info!("stopping; {} nodes are told", gate.tunnels.names().len());
         let drained = async {
             // Whoever holds the gate is still at work.
-            while Arc::strong_count(&gate) > 1 + 2 {
+            while Arc::strong_count(&gate) > 1 + 3 {
                 tokio::time::sleep(LAST_WORDS / 40).await;
             }
         };
-        let _ = tokio::time::timeout(DRAIN, drained).await;
+        let _ = tokio::time::timeout(DRAIN, ssh.run_until(drained)).await;
         Ok(())
     }
 }

@@ -202,6 +202,12 @@ pub struct Node {
     /// Where a plain sshd listens, or a node's own port, if it has one.
     #[prost(string, tag = "6")]
     pub address: ::prost::alloc::string::String,
+    /// For proxies, of a plain sshd: its host keys (blobs); none: a certificate of the host CA is wanted of it.
+    #[prost(bytes = "bytes", repeated, tag = "7")]
+    pub host_keys: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
+    /// A plain sshd: SSH ends at the proxy.
+    #[prost(bool, tag = "8")]
+    pub plain: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ToNode {

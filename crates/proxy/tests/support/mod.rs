@@ -24,6 +24,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
+use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot, watch};
 use tonic::codegen::tokio_stream::Stream;
@@ -337,6 +338,13 @@ async fn serve_auth(cluster: &Cluster, auth: Arc<Auth>) -> SocketAddr {
         while let Ok((tcp, address)) = listener.accept().await {
             let (server, routes) = (server.clone(), routes.clone());
             tokio::spawn(async move {
+                // Where it comes from, if it was passed on.
+                let mut tcp = tcp;
+                let mut first = [0];
+                if tcp.peek(&mut first).await.is_err() {
+                    return;
+                }
+                while first == [b'P'] && tcp.read_u8().await.is_ok_and(|byte| byte != b'\n') {}
                 let Ok((stream, peer)) = server.accept(tcp).await else {
                     return;
                 };

@@ -1,0 +1,107 @@
+//! A dial whose node is a plain sshd: the frames' SSH bytes go into a pipe, at whose other end this proxy's own SSH is. The
+//! pipe is what is on its way; a reader that is slow holds its writer.
+
+use super::{ToNode, Why, denied};
+use crate::gate::Gate;
+use crate::jump::{BETWEEN, Local};
+use crate::ssh::terminate::AgentFrames;
+use crate::state::Known;
+use bytes::Bytes;
+use fleetgate_proto::v1::frame::Kind;
+use fleetgate_proto::v1::{Agent, Denied, Frame, Opened};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWriteExt, DuplexStream, ReadBuf, ReadHalf, WriteHalf, duplex, split};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tonic::codegen::tokio_stream::StreamExt;
+
+/// What goes into one frame.
+const PART: usize = 32 * 1024;
+
+/// What the client reads.
+pub(super) struct PlainLeg {
+    opened: Option<Frame>,
+    read: ReadHalf<DuplexStream>,
+    agent: UnboundedReceiver<Agent>,
+    over: bool,
+}
+
+/// Begins one.
+pub(super) fn begin(
+    gate: &Gate,
+    source: Option<SocketAddr>,
+    node: Arc<Known>,
+    agent: bool,
+    to_node: ToNode,
+) -> Result<PlainLeg, Denied> {
+    let (here, there) = duplex(BETWEEN);
+    let (read, write) = split(here);
+    let (to_client, from_node) = unbounded_channel();
+    let (to_agent, from_client) = unbounded_channel();
+    let opened = Kind::Opened(Opened {
+        node: node.node.name.clone(),
+        terminated: true,
+    });
+    let frames = agent.then(|| AgentFrames::new(to_client, from_client));
+    let source = source.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
+    gate.local
+        .send(Local::Plain(there, source, node, frames))
+        .map_err(|_| denied(Why::Offline, "the proxy stops"))?;
+    tokio::spawn(pump(to_node, write, to_agent));
+    Ok(PlainLeg {
+        opened: Some(Frame { kind: Some(opened) }),
+        read,
+        agent: from_node,
+        over: false,
+    })
+}
+
+/// The client's frames, until it has no more or the other direction is over.
+async fn pump(mut to_node: ToNode, mut write: WriteHalf<DuplexStream>, agent: UnboundedSender<Agent>) {
+    while let Some(frame) = to_node.next().await {
+        let written = match frame.kind {
+            Some(Kind::Dial(dial)) => write.write_all(&dial.ssh).await,
+            Some(Kind::Ssh(bytes)) => write.write_all(&bytes).await,
+            Some(Kind::Agent(frame)) => {
+                // Whoever takes no agent has nobody at the other end.
+                let _ = agent.send(frame);
+                Ok(())
+            }
+            Some(Kind::SshEnd(_)) => write.shutdown().await,
+            _ => Ok(()),
+        };
+        if written.is_err() {
+            return;
+        }
+    }
+    let _ = write.shutdown().await;
+}
+
+impl PlainLeg {
+    pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Frame>> {
+        let frame = |kind| Poll::Ready(Some(Frame { kind: Some(kind) }));
+        if let Some(opened) = self.opened.take() {
+            return Poll::Ready(Some(opened));
+        }
+        if self.over {
+            return Poll::Ready(None);
+        }
+        if let Poll::Ready(Some(agent)) = self.agent.poll_recv(cx) {
+            return frame(Kind::Agent(agent));
+        }
+        let mut room = [0; PART];
+        let mut buffer = ReadBuf::new(&mut room);
+        match Pin::new(&mut self.read).poll_read(cx, &mut buffer) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
+                frame(Kind::Ssh(Bytes::copy_from_slice(buffer.filled())))
+            }
+            Poll::Ready(_) => {
+                self.over = true;
+                frame(Kind::SshEnd(true))
+            }
+        }
+    }
+}
