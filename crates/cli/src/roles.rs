@@ -5,6 +5,7 @@ use crate::cluster;
 use crate::flags::{Given, Outcome};
 use fleetgate_auth::clock::MachineClock;
 use fleetgate_base::notify::Notify;
+use fleetgate_sys::signals;
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -93,6 +94,9 @@ fn ended() -> std::io::Result<impl Future<Output = ()>> {
     let mut term = signal(SignalKind::terminate())?;
     let mut int = signal(SignalKind::interrupt())?;
     let mut hup = signal(SignalKind::hangup())?;
+    // `fleetgate up` takes them from a descriptor and blocks them therefore; a child begins with what its parent blocks.
+    signals::unblock(&[signals::TERM, signals::INT, signals::HUP])
+        .map_err(|e| std::io::Error::from_raw_os_error(e.0))?;
     Ok(async move {
         loop {
             tokio::select! {

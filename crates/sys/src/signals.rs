@@ -41,6 +41,13 @@ pub fn descriptor(signals: &[i32]) -> Result<Fd> {
     Ok(Fd::from_raw(fd as i32))
 }
 
+/// Lets these through again: whoever starts a process hands down what it blocks itself.
+pub fn unblock(signals: &[i32]) -> Result<()> {
+    let mask = mask(signals);
+    // SAFETY: the kernel reads one 64-bit set.
+    unsafe { syscall!(libc::SYS_rt_sigprocmask, libc::SIG_UNBLOCK, &raw const mask, 0, 8) }.map(drop)
+}
+
 /// The next signal that came, if one did.
 pub fn next(descriptor: &Fd) -> Result<Option<i32>> {
     // signalfd_siginfo: 128 bytes, of which the first four are the number.
