@@ -7,6 +7,7 @@ pub mod dial;
 pub mod h2;
 pub mod http1;
 pub mod pin;
+pub mod relay;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod tls;

@@ -9,7 +9,7 @@ use crate::state::now;
 use crate::{dial, tunnels, web};
 use fleetgate_net::h2::{self, Caller, Routes, Tuning};
 use fleetgate_net::tls::{self, AUTH, Peer, TUNNEL};
-use fleetgate_net::{dial as tcp, http1};
+use fleetgate_net::{dial as tcp, http1, relay};
 use fleetgate_policy::cluster::{Identity, Target};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -108,11 +108,9 @@ impl Mux {
             Ok(auth) => auth,
             Err(why) => return tracing::warn!(%address, "auth is not reached: {why}"),
         };
-        let Ok(told) = auth.peer_addr().map(|to| relay_line(address, to)) else {
-            return;
-        };
-        if auth.write_all(told.as_bytes()).await.is_err() {
-            return;
+        // Auth counts by source, and the TLS is not looked into.
+        if let Err(error) = auth.write_all(relay::line(address).as_bytes()).await {
+            return tracing::warn!(%address, "auth is gone: {error}");
         }
         tokio::select! {
             ended = copy_bidirectional_with_sizes(&mut connection, &mut auth, SPLICE, SPLICE) => match ended {
@@ -204,17 +202,6 @@ impl Mux {
         }
         sleep(LOCKED_WORDS).await;
     }
-}
-
-/// Where a connection that is passed on comes from, in the form of the PROXY protocol, version 1. Auth believes it of a proxy.
-fn relay_line(from: SocketAddr, to: SocketAddr) -> String {
-    let (from_ip, to_ip) = (from.ip().to_canonical(), to.ip().to_canonical());
-    let family = if from_ip.is_ipv4() { "TCP4" } else { "TCP6" };
-    format!(
-        "PROXY {family} {from_ip} {to_ip} {} {}\r\n",
-        from.port(),
-        to.port()
-    )
 }
 
 /// What a connection is.

@@ -24,7 +24,6 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
-use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot, watch};
 use tonic::codegen::tokio_stream::Stream;
@@ -335,22 +334,18 @@ async fn serve_auth(cluster: &Cluster, auth: Arc<Auth>) -> SocketAddr {
     let server = Server::new(Shown::new().name(AUTH, &own), Some(&cluster.trust()), &[H2]).unwrap();
     let routes = Arc::new(Routes::new().with(ClusterServer::from_arc(auth)));
     tokio::spawn(async move {
-        while let Ok((tcp, address)) = listener.accept().await {
+        while let Ok((mut tcp, address)) = listener.accept().await {
             let (server, routes) = (server.clone(), routes.clone());
             tokio::spawn(async move {
-                // Where it comes from, if it was passed on.
-                let mut tcp = tcp;
-                let mut first = [0];
-                if tcp.peek(&mut first).await.is_err() {
+                let Ok(told) = fleetgate_net::relay::read(&mut tcp).await else {
                     return;
-                }
-                while first == [b'P'] && tcp.read_u8().await.is_ok_and(|byte| byte != b'\n') {}
+                };
                 let Ok((stream, peer)) = server.accept(tcp).await else {
                     return;
                 };
                 let caller = Caller {
                     peer: Some(Arc::new(peer)),
-                    address: Some(address),
+                    address: Some(told.unwrap_or(address)),
                 };
                 let _ = h2::serve(stream, caller, routes, Tuning::AUTH, std::future::pending()).await;
             });
