@@ -62,8 +62,7 @@ impl Service {
             approved: false,
             made: now,
         };
-        self.ledger
-            .change(|book| {
+        self.change(|book| {
                 // The same key again is the same device.
                 let mut known = book.devices.iter().filter(|(_, d)| d.document.key == device.key);
                 if let Some((id, known)) = known.next() {
@@ -103,59 +102,57 @@ impl Service {
 
     /// From the next login on it counts.
     pub async fn approve_device(&self, caller: &Caller, id: &str) -> Result<v1::Device> {
-        self.ledger
-            .change(|book| {
-                let stored = book.devices.get(id).ok_or_else(unknown)?;
-                let device = Device {
-                    approved: true,
-                    ..stored.document.clone()
-                };
-                let event = self
-                    .event("device_approved", caller)
-                    .user(device.user.as_str())
-                    .with("device", id)
-                    .with("before", event_shown(&stored.document))
-                    .with("after", event_shown(&device));
-                Ok(Plan::new(shown(id, &device))
-                    .step(book::replace(
-                        book::key(&["devices", id]),
-                        Some(stored.revision),
-                        &device,
-                    ))
-                    .event(event))
-            })
-            .await
+        self.change(|book| {
+            let stored = book.devices.get(id).ok_or_else(unknown)?;
+            let device = Device {
+                approved: true,
+                ..stored.document.clone()
+            };
+            let event = self
+                .event("device_approved", caller)
+                .user(device.user.as_str())
+                .with("device", id)
+                .with("before", event_shown(&stored.document))
+                .with("after", event_shown(&device));
+            Ok(Plan::new(shown(id, &device))
+                .step(book::replace(
+                    book::key(&["devices", id]),
+                    Some(stored.revision),
+                    &device,
+                ))
+                .event(event))
+        })
+        .await
     }
 
     /// Certificates that were made with it die too.
     pub async fn remove_device(&self, caller: &Caller, id: &str) -> Result<()> {
         let now = self.now();
-        self.ledger
-            .change(|book| {
-                let stored = book.devices.get(id).ok_or_else(unknown)?;
-                let device = Name::parse(id).map_err(Refused::invalid)?;
-                let lock_id = format!("removed-{id}");
-                let lock = Lock {
-                    id: Name::parse(&lock_id).map_err(Refused::invalid)?,
-                    target: Target::Device(device),
-                    issued_before: None,
-                    expires: Some(now + MAX_LIFETIME.as_secs()),
-                    reason: "the device was removed".to_string(),
-                    created: now,
-                    by: caller.by(),
-                };
-                let event = self
-                    .event("device_removed", caller)
-                    .user(stored.document.user.as_str())
-                    .with("device", id)
-                    .with("before", event_shown(&stored.document));
-                Ok(Plan::new(())
-                    .step(Step::remove(book::key(&["devices", id]), stored.revision))
-                    .step(book::put(book::key(&["locks", &lock_id]), &lock))
-                    .publish(book, self.ledger.millis())
-                    .event(event))
-            })
-            .await
+        self.change(|book| {
+            let stored = book.devices.get(id).ok_or_else(unknown)?;
+            let device = Name::parse(id).map_err(Refused::invalid)?;
+            let lock_id = format!("removed-{id}");
+            let lock = Lock {
+                id: Name::parse(&lock_id).map_err(Refused::invalid)?,
+                target: Target::Device(device),
+                issued_before: None,
+                expires: Some(now + MAX_LIFETIME.as_secs()),
+                reason: "the device was removed".to_string(),
+                created: now,
+                by: caller.by(),
+            };
+            let event = self
+                .event("device_removed", caller)
+                .user(stored.document.user.as_str())
+                .with("device", id)
+                .with("before", event_shown(&stored.document));
+            Ok(Plan::new(())
+                .step(Step::remove(book::key(&["devices", id]), stored.revision))
+                .step(book::put(book::key(&["locks", &lock_id]), &lock))
+                .publish(book, self.ledger.millis())
+                .event(event))
+        })
+        .await
     }
 
     /// The device that a login or refresh shows to be there. One that is not approved yet is said to be so: the login

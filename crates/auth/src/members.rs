@@ -58,22 +58,21 @@ impl Service {
         };
         let secret = Secret::fresh()?;
         let text = self.ticket(Admits::Machine, &secret)?;
-        self.ledger
-            .change(|book| {
-                if book.tokens.len() >= MAX_TOKENS {
-                    return Err(Refused::busy(format!(
-                        "there are {MAX_TOKENS} tokens, which is the most: remove some (fleetgate token rm)"
-                    )));
-                }
-                let event = self
-                    .event("token_added", caller)
-                    .with("token", token.id.as_str())
-                    .with("after", token_in_event(&token));
-                Ok(Plan::new(())
-                    .step(book::create(book::key(&["tokens", &secret.hash()]), &token))
-                    .event(event))
-            })
-            .await?;
+        self.change(|book| {
+            if book.tokens.len() >= MAX_TOKENS {
+                return Err(Refused::busy(format!(
+                    "there are {MAX_TOKENS} tokens, which is the most: remove some (fleetgate token rm)"
+                )));
+            }
+            let event = self
+                .event("token_added", caller)
+                .with("token", token.id.as_str())
+                .with("after", token_in_event(&token));
+            Ok(Plan::new(())
+                .step(book::create(book::key(&["tokens", &secret.hash()]), &token))
+                .event(event))
+        })
+        .await?;
         Ok(v1::JoinToken {
             text,
             ..token_shown(&self.book(), &token)
@@ -82,21 +81,20 @@ impl Service {
 
     /// Nobody joins by it any more.
     pub async fn remove_token(&self, caller: &Caller, id: &str) -> Result<()> {
-        self.ledger
-            .change(|book| {
-                let mut all = book.tokens.iter();
-                let (hash, stored) = all.find(|(_, t)| t.document.id == id).ok_or_else(|| {
-                    Refused::missing("there is no such token: fleetgate token ls shows those there are")
-                })?;
-                let event = self
-                    .event("token_removed", caller)
-                    .with("token", id)
-                    .with("before", token_in_event(&stored.document));
-                Ok(Plan::new(())
-                    .step(Step::remove(book::key(&["tokens", hash]), stored.revision))
-                    .event(event))
-            })
-            .await
+        self.change(|book| {
+            let mut all = book.tokens.iter();
+            let (hash, stored) = all.find(|(_, t)| t.document.id == id).ok_or_else(|| {
+                Refused::missing("there is no such token: fleetgate token ls shows those there are")
+            })?;
+            let event = self
+                .event("token_removed", caller)
+                .with("token", id)
+                .with("before", token_in_event(&stored.document));
+            Ok(Plan::new(())
+                .step(Step::remove(book::key(&["tokens", hash]), stored.revision))
+                .event(event))
+        })
+        .await
     }
 
     /// All tokens, without what is secret about them.
@@ -179,43 +177,42 @@ impl Service {
         // Certificates first: a token is not burnt for a machine that gets none.
         let tls_chain = issue::member(&self.signers, &cluster, kind, &name, public.spki(), now).await?;
         let host_certificates = issue::hosts(&self.signers, &cluster, &name, &host_keys, now).await?;
-        self.ledger
-            .change(|book| {
-                let found = match &token {
-                    Some((hash, _)) => Some((hash, book.tokens.get(hash).ok_or_else(token_gone)?)),
-                    None => None,
-                };
-                self.may_join(kind, &name, &key, found.as_ref().map(|(_, t)| &t.document))?;
-                let at = member_key(kind, &name);
-                let known = book.members(kind).get(name.as_str());
-                let event = self
-                    .event("joined", caller)
-                    .node(name.as_str())
-                    .with("kind", kind.name())
-                    .with("token", member.token.as_str())
-                    .with("key", key.as_str())
-                    .with("labels", json!(member.labels));
-                let plan = Plan::new(())
-                    .step(book::replace(at, known.map(|m| m.revision), &member))
-                    .event(event);
-                Ok(match found {
-                    None => plan,
-                    Some((hash, stored)) => {
-                        let at = book::key(&["tokens", hash]);
-                        plan.step(match stored.document.reusable {
-                            true => book::unchanged(at, Some(stored.revision)),
-                            false => {
-                                let used = Token {
-                                    last: Some((now, name.to_string())),
-                                    ..stored.document.clone()
-                                };
-                                book::replace(at, Some(stored.revision), &used)
-                            }
-                        })
-                    }
-                })
+        self.change(|book| {
+            let found = match &token {
+                Some((hash, _)) => Some((hash, book.tokens.get(hash).ok_or_else(token_gone)?)),
+                None => None,
+            };
+            self.may_join(kind, &name, &key, found.as_ref().map(|(_, t)| &t.document))?;
+            let at = member_key(kind, &name);
+            let known = book.members(kind).get(name.as_str());
+            let event = self
+                .event("joined", caller)
+                .node(name.as_str())
+                .with("kind", kind.name())
+                .with("token", member.token.as_str())
+                .with("key", key.as_str())
+                .with("labels", json!(member.labels));
+            let plan = Plan::new(())
+                .step(book::replace(at, known.map(|m| m.revision), &member))
+                .event(event);
+            Ok(match found {
+                None => plan,
+                Some((hash, stored)) => {
+                    let at = book::key(&["tokens", hash]);
+                    plan.step(match stored.document.reusable {
+                        true => book::unchanged(at, Some(stored.revision)),
+                        false => {
+                            let used = Token {
+                                last: Some((now, name.to_string())),
+                                ..stored.document.clone()
+                            };
+                            book::replace(at, Some(stored.revision), &used)
+                        }
+                    })
+                }
             })
-            .await?;
+        })
+        .await?;
         if kind == Kind::Node {
             self.inventory.tell(&self.book(), name.as_str(), now);
         }
@@ -309,30 +306,29 @@ impl Service {
         let tls_chain = issue::member(&self.signers, &cluster, kind, &name, public.spki(), now).await?;
         let host_certificates = issue::hosts(&self.signers, &cluster, &name, &host_keys, now).await?;
         let key = Pin::of(public.spki()).to_string();
-        self.ledger
-            .change(|book| {
-                let stored = book.members(kind).get(name.as_str());
-                let stored = stored
-                    .filter(|s| s.document.key == member.key)
-                    .ok_or_else(|| gone(&name))?;
-                let renewed = Member {
-                    key: Some(key.clone()),
-                    host_keys: host_keys.iter().map(PublicKey::line).collect(),
-                    ..stored.document.clone()
-                };
-                let event = self
-                    .event("renewed", caller)
-                    .node(name.as_str())
-                    .with("kind", kind.name())
-                    .with("key", key.as_str());
-                let at = member_key(kind, &name);
-                let step = match renewed == stored.document {
-                    true => book::unchanged(at, Some(stored.revision)),
-                    false => book::replace(at, Some(stored.revision), &renewed),
-                };
-                Ok(Plan::new(()).step(step).event(event))
-            })
-            .await?;
+        self.change(|book| {
+            let stored = book.members(kind).get(name.as_str());
+            let stored = stored
+                .filter(|s| s.document.key == member.key)
+                .ok_or_else(|| gone(&name))?;
+            let renewed = Member {
+                key: Some(key.clone()),
+                host_keys: host_keys.iter().map(PublicKey::line).collect(),
+                ..stored.document.clone()
+            };
+            let event = self
+                .event("renewed", caller)
+                .node(name.as_str())
+                .with("kind", kind.name())
+                .with("key", key.as_str());
+            let at = member_key(kind, &name);
+            let step = match renewed == stored.document {
+                true => book::unchanged(at, Some(stored.revision)),
+                false => book::replace(at, Some(stored.revision), &renewed),
+            };
+            Ok(Plan::new(()).step(step).event(event))
+        })
+        .await?;
         Ok(v1::Renewed {
             tls_chain,
             host_certificates,
@@ -382,26 +378,25 @@ impl Service {
     /// The machine is none of the cluster's any more; another may have its name.
     pub async fn remove_node(&self, caller: &Caller, name: &str) -> Result<()> {
         let name = Name::parse(name).map_err(Refused::invalid)?;
-        self.ledger
-            .change(|book| {
-                // Nodes first: proxies are few, and few are removed.
-                let mut kinds = [Kind::Node, Kind::Proxy].into_iter();
-                let found = kinds.find_map(|k| Some((k, book.members(k).get(name.as_str())?)));
-                let (kind, stored) = found.ok_or_else(|| {
-                    Refused::missing(format!(
-                        "there is no node {name}: fleetgate ls --all shows those there are"
-                    ))
-                })?;
-                let event = self
-                    .event("node_removed", caller)
-                    .node(name.as_str())
-                    .with("kind", kind.name())
-                    .with("before", member_in_event(&stored.document));
-                Ok(Plan::new(())
-                    .step(Step::remove(member_key(kind, &name), stored.revision))
-                    .event(event))
-            })
-            .await?;
+        self.change(|book| {
+            // Nodes first: proxies are few, and few are removed.
+            let mut kinds = [Kind::Node, Kind::Proxy].into_iter();
+            let found = kinds.find_map(|k| Some((k, book.members(k).get(name.as_str())?)));
+            let (kind, stored) = found.ok_or_else(|| {
+                Refused::missing(format!(
+                    "there is no node {name}: fleetgate ls --all shows those there are"
+                ))
+            })?;
+            let event = self
+                .event("node_removed", caller)
+                .node(name.as_str())
+                .with("kind", kind.name())
+                .with("before", member_in_event(&stored.document));
+            Ok(Plan::new(())
+                .step(Step::remove(member_key(kind, &name), stored.revision))
+                .event(event))
+        })
+        .await?;
         self.inventory.forget(name.as_str());
         Ok(())
     }
@@ -420,8 +415,7 @@ impl Service {
             made: self.now(),
             token: String::new(),
         };
-        self.ledger
-            .change(|book| {
+        self.change(|book| {
                 let known = book.nodes.get(name.as_str());
                 if known.is_some_and(|k| k.document.address.is_none()) {
                     return Err(Refused::exists(format!(

@@ -47,40 +47,39 @@ impl Service {
         if wanted > MAX_GRACE {
             return Err(Refused::invalid("a grace period is a year at most"));
         }
-        self.ledger
-            .change(|book| {
-                let mut plan = Plan::new(());
-                let serial = book.next_serial(millis);
-                for &purpose in &purposes {
-                    let all: Vec<&Authority> = book.authorities_of(purpose).map(|s| &s.document).collect();
-                    if let Some(other) = all.iter().find(|a| a.phase != Phase::Active) {
-                        return Err(Refused::state(format!(
-                            "the {} authority is being replaced already, until {} at the latest: wait for that",
-                            purpose.name(),
-                            crate::clock::rfc3339((other.until.unwrap_or(now) + other.grace) * 1000)
-                        )));
-                    }
-                    let grace = match wanted {
-                        0 => lives(book, purpose),
-                        wanted => wanted,
-                    };
-                    let life = Life {
-                        phase: Phase::Next,
-                        made: now,
-                        until: Some(now + (grace / 4).clamp(SETTLE, MAX_SETTLE)),
-                        grace,
-                        since: serial,
-                    };
-                    let (next, steps) = make(purpose, &cluster, life)?;
-                    let event = self
-                        .event("authority_next", caller)
-                        .with("kind", purpose.name())
-                        .with("after", in_event(purpose, &next));
-                    plan = plan.steps(steps).event(event);
+        self.change(|book| {
+            let mut plan = Plan::new(());
+            let serial = book.next_serial(millis);
+            for &purpose in &purposes {
+                let all: Vec<&Authority> = book.authorities_of(purpose).map(|s| &s.document).collect();
+                if let Some(other) = all.iter().find(|a| a.phase != Phase::Active) {
+                    return Err(Refused::state(format!(
+                        "the {} authority is being replaced already, until {} at the latest: wait for that",
+                        purpose.name(),
+                        crate::clock::rfc3339((other.until.unwrap_or(now) + other.grace) * 1000)
+                    )));
                 }
-                Ok(plan.publish(book, millis))
-            })
-            .await?;
+                let grace = match wanted {
+                    0 => lives(book, purpose),
+                    wanted => wanted,
+                };
+                let life = Life {
+                    phase: Phase::Next,
+                    made: now,
+                    until: Some(now + (grace / 4).clamp(SETTLE, MAX_SETTLE)),
+                    grace,
+                    since: serial,
+                };
+                let (next, steps) = make(purpose, &cluster, life)?;
+                let event = self
+                    .event("authority_next", caller)
+                    .with("kind", purpose.name())
+                    .with("after", in_event(purpose, &next));
+                plan = plan.steps(steps).event(event);
+            }
+            Ok(plan.publish(book, millis))
+        })
+        .await?;
         Ok(self.authorities())
     }
 

@@ -47,79 +47,77 @@ impl Service {
             let book = self.book();
             return Ok(changes(&book, &roles));
         }
-        self.ledger
-            .change(|book| {
-                let reply = changes(book, &roles);
-                let new = reply.changes.iter().filter(|c| c.what == "created").count();
-                if book.roles.len() + new > MAX_CLUSTER_ROLES {
-                    return Err(Refused::busy(format!(
-                        "the cluster would have more than {MAX_CLUSTER_ROLES} roles, which is the most"
-                    )));
+        self.change(|book| {
+            let reply = changes(book, &roles);
+            let new = reply.changes.iter().filter(|c| c.what == "created").count();
+            if book.roles.len() + new > MAX_CLUSTER_ROLES {
+                return Err(Refused::busy(format!(
+                    "the cluster would have more than {MAX_CLUSTER_ROLES} roles, which is the most"
+                )));
+            }
+            let nothing = reply.changes.iter().all(|c| c.what == "unchanged");
+            let mut plan = Plan::new(reply);
+            for role in &roles {
+                let stored = book.roles.get(role.name.as_str());
+                if stored.is_some_and(|s| s.document == *role) {
+                    continue;
                 }
-                let nothing = reply.changes.iter().all(|c| c.what == "unchanged");
-                let mut plan = Plan::new(reply);
-                for role in &roles {
-                    let stored = book.roles.get(role.name.as_str());
-                    if stored.is_some_and(|s| s.document == *role) {
-                        continue;
-                    }
-                    let event = self
-                        .event("role_applied", caller)
-                        .with("role", role.name.as_str());
-                    let event = match stored {
-                        Some(stored) => event.with("before", json(&stored.document)),
-                        None => event,
-                    };
-                    plan = plan
-                        .step(book::replace(
-                            book::key(&["roles", role.name.as_str()]),
-                            stored.map(|s| s.revision),
-                            role,
-                        ))
-                        .event(event.with("after", json(role)));
-                }
-                Ok(match nothing {
-                    true => plan,
-                    false => plan.publish(book, self.ledger.millis()),
-                })
+                let event = self
+                    .event("role_applied", caller)
+                    .with("role", role.name.as_str());
+                let event = match stored {
+                    Some(stored) => event.with("before", json(&stored.document)),
+                    None => event,
+                };
+                plan = plan
+                    .step(book::replace(
+                        book::key(&["roles", role.name.as_str()]),
+                        stored.map(|s| s.revision),
+                        role,
+                    ))
+                    .event(event.with("after", json(role)));
+            }
+            Ok(match nothing {
+                true => plan,
+                false => plan.publish(book, self.ledger.millis()),
             })
-            .await
+        })
+        .await
     }
 
     /// Removes a role that nobody has.
     pub async fn remove_role(&self, caller: &Caller, name: &str) -> Result<()> {
         let name = Name::parse(name).map_err(Refused::invalid)?;
-        self.ledger
-            .change(|book| {
-                let stored = book.roles.get(name.as_str()).ok_or_else(|| {
-                    Refused::missing(format!(
-                        "there is no role {name}: fleetgate role ls shows those there are"
-                    ))
-                })?;
-                let held = book
-                    .users
-                    .iter()
-                    .filter(|(_, u)| u.document.roles.contains(&name));
-                let held: Vec<&str> = held.map(|(user, _)| user.as_str()).take(10).collect();
-                if !held.is_empty() {
-                    return Err(Refused::state(format!(
-                        "the role {name} is held by {}: give them others first (fleetgate user change)",
-                        held.join(", ")
-                    )));
-                }
-                let event = self
-                    .event("role_removed", caller)
-                    .with("role", name.as_str())
-                    .with("before", json(&stored.document));
-                Ok(Plan::new(())
-                    .step(Step::remove(
-                        book::key(&["roles", name.as_str()]),
-                        stored.revision,
-                    ))
-                    .publish(book, self.ledger.millis())
-                    .event(event))
-            })
-            .await
+        self.change(|book| {
+            let stored = book.roles.get(name.as_str()).ok_or_else(|| {
+                Refused::missing(format!(
+                    "there is no role {name}: fleetgate role ls shows those there are"
+                ))
+            })?;
+            let held = book
+                .users
+                .iter()
+                .filter(|(_, u)| u.document.roles.contains(&name));
+            let held: Vec<&str> = held.map(|(user, _)| user.as_str()).take(10).collect();
+            if !held.is_empty() {
+                return Err(Refused::state(format!(
+                    "the role {name} is held by {}: give them others first (fleetgate user change)",
+                    held.join(", ")
+                )));
+            }
+            let event = self
+                .event("role_removed", caller)
+                .with("role", name.as_str())
+                .with("before", json(&stored.document));
+            Ok(Plan::new(())
+                .step(Step::remove(
+                    book::key(&["roles", name.as_str()]),
+                    stored.revision,
+                ))
+                .publish(book, self.ledger.millis())
+                .event(event))
+        })
+        .await
     }
 
     /// All roles.
@@ -212,37 +210,35 @@ impl Service {
             created: now,
             by: caller.by(),
         };
-        self.ledger
-            .change(|book| {
-                known(book, &lock.target)?;
-                if book.locks.len() >= MAX_LOCKS {
-                    return Err(Refused::busy(format!(
-                        "there are {MAX_LOCKS} locks, which is the most: remove some (fleetgate lock rm)"
-                    )));
-                }
-                let event = self.event("lock_added", caller).with("lock", lock.id.as_str());
-                Ok(Plan::new(lock_shown(&lock))
-                    .step(book::create(book::key(&["locks", lock.id.as_str()]), &lock))
-                    .publish(book, self.ledger.millis())
-                    .event(lock_event(event, &lock).with("after", lock_json(&lock))))
-            })
-            .await
+        self.change(|book| {
+            known(book, &lock.target)?;
+            if book.locks.len() >= MAX_LOCKS {
+                return Err(Refused::busy(format!(
+                    "there are {MAX_LOCKS} locks, which is the most: remove some (fleetgate lock rm)"
+                )));
+            }
+            let event = self.event("lock_added", caller).with("lock", lock.id.as_str());
+            Ok(Plan::new(lock_shown(&lock))
+                .step(book::create(book::key(&["locks", lock.id.as_str()]), &lock))
+                .publish(book, self.ledger.millis())
+                .event(lock_event(event, &lock).with("after", lock_json(&lock))))
+        })
+        .await
     }
 
     /// Lets them in again.
     pub async fn remove_lock(&self, caller: &Caller, id: &str) -> Result<()> {
-        self.ledger
-            .change(|book| {
-                let stored = book.locks.get(id).ok_or_else(|| {
-                    Refused::missing("there is no such lock: fleetgate lock ls shows those there are")
-                })?;
-                let event = self.event("lock_removed", caller).with("lock", id);
-                Ok(Plan::new(())
-                    .step(Step::remove(book::key(&["locks", id]), stored.revision))
-                    .publish(book, self.ledger.millis())
-                    .event(lock_event(event, &stored.document).with("before", lock_json(&stored.document))))
-            })
-            .await
+        self.change(|book| {
+            let stored = book.locks.get(id).ok_or_else(|| {
+                Refused::missing("there is no such lock: fleetgate lock ls shows those there are")
+            })?;
+            let event = self.event("lock_removed", caller).with("lock", id);
+            Ok(Plan::new(())
+                .step(Step::remove(book::key(&["locks", id]), stored.revision))
+                .publish(book, self.ledger.millis())
+                .event(lock_event(event, &stored.document).with("before", lock_json(&stored.document))))
+        })
+        .await
     }
 
     /// All locks.

@@ -10,7 +10,7 @@ use crate::issue::{self, MEMBER_LIFETIME};
 use crate::service::Service;
 use fleetgate_net::h2::{self, Caller, Routes, Tuning};
 use fleetgate_net::tls::{self, AUTH, H2, Shown};
-use fleetgate_net::{Credentials, Trust};
+use fleetgate_net::{Credentials, Trust, relay};
 use fleetgate_store::Store;
 use fleetgate_store::sqlite::Sqlite;
 use std::net::{IpAddr, SocketAddr};
@@ -18,7 +18,6 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
@@ -29,10 +28,6 @@ pub const SOCKET: &str = "auth.sock";
 pub const MAX_CONNECTIONS: usize = 4096;
 /// The most connections by the unix socket at once.
 pub const MAX_LOCAL: usize = 64;
-/// The longest line that a proxy begins with (the PROXY protocol's own bound, version 1).
-const MAX_RELAY_LINE: usize = 107;
-/// How long it may take to arrive.
-const RELAY_LINE: Duration = Duration::from_secs(5);
 /// How long connections may take to end when the service stops.
 const LEAVING: Duration = Duration::from_secs(5);
 /// How often it is looked whether the last answer has ended.
@@ -116,6 +111,12 @@ impl Server {
         self.tcp.local_addr()
     }
 
+    /// The service itself.
+    #[cfg(test)]
+    pub(crate) fn service(&self) -> Arc<Service> {
+        self.service.clone()
+    }
+
     /// The hash of the cluster's TLS authority, by which it is known.
     pub fn pin(&self) -> Result<fleetgate_net::Pin> {
         self.service.pin()
@@ -194,11 +195,12 @@ async fn remote(
     let _ = stream.set_nodelay(true);
     let mut source = peer;
     let address = peer.ip().to_canonical();
-    if address.is_loopback() || relays.contains(&address) {
-        let told = tokio::time::timeout(RELAY_LINE, relay_line(&mut stream)).await;
-        if let Some(told) = told.map_err(|_| "nothing was sent")?? {
-            source = told;
-        }
+    let told = relay::read(&mut stream).await.map_err(|e| e.to_string())?;
+    // Whoever is no proxy may say what he wants: he is counted by his own address.
+    if let Some(told) = told
+        && (address.is_loopback() || relays.contains(&address))
+    {
+        source = told;
     }
     let (stream, peer) = server.accept(stream).await.map_err(|e| e.to_string())?;
     let caller = Caller {
@@ -208,36 +210,6 @@ async fn remote(
     h2::serve(stream, caller, routes, Tuning::AUTH, stop(stopped))
         .await
         .map_err(|e| e.to_string())
-}
-
-/// Where a connection comes from that a proxy passes on: "PROXY TCP4 192.0.2.1 127.0.0.1 40000 3025\r\n" before TLS. TLS
-/// begins with 0x16, so what begins with P is that.
-async fn relay_line(stream: &mut TcpStream) -> std::result::Result<Option<SocketAddr>, String> {
-    let mut first = [0];
-    stream.peek(&mut first).await.map_err(|e| e.to_string())?;
-    if first != [b'P'] {
-        return Ok(None);
-    }
-    let mut line = Vec::with_capacity(MAX_RELAY_LINE);
-    while !line.ends_with(b"\r\n") {
-        if line.len() == MAX_RELAY_LINE {
-            return Err("the proxy's first line does not end".to_string());
-        }
-        line.push(stream.read_u8().await.map_err(|e| e.to_string())?);
-    }
-    told_source(&line)
-        .map(Some)
-        .ok_or_else(|| "the proxy's first line cannot be read".to_string())
-}
-
-fn told_source(line: &[u8]) -> Option<SocketAddr> {
-    let line = std::str::from_utf8(line).ok()?.strip_suffix("\r\n")?;
-    let mut words = line.split(' ');
-    let (kind, family) = (words.next()?, words.next()?);
-    let (source, _, port, _) = (words.next()?, words.next()?, words.next()?, words.next()?);
-    let source: IpAddr = source.parse().ok()?;
-    let right = kind == "PROXY" && matches!(family, "TCP4" | "TCP6") && words.next().is_none();
-    right.then_some(SocketAddr::new(source, port.parse().ok()?))
 }
 
 /// One connection by the unix socket.
@@ -339,39 +311,6 @@ impl Showing {
                 }
                 Err(refused) => tracing::error!("the service's own certificate: {refused}"),
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_proxy_says_where_a_connection_comes_from() {
-        let good = [
-            ("PROXY TCP4 192.0.2.1 127.0.0.1 40000 3025\r\n", "192.0.2.1:40000"),
-            ("PROXY TCP6 2001:db8::1 ::1 40000 3025\r\n", "[2001:db8::1]:40000"),
-        ];
-        for (line, source) in good {
-            assert_eq!(
-                told_source(line.as_bytes()),
-                Some(source.parse().unwrap()),
-                "{line}"
-            );
-        }
-        for bad in [
-            "",
-            "PROXY\r\n",
-            "PROXY UNKNOWN\r\n",
-            "PROXY TCP4 192.0.2.1 127.0.0.1 40000\r\n",
-            "PROXY TCP4 192.0.2.1 127.0.0.1 70000 3025\r\n",
-            "PROXY TCP4 web1 127.0.0.1 40000 3025\r\n",
-            "PROXY TCP4 192.0.2.1 127.0.0.1 40000 3025 x\r\n",
-            "PROXY TCP4 192.0.2.1 127.0.0.1 40000 3025",
-            "GET / HTTP/1.1\r\n",
-        ] {
-            assert_eq!(told_source(bad.as_bytes()), None, "{bad:?}");
         }
     }
 }

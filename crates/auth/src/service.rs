@@ -7,7 +7,7 @@ use crate::caller::{ADMIN_MFA, Caller, Who};
 use crate::challenges::Challenges;
 use crate::clock::Clock;
 use crate::error::{Refused, Result};
-use crate::ledger::{Follower, Ledger};
+use crate::ledger::{Follower, Ledger, Plan};
 use crate::limits::{Buckets, Rate, Source};
 use crate::nodes::Inventory;
 use crate::password::Passwords;
@@ -30,6 +30,8 @@ pub const GUESSES: Rate = Rate {
     burst: 10,
     every_ms: 3_000,
 };
+/// How long a change waits to be published.
+const PUBLISHED: Duration = Duration::from_secs(2);
 /// How often it looks what time has done: rotations, expiry, silence.
 const TURN: Duration = Duration::from_secs(1);
 
@@ -116,6 +118,17 @@ impl Service {
         Event::new(name, self.ledger.millis())
             .with("by", caller.by())
             .with("source", caller.from())
+    }
+
+    /// Plans a change and does it; what it changes in the signed state is published when this is answered.
+    pub(crate) async fn change<T>(&self, plan: impl FnMut(&Book) -> Result<Plan<T>>) -> Result<T> {
+        let answer = self.ledger.change(plan).await?;
+        let wanted = self.book().serial.as_ref().map_or(0, |s| s.document.serial);
+        let mut published = self.published.clone();
+        let done = published.wait_for(|p| p.state.serial >= wanted);
+        // The change is made, whether or not the state can be signed now: that is tried again until it can.
+        let _ = tokio::time::timeout(PUBLISHED, done).await;
+        Ok(answer)
     }
 
     /// Refuses whoever asks too often. The unix socket's users are administrators already.

@@ -34,32 +34,31 @@ impl Service {
         let roles = names(&request.roles)?;
         let (invite, secret, seed) = self.draft_invite(&name, request.invite_lifetime)?;
         let now = self.now();
-        self.ledger
-            .change(|book| {
-                if book.users.contains_key(name.as_str()) {
-                    return Err(Refused::exists(format!("there is a user {name} already")));
-                }
-                if book.users.len() >= MAX_USERS {
-                    return Err(Refused::busy(format!(
-                        "there are {MAX_USERS} users, which is the most"
-                    )));
-                }
-                let user = User {
-                    roles: roles.clone(),
-                    active: false,
-                    made: now,
-                };
-                let event = self
-                    .event("user_added", caller)
-                    .user(name.as_str())
-                    .with("after", shown(&user));
-                Ok(Plan::new(())
-                    .steps(roles_stay(book, &roles)?)
-                    .step(book::create(book::key(&["users", name.as_str()]), &user))
-                    .steps(invite_steps(book, &name, &invite, &secret, &seed))
-                    .event(event))
-            })
-            .await?;
+        self.change(|book| {
+            if book.users.contains_key(name.as_str()) {
+                return Err(Refused::exists(format!("there is a user {name} already")));
+            }
+            if book.users.len() >= MAX_USERS {
+                return Err(Refused::busy(format!(
+                    "there are {MAX_USERS} users, which is the most"
+                )));
+            }
+            let user = User {
+                roles: roles.clone(),
+                active: false,
+                made: now,
+            };
+            let event = self
+                .event("user_added", caller)
+                .user(name.as_str())
+                .with("after", shown(&user));
+            Ok(Plan::new(())
+                .steps(roles_stay(book, &roles)?)
+                .step(book::create(book::key(&["users", name.as_str()]), &user))
+                .steps(invite_steps(book, &name, &invite, &secret, &seed))
+                .event(event))
+        })
+        .await?;
         self.handed_over(&name, &invite, &secret)
     }
 
@@ -68,28 +67,27 @@ impl Service {
         let name = user_name(name)?;
         let (invite, secret, seed) = self.draft_invite(&name, 0)?;
         let now = self.now();
-        self.ledger
-            .change(|book| {
-                let stored = book.users.get(name.as_str()).ok_or_else(|| unknown(&name))?;
-                let user = User {
-                    active: false,
-                    ..stored.document.clone()
-                };
-                let event = self.event("user_reset", caller).user(name.as_str());
-                Ok(Plan::new(())
-                    .step(book::replace(
-                        book::key(&["users", name.as_str()]),
-                        Some(stored.revision),
-                        &user,
-                    ))
-                    .step(Step::delete(secrets_key(&name)))
-                    .step(Step::delete(book::key(&["tries", name.as_str()])))
-                    .steps(invite_steps(book, &name, &invite, &secret, &seed))
-                    .step(end_certificates(&name, now, "it was reset", &caller.by()))
-                    .publish(book, self.ledger.millis())
-                    .event(event))
-            })
-            .await?;
+        self.change(|book| {
+            let stored = book.users.get(name.as_str()).ok_or_else(|| unknown(&name))?;
+            let user = User {
+                active: false,
+                ..stored.document.clone()
+            };
+            let event = self.event("user_reset", caller).user(name.as_str());
+            Ok(Plan::new(())
+                .step(book::replace(
+                    book::key(&["users", name.as_str()]),
+                    Some(stored.revision),
+                    &user,
+                ))
+                .step(Step::delete(secrets_key(&name)))
+                .step(Step::delete(book::key(&["tries", name.as_str()])))
+                .steps(invite_steps(book, &name, &invite, &secret, &seed))
+                .step(end_certificates(&name, now, "it was reset", &caller.by()))
+                .publish(book, self.ledger.millis())
+                .event(event))
+        })
+        .await?;
         self.handed_over(&name, &invite, &secret)
     }
 
@@ -98,37 +96,36 @@ impl Service {
         let name = user_name(&request.name)?;
         let roles = names(&request.roles)?;
         let now = self.now();
-        self.ledger
-            .change(|book| {
-                let stored = book.users.get(name.as_str()).ok_or_else(|| unknown(&name))?;
-                let user = User {
-                    roles: roles.clone(),
-                    ..stored.document.clone()
-                };
-                let event = self
-                    .event("user_changed", caller)
-                    .user(name.as_str())
-                    .with("before", shown(&stored.document))
-                    .with("after", shown(&user));
-                let plan = Plan::new(()).steps(roles_stay(book, &roles)?).step(book::replace(
-                    book::key(&["users", name.as_str()]),
-                    Some(stored.revision),
-                    &user,
-                ));
-                let plan = match stored.document.roles == roles {
-                    true => plan,
-                    false => plan
-                        .step(end_certificates(
-                            &name,
-                            now,
-                            "its roles were changed",
-                            &caller.by(),
-                        ))
-                        .publish(book, self.ledger.millis()),
-                };
-                Ok(plan.event(event))
-            })
-            .await?;
+        self.change(|book| {
+            let stored = book.users.get(name.as_str()).ok_or_else(|| unknown(&name))?;
+            let user = User {
+                roles: roles.clone(),
+                ..stored.document.clone()
+            };
+            let event = self
+                .event("user_changed", caller)
+                .user(name.as_str())
+                .with("before", shown(&stored.document))
+                .with("after", shown(&user));
+            let plan = Plan::new(()).steps(roles_stay(book, &roles)?).step(book::replace(
+                book::key(&["users", name.as_str()]),
+                Some(stored.revision),
+                &user,
+            ));
+            let plan = match stored.document.roles == roles {
+                true => plan,
+                false => plan
+                    .step(end_certificates(
+                        &name,
+                        now,
+                        "its roles were changed",
+                        &caller.by(),
+                    ))
+                    .publish(book, self.ledger.millis()),
+            };
+            Ok(plan.event(event))
+        })
+        .await?;
         let book = self.book();
         let stored = book.users.get(name.as_str()).ok_or_else(|| unknown(&name))?;
         Ok(self.user_shown(&name, &stored.document))
@@ -138,29 +135,28 @@ impl Service {
     pub async fn remove_user(&self, caller: &Caller, name: &str) -> Result<()> {
         let name = user_name(name)?;
         let now = self.now();
-        self.ledger
-            .change(|book| {
-                let stored = book.users.get(name.as_str()).ok_or_else(|| unknown(&name))?;
-                let devices = book.devices.iter().filter(|(_, d)| d.document.user == name);
-                let devices = devices.map(|(id, d)| Step::remove(book::key(&["devices", id]), d.revision));
-                let event = self
-                    .event("user_removed", caller)
-                    .user(name.as_str())
-                    .with("before", shown(&stored.document));
-                Ok(Plan::new(())
-                    .step(Step::remove(
-                        book::key(&["users", name.as_str()]),
-                        stored.revision,
-                    ))
-                    .step(Step::delete(secrets_key(&name)))
-                    .step(Step::delete(book::key(&["tries", name.as_str()])))
-                    .steps(devices)
-                    .steps(no_invites(book, &name))
-                    .step(end_certificates(&name, now, "it was removed", &caller.by()))
-                    .publish(book, self.ledger.millis())
-                    .event(event))
-            })
-            .await
+        self.change(|book| {
+            let stored = book.users.get(name.as_str()).ok_or_else(|| unknown(&name))?;
+            let devices = book.devices.iter().filter(|(_, d)| d.document.user == name);
+            let devices = devices.map(|(id, d)| Step::remove(book::key(&["devices", id]), d.revision));
+            let event = self
+                .event("user_removed", caller)
+                .user(name.as_str())
+                .with("before", shown(&stored.document));
+            Ok(Plan::new(())
+                .step(Step::remove(
+                    book::key(&["users", name.as_str()]),
+                    stored.revision,
+                ))
+                .step(Step::delete(secrets_key(&name)))
+                .step(Step::delete(book::key(&["tries", name.as_str()])))
+                .steps(devices)
+                .steps(no_invites(book, &name))
+                .step(end_certificates(&name, now, "it was removed", &caller.by()))
+                .publish(book, self.ledger.millis())
+                .event(event))
+        })
+        .await
     }
 
     /// All users.

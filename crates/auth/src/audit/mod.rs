@@ -10,6 +10,7 @@ mod schema;
 pub use event::Event;
 pub use log::{Batch, Line, Log, Settings, lines};
 pub use reader::{Found, Query};
+pub use schema::check;
 
 use std::fmt;
 use std::path::PathBuf;

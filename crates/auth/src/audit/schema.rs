@@ -65,6 +65,20 @@ pub(super) fn writer(path: &Path) -> Result<Connection, AuditError> {
     Ok(db)
 }
 
+/// Whether the file at `path` is an audit log that this program can read.
+pub fn check(path: &Path) -> Result<(), AuditError> {
+    let db = reader(path)?;
+    let number = |name: &str| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    match (number("application_id"), number("user_version")) {
+        (Ok(APPLICATION), Ok(VERSION)) => Ok(()),
+        (Err(e), _) | (_, Err(e)) => Err(said(path, &e)),
+        _ => Err(AuditError::Unfit(
+            path.to_owned(),
+            "it is no audit log of this fleetgate's".to_string(),
+        )),
+    }
+}
+
 /// A connection that reads.
 pub(super) fn reader(path: &Path) -> Result<Connection, AuditError> {
     let flags =

@@ -1,6 +1,7 @@
 //! A cluster in a directory of its own, and who asks it.
 
 use crate::clock::{Clock, SetClock};
+use crate::service::Service;
 use crate::{Config, Kind, SOCKET, Server, init, join_here};
 use bytes::Bytes;
 use fleetgate_net::h2::{self, Channel, Tuning};
@@ -15,8 +16,8 @@ use fleetgate_proto::v1::identity_client::IdentityClient;
 use fleetgate_ssh::key::{KeyType, PrivateKey};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::oneshot;
 
@@ -28,6 +29,7 @@ pub struct Place {
     pub directory: PathBuf,
     pub clock: SetClock,
     pub address: SocketAddr,
+    service: Weak<Service>,
     leave: Option<oneshot::Sender<()>>,
     running: Option<tokio::task::JoinHandle<()>>,
 }
@@ -63,8 +65,9 @@ impl Place {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let directory = std::env::temp_dir().join(format!("fleetgate-auth-{}-{number}", std::process::id()));
         let _ = std::fs::remove_dir_all(&directory);
-        // Within the validity of what TLS is told is now.
-        let clock = SetClock::at(crate::clock::MachineClock.seconds());
+        // TLS asks the machine's clock: certificates of 12 hours hold by both for as long as this one is not turned on by
+        // more than six.
+        let clock = SetClock::at(crate::clock::MachineClock.seconds() - 6 * 3600);
         let name = Name::parse("orchard").expect("a name");
         let proxies = ["proxy.example:443".to_string()];
         init(&directory, &name, &proxies, Arc::new(clock.clone()))
@@ -82,6 +85,7 @@ impl Place {
         };
         let server = Server::open(config).await.expect("the service");
         let address = server.address().expect("its address");
+        let service = Arc::downgrade(&server.service());
         let (leave, left) = oneshot::channel::<()>();
         let running = tokio::spawn(async move {
             let left = async { drop(left.await) };
@@ -91,9 +95,20 @@ impl Place {
             directory,
             clock,
             address,
+            service,
             leave: Some(leave),
             running: Some(running),
         }
+    }
+
+    /// The service itself, as long as it runs.
+    pub fn service(&self) -> Arc<Service> {
+        self.service.upgrade().expect("it runs")
+    }
+
+    /// What the clock shows.
+    pub fn now(&self) -> u64 {
+        self.clock.seconds()
     }
 
     /// Stops it; the directory stays.
@@ -216,6 +231,11 @@ impl Place {
 
     /// Whoever has nothing yet.
     pub async fn stranger(&self) -> IdentityClient<Channel> {
+        IdentityClient::new(self.nobody().await)
+    }
+
+    /// A connection of whoever has nothing yet, to any service.
+    pub async fn nobody(&self) -> Channel {
         let authorities = self
             .admin()
             .await
@@ -228,7 +248,7 @@ impl Place {
             .iter()
             .find(|a| a.kind == "tls" && a.phase == "active");
         let pin = tls.expect("a TLS authority").fingerprint.parse().expect("a pin");
-        IdentityClient::new(self.channel(&Believe::Pin(pin), None).await)
+        self.channel(&Believe::Pin(pin), None).await
     }
 
     /// Logs in.
