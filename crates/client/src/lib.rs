@@ -16,3 +16,4 @@ pub mod reach;
 pub mod ssh;
 pub mod time;
 pub mod totp;
+pub mod transport;

@@ -122,6 +122,7 @@ pub(crate) fn plan(options: &Options, user: String, leg: &'static str) -> Plan {
             unanswered: options.alive_count,
         }),
         batch: options.batch,
+        drain: options.explain.is_some(),
         quiet: options.quiet,
         verbose: options.verbose,
     }

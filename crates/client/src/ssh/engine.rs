@@ -14,6 +14,7 @@ use super::socks;
 use super::terminal::{self, Raw};
 use super::{Plan, SshError, Work};
 use crate::ledger::Ledger;
+use crate::transport::Refused;
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::event::{AuthReply, ChannelId, ChannelKind, End, Event, Reason, ReplyId, Request};
 use std::collections::{BTreeMap, VecDeque};
@@ -154,11 +155,21 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
             self.connection
                 .disconnect(Reason::ByApplication, "disconnected by user");
         }
+        let drain = self.plan.drain && outcome.is_ok();
         let last = std::future::poll_fn(|cx| {
             if self.write(cx).is_ok() && !self.connection.output().is_empty() {
                 return Poll::Pending;
             }
-            Pin::new(&mut self.stream).poll_shutdown(cx)
+            let _ = std::task::ready!(Pin::new(&mut self.stream).poll_shutdown(cx));
+            let mut room = [0; 1024];
+            loop {
+                let mut nothing = ReadBuf::new(&mut room);
+                match Pin::new(&mut self.stream).poll_read(cx, &mut nothing) {
+                    Poll::Pending if drain => return Poll::Pending,
+                    Poll::Ready(Ok(())) if drain && !nothing.filled().is_empty() => {}
+                    _ => return Poll::Ready(()),
+                }
+            }
         });
         let _ = tokio::time::timeout(LAST_WORDS, last).await;
         outcome
@@ -234,7 +245,10 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
                 self.lost = n == 0;
                 Ok(true)
             }
-            Poll::Ready(Err(e)) => Err(self.gone(&e.to_string())),
+            Poll::Ready(Err(e)) => match e.get_ref().and_then(|e| e.downcast_ref::<Refused>()) {
+                Some(refused) => Err(SshError::Denied(refused.clone())),
+                None => Err(self.gone(&e.to_string())),
+            },
         }
     }
 

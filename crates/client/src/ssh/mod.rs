@@ -23,6 +23,7 @@ pub use login::Credential;
 pub use options::{Explain, Options};
 
 use crate::ledger::Ledger;
+use crate::transport::Refused;
 use engine::Engine;
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::settings::{Keepalive, Settings};
@@ -72,6 +73,8 @@ pub struct Plan {
     pub keepalive: Option<Keepalive>,
     /// Nobody is asked for passwords.
     pub batch: bool,
+    /// What the carrier says behind the end is waited for.
+    pub drain: bool,
     /// No warnings.
     pub quiet: bool,
     /// What happens is said on standard error, the more the higher.
@@ -104,6 +107,8 @@ pub enum SshError {
     Login(String),
     /// It was, and was refused; or what was to be done.
     Refused(String),
+    /// A proxy refused to open the way.
+    Denied(Refused),
     /// The connection was lost.
     Lost(String),
     /// Something on this machine.
@@ -134,6 +139,7 @@ impl fmt::Display for SshError {
             | SshError::Login(words)
             | SshError::Refused(words)
             | SshError::Local(words) => f.write_str(words),
+            SshError::Denied(refused) => refused.fmt(f),
             SshError::Lost(words) => write!(f, "the connection was lost: {words}"),
             SshError::Signal(number) => write!(f, "ended by signal {number}"),
             SshError::Over(code) => write!(f, "ended with {code}"),

@@ -211,6 +211,7 @@ fn plan() -> Plan {
         escape: None,
         keepalive: None,
         batch: true,
+        drain: false,
         quiet: true,
         verbose: 0,
     }

@@ -1,0 +1,428 @@
+//! The way through a proxy: one TLS connection for any number of SSH connections, each a stream of frames. The first
+//! flight of SSH rides on the first frame, and no answer to it is waited for. What the frames say beside SSH's bytes
+//! (opened, denied, where the time went) is kept apart from them.
+
+use crate::error::ClientError;
+use crate::ledger::Ledger;
+use crate::ssh::{Carrier, SshError};
+use bytes::Bytes;
+use fleetgate_net::dial;
+use fleetgate_net::h2::{self, AUTH_MESSAGE, Channel, TRANSPORT_MESSAGE, Tuning};
+use fleetgate_net::tls::{self, Believe, Client, Credentials};
+use fleetgate_proto::v1::frame::Kind;
+use fleetgate_proto::v1::transport_client::TransportClient;
+use fleetgate_proto::v1::{Denied, Dial, Frame, Node, NodesRequest, Opened, Span, denied};
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tonic::codegen::tokio_stream::Stream;
+use tonic::{Response, Status, Streaming};
+
+/// SSH bytes in one frame, at most: what HTTP/2 carries in one of its own.
+pub const FRAME_BYTES: usize = 32 * 1024 - 16;
+/// Spans that are kept of one connection, at most.
+pub const MAX_SPANS: usize = 1024;
+/// The leg from us to the proxy.
+pub const LEG: &str = "client-proxy";
+
+/// A connection to a proxy. Dials on it do not wait for each other.
+#[derive(Clone)]
+pub struct Proxy {
+    client: TransportClient<Channel>,
+    address: String,
+}
+
+/// What is said with a dial.
+#[derive(Clone, Debug, Default)]
+pub struct DialOptions {
+    /// Trace and parent span; empty: not traced.
+    pub trace: Bytes,
+    /// Send spans.
+    pub explain: bool,
+}
+
+/// SSH bytes to a node and from it.
+pub struct DialStream {
+    out: Arc<Out>,
+    from: From,
+    /// SSH bytes of the last frame that were not read yet.
+    rest: Bytes,
+    ended: bool,
+    beside: Beside,
+}
+
+/// What a stream said beside SSH's bytes. It outlives the stream.
+#[derive(Clone, Debug, Default)]
+pub struct Beside(Arc<Mutex<Said>>);
+
+/// The same, at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Said {
+    /// The node was reached.
+    pub opened: Option<Opened>,
+    /// Where the time went, as proxy and node tell it.
+    pub spans: Vec<Span>,
+}
+
+/// A proxy's refusal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Of which kind.
+    pub reason: denied::Reason,
+    /// A sentence that names the rule, or what is missing, and the remedy.
+    pub words: String,
+    /// The role or lock that refused, where there is one.
+    pub rule: String,
+}
+
+/// One frame at a time: the next one is made when this one is on its way.
+#[derive(Default)]
+struct Out(Mutex<Slot>);
+
+#[derive(Default)]
+struct Slot {
+    frame: Option<Frame>,
+    /// Nothing more comes.
+    ended: bool,
+    /// The other side takes nothing more.
+    gone: bool,
+    writer: Option<Waker>,
+    reader: Option<Waker>,
+}
+
+/// The end of the slot that HTTP/2 takes frames from.
+struct Frames(Arc<Out>);
+
+type Answer = Pin<Box<dyn Future<Output = Result<Response<Streaming<Frame>>, Status>> + Send>>;
+
+enum From {
+    /// The other side has not said anything yet.
+    Waiting(Answer),
+    Frames(Box<Streaming<Frame>>),
+    Nothing,
+}
+
+impl Proxy {
+    /// Connects: TCP, TLS. HTTP/2 begins with the first request, which need not wait.
+    pub async fn connect(
+        address: &str,
+        believe: &Believe,
+        credentials: &Credentials,
+        time: Option<Duration>,
+        ledger: &mut Ledger,
+    ) -> Result<Proxy, ClientError> {
+        let failed = |e: &dyn fmt::Display| ClientError::Unreachable(address.to_owned(), e.to_string());
+        let client = Client::new(believe, Some(credentials), &[tls::H2]).map_err(|e| failed(&e))?;
+        ledger.begin("tcp", LEG);
+        ledger.asks("connect");
+        ledger.waits();
+        let stream = dial::connect(address, time.unwrap_or(dial::DEADLINE)).await;
+        let stream = stream.map_err(|e| failed(&e))?;
+        ledger.begin("tls", LEG);
+        ledger.asks("handshake");
+        ledger.waits();
+        let (stream, _) = client.connect(tls::PROXY, stream).await.map_err(|e| failed(&e))?;
+        ledger.end();
+        let channel = h2::connect(stream, Tuning::USER).await.map_err(|e| failed(&e))?;
+        Ok(Proxy::new(channel, address))
+    }
+
+    /// Over a connection that is there.
+    pub fn new(channel: Channel, address: &str) -> Proxy {
+        Proxy {
+            client: TransportClient::new(channel).max_encoding_message_size(TRANSPORT_MESSAGE),
+            address: address.to_owned(),
+        }
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Begins an SSH connection to a node, with SSH's first flight. Nothing is waited for: whether the node is reached
+    /// is told by the first read.
+    pub fn dial(&self, node: &str, login: &str, first_flight: Bytes, options: &DialOptions) -> DialStream {
+        let first = Frame {
+            kind: Some(Kind::Dial(Dial {
+                node: node.to_owned(),
+                login: login.to_owned(),
+                ssh: first_flight,
+                trace: options.trace.clone(),
+                explain: options.explain,
+                agent: false,
+                via: None,
+            })),
+        };
+        let out = Arc::new(Out::default());
+        out.slot().frame = Some(first);
+        let frames = Frames(out.clone());
+        let mut client = self.client.clone().max_decoding_message_size(TRANSPORT_MESSAGE);
+        DialStream {
+            out,
+            from: From::Waiting(Box::pin(async move { client.dial(frames).await })),
+            rest: Bytes::new(),
+            ended: false,
+            beside: Beside::default(),
+        }
+    }
+
+    /// The nodes that a selector means, of those that the caller may reach.
+    pub async fn nodes(&self, selector: &str, ledger: &mut Ledger) -> Result<Vec<Node>, ClientError> {
+        ledger.begin("nodes", LEG);
+        ledger.asks("nodes");
+        ledger.waits();
+        // A large fleet's inventory is longer than a transport's frame.
+        let mut client = self.client.clone().max_decoding_message_size(AUTH_MESSAGE);
+        let selector = selector.to_owned();
+        let answer = client.nodes(NodesRequest { selector }).await;
+        ledger.end();
+        answer
+            .map(|reply| reply.into_inner().nodes)
+            .map_err(|status| ClientError::Refused(h2::words(&status)))
+    }
+}
+
+impl DialStream {
+    /// What is said beside SSH's bytes, now and later.
+    pub fn beside(&self) -> Beside {
+        self.beside.clone()
+    }
+
+    /// The request is on its way once it is asked about.
+    fn start(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let From::Waiting(answer) = &mut self.from {
+            let answer = ready!(answer.as_mut().poll(cx));
+            self.from = From::Nothing;
+            let answer = answer.map_err(|status| lost(&status))?;
+            self.from = From::Frames(Box::new(answer.into_inner()));
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// The next frame; none: there are no more.
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Kind>>> {
+        loop {
+            match &mut self.from {
+                From::Waiting(_) => ready!(self.start(cx))?,
+                From::Frames(frames) => {
+                    return Poll::Ready(match ready!(Pin::new(frames).poll_next(cx)) {
+                        // A kind that is not known is skipped: an older client goes on working with a newer proxy.
+                        Some(Ok(Frame { kind: None })) => continue,
+                        Some(Ok(Frame { kind })) => Ok(kind),
+                        Some(Err(status)) => Err(lost(&status)),
+                        None => Ok(None),
+                    });
+                }
+                From::Nothing => return Poll::Ready(Ok(None)),
+            }
+        }
+    }
+}
+
+impl AsyncRead for DialStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            if !self.rest.is_empty() {
+                let n = self.rest.len().min(buffer.remaining());
+                buffer.put_slice(&self.rest.split_to(n));
+                return Poll::Ready(Ok(()));
+            }
+            if self.ended {
+                return Poll::Ready(Ok(()));
+            }
+            match ready!(self.poll_frame(cx))? {
+                Some(Kind::Ssh(bytes)) => self.rest = bytes,
+                Some(Kind::Opened(opened)) => self.beside.said().opened = Some(opened),
+                Some(Kind::Spans(more)) => {
+                    let mut said = self.beside.said();
+                    let room = MAX_SPANS - said.spans.len();
+                    said.spans.extend(more.spans.into_iter().take(room));
+                }
+                Some(Kind::Denied(denied)) => {
+                    self.ended = true;
+                    return Poll::Ready(Err(io::Error::new(
+                        io::ErrorKind::PermissionDenied,
+                        Refused::from(denied),
+                    )));
+                }
+                // Spans may come behind SSH's end, so the stream is read until its own.
+                Some(Kind::SshEnd(_) | Kind::Dial(_) | Kind::Agent(_)) => {}
+                None => self.ended = true,
+            }
+        }
+    }
+}
+
+impl AsyncWrite for DialStream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        // A writer that does not read moves the request too.
+        if let Poll::Ready(Err(e)) = self.start(cx) {
+            return Poll::Ready(Err(e));
+        }
+        let mut slot = self.out.slot();
+        if slot.gone || slot.ended {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        if slot.frame.is_some() {
+            slot.writer = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        let n = bytes.len().min(FRAME_BYTES);
+        slot.put(Kind::Ssh(Bytes::copy_from_slice(&bytes[..n])));
+        Poll::Ready(Ok(n))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut slot = self.out.slot();
+        if slot.gone {
+            return Poll::Ready(Ok(()));
+        }
+        if slot.frame.is_some() {
+            slot.writer = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        if !slot.ended {
+            slot.put(Kind::SshEnd(true));
+            slot.ended = true;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for DialStream {
+    fn drop(&mut self) {
+        let mut slot = self.out.slot();
+        slot.ended = true;
+        if let Some(reader) = slot.reader.take() {
+            reader.wake();
+        }
+    }
+}
+
+impl Stream for Frames {
+    type Item = Frame;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Frame>> {
+        let mut slot = self.0.slot();
+        if let Some(frame) = slot.frame.take() {
+            if let Some(writer) = slot.writer.take() {
+                writer.wake();
+            }
+            return Poll::Ready(Some(frame));
+        }
+        if slot.ended {
+            return Poll::Ready(None);
+        }
+        slot.reader = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Frames {
+    fn drop(&mut self) {
+        let mut slot = self.0.slot();
+        slot.gone = true;
+        if let Some(writer) = slot.writer.take() {
+            writer.wake();
+        }
+    }
+}
+
+impl Slot {
+    fn put(&mut self, kind: Kind) {
+        self.frame = Some(Frame { kind: Some(kind) });
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+}
+
+impl Out {
+    fn slot(&self) -> MutexGuard<'_, Slot> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Beside {
+    /// What was said until now.
+    pub fn now(&self) -> Said {
+        self.said().clone()
+    }
+
+    fn said(&self) -> MutexGuard<'_, Said> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::convert::From<Denied> for Refused {
+    fn from(denied: Denied) -> Refused {
+        Refused {
+            reason: denied.reason(),
+            words: denied.words,
+            rule: denied.rule,
+        }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = match self.words.is_empty() {
+            true => "the proxy refuses, and does not say why",
+            false => &self.words,
+        };
+        f.write_str(words)?;
+        match self.rule.is_empty() || words.contains(&self.rule) {
+            true => Ok(()),
+            false => write!(f, " ({})", self.rule),
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
+
+fn lost(status: &Status) -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionAborted, h2::words(status))
+}
+
+/// A node through a proxy, as SSH's carrier.
+pub struct Through {
+    /// The proxy.
+    pub proxy: Proxy,
+    /// The node.
+    pub node: String,
+    /// The account.
+    pub login: String,
+    /// What is said with the dial.
+    pub options: DialOptions,
+    /// What was said beside the last dial.
+    pub beside: Beside,
+}
+
+impl Carrier for Through {
+    type Stream = DialStream;
+
+    async fn open(&mut self, first_flight: Vec<u8>, _: &mut Ledger) -> Result<DialStream, SshError> {
+        let stream = self
+            .proxy
+            .dial(&self.node, &self.login, first_flight.into(), &self.options);
+        self.beside = stream.beside();
+        Ok(stream)
+    }
+}
+
+#[cfg(test)]
+mod tests;
