@@ -95,3 +95,11 @@ fn nanoseconds() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+impl Ledger {
+    /// Of steps that are over.
+    pub(crate) fn of(steps: Vec<Step>) -> Ledger {
+        Ledger { steps, open: false }
+    }
+}

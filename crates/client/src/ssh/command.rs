@@ -1,17 +1,28 @@
 //! `fleetgate ssh` as a whole: the command line becomes a plan, keys and hosts are gathered, the carrier is chosen. What
 //! happens on the connection is the engine's.
 
-use super::options::{Asked, HELP, Options, Tty};
+use super::options::{Asked, Explain, HELP, Options, Tty};
 use super::{Credential, Direct, Hosts, Plan, SshError, Strict, Work, terminal};
+use crate::ask::Terminal;
+use crate::error::ClientError;
+use crate::explain::Waterfall;
 use crate::ledger::Ledger;
+use crate::profile::{Home, Profile};
+use crate::transport::{Beside, DialOptions, Proxy, Through};
+use crate::{config, login, reach};
+use bytes::Bytes;
 use fleetgate_policy::pattern::fits;
+use fleetgate_proto::v1::denied::Reason;
 use fleetgate_ssh::settings::Keepalive;
+use ring::rand::{SecureRandom, SystemRandom};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 /// The port of an SSH server that says none.
 const SSH_PORT: u16 = 22;
+/// Nodes that are shown to choose from, at most.
+const MAX_CHOICES: usize = 50;
 /// Keys that are looked for in `~/.ssh` where none is named.
 const USUAL_KEYS: [&str; 3] = ["id_ed25519", "id_ecdsa", "id_rsa"];
 
@@ -57,9 +68,151 @@ pub fn command(words: &[OsString]) -> i32 {
 
 async fn run(options: &Options) -> Result<i32, SshError> {
     let mut ledger = Ledger::default();
-    let code = direct(options, &mut ledger).await;
+    let mut beside = Beside::default();
+    let outcome = match options.direct {
+        true => direct(options, &mut ledger).await,
+        false => through(options, &mut ledger, &mut beside).await,
+    };
     ledger.end();
-    code
+    if let Some(explain) = options.explain {
+        let waterfall = Waterfall::new(&ledger, &beside.now().spans, !options.direct);
+        match explain {
+            Explain::Text => eprint!("{}", waterfall.text(&options.host)),
+            Explain::Json => eprintln!("{}", waterfall.json(&options.host)),
+        }
+    }
+    outcome
+}
+
+/// To a node, through the proxy of the login.
+async fn through(options: &Options, ledger: &mut Ledger, beside: &mut Beside) -> Result<i32, SshError> {
+    let home = Home::find(options.home.as_deref()).map_err(told)?;
+    let mut asked = false;
+    loop {
+        let profile = home.login().map_err(told)?;
+        let address = options.proxy.as_deref().unwrap_or(&profile.proxy);
+        let (believe, credentials) = (
+            reach::believe(&home).map_err(told)?,
+            reach::credentials(&home).map_err(told)?,
+        );
+        let proxy = Proxy::connect(address, &believe, &credentials, options.connect_time, ledger).await;
+        let proxy = proxy.map_err(told)?;
+        let node = match is_selector(&options.host) {
+            true => choose(&proxy, options, ledger).await?,
+            false => config::node(&options.host, &profile.cluster).to_owned(),
+        };
+        let user = account(options, &profile);
+        let hosts = Hosts::of_cluster(&node, home.file("known_hosts"));
+        let key = Credential::of_files(&home.file("id"), Some(&home.file("id-cert.pub"))).map_err(told)?;
+        let mut plan = plan(options, user.clone(), "client-node");
+        plan.place.clone_from(&node);
+        let mut carrier = Through {
+            proxy,
+            node,
+            login: user,
+            options: DialOptions {
+                trace: trace(),
+                explain: options.explain.is_some(),
+            },
+            beside: Beside::default(),
+        };
+        let outcome = super::run(&plan, &hosts, vec![key], &mut carrier, ledger).await;
+        *beside = carrier.beside;
+        match outcome {
+            Err(SshError::Denied(refused)) if refused.reason == Reason::Mfa && !asked && !options.batch => {
+                asked = true;
+                let Some(mut terminal) = Terminal::open() else {
+                    return Err(SshError::Denied(refused));
+                };
+                terminal.say(&format!("{refused}\n"));
+                let code = terminal.secret("Code of the second factor: ").map_err(told)?;
+                login::refresh(&home, &code).await.map_err(told)?;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+fn told(error: ClientError) -> SshError {
+    match error {
+        ClientError::Unreachable(..) => SshError::Connect(error.to_string()),
+        error => SshError::Local(error.to_string()),
+    }
+}
+
+/// Labels and patterns choose among nodes; anything else is a name.
+fn is_selector(host: &str) -> bool {
+    host.contains(['=', ',', '*', '?'])
+}
+
+async fn choose(proxy: &Proxy, options: &Options, ledger: &mut Ledger) -> Result<String, SshError> {
+    let mut nodes = proxy.nodes(&options.host, ledger).await.map_err(told)?;
+    nodes.sort_by(|a, b| a.name.cmp(&b.name));
+    let names: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();
+    match names.as_slice() {
+        [] => {
+            return Err(SshError::Refused(format!(
+                "no node that you may reach is {}; `fleetgate ls` has them all",
+                options.host
+            )));
+        }
+        [one] => return Ok((*one).to_owned()),
+        _ => {}
+    }
+    let shown = names
+        .iter()
+        .take(MAX_CHOICES)
+        .copied()
+        .collect::<Vec<_>>()
+        .join(", ");
+    let terminal = Terminal::open().filter(|_| !options.batch);
+    let Some(mut terminal) = terminal else {
+        return Err(SshError::Refused(format!(
+            "{} nodes are {}: {shown}; say which one",
+            names.len(),
+            options.host
+        )));
+    };
+    for (n, node) in nodes.iter().take(MAX_CHOICES).enumerate() {
+        let state = if node.connected { "" } else { "  (not connected)" };
+        terminal.say(&format!("{:4}  {}{state}\r\n", n + 1, node.name));
+    }
+    if nodes.len() > MAX_CHOICES {
+        terminal.say(&format!("      and {} more\r\n", nodes.len() - MAX_CHOICES));
+    }
+    let answer = terminal.line("Which one (number or name)? ").map_err(told)?;
+    let answer = answer.trim();
+    let by_number = answer
+        .parse::<usize>()
+        .ok()
+        .and_then(|n| names.get(n.checked_sub(1)?));
+    match by_number.or_else(|| names.iter().find(|n| **n == answer)) {
+        Some(name) => Ok((*name).to_owned()),
+        None => Err(SshError::Refused(format!("{answer:?} is none of them"))),
+    }
+}
+
+/// The account: as said; else the only one that the roles open; else the one of the same name as here.
+fn account(options: &Options, profile: &Profile) -> String {
+    if let Some(user) = &options.user {
+        return user.clone();
+    }
+    let here = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).ok();
+    match (profile.logins.as_slice(), here) {
+        ([one], _) if !one.contains(['*', '?', '{']) => one.clone(),
+        (logins, Some(here)) if logins.contains(&here) => here,
+        (logins, _) if logins.contains(&profile.user) => profile.user.clone(),
+        (_, Some(here)) => here,
+        (_, None) => profile.user.clone(),
+    }
+}
+
+/// A trace of its own, and the span that everything else hangs on (W3C trace context: 16 and 8 bytes).
+fn trace() -> Bytes {
+    let mut bytes = vec![0; 24];
+    // Without it there is no trace, and everything else goes on.
+    let _ = SystemRandom::new().fill(&mut bytes);
+    bytes.into()
 }
 
 async fn direct(options: &Options, ledger: &mut Ledger) -> Result<i32, SshError> {

@@ -19,6 +19,7 @@ mod tests;
 pub use command::command;
 pub use engine::MAX_PENDING;
 pub use hosts::{Hosts, Strict};
+pub(crate) use local::Standard;
 pub use login::Credential;
 pub use options::{Explain, Options};
 
