@@ -35,6 +35,14 @@ pub fn ssh(given: &Given) -> Outcome {
     Ok(fleetgate_client::ssh::command(&given.operands))
 }
 
+/// `proxy-command`
+pub fn proxy_command(given: &Given) -> Outcome {
+    let home = Home::find(given.value("home"))?;
+    let host = given.word().unwrap_or_default();
+    reach::run(fleetgate_client::proxy_command::run(&home, host))?;
+    Ok(0)
+}
+
 /// `config ssh`
 pub fn config_ssh(given: &Given) -> Outcome {
     let home = Home::find(given.value("home"))?;

@@ -100,6 +100,20 @@ pub const TABLE: &[Command] = &[
         ("to the one database in production", "fleetgate ssh -L 5432:localhost:5432 env=prod,role=db"),
     ]),
     Command::new(
+        &["proxy-command"],
+        "carry plain ssh to a node",
+        "For ssh's ProxyCommand, as `fleetgate config ssh` writes it: standard input and output are the SSH bytes. A port \
+         is taken and left aside: a node has none.",
+        remote::proxy_command,
+    )
+    .flags(&[HOME])
+    .operands(Operands::Words {
+        name: "HOST",
+        least: 1,
+        most: 2,
+    })
+    .examples(&[("what ssh starts", "fleetgate proxy-command web1.demo 22")]),
+    Command::new(
         &["config", "ssh"],
         "print the ssh_config with which plain ssh reaches nodes",
         "Nodes are reached as NODE.CLUSTER, and by further names with --host. Host certificates are trusted, the login's \

@@ -126,7 +126,9 @@ async fn through(options: &Options, ledger: &mut Ledger, beside: &mut Beside) ->
                 };
                 terminal.say(&format!("{refused}\n"));
                 let code = terminal.secret("Code of the second factor: ").map_err(told)?;
-                login::refresh(&home, &code).await.map_err(told)?;
+                let _ = login::out_of_agent(&home);
+                let fresh = login::refresh(&home, &code).await.map_err(told)?;
+                let _ = login::into_agent(&home, &fresh);
             }
             outcome => return outcome,
         }

@@ -62,7 +62,8 @@ impl Transport for Echo {
             while let Ok(Some(Frame { kind })) = from.message().await {
                 match kind {
                     Some(Kind::Ssh(bytes)) => {
-                        if !say(Kind::Ssh(bytes)).await {
+                        let taken = say(Kind::Ssh(bytes)).await;
+                        if !taken {
                             return;
                         }
                     }
