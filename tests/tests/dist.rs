@@ -50,6 +50,10 @@ fn common() -> Vec<(&'static str, String)> {
             "-rw-r--r--",
             "/usr/lib/systemd/system/fleetgate-node.socket".to_owned(),
         ),
+        (
+            "-rw-r--r--",
+            "/usr/lib/systemd/system/fleetgate.service".to_owned(),
+        ),
         ("-rw-r--r--", "/usr/lib/sysusers.d/fleetgate.conf".to_owned()),
         ("-rw-r--r--", "/usr/share/man/man1/fleetgate.1.gz".to_owned()),
         (

@@ -146,13 +146,15 @@ pub async fn hosts(
     keys: &[PublicKey],
     now: u64,
 ) -> Result<Vec<Bytes>> {
+    // Plain ssh knows a node below the cluster's name, too: a pattern of ssh_config that no other host falls under.
+    let below = format!("{name}.{cluster}");
     let mut certificates = Vec::with_capacity(keys.len());
     for key in keys {
         let draft = Draft {
             kind: CertificateKind::Host,
             serial: serial()?,
             key_id: &format!("node {name} ({cluster})"),
-            principals: &[name.as_str()],
+            principals: &[name.as_str(), &below],
             valid_after: now.saturating_sub(SKEW),
             valid_before: now + MEMBER_LIFETIME,
             critical: &[],

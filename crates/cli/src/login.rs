@@ -48,19 +48,6 @@ fn refresh(given: &Given, home: &Home) -> Result<Profile, ClientError> {
     reach::run(login::refresh(home, &code))
 }
 
-/// Shows the second factor again because somebody asks for it; only at a terminal.
-pub fn refresh_at_terminal(home: &Home, why: &str) -> Result<Profile, ClientError> {
-    let Some(mut terminal) = Terminal::open() else {
-        return Err(ClientError::Stale(format!("{why}; run `fleetgate login --mfa`")));
-    };
-    terminal.say(&format!("{}\n", show::printable(why)));
-    let code = terminal.secret("Code: ")?;
-    let _ = login::out_of_agent(home);
-    let profile = reach::run(login::refresh(home, &code))?;
-    let _ = login::into_agent(home, &profile);
-    Ok(profile)
-}
-
 fn log_in(given: &Given, home: &Home, known: Option<&Profile>) -> Result<Profile, ClientError> {
     let proxy = given
         .value("proxy")

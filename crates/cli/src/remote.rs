@@ -7,7 +7,9 @@ use fleetgate_client::error::ClientError;
 use fleetgate_client::profile::Home;
 use fleetgate_client::{config, files, reach};
 use fleetgate_proto::v1::{Node, NodesRequest};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
+use std::process::Command;
 
 /// `ls`
 pub fn list(given: &Given) -> Outcome {
@@ -41,6 +43,36 @@ pub fn proxy_command(given: &Given) -> Outcome {
     let host = given.word().unwrap_or_default();
     reach::run(fleetgate_client::proxy_command::run(&home, host))?;
     Ok(0)
+}
+
+/// `scp`
+pub fn scp(given: &Given) -> Outcome {
+    system("scp", given)
+}
+
+/// `sftp`
+pub fn sftp(given: &Given) -> Outcome {
+    system("sftp", given)
+}
+
+/// Becomes the system's program, with the login's keys and the way through the proxy for whatever host is named.
+fn system(program: &'static str, given: &Given) -> Outcome {
+    let home = Home::find(None)?;
+    let profile = home.login()?;
+    files::private_directory(&home.file("mux"))?;
+    let config = config::ssh_config(&home, &profile, &this_program()?, &["*"]);
+    let mut command = Command::new(program);
+    // What the user's own ssh_config says of other hosts is not meant for nodes.
+    command.args(["-F", "none"]);
+    for line in config.lines().filter_map(|line| line.strip_prefix("    ")) {
+        command.args(["-o", line]);
+    }
+    let failed = command.args(&given.operands).exec();
+    let remedy = match failed.kind() {
+        std::io::ErrorKind::NotFound => "; it is OpenSSH's: install its client",
+        _ => "",
+    };
+    Err(ClientError::Unreachable(program.to_owned(), format!("{failed}{remedy}")).into())
 }
 
 /// `config ssh`

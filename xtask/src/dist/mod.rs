@@ -104,6 +104,7 @@ fn stage(built: &Built, layout: &Layout, stage: &Path, epoch: u64) -> Result {
             "usr/lib/systemd/system/fleetgate-node.socket",
             "fleetgate-node.socket",
         ),
+        ("usr/lib/systemd/system/fleetgate.service", "fleetgate.service"),
         ("usr/lib/sysusers.d/fleetgate.conf", "sysusers.conf"),
         ("etc/logrotate.d/fleetgate", "logrotate"),
     ] {

@@ -9,8 +9,8 @@ const CONFIG: Flag = Flag::new(
     Value::Path("FILE"),
     "The configuration, instead of /etc/fleetgate/fleetgate.toml, or the one in the state directory.",
 );
-const FILE: Operands = Operands::Words {
-    name: "FILE",
+const DIRECTORY: Operands = Operands::Words {
+    name: "DIR",
     least: 1,
     most: 1,
 };
@@ -101,12 +101,25 @@ pub const TABLE: &[Command] = &[
     ]),
     Command::new(
         &["backup"],
-        "write the auth service's state into a file",
-        "The state as it is at one moment, with the certificate authorities' keys: keep it as safe as those. FILE is on \
-         the auth service's machine. The service goes on meanwhile.",
+        "copy the auth service's state and audit log into a new directory",
+        "As they are at one moment, with the certificate authorities' keys: keep it as safe as those. DIR is on the auth \
+         service's machine and is made. The service goes on meanwhile.",
         backup::run,
     )
     .flags(&[STATE, super::HOME, JSON])
-    .operands(FILE)
-    .examples(&[("a backup", "fleetgate backup /var/backups/fleetgate.db")]),
+    .operands(DIRECTORY)
+    .examples(&[("a backup", "fleetgate backup /var/backups/fleetgate")]),
+    Command::new(
+        &["restore"],
+        "put a backup in the place of the auth service's state",
+        "For a new machine, or after a mistake; the auth service must not run.",
+        backup::restore,
+    )
+    .flags(&[
+        STATE,
+        CONFIG,
+        Flag::new("replace", Value::None, "Replace the state that is there."),
+    ])
+    .operands(DIRECTORY)
+    .examples(&[("onto a new machine", "fleetgate restore /var/backups/fleetgate")]),
 ];

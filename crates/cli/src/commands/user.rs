@@ -114,6 +114,22 @@ pub const TABLE: &[Command] = &[
     })
     .examples(&[("what ssh starts", "fleetgate proxy-command web1.demo 22")]),
     Command::new(
+        &["scp"],
+        "copy files, by the system's scp",
+        "Runs scp with the login's keys and the way through the proxy; its flags and words are scp's.",
+        remote::scp,
+    )
+    .operands(Operands::PassedOn("ARGUMENT"))
+    .examples(&[("a file", "fleetgate scp notes.txt root@web1:/tmp/")]),
+    Command::new(
+        &["sftp"],
+        "transfer files, by the system's sftp",
+        "Runs sftp with the login's keys and the way through the proxy; its flags and words are sftp's.",
+        remote::sftp,
+    )
+    .operands(Operands::PassedOn("ARGUMENT"))
+    .examples(&[("interactively", "fleetgate sftp root@web1")]),
+    Command::new(
         &["config", "ssh"],
         "print the ssh_config with which plain ssh reaches nodes",
         "Nodes are reached as NODE.CLUSTER, and by further names with --host. Host certificates are trusted, the login's \
