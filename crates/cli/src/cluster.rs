@@ -95,7 +95,8 @@ pub fn roles(config: &Path) -> Result<Vec<Role>, String> {
 pub fn node_section<'a>(state: &Path, labels: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     let path = |path: &Path| quoted(&path.to_string_lossy());
     let mut text = format!("[node]\nlisten = []\nstate_directory = {}\n", path(state));
-    if state != Path::new(SYSTEM_STATE) {
+    // A machine's own node has /run/fleetgate and /var/log/fleetgate.
+    if !state.starts_with(SYSTEM_STATE) {
         text += &format!("runtime_directory = {}\n", path(&state.join("run")));
         text += &format!("audit_log = {}\n", path(&state.join("audit.jsonl")));
     }

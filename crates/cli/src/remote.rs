@@ -41,7 +41,8 @@ pub fn ssh(given: &Given) -> Outcome {
 pub fn proxy_command(given: &Given) -> Outcome {
     let home = Home::find(given.value("home"))?;
     let host = given.word().unwrap_or_default();
-    reach::run(fleetgate_client::proxy_command::run(&home, host))?;
+    let login = given.value("login").unwrap_or_default();
+    reach::run(fleetgate_client::proxy_command::run(&home, host, login))?;
     Ok(0)
 }
 

@@ -16,7 +16,7 @@ pub fn ssh_config(home: &Home, profile: &Profile, fleetgate: &Path, hosts: &[&st
     format!(
         "# The nodes of the cluster {cluster}, for plain ssh. Written by `fleetgate config ssh`.\n\
          Host {patterns}\n    \
-             ProxyCommand {program} proxy-command --home {home_path} %h %p\n    \
+             ProxyCommand {program} proxy-command --home {home_path} --login %r %h %p\n    \
              IdentityFile {id}\n    \
              CertificateFile {certificate}\n    \
              IdentitiesOnly yes\n    \
@@ -67,7 +67,7 @@ mod tests {
         let text = ssh_config(&home, &profile, Path::new("/usr/bin/fleetgate"), &["web*"]);
         for line in [
             "Host *.demo web*",
-            "ProxyCommand '/usr/bin/fleetgate' proxy-command --home '/home/a b/100%%/.fleetgate' %h %p",
+            "ProxyCommand '/usr/bin/fleetgate' proxy-command --home '/home/a b/100%%/.fleetgate' --login %r %h %p",
             "IdentityFile \"/home/a b/100%%/.fleetgate/id\"",
             "ControlPath \"/home/a b/100%%/.fleetgate/mux/%C\"",
             "StrictHostKeyChecking yes",

@@ -18,8 +18,9 @@ const FIRST: usize = 16 * 1024;
 /// Bytes on the way in one direction.
 const BUFFER: usize = 32 * 1024;
 
-/// Carries standard input and output to a node until either end is over.
-pub async fn run(home: &Home, host: &str) -> Result<(), ClientError> {
+/// Carries standard input and output to a node until either end is over. The account is for the proxy's decision; empty: any
+/// that the user may have there. The node decides by what SSH says.
+pub async fn run(home: &Home, host: &str, login: &str) -> Result<(), ClientError> {
     let profile = home.login()?;
     let node = config::node(host, &profile.cluster);
     let local = |e: io::Error| ClientError::File("standard input and output".into(), e);
@@ -31,8 +32,7 @@ pub async fn run(home: &Home, host: &str) -> Result<(), ClientError> {
     let mut ledger = Ledger::default();
     let proxy = Proxy::connect(&profile.proxy, &believe, &credentials, None, &mut ledger).await?;
     let first = at_hand(&mut input).await.map_err(local)?;
-    // The account is ssh's business and not told to its ProxyCommand: the node decides by what SSH says.
-    let stream = proxy.dial(node, "", first.into(), &DialOptions::default());
+    let stream = proxy.dial(node, login, first.into(), &DialOptions::default());
     let (mut read, mut write) = tokio::io::split(stream);
     let up = async {
         let mut buffer = vec![0; BUFFER];

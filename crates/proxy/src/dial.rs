@@ -8,7 +8,7 @@ use crate::state::{Known, SKEW, View, now};
 use crate::tunnels::Tunnel;
 use fleetgate_net::h2::{self, Caller, TRANSPORT_MESSAGE};
 use fleetgate_policy::cluster::{
-    Allowed, Attempt, Identity, Labels, Name, Reason, Refusal, Selector, decide,
+    Allowed, Attempt, Identity, Labels, Name, Reason, Refusal, Selector, decide, logins_of,
 };
 use fleetgate_proto::v1::denied::Reason as Why;
 use fleetgate_proto::v1::frame::Kind;
@@ -371,6 +371,8 @@ where
     }
 }
 
+/// An empty login is any that the user may have there: plain ssh's ProxyCommand need not say which, and the node decides by
+/// what SSH says.
 pub(crate) fn decision(
     view: &View,
     user: &User,
@@ -378,18 +380,37 @@ pub(crate) fn decision(
     labels: &Labels,
     login: &str,
 ) -> Result<Allowed, Refusal> {
-    decide(&Attempt {
-        identity: &user.identity,
-        expires: user.expires,
-        cluster: &view.state.cluster,
-        roles: &view.state.roles,
-        locks: &view.state.locks,
-        node,
-        labels,
-        login,
-        now: now(),
-        skew: SKEW,
-    })
+    let ask = |login: &str| {
+        decide(&Attempt {
+            identity: &user.identity,
+            expires: user.expires,
+            cluster: &view.state.cluster,
+            roles: &view.state.roles,
+            locks: &view.state.locks,
+            node,
+            labels,
+            login,
+            now: now(),
+            skew: SKEW,
+        })
+    };
+    let Some(name) = user.identity.user().filter(|_| login.is_empty()) else {
+        return ask(login);
+    };
+    let roles = user
+        .identity
+        .roles
+        .iter()
+        .filter_map(|role| view.state.roles.get(role));
+    let mut answers: Vec<_> = logins_of(roles, name).iter().map(|login| ask(login)).collect();
+    match answers
+        .iter()
+        .position(Result::is_ok)
+        .or(answers.len().checked_sub(1))
+    {
+        Some(best) => answers.swap_remove(best),
+        None => ask(login),
+    }
 }
 
 /// Comes back when the user may no longer be there: a lock, a role that is gone, the certificate's or the second factor's

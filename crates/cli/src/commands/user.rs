@@ -106,7 +106,10 @@ pub const TABLE: &[Command] = &[
          is taken and left aside: a node has none.",
         remote::proxy_command,
     )
-    .flags(&[HOME])
+    .flags(&[
+        Flag::new("login", Value::Text("LOGIN"), "The account, so that the proxy can say at once that it may not be."),
+        HOME,
+    ])
     .operands(Operands::Words {
         name: "HOST",
         least: 1,
