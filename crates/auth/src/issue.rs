@@ -138,23 +138,28 @@ pub async fn own(signers: &Signers, cluster: &Name, now: u64) -> Result<(x509::K
     Ok((key, chain))
 }
 
-/// Host certificates for these keys, in their order.
+/// What users call a machine: plain ssh knows it below the cluster's name too, a pattern of ssh_config that no other host
+/// falls under.
+pub fn names(cluster: &Name, name: &Name) -> Vec<String> {
+    vec![name.to_string(), format!("{name}.{cluster}")]
+}
+
+/// Host certificates in these names for these keys, in their order.
 pub async fn hosts(
     signers: &Signers,
     cluster: &Name,
-    name: &Name,
+    names: &[String],
     keys: &[PublicKey],
     now: u64,
 ) -> Result<Vec<Bytes>> {
-    // Plain ssh knows a node below the cluster's name, too: a pattern of ssh_config that no other host falls under.
-    let below = format!("{name}.{cluster}");
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut certificates = Vec::with_capacity(keys.len());
     for key in keys {
         let draft = Draft {
             kind: CertificateKind::Host,
             serial: serial()?,
-            key_id: &format!("node {name} ({cluster})"),
-            principals: &[name.as_str(), &below],
+            key_id: &format!("host {} ({cluster})", names.join(" ")),
+            principals: &names,
             valid_after: now.saturating_sub(SKEW),
             valid_before: now + MEMBER_LIFETIME,
             critical: &[],

@@ -147,6 +147,18 @@ impl Service {
         self.enter(caller, kind, &request, None).await
     }
 
+    /// The names that users give to ssh. A proxy's are the ones that the cluster tells where its proxies are, and not
+    /// what it says itself: it shall not be any node.
+    fn host_names(&self, kind: Kind, name: &Name) -> Vec<String> {
+        let mut names = issue::names(&self.cluster(), name);
+        if kind == Kind::Proxy {
+            let published = self.published();
+            let hosts = published.state.proxies.iter().map(|address| host_of(address));
+            names.extend(hosts.map(str::to_owned).filter(|host| host != name.as_str()));
+        }
+        names
+    }
+
     async fn enter(
         &self,
         caller: &Caller,
@@ -176,7 +188,8 @@ impl Service {
         self.may_join(kind, &name, &key, token.as_ref().map(|(_, t)| t))?;
         // Certificates first: a token is not burnt for a machine that gets none.
         let tls_chain = issue::member(&self.signers, &cluster, kind, &name, public.spki(), now).await?;
-        let host_certificates = issue::hosts(&self.signers, &cluster, &name, &host_keys, now).await?;
+        let names = self.host_names(kind, &name);
+        let host_certificates = issue::hosts(&self.signers, &cluster, &names, &host_keys, now).await?;
         self.change(|book| {
             let found = match &token {
                 Some((hash, _)) => Some((hash, book.tokens.get(hash).ok_or_else(token_gone)?)),
@@ -304,7 +317,8 @@ impl Service {
         let host_keys = issue::host_keys(&renew.host_keys)?;
         let cluster = self.cluster();
         let tls_chain = issue::member(&self.signers, &cluster, kind, &name, public.spki(), now).await?;
-        let host_certificates = issue::hosts(&self.signers, &cluster, &name, &host_keys, now).await?;
+        let names = self.host_names(kind, &name);
+        let host_certificates = issue::hosts(&self.signers, &cluster, &names, &host_keys, now).await?;
         let key = Pin::of(public.spki()).to_string();
         self.change(|book| {
             let stored = book.members(kind).get(name.as_str());
@@ -467,6 +481,12 @@ fn address(text: &str) -> Result<String> {
         true => Ok(text.to_string()),
         false => Err(wrong()),
     }
+}
+
+/// The host of `host:port`.
+fn host_of(address: &str) -> &str {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    host.trim_start_matches('[').trim_end_matches(']')
 }
 
 fn token_gone() -> Refused {

@@ -79,7 +79,9 @@ impl Service {
         caller.proxy(&published, now)?;
         let (node, _) = self.plain(&request.node)?;
         let keys = issue::host_keys(&[request.key])?;
-        let mut made = issue::hosts(&self.signers, &self.cluster(), &node, &keys, now).await?;
+        let cluster = self.cluster();
+        let names = issue::names(&cluster, &node);
+        let mut made = issue::hosts(&self.signers, &cluster, &names, &keys, now).await?;
         let event = self.event("host_signed", caller).node(node.as_str());
         self.ledger.tell(event).await?;
         Ok(v1::SignHostReply {
