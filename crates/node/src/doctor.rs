@@ -234,8 +234,7 @@ fn cluster(config: &Config) -> Option<Finding> {
                 true => Finding::less(
                     WHAT,
                     format!("{found}: {}", stale_words(age)),
-                    "the file is written when the state changes: see `fleetgate_cluster_state_signed_seconds` of the \
-                     metrics, and the log, for what the running node has; else see that it reaches a proxy",
+                    "see that the node runs and reaches a proxy; its log says which of them it does not reach",
                 ),
             }
         }

@@ -3,7 +3,7 @@
 
 mod types;
 
-pub use types::{CommandEntry, Duration, PamUse, RootLogin, Size};
+pub use types::{CommandEntry, Duration, LabelCommand, PamUse, RootLogin, Size};
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -127,6 +127,8 @@ pub struct Config {
 
     /// In a cluster: what roles and people choose this node by.
     pub labels: BTreeMap<String, String>,
+    /// The same, by commands that say the values.
+    pub label_commands: BTreeMap<String, LabelCommand>,
 
     /// The bounds.
     pub limits: Limits,
@@ -260,6 +262,7 @@ impl Default for Config {
             alive_interval: Duration::from_secs(0),
             alive_count: 3,
             labels: BTreeMap::new(),
+            label_commands: BTreeMap::new(),
             limits: Limits::default(),
             audit_log: "/var/log/fleetgate/audit.jsonl".into(),
             metrics: None,

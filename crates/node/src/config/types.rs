@@ -60,6 +60,28 @@ pub struct CommandEntry {
     pub args: Vec<String>,
 }
 
+/// A command that says the value of a label.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LabelCommand {
+    /// The program and its arguments; no shell is involved.
+    pub command: Vec<String>,
+    /// It is run so often.
+    #[serde(default = "ten_minutes")]
+    pub every: Duration,
+    /// It has so long.
+    #[serde(default = "ten_seconds")]
+    pub timeout: Duration,
+}
+
+fn ten_minutes() -> Duration {
+    Duration::from_secs(600)
+}
+
+fn ten_seconds() -> Duration {
+    Duration::from_secs(10)
+}
+
 /// Reads a number with a unit from the table; a number alone is of `plain`.
 fn with_unit(text: &str, units: &[(&str, u64)], plain: u64) -> Option<u64> {
     let text = text.trim();

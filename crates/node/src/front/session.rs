@@ -47,6 +47,8 @@ pub(super) struct Session {
     /// Answers about the agent's socket and the display that the start waits for.
     pub(super) awaited: u32,
     wanted: Option<(Program, Option<ReplyId>)>,
+    /// A subsystem is: its client reads answers, not words.
+    subsystem: bool,
     stage: Stage,
     /// When its start was asked of the monitor, if that is told.
     asked_at: Option<Instant>,
@@ -197,6 +199,7 @@ impl Line {
         let Some((program, reply)) = session.wanted.take() else {
             return Ok(());
         };
+        session.subsystem = matches!(program, Program::Subsystem { .. });
         let pty = session.pty.as_ref();
         let start = Start {
             program,
@@ -297,10 +300,22 @@ impl Line {
         let mut text = why.to_bytes().to_vec();
         text.truncate(MAX_SHOWN);
         text.extend_from_slice(b"\r\n");
-        self.core.write(ChannelId(channel), Stream::Stderr, &text);
-        self.answer(reply, false);
+        let subsystem = session.subsystem;
+        let channel = ChannelId(channel);
+        // OpenSSH's client shows nothing of a channel whose request failed, so to a user the words come as those of a
+        // program, which ended with the code that ssh has for a failure of its own.
+        if !subsystem {
+            self.answer(reply, true);
+        }
+        self.core.write(channel, Stream::Stderr, &text);
+        match subsystem {
+            true => self.answer(reply, false),
+            false => self
+                .core
+                .request(channel, &Request::ExitStatus { code: 255 }, false),
+        }
         // OpenSSH's sshd leaves the channel open; its client ends by itself. Others wait for a CLOSE.
-        self.core.close(ChannelId(channel));
+        self.core.close(channel);
     }
 
     /// Its process ended.

@@ -4,7 +4,7 @@
 use super::arrivals::Arrivals;
 use super::audit::{Audit, Event};
 use super::cgroup::Cgroups;
-use super::cluster::{Cluster, StateWriter};
+use super::cluster::{Cluster, LabelCommands, StateWriter, check_labels};
 use super::connections::Connections;
 use super::fronts::Fronts;
 use super::host_keys::HostKeys;
@@ -126,6 +126,7 @@ pub fn settle(config: &mut Config, user_mode: bool) {
 
 /// What is wrong with this configuration, beyond its form: the files it names, its lists, its names of algorithms.
 pub fn check(config: &Config, user_mode: bool) -> Result<(), String> {
+    check_labels(config)?;
     Cluster::load(config)?;
     let joined = is_joined(&config.state_directory);
     Trust::new(config, uses_pam(config, user_mode), joined)?;
@@ -242,6 +243,7 @@ pub fn open(parts: Parts) -> Result<Node, MonitorError> {
     }
     let trust = Trust::new(&config, pam, is_joined(&config.state_directory)).map_err(MonitorError)?;
     let offer = offer(&config, parts.user_mode).map_err(MonitorError)?;
+    check_labels(&config).map_err(MonitorError)?;
     let (tunnel, cluster) = joined(&config);
     let state_writer = match &cluster {
         Some(_) => {
@@ -312,6 +314,7 @@ pub fn open(parts: Parts) -> Result<Node, MonitorError> {
         writing: Some(writing),
         draining: false,
         age_timer: None,
+        label_commands: LabelCommands::default(),
         grants: 0,
         done: false,
     };
@@ -445,7 +448,7 @@ fn protect(user_mode: bool) -> Result<(), MonitorError> {
 
 /// Ids of the system user. It is looked for in /etc/passwd alone: the resolver is not there yet, and no directory has
 /// a say in who the node's own processes are.
-fn seat_user(name: &str) -> (u32, u32) {
+pub(super) fn seat_user(name: &str) -> (u32, u32) {
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let found = passwd.lines().find_map(|line| {
         let mut fields = line.split(':');

@@ -313,6 +313,15 @@ fn what_is_not_started_is_said_to_the_user() {
     w.until(|w| w.clients[c].said.contains(&Said::Closed(ch.0)));
     assert_eq!(w.output(c, ch, Stream::Stderr), b"no such subsystem\r\n");
     assert!(w.clients[c].said.contains(&Said::Replied(ch.0, false)));
+
+    // Clients show nothing of a command whose request failed.
+    let ch = w.session(c);
+    let command = b"refused".to_vec();
+    w.clients[c].core.request(ch, &Request::Exec { command }, true);
+    w.until(|w| w.clients[c].said.contains(&Said::Closed(ch.0)));
+    assert_eq!(w.output(c, ch, Stream::Stderr), b"not today\r\n");
+    assert!(w.clients[c].said.contains(&Said::Replied(ch.0, true)));
+    assert!(w.clients[c].said.contains(&Said::Exit(ch.0, 255)));
 }
 
 #[test]

@@ -445,6 +445,15 @@ impl World {
             return;
         }
         let command = match &start.program {
+            Program::Exec { command } if command == b"refused" => {
+                let why = c"not today".to_owned();
+                let word = ToFront::NotStarted {
+                    connection,
+                    ticket,
+                    why,
+                };
+                return self.front.say(&word, &[]);
+            }
             Program::Exec { command } => String::from_utf8_lossy(command).into_owned(),
             Program::Subsystem { name } if name == b"refused" => {
                 let why = c"no such subsystem".to_owned();

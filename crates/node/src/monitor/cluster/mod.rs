@@ -1,9 +1,11 @@
 //! The node's part of its cluster: the signed state, the node's labels, and the decision about each login. What proxies
 //! and the tunnel bring is believed for its signature alone; a state that is older than what is known is refused.
 
+mod commands;
 mod member;
 mod signed;
 
+pub use commands::{LEAST_EVERY, LabelCommands, MOST_TIMEOUT, Value, check as check_labels};
 pub use member::Member;
 pub use signed::{MAX_SIGNED, Signed, StateWriter};
 
@@ -50,6 +52,10 @@ impl Cluster {
             ));
         };
         let mut cluster = Cluster::new(&joined, signed)?;
+        // One that is damaged, or of an earlier state, says nothing: the next comes within a minute.
+        if let Ok(Some(fresh)) = Signed::load_fresh(&config.state_directory) {
+            let _ = cluster.receive_fresh(&fresh.document, &fresh.signature);
+        }
         for (key, value) in &config.labels {
             cluster
                 .labels

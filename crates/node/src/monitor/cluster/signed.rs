@@ -5,12 +5,15 @@ use crate::identity::{DIRECTORY, replace};
 use base64ct::{Base64, Encoding};
 use fleetgate_policy::cluster::MAX_STATE;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 
 /// Its file, below the state directory's `cluster`.
 const STATE: &str = "state.json";
+/// That of the last sign that it still holds.
+const FRESH: &str = "fresh.json";
 /// The longest: base64 takes four bytes for three.
 pub const MAX_SIGNED: usize = MAX_STATE / 3 * 4 + (64 << 10);
 
@@ -33,9 +36,17 @@ struct Text {
 impl Signed {
     /// What stands below this state directory; none: there is none.
     pub fn load(state_directory: &Path) -> Result<Option<Signed>, String> {
-        let path = place(state_directory);
+        Signed::read(&place(state_directory, STATE))
+    }
+
+    /// The last sign that it still holds.
+    pub fn load_fresh(state_directory: &Path) -> Result<Option<Signed>, String> {
+        Signed::read(&place(state_directory, FRESH))
+    }
+
+    fn read(path: &Path) -> Result<Option<Signed>, String> {
         let failed = |why: String| format!("{}: {why}", path.display());
-        let file = match std::fs::File::open(&path) {
+        let file = match std::fs::File::open(path) {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
             other => other.map_err(|e| failed(e.to_string()))?,
         };
@@ -57,39 +68,44 @@ impl Signed {
 
     /// Writes it.
     pub fn save(&self, state_directory: &Path) -> Result<(), String> {
+        self.write(&place(state_directory, STATE))
+    }
+
+    fn write(&self, path: &Path) -> Result<(), String> {
         let text = Text {
             document: Base64::encode_string(&self.document),
             signature: Base64::encode_string(&self.signature),
         };
         let mut text = serde_json::to_vec(&text).map_err(|e| e.to_string())?;
         text.push(b'\n');
-        replace(&place(state_directory), &text).map_err(|e| e.to_string())
+        replace(path, &text).map_err(|e| e.to_string())
     }
 }
 
-fn place(state_directory: &Path) -> PathBuf {
-    state_directory.join(DIRECTORY).join(STATE)
+fn place(state_directory: &Path, file: &str) -> PathBuf {
+    state_directory.join(DIRECTORY).join(file)
 }
 
 /// Writes states on a thread of its own: a disk that is slow holds up no login.
 #[derive(Debug)]
-pub struct StateWriter(Sender<Signed>);
+pub struct StateWriter(Sender<(&'static str, Signed)>);
 
 impl StateWriter {
     /// Into this state directory.
     pub fn start(state_directory: PathBuf) -> Result<StateWriter, std::io::Error> {
-        let (send, receive) = channel::<Signed>();
+        let (send, receive) = channel::<(&'static str, Signed)>();
         std::thread::Builder::new()
             .name("state".to_owned())
             .stack_size(256 << 10)
             .spawn(move || {
-                while let Ok(mut newest) = receive.recv() {
-                    // Only the last one counts.
-                    while let Ok(newer) = receive.try_recv() {
-                        newest = newer;
-                    }
-                    if let Err(why) = newest.save(&state_directory) {
-                        tracing::error!("the cluster's state is not kept for the next start: {why}");
+                while let Ok(one) = receive.recv() {
+                    // Of each file only the last one counts.
+                    let mut newest = BTreeMap::from([one]);
+                    newest.extend(receive.try_iter());
+                    for (file, signed) in newest {
+                        if let Err(why) = signed.write(&place(&state_directory, file)) {
+                            tracing::error!("the cluster's state is not kept for the next start: {why}");
+                        }
                     }
                 }
             })?;
@@ -99,7 +115,12 @@ impl StateWriter {
     /// Writes this one soon.
     pub fn write(&self, signed: Signed) {
         // The thread ends with the last who may tell it something.
-        let _ = self.0.send(signed);
+        let _ = self.0.send((STATE, signed));
+    }
+
+    /// Writes this sign that it still holds soon.
+    pub fn write_fresh(&self, signed: Signed) {
+        let _ = self.0.send((FRESH, signed));
     }
 }
 
@@ -118,7 +139,26 @@ mod tests {
         };
         signed.save(&directory).expect("written");
         assert_eq!(Signed::load(&directory), Ok(Some(signed)));
-        let path = place(&directory);
+        let writer = StateWriter::start(directory.clone()).expect("a thread");
+        let numbered = |n: u8| Signed {
+            document: vec![n],
+            signature: Vec::new(),
+        };
+        for n in 0..9 {
+            writer.write(numbered(n));
+            writer.write_fresh(numbered(n + 100));
+        }
+        let is_last = |kept: Result<Option<Signed>, String>, n| kept == Ok(Some(numbered(n)));
+        for _ in 0..1000 {
+            let both = is_last(Signed::load(&directory), 8) && is_last(Signed::load_fresh(&directory), 108);
+            if both {
+                break;
+            }
+            let _ = fleetgate_sys::poll::poll(&mut [], Some(10));
+        }
+        assert!(is_last(Signed::load(&directory), 8));
+        assert!(is_last(Signed::load_fresh(&directory), 108));
+        let path = place(&directory, STATE);
         for (text, part) in [
             (&b"{}"[..], "missing field `document`"),
             (b"{\"document\":\"*\",\"signature\":\"\"}", "join again"),

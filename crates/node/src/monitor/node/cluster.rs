@@ -2,15 +2,17 @@
 //! Whoever brings a state is believed in nothing; see [`Cluster`].
 
 use super::super::audit::Event;
-use super::super::cluster::{Change, Cluster, Signed, StateWriter};
+use super::super::cluster::{Change, Cluster, Signed, StateWriter, Value};
 use super::super::connections::Stage;
 use super::super::granted::Granted;
+use super::super::start::seat_user;
 use super::super::tools::Tools;
 use super::super::trust::Trust;
 use super::super::wakes::{Key, Owner};
 use super::Node;
 use super::ends::LAST_WORD;
 use fleetgate_policy::cluster::Refusal;
+use fleetgate_sys::process;
 use fleetgate_wire::node::Connection as Number;
 use fleetgate_wire::node::front::ToFront;
 use fleetgate_wire::node::lobby::ToLobby;
@@ -41,6 +43,11 @@ impl Node {
             }
         }
         self.look_at_age();
+        let ids = match self.tools.user_mode {
+            true => (process::effective_uid(), process::effective_gid()),
+            false => seat_user(&self.tools.config.user),
+        };
+        self.label_commands.replace(&mut self.tools, ids);
     }
 
     /// A state that somebody brought.
@@ -66,6 +73,22 @@ impl Node {
         }
     }
 
+    /// A sign that the state still holds.
+    pub(in crate::monitor) fn cluster_fresh(&mut self, document: Vec<u8>, signature: Vec<u8>) {
+        let Some(cluster) = &mut self.tools.cluster else {
+            return;
+        };
+        match cluster.receive_fresh(&document, &signature) {
+            Ok(()) => {
+                if let Some(writer) = &self.tools.state_writer {
+                    writer.write_fresh(Signed { document, signature });
+                }
+                self.say_age();
+            }
+            Err(why) => tracing::warn!("a sign that the cluster's state holds is refused: {why}"),
+        }
+    }
+
     /// The state is another: what its locks are for is ended now.
     pub(in crate::monitor) fn cluster_changed(&mut self) {
         let Some(cluster) = &self.tools.cluster else {
@@ -86,6 +109,7 @@ impl Node {
             // What a proxy brought is mostly newer than what stands on the disk; the other way round, an
             // administrator put it there, and it is taken like any other.
             (Some(mut known), Some(loaded)) if known.is_of(&loaded) => {
+                // Those of commands are told again in a moment.
                 known.set_labels(loaded.labels().clone());
                 let signed = loaded.signed().clone();
                 let is_newer = loaded.state().serial > known.state().serial;
@@ -105,7 +129,21 @@ impl Node {
     pub(super) fn cluster_woken(&mut self, id: u64) {
         if id == AGE {
             self.age_timer = None;
-            self.look_at_age();
+            return self.look_at_age();
+        }
+        let Some(Value { key, value }) = self.label_commands.woken(&mut self.tools, id) else {
+            return;
+        };
+        let Some(cluster) = &mut self.tools.cluster else {
+            return;
+        };
+        match cluster.set_label(&key, &value) {
+            Ok(true) => {
+                tracing::info!(key, value, "a label has another value");
+                self.tell_facts();
+            }
+            Ok(false) => {}
+            Err(why) => tracing::warn!("the command of a label: {why}"),
         }
     }
 

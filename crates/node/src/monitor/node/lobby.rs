@@ -18,9 +18,9 @@ use super::ends::quoted;
 use fleetgate_policy::{Grant, GrantId};
 use fleetgate_sys::Errno;
 use fleetgate_wire::node::Connection as Number;
-use fleetgate_wire::node::Verdict;
 use fleetgate_wire::node::front::ToFront;
 use fleetgate_wire::node::lobby::{FromLobby, ToLobby};
+use fleetgate_wire::node::{Kind, Permits, Verdict};
 use std::time::Duration;
 
 /// The lobby that there is.
@@ -311,10 +311,7 @@ impl Node {
         }
         let (cookie, made) = (known.exchanges.next_cookie(), known.socket.duplicate(0));
         let ends = known.ends.clone();
-        let permits = known
-            .granted()
-            .map(|g| offered(&g.grant, now()))
-            .unwrap_or_default();
+        let permits = known.granted().map(|g| to_offer(g, now())).unwrap_or_default();
         self.timing(number, "handover", took);
         match made {
             Ok(socket) => {
@@ -387,6 +384,18 @@ impl Node {
         let begin = ToLobby::Begin { settings };
         self.seats.say(seat, &begin, Vec::new(), &self.tools.wakes);
         Ok(seat)
+    }
+}
+
+/// What the front may ask for. What roles allow may change while the connection is open, and why they refuse a program is
+/// for its user to read: that the front does not know, so it is to ask.
+fn to_offer(granted: &Granted, now: Duration) -> Permits {
+    let offered = offered(&granted.grant, now);
+    match granted.members.is_empty() {
+        true => offered,
+        false => [Kind::Shell, Kind::Exec, Kind::Sftp]
+            .into_iter()
+            .fold(offered, Permits::with),
     }
 }
 

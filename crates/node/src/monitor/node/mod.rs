@@ -11,6 +11,7 @@ mod tunnel;
 
 use super::arrivals::{Accepted, Arrivals, PAUSE, RESUME};
 use super::audit::{Event, Writing};
+use super::cluster::LabelCommands;
 use super::connections::{Connections, Stage};
 use super::fronts::Fronts;
 use super::login::{Login, Scene, Step};
@@ -58,6 +59,8 @@ pub struct Node {
     pub(super) writing: Option<Writing>,
     /// No more are accepted; it ends with the last connection.
     pub(super) draining: bool,
+    /// Commands that say the node's labels.
+    pub(super) label_commands: LabelCommands,
     /// When the state's age is looked at next.
     pub(super) age_timer: Option<Timer>,
     /// The next grant's number.
@@ -148,6 +151,7 @@ impl Node {
                         Owner::Logins => self.files_read(key.id, outcome),
                         Owner::Sessions => self.sessions.launched(&mut self.tools, key.id, outcome),
                         Owner::Networks => self.networks.launched(&mut self.tools, key.id, outcome),
+                        Owner::Cluster => self.label_commands.launched(&mut self.tools, key.id, outcome),
                         _ => {}
                     }
                 }

@@ -1,7 +1,7 @@
 //! What the starter says: read the configuration again, accept no more, end. Without a starter, the same by signals.
 
 use super::super::audit::Event;
-use super::super::cluster::Cluster;
+use super::super::cluster::{Cluster, check_labels};
 use super::super::offer::Offer;
 use super::super::start::offer;
 use super::super::starter::Said;
@@ -49,6 +49,7 @@ impl Node {
         let mut config = Config::load(Path::new(&path)).map_err(|e| e.to_string())?;
         super::super::settle(&mut config, self.tools.user_mode);
         let pam = uses_pam(&config, self.tools.user_mode);
+        check_labels(&config)?;
         let cluster = Cluster::load(&config)?;
         let trust = Trust::new(&config, pam, is_joined(&config.state_directory))?;
         let offer = offer(&config, self.tools.user_mode)?;

@@ -222,11 +222,7 @@ impl Node {
                 if !tunnel.documents.spend(FRESH_COSTS, now()) {
                     return Err("documents without end");
                 }
-                if let Some(cluster) = &mut self.tools.cluster
-                    && let Err(why) = cluster.receive_fresh(&document, &signature)
-                {
-                    tracing::warn!("a sign that the cluster's state holds is refused: {why}");
-                }
+                self.cluster_fresh(document, signature);
             }
             FromTunnel::Renewed {
                 tls_chain,

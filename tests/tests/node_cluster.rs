@@ -1,0 +1,393 @@
+//! A node in a cluster, at its own port, with plain `ssh`: who comes in, what the others read, and what a lock ends. The
+//! state comes by the disk and a reload here; what brings it otherwise is believed as little.
+#![forbid(unsafe_code)]
+
+use fleetgate_policy::Kind;
+use fleetgate_policy::cluster::Target;
+use fleetgate_sys::signals;
+use fleetgate_tests::fleet::{Card, Fleet, STATE, key, name, now, public};
+use fleetgate_tests::service::{AUDIT, Manager, Service, audited};
+use fleetgate_tests::world::wait_until;
+use fleetgate_tests::{is_root, skip};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const KEY: &str = "/run/test/card";
+
+fn configuration(more: &str) -> String {
+    format!(
+        "host_keys = [\"/run/test/host_ed25519\"]\nstate_directory = \"{STATE}\"\npam = \"off\"\nroot_login = \"yes\"\n\
+         audit_log = \"{AUDIT}\"\n{more}\n[labels]\nenv = \"prod\"\n"
+    )
+}
+
+/// The roles of these tests.
+fn fleet() -> Fleet {
+    let mut fleet = Fleet::new();
+    fleet.role("dev", "env=prod", &["{user}"], |_| {});
+    fleet.role("other", "env=dev", &["{user}"], |_| {});
+    fleet.role("dba", "*", &["{user}"], |role| {
+        role.require_mfa = Some(Duration::from_secs(900));
+    });
+    fleet.role("ops", "web*", &["root"], |role| {
+        role.require_trusted_device = true
+    });
+    fleet.role("shell", "*", &["{user}"], |role| role.kinds = vec![Kind::Shell]);
+    fleet.role("check", "*", &["{user}"], |role| {
+        role.kinds = vec![];
+        role.commands = vec!["load".into()];
+    });
+    fleet
+}
+
+/// Reads the configuration and the state again.
+fn reload(manager: &Manager, service: &Service) {
+    service.signal(signals::HUP);
+    manager.hear("RELOADING=1", service);
+    manager.hear("READY=1", service);
+}
+
+/// The card in the user's hand.
+fn hold(card: &Card, ca: &fleetgate_ssh::key::PrivateKey) {
+    std::fs::copy("/run/test/stranger", KEY).expect("copied");
+    let certificate = card.sign(&public("/run/test/stranger.pub"), ca);
+    std::fs::write(format!("{KEY}-cert.pub"), certificate.line()).expect("written");
+}
+
+/// Plain ssh with that card; only the words that a user reads by default.
+fn ssh(login: &str) -> Command {
+    let mut ssh = Command::new("ssh");
+    ssh.args([
+        "-F",
+        "/run/test/bare",
+        "-o",
+        "LogLevel=INFO",
+        "-i",
+        KEY,
+        "-l",
+        login,
+    ])
+    .env("HOME", "/run/home/root")
+    .stdin(Stdio::null());
+    ssh
+}
+
+/// Plain ssh with a key that stands in ada's authorized_keys.
+fn by_own_key() -> Command {
+    let mut ssh = Command::new("ssh");
+    ssh.args(["-F", "/run/test/bare", "-o", "LogLevel=INFO", "-l", "ada"])
+        .args(["-i", "/run/test/user_ecdsa256"])
+        .env("HOME", "/run/home/root")
+        .stdin(Stdio::null());
+    ssh
+}
+
+/// What a command says, both streams, and how it ends.
+fn said(command: &mut Command) -> (Option<i32>, String) {
+    let out = command.output().expect("it starts");
+    let text = [out.stdout, out.stderr].concat();
+    (out.status.code(), String::from_utf8_lossy(&text).into_owned())
+}
+
+#[test]
+fn who_comes_in_at_the_nodes_own_port_and_what_the_others_read() {
+    if !is_root() {
+        return skip("a network and accounts of its own need root");
+    }
+    let Some((_world, manager)) = Manager::in_world() else {
+        return skip("a world of its own needs root");
+    };
+    let mut fleet = fleet();
+    fleet.join();
+    let service = manager.start(&configuration(
+        "[commands.load]\nargv = [\"/bin/echo\", \"the load\"]",
+    ));
+    let card = Card::of;
+    let out = "Permission denied";
+    let ask = "echo in";
+    let stranger = key();
+    let cases = [
+        (card(&["dev"]), "ada", None, ask, Some("in")),
+        (card(&["other"]), "ada", None, ask, None),
+        (
+            card(&[]),
+            "ada",
+            None,
+            ask,
+            Some("ada has no role that would allow ada on web1"),
+        ),
+        (
+            card(&["dev"]),
+            "root",
+            None,
+            ask,
+            Some("has the logins ada on web1, not root"),
+        ),
+        (
+            card(&["dev"]).with(|c| c.principals = vec!["bea"]),
+            "ada",
+            None,
+            ask,
+            None,
+        ),
+        (
+            card(&["dev"]).with(|c| c.until = now() - 7200),
+            "ada",
+            None,
+            ask,
+            Some("the certificate of ada expired 2h ago: run fleetgate login"),
+        ),
+        (
+            card(&["dev"]).with(|c| c.identity.cluster = name("elsewhere")),
+            "ada",
+            None,
+            ask,
+            Some("the certificate is of the cluster elsewhere, and web1 belongs to home"),
+        ),
+        (
+            card(&["dba"]).with(|c| c.identity.mfa = Some(now() - 7200)),
+            "ada",
+            None,
+            ask,
+            Some(
+                "role dba asks for a second factor not older than 15m and yours is 2h old: run fleetgate login --mfa",
+            ),
+        ),
+        (card(&["dba"]), "ada", None, ask, Some("in")),
+        (
+            card(&["ops"]),
+            "root",
+            None,
+            ask,
+            Some("role ops asks for a trusted device and yours is none"),
+        ),
+        (
+            card(&["ops"]).with(|c| c.identity.device = Some(name("laptop"))),
+            "root",
+            None,
+            ask,
+            Some("in"),
+        ),
+        (
+            card(&["ops"]).with(|c| c.identity.device = Some(name("laptop"))),
+            "root",
+            Some(Target::Device(name("laptop"))),
+            ask,
+            Some("device laptop is locked (left): ask an administrator"),
+        ),
+        (
+            card(&["dev"]),
+            "ada",
+            Some(Target::User(name("ada"))),
+            ask,
+            Some("user ada is locked (left): ask an administrator"),
+        ),
+        (
+            card(&["dev"]),
+            "ada",
+            Some(Target::User(name("bea"))),
+            ask,
+            Some("in"),
+        ),
+        (
+            card(&["shell"]),
+            "ada",
+            None,
+            ask,
+            Some("not allowed by role shell"),
+        ),
+        (card(&["check"]), "ada", None, "load", Some("the load")),
+        (
+            card(&["check"]),
+            "ada",
+            None,
+            ask,
+            Some("does not stand in role check"),
+        ),
+    ];
+    for (i, (card, login, lock, command, want)) in cases.into_iter().enumerate() {
+        if lock.is_some() || !fleet.state.locks.is_empty() {
+            fleet.lock(lock);
+            reload(&manager, &service);
+        }
+        hold(&card, &fleet.user_ca);
+        let (code, text) = said(ssh(login).args(["gate", command]));
+        let came_in = matches!(want, Some("in" | "the load"));
+        assert_eq!(code == Some(0), came_in, "case {i}: {text}");
+        assert!(text.contains(want.unwrap_or(out)), "case {i}: {text}");
+        // Words go to who has the key: another signature on the same card gives none of them.
+        if code == Some(255) && want.is_some() {
+            hold(&card, &stranger);
+            let (code, text) = said(ssh(login).args(["gate", command]));
+            assert_eq!(
+                (code, text.contains(want.unwrap_or(out))),
+                (Some(255), false),
+                "case {i}: {text}"
+            );
+        }
+    }
+    let told = audited("a refusal by a role", |e| e["rule"] == "role dba");
+    assert_eq!(
+        (&told["event"], &told["user"]),
+        (&"login_refused".into(), &"ada".into())
+    );
+    let came = audited("a login", |e| {
+        e["event"] == "login_accepted" && e["device"] == "laptop"
+    });
+    assert_eq!((&came["user"], &came["roles"]), (&"ada".into(), &"ops".into()));
+    assert!(came["mfa"].as_u64().is_some());
+}
+
+/// A session that goes on until it is ended, and says its process's number first.
+fn endless(command: &mut Command) -> (Child, i32) {
+    let mut child = command
+        .args(["gate", "echo $$; exec sleep 100000"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("ssh starts");
+    let mut line = String::new();
+    let out = child.stdout.as_mut().expect("piped");
+    BufReader::new(out).read_line(&mut line).expect("it runs");
+    (child, line.trim().parse().expect("a number"))
+}
+
+fn is_gone(pid: i32) -> bool {
+    !std::path::Path::new(&format!("/proc/{pid}")).exists()
+}
+
+#[test]
+fn a_lock_ends_connections_and_their_sessions() {
+    if !is_root() {
+        return skip("a network and accounts of its own need root");
+    }
+    let Some((_world, manager)) = Manager::in_world() else {
+        return skip("a world of its own needs root");
+    };
+    let mut fleet = fleet();
+    fleet.join();
+    let service = manager.start(&configuration("authorized_keys = true"));
+    for (target, ends_key) in [
+        (Target::User(name("ada")), false),
+        (Target::Role(name("dev")), false),
+        (Target::Login("ada".into()), true),
+        (Target::Node(name("web1")), true),
+    ] {
+        fleet.lock(None);
+        reload(&manager, &service);
+        hold(&Card::of(&["dev"]), &fleet.user_ca);
+        let (plain, first) = endless(&mut ssh("ada"));
+        let (terminal, second) = endless(ssh("ada").arg("-tt"));
+        // Break glass: a key that the account's own file has.
+        let (mut by_key, third) = endless(&mut by_own_key());
+
+        let before = fleetgate_tests::service::audit().len();
+        fleet.lock([target.clone()]);
+        reload(&manager, &service);
+        for child in [plain, terminal] {
+            let out = child.wait_with_output().expect("ours");
+            let text = String::from_utf8_lossy(&out.stderr).into_owned();
+            assert_eq!(out.status.code(), Some(255), "{target}: {text}");
+            assert!(
+                text.contains(&format!("{target} is locked (left)")),
+                "{target}: {text}"
+            );
+        }
+        wait_until("their processes end", || is_gone(first) && is_gone(second));
+        assert_eq!(is_gone(third), ends_key && by_key.wait().is_ok(), "{target}");
+        if !ends_key {
+            by_key.kill().expect("ours");
+            by_key.wait().expect("ours");
+        }
+        let events = fleetgate_tests::service::audit().split_off(before);
+        let locked: Vec<_> = events.iter().filter(|e| e["event"] == "locked").collect();
+        assert_eq!(locked.len(), if ends_key { 3 } else { 2 }, "{target}: {events:?}");
+        assert_eq!(locked[0]["rule"], "lock l0");
+        // Nobody comes in as long as it holds, and the key where the lock is not for it.
+        let (code, text) = said(ssh("ada").args(["gate", "echo in"]));
+        assert_eq!(code, Some(255), "{target}: {text}");
+        let (code, text) = said(by_own_key().args(["gate", "echo in"]));
+        assert_eq!(code == Some(0), !ends_key, "{target}: {text}");
+        assert_eq!(text.contains("is locked (left)"), ends_key, "{target}: {text}");
+    }
+}
+
+#[test]
+fn an_open_connection_is_decided_about_for_each_of_its_orders() {
+    if !is_root() {
+        return skip("a network and accounts of its own need root");
+    }
+    let Some((_world, manager)) = Manager::in_world() else {
+        return skip("a world of its own needs root");
+    };
+    let mut fleet = fleet();
+    fleet.join();
+    let service = manager.start(&configuration(""));
+    hold(&Card::of(&["dev"]), &fleet.user_ca);
+    let socket = "/run/test/master";
+    let mut master = ssh("ada")
+        .args(["-M", "-N", "-S", socket, "gate"])
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("ssh starts");
+    wait_until("the master listens", || std::path::Path::new(socket).exists());
+    let session = || said(ssh("ada").args(["-S", socket, "gate", "echo in"]));
+    assert_eq!(session(), (Some(0), "in\n".to_owned()));
+    for (kinds, want) in [
+        (vec![Kind::Shell], "running a command is not allowed by role dev"),
+        (vec![Kind::Exec], "in"),
+    ] {
+        fleet.next(|state| {
+            let role = state.roles.get_mut(&name("dev")).expect("there");
+            role.kinds = kinds;
+        });
+        reload(&manager, &service);
+        let (code, text) = session();
+        assert_eq!(code == Some(0), want == "in", "{text}");
+        assert!(text.contains(want), "{text}");
+    }
+    fleet.next(|state| drop(state.roles.remove(&name("dev"))));
+    reload(&manager, &service);
+    let (code, text) = session();
+    assert_ne!(code, Some(0), "{text}");
+    assert!(text.contains("web1 is for none of what ada has"), "{text}");
+    audited("the refusal of an order", |e| {
+        e["event"] == "denied"
+            && e["what"]
+                .as_str()
+                .is_some_and(|w| w.contains("none of what ada has"))
+    });
+    master.kill().expect("ours");
+    master.wait().expect("ours");
+}
+
+#[test]
+fn labels_are_said_by_commands_and_choose_the_node() {
+    if !is_root() {
+        return skip("a network and accounts of its own need root");
+    }
+    let Some((_world, manager)) = Manager::in_world() else {
+        return skip("a world of its own needs root");
+    };
+    let mut fleet = fleet();
+    fleet.role("of-id", "whoami=54341", &["{user}"], |_| {});
+    fleet.join();
+    let commands = "[label_commands.whoami]\ncommand = [\"/usr/bin/id\", \"-u\"]\n\
+                    [label_commands.slow]\ncommand = [\"/bin/sleep\", \"1000\"]\ntimeout = \"1s\"\n\
+                    [label_commands.broken]\ncommand = [\"/nonexistent\"]";
+    let service = manager.start(&configuration(commands));
+    hold(&Card::of(&["of-id"]), &fleet.user_ca);
+    // The unprivileged user's number: no command runs as root.
+    wait_until("the label is there", || {
+        said(ssh("ada").args(["gate", "echo in"])).0 == Some(0)
+    });
+    for label in ["slow", "broken"] {
+        wait_until("what fails is told", || {
+            service
+                .log()
+                .lines()
+                .any(|line| line.contains("the label stays as it is") && line.contains(label))
+        });
+    }
+}
