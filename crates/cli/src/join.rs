@@ -13,7 +13,7 @@ use fleetgate_node::identity::{self, Identity};
 use fleetgate_node::monitor::{self, Signed};
 use fleetgate_proto::v1::JoinReply;
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Joins; a machine that has joined says so.
 pub fn run(given: &Given) -> Outcome {
@@ -47,7 +47,15 @@ pub fn run(given: &Given) -> Outcome {
         }
     };
     let token = join::token(&text)?;
-    let (config, path) = configuration(given, &state)?;
+    let path = cluster::configuration(given)?;
+    let own = match path.exists() {
+        true => None,
+        false => Some(cluster::node_section(&state, given.pairs("label"))),
+    };
+    let config = match &own {
+        Some(text) => Config::parse(&path, text)?,
+        None => Config::load(&path)?,
+    };
     let machine = Machine {
         name: given
             .value("name")
@@ -60,8 +68,30 @@ pub fn run(given: &Given) -> Outcome {
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let joined = reach::run(join::join(proxy, &token, machine))?;
-    keep(&state, proxy, &joined)?;
     let reply = &joined.reply;
+    let section = match reply.kind.as_str() {
+        "proxy" => keep_proxy(given, &state, proxy, &joined)?,
+        _ => {
+            let state = match &own {
+                Some(_) => &state,
+                None => &config.state_directory,
+            };
+            let mut proxies = vec![proxy.to_owned()];
+            proxies.extend(joined.state.proxies.iter().filter(|p| *p != proxy).cloned());
+            keep_node(state, proxies, &joined.tls_key, reply)?;
+            own.clone().unwrap_or_default()
+        }
+    };
+    if own.is_some() {
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).map_err(ClientError::file(parent))?;
+        }
+        files::write(
+            &path,
+            0o644,
+            format!("# Written by `fleetgate join`.\n{section}").as_bytes(),
+        )?;
+    }
     show::either(
         given.has("json"),
         || json!({ "joined": true, "cluster": reply.cluster, "name": reply.name, "kind": reply.kind }),
@@ -78,29 +108,26 @@ pub fn run(given: &Given) -> Outcome {
     )
 }
 
-/// The node's configuration; one is written where there is none, for a node that is reached through the proxy alone.
-fn configuration(given: &Given, state: &Path) -> Result<(Config, PathBuf), Box<dyn std::error::Error>> {
-    let path = cluster::configuration(given)?;
-    if !path.exists() {
-        let text = format!(
-            "# This machine's node; docs/node.md has the keys. It is reached through the proxy.\n{}",
-            cluster::node_section(state, given.pairs("label"))
-        );
-        files::write(&path, 0o644, text.as_bytes())?;
-    }
-    Ok((Config::load(&path)?, path))
-}
-/// Writes what the role reads.
-fn keep(state: &Path, proxy: &str, joined: &Joined) -> Result<(), Box<dyn std::error::Error>> {
-    if joined.reply.kind == "proxy" {
-        let signed = joined.reply.state.clone().unwrap_or_default();
-        let directory = state.join("proxy");
-        fleetgate_proxy::identity::install(&directory, &joined.tls_key, &joined.reply.tls_chain, &signed)?;
-        return Ok(());
-    }
-    let mut proxies = vec![proxy.to_owned()];
-    proxies.extend(joined.state.proxies.iter().filter(|p| *p != proxy).cloned());
-    keep_node(state, proxies, &joined.tls_key, &joined.reply)
+/// Writes what a proxy reads. The answer is its section of a configuration.
+fn keep_proxy(
+    given: &Given,
+    state: &Path,
+    proxy: &str,
+    joined: &Joined,
+) -> Result<String, Box<dyn std::error::Error>> {
+    let directory = state.join("proxy");
+    let signed = joined.reply.state.clone().unwrap_or_default();
+    fleetgate_proxy::identity::install(&directory, &joined.tls_key, &joined.reply.tls_chain, &signed)?;
+    // The auth service is where the first proxy is, unless somebody says otherwise.
+    let first = proxy.rsplit_once(':').map_or(proxy, |(host, _)| host);
+    let auth = given
+        .value("auth")
+        .map_or_else(|| format!("{first}:3025"), str::to_owned);
+    Ok(format!(
+        "[proxy]\nstate_directory = {}\nauth = {}\n",
+        cluster::quoted(&directory.to_string_lossy()),
+        cluster::quoted(&auth)
+    ))
 }
 
 /// Writes what a node reads, the identity last: it is there with its key and state or not at all.

@@ -89,6 +89,11 @@ pub const TABLE: &[Command] = &[
         Flag::new("token-file", Value::Path("FILE"), "A file that holds the token; - is standard input."),
         Flag::new("name", Value::Text("NAME"), "What it is called (default: the machine's name)."),
         Flag::new("label", Value::Pair("KEY=VALUE"), "A label.").repeated(),
+        Flag::new(
+            "auth",
+            Value::HostPort,
+            "For a proxy: where the auth service is (default: the port 3025 of --proxy's host).",
+        ),
         STATE,
         JSON,
     ])
