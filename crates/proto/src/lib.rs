@@ -2,6 +2,7 @@
 //! committed, so that no build needs a protobuf compiler. It holds types and stubs; no connection is made here.
 #![forbid(unsafe_code)]
 
+pub mod codec;
 pub mod signed;
 
 /// fleetgate's own services.

@@ -95,7 +95,10 @@ impl Mux {
                 let _ = self.gate.local.send(Local::Ssh(connection, address, place));
             }
             Ok(Ok(What::Auth(connection))) => self.pass_on(connection, address).await,
-            Ok(Ok(What::Tls(connection))) => self.terminate(connection, address, place).await,
+            Ok(Ok(What::Tls(connection))) => {
+                // A task of its own for each step: one that waits has no room of the steps before it.
+                tokio::spawn(async move { self.terminate(connection, address, place).await });
+            }
             Ok(Ok(What::Garbage)) => tracing::debug!(%address, "neither TLS nor SSH"),
             Ok(Err(error)) => tracing::debug!(%address, "gone before it was known what it is: {error}"),
             Err(_) => tracing::debug!(%address, "silent for too long"),
@@ -121,7 +124,12 @@ impl Mux {
         }
     }
 
-    async fn terminate(&self, connection: Begun<TcpStream>, address: SocketAddr, place: Place<IpAddr>) {
+    async fn terminate(
+        self: Arc<Mux>,
+        connection: Begun<TcpStream>,
+        address: SocketAddr,
+        place: Place<IpAddr>,
+    ) {
         let tls = self.gate.tls.borrow().clone();
         let (stream, peer) = match tls.accept(connection).await {
             Ok(accepted) => accepted,
@@ -132,10 +140,9 @@ impl Mux {
                 if peer.identity.is_some() {
                     drop(place);
                 }
-                // Boxed: what a handshake needed is gone while a tunnel waits.
-                Box::pin(tunnels::serve(self.gate.clone(), stream, peer, address)).await;
+                tokio::spawn(tunnels::serve(self.gate.clone(), stream, peer, address));
             }
-            Some(tls::H2) => self.grpc(stream, peer, address, place).await,
+            Some(tls::H2) => _ = tokio::spawn(async move { self.grpc(stream, peer, address, place).await }),
             _ => http1::serve(stream, web::page).await,
         }
     }

@@ -15,6 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let files = protox::compile(FILES, [protos])?;
     tonic_prost_build::configure()
         .build_transport(false)
+        .codec_path("crate::codec::Codec")
         .bytes(".")
         .out_dir(out)
         .compile_fds(files)?;
