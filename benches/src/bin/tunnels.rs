@@ -4,6 +4,7 @@
 //! ```text
 //! bench-tunnels [COUNT]...       at these numbers of tunnels; then at 100 open sessions
 //! ```
+#![forbid(unsafe_code)]
 
 use fleetgate_net::Credentials;
 use fleetgate_net::h2::{self, Caller, Routes, Tuning};

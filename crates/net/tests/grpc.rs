@@ -1,5 +1,6 @@
 //! gRPC over one connection, in either direction: who asks is known, what is too much is refused, a reader that is behind
 //! makes nobody keep much, and a flood ends the flooding connection.
+#![forbid(unsafe_code)]
 
 use bytes::Bytes;
 use fleetgate_net::h2::{self, Caller, Channel, Routes, TRANSPORT_MESSAGE, Tuning};

@@ -1,4 +1,5 @@
 //! Handshakes: ours with ours, ours with openssl's, and every certificate that does not hold with the sentence that says so.
+#![forbid(unsafe_code)]
 
 use fleetgate_net::testing::{Cluster, Wanted, name, now};
 use fleetgate_net::tls::{self, AUTH, Believe, Client, H2, HTTP1, Kind, PROXY, Peer, Server, Shown};

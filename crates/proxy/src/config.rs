@@ -28,8 +28,6 @@ pub struct Config {
     pub tls_certificate: Option<PathBuf>,
     /// Its key (PEM).
     pub tls_key: Option<PathBuf>,
-    /// A collector of spans, OTLP over gRPC, `host:port`.
-    pub otlp: Option<String>,
     /// The system user that it runs as, where root started it.
     pub user: String,
     /// Connections to nodes of one user at once.
@@ -49,7 +47,6 @@ impl Default for Config {
             public_address: String::new(),
             tls_certificate: None,
             tls_key: None,
-            otlp: None,
             user: "fleetgate".to_owned(),
             sessions_per_user: 1_000,
         }
@@ -93,11 +90,9 @@ impl Config {
                 "tls_certificate and tls_key belong together: give both or none".to_owned(),
             ));
         }
-        for (key, value) in [("auth", Some(&self.auth)), ("otlp", self.otlp.as_ref())] {
-            let port = value.map(|value| value.rsplit_once(':').map(|(_, port)| port.parse::<u16>()));
-            if !matches!(port, None | Some(Some(Ok(_)))) {
-                return Err(ConfigError(format!("{key} is to be host:port")));
-            }
+        let port = self.auth.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+        if !matches!(port, Some(Ok(_))) {
+            return Err(ConfigError("auth is to be host:port".to_owned()));
         }
         if self.sessions_per_user == 0 {
             return Err(ConfigError(
@@ -138,7 +133,6 @@ mod tests {
                 "tls_certificate and tls_key belong together",
             ),
             ("auth = \"nowhere\"", "auth is to be host:port"),
-            ("otlp = \"here:x\"", "otlp is to be host:port"),
             ("sessions_per_user = 0", "nobody could come in"),
         ] {
             let error = parsed(text).unwrap_err();

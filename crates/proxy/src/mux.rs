@@ -140,7 +140,7 @@ impl Mux {
                 if peer.identity.is_some() {
                     drop(place);
                 }
-                tokio::spawn(tunnels::serve(self.gate.clone(), stream, peer, address));
+                tunnels::serve(self.gate.clone(), stream, peer, address).await;
             }
             Some(tls::H2) => _ = tokio::spawn(async move { self.grpc(stream, peer, address, place).await }),
             _ => http1::serve(stream, web::page).await,

@@ -90,7 +90,12 @@ impl Server {
         let listener = TcpListener::from_std(listener).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let gate = self.gate;
-        tracing::info!(proxy = %gate.name, "listening on {address}");
+        match gate.config.public_address.as_str() {
+            "" => tracing::info!(proxy = %gate.name, "listening on {address}"),
+            public => {
+                tracing::info!(proxy = %gate.name, "listening on {address}, which others reach as {public}")
+            }
+        }
         // They end with this function: nothing of a proxy outlives it but connections that drain.
         let mut tasks = JoinSet::new();
         tasks.spawn(auth::run(gate.clone()));

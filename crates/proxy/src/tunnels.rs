@@ -149,25 +149,25 @@ where
         tracing::info!(%node, %address, "a tunnel is refused: {why}");
         return;
     }
-    let end = carry(&gate, stream, &node, issued, expires).await;
-    tracing::info!(%node, %address, "the tunnel has ended: {end}");
-}
-
-async fn carry<IO>(gate: &Gate, stream: Stream<IO>, node: &Name, issued: u64, expires: u64) -> String
-where
-    IO: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
-{
     let channel = match h2::connect(stream, Tuning::TUNNEL).await {
         Ok(channel) => channel,
-        Err(error) => return error.to_string(),
+        Err(error) => return tracing::info!(%node, %address, "the tunnel could not begin: {error}"),
     };
+    // A task of its own: what the beginning needed is not kept for as long as the tunnel is.
+    tokio::spawn(async move {
+        let end = carry(&gate, channel, &node, issued, expires).await;
+        tracing::info!(%node, %address, "the tunnel has ended: {end}");
+    });
+}
+
+async fn carry(gate: &Gate, channel: Channel, node: &Name, issued: u64, expires: u64) -> String {
     let mut closed = channel.closed();
     let mut view = gate.view.subscribe();
     let (to_node, outgoing) = queue();
     tell_state(&to_node, &view.borrow_and_update().signed);
     let mut client = TunnelClient::new(channel.clone()).max_decoding_message_size(CONTROL_MESSAGE);
     let mut control = tokio::select! {
-        answer = client.control(outgoing) => match answer {
+        answer = Box::pin(client.control(outgoing)) => match answer {
             Ok(answer) => answer.into_inner(),
             Err(status) => return h2::words(&status),
         },

@@ -1,5 +1,6 @@
 //! The proxy from outside: what comes in by one address, who gets to a node, what holds when a peer is slow, gone or
 //! hostile.
+#![forbid(unsafe_code)]
 
 mod support;
 

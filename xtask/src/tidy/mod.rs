@@ -77,6 +77,10 @@ fn files() -> Result<Vec<File>> {
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
     let mut files = Vec::new();
     for path in output(&mut git)?.split_terminator('\0') {
+        // Made by a program, of which `cargo xtask proto` speaks.
+        if path.starts_with("crates/proto/src/generated/") {
+            continue;
+        }
         // A file that was deleted and not yet committed so, and what is no text, is of no interest.
         if let Ok(text) = read_text(&root().join(path)) {
             files.push(File {

@@ -111,6 +111,7 @@ fn bounds(specification: &str, files: &[File]) -> Vec<Finding> {
     let name = |line: &'_ str| {
         Some(
             line.trim_start()
+                .trim_start_matches("async ")
                 .strip_prefix("fn ")?
                 .split('(')
                 .next()?

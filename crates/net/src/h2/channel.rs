@@ -53,14 +53,28 @@ where
         .keep_alive_while_idle(tuning.ping.is_some());
     let (send, connection) = builder.handshake(Io(io)).await?;
     let (tell, ended) = watch::channel(None);
-    tokio::spawn(async move {
-        let why = match connection.await {
-            Ok(()) => "the connection was closed".to_owned(),
-            Err(error) => reason(&error),
-        };
-        tell.send_replace(Some(why));
-    });
+    tokio::spawn(Carrying { connection, tell });
     Ok(Channel { send, ended })
+}
+
+/// Drives a connection to its end. By hand: an async block would hold the connection twice, 5 KB more for each tunnel.
+struct Carrying<C> {
+    connection: C,
+    tell: watch::Sender<Option<String>>,
+}
+
+impl<C: Future<Output = hyper::Result<()>> + Unpin> Future for Carrying<C> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.connection).poll(cx).map(|end| {
+            let why = match end {
+                Ok(()) => "the connection was closed".to_owned(),
+                Err(error) => reason(&error),
+            };
+            self.tell.send_replace(Some(why));
+        })
+    }
 }
 
 impl Channel {

@@ -1,3 +1,5 @@
+//! Jumps: who may, what they carry, and how they end.
+
 use super::world::{Asked, Client, certificate, host_key, identity, key};
 use crate::ssh::door::Caller;
 use crate::ssh::{Reaching, Stream, WINDOW, Ways, jump};
