@@ -347,6 +347,34 @@ fn an_open_connection_is_decided_about_for_each_of_its_orders() {
         assert_eq!(code == Some(0), want == "in", "{text}");
         assert!(text.contains(want), "{text}");
     }
+    // How many, and how long.
+    let limit = |fleet: &mut Fleet, sessions, session| {
+        fleet.next(|state| {
+            let limits = &mut state.roles.get_mut(&name("dev")).expect("there").limits;
+            (limits.sessions, limits.session) = (sessions, session);
+        });
+        reload(&manager, &service);
+    };
+    limit(&mut fleet, Some(1), None);
+    let (mut first, pid) = endless(ssh("ada").args(["-S", socket]));
+    let (code, text) = session();
+    assert_ne!(code, Some(0), "{text}");
+    assert!(text.contains("at most 1 sessions by its roles"), "{text}");
+    limit(&mut fleet, Some(2), Some(Duration::from_secs(1)));
+    let (second, limited) = endless(ssh("ada").args(["-S", socket]));
+    second.wait_with_output().expect("ours");
+    wait_until("the session that lasts too long ends", || is_gone(limited));
+    audited("its end", |e| {
+        e["event"] == "denied"
+            && e["what"]
+                .as_str()
+                .is_some_and(|w| w.starts_with("a session of more than 1 s"))
+    });
+    assert!(!is_gone(pid), "the one without a limit goes on");
+    first.kill().expect("ours");
+    first.wait().expect("ours");
+    limit(&mut fleet, None, None);
+    assert_eq!(session(), (Some(0), "in\n".to_owned()));
     fleet.next(|state| drop(state.roles.remove(&name("dev"))));
     reload(&manager, &service);
     let (code, text) = session();
