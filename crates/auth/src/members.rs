@@ -185,7 +185,7 @@ impl Service {
             made: now,
             token: token.as_ref().map_or(String::new(), |(_, t)| t.id.clone()),
         };
-        self.may_join(kind, &name, &key, token.as_ref().map(|(_, t)| t))?;
+        self.may_join(&self.book(), kind, &name, &key, token.as_ref().map(|(_, t)| t))?;
         // Certificates first: a token is not burnt for a machine that gets none.
         let tls_chain = issue::member(&self.signers, &cluster, kind, &name, public.spki(), now).await?;
         let names = self.host_names(kind, &name);
@@ -195,7 +195,7 @@ impl Service {
                 Some((hash, _)) => Some((hash, book.tokens.get(hash).ok_or_else(token_gone)?)),
                 None => None,
             };
-            self.may_join(kind, &name, &key, found.as_ref().map(|(_, t)| &t.document))?;
+            self.may_join(book, kind, &name, &key, found.as_ref().map(|(_, t)| &t.document))?;
             let at = member_key(kind, &name);
             let known = book.members(kind).get(name.as_str());
             let event = self
@@ -239,7 +239,7 @@ impl Service {
         })
     }
 
-    fn may_join(&self, kind: Kind, name: &Name, key: &str, token: Option<&Token>) -> Result<()> {
+    fn may_join(&self, book: &Book, kind: Kind, name: &Name, key: &str, token: Option<&Token>) -> Result<()> {
         let now = self.now();
         if let Some(token) = token {
             if now >= token.expires {
@@ -260,7 +260,7 @@ impl Service {
             }
         }
         self.node_locked(kind, name, now)?;
-        let book = self.book();
+        self.free_name(book, kind, name)?;
         let members = book.members(kind);
         match members.get(name.as_str()) {
             // The same machine again: after its state was lost in part, or a join whose answer did not arrive.
@@ -276,6 +276,34 @@ impl Service {
             ))),
             None => Ok(()),
         }
+    }
+
+    /// That no host certificate in this name is another machine's: users know machines by name alone.
+    fn free_name(&self, book: &Book, kind: Kind, name: &Name) -> Result<()> {
+        let other = match kind {
+            Kind::Node => Kind::Proxy,
+            Kind::Proxy => Kind::Node,
+        };
+        if book.members(other).contains_key(name.as_str()) {
+            return Err(Refused::exists(format!(
+                "the name {name} belongs to a {}: take another name",
+                other.name()
+            )));
+        }
+        let published = self.published.borrow();
+        if name.as_str().ends_with(&format!(".{}", published.state.cluster)) {
+            return Err(Refused::invalid(format!(
+                "the name {name} ends like those by which plain ssh knows the cluster's machines: leave out .{}",
+                published.state.cluster
+            )));
+        }
+        let mut proxies = published.state.proxies.iter();
+        if kind == Kind::Node && proxies.any(|address| host_of(address) == name.as_str()) {
+            return Err(Refused::exists(format!(
+                "{name} is where users find the cluster's proxy: take another name for the node"
+            )));
+        }
+        Ok(())
     }
 
     fn node_locked(&self, kind: Kind, name: &Name, now: u64) -> Result<()> {
@@ -398,7 +426,7 @@ impl Service {
             let found = kinds.find_map(|k| Some((k, book.members(k).get(name.as_str())?)));
             let (kind, stored) = found.ok_or_else(|| {
                 Refused::missing(format!(
-                    "there is no node {name}: fleetgate ls --all shows those there are"
+                    "there is no node {name}: fleetgate node ls shows those there are"
                 ))
             })?;
             let event = self
@@ -430,7 +458,8 @@ impl Service {
             token: String::new(),
         };
         self.change(|book| {
-                let known = book.nodes.get(name.as_str());
+                self.free_name(book, Kind::Node, &name)?;
+            let known = book.nodes.get(name.as_str());
                 if known.is_some_and(|k| k.document.address.is_none()) {
                     return Err(Refused::exists(format!(
                         "{name} is a node with fleetgate already: take another name, or remove it first (fleetgate node rm \

@@ -211,12 +211,24 @@ fn a_name_belongs_to_its_key() {
         );
         // The same machine again, by the token that the other did not burn.
         place.join(&token, "web1", &first).await.expect("the same key");
-        // A proxy's names are its own.
-        let token = place.token("proxy", "web1").await;
-        place
-            .join(&token, "web1", &Keys::fresh())
-            .await
-            .expect("a proxy of that name");
+        // Nobody gets a host certificate in another's name by any other way.
+        place.clock.advance(30);
+        for (kind, name, words) in [
+            ("proxy", "web1", "belongs to a node"),
+            ("node", "web1.orchard", "leave out .orchard"),
+            ("proxy", "web1.orchard", "leave out .orchard"),
+            ("node", "proxy.example", "find the cluster's proxy"),
+        ] {
+            let token = place.token(kind, name).await;
+            let status = place.join(&token, name, &Keys::fresh()).await.unwrap_err();
+            assert!(status.message().contains(words), "{words}: {status}");
+        }
+        let plain = v1::RegisterNodeRequest {
+            name: "proxy.example".into(),
+            address: "db1:22".into(),
+            ..v1::RegisterNodeRequest::default()
+        };
+        assert!(place.admin().await.register_node(plain).await.is_err());
         // When it was removed another may have it.
         place
             .admin()
