@@ -11,6 +11,7 @@ use crate::secret::fresh_id;
 use fleetgate_store::{
     Error as StoreError, Key, MAX_PAGE, Outcome, Prefix, Range, Revision, Step, Store, Update, Watch, all,
 };
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -32,6 +33,7 @@ pub struct Ledger {
     seen: watch::Receiver<Revision>,
     clock: Arc<dyn Clock>,
     audit: Log,
+    events: Arc<AtomicU64>,
 }
 
 /// What keeps the copy up to date; it runs beside the service.
@@ -113,6 +115,7 @@ impl Ledger {
             seen,
             clock,
             audit,
+            events: Arc::new(AtomicU64::new(0)),
         };
         Ok((ledger, follower))
     }
@@ -120,6 +123,12 @@ impl Ledger {
     /// The copy. Not to be held while waiting for anything.
     pub fn book(&self) -> RwLockReadGuard<'_, Book> {
         self.book.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets a test believe that the store holds something else.
+    #[cfg(test)]
+    pub fn pretend(&self, change: impl FnOnce(&mut Book)) {
+        change(&mut self.book.write().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// The audit log.
@@ -215,7 +224,9 @@ impl Ledger {
     async fn commit(&self, mut steps: Vec<Step>, events: Vec<Event>) -> Result<Outcome> {
         let now = self.clock.millis();
         for event in events {
-            let id = format!("{now:015}-{}", fresh_id()?);
+            // In the order in which they happened, also those of one millisecond.
+            let number = self.events.fetch_add(1, Ordering::Relaxed);
+            let id = format!("{now:015}-{number:010}-{}", fresh_id()?);
             let line = line(event, Some(id.clone()), now);
             let stored = serde_json::to_vec(&Stowed::from(&line)).unwrap_or_default();
             steps.push(book::create(book::key(&["outbox", &id]), &stored));

@@ -140,7 +140,7 @@ impl Service {
             .ok_or_else(|| crate::users::unknown(&user))?;
         let member = book.nodes.get(node.as_str()).ok_or_else(|| {
             Refused::missing(format!(
-                "there is no node {node}: fleetgate ls shows those there are"
+                "there is no node {node}: fleetgate node ls shows those there are"
             ))
         })?;
         let labels = self.inventory.labels(&member.document, node.as_str());

@@ -1,7 +1,15 @@
 //! The service as a whole: by its unix socket and by TLS, with a clock that is turned by hand.
 
+mod backup;
+mod bounds;
+mod devices;
 mod machines;
 mod path;
 mod place;
+mod plain;
+mod records;
+mod rotation;
+mod rules;
+mod state;
 mod users;
 mod who;

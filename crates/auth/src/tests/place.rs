@@ -7,8 +7,8 @@ use bytes::Bytes;
 use fleetgate_net::h2::{self, Channel, Tuning};
 use fleetgate_net::tls::{self, AUTH, Believe, H2};
 use fleetgate_net::x509::Key;
-use fleetgate_net::{Credentials, Ticket};
-use fleetgate_policy::cluster::Name;
+use fleetgate_net::{Credentials, Ticket, Trust};
+use fleetgate_policy::cluster::{Name, State};
 use fleetgate_proto::v1;
 use fleetgate_proto::v1::admin_client::AdminClient;
 use fleetgate_proto::v1::cluster_client::ClusterClient;
@@ -143,6 +143,14 @@ impl Place {
         let key = Key::from_pkcs8(holder.keys.tls.pkcs8()).expect("a key");
         let credentials = Credentials::new(key, &holder.chain).expect("a pair");
         self.channel(&Believe::Pin(pin), Some(&credentials)).await
+    }
+
+    /// Somebody with certificates, who believes the authorities of a state.
+    pub async fn by_trust(&self, holder: &Holder, state: &State) -> Channel {
+        let key = Key::from_pkcs8(holder.keys.tls.pkcs8()).expect("a key");
+        let credentials = Credentials::new(key, &holder.chain).expect("a pair");
+        let trust = Trust::new(&state.trust.tls_ca).expect("authorities");
+        self.channel(&Believe::Trust(trust), Some(&credentials)).await
     }
 
     async fn channel(&self, believe: &Believe, shown: Option<&Credentials>) -> Channel {
@@ -315,41 +323,34 @@ impl Place {
         ClusterClient::new(self.channel_of(holder).await)
     }
 
-    /// The events of the audit log, when it has one of this name.
+    /// The events of this name that were told until now.
     pub async fn events(&self, event: &str) -> Vec<serde_json::Value> {
+        self.posted().await;
         let request = v1::EventsRequest {
             event: event.to_string(),
-            follow: true,
             ..v1::EventsRequest::default()
         };
-        let mut stream = self
+        let mut found = self
             .admin()
             .await
             .events(request)
             .await
             .expect("events")
             .into_inner();
-        let first = stream.message().await.expect("an event").expect("one at least");
-        let mut lines = vec![first.line];
-        let request = v1::EventsRequest {
-            event: event.to_string(),
-            ..v1::EventsRequest::default()
-        };
-        let mut rest = self
-            .admin()
-            .await
-            .events(request)
-            .await
-            .expect("events")
-            .into_inner();
-        lines.clear();
-        while let Some(found) = rest.message().await.expect("an event") {
-            lines.push(found.line);
+        let mut events = Vec::new();
+        while let Some(event) = found.message().await.expect("an event") {
+            events.push(serde_json::from_str(&event.line).expect("JSON"));
         }
-        lines
-            .iter()
-            .map(|line| serde_json::from_str(line).expect("JSON"))
-            .collect()
+        events
+    }
+
+    /// Waits until every event that goes with a change is in the audit log.
+    pub async fn posted(&self) {
+        let service = self.service();
+        let mut seen = service.ledger.seen();
+        while !service.book().outbox.is_empty() {
+            seen.changed().await.expect("it runs");
+        }
     }
 }
 
