@@ -272,6 +272,7 @@ pub(crate) fn plan(options: &Options, user: String, leg: &'static str) -> Plan {
         remotes: options.remotes.clone(),
         exit_on_forward_failure: options.exit_on_forward_failure,
         escape: options.escape.filter(|_| here),
+        connect_time: options.connect_time,
         keepalive: (!options.alive_interval.is_zero()).then_some(Keepalive {
             after: options.alive_interval,
             unanswered: options.alive_count,

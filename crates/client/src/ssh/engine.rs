@@ -87,6 +87,8 @@ pub(super) struct Engine<'a, S> {
     raw: Option<Raw>,
     signals: Signals,
     timer: Option<Pin<Box<Sleep>>>,
+    /// Until when there have to be keys.
+    patience: Option<Pin<Box<Sleep>>>,
     /// The exit status that the far side told, or that it told of a signal.
     code: Option<i32>,
     /// Something was sent since the other side was last waited for.
@@ -141,6 +143,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
             raw: None,
             signals: Signals::new().map_err(|e| SshError::Local(format!("signals: {e}")))?,
             timer: None,
+            patience: plan.connect_time.map(|time| Box::pin(tokio::time::sleep(time))),
             code: None,
             spoke: true,
             lost: false,
@@ -192,13 +195,24 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
             moved |= self.ready(cx)?;
             moved |= self.accept(cx);
             moved |= self.flow(cx)?;
-            moved |= self.write(cx)?;
             self.heed(cx)?;
+            moved |= self.write(cx)?;
             if let Some(code) = self.over() {
                 return Ok(Some(code));
             }
             if self.lost && !moved {
                 return Err(self.gone("the other side closed the connection"));
+            }
+            if self.stage != Stage::Exchange {
+                self.patience = None;
+            }
+            if let Some(patience) = &mut self.patience
+                && patience.as_mut().poll(cx).is_ready()
+            {
+                return Err(SshError::Connect(format!(
+                    "{} did not answer in time",
+                    self.plan.place
+                )));
             }
             if !moved && !self.due(cx) {
                 break;

@@ -70,6 +70,8 @@ pub struct Plan {
     pub exit_on_forward_failure: bool,
     /// What begins an escape.
     pub escape: Option<u8>,
+    /// How long the key exchange may take.
+    pub connect_time: Option<Duration>,
     /// A silent peer is asked whether it lives.
     pub keepalive: Option<Keepalive>,
     /// Nobody is asked for passwords.

@@ -209,6 +209,7 @@ fn plan() -> Plan {
         remotes: Vec::new(),
         exit_on_forward_failure: true,
         escape: None,
+        connect_time: None,
         keepalive: None,
         batch: true,
         drain: false,
