@@ -6,7 +6,8 @@ XTASK := cargo xtask
 
 .PHONY: demo test build bench dist fuzz install-deps toolchain
 
-# Builds, seals the session helper, opens a session for you through it, and says what each step cost.
+# Builds, seals the session helper, opens a session for you through it, makes a cluster in a temporary folder and uses it,
+# and says what each step cost.
 demo: build
 	$${CARGO_TARGET_DIR:-target}/release/fleetgate demo
 

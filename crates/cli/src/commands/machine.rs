@@ -26,10 +26,11 @@ const STRATEGY: Flag = Flag::new(
 pub const TABLE: &[Command] = &[
     Command {
         words: &["demo"],
-        summary: "seal the session helper, open a session for you through it, say what each step cost",
+        summary: "seal the session helper, open a session, make a cluster and use it, say what each step cost",
         about: "Shows the way of a session on this machine: the ladder of sealing strategies with what each found, the \
-                session helper sealed on the best rung, and a session for the current user through it. Needs no \
-                configuration and leaves nothing behind.",
+                session helper sealed on the best rung, and a session for the current user through it; then a \
+                cluster in a temporary folder, from `init` to a lock and the audit log. Needs no configuration and no \
+                root, and leaves nothing behind.",
         flags: &[],
         operands: Operands::OptionalProgram,
         examples: &[

@@ -1,9 +1,10 @@
 //! `fleetgate demo`: the way of a session on this machine, step by step, with what each step cost; then a login by plain
-//! `ssh` through a node of the user's own.
+//! `ssh` through a node of the user's own; then a cluster of the user's own.
 //!
 //! A session for the current user and nobody else, without login records: it leaves nothing behind. It looks
 //! nobody up but in /etc/passwd; real sessions ask the resolver.
 
+mod cluster;
 mod login;
 
 use crate::flags::Outcome;
@@ -52,7 +53,10 @@ pub fn run(command: &[OsString]) -> Outcome {
     println!("\n3. A login with plain ssh\n");
     login::run(&mut costs)?;
 
-    println!("\n4. What each step cost\n");
+    println!("\n4. A cluster of your own\n");
+    cluster::run(&account()?.name.to_string_lossy(), &mut costs)?;
+
+    println!("\n5. What each step cost\n");
     print(&costs.table())?;
     Ok(code)
 }
