@@ -6,7 +6,10 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
     if let Ok(roles) = parse_roles("fuzz.toml", text) {
-        assert_eq!(parse_roles("fuzz.toml", &write_roles(&roles)).as_ref(), Ok(&roles));
+        assert_eq!(
+            parse_roles("fuzz.toml", &write_roles(&roles)).as_ref(),
+            Ok(&roles)
+        );
         for role in roles {
             assert_eq!(Role::parse_json(role.to_json().as_bytes()), Ok(role));
         }

@@ -426,3 +426,35 @@ fn a_serial_never_goes_back() {
         .is_err()
     );
 }
+
+#[test]
+fn every_key_and_kind_of_a_role_is_documented() {
+    let page = include_str!("../../../../../docs/roles.md");
+    let said = parse_roles("r.toml", "[role.x]\nno-such-key = 1")
+        .unwrap_err()
+        .to_string();
+    let (_, known) = said.split_once("expected one of ").unwrap();
+    // The name stands in the table's line.
+    let known: Vec<&str> = known.split(", ").filter(|key| *key != "`name`").collect();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
+    let rows: Vec<String> = rows
+        .map(|row| format!("`{}", row.split('|').next().unwrap().trim()))
+        .collect();
+    let mut sorted = (known.clone(), rows);
+    sorted.0.sort();
+    sorted.1.sort();
+    assert_eq!(sorted.0, sorted.1);
+    let said = parse_roles("r.toml", "[role.x]\nkinds = [\"no\"]")
+        .unwrap_err()
+        .to_string();
+    let (_, kinds) = said.split_once("there are ").unwrap();
+    for kind in kinds.split(", ") {
+        assert!(page.contains(&format!("`{kind}`")), "{kind}");
+    }
+    // The page's own example is one.
+    let example: Vec<&str> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("    "))
+        .collect();
+    assert_eq!(parse_roles("roles.md", &example.join("\n")).unwrap().len(), 2);
+}
