@@ -39,16 +39,12 @@ impl Service {
         }
         // What cannot be a name is nobody's: it costs and says the same.
         let name = Name::parse(&request.user).ok();
-        let tried = request.user.chars().take(64).collect::<String>();
         if let Some(name) = &name {
             self.count_try(name).await?;
         }
         let proven = self.prove(name.as_ref(), password, &code).await?;
         let Some((user, document, secrets, step)) = proven else {
-            let event = self.event("login_refused", caller).user(&tried);
-            self.ledger
-                .tell(event.with("reason", "user, password or code is wrong"))
-                .await?;
+            self.tell_wrong(caller, name.as_ref()).await?;
             return Err(wrong());
         };
         let now = self.now();
@@ -257,6 +253,19 @@ impl Service {
         let last = locks.filter_map(|l| l.issued_before).max().unwrap_or(0);
         // One that was set for the future is a lock.
         now.max(last.min(now + 1))
+    }
+
+    /// What was typed as a name is told only where it is a user's: it may have been the password.
+    async fn tell_wrong(&self, caller: &Caller, name: Option<&Name>) -> Result<()> {
+        let known = name.filter(|name| self.book().users.contains_key(name.as_str()));
+        let event = self.event("login_refused", caller);
+        let event = match known {
+            Some(name) => event.user(name.as_str()),
+            None => event,
+        };
+        self.ledger
+            .tell(event.with("reason", "user, password or code is wrong"))
+            .await
     }
 
     async fn refuse_login(&self, caller: &Caller, user: &Name, refused: Refused) -> Refused {

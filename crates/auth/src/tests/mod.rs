@@ -3,6 +3,7 @@
 mod backup;
 mod bounds;
 mod devices;
+mod faults;
 mod machines;
 mod path;
 mod place;

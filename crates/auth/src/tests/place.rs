@@ -204,24 +204,7 @@ impl Place {
 
     /// The code that an authenticator shows now.
     pub fn code(&self, otpauth: &str) -> String {
-        let secret = otpauth.split("secret=").nth(1).expect("a secret");
-        let secret = secret.split('&').next().expect("a secret");
-        let (mut bits, mut count, mut bytes) = (0u64, 0, Vec::new());
-        for c in secret.bytes() {
-            let value = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567".iter().position(|a| *a == c);
-            bits = bits << 5 | value.expect("base32") as u64;
-            count += 5;
-            if count >= 8 {
-                count -= 8;
-                bytes.push((bits >> count) as u8);
-            }
-        }
-        let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, &bytes);
-        let tag = ring::hmac::sign(&key, &(self.clock.seconds() / 30).to_be_bytes());
-        let tag = tag.as_ref();
-        let at = usize::from(tag[19] & 15);
-        let word = u32::from_be_bytes([tag[at], tag[at + 1], tag[at + 2], tag[at + 3]]) & 0x7fff_ffff;
-        format!("{:06}", word % 1_000_000)
+        code(otpauth, self.now())
     }
 
     /// What a user would send to log in with the next code.
@@ -405,4 +388,26 @@ pub async fn joined_here(
     };
     let joined = join_here(directory, Kind::Proxy, request, Arc::new(clock.clone())).await;
     joined.expect("joined")
+}
+
+/// The code that an authenticator shows at a second.
+pub fn code(otpauth: &str, seconds: u64) -> String {
+    let secret = otpauth.split("secret=").nth(1).expect("a secret");
+    let secret = secret.split('&').next().expect("a secret");
+    let (mut bits, mut count, mut bytes) = (0u64, 0, Vec::new());
+    for c in secret.bytes() {
+        let value = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567".iter().position(|a| *a == c);
+        bits = bits << 5 | value.expect("base32") as u64;
+        count += 5;
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count) as u8);
+        }
+    }
+    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, &bytes);
+    let tag = ring::hmac::sign(&key, &(seconds / 30).to_be_bytes());
+    let tag = tag.as_ref();
+    let at = usize::from(tag[19] & 15);
+    let word = u32::from_be_bytes([tag[at], tag[at + 1], tag[at + 2], tag[at + 3]]) & 0x7fff_ffff;
+    format!("{:06}", word % 1_000_000)
 }

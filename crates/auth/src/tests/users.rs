@@ -181,6 +181,14 @@ fn whoever_is_wrong_is_told_the_same() {
         stranger.login(good.clone()).await.expect("the control");
         let refused = stranger.login(good).await.unwrap_err();
         assert_eq!(refused.code(), Code::Unauthenticated, "a code is good once");
+        // What was typed for a name may have been a password.
+        let events = place.events("login_refused").await;
+        let told: Vec<_> = events.iter().filter_map(|e| e["user"].as_str()).collect();
+        assert!(told.contains(&"eve") && told.contains(&"ada"), "{told:?}");
+        assert!(
+            !told.contains(&"nobody") && !told.iter().any(|u| u.contains(' ')),
+            "{told:?}"
+        );
         // Keys that are none are said to be so: that tells nothing about anybody.
         let mut bad = request();
         bad.keys = None;
