@@ -69,11 +69,16 @@ pub fn auth_config(path: &Path) -> Result<fleetgate_auth::Config, String> {
 pub fn proxy(given: &Given) -> Outcome {
     let config = fleetgate_proxy::config::Config::load(&cluster::configuration(given)?)?;
     let listen = config.listen;
-    let server = fleetgate_proxy::Server::new(config)?;
+    let mut server = fleetgate_proxy::Server::new(config)?;
     let listener = std::net::TcpListener::bind(listen)
         .map_err(|e| format!("cannot listen on {listen}: {e}; `listen` in [proxy] says where"))?;
+    // Its socket may be out of reach for whom the proxy becomes.
+    let notify = Notify::from_environment();
+    server.confine()?;
     runtime()?.block_on(async {
-        ready(&format!("listening on {}", listener.local_addr()?));
+        let status = format!("listening on {}", listener.local_addr()?);
+        notify.say(&format!("STATUS={status}\nREADY=1"));
+        tracing::info!("{status}");
         server.run(listener, ended()?).await?;
         Ok(0)
     })

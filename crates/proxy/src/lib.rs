@@ -14,6 +14,7 @@ mod jump;
 mod mux;
 mod places;
 mod queue;
+mod sandbox;
 mod server;
 pub mod ssh;
 mod state;

@@ -9,6 +9,7 @@ use crate::identity::Identity;
 use crate::jump::{self, Local};
 use crate::mux::Mux;
 use crate::places::Places;
+use crate::sandbox;
 use crate::state::View;
 use crate::tunnels::{LAST_WORDS, Tunnels};
 use fleetgate_net::tls::{self, H2, HTTP1, PROXY, Shown, TUNNEL};
@@ -77,6 +78,16 @@ impl Server {
             events,
             local,
         })
+    }
+
+    /// Gives up root and all files but its own: for a process that is a proxy and nothing else, has one thread, and has its
+    /// listener. Relative paths mean something else afterwards.
+    pub fn confine(&mut self) -> Result<(), ServerError> {
+        let gate =
+            Arc::get_mut(&mut self.gate).ok_or_else(|| ServerError("the proxy runs already".to_owned()))?;
+        sandbox::enter(&gate.config)?;
+        gate.config.state_directory = ".".into();
+        Ok(())
     }
 
     /// Serves on this listener until `stop`; open sessions get a moment to end.

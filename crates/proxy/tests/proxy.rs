@@ -551,6 +551,58 @@ async fn strangers_have_few_places_and_others_none_the_less() {
     }
 }
 
+/// Set for the process that [`a_confined_proxy_has_its_own_files_and_no_others`] starts: its state directory.
+const CONFINED: &str = "FLEETGATE_TEST_CONFINED";
+
+#[test]
+fn a_confined_proxy_has_its_own_files_and_no_others() {
+    if let Some(directory) = std::env::var_os(CONFINED) {
+        // Landlock binds a thread: this one, which is all that the process of a proxy has.
+        let mut server = fleetgate_proxy::Server::new(fleetgate_proxy::Config {
+            state_directory: directory.into(),
+            ..Default::default()
+        })
+        .unwrap();
+        let root = fleetgate_sys::process::effective_uid() == 0;
+        server.confine().unwrap();
+        let own = std::path::Path::new(".");
+        assert!(
+            fleetgate_proxy::identity::Identity::load(own).is_ok(),
+            "it reads its own"
+        );
+        let (_, state) = fleetgate_proxy::identity::Identity::load(own).unwrap();
+        fleetgate_proxy::identity::save_state(own, &state).expect("it writes its own");
+        assert!(!root || fleetgate_sys::process::effective_uid() != 0);
+        if fleetgate_sys::landlock::version() > 0 {
+            assert!(std::fs::read("/proc/self/environ").is_err());
+            let outside = std::env::temp_dir().join(format!("fleetgate-outside-{}", std::process::id()));
+            assert!(std::fs::write(outside, "").is_err());
+        }
+        // Names are still looked up.
+        assert!(std::fs::read("/etc/hosts").is_ok());
+        println!("confined");
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let world = runtime.block_on(World::new("confined"));
+    runtime.block_on(world.stop());
+    let name = "a_confined_proxy_has_its_own_files_and_no_others";
+    let child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture", "--test-threads=1"])
+        .env(CONFINED, &world.directory)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&child.stdout).into_owned();
+    assert!(
+        child.status.success() && said.contains("confined"),
+        "{said}{}",
+        String::from_utf8_lossy(&child.stderr)
+    );
+}
+
 #[tokio::test]
 async fn stopping_tells_nodes_and_ends() {
     let world = World::new("stopping").await;

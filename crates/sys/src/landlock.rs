@@ -1,8 +1,9 @@
 //! Landlock: a process gives up everything that can be reached by a path, a port, an abstract name or a signal. There
-//! is no way back, for it and all that it starts. It allows nothing but TCP ports to connect to: who needs a file has it
-//! open before.
+//! is no way back, for it and all that it starts. It allows nothing but what its caller names: TCP ports to connect to, or
+//! directories.
 
 use crate::{Errno, Result, syscall};
+use core::ffi::CStr;
 
 /// What the kernel could be asked to deny.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,7 +27,12 @@ const IOCTL_DEV: u64 = 1 << 15;
 /// BIND_TCP and CONNECT_TCP, version 4.
 const TCP: u64 = 3;
 const CONNECT_TCP: u64 = 2;
+const RULE_PATH_BENEATH: u32 = 1;
 const RULE_NET_PORT: u32 = 2;
+/// READ_FILE and READ_DIR.
+const READING: u64 = (1 << 2) | (1 << 3);
+/// EXECUTE: of what is written nothing is run.
+const EXECUTE: u64 = 1;
 /// ABSTRACT_UNIX_SOCKET and SIGNAL, version 6.
 const SCOPES: u64 = 3;
 
@@ -105,6 +111,48 @@ pub fn deny_all_but(ports: &[u16]) -> Result<Denied> {
     })
 }
 
+/// Denies the calling thread all files but what lies below these directories: those of `read` to be read, those of `write`
+/// to be read and written, none to be executed. The network stays as it is. One that is not there is left out. Tells
+/// whether it is so; not where the kernel has no landlock.
+pub fn deny_files_but(read: &[&CStr], write: &[&CStr]) -> Result<bool> {
+    let version = version();
+    if version == 0 {
+        return Ok(false);
+    }
+    let files = handled(version)[0];
+    // SAFETY: the kernel reads these 8 bytes, the first version's attributes.
+    let rules = unsafe { syscall!(libc::SYS_landlock_create_ruleset, &raw const files, 8, 0) }?;
+    let rules = crate::Fd::from_raw(rules as i32);
+    let named = |paths: &[&CStr], rights: u64| -> Result<()> {
+        for path in paths {
+            let place = match crate::exe::open_place(crate::file::CWD, path) {
+                Err(Errno::ENOENT | Errno::ENOTDIR) => continue,
+                other => other?,
+            };
+            // struct landlock_path_beneath_attr, packed: the rights, then the descriptor.
+            let mut rule = [0; 12];
+            rule[..8].copy_from_slice(&rights.to_ne_bytes());
+            rule[8..].copy_from_slice(&place.raw().to_ne_bytes());
+            // SAFETY: the kernel reads these 12 bytes; the descriptor is open.
+            unsafe {
+                syscall!(
+                    libc::SYS_landlock_add_rule,
+                    rules.raw(),
+                    RULE_PATH_BENEATH,
+                    rule.as_ptr(),
+                    0
+                )
+            }?;
+        }
+        Ok(())
+    };
+    named(read, READING)?;
+    named(write, files & !EXECUTE)?;
+    // SAFETY: numbers only; only the calling thread is bound by it.
+    unsafe { syscall!(libc::SYS_landlock_restrict_self, rules.raw(), 0) }?;
+    Ok(true)
+}
+
 /// Whether an error of [`deny_all`] means that this kernel cannot, rather than that we asked wrongly.
 pub fn is_missing(errno: Errno) -> bool {
     matches!(errno, Errno::ENOSYS | Errno::EOPNOTSUPP)
@@ -149,6 +197,44 @@ mod tests {
         });
         assert_eq!(denied.join().expect("it ends"), Err(Errno::EACCES));
         assert_eq!(open(), Ok(()));
+    }
+
+    #[test]
+    fn directories_that_are_named_are_open_and_no_others() {
+        if version() == 0 {
+            std::eprintln!("skipped: this kernel has no landlock");
+            assert!(
+                std::env::var_os("CI").is_none_or(|v| v != "true"),
+                "CI must not skip"
+            );
+            return;
+        }
+        let own = std::env::temp_dir().join(std::format!("fleetgate-landlock-{}", std::process::id()));
+        std::fs::create_dir_all(&own).expect("made");
+        let path = std::ffi::CString::new(own.to_str().expect("text")).expect("without a NUL");
+        let tries = {
+            let own = own.clone();
+            move || {
+                [
+                    std::fs::write(own.join("new"), "x").is_ok(),
+                    std::fs::rename(own.join("new"), own.join("old")).is_ok(),
+                    std::fs::read("/etc/passwd").is_ok(),
+                    std::fs::File::options().append(true).open("/etc/passwd").is_ok(),
+                    std::fs::read("/proc/self/stat").is_ok(),
+                ]
+            }
+        };
+        let confined = std::thread::spawn(move || {
+            crate::credentials::set_no_new_privileges().expect("always allowed");
+            assert!(deny_files_but(&[c"/etc", c"/not/there"], &[&path]).expect("this kernel has it"));
+            tries()
+        });
+        assert_eq!(
+            confined.join().expect("it ends"),
+            [true, true, true, false, false]
+        );
+        assert!(std::fs::read("/proc/self/stat").is_ok(), "another thread's");
+        std::fs::remove_dir_all(&own).expect("removed");
     }
 
     #[test]
