@@ -9,6 +9,7 @@ pub mod by_hand;
 pub mod fleet;
 pub mod honest;
 pub mod installed;
+pub mod joined;
 pub mod launching;
 pub mod login_world;
 pub mod networking;

@@ -48,6 +48,13 @@ impl Manager {
         Some((world, manager))
     }
 
+    /// One that hands over no socket; None without root.
+    pub fn without_port() -> Option<(World, Manager)> {
+        let (world, mut manager) = Manager::in_world()?;
+        manager.listeners.clear();
+        Some((world, manager))
+    }
+
     /// Listens on the world's one port.
     pub fn new(_: &World) -> Manager {
         let name = format!(
@@ -184,9 +191,10 @@ impl Service {
         named(&children(self.child.pid), " monitor ")[0]
     }
 
-    /// Its processes of this kind: `lobby`, `front`.
+    /// Its processes of this kind: `lobby`, `front`, `tunnel`.
     pub fn seats(&self, kind: &str) -> Vec<i32> {
-        named(&children(self.monitor()), &format!("front {kind}"))
+        let image = if kind == "tunnel" { "tunnel" } else { "front" };
+        named(&children(self.monitor()), &format!("{image} {kind}"))
     }
 
     /// Sends the starter a signal.

@@ -8,6 +8,7 @@ mod scene;
 mod seat;
 mod stage;
 mod tries;
+mod tunnel;
 
 pub use front::{Front, Handed, command, read_all};
 pub use lobby::{Accepted, Arrival, Lobby, Side, Visit};
@@ -15,6 +16,7 @@ pub use scene::{Key, Scene};
 pub use seat::{Fate, Sitting};
 pub use stage::{SESSION, Stage, Want};
 pub use tries::{Garbage, Row, front_tries, garbage, is_rejected, lobby_tries};
+pub use tunnel::Tunnel;
 
 use crate::world::{PATIENCE_MS, wait_until};
 use fleetgate_node::config::Config;
@@ -196,6 +198,11 @@ impl Node {
     /// The front that is started next; it says Ready.
     pub fn front(&mut self) -> Front {
         Front::sit(self.take(Seat::Front))
+    }
+
+    /// The tunnel that is started next; it says Ready.
+    pub fn tunnel(&mut self) -> Tunnel {
+        Tunnel::sit(self.take(Seat::Tunnel))
     }
 
     fn take(&mut self, seat: Seat) -> Sitting {

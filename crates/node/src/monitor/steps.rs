@@ -30,11 +30,24 @@ impl Steps {
 
     /// A step ended now, and took so long.
     pub fn add(&mut self, connection: Connection, place: &CStr, name: &str, took: Duration) {
+        self.add_earlier(connection, place, name, took, Duration::ZERO);
+    }
+
+    /// A step ended so long ago.
+    pub fn add_earlier(
+        &mut self,
+        connection: Connection,
+        place: &CStr,
+        name: &str,
+        took: Duration,
+        ago: Duration,
+    ) {
         if let Some(asked) = self.0.get_mut(&connection)
             && asked.spans.len() < MAX_SPANS
         {
             let now = clock::wall();
-            let end = (now.sec as u64) * 1_000_000_000 + u64::from(now.nsec);
+            let now = (now.sec as u64) * 1_000_000_000 + u64::from(now.nsec);
+            let end = now.saturating_sub(ago.as_nanos() as u64);
             asked.spans.push(Span {
                 name: CString::new(name).unwrap_or_default(),
                 place: place.into(),

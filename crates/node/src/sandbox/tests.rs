@@ -5,11 +5,17 @@ use super::*;
 use fleetgate_sys::{Fd, net, socket};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const SIGSYS: i32 = 31;
 const SIGABRT: i32 = 6;
 /// Which row the child is to try.
 const ROW: &str = "FLEETGATE_SANDBOX_ROW";
+/// Whether this kernel's landlock knows ports; asked before there is nobody to ask.
+static KNOWS_PORTS: AtomicBool = AtomicBool::new(false);
+/// The one port that may be connected to, where there is landlock.
+const NAMED: u16 = 1;
+const LOOPBACK: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 /// A try that came back.
 const CAME_BACK: i32 = 100;
 
@@ -33,7 +39,7 @@ enum Comes {
 use Comes::{Back, Killed};
 
 fn rows() -> Vec<(&'static str, Seat, Try, Comes)> {
-    use Seat::{Front, Lobby};
+    use Seat::{Front, Lobby, Tunnel};
     let mut rows = Vec::new();
     for (name, call) in [
         ("openat", calls::SYS_openat),
@@ -76,12 +82,20 @@ fn rows() -> Vec<(&'static str, Seat, Try, Comes)> {
     ] {
         rows.push((name, Lobby, Try::Call(call), Killed));
         rows.push((name, Front, Try::Call(call), Killed));
+        // The tunnel connects, with sockets of TCP alone.
+        let comes = if name == "connect" { Back } else { Killed };
+        rows.push((name, Tunnel, Try::Call(call), comes));
     }
     for (name, call) in [("read", calls::SYS_read), ("readv", calls::SYS_readv)] {
         rows.push((name, Lobby, Try::Call(call), Killed));
         // The controls: what is allowed comes back.
         rows.push((name, Front, Try::Call(call), Back));
     }
+    rows.push(("readv", Tunnel, Try::Call(calls::SYS_readv), Killed));
+    rows.push(("read", Tunnel, Try::Call(calls::SYS_read), Back));
+    rows.push(("dialling", Lobby, Try::Useful(dialling), Killed));
+    rows.push(("dialling", Tunnel, Try::Useful(dialling), Back));
+    rows.push(("frames", Tunnel, Try::Useful(frames), Back));
     rows.push(("memory", Lobby, Try::Useful(memory), Back));
     rows.push(("frames", Lobby, Try::Useful(frames), Back));
     rows.push(("frames", Front, Try::Useful(frames), Back));
@@ -95,6 +109,24 @@ fn memory() -> bool {
         v.resize(v.len() * 2, 1);
     }
     all.iter().map(Vec::len).sum::<usize>() > 1 << 22
+}
+
+/// A socket of TCP is made and connected, where landlock knows ports to none but those that were named.
+fn dialling() -> bool {
+    [
+        net::Address::v4([127, 0, 0, 1], NAMED),
+        net::Address::v6(LOOPBACK, NAMED),
+    ]
+    .into_iter()
+    .all(|address| {
+        let dial = |address| match net::tcp(&address).and_then(|s| net::connect(&s, &address)) {
+            // Nobody listens there, or there is no version 6.
+            Err(Errno::EINPROGRESS | Errno::ECONNREFUSED | Errno::EADDRNOTAVAIL | Errno::ENETUNREACH) => true,
+            Err(Errno::EAFNOSUPPORT) => true,
+            other => other.is_ok(),
+        };
+        dial(address) && (!KNOWS_PORTS.load(Relaxed) || !dial(address.with_port(NAMED + 1)))
+    })
 }
 
 /// The control socket works, and nothing above it is open.
@@ -152,8 +184,9 @@ fn child(row: &(&'static str, Seat, Try, Comes)) -> ! {
         uid: 65534,
         gid: 65534,
     });
+    KNOWS_PORTS.store(landlock::version() >= 4, Relaxed);
     close_others().expect("closed");
-    let missing = enter(row.1, identity, &[]).expect("the sandbox stands");
+    let missing = enter(row.1, identity, &[NAMED]).expect("the sandbox stands");
     assert!(!missing.contains(&Missing::Seccomp), "{missing:?}");
     match row.2 {
         Try::Call(call) => {

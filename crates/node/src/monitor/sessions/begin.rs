@@ -29,6 +29,7 @@ use fleetgate_wire::order::{Role, Work};
 use fleetgate_wire::pam::Start as PamStart;
 use fleetgate_wire::{Failure, Reason};
 use std::ffi::CString;
+use std::time::Duration;
 
 /// How long a user has to answer what PAM asks: nobody is asked here.
 const NO_TIME: u32 = 1;
@@ -469,6 +470,10 @@ impl Sessions {
         let spent = running.spent;
         let micros = (spent.order + spent.spawn + spent.ready).as_micros() as u64;
         tracing::debug!(step = "launch", micros, "timing");
+        let (steps, connection) = (&mut tools.steps, session.connection);
+        steps.add(connection, c"node", "launch", Duration::from_micros(micros));
+        steps.add_earlier(connection, c"node", "exec", spent.spawn, spent.ready);
+        steps.add(connection, c"helper", "ready", spent.ready);
         tools.metrics.launched(running.strategy);
         tools.metrics.session_started(session.kind);
         kept.entry.pid = running.pid;
