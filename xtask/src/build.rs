@@ -15,7 +15,7 @@ pub const HELPER_MAX: u64 = 200_000;
 /// The static front's bound.
 pub const FRONT_MAX: u64 = 1_500_000;
 /// The static tunnel's bound: TLS, HTTP/2 and gRPC are in it.
-pub const TUNNEL_MAX: u64 = 4_000_000;
+pub const TUNNEL_MAX: u64 = 3_000_000;
 /// What a cold release build may take on two cores.
 const COLD_MAX: Duration = Duration::from_secs(8 * 60);
 /// The programs that are embedded.
