@@ -6,6 +6,7 @@ pub mod backoff;
 pub mod dial;
 pub mod h2;
 pub mod http1;
+pub mod otlp;
 pub mod pin;
 pub mod relay;
 #[cfg(feature = "testing")]

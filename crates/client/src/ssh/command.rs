@@ -11,6 +11,7 @@ use crate::profile::{Home, Profile};
 use crate::transport::{Beside, DialOptions, Proxy, Through};
 use crate::{config, login, reach};
 use bytes::Bytes;
+use fleetgate_net::otlp::{Exporter, Finished};
 use fleetgate_policy::pattern::fits;
 use fleetgate_proto::v1::denied::Reason;
 use fleetgate_ssh::settings::Keepalive;
@@ -18,9 +19,14 @@ use ring::rand::{SecureRandom, SystemRandom};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The port of an SSH server that says none.
 const SSH_PORT: u16 = 22;
+/// The variable that names a collector.
+const COLLECTOR: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+/// How long a collector may hold up the end.
+const EXPORT_TIME: Duration = Duration::from_secs(1);
 /// Nodes that are shown to choose from, at most.
 const MAX_CHOICES: usize = 50;
 /// Keys that are looked for in `~/.ssh` where none is named.
@@ -69,11 +75,13 @@ pub fn command(words: &[OsString]) -> i32 {
 async fn run(options: &Options) -> Result<i32, SshError> {
     let mut ledger = Ledger::default();
     let mut beside = Beside::default();
+    let trace = trace();
     let outcome = match options.direct {
         true => direct(options, &mut ledger).await,
-        false => through(options, &mut ledger, &mut beside).await,
+        false => through(options, &trace, &mut ledger, &mut beside).await,
     };
     ledger.end();
+    export(&ledger, &trace).await;
     if let Some(explain) = options.explain {
         let waterfall = Waterfall::new(&ledger, &beside.now().spans, !options.direct);
         match explain {
@@ -85,7 +93,12 @@ async fn run(options: &Options) -> Result<i32, SshError> {
 }
 
 /// To a node, through the proxy of the login.
-async fn through(options: &Options, ledger: &mut Ledger, beside: &mut Beside) -> Result<i32, SshError> {
+async fn through(
+    options: &Options,
+    trace: &Bytes,
+    ledger: &mut Ledger,
+    beside: &mut Beside,
+) -> Result<i32, SshError> {
     let home = Home::find(options.home.as_deref()).map_err(told)?;
     let mut asked = false;
     loop {
@@ -111,7 +124,7 @@ async fn through(options: &Options, ledger: &mut Ledger, beside: &mut Beside) ->
             node,
             login: user,
             options: DialOptions {
-                trace: trace(),
+                trace: trace.clone(),
                 explain: options.explain.is_some(),
             },
             beside: Beside::default(),
@@ -207,6 +220,45 @@ fn account(options: &Options, profile: &Profile) -> String {
         (_, Some(here)) => here,
         (_, None) => profile.user.clone(),
     }
+}
+
+/// The client's own steps, to the collector that the environment names (OpenTelemetry's own variable), if it names one.
+async fn export(ledger: &Ledger, trace: &Bytes) {
+    let Some(endpoint) = std::env::var(COLLECTOR).ok().filter(|e| !e.is_empty()) else {
+        return;
+    };
+    let exporter = match Exporter::start(&endpoint, "fleetgate-client") {
+        Ok(exporter) => exporter,
+        Err(wrong) => return eprintln!("fleetgate: {COLLECTOR}: {wrong}"),
+    };
+    let (mut number, mut root) = ([0; 16], [0; 8]);
+    number.copy_from_slice(&trace[..16]);
+    root.copy_from_slice(&trace[16..]);
+    let span = |id, parent, name: &str, start, end, round_trips| Finished {
+        trace: number,
+        id,
+        parent,
+        name: name.to_owned(),
+        start,
+        end,
+        numbers: vec![("round_trips", i64::from(round_trips))],
+    };
+    let (Some(first), Some(last)) = (ledger.steps().first(), ledger.steps().last()) else {
+        return;
+    };
+    exporter.send(span(
+        root,
+        [0; 8],
+        "fleetgate ssh",
+        first.start,
+        last.end,
+        ledger.round_trips(),
+    ));
+    for (n, step) in (1u64..).zip(ledger.steps()) {
+        let id = (u64::from_be_bytes(root) ^ n).to_be_bytes();
+        exporter.send(span(id, root, step.name, step.start, step.end, step.round_trips));
+    }
+    exporter.finish(EXPORT_TIME).await;
 }
 
 /// A trace of its own, and the span that everything else hangs on (W3C trace context: 16 and 8 bytes).
