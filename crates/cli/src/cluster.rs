@@ -10,7 +10,7 @@ pub const FILE: &str = "fleetgate.toml";
 /// The auth service's socket in its own directory.
 const SOCKET: &str = "auth.sock";
 /// The configuration of a machine's own cluster services.
-const SYSTEM_CONFIG: &str = "/etc/fleetgate/fleetgate.toml";
+pub const SYSTEM_CONFIG: &str = "/etc/fleetgate/fleetgate.toml";
 /// The state of a machine's own cluster services.
 const SYSTEM_STATE: &str = "/var/lib/fleetgate";
 

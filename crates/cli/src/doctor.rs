@@ -1,15 +1,25 @@
-//! `fleetgate doctor`: what is wrong with this host, thing by thing, with the remedy.
+//! `fleetgate doctor`: what is wrong with this host, thing by thing, with the remedy. What a node needs is the node's to
+//! examine; here stands what a login needs, where there is one.
 
 use crate::flags::Outcome;
 use crate::print;
 use fleetgate_base::exit;
+use fleetgate_client::agent::Agent;
+use fleetgate_client::error::ClientError;
+use fleetgate_client::profile::Home;
+use fleetgate_client::{login as client_login, reach, time};
+use fleetgate_net::x509;
+use fleetgate_node::config::Config;
 use fleetgate_node::doctor::{Finding, Grade, examine};
+use fleetgate_node::identity::Identity;
 use serde_json::json;
 use std::path::Path;
 
 /// Prints the findings; the exit code is 1 when one of them is wrong.
 pub fn run(config: &Path, as_json: bool) -> Outcome {
-    let findings = examine(config);
+    let mut findings = examine(config);
+    findings.extend(certificates(config));
+    findings.extend(login());
     print(&if as_json {
         document(&findings)
     } else {
@@ -17,6 +27,129 @@ pub fn run(config: &Path, as_json: bool) -> Outcome {
     })?;
     let wrong = findings.iter().any(|f| f.grade == Grade::Wrong);
     Ok(if wrong { exit::REFUSED } else { 0 })
+}
+
+/// A certificate that ends sooner than this was not renewed when it should have been.
+const SOON: u64 = 3600;
+/// Clocks that differ by more refuse certificates sooner or later.
+const CLOCK: u64 = 30;
+
+fn finding(what: &'static str, grade: Grade, found: String, remedy: &str) -> Finding {
+    Finding {
+        what,
+        grade,
+        found,
+        remedy: remedy.to_owned(),
+    }
+}
+
+/// The node's own certificates, if it joined.
+fn certificates(config: &Path) -> Option<Finding> {
+    const WHAT: &str = "certificates";
+    let config = Config::load(config).ok()?;
+    let identity = Identity::load(&config.state_directory).ok()??;
+    let ends = identity
+        .tls_chain
+        .first()
+        .and_then(|der| x509::Certificate::read(der).ok())
+        .map(|leaf| leaf.validity().end)?;
+    let now = time::now();
+    let when = format!("end {}", time::seen_from(now, ends));
+    Some(match ends {
+        ends if ends <= now => finding(
+            WHAT,
+            Grade::Wrong,
+            when,
+            "remove the state directory's `cluster` and join again",
+        ),
+        ends if ends - now < SOON => finding(
+            WHAT,
+            Grade::Less,
+            when,
+            "they are renewed through a proxy: is one reached?",
+        ),
+        _ => finding(WHAT, Grade::Good, when, ""),
+    })
+}
+
+/// The login of whoever asks, and the way to its proxy.
+fn login() -> Vec<Finding> {
+    let Ok(home) = Home::find(None) else {
+        return Vec::new();
+    };
+    let profile = match home.profile() {
+        Err(ClientError::NoLogin(_)) => return Vec::new(),
+        Err(e) => {
+            return vec![finding(
+                "login",
+                Grade::Wrong,
+                e.to_string(),
+                "run fleetgate login",
+            )];
+        }
+        Ok(profile) => profile,
+    };
+    let now = time::now();
+    let mut findings = vec![match profile.expires > now {
+        true => finding(
+            "login",
+            Grade::Good,
+            format!("{} until {}", profile.user, time::utc(profile.expires)),
+            "",
+        ),
+        false => finding(
+            "login",
+            Grade::Less,
+            format!("{} ended {}", profile.user, time::seen_from(now, profile.expires)),
+            "run fleetgate login",
+        ),
+    }];
+    findings.push(match reach::run(ahead(&home, &profile.proxy)) {
+        Err(e) => finding(
+            "proxy",
+            Grade::Less,
+            e.to_string(),
+            "is it up, and does a firewall let this machine reach it?",
+        ),
+        Ok(ahead) if ahead.unsigned_abs() > CLOCK => finding(
+            "proxy",
+            Grade::Less,
+            format!(
+                "{} is reached; the clocks are {} apart",
+                profile.proxy,
+                time::span(ahead.unsigned_abs())
+            ),
+            "set this machine's clock (NTP)",
+        ),
+        Ok(_) => finding(
+            "proxy",
+            Grade::Good,
+            format!("{} is reached; the clocks agree", profile.proxy),
+            "",
+        ),
+    });
+    findings.push(
+        match Agent::connect(std::env::var_os("SSH_AUTH_SOCK")).and_then(|mut a| a.identities()) {
+            Ok(keys) => finding(
+                "ssh-agent",
+                Grade::Good,
+                format!("runs, with {} keys", keys.len()),
+                "",
+            ),
+            Err(e) => finding(
+                "ssh-agent",
+                Grade::Less,
+                e.to_string(),
+                "eval \"$(ssh-agent -s)\"; without one keys are in files alone",
+            ),
+        },
+    );
+    findings
+}
+
+async fn ahead(home: &Home, proxy: &str) -> Result<i64, ClientError> {
+    let mut auth = reach::identity(proxy, &reach::believe(home)?, None).await?;
+    client_login::clock_ahead(&mut auth).await
 }
 
 fn document(findings: &[Finding]) -> String {

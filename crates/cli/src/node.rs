@@ -1,12 +1,12 @@
 //! `fleetgate node`: its flags become the starter's options and the monitor's command line.
 
 use crate::flags::{Given, Outcome};
-use crate::{images, print};
+use crate::{cluster, images, print};
 use fleetgate_node::config::{Config, PATH};
 use fleetgate_node::{monitor, starter};
 use fleetgate_seal::{Embedded, Source};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The word under which the starter executes the monitor.
 pub const MONITOR: &str = "monitor";
@@ -55,7 +55,12 @@ pub fn monitor(given: &Given) -> Outcome {
     Ok(0)
 }
 
-/// Where the configuration is.
+/// Where the configuration is: the node's own file, or where there is none that of all services.
 pub fn configuration(given: &Given) -> PathBuf {
-    given.value("config").unwrap_or(PATH).into()
+    let own = PathBuf::from(PATH);
+    match given.value("config") {
+        Some(path) => path.into(),
+        None if !own.exists() && Path::new(cluster::SYSTEM_CONFIG).exists() => cluster::SYSTEM_CONFIG.into(),
+        None => own,
+    }
 }

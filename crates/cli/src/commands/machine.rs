@@ -45,7 +45,8 @@ pub const TABLE: &[Command] = &[
         summary: "say what is wrong with this host, and what to do about it",
         about: "Looks at everything that a node with this configuration would need: privileges, kernel, clock, ports, host \
                 keys, ways in, PAM, cgroups, files. Changes nothing. `good` is as it should be, `less` works with less than \
-                there could be, `wrong` keeps the node from starting or everybody from coming in; then the exit code is 1. \
+                there could be, `wrong` keeps the node from starting or everybody from coming in; then the exit code is 1. Where \
+                you are logged in it also looks at the login, its proxy, the clock and the ssh-agent. \
                 How sessions are sealed is `fleetgate seal doctor`.",
         flags: &[CONFIG, JSON],
         operands: Operands::None,
