@@ -137,11 +137,8 @@ async fn inward(mut frames: Streaming<Frame>, first: Bytes, mut to: OwnedWriteHa
     }
     while let Ok(Some(frame)) = frames.message().await {
         match frame.kind {
-            Some(Kind::Ssh(bytes)) => {
-                if to.write_all(&bytes).await.is_err() {
-                    return;
-                }
-            }
+            // Written whole, or nobody reads any more.
+            Some(Kind::Ssh(bytes)) if to.write_all(&bytes).await.is_err() => return,
             Some(Kind::SshEnd(true)) => return,
             // A newer proxy's, or not for a node: an agent's bytes travel inside SSH here.
             _ => {}
