@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The most sources or names that are told apart; the others share one bucket.
 pub const MAX_BUCKETS: usize = 16_384;
@@ -51,6 +51,50 @@ struct Table<K> {
     /// When each will be full again, in milliseconds; full ones are left out.
     full_at: HashMap<K, u64>,
     others: u64,
+}
+
+/// Places that one source may hold at once.
+#[derive(Debug)]
+pub struct Places {
+    most: usize,
+    held: Mutex<HashMap<Source, usize>>,
+}
+
+/// A place that is held; given back when it goes.
+#[derive(Debug)]
+pub struct Place(Arc<Places>, Source);
+
+impl Places {
+    /// So many for each.
+    pub fn new(most: usize) -> Arc<Places> {
+        Arc::new(Places {
+            most,
+            held: Mutex::new(HashMap::new()),
+        })
+    }
+
+    /// One more, if there is one left.
+    pub fn take(self: &Arc<Places>, source: Source) -> Option<Place> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = held.entry(source).or_insert(0);
+        if *count >= self.most {
+            return None;
+        }
+        *count += 1;
+        Some(Place(self.clone(), source))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut held = self.0.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = held.get_mut(&self.1) {
+            *count -= 1;
+            if *count == 0 {
+                held.remove(&self.1);
+            }
+        }
+    }
 }
 
 impl<K: Eq + Hash + Clone> Buckets<K> {

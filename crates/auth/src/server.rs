@@ -7,6 +7,7 @@ use crate::error::{Refused, Result};
 use crate::face::Face;
 use crate::init::open_audit;
 use crate::issue::{self, MEMBER_LIFETIME};
+use crate::limits::{Places, Source};
 use crate::service::Service;
 use fleetgate_net::h2::{self, Caller, Routes, Tuning};
 use fleetgate_net::tls::{self, AUTH, H2, Shown};
@@ -28,6 +29,10 @@ pub const SOCKET: &str = "auth.sock";
 pub const MAX_CONNECTIONS: usize = 4096;
 /// The most connections by the unix socket at once.
 pub const MAX_LOCAL: usize = 64;
+/// The most of them from one source (IPv6: one /64) without a certificate.
+pub const STRANGERS_OF_ONE: usize = 64;
+/// How long a connection without a certificate may last: long enough to type a password.
+const STRANGER_LIFE: Duration = Duration::from_secs(600);
 /// How long connections may take to end when the service stops.
 const LEAVING: Duration = Duration::from_secs(5);
 /// How often it is looked whether the last answer has ended.
@@ -132,6 +137,7 @@ impl Server {
             Arc::new(Semaphore::new(MAX_LOCAL)),
         );
         let relays = Arc::new(self.config.relays.clone());
+        let places = Places::new(STRANGERS_OF_ONE);
         tokio::pin!(leave);
         loop {
             tokio::select! {
@@ -140,8 +146,10 @@ impl Server {
                     (Ok((stream, peer)), Ok(permit)) => {
                         let (routes, stopped) = (routes.clone(), stopped.clone());
                         let (shown, relays) = (self.shown.borrow().clone(), relays.clone());
+                        let places = places.clone();
                         connections.spawn(async move {
-                            let done = remote(stream, peer, shown, &relays, routes, stopped, permit).await;
+                            let done = remote(stream, peer, shown, &relays, &places, routes, stopped).await;
+                            drop(permit);
                             if let Err(why) = done {
                                 tracing::debug!("the connection from {peer}: {why}");
                             }
@@ -188,9 +196,9 @@ async fn remote(
     peer: SocketAddr,
     server: tls::Server,
     relays: &[IpAddr],
+    places: &Arc<Places>,
     routes: Arc<Routes>,
     stopped: watch::Receiver<bool>,
-    _permit: OwnedSemaphorePermit,
 ) -> std::result::Result<(), String> {
     let _ = stream.set_nodelay(true);
     let mut source = peer;
@@ -202,14 +210,26 @@ async fn remote(
     {
         source = told;
     }
+    // Whoever says nothing holds a place too.
+    let place = places
+        .take(Source::of(source.ip()))
+        .ok_or("too many connections of one source without a certificate")?;
     let (stream, peer) = server.accept(stream).await.map_err(|e| e.to_string())?;
+    let known = peer.identity.is_some();
+    let place = (!known).then_some(place);
     let caller = Caller {
         peer: Some(Arc::new(peer)),
         address: Some(source),
     };
-    h2::serve(stream, caller, routes, Tuning::AUTH, stop(stopped))
-        .await
-        .map_err(|e| e.to_string())
+    let leave = async {
+        tokio::select! {
+            () = stop(stopped) => {}
+            () = tokio::time::sleep(STRANGER_LIFE), if !known => {}
+        }
+    };
+    let done = h2::serve(stream, caller, routes, Tuning::AUTH, leave).await;
+    drop(place);
+    done.map_err(|e| e.to_string())
 }
 
 /// One connection by the unix socket.

@@ -10,12 +10,12 @@ use crate::init::local;
 use crate::ledger::MAX_OUTBOX;
 use crate::login::MAX_TRIED;
 use crate::members::{MAX_MEMBERS, MAX_TOKENS};
-use crate::server::{MAX_LOCAL, SOCKET};
+use crate::server::{MAX_LOCAL, SOCKET, STRANGERS_OF_ONE};
 use crate::users::MAX_USERS;
 use fleetgate_proto::v1;
 use fleetgate_store::Revision;
-use tokio::io::AsyncReadExt;
-use tokio::net::UnixStream;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
 use tonic::Code;
 
 /// As many as `count`, all the same.
@@ -196,5 +196,49 @@ fn connections_by_the_unix_socket_are_bounded() {
                 break;
             }
         }
+    });
+}
+
+#[test]
+fn connections_of_strangers_are_bounded_and_take_no_place_of_others() {
+    run(async {
+        let place = Place::new().await;
+        let edge = place.machine("proxy", "edge").await;
+        let mut held = Vec::new();
+        for _ in 0..STRANGERS_OF_ONE {
+            held.push(TcpStream::connect(place.address).await.unwrap());
+            // Begins a handshake and leaves it there.
+            held.last_mut()
+                .unwrap()
+                .write_all(&[0x16, 3, 1, 0, 200])
+                .await
+                .unwrap();
+        }
+        let mut one_more = TcpStream::connect(place.address).await.unwrap();
+        one_more.write_all(b"\x16no TLS at all").await.unwrap();
+        let mut room = [0; 1];
+        assert_eq!(one_more.read(&mut room).await.unwrap_or(0), 0, "closed");
+        // By way of a proxy others come in.
+        let mut other = TcpStream::connect(place.address).await.unwrap();
+        other
+            .write_all(b"PROXY TCP4 192.0.2.1 127.0.0.1 1 1\r\nno TLS at all")
+            .await
+            .unwrap();
+        assert_eq!(
+            other.read(&mut room).await.unwrap(),
+            1,
+            "TLS answers with an alert"
+        );
+        held.clear();
+        loop {
+            // Those that went are noticed one after the other.
+            let mut again = TcpStream::connect(place.address).await.unwrap();
+            again.write_all(b"\x16no TLS at all").await.unwrap();
+            if again.read(&mut room).await.unwrap_or(0) == 1 {
+                break;
+            }
+        }
+        let mut proxy = place.proxy(&edge).await;
+        assert!(proxy.watch(v1::WatchRequest { serial: 0 }).await.is_ok());
     });
 }
