@@ -11,6 +11,11 @@ BASH_XTRACEFD=9
 T=/run/test
 CONF=$T/config
 HOMES=/run/home
+# What the server says of its own end of a connection, and which server it is; a tunnel has no address of its own.
+case $SUBJECT in
+    Sshd | Node) HERE='127.0.0.1 2222' SERVER=$SUBJECT ;;
+    *) HERE='0.0.0.0 0' SERVER=Node ;;
+esac
 
 s() { ssh -F "$CONF" "$@"; }
 by() { local key=$1; shift; ssh -F "$T/bare" -i "$key" "$@"; }

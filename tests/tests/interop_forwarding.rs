@@ -65,7 +65,7 @@ fn ports_and_sockets() {
         ("-W", "is \"$(echo hello | s -W 127.0.0.1:7100 gate)\" hello"),
         (
             "-J",
-            "is \"$(s -J gate,gate2 gate.test 'echo $SSH_CONNECTION' | cut -d' ' -f3,4)\" '127.0.0.1 2222'",
+            "is \"$(s -J gate,gate2 gate.test 'echo $SSH_CONNECTION' | cut -d' ' -f3,4)\" \"$HERE\"",
         ),
         (
             "-t through -J",

@@ -137,7 +137,7 @@ fn dropbear() {
             "dbclient: its ciphers, one at a time",
             "all='chacha20-poly1305@openssh.com aes128-ctr aes256-ctr'
              # With CTR it has only MACs over the plain text, which the node does not offer.
-             if [ $SUBJECT = Node ]; then exits 1 d -c aes128-ctr ada@127.0.0.1 true 2> /dev/null; all=${all%% *}; fi
+             if [ $SERVER = Node ]; then exits 1 d -c aes128-ctr ada@127.0.0.1 true 2> /dev/null; all=${all%% *}; fi
              for c in $all; do is \"$(d -c $c ada@127.0.0.1 echo $c)\" $c; done",
         ),
         (
@@ -159,6 +159,6 @@ fn ssh_audit() {
     drive(&[Row::heavy(
         "ssh-audit",
         "needs $FETCHED/python/bin/ssh-audit; \"$FETCHED/python/bin/ssh-audit\" --json -p 2222 127.0.0.1 > found.json || :
-         python $PEERS/python/audit.py found.json $PEERS/ssh-audit.allow $SUBJECT",
+         python $PEERS/python/audit.py found.json $PEERS/ssh-audit.allow $SERVER",
     )]);
 }

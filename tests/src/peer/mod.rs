@@ -5,11 +5,12 @@
 //! of every row. A [`Row`] is a name and a shell script that succeeds or says what is wrong; [`drive`] runs a table
 //! of them and names every one that failed, with what client and server said. No row waits without a bound.
 
+pub mod cluster;
 mod rows;
 mod server;
 mod world;
 
-pub use rows::{Row, drive};
+pub use rows::{Row, drive, drive_by};
 pub use server::{Server, Subject, subjects};
 pub use world::{DIR, World};
 

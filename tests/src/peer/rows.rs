@@ -57,6 +57,15 @@ fn fetched() -> PathBuf {
 /// Runs every row against every subject of this run; fails at the end, naming all rows that failed. `FLEETGATE_ROW`
 /// leaves only the rows whose name holds it.
 pub fn drive(rows: &[Row]) {
+    drive_all(rows, &subjects());
+}
+
+/// Runs every row against one subject.
+pub fn drive_by(rows: &[Row], subject: Subject) {
+    drive_all(rows, &[(subject, usize::MAX)]);
+}
+
+fn drive_all(rows: &[Row], subjects: &[(Subject, usize)]) {
     if !crate::is_root() {
         return crate::skip("a network and accounts of its own need root");
     }
@@ -64,8 +73,11 @@ pub fn drive(rows: &[Row]) {
     let plain = std::env::var("FLEETGATE_SUBJECT").is_ok_and(|s| s == "plain");
     let wanted = |row: &&Row| row.name.contains(&only) && !(plain && row.heavy);
     let mut failed = Vec::new();
-    for (subject, most) in subjects() {
+    for &(subject, most) in subjects {
         let asked: Vec<&Row> = rows.iter().filter(wanted).take(most).collect();
+        if asked.is_empty() {
+            continue;
+        }
         // A thread has one world: a second would lie upon the first.
         let name = std::thread::current().name().map(str::to_owned);
         failed.extend(std::thread::scope(|scope| {
@@ -134,6 +146,7 @@ fn run(row: &Row, subject: Subject) -> Result<(), String> {
         .env("LC_ALL", "C.UTF-8")
         .env("TERM", "xterm")
         .env("SUBJECT", format!("{subject:?}"))
+        .env("FLEETGATE", crate::fleetgate())
         .env("PEERS", peers())
         .env("FETCHED", fetched())
         .stdin(Stdio::null())

@@ -3,6 +3,7 @@
 //! A server runs in a process namespace of its own whose first process dies with the test, so that nothing of it
 //! outlives a test that fails: neither its parts nor the sessions it started.
 
+use super::cluster::{self, Bridge, Cluster};
 use super::world::{DIR, World};
 use super::{PORT, rows};
 use std::io::{BufRead, BufReader};
@@ -17,6 +18,17 @@ pub enum Subject {
     Sshd,
     /// `fleetgate node`.
     Node,
+    /// A node without a port of its own, through the proxy by `ssh -W`, which is what `ssh -J` runs.
+    Jump,
+    /// The same by `fleetgate proxy-command`.
+    ProxyCommand,
+}
+
+impl Subject {
+    /// Whether the node under test is reached through a proxy.
+    pub fn through_proxy(self) -> bool {
+        matches!(self, Subject::Jump | Subject::ProxyCommand)
+    }
 }
 
 /// A server that listens.
@@ -27,19 +39,30 @@ pub struct Server {
     pub world: World,
     child: Child,
     log: Arc<Mutex<Vec<String>>>,
+    /// The way to it; ends before the server does.
+    _bridge: Option<Bridge>,
+    _cluster: Option<Cluster>,
 }
 
-/// The subjects of this run, each with the number of rows of a table that it is asked: all of them the node, and the
-/// first one Debian's sshd, so that a broken world shows as such. `FLEETGATE_INTEROP` (`sshd`, `node`, `both`) asks
-/// those all of them.
+/// The subjects of this run, each with the number of rows of a table that it is asked: all of them the node, directly
+/// and by each way through the proxy, and the first one Debian's sshd, so that a broken world shows as such. The plain
+/// build is asked directly alone. `FLEETGATE_INTEROP` (`sshd`, `node`, `jump`, `proxy-command`) asks one all of them.
 pub fn subjects() -> Vec<(Subject, usize)> {
     let all = usize::MAX;
+    let plain = std::env::var("FLEETGATE_SUBJECT").is_ok_and(|s| s == "plain");
     match std::env::var("FLEETGATE_INTEROP").as_deref() {
         Ok("sshd") => vec![(Subject::Sshd, all)],
         Ok("node") => vec![(Subject::Node, all)],
-        Ok("both") => vec![(Subject::Sshd, all), (Subject::Node, all)],
-        Err(_) => vec![(Subject::Sshd, 1), (Subject::Node, all)],
-        Ok(other) => panic!("FLEETGATE_INTEROP={other}: it takes sshd, node or both"),
+        Ok("jump") => vec![(Subject::Jump, all)],
+        Ok("proxy-command") => vec![(Subject::ProxyCommand, all)],
+        Err(_) if plain => vec![(Subject::Sshd, 1), (Subject::Node, all)],
+        Err(_) => vec![
+            (Subject::Sshd, 1),
+            (Subject::Node, all),
+            (Subject::Jump, all),
+            (Subject::ProxyCommand, all),
+        ],
+        Ok(other) => panic!("FLEETGATE_INTEROP={other}: it takes sshd, node, jump or proxy-command"),
     }
 }
 
@@ -72,8 +95,8 @@ HostCertificate /run/test/host_rsa-cert.pub
 ";
 
 /// What the node is told.
-const NODE: &str = "listen = [\"127.0.0.1:2222\"]
-host_keys = [\"/run/test/host_ed25519\", \"/run/test/host_ecdsa256\", \"/run/test/host_rsa\"]
+const NODE: &str =
+    "host_keys = [\"/run/test/host_ed25519\", \"/run/test/host_ecdsa256\", \"/run/test/host_rsa\"]
 authorized_keys = true
 trusted_user_ca = \"/run/test/user_ca.pub\"
 password = true
@@ -83,16 +106,38 @@ x11_forwarding = true
 gateway_ports = true
 ";
 
+/// How the node is reached directly.
+const DIRECT: &str = "listen = [\"127.0.0.1:2222\"]\n";
+
+/// How it is reached through the proxy alone.
+const JOINED: &str = "listen = []\nstate_directory = \"/run/test/node\"\n";
+
+/// A command in a process namespace of its own, which ends with it. The shell is the first process there: it reaps
+/// orphans, which no server expects to be its own.
+pub(super) fn confined() -> Command {
+    let mut command = Command::new("unshare");
+    command
+        .args(["--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c"])
+        .arg("\"$@\" & wait $!")
+        .arg("server")
+        .env_clear()
+        .env(
+            "PATH",
+            "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        );
+    command
+}
+
 impl Server {
     /// Starts it in a fresh world and waits until it listens.
     pub fn start(subject: Subject) -> Server {
         let world = World::new();
-        let mut server = Command::new("unshare");
-        // The shell is the first process: it reaps orphans, which neither server expects to be its own.
-        server
-            .args(["--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c"])
-            .arg("\"$@\" & wait $!")
-            .arg("server");
+        let mut server = confined();
+        let config = format!("{DIR}/node/fleetgate.toml");
+        std::fs::create_dir_all(format!("{DIR}/node")).expect("mkdir");
+        let reached = if subject.through_proxy() { JOINED } else { DIRECT };
+        std::fs::write(&config, format!("{reached}{NODE}")).expect("write");
+        let cluster = subject.through_proxy().then(Cluster::start);
         let ready = match subject {
             Subject::Sshd => {
                 let config = format!("{DIR}/sshd_config");
@@ -101,18 +146,15 @@ impl Server {
                 "Server listening on"
             }
             Subject::Node => {
-                let config = format!("{DIR}/node.toml");
-                std::fs::write(&config, NODE).expect("write");
                 server.arg(crate::fleetgate()).args(["node", "--config", &config]);
                 "listening"
             }
+            Subject::Jump | Subject::ProxyCommand => {
+                server.arg(crate::fleetgate()).args(["node", "--config", &config]);
+                "connected to a proxy"
+            }
         };
         let mut child = server
-            .env_clear()
-            .env(
-                "PATH",
-                "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-            )
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -139,6 +181,8 @@ impl Server {
             world,
             child,
             log,
+            _bridge: bridge(subject),
+            _cluster: cluster,
         };
         let listens = heard.recv_timeout(rows::PATIENCE).is_ok();
         assert!(listens, "{subject:?} does not listen:\n{}", server.log(200));
@@ -160,6 +204,50 @@ impl Server {
     pub fn logged(&self) -> usize {
         self.log.lock().expect("no panic holds it").len()
     }
+}
+
+/// The world's one port, where the node has none of its own.
+fn bridge(subject: Subject) -> Option<Bridge> {
+    let words = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
+    let command = match subject {
+        Subject::Sshd | Subject::Node => return None,
+        Subject::Jump => {
+            let known = format!("UserKnownHostsFile={}/known_hosts", cluster::HOME);
+            let key = format!("{}/id", cluster::HOME);
+            words(&[
+                "ssh",
+                "-F",
+                "/dev/null",
+                "-i",
+                &key,
+                "-o",
+                &known,
+                "-o",
+                "BatchMode=yes",
+                "-o",
+                "IdentitiesOnly=yes",
+                "-o",
+                "StrictHostKeyChecking=yes",
+                "-o",
+                "LogLevel=ERROR",
+                "-p",
+                "3080",
+                "-W",
+                "gate:22",
+                "ada@127.0.0.1",
+            ])
+        }
+        Subject::ProxyCommand => {
+            let program = crate::fleetgate();
+            words(&[
+                &program.to_string_lossy(),
+                "proxy-command",
+                cluster::NODE_NAME,
+                "22",
+            ])
+        }
+    };
+    Some(Bridge::listen(("127.0.0.1", PORT), command))
 }
 
 impl Drop for Server {
