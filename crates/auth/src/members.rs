@@ -11,7 +11,7 @@ use crate::secret::{Secret, fresh_id};
 use crate::service::Service;
 use crate::users::labels;
 use fleetgate_net::{Admits, Pin, x509};
-use fleetgate_policy::cluster::{Name, Subject, Target};
+use fleetgate_policy::cluster::{Lock, Name, Subject, Target};
 use fleetgate_proto::{signed, v1};
 use fleetgate_ssh::key::PublicKey;
 use fleetgate_store::{Key, Step};
@@ -187,7 +187,13 @@ impl Service {
         };
         self.may_join(&self.book(), kind, &name, &key, token.as_ref().map(|(_, t)| t))?;
         // Certificates first: a token is not burnt for a machine that gets none.
-        let tls_chain = issue::member(&self.signers, &cluster, kind, &name, public.spki(), now).await?;
+        // Later than what a removal ended in this very second.
+        let issued = {
+            let book = self.book();
+            let ended = book.locks.get(removed_id(&name).as_str());
+            now.max(ended.and_then(|l| l.document.issued_before).unwrap_or(0))
+        };
+        let tls_chain = issue::member(&self.signers, &cluster, kind, &name, public.spki(), issued).await?;
         let names = self.host_names(kind, &name);
         let host_certificates = issue::hosts(&self.signers, &cluster, &names, &host_keys, now).await?;
         self.change(|book| {
@@ -311,7 +317,7 @@ impl Service {
             return Ok(());
         }
         let published = self.published();
-        match published.state.locks.on(&Target::Node(name.clone()), now, now) {
+        match published.state.locks.on_node(name, now) {
             Some(lock) => Err(Refused::forbidden(lock.refusal().words)),
             None => Ok(()),
         }
@@ -434,9 +440,15 @@ impl Service {
                 .node(name.as_str())
                 .with("kind", kind.name())
                 .with("before", member_in_event(&stored.document));
-            Ok(Plan::new(())
-                .step(Step::remove(member_key(kind, &name), stored.revision))
-                .event(event))
+            let plan = Plan::new(()).step(Step::remove(member_key(kind, &name), stored.revision));
+            Ok(match kind {
+                // Its certificates live on for days. The lock ends its tunnels now, and lets alone who joins later.
+                Kind::Node => plan
+                    .step(end_machine(&name, self.now(), &caller.by()))
+                    .publish(book, self.ledger.millis()),
+                Kind::Proxy => plan,
+            }
+            .event(event))
         })
         .await?;
         self.inventory.forget(name.as_str());
@@ -516,6 +528,28 @@ fn address(text: &str) -> Result<String> {
 fn host_of(address: &str) -> &str {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     host.trim_start_matches('[').trim_end_matches(']')
+}
+
+/// A lock on the certificates of a machine that was removed. A later one takes its place.
+fn end_machine(name: &Name, now: u64, by: &str) -> Step {
+    let id = removed_id(name);
+    let lock = Lock {
+        id: id.clone(),
+        target: Target::Node(name.clone()),
+        // Those of this very second too; who joins now gets one of the next.
+        issued_before: Some(now + 1),
+        expires: Some(now + issue::MEMBER_LIFETIME),
+        reason: "it was removed".to_owned(),
+        created: now,
+        by: by.to_owned(),
+    };
+    book::put(book::key(&["locks", id.as_str()]), &lock)
+}
+
+fn removed_id(name: &Name) -> Name {
+    // The longest names are cut: what stands for two of them locks older certificates of the later one alone.
+    let cut: String = name.as_str().chars().take(96).collect();
+    Name::parse(&format!("removed-{cut}")).expect("a name behind a word is one")
 }
 
 fn token_gone() -> Refused {

@@ -236,12 +236,21 @@ fn a_name_belongs_to_its_key() {
             .remove_node(v1::NodeName { name: "web1".into() })
             .await
             .unwrap();
-        place.clock.advance(30);
+        // The certificates that it had are locked, for as long as they live; a machine that joins in this very second is not.
+        let name = fleetgate_policy::cluster::Name::parse("web1").unwrap();
+        let node = fleetgate_policy::cluster::Target::Node(name.clone());
+        let state = place.service().published().state.clone();
+        let now = place.now();
+        assert!(state.locks.on(&node, now, now).is_some());
+        assert!(state.locks.on_node(&name, now).is_none());
         let token = place.token("node", "web1").await;
-        place
+        let joined = place
             .join(&token, "web1", &Keys::fresh())
             .await
             .expect("another key");
+        let chain = fleetgate_net::x509::Certificate::read(&joined.tls_chain[0]).unwrap();
+        let issued = chain.identity().unwrap().unwrap().issued;
+        assert!(state.locks.on(&node, now, issued).is_none());
         // Locked out.
         let lock = v1::AddLockRequest {
             target: Some(v1::LockTarget {

@@ -152,15 +152,21 @@ impl Locks {
     /// The first that holds against this identity as this account on this node. `now` in Unix seconds.
     pub fn against(&self, identity: &Identity, node: &Name, login: &str, now: u64) -> Option<&Lock> {
         let user = identity.user().map(|user| Target::User(user.clone()));
-        let node = Some(Target::Node(node.clone()));
         let login = Some(Target::Login(login.to_string()));
         let device = identity.device.clone().map(Target::Device);
         let roles = identity.roles.iter().map(|role| Some(Target::Role(role.clone())));
-        [user, node, login, device]
+        [user, login, device]
             .into_iter()
             .chain(roles)
             .flatten()
             .find_map(|target| self.on(&target, now, identity.issued))
+            .or_else(|| self.on_node(node, now))
+    }
+
+    /// The first that holds on a node for whoever comes in. One on certificates of before some time means the node's own,
+    /// of a machine that was removed, and not those of its users.
+    pub fn on_node(&self, node: &Name, now: u64) -> Option<&Lock> {
+        self.on(&Target::Node(node.clone()), now, u64::MAX)
     }
 
     /// The first that holds on a node or an account, whoever it is that comes in (a key of the node's own: break glass).

@@ -186,8 +186,8 @@ impl Cluster {
     pub fn locked(&self, login: &str, now: u64) -> Option<&Lock> {
         let locks = &self.state.locks;
         // A login without the cluster's identity began now, for all that is known of it.
-        let of = |target: &Target| locks.on(target, now, now);
-        of(&Target::Node(self.node.clone())).or_else(|| of(&Target::Login(login.to_owned())))
+        let account = || locks.on(&Target::Login(login.to_owned()), now, now);
+        locks.on_node(&self.node, now).or_else(account)
     }
 
     /// How many seconds ago the state was last signed.
