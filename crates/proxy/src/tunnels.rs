@@ -25,7 +25,7 @@ pub const CONTROL_MESSAGE: usize = 1 << 20;
 pub const CONTROL_WAITING: usize = 64;
 /// How long a tunnel that was told to leave has for the sessions on it.
 pub const DRAIN: Duration = Duration::from_secs(3600);
-/// The same when the proxy stops.
+/// The same when the proxy stops or the node is locked: it is told, and no more.
 pub const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// One node's connection.
@@ -145,10 +145,6 @@ where
         .as_ref()
         .map_or(0, |certificate| certificate.validity().end);
     drop(peer);
-    if let Some(why) = locked(&gate, &node, issued) {
-        tracing::info!(%node, %address, "a tunnel is refused: {why}");
-        return;
-    }
     let channel = match h2::connect(stream, Tuning::TUNNEL).await {
         Ok(channel) => channel,
         Err(error) => return tracing::info!(%node, %address, "the tunnel could not begin: {error}"),
@@ -174,6 +170,11 @@ async fn carry(gate: &Gate, channel: Channel, node: &Name, issued: u64, expires:
         why = closed.wait() => return why,
     };
     drop(client);
+    if let Some(why) = locked(gate, node, issued) {
+        // No tunnel comes of it; and yet the node was told, since its own port is to refuse everybody too.
+        let _ = tokio::time::timeout(LAST_WORDS, closed.wait()).await;
+        return why;
+    }
     let entered = Entered {
         gate,
         node,
@@ -218,6 +219,9 @@ async fn carry(gate: &Gate, channel: Channel, node: &Name, issued: u64, expires:
                     return "the proxy stops".to_owned();
                 }
                 if let Some(why) = locked(gate, node, issued) {
+                    // The node hears it before its tunnel ends: its own port is to refuse everybody too.
+                    tell_state(&to_node, &view.borrow_and_update().signed);
+                    let _ = tokio::time::timeout(LAST_WORDS, closed.wait()).await;
                     return why;
                 }
                 let view = view.borrow_and_update();

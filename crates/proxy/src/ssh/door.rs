@@ -114,7 +114,10 @@ impl Door {
 
     /// Decides about a USERAUTH_REQUEST.
     pub fn decide(&mut self, core: &mut Connection, request: &[u8], check: Check<'_>) -> Answered {
-        let (answer, answered) = self.answer(request, check);
+        let (answer, answered, words) = self.answer(request, check);
+        if let Some(words) = words {
+            core.banner(format!("{words}\r\n").as_bytes());
+        }
         core.answer_auth(answer);
         match answered {
             Answered::Not(Some(_)) if self.tries >= TRIES => Answered::Enough,
@@ -122,19 +125,20 @@ impl Door {
         }
     }
 
-    fn answer(&mut self, request: &[u8], check: Check<'_>) -> (AuthAnswer, Answered) {
+    /// The answer, and what is shown before it: why somebody who has the key is not let in.
+    fn answer(&mut self, request: &[u8], check: Check<'_>) -> (AuthAnswer, Answered, Option<String>) {
         let reject = || AuthAnswer::Reject {
             methods: vec!["publickey".to_owned()],
             partial: false,
         };
-        let refused = |why: String| (reject(), Answered::Not(Some(why)));
+        let refused = |why: String| (reject(), Answered::Not(Some(why)), None);
         let request = match Request::parse(request) {
             Ok(request) => request,
             Err(e) => return refused(format!("the request cannot be read: {e}")),
         };
         let key = match &request.method {
             Method::PublicKey(key) => key,
-            Method::None => return (reject(), Answered::Not(None)),
+            Method::None => return (reject(), Answered::Not(None), None),
             _ => {
                 self.tries += 1;
                 return refused("the proxy takes certificates of the cluster, nothing else".to_owned());
@@ -142,37 +146,40 @@ impl Door {
         };
         let name = String::from_utf8_lossy(request.user).into_owned();
         match self.key(key, &name, check) {
-            Ok(Some(caller)) => (AuthAnswer::Accept, Answered::In(caller)),
+            Ok(Some(caller)) => (AuthAnswer::Accept, Answered::In(caller), None),
             Ok(None) => {
                 let answer = AuthAnswer::KeyOk {
                     algorithm: key.algorithm.as_bytes().to_vec(),
                     key: key.key.to_vec(),
                 };
-                (answer, Answered::Not(None))
+                (answer, Answered::Not(None), None)
             }
-            Err(why) => {
+            Err(Refused { why, proven }) => {
                 self.tries += 1;
-                refused(why)
+                let words = proven.then(|| why.clone());
+                (reject(), Answered::Not(Some(why)), words)
             }
         }
     }
 
-    /// Nobody: the key that was asked about would do.
-    fn key(&self, key: &PublicKey<'_>, name: &str, check: Check<'_>) -> Result<Option<Caller>, String> {
+    /// Nobody: a key was asked about, and is to sign. Who may come in is said to who has signed, and to nobody else.
+    fn key(&self, key: &PublicKey<'_>, name: &str, check: Check<'_>) -> Result<Option<Caller>, Refused> {
         let presented = Presented::parse(key.key).map_err(|e| e.to_string())?;
         if !Algorithm::parse(key.algorithm).is_some_and(|a| presented.fits(&a)) {
-            return Err(format!("the algorithm {:?} does not fit the key", key.algorithm));
+            return Err(format!("the algorithm {:?} does not fit the key", key.algorithm).into());
         }
         if key.host_key.is_some_and(|k| k != self.host) {
-            return Err("it is bound to another host key than this session's".to_owned());
+            return Err("it is bound to another host key than this session's"
+                .to_owned()
+                .into());
         }
         let Presented::Certificate(certificate) = presented else {
             return Err(format!(
                 "the key {} has no certificate: run `fleetgate login`",
                 presented.key().fingerprint()
-            ));
+            )
+            .into());
         };
-        let identity = check(&certificate, name)?;
         let Some(signature) = key.signature else {
             return Ok(None);
         };
@@ -180,11 +187,25 @@ impl Door {
         let touch = fleetgate_ssh::key::Touch::NONE;
         verify_touched(certificate.key(), key.algorithm, &data, signature, touch)
             .map_err(|e| e.to_string())?;
+        let identity = check(&certificate, name).map_err(|why| Refused { why, proven: true })?;
         Ok(Some(Caller {
             identity,
             name: name.to_owned(),
             certificate: Rc::new(*certificate),
             source: self.source,
         }))
+    }
+}
+
+/// Why a key lets nobody in.
+struct Refused {
+    why: String,
+    /// Whoever shows it has it.
+    proven: bool,
+}
+
+impl From<String> for Refused {
+    fn from(why: String) -> Refused {
+        Refused { why, proven: false }
     }
 }
