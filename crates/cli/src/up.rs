@@ -28,6 +28,8 @@ const SETTLED: Duration = Duration::from_secs(60);
 const FAREWELL: Duration = Duration::from_secs(10);
 /// A role has so long to become ready at the first start.
 const START: Duration = Duration::from_secs(60);
+/// Names that are tried for the directory of the sockets.
+const PLACES: u32 = 1000;
 /// The longest message of a role.
 const MAX_MESSAGE: usize = 4096;
 
@@ -69,10 +71,20 @@ impl Place {
         } else {
             std::env::temp_dir()
         };
-        let path = parent.join(format!("fleetgate-up-{}", process::id()));
-        let made = fs::DirBuilder::new().mode(0o700).create(&path);
-        made.map_err(|e| format!("{}: {e}", path.display()))?;
-        Ok(Place(path))
+        // In a container this process has the same number each time, and one that was killed has left its directory.
+        for n in 0..PLACES {
+            let path = parent.join(format!("fleetgate-up-{}-{n}", process::id()));
+            match fs::DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => return Ok(Place(path)),
+                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(format!("{}: {e}", path.display())),
+            }
+        }
+        Err(format!(
+            "{} has {PLACES} directories fleetgate-up-{}-*: remove those that nobody uses",
+            parent.display(),
+            process::id()
+        ))
     }
 }
 
