@@ -7,7 +7,7 @@ use crate::ledger::Ledger;
 use crate::ssh::{Carrier, SshError};
 use bytes::Bytes;
 use fleetgate_net::dial;
-use fleetgate_net::h2::{self, AUTH_MESSAGE, Channel, TRANSPORT_MESSAGE, Tuning};
+use fleetgate_net::h2::{self, AUTH_MESSAGE, Channel, Closed, TRANSPORT_MESSAGE, Tuning};
 use fleetgate_net::tls::{self, Believe, Client, Credentials};
 use fleetgate_proto::v1::frame::Kind;
 use fleetgate_proto::v1::transport_client::TransportClient;
@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::timeout;
 use tonic::codegen::tokio_stream::Stream;
 use tonic::{Response, Status, Streaming};
 
@@ -27,6 +28,8 @@ use tonic::{Response, Status, Streaming};
 pub const FRAME_BYTES: usize = 32 * 1024 - 16;
 /// Spans that are kept of one connection, at most.
 pub const MAX_SPANS: usize = 1024;
+/// How long the end of a connection may take to say why it came.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// The leg from us to the proxy.
 pub const LEG: &str = "client-proxy";
 
@@ -35,6 +38,7 @@ pub const LEG: &str = "client-proxy";
 pub struct Proxy {
     client: TransportClient<Channel>,
     address: String,
+    closed: Closed,
 }
 
 /// What is said with a dial.
@@ -135,6 +139,7 @@ impl Proxy {
     /// Over a connection that is there.
     pub fn new(channel: Channel, address: &str) -> Proxy {
         Proxy {
+            closed: channel.closed(),
             client: TransportClient::new(channel).max_encoding_message_size(TRANSPORT_MESSAGE),
             address: address.to_owned(),
         }
@@ -163,9 +168,15 @@ impl Proxy {
         out.slot().frame = Some(first);
         let frames = Frames(out.clone());
         let mut client = self.client.clone().max_decoding_message_size(TRANSPORT_MESSAGE);
+        let closed = self.closed.clone();
         DialStream {
             out,
-            from: From::Waiting(Box::pin(async move { client.dial(frames).await })),
+            from: From::Waiting(Box::pin(async move {
+                match client.dial(frames).await {
+                    Err(status) => Err(why(status, closed).await),
+                    answer => answer,
+                }
+            })),
             rest: Bytes::new(),
             ended: false,
             beside: Beside::default(),
@@ -180,7 +191,10 @@ impl Proxy {
         // A large fleet's inventory is longer than a transport's frame.
         let mut client = self.client.clone().max_decoding_message_size(AUTH_MESSAGE);
         let selector = selector.to_owned();
-        let answer = client.nodes(NodesRequest { selector }).await;
+        let answer = match client.nodes(NodesRequest { selector }).await {
+            Err(status) => Err(why(status, self.closed.clone()).await),
+            answer => answer,
+        };
         ledger.end();
         answer
             .map(|reply| reply.into_inner().nodes)
@@ -393,6 +407,18 @@ impl fmt::Display for Refused {
 }
 
 impl std::error::Error for Refused {}
+
+/// What a request died of: where it was the connection, what that died of; a proxy that does not take our certificate says
+/// so there.
+async fn why(status: Status, mut closed: Closed) -> Status {
+    if std::error::Error::source(&status).is_none() {
+        return status;
+    }
+    match timeout(LAST_WORDS, closed.wait()).await {
+        Ok(why) => Status::unavailable(why),
+        Err(_) => status,
+    }
+}
 
 fn lost(status: &Status) -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, h2::words(status))
