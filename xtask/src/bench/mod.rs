@@ -9,6 +9,7 @@
 
 mod launch;
 mod pam;
+mod proxy;
 mod regions;
 mod report;
 mod seal;
@@ -64,6 +65,12 @@ pub const BENCHES: &[Entry] = &[
         does: "a PAM session from the warm fork server, beside a program per session; memory of an open one",
         promises: pam::PROMISES,
         run: pam::run,
+    },
+    Entry {
+        name: "proxy",
+        does: "the proxy's memory for 10,000 nodes and for sessions; bytes through it, beside direct and `ssh -J`",
+        promises: proxy::PROMISES,
+        run: proxy::measure,
     },
     Entry {
         name: "regions",

@@ -7,13 +7,13 @@
 
 mod bulk;
 mod exec;
-mod group;
-mod load;
+pub(super) mod group;
+pub(super) mod load;
 mod many;
 mod memory;
-mod server;
+pub(super) mod server;
 mod steps;
-mod world;
+pub(super) mod world;
 
 use super::{Bench, Goal, Promised};
 use crate::shell::Result;

@@ -1,0 +1,367 @@
+//! A fleet for `cargo xtask bench proxy`: as many nodes as it is told, each with a certificate and a TLS connection of its
+//! own, all in one process, and a user's sessions to them. One word a line in, one line of numbers out:
+//! `join N` and `dial N`: seconds until N nodes in all have joined, have a tunnel; `sessions N`: seconds until N more
+//! sessions of the login in HOME are open and have carried [`CARRIED`] bytes each way; `hang-up`: these end.
+//! The nodes do nothing but tell their facts and send back what a session sends.
+#![forbid(unsafe_code)]
+
+use bytes::Bytes;
+use fleetgate_client::join::{self, Machine};
+use fleetgate_client::profile::Home;
+use fleetgate_client::reach;
+use fleetgate_net::h2::{self, Caller, Channel, Routes, Tuning};
+use fleetgate_net::tls::{self, Believe, Client, Credentials};
+use fleetgate_net::{Ticket, dial, x509};
+use fleetgate_proto::v1::frame::Kind;
+use fleetgate_proto::v1::identity_client::IdentityClient;
+use fleetgate_proto::v1::transport_client::TransportClient;
+use fleetgate_proto::v1::tunnel_server::{Tunnel, TunnelServer};
+use fleetgate_proto::v1::{Dial, Frame, FromNode, JoinRequest, NodeFacts, Opened, ToNode, from_node};
+use fleetgate_sys::process::{self, Limit, numbers::RLIMIT_NOFILE};
+use std::collections::HashMap;
+use std::io::{BufRead, Write};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tonic::codegen::tokio_stream::Stream;
+use tonic::{Request, Response, Status, Streaming};
+
+/// What a session carries each way before it is left idle.
+const CARRIED: usize = 16 * 1024;
+/// The frames in which it does.
+const LUMP: usize = 4 * 1024;
+/// Joins, handshakes and sessions that are begun at once.
+const AT_ONCE: usize = 32;
+/// What all of them need.
+const DESCRIPTORS: u64 = 12_000;
+/// How long one step of one node may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+type Result<T> = std::result::Result<T, String>;
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [proxy, token, home] = words.as_slice() else {
+        eprintln!("usage: bench-fleet PROXY TOKEN_FILE HOME");
+        std::process::exit(2);
+    };
+    if let Err(why) = run(proxy, token, home) {
+        eprintln!("bench-fleet: {why}");
+        std::process::exit(1);
+    }
+}
+
+fn run(proxy: &str, token: &str, home: &str) -> Result<()> {
+    let hard = process::limit(RLIMIT_NOFILE).map_err(said)?.hard;
+    // Where root may not raise it, what is allowed has to do.
+    if hard < DESCRIPTORS {
+        return Err(format!(
+            "{DESCRIPTORS} open descriptors are needed and {hard} are allowed: raise the limit (ulimit -Hn)"
+        ));
+    }
+    process::set_limit(RLIMIT_NOFILE, Limit { soft: hard, hard }).map_err(said)?;
+    let text = std::fs::read_to_string(token).map_err(|e| format!("{token}: {e}"))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(said)?;
+    let mut fleet = Fleet {
+        proxy: proxy.to_owned(),
+        token: join::token(&text).map_err(said)?,
+        home: Home::find(Some(home)).map_err(said)?,
+        nodes: Vec::new(),
+        connected: 0,
+        sessions: Vec::new(),
+        user: None,
+    };
+    let (tell, mut told) = mpsc::channel(1);
+    // Standard input has no event that the runtime would hear of.
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(std::result::Result::ok) {
+            if tell.blocking_send(line).is_err() {
+                return;
+            }
+        }
+    });
+    runtime.block_on(async {
+        while let Some(line) = told.recv().await {
+            let begun = Instant::now();
+            let count = |n: &str| n.parse().map_err(|_| format!("{line:?}: how many?"));
+            match line.split_once(' ').unwrap_or((&line, "")) {
+                ("join", n) => fleet.join(count(n)?).await?,
+                ("dial", n) => fleet.dial(count(n)?).await?,
+                ("sessions", n) => fleet.open(count(n)?).await?,
+                ("hang-up", _) => fleet.sessions.clear(),
+                _ => return Err(format!("unknown word {line:?}")),
+            }
+            println!("{}", begun.elapsed().as_secs_f64());
+            std::io::stdout().flush().map_err(said)?;
+        }
+        Ok(())
+    })
+}
+
+/// All nodes, and the user who visits them.
+struct Fleet {
+    proxy: String,
+    token: Ticket,
+    home: Home,
+    nodes: Vec<Client>,
+    connected: usize,
+    sessions: Vec<Session>,
+    user: Option<TransportClient<Channel>>,
+}
+
+/// An open session: it ends when this is dropped.
+struct Session {
+    send: mpsc::Sender<Frame>,
+    read: Streaming<Frame>,
+}
+
+fn name(n: usize) -> String {
+    format!("sim{n:05}")
+}
+
+impl Fleet {
+    /// Until so many have certificates, by one connection to the auth service.
+    async fn join(&mut self, count: usize) -> Result<()> {
+        let believe = Believe::Pin(self.token.pin);
+        let mut under_way = JoinSet::new();
+        let mut next = self.nodes.len();
+        // The first by the client's own way; the others in the same words, over a connection that they share.
+        if next == 0 && count > 0 {
+            let machine = Machine {
+                name: name(0),
+                host_keys: Vec::new(),
+                labels: HashMap::new(),
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+            };
+            let joined = join::join(&self.proxy, &self.token, machine)
+                .await
+                .map_err(said)?;
+            let chain = joined.reply.tls_chain;
+            self.nodes.push(client(joined.tls_key, &chain, &believe)?);
+            next = 1;
+        }
+        let auth = reach::identity(&self.proxy, &believe, None).await.map_err(said)?;
+        while next < count || !under_way.is_empty() {
+            while next < count && under_way.len() < AT_ONCE {
+                let (auth, believe) = (auth.clone(), believe.clone());
+                under_way.spawn(join_one(auth, believe, self.token.secret().to_owned(), next));
+                next += 1;
+            }
+            if let Some(joined) = under_way.join_next().await {
+                self.nodes.push(joined.map_err(said)??);
+            }
+        }
+        Ok(())
+    }
+
+    /// Until so many tunnels are there.
+    async fn dial(&mut self, count: usize) -> Result<()> {
+        let mut under_way = JoinSet::new();
+        while self.connected < count || !under_way.is_empty() {
+            while self.connected < count && under_way.len() < AT_ONCE {
+                let client = self.nodes.get(self.connected).ok_or("more tunnels than nodes")?;
+                under_way.spawn(tunnel(self.proxy.clone(), client.clone(), self.connected));
+                self.connected += 1;
+            }
+            if let Some(dialled) = under_way.join_next().await {
+                dialled.map_err(said)??;
+            }
+        }
+        Ok(())
+    }
+
+    /// So many sessions more, one for each of as many nodes.
+    async fn open(&mut self, count: usize) -> Result<()> {
+        let profile = self.home.login().map_err(said)?;
+        if self.user.is_none() {
+            self.user = Some(reach::proxy(&self.home, &profile).await.map_err(said)?);
+        }
+        let user = self.user.as_ref().ok_or("no connection")?;
+        let (first, last) = (self.sessions.len(), self.sessions.len() + count);
+        let mut under_way = JoinSet::new();
+        let mut next = first;
+        while next < last || !under_way.is_empty() {
+            while next < last && under_way.len() < AT_ONCE {
+                under_way.spawn(session(user.clone(), name(next % self.connected.max(1))));
+                next += 1;
+            }
+            if let Some(opened) = under_way.join_next().await {
+                self.sessions.push(opened.map_err(said)??);
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn join_one(
+    mut auth: IdentityClient<Channel>,
+    believe: Believe,
+    secret: String,
+    n: usize,
+) -> Result<Client> {
+    let key = x509::Key::generate();
+    let request = JoinRequest {
+        secret,
+        name: name(n),
+        tls_public: key.public().spki().to_vec().into(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..JoinRequest::default()
+    };
+    let reply = auth.join(request).await.map_err(|status| h2::words(&status))?;
+    client(key, &reply.into_inner().tls_chain, &believe)
+}
+
+fn client(key: x509::Key, chain: &[Bytes], believe: &Believe) -> Result<Client> {
+    let credentials = Credentials::new(key, chain).map_err(said)?;
+    Client::new(believe, Some(&credentials), &[tls::TUNNEL]).map_err(said)
+}
+
+/// A node's connection; done when the proxy has asked for its facts and was sent them.
+async fn tunnel(proxy: String, client: Client, n: usize) -> Result<()> {
+    let stream = dial::connect(&proxy, dial::DEADLINE).await.map_err(said)?;
+    let (stream, peer) = client.connect(tls::PROXY, stream).await.map_err(said)?;
+    let group = format!("{:?}", peer.group);
+    if !group.contains("X25519MLKEM768") {
+        return Err(format!(
+            "{}: the key exchange is {group}, not post-quantum",
+            name(n)
+        ));
+    }
+    let (asked, mut was_asked) = mpsc::channel(1);
+    let routes = Arc::new(Routes::new().with(TunnelServer::new(Simulated { asked })));
+    let caller = Caller {
+        peer: None,
+        address: None,
+    };
+    tokio::spawn(async move {
+        let served = h2::serve(stream, caller, routes, Tuning::TUNNEL, std::future::pending()).await;
+        // Where one is gone the figures are of something else.
+        eprintln!("bench-fleet: the tunnel of {} ended: {served:?}", name(n));
+        std::process::exit(1);
+    });
+    let asked = tokio::time::timeout(PATIENCE, was_asked.recv()).await;
+    asked
+        .ok()
+        .flatten()
+        .ok_or_else(|| format!("{}: the proxy did not ask for its facts", name(n)))
+}
+
+/// A session that has carried bytes each way and is idle.
+async fn session(mut user: TransportClient<Channel>, node: String) -> Result<Session> {
+    let failed = |status: Status| h2::words(&status);
+    let (send, frames) = mpsc::channel(1);
+    let first = Dial {
+        node,
+        login: "root".to_owned(),
+        ..Dial::default()
+    };
+    send.send(frame(Kind::Dial(first))).await.map_err(said)?;
+    let read = user.dial(Fed(frames)).await.map_err(failed)?.into_inner();
+    let mut session = Session { send, read };
+    let mut back = 0;
+    for _ in 0..CARRIED / LUMP {
+        let lump = frame(Kind::Ssh(Bytes::from_static(&[7; LUMP])));
+        session.send.send(lump).await.map_err(said)?;
+        let sent = back + LUMP;
+        while back < sent {
+            let frame = tokio::time::timeout(PATIENCE, session.read.message()).await;
+            match frame.map_err(said)?.map_err(failed)?.and_then(|f| f.kind) {
+                Some(Kind::Ssh(bytes)) => back += bytes.len(),
+                Some(Kind::Opened(_)) => {}
+                other => return Err(format!("a session got {other:?}")),
+            }
+        }
+    }
+    Ok(session)
+}
+
+fn frame(kind: Kind) -> Frame {
+    Frame { kind: Some(kind) }
+}
+
+/// What a simulated node serves.
+struct Simulated {
+    asked: mpsc::Sender<()>,
+}
+
+/// Items of a task, in order.
+struct Fed<T>(mpsc::Receiver<T>);
+
+impl<T> Stream for Fed<T> {
+    type Item = T;
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        self.0.poll_recv(cx)
+    }
+}
+
+/// Facts, and then nothing.
+struct Facts {
+    told: bool,
+}
+
+impl Stream for Facts {
+    type Item = std::result::Result<FromNode, Status>;
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if std::mem::replace(&mut self.told, true) {
+            return Poll::Pending;
+        }
+        let facts = NodeFacts {
+            labels: HashMap::from([("env".to_owned(), "bench".to_owned())]),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            ..NodeFacts::default()
+        };
+        Poll::Ready(Some(Ok(FromNode {
+            kind: Some(from_node::Kind::Facts(facts)),
+        })))
+    }
+}
+
+#[tonic::async_trait]
+impl Tunnel for Simulated {
+    type SessionStream = Fed<std::result::Result<Frame, Status>>;
+    type ControlStream = Facts;
+
+    async fn session(
+        &self,
+        request: Request<Streaming<Frame>>,
+    ) -> std::result::Result<Response<Self::SessionStream>, Status> {
+        let mut from = request.into_inner();
+        let (send, frames) = mpsc::channel(1);
+        tokio::spawn(async move {
+            while let Ok(Some(frame)) = from.message().await {
+                let answer = match frame.kind {
+                    Some(Kind::Dial(dial)) => Kind::Opened(Opened {
+                        node: dial.node,
+                        terminated: false,
+                    }),
+                    Some(kind) => kind,
+                    None => continue,
+                };
+                if send.send(Ok(Frame { kind: Some(answer) })).await.is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Response::new(Fed(frames)))
+    }
+
+    async fn control(
+        &self,
+        request: Request<Streaming<ToNode>>,
+    ) -> std::result::Result<Response<Facts>, Status> {
+        let mut from = request.into_inner();
+        tokio::spawn(async move { while let Ok(Some(_)) = from.message().await {} });
+        let _ = self.asked.try_send(());
+        Ok(Response::new(Facts { told: false }))
+    }
+}
+
+fn said(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}

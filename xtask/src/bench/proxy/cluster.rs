@@ -1,0 +1,260 @@
+//! A running cluster: auth and proxy by `fleetgate up`, a user who has logged in, a token for any number of nodes. What is
+//! typed here is what an administrator and a user type. And what its services cost: each is a process.
+
+use crate::bench::ssh::group::Group;
+use crate::bench::ssh::server::free_port;
+use crate::bench::ssh::world::{World, login};
+use crate::shell::{Result, read_text};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long a service may take until it accepts.
+const UP_WITHIN: Duration = Duration::from_secs(30);
+/// The kernel's clock ticks in a second, as /proc/PID/stat counts them on every Linux.
+const TICKS: f64 = 100.0;
+
+const MAKE: &str = r#"set -eu
+"$F" init --state cluster --name bench --listen "127.0.0.1:$PORT" --public "127.0.0.1:$PORT" --auth-listen "127.0.0.1:$AUTH" --no-node
+"#;
+const PEOPLE: &str = r#"set -eu
+umask 077
+printf '[role.everything]\nnodes = ["*"]\nlogins = ["root", "%s"]\n' "$LOGIN" > role.toml
+"$F" role apply --state cluster -f role.toml
+"$F" user add --state cluster ada --role everything > invite
+"$F" token add --state cluster --reusable > token
+echo correct horse battery staple > password
+"$F" login --proxy "127.0.0.1:$PORT" --invite-file invite --password-file password --authenticator authenticator --no-agent
+"#;
+const JOIN: &str = r#"set -eu
+"$F" join --state "$NODE" --proxy "127.0.0.1:$PORT" --token-file token --name target
+"#;
+
+/// A service's memory, in KB.
+pub struct Memory {
+    /// What it alone has written to.
+    pub anonymous: f64,
+    /// Its proportional set size.
+    pub pss: f64,
+}
+
+/// Auth and proxy, and who has logged in. All of it ends when this is dropped.
+pub struct Cluster {
+    /// `fleetgate`.
+    pub fleetgate: PathBuf,
+    /// Where everything of it is; also the user's home.
+    pub at: PathBuf,
+    /// The proxy's port on 127.0.0.1.
+    pub port: u16,
+    /// Its processes.
+    pub group: Group,
+    up: Up,
+}
+
+/// A service that runs in a group.
+struct Up(Child);
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Cluster {
+    /// Makes one and starts it.
+    pub fn start(world: &World, name: &str) -> Result<Cluster> {
+        let at = world.at.join(name);
+        std::fs::create_dir(&at).map_err(|e| format!("{}: {e}", at.display()))?;
+        let (port, auth) = (free_port()?, free_port()?);
+        let group = Group::new(&format!("cluster-{port}"))?;
+        let script = |text: &str| {
+            let mut command = shell(text, &at, &world.fleetgate);
+            command
+                .env("PORT", port.to_string())
+                .env("AUTH", auth.to_string());
+            done(command.env("LOGIN", login(0)))
+        };
+        script(MAKE)?;
+        let up = start(world, &group, &at.join("cluster"), &at.join("log"), port)?;
+        script(PEOPLE)?;
+        Ok(Cluster {
+            fleetgate: world.fleetgate.clone(),
+            at,
+            port,
+            group,
+            up: Up(up),
+        })
+    }
+
+    /// A real node of it, with a port of its own.
+    pub fn node(&self, world: &World) -> Result<Node> {
+        let state = self.at.join("node");
+        std::fs::create_dir(&state).map_err(|e| format!("{}: {e}", state.display()))?;
+        let port = free_port()?;
+        let text = format!(
+            "[node]\nlisten = [\"127.0.0.1:{port}\"]\nhost_keys = [\"{}\"]\nstate_directory = \"{}\"\npam = \"off\"\n\
+             motd = false\n",
+            world.at.join("host").display(),
+            state.display()
+        );
+        std::fs::write(state.join("fleetgate.toml"), text).map_err(|e| e.to_string())?;
+        let mut join = shell(JOIN, &self.at, &self.fleetgate);
+        done(join.env("PORT", self.port.to_string()).env("NODE", &state))?;
+        let group = Group::new(&format!("node-{port}"))?;
+        let up = start(world, &group, &state, &self.at.join("node-log"), port)?;
+        let node = Node {
+            port,
+            group,
+            _up: Up(up),
+        };
+        let until = Instant::now() + UP_WITHIN;
+        while let Err(why) = done(self.ssh().args([&format!("{}@target", login(0)), "true"])) {
+            if Instant::now() > until {
+                let log = read_text(&self.at.join("node-log")).unwrap_or_default();
+                return Err(format!("the node does not serve: {why}: {log}"));
+            }
+            sleep(Duration::from_millis(100));
+        }
+        Ok(node)
+    }
+
+    /// `fleetgate ssh`, as the user.
+    pub fn ssh(&self) -> Command {
+        let mut command = Command::new(&self.fleetgate);
+        command.arg("ssh");
+        self.as_user(&mut command);
+        command
+    }
+
+    /// `fleetgate` with another word.
+    pub fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(&self.fleetgate);
+        self.as_user(command.args(words));
+        command
+    }
+
+    fn as_user(&self, command: &mut Command) {
+        command.env("HOME", &self.at).env_remove("SSH_AUTH_SOCK");
+        command.env_remove("FLEETGATE_HOME").stdin(Stdio::null());
+    }
+
+    /// The process that is `fleetgate SERVICE`.
+    pub fn process(&self, service: &str) -> Result<u32> {
+        let runs = |id: &u32| {
+            let words = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+            words.split(|b| *b == 0).any(|word| word == service.as_bytes())
+        };
+        // `up` names no service.
+        let mut found = self
+            .group
+            .processes()?
+            .into_iter()
+            .filter(|id| *id != self.up.0.id())
+            .filter(runs);
+        match (found.next(), found.next()) {
+            (Some(id), None) => Ok(id),
+            _ => Err(format!("there is not one process `fleetgate {service}`")),
+        }
+    }
+
+    /// What the proxy has in memory.
+    pub fn proxy_memory(&self) -> Result<Memory> {
+        let id = self.process("proxy")?;
+        let value = |file: &str, key: &str| {
+            let path = PathBuf::from(format!("/proc/{id}/{file}"));
+            let text = read_text(&path)?;
+            let line = text.lines().find_map(|line| line.strip_prefix(key));
+            line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<f64>().ok())
+                .ok_or_else(|| format!("{} has no {key}", path.display()))
+        };
+        Ok(Memory {
+            anonymous: value("status", "RssAnon:")?,
+            pss: value("smaps_rollup", "Pss:")?,
+        })
+    }
+
+    /// Seconds of processor time that a service has used.
+    pub fn cpu(&self, service: &str) -> Result<f64> {
+        let path = PathBuf::from(format!("/proc/{}/stat", self.process(service)?));
+        let text = read_text(&path)?;
+        // utime and stime: the 12th and 13th behind the name, which may hold anything.
+        let rest = text.rsplit_once(") ").map_or("", |(_, rest)| rest);
+        let mut ticks = rest
+            .split(' ')
+            .skip(11)
+            .map_while(|word| word.parse::<f64>().ok());
+        match (ticks.next(), ticks.next()) {
+            (Some(user), Some(system)) => Ok((user + system) / TICKS),
+            _ => Err(format!("{} has no times", path.display())),
+        }
+    }
+}
+
+/// A real node that has joined. It ends when this is dropped.
+pub struct Node {
+    /// Its own port, on 127.0.0.1.
+    pub port: u16,
+    /// Its processes.
+    pub group: Group,
+    _up: Up,
+}
+
+fn shell(text: &str, at: &Path, fleetgate: &Path) -> Command {
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", text])
+        .current_dir(at)
+        .env("HOME", at)
+        .env("F", fleetgate);
+    command
+        .env_remove("SSH_AUTH_SOCK")
+        .env_remove("FLEETGATE_HOME")
+        .stdin(Stdio::null());
+    command
+}
+
+/// Runs it; what it said is in the error.
+fn done(command: &mut Command) -> Result {
+    let out = command.output().map_err(|e| format!("{command:?}: {e}"))?;
+    match out.status.success() {
+        true => Ok(()),
+        false => Err(format!(
+            "{}: {}",
+            out.status,
+            String::from_utf8_lossy(&out.stderr).trim()
+        )),
+    }
+}
+
+/// `fleetgate up` in a group and a namespace of its own, once it accepts on `port`.
+fn start(world: &World, group: &Group, state: &Path, log: &Path, port: u16) -> Result<Child> {
+    let failed = |e: std::io::Error| format!("{}: {e}", log.display());
+    let out = std::fs::File::create(log).map_err(failed)?;
+    let mut command = world.enter(group);
+    command
+        .arg(&world.fleetgate)
+        .args(["--log-level", "warn", "up", "--state"])
+        .arg(state);
+    command
+        .stdin(Stdio::null())
+        .stdout(out.try_clone().map_err(failed)?)
+        .stderr(out);
+    let mut child = command.spawn().map_err(|e| format!("fleetgate up: {e}"))?;
+    let until = Instant::now() + UP_WITHIN;
+    while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+        let ended = child.try_wait().map_err(|e| e.to_string())?;
+        if ended.is_some() || Instant::now() > until {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(format!(
+                "fleetgate up is not there: {ended:?}: {}",
+                read_text(log)?
+            ));
+        }
+        sleep(Duration::from_millis(20));
+    }
+    Ok(child)
+}
