@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod by_hand;
+pub mod cluster;
 pub mod fleet;
 pub mod honest;
 pub mod installed;

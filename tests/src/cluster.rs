@@ -1,0 +1,179 @@
+//! A cluster in a world of the test's own: auth and proxy in one `up`, a joined node with a port of its own in another, and
+//! people who have logged in. What is typed here is what an administrator and a user type.
+
+use crate::peer::{DIR, World};
+use crate::world::wait_until;
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+/// Where the proxy is.
+pub const PROXY: &str = "127.0.0.1:3080";
+/// The node's name, and its own address.
+pub const NODE: &str = "gate";
+/// See [`NODE`].
+pub const OWN_PORT: &str = "127.0.0.1:2222";
+/// The state directory of auth and proxy, below [`DIR`].
+pub const STATE: &str = "cluster";
+
+/// What every script begins with: `role LOGINS MORE` makes the one role, `in_home HOME` logs in as ada there. A test that
+/// logs in anew may have to wait until a code was not used yet, so that is tried until it works.
+const BEGIN: &str = r#"set -eu
+cd /run/test
+role() {
+    printf '[role.everything]\nnodes = ["*"]\nlogins = [%s]\n%s\n' "$1" "${2:-}" > role.toml
+    "$F" role apply --state cluster -f role.toml
+}
+login_config() {
+    cat > "$1.config" <<END
+Host *
+    IdentityFile $1/id
+    CertificateFile $1/id-cert.pub
+    IdentitiesOnly yes
+    IdentityAgent none
+    UserKnownHostsFile $1/known_hosts
+    GlobalKnownHostsFile /dev/null
+    StrictHostKeyChecking yes
+    BatchMode yes
+END
+}
+again() {
+    for n in $(seq 300); do "$@" > tried 2>&1 && return; done
+    cat tried >&2; return 1
+}
+"#;
+const MAKE: &str = r#"
+"$F" init --state cluster --name test --listen 127.0.0.1:3080 --public 127.0.0.1:3080 --no-node
+"#;
+const PEOPLE: &str = r#"
+echo 'a long password of ada' > password
+role '"ada", "root"'
+umask 077
+"$F" user add --state cluster ada --role everything > invite
+"$F" login --home home --proxy 127.0.0.1:3080 --invite-file invite --password-file password --authenticator totp --no-agent
+login_config /run/test/home
+"#;
+const JOIN: &str = r#"
+mkdir node
+cat > node/fleetgate.toml <<'END'
+[node]
+listen = ["127.0.0.1:2222"]
+host_keys = ["/run/test/host_ed25519"]
+state_directory = "/run/test/node"
+root_login = "yes"
+END
+"$F" token add --state cluster > token
+"$F" join --proxy 127.0.0.1:3080 --token-file token --name gate --state node
+"#;
+
+/// A running cluster.
+pub struct Cluster {
+    services: Vec<(String, Child)>,
+    _world: World,
+}
+
+impl Cluster {
+    /// Auth and proxy, and ada who has logged in, in `home`.
+    pub fn new() -> Cluster {
+        let mut cluster = Cluster {
+            services: Vec::new(),
+            _world: World::new(),
+        };
+        cluster.script(MAKE);
+        cluster.up(STATE, PROXY);
+        cluster.script(PEOPLE);
+        cluster
+    }
+
+    /// The same with a node that has joined and is connected.
+    pub fn with_node() -> Cluster {
+        let mut cluster = Cluster::new();
+        cluster.script(JOIN);
+        cluster.up("node", OWN_PORT);
+        wait_until("the node is reached through the proxy", || {
+            cluster.attempt(r#""$F" ssh --home home ada@gate true"#).is_ok()
+        });
+        cluster
+    }
+
+    /// `fleetgate up` for what is in this state directory; it accepts on `address`. Its first process dies with the test,
+    /// and all of it then.
+    pub fn up(&mut self, state: &str, address: &str) {
+        let log = std::fs::File::create(format!("{DIR}/{state}.log")).expect("create");
+        let mut child = Command::new("unshare")
+            .args(["--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c"])
+            .args(["\"$@\" & wait $!", "services"])
+            .arg(crate::fleetgate())
+            .args(["up", "--state", &format!("{DIR}/{state}")])
+            .env("HOME", "/run/home/root")
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("dup"))
+            .stderr(log)
+            .spawn()
+            .expect("unshare: install util-linux");
+        wait_until("the services accept", || {
+            assert!(child.try_wait().expect("ours").is_none(), "{}", self.log(state));
+            TcpStream::connect(address).is_ok()
+        });
+        self.services.push((state.to_owned(), child));
+    }
+
+    /// What they logged.
+    pub fn log(&self, state: &str) -> String {
+        std::fs::read_to_string(format!("{DIR}/{state}.log")).unwrap_or_default()
+    }
+
+    /// Runs a script; it has to succeed. What it printed.
+    pub fn script(&self, text: &str) -> String {
+        self.attempt(text)
+            .unwrap_or_else(|said| panic!("{text}\n{said}\n{}", self.log(STATE)))
+    }
+
+    /// Runs a script: what it printed, and as an error what it said too.
+    pub fn attempt(&self, text: &str) -> Result<String, String> {
+        let done = self.command(text).output().expect("bash");
+        let (out, said) = (
+            String::from_utf8_lossy(&done.stdout).into_owned(),
+            String::from_utf8_lossy(&done.stderr).into_owned(),
+        );
+        match done.status.success() {
+            true => Ok(out),
+            false => Err(format!("{out}{said}({})", done.status)),
+        }
+    }
+
+    /// A script with the program as `$F`, in the world's directory.
+    pub fn command(&self, text: &str) -> Command {
+        let mut command = Command::new("bash");
+        command
+            .args(["-c", &format!("{BEGIN}{text}")])
+            .env("F", crate::fleetgate())
+            .env("HOME", "/run/home/root")
+            .env_remove("SSH_AUTH_SOCK")
+            .env_remove("FLEETGATE_HOME")
+            .stdin(Stdio::null());
+        command
+    }
+}
+
+impl Default for Cluster {
+    fn default() -> Cluster {
+        Cluster::new()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for (state, child) in self.services.iter_mut().rev() {
+            let _ = child.kill();
+            let _ = child.wait();
+            if std::thread::panicking() {
+                let log = std::fs::read_to_string(format!("{DIR}/{state}.log")).unwrap_or_default();
+                let lines: Vec<&str> = log.lines().collect();
+                eprintln!(
+                    "the log of {state}:\n{}",
+                    lines[lines.len().saturating_sub(40)..].join("\n")
+                );
+            }
+        }
+    }
+}
