@@ -21,6 +21,14 @@ s() { ssh -F "$CONF" "$@"; }
 by() { local key=$1; shift; ssh -F "$T/bare" -i "$key" "$@"; }
 sf() { sftp -q -F "$CONF" "$@"; }
 sc() { scp -q -F "$CONF" "$@"; }
+# The options that know the server by this file: a joined node shows the cluster's certificates, in its name there.
+known() {
+    case $1:$SUBJECT in
+        known_authority:Jump | known_authority:ProxyCommand)
+            echo "-o UserKnownHostsFile=$HOMES/root/.fleetgate/known_hosts -o HostKeyAlias=gate" ;;
+        *) echo "-o UserKnownHostsFile=$T/$1" ;;
+    esac
+}
 fail() { echo "wrong: $*" >&8; exit 1; }
 is() { [ "$1" = "$2" ] || fail "got '$1', wanted '$2'"; }
 exits() {

@@ -2,7 +2,7 @@
 //! bytes, exit codes and words.
 #![forbid(unsafe_code)]
 
-use fleetgate_tests::peer::{Row, drive};
+use fleetgate_tests::peer::{Row, drive_directly};
 
 /// `f` is the client as ada, `g` the same without an account; `bg` in the background until `end`.
 fn table(rows: &[(&str, &str)]) -> Vec<Row> {
@@ -29,7 +29,7 @@ echoes() {{ python $PEERS/python/echo.py 7100 $PWD/echo.sock & listens 7100; lis
 
 #[test]
 fn sessions() {
-    drive(&table(&[
+    drive_directly(&table(&[
         ("true", "f $at true < /dev/null"),
         ("exit codes", "for n in 0 1 2 126 127 254 255; do exits $n f $at \"exit $n\" < /dev/null; done"),
         ("exit by a signal", "exits 255 f -v $at 'kill -KILL $$' < /dev/null 2> err; grep -q SIGKILL err"),
@@ -139,7 +139,7 @@ END
 
 #[test]
 fn logins() {
-    drive(&table(&[
+    drive_directly(&table(&[
         (
             "keys of every kind, and certificates",
             "for k in user_ed25519 user_ecdsa256 user_ecdsa384 user_rsa cert_ed25519 cert_ecdsa256 cert_rsa; do
@@ -184,7 +184,7 @@ fn logins() {
 
 #[test]
 fn forwards() {
-    drive(&table(&[
+    drive_directly(&table(&[
         ("-L", "echoes; bg -L 7001:127.0.0.1:7100; listens 7001; says 127.0.0.1 7001; end"),
         (
             "-L between ports and unix sockets",

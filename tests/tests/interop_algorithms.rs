@@ -80,9 +80,8 @@ fn one_at_a_time() {
         ));
     }
     for (key, known) in HOST_KEYS {
-        let options = format!(
-            "-o KexAlgorithms=curve25519-sha256 -o HostKeyAlgorithms={key} -o UserKnownHostsFile=$T/{known}"
-        );
+        let options =
+            format!("-o KexAlgorithms=curve25519-sha256 -o HostKeyAlgorithms={key} $(known {known})");
         rows.push(through(
             format!("host key {key}"),
             &options,

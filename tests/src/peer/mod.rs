@@ -10,7 +10,7 @@ mod rows;
 mod server;
 mod world;
 
-pub use rows::{Row, drive, drive_by};
+pub use rows::{Row, drive, drive_by, drive_directly};
 pub use server::{Server, Subject, subjects};
 pub use world::{DIR, World};
 

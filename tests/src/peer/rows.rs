@@ -60,6 +60,13 @@ pub fn drive(rows: &[Row]) {
     drive_all(rows, &subjects());
 }
 
+/// Runs every row against the subjects that are reached directly: for a client that is told to do just that.
+pub fn drive_directly(rows: &[Row]) {
+    let mut directly = subjects();
+    directly.retain(|(subject, _)| !subject.through_proxy());
+    drive_all(rows, &directly);
+}
+
 /// Runs every row against one subject.
 pub fn drive_by(rows: &[Row], subject: Subject) {
     drive_all(rows, &[(subject, usize::MAX)]);
