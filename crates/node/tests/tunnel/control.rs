@@ -90,7 +90,10 @@ fn facts_documents_certificates_and_audit_go_both_ways() {
         control.say(to_node::Kind::Fresh(small)).await;
         tunnel
             .hear(&cluster, "a fresh word", |word| match word {
-                FromTunnel::Fresh { document, .. } => Some(assert_eq!(document, b"fresh")),
+                FromTunnel::Fresh { document, .. } => {
+                    assert_eq!(document, b"fresh");
+                    Some(())
+                }
                 _ => None,
             })
             .await;
@@ -109,7 +112,10 @@ fn facts_documents_certificates_and_audit_go_both_ways() {
         control.say(to_node::Kind::Renewed(renewed)).await;
         tunnel
             .hear(&cluster, "certificates", |word| match word {
-                FromTunnel::Renewed { tls_chain, .. } => Some(assert_eq!(tls_chain[0].bytes, b"leaf")),
+                FromTunnel::Renewed { tls_chain, .. } => {
+                    assert_eq!(tls_chain[0].bytes, b"leaf");
+                    Some(())
+                }
                 _ => None,
             })
             .await;
@@ -135,7 +141,8 @@ fn facts_documents_certificates_and_audit_go_both_ways() {
         tunnel
             .hear(&cluster, "the position", |word| match word {
                 FromTunnel::AuditKept { log, offset } => {
-                    Some(assert_eq!((log.as_c_str(), *offset), (c"1", 8)))
+                    assert_eq!((log.as_c_str(), *offset), (c"1", 8));
+                    Some(())
                 }
                 _ => None,
             })
@@ -192,10 +199,8 @@ fn the_list_of_proxies_is_followed_and_drain_lets_sessions_end() {
             port: one.address.port(),
         };
         tunnel.say(&ToTunnel::Proxies { proxies: vec![named] }, &[]);
-        assert_eq!(
-            soon("the end", first.channel.closed().wait()).await.is_empty(),
-            false
-        );
+        let why = soon("the end", first.channel.closed().wait()).await;
+        assert!(!why.is_empty());
         // Its name is the monitor's to look up.
         let host = tunnel
             .hear(&cluster, "a question", |word| match word {

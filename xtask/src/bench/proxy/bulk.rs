@@ -168,8 +168,8 @@ fn round_trips(bench: &mut Bench, cluster: &Cluster) -> Result {
     let told = told
         .lines()
         .chain(std::str::from_utf8(&out.stdout).unwrap_or_default().lines());
-    let told = told.filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let told = told.filter(|value| value["round_trips"].is_object()).last();
+    let mut told = told.filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let told = told.rfind(|value| value["round_trips"].is_object());
     let told = told.ok_or("fleetgate ssh --explain=json told no round trips")?;
     for leg in ["client-proxy", "proxy-node"] {
         let count = told["round_trips"][leg].as_f64().unwrap_or_default();
