@@ -25,7 +25,7 @@ sc() { scp -q -F "$CONF" "$@"; }
 known() {
     case $1:$SUBJECT in
         known_authority:Jump | known_authority:ProxyCommand)
-            echo "-o UserKnownHostsFile=$HOMES/root/.fleetgate/known_hosts -o HostKeyAlias=gate" ;;
+            echo "-o UserKnownHostsFile=$T/home/known_hosts -o HostKeyAlias=gate" ;;
         *) echo "-o UserKnownHostsFile=$T/$1" ;;
     esac
 }

@@ -1,7 +1,7 @@
 //! A cluster in a world of the test's own: auth and proxy in one `up`, a joined node with a port of its own in another, and
 //! people who have logged in. What is typed here is what an administrator and a user type.
 
-use crate::peer::{DIR, World};
+use crate::peer::{DIR, World, confined};
 use crate::world::wait_until;
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
@@ -12,6 +12,8 @@ pub const PROXY: &str = "127.0.0.1:3080";
 pub const NODE: &str = "gate";
 /// See [`NODE`].
 pub const OWN_PORT: &str = "127.0.0.1:2222";
+/// Where ada's login is.
+pub const HOME: &str = "/run/test/home";
 /// The state directory of auth and proxy, below [`DIR`].
 pub const STATE: &str = "cluster";
 
@@ -46,7 +48,7 @@ const MAKE: &str = r#"
 "#;
 const PEOPLE: &str = r#"
 echo 'a long password of ada' > password
-role '"ada", "root"'
+role '"ada", "bea", "root"' 'kinds = ["all"]'
 umask 077
 "$F" user add --state cluster ada --role everything > invite
 "$F" login --home home --proxy 127.0.0.1:3080 --invite-file invite --password-file password --authenticator totp --no-agent
@@ -68,15 +70,24 @@ END
 /// A running cluster.
 pub struct Cluster {
     services: Vec<(String, Child)>,
-    _world: World,
+    /// Its own, where nobody lent one.
+    _world: Option<World>,
 }
 
 impl Cluster {
     /// Auth and proxy, and ada who has logged in, in `home`.
     pub fn new() -> Cluster {
+        let world = World::new();
+        let mut cluster = Cluster::inside(&world);
+        cluster._world = Some(world);
+        cluster
+    }
+
+    /// The same in a world that somebody else has.
+    pub fn inside(_: &World) -> Cluster {
         let mut cluster = Cluster {
             services: Vec::new(),
-            _world: World::new(),
+            _world: None,
         };
         cluster.script(MAKE);
         cluster.up(STATE, PROXY);
@@ -99,9 +110,7 @@ impl Cluster {
     /// and all of it then.
     pub fn up(&mut self, state: &str, address: &str) {
         let log = std::fs::File::create(format!("{DIR}/{state}.log")).expect("create");
-        let mut child = Command::new("unshare")
-            .args(["--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c"])
-            .args(["\"$@\" & wait $!", "services"])
+        let mut child = confined()
             .arg(crate::fleetgate())
             .args(["up", "--state", &format!("{DIR}/{state}")])
             .env("HOME", "/run/home/root")

@@ -7,7 +7,7 @@ use fleetgate_tests::peer::{Row, Subject, drive_by};
 
 /// What every row begins with.
 const BEGIN: &str = r#"
-export FLEETGATE_HOME=/run/home/root/.fleetgate
+export FLEETGATE_HOME=$T/home
 f() { "$FLEETGATE" ssh "$@"; }
 "#;
 

@@ -5,13 +5,13 @@
 //! of every row. A [`Row`] is a name and a shell script that succeeds or says what is wrong; [`drive`] runs a table
 //! of them and names every one that failed, with what client and server said. No row waits without a bound.
 
-pub mod cluster;
+mod bridge;
 mod rows;
 mod server;
 mod world;
 
 pub use rows::{Row, drive, drive_by, drive_directly};
-pub use server::{Server, Subject, subjects};
+pub use server::{Server, Subject, confined, subjects};
 pub use world::{DIR, World};
 
 /// The port of every server: the network is the world's own.

@@ -3,9 +3,10 @@
 //! A server runs in a process namespace of its own whose first process dies with the test, so that nothing of it
 //! outlives a test that fails: neither its parts nor the sessions it started.
 
-use super::cluster::{self, Bridge, Cluster};
+use super::bridge::Bridge;
 use super::world::{DIR, World};
 use super::{PORT, rows};
+use crate::cluster::{self, Cluster};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -112,9 +113,14 @@ const DIRECT: &str = "listen = [\"127.0.0.1:2222\"]\n";
 /// How it is reached through the proxy alone.
 const JOINED: &str = "listen = []\nstate_directory = \"/run/test/node\"\n";
 
+/// It joins by the configuration that it is started with.
+const JOIN: &str = r#""$F" token add --state cluster > token
+"$F" join --proxy 127.0.0.1:3080 --token-file token --name gate --state node
+"#;
+
 /// A command in a process namespace of its own, which ends with it. The shell is the first process there: it reaps
 /// orphans, which no server expects to be its own.
-pub(super) fn confined() -> Command {
+pub fn confined() -> Command {
     let mut command = Command::new("unshare");
     command
         .args(["--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c"])
@@ -137,7 +143,11 @@ impl Server {
         std::fs::create_dir_all(format!("{DIR}/node")).expect("mkdir");
         let reached = if subject.through_proxy() { JOINED } else { DIRECT };
         std::fs::write(&config, format!("{reached}{NODE}")).expect("write");
-        let cluster = subject.through_proxy().then(Cluster::start);
+        let cluster = subject.through_proxy().then(|| {
+            let cluster = Cluster::inside(&world);
+            cluster.script(JOIN);
+            cluster
+        });
         let ready = match subject {
             Subject::Sshd => {
                 let config = format!("{DIR}/sshd_config");
@@ -239,12 +249,7 @@ fn bridge(subject: Subject) -> Option<Bridge> {
         }
         Subject::ProxyCommand => {
             let program = crate::fleetgate();
-            words(&[
-                &program.to_string_lossy(),
-                "proxy-command",
-                cluster::NODE_NAME,
-                "22",
-            ])
+            words(&[&program.to_string_lossy(), "proxy-command", cluster::NODE, "22"])
         }
     };
     Some(Bridge::listen(("127.0.0.1", PORT), command))
