@@ -8,6 +8,7 @@ use fleetgate_proto::otlp::trace_service_client::TraceServiceClient;
 use fleetgate_proto::otlp::{
     AnyValue, ExportTraceServiceRequest, KeyValue, OtlpSpan, Resource, ResourceSpans, Scope, ScopeSpans,
 };
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -28,7 +29,7 @@ const INTERNAL: i32 = 1;
 
 /// Takes spans and sends them behind everybody's back.
 pub struct Exporter {
-    queue: mpsc::Sender<OtlpSpan>,
+    queue: mpsc::Sender<(&'static str, OtlpSpan)>,
     dropped: Arc<AtomicU64>,
     task: JoinHandle<()>,
 }
@@ -36,6 +37,8 @@ pub struct Exporter {
 /// A step that is over.
 #[derive(Clone, Debug, Default)]
 pub struct Finished {
+    /// Who made it, as collectors name services.
+    pub service: &'static str,
     /// The trace.
     pub trace: [u8; 16],
     /// Its own number in it.
@@ -50,22 +53,17 @@ pub struct Finished {
     pub end: u64,
     /// What else is known: names and numbers.
     pub numbers: Vec<(&'static str, i64)>,
+    /// And words.
+    pub words: Vec<(&'static str, String)>,
 }
 
 impl Exporter {
-    /// To `http://host:port`, as this service. Within a runtime.
-    pub fn start(endpoint: &str, service: &str) -> Result<Exporter, String> {
-        let target = endpoint.strip_prefix("http://").map(|t| t.trim_end_matches('/'));
-        let target = target.filter(|t| !t.is_empty() && !t.contains('/') && t.contains(':'));
-        let target = target.ok_or_else(|| format!("{endpoint:?} is no collector: http://HOST:PORT"))?;
+    /// To `http://host:port`. Within a runtime.
+    pub fn start(endpoint: &str) -> Result<Exporter, String> {
+        let target = target(endpoint)?.to_owned();
         let (queue, waiting) = mpsc::channel(QUEUE);
         let dropped = Arc::new(AtomicU64::new(0));
-        let task = tokio::spawn(export(
-            target.to_owned(),
-            service.to_owned(),
-            waiting,
-            dropped.clone(),
-        ));
+        let task = tokio::spawn(export(target, waiting, dropped.clone()));
         Ok(Exporter { queue, dropped, task })
     }
 
@@ -76,23 +74,20 @@ impl Exporter {
         } else {
             span.parent.to_vec()
         };
-        let number = |(key, n): &(&str, i64)| KeyValue {
-            key: (*key).to_owned(),
-            value: Some(AnyValue {
-                value: Some(Value::IntValue(*n)),
-            }),
-        };
-        let span = OtlpSpan {
+        let numbers = span.numbers.iter().map(|(key, n)| pair(key, Value::IntValue(*n)));
+        let words = span.words.into_iter();
+        let words = words.map(|(key, word)| pair(key, Value::StringValue(word)));
+        let spelled = OtlpSpan {
             trace_id: span.trace.to_vec().into(),
             span_id: span.id.to_vec().into(),
             parent_span_id: parent.into(),
-            attributes: span.numbers.iter().map(number).collect(),
+            attributes: numbers.chain(words).collect(),
             name: span.name,
             kind: INTERNAL,
             start_time_unix_nano: span.start,
             end_time_unix_nano: span.end,
         };
-        if self.queue.try_send(span).is_err() {
+        if self.queue.try_send((span.service, spelled)).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -116,15 +111,14 @@ impl Exporter {
 
 async fn export(
     target: String,
-    service: String,
-    mut waiting: mpsc::Receiver<OtlpSpan>,
+    mut waiting: mpsc::Receiver<(&'static str, OtlpSpan)>,
     dropped: Arc<AtomicU64>,
 ) {
     let mut open: Option<TraceServiceClient<Channel>> = None;
     let mut spans = Vec::new();
     while waiting.recv_many(&mut spans, BATCH).await > 0 {
         let count = spans.len() as u64;
-        let request = batch(&service, std::mem::take(&mut spans));
+        let request = batch(std::mem::take(&mut spans));
         let sent = timeout(ANSWER, async {
             let client = match &mut open {
                 Some(client) => client,
@@ -145,94 +139,75 @@ async fn export(
     }
 }
 
-fn batch(service: &str, spans: Vec<OtlpSpan>) -> ExportTraceServiceRequest {
-    let name = KeyValue {
-        key: "service.name".to_owned(),
-        value: Some(AnyValue {
-            value: Some(Value::StringValue(service.to_owned())),
-        }),
-    };
-    let scope = Scope {
-        name: "fleetgate".to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-    };
-    ExportTraceServiceRequest {
-        resource_spans: vec![ResourceSpans {
-            resource: Some(Resource {
-                attributes: vec![name],
-            }),
-            scope_spans: vec![ScopeSpans {
-                scope: Some(scope),
-                spans,
-            }],
-        }],
+/// Grouped by who made them.
+fn batch(spans: Vec<(&'static str, OtlpSpan)>) -> ExportTraceServiceRequest {
+    let mut services: BTreeMap<&str, Vec<OtlpSpan>> = BTreeMap::new();
+    for (service, span) in spans {
+        services.entry(service).or_default().push(span);
     }
+    let resource_spans = services.into_iter().map(|(service, spans)| ResourceSpans {
+        resource: Some(Resource {
+            attributes: vec![pair("service.name", Value::StringValue(service.to_owned()))],
+        }),
+        scope_spans: vec![ScopeSpans {
+            scope: Some(Scope {
+                name: "fleetgate".to_owned(),
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+            }),
+            spans,
+        }],
+    });
+    ExportTraceServiceRequest {
+        resource_spans: resource_spans.collect(),
+    }
+}
+
+fn pair(key: &str, value: Value) -> KeyValue {
+    KeyValue {
+        key: key.to_owned(),
+        value: Some(AnyValue { value: Some(value) }),
+    }
+}
+
+/// The `host:port` in `http://host:port`.
+pub fn target(endpoint: &str) -> Result<&str, String> {
+    let target = endpoint.strip_prefix("http://").map(|t| t.trim_end_matches('/'));
+    let target = target.filter(|t| !t.is_empty() && !t.contains('/') && t.contains(':'));
+    target.ok_or_else(|| format!("{endpoint:?} is no collector: http://HOST:PORT"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::h2::{Caller, Routes, serve};
-    use fleetgate_proto::otlp::ExportTraceServiceResponse;
-    use fleetgate_proto::otlp::trace_service_server::{TraceService, TraceServiceServer};
-    use std::future::pending;
-    use tonic::{Request, Response, Status};
-
-    struct Collector(mpsc::UnboundedSender<ExportTraceServiceRequest>);
-
-    #[tonic::async_trait]
-    impl TraceService for Collector {
-        async fn export(
-            &self,
-            request: Request<ExportTraceServiceRequest>,
-        ) -> Result<Response<ExportTraceServiceResponse>, Status> {
-            let _ = self.0.send(request.into_inner());
-            Ok(Response::new(ExportTraceServiceResponse {}))
-        }
-    }
+    use crate::testing::Collector;
 
     #[tokio::test]
     async fn a_collector_gets_every_span_and_a_missing_one_holds_up_nobody() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let (to, mut got) = mpsc::unbounded_channel();
-        tokio::spawn(async move {
-            let (stream, _) = listener.accept().await.unwrap();
-            let nobody = Caller {
-                peer: None,
-                address: None,
-            };
-            let routes = Arc::new(Routes::new().with(TraceServiceServer::new(Collector(to))));
-            let _ = serve(stream, nobody, routes, Tuning::AUTH, pending()).await;
-        });
-        let exporter = Exporter::start(&format!("http://{address}/"), "client").unwrap();
+        let mut collector = Collector::start().await;
+        let exporter = Exporter::start(&format!("{}/", collector.endpoint())).unwrap();
         for n in 0..3 {
             exporter.send(Finished {
+                service: ["client", "proxy"][usize::from(n > 1)],
                 trace: [7; 16],
                 id: [n; 8],
                 parent: [n / 2; 8],
                 name: format!("step {n}"),
                 numbers: vec![("round_trips", i64::from(n))],
+                words: vec![("node", "web1".to_owned())],
                 ..Finished::default()
             });
         }
         assert_eq!(exporter.finish(ANSWER).await, 0);
-        let mut spans = Vec::new();
-        while let Ok(request) = got.try_recv() {
-            spans.extend(
-                request
-                    .resource_spans
-                    .into_iter()
-                    .flat_map(|r| r.scope_spans)
-                    .flat_map(|s| s.spans),
-            );
+        for (n, by) in [(0, "client"), (1, "client"), (2, "proxy")] {
+            let (service, span) = collector.next().await;
+            assert_eq!((service.as_str(), span.name), (by, format!("step {n}")));
+            assert_eq!(span.trace_id[..], [7; 16], "one trace");
+            assert_eq!(span.attributes[0], pair("round_trips", Value::IntValue(n)));
+            assert_eq!(span.attributes[1], pair("node", Value::StringValue("web1".to_owned())));
         }
-        let names: Vec<&str> = spans.iter().map(|s| s.name.as_str()).collect();
-        assert_eq!(names, ["step 0", "step 1", "step 2"]);
-        assert!(spans.iter().all(|s| s.trace_id[..] == [7; 16]), "one trace");
 
         // Nobody listens there any more than at a name that does not exist: all of it is dropped and counted.
-        let nobody = Exporter::start("http://127.0.0.1:1", "client").unwrap();
+        let nobody = Exporter::start("http://127.0.0.1:1").unwrap();
         for _ in 0..=QUEUE {
             nobody.send(Finished::default());
         }
@@ -245,7 +220,7 @@ mod tests {
             "http://a:1/v1",
             "http://a",
         ] {
-            assert!(Exporter::start(wrong, "client").is_err(), "{wrong}");
+            assert!(Exporter::start(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -1,5 +1,9 @@
 //! What the tests of several crates begin with: a cluster's authority and its certificates. Not a part of any program.
 
+mod collector;
+
+pub use collector::Collector;
+
 use crate::tls::{Credentials, Trust};
 use crate::x509::{Authority, Key, Leaf};
 use fleetgate_policy::cluster::{Identity, Name, Subject};

@@ -1,6 +1,7 @@
 //! A node's session as a byte stream: what `ssh -J` needs, where the SSH bytes come out of a channel and not out of frames.
 //! It holds one frame that is not read yet, and one that is not sent yet.
 
+use crate::steps::Steps;
 use bytes::{Buf, Bytes};
 use fleetgate_proto::v1::Frame;
 use fleetgate_proto::v1::frame::Kind;
@@ -28,6 +29,7 @@ pub(crate) struct Carried<K> {
     read: Streaming<Frame>,
     unread: Bytes,
     over: bool,
+    steps: Steps,
     /// Whatever ends with it.
     _kept: K,
 }
@@ -42,13 +44,14 @@ pub(crate) fn sending(first: Frame) -> (Sender<Frame>, Sent) {
 
 impl<K> Carried<K> {
     /// Of a session that was begun.
-    pub(crate) fn new(send: Sender<Frame>, read: Streaming<Frame>, kept: K) -> Carried<K> {
+    pub(crate) fn new(send: Sender<Frame>, read: Streaming<Frame>, steps: Steps, kept: K) -> Carried<K> {
         Carried {
             send: Some(send),
             waiting: None,
             read,
             unread: Bytes::new(),
             over: false,
+            steps,
             _kept: kept,
         }
     }
@@ -96,6 +99,7 @@ impl<K: Unpin> AsyncRead for Carried<K> {
                     Some(Kind::Ssh(bytes)) => self.unread = bytes,
                     Some(Kind::SshEnd(_)) => self.over = true,
                     Some(Kind::Denied(denied)) => return Poll::Ready(Err(io::Error::other(denied.words))),
+                    Some(Kind::Spans(mut spans)) => self.steps.tell(&mut spans),
                     _ => {}
                 },
                 Some(Err(status)) => return Poll::Ready(Err(broken(&status))),

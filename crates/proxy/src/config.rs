@@ -1,6 +1,7 @@
 //! `[proxy]` of `fleetgate.toml`, or a file of its own: what it may say, and what goes without it. It reads one file and
 //! opens none that is named in it.
 
+use fleetgate_net::otlp;
 use serde::Deserialize;
 use std::fmt;
 use std::io::Read;
@@ -32,6 +33,8 @@ pub struct Config {
     pub user: String,
     /// Connections to nodes of one user at once.
     pub sessions_per_user: u32,
+    /// An OpenTelemetry collector, `http://host:port`, that gets the steps of every connection, the nodes' among them.
+    pub collector: Option<String>,
 }
 
 /// A configuration that cannot be used: the place and the reason.
@@ -49,6 +52,7 @@ impl Default for Config {
             tls_key: None,
             user: "fleetgate".to_owned(),
             sessions_per_user: 1_000,
+            collector: None,
         }
     }
 }
@@ -94,6 +98,9 @@ impl Config {
         if !matches!(port, Some(Ok(_))) {
             return Err(ConfigError("auth is to be host:port".to_owned()));
         }
+        if let Some(collector) = &self.collector {
+            otlp::target(collector).map_err(|why| ConfigError(format!("collector: {why}")))?;
+        }
         if self.sessions_per_user == 0 {
             return Err(ConfigError(
                 "sessions_per_user is 0: nobody could come in".to_owned(),
@@ -134,6 +141,7 @@ mod tests {
             ),
             ("auth = \"nowhere\"", "auth is to be host:port"),
             ("sessions_per_user = 0", "nobody could come in"),
+            ("collector = \"collector\"", "collector: \"collector\" is no collector"),
         ] {
             let error = parsed(text).unwrap_err();
             assert!(error.contains(words), "{text}: {error}");

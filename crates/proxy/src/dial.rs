@@ -5,6 +5,7 @@
 use crate::gate::Gate;
 use crate::places::Place;
 use crate::state::{Known, SKEW, View, now};
+use crate::steps::Steps;
 use crate::tunnels::Tunnel;
 use fleetgate_net::h2::{self, Caller, TRANSPORT_MESSAGE};
 use fleetgate_policy::cluster::{
@@ -14,7 +15,7 @@ use fleetgate_proto::v1::denied::Reason as Why;
 use fleetgate_proto::v1::frame::Kind;
 use fleetgate_proto::v1::transport_server::{Transport, TransportServer};
 use fleetgate_proto::v1::tunnel_client::TunnelClient;
-use fleetgate_proto::v1::{Denied, Dial, Frame, Node, NodesReply, NodesRequest, Span, Spans, Via};
+use fleetgate_proto::v1::{Denied, Dial, Frame, Node, NodesReply, NodesRequest, Via};
 use fleetgate_ssh::key::Certificate;
 use serde_json::json;
 use std::future::Future;
@@ -23,7 +24,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tonic::codegen::tokio_stream::Stream;
@@ -196,8 +197,7 @@ pub(crate) struct Session {
     from_node: FromNode,
     /// When the decision no longer holds.
     refused: Pin<Box<dyn Future<Output = Refusal> + Send>>,
-    /// Spans of this proxy's, once.
-    spans: Option<Spans>,
+    steps: Steps,
     told: Told,
     /// The other direction ends with this one.
     _end: oneshot::Sender<()>,
@@ -239,15 +239,16 @@ async fn open(gate: Arc<Gate>, user: User, mut from_client: Streaming<Frame>) ->
             "the first frame is to be a dial, within 10 s",
         ));
     };
-    let begun = SystemTime::now();
-    let entry = admit(&gate, &user, &dial).inspect_err(|denied| tell_denied(&gate, &user, &dial, denied))?;
+    let mut steps = Steps::begin(&gate, &mut dial);
+    let entry = admit(&gate, &user, &dial);
+    steps.ended("decide", 0);
+    let entry = entry.inspect_err(|denied| tell_denied(&gate, &user, &dial, denied))?;
     let Entry {
         node,
         allowed,
         place,
         way,
     } = entry;
-    let decided = SystemTime::now();
 
     let source = user.source.map(|address| address.to_string()).unwrap_or_default();
     let who = json!({
@@ -264,8 +265,7 @@ async fn open(gate: Arc<Gate>, user: User, mut from_client: Streaming<Frame>) ->
         proxy: gate.name.to_string(),
         user: user.identity.user().map(ToString::to_string).unwrap_or_default(),
     });
-    let (explain, agent, trace) = (dial.explain, dial.agent, dial.trace.clone());
-    let login = dial.login.clone();
+    let (agent, login) = (dial.agent, dial.login.clone());
     let received = Arc::new(AtomicU64::new(dial.ssh.len() as u64));
     let (end, ended) = oneshot::channel();
     let to_node = ToNode {
@@ -281,11 +281,11 @@ async fn open(gate: Arc<Gate>, user: User, mut from_client: Streaming<Frame>) ->
         Way::Plain(known) => FromNode::Plain(plain::begin(&gate, user.source, known, agent, to_node)?),
     };
     gate.audit.tell("dial", &who);
-    let spans = explain.then(|| spans(&trace, begun, decided));
+    steps.ended("open a stream", 1);
     Ok(Session {
         from_node,
         refused: Box::pin(until_refused(gate.clone(), user, node, login, allowed.until)),
-        spans,
+        steps,
         told: Told {
             gate,
             who,
@@ -403,9 +403,14 @@ pub(crate) fn decision(
         .iter()
         .filter_map(|role| view.state.roles.get(role));
     let mut answers: Vec<_> = logins_of(roles, name).iter().map(|login| ask(login)).collect();
+    let missing = |answer: &Result<Allowed, Refusal>| {
+        // What he lacks everywhere else says more than that one of the accounts is not his.
+        answer.as_ref().is_err_and(|refusal| refusal.reason != Reason::Role)
+    };
     match answers
         .iter()
         .position(Result::is_ok)
+        .or_else(|| answers.iter().position(missing))
         .or(answers.len().checked_sub(1))
     {
         Some(best) => answers.swap_remove(best),
@@ -465,7 +470,10 @@ impl Stream for Going {
                         Poll::Pending => Poll::Pending,
                         Poll::Ready(Some(Ok(frame))) => {
                             session.told.sent += ssh_length(&frame);
-                            Poll::Ready(Some(Ok(session.with_spans(frame))))
+                            match session.steps.pass(frame) {
+                                Some(frame) => Poll::Ready(Some(Ok(frame))),
+                                None => continue,
+                            }
                         }
                         Poll::Ready(None) => {
                             session.told.reason = "the node ended it";
@@ -497,18 +505,6 @@ impl FromNode {
 /// Waits until this Unix second.
 pub(crate) async fn until(at: u64) {
     tokio::time::sleep(Duration::from_secs(at.saturating_sub(now()))).await;
-}
-
-impl Session {
-    /// With this proxy's spans put to the node's.
-    fn with_spans(&mut self, mut frame: Frame) -> Frame {
-        if let Some(Kind::Spans(spans)) = &mut frame.kind
-            && let Some(own) = self.spans.take()
-        {
-            spans.spans.extend(own.spans);
-        }
-        frame
-    }
 }
 
 impl Stream for ToNode {
@@ -601,29 +597,5 @@ fn refused(refusal: &Refusal) -> Denied {
         reason: reason.into(),
         words: refusal.words.clone(),
         rule: refusal.rule.clone(),
-    }
-}
-
-/// What this proxy did for a dial: decided, and opened a stream.
-fn spans(trace: &[u8], begun: SystemTime, decided: SystemTime) -> Spans {
-    let nanoseconds = |at: SystemTime| {
-        let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
-        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-    };
-    let span = |name: &str, start, end, round_trips, leg: &str| Span {
-        id: fleetgate_net::backoff::random().to_be_bytes().to_vec().into(),
-        parent: trace.get(16..24).unwrap_or_default().to_vec().into(),
-        name: name.to_owned(),
-        place: "proxy".to_owned(),
-        start: nanoseconds(start),
-        end: nanoseconds(end),
-        round_trips,
-        leg: leg.to_owned(),
-    };
-    Spans {
-        spans: vec![
-            span("decide", begun, decided, 0, ""),
-            span("open a stream", decided, SystemTime::now(), 1, "proxy-node"),
-        ],
     }
 }

@@ -9,10 +9,11 @@ use crate::places::Places;
 use crate::state::{Inventory, View};
 use crate::tunnels::Tunnels;
 use fleetgate_net::h2::Channel;
+use fleetgate_net::otlp::Exporter;
 use fleetgate_net::{Credentials, tls};
 use fleetgate_policy::cluster::Name;
 use fleetgate_ssh::key::HostKey;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, watch};
 
@@ -43,6 +44,8 @@ pub(crate) struct Gate {
     /// Users' sessions, counted.
     pub(crate) sessions: Places<Name>,
     pub(crate) audit: Audit,
+    /// Gets every connection's steps, where the configuration names one.
+    pub(crate) collector: OnceLock<Exporter>,
     /// The proxy stops.
     pub(crate) leaving: watch::Sender<bool>,
 }

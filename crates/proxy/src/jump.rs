@@ -12,9 +12,10 @@ use crate::ssh::door::Caller;
 use crate::ssh::terminate::{self, AgentFrames, Host, Later, Told};
 use crate::ssh::{Reaching, Ways, jump};
 use crate::state::{Known, SKEW, now};
+use crate::steps::Steps;
 use fleetgate_net::dial as tcp;
 use fleetgate_policy::Permits;
-use fleetgate_policy::cluster::{Identity, Name, SSH_EXTENSION, Target, logins_of};
+use fleetgate_policy::cluster::{Identity, Name, SSH_EXTENSION, Target};
 use fleetgate_proto::v1::frame::Kind;
 use fleetgate_proto::v1::{Dial, Frame, Via};
 use fleetgate_ssh::codec::Reader;
@@ -150,44 +151,26 @@ impl Ways for Jumps {
 async fn reach(gate: Arc<Gate>, caller: &Caller, node: &str) -> Result<crate::ssh::Stream, String> {
     let user = user(caller);
     // Which account it will be is said inside, to the node: here any that the user may have there opens the way.
-    let roles = gate.view.borrow().state.roles.clone();
-    let held = user.identity.roles.iter().filter_map(|role| roles.get(role));
-    let name = user.identity.user().cloned();
-    let mut logins = name.map(|name| logins_of(held, &name)).unwrap_or_default();
-    if logins.is_empty() {
-        logins.push(String::new());
-    }
-    let mut admitted = Err("there is no account".to_owned());
-    for login in logins {
-        let dial = Dial {
-            node: node.to_owned(),
-            login,
-            ..Dial::default()
-        };
-        match dial::admit(&gate, &user, &dial) {
-            Ok(entry) => {
-                admitted = Ok(entry);
-                break;
-            }
-            Err(denied) => {
-                let also_here = denied.words.clone();
-                let lacks = denied.reason() != fleetgate_proto::v1::denied::Reason::Role;
-                if lacks || admitted.is_err() {
-                    admitted = Err(also_here);
-                }
-                if lacks {
-                    break;
-                }
-            }
-        }
-    }
-    let entry = admitted.inspect_err(|words| {
-        let reason = words.as_str();
+    let mut first = Dial {
+        node: node.to_owned(),
+        via: Some(Via {
+            source: caller.source.to_string(),
+            proxy: gate.name.to_string(),
+            user: user.identity.user().map(ToString::to_string).unwrap_or_default(),
+        }),
+        ..Dial::default()
+    };
+    let mut steps = Steps::begin(&gate, &mut first);
+    let entry = dial::admit(&gate, &user, &first);
+    steps.ended("decide", 0);
+    let entry = entry.map_err(|denied| {
+        let reason = denied.words;
         tell(
             &gate,
             "dial_denied",
             json!({ "user": user.identity.subject.to_string(), "node": node, "reason": reason }),
         );
+        reason
     })?;
     tell(
         &gate,
@@ -212,22 +195,14 @@ async fn reach(gate: Arc<Gate>, caller: &Caller, node: &str) -> Result<crate::ss
             return Ok(Box::new(here));
         }
     };
-    let first = Dial {
-        node: node.to_owned(),
-        via: Some(Via {
-            source: caller.source.to_string(),
-            proxy: gate.name.to_string(),
-            user: user.identity.user().map(ToString::to_string).unwrap_or_default(),
-        }),
-        ..Dial::default()
-    };
     let (send, sent) = sending(Frame {
         kind: Some(Kind::Dial(first)),
     });
     let read = dial::session(&tunnel, node, sent)
         .await
         .map_err(|denied| denied.words)?;
-    Ok(Box::new(Carried::new(send, read, entry.place)))
+    steps.ended("open a stream", 1);
+    Ok(Box::new(Carried::new(send, read, steps, entry.place)))
 }
 
 /// A node without fleetgate.

@@ -18,6 +18,7 @@ mod sandbox;
 mod server;
 pub mod ssh;
 mod state;
+pub mod steps;
 mod tunnels;
 mod web;
 

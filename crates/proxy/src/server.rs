@@ -12,12 +12,13 @@ use crate::places::Places;
 use crate::sandbox;
 use crate::state::View;
 use crate::tunnels::{LAST_WORDS, Tunnels};
+use fleetgate_net::otlp::Exporter;
 use fleetgate_net::tls::{self, H2, HTTP1, PROXY, Shown, TUNNEL};
 use fleetgate_net::{Credentials, Trust};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -70,6 +71,7 @@ impl Server {
             tunnels: Tunnels::default(),
             sessions: Places::new(SESSIONS, config.sessions_per_user as usize),
             audit,
+            collector: OnceLock::new(),
             leaving: watch::Sender::new(false),
             config,
         };
@@ -106,6 +108,10 @@ impl Server {
             public => {
                 tracing::info!(proxy = %gate.name, "listening on {address}, which others reach as {public}")
             }
+        }
+        if let Some(collector) = &gate.config.collector {
+            let exporter = Exporter::start(collector).map_err(ServerError)?;
+            let _ = gate.collector.set(exporter);
         }
         // They end with this function: nothing of a proxy outlives it but connections that drain.
         let mut tasks = JoinSet::new();

@@ -227,7 +227,7 @@ async fn export(ledger: &Ledger, trace: &Bytes) {
     let Some(endpoint) = std::env::var(COLLECTOR).ok().filter(|e| !e.is_empty()) else {
         return;
     };
-    let exporter = match Exporter::start(&endpoint, "fleetgate-client") {
+    let exporter = match Exporter::start(&endpoint) {
         Ok(exporter) => exporter,
         Err(wrong) => return eprintln!("fleetgate: {COLLECTOR}: {wrong}"),
     };
@@ -235,6 +235,7 @@ async fn export(ledger: &Ledger, trace: &Bytes) {
     number.copy_from_slice(&trace[..16]);
     root.copy_from_slice(&trace[16..]);
     let span = |id, parent, name: &str, start, end, round_trips| Finished {
+        service: "fleetgate-client",
         trace: number,
         id,
         parent,
@@ -242,6 +243,7 @@ async fn export(ledger: &Ledger, trace: &Bytes) {
         start,
         end,
         numbers: vec![("round_trips", i64::from(round_trips))],
+        words: Vec::new(),
     };
     let (Some(first), Some(last)) = (ledger.steps().first(), ledger.steps().last()) else {
         return;
