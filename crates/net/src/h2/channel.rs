@@ -1,6 +1,6 @@
 //! The side that asks. Its face is what the generated clients take.
 
-use super::io::{Clock, Io, Spawn};
+use super::io::{Clock, Io, Shared, Spawn};
 use super::{
     CONNECTION_WINDOW, ERROR_RESETS, FRAME, HEADER_TABLE, HEADERS, SEND_BUFFER, STREAM_WINDOW, Tuning,
 };
@@ -51,8 +51,10 @@ where
         .keep_alive_interval(tuning.ping)
         .keep_alive_timeout(tuning.answer)
         .keep_alive_while_idle(tuning.ping.is_some());
-    let (send, connection) = builder.handshake(Io(io)).await?;
+    let wire = Shared::new(io);
+    let (send, connection) = builder.handshake(Io(wire.same())).await?;
     let (tell, ended) = watch::channel(None);
+    let connection = wire.drive(connection);
     tokio::spawn(Carrying { connection, tell });
     Ok(Channel { send, ended })
 }

@@ -1,6 +1,6 @@
 //! The side that answers. Who asks is in each request's [`Caller`].
 
-use super::io::{Clock, Io, Spawn};
+use super::io::{Clock, Io, Shared, Spawn};
 use super::{
     CONNECTION_WINDOW, ERROR_RESETS, FRAME, HEADER_TABLE, HEADERS, PENDING_RESETS, Routes, SEND_BUFFER,
     STREAM_WINDOW, Tuning,
@@ -62,14 +62,16 @@ where
         .keep_alive_interval(tuning.ping)
         .keep_alive_timeout(tuning.answer)
         .auto_date_header(false);
-    let mut connection = pin!(builder.serve_connection(Io(io), Answering { routes, caller }));
+    let wire = Shared::new(io);
+    let connection = builder.serve_connection(Io(wire.same()), Answering { routes, caller });
+    let mut driven = wire.drive(connection);
     let mut leave = pin!(leave);
     tokio::select! {
-        ended = connection.as_mut() => return ended,
-        () = leave.as_mut() => connection.as_mut().graceful_shutdown(),
+        ended = &mut driven => return ended,
+        () = leave.as_mut() => Pin::new(driven.connection()).graceful_shutdown(),
     }
     // Whoever hears that this side leaves may close first: that is no error any more.
-    let _ = connection.await;
+    let _ = driven.await;
     Ok(())
 }
 

@@ -5,10 +5,14 @@
 mod credentials;
 mod error;
 mod group;
+mod room;
+mod stream;
 mod verify;
 
 pub use credentials::{Credentials, Signer, client_handshake_hash};
 pub use error::{Error, Kind};
+pub use room::rest;
+pub use stream::{LINGER, LINGER_BYTES, Stream};
 
 use crate::pin::Pin;
 use crate::x509::Certificate;
@@ -21,16 +25,12 @@ use rustls::server::{
     ClientHello, NoServerSessionStorage, ResolvesServerCert, ServerConfig, WebPkiClientVerifier,
 };
 use rustls::sign::CertifiedKey;
-use rustls::{NamedGroup, RootCertStore};
+use rustls::{CommonState, NamedGroup, RootCertStore};
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_rustls::{TlsAcceptor, TlsConnector};
-
-/// A connection under TLS, of either side.
-pub type Stream<IO> = tokio_rustls::TlsStream<IO>;
 
 /// The names that certificates are made for. A node's is [`node_name`].
 pub const PROXY: &str = "proxy.fleetgate";
@@ -84,8 +84,6 @@ pub struct Peer {
     pub certificate: Option<Certificate>,
     /// The protocol agreed on.
     pub alpn: Option<Vec<u8>>,
-    /// At a server: the name that the client asked for.
-    pub asked_for: Option<String>,
     /// The group of the key exchange.
     pub group: Option<NamedGroup>,
 }
@@ -211,11 +209,9 @@ impl Server {
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
-        let stream = in_time(TlsAcceptor::from(self.0.clone()).accept(io), Error::of_client).await?;
-        let (_, connection) = stream.get_ref();
-        let mut peer = peer(connection)?;
-        peer.asked_for = connection.server_name().map(str::to_owned);
-        Ok((stream.into(), peer))
+        let stream = in_time(Stream::accept(io, self.0.clone()), Error::of_client).await?;
+        let peer = peer(stream.common())?;
+        Ok((stream, peer))
     }
 }
 
@@ -253,10 +249,10 @@ impl Client {
     {
         let server = ServerName::try_from(name.to_owned())
             .map_err(|_| Error::setting(format!("\"{name}\" is no name of a TLS server")))?;
-        let connecting = TlsConnector::from(self.0.clone()).connect(server, io);
+        let connecting = Stream::connect(io, self.0.clone(), server);
         let stream = in_time(connecting, |e| Error::of_server(e, name)).await?;
-        let peer = peer(stream.get_ref().1)?;
-        Ok((stream.into(), peer))
+        let peer = peer(stream.common())?;
+        Ok((stream, peer))
     }
 }
 
@@ -264,7 +260,7 @@ impl Client {
 /// certificate, if it may issue others.
 #[must_use]
 pub fn authority_of<IO>(stream: &Stream<IO>) -> Option<Pin> {
-    let chain = stream.get_ref().1.peer_certificates()?;
+    let chain = stream.common().peer_certificates()?;
     let last = Certificate::read(chain.last()?).ok()?;
     last.is_authority().then(|| last.pin())
 }
@@ -291,7 +287,7 @@ async fn in_time<T>(
     }
 }
 
-fn peer<D>(connection: &rustls::ConnectionCommon<D>) -> Result<Peer, Error> {
+fn peer(connection: &CommonState) -> Result<Peer, Error> {
     let certificate = match connection.peer_certificates().and_then(<[_]>::first) {
         Some(leaf) => Some(Certificate::read(leaf).map_err(Error::unreadable)?),
         None => None,
@@ -304,7 +300,6 @@ fn peer<D>(connection: &rustls::ConnectionCommon<D>) -> Result<Peer, Error> {
         identity,
         certificate,
         alpn: connection.alpn_protocol().map(<[u8]>::to_vec),
-        asked_for: None,
         group: connection
             .negotiated_key_exchange_group()
             .map(|group| group.name()),
