@@ -203,7 +203,10 @@ mod tests {
             assert_eq!((service.as_str(), span.name), (by, format!("step {n}")));
             assert_eq!(span.trace_id[..], [7; 16], "one trace");
             assert_eq!(span.attributes[0], pair("round_trips", Value::IntValue(n)));
-            assert_eq!(span.attributes[1], pair("node", Value::StringValue("web1".to_owned())));
+            assert_eq!(
+                span.attributes[1],
+                pair("node", Value::StringValue("web1".to_owned()))
+            );
         }
 
         // Nobody listens there any more than at a name that does not exist: all of it is dropped and counted.

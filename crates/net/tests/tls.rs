@@ -40,11 +40,7 @@ async fn both_know_each_other_by_the_post_quantum_group() {
         let client = Client::new(&believe, Some(&alice), &[H2]).unwrap();
         let (there, here) = shake(&server, &client, PROXY).await;
         let ((stream, user), (_, peer)) = (there.unwrap(), here.unwrap());
-        assert_eq!(
-            stream.handshake_kind(),
-            Some(HandshakeKind::Full),
-            "no retry"
-        );
+        assert_eq!(stream.handshake_kind(), Some(HandshakeKind::Full), "no retry");
         assert_eq!(user.group, Some(NamedGroup::X25519MLKEM768));
         assert_eq!(user.identity, alice.identity());
         assert_eq!(user.identity.unwrap().user(), Some(&name("alice")));

@@ -141,7 +141,10 @@ mod tests {
             ),
             ("auth = \"nowhere\"", "auth is to be host:port"),
             ("sessions_per_user = 0", "nobody could come in"),
-            ("collector = \"collector\"", "collector: \"collector\" is no collector"),
+            (
+                "collector = \"collector\"",
+                "collector: \"collector\" is no collector",
+            ),
         ] {
             let error = parsed(text).unwrap_err();
             assert!(error.contains(words), "{text}: {error}");

@@ -405,7 +405,9 @@ pub(crate) fn decision(
     let mut answers: Vec<_> = logins_of(roles, name).iter().map(|login| ask(login)).collect();
     let missing = |answer: &Result<Allowed, Refusal>| {
         // What he lacks everywhere else says more than that one of the accounts is not his.
-        answer.as_ref().is_err_and(|refusal| refusal.reason != Reason::Role)
+        answer
+            .as_ref()
+            .is_err_and(|refusal| refusal.reason != Reason::Role)
     };
     match answers
         .iter()

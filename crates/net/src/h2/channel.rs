@@ -1,6 +1,6 @@
 //! The side that asks. Its face is what the generated clients take.
 
-use super::io::{Clock, Io, Shared, Spawn};
+use super::io::{Clock, Io, Shared, SpawnDriven};
 use super::{
     CONNECTION_WINDOW, ERROR_RESETS, FRAME, HEADER_TABLE, HEADERS, SEND_BUFFER, STREAM_WINDOW, Tuning,
 };
@@ -35,7 +35,8 @@ pub async fn connect<IO>(io: IO, tuning: Tuning) -> Result<Channel, hyper::Error
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let mut builder = http2::Builder::new(Spawn);
+    let wire = Shared::new(io);
+    let mut builder = http2::Builder::new(SpawnDriven(wire.same()));
     builder
         .timer(Clock)
         .initial_stream_window_size(STREAM_WINDOW)
@@ -51,10 +52,8 @@ where
         .keep_alive_interval(tuning.ping)
         .keep_alive_timeout(tuning.answer)
         .keep_alive_while_idle(tuning.ping.is_some());
-    let wire = Shared::new(io);
-    let (send, connection) = builder.handshake(Io(wire.same())).await?;
+    let (send, connection) = builder.handshake(Io(wire)).await?;
     let (tell, ended) = watch::channel(None);
-    let connection = wire.drive(connection);
     tokio::spawn(Carrying { connection, tell });
     Ok(Channel { send, ended })
 }

@@ -33,6 +33,9 @@ pub(super) struct Driven<C, T> {
 #[derive(Clone, Copy)]
 pub(crate) struct Spawn;
 
+/// The same for the side that asks, whose connection hyper drives by a task of its own.
+pub(super) struct SpawnDriven<T>(pub(super) Shared<T>);
+
 /// tokio's clock.
 #[derive(Clone, Copy)]
 pub(crate) struct Clock;
@@ -134,11 +137,7 @@ impl<C: Future + Unpin, T: AsyncWrite + Unpin> Future for Driven<C, T> {
 }
 
 impl<T: AsyncRead + Unpin> AsyncRead for Shared<T> {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let mut wire = self.wire();
         match wire.broken.take() {
             Some(error) => Poll::Ready(Err(error)),
@@ -179,6 +178,22 @@ where
 {
     fn execute(&self, future: F) {
         tokio::spawn(future);
+    }
+}
+
+impl<F, T> rt::Executor<F> for SpawnDriven<T>
+where
+    F: Future<Output = ()> + Send + 'static,
+    T: AsyncWrite + Unpin + Send + 'static,
+{
+    fn execute(&self, future: F) {
+        tokio::spawn(self.0.same().drive(Box::pin(future)));
+    }
+}
+
+impl<T> Clone for SpawnDriven<T> {
+    fn clone(&self) -> SpawnDriven<T> {
+        SpawnDriven(self.0.same())
     }
 }
 

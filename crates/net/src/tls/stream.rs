@@ -174,7 +174,9 @@ fn act<D>(
         }
         Ok(ConnectionState::BlockedHandshake) => Ok(Next::Blocked),
         Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => Ok(Next::Over),
-        Ok(_) => Err(TlsError::General("a state of TLS that was not asked for".to_owned())),
+        Ok(_) => Err(TlsError::General(
+            "a state of TLS that was not asked for".to_owned(),
+        )),
     };
     (gone, next)
 }
@@ -197,7 +199,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Stream<IO> {
         }
     }
 
-    /// The handshake with a server. Its last words go out with the first bytes that are written, or with the first read.
+    /// The handshake with a server.
     pub(super) async fn connect(
         io: IO,
         config: Arc<ClientConfig>,
@@ -244,7 +246,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Stream<IO> {
             let next = self.step(Wish::Nothing, 0, &mut |_| {});
             let next = next.map_err(|error| self.last_words(cx, error))?;
             if !self.side.common().is_handshaking() {
-                return Poll::Ready(Ok(()));
+                // The peer may wait for these last words before this side has anything else to say.
+                return self.leaving.poll_send(&mut self.io, cx);
             }
             match next {
                 Next::Again | Next::Done => {}
@@ -271,8 +274,10 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Stream<IO> {
 
     /// The peer is told by an alert what is wrong, as far as that goes without waiting.
     fn last_words(&mut self, cx: &mut Context<'_>, error: io::Error) -> io::Error {
-        // The alert is all that rustls has left to say.
-        while let Ok(Next::Again) = self.step(Wish::Nothing, 0, &mut |_| {}) {}
+        self.over = true;
+        self.closed = true;
+        // It is all that rustls is asked for from here on.
+        while self.side.common().wants_write() && self.step(Wish::Nothing, 0, &mut |_| {}).is_ok() {}
         let _ = self.leaving.poll_send(&mut self.io, cx);
         error
     }
@@ -368,6 +373,15 @@ impl<IO> Stream<IO> {
     }
 }
 
+/// Keys and plaintext are nobody's to read.
+impl<IO> std::fmt::Debug for Stream<IO> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stream")
+            .field("over", &self.over)
+            .finish_non_exhaustive()
+    }
+}
+
 impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncRead for Stream<IO> {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -430,7 +444,6 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<IO> {
                 match stream.step(Wish::Close, 0, &mut |_| {}) {
                     Ok(Next::Again) => {}
                     Ok(Next::Over) if !stream.over => stream.over = true,
-                    // Said; or there is nothing to say to a peer with whom the handshake broke.
                     _ => break,
                 }
             }
@@ -476,7 +489,11 @@ impl Inbox {
     }
 
     /// Reads what there is. Whoever has to wait has no room meanwhile.
-    fn poll_more<IO: AsyncRead + Unpin>(&mut self, io: &mut IO, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    fn poll_more<IO: AsyncRead + Unpin>(
+        &mut self,
+        io: &mut IO,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
         let room = self.room.get_or_insert_with(|| {
             let mut room = Room::take();
             room[..self.part.len()].copy_from_slice(&self.part);
@@ -536,7 +553,11 @@ impl Outbox {
     }
 
     /// Sends all of it.
-    fn poll_send<IO: AsyncWrite + Unpin>(&mut self, io: &mut IO, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_send<IO: AsyncWrite + Unpin>(
+        &mut self,
+        io: &mut IO,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
         let Some(room) = &self.room else {
             return Poll::Ready(Ok(()));
         };
