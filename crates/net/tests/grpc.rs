@@ -212,7 +212,7 @@ async fn a_stream_that_nobody_reads_is_bounded_and_holds_up_no_other() {
         }
     }
     drop(waiting);
-    let most = 2 * (h2::STREAM_WINDOW as usize + h2::SEND_BUFFER) + 8 * frame;
+    let most = 2 * (h2::STREAM_WINDOW as usize + h2::SEND_BUFFER) + 32 * frame;
     assert!(
         (h2::STREAM_WINDOW as usize..=most).contains(&sent),
         "{sent} of {most}"

@@ -23,6 +23,8 @@ mod fd;
 pub mod file;
 #[cfg(feature = "glibc")]
 pub mod glibc;
+#[cfg(any(feature = "std", test))]
+pub mod heap;
 pub mod landlock;
 pub mod lock;
 pub mod memfd;

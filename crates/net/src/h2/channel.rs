@@ -1,6 +1,7 @@
 //! The side that asks. Its face is what the generated clients take.
 
-use super::io::{Clock, Io, Shared, SpawnDriven};
+use super::io::Clock;
+use super::wire::{Shared, SpawnDriven, Wire};
 use super::{
     CONNECTION_WINDOW, ERROR_RESETS, FRAME, HEADER_TABLE, HEADERS, SEND_BUFFER, STREAM_WINDOW, Tuning,
 };
@@ -13,7 +14,6 @@ use std::error::Error;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tonic::body::Body;
 use tower_service::Service;
@@ -33,7 +33,7 @@ pub struct Closed(watch::Receiver<Option<String>>);
 /// Begins HTTP/2 on `io`. Nothing is waited for: a request may be sent at once.
 pub async fn connect<IO>(io: IO, tuning: Tuning) -> Result<Channel, hyper::Error>
 where
-    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    IO: Wire + Send + 'static,
 {
     let wire = Shared::new(io);
     let mut builder = http2::Builder::new(SpawnDriven(wire.same()));
@@ -52,7 +52,7 @@ where
         .keep_alive_interval(tuning.ping)
         .keep_alive_timeout(tuning.answer)
         .keep_alive_while_idle(tuning.ping.is_some());
-    let (send, connection) = builder.handshake(Io(wire)).await?;
+    let (send, connection) = builder.handshake(wire).await?;
     let (tell, ended) = watch::channel(None);
     tokio::spawn(Carrying { connection, tell });
     Ok(Channel { send, ended })

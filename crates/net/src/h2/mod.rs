@@ -5,21 +5,24 @@ mod channel;
 pub(crate) mod io;
 mod routes;
 mod server;
+mod wire;
 
 pub use channel::{Channel, Closed, connect, reason, words};
 pub use routes::{Page, Routes};
 pub use server::{Caller, serve};
+pub use wire::Wire;
 
 use std::time::Duration;
 
-/// What one stream may have on the way to a reader that is behind: the window that is granted for each stream.
-pub const STREAM_WINDOW: u32 = 256 * 1024;
+/// What one stream may have on the way to a reader that is behind: the window that is granted for each stream, as large as
+/// OpenSSH's for a channel, so that a distant proxy carries as much as a distant sshd.
+pub const STREAM_WINDOW: u32 = 2 * 1024 * 1024;
 /// The connection's window, as large as HTTP/2 allows (RFC 9113 §6.9.1): a stream that nobody reads holds up no other.
 pub const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
 /// What is kept of a stream that its peer does not read, before the sender is asked to wait.
-pub const SEND_BUFFER: usize = 64 * 1024;
-/// The largest frame that is taken.
-pub const FRAME: u32 = 32 * 1024;
+pub const SEND_BUFFER: usize = 128 * 1024;
+/// The largest frame that is taken: a message of 32 KB of SSH is one frame, and not a second one of a few bytes.
+pub const FRAME: u32 = 64 * 1024;
 /// All headers of a request, as HTTP/2 counts them (RFC 9113 §6.5.2). Beyond it the request is refused.
 pub const HEADERS: u32 = 16 * 1024;
 /// Table of header compression: what is remembered of a peer's headers.

@@ -1,6 +1,7 @@
 //! The side that answers. Who asks is in each request's [`Caller`].
 
-use super::io::{Clock, Io, Shared, Spawn};
+use super::io::{Clock, Spawn};
+use super::wire::{Shared, Wire};
 use super::{
     CONNECTION_WINDOW, ERROR_RESETS, FRAME, HEADER_TABLE, HEADERS, PENDING_RESETS, Routes, SEND_BUFFER,
     STREAM_WINDOW, Tuning,
@@ -14,7 +15,6 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tonic::body::Body;
 
 /// Who asks: an extension of every request.
@@ -45,7 +45,7 @@ pub async fn serve<IO>(
     leave: impl Future<Output = ()>,
 ) -> Result<(), hyper::Error>
 where
-    IO: AsyncRead + AsyncWrite + Unpin + 'static,
+    IO: Wire + 'static,
 {
     let mut builder = http2::Builder::new(Spawn);
     builder
@@ -63,7 +63,7 @@ where
         .keep_alive_timeout(tuning.answer)
         .auto_date_header(false);
     let wire = Shared::new(io);
-    let connection = builder.serve_connection(Io(wire.same()), Answering { routes, caller });
+    let connection = builder.serve_connection(wire.same(), Answering { routes, caller });
     let mut driven = wire.drive(connection);
     let mut leave = pin!(leave);
     tokio::select! {

@@ -6,8 +6,8 @@ use std::ops::{Deref, DerefMut};
 
 /// Large enough that a mebibyte takes eight system calls, small enough for the second-level cache.
 pub(super) const ROOM: usize = 128 * 1024;
-/// Rooms that a thread keeps: as many as one connection that carries bulk has, for each direction.
-const STOCK: usize = 2;
+/// Rooms that a thread keeps: as many as two connections that carry bulk have, for each direction.
+const STOCK: usize = 4;
 
 thread_local! {
     static FREE: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };

@@ -44,6 +44,8 @@ pub struct Stream<IO> {
     over: bool,
     /// This side sends no more.
     closed: bool,
+    /// A writer is to be woken when more can be sent; a wire wakes only whoever asked last.
+    writer_waits: bool,
 }
 
 enum Side {
@@ -221,6 +223,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Stream<IO> {
             leaving: Outbox::default(),
             over: false,
             closed: false,
+            writer_waits: false,
         }
     }
 
@@ -307,9 +310,9 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Stream<IO> {
                 given += plain.len();
                 give(plain);
             };
-            let next = match self.coming.is_fresh() {
-                true => self.step(Wish::Nothing, left, &mut counted),
-                false => Ok(Next::Blocked),
+            let next = match self.coming.seen {
+                false => self.step(Wish::Nothing, left, &mut counted),
+                true => Ok(Next::Blocked),
             };
             match next.map_err(|error| self.last_words(cx, error))? {
                 // What came for nobody is kept, and there is a reader for no more.
@@ -317,7 +320,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Stream<IO> {
                 Next::Again | Next::Done => {}
                 Next::Over => self.over = true,
                 Next::Blocked if given > 0 => {
-                    self.coming.stale = true;
+                    self.coming.seen = true;
                     return Poll::Ready(Ok(given));
                 }
                 Next::Blocked => match self.coming.poll_more(&mut self.io, cx) {
@@ -330,7 +333,9 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Stream<IO> {
                     Poll::Pending => {
                         self.plain = Vec::new();
                         // Whoever waits for an answer wants the question to be sent.
-                        if let Poll::Ready(Err(error)) = self.leaving.poll_send(&mut self.io, cx) {
+                        if !self.writer_waits
+                            && let Poll::Ready(Err(error)) = self.leaving.poll_send(&mut self.io, cx)
+                        {
                             return Poll::Ready(Err(error));
                         }
                         return Poll::Pending;
@@ -340,13 +345,20 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Stream<IO> {
         }
     }
 
+    /// Sends all that is written, for a writer.
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let sent = self.leaving.poll_send(&mut self.io, cx);
+        self.writer_waits = sent.is_pending();
+        sent
+    }
+
     /// Encrypts some of it into the room for what leaves.
     fn poll_take(&mut self, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
         if self.closed {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
         if self.leaving.room() == 0 {
-            ready!(self.leaving.poll_send(&mut self.io, cx))?;
+            ready!(self.poll_send(cx))?;
         }
         let length = from.len().min(self.leaving.room());
         loop {
@@ -433,7 +445,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<IO> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let stream = &mut *self;
-        ready!(stream.leaving.poll_send(&mut stream.io, cx))?;
+        ready!(stream.poll_send(cx))?;
         Pin::new(&mut stream.io).poll_flush(cx)
     }
 
@@ -448,7 +460,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<IO> {
                 }
             }
         }
-        ready!(stream.leaving.poll_send(&mut stream.io, cx))?;
+        ready!(stream.poll_send(cx))?;
         match ready!(Pin::new(&mut stream.io).poll_shutdown(cx)) {
             // The peer was faster.
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Poll::Ready(Ok(())),
@@ -465,8 +477,8 @@ struct Inbox {
     end: usize,
     /// The part of a record that has come, while there is no room.
     part: Vec<u8>,
-    /// rustls has seen all of it.
-    stale: bool,
+    /// rustls has seen all of it, and said all that it has to say of it.
+    seen: bool,
 }
 
 impl Inbox {
@@ -475,10 +487,6 @@ impl Inbox {
             Some(room) => &mut room[self.start..self.end],
             None => &mut self.part,
         }
-    }
-
-    fn is_fresh(&self) -> bool {
-        self.room.is_some() && self.start < self.end && !self.stale
     }
 
     fn discard(&mut self, length: usize) {
@@ -514,11 +522,12 @@ impl Inbox {
             Poll::Ready(Ok(())) => {
                 let length = into.filled().len();
                 self.end += length;
-                self.stale = false;
+                self.seen = false;
                 Poll::Ready(Ok(length))
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Pending => {
+                self.seen = true;
                 self.part = room[..self.end].to_vec();
                 self.room = None;
                 Poll::Pending

@@ -1,4 +1,4 @@
-//! When the tunnel rests: after two seconds in which hardly anything woke it, the program's pages are given back, as
+//! When the tunnel rests: after two seconds in which hardly anything woke it, buffers and the program's pages are given back, as
 //! [`crate::rest`] has it for the loops of the other seats. While it is busy this costs a counter and a timer; once it
 //! rests it sets no timer until something else wakes the process.
 
@@ -41,6 +41,8 @@ impl Quiet {
             if self.woken.load(Relaxed) > before + FEW {
                 continue;
             }
+            fleetgate_net::tls::rest();
+            fleetgate_sys::heap::rest();
             if let Some(program) = &program {
                 // Where the kernel refuses, they stay.
                 let _ = program.release();

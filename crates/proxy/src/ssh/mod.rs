@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// What one channel's peer may send that was not passed on yet.
-pub const WINDOW: u32 = 256 * 1024;
+pub const WINDOW: u32 = 2 * 1024 * 1024;
 /// Channels of one connection.
 pub const MAX_CHANNELS: u32 = 64;
 

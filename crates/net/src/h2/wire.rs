@@ -1,0 +1,164 @@
+//! What HTTP/2 is spoken over, and when it is sent. hyper flushes behind every frame; here that means nothing, and what was
+//! written in a turn of the connection's is sent at the turn's end, in one call.
+
+use super::io::poll_room;
+use crate::tls;
+use hyper::rt::{self, ReadBufCursor};
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
+use tokio::net::{TcpStream, UnixStream};
+
+/// What HTTP/2 is spoken over.
+pub trait Wire: AsyncRead + AsyncWrite + Unpin {
+    /// Gives at most `room` bytes, where they lie, and says how many; 0: there are no more.
+    fn poll_give(
+        &mut self,
+        cx: &mut Context<'_>,
+        room: usize,
+        give: &mut dyn FnMut(&[u8]),
+    ) -> Poll<io::Result<usize>>
+    where
+        Self: Sized,
+    {
+        poll_room(self, cx, room, give)
+    }
+}
+
+impl Wire for TcpStream {}
+impl Wire for UnixStream {}
+impl Wire for DuplexStream {}
+
+impl<IO: AsyncRead + AsyncWrite + Unpin> Wire for tls::Stream<IO> {
+    fn poll_give(
+        &mut self,
+        cx: &mut Context<'_>,
+        room: usize,
+        give: &mut dyn FnMut(&[u8]),
+    ) -> Poll<io::Result<usize>> {
+        tls::Stream::poll_give(self, cx, room, give)
+    }
+}
+
+/// A wire that hyper has, and whoever drives it too.
+pub(super) struct Shared<T>(Arc<Mutex<End<T>>>);
+
+struct End<T> {
+    wire: T,
+    /// Sending failed at the end of a turn: the next one that looks hears of it.
+    broken: Option<io::Error>,
+}
+
+/// A connection's future, with what it writes.
+pub(super) struct Driven<C, T> {
+    connection: C,
+    wire: Shared<T>,
+}
+
+/// tokio's runtime, for the side that asks: hyper drives its connection by a task of its own.
+pub(super) struct SpawnDriven<T>(pub(super) Shared<T>);
+
+impl<T> Shared<T> {
+    pub(super) fn new(wire: T) -> Shared<T> {
+        Shared(Arc::new(Mutex::new(End { wire, broken: None })))
+    }
+
+    /// The same wire.
+    pub(super) fn same(&self) -> Shared<T> {
+        Shared(self.0.clone())
+    }
+
+    /// With the connection that was made of the same wire.
+    pub(super) fn drive<C>(self, connection: C) -> Driven<C, T> {
+        Driven {
+            connection,
+            wire: self,
+        }
+    }
+
+    /// One task has both ends, so nobody waits for it.
+    fn end(&self) -> MutexGuard<'_, End<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<C, T> Driven<C, T> {
+    pub(super) fn connection(&mut self) -> &mut C {
+        &mut self.connection
+    }
+}
+
+impl<C: Future + Unpin, T: AsyncWrite + Unpin> Future for Driven<C, T> {
+    type Output = C::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<C::Output> {
+        let ended = Pin::new(&mut self.connection).poll(cx);
+        let mut end = self.wire.end();
+        if let Poll::Ready(Err(error)) = Pin::new(&mut end.wire).poll_flush(cx) {
+            end.broken = Some(error);
+            cx.waker().wake_by_ref();
+        }
+        ended
+    }
+}
+
+impl<F, T> rt::Executor<F> for SpawnDriven<T>
+where
+    F: Future<Output = ()> + Send + 'static,
+    T: AsyncWrite + Unpin + Send + 'static,
+{
+    fn execute(&self, future: F) {
+        tokio::spawn(self.0.same().drive(Box::pin(future)));
+    }
+}
+
+impl<T> Clone for SpawnDriven<T> {
+    fn clone(&self) -> SpawnDriven<T> {
+        SpawnDriven(self.0.same())
+    }
+}
+
+impl<T: Wire> rt::Read for Shared<T> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut into: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut end = self.end();
+        if let Some(error) = end.broken.take() {
+            return Poll::Ready(Err(error));
+        }
+        let room = into.remaining();
+        ready!(end.wire.poll_give(cx, room, &mut |bytes| into.put_slice(bytes)))?;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: Wire> rt::Write for Shared<T> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.end().wire).poll_write(cx, from)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.end().wire).poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.end().wire.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        from: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.end().wire).poll_write_vectored(cx, from)
+    }
+}
