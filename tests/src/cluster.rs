@@ -84,12 +84,19 @@ impl Cluster {
     }
 
     /// The same in a world that somebody else has.
-    pub fn inside(_: &World) -> Cluster {
+    pub fn inside(world: &World) -> Cluster {
+        Cluster::configured(world, "")
+    }
+
+    /// The same with a line more in the proxy's section of the configuration.
+    pub fn configured(_: &World, proxy: &str) -> Cluster {
         let mut cluster = Cluster {
             services: Vec::new(),
             _world: None,
         };
-        cluster.script(MAKE);
+        cluster.script(&format!(
+            "{MAKE}\nsed -i 's,^\\[proxy\\]$,&\\n{proxy},' {STATE}/fleetgate.toml"
+        ));
         cluster.up(STATE, PROXY);
         cluster.script(PEOPLE);
         cluster
@@ -98,12 +105,17 @@ impl Cluster {
     /// The same with a node that has joined and is connected.
     pub fn with_node() -> Cluster {
         let mut cluster = Cluster::new();
-        cluster.script(JOIN);
-        cluster.up("node", OWN_PORT);
-        wait_until("the node is reached through the proxy", || {
-            cluster.attempt(r#""$F" ssh --home home ada@gate true"#).is_ok()
-        });
+        cluster.add_node();
         cluster
+    }
+
+    /// The node joins, and is connected.
+    pub fn add_node(&mut self) {
+        self.script(JOIN);
+        self.up("node", OWN_PORT);
+        wait_until("the node is reached through the proxy", || {
+            self.attempt(r#""$F" ssh --home home ada@gate true"#).is_ok()
+        });
     }
 
     /// `fleetgate up` for what is in this state directory; it accepts on `address`. Its first process dies with the test,
