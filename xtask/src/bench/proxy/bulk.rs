@@ -2,7 +2,7 @@
 //! cipher; and what the middle takes for them, beside the sshd in the middle of OpenSSH's `ssh -J`, whose two ends and
 //! middle all have aes128-gcm. Each transfer is a connection of its own, for all. And the round trips of a cold one.
 
-use super::cluster::{Cluster, Node};
+use crate::bench::ssh::cluster::{Cluster, Node};
 use crate::bench::ssh::group::Group;
 use crate::bench::ssh::server::{SSHD, Server};
 use crate::bench::ssh::world::{LARGE, World, login};
@@ -27,7 +27,7 @@ const JUMP: &str = "ssh -J";
 /// Measures.
 pub fn measure(bench: &mut Bench, world: &World, cluster: &Cluster) -> Result {
     let node = cluster.node(world)?;
-    round_trips(bench, cluster)?;
+    round_trips(bench, cluster, &node)?;
     let (middle, end) = (Server::start(world, SSHD)?, Server::start(world, SSHD)?);
     let jump = jump_config(world, &middle, &end)?;
     let large = world.at.join("large");
@@ -49,7 +49,7 @@ pub fn measure(bench: &mut Bench, world: &World, cluster: &Cluster) -> Result {
         };
         let through = || {
             let mut command = cluster.ssh();
-            command.args([&format!("{}@target", login(0)), &words]);
+            command.args([&node.login(), &words]);
             command
         };
         let direct = || direct(cluster, &node, &words);
@@ -158,10 +158,10 @@ fn transfer(mut command: Command, way: &str, large: &Path) -> Result<f64> {
 }
 
 /// What `--explain` counts for a connection from nothing.
-fn round_trips(bench: &mut Bench, cluster: &Cluster) -> Result {
+fn round_trips(bench: &mut Bench, cluster: &Cluster, node: &Node) -> Result {
     let out = cluster
         .ssh()
-        .args(["--explain=json", &format!("{}@target", login(0)), "true"])
+        .args(["--explain=json", &node.login(), "true"])
         .output()
         .map_err(|e| format!("fleetgate ssh: {e}"))?;
     let told = String::from_utf8_lossy(&out.stderr);

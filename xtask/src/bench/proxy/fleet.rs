@@ -2,7 +2,7 @@
 //! handshake; then for open sessions of one user; what heartbeats cost; how long the list of all nodes takes. What the
 //! kernel has for sockets is not in it.
 
-use super::cluster::{Cluster, Memory};
+use crate::bench::ssh::cluster::{Cluster, Memory};
 use crate::bench::ssh::load::Load;
 use crate::bench::{Bench, Subject};
 use crate::shell::{Result, cargo, run};

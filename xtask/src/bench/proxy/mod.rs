@@ -5,13 +5,12 @@
 //! connection of its own; bytes go to a real node. The namespaces and groups are bench ssh's. As root.
 
 mod bulk;
-mod cluster;
 mod fleet;
 
 use super::{Bench, Goal, Promised};
+use crate::bench::ssh::cluster::Cluster;
 use crate::bench::ssh::world::World;
 use crate::shell::Result;
-use cluster::Cluster;
 
 /// What it promises.
 pub const PROMISES: &[Promised] = &[

@@ -74,6 +74,15 @@ impl Group {
         Ok(found)
     }
 
+    /// Those of them that have `word` on their command line.
+    pub fn running(&self, word: &str) -> Result<Vec<u32>> {
+        let has = |id: &u32| {
+            let words = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+            words.split(|b| *b == 0).any(|w| w == word.as_bytes())
+        };
+        Ok(self.processes()?.into_iter().filter(has).collect())
+    }
+
     /// Kilobytes (PSS) of its processes, without those that run the program `left_out`.
     pub fn memory(&self, left_out: &Path) -> Result<f64> {
         let mut sum = 0.0;

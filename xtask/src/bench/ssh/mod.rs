@@ -4,8 +4,14 @@
 //! more), PAM off, or on where a row says so, and the same cipher: chacha20-poly1305, the only AEAD that all of them have,
 //! unless a row names another. The client is OpenSSH's where time and processor time are taken, and a Go program
 //! where many connections are needed; no figure is a client's. As root.
+//!
+//! Every node of ours has joined a cluster ([`cluster`]) and holds its tunnel to it, so a promise that holds here holds for
+//! a joined node: its tunnel, its audit lines on their way and its own look at the cluster's state are in all figures. Auth
+//! and proxy run beside it, are idle but for these lines, and are not measured. Clients come to the node's own port with
+//! authorized keys, as they come to the others.
 
 mod bulk;
+pub(super) mod cluster;
 mod exec;
 pub(super) mod group;
 pub(super) mod load;

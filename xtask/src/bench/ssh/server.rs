@@ -1,5 +1,6 @@
 //! The servers that are measured, each with the same host key, logins, shell and limits, and a running one of them.
 
+use super::cluster::Member;
 use super::group::Group;
 use super::world::World;
 use crate::shell::Result;
@@ -15,7 +16,7 @@ const UP_WITHIN: Duration = Duration::from_secs(20);
 /// A way to serve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
-    /// `fleetgate node`.
+    /// `fleetgate node` of a machine that has joined a cluster.
     Ours {
         /// With PAM.
         pam: bool,
@@ -60,16 +61,30 @@ impl Kind {
         self.name().replace([' ', ',', '/'], "-")
     }
 
-    /// What is executed, in the server's namespace.
-    fn command(self, world: &World, port: u16) -> Result<Vec<String>> {
+    /// The node that is to join the cluster first.
+    fn member(self, world: &World) -> Result<Option<Member>> {
+        match self {
+            Kind::Ours { .. } => world.cluster()?.member().map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// What is executed, in the server's namespace. A `member` has joined then.
+    fn command(self, world: &World, port: u16, member: Option<&Member>) -> Result<Vec<String>> {
         let at = world.at.display();
-        let config = world.at.join(format!("{}.conf", self.file()));
-        let text = match self {
-            Kind::Ours { pam, .. } => node_toml(world, port, pam),
-            Kind::Sshd { pam } => sshd_config(world, port, pam),
+        let config = match member {
+            Some(member) => member.config.clone(),
+            None => world.at.join(format!("{}.conf", self.file())),
+        };
+        let text = match (self, member) {
+            (Kind::Ours { pam, .. }, Some(member)) => node_toml(world, port, pam, member),
+            (Kind::Sshd { pam }, _) => sshd_config(world, port, pam),
             _ => String::new(),
         };
         std::fs::write(&config, text).map_err(|e| format!("{}: {e}", config.display()))?;
+        if let Some(member) = member {
+            world.cluster()?.join(member)?;
+        }
         let (address, config) = (format!("127.0.0.1:{port}"), config.display().to_string());
         let words = match self {
             Kind::Ours { timed, .. } => {
@@ -112,12 +127,12 @@ impl Kind {
 }
 
 /// Every feature as it is by default. The limits are wide enough for 200 connections at once, as sshd's below.
-fn node_toml(world: &World, port: u16, pam: bool) -> String {
-    let at = world.at.display();
+fn node_toml(world: &World, port: u16, pam: bool, member: &Member) -> String {
+    let (at, state) = (world.at.display(), member.state.display());
     let pam = if pam { "on" } else { "off" };
     format!(
         "listen = [\"127.0.0.1:{port}\"]\nhost_keys = [\"{at}/host\"]\nauthorized_keys = true\npam = \"{pam}\"\n\
-         state_directory = \"/run/fleetgate-state\"\nmotd = false\n\n[limits]\nunauthenticated = 1000\n\
+         state_directory = \"{state}\"\nmotd = false\n\n[limits]\nunauthenticated = 1000\n\
          unauthenticated_per_source = 1000\nsessions = 1000\n"
     )
 }
@@ -147,15 +162,17 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one and waits until it accepts.
+    /// Starts one and waits until it accepts, and ours until it is connected with its cluster.
     pub fn start(world: &World, kind: Kind) -> Result<Server> {
-        let port = free_port()?;
+        let (port, member) = (free_port()?, kind.member(world)?);
         let group = Group::new(&format!("{}-{port}", kind.file()))?;
         let log = world.at.join("log").join(format!("{}-{port}", kind.file()));
         let failed = |e: std::io::Error| format!("{}: {e}", log.display());
         let out = std::fs::File::create(&log).map_err(failed)?;
         let mut command = world.enter(&group);
-        command.args(kind.command(world, port)?).stdin(Stdio::null());
+        command
+            .args(kind.command(world, port, member.as_ref())?)
+            .stdin(Stdio::null());
         command.stdout(out.try_clone().map_err(failed)?).stderr(out);
         let child = command
             .spawn()
@@ -167,16 +184,29 @@ impl Server {
             log,
             child,
         };
-        server.wait_until_up()?;
+        server.wait_until("does not accept", || {
+            Ok(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok())
+        })?;
+        if let Some(member) = member {
+            let cluster = world.cluster()?;
+            server.wait_until("is not connected", || cluster.is_connected(&member))?;
+            // What holds the connection is measured with the rest.
+            if server.group.running("tunnel")?.is_empty() {
+                return Err(format!("{} has no tunnel in its group", kind.name()));
+            }
+        }
+        server.group.cpu_at_rest()?;
+        server.counts_all()?;
         Ok(server)
     }
 
-    fn wait_until_up(&mut self) -> Result {
+    /// Waits until `is_so`; `not` says what it is else.
+    fn wait_until(&mut self, not: &str, is_so: impl Fn() -> Result<bool>) -> Result {
         let until = Instant::now() + UP_WITHIN;
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_err() {
+        while !is_so()? {
             let ended = self.child.try_wait().map_err(|e| e.to_string())?;
             if ended.is_some() || Instant::now() > until {
-                let state = ended.map_or("does not accept".to_owned(), |status| status.to_string());
+                let state = ended.map_or(not.to_owned(), |status| status.to_string());
                 return Err(format!(
                     "{} did not start: {state}: {}",
                     self.kind.name(),
@@ -185,8 +215,7 @@ impl Server {
             }
             sleep(Duration::from_millis(10));
         }
-        self.group.cpu_at_rest()?;
-        self.group.has_all_of(self.child.id())
+        Ok(())
     }
 
     /// The end of its log.

@@ -1,10 +1,12 @@
 //! Where the servers live: keys, a hundred logins, programs, and a mount namespace for each server in which these
 //! logins are the machine's. Nothing of the machine's /etc, /run or /var/log is changed.
 
+use super::cluster::Cluster;
 use super::group::Group;
 use super::load::Load;
 use crate::bench::{Bench, rival};
 use crate::shell::{Result, cargo, read_text, root, run, target};
+use std::cell::OnceCell;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -53,6 +55,7 @@ pub struct World {
     /// `fleetgate`, with its images.
     pub fleetgate: PathBuf,
     load: PathBuf,
+    cluster: OnceCell<Cluster>,
 }
 
 /// The name of a login.
@@ -79,6 +82,7 @@ impl World {
             go: server,
             fleetgate: bench.built.fleetgate.clone(),
             load,
+            cluster: OnceCell::new(),
         };
         world.fill()?;
         Ok(world)
@@ -140,6 +144,17 @@ impl World {
             std::io::Write::write_all(&mut large, &part).map_err(failed)?;
         }
         Ok(())
+    }
+
+    /// The cluster that our nodes join. It starts with the first of them.
+    pub fn cluster(&self) -> Result<&Cluster> {
+        match self.cluster.get() {
+            Some(cluster) => Ok(cluster),
+            None => {
+                let cluster = Cluster::start(self, "cluster")?;
+                Ok(self.cluster.get_or_init(|| cluster))
+            }
+        }
     }
 
     /// A command that puts itself into `group`, enters a namespace of its own and executes what is added to it. It
@@ -206,6 +221,8 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
+        // It writes there until it ends.
+        drop(self.cluster.take());
         let _ = std::fs::remove_dir_all(&self.at);
     }
 }

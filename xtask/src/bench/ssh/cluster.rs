@@ -1,10 +1,12 @@
 //! A running cluster: auth and proxy by `fleetgate up`, a user who has logged in, a token for any number of nodes. What is
 //! typed here is what an administrator and a user type. And what its services cost: each is a process.
 
-use crate::bench::ssh::group::Group;
-use crate::bench::ssh::server::free_port;
-use crate::bench::ssh::world::{World, login};
-use crate::shell::{Result, read_text};
+use super::group::Group;
+use super::server::free_port;
+use super::world::{World, login};
+use crate::shell::{Result, output, read_text, target};
+use serde_json::Value;
+use std::cell::Cell;
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -29,7 +31,7 @@ echo correct horse battery staple > password
 "$F" login --proxy "127.0.0.1:$PORT" --invite-file invite --password-file password --authenticator authenticator --no-agent
 "#;
 const JOIN: &str = r#"set -eu
-"$F" join --state "$NODE" --proxy "127.0.0.1:$PORT" --token-file token --name target
+"$F" join --state "$STATE" --proxy "127.0.0.1:$PORT" --token-file token --name "$NAME"
 "#;
 
 /// A service's memory, in KB.
@@ -51,6 +53,17 @@ pub struct Cluster {
     /// Its processes.
     pub group: Group,
     up: Up,
+    joined: Cell<usize>,
+}
+
+/// A node before it joins.
+pub struct Member {
+    /// A name that no other node of the cluster has had.
+    pub name: String,
+    /// Its state directory, which is there and empty.
+    pub state: PathBuf,
+    /// Where its configuration has to be when it joins.
+    pub config: PathBuf,
 }
 
 /// A service that runs in a group.
@@ -78,7 +91,15 @@ impl Cluster {
             done(command.env("LOGIN", login(0)))
         };
         script(MAKE)?;
-        let up = start(world, &group, &at.join("cluster"), &at.join("log"), port)?;
+        let program = own_program(&world.fleetgate)?;
+        let up = start(
+            world,
+            &program,
+            &group,
+            &at.join("cluster"),
+            &at.join("log"),
+            port,
+        )?;
         script(PEOPLE)?;
         Ok(Cluster {
             fleetgate: world.fleetgate.clone(),
@@ -86,34 +107,61 @@ impl Cluster {
             port,
             group,
             up: Up(up),
+            joined: Cell::new(0),
         })
+    }
+
+    /// Room for one more node.
+    pub fn member(&self) -> Result<Member> {
+        let name = format!("node{}", self.joined.replace(self.joined.get() + 1));
+        let state = self.at.join(&name);
+        std::fs::create_dir(&state).map_err(|e| format!("{}: {e}", state.display()))?;
+        let config = state.join("fleetgate.toml");
+        Ok(Member { name, state, config })
+    }
+
+    /// Joins it.
+    pub fn join(&self, member: &Member) -> Result {
+        let mut join = shell(JOIN, &self.at, &self.fleetgate);
+        join.env("PORT", self.port.to_string()).env("NAME", &member.name);
+        done(join.env("STATE", &member.state))
+    }
+
+    /// Whether it is connected: the proxy knows first.
+    pub fn is_connected(&self, member: &Member) -> Result<bool> {
+        let listed = output(&mut self.command(&["ls", "--json"]))?;
+        let listed: Value = serde_json::from_str(&listed).map_err(|e| format!("fleetgate ls: {e}"))?;
+        let nodes = listed["nodes"].as_array().ok_or("fleetgate ls: no nodes")?;
+        Ok(nodes
+            .iter()
+            .any(|n| n["name"] == member.name.as_str() && n["connected"] == true))
     }
 
     /// A real node of it, with a port of its own.
     pub fn node(&self, world: &World) -> Result<Node> {
-        let state = self.at.join("node");
-        std::fs::create_dir(&state).map_err(|e| format!("{}: {e}", state.display()))?;
+        let member = self.member()?;
         let port = free_port()?;
         let text = format!(
             "[node]\nlisten = [\"127.0.0.1:{port}\"]\nhost_keys = [\"{}\"]\nstate_directory = \"{}\"\npam = \"off\"\n\
              motd = false\n",
             world.at.join("host").display(),
-            state.display()
+            member.state.display()
         );
-        std::fs::write(state.join("fleetgate.toml"), text).map_err(|e| e.to_string())?;
-        let mut join = shell(JOIN, &self.at, &self.fleetgate);
-        done(join.env("PORT", self.port.to_string()).env("NODE", &state))?;
+        std::fs::write(&member.config, text).map_err(|e| format!("{}: {e}", member.config.display()))?;
+        self.join(&member)?;
         let group = Group::new(&format!("node-{port}"))?;
-        let up = start(world, &group, &state, &self.at.join("node-log"), port)?;
+        let log = self.at.join("node-log");
+        let up = start(world, &self.fleetgate, &group, &member.state, &log, port)?;
         let node = Node {
+            name: member.name,
             port,
             group,
             _up: Up(up),
         };
         let until = Instant::now() + UP_WITHIN;
-        while let Err(why) = done(self.ssh().args([&format!("{}@target", login(0)), "true"])) {
+        while let Err(why) = done(self.ssh().args([&node.login(), "true"])) {
             if Instant::now() > until {
-                let log = read_text(&self.at.join("node-log")).unwrap_or_default();
+                let log = read_text(&log).unwrap_or_default();
                 return Err(format!("the node does not serve: {why}: {log}"));
             }
             sleep(Duration::from_millis(100));
@@ -143,17 +191,12 @@ impl Cluster {
 
     /// The process that is `fleetgate SERVICE`.
     pub fn process(&self, service: &str) -> Result<u32> {
-        let runs = |id: &u32| {
-            let words = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
-            words.split(|b| *b == 0).any(|word| word == service.as_bytes())
-        };
         // `up` names no service.
         let mut found = self
             .group
-            .processes()?
+            .running(service)?
             .into_iter()
-            .filter(|id| *id != self.up.0.id())
-            .filter(runs);
+            .filter(|id| *id != self.up.0.id());
         match (found.next(), found.next()) {
             (Some(id), None) => Ok(id),
             _ => Err(format!("there is not one process `fleetgate {service}`")),
@@ -195,11 +238,31 @@ impl Cluster {
 
 /// A real node that has joined. It ends when this is dropped.
 pub struct Node {
+    name: String,
     /// Its own port, on 127.0.0.1.
     pub port: u16,
     /// Its processes.
     pub group: Group,
     _up: Up,
+}
+
+impl Node {
+    /// Whom `fleetgate ssh` is told to reach: a login on it.
+    pub fn login(&self) -> String {
+        format!("{}@{}", login(0), self.name)
+    }
+}
+
+/// The program of auth and proxy: a file of their own, so that a measured node shares no page with them.
+fn own_program(fleetgate: &Path) -> Result<PathBuf> {
+    let at = target().join("bench/cluster");
+    let copy = at.join("fleetgate");
+    let failed = |e: std::io::Error| format!("{}: {e}", copy.display());
+    std::fs::create_dir_all(&at).map_err(failed)?;
+    // One that is still being executed cannot be written.
+    let _ = std::fs::remove_file(&copy);
+    std::fs::copy(fleetgate, &copy).map_err(failed)?;
+    Ok(copy)
 }
 
 fn shell(text: &str, at: &Path, fleetgate: &Path) -> Command {
@@ -230,12 +293,12 @@ fn done(command: &mut Command) -> Result {
 }
 
 /// `fleetgate up` in a group and a namespace of its own, once it accepts on `port`.
-fn start(world: &World, group: &Group, state: &Path, log: &Path, port: u16) -> Result<Child> {
+fn start(world: &World, program: &Path, group: &Group, state: &Path, log: &Path, port: u16) -> Result<Child> {
     let failed = |e: std::io::Error| format!("{}: {e}", log.display());
     let out = std::fs::File::create(log).map_err(failed)?;
     let mut command = world.enter(group);
     command
-        .arg(&world.fleetgate)
+        .arg(program)
         .args(["--log-level", "warn", "up", "--state"])
         .arg(state);
     command
