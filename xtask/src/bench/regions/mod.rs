@@ -214,6 +214,12 @@ fn table(bench: &Bench) -> Result {
             cells.map(|c| format!("{c:>15}")).concat()
         );
     }
+    println!(
+        "\na leg's count is exact where it is the longer one by far; beside a longer one, what is acknowledged before it is \
+         answered counts as a round trip more. Promises are about {} and {}",
+        ROWS[FAR_PROXY].name(),
+        ROWS[FAR_TARGET].name()
+    );
     Ok(())
 }
 
