@@ -29,10 +29,11 @@ if pid == 0:
     os.execvp(command[0], command)
 
 seen = b""
+wanted = b""
 
 
 def late(*_):
-    sys.exit("still waiting; on the terminal stands %r" % seen)
+    sys.exit("still waiting for %r; on the terminal stands %r" % (wanted, seen))
 
 
 signal.signal(signal.SIGALRM, late)
@@ -52,7 +53,8 @@ def read():
 
 def until(text):
     "Reads until `text` stands there; forgets everything up to its end and gives it."
-    global seen
+    global seen, wanted
+    wanted = text
     while text not in seen:
         read()
     before, seen = seen.split(text, 1)
@@ -112,6 +114,8 @@ elif what == "interrupt":
     until(b"ada@")
     until(b"$ ")
     want(ask(b"echo alive"), "alive")
+    # Before the shell has the terminal again, an end of input would be the line's and not the shell's.
+    until(b"$ ")
     type_(b"\x04")
 elif what == "hangup":
     type_(b"bash -c \"trap 'touch hup; exit' HUP; sleep 1000 & echo rea''dy; wait\"\n")
