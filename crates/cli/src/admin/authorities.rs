@@ -2,6 +2,7 @@
 
 use super::{ask, moment, word};
 use crate::flags::{Given, Outcome};
+use crate::print;
 use crate::show;
 use fleetgate_proto::v1::{Authority, Empty, RotateRequest};
 use serde_json::json;
@@ -12,6 +13,20 @@ pub fn status(given: &Given) -> Outcome {
         Ok(admin.authorities(Empty {}).await?.into_inner().authorities)
     })?;
     list(given, &all)
+}
+
+/// `ca show`
+pub fn public(given: &Given) -> Outcome {
+    let kind = word(given)?;
+    let all = ask(given, async |mut admin| {
+        Ok(admin.authorities(Empty {}).await?.into_inner().authorities)
+    })?;
+    let lines = all.iter().filter(|a| a.kind == kind);
+    print(
+        &lines
+            .map(|a| format!("{}\n", a.public.trim_end()))
+            .collect::<String>(),
+    )
 }
 
 /// `ca rotate`

@@ -219,7 +219,7 @@ pub const TABLE: &[Command] = &[
     Command::new(
         &["node", "register"],
         "make a plain sshd a node",
-        "The sshd has to trust the cluster's user authority (TrustedUserCAKeys; `fleetgate ca status` prints it). SSH \
+        "The sshd has to trust the cluster's user authority (TrustedUserCAKeys; `fleetgate ca show user` prints it). SSH \
          then ends at the proxy, which opens the second half with a certificate for that login alone.",
         admin::nodes::register,
     )
@@ -272,6 +272,16 @@ pub const TABLE: &[Command] = &[
     )
     .flags(WHERE)
     .examples(&[("a table", "fleetgate ca status")]),
+    Command::new(
+        &["ca", "show"],
+        "print an authority's public keys",
+        "Those that are trusted, the next one and a retired one too, one a line: `user` is what an sshd takes as \
+         TrustedUserCAKeys, `host` what stands behind @cert-authority in known_hosts, `tls` is PEM.",
+        admin::authorities::public,
+    )
+    .flags(&[STATE, HOME])
+    .operands(Operands::Choice("KIND", &["user", "host", "tls", "state"]))
+    .examples(&[("for a plain sshd", "fleetgate ca show user")]),
     Command::new(
         &["ca", "rotate"],
         "replace certificate authorities",
