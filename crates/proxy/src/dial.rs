@@ -312,7 +312,7 @@ fn target(gate: &Gate, dial: &Dial) -> Result<(Name, Labels), Denied> {
 }
 
 /// As auth has them; a node that auth has not told of yet speaks for itself.
-fn labels_of(gate: &Gate, node: &Name) -> Option<Labels> {
+pub(crate) fn labels_of(gate: &Gate, node: &Name) -> Option<Labels> {
     let known: Option<Arc<Known>> = gate.inventory.borrow().get(node).cloned();
     match known {
         Some(known) => Some(known.labels.clone()),
@@ -555,7 +555,7 @@ impl Drop for Told {
 
 fn tell_denied(gate: &Gate, user: &User, dial: &Dial, denied: &Denied) {
     let fields = json!({
-        "user": user.identity.subject.to_string(),
+        "user": user.identity.user().map(Name::as_str),
         "node": dial.node.chars().take(LOGIN_MAX).collect::<String>(),
         "login": dial.login.chars().take(LOGIN_MAX).collect::<String>(),
         "source": user.source.map(|address| address.to_string()),

@@ -14,12 +14,11 @@ use crate::ssh::{Reaching, Ways, jump};
 use crate::state::{Known, SKEW, now};
 use crate::steps::Steps;
 use fleetgate_net::dial as tcp;
-use fleetgate_policy::Permits;
-use fleetgate_policy::cluster::{Identity, Name, SSH_EXTENSION, Target};
+use fleetgate_policy::cluster::{Allowed, Identity, Name, SSH_EXTENSION, Target};
 use fleetgate_proto::v1::frame::Kind;
 use fleetgate_proto::v1::{Dial, Frame, Via};
 use fleetgate_ssh::codec::Reader;
-use fleetgate_ssh::key::{Certificate, HostKey, Presented, PublicKey, UserCheck};
+use fleetgate_ssh::key::{Certificate, HostKey, KeyType, Presented, PublicKey, UserCheck};
 use serde_json::{Map, Value, json};
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -168,7 +167,12 @@ async fn reach(gate: Arc<Gate>, caller: &Caller, node: &str) -> Result<crate::ss
         tell(
             &gate,
             "dial_denied",
-            json!({ "user": user.identity.subject.to_string(), "node": node, "reason": reason }),
+            json!({
+                "user": user.identity.user().map(Name::as_str),
+                "node": node,
+                "source": caller.source.to_string(),
+                "reason": reason,
+            }),
         );
         reason
     })?;
@@ -228,13 +232,21 @@ impl Host for Plain {
         })
     }
 
-    fn check(&self, certificate: &Certificate, login: &str) -> Result<(Identity, Permits), String> {
+    fn check(&self, certificate: &Certificate, login: &str) -> Result<Identity, String> {
         let identity = shown(&self.gate, certificate, &[login], self.source.ip())?;
-        let user = User::by_ssh(&identity, certificate, self.source);
-        let node = Name::parse(&self.node.node.name)?;
-        let view = self.gate.view.borrow();
-        let allowed = dial::decision(&view, &user, &node, &self.node.labels, login).map_err(|no| no.words)?;
-        Ok((identity, allowed.permits))
+        self.decide(&User::by_ssh(&identity, certificate, self.source), login)?;
+        Ok(identity)
+    }
+
+    fn allowed(&self, caller: &Caller) -> Result<Allowed, String> {
+        self.decide(&user(caller), &caller.name)
+    }
+
+    fn pinned(&self) -> Vec<KeyType> {
+        let keys = self.node.node.host_keys.iter();
+        keys.filter_map(|blob| PublicKey::parse(blob).ok())
+            .map(|key| key.key_type())
+            .collect()
     }
 
     fn connect(&self) -> Later<TcpStream> {
@@ -319,6 +331,16 @@ impl Host for Plain {
                 () = leaving.left() => "the proxy stops".to_owned(),
             }
         })
+    }
+}
+
+impl Plain {
+    fn decide(&self, user: &User, login: &str) -> Result<Allowed, String> {
+        let node = Name::parse(&self.node.node.name)?;
+        // As it is registered now; the address was taken when the connection was.
+        let labels = dial::labels_of(&self.gate, &node).unwrap_or_default();
+        let view = self.gate.view.borrow();
+        dial::decision(&view, user, &node, &labels, login).map_err(|no| no.words)
     }
 }
 

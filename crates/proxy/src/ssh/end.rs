@@ -70,6 +70,21 @@ impl<S: Bytes> End<S> {
         let _ = tokio::time::timeout(within, rest).await;
     }
 
+    /// Reads what nobody wants until the peer is done: one that is still writing would miss our last words.
+    pub async fn hear_out(&mut self, within: Duration) {
+        let rest = std::future::poll_fn(|cx| {
+            let mut room = [0; 1024];
+            loop {
+                let mut buffer = ReadBuf::new(&mut room);
+                match ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer)) {
+                    Ok(()) if !buffer.filled().is_empty() => {}
+                    _ => return Poll::Ready(()),
+                }
+            }
+        });
+        let _ = tokio::time::timeout(within, rest).await;
+    }
+
     fn poll_write(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         let mut moved = false;
         while !self.core.output().is_empty() {

@@ -7,7 +7,7 @@ use super::{Host, fresh_key};
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::auth::Request;
 use fleetgate_ssh::event::{AuthReply, Event};
-use fleetgate_ssh::key::PrivateKey;
+use fleetgate_ssh::key::{Algorithm, PrivateKey};
 use fleetgate_ssh::settings::Settings;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -21,6 +21,11 @@ pub(super) async fn log_in(host: &dyn Host, caller: &Caller) -> Result<End<TcpSt
     let key = fresh_key()?;
     let (stream, certificate) = tokio::try_join!(host.connect(), host.sign(caller, key.public()))?;
     let mut settings = Settings::default();
+    let pinned = host.pinned();
+    let known = |name: &String| {
+        Algorithm::parse(name).is_some_and(|a| !a.is_certificate() && pinned.contains(&a.key_type()))
+    };
+    settings.host_key_algorithms.sort_by_key(|name| !known(name));
     settings.limits.window = super::super::WINDOW;
     settings.limits.max_channels = 2 * super::super::MAX_CHANNELS;
     let mut login = Login {
@@ -55,7 +60,7 @@ impl Login<'_> {
                     Event::AuthReply(AuthReply::Accepted) => return Poll::Ready(Ok(())),
                     Event::AuthReply(_) => {
                         let words = "its sshd refused the cluster's certificate: it needs TrustedUserCAKeys with the \
-                                     cluster's user CA (fleetgate ca status), and an account of that name";
+                                     cluster's user CA (fleetgate ca show user), and an account of that name";
                         return Poll::Ready(Err(words.to_owned()));
                     }
                     _ => {}

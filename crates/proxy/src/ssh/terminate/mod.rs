@@ -11,11 +11,11 @@ pub use agent::AgentFrames;
 
 use super::door::{Answered, Caller, Door, GRACE, cookie, settings};
 use super::end::{Bytes, End};
-use fleetgate_policy::Permits;
-use fleetgate_policy::cluster::Identity;
+use fleetgate_policy::cluster::{Allowed, Identity};
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::event::{Event, Reason};
-use fleetgate_ssh::key::{Certificate, HostKey, PrivateKey, PublicKey};
+use fleetgate_ssh::key::{Certificate, HostKey, KeyType, PrivateKey, PublicKey};
+use fleetgate_ssh::settings::{HostKeyOffer, Settings};
 use std::future::Future;
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -40,12 +40,17 @@ pub trait Host {
     fn name(&self) -> &str;
     /// The proxy's key with a host certificate in the node's name.
     fn host_key(&self) -> Later<Arc<HostKey>>;
-    /// Whether this certificate lets its user in there under this name, and what he may do.
-    fn check(&self, certificate: &Certificate, login: &str) -> Result<(Identity, Permits), String>;
+    /// Whether this certificate lets its user in there under this name.
+    fn check(&self, certificate: &Certificate, login: &str) -> Result<Identity, String>;
+    /// What he may do there, by the state as it is now: it is asked again for each session and each forwarding.
+    fn allowed(&self, caller: &Caller) -> Result<Allowed, String>;
     /// A connection to the sshd.
     fn connect(&self) -> Later<TcpStream>;
     /// A certificate for this key and the caller's login, a blob.
     fn sign(&self, caller: &Caller, key: &PublicKey) -> Later<Vec<u8>>;
+    /// The types of the host keys by which it is registered, so that it shows one of those; none: it is known by its host
+    /// certificate.
+    fn pinned(&self) -> Vec<KeyType>;
     /// Whether this is the node's host key or certificate.
     fn trusts(&self, key: &[u8]) -> Result<(), String>;
     /// For the audit log.
@@ -83,17 +88,34 @@ pub async fn serve(
 ) -> String {
     let key = match host.host_key().await {
         Ok(key) => key,
-        Err(why) => return why,
+        Err(why) => return turn_away(stream, why).await,
     };
     let core = Connection::server(settings(&key).into(), cookie());
     let mut user = User {
         end: End::new(core, stream),
         door: Door::new(key, source),
         host,
-        permits: None,
     };
     let why = user.serve(agent).await;
     user.end.last_words(LAST_WORDS).await;
+    why
+}
+
+/// There is no key to go on with: all that can be said is why. One that nobody is shown is offered, so that the client has
+/// something to agree on and reads what stands behind.
+async fn turn_away(stream: impl Bytes, why: String) -> String {
+    let offered = fresh_key().map(|key| HostKeyOffer {
+        algorithm: "ssh-ed25519".to_owned(),
+        blob: key.public().blob().to_vec(),
+    });
+    let settings = Settings {
+        host_keys: offered.into_iter().collect(),
+        ..Settings::default()
+    };
+    let mut end = End::new(Connection::server(settings.into(), cookie()), stream);
+    end.core.disconnect(Reason::ServiceNotAvailable, &why);
+    end.last_words(LAST_WORDS).await;
+    end.hear_out(LAST_WORDS).await;
     why
 }
 
@@ -102,7 +124,6 @@ struct User<S> {
     end: End<S>,
     door: Door,
     host: Rc<dyn Host>,
-    permits: Option<Permits>,
 }
 
 impl<S: Bytes> User<S> {
@@ -113,35 +134,38 @@ impl<S: Bytes> User<S> {
             Err(_) => return self.leave(Reason::ByApplication, "nobody logged in in time".to_owned()),
         };
         self.host.tell(Some(&caller), Told::In);
-        let ended = self.host.ended(&caller);
-        let node = self.host.name().to_owned();
-        let served = async {
-            let reached = tokio::time::timeout(REACH, host::log_in(&*self.host, &caller)).await;
-            let mut target = match reached {
-                Ok(Ok(target)) => target,
-                Ok(Err(why)) => return Err(format!("{node}: {why}")),
-                Err(_) => return Err(format!("{node} did not answer within {} s", REACH.as_secs())),
-            };
-            let permits = self.permits.take().unwrap_or_else(Permits::all);
-            let told = self.host.clone();
-            let relay = relay::Relay::new(permits, agent, &*told, &caller);
-            let why = relay.run(&mut self.end, &mut target, &mut self.door).await;
-            target
-                .core
-                .disconnect(Reason::ByApplication, "the user's connection ended");
-            target.last_words(LAST_WORDS).await;
-            Ok(why)
+        let mut ended = self.host.ended(&caller);
+        let reached = tokio::select! {
+            reached = self.reach(&caller) => reached,
+            why = &mut ended => Err(why),
         };
-        let done = tokio::select! {
-            done = served => done,
-            why = ended => Err(why),
+        let mut target = match reached {
+            Ok(target) => target,
+            Err(why) => return self.leave(Reason::ByApplication, why),
         };
-        match done {
-            Ok(why) => {
-                self.end.core.disconnect(Reason::ByApplication, &why);
+        let told = self.host.clone();
+        let mut relay = relay::Relay::new(agent, &*told, &caller);
+        let why = tokio::select! {
+            why = relay.run(&mut self.end, &mut target, &mut self.door) => why,
+            why = ended => {
+                relay.kill(&mut target.core);
                 why
             }
-            Err(why) => self.leave(Reason::ByApplication, why),
+        };
+        target
+            .core
+            .disconnect(Reason::ByApplication, "the user's connection ended");
+        self.end.core.disconnect(Reason::ByApplication, &why);
+        target.last_words(LAST_WORDS).await;
+        why
+    }
+
+    /// The sshd, with the caller logged in there.
+    async fn reach(&self, caller: &Caller) -> Result<End<TcpStream>, String> {
+        let node = self.host.name();
+        match tokio::time::timeout(REACH, host::log_in(&*self.host, caller)).await {
+            Ok(reached) => reached.map_err(|why| format!("{node}: {why}")),
+            Err(_) => Err(format!("{node} did not answer within {} s", REACH.as_secs())),
         }
     }
 
@@ -152,18 +176,10 @@ impl<S: Bytes> User<S> {
                     Event::SignExchange(exchange) => self.door.sign(&mut self.end.core, &exchange)?,
                     Event::Auth(request) => {
                         let request = request.to_vec();
-                        let (host, mut permits) = (self.host.clone(), None);
-                        let allowed = std::cell::RefCell::new(&mut permits);
-                        let check = |certificate: &_, login: &str| {
-                            let (identity, may) = host.check(certificate, login)?;
-                            **allowed.borrow_mut() = Some(may);
-                            Ok(identity)
-                        };
+                        let host = self.host.clone();
+                        let check = |certificate: &_, login: &str| host.check(certificate, login);
                         match self.door.decide(&mut self.end.core, &request, &check) {
-                            Answered::In(caller) => {
-                                self.permits = permits;
-                                return Poll::Ready(Ok(caller));
-                            }
+                            Answered::In(caller) => return Poll::Ready(Ok(caller)),
                             Answered::Not(Some(why)) => host.tell(None, Told::Refused(&why)),
                             Answered::Not(None) => {}
                             Answered::Enough => {
@@ -191,7 +207,7 @@ impl<S: Bytes> User<S> {
 
 /// A key for one login.
 fn fresh_key() -> Result<PrivateKey, String> {
-    PrivateKey::generate(fleetgate_ssh::key::KeyType::Ed25519, "")
+    PrivateKey::generate(KeyType::Ed25519, "")
         .map(|(key, _)| key)
         .map_err(|e| format!("no key could be made: {e}"))
 }

@@ -5,17 +5,23 @@ use super::super::door::{Caller, Door};
 use super::super::end::{Bytes, End};
 use super::agent::AgentFrames;
 use super::{Host, Told};
-use fleetgate_policy::Permits;
+use fleetgate_policy::cluster::Allowed;
 use fleetgate_policy::permits::What;
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::event::{ChannelId, ChannelKind, Event, Global, ReplyId, Request, Stream};
 use std::collections::{BTreeMap, VecDeque};
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep};
 
 /// RFC 4254 §5.1.
 const PROHIBITED: u32 = 1;
+
+/// What ssh exits with when it fails itself.
+const FAILED: u32 = 255;
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,11 +52,14 @@ struct Pair {
     /// A program was begun on it, for the audit log.
     program: bool,
     code: Option<u32>,
+    /// What was asked for was refused: of the host's side only its end counts.
+    refused: bool,
+    /// When its roles let it last no longer, and after how many seconds that is.
+    over: Option<(Pin<Box<Sleep>>, u64)>,
 }
 
 /// The state between the two.
 pub(super) struct Relay<'a> {
-    permits: Permits,
     agent: Option<AgentFrames>,
     host: &'a dyn Host,
     caller: &'a Caller,
@@ -61,14 +70,8 @@ pub(super) struct Relay<'a> {
 }
 
 impl<'a> Relay<'a> {
-    pub(super) fn new(
-        permits: Permits,
-        agent: Option<AgentFrames>,
-        host: &'a dyn Host,
-        caller: &'a Caller,
-    ) -> Relay<'a> {
+    pub(super) fn new(agent: Option<AgentFrames>, host: &'a dyn Host, caller: &'a Caller) -> Relay<'a> {
         Relay {
-            permits,
             agent,
             host,
             caller,
@@ -81,12 +84,22 @@ impl<'a> Relay<'a> {
 
     /// Until one of them ends.
     pub(super) async fn run(
-        mut self,
+        &mut self,
         user: &mut End<impl Bytes>,
         host: &mut End<TcpStream>,
         door: &mut Door,
     ) -> String {
         poll_fn(|cx| self.poll(user, host, door, cx)).await
+    }
+
+    /// Ends the programs that run. An sshd does that for commands and shells of all but root; with the connection go
+    /// terminals, files and whoever reads or writes.
+    pub(super) fn kill(&self, host: &mut Connection) {
+        for pair in self.pairs.iter().flatten().filter(|pair| pair.program) {
+            if let Some(channel) = pair.host {
+                host.request(channel, &kill(), false);
+            }
+        }
     }
 
     fn poll(
@@ -107,6 +120,7 @@ impl<'a> Relay<'a> {
                 agent.poll(&mut host.core, cx);
             }
             for at in 0..self.pairs.len() {
+                self.lasted_too_long(at, &mut host.core, cx);
                 self.pass(at, &mut user.core, &mut host.core);
             }
             let moved = match (user.poll_move(cx), host.poll_move(cx)) {
@@ -181,7 +195,7 @@ impl<'a> Relay<'a> {
                     request,
                     reply,
                 } => {
-                    if let Some(pair) = self.pair(Side::Host, channel) {
+                    if let Some(pair) = self.pair(Side::Host, channel).filter(|pair| !pair.refused) {
                         if let Request::ExitStatus { code } = request {
                             pair.code = Some(code);
                         }
@@ -237,6 +251,7 @@ impl<'a> Relay<'a> {
         if let Some(pair) = self.pair(side, channel) {
             match side {
                 Side::User => pair.up.push_back(item),
+                Side::Host if pair.refused => {}
                 Side::Host => pair.down.push_back(item),
             }
         }
@@ -251,14 +266,12 @@ impl<'a> Relay<'a> {
     ) {
         let allowed = match kind {
             ChannelKind::DirectTcpip { host, port, .. } => {
-                self.permits.allow(&What::ConnectTcp(host, port_of(*port)))
+                self.allow(&What::ConnectTcp(host, port_of(*port)))
             }
-            ChannelKind::DirectStreamlocal { path } => self.permits.allow(&What::ConnectUnix(path)),
+            ChannelKind::DirectStreamlocal { path } => self.allow(&What::ConnectUnix(path)),
             _ => Ok(()),
         };
-        if let Err(denied) = allowed {
-            let words = denied.to_string();
-            self.host.tell(Some(self.caller), Told::Denied(&words));
+        if let Err(words) = allowed {
             return user.refuse(channel, PROHIBITED, &words);
         }
         match host.open(kind) {
@@ -345,23 +358,108 @@ impl<'a> Relay<'a> {
             Request::Env { name, .. } => (Some(What::Environment(name)), None),
             _ => (None, None),
         };
-        if let Some(Err(denied)) = what.map(|w| self.permits.allow(&w)) {
-            let words = denied.to_string();
-            self.host.tell(Some(self.caller), Told::Denied(&words));
+        if let Some((kind, command)) = began {
+            match self.begin(&what) {
+                Ok(limit) => {
+                    self.host.tell(Some(self.caller), Told::Began { kind, command });
+                    if let Some(pair) = self.pair(Side::User, channel) {
+                        pair.program = true;
+                        pair.over = limit.map(|limit| (Box::pin(sleep(limit)), limit.as_secs()));
+                    }
+                }
+                Err(words) => return self.not_begun(channel, &request, reply, &words, user),
+            }
+        } else if what.is_some_and(|what| self.allow(&what).is_err()) {
             if let Some(reply) = reply {
                 user.answer(reply, false);
             }
             return;
         }
-        if let Some((kind, command)) = began {
-            self.host.tell(Some(self.caller), Told::Began { kind, command });
-        }
-        let began = began.is_some();
         if let Some(pair) = self.pair(Side::User, channel) {
-            pair.program |= began;
             pair.asked_up.extend(reply);
             pair.up.push_back(Item::Request(request, reply.is_some()));
         }
+    }
+
+    /// Whether this may be done, by the state as it is now. What may not is told.
+    fn allow(&self, what: &What<'_>) -> Result<(), String> {
+        self.decided(what).map(drop)
+    }
+
+    fn decided(&self, what: &What<'_>) -> Result<Allowed, String> {
+        let decided = self.host.allowed(self.caller).and_then(|allowed| {
+            allowed.permits.allow(what).map_err(|denied| denied.to_string())?;
+            Ok(allowed)
+        });
+        decided.inspect_err(|words| self.host.tell(Some(self.caller), Told::Denied(words)))
+    }
+
+    /// Whether a program may begin, and how long it may last.
+    fn begin(&self, what: &Option<What<'_>>) -> Result<Option<Duration>, String> {
+        let Some(what) = what else { return Ok(None) };
+        let limits = self.decided(what)?.limits;
+        let running = self.pairs.iter().flatten().filter(|pair| pair.program).count();
+        match limits.sessions {
+            Some(most) if running >= most as usize => {
+                let words = format!("a connection has at most {most} sessions by its roles: end one of them");
+                self.host.tell(Some(self.caller), Told::Denied(&words));
+                Err(words)
+            }
+            _ => Ok(limits.session),
+        }
+    }
+
+    /// OpenSSH's client shows nothing of a channel whose request failed, so to a user the words come as those of a program,
+    /// which ended with the code that ssh has for a failure of its own; a subsystem's reader would take them for data.
+    fn not_begun(
+        &mut self,
+        channel: ChannelId,
+        request: &Request,
+        reply: Option<ReplyId>,
+        words: &str,
+        user: &mut Connection,
+    ) {
+        let subsystem = matches!(request, Request::Subsystem { .. });
+        if let Some(reply) = reply {
+            user.answer(reply, !subsystem);
+        }
+        if let Some(at) = self.at(Side::User, channel)
+            && let Some(pair) = &mut self.pairs[at]
+        {
+            pair.refused = true;
+            // Behind what was asked for before, which is answered still.
+            pair.up.push_back(Item::Close);
+            pair.down
+                .push_back(Item::Data(Stream::Stderr, format!("{words}\r\n").into_bytes()));
+            if !subsystem {
+                pair.down
+                    .push_back(Item::Request(Request::ExitStatus { code: FAILED }, false));
+            }
+            pair.down.push_back(Item::Eof);
+        }
+    }
+
+    /// Ends a program whose roles let it last no longer.
+    fn lasted_too_long(&mut self, at: usize, host: &mut Connection, cx: &mut Context<'_>) {
+        let Some(pair) = self.pairs.get_mut(at).and_then(Option::as_mut) else {
+            return;
+        };
+        let Some((sleep, limit)) = &mut pair.over else {
+            return;
+        };
+        if sleep.as_mut().poll(cx).is_pending() {
+            return;
+        }
+        let words = format!("a session of more than {limit} s is not allowed by its roles: it was ended");
+        pair.over = None;
+        if let Some(channel) = pair.host {
+            host.request(channel, &kill(), false);
+        }
+        pair.up.clear();
+        pair.up.push_back(Item::Close);
+        pair.down
+            .push_back(Item::Data(Stream::Stderr, format!("{words}\r\n").into_bytes()));
+        self.host.tell(Some(self.caller), Told::Denied(&words));
     }
 
     fn global_up(
@@ -372,8 +470,8 @@ impl<'a> Relay<'a> {
         host: &mut Connection,
     ) {
         let allowed = match request {
-            Global::TcpipForward { host, port } => self.permits.allow(&What::ListenTcp(host, port_of(*port))),
-            Global::StreamlocalForward { path } => self.permits.allow(&What::ListenUnix(path)),
+            Global::TcpipForward { host, port } => self.allow(&What::ListenTcp(host, port_of(*port))),
+            Global::StreamlocalForward { path } => self.allow(&What::ListenUnix(path)),
             Global::CancelTcpipForward { .. }
             | Global::CancelStreamlocalForward { .. }
             | Global::NoMoreSessions => Ok(()),
@@ -390,9 +488,7 @@ impl<'a> Relay<'a> {
                 self.globals_up.extend(reply);
                 host.global(request, reply.is_some());
             }
-            Err(denied) => {
-                let words = denied.to_string();
-                self.host.tell(Some(self.caller), Told::Denied(&words));
+            Err(_) => {
                 if let Some(reply) = reply {
                     user.answer_global(reply, None);
                 }
@@ -491,6 +587,12 @@ fn flow(
             Item::Close => to.close(channel),
         }
         queue.pop_front();
+    }
+}
+
+fn kill() -> Request {
+    Request::Signal {
+        name: b"KILL".to_vec(),
     }
 }
 

@@ -5,19 +5,20 @@ use super::world::{Asked, Client, certificate, host_key, identity, key, name};
 use crate::ssh::door::{Caller, cookie, settings};
 use crate::ssh::end::End;
 use crate::ssh::terminate::{AgentFrames, Host, Later, Told, serve};
-use fleetgate_policy::cluster::Identity;
+use fleetgate_policy::cluster::{Allowed, Identity, Limits, Recording};
 use fleetgate_policy::{Kind, Permits, Rule};
 use fleetgate_proto::v1::Agent;
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::event::{AuthAnswer, ChannelKind, Event, Request, Stream};
-use fleetgate_ssh::key::{Certificate, HostKey, PrivateKey, PublicKey};
-use std::cell::RefCell;
+use fleetgate_ssh::key::{Certificate, HostKey, KeyType, PrivateKey, PublicKey};
+use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 use tokio::io::{DuplexStream, duplex};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -29,8 +30,17 @@ struct Plain {
     address: SocketAddr,
     ca: PrivateKey,
     told: RefCell<Vec<String>>,
-    forbidden: Vec<Kind>,
+    forbidden: RefCell<Vec<Kind>>,
+    limits: RefCell<Limits>,
     trusted: bool,
+    /// What is begun is to end by itself.
+    ending: Cell<bool>,
+}
+
+impl Plain {
+    fn ends(&self) -> bool {
+        self.ending.get()
+    }
 }
 
 impl Host for Plain {
@@ -43,13 +53,27 @@ impl Host for Plain {
         Box::pin(async move { Ok(key) })
     }
 
-    fn check(&self, _: &Certificate, login: &str) -> Result<(Identity, Permits), String> {
+    fn check(&self, _: &Certificate, login: &str) -> Result<Identity, String> {
         if login != "ada" {
             return Err(format!("role access does not allow the login {login}"));
         }
+        Ok(identity("ada"))
+    }
+
+    fn allowed(&self, _: &Caller) -> Result<Allowed, String> {
         let mut permits = Permits::all();
-        permits.forbid(&self.forbidden, &Rule::new("role access"));
-        Ok((identity("ada"), permits))
+        permits.forbid(&self.forbidden.borrow(), &Rule::new("role access"));
+        Ok(Allowed {
+            permits,
+            limits: *self.limits.borrow(),
+            recording: Recording::default(),
+            roles: vec![name("access")],
+            until: None,
+        })
+    }
+
+    fn pinned(&self) -> Vec<KeyType> {
+        vec![KeyType::Ed25519]
     }
 
     fn connect(&self) -> Later<TcpStream> {
@@ -91,6 +115,51 @@ impl Host for Plain {
 
     fn ended(&self, _: &Caller) -> Pin<Box<dyn Future<Output = String>>> {
         Box::pin(std::future::pending())
+    }
+}
+
+/// The same without a key to show.
+struct Keyless(Rc<Plain>);
+
+impl Host for Keyless {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn host_key(&self) -> Later<Arc<HostKey>> {
+        Box::pin(async { Err("auth is away".to_owned()) })
+    }
+
+    fn check(&self, certificate: &Certificate, login: &str) -> Result<Identity, String> {
+        self.0.check(certificate, login)
+    }
+
+    fn allowed(&self, caller: &Caller) -> Result<Allowed, String> {
+        self.0.allowed(caller)
+    }
+
+    fn connect(&self) -> Later<TcpStream> {
+        self.0.connect()
+    }
+
+    fn sign(&self, caller: &Caller, key: &PublicKey) -> Later<Vec<u8>> {
+        self.0.sign(caller, key)
+    }
+
+    fn pinned(&self) -> Vec<KeyType> {
+        self.0.pinned()
+    }
+
+    fn trusts(&self, key: &[u8]) -> Result<(), String> {
+        self.0.trusts(key)
+    }
+
+    fn tell(&self, caller: Option<&Caller>, event: Told<'_>) {
+        self.0.tell(caller, event);
+    }
+
+    fn ended(&self, caller: &Caller) -> Pin<Box<dyn Future<Output = String>>> {
+        self.0.ended(caller)
     }
 }
 
@@ -205,8 +274,10 @@ async fn scene(forbidden: &[Kind], trusted: bool, agent: Option<AgentFrames>) ->
         address: listener.local_addr().expect("an address"),
         ca,
         told: RefCell::default(),
-        forbidden: forbidden.to_vec(),
+        forbidden: RefCell::new(forbidden.to_vec()),
+        limits: RefCell::default(),
         trusted,
+        ending: Cell::default(),
     });
     tokio::task::spawn_local(sshd(listener, theirs));
     let (ours, far) = duplex(64 * 1024);
@@ -287,18 +358,46 @@ fn a_session_passes_with_its_output_its_end_and_its_exit_status() {
     });
 }
 
+/// Asks for a program on a channel of its own, and takes what comes: the answer, what stands on its stderr, its exit code,
+/// and whether it was closed. Nothing more comes where nothing ends it.
+async fn program(s: &mut Scene, request: &Request) -> (bool, String, Option<u32>) {
+    let asked = s.client.end.core.open(&ChannelKind::Session).expect("open");
+    s.client.end.core.request(asked, request, true);
+    let (mut done, mut words, mut code) = (false, String::new(), None);
+    let ended = s.client.until(|say, e| {
+        match e {
+            Event::Replied { done: yes, channel } if channel == asked => {
+                done = yes;
+                // One that runs goes on.
+                return (yes && words.is_empty() && !s.host.ends()).then_some(());
+            }
+            Event::Data { channel, bytes, .. } if channel == asked => {
+                words += &String::from_utf8_lossy(bytes);
+                *say = Some(Asked::Consumed(channel, bytes.len()));
+            }
+            Event::Request {
+                request: Request::ExitStatus { code: told },
+                ..
+            } => code = Some(told),
+            Event::Closed(channel) if channel == asked => return Some(()),
+            _ => {}
+        }
+        None
+    });
+    ended.await.expect("it is there");
+    (done, words, code)
+}
+
 #[test]
 fn what_no_role_allows_is_refused_and_told() {
     run(async || {
         let mut s = scene(&[Kind::Shell, Kind::ConnectTcp], true, None).await;
         assert_eq!(s.client.log_in("ada", &s.key, &s.blob).await, Ok(true));
-        let channel = s.client.end.core.open(&ChannelKind::Session).expect("open");
-        s.client.end.core.request(channel, &Request::Shell, true);
-        let refused = s.client.until(|_, e| match e {
-            Event::Replied { done, .. } => Some(done),
-            _ => None,
-        });
-        assert_eq!(refused.await, Ok(false));
+        s.host.ending.set(true);
+        // As a program that says why, since clients show nothing of a request that failed.
+        let (done, words, code) = program(&mut s, &Request::Shell).await;
+        assert!(done && words.contains("role access"), "{words}");
+        assert_eq!(code, Some(255));
         let to = ChannelKind::DirectTcpip {
             host: b"db".to_vec(),
             port: 1,
@@ -318,6 +417,60 @@ fn what_no_role_allows_is_refused_and_told() {
             2,
             "{told:?}"
         );
+    });
+}
+
+#[test]
+fn each_session_is_decided_anew_and_held_to_its_roles_limits() {
+    run(async || {
+        let mut s = scene(&[], true, None).await;
+        assert_eq!(s.client.log_in("ada", &s.key, &s.blob).await, Ok(true));
+        let command = b"uptime".to_vec();
+        let exec = Request::Exec { command };
+        s.host.limits.borrow_mut().sessions = Some(1);
+        assert!(program(&mut s, &exec).await.0);
+        s.host.ending.set(true);
+        let (_, words, code) = program(&mut s, &exec).await;
+        assert!(words.contains("at most 1 sessions by its roles"), "{words}");
+        assert_eq!(code, Some(255));
+        // A role that changes counts for what comes next.
+        *s.host.limits.borrow_mut() = Limits::default();
+        s.host.forbidden.borrow_mut().push(Kind::Exec);
+        let (_, words, _) = program(&mut s, &exec).await;
+        assert!(words.contains("role access"), "{words}");
+        s.host.forbidden.borrow_mut().clear();
+        s.host.limits.borrow_mut().session = Some(Duration::ZERO);
+        let (_, words, _) = program(&mut s, &exec).await;
+        assert!(
+            words.contains("a session of more than 0 s is not allowed by its roles"),
+            "{words}"
+        );
+        // And what runs since before goes on.
+        s.host.ending.set(false);
+        *s.host.limits.borrow_mut() = Limits::default();
+        assert!(program(&mut s, &exec).await.0);
+        let told = s.host.told.borrow();
+        let count = |what: &str| told.iter().filter(|t| t.contains(what)).count();
+        assert_eq!((count("Began"), count("Denied")), (3, 3), "{told:?}");
+    });
+}
+
+#[test]
+fn who_cannot_be_served_is_told_why() {
+    run(async || {
+        let mut s = scene(&[], true, None).await;
+        // The control: with a key it goes on.
+        assert_eq!(s.client.log_in("ada", &s.key, &s.blob).await, Ok(true));
+        let (ours, far) = duplex(64 * 1024);
+        let keyless = Rc::new(Keyless(s.host.clone()));
+        let source = "192.0.2.7:4000".parse().expect("an address");
+        let mut client = Client::new(ours);
+        let served = tokio::task::spawn_local(serve(far, source, keyless, None));
+        let end = client.until(|_, _| None::<()>).await;
+        let end = end.expect_err("it ends");
+        assert!(end.contains("auth is away"), "{end}");
+        drop(client);
+        assert_eq!(served.await.expect("served"), "auth is away");
     });
 }
 
