@@ -10,6 +10,7 @@ mod caller;
 mod challenges;
 pub mod clock;
 mod collect;
+mod cookies;
 mod devices;
 mod documents;
 mod error;

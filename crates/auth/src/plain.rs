@@ -1,6 +1,6 @@
 //! Nodes without fleetgate: a plain sshd that trusts the user authority. The proxy ends the user's SSH connection and
-//! begins one of its own, for which it gets a certificate that is good for one login, and only if the user's own
-//! certificate, which it hands over, would let him in.
+//! begins one of its own, for which it gets a certificate that is good for one login: if the user's own certificate would
+//! let him in, and his key signed just now that he wants in there. So the proxy's word is not needed for that.
 
 use crate::authorities::SKEW;
 use crate::caller::Caller;
@@ -10,8 +10,10 @@ use crate::issue;
 use crate::service::Service;
 use fleetgate_policy::cluster::{Attempt, Identity, Name, Role, SSH_EXTENSION, decide};
 use fleetgate_proto::v1;
+use fleetgate_ssh::auth::{Method, Request};
 use fleetgate_ssh::codec::Reader;
-use fleetgate_ssh::key::{Certificate, PublicKey, UserCheck};
+use fleetgate_ssh::event::Exchange;
+use fleetgate_ssh::key::{Algorithm, Certificate, Presented, PublicKey, Touch, UserCheck, verify_touched};
 use std::net::{IpAddr, Ipv4Addr};
 
 impl Service {
@@ -26,8 +28,9 @@ impl Service {
         let (node, member) = self.plain(&request.node)?;
         let key =
             PublicKey::parse(&request.key).map_err(|e| Refused::invalid(format!("the proxy's key: {e}")))?;
-        let trust = &published.state.trust.user_ca;
-        let (identity, expires) = shown(&request.certificate, &request.login, trust, now)?;
+        let trust = &published.state.trust;
+        let certificate = self.proven(&node, &request, &trust.host_ca, now)?;
+        let (identity, expires) = shown(&certificate, &request.login, &trust.user_ca, now)?;
         let user = identity
             .user()
             .ok_or_else(|| Refused::forbidden("the certificate is no user's"))?;
@@ -84,9 +87,69 @@ impl Service {
         let mut made = issue::hosts(&self.signers, &cluster, &names, &keys, now).await?;
         let event = self.event("host_signed", caller).node(node.as_str());
         self.ledger.tell(event).await?;
+        let key = keys.first().map_or(&[][..], |key| key.blob());
+        let cookie = self.cookies.give(&node, key, self.ledger.millis())?;
         Ok(v1::SignHostReply {
             certificate: made.pop().unwrap_or_default(),
+            cookie: cookie.to_vec().into(),
         })
+    }
+
+    /// The user's certificate, after he signed with its key, for this login, on a connection that was begun just now with
+    /// this node's name. The signature is over the exchange's hash, so none of it can be another's, and it counts once.
+    fn proven(
+        &self,
+        node: &Name,
+        request: &v1::SignLoginRequest,
+        host_ca: &[Vec<u8>],
+        now: u64,
+    ) -> Result<Certificate> {
+        let wrong = |why: &dyn std::fmt::Display| {
+            Refused::unproven(format!("what the user signed at the proxy: {why}: connect again"))
+        };
+        let exchange = Exchange::decode(&request.exchange).map_err(|e| wrong(&e))?;
+        let session = exchange
+            .hash()
+            .ok_or_else(|| wrong(&"its key exchange is not known"))?;
+        let asked = Request::parse(&request.request).map_err(|e| wrong(&e))?;
+        if asked.user != request.login.as_bytes() {
+            return Err(wrong(&"it is for another login"));
+        }
+        let Method::PublicKey(key) = &asked.method else {
+            return Err(wrong(&"it is no key's"));
+        };
+        let presented = Presented::parse(key.key).map_err(|e| wrong(&e))?;
+        if !Algorithm::parse(key.algorithm).is_some_and(|a| presented.fits(&a)) {
+            return Err(wrong(&"its algorithm does not fit the key"));
+        }
+        let Presented::Certificate(certificate) = presented else {
+            return Err(wrong(&"its key has no certificate"));
+        };
+        if key.host_key.is_some_and(|shown| shown != exchange.host_key) {
+            return Err(wrong(&"it is bound to another host key"));
+        }
+        let signature = key.signature.ok_or_else(|| wrong(&"there is no signature"))?;
+        let data = key.signed_data(session.as_ref());
+        verify_touched(certificate.key(), key.algorithm, &data, signature, Touch::NONE)
+            .map_err(|e| wrong(&e))?;
+        // As whom the proxy stood there: a login at another node, or at the proxy itself, is none here.
+        let host = Presented::parse(&exchange.host_key).map_err(|e| wrong(&e))?;
+        if let Presented::Certificate(shown) = &host {
+            let trusted = |ca: &PublicKey| host_ca.iter().any(|known| known == ca.blob());
+            shown
+                .check_host(node.as_str(), now, SKEW, trusted)
+                .map_err(|e| wrong(&format!("the host certificate: {e}")))?;
+        }
+        let cookie = exchange
+            .server_cookie()
+            .ok_or_else(|| wrong(&"it has no cookie"))?;
+        match self
+            .cookies
+            .take(&cookie, node, host.key().blob(), self.ledger.millis())
+        {
+            true => Ok(*certificate),
+            false => Err(wrong(&"it was used, is too old or for another node")),
+        }
     }
 
     fn plain(&self, name: &str) -> Result<(Name, Member)> {
@@ -104,9 +167,13 @@ impl Service {
 }
 
 /// Who the user's certificate says it is, when it would let him in as `login` now, and until when it holds.
-fn shown(blob: &[u8], login: &str, trust: &[Vec<u8>], now: u64) -> Result<(Identity, Option<u64>)> {
+fn shown(
+    certificate: &Certificate,
+    login: &str,
+    trust: &[Vec<u8>],
+    now: u64,
+) -> Result<(Identity, Option<u64>)> {
     let wrong = |why: String| Refused::unproven(format!("the user's certificate: {why}"));
-    let certificate = Certificate::parse(blob).map_err(|e| wrong(e.to_string()))?;
     let check = UserCheck {
         trusted: &|ca| trust.iter().any(|blob| blob == ca.blob()),
         principals: &[login],

@@ -6,6 +6,7 @@ use crate::book::Book;
 use crate::caller::{ADMIN_MFA, Caller, Who};
 use crate::challenges::Challenges;
 use crate::clock::Clock;
+use crate::cookies::Cookies;
 use crate::error::{Refused, Result};
 use crate::ledger::{Follower, Ledger, Plan};
 use crate::limits::{Buckets, Rate, Source};
@@ -42,6 +43,7 @@ pub struct Service {
     pub(crate) published: watch::Receiver<Published>,
     pub(crate) passwords: Passwords,
     pub(crate) challenges: Challenges,
+    pub(crate) cookies: Cookies,
     pub(crate) inventory: Inventory,
     /// The store, where it is a file that can be copied.
     pub(crate) file: OnceLock<Arc<Sqlite>>,
@@ -74,6 +76,7 @@ impl Service {
             published,
             passwords: Passwords::default(),
             challenges: Challenges::default(),
+            cookies: Cookies::default(),
             inventory,
             file: OnceLock::new(),
             strangers: Buckets::new(STRANGERS),

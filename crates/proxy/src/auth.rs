@@ -4,6 +4,7 @@
 use crate::gate::Gate;
 use crate::identity::{self, Identity};
 use crate::server;
+use crate::ssh::door::Proof;
 use crate::state::{Known, now};
 use fleetgate_net::backoff::{Backoff, random};
 use fleetgate_net::h2::{self, AUTH_MESSAGE, Channel, Tuning};
@@ -339,7 +340,13 @@ async fn renew_once(gate: &Gate) -> Result<(), String> {
 }
 
 /// A host certificate for this proxy's key in the name of a plain sshd.
-pub(crate) async fn sign_host(gate: &Gate, node: String, key: Vec<u8>) -> Result<Vec<u8>, String> {
+///
+/// Beside it the cookie for the key exchange in which it is shown.
+pub(crate) async fn sign_host(
+    gate: &Gate,
+    node: String,
+    key: Vec<u8>,
+) -> Result<(Certificate, [u8; 16]), String> {
     let asked = SignHostRequest {
         node,
         key: key.into(),
@@ -347,23 +354,27 @@ pub(crate) async fn sign_host(gate: &Gate, node: String, key: Vec<u8>) -> Result
     let answer = timeout(PATIENCE, async { service(gate).await.sign_host(asked).await }).await;
     let answer = answer
         .map_err(|_| AWAY.to_owned())?
-        .map_err(|status| h2::words(&status))?;
-    Ok(answer.into_inner().certificate.to_vec())
+        .map_err(|status| h2::words(&status))?
+        .into_inner();
+    let certificate = Certificate::parse(&answer.certificate).map_err(|e| e.to_string())?;
+    let cookie = <[u8; 16]>::try_from(&answer.cookie[..]).map_err(|_| "auth gave no cookie".to_owned())?;
+    Ok((certificate, cookie))
 }
 
-/// A certificate for one login on a plain sshd.
+/// A certificate for one login on a plain sshd, for what its user proved here.
 pub(crate) async fn sign_login(
     gate: &Gate,
     node: String,
     login: String,
     key: Vec<u8>,
-    certificate: Vec<u8>,
+    proof: &Proof,
 ) -> Result<Vec<u8>, String> {
     let asked = SignLoginRequest {
         node,
         login,
         key: key.into(),
-        certificate: certificate.into(),
+        exchange: proof.exchange.to_vec().into(),
+        request: proof.request.clone().into(),
     };
     let answer = timeout(PATIENCE, async { service(gate).await.sign_login(asked).await }).await;
     let answer = answer

@@ -9,7 +9,7 @@ use crate::gate::Gate;
 use crate::mux::Begun;
 use crate::places::Place;
 use crate::ssh::door::Caller;
-use crate::ssh::terminate::{self, AgentFrames, Host, Later, Told};
+use crate::ssh::terminate::{self, AgentFrames, Host, Later, Shown, Told};
 use crate::ssh::{Reaching, Ways, jump};
 use crate::state::{Known, SKEW, now};
 use crate::steps::Steps;
@@ -221,14 +221,14 @@ impl Host for Plain {
         &self.node.node.name
     }
 
-    fn host_key(&self) -> Later<Arc<HostKey>> {
+    fn host_key(&self) -> Later<Shown> {
         let (gate, node) = (self.gate.clone(), self.node.node.name.clone());
         Box::pin(async move {
             let identity = gate.identity.borrow().clone();
             let public = identity.host_key(None)?.public().blob().to_vec();
-            let certificate = auth::sign_host(&gate, node, public).await?;
-            let certificate = Certificate::parse(&certificate).map_err(|e| e.to_string())?;
-            identity.host_key(Some(&certificate)).map(Arc::new)
+            let (certificate, cookie) = auth::sign_host(&gate, node, public).await?;
+            let key = identity.host_key(Some(&certificate)).map(Arc::new)?;
+            Ok(Shown { key, cookie })
         })
     }
 
@@ -261,8 +261,8 @@ impl Host for Plain {
     fn sign(&self, caller: &Caller, key: &PublicKey) -> Later<Vec<u8>> {
         let (gate, node) = (self.gate.clone(), self.node.node.name.clone());
         let (login, key) = (caller.name.clone(), key.blob().to_vec());
-        let certificate = caller.certificate.blob().to_vec();
-        Box::pin(async move { auth::sign_login(&gate, node, login, key, certificate).await })
+        let proof = caller.proof.clone();
+        Box::pin(async move { auth::sign_login(&gate, node, login, key, &proof).await })
     }
 
     fn trusts(&self, key: &[u8]) -> Result<(), String> {

@@ -13,4 +13,5 @@ mod rotation;
 mod rules;
 mod state;
 mod users;
+mod visit;
 mod who;

@@ -1,11 +1,74 @@
 //! Nodes without fleetgate: the proxy gets a certificate for exactly one login, and only for a user whom the roles let in.
 
 use super::place::{Keys, Place, run};
+use super::visit::{Visitor, visit};
+use bytes::Bytes;
+use fleetgate_net::h2::Channel;
 use fleetgate_policy::cluster::{Identity, SSH_EXTENSION};
 use fleetgate_proto::v1;
+use fleetgate_proto::v1::cluster_client::ClusterClient;
 use fleetgate_ssh::codec::Reader;
-use fleetgate_ssh::key::{Certificate, CertificateKind, Draft, KeyType, PrivateKey};
+use fleetgate_ssh::key::{Certificate, CertificateKind, Draft, HostKey, KeyType, PrivateKey};
 use tonic::Code;
+use zeroize::Zeroizing;
+
+/// A proxy's own: its SSH key, which users are shown, and the key that is to be certified.
+struct Desk {
+    text: Zeroizing<String>,
+    key: Bytes,
+}
+
+impl Desk {
+    fn new(key: Bytes) -> Desk {
+        let (_, text) = HostKey::generate(KeyType::Ed25519, "proxy").unwrap();
+        Desk { text, key }
+    }
+
+    fn bare(&self) -> HostKey {
+        HostKey::read(self.text.as_bytes(), 0o600).unwrap()
+    }
+
+    /// Its key in the name of this node, and the cookie for one connection.
+    async fn host(&self, proxy: &mut ClusterClient<Channel>, node: &str) -> (HostKey, [u8; 16]) {
+        let mut key = self.bare();
+        let asked = v1::SignHostRequest {
+            node: node.into(),
+            key: key.public().blob().to_vec().into(),
+        };
+        let given = proxy.sign_host(asked).await.unwrap().into_inner();
+        let certificate = Certificate::parse(&given.certificate).unwrap();
+        key.certify(&certificate.line()).unwrap();
+        (key, given.cookie[..].try_into().unwrap())
+    }
+
+    /// What is asked after somebody logged in there.
+    async fn request(
+        &self,
+        proxy: &mut ClusterClient<Channel>,
+        node: &str,
+        user: &Visitor<'_>,
+    ) -> v1::SignLoginRequest {
+        let (key, cookie) = self.host(proxy, node).await;
+        self.visited(node, &key, cookie, user)
+    }
+
+    fn visited(
+        &self,
+        node: &str,
+        host: &HostKey,
+        cookie: [u8; 16],
+        user: &Visitor<'_>,
+    ) -> v1::SignLoginRequest {
+        let (exchange, request) = visit(host, cookie, user);
+        v1::SignLoginRequest {
+            node: node.into(),
+            login: user.login.into(),
+            key: self.key.clone(),
+            exchange: exchange.into(),
+            request: request.into(),
+        }
+    }
+}
 
 #[test]
 fn one_login_on_a_plain_sshd() {
@@ -33,20 +96,22 @@ fn one_login_on_a_plain_sshd() {
             .into_inner();
         assert_eq!((node.address.as_str(), node.connected), ("db1.example:22", true));
         let ada = place.user("ada", &["dba", "strict"]).await;
-        let (_, given) = place.log_in(&ada).await;
+        let (holder, given) = place.log_in(&ada).await;
         let edge = place.machine("proxy", "edge").await;
         place.clock.advance(10);
         place.machine("node", "web1").await;
         let mut proxy = place.proxy(&edge).await;
         let own = Keys::fresh();
-        let request = |node: &str, login: &str| v1::SignLoginRequest {
-            node: node.into(),
-            login: login.into(),
-            key: own.request().ssh,
-            certificate: given.ssh_certificate.clone(),
+        let desk = Desk::new(own.request().ssh);
+        let user = |login| Visitor {
+            key: &holder.keys.ssh,
+            certificate: &given.ssh_certificate,
+            login,
+            signs: true,
         };
+        let good = desk.request(&mut proxy, "db1", &user("postgres")).await;
         let made = proxy
-            .sign_login(request("db1", "postgres"))
+            .sign_login(good.clone())
             .await
             .expect("a certificate")
             .into_inner();
@@ -75,36 +140,109 @@ fn one_login_on_a_plain_sshd() {
             draft.sign(user.key(), ca).unwrap().blob().to_vec()
         };
         let stranger = PrivateKey::generate(KeyType::Ed25519, "").unwrap().0;
-        let with = |certificate: Vec<u8>| v1::SignLoginRequest {
-            certificate: certificate.into(),
-            ..request("db1", "postgres")
+        let other = v1::RegisterNodeRequest {
+            name: "db3".into(),
+            address: "db3.example:22".into(),
+            labels: [("kind".to_string(), "db".to_string())].into(),
+            ..v1::RegisterNodeRequest::default()
         };
-        let table = [
-            (request("db1", "ada"), "principals"),
-            (request("web1", "postgres"), "runs fleetgate"),
-            (request("db2", "postgres"), "no node db2"),
-            (with(forged(CertificateKind::User, &stranger)), "not trusted"),
-            (with(forged(CertificateKind::Host, &stranger)), "not trusted"),
-            (with(b"none".to_vec()), "certificate"),
-            (
-                v1::SignLoginRequest {
-                    key: b"none".as_slice().into(),
-                    ..request("db1", "postgres")
-                },
-                "the proxy's key",
-            ),
+        place.admin().await.register_node(other).await.unwrap();
+        let at = |node: &str, request: &v1::SignLoginRequest| v1::SignLoginRequest {
+            node: node.into(),
+            ..request.clone()
+        };
+        let bare = holder.keys.ssh.public().blob();
+        let forgeries = [
+            forged(CertificateKind::User, &stranger),
+            forged(CertificateKind::Host, &stranger),
         ];
-        for (request, words) in table {
-            let status = proxy.sign_login(request).await.unwrap_err();
-            assert!(status.message().contains(words), "{words}: {status}");
+        let mut refused = vec![(good.clone(), "it was used")];
+        // One good one for each, which is not used up by what is refused before it counts.
+        let fresh = desk.request(&mut proxy, "db1", &user("postgres")).await;
+        refused.push((at("web1", &fresh), "runs fleetgate"));
+        refused.push((at("db2", &fresh), "no node db2"));
+        refused.push((at("db3", &fresh), "the host certificate"));
+        let with = |change: &dyn Fn(&mut v1::SignLoginRequest)| {
+            let mut request = fresh.clone();
+            change(&mut request);
+            request
+        };
+        refused.push((with(&|r| r.login = "root".into()), "for another login"));
+        refused.push((with(&|r| r.exchange = good.exchange.clone()), "signature"));
+        refused.push((with(&|r| r.request = good.request.clone()), "signature"));
+        refused.push((
+            with(&|r| r.exchange = b"none".as_slice().into()),
+            "what the user signed",
+        ));
+        refused.push((with(&|r| r.exchange = Bytes::new()), "what the user signed"));
+        refused.push((with(&|r| r.request = Bytes::new()), "what the user signed"));
+        refused.push((with(&|r| r.key = b"none".as_slice().into()), "the proxy's key"));
+        for (certificate, words) in [
+            (&forgeries[0][..], "not trusted"),
+            (&forgeries[1], "certificate"),
+            (bare, "no certificate"),
+        ] {
+            let visitor = Visitor {
+                certificate,
+                ..user("postgres")
+            };
+            refused.push((desk.request(&mut proxy, "db1", &visitor).await, words));
         }
+        let silent = Visitor {
+            signs: false,
+            ..user("postgres")
+        };
+        refused.push((
+            desk.request(&mut proxy, "db1", &silent).await,
+            "there is no signature",
+        ));
+        let someone = Visitor {
+            key: &stranger,
+            ..user("postgres")
+        };
+        refused.push((desk.request(&mut proxy, "db1", &someone).await, "signature"));
+        refused.push((desk.request(&mut proxy, "db1", &user("ada")).await, "principals"));
+        // A cookie that auth did not give, and one that it gave for another machine; a key that stands for none.
+        refused.push((
+            desk.visited(
+                "db1",
+                &desk.host(&mut proxy, "db1").await.0,
+                [1; 16],
+                &user("postgres"),
+            ),
+            "it was used",
+        ));
+        let (key, _) = desk.host(&mut proxy, "db1").await;
+        let (_, elsewhere) = desk.host(&mut proxy, "db3").await;
+        refused.push((
+            desk.visited("db1", &key, elsewhere, &user("postgres")),
+            "it was used",
+        ));
+        let (_, cookie) = desk.host(&mut proxy, "db1").await;
+        let alone = HostKey::generate(KeyType::Ed25519, "").unwrap().0;
+        refused.push((
+            desk.visited("db1", &alone, cookie, &user("postgres")),
+            "it was used",
+        ));
+        for (at, (request, words)) in refused.into_iter().enumerate() {
+            let status = proxy.sign_login(request).await.unwrap_err();
+            assert!(status.message().contains(words), "{at}: {words}: {status}");
+        }
+        proxy.sign_login(fresh).await.expect("it counts still");
+        // Where the client takes no certificates, the key itself is what auth knows.
+        let (_, cookie) = desk.host(&mut proxy, "db1").await;
+        let plain = desk.visited("db1", &desk.bare(), cookie, &user("postgres"));
+        proxy.sign_login(plain).await.expect("by the key alone");
+        let late = desk.request(&mut proxy, "db1", &user("postgres")).await;
+        place.clock.advance(121);
+        let status = proxy.sign_login(late).await.unwrap_err();
+        assert!(status.message().contains("too old"), "{status}");
         // What a role asks for is asked here too.
-        proxy
-            .sign_login(request("db1", "root"))
-            .await
-            .expect("a fresh second factor");
+        let root = desk.request(&mut proxy, "db1", &user("root")).await;
+        proxy.sign_login(root).await.expect("a fresh second factor");
         place.clock.advance(600);
-        let status = proxy.sign_login(request("db1", "root")).await.unwrap_err();
+        let root = desk.request(&mut proxy, "db1", &user("root")).await;
+        let status = proxy.sign_login(root).await.unwrap_err();
         assert!(status.message().contains("role strict"), "{status}");
         assert_eq!(place.events("login_denied").await[0]["rule"], "role strict");
         let lock = v1::AddLockRequest {
@@ -115,7 +253,8 @@ fn one_login_on_a_plain_sshd() {
             ..v1::AddLockRequest::default()
         };
         place.admin().await.add_lock(lock).await.unwrap();
-        let status = proxy.sign_login(request("db1", "postgres")).await.unwrap_err();
+        let locked = desk.request(&mut proxy, "db1", &user("postgres")).await;
+        let status = proxy.sign_login(locked).await.unwrap_err();
         assert_eq!(status.code(), Code::PermissionDenied);
         // To its user the proxy is that node.
         let host = |node: &str| v1::SignHostRequest {

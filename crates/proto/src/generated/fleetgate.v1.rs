@@ -1337,9 +1337,13 @@ pub struct SignLoginRequest {
     /// The proxy's key for it (an SSH blob).
     #[prost(bytes = "bytes", tag = "3")]
     pub key: ::prost::bytes::Bytes,
-    /// The user's SSH certificate, whose login the proxy saw proven.
-    #[prost(bytes = "bytes", tag = "4")]
-    pub certificate: ::prost::bytes::Bytes,
+    /// The first key exchange of the user's SSH at the proxy (fleetgate_ssh::event::Exchange, encoded). Its server's cookie is
+    /// the one of SignHostReply, and it shows a host key for this node: so it is of now, counts once, and for nothing else.
+    #[prost(bytes = "bytes", tag = "5")]
+    pub exchange: ::prost::bytes::Bytes,
+    /// His USERAUTH_REQUEST with certificate and signature, as it came.
+    #[prost(bytes = "bytes", tag = "6")]
+    pub request: ::prost::bytes::Bytes,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SignLoginReply {
@@ -1357,6 +1361,9 @@ pub struct SignHostRequest {
 pub struct SignHostReply {
     #[prost(bytes = "bytes", tag = "1")]
     pub certificate: ::prost::bytes::Bytes,
+    /// For the KEXINIT of the next connection that the key is shown on; good for one login on that node, for two minutes.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub cookie: ::prost::bytes::Bytes,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct UserName {

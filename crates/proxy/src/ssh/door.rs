@@ -8,10 +8,12 @@ use fleetgate_ssh::event::{AuthAnswer, Exchange};
 use fleetgate_ssh::key::{Algorithm, Certificate, HostKey, Presented, verify_touched};
 use fleetgate_ssh::settings::{HostKeyOffer, Settings};
 use ring::rand::{SecureRandom, SystemRandom};
+use std::fmt;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use zeroize::Zeroizing;
 
 /// How long somebody has to log in.
 pub const GRACE: Duration = Duration::from_secs(60);
@@ -29,6 +31,23 @@ pub struct Caller {
     pub certificate: Rc<Certificate>,
     /// From where.
     pub source: SocketAddr,
+    /// By which whoever does not trust this proxy may see that he is here.
+    pub proof: Rc<Proof>,
+}
+
+/// How a login was proven: what the user's client and this proxy agreed on, and what his key signed over it.
+#[derive(Default)]
+pub struct Proof {
+    /// The first key exchange, encoded. It holds its secret.
+    pub exchange: Zeroizing<Vec<u8>>,
+    /// The USERAUTH_REQUEST as it came.
+    pub request: Vec<u8>,
+}
+
+impl fmt::Debug for Proof {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Proof")
+    }
 }
 
 /// Whether a certificate, whose holder proved to have its key, lets this name in here; the words are for the audit log.
@@ -50,6 +69,7 @@ pub struct Door {
     source: SocketAddr,
     session: Vec<u8>,
     host: Vec<u8>,
+    exchange: Zeroizing<Vec<u8>>,
     tries: u32,
 }
 
@@ -88,6 +108,7 @@ impl Door {
             source,
             session: Vec::new(),
             host: Vec::new(),
+            exchange: Zeroizing::default(),
             tries: 0,
         }
     }
@@ -107,6 +128,7 @@ impl Door {
         if self.session.is_empty() {
             self.session = hash.as_ref().to_vec();
             self.host.clone_from(&exchange.host_key);
+            self.exchange = exchange.encode();
         }
         core.signed(&signature, cookie());
         Ok(())
@@ -126,13 +148,13 @@ impl Door {
     }
 
     /// The answer, and what is shown before it: why somebody who has the key is not let in.
-    fn answer(&mut self, request: &[u8], check: Check<'_>) -> (AuthAnswer, Answered, Option<String>) {
+    fn answer(&mut self, payload: &[u8], check: Check<'_>) -> (AuthAnswer, Answered, Option<String>) {
         let reject = || AuthAnswer::Reject {
             methods: vec!["publickey".to_owned()],
             partial: false,
         };
         let refused = |why: String| (reject(), Answered::Not(Some(why)), None);
-        let request = match Request::parse(request) {
+        let request = match Request::parse(payload) {
             Ok(request) => request,
             Err(e) => return refused(format!("the request cannot be read: {e}")),
         };
@@ -146,7 +168,13 @@ impl Door {
         };
         let name = String::from_utf8_lossy(request.user).into_owned();
         match self.key(key, &name, check) {
-            Ok(Some(caller)) => (AuthAnswer::Accept, Answered::In(caller), None),
+            Ok(Some(mut caller)) => {
+                caller.proof = Rc::new(Proof {
+                    exchange: std::mem::take(&mut self.exchange),
+                    request: payload.to_vec(),
+                });
+                (AuthAnswer::Accept, Answered::In(caller), None)
+            }
             Ok(None) => {
                 let answer = AuthAnswer::KeyOk {
                     algorithm: key.algorithm.as_bytes().to_vec(),
@@ -193,6 +221,7 @@ impl Door {
             name: name.to_owned(),
             certificate: Rc::new(*certificate),
             source: self.source,
+            proof: Rc::default(),
         }))
     }
 }

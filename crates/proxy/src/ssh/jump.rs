@@ -98,7 +98,11 @@ impl<S: Bytes> Jump<S> {
                         let ways = &self.ways;
                         let check = |c: &_, name: &str| ways.check_user(c, name);
                         match self.door.decide(&mut self.end.core, &request, &check) {
-                            Answered::In(caller) => return Poll::Ready(Ok(Rc::new(caller))),
+                            Answered::In(mut caller) => {
+                                // Nodes ask for proofs of their own.
+                                caller.proof = Rc::default();
+                                return Poll::Ready(Ok(Rc::new(caller)));
+                            }
                             Answered::Not(Some(why)) => ways.refused(self.door.source(), &why),
                             Answered::Not(None) => {}
                             Answered::Enough => {

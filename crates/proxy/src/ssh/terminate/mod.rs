@@ -9,7 +9,7 @@ mod relay;
 
 pub use agent::AgentFrames;
 
-use super::door::{Answered, Caller, Door, GRACE, cookie, settings};
+use super::door::{self, Answered, Caller, Door, GRACE, settings};
 use super::end::{Bytes, End};
 use fleetgate_policy::cluster::{Allowed, Identity};
 use fleetgate_ssh::Connection;
@@ -38,15 +38,15 @@ pub type Later<T> = Pin<Box<dyn Future<Output = Result<T, String>>>>;
 pub trait Host {
     /// The node's name.
     fn name(&self) -> &str;
-    /// The proxy's key with a host certificate in the node's name.
-    fn host_key(&self) -> Later<Arc<HostKey>>;
+    /// What the user is shown.
+    fn host_key(&self) -> Later<Shown>;
     /// Whether this certificate lets its user in there under this name.
     fn check(&self, certificate: &Certificate, login: &str) -> Result<Identity, String>;
     /// What he may do there, by the state as it is now: it is asked again for each session and each forwarding.
     fn allowed(&self, caller: &Caller) -> Result<Allowed, String>;
     /// A connection to the sshd.
     fn connect(&self) -> Later<TcpStream>;
-    /// A certificate for this key and the caller's login, a blob.
+    /// A certificate for this key and the caller's login, a blob; for what proves that he is here.
     fn sign(&self, caller: &Caller, key: &PublicKey) -> Later<Vec<u8>>;
     /// The types of the host keys by which it is registered, so that it shows one of those; none: it is known by its host
     /// certificate.
@@ -57,6 +57,14 @@ pub trait Host {
     fn tell(&self, caller: Option<&Caller>, event: Told<'_>);
     /// Comes when somebody must not be in any more, with a sentence that says why.
     fn ended(&self, caller: &Caller) -> Pin<Box<dyn Future<Output = String>>>;
+}
+
+/// What a user's key exchange is made with.
+pub struct Shown {
+    /// The proxy's key with a host certificate in the node's name.
+    pub key: Arc<HostKey>,
+    /// By which auth knows the exchange again.
+    pub cookie: [u8; 16],
 }
 
 /// What is told of a connection.
@@ -86,11 +94,11 @@ pub async fn serve(
     host: Rc<dyn Host>,
     agent: Option<AgentFrames>,
 ) -> String {
-    let key = match host.host_key().await {
-        Ok(key) => key,
+    let Shown { key, cookie } = match host.host_key().await {
+        Ok(shown) => shown,
         Err(why) => return turn_away(stream, why).await,
     };
-    let core = Connection::server(settings(&key).into(), cookie());
+    let core = Connection::server(settings(&key).into(), cookie);
     let mut user = User {
         end: End::new(core, stream),
         door: Door::new(key, source),
@@ -112,7 +120,7 @@ async fn turn_away(stream: impl Bytes, why: String) -> String {
         host_keys: offered.into_iter().collect(),
         ..Settings::default()
     };
-    let mut end = End::new(Connection::server(settings.into(), cookie()), stream);
+    let mut end = End::new(Connection::server(settings.into(), door::cookie()), stream);
     end.core.disconnect(Reason::ServiceNotAvailable, &why);
     end.last_words(LAST_WORDS).await;
     end.hear_out(LAST_WORDS).await;
@@ -128,7 +136,7 @@ struct User<S> {
 
 impl<S: Bytes> User<S> {
     async fn serve(&mut self, agent: Option<AgentFrames>) -> String {
-        let caller = match tokio::time::timeout(GRACE, poll_fn(|cx| self.poll_login(cx))).await {
+        let mut caller = match tokio::time::timeout(GRACE, poll_fn(|cx| self.poll_login(cx))).await {
             Ok(Ok(caller)) => caller,
             Ok(Err(why)) => return why,
             Err(_) => return self.leave(Reason::ByApplication, "nobody logged in in time".to_owned()),
@@ -143,6 +151,8 @@ impl<S: Bytes> User<S> {
             Ok(target) => target,
             Err(why) => return self.leave(Reason::ByApplication, why),
         };
+        // It was of use once.
+        caller.proof = Rc::default();
         let told = self.host.clone();
         let mut relay = relay::Relay::new(agent, &*told, &caller);
         let why = tokio::select! {

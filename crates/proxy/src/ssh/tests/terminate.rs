@@ -4,12 +4,12 @@
 use super::world::{Asked, Client, certificate, host_key, identity, key, name};
 use crate::ssh::door::{Caller, cookie, settings};
 use crate::ssh::end::End;
-use crate::ssh::terminate::{AgentFrames, Host, Later, Told, serve};
+use crate::ssh::terminate::{AgentFrames, Host, Later, Shown, Told, serve};
 use fleetgate_policy::cluster::{Allowed, Identity, Limits, Recording};
 use fleetgate_policy::{Kind, Permits, Rule};
 use fleetgate_proto::v1::Agent;
 use fleetgate_ssh::Connection;
-use fleetgate_ssh::event::{AuthAnswer, ChannelKind, Event, Request, Stream};
+use fleetgate_ssh::event::{AuthAnswer, ChannelKind, Event, Exchange, Request, Stream};
 use fleetgate_ssh::key::{Certificate, HostKey, KeyType, PrivateKey, PublicKey};
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -22,6 +22,9 @@ use std::time::Duration;
 use tokio::io::{DuplexStream, duplex};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
+
+/// Auth's.
+const COOKIE: [u8; 16] = [7; 16];
 
 struct Plain {
     key: Arc<HostKey>,
@@ -48,9 +51,9 @@ impl Host for Plain {
         "old1"
     }
 
-    fn host_key(&self) -> Later<Arc<HostKey>> {
+    fn host_key(&self) -> Later<Shown> {
         let key = self.key.clone();
-        Box::pin(async move { Ok(key) })
+        Box::pin(async move { Ok(Shown { key, cookie: COOKIE }) })
     }
 
     fn check(&self, _: &Certificate, login: &str) -> Result<Identity, String> {
@@ -83,6 +86,11 @@ impl Host for Plain {
 
     fn sign(&self, caller: &Caller, key: &PublicKey) -> Later<Vec<u8>> {
         assert_eq!(caller.identity.user(), Some(&name("ada")));
+        // What auth is handed is this very exchange, by the cookie that it gave, and what the user signed over it.
+        let exchange = Exchange::decode(&caller.proof.exchange).expect("an exchange");
+        assert_eq!(exchange.server_cookie(), Some(COOKIE));
+        let request = fleetgate_ssh::auth::Request::parse(&caller.proof.request).expect("a request");
+        assert_eq!(request.user, caller.name.as_bytes());
         let user = key.blob().to_vec();
         let public = PublicKey::parse(&user).expect("a key");
         let made = fleetgate_ssh::key::Draft {
@@ -126,7 +134,7 @@ impl Host for Keyless {
         self.0.name()
     }
 
-    fn host_key(&self) -> Later<Arc<HostKey>> {
+    fn host_key(&self) -> Later<Shown> {
         Box::pin(async { Err("auth is away".to_owned()) })
     }
 
