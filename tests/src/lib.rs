@@ -17,6 +17,7 @@ pub mod networking;
 pub mod node_desk;
 pub mod orders;
 pub mod peer;
+pub mod plain;
 pub mod resolver;
 pub mod seal;
 pub mod service;

@@ -102,24 +102,45 @@ fn drive_all(rows: &[Row], subjects: &[(Subject, usize)]) {
 /// Asks one subject; the rows that failed.
 fn ask(subject: Subject, rows: &[&Row]) -> Vec<String> {
     let server = Server::start(subject);
+    let log = |from: usize| server.log((server.logged() - from).min(40));
+    run_all(rows, &format!("{subject:?}"), || server.logged(), log)
+}
+
+/// Runs rows beside a server of the caller's, which is in this world, and fails naming those that failed; `log` is what it
+/// has logged.
+pub fn drive_beside(rows: &[Row], server: &str, log: impl Fn() -> Vec<String>) {
+    let only = std::env::var("FLEETGATE_ROW").unwrap_or_default();
+    let asked: Vec<&Row> = rows.iter().filter(|row| row.name.contains(&only)).collect();
+    let since = |from: usize| log().split_off(from).join("\n");
+    let failed = run_all(&asked, server, || log().len(), since);
+    assert!(failed.is_empty(), "these rows failed:\n  {}", failed.join("\n  "));
+}
+
+/// The rows that failed; `logged` is how long the server's log is, `since` what stands behind that.
+fn run_all(
+    rows: &[&Row],
+    server: &str,
+    logged: impl Fn() -> usize,
+    since: impl Fn(usize) -> String,
+) -> Vec<String> {
     let mut failed = Vec::new();
     for row in rows {
-        let (begun, logged) = (Instant::now(), server.logged());
-        let result = run(row, subject);
+        let (begun, before) = (Instant::now(), logged());
+        let result = run(row, server);
         let took = begun.elapsed().as_secs_f64();
         match result {
-            Ok(()) => println!("{subject:?}: {}: passed in {took:.1} s", row.name),
+            Ok(()) => println!("{server}: {}: passed in {took:.1} s", row.name),
             Err(said) if said.starts_with("exit status: 77:") => {
                 let why = said.lines().next().unwrap_or_default();
                 crate::skip(&format!("{}: {why}", row.name));
             }
             Err(said) => {
-                let log = server.log((server.logged() - logged).min(40));
+                let log = since(before);
                 println!(
-                    "{subject:?}: {}: FAILED after {took:.1} s\n{said}\n-- server:\n{log}\n--",
+                    "{server}: {}: FAILED after {took:.1} s\n{said}\n-- server:\n{log}\n--",
                     row.name
                 );
-                failed.push(format!("{subject:?}: {}", row.name));
+                failed.push(format!("{server}: {}", row.name));
             }
         }
     }
@@ -127,7 +148,7 @@ fn ask(subject: Subject, rows: &[&Row]) -> Vec<String> {
 }
 
 /// Runs one; what it said when it failed.
-fn run(row: &Row, subject: Subject) -> Result<(), String> {
+fn run(row: &Row, server: &str) -> Result<(), String> {
     let dir = Path::new(DIR).join("row");
     let _ = std::fs::remove_dir_all(&dir);
     std::fs::create_dir(&dir).expect("mkdir");
@@ -152,7 +173,7 @@ fn run(row: &Row, subject: Subject) -> Result<(), String> {
         .env("USER", "root")
         .env("LC_ALL", "C.UTF-8")
         .env("TERM", "xterm")
-        .env("SUBJECT", format!("{subject:?}"))
+        .env("SUBJECT", server)
         .env("FLEETGATE", crate::fleetgate())
         .env("PEERS", peers())
         .env("FETCHED", fetched())
