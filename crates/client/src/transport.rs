@@ -24,8 +24,8 @@ use tokio::time::timeout;
 use tonic::codegen::tokio_stream::Stream;
 use tonic::{Response, Status, Streaming};
 
-/// SSH bytes in one frame, at most: what HTTP/2 carries in one of its own.
-pub const FRAME_BYTES: usize = 32 * 1024 - 16;
+/// SSH bytes in one frame, at most: with what is around them, what HTTP/2 carries in one of its own.
+pub const FRAME_BYTES: usize = h2::FRAME as usize - 32;
 /// Spans that are kept of one connection, at most.
 pub const MAX_SPANS: usize = 1024;
 /// How long the end of a connection may take to say why it came.

@@ -21,7 +21,8 @@ pub const STREAM_WINDOW: u32 = 2 * 1024 * 1024;
 pub const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
 /// What is kept of a stream that its peer does not read, before the sender is asked to wait.
 pub const SEND_BUFFER: usize = 128 * 1024;
-/// The largest frame that is taken: a message of 32 KB of SSH is one frame, and not a second one of a few bytes.
+/// The largest frame that is taken. What carries SSH is made so that a message is one frame, without a second one of a few
+/// bytes.
 pub const FRAME: u32 = 64 * 1024;
 /// All headers of a request, as HTTP/2 counts them (RFC 9113 §6.5.2). Beyond it the request is refused.
 pub const HEADERS: u32 = 16 * 1024;
@@ -31,7 +32,7 @@ pub const HEADER_TABLE: u32 = 4 * 1024;
 pub const PENDING_RESETS: usize = 20;
 /// Streams that we reset because of a peer's errors; beyond it the connection ends (CVE-2025-8671).
 pub const ERROR_RESETS: usize = 128;
-/// A message of the transport: a frame carries 32 KB of SSH in the usual case.
+/// A message of the transport: a frame carries up to 64 KB of SSH.
 pub const TRANSPORT_MESSAGE: usize = 128 * 1024;
 /// A message to or from the auth service.
 pub const AUTH_MESSAGE: usize = 16 * 1024 * 1024;

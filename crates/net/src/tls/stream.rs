@@ -232,7 +232,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Stream<IO> {
     async fn linger(&mut self) {
         let listen = async {
             let _ = self.io.shutdown().await;
-            let mut room = [0; 1024];
+            // Not in this future, which a tunnel's task has room for as long as it lives.
+            let mut room = vec![0; 4096];
             let mut left = LINGER_BYTES;
             while let Ok(more @ 1..) = self.io.read(&mut room).await {
                 left = left.saturating_sub(more);
@@ -249,7 +250,9 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Stream<IO> {
             let next = self.step(Wish::Nothing, 0, &mut |_| {});
             let next = next.map_err(|error| self.last_words(cx, error))?;
             if !self.side.common().is_handshaking() {
-                // The peer may wait for these last words before this side has anything else to say.
+                // The peer may wait for these last words before this side has anything else to say. The next one to read
+                // may be another task, whose turn comes later.
+                self.coming.rest();
                 return self.leaving.poll_send(&mut self.io, cx);
             }
             match next {
@@ -321,6 +324,9 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Stream<IO> {
                 Next::Over => self.over = true,
                 Next::Blocked if given > 0 => {
                     self.coming.seen = true;
+                    if self.coming.filled().is_empty() {
+                        self.coming.rest();
+                    }
                     return Poll::Ready(Ok(given));
                 }
                 Next::Blocked => match self.coming.poll_more(&mut self.io, cx) {
@@ -528,10 +534,17 @@ impl Inbox {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Pending => {
                 self.seen = true;
-                self.part = room[..self.end].to_vec();
-                self.room = None;
+                self.rest();
                 Poll::Pending
             }
+        }
+    }
+
+    /// Gives the room back; the part of a record in it is kept apart.
+    fn rest(&mut self) {
+        if let Some(room) = self.room.take() {
+            self.part = room[self.start..self.end].to_vec();
+            (self.start, self.end) = (0, 0);
         }
     }
 }

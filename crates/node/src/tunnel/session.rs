@@ -14,8 +14,8 @@ use tokio::task::JoinHandle;
 use tonic::codegen::tokio_stream::Stream;
 use tonic::{Status, Streaming};
 
-/// The most bytes of one frame to the proxy.
-const FRAME: usize = 32 << 10;
+/// The most bytes of one frame to the proxy: with what is around them they are one frame of HTTP/2.
+const FRAME: usize = fleetgate_net::h2::FRAME as usize - 32;
 
 /// What goes to the proxy, as it is asked for.
 pub(super) struct Outward(State);
