@@ -7,12 +7,23 @@
 use crate::shell::{Result, cargo, heading, read_text, root, run, target};
 use crate::{build, dist, peers, tidy};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// What `--only` may name.
 const PARTS: [&str; 4] = ["tidy", "unit", "images", "plain"];
 
 /// Suites for which it makes no difference what carries a session, and that take long: the plain build is not asked.
-const IMAGES_ALONE: [&str; 4] = ["identity", "interop_through", "lab_cold", "tracing"];
+const IMAGES_ALONE: [&str; 6] = [
+    "identity",
+    "interop_through",
+    "lab_cold",
+    "plain_sshd",
+    "plain_sshd_refusals",
+    "tracing",
+];
+
+/// Suites that wait for clocks most of their time: they run beside the others, and what they print comes behind.
+const WAITING: [&str; 3] = ["identity", "plain_sshd", "plain_sshd_refusals"];
 
 /// What the end-to-end suites run against.
 struct Subject {
@@ -134,13 +145,46 @@ fn end_to_end(subject: &Subject, filter: &Option<String>, skips: &Path) -> Resul
     if filter.as_ref().is_none_or(|f| f.starts_with("interop")) {
         peers::fetch()?;
     }
+    let told = |e: String| format!("subject {}: {e}", subject.name);
+    // An area (`sftp`, `seal_ladder`) is a file or several; anything else is part of a test's name.
+    if let Some(area) = filter.as_ref().filter(|f| is_area(f)) {
+        return run(&mut suites(subject, skips, &[format!("{area}*")])).map_err(told);
+    }
+    let mut names = names();
+    names.retain(|name| subject.name == "images" || !IMAGES_ALONE.contains(&name.as_str()));
+    names.sort();
+    if names.is_empty() {
+        return Err("there are no suites in tests/tests".to_owned());
+    }
+    // Once for all, since cargo lets nobody else build meanwhile.
+    run(suites(subject, skips, &names).arg("--no-run"))?;
+    let (waiting, others): (Vec<String>, _) = names
+        .into_iter()
+        .partition(|name| WAITING.contains(&name.as_str()));
+    std::thread::scope(|scope| {
+        let beside = scope.spawn(|| match waiting.is_empty() {
+            true => Ok(String::new()),
+            false => both(suites(subject, skips, &waiting).args(filter)),
+        });
+        let ours = run(suites(subject, skips, &others).args(filter));
+        let said = beside.join().map_err(|_| "the suites beside it".to_owned())?;
+        let (Ok(text) | Err(text)) = &said;
+        println!("{text}");
+        ours.and(
+            said.map(drop)
+                .map_err(|_| format!("of {} one failed", waiting.join(", "))),
+        )
+    })
+    .map_err(told)
+}
+
+/// `cargo test` of these suites, over this subject.
+fn suites(subject: &Subject, skips: &Path, names: &[String]) -> Command {
     let mut command = cargo();
     command.args(["test", "--package", "fleetgate-tests", "--no-fail-fast"]);
-    match filter {
-        // An area (`sftp`, `seal_ladder`) is a file or several; anything else is part of a test's name.
-        Some(area) if is_area(area) => command.args(["--test".to_owned(), format!("{area}*")]),
-        name => command.args(suites(subject)?).args(name),
-    };
+    for name in names {
+        command.args(["--test", name]);
+    }
     command
         .env("FLEETGATE_SUBJECT", subject.name)
         .env("FLEETGATE_BIN", &subject.fleetgate)
@@ -150,20 +194,20 @@ fn end_to_end(subject: &Subject, filter: &Option<String>, skips: &Path) -> Resul
     if let Some(dist) = &subject.dist {
         command.env("FLEETGATE_DIST", dist);
     }
-    run(&mut command).map_err(|e| format!("subject {}: {e}", subject.name))
+    command
 }
 
-/// What names all suites of this subject to cargo.
-fn suites(subject: &Subject) -> Result<Vec<String>> {
-    let mut names = names();
-    names.retain(|name| subject.name == "images" || !IMAGES_ALONE.contains(&name.as_str()));
-    names.sort();
-    match names.is_empty() {
-        true => Err("there are no suites in tests/tests".to_owned()),
-        false => Ok(names
-            .into_iter()
-            .flat_map(|name| ["--test".to_owned(), name])
-            .collect()),
+/// All that it printed and said; as an error if it failed.
+fn both(command: &mut Command) -> Result<String> {
+    let out = command.output().map_err(|e| e.to_string())?;
+    let text = format!(
+        "{}{}",
+        String::from_utf8_lossy(&out.stderr),
+        String::from_utf8_lossy(&out.stdout)
+    );
+    match out.status.success() {
+        true => Ok(text),
+        false => Err(text),
     }
 }
 

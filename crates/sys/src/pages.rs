@@ -5,12 +5,12 @@ use crate::{Errno, Result, syscall};
 use alloc::vec::Vec;
 
 /// The longest list of mappings that is read.
-const MAX_MAPS: usize = 256 << 10;
+const MAX_MAPS: usize = 1 << 20;
 
 /// Where this program and its libraries lie in memory, as far as they hold code and constants.
 ///
-/// Only mappings that were never written: code, and the constants before it. What stands behind the code may have been
-/// changed by the loader, and dropping that would bring back the file's bytes.
+/// Only mappings that were never written and cannot be: what the loader changed before it took the right to write away
+/// has pages of its own by now, and dropping those would bring back the file's bytes.
 pub struct Program {
     ranges: Vec<(usize, usize)>,
 }
@@ -18,15 +18,17 @@ pub struct Program {
 impl Program {
     /// Reads it from `/proc`.
     pub fn find() -> Result<Program> {
-        let maps = file::openat(CWD, c"/proc/self/maps", flags::O_RDONLY, 0)?;
+        let maps = file::openat(CWD, c"/proc/self/smaps", flags::O_RDONLY, 0)?;
         let text = file::read_up_to(&maps, MAX_MAPS)?;
         let ranges = unchanged(&text);
         Ok(Program { ranges })
     }
 
-    /// Unmaps their pages until they are touched again: what runs at the start only, and what is embedded and was
+    /// Gives kept buffers back, and unmaps these pages until they are touched again: what runs at the start only, and what is embedded and was
     /// unpacked, does not stay in memory for its sake. Returns how many bytes of address space were looked at.
     pub fn release(&self) -> Result<usize> {
+        #[cfg(any(feature = "std", test))]
+        crate::heap::rest();
         let mut released = 0;
         for &(from, to) in &self.ranges {
             // SAFETY: the pages are a private, read-only mapping of this program's file or of a library, none of which is
@@ -38,39 +40,49 @@ impl Program {
     }
 }
 
-/// The mappings of each file with code in it, up to and with that code, none of which may be written.
-fn unchanged(maps: &[u8]) -> Vec<(usize, usize)> {
-    let mut found = Vec::new();
-    let mut file: &[u8] = b"";
-    // Of `file`, until its code is met; none: it was.
-    let mut before: Option<Vec<(usize, usize)>> = None;
-    for line in maps.split(|b| *b == b'\n') {
+/// One mapping of a file, as `smaps` tells of it.
+struct Mapping<'a> {
+    file: &'a [u8],
+    range: (usize, usize),
+    mode: &'a [u8],
+    /// None of its pages is other than the file's: none in memory, and none in the swap.
+    own: [bool; 2],
+}
+
+/// The mappings of each file with code in it that may not be written and never were.
+fn unchanged(smaps: &[u8]) -> Vec<(usize, usize)> {
+    let mut mappings: Vec<Mapping<'_>> = Vec::new();
+    let mut is_file = false;
+    for line in smaps.split(|b| *b == b'\n') {
         let mut words = line.split(|b| *b == b' ').filter(|w| !w.is_empty());
-        let (Some(range), Some(mode)) = (words.next(), words.next()) else {
+        let (Some(first), Some(second)) = (words.next(), words.next()) else {
             continue;
         };
-        // offset, device, inode; then the path, which may hold blanks.
-        let Some(at) = line.iter().position(|b| *b == b'/') else {
-            continue;
-        };
-        if line[at..] != *file {
-            file = &line[at..];
-            before = Some(Vec::new());
-        }
-        let (Some(ranges), Ok(range)) = (&mut before, range_of(range)) else {
-            continue;
-        };
-        match mode {
-            b"r--p" => ranges.push(range),
-            b"r-xp" => {
-                found.append(ranges);
-                found.push(range);
-                before = None;
+        match (range_of(first), mappings.last_mut()) {
+            // offset, device, inode; then the path, which may hold blanks.
+            (Ok(range), _) => {
+                let path = line.iter().position(|b| *b == b'/');
+                is_file = path.is_some();
+                mappings.extend(path.map(|at| Mapping {
+                    file: &line[at..],
+                    range,
+                    mode: second,
+                    own: [false; 2],
+                }));
             }
-            _ => before = None,
+            (Err(_), Some(mapping)) if is_file => match first {
+                b"Anonymous:" => mapping.own[0] = second == b"0",
+                b"Swap:" => mapping.own[1] = second == b"0",
+                _ => {}
+            },
+            _ => {}
         }
     }
-    found
+    let has_code = |file| mappings.iter().any(|m| m.file == file && m.mode == b"r-xp");
+    let found = mappings
+        .iter()
+        .filter(|m| [&b"r--p"[..], b"r-xp"].contains(&m.mode) && m.own == [true; 2] && has_code(m.file));
+    found.map(|m| m.range).collect()
 }
 
 fn range_of(text: &[u8]) -> Result<(usize, usize)> {
@@ -90,25 +102,45 @@ mod tests {
     use super::*;
 
     #[test]
-    fn constants_and_code_are_found_and_nothing_behind_them() {
-        let maps = b"1000-3000 r--p 00000000 fe:00 42   /usr/bin/a b\n\
-            3000-9000 r-xp 00002000 fe:00 42   /usr/bin/a b\n\
-            9000-a000 r--p 00008000 fe:00 42   /usr/bin/a b\n\
-            a000-b000 rw-p 00009000 fe:00 42   /usr/bin/a b\n\
-            b000-c000 rw-p 00000000 00:00 0    [heap]\n\
-            c000-d000 r-xp 00000000 fe:00 43   /lib/libc.so.6\n\
-            d000-e000 r--p 00001000 fe:00 43   /lib/libc.so.6\n\
-            e000-f000 r--p 00000000 fe:00 44   /usr/lib/locale/archive\n\
-            f000-10000 rw-p 00000000 fe:00 45  /lib/odd.so\n\
-            10000-11000 r-xp 00000000 fe:00 45 /lib/odd.so\n\
-            11000-12000 r-xp 00000000 00:00 0  [vdso]\n";
+    fn constants_and_code_are_found_and_nothing_that_was_written() {
+        let clean = "Rss: 8 kB\nAnonymous:             0 kB\nSwap:                  0 kB\nVmFlags: rd mr\n";
+        let written = clean.replace("0 kB\nSwap", "4 kB\nSwap");
+        let swapped = clean.replace("0 kB\nVm", "4 kB\nVm");
+        let short = "Rss: 8 kB\nAnonymous: 0 kB\n";
+        let mappings = [
+            ("1000-3000 r--p 00000000 fe:00 42   /usr/bin/a b", clean),
+            ("3000-9000 r-xp 00002000 fe:00 42   /usr/bin/a b", clean),
+            ("9000-a000 r--p 00008000 fe:00 42   /usr/bin/a b", &written),
+            ("a000-b000 rw-p 00009000 fe:00 42   /usr/bin/a b", clean),
+            ("b000-c000 rw-p 00000000 00:00 0    [heap]", clean),
+            ("c000-d000 r-xp 00000000 fe:00 43   /lib/libc.so.6", clean),
+            ("d000-e000 r--p 00001000 fe:00 43   /lib/libc.so.6", clean),
+            (
+                "e000-f000 r--p 00000000 fe:00 44   /usr/lib/locale/archive",
+                clean,
+            ),
+            ("f000-10000 r--p 00000000 fe:00 45  /lib/odd.so", &swapped),
+            ("10000-11000 r-xp 00000000 fe:00 45 /lib/odd.so", &written),
+            ("11000-12000 r-xp 00000000 00:00 0  [vdso]", clean),
+            ("12000-13000 r-xp 00000000 fe:00 46 /lib/short.so", short),
+        ];
+        let smaps: Vec<std::string::String> = mappings
+            .iter()
+            .map(|(m, more)| std::format!("{m}\n{more}"))
+            .collect();
         assert_eq!(
-            unchanged(maps),
-            [(0x1000, 0x3000), (0x3000, 0x9000), (0xc000, 0xd000)]
+            unchanged(smaps.concat().as_bytes()),
+            [
+                (0x1000, 0x3000),
+                (0x3000, 0x9000),
+                (0xc000, 0xd000),
+                (0xd000, 0xe000)
+            ]
         );
         for nothing in [
             &b"1000-3000 r--p 0 0 0 /x\n"[..],
-            b"3000-1000 r-xp 0 0 0 /x\n",
+            b"3000-1000 r-xp 0 0 0 /x\nAnonymous: 0 kB\nSwap: 0 kB\n",
+            b"Anonymous: 0 kB\n",
             b"",
             b"x",
         ] {

@@ -42,7 +42,6 @@ impl Quiet {
                 continue;
             }
             fleetgate_net::tls::rest();
-            fleetgate_sys::heap::rest();
             if let Some(program) = &program {
                 // Where the kernel refuses, they stay.
                 let _ = program.release();
