@@ -21,6 +21,10 @@ pub const STATE: &str = "cluster";
 /// logs in anew may have to wait until a code was not used yet, so that is tried until it works.
 const BEGIN: &str = r#"set -eu
 cd /run/test
+role_for() {
+    printf '[role.everything]\nnodes = ["%s"]\nlogins = ["ada", "root"]\n' "$1" > role.toml
+    "$F" role apply --state cluster -f role.toml
+}
 role() {
     printf '[role.everything]\nnodes = ["*"]\nlogins = [%s]\n%s\n' "$1" "${2:-}" > role.toml
     "$F" role apply --state cluster -f role.toml
@@ -63,7 +67,7 @@ host_keys = ["/run/test/host_ed25519"]
 state_directory = "/run/test/node"
 root_login = "yes"
 END
-"$F" token add --state cluster > token
+"$F" token add --state cluster --label place=cellar > token
 "$F" join --proxy 127.0.0.1:3080 --token-file token --name gate --state node
 "#;
 

@@ -117,6 +117,7 @@ impl Fleet {
             proxies: vec!["127.0.0.1:9".into()],
             tls_chain: vec![leaf.expect("a leaf")],
             host_certificates: vec![host.expect("signed").blob().to_vec()],
+            labels: Default::default(),
         };
         joined.save(Path::new(STATE)).expect("written");
         save_tls_key(Path::new(STATE), credentials.pkcs8()).expect("written");

@@ -111,6 +111,7 @@ impl Cluster {
             proxies: proxies.iter().map(ToString::to_string).collect(),
             tls_chain: vec![self.node_certificate(validity)],
             host_certificates: Vec::new(),
+            labels: Default::default(),
         };
         joined.save(state_directory).expect("written");
         save_tls_key(state_directory, self.key.pkcs8()).expect("written");

@@ -62,6 +62,14 @@ const REFUSALS: &[Refusal] = &[
         words: "has the logins root on gate, not ada",
         end: r#"role '"ada", "root"'"#,
     },
+    // The label is the token's: the proxy has it from auth, the node from its joining.
+    Refusal {
+        name: "no role for machines with this label",
+        begin: r#"role_for place=attic"#,
+        home: "home",
+        words: "gate is for none of what ada has, role everything",
+        end: r#"role_for place=cellar"#,
+    },
     Refusal {
         name: "a trusted device",
         begin: r#"role '"ada", "root"' 'require_trusted_device = true'"#,

@@ -172,6 +172,10 @@ impl Service {
             .map_err(|e| Refused::invalid(format!("the TLS key: {e}")))?;
         let host_keys = issue::host_keys(&request.host_keys)?;
         let key = Pin::of(public.spki()).to_string();
+        let token_labels = match &token {
+            Some((_, token)) => token.labels.clone().into_iter().collect(),
+            None => Default::default(),
+        };
         let (cluster, now) = (self.cluster(), self.now());
         let mut labels = labels(&request.labels)?;
         if let Some((_, token)) = &token {
@@ -243,6 +247,7 @@ impl Service {
             tls_chain,
             host_certificates,
             state: Some(self.published().signed),
+            labels: token_labels,
         })
     }
 

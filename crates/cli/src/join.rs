@@ -150,6 +150,7 @@ pub fn keep_node(
         proxies,
         tls_chain: reply.tls_chain.iter().map(|der| der.to_vec()).collect(),
         host_certificates: reply.host_certificates.iter().map(|blob| blob.to_vec()).collect(),
+        labels: reply.labels.clone().into_iter().collect(),
     }
     .save(state)?;
     Ok(())

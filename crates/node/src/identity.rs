@@ -8,6 +8,7 @@
 
 use base64ct::{Base64, Encoding};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -39,6 +40,9 @@ pub struct Identity {
     /// Its SSH host certificates, blobs.
     #[serde(with = "lines")]
     pub host_certificates: Vec<Vec<u8>>,
+    /// Labels that its token gave it: they hold whatever its configuration says.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
 }
 
 /// Why it cannot be read or written: a sentence that names the file.
@@ -168,6 +172,7 @@ mod tests {
             proxies: vec!["proxy.example:443".into()],
             tls_chain: vec![vec![0x30, 0, 255], vec![]],
             host_certificates: Vec::new(),
+            labels: [("env".to_owned(), "prod".to_owned())].into(),
         };
         identity.save(&state).expect("written");
         save_tls_key(&state, b"key").expect("written");

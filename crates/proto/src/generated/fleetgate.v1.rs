@@ -1260,7 +1260,7 @@ pub struct JoinRequest {
     #[prost(string, tag = "6")]
     pub version: ::prost::alloc::string::String,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct JoinReply {
     #[prost(string, tag = "1")]
     pub cluster: ::prost::alloc::string::String,
@@ -1275,6 +1275,12 @@ pub struct JoinReply {
     pub host_certificates: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
     #[prost(message, optional, tag = "6")]
     pub state: ::core::option::Option<Signed>,
+    /// Those of the token: the node has them whatever its configuration says.
+    #[prost(map = "string, string", tag = "7")]
+    pub labels: ::std::collections::HashMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WatchRequest {

@@ -56,7 +56,8 @@ impl Cluster {
         if let Ok(Some(fresh)) = Signed::load_fresh(&config.state_directory) {
             let _ = cluster.receive_fresh(&fresh.document, &fresh.signature);
         }
-        for (key, value) in &config.labels {
+        // The token's last: they are the administrator's who made it, as auth and the proxies have them.
+        for (key, value) in config.labels.iter().chain(&joined.labels) {
             cluster
                 .labels
                 .set(key, value)

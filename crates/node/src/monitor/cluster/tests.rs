@@ -70,6 +70,7 @@ pub fn joined(cluster: &str) -> Joined {
         proxies: vec!["proxy:443".to_owned()],
         tls_chain: Vec::new(),
         host_certificates: Vec::new(),
+        labels: Default::default(),
     }
 }
 

@@ -150,6 +150,7 @@ mod tests {
             proxies: Vec::new(),
             tls_chain: Vec::new(),
             host_certificates: Vec::new(),
+            labels: Default::default(),
         };
         let mut state = State::new(Name::parse("home").expect("a name"));
         state.trust.tls_ca = vec![authority.certificate().der().to_vec()];
