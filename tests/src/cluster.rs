@@ -3,6 +3,7 @@
 
 use crate::peer::{DIR, World, confined};
 use crate::world::wait_until;
+use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
@@ -164,6 +165,22 @@ impl Cluster {
             true => Ok(out),
             false => Err(format!("{out}{said}({})", done.status)),
         }
+    }
+
+    /// Begins a script that goes on, with an input that nobody gives or ends: it has printed this line.
+    pub fn begin(&self, text: &str, first: &str) -> Child {
+        let mut child = self
+            .command(text)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("bash");
+        let mut said = BufReader::new(child.stdout.take().expect("piped"));
+        let mut line = String::new();
+        said.read_line(&mut line).expect("readable");
+        assert_eq!(line.trim(), first, "{text}");
+        child
     }
 
     /// A script with the program as `$F`, in the world's directory.

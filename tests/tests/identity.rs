@@ -6,8 +6,7 @@
 use fleetgate_tests::cluster::{Cluster, STATE};
 use fleetgate_tests::world::wait_until;
 use fleetgate_tests::{is_root, skip};
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 /// What a session prints that was let in: no client repeats it by quoting the command.
@@ -262,18 +261,7 @@ fn certificates_that_are_over_or_of_another_cluster_open_nothing() {
 /// A session that waits for its input, which nobody gives or ends. It was let in.
 fn running(cluster: &Cluster, way: &Way) -> Child {
     let script = format!("H=/run/test/home; exec {} '{ECHO}; exec cat'", way.command);
-    let mut child = cluster
-        .command(&script)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("bash");
-    let mut said = BufReader::new(child.stdout.take().expect("piped"));
-    let mut line = String::new();
-    said.read_line(&mut line).expect("readable");
-    assert_eq!(line.trim(), IN, "{}", way.name);
-    child
+    cluster.begin(&script, IN)
 }
 
 #[test]

@@ -8,8 +8,7 @@ use fleetgate_tests::plain::{HOST_KEYS, Machine, REGISTERED, WAYS, WORDS, Way};
 use fleetgate_tests::world::wait_until;
 use fleetgate_tests::{is_root, skip};
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 /// Where a way that is no row's is run.
@@ -480,19 +479,7 @@ fn running(machine: &Machine, way: &Way) -> Child {
         "{HOME}\n{}\nexec \"${{W[@]}}\" ada@db1 '{ECHO}; exec tail -f /dev/null'",
         way.words
     );
-    let mut child = machine
-        .cluster
-        .command(&script)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("bash");
-    let mut said = BufReader::new(child.stdout.take().expect("piped"));
-    let mut line = String::new();
-    said.read_line(&mut line).expect("readable");
-    assert_eq!(line.trim(), IN, "{}", way.name);
-    child
+    machine.cluster.begin(&script, IN)
 }
 
 #[test]
