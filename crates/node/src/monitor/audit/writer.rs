@@ -10,8 +10,8 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -23,7 +23,7 @@ const MODE: u32 = 0o640;
 /// Where events are told. Cheap to clone; the thread ends when the last one is gone and everything is written.
 #[derive(Clone)]
 pub struct Audit {
-    queue: SyncSender<Word>,
+    queue: Sender<Word>,
     shared: Arc<Shared>,
 }
 
@@ -42,6 +42,10 @@ enum Word {
 
 #[derive(Default)]
 struct Shared {
+    /// Words in the queue, and how many it may have. std's own bounded queue has memory for all of them from the start, a
+    /// third of a megabyte of an idle node.
+    waiting: AtomicUsize,
+    bound: usize,
     /// Lost and not yet written down.
     untold: AtomicU64,
     /// Lost since the start.
@@ -58,8 +62,11 @@ impl Audit {
     }
 
     pub(super) fn with_queue(path: &Path, bound: usize) -> std::io::Result<(Audit, Writing)> {
-        let shared = Arc::new(Shared::default());
-        let (queue, words) = sync_channel(bound);
+        let shared = Arc::new(Shared {
+            bound,
+            ..Shared::default()
+        });
+        let (queue, words) = channel();
         let mut log = Log::open(path)?;
         let thread = std::thread::Builder::new()
             .name("audit".to_owned())
@@ -73,27 +80,36 @@ impl Audit {
 
     /// Tells an event; never waits.
     pub fn tell(&self, event: Event) {
-        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) =
-            self.queue.try_send(Word::Told(clock::wall(), Box::new(event)))
-        {
+        if !self.put(Word::Told(clock::wall(), Box::new(event))) {
             self.shared.lose(1);
         }
     }
 
+    /// Whether there was room for it, and somebody takes it.
+    fn put(&self, word: Word) -> bool {
+        let waiting = &self.shared.waiting;
+        let is_put =
+            waiting.fetch_add(1, Ordering::Relaxed) < self.shared.bound && self.queue.send(word).is_ok();
+        if !is_put {
+            waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+        is_put
+    }
+
     /// Has the file opened again. A queue that is full has the thread busy; it looks by itself then.
     pub fn reopen(&self) {
-        let _ = self.queue.try_send(Word::Reopen);
+        self.put(Word::Reopen);
     }
 
     /// Has lines sent on from now on, of the file that this log is.
     pub fn ship(&self, shipping: Shipping) -> bool {
-        self.queue.try_send(Word::Ship(shipping.into())).is_ok()
+        self.put(Word::Ship(shipping.into()))
     }
 
     /// The cluster keeps this log up to here. A queue that is full has the thread busy; it looks by itself then.
     pub fn kept(&self, log: String, offset: u64) {
         *self.shared.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some((log, offset));
-        let _ = self.queue.try_send(Word::Kept);
+        self.put(Word::Kept);
     }
 
     /// How many events were lost since the start.
@@ -162,6 +178,7 @@ impl Log {
             let mut next = first.ok();
             let mut reopen = false;
             while let Some(word) = next {
+                shared.waiting.fetch_sub(1, Ordering::Relaxed);
                 match word {
                     Word::Told(at, event) => {
                         batch += &event.line(at);
