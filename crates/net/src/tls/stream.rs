@@ -1,6 +1,6 @@
 //! A connection under TLS as a byte stream. rustls has the protocol and no buffer: it is lent [`Room`]s, and a connection
-//! that waits has none. (rustls' own buffers are read into 4 KB at a time and written out with each frame: 330 system
-//! calls for a mebibyte that comes and goes, where this has 17.)
+//! that waits has none. rustls' own are read into 4 KB at a time and sent with each frame: a mebibyte through a proxy was 109
+//! reads, 66 sends and 15 waits, and is 11 reads, 18 sends and 4 waits, those of windows among them.
 //!
 //! What is written is sent by a flush, when a room is full, or when a read has to wait.
 
