@@ -28,7 +28,8 @@ fn collector() -> (String, Receiver<(String, OtlpSpan)>) {
     (endpoint.recv().expect("it starts"), spans)
 }
 
-/// Waits for a trace that all of these took part in, and for no other service's: its spans, by their service.
+/// Waits for a trace that all of these took part in and no other service, and whose first step has come, which ends last:
+/// its spans, by their service.
 fn trace_of(spans: &Receiver<(String, OtlpSpan)>, services: &[&str]) -> BTreeMap<String, Vec<OtlpSpan>> {
     let mut traces: BTreeMap<Vec<u8>, BTreeMap<String, Vec<OtlpSpan>>> = BTreeMap::new();
     loop {
@@ -38,10 +39,17 @@ fn trace_of(spans: &Receiver<(String, OtlpSpan)>, services: &[&str]) -> BTreeMap
             .unwrap_or_else(|_| panic!("{}", seen()));
         let trace = traces.entry(span.trace_id.to_vec()).or_default();
         trace.entry(service).or_default().push(span);
-        if trace.keys().map(String::as_str).eq(services.iter().copied()) {
+        if trace.keys().map(String::as_str).eq(services.iter().copied()) && !roots(trace).is_empty() {
             return std::mem::take(trace);
         }
     }
+}
+
+/// The names of the steps that are part of no other.
+fn roots(trace: &BTreeMap<String, Vec<OtlpSpan>>) -> Vec<&str> {
+    let spans = trace.values().flatten();
+    let roots = spans.filter(|span| span.parent_span_id.is_empty());
+    roots.map(|span| span.name.as_str()).collect()
 }
 
 #[test]
@@ -65,13 +73,6 @@ fn a_connection_is_one_trace_from_the_client_to_the_helper() {
         "fleetgate-proxy",
     ];
     let trace = trace_of(&spans, &all);
-    let roots = |trace: &BTreeMap<String, Vec<OtlpSpan>>| -> Vec<String> {
-        let spans = trace
-            .values()
-            .flatten()
-            .filter(|span| span.parent_span_id.is_empty());
-        spans.map(|span| span.name.clone()).collect()
-    };
     assert_eq!(roots(&trace), ["fleetgate ssh"]);
     for span in trace.values().flatten() {
         assert!(span.start_time_unix_nano <= span.end_time_unix_nano, "{span:?}");
