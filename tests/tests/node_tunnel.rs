@@ -8,6 +8,7 @@ use fleetgate_proto::v1::{AuditPosition, Renewed, from_node, to_node};
 use fleetgate_tests::joined::{Bridge, Cluster, Control, NODE, Proxy, life, now, run, soon};
 use fleetgate_tests::service::{AUDIT, Manager, audited, kill, ssh};
 use fleetgate_tests::world::wait_until;
+use serde_json::Value;
 use std::path::Path;
 
 const STATE: &str = "/run/test/state";
@@ -54,6 +55,12 @@ async fn by(address: std::net::SocketAddr, command: &'static str) -> String {
     String::from_utf8(out.stdout).expect("text")
 }
 
+/// An audit event. It is waited for on another thread: this one has the proxy, whose part it is that a connection ends.
+async fn told(what: &'static str, which: fn(&Value) -> bool) -> Value {
+    let waiting = tokio::task::spawn_blocking(move || audited(what, which));
+    waiting.await.expect("it waits")
+}
+
 #[test]
 fn ssh_reaches_a_node_without_a_port_through_its_proxy() {
     let Some((_world, manager)) = Manager::without_port() else {
@@ -70,12 +77,12 @@ fn ssh_reaches_a_node_without_a_port_through_its_proxy() {
             by(bridge.address, "echo $SSH_CONNECTION").await,
             "192.0.2.7 4711 0.0.0.0 0\n"
         );
-        let login = audited("a login by the proxy", |e| e["event"] == "login_accepted");
+        let login = told("a login by the proxy", |e| e["event"] == "login_accepted").await;
         assert_eq!(
             (&login["via"], &login["source"]),
             (&"p1".into(), &"192.0.2.7:4711".into())
         );
-        let ended = audited("its end", |e| e["event"] == "connection_ended");
+        let ended = told("its end", |e| e["event"] == "connection_ended").await;
         assert_eq!(ended["via"], "p1");
         // Its steps were told, each within the time that went by.
         let spans = soon("spans", bridge.spans.recv()).await.expect("they come");
@@ -100,9 +107,10 @@ fn ssh_reaches_a_node_without_a_port_through_its_proxy() {
         // The tunnel dies: it is told, and comes back.
         kill(service.seats("tunnel")[0]);
         let channel = proxy.joined().await;
-        audited("the death", |e| {
+        told("the death", |e| {
             e["event"] == "process_died" && e["process"] == "tunnel"
-        });
+        })
+        .await;
         let bridge = Bridge::new(channel, "192.0.2.8:1").await;
         assert_eq!(by(bridge.address, "echo back").await, "back\n");
     });
@@ -200,9 +208,10 @@ fn a_node_says_who_it_is_and_its_audit_log_and_certificates_go_by_the_proxy() {
             })
             .await;
         assert_eq!(serial, 3);
-        let refused = audited("the forged state", |e| {
+        let refused = told("the forged state", |e| {
             e["event"] == "cluster_state" && e["done"] == false
-        });
+        })
+        .await;
         assert_eq!(refused["serial"], 1);
     });
 }
