@@ -4,7 +4,7 @@
 use super::{Home, again, argument, block, key};
 use crate::sqlite::Sqlite;
 use crate::{Prefix, Revision, Step, Store, Value};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 use std::thread;
 
@@ -63,7 +63,9 @@ fn write_and_say_so(directory: &std::path::Path) -> ! {
                 for number in number(store, who) + 1.. {
                     let steps = pair(who).map(|k| Step::put(k, content(number)));
                     block(store.transact(steps.into())).unwrap().done(|c| c).unwrap();
-                    eprintln!("acknowledged {who} {number}");
+                    // One call: of a line in several, a kill leaves the first words.
+                    let line = format!("acknowledged {who} {number}\n");
+                    std::io::stderr().write_all(line.as_bytes()).unwrap();
                 }
             });
         }
