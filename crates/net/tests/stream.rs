@@ -159,6 +159,53 @@ async fn an_end_that_nobody_announced_is_an_error_and_so_is_what_was_forged() {
     assert_eq!(here.read(&mut [0; 9]).await.unwrap(), 0);
 }
 
+#[tokio::test]
+async fn what_was_forged_is_met_by_whoever_looks_first_and_by_nobody_twice() {
+    let cluster = Cluster::new();
+    let shown = Shown::new().name(PROXY, &cluster.server(PROXY, Subject::Proxy(name("p1"))));
+    let server = Server::new(shown, None, &[]).unwrap();
+    for first in ["read", "write", "shutdown"] {
+        let (there, mut wire) = duplex(1 << 16);
+        let (accepted, mut peer) = tokio::join!(server.accept(there), async {
+            let mut peer = peer(&cluster);
+            shake(&mut peer, &mut wire).await;
+            peer
+        });
+        let mut here = accepted.unwrap().0;
+        // In one piece with something good, of which a part is read: it is there before anybody looks.
+        peer.writer().write_all(&[5; 100]).unwrap();
+        let mut sent = records(&mut peer);
+        sent.extend([23, 3, 3, 0, 20]);
+        sent.extend([7; 20]);
+        wire.write_all(&sent).await.unwrap();
+        here.read_exact(&mut [0; 9]).await.unwrap();
+        let mut rest = Vec::new();
+        let error = match first {
+            "read" => here.read_to_end(&mut rest).await.unwrap_err().kind(),
+            "write" => here.write(b"x").await.unwrap_err().kind(),
+            _ => {
+                here.shutdown().await.unwrap();
+                ErrorKind::InvalidData
+            }
+        };
+        here.read_to_end(&mut rest).await.unwrap();
+        assert_eq!(rest, [5; 91], "{first}");
+        assert_eq!(error, ErrorKind::InvalidData, "{first}");
+        assert_eq!(here.read(&mut [0; 9]).await.unwrap(), 0, "{first}");
+        assert!(here.write(b"x").await.is_err(), "{first}");
+        here.shutdown().await.unwrap();
+        let mut alert = vec![0; 100];
+        let length = wire.read(&mut alert).await.unwrap();
+        peer.read_tls(&mut &alert[..length]).unwrap();
+        let told = peer.process_new_packets().unwrap_err();
+        assert_eq!(
+            told,
+            rustls::Error::AlertReceived(rustls::AlertDescription::BadRecordMac),
+            "{first}"
+        );
+    }
+}
+
 /// A client with rustls' own buffers.
 fn peer(cluster: &Cluster) -> rustls::ClientConnection {
     let mut roots = rustls::RootCertStore::empty();

@@ -36,7 +36,7 @@ where
     IO: Wire + Send + 'static,
 {
     let wire = Shared::new(io);
-    let mut builder = http2::Builder::new(SpawnDriven(wire.same()));
+    let mut builder = http2::Builder::new(SpawnDriven::new(wire.same()));
     builder
         .timer(Clock)
         .initial_stream_window_size(STREAM_WINDOW)

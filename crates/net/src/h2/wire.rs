@@ -58,8 +58,10 @@ pub(super) struct Driven<C, T> {
     wire: Shared<T>,
 }
 
-/// tokio's runtime, for the side that asks: hyper drives its connection by a task of its own.
-pub(super) struct SpawnDriven<T>(pub(super) Shared<T>);
+/// tokio's runtime, for the side that asks: hyper drives its connection by a task of its own, the first that it spawns. What
+/// it spawns later, for requests, writes nothing, and must not send either: a wire wakes only whoever asked last, and that is
+/// to be the connection.
+pub(super) struct SpawnDriven<T>(Arc<Mutex<Option<Shared<T>>>>);
 
 impl<T> Shared<T> {
     pub(super) fn new(wire: T) -> Shared<T> {
@@ -111,13 +113,22 @@ where
     T: AsyncWrite + Unpin + Send + 'static,
 {
     fn execute(&self, future: F) {
-        tokio::spawn(self.0.same().drive(Box::pin(future)));
+        match self.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(wire) => drop(tokio::spawn(wire.drive(Box::pin(future)))),
+            None => drop(tokio::spawn(future)),
+        }
+    }
+}
+
+impl<T> SpawnDriven<T> {
+    pub(super) fn new(wire: Shared<T>) -> SpawnDriven<T> {
+        SpawnDriven(Arc::new(Mutex::new(Some(wire))))
     }
 }
 
 impl<T> Clone for SpawnDriven<T> {
     fn clone(&self) -> SpawnDriven<T> {
-        SpawnDriven(self.0.same())
+        SpawnDriven(self.0.clone())
     }
 }
 

@@ -274,16 +274,25 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Stream<IO> {
             give,
             kept: &mut self.plain,
         };
-        self.side
-            .step(&mut self.coming, &mut self.leaving, &mut reader, wish)
+        let (coming, leaving) = (&mut self.coming, &mut self.leaving);
+        let next = self.side.step(coming, leaving, &mut reader, wish);
+        if next.is_err() {
+            // rustls would look at the same bytes again, and ends the process before it says a second alert: the first is
+            // all that it is asked for from here on. Whoever reads meets the end, whoever writes a broken pipe.
+            self.over = true;
+            self.closed = true;
+            while self.side.common().wants_write()
+                && self
+                    .side
+                    .step(coming, leaving, &mut reader, Wish::Nothing)
+                    .is_ok()
+            {}
+        }
+        next
     }
 
     /// The peer is told by an alert what is wrong, as far as that goes without waiting.
     fn last_words(&mut self, cx: &mut Context<'_>, error: io::Error) -> io::Error {
-        self.over = true;
-        self.closed = true;
-        // It is all that rustls is asked for from here on.
-        while self.side.common().wants_write() && self.step(Wish::Nothing, 0, &mut |_| {}).is_ok() {}
         let _ = self.leaving.poll_send(&mut self.io, cx);
         error
     }
@@ -368,7 +377,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Stream<IO> {
         }
         let length = from.len().min(self.leaving.room());
         loop {
-            match self.step(Wish::Encrypt(&from[..length]), 0, &mut |_| {})? {
+            let next = self.step(Wish::Encrypt(&from[..length]), 0, &mut |_| {});
+            match next.map_err(|error| self.last_words(cx, error))? {
                 Next::Again => {}
                 Next::Over => self.over = true,
                 Next::Done => return Poll::Ready(Ok(length)),
