@@ -48,6 +48,24 @@ listens() {
         *) until_so eval "ss -Hltn 'sport = :$1' | grep -q ." ;;
     esac
 }
+# A terminal by the client CMD, to the account whose home is HOME: raw here, told its size, ended by the program or by an
+# escape.
+a_terminal() {
+    local home=$1
+    shift
+    cat > "$home/ask" <<'END'
+echo ready
+until [ "$(stty size)" = '44 77' ]; do read -rt 0.1 <> <(:) || :; done
+stty size
+read -r x
+echo "<$x>"
+END
+    chmod 644 "$home/ask"
+    t() { python "$PEERS/python/raw.py" "$@"; }
+    is "$(t end "$@" "bash -c '. ./ask; read x; exit 5'")" 'raw True code 5'
+    is "$(t escape "$@" "bash -c '. ./ask; cat'")" 'raw True code 255'
+    rm "$home/ask"
+}
 # SIZE bytes that do not compress, always the same.
 noise() { openssl enc -aes-128-ctr -nosalt -K 0 -iv 0 < /dev/zero 2> /dev/null | head -c "$1" || :; }
 # Without FILE the row is skipped, and named.

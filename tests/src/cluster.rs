@@ -183,6 +183,18 @@ impl Cluster {
         child
     }
 
+    /// Waits until every one of these sessions was ended, and not as one that went well.
+    pub fn all_ended<'a>(sessions: impl IntoIterator<Item = (&'a str, &'a mut Child)>, why: &str) {
+        for (name, session) in sessions {
+            let mut ended = None;
+            wait_until(&format!("the end of {name}, {why}"), || {
+                ended = session.try_wait().expect("ours");
+                ended.is_some()
+            });
+            assert!(!ended.expect("ended").success(), "{name}, {why}");
+        }
+    }
+
     /// A script with the program as `$F`, in the world's directory.
     pub fn command(&self, text: &str) -> Command {
         let mut command = Command::new("bash");

@@ -2,7 +2,7 @@
 //! authority and by nothing else. It was registered by what docs/cluster.md tells an administrator to type.
 
 use crate::cluster::Cluster;
-use crate::peer::{DIR, confined};
+use crate::peer::{DIR, SSHD_BESIDE, confined};
 use crate::world::wait_until;
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
@@ -19,21 +19,9 @@ const PART: &str = "## Machines without fleetgate\n";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What every sshd is told beside the page's lines: nothing but a certificate lets in.
-const SSHD: &str = "ListenAddress 127.0.0.1:2222
-AuthorizedKeysFile none
+const SSHD: &str = "AuthorizedKeysFile none
 PasswordAuthentication no
 KbdInteractiveAuthentication no
-Subsystem sftp /usr/lib/openssh/sftp-server
-AcceptEnv LANG LC_*
-UsePAM yes
-PermitRootLogin yes
-GatewayPorts clientspecified
-MaxStartups 100
-MaxSessions 100
-UseDNS no
-PrintMotd no
-PidFile none
-LogLevel VERBOSE
 ";
 
 /// The host keys that it has otherwise than the registered one.
@@ -143,7 +131,7 @@ impl Machine {
         assert!(!page.is_empty(), "docs/cluster.md tells sshd nothing");
         let config = format!("{DIR}/sshd_config");
         // The first word on a matter counts.
-        std::fs::write(&config, format!("{lines}{page}{SSHD}")).expect("write");
+        std::fs::write(&config, format!("{lines}{page}{SSHD}{SSHD_BESIDE}")).expect("write");
         let mut child = confined()
             .args(["/usr/sbin/sshd", "-D", "-e", "-f", &config])
             .stdin(Stdio::null())

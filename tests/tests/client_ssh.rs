@@ -84,17 +84,7 @@ fn sessions() {
         ),
         (
             "a terminal: raw here, told its size, ended by the program or by an escape",
-            "cat > ask <<'END'
-echo ready
-until [ \"$(stty size)\" = '44 77' ]; do read -rt 0.1 <> <(:) || :; done
-stty size
-read -r x
-echo \"<$x>\"
-END
-             cp ask /run/home/ada/ask; chmod 644 /run/home/ada/ask
-             t() { python $PEERS/python/raw.py $1 $FG $G -l ada -t $at \"bash -c '. ./ask; $2'\"; }
-             is \"$(t end 'read x; exit 5')\" 'raw True code 5'; is \"$(t escape cat)\" 'raw True code 255'
-             rm /run/home/ada/ask",
+            "a_terminal /run/home/ada $FG $G -l ada -t $at",
         ),
         ("-tt without a terminal", "f -tt $at tty < /dev/null | grep -q /dev/pts/"),
         (

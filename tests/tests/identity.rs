@@ -4,7 +4,6 @@
 #![forbid(unsafe_code)]
 
 use fleetgate_tests::cluster::{Cluster, STATE};
-use fleetgate_tests::world::wait_until;
 use fleetgate_tests::{is_root, skip};
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -285,14 +284,7 @@ fn a_lock_ends_what_runs_on_every_way_in() {
         cluster.script(&format!(
             r#""$F" lock add --state {STATE} {target} --json > lock"#
         ));
-        for (way, session) in WAYS.iter().zip(&mut sessions) {
-            let mut ended = None;
-            wait_until(&format!("the end of {}, {target}", way.name), || {
-                ended = session.try_wait().expect("ours");
-                ended.is_some()
-            });
-            assert!(!ended.expect("ended").success(), "{}", way.name);
-        }
+        Cluster::all_ended(WAYS.iter().map(|way| way.name).zip(&mut sessions), target);
         cluster.script(UNLOCK);
     }
 }

@@ -78,17 +78,7 @@ fn sessions() {
             ),
             (
                 "a terminal: raw here, told its size, ended by the program or by an escape",
-                "cat > ask <<'END'
-echo ready
-until [ \"$(stty size)\" = '44 77' ]; do read -rt 0.1 <> <(:) || :; done
-stty size
-read -r x
-echo \"<$x>\"
-END
-                 cp ask $HOMES/ada/ask; chmod 644 $HOMES/ada/ask
-                 t() { python $PEERS/python/raw.py $1 \"${W[@]}\" -t ada@db1 \"bash -c '. ./ask; $2'\"; }
-                 is \"$(t end 'read x; exit 5')\" 'raw True code 5'; is \"$(t escape cat)\" 'raw True code 255'
-                 rm $HOMES/ada/ask",
+                "a_terminal $HOMES/ada \"${W[@]}\" -t ada@db1",
             ),
             (
                 "no terminal",

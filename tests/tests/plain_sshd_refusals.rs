@@ -4,6 +4,7 @@
 //! after it.
 #![forbid(unsafe_code)]
 
+use fleetgate_tests::cluster::Cluster;
 use fleetgate_tests::plain::{HOST_KEYS, Machine, REGISTERED, WAYS, WORDS, Way};
 use fleetgate_tests::world::wait_until;
 use fleetgate_tests::{is_root, skip};
@@ -115,13 +116,14 @@ fn what_is_done_there_is_in_the_audit_log_and_in_the_sshds() {
             ("login_accepted", ada.to_vec()),
             ("session_started", [&ada[..], &started].concat()),
             ("session_ended", [&ada[..], &[("code", &code)]].concat()),
+            ("connection_ended", [&ada[..], &[("reason", "")]].concat()),
             ("dial", vec![("user", "ada"), ("source", "127.0.0.1")]),
             ("dial_ended", vec![("user", "ada"), ("source", "127.0.0.1")]),
         ];
         if jumped {
             // Where it ends is told by the session: a jump is for many nodes.
             wanted.pop();
-            wanted[5].1.push(("by", "jump"));
+            wanted[6].1.push(("by", "jump"));
         }
         let mut news = Vec::new();
         wait_until(&format!("the events of {}", way.name), || {
@@ -343,12 +345,12 @@ fn every_refusal_holds_by_every_way_and_the_sshd_hears_of_none() {
         assert_eq!(asked, then, "{}", refusal.name);
         machine.cluster.script(refusal.end);
         all_come_in(&machine, &format!("after {}", refusal.name));
-        // A jump that is refused before it says where to has no node.
+        // A jump that is refused before it says where to has no node; who was let in just before is refused his session.
         wait_until(&format!("the events of {}", refusal.name), || {
             let all = events_of(&machine, "");
-            let of = |event| told(&all, event, &[("reason", refusal.words)]).len();
-            let each = ["dial_denied", "login_refused", "jump_refused"].map(of);
-            each.iter().sum::<usize>() >= 2 * WAYS.len()
+            let of = |event, why| told(&all, event, &[(why, refusal.words)]).len();
+            let each = ["dial_denied", "login_refused", "jump_refused"].map(|event| of(event, "reason"));
+            each.iter().sum::<usize>() + of("denied", "what") >= 2 * WAYS.len()
         });
     }
     // Of the denied dials the log says whose they are, by the name that everything else has.
@@ -491,7 +493,10 @@ fn a_lock_ends_what_runs_there() {
     machine
         .cluster
         .script(r#""$F" user add --state cluster bea --role everything > invite2"#);
-    for target in ["--user ada", "--login ada", "--node db1", "--role everything"] {
+    for (at, target) in ["--user ada", "--login ada", "--node db1", "--role everything"]
+        .iter()
+        .enumerate()
+    {
         all_come_in(&machine, "before a lock");
         let mut sessions: Vec<Child> = WAYS.iter().map(|way| running(&machine, way)).collect();
         // Somebody else's lock ends none of them.
@@ -506,17 +511,15 @@ fn a_lock_ends_what_runs_there() {
         machine.cluster.script(&format!(
             r#""$F" lock add --state cluster {target} --json > lock"#
         ));
-        for (way, session) in WAYS.iter().zip(&mut sessions) {
-            let mut ended = None;
-            wait_until(&format!("the end of {}, {target}", way.name), || {
-                ended = session.try_wait().expect("ours");
-                ended.is_some()
-            });
-            assert!(!ended.expect("ended").success(), "{}", way.name);
-        }
+        Cluster::all_ended(WAYS.iter().map(|way| way.name).zip(&mut sessions), target);
         // On the machine too.
         wait_until("the end of what ran", || {
             machine.cluster.attempt("! pgrep -u ada -x tail").is_ok()
+        });
+        // The log has why each of them ended.
+        wait_until("the events of the lock", || {
+            let ended = [("user", "ada"), ("login", "ada"), ("reason", "is locked")];
+            told(&events(&machine), "connection_ended", &ended).len() >= (at + 1) * WAYS.len()
         });
         machine.cluster.script(UNLOCK);
     }

@@ -18,6 +18,7 @@ use fleetgate_proto::v1::tunnel_client::TunnelClient;
 use fleetgate_proto::v1::{Denied, Dial, Frame, Node, NodesReply, NodesRequest, Via};
 use fleetgate_ssh::key::Certificate;
 use serde_json::json;
+use std::borrow::Cow;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -218,7 +219,7 @@ struct Told {
     begun: Instant,
     received: Arc<AtomicU64>,
     sent: u64,
-    reason: &'static str,
+    reason: Cow<'static, str>,
 }
 
 /// What the node reads: the dial, then the client's frames.
@@ -293,7 +294,7 @@ async fn open(gate: Arc<Gate>, user: User, mut from_client: Streaming<Frame>) ->
             begun: Instant::now(),
             received,
             sent: 0,
-            reason: "the client left",
+            reason: Cow::Borrowed("the client left"),
         },
         _end: end,
         _place: place,
@@ -465,7 +466,7 @@ impl Stream for Going {
                 },
                 Going::Open(session) => {
                     if let Poll::Ready(refusal) = session.refused.as_mut().poll(cx) {
-                        session.told.reason = "the user may no longer be there";
+                        session.told.reason = Cow::Owned(refusal.words.clone());
                         *self = Going::Over;
                         return Poll::Ready(Some(Ok(last(refused(&refusal)))));
                     }
@@ -479,12 +480,12 @@ impl Stream for Going {
                             }
                         }
                         Poll::Ready(None) => {
-                            session.told.reason = "the node ended it";
+                            session.told.reason = Cow::Borrowed("the node ended it");
                             *self = Going::Over;
                             Poll::Ready(None)
                         }
                         Poll::Ready(Some(Err(status))) => {
-                            session.told.reason = "the node is gone";
+                            session.told.reason = Cow::Borrowed("the node is gone");
                             *self = Going::Over;
                             let words = format!("the connection to the node broke: {}", h2::words(&status));
                             Poll::Ready(Some(Ok(last(denied(Why::Offline, &words)))))
@@ -548,7 +549,7 @@ impl Drop for Told {
         self.who.insert("sent".to_owned(), self.sent.into());
         let lasted = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.who.insert("lasted_ms".to_owned(), lasted.into());
-        self.who.insert("reason".to_owned(), self.reason.into());
+        self.who.insert("reason".to_owned(), self.reason.as_ref().into());
         self.gate.audit.tell("dial_ended", &self.who);
     }
 }

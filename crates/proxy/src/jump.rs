@@ -300,6 +300,7 @@ impl Host for Plain {
             ),
             Told::Ended(code) => ("session_ended", json!({ "code": code })),
             Told::Denied(what) => ("denied", json!({ "what": what })),
+            Told::Out(why) => ("connection_ended", json!({ "reason": why })),
         };
         let who = json!({
             "node": self.node.node.name,

@@ -11,7 +11,7 @@ mod server;
 mod world;
 
 pub use rows::{Row, drive, drive_beside, drive_by, drive_directly};
-pub use server::{Server, Subject, confined, subjects};
+pub use server::{SSHD_BESIDE, Server, Subject, confined, subjects};
 pub use world::{DIR, World};
 
 /// The port of every server: the network is the world's own.

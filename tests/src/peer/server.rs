@@ -68,18 +68,21 @@ pub fn subjects() -> Vec<(Subject, usize)> {
 }
 
 /// What sshd is told. The algorithms are its own defaults.
-const SSHD: &str = "ListenAddress 127.0.0.1:2222
-HostKey /run/test/host_ed25519
+const SSHD: &str = "HostKey /run/test/host_ed25519
 HostKey /run/test/host_ecdsa256
 HostKey /run/test/host_rsa
 TrustedUserCAKeys /run/test/user_ca.pub
 AuthorizedKeysFile .ssh/authorized_keys
+KbdInteractiveAuthentication yes
+X11Forwarding yes
+";
+
+/// What any sshd is told that rows are run against; behind everything else, since the first word on a matter counts.
+pub const SSHD_BESIDE: &str = "ListenAddress 127.0.0.1:2222
 Subsystem sftp /usr/lib/openssh/sftp-server
 AcceptEnv LANG LC_*
 UsePAM yes
-KbdInteractiveAuthentication yes
 PermitRootLogin yes
-X11Forwarding yes
 GatewayPorts clientspecified
 MaxStartups 100
 MaxSessions 100
@@ -151,7 +154,7 @@ impl Server {
         let ready = match subject {
             Subject::Sshd => {
                 let config = format!("{DIR}/sshd_config");
-                std::fs::write(&config, format!("{SSHD}{SSHD_CERTIFICATES}")).expect("write");
+                std::fs::write(&config, format!("{SSHD}{SSHD_CERTIFICATES}{SSHD_BESIDE}")).expect("write");
                 server.args(["/usr/sbin/sshd", "-D", "-e", "-f", &config]);
                 "Server listening on"
             }

@@ -85,6 +85,8 @@ pub enum Told<'a> {
     Ended(Option<u32>),
     /// A request that no role allows.
     Denied(&'a str),
+    /// Who was in is so no more; why.
+    Out(&'a str),
 }
 
 /// Serves one connection until it ends; the words say why, for the log.
@@ -142,10 +144,19 @@ impl<S: Bytes> User<S> {
             Err(_) => return self.leave(Reason::ByApplication, "nobody logged in in time".to_owned()),
         };
         self.host.tell(Some(&caller), Told::In);
-        let mut ended = self.host.ended(&caller);
+        let why = self.relay(&mut caller, agent).await;
+        self.host.tell(Some(&caller), Told::Out(&why));
+        why
+    }
+
+    /// From the login to the connection's end.
+    async fn relay(&mut self, caller: &mut Caller, agent: Option<AgentFrames>) -> String {
+        let mut ended = self.host.ended(caller);
+        // Whoever may no longer be there is lost with the way he came by, too: the reason is the first.
         let reached = tokio::select! {
-            reached = self.reach(&caller) => reached,
+            biased;
             why = &mut ended => Err(why),
+            reached = self.reach(caller) => reached,
         };
         let mut target = match reached {
             Ok(target) => target,
@@ -154,13 +165,14 @@ impl<S: Bytes> User<S> {
         // It was of use once.
         caller.proof = Rc::default();
         let told = self.host.clone();
-        let mut relay = relay::Relay::new(agent, &*told, &caller);
+        let mut relay = relay::Relay::new(agent, &*told, caller);
         let why = tokio::select! {
-            why = relay.run(&mut self.end, &mut target, &mut self.door) => why,
+            biased;
             why = ended => {
                 relay.kill(&mut target.core);
                 why
             }
+            why = relay.run(&mut self.end, &mut target, &mut self.door) => why,
         };
         target
             .core
