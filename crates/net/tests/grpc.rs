@@ -353,3 +353,40 @@ async fn a_peer_that_answers_no_ping_is_gone() {
         Tuning::TUNNEL.ping.unwrap() + Tuning::TUNNEL.answer
     );
 }
+
+/// Whoever has to wait for a wire waits for it alone: were another task its last asker, nobody would be woken.
+#[tokio::test]
+async fn much_comes_through_a_wire_that_takes_little_at_a_time() {
+    const FRAMES: usize = 200;
+    const FRAME: usize = 20_000;
+    let cluster = Cluster::new();
+    let p1 = cluster.server(PROXY, Subject::Proxy(name("p1")));
+    let server = Server::new(Shown::new().name(PROXY, &p1), Some(&cluster.trust()), &[H2]).unwrap();
+    let alice = cluster.user("alice", &[]);
+    let client = Client::new(&Believe::Trust(cluster.trust()), Some(&alice), &[H2]).unwrap();
+    let (there, here) = duplex(1000);
+    let (there, here) = tokio::join!(server.accept(there), client.connect(PROXY, here));
+    let ((there, alice), (here, _)) = (there.unwrap(), here.unwrap());
+    let caller = Caller {
+        peer: Some(Arc::new(alice)),
+        address: None,
+    };
+    tokio::spawn(h2::serve(there, caller, routes(), Tuning::USER, pending()));
+    let channel = h2::connect(here, Tuning::USER).await.unwrap();
+    let (send, frames) = mpsc::channel(4);
+    let mut asking = TransportClient::new(channel);
+    let mut answers = asking.dial(Outgoing(frames)).await.unwrap().into_inner();
+    let sent = async move {
+        for at in 0..FRAMES {
+            send.send(ssh(vec![at as u8; FRAME])).await.unwrap();
+        }
+    };
+    let heard = async {
+        for at in 0..FRAMES {
+            let frame = answers.message().await.unwrap().expect("it goes on");
+            assert_eq!(frame, ssh(vec![at as u8; FRAME]));
+        }
+        assert_eq!(answers.message().await.unwrap(), None);
+    };
+    tokio::join!(sent, heard);
+}
