@@ -37,6 +37,9 @@ exits() {
     "$@" || got=$?
     [ "$got" = "$wanted" ] || fail "'$*' ended with $got, wanted $wanted"
 }
+# Standard input has a line that grep finds. All of it is read: whoever still writes when `grep -q` leaves ends by a broken
+# pipe, and so does the row.
+has() { grep "$@" > /dev/null; }
 # Waits until a command succeeds, as long as the row may take: for what no process tells.
 until_so() { local -; set +x; until "$@"; do read -rt 0.1 <> <(:) || :; done; }
 # The file PATH appears.

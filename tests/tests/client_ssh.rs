@@ -86,7 +86,7 @@ fn sessions() {
             "a terminal: raw here, told its size, ended by the program or by an escape",
             "a_terminal /run/home/ada $FG $G -l ada -t $at",
         ),
-        ("-tt without a terminal", "f -tt $at tty < /dev/null | grep -q /dev/pts/"),
+        ("-tt without a terminal", "f -tt $at tty < /dev/null | has /dev/pts/"),
         (
             "-W",
             "echoes; is \"$(echo hello | f -W 127.0.0.1:7100 $at)\" hello

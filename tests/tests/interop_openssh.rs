@@ -110,7 +110,7 @@ fn sessions() {
              echo \"command=\\\"echo forced: \\$SSH_ORIGINAL_COMMAND\\\" $(cat k.pub)\" >> $HOMES/ada/.ssh/authorized_keys
              is \"$(by k gate some thing)\" 'forced: some thing'
              is \"$(by k -T gate < /dev/null)\" 'forced:'
-             by k -s gate sftp < /dev/null | grep -q '^forced: .*sftp'",
+             by k -s gate sftp < /dev/null | has '^forced: .*sftp'",
         ),
         (
             "another login",
@@ -392,7 +392,7 @@ fn logging_in() {
              line 'expiry-time=\"20400101\"'; l true
              line 'expiry-time=\"20200101\"'; exits 255 l true
              line 'restrict'; l true
-             line 'restrict,pty'; l -tt tty < /dev/null | grep -q /dev/pts
+             line 'restrict,pty'; l -tt tty < /dev/null | has /dev/pts
              line \"cert-authority,principals=\\\"x\\\"\"; exits 255 l true
              cp kept $K; echo \"cert-authority $(cat $T/host_ca.pub)\" >> $K
              by $T/stranger gate true; cp kept $K",

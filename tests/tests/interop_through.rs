@@ -54,8 +54,8 @@ fn sessions() {
         ("-n reads nothing", "is \"$(echo text | (f -n ada@gate cat; cat))\" text"),
         (
             "a terminal",
-            "f -tt ada@gate tty < /dev/null | grep -q /dev/pts/; is \"$(f -T ada@gate 'tty || :' < /dev/null)\" 'not a tty'
-             script -qec \"$FLEETGATE ssh -t ada@gate 'stty size; tty'\" /dev/null < /dev/null | grep -q /dev/pts/",
+            "f -tt ada@gate tty < /dev/null | has /dev/pts/; is \"$(f -T ada@gate 'tty || :' < /dev/null)\" 'not a tty'
+             script -qec \"$FLEETGATE ssh -t ada@gate 'stty size; tty'\" /dev/null < /dev/null | has /dev/pts/",
         ),
         (
             "a login shell",

@@ -40,7 +40,7 @@ fn tools_over_openssh() {
         Row::heavy(
             "sshfs",
             "needs /dev/fuse; mkdir m; sshfs -F $CONF gate: m; noise 5M > f; cp f m/f; cmp f m/f; cmp f $HOMES/ada/f; mkdir m/d
-             mv m/f m/d/g; ls m/d | grep -qx g; chmod 600 m/d/g; is \"$(stat -c '%a %s' m/d/g)\" '600 5242880'
+             mv m/f m/d/g; ls m/d | has -x g; chmod 600 m/d/g; is \"$(stat -c '%a %s' m/d/g)\" '600 5242880'
              ln -s d/g m/l; is \"$(readlink m/l)\" d/g; truncate -s 10 m/d/g; is \"$(stat -c %s $HOMES/ada/d/g)\" 10
              echo more >> m/d/g; is \"$(stat -c %s m/d/g)\" 15; df m > /dev/null; find m > /dev/null
              exits 1 rmdir m/d 2> /dev/null; rm -r m/d m/l; fusermount3 -u m || fusermount -u m; test ! -e $HOMES/ada/d",
@@ -58,12 +58,12 @@ fn ansible(pipelining: &str) -> String {
          export ANSIBLE_SSH_CONTROL_PATH_DIR=$PWD/cp
          echo 'gate ansible_python_interpreter=/usr/bin/python3' > hosts; noise 1M > f
          a() {{ /usr/bin/ansible -i hosts gate \"$@\"; }}
-         a -m ping | grep -q '\"ping\": \"pong\"'
-         a -m copy -a 'src=f dest=copied mode=0640' | grep -q '\"changed\": true'
+         a -m ping | has '\"ping\": \"pong\"'
+         a -m copy -a 'src=f dest=copied mode=0640' | has '\"changed\": true'
          is \"$(stat -c '%a %U' $HOMES/ada/copied)\" '640 ada'; cmp f $HOMES/ada/copied
-         a -m copy -a 'src=f dest=copied mode=0640' | grep -q '\"changed\": false'
-         a -m command -a 'id -un' | grep -qx ada
-         a -m command -a false | grep -q 'rc=1' || :
+         a -m copy -a 'src=f dest=copied mode=0640' | has '\"changed\": false'
+         a -m command -a 'id -un' | has -x ada
+         a -m command -a false | has 'rc=1' || :
          a -m fetch -a 'src=copied dest=got flat=yes' > /dev/null; cmp f got; rm $HOMES/ada/copied"
     )
 }
@@ -84,7 +84,7 @@ fn putty() {
              noise 5M > in; plink \"${to[@]}\" 127.0.0.1 cat < in | cmp - in
              plink \"${to[@]}\" 127.0.0.1 'echo out; echo err >&2' > out 2> err; is \"$(cat out err | xargs)\" 'out err'
              is \"$(echo 'echo in a shell' | plink \"${to[@]}\" -T 127.0.0.1)\" 'in a shell'
-             plink \"${to[@]}\" -t 127.0.0.1 tty < /dev/null | grep -q /dev/pts/",
+             plink \"${to[@]}\" -t 127.0.0.1 tty < /dev/null | has /dev/pts/",
         ),
         (
             "plink: -s, -nc, -L, -R",
@@ -123,7 +123,7 @@ fn dropbear() {
             "dbclient: commands, input, exit codes, a terminal",
             "is \"$(d ada@127.0.0.1 id -un)\" ada; exits 7 d ada@127.0.0.1 'exit 7'
              noise 5M > in; d ada@127.0.0.1 cat < in | cmp - in
-             script -qec 'dbclient -p 2222 -i key -t ada@127.0.0.1 tty' /dev/null < /dev/null | grep -q /dev/pts/
+             script -qec 'dbclient -p 2222 -i key -t ada@127.0.0.1 tty' /dev/null < /dev/null | has /dev/pts/
              d -s ada@127.0.0.1 sftp < /dev/null",
         ),
         (

@@ -82,7 +82,7 @@ fn sessions() {
             ),
             (
                 "no terminal",
-                "w -tt ada@db1 tty < /dev/null | grep -q /dev/pts/
+                "w -tt ada@db1 tty < /dev/null | has /dev/pts/
                  is \"$(w -T ada@db1 'tty || :' < /dev/null)\" 'not a tty'",
             ),
             (
