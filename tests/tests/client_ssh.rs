@@ -163,10 +163,14 @@ fn logins() {
         (
             "--explain counts the round trips",
             "e() { $FG ssh --direct -n -i $T/user_ed25519 -o UserKnownHostsFile=$T/known_authority -l ada $at \"$@\" true 2> err; }
-             e --explain=json
-             trips=$(python -c 'import json; print(json.load(open(\"err\"))[\"round_trips\"][\"client-node\"])')
-             # TCP, and two of SSH; Debian's sshd begins with another method, which costs one more.
-             if [ $SUBJECT = Sshd ]; then is $trips 4; else is $trips 3; fi
+             # TCP, and two of SSH; Debian's sshd begins with another method, which costs one more. What the server says
+             # without being asked may be there before this side is ready to wait for it: never more, and most times so many.
+             if [ $SUBJECT = Sshd ]; then most=4; else most=3; fi; trips=0
+             for n in {1..20}; do
+                 [ $trips != $most ] || break
+                 e --explain=json; trips=$(python -c 'import json; print(json.load(open(\"err\"))[\"round_trips\"][\"client-node\"])')
+                 [ $trips -le $most ] || fail \"$trips round trips\"
+             done; is $trips $most
              e --explain; grep -q 'round trips: . client-node' err",
         ),
     ]));
