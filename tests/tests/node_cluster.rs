@@ -306,9 +306,15 @@ fn a_lock_ends_connections_and_their_sessions() {
             }
         }
         by_key.wait().expect("ours");
-        let events = fleetgate_tests::service::audit().split_off(before);
-        let locked: Vec<_> = events.iter().filter(|e| e["event"] == "locked").collect();
-        assert_eq!(locked.len(), if ends_key { 3 } else { 2 }, "{target}: {events:?}");
+        let locked = || {
+            let mut events = fleetgate_tests::service::audit().split_off(before);
+            events.retain(|e| e["event"] == "locked");
+            events
+        };
+        let wanted = if ends_key { 3 } else { 2 };
+        wait_until("the events of the lock", || locked().len() >= wanted);
+        let locked = locked();
+        assert_eq!(locked.len(), wanted, "{target}: {locked:?}");
         assert_eq!(locked[0]["rule"], "lock l0");
         // Nobody comes in as long as it holds, and the key where the lock is not for it.
         let (code, text) = said(ssh("ada").args(["gate", "echo in"]));
