@@ -69,12 +69,31 @@ const ARCH: u32 = 0xc000_00b7;
 
 /// One instruction of classic BPF.
 #[repr(C)]
-#[derive(Clone, Copy)]
-struct Instruction {
-    code: u16,
-    yes: u8,
-    no: u8,
-    value: u32,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instruction {
+    /// What it does: `BPF_…`, or-ed.
+    pub code: u16,
+    /// How many instructions a jump leaves out where its test holds.
+    pub yes: u8,
+    /// And where not.
+    pub no: u8,
+    /// The operand.
+    pub value: u32,
+}
+
+/// `SECCOMP_FILTER_FLAG_…`.
+pub mod flag {
+    /// All threads of the process are bound.
+    pub const ALL_THREADS: u32 = 1;
+    /// No mitigation of speculation for it, which would slow down everything else that the program does.
+    pub const NO_MITIGATION: u32 = 1 << 2;
+    /// A listener is the answer.
+    pub const NEW_LISTENER: u32 = 1 << 3;
+    /// With both: a thread that cannot be bound is an error (`ESRCH`), not its number.
+    pub const ALL_THREADS_ERROR: u32 = 1 << 4;
+    /// A call that a listener has read can be interrupted by nothing but a deadly signal: without it each signal would
+    /// make it again. Linux 5.19.
+    pub const WAIT_KILLABLE: u32 = 1 << 5;
 }
 
 const LOAD: u16 = 0x20;
@@ -125,13 +144,12 @@ fn program(rules: &[Rule]) -> Vec<Instruction> {
 
 /// Puts the rules on the calling thread. With [`Action::Ask`] among them, the listener on which the calls arrive.
 pub fn confine(rules: &[Rule]) -> Result<Option<Fd>> {
-    const NEW_LISTENER: u32 = 8;
     if rules.len() > MAX_RULES {
         return Err(Errno::EINVAL);
     }
     let instructions = program(rules);
     let asks = rules.iter().any(|r| r.action == Action::Ask);
-    let flags = if asks { NEW_LISTENER } else { 0 };
+    let flags = if asks { flag::NEW_LISTENER } else { 0 };
     let installed = match install(&instructions, flags) {
         Err(Errno::EACCES) => {
             crate::credentials::set_no_new_privileges()?;
@@ -142,8 +160,9 @@ pub fn confine(rules: &[Rule]) -> Result<Option<Fd>> {
     Ok(asks.then(|| Fd::from_raw(installed as i32)))
 }
 
-/// Puts a program on the calling thread.
-fn install(instructions: &[Instruction], flags: u32) -> Result<usize> {
+/// Puts a program on the calling thread, with [`flag`]s; the number of its listener, if one is asked for. Without
+/// no_new_privs only with CAP_SYS_ADMIN (`EACCES`).
+pub fn install(instructions: &[Instruction], flags: u32) -> Result<usize> {
     const SET_MODE_FILTER: u32 = 1;
     #[repr(C)]
     struct Program {
@@ -165,14 +184,30 @@ pub struct Waiting {
     pub id: u64,
     /// Who makes it.
     pub pid: i32,
+    /// AUDIT_ARCH.
+    pub audit: u32,
     /// The system call.
     pub call: i64,
     /// Its arguments.
     pub arguments: [u64; 6],
+    /// Where in the program.
+    pub instruction: u64,
 }
 
 /// The next call that waits on the listener; waits for one.
 pub fn next(listener: &Fd) -> Result<Waiting> {
+    loop {
+        match receive(listener) {
+            Ok(Some(waiting)) => return Ok(waiting),
+            Ok(None) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The same, and `None` when there was one whose caller was killed before it could be told of. A listener is readable when a
+/// call waits, and hangs up when nobody is bound by its filter any more.
+pub fn receive(listener: &Fd) -> Result<Option<Waiting>> {
     const RECEIVE: u32 = 0xc050_2100;
     #[repr(C)]
     #[derive(Default)]
@@ -186,29 +221,29 @@ pub fn next(listener: &Fd) -> Result<Waiting> {
         args: [u64; 6],
     }
     let mut notice = Notice::default();
-    loop {
-        // SAFETY: the kernel writes one struct seccomp_notif of 80 bytes, which must be zero before.
-        match unsafe { syscall!(libc::SYS_ioctl, listener.raw(), RECEIVE, &raw mut notice) } {
-            // ENOENT: the caller was killed before it could be told of.
-            Err(Errno::EINTR | Errno::ENOENT) => notice = Notice::default(),
-            other => {
-                other?;
-                break;
-            }
-        }
-    }
-    Ok(Waiting {
+    // SAFETY: the kernel writes one struct seccomp_notif of 80 bytes, which must be zero before.
+    match unsafe { syscall!(libc::SYS_ioctl, listener.raw(), RECEIVE, &raw mut notice) } {
+        Err(Errno::ENOENT) => return Ok(None),
+        other => other?,
+    };
+    Ok(Some(Waiting {
         id: notice.id,
         pid: notice.pid as i32,
+        audit: notice.arch,
         call: notice.nr.into(),
         arguments: notice.args,
-    })
+        instruction: notice.ip,
+    }))
 }
 
 /// Lets a waiting call go on. `ENOENT`: its caller is gone.
 pub fn allow(listener: &Fd, waiting: &Waiting) -> Result<()> {
-    const SEND: u32 = 0xc018_2101;
     const CONTINUE: u32 = 1;
+    answer_to(listener, waiting, 0, CONTINUE)
+}
+
+fn answer_to(listener: &Fd, waiting: &Waiting, error: i32, flags: u32) -> Result<()> {
+    const SEND: u32 = 0xc018_2101;
     #[repr(C)]
     struct Decision {
         id: u64,
@@ -219,11 +254,33 @@ pub fn allow(listener: &Fd, waiting: &Waiting) -> Result<()> {
     let decision = Decision {
         id: waiting.id,
         value: 0,
-        error: 0,
-        flags: CONTINUE,
+        error,
+        flags,
     };
     // SAFETY: the kernel reads one struct seccomp_notif_resp of 24 bytes.
     unsafe { syscall!(libc::SYS_ioctl, listener.raw(), SEND, &raw const decision) }.map(drop)
+}
+
+/// Lets a waiting call answer this error instead of being made. `ENOENT`: its caller is gone.
+pub fn refuse(listener: &Fd, waiting: &Waiting, errno: Errno) -> Result<()> {
+    answer_to(listener, waiting, -errno.0, 0)
+}
+
+/// Whether the caller still waits: what was read of its memory before this was its own, not that of a later process with its
+/// number.
+pub fn is_waiting(listener: &Fd, waiting: &Waiting) -> bool {
+    const ID_VALID: u32 = 0x4008_2102;
+    // SAFETY: the kernel reads one number.
+    unsafe { syscall!(libc::SYS_ioctl, listener.raw(), ID_VALID, &raw const waiting.id) }.is_ok()
+}
+
+/// Whoever calls and whoever answers take turns on one processor: two wake-ups across processors less for each call. Linux
+/// 6.6; `EINVAL` before.
+pub fn take_turns(listener: &Fd) -> Result<()> {
+    const SET_FLAGS: u32 = 0x4008_2104;
+    const SYNC_WAKE_UP: usize = 1;
+    // SAFETY: numbers only.
+    unsafe { syscall!(libc::SYS_ioctl, listener.raw(), SET_FLAGS, SYNC_WAKE_UP) }.map(drop)
 }
 
 /// A call that [`allow_only`] lets through.
