@@ -150,11 +150,20 @@ pub struct Signal {
     pub uid: u32,
     /// The address of a fault.
     pub address: u64,
+    /// Of a child: its exit code, or the signal that ended or stopped it.
+    pub status: i32,
+    /// Of a child: the ticks of the clock (`sysconf(_SC_CLK_TCK)`, 100 a second) that it had as itself.
+    pub user: i64,
+    /// And in the kernel.
+    pub system: i64,
+    /// What the sender gave with it, where it was sent by sigqueue or a timer.
+    pub value: u64,
 }
 
 /// The signal of a stop. `EINVAL`: it is a stop of the whole group.
 pub fn signal(tid: i32) -> Result<Signal> {
-    // siginfo_t: signo, errno, code, padding, then a union: pid and uid, or an address; 128 bytes.
+    // siginfo_t: signo, errno, code, padding, then a union: pid and uid, then status, padding, user and system time of a
+    // child or the sender's value; or an address; 128 bytes.
     let mut info = [0u32; 32];
     request(
         libc::PTRACE_GETSIGINFO as usize,
@@ -162,12 +171,17 @@ pub fn signal(tid: i32) -> Result<Signal> {
         0,
         info.as_mut_ptr() as usize,
     )?;
+    let wide = |at: usize| u64::from(info[at]) | u64::from(info[at + 1]) << 32;
     Ok(Signal {
         number: info[0] as i32,
         code: info[2] as i32,
         pid: info[4] as i32,
         uid: info[5],
-        address: u64::from(info[4]) | u64::from(info[5]) << 32,
+        address: wide(4),
+        status: info[6] as i32,
+        user: wide(8) as i64,
+        system: wide(10) as i64,
+        value: wide(6),
     })
 }
 

@@ -1,5 +1,5 @@
-//! Signals as a descriptor. It never installs a handler: code that runs between any two instructions cannot be made
-//! sound.
+//! Signals as a descriptor. It never installs a handler that does anything: code that runs between any two instructions
+//! cannot be made sound.
 
 use crate::{Errno, Fd, Result, syscall};
 
@@ -48,6 +48,36 @@ pub fn unblock(signals: &[i32]) -> Result<()> {
     unsafe { syscall!(libc::SYS_rt_sigprocmask, libc::SIG_UNBLOCK, &raw const mask, 0, 8) }.map(drop)
 }
 
+/// The signal that only wakes: [`wakes`] and [`wake`]. Nobody else is harmed by it: who did nothing about it ignores it.
+pub const URG: i32 = libc::SIGURG;
+
+/// Has this signal end a wait with `EINTR` and do nothing else, as long as the process is this program: an exec forgets it.
+pub fn wakes(signal: i32) -> Result<()> {
+    extern "C" fn nothing(_: i32) {}
+    // SAFETY: all fields are numbers, for which zero is a value.
+    let mut action: libc::sigaction = unsafe { core::mem::zeroed() };
+    // Without SA_RESTART, so that a wait ends.
+    action.sa_sigaction = nothing as extern "C" fn(i32) as usize;
+    // SAFETY: the C library reads one sigaction, and brings the way back from a handler that the kernel wants of it; the
+    // handler is empty, so it may run between any two instructions.
+    match unsafe { libc::sigaction(signal, &raw const action, core::ptr::null_mut()) } {
+        0 => Ok(()),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// This thread's number, for [`wake`].
+pub fn thread() -> i32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { syscall!(libc::SYS_gettid) }.unwrap_or(0) as i32
+}
+
+/// Sends a signal to a thread of this process.
+pub fn wake(thread: i32, signal: i32) -> Result<()> {
+    // SAFETY: numbers only, and of this very process.
+    unsafe { syscall!(libc::SYS_tgkill, crate::process::id(), thread, signal) }.map(drop)
+}
+
 /// The next signal that came, if one did.
 pub fn next(descriptor: &Fd) -> Result<Option<i32>> {
     // signalfd_siginfo: 128 bytes, of which the first four are the number.
@@ -75,5 +105,24 @@ mod tests {
         }
         assert_eq!(next(&fd), Ok(Some(libc::SIGUSR2)));
         assert_eq!(next(&fd), Ok(None));
+    }
+
+    #[test]
+    fn a_wait_is_ended_by_a_signal_that_does_nothing_else() {
+        wakes(URG).expect("a handler");
+        let waits = thread();
+        let over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                // As often as it takes: it may not wait yet.
+                while !over.load(std::sync::atomic::Ordering::SeqCst) {
+                    wake(waits, URG).expect("it is there");
+                }
+            });
+            // SAFETY: no descriptors, no time, no mask: it waits for a signal and nothing else.
+            let woken = unsafe { syscall!(libc::SYS_ppoll, 0, 0, 0, 0, 8) };
+            over.store(true, std::sync::atomic::Ordering::SeqCst);
+            assert_eq!(woken, Err(Errno::EINTR));
+        });
     }
 }
