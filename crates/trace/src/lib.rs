@@ -9,4 +9,5 @@
 pub mod abi;
 pub mod catch;
 pub mod decode;
+pub mod report;
 pub mod select;
