@@ -11,6 +11,7 @@ mod fuzz;
 mod peers;
 mod proto;
 mod shell;
+mod tables;
 mod test;
 mod tidy;
 
@@ -60,6 +61,12 @@ const CHORES: &[Chore] = &[
         takes: "[--check]",
         does: "the committed code of the .proto files anew, or whether it is what they make",
         run: proto::main,
+    },
+    Chore {
+        name: "tables",
+        takes: "[--check]",
+        does: "the tracer's committed tables of the kernel's headers anew, or whether they are what those make",
+        run: tables::main,
     },
     Chore {
         name: "fuzz",

@@ -11,3 +11,4 @@ pub mod catch;
 pub mod decode;
 pub mod report;
 pub mod select;
+pub mod tables;
