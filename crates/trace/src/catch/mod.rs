@@ -2,6 +2,7 @@
 //! file. None of them knows what a call means.
 
 use crate::abi::Call;
+use fleetgate_sys::ptrace::Signal;
 
 /// What has happened to a traced task. It stands still until [`Catch::go_on`] names it, where the way can hold it at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,14 +36,8 @@ pub enum Event {
     Signal {
         /// To whom.
         tid: i32,
-        /// Its number.
-        signal: i32,
-        /// `si_code`, and who sent it where that makes sense.
-        code: i32,
-        /// See `code`.
-        sender: Option<(i32, u32)>,
-        /// The address of a fault, where it is one.
-        address: Option<u64>,
+        /// Which, and all that the kernel says of it.
+        signal: Signal,
     },
     /// A task stopped by this signal, as a shell's job control does it. It goes on by itself.
     Stopped {
