@@ -3,6 +3,8 @@
 
 pub mod lines;
 pub mod output;
+pub mod picture;
 pub mod signals;
 pub mod stamp;
+pub mod sums;
 pub mod words;
