@@ -415,6 +415,18 @@ pub fn answer(call: i64) -> Result<usize> {
     unsafe { crate::raw::check(crate::raw::syscall6(call, [usize::MAX; 6])) }
 }
 
+/// Makes getppid with these as its arguments: the call looks at none of them, a filter sees them. As x32's call where that
+/// is asked for; `ENOSYS`, where it is not served.
+pub fn parent_with(arguments: [u64; 6], x32: bool) -> Result<usize> {
+    #[cfg(target_arch = "x86_64")]
+    let bit = if x32 { i64::from(X32) } else { 0 };
+    #[cfg(not(target_arch = "x86_64"))]
+    let bit = if x32 { return Err(Errno::ENOSYS) } else { 0 };
+    let arguments = arguments.map(|argument| argument as usize);
+    // SAFETY: getppid has the same number in both numberings and reads no memory.
+    unsafe { crate::raw::check(crate::raw::syscall6(libc::SYS_getppid | bit, arguments)) }
+}
+
 /// Calls that fail when every argument is -1.
 pub const HARMLESS: &[i64] = &[
     libc::SYS_bind,
