@@ -75,6 +75,15 @@ pub struct Call {
 }
 
 impl Call {
+    /// The number as a filter, a listener and ptrace have it: x32's with its bit.
+    #[must_use]
+    pub const fn register(self) -> u32 {
+        match self.abi {
+            Abi::X32 => self.number | X32_BIT,
+            _ => self.number,
+        }
+    }
+
     /// From what a filter's listener or ptrace says. None: an architecture that nobody here knows.
     #[must_use]
     pub fn seen(audit: u32, number: u32) -> Option<Call> {
@@ -108,8 +117,15 @@ mod tests {
             (0xc000_00b7, 64, Some((Abi::Aarch64, 64))),
             (0x1234, 64, None),
         ] {
-            let seen = Call::seen(audit, number).map(|call| (call.abi, call.number));
-            assert_eq!(seen, call, "{audit:#x} {number}");
+            let seen = Call::seen(audit, number);
+            assert_eq!(
+                seen.map(|call| (call.abi, call.number)),
+                call,
+                "{audit:#x} {number}"
+            );
+            if let Some(call) = seen {
+                assert_eq!((call.abi.audit(), call.register()), (audit, number));
+            }
         }
     }
 }

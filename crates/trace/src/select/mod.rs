@@ -110,9 +110,24 @@ impl Selection {
             .map(|(call, when)| (call.number, when))
     }
 
-    /// Whether a call is wanted: the definition that a filter is held against.
+    /// Whether a call is to stop, as it comes from a filter, a listener or ptrace: [`Selection::wants`], with what has no
+    /// name. An architecture that nobody here knows always stops. The number -1 never does: it is no call, but what is
+    /// left of one that a tracer had left out.
+    #[must_use]
+    pub fn stops(&self, audit: u32, number: u32, arguments: &[u64; 6]) -> bool {
+        Call::seen(audit, number).is_none_or(|call| number != u32::MAX && self.wants(call, arguments))
+    }
+
+    /// Whether a call is wanted: the definition that a filter is held against. Of i386's arguments only the lower 32 bits
+    /// count, whatever a test asks for: a 64-bit program can make its calls with anything above them, which a filter sees
+    /// and the call itself does not.
     #[must_use]
     pub fn wants(&self, call: Call, arguments: &[u64; 6]) -> bool {
+        let cut = match call.abi {
+            Abi::I386 => u64::from(u32::MAX),
+            _ => u64::MAX,
+        };
+        let arguments = &arguments.map(|argument| argument & cut);
         self.is_all(call.abi)
             || match self.wanted.get(&call) {
                 None => false,
