@@ -9,6 +9,7 @@
 pub mod abi;
 pub mod catch;
 pub mod decode;
+pub mod filter;
 pub mod report;
 pub mod select;
 pub mod tables;
