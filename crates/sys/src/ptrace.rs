@@ -63,11 +63,12 @@ pub enum Status {
 /// In [`Status::Stopped`]: the stop is at a system call's beginning or end.
 pub const AT_CALL: i32 = libc::SIGTRAP | 0x80;
 
-/// Waits for a traced task or a child; `None`: nothing has happened, and it was not to wait. `ECHILD`: there is nobody.
-/// `EINTR`: this thread had a signal.
+/// Waits for a task that this thread traces, or a child that it made; -1: any. What other threads of the process trace or
+/// made is never looked at. `None`: nothing has happened, and it was not to wait. `ECHILD`: there is nobody. `EINTR`: this
+/// thread had a signal.
 pub fn wait(which: i32, block: bool) -> Result<Option<(i32, Status)>> {
     let mut status = 0i32;
-    let flags = libc::__WALL | if block { 0 } else { libc::WNOHANG };
+    let flags = libc::__WALL | libc::__WNOTHREAD | if block { 0 } else { libc::WNOHANG };
     // SAFETY: the kernel writes one number.
     let tid = unsafe { syscall!(libc::SYS_wait4, which, &raw mut status, flags, 0) }?;
     if tid == 0 {
@@ -383,6 +384,18 @@ impl Registers {
         registers.words[at::INSTRUCTION] = from;
         registers
     }
+}
+
+/// Whether a task is a thread of a process. `tid` must be one of a traced task's, as for [`kill`].
+#[must_use]
+pub fn is_thread_of(tid: i32, pid: i32) -> bool {
+    if tid <= 0 || pid <= 0 {
+        return false;
+    }
+    // SAFETY: numbers only; signal 0 is none, it asks whether there is such a thread.
+    // Where it may not be sent (another user's program, started by a setuid bit) there is one.
+    let asked = unsafe { syscall!(libc::SYS_tgkill, pid, tid, 0) };
+    asked != Err(Errno::ESRCH)
 }
 
 /// Kills a task by its number, which must be one of a traced task: its number is nobody else's as long as it is.
