@@ -10,6 +10,7 @@ pub mod abi;
 pub mod catch;
 pub mod decode;
 pub mod filter;
+pub mod follow;
 pub mod report;
 pub mod select;
 pub mod tables;
