@@ -139,7 +139,7 @@ fn request(request: usize, tid: i32, address: usize, data: usize) -> Result<()> 
 }
 
 /// The signal that a task stopped by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Signal {
     /// Its number.
     pub number: i32,

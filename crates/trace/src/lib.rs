@@ -11,6 +11,8 @@ pub mod catch;
 pub mod decode;
 pub mod filter;
 pub mod follow;
+pub mod interrupt;
 pub mod report;
+pub mod run;
 pub mod select;
 pub mod tables;

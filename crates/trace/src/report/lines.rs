@@ -1,6 +1,7 @@
 //! Lines as strace has them: a call is written when it begins and its result when it ends, and where another task's line
 //! comes between, it is `<unfinished ...>` and later `<... resumed>`. It knows no call: [`Words`] does.
 
+use super::Log;
 use super::output::Output;
 use super::signals;
 use super::stamp::{Moment, Stamp};
@@ -156,45 +157,6 @@ impl<W: Words> Lines<W> {
         }
     }
 
-    /// Where they go.
-    pub fn output(&mut self) -> &mut Output {
-        &mut self.output
-    }
-
-    /// Takes the way out back, at the end.
-    pub fn into_output(self) -> Output {
-        self.output
-    }
-
-    /// Whether a moment is needed with each event.
-    #[must_use]
-    pub fn needs_time(&self) -> bool {
-        self.style.spent || self.style.stamp.is_shown()
-    }
-
-    /// Writes what happened.
-    pub fn tell(&mut self, event: &Event, memory: &dyn Memory, now: Moment) {
-        match event {
-            Event::Enter(enter) => self.enter(enter, memory, now),
-            Event::Leave { tid, result } => self.leave(*tid, *result, memory, now),
-            Event::Began { tid, by, .. } => {
-                self.tasks.entry(*tid).or_insert_with(Task::new);
-                if *by != 0 || self.style.attaches {
-                    self.announce(*tid, "attached");
-                }
-            }
-            Event::Executed { pid, former } => self.executed(*pid, *former, now),
-            Event::Signal { tid, signal } => self.signal(*tid, signal, now),
-            Event::Stopped { tid, signal } => {
-                if self.shows(*signal) {
-                    let text = format!("--- stopped by {} ---\n", signals::name(*signal));
-                    self.alone(*tid, now, text.as_bytes());
-                }
-            }
-            Event::Ended { tid, end } => self.ended(*tid, *end, now),
-        }
-    }
-
     fn enter(&mut self, enter: &Enter, memory: &dyn Memory, now: Moment) {
         let tid = enter.tid;
         // A call whose end was not seen.
@@ -244,7 +206,7 @@ impl<W: Words> Lines<W> {
         self.line = line;
     }
 
-    fn leave(&mut self, tid: i32, result: i64, memory: &dyn Memory, now: Moment) {
+    fn left(&mut self, tid: i32, result: i64, memory: &dyn Memory, now: Moment) {
         let Some(call) = self.tasks.get_mut(&tid).and_then(|t| t.call.take()) else {
             return;
         };
@@ -484,6 +446,49 @@ impl<W: Words> Lines<W> {
 
     fn put(&mut self, tid: i32, bytes: &[u8]) {
         self.output.put(tid, bytes);
+    }
+}
+
+impl<W: Words> Log for Lines<W> {
+    fn tell(&mut self, event: &Event, memory: &dyn Memory, now: Moment) {
+        match event {
+            Event::Enter(enter) => self.enter(enter, memory, now),
+            Event::Leave { tid, result } => self.left(*tid, *result, memory, now),
+            Event::Began { tid, by, .. } => {
+                self.tasks.entry(*tid).or_insert_with(Task::new);
+                if *by != 0 || self.style.attaches {
+                    self.announce(*tid, "attached");
+                }
+            }
+            Event::Executed { pid, former } => self.executed(*pid, *former, now),
+            Event::Signal { tid, signal } => self.signal(*tid, signal, now),
+            Event::Stopped { tid, signal } => {
+                if self.shows(*signal) {
+                    let text = format!("--- stopped by {} ---\n", signals::name(*signal));
+                    self.alone(*tid, now, text.as_bytes());
+                }
+            }
+            Event::Ended { tid, end } => self.ended(*tid, *end, now),
+        }
+    }
+
+    fn needs_time(&self) -> bool {
+        self.style.spent || self.style.stamp.is_shown()
+    }
+
+    fn leave(&mut self, now: Moment) {
+        let tasks: Vec<i32> = self.tasks.keys().copied().collect();
+        for tid in tasks {
+            self.ended(tid, End::Left, now);
+        }
+    }
+
+    fn output(&mut self) -> &mut Output {
+        &mut self.output
+    }
+
+    fn into_output(self: Box<Self>) -> Output {
+        self.output
     }
 }
 

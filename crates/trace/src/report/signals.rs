@@ -178,13 +178,7 @@ pub(crate) mod tests {
         Signal {
             number,
             code,
-            pid: 0,
-            uid: 0,
-            address: 0,
-            status: 0,
-            user: 0,
-            system: 0,
-            value: 0,
+            ..Signal::default()
         }
     }
 

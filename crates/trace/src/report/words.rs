@@ -20,3 +20,15 @@ pub trait Words {
     /// The result, and what an error means.
     fn result(&mut self, begun: &Self::Begun, result: i64, memory: &dyn Memory, line: &mut Vec<u8>);
 }
+
+/// An error as a result: `-1 ENOENT (No such file or directory)`. Those that the kernel keeps to itself have no number that a
+/// program would see.
+pub fn error(number: i32, line: &mut Vec<u8>) -> std::io::Result<()> {
+    use crate::tables::errno;
+    use std::io::Write;
+    match (errno::name(number), errno::text(number)) {
+        (Some(name), Some(text)) if number < 512 => write!(line, "-1 {name} ({text})"),
+        (Some(name), Some(text)) => write!(line, "? {name} ({text})"),
+        _ => write!(line, "-1 (errno {number})"),
+    }
+}

@@ -167,7 +167,8 @@ impl Catch for Ptrace {
             if let Some(event) = self.queue.pop_front() {
                 return Ok(Found::Event(event));
             }
-            if self.left {
+            // This process may have children that nobody traces.
+            if self.left || self.tasks.is_empty() {
                 return Ok(Found::Over);
             }
             // Nobody may stand still for a parent that will never tell.

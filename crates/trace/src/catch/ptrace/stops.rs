@@ -108,26 +108,13 @@ impl Ptrace {
             self.release(tid);
             return None;
         }
-        let info = ptrace::signal(tid).ok();
-        let code = info.map_or(0, |info| info.code);
-        let faults = [
-            libc::SIGSEGV,
-            libc::SIGBUS,
-            libc::SIGFPE,
-            libc::SIGILL,
-            libc::SIGTRAP,
-        ];
-        // SI_USER, SI_QUEUE, SI_TKILL, and the kernel's about a child: with these the sender stands there.
-        let sent = matches!(code, 0 | -1 | -6) || signal == libc::SIGCHLD && code > 0;
-        Some(Event::Signal {
-            tid,
-            signal,
-            code,
-            sender: info.filter(|_| sent).map(|info| (info.pid, info.uid)),
-            address: info
-                .filter(|_| code > 0 && faults.contains(&signal))
-                .map(|info| info.address),
-        })
+        // One that was killed meanwhile has none.
+        let unknown = ptrace::Signal {
+            number: signal,
+            ..ptrace::Signal::default()
+        };
+        let signal = ptrace::signal(tid).unwrap_or(unknown);
+        Some(Event::Signal { tid, signal })
     }
 
     /// Another program. The task that executed it may have had another number, which is gone.

@@ -108,7 +108,7 @@ fn told(style: Style, events: &[Event]) -> String {
         lines.tell(event, &Blind, now);
         now.steady += 1_000_000;
     }
-    lines.into_output().close();
+    Box::new(lines).into_output().close();
     let text = std::fs::read_to_string(&path).expect("it was written");
     std::fs::remove_file(path).expect("it is there");
     text
@@ -307,7 +307,7 @@ fn in_a_file_of_its_own_a_task_is_never_interrupted() {
     ] {
         lines.tell(&event, &Blind, Moment::NONE);
     }
-    lines.into_output().close();
+    Box::new(lines).into_output().close();
     for (tid, wanted) in [
         (10, "wait4(7, 8)         = 3\n"),
         (11, "execve(7, 8)        = 0\n"),

@@ -1,0 +1,203 @@
+//! The loop of a tracer: what a way to catch calls brings is told to the reports, and the task goes on. It decides nothing
+//! but what is reported: every call goes on, whatever the reports make of it.
+
+use crate::catch::{Catch, End, Enter, Event, Found, Then, Wait};
+use crate::decode::Memory;
+use crate::report::Reports;
+use crate::report::stamp::Moment;
+use std::collections::BTreeMap;
+
+/// What the kernel cannot be asked to select.
+pub trait Wanted {
+    /// Whether a call is to be reported.
+    fn wants(&mut self, enter: &Enter, memory: &dyn Memory) -> bool;
+}
+
+/// Every call that stops is wanted.
+pub struct Everything;
+
+impl Wanted for Everything {
+    fn wants(&mut self, _: &Enter, _: &dyn Memory) -> bool {
+        true
+    }
+}
+
+/// How much is said of descriptors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Descriptors {
+    /// Their numbers.
+    #[default]
+    Numbers,
+    /// `-y`: what they are, as `/proc` has it.
+    Paths,
+    /// `-yy`: of sockets their addresses too.
+    Addresses,
+}
+
+/// The end of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// Nobody is left; how the first process ended, where it was seen.
+    Ended(Option<End>),
+    /// The tracer was told to leave.
+    Left,
+}
+
+/// A stopped task, as whoever decodes sees it.
+struct Stopped<'a> {
+    catch: &'a dyn Catch,
+    tid: i32,
+    descriptors: Descriptors,
+}
+
+impl Memory for Stopped<'_> {
+    fn read(&self, at: u64, into: &mut [u8]) -> usize {
+        self.catch.read(self.tid, at, into)
+    }
+
+    fn descriptor(&self, fd: i32) -> Option<Vec<u8>> {
+        match self.descriptors {
+            Descriptors::Numbers => None,
+            Descriptors::Paths => link(&format!("/proc/{}/fd/{fd}", self.tid)),
+            Descriptors::Addresses => {
+                let what = link(&format!("/proc/{}/fd/{fd}", self.tid))?;
+                Some(crate::report::sockets::named(self.tid, &what).unwrap_or(what))
+            }
+        }
+    }
+
+    fn directory(&self) -> Option<Vec<u8>> {
+        link(&format!("/proc/{}/cwd", self.tid))
+    }
+}
+
+fn link(path: &str) -> Option<Vec<u8>> {
+    use std::os::unix::ffi::OsStringExt;
+    std::fs::read_link(path)
+        .ok()
+        .map(|path| path.into_os_string().into_vec())
+}
+
+/// What is traced, and for whom.
+pub struct Run<'a> {
+    /// How calls are caught.
+    pub catch: &'a mut dyn Catch,
+    /// Who is told.
+    pub reports: &'a mut Reports,
+    /// What of it is reported.
+    pub wanted: &'a mut dyn Wanted,
+    /// How much is said of descriptors.
+    pub descriptors: Descriptors,
+    /// Results are asked for.
+    pub results: bool,
+    /// The process whose end is this program's.
+    pub first: Option<i32>,
+    /// Whether to leave at once; asked after each wait that a signal ended.
+    pub is_told_to_leave: &'a dyn Fn() -> bool,
+}
+
+impl Run<'_> {
+    /// Traces until nobody is left, or until it is told to leave.
+    ///
+    /// # Errors
+    /// Nothing can be caught any more.
+    pub fn run(mut self) -> Result<Over, String> {
+        // The tasks that are in a call of which the result is asked for.
+        let mut inside: BTreeMap<i32, ()> = BTreeMap::new();
+        let mut end = None;
+        loop {
+            // What has happened already needs no writing before it: only a wait does.
+            let found = match self.reports.is_due() {
+                false => self.catch.next(Wait::Yes)?,
+                true => match self.catch.next(Wait::No)? {
+                    Found::Nothing => {
+                        self.reports.flush();
+                        self.catch.next(Wait::Yes)?
+                    }
+                    found => found,
+                },
+            };
+            let event = match found {
+                Found::Event(event) => event,
+                Found::Over => return Ok(Over::Ended(end)),
+                Found::Nothing if (self.is_told_to_leave)() => {
+                    self.catch.leave();
+                    self.reports.leave(self.now());
+                    return Ok(Over::Left);
+                }
+                Found::Nothing => continue,
+            };
+            if let Event::Ended { tid, end: how } = &event
+                && self.first == Some(*tid)
+            {
+                end = Some(*how);
+            }
+            self.one(&event, &mut inside);
+        }
+    }
+
+    fn now(&self) -> Moment {
+        match self.reports.needs_time() {
+            true => Moment::now(),
+            false => Moment::NONE,
+        }
+    }
+
+    fn one(&mut self, event: &Event, inside: &mut BTreeMap<i32, ()>) {
+        let now = self.now();
+        let tid = task(event);
+        let memory = Stopped {
+            catch: &*self.catch,
+            tid,
+            descriptors: self.descriptors,
+        };
+        match event {
+            Event::Enter(enter) => {
+                if !self.wanted.wants(enter, &memory) {
+                    inside.remove(&tid);
+                    return self.catch.go_on(tid, Then::Free);
+                }
+                self.reports.tell(event, &memory, now);
+                if self.results {
+                    inside.insert(tid, ());
+                }
+            }
+            Event::Leave { .. } => {
+                if inside.remove(&tid).is_some() {
+                    self.reports.tell(event, &memory, now);
+                }
+            }
+            Event::Executed { pid, former } => {
+                if pid != former && inside.remove(former).is_some() {
+                    inside.insert(*pid, ());
+                }
+                self.reports.tell(event, &memory, now);
+            }
+            Event::Ended { .. } => {
+                inside.remove(&tid);
+                return self.reports.tell(event, &memory, now);
+            }
+            Event::Began { .. } | Event::Signal { .. } | Event::Stopped { .. } => {
+                self.reports.tell(event, &memory, now);
+            }
+        }
+        let then = match inside.contains_key(&tid) {
+            true => Then::Result,
+            false => Then::Free,
+        };
+        self.catch.go_on(tid, then);
+    }
+}
+
+/// Whose event it is.
+fn task(event: &Event) -> i32 {
+    match event {
+        Event::Enter(enter) => enter.tid,
+        Event::Executed { pid, .. } => *pid,
+        Event::Leave { tid, .. }
+        | Event::Began { tid, .. }
+        | Event::Signal { tid, .. }
+        | Event::Stopped { tid, .. }
+        | Event::Ended { tid, .. } => *tid,
+    }
+}
