@@ -1,15 +1,22 @@
 //! Which calls are wanted: numbers of each numbering, where asked for with tests of arguments, which the kernel can make
-//! itself. What a filter cannot know (results, paths) is not here.
+//! itself. What a filter cannot know (results, paths) is not here. [`parse`] has the language in which people say it.
+
+mod classes;
+mod constants;
+pub mod parse;
+mod signatures;
+
+pub use classes::{CLASSES, Class};
 
 use crate::abi::{Abi, Call};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The wanted calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     wanted: BTreeMap<Call, When>,
-    /// Every call of a numbering, named or not; [`Selection::wanted`] beside it has only the tests.
-    all: Vec<Abi>,
+    /// Every call of a numbering, named or not, but for those in [`Selection::wanted`].
+    all: BTreeSet<Abi>,
 }
 
 /// With which arguments a call is wanted.
@@ -17,8 +24,40 @@ pub struct Selection {
 pub enum When {
     /// With any.
     Always,
-    /// Where every test of one of these groups holds.
+    /// Where every test of one of these groups holds. Without a group: never.
     Any(Vec<Vec<Test>>),
+}
+
+impl When {
+    /// Never: a call that is left out where all others are wanted.
+    pub const NEVER: When = When::Any(Vec::new());
+
+    /// Where either holds.
+    #[must_use]
+    pub fn or(self, other: When) -> When {
+        match (self, other) {
+            (When::Any(mut groups), When::Any(more)) => {
+                for group in more {
+                    if !groups.contains(&group) {
+                        groups.push(group);
+                    }
+                }
+                When::Any(groups)
+            }
+            _ => When::Always,
+        }
+    }
+
+    /// Whether a call with these arguments is wanted.
+    #[must_use]
+    pub fn holds(&self, arguments: &[u64; 6]) -> bool {
+        match self {
+            When::Always => true,
+            When::Any(groups) => groups
+                .iter()
+                .any(|group| group.iter().all(|test| test.holds(arguments))),
+        }
+    }
 }
 
 /// A test of one argument.
@@ -73,36 +112,59 @@ impl Selection {
         Selection::default()
     }
 
+    /// Every call of every numbering that this architecture's kernel serves.
+    #[must_use]
+    pub fn everything() -> Selection {
+        let mut all = Selection::none();
+        for abi in Abi::SERVED {
+            all.add_all(*abi);
+        }
+        all
+    }
+
     /// Wants a call beside what is wanted already.
     pub fn add(&mut self, call: Call, when: When) {
-        match (self.wanted.get_mut(&call), when) {
-            (Some(When::Any(groups)), When::Any(more)) => groups.extend(more),
-            (Some(When::Always), _) => {}
-            (_, when) => {
-                self.wanted.insert(call, when);
-            }
-        }
+        self.set(call, self.when(call).clone().or(when));
     }
 
     /// Wants it no more.
     pub fn remove(&mut self, call: Call) {
-        self.wanted.remove(&call);
+        self.set(call, When::NEVER);
     }
 
     /// Wants every call of a numbering, those included that have no name here.
     pub fn add_all(&mut self, abi: Abi) {
-        if !self.all.contains(&abi) {
-            self.all.push(abi);
+        self.wanted.retain(|call, _| call.abi != abi);
+        self.all.insert(abi);
+    }
+
+    /// Wants what another selection wants beside what is wanted already.
+    pub fn join(&mut self, other: &Selection) {
+        let named: Vec<Call> = self.wanted.keys().chain(other.wanted.keys()).copied().collect();
+        let joined: Vec<(Call, When)> = named
+            .into_iter()
+            .map(|call| (call, self.when(call).clone().or(other.when(call).clone())))
+            .collect();
+        self.all.extend(&other.all);
+        for (call, when) in joined {
+            self.set(call, when);
         }
     }
 
-    /// Whether every call of a numbering is wanted.
+    /// Whether every call of a numbering is wanted that [`Selection::of`] does not name.
     #[must_use]
     pub fn is_all(&self, abi: Abi) -> bool {
         self.all.contains(&abi)
     }
 
-    /// The wanted calls of a numbering by number; where all are, these are none of interest.
+    /// Whether nothing at all is wanted.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.all.is_empty() && self.wanted.is_empty()
+    }
+
+    /// The calls of a numbering that are not as all others are, by number: the others are all wanted
+    /// ([`Selection::is_all`]), or none is.
     pub fn of(&self, abi: Abi) -> impl Iterator<Item = (u32, &When)> {
         self.wanted
             .iter()
@@ -127,14 +189,27 @@ impl Selection {
             Abi::I386 => u64::from(u32::MAX),
             _ => u64::MAX,
         };
-        let arguments = &arguments.map(|argument| argument & cut);
-        self.is_all(call.abi)
-            || match self.wanted.get(&call) {
-                None => false,
-                Some(When::Always) => true,
-                Some(When::Any(groups)) => groups
-                    .iter()
-                    .any(|group| group.iter().all(|test| test.holds(arguments))),
-            }
+        self.when(call).holds(&arguments.map(|argument| argument & cut))
+    }
+
+    /// When a call is wanted.
+    #[must_use]
+    pub fn when(&self, call: Call) -> &When {
+        self.wanted.get(&call).unwrap_or(self.background(call.abi))
+    }
+
+    /// When those calls of a numbering are wanted that nobody named.
+    fn background(&self, abi: Abi) -> &'static When {
+        static NEVER: When = When::NEVER;
+        if self.is_all(abi) { &When::Always } else { &NEVER }
+    }
+
+    /// What is as the background is has no entry: equal selections are the same selection.
+    fn set(&mut self, call: Call, when: When) {
+        if when == *self.background(call.abi) {
+            self.wanted.remove(&call);
+        } else {
+            self.wanted.insert(call, when);
+        }
     }
 }
