@@ -128,3 +128,67 @@ fn plain(code: u16, value: u32) -> Instruction {
         value,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Codes and operands.
+    fn text(program: &[Instruction]) -> Vec<(u16, u32)> {
+        program.iter().map(|i| (i.code, i.value)).collect()
+    }
+
+    #[test]
+    fn what_follows_a_load_is_what_was_asked_for() {
+        let answer = Label::Return(7);
+        let load = (LOAD, NUMBER);
+        let equal = (EQUAL, 1);
+        let ends = [(RETURN, 7), (RETURN, 8)];
+
+        let mut to = Assembler::default();
+        let entry = to.load(NUMBER, answer);
+        assert_eq!(
+            text(&to.finish(entry, ARCHITECTURE)),
+            [(LOAD, ARCHITECTURE), load, ends[0]]
+        );
+
+        let program = Assembler::default().finish(answer, ARCHITECTURE);
+        assert_eq!(text(&program), [ends[0]]);
+
+        // Something else was written meanwhile.
+        let mut to = Assembler::default();
+        let first = to.jump(EQUAL, 1, answer, Label::Return(8));
+        let second = to.jump(AT_LEAST, 2, first, answer);
+        assert_ne!(first, second);
+        let program = to.finish(first, NUMBER);
+        assert_eq!(
+            text(&program),
+            [load, (JUMP, 1), (AT_LEAST, 2), equal, ends[1], ends[0]]
+        );
+    }
+
+    #[test]
+    fn a_jump_is_as_long_as_it_can_be() {
+        for (between, bridges) in [(0, 0), (254, 0), (255, 1), (256, 1), (1000, 1)] {
+            let mut to = Assembler::default();
+            let far = to.jump(EQUAL, 1, Label::Return(7), Label::Return(8));
+            for _ in 0..between {
+                to.push(plain(AND, 0));
+            }
+            let near = to.push(plain(AND, 1));
+            let entry = to.jump(EQUAL, 2, far, near);
+            let program = to.finish(entry, NUMBER);
+            let jumps = program.iter().filter(|i| i.code == JUMP).count();
+            // The near one is left out, too.
+            assert_eq!(jumps, bridges, "{between}");
+            let first = program[1];
+            let at = 2 + usize::from(first.yes);
+            let at = match program[at].code {
+                JUMP => at + 1 + program[at].value as usize,
+                _ => at,
+            };
+            assert_eq!((program[at].code, program[at].value), (EQUAL, 1), "{between}");
+            assert_eq!(program[2 + usize::from(first.no)].value, 1);
+        }
+    }
+}
