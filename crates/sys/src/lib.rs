@@ -42,6 +42,7 @@ pub mod ptrace;
 pub mod raw;
 pub mod seccomp;
 pub mod signals;
+pub mod slots;
 pub mod socket;
 pub mod spawn;
 pub mod stream;

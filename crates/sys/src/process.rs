@@ -151,6 +151,26 @@ pub fn pidfd_open(pid: i32) -> Result<Fd> {
     ))
 }
 
+/// A duplicate of descriptor `number` of the process behind `pidfd`. Needs what tracing it needs. Linux 5.6.
+pub fn descriptor_of(pidfd: &Fd, number: i32) -> Result<Fd> {
+    // SAFETY: numbers only.
+    Ok(Fd::from_raw(
+        unsafe { syscall!(libc::SYS_pidfd_getfd, pidfd.raw(), number, 0) }? as i32,
+    ))
+}
+
+/// Sets which signal the calling thread gets when the thread that started it ends; 0: none.
+pub fn set_parent_death_signal(signal: i32) -> Result<()> {
+    // SAFETY: numbers only.
+    unsafe { syscall!(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, signal, 0, 0, 0) }.map(drop)
+}
+
+/// The number of the process that started this one, or took it over.
+pub fn parent_id() -> i32 {
+    // SAFETY: no arguments; cannot fail.
+    unsafe { crate::raw::syscall6(libc::SYS_getppid, [0; 6]) as i32 }
+}
+
 /// The signal that nothing survives.
 pub const SIGKILL: i32 = libc::SIGKILL;
 

@@ -208,32 +208,49 @@ pub fn next(listener: &Fd) -> Result<Waiting> {
 /// The same, and `None` when there was one whose caller was killed before it could be told of. A listener is readable when a
 /// call waits, and hangs up when nobody is bound by its filter any more.
 pub fn receive(listener: &Fd) -> Result<Option<Waiting>> {
-    const RECEIVE: u32 = 0xc050_2100;
-    #[repr(C)]
-    #[derive(Default)]
-    struct Notice {
-        id: u64,
-        pid: u32,
-        flags: u32,
-        nr: i32,
-        arch: u32,
-        ip: u64,
-        args: [u64; 6],
-    }
     let mut notice = Notice::default();
-    // SAFETY: the kernel writes one struct seccomp_notif of 80 bytes, which must be zero before.
-    match unsafe { syscall!(libc::SYS_ioctl, listener.raw(), RECEIVE, &raw mut notice) } {
-        Err(Errno::ENOENT) => return Ok(None),
-        other => other?,
-    };
-    Ok(Some(Waiting {
-        id: notice.id,
-        pid: notice.pid as i32,
-        audit: notice.arch,
-        call: notice.nr.into(),
-        arguments: notice.args,
-        instruction: notice.ip,
-    }))
+    // SAFETY: a notice of zeroes, which this function owns.
+    unsafe { receive_at(listener, &raw mut notice) }?;
+    Ok((notice.id != 0).then(|| notice.waiting()))
+}
+
+/// struct seccomp_notif.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Notice {
+    pub(crate) id: u64,
+    pid: u32,
+    flags: u32,
+    nr: i32,
+    arch: u32,
+    ip: u64,
+    args: [u64; 6],
+}
+
+impl Notice {
+    pub(crate) fn waiting(&self) -> Waiting {
+        Waiting {
+            id: self.id,
+            pid: self.pid as i32,
+            audit: self.arch,
+            call: self.nr.into(),
+            arguments: self.args,
+            instruction: self.ip,
+        }
+    }
+}
+
+/// Has the kernel write the next waiting call at `at`; it stays as it was when there is none to be told of.
+///
+/// # Safety
+/// `at` is valid for writing and all zeroes, which the kernel asks for (`EINVAL`).
+pub(crate) unsafe fn receive_at(listener: &Fd, at: *mut Notice) -> Result<()> {
+    const RECEIVE: u32 = 0xc050_2100;
+    // SAFETY: the kernel writes one struct seccomp_notif of 80 bytes where the caller says it may.
+    match unsafe { syscall!(libc::SYS_ioctl, listener.raw(), RECEIVE, at) } {
+        Ok(_) | Err(Errno::ENOENT) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Lets a waiting call go on. `ENOENT`: its caller is gone.

@@ -29,6 +29,37 @@ pub fn pair() -> Result<(Fd, Fd)> {
     Ok((Fd::from_raw(fds[0]), Fd::from_raw(fds[1])))
 }
 
+/// A message socket that is neither bound nor connected: for [`crate::net::bind_unix`], [`crate::net::listen`] and
+/// [`crate::net::connect_unix`].
+pub fn unconnected() -> Result<Fd> {
+    const KIND: i32 = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    // SAFETY: numbers only.
+    let made = unsafe { syscall!(libc::SYS_socket, libc::AF_UNIX, KIND, 0) }?;
+    Ok(Fd::from_raw(made as i32))
+}
+
+/// The user who connected to a listening socket of ours, as the kernel saw it then.
+pub fn peer_user(socket: &Fd) -> Result<u32> {
+    let mut peer = libc::ucred {
+        pid: 0,
+        uid: u32::MAX,
+        gid: u32::MAX,
+    };
+    let mut len = size_of::<libc::ucred>() as u32;
+    // SAFETY: the kernel writes at most `len` bytes, which is the structure's size.
+    unsafe {
+        syscall!(
+            libc::SYS_getsockopt,
+            socket.raw(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            &raw mut peer,
+            &raw mut len
+        )
+    }?;
+    Ok(peer.uid)
+}
+
 /// Sends one frame with descriptors; never raises SIGPIPE. `EINTR` is tried again.
 pub fn send(socket: &Fd, frame: &[u8], fds: &[i32]) -> Result<()> {
     send_with(socket, frame, fds, libc::MSG_NOSIGNAL)
