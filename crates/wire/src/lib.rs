@@ -12,6 +12,7 @@ extern crate alloc;
 mod codec;
 pub mod common;
 pub mod exec;
+pub mod guard;
 pub mod home;
 pub mod names;
 pub mod net;
