@@ -11,6 +11,7 @@ pub mod catch;
 pub mod decode;
 pub mod filter;
 pub mod follow;
+pub mod guardian;
 pub mod interrupt;
 pub mod report;
 pub mod run;

@@ -1,0 +1,380 @@
+//! Catching by seccomp's user notification: a wanted call waits on a listener until it is let go on. Nothing is stopped, no
+//! task is traced: gdb and strace work inside, and a signal or a wait means what it always meant.
+//!
+//! What it cannot do: results (a call is made after it was let go on), signals, whether an exec succeeds, and the end of a
+//! task other than the first. A task is told of when its first wanted call comes.
+//!
+//! What is read of a task's memory was there at that moment: another thread may change it before the kernel reads it. And
+//! the filter stays until the last program under it has ended; whoever is gone by then leaves that to the
+//! [guardian](crate::guardian).
+
+mod tasks;
+
+use super::{Catch, End, Enter, Event, Found, Then, Wait};
+use crate::abi::Call;
+use crate::guardian::{self, Adopted, Guardian};
+use fleetgate_sys::poll::{CLOSED, READ, Watch, poll};
+use fleetgate_sys::process::{self, Exit};
+use fleetgate_sys::seccomp::{self, Waiting, flag};
+use fleetgate_sys::slots::{SLOTS, Slots};
+use fleetgate_sys::traced::{self, Start, Step, Traced};
+use fleetgate_sys::{Errno, Fd, memory};
+use std::collections::VecDeque;
+use std::fmt;
+use tasks::Tasks;
+
+/// Programs whose calls come by a listener.
+pub struct Notify {
+    listener: Fd,
+    slots: Slots,
+    /// What is in each slot.
+    held: Vec<Option<Waiting>>,
+    first: Option<First>,
+    guardian: Option<(Guardian, u64)>,
+    tasks: Tasks,
+    queue: VecDeque<Event>,
+    also: Option<i32>,
+    notes: Vec<Note>,
+    left: bool,
+}
+
+/// The process that was started, or attached to.
+struct First {
+    pid: i32,
+    /// None: it has ended.
+    pidfd: Option<Fd>,
+    /// It is a child of this process: its end is told with its code.
+    child: Option<Traced>,
+}
+
+/// What is otherwise than wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// Linux before 5.19: a signal makes a waiting call begin again, and it is shown once more.
+    Interruptible,
+    /// Linux before 6.6: each call wakes the tracer on whatever processor.
+    NoTurns,
+    /// The filter was to be had for no_new_privs only: setuid programs run without their privileges.
+    NoNewPrivileges,
+    /// If the tracer dies, so do the wanted calls: they answer ENOSYS.
+    NoGuardian(String),
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Note::Interruptible => f.write_str(
+                "this kernel (before 5.19) begins a call anew when a signal comes while it waits for the tracer: \
+                 such calls are shown twice",
+            ),
+            Note::NoTurns => f.write_str("this kernel (before 6.6) does not let program and tracer take turns on one processor: calls cost more"),
+            Note::NoNewPrivileges => f.write_str(
+                "the kernel takes the filter of an ordinary user only with no_new_privs: programs with the setuid bit \
+                 run without it; trace as root to keep it",
+            ),
+            Note::NoGuardian(why) => write!(f, "{why}; if the tracer is killed, the traced calls answer ENOSYS"),
+        }
+    }
+}
+
+/// Why nothing is traced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// Not even a process was to be had.
+    Fork(Errno),
+    /// The kernel did not take the filter.
+    Filter(Errno),
+    /// The program was not executed.
+    Exec(Errno),
+    /// The child was killed before it came to the program.
+    Killed,
+    /// Memory for the slots.
+    Slots(Errno),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Fork(errno) => write!(f, "no process for the program: {errno}"),
+            Error::Filter(Errno::EBUSY) => f.write_str(
+                "this program runs under a listener already, and the kernel allows one in a line of filters (EBUSY): \
+                 trace by ptrace instead, or from outside",
+            ),
+            Error::Filter(Errno::EINVAL) => f.write_str(
+                "the kernel did not take the filter (EINVAL): user notification needs Linux 5.5; trace by ptrace instead",
+            ),
+            Error::Filter(errno) => write!(f, "the kernel did not take the filter: {errno}; trace by ptrace instead"),
+            Error::Exec(errno) => write!(f, "the program cannot be executed: {errno}"),
+            Error::Killed => f.write_str("the program was killed before it began"),
+            Error::Slots(errno) => write!(f, "no memory for calls that wait: {errno}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// The id that a guardian of one listener knows it by.
+pub const ONLY: u64 = 1;
+
+impl Notify {
+    /// Starts a program under a filter, whose answer to what is wanted is `SECCOMP_RET_USER_NOTIF`; `flags` of `what` are
+    /// not looked at. The guardian is given the listener before the program's first instruction runs.
+    ///
+    /// # Errors
+    /// See [`Error`]; a program that cannot be executed is told of by [`Notify::failure`] after its end.
+    pub fn start(what: &Start<'_>, guardian: Result<Guardian, guardian::Error>) -> Result<Notify, Error> {
+        let mut notes = Vec::new();
+        let slots = Slots::new().map_err(Error::Slots)?;
+        let wanted = flag::NEW_LISTENER | flag::NO_MITIGATION | flag::WAIT_KILLABLE;
+        let (child, listener) = match Self::child(what, wanted) {
+            Err(Error::Filter(Errno::EINVAL)) => {
+                notes.push(Note::Interruptible);
+                Self::child(what, wanted & !flag::WAIT_KILLABLE)
+            }
+            other => other,
+        }?;
+        if child.gave_up_privileges() {
+            notes.push(Note::NoNewPrivileges);
+        }
+        let pid = child.pid;
+        let first = First {
+            pid,
+            pidfd: Some(child.pidfd.duplicate(0).map_err(Error::Slots)?),
+            child: Some(child),
+        };
+        let mut notify = Notify::new(listener, slots, Some(first), notes);
+        notify.guard(guardian);
+        notify.tasks.add(pid);
+        notify.queue.push_back(Event::Began { tid: pid, pid, by: 0 });
+        Ok(notify)
+    }
+
+    fn child(what: &Start<'_>, flags: u32) -> Result<(Traced, Fd), Error> {
+        let child = traced::start(&Start { flags, ..*what }).map_err(Error::Fork)?;
+        child.begin();
+        if let Some(listener) = child.listener() {
+            return Ok((child, listener));
+        }
+        let _ = process::wait(&child.pidfd, true);
+        Err(match child.failure() {
+            Some((Step::Filter, errno)) => Error::Filter(errno),
+            Some((_, errno)) => Error::Exec(errno),
+            None => Error::Killed,
+        })
+    }
+
+    /// Goes on where a guardian answers: after [`Guardian::adopt`]. `pid` is the first process, if it is known and lives.
+    #[must_use]
+    pub fn adopted(guardian: Guardian, adopted: Adopted, first: Option<(i32, Fd)>) -> Notify {
+        let first = first.map(|(pid, pidfd)| First {
+            pid,
+            pidfd: Some(pidfd),
+            child: None,
+        });
+        let mut notify = Notify::new(adopted.listener, adopted.slots, first, Vec::new());
+        notify.guardian = Some((guardian, adopted.kept.id));
+        notify
+    }
+
+    fn new(listener: Fd, slots: Slots, first: Option<First>, mut notes: Vec<Note>) -> Notify {
+        if seccomp::take_turns(&listener).is_err() {
+            notes.push(Note::NoTurns);
+        }
+        Notify {
+            listener,
+            slots,
+            held: vec![None; SLOTS],
+            first,
+            guardian: None,
+            tasks: Tasks::default(),
+            queue: VecDeque::new(),
+            also: None,
+            notes,
+            left: false,
+        }
+    }
+
+    fn guard(&mut self, guardian: Result<Guardian, guardian::Error>) {
+        let kept = guardian.and_then(|guardian| {
+            guardian.keep(ONLY, &self.listener, &self.slots)?;
+            Ok(guardian)
+        });
+        match kept {
+            Ok(guardian) => self.guardian = Some((guardian, ONLY)),
+            Err(error) => self.notes.push(Note::NoGuardian(error.to_string())),
+        }
+    }
+
+    /// The first process.
+    #[must_use]
+    pub fn pid(&self) -> Option<i32> {
+        self.first.as_ref().map(|f| f.pid)
+    }
+
+    /// What is otherwise than wanted, each told once: more may come later.
+    pub fn notes(&mut self) -> Vec<Note> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// Why the program was not executed, after its end.
+    #[must_use]
+    pub fn failure(&self) -> Option<(Step, Errno)> {
+        self.first.as_ref()?.child.as_ref()?.failure()
+    }
+
+    /// A descriptor that ends a wait when it is readable: [`Found::Nothing`]. For signals.
+    pub fn wake_by(&mut self, fd: &Fd) {
+        self.also = Some(fd.raw());
+    }
+
+    /// Waits for news: of the first process, of the guardian, of whoever ends a wait, of calls.
+    fn look(&self, wait: Wait) -> Result<[i16; 4], Errno> {
+        let first = self
+            .first
+            .as_ref()
+            .and_then(|f| f.pidfd.as_ref())
+            .map_or(-1, Fd::raw);
+        let guardian = self.guardian.as_ref().map_or(-1, |(g, _)| g.socket().raw());
+        let mut watches = [
+            Watch::new(self.listener.raw(), READ),
+            Watch::new(first, READ),
+            Watch::new(guardian, READ),
+            Watch::new(self.also.unwrap_or(-1), READ),
+        ];
+        poll(&mut watches, (wait == Wait::No).then_some(0))?;
+        Ok(watches.map(|w| w.happened()))
+    }
+
+    /// Takes a call off the listener. None: it was withdrawn, or is none of the program's own.
+    fn take(&mut self) -> Result<Option<()>, Errno> {
+        let Some(slot) = self.held.iter().position(Option::is_none) else {
+            return Ok(None);
+        };
+        let waiting = match self.slots.receive(slot, &self.listener) {
+            Ok(Some(waiting)) => waiting,
+            Ok(None) | Err(Errno::EINTR) => return Ok(None),
+            Err(errno) => return Err(errno),
+        };
+        self.held[slot] = Some(waiting);
+        if self.is_failing(waiting.pid) {
+            self.answer(slot);
+            return Ok(None);
+        }
+        // Where a signal began it anew, its former self waits no more.
+        let former = |h: &Option<Waiting>| h.is_some_and(|h| h.pid == waiting.pid && h.id != waiting.id);
+        if waiting.pid != 0
+            && let Some(stale) = self.held.iter().position(former)
+        {
+            self.answer(stale);
+        }
+        if let Some(began) = self.tasks.meet(waiting.pid) {
+            self.queue.push_back(began);
+        }
+        self.queue.push_back(Event::Enter(enter(&waiting)));
+        Ok(Some(()))
+    }
+
+    /// It could not be executed, and ends itself: that is no call of a program's.
+    fn is_failing(&self, tid: i32) -> bool {
+        let first = self.first.as_ref().filter(|f| f.pid == tid);
+        first
+            .and_then(|f| f.child.as_ref())
+            .is_some_and(|c| c.failure().is_some())
+    }
+
+    fn answer(&mut self, slot: usize) {
+        if let Some(waiting) = self.held[slot].take() {
+            // ENOENT: its caller is gone.
+            let _ = seccomp::allow(&self.listener, &waiting);
+            self.slots.free(slot);
+        }
+    }
+
+    /// The first process has ended.
+    fn end(&mut self) {
+        let Some(first) = &mut self.first else { return };
+        let Some(pidfd) = first.pidfd.take() else { return };
+        let end = match first.child.as_ref().map(|_| process::wait(&pidfd, true)) {
+            Some(Ok(Some(Exit::Code(code)))) => End::Exited(code),
+            Some(Ok(Some(Exit::Signal { number, core }))) => End::Killed(number, core),
+            _ => End::Left,
+        };
+        let tid = first.pid;
+        self.queue.push_back(Event::Ended { tid, end });
+    }
+}
+
+fn enter(waiting: &Waiting) -> Enter {
+    let number = waiting.call as u32;
+    Enter {
+        tid: waiting.pid,
+        call: Call::seen(waiting.audit, number),
+        audit: waiting.audit,
+        number,
+        arguments: waiting.arguments,
+        instruction: waiting.instruction,
+    }
+}
+
+impl Catch for Notify {
+    fn next(&mut self, wait: Wait) -> Result<Found, String> {
+        loop {
+            if let Some(event) = self.queue.pop_front() {
+                return Ok(Found::Event(event));
+            }
+            if self.left {
+                return Ok(Found::Over);
+            }
+            let words = |what, errno| format!("{what}: {errno}; the programs go on without being traced");
+            let [listener, first, guardian, also] = self
+                .look(wait)
+                .map_err(|e| words("waiting for the next call", e))?;
+            if guardian != 0 {
+                self.guardian = None;
+                self.notes.push(Note::NoGuardian("the guardian has ended".into()));
+            }
+            if listener & READ != 0 {
+                self.take().map_err(|e| words("receiving a call", e))?;
+            } else if first != 0 {
+                // A call that waits keeps its process, so this is after its last one.
+                self.end();
+            } else if listener & CLOSED != 0 && self.first.as_ref().is_none_or(|f| f.pidfd.is_none()) {
+                return Ok(Found::Over);
+            } else if also != 0 || wait == Wait::No {
+                return Ok(Found::Nothing);
+            }
+        }
+    }
+
+    fn go_on(&mut self, tid: i32, _: Then) {
+        if let Some(slot) = self.held.iter().position(|h| h.is_some_and(|h| h.pid == tid)) {
+            self.answer(slot);
+        }
+    }
+
+    fn has_results(&self) -> bool {
+        false
+    }
+
+    fn read(&self, tid: i32, at: u64, into: &mut [u8]) -> usize {
+        let Some(waiting) = self.held.iter().flatten().find(|h| h.pid == tid) else {
+            return 0;
+        };
+        match memory::read(tid, at, into) {
+            // Killed meanwhile, its number may be another's: that one's memory is nobody's business.
+            Ok(got) if seccomp::is_waiting(&self.listener, waiting) => got,
+            _ => 0,
+        }
+    }
+
+    fn leave(&mut self) {
+        for slot in 0..SLOTS {
+            self.answer(slot);
+        }
+        self.queue.clear();
+        if let Some((guardian, id)) = &self.guardian {
+            let _ = guardian.answer(*id);
+        }
+        self.left = true;
+    }
+}

@@ -1,0 +1,399 @@
+//! Programs that are traced by notification while their tracer is killed, and what their guardian does. A program of its
+//! own: it starts itself as tracer and as guardian.
+#![forbid(unsafe_code)]
+
+use fleetgate_sys::Errno;
+use fleetgate_sys::net::PrivateDirectory;
+use fleetgate_sys::poll::poll;
+use fleetgate_sys::process::{self, numbers};
+use fleetgate_sys::seccomp::Instruction;
+use fleetgate_sys::spawn::Strings;
+use fleetgate_sys::traced::{Start, Step};
+use fleetgate_trace::catch::notify::{self, Note, Notify};
+use fleetgate_trace::catch::{Catch, End, Event, Found, Then, Wait};
+use fleetgate_trace::guardian::{self, Guardian, Image};
+use fleetgate_wire::guard::Kept;
+use std::ffi::{CStr, CString, OsString};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+fn main() {
+    let mut args = std::env::args_os();
+    let name = args.next().unwrap_or_default();
+    let rest: Vec<OsString> = args.collect();
+    if name == guardian::NAME.to_str().expect("text") {
+        std::process::exit(guardian::main(&rest));
+    }
+    if rest.first().is_some_and(|role| role == "tracer") {
+        tracer(&rest[1..]);
+    }
+    let tests: [(&str, fn()); 6] = [
+        (
+            "a_traced_program_is_told_of_from_its_exec_to_its_end",
+            a_traced_program_is_told_of_from_its_exec_to_its_end,
+        ),
+        (
+            "a_tracer_killed_at_any_moment_changes_nothing",
+            a_tracer_killed_at_any_moment_changes_nothing,
+        ),
+        (
+            "what_nobody_saw_is_counted_and_another_goes_on",
+            what_nobody_saw_is_counted_and_another_goes_on,
+        ),
+        ("leaving_changes_nothing", leaving_changes_nothing),
+        (
+            "a_guardian_outlives_signals_and_its_end_is_told",
+            a_guardian_outlives_signals_and_its_end_is_told,
+        ),
+        ("strace_and_gdb_work_inside", strace_and_gdb_work_inside),
+    ];
+    let wanted = rest.iter().find(|a| !a.to_string_lossy().starts_with('-'));
+    for (name, test) in tests {
+        if wanted.is_none_or(|w| name.contains(&*w.to_string_lossy())) {
+            test();
+            println!("test {name} ... ok");
+        }
+    }
+}
+
+/// Which calls wait: `LD arch; LD nr; JEQ each → notify; ALLOW`.
+fn filter(calls: &[i64]) -> Vec<Instruction> {
+    let step = |code, no, value| Instruction {
+        code,
+        yes: 0,
+        no,
+        value,
+    };
+    let mut out = vec![step(0x20, 0, 0)];
+    for call in calls {
+        out.extend([step(0x15, 1, *call as u32), step(0x06, 0, 0x7fc0_0000)]);
+    }
+    out.push(step(0x06, 0, 0x7fff_0000));
+    out
+}
+
+const EXECVE: i64 = libc::SYS_execve;
+const CHDIR: i64 = libc::SYS_chdir;
+
+fn start(path: &CStr, script: &CStr, calls: &[i64], guardian: Result<Guardian, guardian::Error>) -> Notify {
+    let envp: Vec<CString> = std::env::vars()
+        .map(|(name, value)| CString::new(format!("{name}={value}")).expect("no zero"))
+        .collect();
+    let what = Start {
+        path,
+        argv: &Strings::new([c"sh", c"-c", script]),
+        envp: &Strings::new(envp.iter().map(CString::as_c_str)),
+        filter: &filter(calls),
+        flags: 0,
+    };
+    Notify::start(&what, guardian).expect("it starts")
+}
+
+/// Everything until the end, each call let go on at once: the calls' numbers, and the other events.
+fn watch(notify: &mut Notify) -> (Vec<u32>, Vec<Event>) {
+    let (mut calls, mut others) = (Vec::new(), Vec::new());
+    loop {
+        match notify.next(Wait::Yes).expect("it goes on") {
+            Found::Event(Event::Enter(enter)) => {
+                calls.push(enter.number);
+                notify.go_on(enter.tid, Then::Free);
+            }
+            Found::Event(event) => others.push(event),
+            Found::Nothing => {}
+            Found::Over => return (calls, others),
+        }
+    }
+}
+
+fn a_traced_program_is_told_of_from_its_exec_to_its_end() {
+    let (e, c) = (EXECVE as u32, CHDIR as u32);
+    for (path, script, calls, end, failure) in [
+        (
+            c"/bin/sh",
+            c"cd / && cd /tmp; exit 7",
+            vec![e, c, c],
+            End::Exited(7),
+            None,
+        ),
+        (
+            c"/bin/sh",
+            c"exec /bin/sh -c 'cd /; kill -9 $$'",
+            vec![e, e, c],
+            End::Killed(9, false),
+            None,
+        ),
+        (c"/bin/sh", c"(cd /) & wait", vec![e, c], End::Exited(0), None),
+        (
+            c"/nowhere",
+            c"",
+            vec![e],
+            End::Exited(127),
+            Some((Step::Exec, Errno::ENOENT)),
+        ),
+    ] {
+        // exit_group is made by the child itself where it cannot be executed: nobody is told of it.
+        let wanted = [
+            EXECVE,
+            CHDIR,
+            if failure.is_some() {
+                libc::SYS_exit_group
+            } else {
+                EXECVE
+            },
+        ];
+        let mut notify = start(path, script, &wanted, Guardian::start(&Image::own(), None));
+        let pid = notify.pid().expect("a first process");
+        let (seen, others) = watch(&mut notify);
+        assert_eq!(seen, calls, "{script:?}");
+        assert_eq!(others.first(), Some(&Event::Began { tid: pid, pid, by: 0 }));
+        assert!(others.contains(&Event::Ended { tid: pid, end }), "{others:?}");
+        assert_eq!(notify.failure(), failure);
+        let notes = notify.notes();
+        assert!(
+            notes.iter().all(|n| !matches!(n, Note::NoGuardian(_))),
+            "{notes:?}"
+        );
+    }
+}
+
+/// What the programs below do: so many calls, then a line from whoever watches, then as many again.
+const ROUNDS: u64 = 20;
+const SCRIPT: &CStr = c"exec 2> /dev/null; round() { i=0; while [ $i -lt 20 ]; do i=$((i+1)); cd / || echo bad; echo $i; done; }
+    (round; echo half; read line; round; exit 3); echo code $?";
+
+fn expected() -> String {
+    let round: String = (1..=ROUNDS).map(|i| format!("{i}\n")).collect();
+    format!("{round}half\n{round}code 3\n")
+}
+
+/// A tracer in a process of its own, with a program whose output comes here.
+struct Traced {
+    tracer: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    text: String,
+}
+
+impl Traced {
+    fn start(door: &CStr, point: &str) -> Traced {
+        let mut tracer = Command::new("/proc/self/exe")
+            .args(["tracer", door.to_str().expect("text"), point])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("a tracer");
+        Traced {
+            input: tracer.stdin.take().expect("piped"),
+            output: BufReader::new(tracer.stdout.take().expect("piped")),
+            text: String::new(),
+            tracer,
+        }
+    }
+
+    /// Until the tracer says that it stands still.
+    fn parked(&mut self) {
+        let mut word = [0; 6];
+        let said = self.tracer.stderr.as_mut().expect("piped").read_exact(&mut word);
+        assert!(said.is_ok() && &word == b"parked", "{word:?}");
+    }
+
+    fn line(&mut self) {
+        assert!(
+            self.output.read_line(&mut self.text).expect("a pipe") > 0,
+            "{}",
+            self.text
+        );
+    }
+
+    fn kill(&mut self) {
+        self.tracer.kill().expect("it lives");
+        self.tracer.wait().expect("it is gone");
+    }
+
+    /// The program's whole output.
+    fn finish(mut self) -> String {
+        self.input.write_all(b"go\n").expect("it reads");
+        self.output.read_to_string(&mut self.text).expect("a pipe");
+        self.text
+    }
+}
+
+/// `tracer DOOR POINT`: stands still at the third call, `received` or `answered`, or never.
+fn tracer(args: &[OsString]) -> ! {
+    let door = CString::new(args[0].as_encoded_bytes()).expect("no zero");
+    let point = args[1].to_str().expect("text");
+    let listening = guardian::door(&door).expect("a door");
+    let guardian = Guardian::start(&Image::own(), Some(&listening));
+    drop(listening);
+    let mut notify = start(c"/bin/sh", SCRIPT, &[CHDIR], guardian);
+    let mut count = 0;
+    loop {
+        match notify.next(Wait::Yes).expect("it goes on") {
+            Found::Event(Event::Enter(enter)) => {
+                count += 1;
+                if point == "answered" {
+                    notify.go_on(enter.tid, Then::Free);
+                }
+                if count == 3 && point != "never" {
+                    eprint!("parked");
+                    loop {
+                        let _ = poll(&mut [], None);
+                    }
+                }
+                notify.go_on(enter.tid, Then::Free);
+            }
+            Found::Over => std::process::exit(0),
+            _ => {}
+        }
+    }
+}
+
+fn place() -> (PrivateDirectory, CString) {
+    let directory = PrivateDirectory::make(b"/tmp/fleetgate-trace.").expect("a directory");
+    let door = [directory.path().to_bytes(), b"/guardian"].concat();
+    (directory, CString::new(door).expect("no zero"))
+}
+
+fn clean((directory, door): (PrivateDirectory, CString)) {
+    std::fs::remove_file(door.to_str().expect("text")).expect("it was there");
+    directory.remove().expect("it is empty");
+}
+
+fn a_tracer_killed_at_any_moment_changes_nothing() {
+    let place = place();
+    for point in ["received", "answered"] {
+        let mut traced = Traced::start(&place.1, point);
+        traced.parked();
+        traced.kill();
+        assert_eq!(traced.finish(), expected(), "{point}");
+        std::fs::remove_file(place.1.to_str().expect("text")).expect("a door");
+    }
+    // Without a stop: whatever the tracer is doing when the program has said so many lines.
+    for lines in 0..ROUNDS {
+        let mut traced = Traced::start(&place.1, "never");
+        (0..=lines).for_each(|_| traced.line());
+        traced.kill();
+        assert_eq!(traced.finish(), expected(), "{lines} lines");
+        std::fs::remove_file(place.1.to_str().expect("text")).expect("a door");
+    }
+    place.0.remove().expect("it is empty");
+}
+
+fn what_nobody_saw_is_counted_and_another_goes_on() {
+    for (point, left) in [("received", 1), ("answered", 0)] {
+        let place = place();
+        let mut traced = Traced::start(&place.1, point);
+        traced.parked();
+        let early = Guardian::connect(&place.1).expect("a guardian");
+        let nothing = Kept {
+            id: notify::ONLY,
+            gap: None,
+        };
+        assert_eq!(early.list(), Ok(vec![nothing]));
+        assert_eq!(early.adopt(notify::ONLY).err(), Some(guardian::Error::Taken));
+        assert_eq!(early.adopt(77).err(), Some(guardian::Error::Unknown));
+        traced.kill();
+        while !traced.text.ends_with("half\n") {
+            traced.line();
+        }
+        let adopted = early.adopt(notify::ONLY).expect("nobody has it");
+        let gap = adopted.kept.gap.clone().expect("a gap");
+        assert_eq!((gap.left, gap.unseen), (left, ROUNDS - 3), "{point}");
+        assert!(gap.until.is_some_and(|until| until >= gap.since));
+        let mut notify = Notify::adopted(early, adopted, None);
+        let writer = std::thread::spawn(move || traced.finish());
+        let (calls, _) = watch(&mut notify);
+        assert_eq!(calls.len() as u64, ROUNDS, "{point}");
+        assert_eq!(writer.join().expect("it ends"), expected());
+        clean(place);
+    }
+}
+
+fn leaving_changes_nothing() {
+    let guardian = Guardian::start(&Image::own(), None).expect("a guardian");
+    let process = guardian
+        .process()
+        .expect("started here")
+        .duplicate(0)
+        .expect("a descriptor");
+    let mut notify = start(
+        c"/bin/sh",
+        c"for i in 1 2 3 4 5 6 7 8; do cd / || exit 9; done; exit 6",
+        &[CHDIR],
+        Ok(guardian),
+    );
+    let pid = notify.pid().expect("a first process");
+    let pidfd = process::pidfd_open(pid).expect("it lives");
+    while !matches!(notify.next(Wait::Yes), Ok(Found::Event(Event::Enter(_)))) {}
+    notify.leave();
+    assert_eq!(notify.next(Wait::Yes), Ok(Found::Over));
+    assert_eq!(process::wait(&pidfd, true), Ok(Some(process::Exit::Code(6))));
+    drop(notify);
+    assert_eq!(
+        process::wait(&process, true),
+        Ok(Some(process::Exit::Code(0))),
+        "it has nothing left to do"
+    );
+}
+
+fn a_guardian_outlives_signals_and_its_end_is_told() {
+    let guardian = Guardian::start(&Image::own(), None).expect("a guardian");
+    guardian.list().expect("it has begun");
+    let process = guardian
+        .process()
+        .expect("started here")
+        .duplicate(0)
+        .expect("a descriptor");
+    for signal in [
+        numbers::SIGHUP,
+        numbers::SIGINT,
+        numbers::SIGTERM,
+        numbers::SIGQUIT,
+    ] {
+        process::signal(&process, signal).expect("it lives");
+    }
+    assert_eq!(guardian.list(), Ok(vec![]));
+    let mut notify = start(c"/bin/sh", c"cd /; exit 5", &[CHDIR], Ok(guardian));
+    assert!(notify.notes().iter().all(|n| !matches!(n, Note::NoGuardian(_))));
+    process::signal(&process, process::SIGKILL).expect("it lives");
+    assert!(process::wait(&process, true).is_ok());
+    let (calls, others) = watch(&mut notify);
+    assert_eq!(calls.len(), 1);
+    assert!(others.iter().any(|e| matches!(
+        e,
+        Event::Ended {
+            end: End::Exited(5),
+            ..
+        }
+    )));
+    assert!(notify.notes().iter().any(|n| matches!(n, Note::NoGuardian(_))));
+}
+
+fn strace_and_gdb_work_inside() {
+    for (tool, script) in [
+        (
+            "/usr/bin/strace",
+            c"strace -f -o /dev/null -e trace=chdir sh -c 'cd /; (cd /tmp; exit 4)'",
+        ),
+        (
+            "/usr/bin/gdb",
+            c"gdb -nx -batch -return-child-result -ex run --args sh -c 'cd /; exit 4' > /dev/null 2>&1",
+        ),
+    ] {
+        if !std::path::Path::new(tool).exists() {
+            println!("skipped: there is no {tool}");
+            continue;
+        }
+        let mut notify = start(c"/bin/sh", script, &[CHDIR], Guardian::start(&Image::own(), None));
+        let (calls, others) = watch(&mut notify);
+        assert!(!calls.is_empty(), "{tool}");
+        let end = End::Exited(4);
+        assert!(
+            others
+                .iter()
+                .any(|e| matches!(e, Event::Ended { end: e, .. } if *e == end)),
+            "{tool}: {others:?}"
+        );
+    }
+}
