@@ -132,9 +132,10 @@ pub fn message(tid: i32) -> Result<usize> {
     Ok(message)
 }
 
-/// Requests that take numbers, or let the kernel write one `usize`.
+/// Requests that take numbers, or the address of something that the kernel reads or writes.
 fn request(request: usize, tid: i32, address: usize, data: usize) -> Result<()> {
-    // SAFETY: numbers only, or (GETEVENTMSG) the address of one number that lives in the caller.
+    // SAFETY: private to this file: numbers only, or the address of what lives in the caller and is as long as the kernel
+    // takes it to be (GETEVENTMSG, GETSIGINFO), or as `address` says (the masks, rseq).
     unsafe { syscall!(libc::SYS_ptrace, request, tid, address, data) }.map(drop)
 }
 
@@ -308,6 +309,31 @@ pub fn set_registers(tid: i32, registers: &Registers) -> Result<()> {
     .map(drop)
 }
 
+/// The signals that a stopped task blocks: a bit for each, from 1. Where it is in a call that blocks others meanwhile
+/// (ppoll, sigsuspend), those that it blocks afterwards.
+pub fn blocked(tid: i32) -> Result<u64> {
+    const GET_SIGMASK: usize = 0x420a;
+    let mut mask = 0u64;
+    request(GET_SIGMASK, tid, size_of::<u64>(), &raw mut mask as usize)?;
+    Ok(mask)
+}
+
+/// Changes them.
+pub fn set_blocked(tid: i32, mask: u64) -> Result<()> {
+    const SET_SIGMASK: usize = 0x420b;
+    request(SET_SIGMASK, tid, size_of::<u64>(), &raw const mask as usize)
+}
+
+/// Where a stopped task keeps its struct rseq; 0: nowhere. Linux 5.13.
+pub fn restartable(tid: i32) -> Result<u64> {
+    const GET_RSEQ_CONFIGURATION: usize = 0x420f;
+    // struct ptrace_rseq_configuration: address; size, signature; flags, padding.
+    let mut configuration = [0u64; 3];
+    let at = configuration.as_mut_ptr() as usize;
+    request(GET_RSEQ_CONFIGURATION, tid, size_of_val(&configuration), at)?;
+    Ok(configuration[0])
+}
+
 /// struct user_regs_struct of x86_64, by name.
 #[cfg(target_arch = "x86_64")]
 mod at {
@@ -361,6 +387,19 @@ impl Registers {
     #[must_use]
     pub fn result(&self) -> i64 {
         self.words[at::RESULT] as i64
+    }
+
+    /// The call that has just answered EINTR, and its arguments; none: it is elsewhere, or the architecture keeps too little.
+    #[must_use]
+    pub fn cut_short(&self) -> Option<(u64, [u64; 6])> {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let number = self.words[at::CALL];
+            let is = number != u64::MAX && self.result() == -i64::from(libc::EINTR);
+            is.then(|| (number, at::ARGUMENTS.map(|at| self.words[at])))
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        None
     }
 
     /// The same, about to make a system call from the instruction `from`, which makes one. Where the stop was in a call

@@ -61,6 +61,9 @@ struct Words {
     no_new_privs: AtomicU32,
 }
 
+// SAFETY: the mapping belongs to this value alone in this process, and is made of atomics.
+unsafe impl Send for Page {}
+
 impl Page {
     fn new() -> Result<Page> {
         const SHARED: usize = (libc::MAP_SHARED | libc::MAP_ANONYMOUS) as usize;
