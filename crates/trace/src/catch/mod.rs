@@ -1,6 +1,7 @@
 //! Ways to catch calls that a filter stops, behind one interface. What each of them costs and cannot do stands in its own
 //! file. None of them knows what a call means.
 
+pub mod inject;
 pub mod notify;
 pub mod program;
 pub mod ptrace;

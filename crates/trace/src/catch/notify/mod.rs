@@ -144,8 +144,7 @@ impl Notify {
         };
         let mut notify = Notify::new(listener, slots, Some(first), notes);
         notify.guard(guardian);
-        notify.tasks.add(pid);
-        notify.queue.push_back(Event::Began { tid: pid, pid, by: 0 });
+        notify.begin(pid);
         Ok(notify)
     }
 
@@ -174,6 +173,55 @@ impl Notify {
         let mut notify = Notify::new(adopted.listener, adopted.slots, first, Vec::new());
         notify.guardian = Some((guardian, adopted.kept.id));
         notify
+    }
+
+    /// What an injection brought.
+    pub(super) fn of(
+        listener: Fd,
+        slots: Slots,
+        guardian: (Guardian, u64),
+        pid: i32,
+        pidfd: Fd,
+        notes: Vec<Note>,
+    ) -> Notify {
+        let first = First {
+            pid,
+            pidfd: Some(pidfd),
+            child: None,
+        };
+        let mut notify = Notify::new(listener, slots, Some(first), notes);
+        notify.guardian = Some(guardian);
+        notify.begin(pid);
+        notify
+    }
+
+    /// What waits.
+    pub(super) fn listener(&self) -> &Fd {
+        &self.listener
+    }
+
+    /// Takes a call off the listener, and lets it go on unseen if it is this task's.
+    pub(super) fn take_but(&mut self, tid: i32) {
+        let _ = self.take();
+        if self
+            .queue
+            .back()
+            .is_some_and(|e| matches!(e, Event::Enter(enter) if enter.tid == tid))
+        {
+            self.queue.pop_back();
+            self.go_on(tid, Then::Free);
+        }
+    }
+
+    /// The guardian cannot be told of the listener.
+    pub(super) fn lost_guardian(&mut self, error: &guardian::Error) {
+        self.guardian = None;
+        self.notes.push(Note::NoGuardian(error.to_string()));
+    }
+
+    fn begin(&mut self, pid: i32) {
+        self.tasks.add(pid);
+        self.queue.push_back(Event::Began { tid: pid, pid, by: 0 });
     }
 
     fn new(listener: Fd, slots: Slots, first: Option<First>, mut notes: Vec<Note>) -> Notify {
