@@ -22,6 +22,7 @@ mod remote;
 mod roles;
 mod seal;
 mod show;
+mod trace;
 mod up;
 
 use commands::COMMANDS;
@@ -41,6 +42,7 @@ fn main() {
         Some(b"fleetgate-session") => session(rest),
         Some(b"fleetgate-front") => fleetgate_node::seat::run(&rest),
         Some(b"fleetgate-tunnel") => fleetgate_node::seat::run_tunnel(&rest),
+        Some(b"fleetgate-guardian") => fleetgate_trace::guardian::main(&rest),
         Some(b"fleetgate-resolver") => fleetgate_resolver::run(&rest),
         _ => fleetgate(rest),
     });

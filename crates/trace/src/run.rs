@@ -3,9 +3,10 @@
 
 use crate::catch::{Catch, End, Enter, Event, Found, Then, Wait};
 use crate::decode::Memory;
+use crate::relatives::Relatives;
 use crate::report::Reports;
 use crate::report::stamp::Moment;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 /// What the kernel cannot be asked to select.
 pub trait Wanted {
@@ -84,6 +85,8 @@ pub struct Run<'a> {
     pub catch: &'a mut dyn Catch,
     /// Who is told.
     pub reports: &'a mut Reports,
+    /// Whose, where everybody's calls come.
+    pub relatives: Option<Relatives>,
     /// What of it is reported.
     pub wanted: &'a mut dyn Wanted,
     /// How much is said of descriptors.
@@ -103,7 +106,7 @@ impl Run<'_> {
     /// Nothing can be caught any more.
     pub fn run(mut self) -> Result<Over, String> {
         // The tasks that are in a call of which the result is asked for.
-        let mut inside: BTreeMap<i32, ()> = BTreeMap::new();
+        let mut inside: BTreeSet<i32> = BTreeSet::new();
         let mut end = None;
         loop {
             // What has happened already needs no writing before it: only a wait does.
@@ -143,9 +146,14 @@ impl Run<'_> {
         }
     }
 
-    fn one(&mut self, event: &Event, inside: &mut BTreeMap<i32, ()>) {
-        let now = self.now();
+    fn one(&mut self, event: &Event, inside: &mut BTreeSet<i32>) {
         let tid = task(event);
+        if let Some(relatives) = &mut self.relatives
+            && !relatives.wants(event)
+        {
+            return self.catch.go_on(tid, Then::Free);
+        }
+        let now = self.now();
         let memory = Stopped {
             catch: &*self.catch,
             tid,
@@ -159,17 +167,17 @@ impl Run<'_> {
                 }
                 self.reports.tell(event, &memory, now);
                 if self.results {
-                    inside.insert(tid, ());
+                    inside.insert(tid);
                 }
             }
             Event::Leave { .. } => {
-                if inside.remove(&tid).is_some() {
+                if inside.remove(&tid) {
                     self.reports.tell(event, &memory, now);
                 }
             }
             Event::Executed { pid, former } => {
-                if pid != former && inside.remove(former).is_some() {
-                    inside.insert(*pid, ());
+                if pid != former && inside.remove(former) {
+                    inside.insert(*pid);
                 }
                 self.reports.tell(event, &memory, now);
             }
@@ -181,7 +189,7 @@ impl Run<'_> {
                 self.reports.tell(event, &memory, now);
             }
         }
-        let then = match inside.contains_key(&tid) {
+        let then = match inside.contains(&tid) {
             true => Then::Result,
             false => Then::Free,
         };

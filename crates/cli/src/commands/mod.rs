@@ -3,12 +3,20 @@
 mod admin;
 mod cluster;
 mod machine;
+mod trace;
 mod user;
 
 use crate::flags::{Command, Flag, Value};
 
-const COUNT: usize = cluster::TABLE.len() + user::TABLE.len() + admin::TABLE.len() + machine::TABLE.len();
-const ALL: [Command; COUNT] = joined(&[cluster::TABLE, user::TABLE, admin::TABLE, machine::TABLE]);
+const PARTS: &[&[Command]] = &[
+    cluster::TABLE,
+    user::TABLE,
+    admin::TABLE,
+    trace::TABLE,
+    machine::TABLE,
+];
+const COUNT: usize = counted(PARTS);
+const ALL: [Command; COUNT] = joined(PARTS);
 
 /// Every command.
 pub const COMMANDS: &[Command] = &ALL;
@@ -25,6 +33,15 @@ const STATE: Flag = Flag::new(
     "The state directory, instead of /var/lib/fleetgate, or ~/.local/state/fleetgate without root.",
 );
 const PROXY: Flag = Flag::new("proxy", Value::HostPort, "The cluster's proxy.");
+
+/// How many commands the tables have.
+const fn counted(parts: &[&[Command]]) -> usize {
+    let (mut part, mut count) = (0, 0);
+    while part < parts.len() {
+        (count, part) = (count + parts[part].len(), part + 1);
+    }
+    count
+}
 
 /// The tables one after the other.
 const fn joined(parts: &[&[Command]]) -> [Command; COUNT] {
