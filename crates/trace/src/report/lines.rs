@@ -5,7 +5,7 @@ use super::Log;
 use super::output::Output;
 use super::signals;
 use super::stamp::{Moment, Stamp};
-use super::words::Words;
+use super::words::{Ended, Words, align};
 use crate::catch::{End, Enter, Event};
 use crate::decode::Memory;
 use fleetgate_sys::ptrace::Signal;
@@ -58,7 +58,9 @@ impl Statuses {
         detached: false,
     };
 
-    fn has(self, result: i64) -> bool {
+    /// Whether a call with this result is shown.
+    #[must_use]
+    pub fn has(self, result: i64) -> bool {
         match crate::tables::errno::of_result(result) {
             Some(_) => self.failed,
             None => self.successful,
@@ -122,6 +124,7 @@ struct Task<B> {
 }
 
 struct InCall<B> {
+    enter: Enter,
     begun: B,
     name: String,
     since: i64,
@@ -160,7 +163,7 @@ impl<W: Words> Lines<W> {
     fn enter(&mut self, enter: &Enter, memory: &dyn Memory, now: Moment) {
         let tid = enter.tid;
         // A call whose end was not seen.
-        self.end_call(tid, now, false);
+        self.end_call(tid, now, Some(memory));
         let name = call_name(enter);
         let never_returns = matches!(name.as_str(), "exit" | "exit_group");
         let held = self.style.statuses != Statuses::ALL;
@@ -171,14 +174,17 @@ impl<W: Words> Lines<W> {
             self.begin_line(tid, now, Some(enter.instruction), &mut line);
         }
         line.extend_from_slice(name.as_bytes());
-        line.push(b'(');
         let begun = self.words.begin(enter, memory, &mut line);
         let whole = !self.style.results || never_returns;
         if whole {
-            self.words.abandon(&begun, &mut line);
             let start = if held { self.held_width(tid) } else { 0 };
-            self.align(start, &mut line);
-            line.extend_from_slice(b"= ?\n");
+            let ended = Ended {
+                enter,
+                begun,
+                column: self.style.column.saturating_sub(start),
+            };
+            self.words.abandon(ended, memory, &mut line);
+            line.push(b'\n');
             let shown = match never_returns {
                 true => self.style.statuses.unfinished,
                 false => self.style.statuses.unavailable,
@@ -190,6 +196,7 @@ impl<W: Words> Lines<W> {
             }
         } else {
             let call = InCall {
+                enter: *enter,
                 begun,
                 name,
                 since: now.steady,
@@ -219,10 +226,12 @@ impl<W: Words> Lines<W> {
             }
             None => self.resume(tid, &call.name, now, &mut line),
         };
-        self.words.finish(&call.begun, result, memory, &mut line);
-        self.align(start, &mut line);
-        line.extend_from_slice(b"= ");
-        self.words.result(&call.begun, result, memory, &mut line);
+        let ended = Ended {
+            enter: &call.enter,
+            begun: call.begun,
+            column: self.style.column.saturating_sub(start),
+        };
+        self.words.finish(ended, result, memory, &mut line);
         if self.style.spent {
             let micros = (now.steady - call.since).max(0) / 1000;
             let _ = write!(line, " <{}.{:06}>", micros / 1_000_000, micros % 1_000_000);
@@ -237,8 +246,8 @@ impl<W: Words> Lines<W> {
         self.line = line;
     }
 
-    /// A call of this task, if it is in one, ends and nobody saw how.
-    fn end_call(&mut self, tid: i32, now: Moment, dies: bool) {
+    /// A call of this task, if it is in one, ends and nobody saw how: its task is gone, or goes on.
+    fn end_call(&mut self, tid: i32, now: Moment, memory: Option<&dyn Memory>) {
         let Some(call) = self.tasks.get_mut(&tid).and_then(|t| t.call.take()) else {
             return;
         };
@@ -250,13 +259,20 @@ impl<W: Words> Lines<W> {
             }
             None => self.resume(tid, &call.name, now, &mut line),
         };
-        if dies {
-            line.extend_from_slice(b" <unfinished ...>");
+        let column = self.style.column.saturating_sub(start);
+        if let Some(memory) = memory {
+            let ended = Ended {
+                enter: &call.enter,
+                begun: call.begun,
+                column,
+            };
+            self.words.abandon(ended, memory, &mut line);
         } else {
-            self.words.abandon(&call.begun, &mut line);
+            line.extend_from_slice(b" <unfinished ...>");
+            align(column, &mut line);
+            line.extend_from_slice(b"= ?");
         }
-        self.align(start, &mut line);
-        line.extend_from_slice(b"= ?\n");
+        line.push(b'\n');
         if call.held.is_none() {
             self.put(tid, &line);
             self.close(tid);
@@ -319,13 +335,13 @@ impl<W: Words> Lines<W> {
                 self.announce(tid, "detached");
             }
             End::Exited(code) => {
-                self.end_call(tid, now, true);
+                self.end_call(tid, now, None);
                 if self.style.ends {
                     self.alone(tid, now, format!("+++ exited with {code} +++\n").as_bytes());
                 }
             }
             End::Killed(signal, core) => {
-                self.end_call(tid, now, true);
+                self.end_call(tid, now, None);
                 if self.style.ends {
                     let core = if core { " (core dumped)" } else { "" };
                     let text = format!("+++ killed by {}{core} +++\n", signals::name(signal));
@@ -433,15 +449,6 @@ impl<W: Words> Lines<W> {
             Prefix::Several if self.tasks.len() > 1 => write!(line, "[pid {tid:5}] "),
             _ => Ok(()),
         };
-    }
-
-    /// The bracket that ends the arguments, and room up to the result's column.
-    fn align(&self, start: usize, line: &mut Vec<u8>) {
-        line.extend_from_slice(b") ");
-        let here = start + line.len();
-        if here < self.style.column {
-            line.resize(line.len() + self.style.column - here, b' ');
-        }
     }
 
     fn put(&mut self, tid: i32, bytes: &[u8]) {

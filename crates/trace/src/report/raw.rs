@@ -1,6 +1,6 @@
 //! Calls without their meaning: arguments as the registers have them, in hexadecimal (`-e raw=all`). Nothing is read.
 
-use super::words::Words;
+use super::words::{Ended, Words, align};
 use crate::catch::Enter;
 use crate::decode::Memory;
 use crate::tables::errno;
@@ -12,21 +12,24 @@ pub struct Raw;
 impl Words for Raw {
     type Begun = ();
 
-    fn begin(&mut self, enter: &Enter, _: &dyn Memory, line: &mut Vec<u8>) {
+    fn begin(&mut self, enter: &Enter, _: &dyn Memory, into: &mut Vec<u8>) {
+        into.push(b'(');
         for (at, argument) in enter.arguments.iter().enumerate() {
             let comma = if at == 0 { "" } else { ", " };
-            let _ = write!(line, "{comma}{argument:#x}");
+            let _ = write!(into, "{comma}{argument:#x}");
         }
     }
 
-    fn finish(&mut self, (): &(), _: i64, _: &dyn Memory, _: &mut Vec<u8>) {}
-
-    fn abandon(&mut self, (): &(), _: &mut Vec<u8>) {}
-
-    fn result(&mut self, (): &(), result: i64, _: &dyn Memory, line: &mut Vec<u8>) {
+    fn finish(&mut self, call: Ended<'_, ()>, result: i64, _: &dyn Memory, into: &mut Vec<u8>) {
+        align(call.column, into);
         let _ = match errno::of_result(result) {
-            None => write!(line, "{result:#x}"),
-            Some(error) => super::words::error(error, line),
+            None => write!(into, "= {result:#x}"),
+            Some(error) => write!(into, "= -1 (errno {error})"),
         };
+    }
+
+    fn abandon(&mut self, call: Ended<'_, ()>, _: &dyn Memory, into: &mut Vec<u8>) {
+        align(call.column, into);
+        into.extend_from_slice(b"= ?");
     }
 }

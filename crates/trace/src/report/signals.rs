@@ -99,6 +99,25 @@ pub fn code_name(number: i32, code: i32) -> Option<&'static str> {
         .copied()
 }
 
+/// Whether somebody is named who sent it: a process did, or it is about a child.
+#[must_use]
+pub fn has_sender(info: &Signal) -> bool {
+    matches!(info.code, 0 | -1 | -6) || has_status(info)
+}
+
+/// Whether it is about a child, and says what became of it.
+#[must_use]
+pub fn has_status(info: &Signal) -> bool {
+    info.number == libc::SIGCHLD && (1..KERNEL).contains(&info.code)
+}
+
+/// Whether it is about an address.
+#[must_use]
+pub fn has_address(info: &Signal) -> bool {
+    let faults = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP];
+    info.code > 0 && faults.contains(&info.number)
+}
+
 /// All that is known of it, in braces.
 #[must_use]
 pub fn shown(info: &Signal) -> String {

@@ -1,4 +1,4 @@
-//! The seam between what a call means and the lines that say so: a call's name, arguments and result in one form.
+//! The seam between what a call means and whoever writes it down: arguments and result in one form, text or JSON.
 
 use crate::catch::Enter;
 use crate::decode::Memory;
@@ -6,29 +6,33 @@ use crate::decode::Memory;
 /// Puts calls into words.
 pub trait Words {
     /// What it has to remember of a call from its beginning to its end.
-    type Begun;
+    type Begun: Copy;
 
-    /// The arguments that are known when a call begins, without a bracket.
-    fn begin(&mut self, enter: &Enter, memory: &dyn Memory, line: &mut Vec<u8>) -> Self::Begun;
+    /// The arguments that are known when a call begins, from the bracket on.
+    fn begin(&mut self, enter: &Enter, memory: &dyn Memory, into: &mut Vec<u8>) -> Self::Begun;
 
-    /// The rest of them when it ends.
-    fn finish(&mut self, begun: &Self::Begun, result: i64, memory: &dyn Memory, line: &mut Vec<u8>);
+    /// The rest of them when it ends, and its result. Text has the result in this column of `into`.
+    fn finish(&mut self, call: Ended<'_, Self::Begun>, result: i64, memory: &dyn Memory, into: &mut Vec<u8>);
 
-    /// The rest of them where its end will not be seen.
-    fn abandon(&mut self, begun: &Self::Begun, line: &mut Vec<u8>);
-
-    /// The result, and what an error means.
-    fn result(&mut self, begun: &Self::Begun, result: i64, memory: &dyn Memory, line: &mut Vec<u8>);
+    /// The same where its end will not be seen.
+    fn abandon(&mut self, call: Ended<'_, Self::Begun>, memory: &dyn Memory, into: &mut Vec<u8>);
 }
 
-/// An error as a result: `-1 ENOENT (No such file or directory)`. Those that the kernel keeps to itself have no number that a
-/// program would see.
-pub fn error(number: i32, line: &mut Vec<u8>) -> std::io::Result<()> {
-    use crate::tables::errno;
-    use std::io::Write;
-    match (errno::name(number), errno::text(number)) {
-        (Some(name), Some(text)) if number < 512 => write!(line, "-1 {name} ({text})"),
-        (Some(name), Some(text)) => write!(line, "? {name} ({text})"),
-        _ => write!(line, "-1 (errno {number})"),
+/// A call that ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended<'a, B> {
+    /// How it began.
+    pub enter: &'a Enter,
+    /// What was remembered of it.
+    pub begun: B,
+    /// The column of its result, from where `into` begins.
+    pub column: usize,
+}
+
+/// The bracket that ends the arguments, and room up to the result's column.
+pub fn align(column: usize, into: &mut Vec<u8>) {
+    into.extend_from_slice(b") ");
+    if into.len() < column {
+        into.resize(column, b' ');
     }
 }

@@ -13,21 +13,21 @@ struct Plain;
 impl Words for Plain {
     type Begun = u64;
 
-    fn begin(&mut self, enter: &Enter, _: &dyn Memory, line: &mut Vec<u8>) -> u64 {
-        let _ = write!(line, "{}, ", enter.arguments[0]);
+    fn begin(&mut self, enter: &Enter, _: &dyn Memory, into: &mut Vec<u8>) -> u64 {
+        let _ = write!(into, "({}, ", enter.arguments[0]);
         enter.arguments[1]
     }
 
-    fn finish(&mut self, begun: &u64, _: i64, _: &dyn Memory, line: &mut Vec<u8>) {
-        let _ = write!(line, "{begun}");
+    fn finish(&mut self, call: Ended<'_, u64>, result: i64, _: &dyn Memory, into: &mut Vec<u8>) {
+        let _ = write!(into, "{}", call.begun);
+        align(call.column, into);
+        let _ = write!(into, "= {result}");
     }
 
-    fn abandon(&mut self, begun: &u64, line: &mut Vec<u8>) {
-        let _ = write!(line, "{begun:#x}");
-    }
-
-    fn result(&mut self, _: &u64, result: i64, _: &dyn Memory, line: &mut Vec<u8>) {
-        let _ = write!(line, "{result}");
+    fn abandon(&mut self, call: Ended<'_, u64>, _: &dyn Memory, into: &mut Vec<u8>) {
+        let _ = write!(into, "{:#x}", call.begun);
+        align(call.column, into);
+        let _ = write!(into, "= ?");
     }
 }
 
