@@ -154,16 +154,19 @@ open(os.environ["OUT"], "w").write(repr(codes))
 import os, signal
 out = open(os.environ["OUT"], "w")
 for sig in (signal.SIGSTOP, signal.SIGTSTP):
+    r, w = os.pipe()
     child = os.fork()
     if not child:
         os.setpgid(0, 0)
         os.kill(os.getpid(), sig)
+        os.read(r, 1)
         os._exit(7)
     pid, status = os.waitpid(child, os.WUNTRACED)
     out.write(f"{os.WIFSTOPPED(status)} {os.WSTOPSIG(status)}\n")
     os.kill(child, signal.SIGCONT)
     pid, status = os.waitpid(child, os.WCONTINUED)
     out.write(f"{os.WIFCONTINUED(status)}\n")
+    os.write(w, b"x")
     out.write(f"{os.waitpid(child, 0)[1]}\n")
 "#,
         ],

@@ -1,7 +1,12 @@
 //! Programs under ptrace, and the same ones left alone: what they write and how they end must be the same. The kernel knows
 //! tracers by thread, so that these tests run beside each other.
+#![forbid(unsafe_code)]
 
+mod attached;
+#[cfg(target_arch = "x86_64")]
+mod image;
 mod launched;
+mod unwanted;
 
 use fleetgate_sys::seccomp::Instruction;
 use fleetgate_trace::abi::{Abi, Call};

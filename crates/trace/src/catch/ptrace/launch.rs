@@ -72,7 +72,7 @@ impl Ptrace {
             ));
         }
         child.begin();
-        let entry = this.to_exec(&child, path)?;
+        let entry = this.until_exec(&child, path)?;
         let pid = child.pid;
         this.first = pid;
         this.gave_up_privileges = child.gave_up_privileges();
@@ -92,7 +92,7 @@ impl Ptrace {
     }
 
     /// Until its exec has been done, and is to be told of; how that was called, where it stopped.
-    fn to_exec(&mut self, child: &Traced, path: &CStr) -> Result<Option<Enter>, String> {
+    fn until_exec(&mut self, child: &Traced, path: &CStr) -> Result<Option<Enter>, String> {
         let pid = child.pid;
         let on = |signal| match self.filtered {
             true => ptrace::go_on(pid, signal),
