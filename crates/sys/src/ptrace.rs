@@ -425,6 +425,28 @@ impl Registers {
     }
 }
 
+/// Writes one word of a stopped task's memory, also where it may not write itself.
+pub fn poke(tid: i32, at: u64, value: u64) -> Result<()> {
+    request(libc::PTRACE_POKEDATA as usize, tid, at as usize, value as usize)
+}
+
+/// Sets the first argument of the call that a stopped task is in; `audit` says by which numbering.
+#[cfg(target_arch = "x86_64")]
+pub fn set_first_argument(tid: i32, audit: u32, value: u64) -> Result<()> {
+    const RBX: usize = 5;
+    const RDI: usize = 14;
+    let register = if audit == 0xc000_003e { RDI } else { RBX };
+    request(libc::PTRACE_POKEUSER as usize, tid, register * 8, value as usize)
+}
+
+/// Sets the first argument of the call that a stopped task is in; `audit` says by which numbering.
+#[cfg(target_arch = "aarch64")]
+pub fn set_first_argument(tid: i32, _audit: u32, value: u64) -> Result<()> {
+    let mut all = registers(tid)?;
+    all.words[at::ARGUMENTS[0]] = value;
+    set_registers(tid, &all)
+}
+
 /// Whether a task is a thread of a process. `tid` must be one of a traced task's, as for [`kill`].
 #[must_use]
 pub fn is_thread_of(tid: i32, pid: i32) -> bool {

@@ -13,6 +13,7 @@ use fleetgate_trace::abi::{Abi, Call};
 use fleetgate_trace::catch::ptrace::{Counts, Launch, Ptrace};
 use fleetgate_trace::catch::{Catch, End, Event, Found, Then, Wait, program};
 use fleetgate_trace::follow::Follow;
+use fleetgate_trace::select::{Selection, When};
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
@@ -82,8 +83,9 @@ const RETURN: u16 = 0x06;
 const TRACE: u32 = 0x7ff0_0000;
 const ALLOW: u32 = 0x7fff_0000;
 
-/// `LD nr; JEQ call, RET TRACE; …; RET ALLOW`; of any architecture.
+/// `LD nr; JEQ call, RET TRACE; …`, the same for clone3, and for clone where it says CLONE_UNTRACED; of any architecture.
 fn filter(calls: &[i64]) -> Vec<Instruction> {
+    const BITS: u16 = 0x45;
     let step = |code, no, value| Instruction {
         code,
         yes: 0,
@@ -91,11 +93,28 @@ fn filter(calls: &[i64]) -> Vec<Instruction> {
         value,
     };
     let mut program = vec![step(LOAD, 0, 0)];
-    for call in calls {
+    for call in calls.iter().chain(&[libc::SYS_clone3]) {
         program.extend([step(EQUAL, 1, *call as u32), step(RETURN, 0, TRACE)]);
     }
-    program.push(step(RETURN, 0, ALLOW));
+    program.extend([step(EQUAL, 3, libc::SYS_clone as u32), step(LOAD, 0, 16)]);
+    program.extend([
+        step(BITS, 1, 0x0080_0000),
+        step(RETURN, 0, TRACE),
+        step(RETURN, 0, ALLOW),
+    ]);
     if calls.is_empty() { Vec::new() } else { program }
+}
+
+fn wanted(calls: &[i64]) -> Selection {
+    let mut wanted = Selection::none();
+    for (call, abi) in calls
+        .iter()
+        .flat_map(|call| Abi::SERVED.iter().map(move |abi| (call, abi)))
+    {
+        let number = *call as u32;
+        wanted.add(Call { abi: *abi, number }, When::Always);
+    }
+    wanted
 }
 
 fn launch(command: &[&str], out: &Path, way: &Way) -> Result<Ptrace, String> {
@@ -109,6 +128,7 @@ fn launch(command: &[&str], out: &Path, way: &Way) -> Result<Ptrace, String> {
             string(&format!("PATH={}", std::env::var("PATH").unwrap_or_default())),
         ],
         filter: &filter(way.calls),
+        wanted: (!way.calls.is_empty()).then(|| wanted(way.calls)),
         follow: way.follow.clone(),
         may_suspend: way.may_suspend,
     })

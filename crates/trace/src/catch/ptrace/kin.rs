@@ -21,6 +21,7 @@ impl Ptrace {
             Some(task) if !matches!(task.watch, Watch::Early | Watch::Expected) => return None,
             _ => {}
         }
+        self.inherit(by, tid);
         let thread = ptrace::is_thread_of(tid, maker.pid);
         let early = self.tasks.get(&tid).filter(|task| task.watch == Watch::Early);
         let held = early.map(|task| task.held);
@@ -82,6 +83,9 @@ impl Ptrace {
         let task = self.tasks.get_mut(&tid)?;
         (task.held, task.watch) = (held, Watch::Yes);
         let (pid, by) = (task.pid, task.by);
+        if !self.changed.is_empty() {
+            self.put_back(tid);
+        }
         match self.wants(tid) {
             Wanted::Yes => return Some(Event::Began { tid, pid, by }),
             Wanted::Never => self.free(tid, true),

@@ -6,6 +6,7 @@ use super::tasks::{Held, Inside, Task};
 use crate::abi::{Abi, Call};
 use crate::catch::{Enter, Event};
 use crate::follow::Follow;
+use crate::select::Selection;
 use fleetgate_sys::ptrace::{self, AT_CALL, At, Status, event};
 use fleetgate_sys::seccomp::{self, Instruction};
 use fleetgate_sys::spawn::Strings;
@@ -24,6 +25,8 @@ pub struct Launch<'a> {
     pub environment: Vec<CString>,
     /// The calls that it answers with `SECCOMP_RET_TRACE` stop; empty: there is no filter, and every call does.
     pub filter: &'a [Instruction],
+    /// Which of the calls in [`super::needs`] are told of, where the filter stops them for that alone; none: all of them.
+    pub wanted: Option<Selection>,
     /// Which of its children and threads are wanted.
     pub follow: Follow,
     /// Unwanted ones may be freed of the filter: as long as they are traced, the kernel then asks no filter of theirs at
@@ -49,6 +52,7 @@ impl Ptrace {
         let options = Ptrace::options(&what.follow, filtered) | ptrace::option::EXIT_KILL;
         let mut this = Ptrace::new(filtered, options, what.follow);
         this.may_suspend = filtered && what.may_suspend;
+        this.wanted = what.wanted;
         let child = traced::start(&Start {
             path,
             argv: &strings[0],

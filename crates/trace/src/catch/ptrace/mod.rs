@@ -1,6 +1,6 @@
 //! Catching calls by ptrace(2): a program that is started with a filter (calls that it answers with `SECCOMP_RET_TRACE`
 //! stop), one that is started without (every call stops), and what runs already (every call stops). Nobody's memory or
-//! registers are changed here.
+//! registers are changed here, but for one bit of a call that would make a task that nobody traces: see `escape`.
 //!
 //! The tracer's system calls for a call whose result nobody wants: wait4, PTRACE_GET_SYSCALL_INFO, PTRACE_CONT. With its
 //! result: twice that. Without a filter the end of a call stops too: where nobody wants the result, wait4 and PTRACE_SYSCALL.
@@ -15,6 +15,7 @@
 //! traced here cannot trace itself.
 
 mod attach;
+mod escape;
 mod free;
 mod kin;
 mod launch;
@@ -23,6 +24,9 @@ mod tasks;
 
 use super::{Catch, End, Event, Found, Then, Wait};
 use crate::follow::Follow;
+use crate::select::Selection;
+use escape::Changed;
+pub use escape::needs;
 use fleetgate_sys::spawn::Strings;
 use fleetgate_sys::{Errno, memory, process, ptrace};
 pub use launch::Launch;
@@ -47,6 +51,10 @@ pub struct Ptrace {
     /// Unwanted tasks may be freed of the filter.
     may_suspend: bool,
     gave_up_privileges: bool,
+    /// Which of the calls that make tasks are told of; none: all.
+    wanted: Option<Selection>,
+    /// What is to be put back where a call of these tasks ends.
+    changed: Vec<(i32, Changed)>,
     /// As long as the first exec is told of: its strings, at the addresses that it names.
     strings: Option<[Strings<'static>; 2]>,
     counts: Counts,
@@ -81,6 +89,8 @@ impl Ptrace {
             early: 0,
             may_suspend: false,
             gave_up_privileges: false,
+            wanted: None,
+            changed: Vec::new(),
             strings: None,
             counts: Counts::default(),
             left: false,
@@ -130,7 +140,7 @@ impl Ptrace {
             return;
         };
         task.held = Held::No;
-        let to_call = task.inside == Inside::Awaited || !self.filtered && task.watch == Watch::Yes;
+        let to_call = task.inside != Inside::No || !self.filtered && task.watch == Watch::Yes;
         let _ = if to_call {
             ptrace::go_on_to_call(tid, signal)
         } else {
@@ -195,7 +205,7 @@ impl Catch for Ptrace {
             // Without a filter the end stops either way, and this says whether to tell of it.
             task.inside = match then {
                 Then::Result => Inside::Awaited,
-                Then::Free if self.filtered => Inside::No,
+                Then::Free if self.filtered && !self.changed.iter().any(|(of, _)| *of == tid) => Inside::No,
                 Then::Free => Inside::Quietly,
             };
         }

@@ -39,6 +39,7 @@ impl Ptrace {
         if task.watch == Watch::Early {
             self.early -= 1;
         }
+        self.changed.retain(|(of, _)| *of != tid);
         (task.watch == Watch::Yes).then_some(Event::Ended { tid, end })
     }
 
@@ -48,10 +49,13 @@ impl Ptrace {
         };
         match (event, signal) {
             _ if task.watch == Watch::Expected => self.arrived(tid, first_stop(signal, event)),
-            (event::SECCOMP, _) if task.watch == Watch::Yes => match ptrace::call(tid) {
-                Ok(At::Entry(entry)) => Some(self.begins(tid, &entry)),
-                _ => self.quietly(tid),
-            },
+            (event::SECCOMP, _) => {
+                let told = task.watch == Watch::Yes;
+                match ptrace::call(tid) {
+                    Ok(At::Entry(entry)) if self.keep(tid, &entry) && told => Some(self.begins(tid, &entry)),
+                    _ => self.quietly(tid),
+                }
+            }
             (0, AT_CALL) => self.at_call(tid),
             (0, signal) => self.signalled(tid, signal),
             (event::STOP, signal) if signal != libc::SIGTRAP => {
@@ -64,7 +68,7 @@ impl Ptrace {
             }
             (event::FORK | event::VFORK | event::CLONE, _) => self.made(tid),
             (event::EXEC, _) => self.executed(tid),
-            // A call of one that had to be kept; an interruption; the end of a group's stop.
+            // An interruption; the end of a group's stop.
             _ => self.quietly(tid),
         }
     }
@@ -85,6 +89,10 @@ impl Ptrace {
     fn at_call(&mut self, tid: i32) -> Option<Event> {
         let task = self.tasks.get_mut(&tid)?;
         let was = std::mem::replace(&mut task.inside, Inside::No);
+        if !self.changed.is_empty() {
+            self.put_back(tid);
+        }
+        let task = self.tasks.get_mut(&tid)?;
         if was == Inside::Quietly {
             return self.quietly(tid);
         }
