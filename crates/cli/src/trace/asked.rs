@@ -2,6 +2,7 @@
 
 use crate::flags::Given;
 use fleetgate_trace::follow::Follow;
+use fleetgate_trace::report::events::{Events, Shown};
 use fleetgate_trace::report::lines::{Announce, Lines, Prefix, Statuses, Style};
 use fleetgate_trace::report::output::{Output, Target};
 use fleetgate_trace::report::raw::Raw;
@@ -165,6 +166,16 @@ impl Asked {
     pub fn log(&self, output: Output) -> Box<dyn Log> {
         match self.sums {
             Some(sums) if sums.only => Box::new(Silent(output)),
+            _ if self.json => {
+                let shown = Shown {
+                    signals: self.style.signals.clone(),
+                    statuses: self.style.statuses,
+                    ends: self.style.ends,
+                    results: self.results,
+                    instruction: self.style.instruction,
+                };
+                Box::new(Events::new(Raw, shown, output))
+            }
             _ => Box::new(Lines::new(Raw, self.style.clone(), output)),
         }
     }

@@ -2,6 +2,7 @@
 
 mod asked;
 mod start;
+mod status;
 
 use crate::flags::{Given, Outcome};
 use crate::print;
@@ -9,9 +10,10 @@ use asked::{Asked, Subject};
 use fleetgate_sys::process;
 use fleetgate_trace::abi::Call;
 use fleetgate_trace::catch::End;
-use fleetgate_trace::filter::{self, Answers};
+use fleetgate_trace::filter;
 use fleetgate_trace::interrupt::{Does, Interrupt};
 use fleetgate_trace::report::Reports;
+use fleetgate_trace::report::diff::{Difference, Side};
 use fleetgate_trace::report::output::Output;
 use fleetgate_trace::report::picture::Picture;
 use fleetgate_trace::report::sums::Sums;
@@ -21,18 +23,44 @@ use std::io::Write;
 
 /// `trace`
 pub fn run(given: &Given) -> Outcome {
+    if given.has("status") {
+        return match given.operands.is_empty() {
+            true => status::run(given.has("json")),
+            false => Err("--status runs nothing: leave the rest away".into()),
+        };
+    }
+    if given.has("diff") {
+        return differ(given);
+    }
     let asked = Asked::read(given)?;
     match &asked.subject {
         Subject::Filter => {
-            let answers = match asked.notify {
-                true => Answers::notify(),
-                false => Answers::trace(0),
-            };
-            let program = filter::compile(&asked.expressions.trace, &answers)?;
+            let program = start::filter(&asked)?;
             print(&filter::show(&program, &Call::name))
         }
         Subject::Command(_) | Subject::Processes(_) => trace(&asked),
     }
+}
+
+/// As diff(1): 0 where nothing differs, 1 where something does, 2 where there is trouble.
+fn differ(given: &Given) -> Outcome {
+    let [first, second] = given.operands.as_slice() else {
+        return Err("--diff compares two files that `fleetgate trace --json -o FILE` wrote".into());
+    };
+    let read = |path: &std::ffi::OsStr| Side::read(path.as_ref());
+    let (a, b) = match (read(first), read(second)) {
+        (Ok(a), Ok(b)) => (a, b),
+        (Err(why), _) | (_, Err(why)) => {
+            eprintln!("fleetgate: {why}");
+            return Ok(2);
+        }
+    };
+    let difference = Difference::between(&a, &b);
+    print(&match given.has("json") {
+        true => format!("{:#}\n", difference.document()),
+        false => difference.text(&first.to_string_lossy(), &second.to_string_lossy()),
+    })?;
+    Ok(i32::from(!difference.is_empty()))
 }
 
 fn trace(asked: &Asked) -> Outcome {

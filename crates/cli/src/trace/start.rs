@@ -7,7 +7,7 @@ use fleetgate_sys::spawn::Strings;
 use fleetgate_sys::traced::Start;
 use fleetgate_trace::catch::inject::inject;
 use fleetgate_trace::catch::notify::Notify;
-use fleetgate_trace::catch::ptrace::{Launch, Ptrace};
+use fleetgate_trace::catch::ptrace::{Launch, Ptrace, needs};
 use fleetgate_trace::catch::{Catch, End, program};
 use fleetgate_trace::filter::{self, Answers, Program};
 use fleetgate_trace::follow::Follow;
@@ -67,11 +67,7 @@ pub struct Started {
 /// # Errors
 /// It cannot be traced, or not in this way.
 pub fn start(asked: &Asked) -> Result<Started, String> {
-    let answers = match asked.notify {
-        true => Answers::notify(),
-        false => Answers::trace(0),
-    };
-    let filter = filter::compile(&asked.expressions.trace, &answers).map_err(|e| format!("-e: {e}"))?;
+    let filter = filter(asked)?;
     match &asked.subject {
         Subject::Command(words) if asked.notify => notified(asked, words, &filter),
         Subject::Command(words) => launched(asked, words, &filter),
@@ -84,6 +80,24 @@ pub fn start(asked: &Asked) -> Result<Started, String> {
         }),
         Subject::Filter => Err("nothing is to be run".to_owned()),
     }
+}
+
+/// The filter that a program carries.
+///
+/// # Errors
+/// The kernel would not take it.
+pub fn filter(asked: &Asked) -> Result<Program, String> {
+    let mut calls = asked.expressions.trace.clone();
+    if !asked.notify {
+        for (call, when) in needs() {
+            calls.add(call, when);
+        }
+    }
+    let answers = match asked.notify {
+        true => Answers::notify(),
+        false => Answers::trace(0),
+    };
+    filter::compile(&calls, &answers).map_err(|e| format!("-e: {e}"))
 }
 
 /// A program by its path, with what it is started with.
@@ -125,6 +139,7 @@ fn launched(asked: &Asked, words: &[OsString], filter: &Program) -> Result<Start
         arguments: words.arguments,
         environment: words.environment,
         filter: if everything { &[] } else { filter.instructions() },
+        wanted: Some(asked.expressions.trace.clone()),
         follow: asked.follow.clone(),
         may_suspend: is_root() && asked.follow != Follow::All,
     })?;
