@@ -15,6 +15,7 @@ mod report;
 mod seal;
 mod sftp;
 mod ssh;
+mod trace;
 
 use crate::build::{self, Built};
 use crate::shell::{Result, cargo, heading, run, target};
@@ -95,6 +96,12 @@ pub const BENCHES: &[Entry] = &[
         does: "`ssh host true`, bulk, memory and 200 connections at once, from our node, sshd, dropbear and Go's server",
         promises: ssh::PROMISES,
         run: ssh::measure,
+    },
+    Entry {
+        name: "trace",
+        does: "a traced call, one that is not selected, a build and its ./configure, from our tracer and from strace",
+        promises: trace::PROMISES,
+        run: trace::measure,
     },
 ];
 
