@@ -111,9 +111,13 @@ fn standard_streams_are_the_programs_own() {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut child = command.spawn().expect("it starts");
-        std::io::Write::write_all(&mut child.stdin.take().expect("asked for"), b"through\n").expect("it reads");
+        std::io::Write::write_all(&mut child.stdin.take().expect("asked for"), b"through\n")
+            .expect("it reads");
         let out = child.wait_with_output().expect("it ends");
-        assert_eq!((text(&out.stdout), text(&out.stderr)), ("through\n".into(), "err\n".into()));
+        assert_eq!(
+            (text(&out.stdout), text(&out.stderr)),
+            ("through\n".into(), "err\n".into())
+        );
         assert!(folder.text("out").contains("exec"), "{way:?}");
     }
 }
@@ -134,10 +138,15 @@ fn a_trace_goes_where_it_is_sent() {
     assert_eq!(with(&["-A", "-o", &file]), "");
     assert_eq!(folder.text("file").lines().count(), 2 * once);
     assert_eq!(with(&["-o", &format!("|tr a-z A-Z > {piped}")]), "");
-    assert!(folder.text("piped").contains("EXECVE(") && folder.text("piped").contains("+++ EXITED WITH 4 +++"));
+    assert!(
+        folder.text("piped").contains("EXECVE(") && folder.text("piped").contains("+++ EXITED WITH 4 +++")
+    );
     assert_eq!(with(&["-f", "-o", &each]), "");
     let files = std::fs::read_dir(&folder.0).expect("a folder");
-    let each = files.filter(|f| f.as_ref().is_ok_and(|f| f.file_name().to_string_lossy().starts_with("each.")));
+    let each = files.filter(|f| {
+        f.as_ref()
+            .is_ok_and(|f| f.file_name().to_string_lossy().starts_with("each."))
+    });
     assert_eq!(each.count(), 2, "one for each process");
     let full = with(&["-o", "/dev/full"]);
     assert_eq!(full.lines().count(), 1, "{full}");
@@ -148,9 +157,25 @@ fn a_trace_goes_where_it_is_sent() {
 fn sums_and_a_picture() {
     let folder = Folder::new();
     let picture = folder.at("picture.svg");
-    let out = run(&["-f", "-c", "-w", "-S", "name", "--svg", &picture, "-e", "execve,wait4", "sh", "-c", "/bin/true; :"]);
+    let out = run(&[
+        "-f",
+        "-c",
+        "-w",
+        "-S",
+        "name",
+        "--svg",
+        &picture,
+        "-e",
+        "execve,wait4",
+        "sh",
+        "-c",
+        "/bin/true; :",
+    ]);
     let table = text(&out.stderr);
-    let rows: Vec<&str> = table.lines().filter_map(|l| l.split_whitespace().last()).collect();
+    let rows: Vec<&str> = table
+        .lines()
+        .filter_map(|l| l.split_whitespace().last())
+        .collect();
     assert_eq!(rows[0], "syscall");
     assert_eq!(&rows[2..4], ["execve", "wait4"]);
     assert_eq!(rows.last(), Some(&"total"));
@@ -164,7 +189,15 @@ fn sums_and_a_picture() {
 #[test]
 fn json_is_an_object_for_each_event() {
     for way in [&[][..], &["--no-ptrace"], &["--no-results"], &["-e", "raw=all"]] {
-        let more = ["-f", "--json", "-e", "execve,kill", "sh", "-c", "/bin/true; kill -TERM $$"];
+        let more = [
+            "-f",
+            "--json",
+            "-e",
+            "execve,kill",
+            "sh",
+            "-c",
+            "/bin/true; kill -TERM $$",
+        ];
         let out = run(&[way, more.as_slice()].concat());
         assert_eq!(out.status.signal(), Some(15));
         let lines = text(&out.stderr);
@@ -176,7 +209,10 @@ fn json_is_an_object_for_each_event() {
         assert_eq!(count("call"), 3, "{lines}");
         assert!(count("began") >= 2 && count("killed") == 1, "{lines}");
         for event in &events {
-            assert!(event["time"].as_f64().is_some_and(|t| t > 1e9) && event["pid"].is_i64(), "{event}");
+            assert!(
+                event["time"].as_f64().is_some_and(|t| t > 1e9) && event["pid"].is_i64(),
+                "{event}"
+            );
         }
     }
 }
@@ -186,7 +222,17 @@ fn two_runs_are_compared() {
     let folder = Folder::new();
     let (a, b) = (folder.at("a"), folder.at("b"));
     for (file, script) in [(&a, "/bin/true"), (&b, "/bin/true; cat /etc/hostname")] {
-        let out = run(&["-f", "--json", "-e", "execve,openat", "-o", file, "sh", "-c", &format!("{script}; :")]);
+        let out = run(&[
+            "-f",
+            "--json",
+            "-e",
+            "execve,openat",
+            "-o",
+            file,
+            "sh",
+            "-c",
+            &format!("{script}; :"),
+        ]);
         assert_eq!(out.status.code(), Some(0));
     }
     let out = run(&["--diff", &a, &a]);
@@ -194,10 +240,17 @@ fn two_runs_are_compared() {
     let out = run(&["--diff", &a, &b]);
     let said = text(&out.stdout);
     assert_eq!(out.status.code(), Some(1), "{said}");
-    assert!(said.contains("\n  /etc/hostname\n") && said.contains("programs only in "), "{said}");
+    assert!(
+        said.contains("\n  /etc/hostname\n") && said.contains("programs only in "),
+        "{said}"
+    );
     let out = run(&["--diff", &a, "/etc/hostname"]);
     assert_eq!(out.status.code(), Some(2));
-    assert!(text(&out.stderr).contains("/etc/hostname:1: no JSON"), "{}", text(&out.stderr));
+    assert!(
+        text(&out.stderr).contains("/etc/hostname:1: no JSON"),
+        "{}",
+        text(&out.stderr)
+    );
 }
 
 #[test]
@@ -212,8 +265,24 @@ fn every_way_works_here() {
 #[test]
 fn a_request_to_end_is_passed_on() {
     for way in WAYS {
-        let mut command = trace(&[way, &["sh", "-c", "trap 'exit 5' TERM; echo ready; while :; do sleep 0.01; done"]].concat());
-        let mut child = Killed(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts"));
+        let mut command = trace(
+            &[
+                way,
+                &[
+                    "sh",
+                    "-c",
+                    "trap 'exit 5' TERM; echo ready; while :; do sleep 0.01; done",
+                ],
+            ]
+            .concat(),
+        );
+        let mut child = Killed(
+            command
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("it starts"),
+        );
         let mut lines = BufReader::new(child.0.stdout.take().expect("asked for"));
         lines.read_line(&mut String::new()).expect("it is ready");
         signal(child.0.id(), 15);
@@ -234,7 +303,10 @@ fn busy() -> Killed {
         [t.join() for t in threads]\n\
         print('well', flush=True)\n";
     let mut command = Command::new("/usr/bin/python3");
-    command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    command
+        .args(["-c", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
     Killed(command.spawn().expect("python starts"))
 }
 
@@ -278,7 +350,10 @@ fn a_killed_tracer_costs_a_notified_program_nothing() {
         (&["-f", "-e", "execve"], ""),
     ] {
         let mut command = trace(&[way, &["sh", "-c", script]].concat());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
         let mut tracer = Killed(command.spawn().expect("it starts"));
         let mut said = BufReader::new(tracer.0.stdout.take().expect("asked for"));
         said.read_line(&mut String::new()).expect("it is ready");
@@ -286,7 +361,9 @@ fn a_killed_tracer_costs_a_notified_program_nothing() {
         tracer.0.wait().expect("it is gone");
         // It may be gone too: then nobody reads.
         let mut input = tracer.0.stdin.take();
-        let input = input.as_mut().map(|input| std::io::Write::write_all(input, b"go\n"));
+        let input = input
+            .as_mut()
+            .map(|input| std::io::Write::write_all(input, b"go\n"));
         let mut rest = String::new();
         said.read_to_string(&mut rest).expect("it ends");
         assert_eq!(rest, last, "{way:?} {input:?}");
@@ -299,23 +376,47 @@ fn mistakes_are_named() {
         (&[][..], "what is to be traced?"),
         (&["-p", "1", "true"], "a COMMAND or -p PID, not both"),
         (&["-p", "abc"], "-p: `abc` is not the id of a process"),
-        (&["-e", "opneat", "true"], "  opneat\n  ^^^^^^\ndid you mean openat"),
+        (
+            &["-e", "opneat", "true"],
+            "  opneat\n  ^^^^^^\ndid you mean openat",
+        ),
         (&["-z", "-Z", "true"], "-z and -Z together leave nothing"),
-        (&["-Z", "--no-ptrace", "true"], "which calls fail is known from their results"),
-        (&["--inject", "true"], "--inject puts a filter into what runs already"),
+        (
+            &["-Z", "--no-ptrace", "true"],
+            "which calls fail is known from their results",
+        ),
+        (
+            &["--inject", "true"],
+            "--inject puts a filter into what runs already",
+        ),
         (&["--no-ptrace", "-p", "1"], "-p without ptrace needs --inject"),
         (&["-A", "true"], "-o is missing"),
-        (&["--follow", "cousins", "true"], "--follow: \"cousins\" says nothing about following"),
-        (&["-o", "/nowhere/x", "true"], "/nowhere/x: No such file or directory"),
-        (&["--svg", "/nowhere/x", "true"], "/nowhere/x: No such file or directory"),
-        (&["/nowhere/x"], "cannot execute /nowhere/x: No such file or directory"),
+        (
+            &["--follow", "cousins", "true"],
+            "--follow: \"cousins\" says nothing about following",
+        ),
+        (
+            &["-o", "/nowhere/x", "true"],
+            "/nowhere/x: No such file or directory",
+        ),
+        (
+            &["--svg", "/nowhere/x", "true"],
+            "/nowhere/x: No such file or directory",
+        ),
+        (
+            &["/nowhere/x"],
+            "cannot execute /nowhere/x: No such file or directory",
+        ),
         (&["/etc/hostname"], "cannot execute /etc/hostname: "),
         (&["--diff", "a"], "--diff compares two files"),
         (&["-E", "=x", "true"], "has no name before `=`"),
     ] {
         let out = run(arguments);
         let why = text(&out.stderr);
-        assert!(why.contains(said) && out.stdout.is_empty(), "{arguments:?}: {why}");
+        assert!(
+            why.contains(said) && out.stdout.is_empty(),
+            "{arguments:?}: {why}"
+        );
         assert_eq!(out.status.code(), Some(1), "{arguments:?}");
     }
 }

@@ -89,7 +89,6 @@ impl Interrupt {
         let ours = self.wake.as_fd().try_clone_to_owned()?;
         Ok(ours.into())
     }
-
 }
 
 impl Drop for Interrupt {

@@ -3,7 +3,6 @@
 use crate::flags::{Command, Flag, Operands, Value};
 use crate::trace;
 
-
 /// These commands.
 pub const TABLE: &[Command] = &[Command::new(
     &["trace"],

@@ -207,7 +207,10 @@ fn subject(given: &Given) -> Result<Subject, String> {
         }
     }
     if pids.len() > MAX_ATTACHED {
-        return Err(format!("-p: {} processes; {MAX_ATTACHED} is the most at once", pids.len()));
+        return Err(format!(
+            "-p: {} processes; {MAX_ATTACHED} is the most at once",
+            pids.len()
+        ));
     }
     let command = given.operands.clone();
     match (given.has("show-filter"), pids.is_empty(), command.is_empty()) {
@@ -215,7 +218,9 @@ fn subject(given: &Given) -> Result<Subject, String> {
         (true, ..) => Err("--show-filter runs nothing: leave the rest away".to_owned()),
         (false, true, false) => Ok(Subject::Command(command)),
         (false, false, true) => Ok(Subject::Processes(pids)),
-        (false, true, true) => Err("what is to be traced? a COMMAND, or -p PID; `fleetgate trace --help` has examples".to_owned()),
+        (false, true, true) => Err(
+            "what is to be traced? a COMMAND, or -p PID; `fleetgate trace --help` has examples".to_owned(),
+        ),
         (false, false, false) => Err("a COMMAND or -p PID, not both".to_owned()),
     }
 }

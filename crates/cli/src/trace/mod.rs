@@ -83,9 +83,7 @@ fn trace(asked: &Asked) -> Outcome {
     started.way.wake_by(&wake);
     let mut reports = Reports {
         log: asked.log(output),
-        sums: asked
-            .sums
-            .map(|sums| Sums::new(sums.wall, sums.sort)),
+        sums: asked.sums.map(|sums| Sums::new(sums.wall, sums.sort)),
         picture: picture.as_ref().map(|_| Picture::default()),
     };
     reports.log.output().begin();

@@ -171,7 +171,8 @@ fn notified(asked: &Asked, words: &[OsString], filter: &Program) -> Result<Start
         flags: 0,
     };
     let guardian = Guardian::start(&Image::own(), None);
-    let mut catch = Notify::start(&start, guardian).map_err(|e| format!("{}: {e}", words.path.to_string_lossy()))?;
+    let mut catch =
+        Notify::start(&start, guardian).map_err(|e| format!("{}: {e}", words.path.to_string_lossy()))?;
     let notes = catch.notes().iter().map(ToString::to_string).collect();
     Ok(Started {
         first: catch.pid(),

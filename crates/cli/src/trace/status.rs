@@ -83,7 +83,9 @@ fn table(rows: &[Row]) -> String {
         text += &format!("{:<20} {word:<4} for {:<36} {why}\n", row.name, row.used);
     }
     text + match is_root() {
-        true => "\nas root: programs with the setuid bit keep their privileges, and children that nobody wants run free\n",
+        true => {
+            "\nas root: programs with the setuid bit keep their privileges, and children that nobody wants run free\n"
+        }
         false => {
             "\nas an ordinary user: a filter costs the program its setuid bits (no_new_privs), and children that nobody \
              wants are kept and answered at once; as root neither is so\n"

@@ -16,8 +16,8 @@ const MAX_DEPTH: usize = 32;
 
 /// The names that arguments have which are paths.
 const PATHS: &[&str] = &[
-    "pathname", "path", "filename", "file", "oldpath", "newpath", "oldname", "newname", "name", "from", "to", "source",
-    "target", "linkpath", "dirname", "fsname", "special", "put_old", "new_root", "dir", "library",
+    "pathname", "path", "filename", "file", "oldpath", "newpath", "oldname", "newname", "name", "from", "to",
+    "source", "target", "linkpath", "dirname", "fsname", "special", "put_old", "new_root", "dir", "library",
 ];
 
 /// One run.
@@ -60,13 +60,20 @@ impl Side {
                 continue;
             }
             let value: Value = serde_json::from_slice(&line).map_err(|e| {
-                let hint = if number == 1 { "; is it what `fleetgate trace --json` wrote?" } else { "" };
+                let hint = if number == 1 {
+                    "; is it what `fleetgate trace --json` wrote?"
+                } else {
+                    ""
+                };
                 (number, format!("no JSON: {e}{hint}"))
             })?;
             side.add(&value).map_err(|what| (number, what))?;
         }
         match side.calls.is_empty() {
-            true => Err((0, "there is no call in it; is it what `fleetgate trace --json` wrote?".to_owned())),
+            true => Err((
+                0,
+                "there is no call in it; is it what `fleetgate trace --json` wrote?".to_owned(),
+            )),
             false => Ok(side),
         }
     }
@@ -112,14 +119,18 @@ impl Side {
                 let number = |name: &str| fields.get(name).map(|v| text(v).unwrap_or_else(|| v.to_string()));
                 let host = match (field("sin_addr"), field("sin6_addr"), field("sun_path")) {
                     (Some(host), ..) => Some(format!("{host}:{}", number("sin_port").unwrap_or_default())),
-                    (_, Some(host), _) => Some(format!("[{host}]:{}", number("sin6_port").unwrap_or_default())),
+                    (_, Some(host), _) => {
+                        Some(format!("[{host}]:{}", number("sin6_port").unwrap_or_default()))
+                    }
                     (.., Some(path)) => Some(format!("unix:{path}")),
                     _ => None,
                 };
                 if let Some(host) = host {
                     return count(&mut self.hosts, host, "hosts");
                 }
-                fields.values().try_for_each(|value| self.hosts_of(value, depth - 1))
+                fields
+                    .values()
+                    .try_for_each(|value| self.hosts_of(value, depth - 1))
             }
             Value::Array(items) => items.iter().try_for_each(|item| self.hosts_of(item, depth - 1)),
             _ => Ok(()),
@@ -192,7 +203,8 @@ impl Difference {
     #[must_use]
     pub fn between(first: &Side, second: &Side) -> Difference {
         let mut calls = Vec::new();
-        let names: std::collections::BTreeSet<&String> = first.calls.keys().chain(second.calls.keys()).collect();
+        let names: std::collections::BTreeSet<&String> =
+            first.calls.keys().chain(second.calls.keys()).collect();
         for name in names {
             let of = |side: &Side| side.calls.get(name).copied().unwrap_or_default();
             if of(first) != of(second) {
@@ -218,7 +230,9 @@ impl Difference {
     pub fn text(&self, first: &str, second: &str) -> String {
         let (first, second) = (plain(first), plain(second));
         if self.is_empty() {
-            return format!("{first} and {second} make the same calls and name the same files, programs and hosts\n");
+            return format!(
+                "{first} and {second} make the same calls and name the same files, programs and hosts\n"
+            );
         }
         let mut out = String::new();
         if !self.calls.is_empty() {
@@ -318,7 +332,10 @@ mod tests {
              hosts only in b.json:\n  192.0.2.1:443\n  [::1]:53\n  unix:/run/\\u{1b}[2J\n"
         );
         let document = difference.document();
-        assert_eq!(document["files"], json!({ "only_first": ["/etc/one"], "only_second": ["ff"] }));
+        assert_eq!(
+            document["files"],
+            json!({ "only_first": ["/etc/one"], "only_second": ["ff"] })
+        );
         assert_eq!(
             document["calls"][1],
             json!({ "call": "openat", "first": { "calls": 2, "errors": 1 }, "second": { "calls": 2, "errors": 0 } })
@@ -329,7 +346,11 @@ mod tests {
     fn the_same_run_does_not_differ() {
         let difference = Difference::between(&side(FIRST), &side(FIRST));
         assert!(difference.is_empty());
-        assert!(difference.text("a", "b").starts_with("a and b make the same calls"));
+        assert!(
+            difference
+                .text("a", "b")
+                .starts_with("a and b make the same calls")
+        );
     }
 
     #[test]
@@ -340,7 +361,10 @@ mod tests {
             "[".repeat(100),
             "]".repeat(100)
         );
-        assert!(Side::of(deep.as_bytes()).is_ok(), "what is too deep is not looked at");
+        assert!(
+            Side::of(deep.as_bytes()).is_ok(),
+            "what is too deep is not looked at"
+        );
         for (text, line, what) in [
             ("", 0, "there is no call in it"),
             ("{}\n", 0, "there is no call in it"),

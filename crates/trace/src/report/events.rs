@@ -104,7 +104,9 @@ impl<W: Words> Events<W> {
     }
 
     fn leave(&mut self, tid: i32, result: i64, memory: &dyn Memory, now: Moment) {
-        let Some(mut open) = self.open.remove(&tid) else { return };
+        let Some(mut open) = self.open.remove(&tid) else {
+            return;
+        };
         if !self.shown.statuses.has(result) {
             return;
         }
@@ -121,7 +123,9 @@ impl<W: Words> Events<W> {
 
     /// A call of which the end will not be seen; without memory, the task is gone.
     fn abandon(&mut self, tid: i32, memory: Option<&dyn Memory>, never_returns: bool) {
-        let Some(mut open) = self.open.remove(&tid) else { return };
+        let Some(mut open) = self.open.remove(&tid) else {
+            return;
+        };
         let gone = memory.is_none() || never_returns;
         let statuses = self.shown.statuses;
         let shown = match gone {
@@ -136,8 +140,7 @@ impl<W: Words> Events<W> {
             begun: open.begun,
             column: 0,
         };
-        self.words
-            .abandon(ended, memory.unwrap_or(&Gone), &mut open.line);
+        self.words.abandon(ended, memory.unwrap_or(&Gone), &mut open.line);
         open.line.extend_from_slice(match gone {
             true => b",\"unfinished\":true}\n",
             false => b"}\n".as_slice(),
@@ -159,7 +162,10 @@ impl<W: Words> Events<W> {
     }
 
     fn is_shown(&self, signal: i32) -> bool {
-        self.shown.signals.as_ref().is_none_or(|set| set.contains(&signal))
+        self.shown
+            .signals
+            .as_ref()
+            .is_none_or(|set| set.contains(&signal))
     }
 }
 
@@ -220,9 +226,10 @@ impl<W: Words> Log for Events<W> {
                 self.abandon(*tid, None, false);
                 let (kind, more) = match end {
                     End::Exited(code) => ("exited", json!({ "code": code })),
-                    End::Killed(signal, core) => {
-                        ("killed", json!({ "signal": signals::name(*signal), "core": core }))
-                    }
+                    End::Killed(signal, core) => (
+                        "killed",
+                        json!({ "signal": signals::name(*signal), "core": core }),
+                    ),
                     End::Left => ("left", json!({})),
                 };
                 if self.shown.ends {

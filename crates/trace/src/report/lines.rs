@@ -134,7 +134,10 @@ struct InCall<B> {
 
 impl<B> Task<B> {
     fn new() -> Task<B> {
-        Task { call: None, column: 0 }
+        Task {
+            call: None,
+            column: 0,
+        }
     }
 }
 
@@ -322,7 +325,9 @@ impl<W: Words> Lines<W> {
                 let shown = self.style.statuses.detached;
                 let call = self.tasks.get_mut(&tid).and_then(|t| t.call.take());
                 match call {
-                    Some(InCall { held: Some(mut held), .. }) if shown => {
+                    Some(InCall {
+                        held: Some(mut held), ..
+                    }) if shown => {
                         held.extend_from_slice(b" <detached ...>\n");
                         self.alone(tid, now, &held);
                     }
@@ -354,7 +359,10 @@ impl<W: Words> Lines<W> {
     }
 
     fn shows(&self, signal: i32) -> bool {
-        self.style.signals.as_ref().is_none_or(|set| set.contains(&signal))
+        self.style
+            .signals
+            .as_ref()
+            .is_none_or(|set| set.contains(&signal))
     }
 
     fn announce(&mut self, tid: i32, what: &str) {

@@ -130,8 +130,8 @@ impl Output {
             }
         };
         let kind = file.metadata().map(|m| m.file_type());
-        let live = file.is_terminal()
-            || kind.is_ok_and(|k| k.is_fifo() || k.is_socket() || k.is_char_device());
+        let live =
+            file.is_terminal() || kind.is_ok_and(|k| k.is_fifo() || k.is_socket() || k.is_char_device());
         let sink = Sink {
             file: Some(file),
             name,

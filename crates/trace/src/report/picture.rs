@@ -124,7 +124,8 @@ impl Picture {
     /// The picture.
     #[must_use]
     pub fn svg(mut self, title: &str) -> String {
-        self.done.extend(std::mem::take(&mut self.processes).into_values());
+        self.done
+            .extend(std::mem::take(&mut self.processes).into_values());
         self.done.sort_by_key(|p| p.serial);
         let drawing = Drawing::new(self.done);
         drawing.svg(title)
@@ -267,7 +268,12 @@ fn colour(name: &str) -> String {
     let sum = name.bytes().fold(5381u32, |sum, byte| {
         sum.wrapping_mul(33).wrapping_add(u32::from(byte))
     });
-    format!("hsl({},{}%,{}%)", sum % 360, 55 + sum / 360 % 20, 68 + sum / 7200 % 10)
+    format!(
+        "hsl({},{}%,{}%)",
+        sum % 360,
+        55 + sum / 360 % 20,
+        68 + sum / 7200 % 10
+    )
 }
 
 fn times(calls: u64) -> String {

@@ -89,7 +89,9 @@ pub fn code_name(number: i32, code: i32) -> Option<&'static str> {
             "CLD_STOPPED",
             "CLD_CONTINUED",
         ],
-        libc::SIGIO => &["POLL_IN", "POLL_OUT", "POLL_MSG", "POLL_ERR", "POLL_PRI", "POLL_HUP"],
+        libc::SIGIO => &[
+            "POLL_IN", "POLL_OUT", "POLL_MSG", "POLL_ERR", "POLL_PRI", "POLL_HUP",
+        ],
         libc::SIGSYS => &["SYS_SECCOMP", "SYS_USER_DISPATCH"],
         _ => &[],
     };
@@ -114,7 +116,13 @@ pub fn has_status(info: &Signal) -> bool {
 /// Whether it is about an address.
 #[must_use]
 pub fn has_address(info: &Signal) -> bool {
-    let faults = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP];
+    let faults = [
+        libc::SIGSEGV,
+        libc::SIGBUS,
+        libc::SIGILL,
+        libc::SIGFPE,
+        libc::SIGTRAP,
+    ];
     info.code > 0 && faults.contains(&info.number)
 }
 
@@ -138,7 +146,11 @@ pub fn shown(info: &Signal) -> String {
         (0 | -6, _) => sent(&mut out),
         // A timer's number and how often it was late stand where others have their sender.
         (-2, _) => {
-            let timer = if info.pid == 0 { String::from("0") } else { format!("{:#x}", info.pid) };
+            let timer = if info.pid == 0 {
+                String::from("0")
+            } else {
+                format!("{:#x}", info.pid)
+            };
             let _ = write!(out, ", si_timerid={timer}, si_overrun={}", info.uid);
             valued(&mut out);
         }
@@ -146,7 +158,9 @@ pub fn shown(info: &Signal) -> String {
             sent(&mut out);
             valued(&mut out);
         }
-        (KERNEL, libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE) => address(&mut out, info.address),
+        (KERNEL, libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE) => {
+            address(&mut out, info.address)
+        }
         (KERNEL, _) => {}
         (_, libc::SIGCHLD) => {
             sent(&mut out);
@@ -161,7 +175,11 @@ pub fn shown(info: &Signal) -> String {
             address(&mut out, info.address);
         }
         (_, libc::SIGSYS) => {
-            let _ = write!(out, ", si_call_addr={:#x}, si_syscall={}", info.address, info.status);
+            let _ = write!(
+                out,
+                ", si_call_addr={:#x}, si_syscall={}",
+                info.address, info.status
+            );
         }
         (_, libc::SIGIO) => {
             let _ = write!(out, ", si_band={}", info.address as i64);
@@ -209,14 +227,27 @@ pub(crate) mod tests {
             ..signal
         };
         for (info, text) in [
-            (from(signal(15, 0)), "{si_signo=SIGTERM, si_code=SI_USER, si_pid=9634, si_uid=7}"),
-            (from(signal(10, -6)), "{si_signo=SIGUSR1, si_code=SI_TKILL, si_pid=9634, si_uid=7}"),
             (
-                Signal { value: 77, ..from(signal(10, -1)) },
+                from(signal(15, 0)),
+                "{si_signo=SIGTERM, si_code=SI_USER, si_pid=9634, si_uid=7}",
+            ),
+            (
+                from(signal(10, -6)),
+                "{si_signo=SIGUSR1, si_code=SI_TKILL, si_pid=9634, si_uid=7}",
+            ),
+            (
+                Signal {
+                    value: 77,
+                    ..from(signal(10, -1))
+                },
                 "{si_signo=SIGUSR1, si_code=SI_QUEUE, si_pid=9634, si_uid=7, si_int=77, si_ptr=0x4d}",
             ),
             (
-                Signal { uid: 2, value: 5, ..signal(14, -2) },
+                Signal {
+                    uid: 2,
+                    value: 5,
+                    ..signal(14, -2)
+                },
                 "{si_signo=SIGALRM, si_code=SI_TIMER, si_timerid=0, si_overrun=2, si_int=5, si_ptr=0x5}",
             ),
             (signal(14, KERNEL), "{si_signo=SIGALRM, si_code=SI_KERNEL}"),
@@ -225,15 +256,25 @@ pub(crate) mod tests {
                 "{si_signo=SIGCHLD, si_code=CLD_EXITED, si_pid=9634, si_uid=7, si_status=0, si_utime=0, si_stime=0}",
             ),
             (
-                Signal { status: 15, system: 123, ..from(signal(17, 2)) },
+                Signal {
+                    status: 15,
+                    system: 123,
+                    ..from(signal(17, 2))
+                },
                 "{si_signo=SIGCHLD, si_code=CLD_KILLED, si_pid=9634, si_uid=7, si_status=SIGTERM, si_utime=0, \
                  si_stime=123 /* 1.23 s */}",
             ),
             (
-                Signal { address: 0x10, ..signal(11, 1) },
+                Signal {
+                    address: 0x10,
+                    ..signal(11, 1)
+                },
                 "{si_signo=SIGSEGV, si_code=SEGV_MAPERR, si_addr=0x10}",
             ),
-            (signal(11, KERNEL), "{si_signo=SIGSEGV, si_code=SI_KERNEL, si_addr=NULL}"),
+            (
+                signal(11, KERNEL),
+                "{si_signo=SIGSEGV, si_code=SI_KERNEL, si_addr=NULL}",
+            ),
             (signal(99, 300), "{si_signo=SIG_99, si_code=0x12c}"),
         ] {
             assert_eq!(shown(&info), text);

@@ -136,7 +136,11 @@ mod tests {
             (internet as Reader, tcp, "X:[127.0.0.1:8080->127.0.0.2:80]"),
             (internet, six, "X:[[::1]:8080]"),
             (local, unix, "X-STREAM:[4711,\"/run/a b\"]"),
-            (local, "0: 00000003 00000000 00000000 0002 03 4711", "X-DGRAM:[4711]"),
+            (
+                local,
+                "0: 00000003 00000000 00000000 0002 03 4711",
+                "X-DGRAM:[4711]",
+            ),
             (netlink, "0000 0 77 00000000 0 0 0 2 0 4711", "X:[ROUTE:77]"),
         ] {
             let read = reader(line.as_bytes(), "4711", "X").expect(line);
@@ -155,7 +159,8 @@ mod tests {
         let name = |fd: i32| {
             let what = std::fs::read_link(format!("/proc/self/fd/{fd}")).expect("open");
             let tid = fleetgate_sys::process::id();
-            named(tid, what.to_string_lossy().as_bytes()).map(|name| String::from_utf8_lossy(&name).into_owned())
+            named(tid, what.to_string_lossy().as_bytes())
+                .map(|name| String::from_utf8_lossy(&name).into_owned())
         };
         assert_eq!(name(listener.as_raw_fd()), Some(format!("TCP:[{here}]")));
         assert_eq!(name(client.as_raw_fd()), Some(format!("TCP:[{from}->{here}]")));

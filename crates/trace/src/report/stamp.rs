@@ -129,7 +129,10 @@ mod tests {
             wall: Time { sec, nsec },
             steady,
         };
-        let (first, second) = (moment(90_061, 5_000, 7), moment(90_062, 999_999_999, 1_500_000_007));
+        let (first, second) = (
+            moment(90_061, 5_000, 7),
+            moment(90_062, 999_999_999, 1_500_000_007),
+        );
         let minutes = |sec| {
             let civil = clock::local(sec).expect("a day");
             format!("{:02}:{:02}:{:02}", civil.hour, civil.minute, civil.second)

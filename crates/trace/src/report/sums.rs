@@ -133,7 +133,9 @@ impl Sums {
                     Some(before) => self.cpu(*tid).map_or(0, |after| after.saturating_sub(before)),
                     None => 0,
                 };
-                let Some(sum) = self.by_call.get_mut(&name) else { return };
+                let Some(sum) = self.by_call.get_mut(&name) else {
+                    return;
+                };
                 sum.ended += 1;
                 let first = sum.ended == 1;
                 sum.errors += u64::from(errno::of_result(*result).is_some());
@@ -194,13 +196,16 @@ impl Sums {
     #[must_use]
     pub fn table(&self) -> String {
         let rule = "------ ----------- ----------- --------- --------- ----------------\n";
-        let mut out =
-            String::from("% time     seconds  usecs/call     calls    errors syscall\n") + rule;
+        let mut out = String::from("% time     seconds  usecs/call     calls    errors syscall\n") + rule;
         let rows = self.sorted();
         let spent = |sum: &Sum| if self.wall { sum.wall.total } else { sum.cpu.total };
         let all: u64 = rows.iter().map(|(_, sum)| spent(sum)).sum();
         let row = |name: &str, nanos: u64, calls: u64, errors: u64, share: f64| {
-            let errors = if errors == 0 { String::new() } else { errors.to_string() };
+            let errors = if errors == 0 {
+                String::new()
+            } else {
+                errors.to_string()
+            };
             let (seconds, each) = (nanos as f64 / 1e9, nanos / 1000 / calls.max(1));
             format!("{share:6.2} {seconds:11.6} {each:11} {calls:9} {errors:>9} {name}\n")
         };

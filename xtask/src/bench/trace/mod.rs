@@ -239,7 +239,7 @@ fn calls(bench: &mut Bench, tools: &Tools) -> Result {
         ("strace", with(&["STRACE"])),
         (STRACE, with(&["STRACE", "--seccomp-bpf"])),
         (OURS, with(&["FLEETGATE", "trace"])),
-        (ENTRY, with(&["FLEETGATE", "trace", "--entry-only"])),
+        (ENTRY, with(&["FLEETGATE", "trace", "--no-results"])),
         (
             "fleetgate --no-ptrace",
             with(&["FLEETGATE", "trace", "--no-ptrace"]),
