@@ -270,6 +270,9 @@ impl Reading<'_> {
             .find(|abi| !abis.contains(abi) && Call::named(*abi, name).is_some());
         let reason = match elsewhere {
             Some(abi) => format!("only {} has this system call; ?{name} is no error", abi.name()),
+            None if name.starts_with('!') => {
+                "! stands before the whole set, and means all but that".to_owned()
+            }
             None if name.starts_with('%') => "there is no such class of system calls".to_owned(),
             None => "there is no system call of this name".to_owned(),
         };
@@ -294,6 +297,11 @@ fn tests_of(text: &str, place: Range<usize>) -> Result<(Range<usize>, Option<Tes
         let close = text[open..place.end].rfind(')').map(|at| open + at + 1);
         return Err(match close {
             None => Wrong::new(text, place.end..place.end, "a ) is missing"),
+            Some(at) if text[at..place.end].starts_with('@') => Wrong::new(
+                text,
+                at..place.end,
+                "the numbering stands behind the name: openat@64(…)",
+            ),
             Some(at) => Wrong::new(text, at..place.end, "a comma is expected behind )"),
         });
     }

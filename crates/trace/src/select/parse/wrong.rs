@@ -1,6 +1,5 @@
 //! What is wrong with an expression, and where. It prints the expression with a mark under the place.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 
@@ -10,6 +9,8 @@ const SHOWN: usize = 32;
 const LONGEST_MARK: usize = 40;
 /// How many names are offered.
 const OFFERED: usize = 3;
+/// Words that are longer are like no name.
+const LONGEST_NAME: usize = 32;
 
 /// An expression that means nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,49 +84,58 @@ fn plain(text: &str) -> String {
 
 /// The names that are most like a wrong one, the best first.
 pub(super) fn near(wrong: &str, names: impl Iterator<Item = &'static str>) -> Vec<&'static str> {
-    if !(2..=32).contains(&wrong.len()) {
+    let wrong = wrong.as_bytes();
+    if !(2..=LONGEST_NAME).contains(&wrong.len()) {
         return Vec::new();
     }
     let allowed = 1 + wrong.len() / 5;
-    let lower = wrong.to_ascii_lowercase();
-    // A name that several numberings have is looked at once.
-    let names: BTreeSet<&str> = names.collect();
-    let mut found: Vec<(usize, usize, &'static str)> = names
-        .into_iter()
+    let mut found: Vec<(usize, bool, usize, &'static str)> = names
         .filter_map(|name| {
-            let other = name.to_ascii_lowercase();
-            let inside =
-                lower.len().min(other.len()) >= 4 && (other.contains(&lower) || lower.contains(&other));
-            if !inside && lower.len().abs_diff(other.len()) > allowed {
+            let inside = holds(name.as_bytes(), wrong) || holds(wrong, name.as_bytes());
+            if !inside && wrong.len().abs_diff(name.len()) > allowed {
                 return None;
             }
-            let steps = distance(lower.as_bytes(), other.as_bytes());
+            let steps = distance(wrong, name.as_bytes());
             let rank = if inside { steps.min(allowed) } else { steps };
-            (rank <= allowed).then_some((rank, steps, name))
+            // Beginnings are seldom wrong.
+            let begins = name.as_bytes().get(..2) == wrong.get(..2);
+            (rank <= allowed).then_some((rank, !begins, steps, name))
         })
         .collect();
     found.sort_unstable();
+    found.dedup();
     found.into_iter().take(OFFERED).map(|(.., name)| name).collect()
 }
 
-/// How many letters are added, left out, replaced or exchanged with their neighbour between two words.
+/// Whether a word of some letters is part of another, in any case.
+fn holds(long: &[u8], short: &[u8]) -> bool {
+    short.len() >= 4
+        && long
+            .windows(short.len())
+            .any(|part| part.eq_ignore_ascii_case(short))
+}
+
+/// How many letters are added, left out, replaced or exchanged with their neighbour between two words, in any case. Of a
+/// name that is longer than any the beginning counts.
 fn distance(a: &[u8], b: &[u8]) -> usize {
-    let mut before_last: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=b.len()).collect();
+    let cut = |word: &[u8]| word.len().min(LONGEST_NAME);
+    let (a, b) = (&a[..cut(a)], &b[..cut(b)]);
+    let mut before_last = [0; LONGEST_NAME + 1];
+    let mut last: [usize; LONGEST_NAME + 1] = std::array::from_fn(|j| j);
     for (i, x) in a.iter().enumerate() {
-        let mut row = vec![i + 1];
+        let mut row = [i + 1; LONGEST_NAME + 1];
         for (j, y) in b.iter().enumerate() {
-            let mut steps = (last[j] + usize::from(x != y))
-                .min(last[j + 1] + 1)
-                .min(row[j] + 1);
-            if i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y {
+            let differs = usize::from(!x.eq_ignore_ascii_case(y));
+            let mut steps = (last[j] + differs).min(last[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && x.eq_ignore_ascii_case(&b[j - 1]) && a[i - 1].eq_ignore_ascii_case(y) {
                 steps = steps.min(before_last[j - 1] + 1);
             }
-            row.push(steps);
+            row[j + 1] = steps;
         }
-        before_last = std::mem::replace(&mut last, row);
+        before_last = last;
+        last = row;
     }
-    last.last().copied().unwrap_or_default()
+    last[b.len()]
 }
 
 #[cfg(test)]
