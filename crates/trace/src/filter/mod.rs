@@ -177,9 +177,6 @@ type Range = (u32, Outcome);
 fn ranges(selection: &Selection, audit: u32, segments: &[(u32, Abi)]) -> Vec<Range> {
     let mut points: BTreeMap<u32, Outcome> = BTreeMap::new();
     for abi in Abi::ALL.into_iter().filter(|abi| abi.audit() == audit) {
-        if selection.is_all(abi) {
-            continue;
-        }
         for (number, when) in selection.of(abi) {
             let call = Call { abi, number };
             // One that would be seen as another call is never seen at all.

@@ -110,6 +110,13 @@ impl Random {
                 let when = self.when(tests);
                 // Neighbours, too, some of them with the same tests.
                 for number in number..=number.saturating_add(self.below(3) as u32) {
+                    // Where all are wanted, this leaves it out, or wants it with some arguments only.
+                    if self.one_in(2) {
+                        selection.remove(Call { abi, number });
+                        if self.one_in(2) {
+                            continue;
+                        }
+                    }
                     selection.add(Call { abi, number }, when.clone());
                 }
             }
