@@ -3,6 +3,8 @@
 
 mod classes;
 mod constants;
+#[cfg(test)]
+mod page;
 pub mod parse;
 mod signatures;
 

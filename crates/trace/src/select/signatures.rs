@@ -1,5 +1,5 @@
 //! Names of arguments, so that a test can say `flags` where it means the third. Of the calls that people test; any other
-//! can be asked by position.
+//! can be asked by position. The names are those of the manual, as JSON has them.
 
 use super::{Is, Test};
 use crate::abi::{Abi, Call};
@@ -29,12 +29,14 @@ pub(super) fn argument(call: Call, name: &str) -> Found {
     let Some(of) = call.name() else {
         return Found::Missing;
     };
-    let at = |arguments: &str| {
-        let names = (0u8..).zip(arguments.split_ascii_whitespace());
-        let mut found = names.map(|(position, of)| (position, of.trim_end_matches('*'), of.ends_with('*')));
-        found
-            .find(|(_, of, _)| *of == name || SECOND_NAMES.contains(&(name, of)))
-            .map(|(position, _, wide)| Argument { position, wide })
+    let at = |arguments: &'static str| {
+        let all = || (0u8..).zip(arguments.split_ascii_whitespace());
+        let plain = |of: &'static str| of.trim_end_matches('*');
+        let (position, of) = all()
+            .find(|(_, of)| plain(of) == name)
+            .or_else(|| all().find(|(_, of)| SECOND_NAMES.contains(&(name, plain(of)))))?;
+        let wide = of.ends_with('*');
+        Some(Argument { position, wide })
     };
     let usual = arguments(of).and_then(at);
     let other = DIFFERENT
@@ -90,20 +92,20 @@ fn arguments(call: &str) -> Option<&'static str> {
     found.map(|(_, arguments)| *arguments)
 }
 
-/// What else an argument is called: this, for that.
-const SECOND_NAMES: [(&str, &str); 12] = [
-    ("path", "pathname"),
+/// What else an argument is called: this, for that. The name itself is looked for first.
+#[rustfmt::skip]
+const SECOND_NAMES: &[(&str, &str)] = &[
+    ("fd", "sockfd"), ("fd", "dirfd"), ("dfd", "dirfd"),
+    ("path", "pathname"), ("pathname", "path"),
     ("family", "domain"),
-    ("signal", "sig"),
-    ("dfd", "dirfd"),
-    ("op", "request"),
-    ("op", "cmd"),
-    ("op", "option"),
-    ("cmd", "request"),
-    ("request", "cmd"),
-    ("length", "len"),
-    ("address", "addr"),
-    ("addrlen", "len"),
+    ("sig", "signum"), ("signal", "signum"), ("signal", "sig"),
+    ("pid", "tgid"), ("uid", "fsuid"), ("gid", "fsgid"),
+    ("op", "request"), ("op", "cmd"), ("op", "option"), ("op", "operation"), ("op", "opcode"),
+    ("cmd", "request"), ("cmd", "op"), ("request", "cmd"),
+    ("len", "length"), ("length", "len"), ("size", "len"), ("count", "buflen"),
+    ("addr", "src_addr"), ("addr", "dest_addr"),
+    ("child_stack", "stack"), ("child_tidptr", "child_tid"),
+    ("fstype", "filesystemtype"), ("flags", "mountflags"), ("flags", "swapflags"),
 ];
 
 const X86: &[Abi] = &[Abi::I386];
@@ -117,7 +119,7 @@ const DIFFERENT: &[(&[Abi], &str, &str)] = &[
     (X86, "select", "block*"),
     (X86, "pread64", "fd buf* count*"),
     (X86, "pwrite64", "fd buf* count*"),
-    (X86, "truncate64", "pathname*"),
+    (X86, "truncate64", "path*"),
     (X86, "ftruncate64", "fd"),
     (X86, "fallocate", "fd mode"),
     (X86, "chown", "pathname*"),
@@ -176,14 +178,14 @@ const IPC: &[(&str, u64)] = &[
 
 /// The arguments of a call by position, `*` behind those of which 64 bits count: `long`, sizes and pointers.
 #[rustfmt::skip]
-const ARGUMENTS: &[(&str, &str)] = &[
-    ("accept", "fd addr* addrlen*"),
-    ("accept4", "fd addr* addrlen* flags"),
+pub(super) const ARGUMENTS: &[(&str, &str)] = &[
+    ("accept", "sockfd addr* addrlen*"),
+    ("accept4", "sockfd addr* addrlen* flags"),
     ("access", "pathname* mode"),
-    ("bind", "fd addr* addrlen"),
+    ("bind", "sockfd addr* addrlen"),
     ("bpf", "cmd attr* size"),
     ("brk", "addr*"),
-    ("capset", "header* data*"),
+    ("capset", "hdrp* datap*"),
     ("chmod", "pathname* mode"),
     ("chown", "pathname* owner group"),
     ("chown32", "pathname* owner group"),
@@ -191,10 +193,10 @@ const ARGUMENTS: &[(&str, &str)] = &[
     ("clock_nanosleep", "clockid flags request* remain*"),
     ("clock_settime", "clockid tp*"),
     ("clone", "flags* stack* parent_tid* child_tid* tls*"),
-    ("clone3", "args* size*"),
+    ("clone3", "cl_args* size*"),
     ("close", "fd"),
     ("close_range", "first last flags"),
-    ("connect", "fd addr* addrlen"),
+    ("connect", "sockfd addr* addrlen"),
     ("creat", "pathname* mode"),
     ("delete_module", "name* flags"),
     ("dup", "oldfd"),
@@ -218,7 +220,7 @@ const ARGUMENTS: &[(&str, &str)] = &[
     ("fcntl", "fd cmd arg*"),
     ("fcntl64", "fd cmd arg*"),
     ("fdatasync", "fd"),
-    ("finit_module", "fd params* flags"),
+    ("finit_module", "fd param_values* flags"),
     ("flock", "fd operation"),
     ("fstat", "fd statbuf*"),
     ("fsync", "fd"),
@@ -226,11 +228,11 @@ const ARGUMENTS: &[(&str, &str)] = &[
     ("ftruncate64", "fd length*"),
     ("futex", "uaddr* op val timeout* uaddr2* val3"),
     ("getdents64", "fd dirp* count"),
-    ("getrandom", "buf* count* flags"),
-    ("getsockopt", "fd level optname optval* optlen*"),
+    ("getrandom", "buf* buflen* flags"),
+    ("getsockopt", "sockfd level optname optval* optlen*"),
     ("inotify_add_watch", "fd pathname* mask"),
-    ("io_uring_enter", "fd to_submit min_complete flags argp* size*"),
-    ("io_uring_register", "fd op arg* nr_args"),
+    ("io_uring_enter", "fd to_submit min_complete flags sig* sigsz*"),
+    ("io_uring_register", "fd opcode arg* nr_args"),
     ("io_uring_setup", "entries params*"),
     ("ioctl", "fd request arg*"),
     ("kcmp", "pid1 pid2 type idx1* idx2*"),
@@ -239,9 +241,9 @@ const ARGUMENTS: &[(&str, &str)] = &[
     ("lchown", "pathname* owner group"),
     ("lchown32", "pathname* owner group"),
     ("linkat", "olddirfd oldpath* newdirfd newpath* flags"),
-    ("listen", "fd backlog"),
+    ("listen", "sockfd backlog"),
     ("lseek", "fd offset* whence"),
-    ("madvise", "addr* len* advice"),
+    ("madvise", "addr* length* advice"),
     ("memfd_create", "name* flags"),
     ("mkdir", "pathname* mode"),
     ("mkdirat", "dirfd pathname* mode"),
@@ -250,11 +252,11 @@ const ARGUMENTS: &[(&str, &str)] = &[
     ("mlock", "addr* len*"),
     ("mmap", "addr* length* prot* flags* fd offset*"),
     ("mmap2", "addr* length* prot* flags* fd pgoffset*"),
-    ("mount", "source* target* fstype* flags* data*"),
+    ("mount", "source* target* filesystemtype* mountflags* data*"),
     ("mount_setattr", "dirfd pathname* flags attr* size*"),
-    ("move_mount", "from_dirfd from_pathname* to_dirfd to_pathname* flags"),
+    ("move_mount", "from_dirfd from_path* to_dirfd to_path* flags"),
     ("mprotect", "addr* len* prot*"),
-    ("mremap", "old_addr* old_size* new_size* flags* new_addr*"),
+    ("mremap", "old_address* old_size* new_size* flags* new_address*"),
     ("munmap", "addr* length*"),
     ("newfstatat", "dirfd pathname* statbuf* flags"),
     ("open", "pathname* flags mode"),
@@ -272,28 +274,28 @@ const ARGUMENTS: &[(&str, &str)] = &[
     ("prctl", "option arg2* arg3* arg4* arg5*"),
     ("pread64", "fd buf* count* offset*"),
     ("prlimit64", "pid resource new_limit* old_limit*"),
-    ("process_vm_readv", "pid local* liovcnt* remote* riovcnt* flags*"),
-    ("process_vm_writev", "pid local* liovcnt* remote* riovcnt* flags*"),
+    ("process_vm_readv", "pid local_iov* liovcnt* remote_iov* riovcnt* flags*"),
+    ("process_vm_writev", "pid local_iov* liovcnt* remote_iov* riovcnt* flags*"),
     ("ptrace", "request* pid* addr* data*"),
     ("pwrite64", "fd buf* count* offset*"),
     ("quotactl", "cmd special* id addr*"),
     ("read", "fd buf* count*"),
     ("readv", "fd iov* iovcnt*"),
-    ("reboot", "magic magic2 cmd arg*"),
-    ("recvfrom", "fd buf* len* flags addr* addrlen*"),
-    ("recvmsg", "fd msg* flags"),
+    ("reboot", "magic magic2 op arg*"),
+    ("recvfrom", "sockfd buf* len* flags src_addr* addrlen*"),
+    ("recvmsg", "sockfd msg* flags"),
     ("renameat2", "olddirfd oldpath* newdirfd newpath* flags"),
-    ("rt_sigaction", "sig act* oldact* sigsetsize*"),
+    ("rt_sigaction", "signum act* oldact* sigsetsize*"),
     ("rt_sigprocmask", "how set* oldset* sigsetsize*"),
-    ("rt_sigqueueinfo", "pid sig info*"),
+    ("rt_sigqueueinfo", "tgid sig info*"),
     ("rt_tgsigqueueinfo", "tgid tid sig info*"),
     ("sched_setscheduler", "pid policy param*"),
     ("seccomp", "operation flags args*"),
     ("sendfile", "out_fd in_fd offset* count*"),
-    ("sendmsg", "fd msg* flags"),
-    ("sendto", "fd buf* len* flags addr* addrlen"),
-    ("setfsgid", "gid"),
-    ("setfsuid", "uid"),
+    ("sendmsg", "sockfd msg* flags"),
+    ("sendto", "sockfd buf* len* flags dest_addr* addrlen"),
+    ("setfsgid", "fsgid"),
+    ("setfsuid", "fsuid"),
     ("setgid", "gid"),
     ("setgid32", "gid"),
     ("setns", "fd nstype"),
@@ -306,22 +308,22 @@ const ARGUMENTS: &[(&str, &str)] = &[
     ("setresuid32", "ruid euid suid"),
     ("setreuid", "ruid euid"),
     ("setrlimit", "resource rlim*"),
-    ("setsockopt", "fd level optname optval* optlen"),
+    ("setsockopt", "sockfd level optname optval* optlen"),
     ("setuid", "uid"),
     ("setuid32", "uid"),
-    ("shutdown", "fd how"),
+    ("shutdown", "sockfd how"),
     ("socket", "domain type protocol"),
     ("socketcall", "call args*"),
     ("socketpair", "domain type protocol sv*"),
     ("splice", "fd_in off_in* fd_out off_out* len* flags"),
     ("statx", "dirfd pathname* flags mask statxbuf*"),
-    ("swapon", "pathname* flags"),
-    ("syslog", "type buf* len"),
+    ("swapon", "path* swapflags"),
+    ("syslog", "type bufp* len"),
     ("tgkill", "tgid tid sig"),
     ("timerfd_create", "clockid flags"),
     ("tkill", "tid sig"),
-    ("truncate", "pathname* length*"),
-    ("truncate64", "pathname* length*"),
+    ("truncate", "path* length*"),
+    ("truncate64", "path* length*"),
     ("umount2", "target* flags"),
     ("unlinkat", "dirfd pathname* flags"),
     ("unshare", "flags*"),
@@ -378,6 +380,9 @@ mod tests {
             (Abi::Aarch64, "clone", "tls", at(3, true)),
             (Abi::X86_64, "getpid", "pid", Found::Missing),
             (Abi::X86_64, "ptrace", "op", at(0, true)),
+            (Abi::X86_64, "connect", "fd", at(0, false)),
+            (Abi::X86_64, "epoll_ctl", "fd", at(2, false)),
+            (Abi::X86_64, "mount", "flags", at(3, true)),
         ] {
             let call = Call::named(abi, call).expect("a call");
             assert_eq!(argument(call, name), found, "{call:?} {name}");
