@@ -13,6 +13,33 @@ struct Row {
 
 const CALLS: &[i64] = &[libc::SYS_openat, libc::SYS_execve, libc::SYS_getppid];
 
+/// Makes children of which it says that nobody is to trace them, in two ways, and one that is to be traced with nobody told.
+pub const UNTRACED: &[&str] = &[
+    PY,
+    "-c",
+    r#"
+import ctypes, os, signal
+libc = ctypes.CDLL(None)
+libc.syscall.restype = ctypes.c_long
+UNTRACED, PTRACE = 0x00800000, 0x2000
+# struct clone_args: flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls.
+words = (ctypes.c_uint64 * 8)(UNTRACED, 0, 0, 0, signal.SIGCHLD, 0, 0, 0)
+number = 56 if os.uname().machine == "x86_64" else 220
+ends = []
+for make in (
+    lambda: libc.syscall(number, UNTRACED | signal.SIGCHLD, 0, 0, 0, 0),
+    lambda: libc.syscall(435, words, 64),
+    lambda: libc.syscall(number, PTRACE | UNTRACED | signal.SIGCHLD, 0, 0, 0, 0),
+):
+    child = make()
+    if child == 0:
+        os.close(os.open("/dev/zero", os.O_RDONLY))
+        os._exit(8 if words[0] == UNTRACED else 9)
+    ends.append(os.waitpid(child, 0)[1] >> 8)
+open(os.environ["OUT"], "w").write(repr((ends, list(words))))
+"#,
+];
+
 const ROWS: &[Row] = &[
     Row {
         name: "code",
@@ -248,28 +275,37 @@ if os.getuid() == 0:
     },
     Row {
         name: "untraced",
+        command: UNTRACED,
+        seen: &[],
+    },
+    Row {
+        name: "terminal",
         command: &[
             PY,
             "-c",
             r#"
-import ctypes, os, signal
-libc = ctypes.CDLL(None)
-libc.syscall.restype = ctypes.c_long
-UNTRACED = 0x00800000
-# struct clone_args: flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls.
-words = (ctypes.c_uint64 * 8)(UNTRACED, 0, 0, 0, signal.SIGCHLD, 0, 0, 0)
-number = 56 if os.uname().machine == "x86_64" else 220
-ends = []
-for make in (lambda: libc.syscall(number, UNTRACED | signal.SIGCHLD, 0, 0, 0, 0), lambda: libc.syscall(435, words, 64)):
-    child = make()
-    if child == 0:
-        os.close(os.open("/dev/zero", os.O_RDONLY))
-        os._exit(8 if words[0] == UNTRACED else 9)
-    ends.append(os.waitpid(child, 0)[1] >> 8)
-open(os.environ["OUT"], "w").write(repr((ends, list(words))))
+import os, pty
+pid, fd = pty.fork()
+if not pid: os.execvp("sh", ["sh", "-i"])
+text = b""
+def until(*parts):
+    global text
+    for part in parts:
+        while part not in text: text += os.read(fd, 1000)
+        text = text.split(part, 1)[1]
+def write(what): os.write(fd, what)
+write(b"cat; echo st$?op\n"); until(b"op")
+# Once from the terminal's echo, once from cat.
+write(b"one\n"); until(b"one", b"one")
+write(b"\x1a"); until(b"st148op")
+write(b"fg; echo en$?d\n"); until(b"d\r")
+write(b"two\n"); until(b"two", b"two")
+write(b"\x04"); until(b"en0d")
+write(b"exit 5\n")
+open(os.environ["OUT"], "w").write(str(os.waitpid(pid, 0)[1]))
 "#,
         ],
-        seen: &[],
+        seen: &[("stopped 20", 1), ("began process", 2), ("Exited(5)", 1)],
     },
     Row {
         name: "long-arguments",

@@ -188,7 +188,7 @@ fn watch(catch: &mut Ptrace, then: Then, mut goes_on: impl FnMut(&Ptrace, &Event
                 *pid,
                 format!("executed{}", if pid == former { "" } else { " by thread" }),
             ),
-            Event::Signal { tid, signal, .. } => (*tid, format!("signal {signal}")),
+            Event::Signal { tid, signal } => (*tid, format!("signal {}", signal.number)),
             Event::Stopped { tid, signal } => (*tid, format!("stopped {signal}")),
             Event::Ended { tid, end } => (*tid, format!("{end:?}")),
         };

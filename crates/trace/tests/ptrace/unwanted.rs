@@ -108,6 +108,12 @@ const ROWS: &[Row] = &[
         unwanted: 2,
     },
     Row {
+        follow: "none",
+        command: launched::UNTRACED,
+        opens: &[("/dev/zero", false)],
+        unwanted: 3,
+    },
+    Row {
         follow: "all",
         command: SANDBOX,
         opens: &[],

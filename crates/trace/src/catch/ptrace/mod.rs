@@ -9,7 +9,8 @@
 //! PTRACE_GETEVENTMSG, PTRACE_CONT. That one cannot be saved: where a thread that is not its process's first executes, it
 //! takes over the first one's number, its own is gone, and nothing but this stop tells of it.
 //!
-//! Whoever makes a [`Ptrace`] must be the thread that uses it: the kernel knows tracers by thread.
+//! Whoever makes a [`Ptrace`] must be the thread that uses it: the kernel knows tracers by thread. What else this thread has
+//! started is reaped here as well; another thread is the one to start what is not traced.
 //!
 //! What cannot be done: a task that is traced already, by a debugger say, can have no second tracer, and a program that is
 //! traced here cannot trace itself.
@@ -28,10 +29,14 @@ use crate::select::Selection;
 use escape::Changed;
 pub use escape::needs;
 use fleetgate_sys::spawn::Strings;
-use fleetgate_sys::{Errno, memory, process, ptrace};
+use fleetgate_sys::{Errno, memory, poll, process, ptrace};
 pub use launch::Launch;
 use std::collections::VecDeque;
 use tasks::{Held, Inside, Tasks, Watch};
+
+/// Milliseconds in which a task must show itself whose maker was killed before it could tell: it exists, and stops before its
+/// first instruction.
+const UNBORN: u32 = 200;
 
 /// Tasks caught by ptrace.
 pub struct Ptrace {
@@ -48,6 +53,8 @@ pub struct Ptrace {
     end: Option<End>,
     /// Of [`Watch::Early`].
     early: usize,
+    /// How often to look whether there is somebody of whom nobody has told, before it is over.
+    unborn: u32,
     /// Unwanted tasks may be freed of the filter.
     may_suspend: bool,
     gave_up_privileges: bool,
@@ -87,6 +94,7 @@ impl Ptrace {
             first: 0,
             end: None,
             early: 0,
+            unborn: 0,
             may_suspend: false,
             gave_up_privileges: false,
             wanted: None,
@@ -177,17 +185,23 @@ impl Catch for Ptrace {
             if let Some(event) = self.queue.pop_front() {
                 return Ok(Found::Event(event));
             }
-            // This process may have children that nobody traces.
-            if self.left || self.tasks.is_empty() {
+            if self.left {
                 return Ok(Found::Over);
             }
-            // Nobody may stand still for a parent that will never tell.
-            let block = wait == Wait::Yes && self.early == 0;
+            // Nobody may stand still for a maker that will never tell. Where nobody is known, the thread's own children may
+            // be waited for without end, and yet there can be somebody.
+            let known = !self.tasks.is_empty();
+            let block = wait == Wait::Yes && self.early == 0 && known;
             match ptrace::wait(-1, block) {
                 Ok(Some((tid, status))) => {
                     if let Some(event) = self.met(tid, status) {
                         return Ok(Found::Event(event));
                     }
+                }
+                Ok(None) if !known && self.unborn == 0 => return Ok(Found::Over),
+                Ok(None) if !known => {
+                    self.unborn -= 1;
+                    let _ = poll::poll(&mut [], Some(1));
                 }
                 Ok(None) if wait == Wait::Yes => self.adopt(),
                 Ok(None) | Err(Errno::EINTR) => return Ok(Found::Nothing),

@@ -36,6 +36,10 @@ impl Ptrace {
             self.end = Some(end);
         }
         let task = self.tasks.remove(&tid)?;
+        self.unborn = match end {
+            End::Killed(..) => super::UNBORN,
+            _ => 0,
+        };
         if task.watch == Watch::Early {
             self.early -= 1;
         }
