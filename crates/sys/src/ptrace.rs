@@ -135,7 +135,7 @@ pub fn message(tid: i32) -> Result<usize> {
 /// Requests that take numbers, or the address of something that the kernel reads or writes.
 fn request(request: usize, tid: i32, address: usize, data: usize) -> Result<()> {
     // SAFETY: private to this file: numbers only, or the address of what lives in the caller and is as long as the kernel
-    // takes it to be (GETEVENTMSG, GETSIGINFO), or as `address` says (the masks, rseq).
+    // takes it to be (GETEVENTMSG, GETSIGINFO), or as `address` says (the masks, rseq, filters).
     unsafe { syscall!(libc::SYS_ptrace, request, tid, address, data) }.map(drop)
 }
 
@@ -445,6 +445,20 @@ pub fn set_first_argument(tid: i32, _audit: u32, value: u64) -> Result<()> {
     let mut all = registers(tid)?;
     all.words[at::ARGUMENTS[0]] = value;
     set_registers(tid, &all)
+}
+
+/// Whether a stopped task has a filter of this number, counted from its oldest, from 0. Needs CAP_SYS_ADMIN and no filter of
+/// the tracer's own, as [`option::SUSPEND_SECCOMP`] does. Linux 4.16.
+pub fn has_filter(tid: i32, nth: u64) -> Result<bool> {
+    const SECCOMP_GET_METADATA: usize = 0x420d;
+    // struct seccomp_metadata: which, and its flags.
+    let mut metadata = [nth, 0u64];
+    let at = metadata.as_mut_ptr() as usize;
+    match request(SECCOMP_GET_METADATA, tid, size_of_val(&metadata), at) {
+        Ok(()) => Ok(true),
+        Err(Errno::ENOENT) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Whether a task is a thread of a process. `tid` must be one of a traced task's, as for [`kill`].

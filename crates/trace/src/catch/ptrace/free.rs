@@ -10,7 +10,6 @@
 //! looked at again when the task forks or executes. Anybody else is kept: its stops are answered at once.
 
 use super::Ptrace;
-use super::kin::status;
 use super::tasks::{Held, Inside, Watch};
 use fleetgate_sys::Errno;
 use fleetgate_sys::ptrace::{self, option};
@@ -51,18 +50,14 @@ impl Ptrace {
         if !self.may_suspend {
             return false;
         }
-        if status(tid, "Seccomp_filters:") != Some(1) {
-            let _ = ptrace::set_options(tid, self.options);
-            return false;
-        }
-        match ptrace::set_options(tid, self.options | option::SUSPEND_SECCOMP) {
-            Ok(()) => true,
-            Err(Errno::ESRCH) => false,
-            Err(_) => {
-                self.may_suspend = false;
-                false
-            }
-        }
+        let freed = match ptrace::has_filter(tid, 1) {
+            Ok(true) => ptrace::set_options(tid, self.options).map(|()| false),
+            Ok(false) => ptrace::set_options(tid, self.options | option::SUSPEND_SECCOMP).map(|()| true),
+            Err(error) => Err(error),
+        };
+        // Whoever may not do it, or has a kernel that cannot, need not ask again.
+        self.may_suspend = freed.is_ok() || freed == Err(Errno::ESRCH);
+        freed.unwrap_or(false)
     }
 
     /// A stopped task that is not wanted executes: it may have given itself a filter since.
