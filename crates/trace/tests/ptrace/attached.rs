@@ -159,6 +159,41 @@ fn every_thread_of_a_process_is_attached_to_and_all_go_on_when_they_are_left() {
     }
 }
 
+/// Forks and signals itself until it is told to end, and then says whether a child or a signal was lost.
+const BUSY: &str = r#"
+import os, select, signal, sys
+seen = []
+signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))
+print(os.getpid(), flush=True)
+turns = lost = 0
+while not select.select([sys.stdin], [], [], 0)[0]:
+    child = os.fork()
+    if not child: os._exit(3)
+    lost += os.waitpid(child, 0)[1] != 3 << 8
+    os.kill(os.getpid(), signal.SIGUSR1)
+    turns += 1
+    lost += len(seen) != turns
+print("ended" if turns and not lost else f"lost {lost} of {turns}", flush=True)
+os._exit(7)
+"#;
+
+#[test]
+fn leaving_at_any_moment_loses_no_child_and_no_signal() {
+    let worker = Worker::start(BUSY);
+    for turn in 0..40 {
+        let follow = if turn % 2 == 0 { Follow::All } else { Follow::None };
+        let mut catch = Ptrace::attach(&[worker.pid], follow).expect("it can be traced");
+        let mut events = 0;
+        // Whatever the last event is, it is not answered.
+        until(&mut catch, Then::Result, |_, _| {
+            events += 1;
+            events == turn * 3 + 1
+        });
+        catch.leave();
+    }
+    worker.ends();
+}
+
 #[test]
 fn a_stopped_process_stays_stopped_when_it_is_attached_to_and_left() {
     let script = r#"

@@ -80,7 +80,7 @@ impl Ptrace {
         }
         self.left = true;
         self.queue.clear();
-        let mut waiting = HashSet::new();
+        let (mut waiting, mut left) = (HashSet::new(), HashSet::new());
         for (tid, task) in std::mem::take(&mut self.tasks) {
             let signal = match task.held {
                 Held::Signal(signal) => signal,
@@ -93,15 +93,24 @@ impl Ptrace {
                 Held::Entry | Held::Plain | Held::Group => 0,
             };
             let _ = ptrace::detach(tid, signal);
+            left.insert(tid);
         }
         let mut patience = LEAVING;
+        let mut ready = std::mem::take(&mut self.ready);
         while !waiting.is_empty() && patience > 0 {
-            match ptrace::wait(-1, false) {
+            let met = match ready.pop_front() {
+                Some(met) => Ok(Some(met)),
+                None => ptrace::wait(-1, false),
+            };
+            match met {
                 Ok(Some((tid, Status::Stopped { signal, event }))) => {
                     if matches!(event, event::FORK | event::VFORK | event::CLONE)
                         && let Ok(made) = ptrace::message(tid)
                     {
-                        waiting.insert(made as i32);
+                        let made = made as i32;
+                        if !left.contains(&made) {
+                            waiting.insert(made);
+                        }
                     }
                     let signal = if event == 0 && signal != AT_CALL {
                         signal
@@ -110,6 +119,7 @@ impl Ptrace {
                     };
                     let _ = ptrace::detach(tid, signal);
                     waiting.remove(&tid);
+                    left.insert(tid);
                 }
                 Ok(Some((tid, _))) => {
                     waiting.remove(&tid);

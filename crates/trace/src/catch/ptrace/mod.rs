@@ -28,6 +28,7 @@ use crate::follow::Follow;
 use crate::select::Selection;
 use escape::Changed;
 pub use escape::needs;
+use fleetgate_sys::ptrace::{Status, event};
 use fleetgate_sys::spawn::Strings;
 use fleetgate_sys::{Errno, memory, poll, process, ptrace};
 pub use launch::Launch;
@@ -38,11 +39,18 @@ use tasks::{Held, Inside, Tasks, Watch};
 /// first instruction.
 const UNBORN: u32 = 200;
 
+/// How many tasks are taken as the kernel gives them, before all that have stopped are: a call more for this many stops.
+const UNFAIR: u32 = 16;
+
 /// Tasks caught by ptrace.
 pub struct Ptrace {
     tasks: Tasks,
     /// What has happened at one stop beside what was told of already.
     queue: VecDeque<Event>,
+    /// Who has stopped or ended, and had to wait for its turn; at most one entry a task.
+    ready: VecDeque<(i32, Status)>,
+    /// How many were taken before their turn.
+    unfair: u32,
     /// A filter says which calls stop; otherwise all do.
     filtered: bool,
     /// `PTRACE_O_…` of every task.
@@ -88,6 +96,8 @@ impl Ptrace {
         Ptrace {
             tasks: Tasks::default(),
             queue: VecDeque::new(),
+            ready: VecDeque::new(),
+            unfair: 0,
             filtered,
             options,
             follow,
@@ -169,6 +179,34 @@ impl Ptrace {
         }
     }
 
+    /// Whose turn it is. The kernel looks at the newest task first: one that makes calls all the time would keep the others
+    /// from ever being seen. So now and then all that have stopped are taken, and then have their turns.
+    fn turn(&mut self, block: bool) -> Result<Option<(i32, Status)>, Errno> {
+        if self.unfair >= UNFAIR && self.tasks.len() > 1 {
+            self.unfair = 0;
+            while let Ok(Some((tid, status))) = ptrace::wait(-1, false) {
+                if matches!(
+                    status,
+                    Status::Stopped {
+                        event: event::EXEC,
+                        ..
+                    }
+                ) {
+                    // What had this number is gone: another thread of it has executed.
+                    self.ready.retain(|(other, _)| *other != tid);
+                }
+                self.ready.push_back((tid, status));
+            }
+        }
+        match self.ready.pop_front() {
+            Some(met) => Ok(Some(met)),
+            None => {
+                self.unfair += 1;
+                ptrace::wait(-1, block)
+            }
+        }
+    }
+
     /// Whether the next thing to tell is of the same stop of a task.
     fn has_more_of(&self, tid: i32) -> bool {
         match self.queue.front() {
@@ -183,6 +221,9 @@ impl Catch for Ptrace {
     fn next(&mut self, wait: Wait) -> Result<Found, String> {
         loop {
             if let Some(event) = self.queue.pop_front() {
+                if !matches!(event, Event::Began { .. } | Event::Enter(_)) {
+                    self.strings = None;
+                }
                 return Ok(Found::Event(event));
             }
             if self.left {
@@ -192,7 +233,7 @@ impl Catch for Ptrace {
             // be waited for without end, and yet there can be somebody.
             let known = !self.tasks.is_empty();
             let block = wait == Wait::Yes && self.early == 0 && known;
-            match ptrace::wait(-1, block) {
+            match self.turn(block) {
                 Ok(Some((tid, status))) => {
                     if let Some(event) = self.met(tid, status) {
                         return Ok(Found::Event(event));
@@ -224,7 +265,6 @@ impl Catch for Ptrace {
             };
         }
         if !self.has_more_of(tid) {
-            self.strings = None;
             self.release(tid);
         }
     }
