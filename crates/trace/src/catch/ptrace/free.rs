@@ -7,7 +7,7 @@
 //! the kernel is asked to suspend filters for it (`PTRACE_O_SUSPEND_SECCOMP`): no call of it stops. Its forks, execs and
 //! signals still do: what it makes is bound too, and has to be traced from its birth on. This needs CAP_SYS_ADMIN, a tracer
 //! without a filter, and it suspends whatever filters there are; so it is done only where ours is the only one, which is
-//! looked at again when the task forks or executes. Anybody else is kept: its stops are answered at once.
+//! looked at again at every stop. Anybody else is kept: its stops are answered at once.
 
 use super::Ptrace;
 use super::tasks::{Held, Inside, Watch};
@@ -60,10 +60,9 @@ impl Ptrace {
         freed.unwrap_or(false)
     }
 
-    /// A stopped task that is not wanted executes: it may have given itself a filter since.
+    /// A free task has stopped: it may have given itself a filter since.
     pub(super) fn look_again(&mut self, tid: i32) {
-        let free = self.tasks.get(&tid).is_some_and(|task| task.watch == Watch::Free);
-        if self.filtered && free && !self.suspend(tid) {
+        if !self.suspend(tid) {
             self.counts.freed -= 1;
             self.set(tid, false);
         }

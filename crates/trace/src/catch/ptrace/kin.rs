@@ -141,7 +141,7 @@ impl Ptrace {
                 let (tid, by) = (pid, task.by);
                 return Some(Event::Began { tid, pid, by });
             }
-            (false, false) => self.look_again(pid),
+            (false, false) => {}
         }
         self.release(pid);
         None

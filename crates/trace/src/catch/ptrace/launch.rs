@@ -30,8 +30,8 @@ pub struct Launch<'a> {
     /// Which of its children and threads are wanted.
     pub follow: Follow,
     /// Unwanted ones may be freed of the filter: as long as they are traced, the kernel then asks no filter of theirs at
-    /// all. One that has a filter of its own is left as it is, and looked at again at each fork and exec; but one that gives
-    /// itself a filter and does neither runs without it.
+    /// all. One that has a filter of its own is not, and each is looked at again at every fork, exec and signal; but one that
+    /// gives itself a filter runs without it until then.
     pub may_suspend: bool,
 }
 

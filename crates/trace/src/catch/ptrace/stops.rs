@@ -51,6 +51,10 @@ impl Ptrace {
         let Some(task) = self.tasks.get_mut(&tid) else {
             return self.stranger(tid, first_stop(signal, event));
         };
+        if self.filtered && task.watch == Watch::Free {
+            self.look_again(tid);
+        }
+        let task = self.tasks.get_mut(&tid)?;
         match (event, signal) {
             _ if task.watch == Watch::Expected => self.arrived(tid, first_stop(signal, event)),
             (event::SECCOMP, _) => {
