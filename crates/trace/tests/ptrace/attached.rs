@@ -61,7 +61,10 @@ impl Worker {
     }
 
     fn tell(&mut self, what: &str) {
-        writeln!(self.input, "{what}").expect("it listens");
+        // In one write: it may end at its first byte.
+        self.input
+            .write_all(format!("{what}\n").as_bytes())
+            .expect("it listens");
     }
 
     fn says(&mut self) -> String {
@@ -189,6 +192,47 @@ fn leaving_at_any_moment_loses_no_child_and_no_signal() {
             events += 1;
             events == turn * 3 + 1
         });
+        catch.leave();
+    }
+    worker.ends();
+}
+
+/// Waits without end, in a call that answers EINTR to whoever is interrupted in it.
+const WAITS: &str = r#"
+import ctypes, os, select
+libc = ctypes.CDLL(None)
+epoll = select.epoll()
+epoll.register(0, select.EPOLLIN)
+print(os.getpid(), flush=True)
+found = libc.epoll_wait(epoll.fileno(), ctypes.create_string_buffer(12), 1, -1)
+print("ended" if found == 1 else "cut short", flush=True)
+os._exit(7)
+"#;
+
+#[test]
+fn a_wait_without_end_is_not_cut_short_by_coming_or_leaving() {
+    let worker = Worker::start(WAITS);
+    let waits = || {
+        let call = std::fs::read_to_string(format!("/proc/{}/syscall", worker.pid)).expect("it is there");
+        let call = call
+            .split(' ')
+            .next()
+            .and_then(|number| number.parse::<i64>().ok());
+        call.is_some_and(|call| call == libc::SYS_epoll_pwait || Abi::NATIVE == Abi::X86_64 && call == 232)
+    };
+    for _ in 0..5 {
+        while !waits() {
+            std::thread::yield_now();
+        }
+        let mut catch = Ptrace::attach(&[worker.pid], Follow::All).expect("it can be traced");
+        // It makes its call again.
+        until(&mut catch, Then::Result, |_, event| {
+            matches!(event, Event::Enter(_))
+        });
+        catch.go_on(worker.pid, Then::Result);
+        while !waits() {
+            std::thread::yield_now();
+        }
         catch.leave();
     }
     worker.ends();

@@ -19,6 +19,7 @@ use fleetgate_sys::seccomp::{Instruction, flag};
 use fleetgate_sys::slots::Slots;
 use fleetgate_sys::{Errno, Fd, clock, process};
 use std::fmt;
+pub(super) use task::made_again;
 use task::{Meanwhile, Nothing, Task};
 
 /// What was done to the process.

@@ -137,7 +137,7 @@ impl Task {
 }
 
 /// A few calls are not made again by the kernel, whoever stops the task; then it is done here.
-fn made_again(tid: i32, registers: Registers, blocked: u64) -> Registers {
+pub(in crate::catch) fn made_again(tid: i32, registers: Registers, blocked: u64) -> Registers {
     /// `syscall`, behind which the task stands.
     const LENGTH: u64 = 2;
     match registers.cut_short() {

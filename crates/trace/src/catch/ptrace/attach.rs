@@ -1,11 +1,13 @@
 //! Attaching to what runs already, and leaving. No filter can be given to it from outside, so every call stops.
 //!
-//! To be traced a task has to be interrupted once, which it does not notice, but for one thing: epoll_wait, and a read of
-//! inotify's, answer EINTR (ptrace(2) counts it among the kernel's bugs). Leaving interrupts once more.
+//! To be traced a task has to be interrupted once, and to be left once more. The kernel makes most calls again by itself; of
+//! those that answer EINTR instead (ptrace(2) counts it among its bugs) the ones that wait without end are made again here.
+//! What is left is a wait with a time: it answers EINTR, as after a stop and SIGCONT.
 
 use super::Ptrace;
 use super::kin::status;
 use super::tasks::{Held, Task, Watch};
+use crate::catch::inject::made_again;
 use crate::follow::Follow;
 use fleetgate_sys::poll;
 use fleetgate_sys::ptrace::{self, AT_CALL, Status, event};
@@ -112,10 +114,12 @@ impl Ptrace {
                             waiting.insert(made);
                         }
                     }
-                    let signal = if event == 0 && signal != AT_CALL {
-                        signal
-                    } else {
-                        0
+                    let signal = match (event, signal) {
+                        (0, signal) if signal != AT_CALL => signal,
+                        _ => {
+                            give_back(tid);
+                            0
+                        }
                     };
                     let _ = ptrace::detach(tid, signal);
                     waiting.remove(&tid);
@@ -134,6 +138,16 @@ impl Ptrace {
                 Err(_) => break,
             }
         }
+    }
+}
+
+/// Has a call made again that an interruption of ours cut short.
+pub(super) fn give_back(tid: i32) {
+    let (Ok(registers), Ok(blocked)) = (ptrace::registers(tid), ptrace::blocked(tid)) else {
+        return;
+    };
+    if registers.is_native() && registers.cut_short().is_some() {
+        let _ = ptrace::set_registers(tid, &made_again(tid, registers, blocked));
     }
 }
 

@@ -3,6 +3,7 @@
 //! `/proc` does.
 
 use super::Ptrace;
+use super::attach::give_back;
 use super::tasks::{Held, Inside, Task, Watch};
 use crate::catch::Event;
 use crate::follow::{Kin, Wanted};
@@ -83,6 +84,9 @@ impl Ptrace {
         let task = self.tasks.get_mut(&tid)?;
         (task.held, task.watch) = (held, Watch::Yes);
         let (pid, by) = (task.pid, task.by);
+        if by == 0 && held == Held::Plain {
+            give_back(tid);
+        }
         if !self.changed.is_empty() {
             self.put_back(tid);
         }
