@@ -138,6 +138,7 @@ fn launch(command: &[&str], out: &Path, way: &Way) -> Result<Ptrace, String> {
 fn trace(command: &[&str], out: &Path, way: &Way) -> Seen {
     let mut catch = launch(command, out, way).expect("it starts");
     let lines = watch(&mut catch, way.then, |_, _| true);
+    assert_eq!(catch.known(), 0, "nobody is kept in mind who is gone: {lines:#?}");
     Seen {
         lines,
         end: catch.end(),

@@ -22,8 +22,12 @@ impl Ptrace {
             Some(task) if !matches!(task.watch, Watch::Early | Watch::Expected) => return None,
             _ => {}
         }
-        self.inherit(by, tid);
         let thread = ptrace::is_thread_of(tid, maker.pid);
+        // Killed, and told of by its end before its maker told.
+        if !thread && !ptrace::is_thread_of(tid, tid) {
+            return None;
+        }
+        self.inherit(by, tid);
         let early = self.tasks.get(&tid).filter(|task| task.watch == Watch::Early);
         let held = early.map(|task| task.held);
         let task = Task {

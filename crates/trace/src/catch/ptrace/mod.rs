@@ -127,6 +127,12 @@ impl Ptrace {
         self.end
     }
 
+    /// How many tasks are kept in mind: those that the kernel has, and no more.
+    #[must_use]
+    pub fn known(&self) -> usize {
+        self.tasks.len()
+    }
+
     /// What it came to so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
