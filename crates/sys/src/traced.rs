@@ -100,6 +100,7 @@ pub fn start(what: &Start<'_>) -> Result<Traced> {
         rest: [u64; 3],
     }
     let page = Page::new()?;
+    let parent = crate::process::id();
     let mut pidfd = -1i32;
     let shared = if what.flags & seccomp::flag::NEW_LISTENER != 0 {
         libc::CLONE_FILES
@@ -116,7 +117,7 @@ pub fn start(what: &Start<'_>) -> Result<Traced> {
     // alone (another thread may have held any lock) and never returns.
     let pid = unsafe { syscall!(libc::SYS_clone3, &raw const arguments, size_of::<Arguments>()) }?;
     if pid == 0 {
-        child(what, page.words());
+        child(what, page.words(), parent);
     }
     Ok(Traced {
         pid: pid as i32,
@@ -126,8 +127,14 @@ pub fn start(what: &Start<'_>) -> Result<Traced> {
 }
 
 /// The child: allocates nothing, locks nothing.
-fn child(what: &Start<'_>, words: &Words) -> ! {
+fn child(what: &Start<'_>, words: &Words, parent: i32) -> ! {
+    // Nobody is told to begin by one who is dead.
+    let _ = crate::process::set_parent_death_signal(libc::SIGKILL);
+    if crate::process::parent_id() != parent {
+        crate::process::exit(127);
+    }
     wait_for(&words.begin, None);
+    let _ = crate::process::set_parent_death_signal(0);
     // Rust's runtime ignores it, and nobody else's program expects that.
     let _ = crate::process::reset_signal(libc::SIGPIPE);
     if !what.filter.is_empty() {

@@ -7,6 +7,7 @@ use fleetgate_sys::net::PrivateDirectory;
 use fleetgate_sys::poll::poll;
 use fleetgate_sys::process::{self, numbers};
 use fleetgate_sys::seccomp::Instruction;
+use fleetgate_sys::slots::SLOTS;
 use fleetgate_sys::spawn::Strings;
 use fleetgate_sys::traced::{Start, Step};
 use fleetgate_trace::catch::notify::{self, Note, Notify};
@@ -27,7 +28,7 @@ fn main() {
     if rest.first().is_some_and(|role| role == "tracer") {
         tracer(&rest[1..]);
     }
-    let tests: [(&str, fn()); 6] = [
+    let tests: [(&str, fn()); 8] = [
         (
             "a_traced_program_is_told_of_from_its_exec_to_its_end",
             a_traced_program_is_told_of_from_its_exec_to_its_end,
@@ -42,10 +43,12 @@ fn main() {
         ),
         ("leaving_changes_nothing", leaving_changes_nothing),
         (
-            "a_guardian_outlives_signals_and_its_end_is_told",
-            a_guardian_outlives_signals_and_its_end_is_told,
+            "a_guardian_outlives_signals_and_is_replaced",
+            a_guardian_outlives_signals_and_is_replaced,
         ),
         ("strace_and_gdb_work_inside", strace_and_gdb_work_inside),
+        ("signals_change_nothing", signals_change_nothing),
+        ("more_calls_wait_than_are_held", more_calls_wait_than_are_held),
     ];
     let wanted = rest.iter().find(|a| !a.to_string_lossy().starts_with('-'));
     for (name, test) in tests {
@@ -337,7 +340,7 @@ fn leaving_changes_nothing() {
     );
 }
 
-fn a_guardian_outlives_signals_and_its_end_is_told() {
+fn a_guardian_outlives_signals_and_is_replaced() {
     let guardian = Guardian::start(&Image::own(), None).expect("a guardian");
     guardian.list().expect("it has begun");
     let process = guardian
@@ -360,14 +363,73 @@ fn a_guardian_outlives_signals_and_its_end_is_told() {
     assert!(process::wait(&process, true).is_ok());
     let (calls, others) = watch(&mut notify);
     assert_eq!(calls.len(), 1);
-    assert!(others.iter().any(|e| matches!(
-        e,
-        Event::Ended {
-            end: End::Exited(5),
-            ..
+    let end = End::Exited(5);
+    assert!(
+        others
+            .iter()
+            .any(|e| matches!(e, Event::Ended { end: e, .. } if *e == end))
+    );
+    let notes = notify.notes();
+    assert!(notes.contains(&Note::NewGuardian), "{notes:?}");
+}
+
+/// A timer's signals come while calls wait: each call is told of once and answers as it would. (Where the handler has no
+/// SA_RESTART, one that was not received yet answers EINTR: that is the kernel's.)
+fn signals_change_nothing() {
+    let script = c"exec /usr/bin/python3 -c '
+import os, signal
+count = 0
+def came(*_):
+    global count
+    count += 1
+signal.signal(signal.SIGALRM, came)
+signal.siginterrupt(signal.SIGALRM, False)
+signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+for _ in range(300): os.chdir(\"/\")
+while not count: pass
+os._exit(7)
+'";
+    let mut notify = start(c"/bin/sh", script, &[CHDIR], Guardian::start(&Image::own(), None));
+    let notes = notify.notes();
+    let (calls, others) = watch(&mut notify);
+    if notes.contains(&Note::Interruptible) {
+        println!("skipped: this kernel begins calls anew");
+        return;
+    }
+    assert_eq!(calls.len(), 300);
+    let end = End::Exited(7);
+    assert!(
+        others
+            .iter()
+            .any(|e| matches!(e, Event::Ended { end: e, .. } if *e == end))
+    );
+}
+
+/// Calls that are held and never answered are bounded; those that are answered free their room.
+fn more_calls_wait_than_are_held() {
+    let script = c"for i in $(seq 80); do (cd / && exit 0 || exit 1) & done; bad=0; wait; exit 6";
+    let mut notify = start(c"/bin/sh", script, &[CHDIR], Guardian::start(&Image::own(), None));
+    let mut held = Vec::new();
+    loop {
+        match notify.next(Wait::Yes).expect("it goes on") {
+            Found::Event(Event::Enter(enter)) => held.push(enter.tid),
+            Found::Event(_) => {}
+            Found::Nothing => break,
+            Found::Over => unreachable!("eighty processes wait"),
         }
-    )));
-    assert!(notify.notes().iter().any(|n| matches!(n, Note::NoGuardian(_))));
+    }
+    assert_eq!(held.len(), SLOTS);
+    for tid in held {
+        notify.go_on(tid, Then::Free);
+    }
+    let (calls, others) = watch(&mut notify);
+    assert_eq!(calls.len(), 80 - SLOTS);
+    let end = End::Exited(6);
+    assert!(
+        others
+            .iter()
+            .any(|e| matches!(e, Event::Ended { end: e, .. } if *e == end))
+    );
 }
 
 fn strace_and_gdb_work_inside() {

@@ -98,7 +98,7 @@ struct Program {
 
 impl Program {
     fn start(script: &str) -> Program {
-        Program::of(Command::new("python3").args(["-c", &format!("{PRELUDE}{script}")]))
+        Program::of(Command::new("/usr/bin/python3").args(["-c", &format!("{PRELUDE}{script}")]))
     }
 
     fn of(command: &mut Command) -> Program {
@@ -405,7 +405,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
             "/dev/null",
             "-e",
             "trace=none",
-            "python3",
+            "/usr/bin/python3",
             "-c",
             &script,
         ]));

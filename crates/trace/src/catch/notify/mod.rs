@@ -1,6 +1,10 @@
 //! Catching by seccomp's user notification: a wanted call waits on a listener until it is let go on. Nothing is stopped, no
 //! task is traced: gdb and strace work inside, and a signal or a wait means what it always meant.
 //!
+//! One thing the kernel does not hide: a signal that comes in the moment between a call and its reception here, and has a
+//! handler without SA_RESTART, makes the call answer EINTR, even one that never does. (From the reception on nothing but a
+//! deadly signal interrupts it, Linux 5.19.) Nobody is told, and nothing here can help it; by ptrace it does not happen.
+//!
 //! What it cannot do: results (a call is made after it was let go on), signals, whether an exec succeeds, and the end of a
 //! task other than the first. A task is told of when its first wanted call comes.
 //!
@@ -12,7 +16,7 @@ mod tasks;
 
 use super::{Catch, End, Enter, Event, Found, Then, Wait};
 use crate::abi::Call;
-use crate::guardian::{self, Adopted, Guardian};
+use crate::guardian::{self, Adopted, Guardian, Image};
 use fleetgate_sys::poll::{CLOSED, READ, Watch, poll};
 use fleetgate_sys::process::{self, Exit};
 use fleetgate_sys::seccomp::{self, Waiting, flag};
@@ -35,7 +39,11 @@ pub struct Notify {
     queue: VecDeque<Event>,
     also: Option<i32>,
     notes: Vec<Note>,
+    /// Nobody is bound by the filter any more.
+    hung_up: bool,
     left: bool,
+    /// How many more guardians are started when one ends.
+    guardians: u32,
 }
 
 /// The process that was started, or attached to.
@@ -56,6 +64,8 @@ pub enum Note {
     NoTurns,
     /// The filter was to be had for no_new_privs only: setuid programs run without their privileges.
     NoNewPrivileges,
+    /// The guardian had ended; another one was started.
+    NewGuardian,
     /// If the tracer dies, so do the wanted calls: they answer ENOSYS.
     NoGuardian(String),
 }
@@ -72,6 +82,7 @@ impl fmt::Display for Note {
                 "the kernel takes the filter of an ordinary user only with no_new_privs: programs with the setuid bit \
                  run without it; trace as root to keep it",
             ),
+            Note::NewGuardian => f.write_str("the guardian was killed; another one was started"),
             Note::NoGuardian(why) => write!(f, "{why}; if the tracer is killed, the traced calls answer ENOSYS"),
         }
     }
@@ -112,6 +123,9 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// The most guardians that are started in place of those that end.
+pub const MAX_GUARDIANS: u32 = 3;
 
 /// The id that a guardian of one listener knows it by.
 pub const ONLY: u64 = 1;
@@ -238,7 +252,9 @@ impl Notify {
             queue: VecDeque::new(),
             also: None,
             notes,
+            hung_up: false,
             left: false,
+            guardians: MAX_GUARDIANS,
         }
     }
 
@@ -249,6 +265,29 @@ impl Notify {
         });
         match kept {
             Ok(guardian) => self.guardian = Some((guardian, ONLY)),
+            Err(error) => self.notes.push(Note::NoGuardian(error.to_string())),
+        }
+    }
+
+    /// The guardian has ended. What it kept is here still, so another one can have it.
+    fn guard_again(&mut self) {
+        let ended = self.guardian.take();
+        let own = ended.filter(|(guardian, _)| guardian.process().is_some() && self.guardians > 0);
+        let Some((_, id)) = own else {
+            self.notes.push(Note::NoGuardian("the guardian has ended".into()));
+            return;
+        };
+        self.guardians -= 1;
+        let next = Guardian::start(&Image::own(), None);
+        let kept = next.and_then(|guardian| {
+            guardian.keep(id, &self.listener, &self.slots)?;
+            Ok(guardian)
+        });
+        match kept {
+            Ok(guardian) => {
+                self.guardian = Some((guardian, id));
+                self.notes.push(Note::NewGuardian);
+            }
             Err(error) => self.notes.push(Note::NoGuardian(error.to_string())),
         }
     }
@@ -284,7 +323,7 @@ impl Notify {
             .map_or(-1, Fd::raw);
         let guardian = self.guardian.as_ref().map_or(-1, |(g, _)| g.socket().raw());
         let mut watches = [
-            Watch::new(self.listener.raw(), READ),
+            Watch::new(if self.hung_up { -1 } else { self.listener.raw() }, READ),
             Watch::new(first, READ),
             Watch::new(guardian, READ),
             Watch::new(self.also.unwrap_or(-1), READ),
@@ -370,7 +409,8 @@ impl Catch for Notify {
             if let Some(event) = self.queue.pop_front() {
                 return Ok(Found::Event(event));
             }
-            if self.left {
+            let has_first = self.first.as_ref().is_some_and(|f| f.pidfd.is_some());
+            if self.left || self.hung_up && !has_first {
                 return Ok(Found::Over);
             }
             let words = |what, errno| format!("{what}: {errno}; the programs go on without being traced");
@@ -378,16 +418,16 @@ impl Catch for Notify {
                 .look(wait)
                 .map_err(|e| words("waiting for the next call", e))?;
             if guardian != 0 {
-                self.guardian = None;
-                self.notes.push(Note::NoGuardian("the guardian has ended".into()));
+                self.guard_again();
             }
-            if listener & READ != 0 {
+            self.hung_up |= listener & CLOSED != 0 && listener & READ == 0;
+            if listener & READ != 0 && self.held.iter().all(Option::is_some) {
+                return Ok(Found::Nothing);
+            } else if listener & READ != 0 {
                 self.take().map_err(|e| words("receiving a call", e))?;
             } else if first != 0 {
                 // A call that waits keeps its process, so this is after its last one.
                 self.end();
-            } else if listener & CLOSED != 0 && self.first.as_ref().is_none_or(|f| f.pidfd.is_none()) {
-                return Ok(Found::Over);
             } else if also != 0 || wait == Wait::No {
                 return Ok(Found::Nothing);
             }
