@@ -3,17 +3,20 @@
 #![forbid(unsafe_code)]
 
 use fleetgate_sys::Errno;
+use fleetgate_sys::file;
 use fleetgate_sys::net::PrivateDirectory;
-use fleetgate_sys::poll::poll;
+use fleetgate_sys::poll::{READ, Watch, poll};
 use fleetgate_sys::process::{self, numbers};
 use fleetgate_sys::seccomp::Instruction;
-use fleetgate_sys::slots::SLOTS;
+use fleetgate_sys::slots::{SLOTS, Slots};
+use fleetgate_sys::socket;
 use fleetgate_sys::spawn::Strings;
 use fleetgate_sys::traced::{Start, Step};
 use fleetgate_trace::catch::notify::{self, Note, Notify};
 use fleetgate_trace::catch::{Catch, End, Event, Found, Then, Wait};
 use fleetgate_trace::guardian::{self, Guardian, Image};
-use fleetgate_wire::guard::Kept;
+use fleetgate_wire::encode;
+use fleetgate_wire::guard::{Kept, MAX_LISTENERS, MAX_TRACERS, Request};
 use std::ffi::{CStr, CString, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -28,7 +31,7 @@ fn main() {
     if rest.first().is_some_and(|role| role == "tracer") {
         tracer(&rest[1..]);
     }
-    let tests: [(&str, fn()); 8] = [
+    let tests: [(&str, fn()); 9] = [
         (
             "a_traced_program_is_told_of_from_its_exec_to_its_end",
             a_traced_program_is_told_of_from_its_exec_to_its_end,
@@ -45,6 +48,10 @@ fn main() {
         (
             "a_guardian_outlives_signals_and_is_replaced",
             a_guardian_outlives_signals_and_is_replaced,
+        ),
+        (
+            "a_guardian_keeps_no_more_than_its_bounds",
+            a_guardian_keeps_no_more_than_its_bounds,
         ),
         ("strace_and_gdb_work_inside", strace_and_gdb_work_inside),
         ("signals_change_nothing", signals_change_nothing),
@@ -371,6 +378,48 @@ fn a_guardian_outlives_signals_and_is_replaced() {
     );
     let notes = notify.notes();
     assert!(notes.contains(&Note::NewGuardian), "{notes:?}");
+}
+
+fn a_guardian_keeps_no_more_than_its_bounds() {
+    let place = place();
+    let listening = guardian::door(&place.1).expect("a door");
+    let first = Guardian::start(&Image::own(), Some(&listening)).expect("a guardian");
+    drop(listening);
+    let process = first
+        .process()
+        .expect("started here")
+        .duplicate(0)
+        .expect("a descriptor");
+    let mut others: Vec<Guardian> = (1..MAX_TRACERS)
+        .map(|_| Guardian::connect(&place.1).expect("there is room"))
+        .collect();
+    assert!(others.iter().all(|other| other.list() == Ok(vec![])));
+    // One more waits at the door: it is let in when another one has gone.
+    let late = Guardian::connect(&place.1).expect("the kernel takes it");
+    socket::send(late.socket(), &encode(&Request::List), &[]).expect("there is room");
+    let mut watch = [Watch::new(late.socket().raw(), READ)];
+    for _ in 0..3 {
+        assert_eq!(first.list(), Ok(vec![]));
+    }
+    assert_eq!(poll(&mut watch, Some(0)), Ok(0));
+    others.pop();
+    poll(&mut watch, None).expect("it is answered");
+
+    // These are no listeners, which it finds out when it is its turn to answer: there is nothing to answer.
+    let null = file::openat(file::CWD, c"/dev/null", file::flags::O_RDWR, 0).expect("there is one");
+    let slots = Slots::new().expect("memory");
+    for id in 0..MAX_LISTENERS as u64 {
+        first.keep(id, &null, &slots).expect("it takes it");
+    }
+    assert_eq!(first.list().map(|kept| kept.len()), Ok(MAX_LISTENERS));
+    let _ = first.keep(u64::MAX, &null, &slots);
+    assert!(
+        matches!(first.list(), Err(guardian::Error::Gone(_))),
+        "it is let go"
+    );
+    drop((first, others, late));
+    assert_eq!(process::wait(&process, true), Ok(Some(process::Exit::Code(0))));
+    clean(place);
 }
 
 /// A timer's signals come while calls wait: each call is told of once and answers as it would. (Where the handler has no

@@ -2,7 +2,10 @@
 
 use super::{DOOR, SOCKET, WITH_DOOR};
 use fleetgate_sys::poll::{CLOSED, READ, Watch, poll};
-use fleetgate_sys::process::numbers::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use fleetgate_sys::process::Limit;
+use fleetgate_sys::process::numbers::{
+    RLIMIT_NOFILE, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2,
+};
 use fleetgate_sys::{Errno, Fd, clock, credentials, exec, net, pages, process, seccomp, slots, socket};
 use fleetgate_wire::guard::{Gap, Kept, MAX_LISTENERS, MAX_REQUEST, MAX_TRACERS, Refusal, Reply, Request};
 use fleetgate_wire::{decode, encode};
@@ -33,6 +36,11 @@ fn withdraw() {
     let _ = exec::change_directory(c"/");
     for signal in [SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2] {
         let _ = process::ignore_signal(signal);
+    }
+    // Two for each listener.
+    if let Ok(limit) = process::limit(RLIMIT_NOFILE) {
+        let soft = limit.hard;
+        let _ = process::set_limit(RLIMIT_NOFILE, Limit { soft, ..limit });
     }
     if let Ok(program) = pages::Program::find() {
         let _ = program.release();
@@ -278,11 +286,16 @@ impl Listener {
     /// Lets the next call go on.
     fn serve(&mut self, happened: i16) {
         if happened & READ != 0 {
-            if let Ok(Some(call)) = seccomp::receive(&self.listener) {
-                let allowed = seccomp::allow(&self.listener, &call).is_ok();
-                if let Some(gap) = &mut self.gap {
-                    gap.unseen += u64::from(allowed);
+            match seccomp::receive(&self.listener) {
+                Ok(Some(call)) => {
+                    let allowed = seccomp::allow(&self.listener, &call).is_ok();
+                    if let Some(gap) = &mut self.gap {
+                        gap.unseen += u64::from(allowed);
+                    }
                 }
+                Ok(None) | Err(Errno::EINTR) => {}
+                // It is no listener: there is nothing to answer.
+                Err(_) => self.over = true,
             }
         } else if happened & CLOSED != 0 {
             self.over = true;
