@@ -150,6 +150,7 @@ mod tests {
         .expect("a child");
         child.begin();
         let listener = child.listener().expect("a listener");
+        child.go();
         let mut slots = Slots::new().expect("slots");
         let call = slots.receive(3, &listener).expect("received").expect("a call");
         assert_eq!((call.call, call.pid), (libc::SYS_chdir, child.pid));

@@ -54,6 +54,8 @@ struct Page(*mut Words);
 #[derive(Debug)]
 struct Words {
     begin: AtomicU32,
+    /// Its listener is in safe hands.
+    go: AtomicU32,
     /// The listener's number, and one.
     listener: AtomicU32,
     failed: AtomicU32,
@@ -86,7 +88,7 @@ impl Drop for Page {
     }
 }
 
-/// Forks it. It shares the table of descriptors until its exec where the filter has a listener, which is how that comes here.
+/// Forks it. Until it executes it ends with the calling thread. It shares the table of descriptors until its exec where the filter has a listener, which is how that comes here.
 pub fn start(what: &Start<'_>) -> Result<Traced> {
     /// struct clone_args of Linux 5.3.
     #[repr(C)]
@@ -134,7 +136,10 @@ fn child(what: &Start<'_>, words: &Words, parent: i32) -> ! {
         crate::process::exit(127);
     }
     wait_for(&words.begin, None);
-    let _ = crate::process::set_parent_death_signal(0);
+    let listens = what.flags & seccomp::flag::NEW_LISTENER != 0;
+    if !listens {
+        let _ = crate::process::set_parent_death_signal(0);
+    }
     // Rust's runtime ignores it, and nobody else's program expects that.
     let _ = crate::process::reset_signal(libc::SIGPIPE);
     if !what.filter.is_empty() {
@@ -150,6 +155,11 @@ fn child(what: &Start<'_>, words: &Words, parent: i32) -> ! {
             Ok(listener) => words.listener.store(listener as u32 + 1, SeqCst),
             Err(errno) => fail(words, Step::Filter, errno),
         }
+    }
+    if listens {
+        // A program whose listener only a dead tracer had would run with calls that fail.
+        wait_for(&words.go, None);
+        let _ = crate::process::set_parent_death_signal(0);
     }
     let errno = crate::exec::execute(what.path, what.argv, what.envp);
     fail(words, Step::Exec, errno)
@@ -177,7 +187,29 @@ fn wait_for(word: &AtomicU32, nanos: Option<i64>) {
 impl Traced {
     /// Lets it go on: to its filter and its exec.
     pub fn begin(&self) {
-        let word = &self.page.words().begin;
+        Self::wake(&self.page.words().begin);
+    }
+
+    /// Lets one with a listener go on to its exec: whoever is to answer when this process is gone has the listener too. Its
+    /// calls until then may wait for an answer already: see [`Traced::is_own`].
+    pub fn go(&self) {
+        Self::wake(&self.page.words().go);
+    }
+
+    /// Whether a call is not the program's but the child's own, on the way to its exec; to be asked of each of its calls
+    /// until one is not, or was the last of them: then the second is true.
+    #[must_use]
+    pub fn is_own(&self, call: &seccomp::Waiting) -> (bool, bool) {
+        let go = self.page.words().go.as_ptr() as u64;
+        let [first, second, ..] = call.arguments;
+        match call.call {
+            libc::SYS_futex => (first == go, false),
+            libc::SYS_prctl => (first == libc::PR_SET_PDEATHSIG as u64 && second == 0, true),
+            _ => (false, true),
+        }
+    }
+
+    fn wake(word: &AtomicU32) {
         word.store(1, SeqCst);
         // SAFETY: the kernel looks for who waits at the word's address, which is mapped.
         let _ = unsafe { syscall!(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1) };
@@ -278,6 +310,7 @@ mod tests {
         let child = shell(c"exit 9", &filter, seccomp::flag::NEW_LISTENER, c"/bin/sh");
         child.begin();
         let listener = child.listener().expect("a listener");
+        child.go();
         let call = seccomp::next(&listener).expect("a call");
         assert_eq!((call.call, call.pid), (libc::SYS_execve, child.pid));
         seccomp::allow(&listener, &call).expect("it waits");

@@ -7,11 +7,11 @@ use fleetgate_sys::file;
 use fleetgate_sys::net::PrivateDirectory;
 use fleetgate_sys::poll::{READ, Watch, poll};
 use fleetgate_sys::process::{self, numbers};
-use fleetgate_sys::seccomp::Instruction;
+use fleetgate_sys::seccomp::{Instruction, flag};
 use fleetgate_sys::slots::{SLOTS, Slots};
 use fleetgate_sys::socket;
 use fleetgate_sys::spawn::Strings;
-use fleetgate_sys::traced::{Start, Step};
+use fleetgate_sys::traced::{self, Start, Step};
 use fleetgate_trace::catch::notify::{self, Note, Notify};
 use fleetgate_trace::catch::{Catch, End, Event, Found, Then, Wait};
 use fleetgate_trace::guardian::{self, Guardian, Image};
@@ -141,16 +141,9 @@ fn a_traced_program_is_told_of_from_its_exec_to_its_end() {
             Some((Step::Exec, Errno::ENOENT)),
         ),
     ] {
-        // exit_group is made by the child itself where it cannot be executed: nobody is told of it.
-        let wanted = [
-            EXECVE,
-            CHDIR,
-            if failure.is_some() {
-                libc::SYS_exit_group
-            } else {
-                EXECVE
-            },
-        ];
+        // These and exit_group, where it cannot be executed, are made by the child itself: nobody is told of them.
+        let mut wanted = vec![EXECVE, CHDIR, libc::SYS_futex, libc::SYS_prctl];
+        wanted.extend(failure.map(|_| libc::SYS_exit_group));
         let mut notify = start(path, script, &wanted, Guardian::start(&Image::own(), None));
         let pid = notify.pid().expect("a first process");
         let (seen, others) = watch(&mut notify);
@@ -223,9 +216,32 @@ impl Traced {
 
     /// The program's whole output.
     fn finish(mut self) -> String {
-        self.input.write_all(b"go\n").expect("it reads");
+        // One that never began reads nothing.
+        let _ = self.input.write_all(b"go\n");
         self.output.read_to_string(&mut self.text).expect("a pipe");
         self.text
+    }
+}
+
+/// Stands still when nobody but this process has the listener: the program has not begun, and never does.
+fn starting() -> ! {
+    let child = traced::start(&Start {
+        path: c"/bin/sh",
+        argv: &Strings::new([c"sh", c"-c", SCRIPT]),
+        envp: &Strings::new([]),
+        filter: &filter(&[CHDIR]),
+        flags: flag::NEW_LISTENER,
+    });
+    let child = child.expect("a child");
+    child.begin();
+    let _listener = child.listener().expect("a listener");
+    park()
+}
+
+fn park() -> ! {
+    eprint!("parked");
+    loop {
+        let _ = poll(&mut [], None);
     }
 }
 
@@ -236,6 +252,9 @@ fn tracer(args: &[OsString]) -> ! {
     let listening = guardian::door(&door).expect("a door");
     let guardian = Guardian::start(&Image::own(), Some(&listening));
     drop(listening);
+    if point == "starting" {
+        starting();
+    }
     let mut notify = start(c"/bin/sh", SCRIPT, &[CHDIR], guardian);
     let mut count = 0;
     loop {
@@ -246,10 +265,7 @@ fn tracer(args: &[OsString]) -> ! {
                     notify.go_on(enter.tid, Then::Free);
                 }
                 if count == 3 && point != "never" {
-                    eprint!("parked");
-                    loop {
-                        let _ = poll(&mut [], None);
-                    }
+                    park();
                 }
                 notify.go_on(enter.tid, Then::Free);
             }
@@ -272,11 +288,16 @@ fn clean((directory, door): (PrivateDirectory, CString)) {
 
 fn a_tracer_killed_at_any_moment_changes_nothing() {
     let place = place();
-    for point in ["received", "answered"] {
+    for point in ["received", "answered", "starting"] {
         let mut traced = Traced::start(&place.1, point);
         traced.parked();
         traced.kill();
-        assert_eq!(traced.finish(), expected(), "{point}");
+        let output = if point == "starting" {
+            String::new()
+        } else {
+            expected()
+        };
+        assert_eq!(traced.finish(), output, "{point}");
         std::fs::remove_file(place.1.to_str().expect("text")).expect("a door");
     }
     // Without a stop: whatever the tracer is doing when the program has said so many lines.

@@ -53,6 +53,8 @@ struct First {
     pidfd: Option<Fd>,
     /// It is a child of this process: its end is told with its code.
     child: Option<Traced>,
+    /// What it calls is the program's by now.
+    begun: bool,
 }
 
 /// What is otherwise than wanted.
@@ -155,9 +157,13 @@ impl Notify {
             pid,
             pidfd: Some(child.pidfd.duplicate(0).map_err(Error::Slots)?),
             child: Some(child),
+            begun: false,
         };
         let mut notify = Notify::new(listener, slots, Some(first), notes);
         notify.guard(guardian);
+        if let Some(child) = notify.first.as_ref().and_then(|f| f.child.as_ref()) {
+            child.go();
+        }
         notify.begin(pid);
         Ok(notify)
     }
@@ -183,6 +189,7 @@ impl Notify {
             pid,
             pidfd: Some(pidfd),
             child: None,
+            begun: true,
         });
         let mut notify = Notify::new(adopted.listener, adopted.slots, first, Vec::new());
         notify.guardian = Some((guardian, adopted.kept.id));
@@ -202,6 +209,7 @@ impl Notify {
             pid,
             pidfd: Some(pidfd),
             child: None,
+            begun: true,
         };
         let mut notify = Notify::new(listener, slots, Some(first), notes);
         notify.guardian = Some(guardian);
@@ -343,7 +351,7 @@ impl Notify {
             Err(errno) => return Err(errno),
         };
         self.held[slot] = Some(waiting);
-        if self.is_failing(waiting.pid) {
+        if self.is_no_program(&waiting) {
             self.answer(slot);
             return Ok(None);
         }
@@ -361,12 +369,18 @@ impl Notify {
         Ok(Some(()))
     }
 
-    /// It could not be executed, and ends itself: that is no call of a program's.
-    fn is_failing(&self, tid: i32) -> bool {
-        let first = self.first.as_ref().filter(|f| f.pid == tid);
-        first
-            .and_then(|f| f.child.as_ref())
-            .is_some_and(|c| c.failure().is_some())
+    /// A call of the child's, before it is the program, or when it could not become it and ends itself.
+    fn is_no_program(&mut self, waiting: &Waiting) -> bool {
+        let Some(first) = self.first.as_mut().filter(|f| f.pid == waiting.pid) else {
+            return false;
+        };
+        let Some(child) = &first.child else { return false };
+        let is_own = !first.begun && {
+            let (is_own, is_last) = child.is_own(waiting);
+            first.begun = is_last || !is_own;
+            is_own
+        };
+        is_own || child.failure().is_some()
     }
 
     fn answer(&mut self, slot: usize) {
