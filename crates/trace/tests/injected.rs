@@ -26,7 +26,7 @@ fn main() {
     if rest.first().is_some_and(|role| role == "tracer") {
         tracer(&rest[1..]);
     }
-    let tests: [(&str, fn()); 7] = [
+    let tests: [(&str, fn()); 8] = [
         (
             "calls_of_all_threads_are_seen_and_leaving_changes_nothing",
             calls_of_all_threads_are_seen_and_leaving_changes_nothing,
@@ -47,6 +47,10 @@ fn main() {
         (
             "what_cannot_be_is_refused_and_changes_nothing",
             what_cannot_be_is_refused_and_changes_nothing,
+        ),
+        (
+            "a_filter_that_forbids_it_is_suspended_or_respected",
+            a_filter_that_forbids_it_is_suspended_or_respected,
         ),
         (
             "an_ordinary_user_needs_no_new_privs",
@@ -457,6 +461,59 @@ os._exit(5)
     assert_eq!(program.finish(), ("end\n".into(), Some(5)));
 }
 
+/// A program that is killed when it makes the very call that binds it, and gives itself that filter before it begins.
+const GUARDED: &str = "
+class Step(ctypes.Structure):
+    _fields_ = [('code', ctypes.c_ushort), ('yes', ctypes.c_ubyte), ('no', ctypes.c_ubyte), ('value', ctypes.c_uint)]
+class Filter(ctypes.Structure):
+    _fields_ = [('length', ctypes.c_ushort), ('steps', ctypes.c_void_p)]
+steps = (Step * 4)(Step(0x20, 0, 0, 0), Step(0x15, 0, 1, 317), Step(6, 0, 0, 0x80000000), Step(6, 0, 0, 0x7fff0000))
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.syscall(317, 1, 0, ctypes.byref(Filter(4, ctypes.addressof(steps)))) == 0
+";
+
+fn a_filter_that_forbids_it_is_suspended_or_respected() {
+    if process::effective_uid() != 0 {
+        println!("skipped: needs root, to suspend a filter and to become somebody else");
+        return;
+    }
+    let mut program = Program::start(&format!("{GUARDED}{THREADS}"));
+    let (mut notify, injection) = bind(program.pid(), &[libc::SYS_openat]).expect("bound");
+    assert!(!injection.no_new_privileges, "it had that");
+    assert_eq!(watch(&mut notify, |tasks| tasks.len() == 4).len(), 4);
+    notify.leave();
+    program.tell();
+    assert_eq!(program.finish(), ("bad []\n".into(), Some(5)));
+
+    let script = format!("{PRELUDE}{GUARDED}{THREADS}");
+    let mut program = Program::of(
+        Command::new("/usr/bin/python3")
+            .args(["-c", &script])
+            .uid(NOBODY)
+            .gid(NOBODY)
+            .current_dir("/"),
+    );
+    assert_eq!(traced_as_nobody(program.pid()), format!("{}\n", Error::Filtered));
+    program.tell();
+    assert_eq!(program.finish(), ("bad []\n".into(), Some(5)));
+}
+
+/// What a tracer of an ordinary user says.
+fn traced_as_nobody(pid: i32) -> String {
+    let tracer = Command::new("/proc/self/exe")
+        .args(["tracer", &pid.to_string()])
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .output()
+        .expect("a tracer");
+    assert!(
+        tracer.status.success(),
+        "{}",
+        String::from_utf8_lossy(&tracer.stderr)
+    );
+    String::from_utf8_lossy(&tracer.stdout).into_owned()
+}
+
 const NOBODY: u32 = 65534;
 
 /// `tracer PID`: binds it by a filter that even stops what the process is made to do, looks for a while, and leaves.
@@ -497,18 +554,7 @@ fn an_ordinary_user_needs_no_new_privs() {
                 .gid(user)
                 .current_dir("/"),
         );
-        let tracer = Command::new("/proc/self/exe")
-            .args(["tracer", &program.pid().to_string()])
-            .uid(NOBODY)
-            .gid(NOBODY)
-            .output()
-            .expect("a tracer");
-        assert_eq!(
-            String::from_utf8_lossy(&tracer.stdout),
-            expected,
-            "{}",
-            String::from_utf8_lossy(&tracer.stderr)
-        );
+        assert_eq!(traced_as_nobody(program.pid()), expected);
         program.tell();
         assert_eq!(program.finish(), ("bad []\n".into(), Some(5)));
     }
