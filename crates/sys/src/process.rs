@@ -32,7 +32,7 @@ pub fn exit(code: i32) -> ! {
 /// really had it. Where the signal ends nothing, the code is what a shell would make of it.
 pub fn end_by(signal: i32) -> ! {
     let none = Limit { soft: 0, hard: 0 };
-    let _ = set_limit(libc::RLIMIT_CORE as u32, none);
+    let _ = set_limit(numbers::RLIMIT_CORE, none);
     let _ = reset_signal(signal);
     let _ = crate::signals::unblock(&[signal]);
     let _ = crate::signals::wake(crate::signals::thread(), signal);

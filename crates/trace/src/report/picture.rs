@@ -285,8 +285,8 @@ fn times(calls: u64) -> String {
 
 fn seconds(nanos: u64) -> String {
     match nanos {
-        ..1_000_000 => format!("{:.1} us", nanos as f64 / 1e3),
-        ..1_000_000_000 => format!("{:.2} ms", nanos as f64 / 1e6),
+        0..1_000_000 => format!("{:.1} us", nanos as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.2} ms", nanos as f64 / 1e6),
         _ => format!("{:.3} s", nanos as f64 / 1e9),
     }
 }
