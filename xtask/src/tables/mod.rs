@@ -1,7 +1,8 @@
-//! `cargo xtask tables`: the tracer's names of system calls, errors and signals, made of the kernel's headers as they are
+//! `cargo xtask tables`: the tracer's names of system calls, errors, signals and constants, made of the kernel's headers as they are
 //! installed, and of a short list of what is newer than those. They are committed, so that no build needs a header of
 //! another architecture. With `--check` nothing is written; a table that differs is an error.
 
+mod constants;
 mod headers;
 mod newer;
 
@@ -22,13 +23,16 @@ pub fn main(args: &[String]) -> Result {
         [flag] if flag == "--check" => true,
         _ => return Err("usage: cargo xtask tables [--check]".to_owned()),
     };
-    for (name, text) in made()? {
-        let path = root().join(COMMITTED).join(&name);
+    let made = made()?
+        .into_iter()
+        .map(|(name, text)| (format!("{COMMITTED}/{name}"), text));
+    for (name, text) in made.chain([constants::made()?]) {
+        let path = root().join(&name);
         if !check {
             write(&path, text.as_bytes())?;
         } else if read_text(&path)? != text {
             return Err(format!(
-                "{COMMITTED}/{name} is not what the headers make: run `cargo xtask tables`"
+                "{name} is not what the headers make: run `cargo xtask tables`"
             ));
         }
     }
