@@ -1,5 +1,32 @@
-//! What a call means: registers and memory in, typed arguments out. It reads through [`Memory`] alone and prints nothing:
+//! What a call means: registers and memory in, typed values out. It reads through [`Memory`] alone and prints nothing:
 //! whoever wants text or JSON is an [`Out`].
+//!
+//! A call is a row of a table: names and kinds of its arguments, by area in the files of `calls`. [`kind`] says what kinds
+//! there are, [`reader`] shows a value of a kind. Nothing is kept of a call between its begin and its end but [`Begun`].
+//!
+//! Whatever is read was written by the traced program, and another of its threads may change it meanwhile: nothing here
+//! trusts a length or an address, and every list has an end.
+
+mod calls;
+#[rustfmt::skip]
+#[allow(missing_docs, reason = "names of the kernel, which say it themselves")]
+pub mod constants;
+mod kind;
+pub mod names;
+mod out;
+mod places;
+mod reader;
+mod show;
+#[cfg(test)]
+mod tests;
+
+pub use out::{Out, Returned, Set};
+pub use places::{Base, Place, paths};
+
+use crate::catch::Enter;
+use calls::Row;
+use kind::Kind;
+use reader::{Reader, Stage};
 
 /// A stopped task's memory, and what the kernel says of its descriptors.
 pub trait Memory {
@@ -13,40 +40,146 @@ pub trait Memory {
     fn directory(&self) -> Option<Vec<u8>>;
 }
 
-/// Takes values in the order in which they stand.
-pub trait Out {
-    /// An argument or field begins. `name` is for whoever prints names.
-    fn field(&mut self, name: &'static str);
-    /// A signed number.
-    fn number(&mut self, value: i64);
-    /// An unsigned one.
-    fn unsigned(&mut self, value: u64);
-    /// One that is read as hexadecimal: an address, a mask.
-    fn hex(&mut self, value: u64);
-    /// One that is read as octal: a mode.
-    fn octal(&mut self, value: u64);
-    /// A name for `value`; none is known where it is empty.
-    fn named(&mut self, name: &str, value: u64);
-    /// Bits: the names of those that have one, and the rest.
-    fn flags(&mut self, names: &[&str], rest: u64);
-    /// Bytes, of which perhaps more follow than are shown.
-    fn bytes(&mut self, bytes: &[u8], more: bool);
-    /// A path.
-    fn path(&mut self, bytes: &[u8], more: bool);
-    /// A descriptor, and what it is, where that is known.
-    fn descriptor(&mut self, fd: i32, what: Option<&[u8]>);
-    /// A null pointer.
-    fn null(&mut self);
-    /// Memory that could not be read: the address stays.
-    fn unreadable(&mut self, at: u64);
-    /// A value that only the end of the call would tell, and it is not known.
-    fn unknown(&mut self);
-    /// A structure begins.
-    fn open(&mut self);
-    /// It ends; `more`: not all of it was shown.
-    fn close(&mut self, more: bool);
-    /// A list begins.
-    fn open_list(&mut self);
-    /// It ends.
-    fn close_list(&mut self, more: bool);
+/// How much is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a string that is no path.
+    pub string: usize,
+    /// Structures have their main fields alone.
+    pub abbreviate: bool,
+    /// Items of a list.
+    pub list: usize,
+    /// Arguments are shown as the registers have them.
+    pub raw: bool,
+    /// It is said what descriptors are: how much of it, [`Memory::descriptor`] decides.
+    pub descriptors: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            string: 32,
+            abbreviate: true,
+            list: 32,
+            raw: false,
+            descriptors: false,
+        }
+    }
+}
+
+impl Limits {
+    /// The most that is ever shown of one string or list, whoever asks.
+    pub const MOST: usize = 1 << 20;
+
+    /// The most bytes that are shown of the strings of one half of a call together, each item of a list counted as some:
+    /// lists of lists of strings may all be the same few bytes, of which a program needs only the addresses.
+    pub const ALTOGETHER: usize = 4 << 20;
+
+    fn bounded(&self) -> Limits {
+        Limits {
+            string: self.string.min(Limits::MOST),
+            list: self.list.clamp(1, Limits::MOST),
+            ..*self
+        }
+    }
+}
+
+/// What is remembered of a call from its begin to its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Begun {
+    shown: u8,
+    saved: [u64; 2],
+}
+
+/// Of an argument that the call changes, what it was is shown, and what it became is not.
+const HALF: u8 = 0x80;
+
+/// Shows the arguments that are known when a call begins, up to the first that only the kernel fills in.
+pub fn begin(enter: &Enter, memory: &dyn Memory, limits: &Limits, out: &mut dyn Out) -> Begun {
+    let mut begun = Begun::default();
+    let limits = limits.bounded();
+    out.arguments();
+    let mut reader = Reader::new(enter, memory, &limits, out, Stage::Begins, &mut begun.saved);
+    begun.shown = match calls::row(enter.call) {
+        Some(row) if limits.raw => raw(&mut reader, row.arguments.len()),
+        Some(row) => arguments(&mut reader, row, 0),
+        None => raw(&mut reader, 6),
+    };
+    begun
+}
+
+/// Shows the other arguments and what came of the call.
+pub fn finish(
+    enter: &Enter,
+    mut begun: Begun,
+    result: i64,
+    memory: &dyn Memory,
+    limits: &Limits,
+    out: &mut dyn Out,
+) {
+    let limits = limits.bounded();
+    let stage = Stage::Ended(result);
+    let mut reader = Reader::new(enter, memory, &limits, out, stage, &mut begun.saved);
+    let row = calls::row(enter.call);
+    if let Some(row) = row.filter(|_| !limits.raw) {
+        arguments(&mut reader, row, begun.shown);
+    }
+    reader.result(row, result);
+}
+
+/// Shows the rest of a call of which the result will never be known.
+pub fn abandon(enter: &Enter, mut begun: Begun, memory: &dyn Memory, limits: &Limits, out: &mut dyn Out) {
+    let limits = limits.bounded();
+    let mut reader = Reader::new(enter, memory, &limits, out, Stage::Never, &mut begun.saved);
+    if let Some(row) = calls::row(enter.call).filter(|_| !limits.raw) {
+        arguments(&mut reader, row, begun.shown);
+    }
+    reader.out.returned(Returned::Unknown);
+}
+
+/// Shows arguments from the one numbered `from` on, as far as they are known by now; how many are shown then.
+fn arguments(reader: &mut Reader, row: &'static Row, from: u8) -> u8 {
+    let begins = reader.stage == Stage::Begins;
+    let half = from & HALF != 0;
+    let from = from & !HALF;
+    let mut register = 0;
+    let mut index = 0u8;
+    let mut stopped = None;
+    for (name, kind) in row.arguments {
+        let at = register;
+        register += kind.registers(reader.abi);
+        let Some((kind, shown)) = kind.chosen(&reader.registers) else {
+            continue;
+        };
+        let value = reader.registers.wide(at, &kind);
+        if stopped.is_some() || (begins && kind.is_late()) {
+            stopped = stopped.or(Some(index));
+            if let Kind::Kept(keep, _) = kind {
+                reader.saved[0] = keep(reader, value);
+            }
+        } else if index >= from {
+            if let (0, true, Kind::Changed(_, show)) = (index - from, half, kind) {
+                show(reader, value);
+            } else {
+                reader.out.argument(usize::from(index), name, shown);
+                reader.value(&kind, value);
+                if let (true, Kind::Changed(..)) = (begins, kind) {
+                    stopped = Some(index | HALF);
+                }
+            }
+        }
+        index += 1;
+    }
+    stopped.unwrap_or(index)
+}
+
+/// So many registers as they are: of a call that has no row, all that may hold an argument.
+fn raw(reader: &mut Reader, count: usize) -> u8 {
+    let names = ["arg1", "arg2", "arg3", "arg4", "arg5", "arg6"];
+    for (index, name) in names.into_iter().take(count).enumerate() {
+        reader.out.argument(index, name, false);
+        let value = reader.argument(index);
+        reader.out.hex(value);
+    }
+    6
 }

@@ -1,8 +1,10 @@
 //! What people read of a trace: lines as strace has them, JSON, sums, a picture, and what differs between two runs. Nothing
 //! here touches a traced task, and everything that a traced program chose (paths, names, data) is escaped before it gets out.
 
+pub mod decoded;
 pub mod diff;
 pub mod events;
+pub mod json;
 pub mod lines;
 pub mod output;
 pub mod picture;
@@ -11,6 +13,7 @@ pub mod signals;
 pub mod sockets;
 pub mod stamp;
 pub mod sums;
+pub mod text;
 pub mod words;
 
 use crate::catch::Event;

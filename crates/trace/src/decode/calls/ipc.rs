@@ -1,0 +1,139 @@
+//! Calls of System V's and POSIX's ways between processes, keys.
+
+use super::super::constants as c;
+use super::super::kind::{
+    ADDRESS, Count, FD, HEX, INT, Kind, LONG, PATH, SIZE, TEXT, UINT, Width, bits, named,
+};
+use super::super::reader::{Reader, Registers};
+use super::super::show::{files, signals, time};
+use super::{Res, Row, call};
+
+const KEY: Kind = Kind::By(key, Width::Four);
+
+#[rustfmt::skip]
+pub(super) static ROWS: &[Row] = &[
+    call("shmget", &[("key", KEY), ("size", SIZE), ("shmflg", Kind::By(shared_flags, Width::Four))], Res::Number),
+    call("shmat", &[("shmid", INT), ("shmaddr", ADDRESS), ("shmflg", bits(&c::SHM_AT))], Res::Hex),
+    call("shmdt", &[("shmaddr", ADDRESS)], Res::Number),
+    call("shmctl", &[("shmid", INT), ("cmd", named(&c::SHM_CTL)), ("buf", ADDRESS)], Res::Number),
+    call("semget", &[("key", KEY), ("nsems", INT), ("semflg", Kind::By(plain_flags, Width::Four))], Res::Number),
+    call("semop", &[("semid", INT), ("sops", Kind::List(&OPERATION, Count::Argument(2))), ("nsops", UINT)], Res::Number),
+    call("semtimedop", &[("semid", INT), ("sops", Kind::List(&OPERATION, Count::Argument(2))), ("nsops", UINT),
+        ("timeout", Kind::To(&time::TIMESPEC))], Res::Number),
+    call("semctl", &[("semid", INT), ("semnum", INT), ("cmd", named(&c::SEM_CTL)), ("arg", HEX)], Res::Number),
+    call("msgget", &[("key", KEY), ("msgflg", Kind::By(plain_flags, Width::Four))], Res::Number),
+    call("msgsnd", &[("msqid", INT), ("msgp", ADDRESS), ("msgsz", SIZE), ("msgflg", bits(&c::MSG_RCV))], Res::Number),
+    call("msgrcv", &[("msqid", INT), ("msgp", ADDRESS), ("msgsz", SIZE), ("msgtyp", LONG), ("msgflg", bits(&c::MSG_RCV))],
+        Res::Number),
+    call("msgctl", &[("msqid", INT), ("cmd", named(&c::IPC_CTL)), ("buf", ADDRESS)], Res::Number),
+    call("ipc", &[("call", named(&c::IPC_CALL)), ("first", HEX), ("second", HEX), ("third", HEX), ("ptr", ADDRESS),
+        ("fifth", HEX)], Res::Number),
+    call("mq_open", &[("name", PATH), ("oflag", Kind::By(files::open_flags32, Width::Four)),
+        ("mode", Kind::Chosen(files::open_mode)), ("attr", Kind::Chosen(queue))], Res::Descriptor),
+    call("mq_unlink", &[("name", PATH)], Res::Number),
+    call("mq_timedsend", &[("mqdes", FD), ("msg_ptr", Kind::Bytes(Count::Argument(2))), ("msg_len", SIZE), ("msg_prio", UINT),
+        ("abs_timeout", Kind::To(&time::TIMESPEC))], Res::Number),
+    call("mq_timedreceive", &[("mqdes", FD), ("msg_ptr", Kind::Late(&Kind::Bytes(Count::Result))), ("msg_len", SIZE),
+        ("msg_prio", Kind::Late(&Kind::One(&UINT))), ("abs_timeout", Kind::To(&time::TIMESPEC))], Res::Number),
+    call("mq_notify", &[("mqdes", FD), ("sevp", Kind::By(signals::event, Width::Word))], Res::Number),
+    call("mq_getsetattr", &[("mqdes", FD), ("newattr", ADDRESS), ("oldattr", ADDRESS)], Res::Number),
+    call("add_key", &[("type", TEXT), ("description", TEXT), ("payload", Kind::Bytes(Count::Argument(3))), ("plen", SIZE),
+        ("keyring", RING)], Res::Number),
+    call("request_key", &[("type", TEXT), ("description", TEXT), ("callout_info", TEXT), ("dest_keyring", RING)], Res::Number),
+    call("keyctl", &[("operation", named(&c::KEYCTL)), ("arg2", Kind::Chosen(key_argument)), ("arg3", Kind::Chosen(key_second)),
+        ("arg4", Kind::Chosen(key_third)), ("arg5", Kind::Chosen(key_fourth))], Res::Number),
+];
+
+const RING: Kind = Kind::By(ring, Width::Four);
+static OPERATION: Kind = Kind::Inner(&super::super::kind::Layout {
+    fields: &[
+        super::super::kind::f("sem_num", super::super::kind::USHORT),
+        super::super::kind::f("sem_op", super::super::kind::SHORT),
+        super::super::kind::f("sem_flg", Kind::Bits(&c::SEM_FLAGS, Width::Two)),
+    ],
+});
+
+/// A key that others may know, or none.
+fn key(r: &mut Reader, value: u64) {
+    match value & 0xffff_ffff {
+        0 => r.out.name("IPC_PRIVATE"),
+        value => r.out.hex(value),
+    }
+}
+
+fn shared_flags(r: &mut Reader, value: u64) {
+    made_with(r, value, &c::SHM_GET);
+}
+
+fn plain_flags(r: &mut Reader, value: u64) {
+    made_with(r, value, &c::MSG_GET);
+}
+
+/// Bits, and a mode.
+fn made_with(r: &mut Reader, value: u64, names: &'static super::super::names::Names) {
+    let value = value & 0xffff_ffff;
+    r.out.open_bits();
+    let out = &mut *r.out;
+    let left = names.split(value & !0o777, |name| out.bit(name));
+    if left != 0 {
+        r.out.bit_hex(left);
+    }
+    r.out.bit_octal(value & 0o777);
+    r.out.close_bits();
+}
+
+fn queue(registers: &Registers) -> Option<Kind> {
+    files::open_mode(registers).map(|_| ADDRESS)
+}
+
+fn ring(r: &mut Reader, value: u64) {
+    match c::KEY_SPEC.find(value, 0xffff_ffff) {
+        Some(name) => r.out.name(name),
+        None => r.out.number(i64::from(value as i32)),
+    }
+}
+
+fn key_argument(registers: &Registers) -> Option<Kind> {
+    Some(match registers.argument(0) as u32 {
+        // KEYCTL_JOIN_SESSION_KEYRING
+        1 => TEXT,
+        // GET_KEYRING_ID, and those that take a key first
+        0 | 2..=11 => RING,
+        _ => HEX,
+    })
+}
+
+/// How many arguments an operation has behind its name.
+fn key_count(registers: &Registers) -> u32 {
+    match registers.argument(0) as u32 {
+        // JOIN_SESSION_KEYRING, REVOKE, CLEAR, ASSUME_AUTHORITY, INVALIDATE, SET_REQKEY_KEYRING
+        1 | 3 | 7 | 14 | 16 | 21 => 1,
+        // SESSION_TO_PARENT
+        18 => 0,
+        // GET_KEYRING_ID, SETPERM, LINK, UNLINK, SET_TIMEOUT, GET_PERSISTENT
+        0 | 5 | 8 | 9 | 15 | 22 => 2,
+        // UPDATE, CHOWN, DESCRIBE, READ, NEGATE, GET_SECURITY
+        2 | 4 | 6 | 11 | 13 | 17 => 3,
+        _ => 4,
+    }
+}
+
+fn key_second(registers: &Registers) -> Option<Kind> {
+    (key_count(registers) >= 2).then_some(match registers.argument(0) as u32 {
+        0 => INT,
+        8 | 9 => RING,
+        _ => HEX,
+    })
+}
+
+fn key_third(registers: &Registers) -> Option<Kind> {
+    (key_count(registers) >= 3).then_some(match registers.argument(0) as u32 {
+        // DESCRIBE, READ, GET_SECURITY: how many bytes there is room for
+        6 | 11 | 17 => SIZE,
+        _ => HEX,
+    })
+}
+
+fn key_fourth(registers: &Registers) -> Option<Kind> {
+    (key_count(registers) >= 4).then_some(HEX)
+}

@@ -1,0 +1,200 @@
+//! Calls on time, and on words that threads wait for.
+
+use super::super::constants as c;
+use super::super::kind::{ADDRESS, FD, HEX, INT, Kind, LONG, Layout, UINT, Width, bits, f, named};
+use super::super::names::Names;
+use super::super::reader::{Reader, Registers};
+use super::super::show::{signals, time as t};
+use super::{Res, Row, call};
+
+const SPEC: Kind = Kind::To(&t::TIMESPEC);
+const LATE_SPEC: Kind = Kind::Late(&SPEC);
+const SPEC64: Kind = Kind::To(&t::TIMESPEC64);
+const LATE_SPEC64: Kind = Kind::Late(&SPEC64);
+const LEFT: Kind = Kind::Kept(keep_nothing, t::left);
+const TIMER: Kind = Kind::To(&t::ITIMERSPEC);
+const TIMER64: Kind = Kind::To(&t::ITIMERSPEC64);
+const VAL: Kind = Kind::To(&t::TIMEVAL);
+const ABSOLUTE: Kind = bits(&c::CLOCK_FLAGS);
+
+#[rustfmt::skip]
+pub(super) static ROWS: &[Row] = &[
+    call("nanosleep", &[("req", SPEC), ("rem", LEFT)], Res::Number),
+    call("clock_nanosleep", &[("clockid", t::CLOCK), ("flags", ABSOLUTE), ("request", SPEC), ("remain", LEFT)], Res::Number),
+    call("clock_gettime", &[("clockid", t::CLOCK), ("tp", LATE_SPEC)], Res::Number),
+    call("clock_settime", &[("clockid", t::CLOCK), ("tp", SPEC)], Res::Number),
+    call("clock_getres", &[("clockid", t::CLOCK), ("res", LATE_SPEC)], Res::Number),
+    call("clock_nanosleep_time64", &[("clockid", t::CLOCK), ("flags", ABSOLUTE), ("request", SPEC64), ("remain", ADDRESS)],
+        Res::Number),
+    call("clock_gettime64", &[("clockid", t::CLOCK), ("tp", LATE_SPEC64)], Res::Number),
+    call("clock_settime64", &[("clockid", t::CLOCK), ("tp", SPEC64)], Res::Number),
+    call("clock_getres_time64", &[("clockid", t::CLOCK), ("res", LATE_SPEC64)], Res::Number),
+    call("gettimeofday", &[("tv", Kind::Late(&VAL)), ("tz", Kind::Late(&Kind::To(&t::TIMEZONE)))], Res::Number),
+    call("settimeofday", &[("tv", VAL), ("tz", Kind::To(&t::TIMEZONE))], Res::Number),
+    call("time", &[("tloc", Kind::Late(&Kind::One(&LONG)))], Res::Number),
+    call("times", &[("buf", Kind::Late(&Kind::To(&t::TMS)))], Res::Number),
+    call("alarm", &[("seconds", UINT)], Res::Number),
+    call("getitimer", &[("which", named(&c::ITIMER)), ("curr_value", Kind::Late(&Kind::To(&t::ITIMERVAL)))], Res::Number),
+    call("setitimer", &[("which", named(&c::ITIMER)), ("new_value", Kind::To(&t::ITIMERVAL)),
+        ("old_value", Kind::Late(&Kind::To(&t::ITIMERVAL)))], Res::Number),
+    call("timer_create", &[("clockid", t::CLOCK), ("sevp", Kind::By(signals::event, Width::Word)),
+        ("timerid", Kind::Late(&Kind::One(&INT)))], Res::Number),
+    call("timer_settime", &[("timerid", INT), ("flags", ABSOLUTE), ("new_value", TIMER), ("old_value", Kind::Late(&TIMER))],
+        Res::Number),
+    call("timer_gettime", &[("timerid", INT), ("curr_value", Kind::Late(&TIMER))], Res::Number),
+    call("timer_settime64", &[("timerid", INT), ("flags", ABSOLUTE), ("new_value", TIMER64), ("old_value", Kind::Late(&TIMER64))],
+        Res::Number),
+    call("timer_gettime64", &[("timerid", INT), ("curr_value", Kind::Late(&TIMER64))], Res::Number),
+    call("timer_getoverrun", &[("timerid", INT)], Res::Number),
+    call("timer_delete", &[("timerid", INT)], Res::Number),
+    call("timerfd_create", &[("clockid", t::CLOCK), ("flags", bits(&c::TIMERFD))], Res::Descriptor),
+    call("timerfd_settime", &[("fd", FD), ("flags", bits(&c::TIMERFD_SET)), ("new_value", TIMER),
+        ("old_value", Kind::Late(&TIMER))], Res::Number),
+    call("timerfd_gettime", &[("fd", FD), ("curr_value", Kind::Late(&TIMER))], Res::Number),
+    call("timerfd_settime64", &[("fd", FD), ("flags", bits(&c::TIMERFD_SET)), ("new_value", TIMER64),
+        ("old_value", Kind::Late(&TIMER64))], Res::Number),
+    call("timerfd_gettime64", &[("fd", FD), ("curr_value", Kind::Late(&TIMER64))], Res::Number),
+    call("adjtimex", &[("buf", Kind::Late(&ADJUSTMENT))], Res::By(clock_state)),
+    call("clock_adjtime", &[("clockid", t::CLOCK), ("buf", Kind::Late(&ADJUSTMENT))], Res::By(clock_state)),
+    call("futex", &[("uaddr", ADDRESS), ("op", Kind::By(futex, Width::Four)), ("val", Kind::Chosen(futex_value)),
+        ("timeout", Kind::Chosen(futex_timeout)), ("uaddr2", Kind::Chosen(futex_second)), ("val3", Kind::Chosen(futex_third))],
+        Res::Number),
+    call("futex_time64", &[("uaddr", ADDRESS), ("op", Kind::By(futex, Width::Four)), ("val", Kind::Chosen(futex_value)),
+        ("timeout", ADDRESS), ("uaddr2", Kind::Chosen(futex_second)), ("val3", Kind::Chosen(futex_third))], Res::Number),
+    call("futex_waitv", &[("waiters", ADDRESS), ("nr_futexes", UINT), ("flags", HEX32), ("timeout", SPEC64),
+        ("clockid", t::CLOCK)], Res::Number),
+];
+
+const HEX32: Kind = Kind::Hex(Width::Four);
+const ADJUSTMENT: Kind = Kind::To(&TIMEX);
+
+/// struct timex.
+static TIMEX: Layout = Layout {
+    fields: &[
+        f("modes", bits(&c::ADJTIME)),
+        f("offset", LONG),
+        f("freq", LONG),
+        f("maxerror", LONG),
+        f("esterror", LONG),
+        f("status", bits(&c::TIME_STATUS)),
+        f("constant", LONG),
+        f("precision", LONG),
+        f("tolerance", LONG),
+        f("time", Kind::Inner(&t::TIMEVAL)),
+        f("tick", LONG),
+        f("ppsfreq", LONG),
+        f("jitter", LONG),
+        f("shift", INT),
+        f("stabil", LONG),
+        f("jitcnt", LONG),
+        f("calcnt", LONG),
+        f("errcnt", LONG),
+        f("stbcnt", LONG),
+        f("tai", INT),
+    ],
+};
+
+fn clock_state(r: &mut Reader, result: i64) {
+    r.out.returned(super::super::Returned::Number(result));
+    if let Some(name) = c::TIME_STATE.find(result.cast_unsigned(), u64::MAX) {
+        r.out.open_note();
+        r.out.note("state", false);
+        r.out.name(name);
+        r.out.close_note();
+    }
+}
+
+fn keep_nothing(_: &Reader, _: u64) -> u64 {
+    0
+}
+
+/// Operations that come with PRIVATE in their name.
+static PRIVATE: Names = Names::new(
+    "FUTEX_???",
+    &[
+        (0, "FUTEX_WAIT_PRIVATE"),
+        (1, "FUTEX_WAKE_PRIVATE"),
+        (2, "FUTEX_FD_PRIVATE"),
+        (3, "FUTEX_REQUEUE_PRIVATE"),
+        (4, "FUTEX_CMP_REQUEUE_PRIVATE"),
+        (5, "FUTEX_WAKE_OP_PRIVATE"),
+        (6, "FUTEX_LOCK_PI_PRIVATE"),
+        (7, "FUTEX_UNLOCK_PI_PRIVATE"),
+        (8, "FUTEX_TRYLOCK_PI_PRIVATE"),
+        (9, "FUTEX_WAIT_BITSET_PRIVATE"),
+        (10, "FUTEX_WAKE_BITSET_PRIVATE"),
+        (11, "FUTEX_WAIT_REQUEUE_PI_PRIVATE"),
+        (12, "FUTEX_CMP_REQUEUE_PI_PRIVATE"),
+        (13, "FUTEX_LOCK_PI2_PRIVATE"),
+    ],
+);
+
+const FUTEX_PRIVATE: u64 = 0x80;
+const FUTEX_REALTIME: u64 = 0x100;
+
+fn futex(r: &mut Reader, value: u64) {
+    let value = value & 0xffff_ffff;
+    let names = if value & FUTEX_PRIVATE != 0 {
+        &PRIVATE
+    } else {
+        &c::FUTEX
+    };
+    match names.find(value & 0x7f, u64::MAX).filter(|_| value >> 9 == 0) {
+        Some(name) if value & FUTEX_REALTIME != 0 => {
+            r.out.open_bits();
+            r.out.bit(name);
+            r.out.bit("FUTEX_CLOCK_REALTIME");
+            r.out.close_bits();
+        }
+        Some(name) => r.out.name(name),
+        None => r.out.other(value, c::FUTEX.others),
+    }
+}
+
+fn operation(registers: &Registers) -> u64 {
+    registers.argument(1) & 0x7f
+}
+
+fn futex_value(registers: &Registers) -> Option<Kind> {
+    match operation(registers) {
+        // LOCK_PI, UNLOCK_PI, TRYLOCK_PI, LOCK_PI2
+        6 | 7 | 8 | 13 => None,
+        _ => Some(UINT),
+    }
+}
+
+fn futex_timeout(registers: &Registers) -> Option<Kind> {
+    match operation(registers) {
+        // WAIT, WAIT_BITSET, LOCK_PI, WAIT_REQUEUE_PI, LOCK_PI2
+        0 | 9 | 6 | 11 | 13 => Some(SPEC),
+        // REQUEUE, CMP_REQUEUE, WAKE_OP, CMP_REQUEUE_PI: how many are moved
+        3 | 4 | 5 | 12 => Some(UINT),
+        1 | 7 | 8 | 10 => None,
+        _ => Some(HEX),
+    }
+}
+
+fn futex_second(registers: &Registers) -> Option<Kind> {
+    match operation(registers) {
+        3 | 4 | 5 | 11 | 12 => Some(ADDRESS),
+        0 | 1 | 6 | 7 | 8 | 9 | 10 | 13 => None,
+        _ => Some(ADDRESS),
+    }
+}
+
+fn futex_third(registers: &Registers) -> Option<Kind> {
+    match operation(registers) {
+        4 | 12 => Some(UINT),
+        5 => Some(HEX32),
+        9 | 10 => Some(Kind::By(bitset, Width::Four)),
+        0 | 1 | 3 | 6 | 7 | 8 | 11 | 13 => None,
+        _ => Some(HEX32),
+    }
+}
+
+fn bitset(r: &mut Reader, value: u64) {
+    match value & 0xffff_ffff {
+        0xffff_ffff => r.out.name("FUTEX_BITSET_MATCH_ANY"),
+        value => r.out.hex(value),
+    }
+}

@@ -1,0 +1,42 @@
+//! Memory: what is mapped, and how.
+
+use super::super::constants as c;
+use super::super::kind::Kind;
+use super::super::reader::{Reader, Registers};
+
+/// Where the size of a huge page stands among the flags of mmap.
+const HUGE_SHIFT: u32 = 26;
+const HUGE_MASK: u64 = 0x3f;
+
+/// Flags of mmap: of a type, and bits.
+pub(in super::super) fn map_flags(r: &mut Reader, value: u64) {
+    let value = value & 0xffff_ffff;
+    r.out.open_bits();
+    match c::MAP_TYPE.find(value & 0xf, u64::MAX) {
+        Some(name) => r.out.bit(name),
+        None => r.out.bit_other(value & 0xf, "MAP_???"),
+    }
+    let out = &mut *r.out;
+    let left = c::MAP.split(value & !0xf & !(HUGE_MASK << HUGE_SHIFT), |name| out.bit(name));
+    if left != 0 {
+        r.out.bit_hex(left);
+    }
+    let huge = value >> HUGE_SHIFT & HUGE_MASK;
+    if huge != 0 {
+        // At most 63<<MAP_HUGE_SHIFT.
+        let mut text = Vec::with_capacity(20);
+        if huge >= 10 {
+            text.push(b'0' + (huge / 10) as u8);
+        }
+        text.push(b'0' + (huge % 10) as u8);
+        text.extend_from_slice(b"<<MAP_HUGE_SHIFT");
+        r.out.bit(std::str::from_utf8(&text).unwrap_or_default());
+    }
+    r.out.close_bits();
+}
+
+/// The fifth argument of mremap, if it has one.
+pub(in super::super) fn new_address(registers: &Registers) -> Option<Kind> {
+    // MREMAP_FIXED, MREMAP_DONTUNMAP
+    (registers.argument(3) & 6 != 0).then_some(Kind::Address)
+}

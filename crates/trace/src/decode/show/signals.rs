@@ -1,0 +1,209 @@
+//! Signals: one, sets of them, what is done about them.
+
+use super::super::Set;
+use super::super::constants as c;
+use super::super::kind::{ADDRESS, Kind, Layout, SIZE, Width, f};
+use super::super::reader::{Reader, number};
+use crate::abi::Abi;
+use crate::tables::signal as names;
+
+/// Bits of a set.
+const SIGNALS: u32 = 64;
+/// Where more are in a set than this, those are shown that are not.
+const MANY: u32 = SIGNALS * 2 / 3;
+
+/// A signal by name.
+pub(in super::super) fn signal(r: &mut Reader, value: u64) {
+    let value = value as i32;
+    match names::name(value) {
+        Some(name) => r.out.name(name),
+        None => r.out.number(i64::from(value)),
+    }
+}
+
+/// A set of them.
+pub(in super::super) fn set(r: &mut Reader, bits: u64, size: u64) {
+    let all = if size < 8 { (1 << (size * 8)) - 1 } else { u64::MAX };
+    let inverted = bits.count_ones() >= MANY;
+    let set = if inverted { Set::AllBut } else { Set::Of };
+    let shown = if inverted { !bits & all } else { bits & all };
+    r.out.open_set(set);
+    for index in 0..SIGNALS {
+        if shown >> index & 1 != 0 {
+            r.out.element();
+            r.out.signal(index as i32 + 1);
+        }
+    }
+    r.out.close_set(set);
+}
+
+/// A set behind an address, of so many bytes.
+pub(in super::super) fn set_at(r: &mut Reader, at: u64, size: u64) {
+    let mut bytes = [0; 8];
+    let length = size.min(8) as usize;
+    if size == 0 || size > 128 || !r.read(at, &mut bytes[..length]) {
+        return r.out.address(at);
+    }
+    set(r, number(&bytes), size);
+}
+
+/// The set of rt_sigprocmask, rt_sigsuspend, ppoll, epoll_pwait, whose size is the argument after it.
+pub(in super::super) fn set_of_0(r: &mut Reader, at: u64) {
+    let size = r.argument(1);
+    set_at(r, at, size);
+}
+
+pub(in super::super) fn set_of_1(r: &mut Reader, at: u64) {
+    let size = r.argument(2);
+    set_at(r, at, size);
+}
+
+pub(in super::super) fn set_of_2(r: &mut Reader, at: u64) {
+    let size = r.argument(3);
+    set_at(r, at, size);
+}
+
+pub(in super::super) fn set_of_3(r: &mut Reader, at: u64) {
+    let size = r.argument(4);
+    set_at(r, at, size);
+}
+
+pub(in super::super) fn set_of_4(r: &mut Reader, at: u64) {
+    let size = r.argument(5);
+    set_at(r, at, size);
+}
+
+/// rt_sigtimedwait has its set's size last.
+pub(in super::super) fn set_waited(r: &mut Reader, at: u64) {
+    let size = r.argument(3);
+    set_at(r, at, size);
+}
+
+/// What is done about a signal: struct sigaction as the kernel has it.
+pub(in super::super) fn action(r: &mut Reader, at: u64) {
+    const RESTORER: u64 = 0x0400_0000;
+    let word = r.abi.word();
+    // aarch64 has the restorer's place, and uses it as x86 does.
+    let mut bytes = [0; 32];
+    let bytes = &mut bytes[..3 * word + 8];
+    if !r.read(at, bytes) {
+        return r.out.address(at);
+    }
+    let field = |index: usize| number(bytes.get(index * word..(index + 1) * word).unwrap_or_default());
+    let (handler, flags, restorer) = (field(0), field(1), field(2));
+    let mask = number(bytes.get(3 * word..).unwrap_or_default());
+    r.out.open();
+    r.out.field("sa_handler");
+    match handler {
+        0 => r.out.name("SIG_DFL"),
+        1 => r.out.name("SIG_IGN"),
+        _ => r.out.address(handler),
+    }
+    r.out.field("sa_mask");
+    set(r, mask, 8);
+    r.out.field("sa_flags");
+    r.bits(&c::SIGACTION, flags);
+    if flags & RESTORER != 0 && r.abi != Abi::Aarch64 {
+        r.out.field("sa_restorer");
+        r.out.address(restorer);
+    }
+    r.out.close(false);
+}
+
+/// stack_t.
+pub(in super::super) static STACK: Layout = Layout {
+    fields: &[
+        f("ss_sp", ADDRESS),
+        f("ss_flags", Kind::Bits(&c::SIGALTSTACK, Width::Four)),
+        f("ss_size", SIZE),
+    ],
+};
+
+/// siginfo_t, as much of it as its kind has.
+pub(in super::super) fn information(r: &mut Reader, at: u64) {
+    const SIGCHLD: i32 = 17;
+    let mut bytes = [0; 128];
+    if !r.read(at, &mut bytes) {
+        return r.out.address(at);
+    }
+    let int = |at: usize| number(bytes.get(at..at + 4).unwrap_or_default());
+    let (signal_number, code) = (int(0) as i32, int(8) as i32);
+    // The union is aligned as a pointer is.
+    let word = r.abi.word();
+    let union = if word == 8 { 16 } else { 12 };
+    r.out.open();
+    if signal_number == 0 {
+        return r.out.close(false);
+    }
+    r.out.field("si_signo");
+    signal(r, int(0));
+    r.out.field("si_code");
+    let family = if signal_number == SIGCHLD && code > 0 {
+        &c::SIGCHLD_CODE
+    } else {
+        &c::SIGCODE
+    };
+    r.named(family, int(8), Width::Four);
+    if int(4) != 0 {
+        r.out.field("si_errno");
+        r.out.unsigned(int(4));
+    }
+    if matches!(code, 0 | -6) || (signal_number == SIGCHLD && code > 0) || code == -1 {
+        r.out.field("si_pid");
+        r.out.number(i64::from(int(union) as i32));
+        r.out.field("si_uid");
+        r.out.unsigned(int(union + 4));
+    }
+    if signal_number == SIGCHLD && code > 0 {
+        let status = int(union + 8);
+        r.out.field("si_status");
+        // CLD_EXITED has a code there, the others a signal.
+        if code == 1 {
+            r.out.number(i64::from(status as i32))
+        } else {
+            signal(r, status)
+        }
+        // After the status, where a `clock_t` may stand.
+        let times = (union + 12).next_multiple_of(word);
+        for (index, name) in ["si_utime", "si_stime"].into_iter().enumerate() {
+            r.out.field(name);
+            let from = times + index * word;
+            r.out
+                .unsigned(number(bytes.get(from..from + word).unwrap_or_default()));
+        }
+    }
+    r.out.close(false);
+}
+
+/// struct sigevent.
+pub(in super::super) fn event(r: &mut Reader, at: u64) {
+    let word = r.abi.word();
+    let mut bytes = [0; 32];
+    let bytes = &mut bytes[..word + 16];
+    if !r.read(at, bytes) {
+        return r.out.address(at);
+    }
+    let value = number(bytes.get(..word).unwrap_or_default());
+    let int = |at: usize| number(bytes.get(at..at + 4).unwrap_or_default());
+    let notify = int(word + 4);
+    r.out.open();
+    r.out.field("sigev_value");
+    r.out.open();
+    r.out.field("sival_int");
+    r.out.number(i64::from(value as i32));
+    r.out.field("sival_ptr");
+    r.out.address(value);
+    r.out.close(false);
+    r.out.field("sigev_signo");
+    signal(r, int(word));
+    r.out.field("sigev_notify");
+    r.named(&c::SIGEV, notify, Width::Four);
+    if notify == 4 {
+        r.out.field("sigev_notify_thread_id");
+        r.out.number(i64::from(int(word + 8) as i32));
+    }
+    r.out.close(false);
+}
+
+/// What rt_sigqueueinfo sends.
+pub(in super::super) const INFORMATION: Kind = Kind::By(information, Width::Word);

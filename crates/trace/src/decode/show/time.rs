@@ -1,0 +1,190 @@
+//! Times: as structures, and when that was for a person.
+
+use super::super::constants as c;
+use super::super::kind::{I64, INT, Kind, LONG, Layout, SIZE, U64, Width, f, named};
+use super::super::reader::{Reader, Stage};
+
+/// struct timespec.
+pub(in super::super) static TIMESPEC: Layout = Layout {
+    fields: &[f("tv_sec", LONG), f("tv_nsec", SIZE)],
+};
+/// The same with 64 bits for 32-bit programs.
+pub(in super::super) static TIMESPEC64: Layout = Layout {
+    fields: &[f("tv_sec", I64), f("tv_nsec", U64)],
+};
+/// struct timeval.
+pub(in super::super) static TIMEVAL: Layout = Layout {
+    fields: &[f("tv_sec", LONG), f("tv_usec", SIZE)],
+};
+/// struct itimerval.
+pub(in super::super) static ITIMERVAL: Layout = Layout {
+    fields: &[
+        f("it_interval", Kind::Inner(&TIMEVAL)),
+        f("it_value", Kind::Inner(&TIMEVAL)),
+    ],
+};
+/// struct itimerspec.
+pub(in super::super) static ITIMERSPEC: Layout = Layout {
+    fields: &[
+        f("it_interval", Kind::Inner(&TIMESPEC)),
+        f("it_value", Kind::Inner(&TIMESPEC)),
+    ],
+};
+/// The same with 64 bits for 32-bit programs.
+pub(in super::super) static ITIMERSPEC64: Layout = Layout {
+    fields: &[
+        f("it_interval", Kind::Inner(&TIMESPEC64)),
+        f("it_value", Kind::Inner(&TIMESPEC64)),
+    ],
+};
+/// struct timezone.
+pub(in super::super) static TIMEZONE: Layout = Layout {
+    fields: &[f("tz_minuteswest", INT), f("tz_dsttime", INT)],
+};
+/// struct tms.
+pub(in super::super) static TMS: Layout = Layout {
+    fields: &[
+        f("tms_utime", LONG),
+        f("tms_stime", LONG),
+        f("tms_cutime", LONG),
+        f("tms_cstime", LONG),
+    ],
+};
+/// struct utimbuf.
+pub(in super::super) fn utimbuf(r: &mut Reader, at: u64) {
+    let word = r.abi.word();
+    let mut bytes = [0; 16];
+    let bytes = &mut bytes[..2 * word];
+    if !r.read(at, bytes) {
+        return r.out.address(at);
+    }
+    let (access, change) = bytes.split_at(word);
+    r.out.open();
+    for (name, bytes) in [("actime", access), ("modtime", change)] {
+        let value = r.signed(super::super::reader::number(bytes), Width::Word);
+        r.out.field(name);
+        r.out.number(value);
+        stamp(r, value, 0, 9);
+    }
+    r.out.close(false);
+}
+
+/// struct sigevent's and timer_create's clock.
+pub(in super::super) const CLOCK: Kind = named(&c::CLOCK);
+
+/// Two times of a file.
+pub(in super::super) fn file_times(r: &mut Reader, at: u64) {
+    const NOW: i64 = 0x3fff_ffff;
+    const OMIT: i64 = 0x3fff_fffe;
+    let word = r.abi.word();
+    let mut bytes = [0; 32];
+    let bytes = &mut bytes[..4 * word];
+    if !r.read(at, bytes) {
+        return r.out.address(at);
+    }
+    r.out.open_list();
+    for time in bytes.chunks(2 * word) {
+        let (seconds, nanoseconds) = time.split_at(word);
+        let seconds = r.signed(super::super::reader::number(seconds), Width::Word);
+        let nanoseconds = r.signed(super::super::reader::number(nanoseconds), Width::Word);
+        r.out.item();
+        match nanoseconds {
+            NOW => r.out.name("UTIME_NOW"),
+            OMIT => r.out.name("UTIME_OMIT"),
+            _ => {
+                r.out.open();
+                r.out.field("tv_sec");
+                r.out.number(seconds);
+                r.out.field("tv_nsec");
+                r.out.number(nanoseconds);
+                r.out.close(false);
+                stamp(r, seconds, nanoseconds.cast_unsigned(), 9);
+            }
+        }
+    }
+    r.out.close_list(false);
+}
+
+/// Two struct timeval of a file.
+pub(in super::super) fn old_file_times(r: &mut Reader, at: u64) {
+    let word = r.abi.word();
+    let mut bytes = [0; 32];
+    let bytes = &mut bytes[..4 * word];
+    if !r.read(at, bytes) {
+        return r.out.address(at);
+    }
+    r.out.open_list();
+    for time in bytes.chunks(2 * word) {
+        r.out.item();
+        let (seconds, micros) = time.split_at(word);
+        let seconds = r.signed(super::super::reader::number(seconds), Width::Word);
+        let micros = r.signed(super::super::reader::number(micros), Width::Word);
+        r.fields(&TIMEVAL, time);
+        stamp(r, seconds, micros.cast_unsigned(), 6);
+    }
+    r.out.close_list(false);
+}
+
+/// What was left of a wait: only one that was interrupted tells.
+pub(in super::super) fn left(r: &mut Reader, at: u64) {
+    match r.stage {
+        Stage::Ended(-516) => r.structure(&TIMESPEC, at),
+        _ => r.out.address(at),
+    }
+}
+
+/// When that was, for a person: a comment as strace makes it, always in UTC. `part` has so many digits.
+pub(in super::super) fn stamp(r: &mut Reader, seconds: i64, part: u64, digits: u32) {
+    if seconds == 0 && part == 0 {
+        return;
+    }
+    let Some(text) = when(seconds, part, digits) else {
+        return;
+    };
+    r.out.comment(&text);
+}
+
+/// `2026-11-22T03:00:00.000000001+0000`; None where no calendar reaches. The civil date is counted from 0000-03-01, so that
+/// a leap day is the last of its year.
+fn when(seconds: i64, part: u64, digits: u32) -> Option<Vec<u8>> {
+    const DAY: i64 = 86_400;
+    const ERA_DAYS: i64 = 146_097;
+    const FROM_MARCH_0000: i64 = 719_468;
+    if part >= 10u64.pow(digits) || seconds.unsigned_abs() > 1 << 40 {
+        return None;
+    }
+    let days = seconds.div_euclid(DAY) + FROM_MARCH_0000;
+    let of_day = seconds.rem_euclid(DAY);
+    let (era, of_era) = (days.div_euclid(ERA_DAYS), days.rem_euclid(ERA_DAYS));
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = (month_from_march + 2) % 12 + 1;
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let mut text = Vec::with_capacity(40);
+    for (value, digits, then) in [
+        (year, 4, b'-'),
+        (month, 2, b'-'),
+        (day, 2, b'T'),
+        (of_day / 3600, 2, b':'),
+        (of_day / 60 % 60, 2, b':'),
+        (of_day % 60, 2, b'.'),
+    ] {
+        digits_of(&mut text, value.unsigned_abs(), digits);
+        text.push(then);
+    }
+    if part == 0 {
+        text.pop();
+    } else {
+        digits_of(&mut text, part, digits);
+    }
+    text.extend_from_slice(b"+0000");
+    Some(text)
+}
+
+fn digits_of(text: &mut Vec<u8>, value: u64, digits: u32) {
+    for place in (0..digits).rev() {
+        text.push(b'0' + (value / 10u64.pow(place) % 10) as u8);
+    }
+}

@@ -1,0 +1,101 @@
+//! Calls with their meaning, as text or as JSON: what [`crate::decode`] says, in the form that a report asks for.
+
+use super::json::Json;
+use super::text::Text;
+use super::words::{Ended, Words};
+use crate::catch::Enter;
+use crate::decode::{self, Begun, Limits, Memory, Out};
+use crate::select::Selection;
+
+/// As strace prints them.
+pub struct AsText(pub Choice);
+
+/// As members of an object.
+pub struct AsJson(pub Choice);
+
+/// How much is said of which call.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    limits: Limits,
+    raw: Selection,
+    abbreviated: Selection,
+    /// Neither selection says anything else than usual.
+    plain: bool,
+}
+
+impl Choice {
+    /// Calls in `raw` are shown as their registers, and only those in `abbreviated` are ever cut short.
+    #[must_use]
+    pub fn new(limits: Limits, raw: Selection, abbreviated: Selection) -> Choice {
+        let plain = raw == Selection::none() && abbreviated == Selection::everything();
+        Choice {
+            limits,
+            raw,
+            abbreviated,
+            plain,
+        }
+    }
+
+    fn limits(&self, enter: &Enter) -> Limits {
+        let wants = |selection: &Selection| {
+            enter
+                .call
+                .is_some_and(|call| selection.wants(call, &enter.arguments))
+        };
+        if self.plain {
+            return self.limits;
+        }
+        Limits {
+            abbreviate: self.limits.abbreviate && wants(&self.abbreviated),
+            raw: wants(&self.raw),
+            ..self.limits
+        }
+    }
+}
+
+/// An [`Out`] into a buffer; text has results in a column.
+trait Form {
+    fn choice(&self) -> &Choice;
+    fn out<'a>(&self, into: &'a mut Vec<u8>, column: usize) -> impl Out + 'a;
+}
+
+impl Form for AsText {
+    fn choice(&self) -> &Choice {
+        &self.0
+    }
+
+    fn out<'a>(&self, into: &'a mut Vec<u8>, column: usize) -> impl Out + 'a {
+        Text::new(into, 0, column)
+    }
+}
+
+impl Form for AsJson {
+    fn choice(&self) -> &Choice {
+        &self.0
+    }
+
+    fn out<'a>(&self, into: &'a mut Vec<u8>, _: usize) -> impl Out + 'a {
+        Json::new(into)
+    }
+}
+
+impl<F: Form> Words for F {
+    type Begun = Begun;
+
+    fn begin(&mut self, enter: &Enter, memory: &dyn Memory, into: &mut Vec<u8>) -> Begun {
+        let limits = self.choice().limits(enter);
+        decode::begin(enter, memory, &limits, &mut self.out(into, 0))
+    }
+
+    fn finish(&mut self, call: Ended<'_, Begun>, result: i64, memory: &dyn Memory, into: &mut Vec<u8>) {
+        let limits = self.choice().limits(call.enter);
+        let mut out = self.out(into, call.column);
+        decode::finish(call.enter, call.begun, result, memory, &limits, &mut out);
+    }
+
+    fn abandon(&mut self, call: Ended<'_, Begun>, memory: &dyn Memory, into: &mut Vec<u8>) {
+        let limits = self.choice().limits(call.enter);
+        let mut out = self.out(into, call.column);
+        decode::abandon(call.enter, call.begun, memory, &limits, &mut out);
+    }
+}

@@ -1,0 +1,533 @@
+//! Values of a call as strace prints them, by hand into a buffer: no formatting machinery. What stands before the call's
+//! name and after its result is not of this file.
+
+use crate::decode::{Out, Returned, Set};
+use crate::tables::signal;
+
+/// The column that results stand in, where there is room.
+pub const COLUMN: usize = 40;
+
+/// Writes a call's arguments, from the opening parenthesis on, and its result.
+#[derive(Debug)]
+pub struct Text<'a> {
+    into: &'a mut Vec<u8>,
+    /// Where in `into` the line begins.
+    line: usize,
+    column: usize,
+    /// Nothing stands before the next field, item, element or bit.
+    first: bool,
+}
+
+impl<'a> Text<'a> {
+    /// Goes on in `into`, of which the current line begins at `line`; results stand in column `column`.
+    pub fn new(into: &'a mut Vec<u8>, line: usize, column: usize) -> Text<'a> {
+        Text {
+            into,
+            line,
+            column,
+            first: true,
+        }
+    }
+
+    fn put(&mut self, text: &[u8]) {
+        self.into.extend_from_slice(text);
+    }
+
+    fn between(&mut self, separator: &[u8]) {
+        if self.first {
+            self.first = false;
+        } else {
+            self.put(separator);
+        }
+    }
+
+    fn signed(&mut self, value: i64) {
+        if value < 0 {
+            self.into.push(b'-');
+        }
+        decimal(self.into, value.unsigned_abs());
+    }
+
+    fn hexadecimal(&mut self, value: u64) {
+        if value == 0 {
+            self.into.push(b'0');
+        } else {
+            self.put(b"0x");
+            hexadecimal(self.into, value);
+        }
+    }
+
+    fn what(&mut self, what: Option<&[u8]>) {
+        if let Some(what) = what {
+            self.into.push(b'<');
+            escape(self.into, what, b"<>");
+            self.into.push(b'>');
+        }
+    }
+
+    fn family(&mut self, family: &str) {
+        self.put(b" /* ");
+        self.put(family.as_bytes());
+        self.put(b" */");
+    }
+
+    /// As C's `%#03o`: three digits at least, with a 0 before them.
+    fn octals(&mut self, value: u64) {
+        let mut digits = [0; 24];
+        let mut at = digits.len();
+        let mut left = value;
+        while left > 0 || at > digits.len() - 2 {
+            at -= 1;
+            digits[at] = b'0' + (left & 7) as u8;
+            left >>= 3;
+        }
+        self.into.push(b'0');
+        self.into.extend_from_slice(&digits[at..]);
+    }
+}
+
+impl Out for Text<'_> {
+    fn arguments(&mut self) {
+        self.into.push(b'(');
+    }
+
+    fn argument(&mut self, index: usize, name: &'static str, shown: bool) {
+        if index > 0 {
+            self.put(b", ");
+        }
+        if shown {
+            self.put(name.as_bytes());
+            self.into.push(b'=');
+        }
+    }
+
+    fn open(&mut self) {
+        self.into.push(b'{');
+        self.first = true;
+    }
+
+    fn field(&mut self, name: &'static str) {
+        self.between(b", ");
+        self.put(name.as_bytes());
+        self.into.push(b'=');
+    }
+
+    fn close(&mut self, more: bool) {
+        if more {
+            self.between(b", ");
+            self.put(b"...");
+        }
+        self.into.push(b'}');
+        self.first = false;
+    }
+
+    fn open_list(&mut self) {
+        self.into.push(b'[');
+        self.first = true;
+    }
+
+    fn item(&mut self) {
+        self.between(b", ");
+    }
+
+    fn close_list(&mut self, more: bool) {
+        if more {
+            self.between(b", ");
+            self.put(b"...");
+        }
+        self.into.push(b']');
+        self.first = false;
+    }
+
+    fn cut_list(&mut self, at: u64) {
+        self.between(b", ");
+        self.put(b"... /* ");
+        self.hexadecimal(at);
+        self.put(b" */]");
+        self.first = false;
+    }
+
+    fn open_set(&mut self, set: Set) {
+        self.put(match set {
+            Set::Of => b"[",
+            Set::AllBut => b"~[",
+        });
+        self.first = true;
+    }
+
+    fn element(&mut self) {
+        self.between(b" ");
+    }
+
+    fn close_set(&mut self, _set: Set) {
+        self.into.push(b']');
+        self.first = false;
+    }
+
+    fn open_change(&mut self) {
+        self.into.push(b'[');
+    }
+
+    fn became(&mut self) {
+        self.put(b" => ");
+    }
+
+    fn close_change(&mut self) {
+        self.into.push(b']');
+    }
+
+    fn open_bare_change(&mut self) {}
+
+    fn close_bare_change(&mut self) {}
+
+    fn number(&mut self, value: i64) {
+        self.signed(value);
+    }
+
+    fn unsigned(&mut self, value: u64) {
+        decimal(self.into, value);
+    }
+
+    fn hex(&mut self, value: u64) {
+        self.hexadecimal(value);
+    }
+
+    fn octal(&mut self, value: u64) {
+        self.octals(value);
+    }
+
+    fn address(&mut self, value: u64) {
+        if value == 0 {
+            self.put(b"NULL");
+        } else {
+            self.hexadecimal(value);
+        }
+    }
+
+    fn name(&mut self, name: &str) {
+        self.put(name.as_bytes());
+    }
+
+    fn other(&mut self, value: u64, family: &'static str) {
+        self.hexadecimal(value);
+        self.family(family);
+    }
+
+    fn open_bits(&mut self) {
+        self.first = true;
+    }
+
+    fn bit(&mut self, name: &str) {
+        self.between(b"|");
+        self.put(name.as_bytes());
+    }
+
+    fn bit_hex(&mut self, value: u64) {
+        self.between(b"|");
+        self.hexadecimal(value);
+    }
+
+    fn bit_octal(&mut self, value: u64) {
+        self.between(b"|");
+        self.octals(value);
+    }
+
+    fn bit_number(&mut self, value: u64) {
+        self.between(b"|");
+        decimal(self.into, value);
+    }
+
+    fn bit_other(&mut self, value: u64, family: &'static str) {
+        self.between(b"|");
+        self.hexadecimal(value);
+        self.family(family);
+    }
+
+    fn close_bits(&mut self) {
+        self.first = false;
+    }
+
+    fn bytes(&mut self, bytes: &[u8], more: bool) {
+        self.into.push(b'"');
+        escape(self.into, bytes, b"\"");
+        self.into.push(b'"');
+        if more {
+            self.put(b"...");
+        }
+    }
+
+    fn raw_bytes(&mut self, bytes: &[u8], more: bool) {
+        self.into.push(b'"');
+        for byte in bytes {
+            self.put(b"\\x");
+            for digit in [byte >> 4, byte & 15] {
+                self.into.push(b"0123456789abcdef"[usize::from(digit)]);
+            }
+        }
+        self.into.push(b'"');
+        if more {
+            self.put(b"...");
+        }
+    }
+
+    fn abstract_name(&mut self, bytes: &[u8]) {
+        self.into.push(b'@');
+        self.bytes(bytes, false);
+    }
+
+    fn signal(&mut self, number: i32) {
+        match signal::name(number) {
+            Some(name) => self.put(name.trim_start_matches("SIG").as_bytes()),
+            None => self.signed(i64::from(number)),
+        }
+    }
+
+    fn status(&mut self, status: u32) {
+        let (low, high) = (status & 0x7f, status >> 8);
+        let name = |this: &mut Self, number: u32| match signal::name(number as i32) {
+            Some(name) => this.put(name.as_bytes()),
+            None => decimal(this.into, u64::from(number)),
+        };
+        self.put(b"[{");
+        if status == 0xffff {
+            self.put(b"WIFCONTINUED(s)");
+        } else if status & 0xff == 0x7f {
+            self.put(b"WIFSTOPPED(s) && WSTOPSIG(s) == ");
+            name(self, high & 0xff);
+            // What ptrace puts there beside the signal.
+            if high >> 8 != 0 {
+                self.put(b"} | ");
+                self.hexadecimal(u64::from(status & 0xffff_0000));
+                self.into.push(b']');
+                return;
+            }
+        } else if low == 0 {
+            self.put(b"WIFEXITED(s) && WEXITSTATUS(s) == ");
+            decimal(self.into, u64::from(high & 0xff));
+        } else {
+            self.put(b"WIFSIGNALED(s) && WTERMSIG(s) == ");
+            name(self, low);
+            if status & 0x80 != 0 {
+                self.put(b" && WCOREDUMP(s)");
+            }
+        }
+        self.put(b"}]");
+    }
+
+    fn mask(&mut self, value: u32) {
+        // C's `%#08x`.
+        let digits = if value == 0 {
+            8
+        } else {
+            6.max(8 - value.leading_zeros() / 4)
+        };
+        if value != 0 {
+            self.put(b"0x");
+        }
+        for shift in (0..digits).rev() {
+            self.into
+                .push(b"0123456789abcdef"[(value >> (shift * 4) & 15) as usize]);
+        }
+    }
+
+    fn kibi(&mut self, value: u64) {
+        decimal(self.into, value);
+        self.put(b"*1024");
+    }
+
+    fn descriptor(&mut self, fd: i32, what: Option<&[u8]>) {
+        self.signed(i64::from(fd));
+        self.what(what);
+    }
+
+    fn here(&mut self, what: Option<&[u8]>) {
+        self.put(b"AT_FDCWD");
+        self.what(what);
+    }
+
+    fn device(&mut self, major: u32, minor: u32) {
+        self.put(b"makedev(");
+        self.hexadecimal(u64::from(major));
+        self.put(b", ");
+        self.hexadecimal(u64::from(minor));
+        self.into.push(b')');
+    }
+
+    fn wrap(&mut self, function: &'static str) {
+        self.put(function.as_bytes());
+        self.into.push(b'(');
+    }
+
+    fn unwrap(&mut self) {
+        self.into.push(b')');
+    }
+
+    fn inet6(&mut self, field: &'static str, text: &[u8]) {
+        self.between(b", ");
+        self.put(b"inet_pton(AF_INET6, \"");
+        self.put(text);
+        self.put(b"\", &");
+        self.put(field.as_bytes());
+        self.into.push(b')');
+    }
+
+    fn counted(&mut self, at: u64, count: Option<usize>, what: &'static str) {
+        self.hexadecimal(at);
+        self.put(b" /* ");
+        match count {
+            Some(count) => {
+                decimal(self.into, count as u64);
+                self.into.push(b' ');
+                self.put(what.as_bytes());
+                if count == 1 && what == "vars" {
+                    self.into.pop();
+                }
+            }
+            None => {
+                self.put(what.as_bytes());
+                self.put(b", unterminated");
+            }
+        }
+        self.put(b" */");
+    }
+
+    fn comment(&mut self, text: &[u8]) {
+        self.put(b" /* ");
+        self.put(text);
+        self.put(b" */");
+    }
+
+    fn unknown(&mut self) {
+        self.into.push(b'?');
+    }
+
+    fn returned(&mut self, what: Returned) {
+        self.into.push(b')');
+        let length = self.into.len() - self.line;
+        let spaces = self.column.saturating_sub(length).max(1);
+        self.into.resize(self.into.len() + spaces, b' ');
+        self.put(b"= ");
+        match what {
+            Returned::Number(value) => self.signed(value),
+            Returned::Hex(value) => self.hexadecimal(value),
+            Returned::Octal(value) => self.octals(value),
+            Returned::Descriptor(fd, what) => self.descriptor(fd, what),
+            Returned::Error(number, name, text) => {
+                self.put(b"-1 ");
+                if name.is_empty() {
+                    self.put(b"ERRNO_");
+                    self.signed(i64::from(number));
+                    self.put(b" (Unknown error ");
+                    self.signed(i64::from(number));
+                } else {
+                    self.put(name.as_bytes());
+                    self.put(b" (");
+                    self.put(text.as_bytes());
+                }
+                self.into.push(b')');
+            }
+            Returned::Again(name, text) => {
+                self.put(b"? ");
+                self.put(name.as_bytes());
+                self.put(b" (");
+                self.put(text.as_bytes());
+                self.into.push(b')');
+            }
+            Returned::Unknown => self.into.push(b'?'),
+        }
+    }
+
+    fn open_parts(&mut self, function: &'static str) {
+        self.put(function.as_bytes());
+        self.into.push(b'(');
+        self.first = true;
+    }
+
+    fn close_parts(&mut self) {
+        self.into.push(b')');
+        self.first = false;
+    }
+
+    fn timeout(&mut self) {
+        self.put(b"Timeout");
+    }
+
+    fn open_note(&mut self) {
+        self.put(b" (");
+        self.first = true;
+    }
+
+    fn note(&mut self, name: &'static str, shown: bool) {
+        self.between(b", ");
+        if shown {
+            self.put(name.as_bytes());
+            self.into.push(b' ');
+        }
+    }
+
+    fn close_note(&mut self) {
+        self.into.push(b')');
+    }
+}
+
+/// Writes a number.
+pub fn decimal(into: &mut Vec<u8>, value: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    let mut left = value;
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (left % 10) as u8;
+        left /= 10;
+        if left == 0 {
+            break;
+        }
+    }
+    into.extend_from_slice(&digits[at..]);
+}
+
+/// Writes a number in hexadecimal, without anything before it.
+pub fn hexadecimal(into: &mut Vec<u8>, value: u64) {
+    let mut digits = [0; 16];
+    let mut at = digits.len();
+    let mut left = value;
+    loop {
+        at -= 1;
+        digits[at] = b"0123456789abcdef"[(left & 15) as usize];
+        left >>= 4;
+        if left == 0 {
+            break;
+        }
+    }
+    into.extend_from_slice(&digits[at..]);
+}
+
+/// Writes bytes as C writes them, with `also` escaped beside what cannot be printed.
+fn escape(into: &mut Vec<u8>, bytes: &[u8], also: &[u8]) {
+    for (index, byte) in bytes.iter().enumerate() {
+        match *byte {
+            b'\n' => into.extend_from_slice(b"\\n"),
+            b'\t' => into.extend_from_slice(b"\\t"),
+            b'\r' => into.extend_from_slice(b"\\r"),
+            0x0b => into.extend_from_slice(b"\\v"),
+            0x0c => into.extend_from_slice(b"\\f"),
+            b'\\' => into.extend_from_slice(b"\\\\"),
+            b'"' if also == b"\"" => into.extend_from_slice(b"\\\""),
+            b' '..=b'~' if !also.contains(byte) => into.push(*byte),
+            byte => {
+                // As short as it can be, unless a digit follows.
+                let digit = bytes
+                    .get(index + 1)
+                    .is_some_and(|next| (b'0'..=b'7').contains(next));
+                into.push(b'\\');
+                if digit || byte >= 0o100 {
+                    into.push(b'0' + (byte >> 6));
+                }
+                if digit || byte >= 0o10 {
+                    into.push(b'0' + (byte >> 3 & 7));
+                }
+                into.push(b'0' + (byte & 7));
+            }
+        }
+    }
+}
