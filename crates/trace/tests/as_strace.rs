@@ -1,0 +1,249 @@
+//! What a program does, decoded here, is what the installed strace prints of it: line for line, addresses and process
+//! numbers aside. The program is `tests/peers/trace/calls.py`, which makes calls in groups; what differs, and why, stands
+//! in [`DIFFERENT`]. A process of its own, because it waits for what it traces.
+
+use fleetgate_sys::memory;
+use fleetgate_sys::ptrace::{self, AT_CALL, At, Status, event};
+use fleetgate_trace::abi::Call;
+use fleetgate_trace::catch::Enter;
+use fleetgate_trace::decode::{self, Begun, Limits, Memory};
+use fleetgate_trace::report::text::{COLUMN, Text};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What begins a line of strace's that may differ, and why.
+const DIFFERENT: &[(&str, &str)] = &[
+    ("shm", "numbers that the kernel gives out one after the other"),
+    ("sem", "the same"),
+    ("msg", "the same"),
+    (
+        "ioctl(5, SNDCTL_TMR_START or TCSETS,",
+        "a sound card's request of the same number is not named",
+    ),
+    (
+        "setsockopt(9, SOL_SOCKET, SO_RCVTIMEO_OLD,",
+        "a time is shown as a time",
+    ),
+    ("rseq(0x8, 0x20, 0x1,", "the flag has a name"),
+    (
+        "getsockname(5, {sa_family=AF_INET, sa_data=",
+        "bytes of a port that the kernel chose",
+    ),
+];
+
+/// The memory of a stopped process.
+struct Process(i32);
+
+impl Memory for Process {
+    fn read(&self, at: u64, into: &mut [u8]) -> usize {
+        memory::read(self.0, at, into).unwrap_or(0)
+    }
+
+    fn descriptor(&self, _: i32) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn directory(&self) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+fn program() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/peers/trace/calls.py")
+}
+
+/// Lines of the program as they are decoded here. A shell stops itself, and becomes the program when it goes on.
+fn ours(directory: &Path) -> Vec<String> {
+    let mut child = Command::new("/bin/sh")
+        .args(["-c", "kill -STOP $$; exec python3 -S -E \"$0\""])
+        .arg(program())
+        .current_dir(directory)
+        .spawn()
+        .expect("a shell");
+    let pid = child.id() as i32;
+    ptrace::seize(pid, ptrace::option::SYSGOOD | ptrace::option::EXIT_KILL).expect("a child can be traced");
+    let mut lines = Vec::new();
+    let mut pending: Option<(Enter, Begun, Vec<u8>)> = None;
+    let mut woken = false;
+    let limits = Limits::default();
+    let process = Process(pid);
+    loop {
+        let status = match ptrace::wait(pid, true) {
+            Ok(Some((_, status))) => status,
+            Ok(None) => continue,
+            Err(_) => break,
+        };
+        let mut signal = 0;
+        match status {
+            Status::Exited(_) | Status::Killed(..) => break,
+            Status::Stopped { signal: AT_CALL, .. } => match ptrace::call(pid).expect("a stopped child") {
+                At::Entry(entry) => {
+                    let enter = entered(pid, &entry);
+                    let name = enter.call.and_then(Call::name).map(str::to_owned);
+                    let name = name.unwrap_or_else(|| format!("syscall_{:#x}", enter.number));
+                    let mut line = name.into_bytes();
+                    let mut out = Text::new(&mut line, 0, COLUMN);
+                    let begun = decode::begin(&enter, &process, &limits, &mut out);
+                    pending = Some((enter, begun, line));
+                }
+                At::Exit(result) => {
+                    if let Some((enter, begun, mut line)) = pending.take() {
+                        let mut out = Text::new(&mut line, 0, COLUMN);
+                        decode::finish(&enter, begun, result, &process, &limits, &mut out);
+                        lines.push(String::from_utf8(line).expect("text"));
+                    }
+                }
+                At::Elsewhere => {}
+            },
+            // The stop that it made itself, once.
+            Status::Stopped {
+                event: event::STOP, ..
+            } => {
+                if !woken {
+                    woken = true;
+                    let kill = Command::new("/bin/sh")
+                        .args(["-c", &format!("kill -CONT {pid}")])
+                        .status();
+                    assert!(kill.expect("kill").success());
+                }
+            }
+            Status::Stopped {
+                signal: delivered,
+                event: 0,
+            } => signal = delivered,
+            Status::Stopped { .. } => {}
+        }
+        if ptrace::go_on_to_call(pid, signal).is_err() {
+            break;
+        }
+    }
+    let _ = child.wait();
+    lines
+}
+
+fn entered(tid: i32, entry: &ptrace::Entry) -> Enter {
+    let number = entry.number as u32;
+    Enter {
+        tid,
+        call: Call::seen(entry.audit, number),
+        audit: entry.audit,
+        number,
+        arguments: entry.arguments,
+        instruction: entry.instruction,
+    }
+}
+
+/// Lines of the program as strace prints them.
+fn theirs(directory: &Path) -> Vec<String> {
+    let out = directory.with_extension("strace");
+    let status = Command::new("strace")
+        .args(["-e", "signal=none", "-o"])
+        .arg(&out)
+        .args(["python3", "-S", "-E"])
+        .arg(program())
+        .current_dir(directory)
+        .status();
+    assert!(status.expect("strace").success());
+    let text = std::fs::read(&out).expect("what strace wrote");
+    std::fs::remove_file(&out).expect("what strace wrote");
+    String::from_utf8_lossy(&text)
+        .lines()
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The lines between the program's marks, by the marks' names.
+fn sections(lines: Vec<String>) -> Vec<(String, Vec<String>)> {
+    let mut sections: Vec<(String, Vec<String>)> = Vec::new();
+    let own = lines.iter().find_map(|line| line.strip_prefix("getpid()"));
+    let pid = own.and_then(|rest| rest.trim_start_matches([' ', '=']).parse().ok());
+    let pid = pid.unwrap_or(0);
+    for line in lines {
+        if let Some(mark) = line.strip_prefix("write(-1, \"== ") {
+            let name = mark.split('"').next().unwrap_or_default();
+            sections.push((name.to_owned(), Vec::new()));
+        } else if let Some((name, lines)) = sections.last_mut()
+            && name != "end"
+            && is_of_the_program(&line)
+        {
+            lines.push(plain(&line, pid));
+        }
+    }
+    sections
+}
+
+/// What an interpreter does between its calls depends on where its memory ends.
+fn is_of_the_program(line: &str) -> bool {
+    !line.starts_with("brk(0x") && !line.starts_with("mmap(NULL, 262144,") && !line.starts_with("munmap(0x7")
+}
+
+/// Without what differs from run to run: addresses, processes, times, ports that the kernel chose.
+fn plain(line: &str, pid: u64) -> String {
+    let mut text = String::new();
+    let mut rest = line;
+    while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {
+        let (before, number) = rest.split_at(at);
+        text.push_str(before);
+        let length = match number.strip_prefix("0x") {
+            Some(hex) => 2 + hex.chars().take_while(char::is_ascii_hexdigit).count(),
+            None => number.chars().take_while(char::is_ascii_digit).count(),
+        };
+        let (number, after) = number.split_at(length);
+        let random = ["tv_usec=", "tv_nsec=", "htons("]
+            .iter()
+            .any(|end| before.ends_with(end))
+            && length > 2;
+        let value = number.parse::<u64>().unwrap_or(0);
+        text.push_str(if length >= 9 {
+            "ADDRESS"
+        } else if random {
+            "RANDOM"
+        } else if pid > 0 && value.abs_diff(pid) < 500 {
+            "PROCESS"
+        } else {
+            number
+        });
+        rest = after;
+    }
+    text.push_str(rest);
+    text
+}
+
+#[test]
+fn lines_are_strace_s() {
+    if Command::new("strace").arg("-V").output().is_err() {
+        println!("skipped: no strace");
+        return;
+    }
+    let directory = std::env::temp_dir().join(format!("as-strace-{}", std::process::id()));
+    let run = |way: fn(&Path) -> Vec<String>| {
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let sections = sections(way(&directory));
+        std::fs::remove_dir_all(&directory).expect("a directory");
+        sections
+    };
+    let (ours, theirs) = (run(ours), run(theirs));
+    assert!(theirs.len() > 30, "{} sections", theirs.len());
+    let mut differences = Vec::new();
+    let mut compared = 0;
+    for ((name, ours), (other, theirs)) in ours.iter().zip(&theirs) {
+        assert_eq!(name, other);
+        compared += ours.len();
+        for (a, b) in ours.iter().zip(theirs) {
+            let known = DIFFERENT.iter().any(|(begin, _)| b.starts_with(begin));
+            if a != b && !known {
+                differences.push(format!("{name}\n  ours   {a}\n  strace {b}"));
+            }
+        }
+        if ours.len() != theirs.len() {
+            differences.push(format!("{name}: {} lines, strace {}", ours.len(), theirs.len()));
+        }
+    }
+    assert_eq!(ours.len(), theirs.len());
+    let count = differences.len();
+    assert!(
+        count == 0,
+        "{count} of {compared} lines differ:\n{}",
+        differences.join("\n")
+    );
+}
