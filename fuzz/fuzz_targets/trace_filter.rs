@@ -81,6 +81,9 @@ fuzz_target!(|data: &[u8]| {
             continue;
         }
         let number = bytes.value() as u32;
+        if bytes.byte() > 200 {
+            selection.remove(Call { abi, number });
+        }
         selection.add(Call { abi, number }, bytes.when());
         calls.push((abi.audit(), Call { abi, number }.register()));
     }

@@ -13,6 +13,7 @@ pub mod filter;
 pub mod follow;
 pub mod guardian;
 pub mod interrupt;
+pub mod named;
 pub mod relatives;
 pub mod report;
 pub mod run;

@@ -5,7 +5,9 @@ use crate::catch::{Catch, End, Enter, Event, Found, Then, Wait};
 use crate::decode::Memory;
 use crate::relatives::Relatives;
 use crate::report::Reports;
+use crate::report::sockets;
 use crate::report::stamp::Moment;
+use crate::select::Selection;
 use std::collections::BTreeSet;
 
 /// What the kernel cannot be asked to select.
@@ -14,25 +16,11 @@ pub trait Wanted {
     fn wants(&mut self, enter: &Enter, memory: &dyn Memory) -> bool;
 }
 
-/// Every call that stops is wanted.
-pub struct Everything;
-
-impl Wanted for Everything {
-    fn wants(&mut self, _: &Enter, _: &dyn Memory) -> bool {
-        true
+/// More calls than were asked for stop where no filter selects, and where one has to stop some for the tracer's own sake.
+impl Wanted for Selection {
+    fn wants(&mut self, enter: &Enter, _: &dyn Memory) -> bool {
+        self.stops(enter.audit, enter.number, &enter.arguments)
     }
-}
-
-/// How much is said of descriptors.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Descriptors {
-    /// Their numbers.
-    #[default]
-    Numbers,
-    /// `-y`: what they are, as `/proc` has it.
-    Paths,
-    /// `-yy`: of sockets their addresses too.
-    Addresses,
 }
 
 /// The end of a trace.
@@ -48,7 +36,7 @@ pub enum Over {
 struct Stopped<'a> {
     catch: &'a dyn Catch,
     tid: i32,
-    descriptors: Descriptors,
+    addresses: bool,
 }
 
 impl Memory for Stopped<'_> {
@@ -57,14 +45,9 @@ impl Memory for Stopped<'_> {
     }
 
     fn descriptor(&self, fd: i32) -> Option<Vec<u8>> {
-        match self.descriptors {
-            Descriptors::Numbers => None,
-            Descriptors::Paths => link(&format!("/proc/{}/fd/{fd}", self.tid)),
-            Descriptors::Addresses => {
-                let what = link(&format!("/proc/{}/fd/{fd}", self.tid))?;
-                Some(crate::report::sockets::named(self.tid, &what).unwrap_or(what))
-            }
-        }
+        let what = link(&format!("/proc/{}/fd/{fd}", self.tid))?;
+        let socket = self.addresses.then(|| sockets::named(self.tid, &what));
+        Some(socket.flatten().unwrap_or(what))
     }
 
     fn directory(&self) -> Option<Vec<u8>> {
@@ -74,9 +57,8 @@ impl Memory for Stopped<'_> {
 
 fn link(path: &str) -> Option<Vec<u8>> {
     use std::os::unix::ffi::OsStringExt;
-    std::fs::read_link(path)
-        .ok()
-        .map(|path| path.into_os_string().into_vec())
+    let path = std::fs::read_link(path).ok()?;
+    Some(path.into_os_string().into_vec())
 }
 
 /// What is traced, and for whom.
@@ -89,8 +71,8 @@ pub struct Run<'a> {
     pub relatives: Option<Relatives>,
     /// What of it is reported.
     pub wanted: &'a mut dyn Wanted,
-    /// How much is said of descriptors.
-    pub descriptors: Descriptors,
+    /// Of sockets their addresses are said, where descriptors are described.
+    pub addresses: bool,
     /// Results are asked for.
     pub results: bool,
     /// The process whose end is this program's.
@@ -157,7 +139,7 @@ impl Run<'_> {
         let memory = Stopped {
             catch: &*self.catch,
             tid,
-            descriptors: self.descriptors,
+            addresses: self.addresses,
         };
         match event {
             Event::Enter(enter) => {

@@ -1,15 +1,17 @@
 //! What a command line of `fleetgate trace` asks for, read once. It starts nothing.
 
 use crate::flags::Given;
+use fleetgate_trace::decode::Limits;
 use fleetgate_trace::follow::Follow;
+use fleetgate_trace::named::Named;
+use fleetgate_trace::report::decoded::{AsJson, AsText, Choice};
 use fleetgate_trace::report::events::{Events, Shown};
 use fleetgate_trace::report::lines::{Announce, Lines, Prefix, Statuses, Style};
 use fleetgate_trace::report::output::{Output, Target};
-use fleetgate_trace::report::raw::Raw;
 use fleetgate_trace::report::stamp::{Day, Stamp};
 use fleetgate_trace::report::sums::Sort;
 use fleetgate_trace::report::{Log, Silent};
-use fleetgate_trace::run::{Descriptors, Everything, Wanted};
+use fleetgate_trace::run::Wanted;
 use fleetgate_trace::select::parse::{self, Decoded, Expressions, Quiet, Status};
 use std::ffi::OsString;
 use std::fmt;
@@ -74,8 +76,12 @@ pub struct Asked {
     pub target: Target,
     /// As JSON.
     pub json: bool,
-    /// How much is said of descriptors.
-    pub descriptors: Descriptors,
+    /// Globs for paths of which one has to fit; empty: none has to.
+    pub paths: Vec<Vec<u8>>,
+    /// In how much detail.
+    pub detail: Choice,
+    /// Of sockets their addresses.
+    pub addresses: bool,
     /// How lines look.
     pub style: Style,
     /// The table at the end.
@@ -124,18 +130,27 @@ impl Asked {
                 .unwrap_or_default(),
             only,
         });
-        let descriptors = match given.values("decode-fds").count() {
-            0 => match (
-                expressions.decode.has(Decoded::Socket),
+        let (paths, addresses) = match given.values("decode-fds").count() {
+            0 => (
                 expressions.decode.has(Decoded::Path),
-            ) {
-                (true, _) => Descriptors::Addresses,
-                (false, true) => Descriptors::Paths,
-                (false, false) => Descriptors::Numbers,
-            },
-            1 => Descriptors::Paths,
-            _ => Descriptors::Addresses,
+                expressions.decode.has(Decoded::Socket),
+            ),
+            count => (true, count > 1),
         };
+        let mut limits = Limits {
+            string: given.number("string-limit").unwrap_or(32) as usize,
+            descriptors: paths || addresses,
+            ..Limits::default()
+        };
+        if given.has("no-abbrev") {
+            limits.abbreviate = false;
+            limits.list = Limits::MOST;
+        }
+        let detail = Choice::new(
+            limits,
+            expressions.raw.clone(),
+            expressions.abbreviated.clone(),
+        );
         let results = !given.has("no-results") && !notify;
         let mut asked = Asked {
             style: style(given, &expressions, &subject, &target, &follow)?,
@@ -147,7 +162,9 @@ impl Asked {
             results,
             target,
             json: given.has("json"),
-            descriptors,
+            paths: given.values("trace-path").map(|glob| glob.into()).collect(),
+            detail,
+            addresses,
             sums,
             svg: given.value("svg").map(PathBuf::from),
             environment: environment(given)?,
@@ -174,15 +191,22 @@ impl Asked {
                     results: self.results,
                     instruction: self.style.instruction,
                 };
-                Box::new(Events::new(Raw, shown, output))
+                Box::new(Events::new(AsJson(self.detail.clone()), shown, output))
             }
-            _ => Box::new(Lines::new(Raw, self.style.clone(), output)),
+            _ => Box::new(Lines::new(
+                AsText(self.detail.clone()),
+                self.style.clone(),
+                output,
+            )),
         }
     }
 
     /// Which calls are wanted beyond what the kernel selects.
     pub fn wanted(&self) -> Box<dyn Wanted> {
-        Box::new(Everything)
+        match self.paths.is_empty() {
+            true => Box::new(self.expressions.trace.clone()),
+            false => Box::new(Named::new(self.expressions.trace.clone(), self.paths.clone())),
+        }
     }
 }
 

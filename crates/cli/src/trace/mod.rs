@@ -92,7 +92,7 @@ fn trace(asked: &Asked) -> Outcome {
         reports: &mut reports,
         relatives: started.relatives.take(),
         wanted: &mut *asked.wanted(),
-        descriptors: asked.descriptors,
+        addresses: asked.addresses,
         results: asked.results,
         first: started.first,
         is_told_to_leave: &|| interrupt.is_told_to_leave(),

@@ -88,11 +88,33 @@ impl Limits {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Begun {
     shown: u8,
+    /// Arguments follow at the end.
+    more: bool,
     saved: [u64; 2],
+}
+
+impl Begun {
+    /// Whether all arguments are shown.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        !self.more
+    }
+
+    /// Whether what is shown at the end begins with another argument.
+    #[must_use]
+    pub fn awaits_argument(&self) -> bool {
+        self.more && self.shown & HALF == 0 && self.shown > 0
+    }
 }
 
 /// Of an argument that the call changes, what it was is shown, and what it became is not.
 const HALF: u8 = 0x80;
+
+/// How many arguments a call has; of one that nobody knows, as many as there are registers.
+#[must_use]
+pub fn arity(call: Option<crate::abi::Call>) -> usize {
+    calls::row(call).map_or(6, |row| row.arguments.len().min(6))
+}
 
 /// Shows the arguments that are known when a call begins, up to the first that only the kernel fills in.
 pub fn begin(enter: &Enter, memory: &dyn Memory, limits: &Limits, out: &mut dyn Out) -> Begun {
@@ -100,10 +122,10 @@ pub fn begin(enter: &Enter, memory: &dyn Memory, limits: &Limits, out: &mut dyn 
     let limits = limits.bounded();
     out.arguments();
     let mut reader = Reader::new(enter, memory, &limits, out, Stage::Begins, &mut begun.saved);
-    begun.shown = match calls::row(enter.call) {
-        Some(row) if limits.raw => raw(&mut reader, row.arguments.len()),
+    (begun.shown, begun.more) = match calls::row(enter.call) {
+        Some(row) if limits.raw => (raw(&mut reader, row.arguments.len()), false),
         Some(row) => arguments(&mut reader, row, 0),
-        None => raw(&mut reader, 6),
+        None => (raw(&mut reader, 6), false),
     };
     begun
 }
@@ -137,8 +159,9 @@ pub fn abandon(enter: &Enter, mut begun: Begun, memory: &dyn Memory, limits: &Li
     reader.out.returned(Returned::Unknown);
 }
 
-/// Shows arguments from the one numbered `from` on, as far as they are known by now; how many are shown then.
-fn arguments(reader: &mut Reader, row: &'static Row, from: u8) -> u8 {
+/// Shows arguments from the one numbered `from` on, as far as they are known by now; how many are shown then, and
+/// whether there are more.
+fn arguments(reader: &mut Reader, row: &'static Row, from: u8) -> (u8, bool) {
     let begins = reader.stage == Stage::Begins;
     let half = from & HALF != 0;
     let from = from & !HALF;
@@ -170,7 +193,7 @@ fn arguments(reader: &mut Reader, row: &'static Row, from: u8) -> u8 {
         }
         index += 1;
     }
-    stopped.unwrap_or(index)
+    (stopped.unwrap_or(index), stopped.is_some())
 }
 
 /// So many registers as they are: of a call that has no row, all that may hold an argument.

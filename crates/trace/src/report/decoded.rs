@@ -53,28 +53,34 @@ impl Choice {
     }
 }
 
-/// An [`Out`] into a buffer; text has results in a column.
+/// An [`Out`] into a buffer; text has results in a column, and a comma behind what was shown when a call began.
 trait Form {
     fn choice(&self) -> &Choice;
-    fn out<'a>(&self, into: &'a mut Vec<u8>, column: usize) -> impl Out + 'a;
+    fn out<'a>(&self, into: &'a mut Vec<u8>, column: usize, comma: bool) -> impl Out + 'a;
+    /// Whether the comma is written before the wait for what follows, as strace has it.
+    const COMMA: bool;
 }
 
 impl Form for AsText {
+    const COMMA: bool = true;
+
     fn choice(&self) -> &Choice {
         &self.0
     }
 
-    fn out<'a>(&self, into: &'a mut Vec<u8>, column: usize) -> impl Out + 'a {
-        Text::new(into, 0, column)
+    fn out<'a>(&self, into: &'a mut Vec<u8>, column: usize, comma: bool) -> impl Out + 'a {
+        Text::new(into, 0, column).behind_comma(comma)
     }
 }
 
 impl Form for AsJson {
+    const COMMA: bool = false;
+
     fn choice(&self) -> &Choice {
         &self.0
     }
 
-    fn out<'a>(&self, into: &'a mut Vec<u8>, _: usize) -> impl Out + 'a {
+    fn out<'a>(&self, into: &'a mut Vec<u8>, _: usize, _: bool) -> impl Out + 'a {
         Json::new(into)
     }
 }
@@ -84,18 +90,26 @@ impl<F: Form> Words for F {
 
     fn begin(&mut self, enter: &Enter, memory: &dyn Memory, into: &mut Vec<u8>) -> Begun {
         let limits = self.choice().limits(enter);
-        decode::begin(enter, memory, &limits, &mut self.out(into, 0))
+        let begun = decode::begin(enter, memory, &limits, &mut self.out(into, 0, false));
+        if F::COMMA && begun.awaits_argument() {
+            into.extend_from_slice(b", ");
+        }
+        begun
+    }
+
+    fn is_whole(&self, begun: Begun) -> bool {
+        begun.is_whole()
     }
 
     fn finish(&mut self, call: Ended<'_, Begun>, result: i64, memory: &dyn Memory, into: &mut Vec<u8>) {
         let limits = self.choice().limits(call.enter);
-        let mut out = self.out(into, call.column);
+        let mut out = self.out(into, call.column, call.begun.awaits_argument());
         decode::finish(call.enter, call.begun, result, memory, &limits, &mut out);
     }
 
     fn abandon(&mut self, call: Ended<'_, Begun>, memory: &dyn Memory, into: &mut Vec<u8>) {
         let limits = self.choice().limits(call.enter);
-        let mut out = self.out(into, call.column);
+        let mut out = self.out(into, call.column, call.begun.awaits_argument());
         decode::abandon(call.enter, call.begun, memory, &limits, &mut out);
     }
 }

@@ -271,7 +271,9 @@ impl<W: Words> Lines<W> {
             };
             self.words.abandon(ended, memory, &mut line);
         } else {
-            line.extend_from_slice(b" <unfinished ...>");
+            if !self.words.is_whole(call.begun) {
+                line.extend_from_slice(b" <unfinished ...>");
+            }
             align(column, &mut line);
             line.extend_from_slice(b"= ?");
         }

@@ -8,7 +8,6 @@ pub mod json;
 pub mod lines;
 pub mod output;
 pub mod picture;
-pub mod raw;
 pub mod signals;
 pub mod sockets;
 pub mod stamp;

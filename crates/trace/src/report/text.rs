@@ -16,6 +16,8 @@ pub struct Text<'a> {
     column: usize,
     /// Nothing stands before the next field, item, element or bit.
     first: bool,
+    /// The comma before the next argument stands there already.
+    comma: bool,
 }
 
 impl<'a> Text<'a> {
@@ -26,7 +28,15 @@ impl<'a> Text<'a> {
             line,
             column,
             first: true,
+            comma: false,
         }
+    }
+
+    /// The same, behind arguments and a comma.
+    #[must_use]
+    pub fn behind_comma(mut self, comma: bool) -> Text<'a> {
+        self.comma = comma;
+        self
     }
 
     fn put(&mut self, text: &[u8]) {
@@ -60,7 +70,8 @@ impl<'a> Text<'a> {
     fn what(&mut self, what: Option<&[u8]>) {
         if let Some(what) = what {
             self.into.push(b'<');
-            escape(self.into, what, b"<>");
+            // Paths begin with a slash; what sockets and pipes are called has no sign that was not put there.
+            escape(self.into, what, if what.starts_with(b"/") { b"<>" } else { b"" });
             self.into.push(b'>');
         }
     }
@@ -92,7 +103,7 @@ impl Out for Text<'_> {
     }
 
     fn argument(&mut self, index: usize, name: &'static str, shown: bool) {
-        if index > 0 {
+        if index > 0 && !std::mem::take(&mut self.comma) {
             self.put(b", ");
         }
         if shown {

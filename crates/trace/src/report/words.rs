@@ -11,6 +11,9 @@ pub trait Words {
     /// The arguments that are known when a call begins, from the bracket on.
     fn begin(&mut self, enter: &Enter, memory: &dyn Memory, into: &mut Vec<u8>) -> Self::Begun;
 
+    /// Whether these were all.
+    fn is_whole(&self, begun: Self::Begun) -> bool;
+
     /// The rest of them when it ends, and its result. Text has the result in this column of `into`.
     fn finish(&mut self, call: Ended<'_, Self::Begun>, result: i64, memory: &dyn Memory, into: &mut Vec<u8>);
 

@@ -18,6 +18,10 @@ impl Words for Plain {
         enter.arguments[1]
     }
 
+    fn is_whole(&self, _: u64) -> bool {
+        false
+    }
+
     fn finish(&mut self, call: Ended<'_, u64>, result: i64, _: &dyn Memory, into: &mut Vec<u8>) {
         let _ = write!(into, "{}", call.begun);
         align(call.column, into);
