@@ -61,6 +61,7 @@ fn help() {
     pinned("help-seal-run", "seal run --help");
     pinned("help-seal-doctor", "seal doctor -h");
     pinned("help-completions", "completions --help");
+    pinned("help-trace", "trace --help");
 }
 
 #[test]
