@@ -146,11 +146,7 @@ impl Asked {
             limits.abbreviate = false;
             limits.list = Limits::MOST;
         }
-        let detail = Choice::new(
-            limits,
-            expressions.raw.clone(),
-            expressions.abbreviated.clone(),
-        );
+        let detail = Choice::new(limits, expressions.raw.clone(), expressions.abbreviated.clone());
         let results = !given.has("no-results") && !notify;
         let mut asked = Asked {
             style: style(given, &expressions, &subject, &target, &follow)?,
