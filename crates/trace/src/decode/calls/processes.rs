@@ -98,8 +98,8 @@ pub(super) static ROWS: &[Row] = &[
     call("rseq", &[("rseq", ADDRESS), ("rseq_len", HEX32), ("flags", bits(&c::RSEQ)), ("sig", HEX32)], Res::Number),
     call("uname", &[("buf", Kind::Late(&Kind::To(&p::NAMES)))], Res::Number),
     call("sysinfo", &[("info", Kind::Late(&Kind::To(&p::SYSTEM)))], Res::Number),
-    call("sethostname", &[("name", Kind::By(host_name, Width::Word)), ("len", SIZE)], Res::Number),
-    call("setdomainname", &[("name", Kind::By(host_name, Width::Word)), ("len", SIZE)], Res::Number),
+    call("sethostname", &[("name", Kind::By(host_name, Width::Word)), ("len", UINT)], Res::Number),
+    call("setdomainname", &[("name", Kind::By(host_name, Width::Word)), ("len", UINT)], Res::Number),
     call("sched_yield", &[], Res::Number),
     call("sched_setparam", &[("pid", INT), ("param", PARAMETER)], Res::Number),
     call("sched_getparam", &[("pid", INT), ("param", Kind::Late(&PARAMETER))], Res::Number),
@@ -187,7 +187,7 @@ fn child(r: &mut Reader, _: u64) {
 
 /// A host's name has 64 bytes at most.
 fn host_name(r: &mut Reader, at: u64) {
-    match r.argument(1) {
+    match r.argument(1) & 0xffff_ffff {
         length @ 0..=64 => r.bytes(at, length),
         _ => r.out.address(at),
     }
