@@ -83,32 +83,26 @@ def c_openat():
     call(257, CWD, b"l" * 4095, 0)
     call(257, CWD, b"l" * 5000, 0)
 
-
 def c_open():
     call(2, b"x", 0o101, 0o4755)
     call(2, b"/nowhere/x", 0, 0)
-
 
 def c_openat2():
     call(437, CWD, b"x", packed("QQQ", 0o102, 0o640, 0), 24)
     call(437, CWD, b"x", packed("QQQ", 0, 0, 0x3f), 24)
     call(437, CWD, b"x", BAD, 24)
 
-
 def c_creat():
     call(85, b"x", 0o600)
-
 
 def c_close():
     call(3, -1)
     call(3, 999)
 
-
 def c_close_range():
     call(436, 900, 1000, 0)
     call(436, 900, 0xffffffff, 4)
     call(436, 900, 0, 7)
-
 
 def c_read():
     fd = opened(b"/etc/passwd", 0, 0)
@@ -125,7 +119,6 @@ def c_read():
     call(0, empty, at(buffer), 10)
     call(3, empty)
 
-
 def c_write():
     fd = opened(b"/dev/null", 1, 0)
     call(1, fd, b"hello", 5)
@@ -138,14 +131,12 @@ def c_write():
     call(1, -1, b"\0" * 9, 9)
     call(3, fd)
 
-
 def c_pread64():
     fd = opened(b"/etc/passwd", 0, 0)
     call(17, fd, at(room(20)), 20, 3)
     call(17, fd, at(room(20)), 20, -3)
     call(18, fd, b"abc", 3, 1 << 40)
     call(3, fd)
-
 
 def c_readv():
     fd = opened(b"/etc/passwd", 0, 0)
@@ -157,7 +148,6 @@ def c_readv():
     call(327, fd, vectors(room(5)), 1, 2, 0, 1)
     call(3, fd)
 
-
 def c_writev():
     fd = opened(b"/dev/null", 1, 0)
     call(20, fd, vectors(b"abc", b"", b"x" * 50), 3)
@@ -168,13 +158,11 @@ def c_writev():
     call(328, fd, vectors(b"abc"), 1, 5, 0, 0xff)
     call(3, fd)
 
-
 def c_stat():
     for path in (b"/", b"/dev/null", b"/etc/passwd", b"none", b"/proc/self/exe", b"/tmp"):
         call(4, path, at(room(144)))
         call(6, path, at(room(144)))
     call(4, b"/", NULL)
-
 
 def c_fstat():
     fd = opened(b"/dev/zero", 0, 0)
@@ -182,13 +170,11 @@ def c_fstat():
     call(5, -1, at(room(144)))
     call(3, fd)
 
-
 def c_newfstatat():
     call(262, CWD, b"/", at(room(144)), 0)
     call(262, CWD, b"", at(room(144)), 0x1000)
     call(262, CWD, b"/proc/self/cwd", at(room(144)), 0x100)
     call(262, CWD, b"x", at(room(144)), 0xffff)
-
 
 def c_statx():
     call(332, CWD, b"/", 0, 0x7ff, at(room(256)))
@@ -197,12 +183,10 @@ def c_statx():
     call(332, CWD, b"/", 0x6000, 0x7ff, at(room(256)))
     call(332, CWD, b"/", 0, 1, NULL)
 
-
 def c_statfs():
     call(137, b"/proc", at(room(120)))
     call(137, b"none", at(room(120)))
     call(138, 0, at(room(120)))
-
 
 def c_access():
     for mode in (0, 1, 2, 4, 7, 8, 15):
@@ -211,14 +195,12 @@ def c_access():
     call(439, CWD, b"x", 4, 0x300)
     call(439, CWD, b"x", 4, 0x4)
 
-
 def c_lseek():
     fd = opened(b"/etc/passwd", 0, 0)
     for whence in range(6):
         call(8, fd, 1, whence)
     call(8, fd, -1, 0)
     call(3, fd)
-
 
 def c_dup():
     fd = opened(b"/dev/null", 0, 0)
@@ -228,7 +210,6 @@ def c_dup():
     call(292, fd, 56, 0xfff)
     call(3, fd)
 
-
 def c_pipe():
     pair = room(8)
     for number, more in ((22, ()), (293, (0o2000000,)), (293, (0o2004000,)), (293, (0o40000,))):
@@ -237,7 +218,6 @@ def c_pipe():
             call(3, fd)
     call(293, at(pair), 0x7)
     call(22, BAD)
-
 
 def c_fcntl():
     fd = opened(b"file", 0o102, 0o600)
@@ -268,7 +248,6 @@ def c_fcntl():
     call(72, fd, 16, at(room(8)))
     call(3, fd)
 
-
 def c_ioctl():
     call(16, 99, 0x5401, at(room(60)))
     call(16, 99, 0x5413, at(room(60)))
@@ -298,7 +277,6 @@ def c_ioctl():
     call(16, terminal, 0x540f, at(room(4)))
     call(3, terminal)
 
-
 def c_poll():
     pair = room(8)
     call(22, at(pair))
@@ -314,7 +292,6 @@ def c_poll():
     call(3, one)
     call(3, two)
 
-
 def c_select():
     pair = room(8)
     call(22, at(pair))
@@ -328,7 +305,6 @@ def c_select():
     call(270, two + 1, bit(one), NULL, NULL, packed("qq", 0, 9), NULL)
     call(3, one)
     call(3, two)
-
 
 def c_epoll():
     pair = room(8)
@@ -350,7 +326,6 @@ def c_epoll():
     for fd in (poll, one, two):
         call(3, fd)
 
-
 def c_mmap():
     for prot, flags in ((1, 2), (3, 0x22), (7, 0x22), (0, 0x4022), (3, 0x20022), (3, 0x1), (0, 0x122), (3, 0x8022)):
         address = call(9, 0, 8192, prot, flags, -1, 0)
@@ -369,7 +344,6 @@ def c_mmap():
     call(151, 8)
     call(12, 0)
 
-
 def c_memfd():
     fd = call(319, b"name", 3)
     call(72, fd, 1034)
@@ -378,10 +352,8 @@ def c_memfd():
     call(3, fd)
     call(319, b"n" * 300, 0xfe0)
 
-
 def address_in(port, host):
     return packed("=H", 2) and packed("!2sHI8x", struct.pack("=H", 2), port, host)
-
 
 def c_socket():
     for family in (0, 1, 2, 10, 16, 17, 38, 40, 46, 99):
@@ -390,7 +362,6 @@ def c_socket():
                 fd = call(41, family, kind, protocol)
                 if fd >= 0:
                     call(3, fd)
-
 
 def c_connect():
     fd = call(41, 2, 2, 0)
@@ -416,7 +387,6 @@ def c_connect():
     call(48, fd, 9)
     call(3, fd)
 
-
 def c_getsockname():
     fd = call(41, 2, 2, 0)
     call(49, fd, address_in(0, 0x7f000001), 16)
@@ -429,7 +399,6 @@ def c_getsockname():
     call(43, fd, NULL, NULL)
     call(288, fd, at(room(128)), packed("i", 128), 0o2004000)
     call(3, fd)
-
 
 def c_sockopt():
     fd = call(41, 2, 1, 0)
@@ -448,7 +417,6 @@ def c_sockopt():
     call(55, fd, 1, 9999, at(room(4)), packed("i", 4))
     call(54, fd, 6, 13, b"cubic", 5)
     call(3, fd)
-
 
 def c_socketpair():
     pair = room(8)
@@ -470,7 +438,6 @@ def c_socketpair():
     call(3, two)
     call(53, 1, 9, 0, at(pair))
 
-
 def c_sendto():
     fd = call(41, 2, 2, 0)
     call(44, fd, b"data", 4, 0, address_in(9, 0x7f000001), 16)
@@ -478,13 +445,11 @@ def c_sendto():
     call(45, fd, at(room(9)), 9, 0x40, at(room(16)), packed("i", 16))
     call(3, fd)
 
-
 def c_kill():
     for number in (0, 9, 15, 34, 64, 65, 99):
         call(62, 1 << 22, number)
     call(200, 1 << 22, 2)
     call(234, 1 << 22, 1 << 22, 0)
-
 
 def c_rt_sigaction():
     old = room(32)
@@ -498,7 +463,6 @@ def c_rt_sigaction():
     call(13, 9, BAD, NULL, 8)
     call(13, 99, BAD, NULL, 7)
 
-
 def c_rt_sigprocmask():
     call(14, 0, packed("Q", 1 << 16), at(room(8)), 8)
     call(14, 2, packed("Q", 0), at(room(8)), 8)
@@ -509,7 +473,6 @@ def c_rt_sigprocmask():
     call(131, NULL, at(room(24)))
     call(131, packed("Qi4xQ", 0x5000, 0, 10), NULL)
     call(128, packed("Q", 1 << 9), NULL, packed("qq", 0, 0), 8)
-
 
 def c_directories():
     call(79, at(room(100)), 100)
@@ -531,7 +494,6 @@ def c_directories():
     call(95, 0)
     call(95, 0o22)
     call(161, b"/nowhere")
-
 
 def c_names():
     call(85, b"a", 0o600)
@@ -565,7 +527,6 @@ def c_names():
     for name in (b"d", b"e", b"f", b"t", b"n", b"m", b"k"):
         call(87, name)
 
-
 def c_flock():
     fd = opened(b"file", 0o102, 0o600)
     for what in (2, 5, 8, 0, 99):
@@ -585,7 +546,6 @@ def c_flock():
     call(326, fd, packed("q", 3), -1, NULL, 5, 0)
     call(3, fd)
 
-
 def c_xattr():
     call(85, b"file", 0o600)
     call(188, b"file", b"user.a", b"value", 5, 1)
@@ -594,7 +554,6 @@ def c_xattr():
     call(191, b"file", b"user.none", at(room(9)), 9)
     call(194, b"file", at(room(99)), 99)
     call(197, b"file", b"user.a")
-
 
 def c_mount():
     call(165, b"a", b"/nowhere", b"ext4", 1, b"data")
@@ -606,7 +565,6 @@ def c_mount():
     call(428, CWD, b"/nowhere", 1)
     call(430, b"nofs", 1)
     call(442, CWD, b"/nowhere", 0, packed("QQQQ", 1, 2, 0, 0), 32)
-
 
 def c_fork():
     pid = os.fork()
@@ -631,7 +589,6 @@ def c_fork():
     call(435, BAD, 64)
     call(435, packed("8Q", 0, 0, 0, 0, 17, 0, 0, 0), 8)
 
-
 def c_execve():
     call(59, b"/nowhere", strings(b"a", b"b c", b"x" * 50), strings(b"A=1", b"B=2"))
     call(59, b"/nowhere", strings(*[b"a"] * 40), strings(b"A=1"))
@@ -639,7 +596,6 @@ def c_execve():
     call(59, b"/nowhere", BAD, BAD)
     call(59, b"/nowhere", strings(), strings())
     call(322, CWD, b"nowhere", strings(b"a"), strings(b"A=1"), 0x1100)
-
 
 def c_identity():
     for number in (102, 104, 107, 108, 39, 110, 186, 111):
@@ -658,7 +614,6 @@ def c_identity():
     call(109, 0, 0)
     call(125, packed("Ii", 0x20080522, 0), at(room(24)))
     call(126, packed("Ii", 0x20080522, 1 << 22), packed("6I", 1, 2, 4, 0, 0, 1 << 31))
-
 
 def c_prctl():
     call(157, 1, 9)
@@ -684,7 +639,6 @@ def c_prctl():
     call(158, 0x3001, 5)
     call(158, 0x9999, 5)
 
-
 def c_limits():
     call(97, 7, at(room(16)))
     call(160, 4, packed("QQ", 0, 1 << 62))
@@ -698,7 +652,6 @@ def c_limits():
     call(141, 0, 0, 0)
     call(135, 0xffffffff)
     call(135, 0)
-
 
 def c_threads():
     call(218, BAD)
@@ -726,7 +679,6 @@ def c_threads():
     call(324, 0, 0)
     call(324, 8, 0)
 
-
 def c_times():
     call(35, packed("qq", 0, 5), NULL)
     call(35, packed("qq", 0, 5), at(room(16)))
@@ -751,7 +703,6 @@ def c_times():
     call(3, fd)
     call(227, 99, packed("qq", 0, 0))
 
-
 def c_events():
     call(3, call(284, 5))
     call(3, call(290, 5, 0o2004001))
@@ -765,7 +716,6 @@ def c_events():
     call(300, 0, 0)
     call(301, 99, 1, 2, CWD, b"/")
 
-
 def c_system():
     call(63, at(room(400)))
     call(63, BAD)
@@ -777,7 +727,6 @@ def c_system():
     call(169, 1, 2, 3, 4)
     call(313, -1, b"a=b", 3)
     call(176, b"nothing", 0o4000)
-
 
 def c_seccomp():
     call(317, 1, 0, packed("H6xQ", 0, 0))
@@ -803,7 +752,6 @@ def c_seccomp():
     call(311, 1 << 22, vectors(b"hello"), 1, packed("QQ", 4096, 5), 1, 0)
     call(312, 1 << 22, 1 << 22, 2, 0, 0)
 
-
 def c_ipc():
     id = call(29, 0, 4096, 0o1600)
     call(31, id, 0, NULL)
@@ -821,14 +769,12 @@ def c_ipc():
     call(250, 0, -3, 0)
     call(250, 6, 77, 5, 6)
 
-
 def c_unknown():
     call(1000, 1, 2, 3, 4, 5, 6)
     call(174, 1, 2, 3, 4)
     call(134, b"library")
     call(252, 1, 0, 0x4004)
     call(237, 1, 2, 3, 4, 5, 6)
-
 
 CALLS = {name[2:]: value for name, value in sorted(globals().items()) if name.startswith("c_")}
 
