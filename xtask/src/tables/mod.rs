@@ -1,6 +1,6 @@
-//! `cargo xtask tables`: the tracer's names of system calls, errors, signals and constants, made of the kernel's headers as they are
-//! installed, and of a short list of what is newer than those. They are committed, so that no build needs a header of
-//! another architecture. With `--check` nothing is written; a table that differs is an error.
+//! `cargo xtask tables`: the tracer's names of system calls, errors, signals and constants, made of the kernel's headers as
+//! they are installed, and of a short list of what is newer than those. They are committed, so that no build needs a header
+//! of another architecture. With `--check` nothing is written; a table that differs is an error.
 
 mod constants;
 mod headers;
