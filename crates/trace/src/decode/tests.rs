@@ -23,7 +23,9 @@ impl Memory for Pieces {
     }
 
     fn descriptor(&self, fd: i32) -> Option<Vec<u8>> {
-        (fd == 3).then(|| b"/a<b>\n".to_vec())
+        let what: [&[u8]; 3] = [b"/a<b>\n", b"/gone (deleted)", b"TCP:[[::1]:1->[::1]:2]"];
+        let place = usize::try_from(fd).ok()?.checked_sub(3)?;
+        what.get(place).map(|what| what.to_vec())
     }
 
     fn directory(&self) -> Option<Vec<u8>> {
@@ -379,13 +381,25 @@ fn descriptors_are_described_where_that_is_asked_for() {
             "close",
             [4, 0, 0, 0, 0, 0],
             With(0),
-            "(4)                                     = 0",
+            "(4</gone>(deleted))                     = 0",
+        ),
+        (
+            "close",
+            [5, 0, 0, 0, 0, 0],
+            With(0),
+            "(5<TCP:[[::1]:1->[::1]:2]>)             = 0",
+        ),
+        (
+            "close",
+            [6, 0, 0, 0, 0, 0],
+            With(0),
+            "(6)                                     = 0",
         ),
         (
             "dup",
-            [4, 0, 0, 0, 0, 0],
-            With(3),
-            r"(4)                                     = 3</a\74b\76\n>",
+            [6, 0, 0, 0, 0, 0],
+            With(4),
+            "(6)                                     = 4</gone>(deleted)",
         ),
         (
             "unlinkat",

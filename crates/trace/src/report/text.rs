@@ -68,11 +68,20 @@ impl<'a> Text<'a> {
     }
 
     fn what(&mut self, what: Option<&[u8]>) {
-        if let Some(what) = what {
-            self.into.push(b'<');
-            // Paths begin with a slash; what sockets and pipes are called has no sign that was not put there.
-            escape(self.into, what, if what.starts_with(b"/") { b"<>" } else { b"" });
-            self.into.push(b'>');
+        let Some(what) = what else {
+            return;
+        };
+        let is_path = what.starts_with(b"/");
+        let (what, gone) = match what.strip_suffix(b" (deleted)") {
+            Some(path) if is_path => (path, true),
+            _ => (what, false),
+        };
+        self.into.push(b'<');
+        // Brackets within a path would look like its end; an arrow between a socket's addresses does not.
+        escape(self.into, what, if is_path { b"<>" } else { b"" });
+        self.into.push(b'>');
+        if gone {
+            self.put(b"(deleted)");
         }
     }
 
@@ -515,7 +524,17 @@ pub fn hexadecimal(into: &mut Vec<u8>, value: u64) {
 
 /// Writes bytes as C writes them, with `also` escaped beside what cannot be printed.
 fn escape(into: &mut Vec<u8>, bytes: &[u8], also: &[u8]) {
-    for (index, byte) in bytes.iter().enumerate() {
+    let mut index = 0;
+    while let Some(rest) = bytes.get(index..).filter(|rest| !rest.is_empty()) {
+        let plain = rest
+            .iter()
+            .position(|byte| !(b' '..=b'~').contains(byte) || *byte == b'\\' || also.contains(byte));
+        let (plain, rest) = rest.split_at(plain.unwrap_or(rest.len()));
+        into.extend_from_slice(plain);
+        index += plain.len() + 1;
+        let Some((byte, after)) = rest.split_first() else {
+            break;
+        };
         match *byte {
             b'\n' => into.extend_from_slice(b"\\n"),
             b'\t' => into.extend_from_slice(b"\\t"),
@@ -524,12 +543,9 @@ fn escape(into: &mut Vec<u8>, bytes: &[u8], also: &[u8]) {
             0x0c => into.extend_from_slice(b"\\f"),
             b'\\' => into.extend_from_slice(b"\\\\"),
             b'"' if also == b"\"" => into.extend_from_slice(b"\\\""),
-            b' '..=b'~' if !also.contains(byte) => into.push(*byte),
             byte => {
                 // As short as it can be, unless a digit follows.
-                let digit = bytes
-                    .get(index + 1)
-                    .is_some_and(|next| (b'0'..=b'7').contains(next));
+                let digit = after.first().is_some_and(|next| (b'0'..=b'7').contains(next));
                 into.push(b'\\');
                 if digit || byte >= 0o100 {
                     into.push(b'0' + (byte >> 6));

@@ -101,7 +101,8 @@ fn found(r: &mut Reader, result: i64) {
         r.out.item();
         r.out.open();
         r.out.field("fd");
-        r.descriptor(item & 0xffff_ffff);
+        // What it is was said with the arguments.
+        r.out.descriptor(item as i32, None);
         r.out.field("revents");
         r.value(&WAITED, ready);
         r.out.close(false);
@@ -137,15 +138,19 @@ pub(in super::super) fn set(r: &mut Reader, at: u64) {
     if at == 0 || !r.read(at, &mut bytes) {
         return r.out.address(at);
     }
-    set_of(r, &bytes, count);
+    set_of(r, &bytes, count, true);
 }
 
-fn set_of(r: &mut Reader, bytes: &[u8], count: u64) {
+fn set_of(r: &mut Reader, bytes: &[u8], count: u64, described: bool) {
     r.out.open_set(Set::Of);
     for fd in 0..count {
         if is_set(bytes, fd) {
             r.out.element();
-            r.descriptor(fd);
+            if described {
+                r.descriptor(fd);
+            } else {
+                r.out.descriptor(fd as i32, None);
+            }
         }
     }
     r.out.close_set(Set::Of);
@@ -180,7 +185,7 @@ fn selected(r: &mut Reader, result: i64, micro: bool) {
         let mut bytes = vec![0; (count as usize).div_ceil(64) * 8];
         if at != 0 && r.read(at, &mut bytes) && bytes.iter().any(|byte| *byte != 0) {
             r.out.note(name, true);
-            set_of(r, &bytes, count);
+            set_of(r, &bytes, count, false);
         }
     }
     time_left(r, 4, micro);
