@@ -372,9 +372,11 @@ fn a_killed_tracer_costs_a_notified_program_nothing() {
 
 #[test]
 fn mistakes_are_named() {
+    let many = vec!["1"; 257].join(",");
     for (arguments, said) in [
         (&[][..], "what is to be traced?"),
         (&["-p", "1", "true"], "a COMMAND or -p PID, not both"),
+        (&["-p", &many], "257 processes; 256 is the most at once"),
         (&["-p", "abc"], "-p: `abc` is not the id of a process"),
         (
             &["-e", "opneat", "true"],

@@ -342,5 +342,11 @@ mod tests {
         while sums.cpu(me).expect("still") == before {
             std::thread::yield_now();
         }
+        let mut full = Sums::new(false, Sort::Time);
+        for tid in 0..MAX_CLOCKS {
+            let file = File::open("/proc/self/schedstat").expect("it is there");
+            full.clocks.insert(-1 - tid as i32, file);
+        }
+        assert_eq!(full.cpu(me), None, "no more than that are open");
     }
 }
