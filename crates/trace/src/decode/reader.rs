@@ -182,15 +182,13 @@ impl<'a> Reader<'a> {
             // What a wait that was interrupted had left is told even then.
             return;
         }
+        let whole = match self.abi {
+            Abi::I386 => i64::from(result.cast_unsigned() as u32),
+            _ => result,
+        };
         match row.map_or(Res::Number, |row| row.result) {
-            Res::Number => {
-                let result = if self.abi == Abi::I386 {
-                    i64::from(result.cast_unsigned() as u32)
-                } else {
-                    result
-                };
-                self.out.returned(Returned::Number(result));
-            }
+            _ if self.limits.raw => self.out.returned(Returned::Hex(whole.cast_unsigned())),
+            Res::Number => self.out.returned(Returned::Number(whole)),
             Res::Hex => self.out.returned(Returned::Hex(result.cast_unsigned())),
             Res::Octal => self.out.returned(Returned::Octal(result.cast_unsigned())),
             Res::Descriptor => self.returned_descriptor(result),
