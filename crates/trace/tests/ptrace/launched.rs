@@ -323,10 +323,13 @@ open(os.environ["OUT"], "w").write(str(os.waitpid(pid, 0)[1]))
             "-c",
             r#"
 import os, signal, time
-seen = []
-signal.signal(signal.SIGALRM, lambda *_: seen.append("alarm"))
-signal.setitimer(signal.ITIMER_REAL, 0.02)
+seen = ["nothing"]
+def alarm(*_): seen[0] = "alarm"
+signal.signal(signal.SIGALRM, alarm)
+# Again and again: the first may come before the wait for it.
+signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
 signal.pause()
+signal.setitimer(signal.ITIMER_REAL, 0)
 r, w = os.pipe()
 child = os.fork()
 if not child:

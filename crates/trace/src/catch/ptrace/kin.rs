@@ -17,16 +17,15 @@ impl Ptrace {
         let maker = *self.tasks.get(&by)?;
         self.resume(by, 0);
         let tid = i32::try_from(made.ok()?).ok()?;
+        if let Some(late) = self.untold.iter().position(|untold| *untold == tid) {
+            self.untold.remove(late);
+            return None;
+        }
         match self.tasks.get(&tid) {
-            // It was taken in already.
             Some(task) if !matches!(task.watch, Watch::Early | Watch::Expected) => return None,
             _ => {}
         }
         let thread = ptrace::is_thread_of(tid, maker.pid);
-        // Killed, and told of by its end before its maker told.
-        if !thread && !ptrace::is_thread_of(tid, tid) {
-            return None;
-        }
         self.inherit(by, tid);
         let early = self.tasks.get(&tid).filter(|task| task.watch == Watch::Early);
         let held = early.map(|task| task.held);
@@ -77,6 +76,7 @@ impl Ptrace {
                 ..Task::first(pid)
             };
             self.tasks.insert(tid, task);
+            self.will_be_told(tid);
             let event = self.arrived(tid, held);
             self.queue.extend(event);
         }

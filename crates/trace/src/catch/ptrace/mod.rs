@@ -39,6 +39,8 @@ use tasks::{Held, Inside, Tasks, Watch};
 /// first instruction.
 const UNBORN: u32 = 200;
 
+/// The most of those of whom their makers have still to tell: a maker that was killed never does.
+const UNTOLD: usize = 64;
 /// How many tasks are taken as the kernel gives them, before all that have stopped are: a call more for this many stops.
 const UNFAIR: u32 = 16;
 
@@ -61,6 +63,8 @@ pub struct Ptrace {
     end: Option<End>,
     /// Of [`Watch::Early`].
     early: usize,
+    /// Tasks that were taken in, or are gone, before their makers have told of them.
+    untold: VecDeque<i32>,
     /// How often to look whether there is somebody of whom nobody has told, before it is over.
     unborn: u32,
     /// Unwanted tasks may be freed of the filter.
@@ -104,6 +108,7 @@ impl Ptrace {
             first: 0,
             end: None,
             early: 0,
+            untold: VecDeque::new(),
             unborn: 0,
             may_suspend: false,
             gave_up_privileges: false,
@@ -156,6 +161,14 @@ impl Ptrace {
             Follow::All | Follow::Levels(_) | Follow::Threads | Follow::Exec(_) => FORK | VFORK | CLONE,
         };
         SYSGOOD | EXEC | brings | if filtered { SECCOMP } else { 0 }
+    }
+
+    /// A task is taken in, or gone, of which its maker has not told: when it does, it is late.
+    fn will_be_told(&mut self, tid: i32) {
+        if self.untold.len() == UNTOLD {
+            self.untold.pop_front();
+        }
+        self.untold.push_back(tid);
     }
 
     /// Lets a task go on to where it is to stop next. One that was killed meanwhile is told of by its end.

@@ -35,13 +35,17 @@ impl Ptrace {
         if tid == self.first {
             self.end = Some(end);
         }
-        let task = self.tasks.remove(&tid)?;
+        let Some(task) = self.tasks.remove(&tid) else {
+            self.will_be_told(tid);
+            return None;
+        };
         self.unborn = match end {
             End::Killed(..) => super::UNBORN,
             _ => 0,
         };
         if task.watch == Watch::Early {
             self.early -= 1;
+            self.will_be_told(tid);
         }
         self.changed.retain(|(of, _)| *of != tid);
         (task.watch == Watch::Yes).then_some(Event::Ended { tid, end })
