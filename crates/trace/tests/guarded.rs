@@ -2,12 +2,15 @@
 //! own: it starts itself as tracer and as guardian.
 #![forbid(unsafe_code)]
 
+mod alone;
+
+use alone::filter;
 use fleetgate_sys::Errno;
 use fleetgate_sys::file;
 use fleetgate_sys::net::PrivateDirectory;
 use fleetgate_sys::poll::{READ, Watch, poll};
 use fleetgate_sys::process::{self, numbers};
-use fleetgate_sys::seccomp::{Instruction, flag};
+use fleetgate_sys::seccomp::flag;
 use fleetgate_sys::slots::{SLOTS, Slots};
 use fleetgate_sys::socket;
 use fleetgate_sys::spawn::Strings;
@@ -22,64 +25,35 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 fn main() {
-    let mut args = std::env::args_os();
-    let name = args.next().unwrap_or_default();
-    let rest: Vec<OsString> = args.collect();
-    if name == guardian::NAME.to_str().expect("text") {
-        std::process::exit(guardian::main(&rest));
-    }
-    if rest.first().is_some_and(|role| role == "tracer") {
-        tracer(&rest[1..]);
-    }
-    let tests: [(&str, fn()); 9] = [
-        (
-            "a_traced_program_is_told_of_from_its_exec_to_its_end",
-            a_traced_program_is_told_of_from_its_exec_to_its_end,
-        ),
-        (
-            "a_tracer_killed_at_any_moment_changes_nothing",
-            a_tracer_killed_at_any_moment_changes_nothing,
-        ),
-        (
-            "what_nobody_saw_is_counted_and_another_goes_on",
-            what_nobody_saw_is_counted_and_another_goes_on,
-        ),
-        ("leaving_changes_nothing", leaving_changes_nothing),
-        (
-            "a_guardian_outlives_signals_and_is_replaced",
-            a_guardian_outlives_signals_and_is_replaced,
-        ),
-        (
-            "a_guardian_keeps_no_more_than_its_bounds",
-            a_guardian_keeps_no_more_than_its_bounds,
-        ),
-        ("strace_and_gdb_work_inside", strace_and_gdb_work_inside),
-        ("signals_change_nothing", signals_change_nothing),
-        ("more_calls_wait_than_are_held", more_calls_wait_than_are_held),
-    ];
-    let wanted = rest.iter().find(|a| !a.to_string_lossy().starts_with('-'));
-    for (name, test) in tests {
-        if wanted.is_none_or(|w| name.contains(&*w.to_string_lossy())) {
-            test();
-            println!("test {name} ... ok");
-        }
-    }
-}
-
-/// Which calls wait: `LD arch; LD nr; JEQ each → notify; ALLOW`.
-fn filter(calls: &[i64]) -> Vec<Instruction> {
-    let step = |code, no, value| Instruction {
-        code,
-        yes: 0,
-        no,
-        value,
-    };
-    let mut out = vec![step(0x20, 0, 0)];
-    for call in calls {
-        out.extend([step(0x15, 1, *call as u32), step(0x06, 0, 0x7fc0_0000)]);
-    }
-    out.push(step(0x06, 0, 0x7fff_0000));
-    out
+    alone::main(
+        tracer,
+        &[
+            (
+                "a_traced_program_is_told_of_from_its_exec_to_its_end",
+                a_traced_program_is_told_of_from_its_exec_to_its_end,
+            ),
+            (
+                "a_tracer_killed_at_any_moment_changes_nothing",
+                a_tracer_killed_at_any_moment_changes_nothing,
+            ),
+            (
+                "what_nobody_saw_is_counted_and_another_goes_on",
+                what_nobody_saw_is_counted_and_another_goes_on,
+            ),
+            ("leaving_changes_nothing", leaving_changes_nothing),
+            (
+                "a_guardian_outlives_signals_and_is_replaced",
+                a_guardian_outlives_signals_and_is_replaced,
+            ),
+            (
+                "a_guardian_keeps_no_more_than_its_bounds",
+                a_guardian_keeps_no_more_than_its_bounds,
+            ),
+            ("strace_and_gdb_work_inside", strace_and_gdb_work_inside),
+            ("signals_change_nothing", signals_change_nothing),
+            ("more_calls_wait_than_are_held", more_calls_wait_than_are_held),
+        ],
+    );
 }
 
 const EXECVE: i64 = libc::SYS_execve;

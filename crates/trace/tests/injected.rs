@@ -2,12 +2,14 @@
 //! as tracer of an ordinary user's processes, and as guardian.
 #![forbid(unsafe_code)]
 
+mod alone;
+
+use alone::filter;
 use fleetgate_sys::process;
-use fleetgate_sys::seccomp::Instruction;
 use fleetgate_trace::catch::inject::{Error, Injection, inject};
 use fleetgate_trace::catch::notify::Notify;
 use fleetgate_trace::catch::{Catch, Event, Found, Then, Wait};
-use fleetgate_trace::guardian::{self, Guardian, Image};
+use fleetgate_trace::guardian::{Guardian, Image};
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs;
@@ -17,68 +19,40 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 fn main() {
-    let mut args = std::env::args_os();
-    let name = args.next().unwrap_or_default();
-    let rest: Vec<OsString> = args.collect();
-    if name == guardian::NAME.to_str().expect("text") {
-        std::process::exit(guardian::main(&rest));
-    }
-    if rest.first().is_some_and(|role| role == "tracer") {
-        tracer(&rest[1..]);
-    }
-    let tests: [(&str, fn()); 8] = [
-        (
-            "calls_of_all_threads_are_seen_and_leaving_changes_nothing",
-            calls_of_all_threads_are_seen_and_leaving_changes_nothing,
-        ),
-        (
-            "a_call_that_was_cut_short_goes_on",
-            a_call_that_was_cut_short_goes_on,
-        ),
-        (
-            "signals_that_come_meanwhile_are_delivered_afterwards",
-            signals_that_come_meanwhile_are_delivered_afterwards,
-        ),
-        ("a_stopped_process_stays_stopped", a_stopped_process_stays_stopped),
-        (
-            "threads_that_begin_meanwhile_are_bound",
-            threads_that_begin_meanwhile_are_bound,
-        ),
-        (
-            "what_cannot_be_is_refused_and_changes_nothing",
-            what_cannot_be_is_refused_and_changes_nothing,
-        ),
-        (
-            "a_filter_that_forbids_it_is_suspended_or_respected",
-            a_filter_that_forbids_it_is_suspended_or_respected,
-        ),
-        (
-            "an_ordinary_user_needs_no_new_privs",
-            an_ordinary_user_needs_no_new_privs,
-        ),
-    ];
-    let wanted = rest.iter().find(|a| !a.to_string_lossy().starts_with('-'));
-    for (name, test) in tests {
-        if wanted.is_none_or(|w| name.contains(&*w.to_string_lossy())) {
-            test();
-            println!("test {name} ... ok");
-        }
-    }
-}
-
-fn filter(calls: &[i64]) -> Vec<Instruction> {
-    let step = |code, no, value| Instruction {
-        code,
-        yes: 0,
-        no,
-        value,
-    };
-    let mut out = vec![step(0x20, 0, 0)];
-    for call in calls {
-        out.extend([step(0x15, 1, *call as u32), step(0x06, 0, 0x7fc0_0000)]);
-    }
-    out.push(step(0x06, 0, 0x7fff_0000));
-    out
+    alone::main(
+        tracer,
+        &[
+            (
+                "calls_of_all_threads_are_seen_and_leaving_changes_nothing",
+                calls_of_all_threads_are_seen_and_leaving_changes_nothing,
+            ),
+            (
+                "a_call_that_was_cut_short_goes_on",
+                a_call_that_was_cut_short_goes_on,
+            ),
+            (
+                "signals_that_come_meanwhile_are_delivered_afterwards",
+                signals_that_come_meanwhile_are_delivered_afterwards,
+            ),
+            ("a_stopped_process_stays_stopped", a_stopped_process_stays_stopped),
+            (
+                "threads_that_begin_meanwhile_are_bound",
+                threads_that_begin_meanwhile_are_bound,
+            ),
+            (
+                "what_cannot_be_is_refused_and_changes_nothing",
+                what_cannot_be_is_refused_and_changes_nothing,
+            ),
+            (
+                "a_filter_that_forbids_it_is_suspended_or_respected",
+                a_filter_that_forbids_it_is_suspended_or_respected,
+            ),
+            (
+                "an_ordinary_user_needs_no_new_privs",
+                an_ordinary_user_needs_no_new_privs,
+            ),
+        ],
+    );
 }
 
 /// Read by every program below: calls without the interpreter's own loops around them.
