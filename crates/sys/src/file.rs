@@ -13,6 +13,9 @@ pub mod flags {
         O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR,
         O_TRUNC, O_WRONLY,
     };
+
+    /// A file that is opened with any of these may be changed.
+    pub const FOR_WRITING: i32 = O_WRONLY | O_RDWR | O_CREAT | O_TRUNC;
 }
 
 /// Opens `path` relative to directory `dir` (a descriptor's number or [`CWD`]); O_CLOEXEC is added.

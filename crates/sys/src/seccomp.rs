@@ -12,19 +12,22 @@ pub mod calls {
     #[cfg(target_arch = "x86_64")]
     pub use libc::SYS_epoll_wait;
     pub use libc::{
-        SYS_accept4, SYS_brk, SYS_clock_gettime, SYS_close, SYS_epoll_create1, SYS_epoll_ctl,
-        SYS_epoll_pwait, SYS_exit, SYS_exit_group, SYS_fcntl, SYS_futex, SYS_getrandom, SYS_getsockopt,
-        SYS_ioctl, SYS_madvise, SYS_mmap, SYS_mprotect, SYS_mremap, SYS_munmap, SYS_read, SYS_readv,
-        SYS_recvfrom, SYS_restart_syscall, SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn,
-        SYS_sendmsg, SYS_sendto, SYS_setsockopt, SYS_shutdown, SYS_sigaltstack, SYS_write, SYS_writev,
+        SYS_accept4, SYS_brk, SYS_clock_gettime, SYS_clock_nanosleep, SYS_close, SYS_epoll_create1,
+        SYS_epoll_ctl, SYS_epoll_pwait, SYS_exit, SYS_exit_group, SYS_fcntl, SYS_ftruncate, SYS_futex,
+        SYS_getpid, SYS_getrandom, SYS_getsockopt, SYS_gettid, SYS_ioctl, SYS_madvise, SYS_mmap,
+        SYS_mprotect, SYS_mremap, SYS_munmap, SYS_ppoll, SYS_prctl, SYS_pread64, SYS_prlimit64, SYS_read,
+        SYS_readv, SYS_recvfrom, SYS_restart_syscall, SYS_rseq, SYS_rt_sigaction, SYS_rt_sigprocmask,
+        SYS_rt_sigreturn, SYS_sched_getaffinity, SYS_sched_yield, SYS_sendmsg, SYS_sendto,
+        SYS_set_robust_list, SYS_setsid, SYS_setsockopt, SYS_shutdown, SYS_sigaltstack, SYS_write,
+        SYS_writev,
     };
     pub use libc::{
-        SYS_bind, SYS_bpf, SYS_chdir, SYS_chroot, SYS_clone3, SYS_connect, SYS_execve, SYS_execveat,
-        SYS_init_module, SYS_io_uring_setup, SYS_keyctl, SYS_kill, SYS_listen, SYS_memfd_create, SYS_mount,
-        SYS_openat, SYS_openat2, SYS_perf_event_open, SYS_pidfd_getfd, SYS_pidfd_open, SYS_pidfd_send_signal,
-        SYS_process_vm_readv, SYS_process_vm_writev, SYS_ptrace, SYS_recvmsg, SYS_sendmmsg, SYS_setns,
-        SYS_setuid, SYS_socket, SYS_socketpair, SYS_tgkill, SYS_tkill, SYS_unlinkat, SYS_unshare,
-        SYS_userfaultfd,
+        SYS_bind, SYS_bpf, SYS_chdir, SYS_chroot, SYS_clone, SYS_clone3, SYS_connect, SYS_execve,
+        SYS_execveat, SYS_init_module, SYS_io_uring_setup, SYS_keyctl, SYS_kill, SYS_listen,
+        SYS_memfd_create, SYS_mount, SYS_openat, SYS_openat2, SYS_perf_event_open, SYS_pidfd_getfd,
+        SYS_pidfd_open, SYS_pidfd_send_signal, SYS_process_vm_readv, SYS_process_vm_writev, SYS_ptrace,
+        SYS_readlinkat, SYS_recvmsg, SYS_sendmmsg, SYS_setns, SYS_setuid, SYS_socket, SYS_socketpair,
+        SYS_statx, SYS_tgkill, SYS_tkill, SYS_unlinkat, SYS_unshare, SYS_userfaultfd,
     };
 }
 
@@ -205,6 +208,19 @@ pub fn next(listener: &Fd) -> Result<Waiting> {
     }
 }
 
+/// `ioctl(2)`s of a listener, for rules about who may make them.
+pub mod requests {
+    /// Reads the next call.
+    pub const RECEIVE: u32 = 0xc050_2100;
+    /// Answers one.
+    pub const SEND: u32 = 0xc018_2101;
+    /// Asks whether one still waits.
+    pub const ID_VALID: u32 = 0x4008_2102;
+    /// Sets how waking is done.
+    pub const SET_FLAGS: u32 = 0x4008_2104;
+}
+use requests::{ID_VALID, RECEIVE, SEND, SET_FLAGS};
+
 /// The same, and `None` when there was one whose caller was killed before it could be told of. A listener is readable when a
 /// call waits, and hangs up when nobody is bound by its filter any more.
 pub fn receive(listener: &Fd) -> Result<Option<Waiting>> {
@@ -245,7 +261,6 @@ impl Notice {
 /// # Safety
 /// `at` is valid for writing and all zeroes, which the kernel asks for (`EINVAL`).
 pub(crate) unsafe fn receive_at(listener: &Fd, at: *mut Notice) -> Result<()> {
-    const RECEIVE: u32 = 0xc050_2100;
     // SAFETY: the kernel writes one struct seccomp_notif of 80 bytes where the caller says it may.
     match unsafe { syscall!(libc::SYS_ioctl, listener.raw(), RECEIVE, at) } {
         Ok(_) | Err(Errno::ENOENT) => Ok(()),
@@ -260,7 +275,6 @@ pub fn allow(listener: &Fd, waiting: &Waiting) -> Result<()> {
 }
 
 fn answer_to(listener: &Fd, waiting: &Waiting, error: i32, flags: u32) -> Result<()> {
-    const SEND: u32 = 0xc018_2101;
     #[repr(C)]
     struct Decision {
         id: u64,
@@ -286,7 +300,6 @@ pub fn refuse(listener: &Fd, waiting: &Waiting, errno: Errno) -> Result<()> {
 /// Whether the caller still waits: what was read of its memory before this was its own, not that of a later process with its
 /// number.
 pub fn is_waiting(listener: &Fd, waiting: &Waiting) -> bool {
-    const ID_VALID: u32 = 0x4008_2102;
     // SAFETY: the kernel reads one number.
     unsafe { syscall!(libc::SYS_ioctl, listener.raw(), ID_VALID, &raw const waiting.id) }.is_ok()
 }
@@ -294,7 +307,6 @@ pub fn is_waiting(listener: &Fd, waiting: &Waiting) -> bool {
 /// Whoever calls and whoever answers take turns on one processor: two wake-ups across processors less for each call. Linux
 /// 6.6; `EINVAL` before.
 pub fn take_turns(listener: &Fd) -> Result<()> {
-    const SET_FLAGS: u32 = 0x4008_2104;
     const SYNC_WAKE_UP: usize = 1;
     // SAFETY: numbers only.
     unsafe { syscall!(libc::SYS_ioctl, listener.raw(), SET_FLAGS, SYNC_WAKE_UP) }.map(drop)

@@ -83,6 +83,27 @@ pub fn stat_open(fd: i32) -> Result<Stat> {
     stat_with(fd, c"", libc::AT_EMPTY_PATH)
 }
 
+/// Device and number of a file, links followed, as the kernel has them at hand: a file system in user space is not asked,
+/// which might never answer.
+pub fn at_hand(dir: i32, path: &CStr) -> Result<(u64, u64)> {
+    // SAFETY: all fields are numbers, for which zero is a value.
+    let mut raw: libc::statx = unsafe { core::mem::zeroed() };
+    let flags = libc::AT_STATX_DONT_SYNC | libc::AT_NO_AUTOMOUNT;
+    // SAFETY: the kernel reads one string and writes one statx.
+    unsafe {
+        syscall!(
+            libc::SYS_statx,
+            dir,
+            path.as_ptr(),
+            flags,
+            libc::STATX_INO,
+            &raw mut raw
+        )
+    }?;
+    let device = libc::makedev(raw.stx_dev_major, raw.stx_dev_minor);
+    Ok((device, raw.stx_ino))
+}
+
 /// Sets the length of the file at `path`, which is relative to the working directory.
 pub fn truncate(path: &CStr, len: u64) -> Result<()> {
     // SAFETY: the kernel reads one string that lives through the call.
