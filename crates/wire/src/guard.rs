@@ -2,7 +2,7 @@
 //! whoever should do so is gone.
 //!
 //! A tracer sends [`Request`]s on its socket. [`Request::Here`] is the first of them and has no answer, like
-//! [`Request::Keep`] and [`Request::Answer`]; the others have one [`Reply`]. What does not decode, or comes with other
+//! [`Request::Keep`], [`Request::Answer`] and [`Request::Tracer`]; the others have one [`Reply`]. What does not decode, or comes with other
 //! descriptors than it says, ends that tracer's connection, which is what its death is: from then on the guardian answers
 //! for it. A tracer that dies is noticed by its process, not by its socket alone: a program that it was just starting may
 //! have that too.
@@ -13,9 +13,9 @@ use alloc::vec::Vec;
 /// The longest request, as a frame.
 pub const MAX_REQUEST: usize = 64;
 /// The longest reply, as a frame.
-pub const MAX_REPLY: usize = 16 << 10;
+pub const MAX_REPLY: usize = 192 << 10;
 /// The most listeners that one guardian keeps.
-pub const MAX_LISTENERS: usize = 256;
+pub const MAX_LISTENERS: usize = 4096;
 /// The most tracers that are connected at a time.
 pub const MAX_TRACERS: usize = 16;
 
@@ -26,7 +26,11 @@ choice! {
         0 => Here,
         /// A listener, and the file of the slots into which this tracer receives from it: two descriptors. An id that is
         /// there already is replaced: its own tracer says something new of it.
-        1 => Keep { id: u64 },
+        1 => Keep {
+            id: u64,
+            /// The guardian answers EPERM to this call, as the tracer does; it lets all others go on.
+            refuse: Option<u32>,
+        },
         /// The guardian answers from here on; this tracer receives no more.
         2 => Answer { id: u64 },
         /// Its programs have ended: the guardian closes it.
@@ -35,6 +39,8 @@ choice! {
         4 => List,
         /// This tracer receives from here on, if the guardian answers now.
         5 => Take { id: u64 },
+        /// Another tracer, as its socket: for one that cannot come by a door.
+        6 => Tracer,
     }
 }
 
@@ -105,7 +111,12 @@ mod tests {
         };
         for request in [
             Request::Here,
-            Request::Keep { id: 1 },
+            Request::Keep { id: 1, refuse: None },
+            Request::Keep {
+                id: 1,
+                refuse: Some(u32::MAX),
+            },
+            Request::Tracer,
             Request::Answer { id: 2 },
             Request::Forget { id: u64::MAX },
             Request::List,

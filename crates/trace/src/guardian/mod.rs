@@ -144,6 +144,18 @@ impl Guardian {
         .introduced()
     }
 
+    /// On a socket whose other end somebody else gave it by [`Request::Tracer`].
+    ///
+    /// # Errors
+    /// [`Error::Gone`].
+    pub fn on(socket: Fd) -> Result<Guardian, Error> {
+        Guardian {
+            socket,
+            process: None,
+        }
+        .introduced()
+    }
+
     fn introduced(self) -> Result<Guardian, Error> {
         let own = process::pidfd_open(process::id()).map_err(Error::Gone)?;
         self.tell(&Request::Here, &[own.raw()])?;
@@ -167,7 +179,16 @@ impl Guardian {
     /// # Errors
     /// [`Error::Gone`].
     pub fn keep(&self, id: u64, listener: &Fd, slots: &Slots) -> Result<(), Error> {
-        self.tell(&Request::Keep { id }, &[listener.raw(), slots.file().raw()])
+        self.keep_file(id, listener, slots.file(), None)
+    }
+
+    /// The same with the file of the slots, and it answers EPERM to the call `refuse`.
+    ///
+    /// # Errors
+    /// [`Error::Gone`].
+    pub fn keep_file(&self, id: u64, listener: &Fd, slots: &Fd, refuse: Option<u32>) -> Result<(), Error> {
+        let fds = [listener.raw(), slots.raw()];
+        self.tell(&Request::Keep { id, refuse }, &fds)
     }
 
     /// Has it answer from here on: the caller receives no more of it.

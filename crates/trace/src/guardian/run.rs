@@ -6,6 +6,7 @@ use fleetgate_sys::process::Limit;
 use fleetgate_sys::process::numbers::{
     RLIMIT_NOFILE, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2,
 };
+use fleetgate_sys::seccomp::Waiting;
 use fleetgate_sys::{Errno, Fd, clock, credentials, exec, net, pages, process, seccomp, slots, socket};
 use fleetgate_wire::guard::{Gap, Kept, MAX_LISTENERS, MAX_REQUEST, MAX_TRACERS, Refusal, Reply, Request};
 use fleetgate_wire::{decode, encode};
@@ -61,6 +62,8 @@ struct Listener {
     id: u64,
     listener: Fd,
     slots: Fd,
+    /// The call that is not let go on.
+    refuse: Option<u32>,
     /// The tracer's key; none: the guardian answers.
     by: Option<u64>,
     gap: Option<Gap>,
@@ -168,10 +171,27 @@ impl Run {
         self.tracers[at].gone = ended[0].happened() != 0;
     }
 
+    /// Hears to their end those that have died, but for the one that is being heard, and takes over from them.
+    fn look_for_dead(&mut self, but: usize) {
+        for at in (0..self.tracers.len()).filter(|at| *at != but) {
+            let Some(process) = &self.tracers[at].process else {
+                continue;
+            };
+            let mut ended = [Watch::new(process.raw(), READ)];
+            if poll(&mut ended, Some(0)) == Ok(1) && !self.tracers[at].gone {
+                self.hear(at);
+                self.tracers[at].gone = true;
+                let key = self.tracers[at].key;
+                let theirs = self.listeners.iter_mut().filter(|l| l.by == Some(key));
+                theirs.for_each(Listener::abandon);
+            }
+        }
+    }
+
     /// Does as a tracer says. None: it does not keep to what was agreed, or cannot be answered.
     fn take(&mut self, at: usize, request: &Request, mut fds: Vec<Fd>) -> Option<()> {
         let awaited = match request {
-            Request::Here => 1,
+            Request::Here | Request::Tracer => 1,
             Request::Keep { .. } => 2,
             _ => 0,
         };
@@ -181,7 +201,9 @@ impl Run {
         let key = self.tracers[at].key;
         match *request {
             Request::Here => self.tracers[at].process = fds.pop(),
-            Request::Keep { id } => {
+            Request::Tracer if self.tracers.len() == MAX_TRACERS => return None,
+            Request::Tracer => self.connect(fds.pop()?),
+            Request::Keep { id, refuse } => {
                 let (slots, listener) = (fds.pop()?, fds.pop()?);
                 match self.listeners.iter().position(|l| l.id == id) {
                     Some(found) if self.listeners[found].by == Some(key) => {
@@ -195,6 +217,7 @@ impl Run {
                     id,
                     listener,
                     slots,
+                    refuse,
                     by: Some(key),
                     gap: None,
                     over: false,
@@ -221,6 +244,8 @@ impl Run {
                 self.reply(at, &Reply::List { kept }, &[])?;
             }
             Request::Take { id } => {
+                // Who asks may have seen a tracer end that nobody here has looked at yet.
+                self.look_for_dead(at);
                 let found = self.listeners.iter_mut().find(|l| l.id == id && !l.over);
                 let (reply, fds) = match found {
                     None => (refusal(Refusal::Unknown), vec![]),
@@ -278,7 +303,7 @@ impl Listener {
             unseen: 0,
         };
         for call in slots::left(&self.slots).unwrap_or_default() {
-            gap.left += u64::from(seccomp::allow(&self.listener, &call).is_ok());
+            gap.left += u64::from(self.answer(&call));
         }
         self.gap = Some(gap);
     }
@@ -288,7 +313,7 @@ impl Listener {
         if happened & READ != 0 {
             match seccomp::receive(&self.listener) {
                 Ok(Some(call)) => {
-                    let allowed = seccomp::allow(&self.listener, &call).is_ok();
+                    let allowed = self.answer(&call);
                     if let Some(gap) = &mut self.gap {
                         gap.unseen += u64::from(allowed);
                     }
@@ -300,6 +325,17 @@ impl Listener {
         } else if happened & CLOSED != 0 {
             self.over = true;
         }
+    }
+
+    /// False: its caller is gone, or it was answered.
+    fn answer(&self, call: &Waiting) -> bool {
+        let answered = match self.refuse {
+            Some(refuse) if call.call == i64::from(refuse) => {
+                seccomp::refuse(&self.listener, call, Errno::EPERM)
+            }
+            _ => seccomp::allow(&self.listener, call),
+        };
+        answered.is_ok()
     }
 
     fn kept(&self) -> Kept {
