@@ -10,7 +10,9 @@ pub mod grant;
 pub mod login;
 pub mod pattern;
 pub mod permits;
+pub mod watching;
 
 pub use grant::{Asked, Grant, GrantId, How, Identity};
 pub use login::Login;
 pub use permits::{Denied, Kind, Permits, Rule, What};
+pub use watching::{Audit, Stance, Watching};

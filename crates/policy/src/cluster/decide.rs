@@ -7,6 +7,7 @@ use super::lock::Locks;
 use super::name::Name;
 use super::role::{Limits, Recording, Role};
 use crate::permits::{Kind, Permits, Rule};
+use crate::watching::Watching;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -45,6 +46,8 @@ pub struct Allowed {
     pub limits: Limits,
     /// The most that any of the roles asks for.
     pub recording: Recording,
+    /// How closely a session's programs are watched: the strongest of the roles'.
+    pub watching: Watching,
     /// The roles that allow it.
     pub roles: Vec<Name>,
     /// When this yes ends if nothing changes: the second factor grows too old, the certificate expires.
@@ -353,6 +356,10 @@ fn together(attempt: &Attempt<'_>, yes: &[(&Role, Option<u64>)]) -> Allowed {
             .map(|(role, _)| role.recording)
             .max()
             .unwrap_or_default(),
+        watching: yes
+            .iter()
+            .map(|(role, _)| role.watching)
+            .fold(Watching::default(), Watching::and),
         roles,
         until: widest(yes.iter().map(|(_, until)| *until)),
     }

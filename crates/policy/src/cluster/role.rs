@@ -3,6 +3,7 @@
 use super::name::Name;
 use super::selector::Selector;
 use crate::permits::Kind;
+use crate::watching::Watching;
 use std::time::Duration;
 
 /// In a role's logins: the user's own name.
@@ -33,6 +34,8 @@ pub struct Role {
     pub require_trusted_device: bool,
     /// How much of a session is kept.
     pub recording: Recording,
+    /// How closely its programs are watched.
+    pub watching: Watching,
     /// How long and how many.
     pub limits: Limits,
     /// May administer the cluster.
@@ -99,6 +102,7 @@ impl Role {
             require_mfa: None,
             require_trusted_device: false,
             recording: Recording::default(),
+            watching: Watching::default(),
             limits: Limits::default(),
             admin: false,
         }

@@ -8,6 +8,7 @@ use crate::cluster::{
     Role, Selector, USER,
 };
 use crate::permits::Kind;
+use crate::watching::{Audit, Stance, Watching};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -33,6 +34,12 @@ pub(super) struct RoleDocument {
     require_trusted_device: bool,
     #[serde(default, skip_serializing_if = "is_events")]
     recording: RecordingForm,
+    #[serde(default, skip_serializing_if = "is_unwatched")]
+    audit: Audit,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    io_uring: Option<Stance>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unwatched: Option<Stance>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     lifetime: Option<Span>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -118,6 +125,10 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
+fn is_unwatched(value: &Audit) -> bool {
+    *value == Audit::None
+}
+
 fn is_events(value: &RecordingForm) -> bool {
     matches!(value, RecordingForm::Events)
 }
@@ -175,6 +186,7 @@ impl From<&Role> for RoleDocument {
             .collect();
         let mut usual = Role::DEFAULT_KINDS;
         usual.sort();
+        let usual_watching = Watching::default();
         RoleDocument {
             name: Some(role.name.clone()),
             nodes: role.nodes.clone(),
@@ -188,6 +200,10 @@ impl From<&Role> for RoleDocument {
                 Recording::Output => RecordingForm::Output,
                 Recording::Full => RecordingForm::Full,
             },
+            audit: role.watching.audit,
+            io_uring: (role.watching.io_uring != usual_watching.io_uring).then_some(role.watching.io_uring),
+            unwatched: (role.watching.unwatched != usual_watching.unwatched)
+                .then_some(role.watching.unwatched),
             lifetime: (role.limits.lifetime != default.lifetime).then_some(Span(role.limits.lifetime)),
             session: role.limits.session.map(Span),
             sessions: role.limits.sessions,
@@ -238,6 +254,17 @@ impl RoleDocument {
                 "a limit of 0 would end every session: leave it out, or take the kinds away".to_string(),
             );
         }
+        if self.audit == Audit::None && (self.io_uring.is_some() || self.unwatched.is_some()) {
+            return refuse(
+                "io_uring and unwatched say how a watched session is to be: set audit, or leave them out"
+                    .to_string(),
+            );
+        }
+        let watching = Watching {
+            audit: self.audit,
+            io_uring: self.io_uring.unwrap_or(Watching::default().io_uring),
+            unwatched: self.unwatched.unwrap_or(Watching::default().unwatched),
+        };
         let mut kinds: Vec<Kind> = match self.kinds {
             Some(words) => words
                 .into_iter()
@@ -259,6 +286,7 @@ impl RoleDocument {
                 RecordingForm::Output => Recording::Output,
                 RecordingForm::Full => Recording::Full,
             },
+            watching,
             limits,
             admin: self.admin,
             name,

@@ -3,6 +3,7 @@
 use super::*;
 use crate::cluster::*;
 use crate::permits::Kind;
+use crate::watching::{Audit, Stance, Watching};
 use std::time::Duration;
 
 fn name(text: &str) -> Name {
@@ -18,6 +19,9 @@ commands = ["disk", "load"]
 require_mfa = "15m"
 require_trusted_device = true
 recording = "output"
+audit = "files"
+io_uring = "refuse"
+unwatched = "allow"
 lifetime = "8h"
 session = 3600
 sessions = 4
@@ -50,6 +54,11 @@ fn dba() -> Role {
         require_mfa: Some(Duration::from_secs(900)),
         require_trusted_device: true,
         recording: Recording::Output,
+        watching: Watching {
+            audit: Audit::Files,
+            io_uring: Stance::Refuse,
+            unwatched: Stance::Allow,
+        },
         limits: Limits {
             lifetime: Duration::from_secs(8 * 3600),
             session: Some(Duration::from_secs(3600)),
@@ -109,6 +118,9 @@ commands = ["disk","load"]
 require_mfa = "15m"
 require_trusted_device = true
 recording = "output"
+audit = "files"
+io_uring = "refuse"
+unwatched = "allow"
 lifetime = "8h"
 session = "1h"
 sessions = 4
@@ -131,7 +143,8 @@ fn what_is_wrong_in_a_role_file_is_named_with_its_line() {
         (
             "nodse = []",
             "r.toml line 2: unknown field `nodse`, expected one of `name`, `nodes`, `logins`, `kinds`, `commands`, \
-             `require_mfa`, `require_trusted_device`, `recording`, `lifetime`, `session`, `sessions`, `admin`",
+             `require_mfa`, `require_trusted_device`, `recording`, `audit`, `io_uring`, \
+             `unwatched`, `lifetime`, `session`, `sessions`, `admin`",
         ),
         (
             "nodes = [\"web1\",\n\"Env\"]",
@@ -163,6 +176,14 @@ fn what_is_wrong_in_a_role_file_is_named_with_its_line() {
             "require_mfa = -1",
             "r.toml line 2: invalid value: integer `-1`, expected a time such as \"90s\", \"15m\", \"12h\", \"7d\" \
              or a number of seconds",
+        ),
+        (
+            "audit = \"all\"",
+            "r.toml line 2: unknown variant `all`, expected one of `none`, `commands`, `files`, `full`",
+        ),
+        (
+            "io_uring = \"refuse\"",
+            "r.toml: role x: io_uring and unwatched say how a watched session is to be: set audit, or leave them out",
         ),
         (
             "recording = \"all\"",
@@ -219,7 +240,7 @@ fn the_first_form_of_the_state_stays_as_it_is() {
         r#""host_ca":["aG9zdA=="],"tls_ca":["dGxz"],"state_keys":["c3RhdGU="]},"roles":[{"name":"dba","#,
         r#""nodes":["env=prod,role=db","bastion*"],"logins":["{user}","postgres"],"#,
         r#""kinds":["shell","sftp","terminal","forward"],"commands":["disk","load"],"require_mfa":"15m","#,
-        r#""require_trusted_device":true,"recording":"output","lifetime":"8h","session":"1h","sessions":4,"#,
+        r#""require_trusted_device":true,"recording":"output","audit":"files","io_uring":"refuse","unwatched":"allow","lifetime":"8h","session":"1h","sessions":4,"#,
         r#""admin":true},{"name":"eu.dev","nodes":["env=dev"],"logins":["{user}"]}],"#,
         r#""locks":[{"id":"l1","target":{"kind":"login","name":"DOMAIN\\bob"},"issued_before":5,"expires":7,"#,
         r#""reason":"left","created":3,"by":"user root"}],"proxies":["proxy.example.com:443"]}"#,

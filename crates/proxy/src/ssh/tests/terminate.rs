@@ -70,6 +70,7 @@ impl Host for Plain {
             permits,
             limits: *self.limits.borrow(),
             recording: Recording::default(),
+            watching: Default::default(),
             roles: vec![name("access")],
             until: None,
         })
