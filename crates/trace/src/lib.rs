@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod abi;
+pub mod audit;
 pub mod catch;
 pub mod decode;
 pub mod filter;
