@@ -25,6 +25,8 @@ pub enum Begun {
         timings: Vec<Timing>,
         /// The first of the login's records that could not be written.
         unrecorded: Option<Failure>,
+        /// Why it is not watched, though it should be.
+        unwatched: Option<Failure>,
     },
     /// It serves on its control socket.
     Serving,
@@ -70,9 +72,17 @@ pub(crate) fn executed(control: &Fd, buf: &mut [u8], wait_ms: u32) -> Result<Beg
         }
         match reply(&buf[i * each..i * each + len])? {
             Reply::Ready => stage = Stage::Ready,
-            Reply::Leaving { timings, unrecorded } => {
+            Reply::Leaving {
+                timings,
+                unrecorded,
+                unwatched,
+            } => {
                 stage = Stage::Leaving;
-                begun = Some(Begun::Executed { timings, unrecorded });
+                begun = Some(Begun::Executed {
+                    timings,
+                    unrecorded,
+                    unwatched,
+                });
             }
             Reply::Failed { failure } => return Err(Silence::Final(LaunchError::Refused(failure))),
             Reply::Home { .. } => return Err(bad("an answer about a home directory to another order")),

@@ -26,6 +26,8 @@ record! {
         pub resources: Resources,
         /// The SELinux context for the shell, written to attr/exec last.
         pub selinux: Option<CString>,
+        /// How the session is watched; none: it is not. Needs a descriptor `Watcher`.
+        pub watch: Option<Watch>,
         /// Report what each step cost in [`crate::Reply::Leaving`].
         pub timings: bool,
     }
@@ -62,6 +64,7 @@ impl Exec {
                 loginuid: false,
             },
             selinux: None,
+            watch: None,
             timings: false,
         }
     }
@@ -148,6 +151,21 @@ record! {
         pub keyring: bool,
         /// Set the audit login uid.
         pub loginuid: bool,
+    }
+}
+
+/// The longest filter in bytes: as many instructions as the kernel takes (BPF_MAXINSNS), of eight bytes.
+pub const MAX_FILTER: usize = 4096 * 8;
+/// What is answered on the `Watcher` socket once the listener is held: only then the helper goes on.
+pub const HELD: [u8; 4] = *b"fgW\x01";
+
+record! {
+    /// How a session is watched: a filter is installed, and its listener goes to descriptor `Watcher`.
+    pub struct Watch {
+        /// Instructions as the kernel has them, eight bytes each; at most [`MAX_FILTER`] bytes.
+        pub filter: Vec<u8>,
+        /// Where it cannot be: the session is refused. Else it goes on, and says so in [`crate::Reply::Leaving`].
+        pub required: bool,
     }
 }
 

@@ -47,6 +47,8 @@ pub enum Role {
     Resolver = 4,
     /// Where events go (sftp operations).
     Events = 5,
+    /// Where the listener of a watched session's filter goes, and the word that it is held comes from.
+    Watcher = 6,
 }
 
 impl Encode for Role {
@@ -63,6 +65,7 @@ impl Decode for Role {
             3 => Role::Terminal,
             4 => Role::Resolver,
             5 => Role::Events,
+            6 => Role::Watcher,
             tag => {
                 return Err(Error::Unknown {
                     what: "descriptor role",

@@ -19,6 +19,8 @@ choice! {
             timings: Vec<Timing>,
             /// The first of the login's records that could not be written, and why. It keeps nobody out.
             unrecorded: Option<Failure>,
+            /// Why the session is not watched, though it should be.
+            unwatched: Option<Failure>,
         },
         /// It will not be done, or not go on.
         2 => Failed { failure: Failure },

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use fleetgate_wire::common::{Account, Ageing, Endpoint, Ids, Moment, Variable};
-use fleetgate_wire::exec::{Checks, Environment, Exec, Limit, Login, Program, Resources};
+use fleetgate_wire::exec::{Checks, Environment, Exec, Limit, Login, Program, Resources, Watch};
 use fleetgate_wire::home::CheckHome;
 use fleetgate_wire::order::{Order, Role, Work};
 use fleetgate_wire::reply::{Failure, KeyFile, Reason, Reply, Timing};
@@ -157,6 +157,10 @@ fn exec(d: &mut Dice) -> Exec {
             loginuid: d.truth(),
         },
         selinux: d.maybe(Dice::text),
+        watch: d.maybe(|d| Watch {
+            filter: d.bytes(),
+            required: d.truth(),
+        }),
         timings: d.truth(),
     }
 }
@@ -222,6 +226,7 @@ fn reply(d: &mut Dice) -> Reply {
                 nanos: d.u32(),
             }),
             unrecorded: d.maybe(failure),
+            unwatched: d.maybe(failure),
         },
         2 => Reply::Failed { failure: failure(d) },
         _ => Reply::Home {

@@ -17,6 +17,7 @@ mod program;
 mod records;
 mod steps;
 mod streams;
+mod watch;
 
 use crate::order::{Control, Given, failure};
 use crate::privileges;
@@ -100,11 +101,12 @@ fn become_program(control: &Control, order: &Exec, given: Given) -> Stop {
     }
 }
 
-fn prepare(control: &Control, order: &Exec, given: Given) -> Result<core::convert::Infallible, Stop> {
+fn prepare(control: &Control, order: &Exec, mut given: Given) -> Result<core::convert::Infallible, Stop> {
     let mut steps = Steps::new(order.timings);
     let root = fleetgate_sys::process::effective_uid() == 0;
 
     // As root.
+    let watched = watch::asked(order.watch.as_ref(), &mut given)?;
     let terminal = streams::place(order, given)?;
     steps.done(c"descriptors");
     let verdict = account::check(order)?;
@@ -121,6 +123,11 @@ fn prepare(control: &Control, order: &Exec, given: Given) -> Result<core::conver
     }
     identity::apply(&order.resources)?;
     steps.done(c"resources");
+    // The last that needs root, and the first that it sees.
+    let unwatched = watch::begin(watched)?;
+    if order.watch.is_some() {
+        steps.done(c"watch");
+    }
     control.say(&Reply::Ready);
     steps.done(c"ready");
 
@@ -152,6 +159,7 @@ fn prepare(control: &Control, order: &Exec, given: Given) -> Result<core::conver
     control.say(&Reply::Leaving {
         timings: steps.into_timings(),
         unrecorded: records.failure,
+        unwatched,
     });
     Err(program.execute(&environment))
 }

@@ -9,6 +9,7 @@ pub mod front;
 pub mod lobby;
 pub mod starter;
 pub mod tunnel;
+pub mod watch;
 
 use crate::codec::Item;
 use crate::common::Endpoint;
