@@ -2,7 +2,7 @@
 //! tunnel says: never a panic, and what is understood has one form.
 #![no_main]
 
-use fleetgate_wire::node::{front, lobby, starter, tunnel};
+use fleetgate_wire::node::{front, lobby, starter, tunnel, watch};
 use fleetgate_wire::{Decode, Encode, decode, encode};
 use libfuzzer_sys::fuzz_target;
 
@@ -19,6 +19,10 @@ fuzz_target!(|data: &[u8]| {
     one_form::<front::ToFront>(data);
     one_form::<tunnel::FromTunnel>(data);
     one_form::<tunnel::ToTunnel>(data);
+    one_form::<watch::ToWatcher>(data);
+    one_form::<watch::FromWatcher>(data);
+    one_form::<watch::ToGuardian>(data);
+    one_form::<watch::FromGuardian>(data);
     one_form::<starter::FromMonitor>(data);
     one_form::<starter::ToMonitor>(data);
 });

@@ -70,6 +70,7 @@ impl Desk {
             pam: false,
             cluster: None,
             state_writer: None,
+            watching: Default::default(),
             resolver: Arc::new(resolver),
             wakes: Wakes::new().expect("an epoll"),
             timers: Timers::default(),

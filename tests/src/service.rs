@@ -93,7 +93,12 @@ impl Manager {
 
     /// Starts it with this configuration and waits for READY=1.
     pub fn start(&self, configuration: &str) -> Service {
-        let service = self.begin(configuration);
+        self.start_through(&[], configuration)
+    }
+
+    /// The same through a program that executes the words behind its own.
+    pub fn start_through(&self, program: &[&str], configuration: &str) -> Service {
+        let service = self.begin_through(program, configuration);
         self.hear("READY=1", &service);
         let monitor = service.monitor();
         let pidfd = process::pidfd_open(monitor).expect("it lives");
@@ -103,6 +108,10 @@ impl Manager {
 
     /// Starts it and does not wait.
     pub fn begin(&self, configuration: &str) -> Service {
+        self.begin_through(&[], configuration)
+    }
+
+    fn begin_through(&self, program: &[&str], configuration: &str) -> Service {
         self.starts.set(self.starts.get() + 1);
         let config = format!("{DIR}/service.toml");
         std::fs::write(&config, configuration).expect("write");
@@ -110,8 +119,10 @@ impl Manager {
         let output = std::fs::File::create(&log).expect("create");
         // sd_listen_fds(3) wants the process's own number, which only it knows before it starts.
         let script = format!("LISTEN_PID=$$ LISTEN_FDS={} exec \"$@\"", self.listeners.len());
-        let words = ["sh", "-c", &script, "service", INSTALLED]
-            .into_iter()
+        let words = program
+            .iter()
+            .copied()
+            .chain(["sh", "-c", &script, "service", INSTALLED])
             .chain([
                 "--log-format",
                 "json",
@@ -128,6 +139,10 @@ impl Manager {
             "PATH=/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
         ]
         .map(|v| CString::new(v).expect("no zero"));
+        let path = match program.first() {
+            Some(path) => CString::new(*path).expect("no zero"),
+            None => c"/bin/sh".into(),
+        };
         let argv = Strings::new(words.iter().map(CString::as_c_str));
         let envp = Strings::new(environment.iter().map(CString::as_c_str));
         let null = file::openat(file::CWD, c"/dev/null", file::flags::O_RDWR, 0).expect("/dev/null");
@@ -135,7 +150,7 @@ impl Manager {
         let mut fds = vec![null.raw(), output.raw(), output.raw()];
         fds.extend(self.listeners.iter().map(Fd::raw));
         let what = Spawn {
-            program: Program::Path(c"/bin/sh"),
+            program: Program::Path(&path),
             argv: &argv,
             envp: &envp,
             fds: &fds,

@@ -363,11 +363,36 @@ fn matches(pattern: &str, text: &str) -> bool {
 struct Documented {
     events: BTreeMap<String, BTreeSet<String>>,
     operations: BTreeMap<String, BTreeSet<String>>,
+    watched: BTreeMap<String, BTreeSet<String>>,
     used: BTreeSet<String>,
 }
 
+/// Fields of watched sessions' events that stand in the text above their table.
+const OF_WATCHED: [&str; 16] = [
+    "time",
+    "event",
+    "connection",
+    "login",
+    "session",
+    "pid",
+    "parent",
+    "uid",
+    "program",
+    "operation",
+    "directory",
+    "to_directory",
+    "target_directory",
+    "from_directory",
+    "cut",
+    "descriptor",
+];
+/// Where the fields come from.
+const MARKS: [&str; 3] = ["kernel", "register", "claimed"];
+
 /// Fields that are there only where they are known.
-const SOMETIMES: [&str; 21] = [
+const SOMETIMES: [&str; 23] = [
+    "audit",
+    "unwatched",
     "code",
     "signal",
     "terminal",
@@ -418,10 +443,12 @@ impl Documented {
         let used = words(used);
         // The node's own events, and what sftp does; behind them stand the cluster's, which no node tells.
         let mut tables = tables.into_iter();
-        let [events, operations] = [tables.next(), tables.next()].map(|t| t.expect("two tables"));
+        let [events, operations, watched] =
+            [tables.next(), tables.next(), tables.next()].map(|t| t.expect("three tables"));
         Documented {
             events,
             operations,
+            watched,
             used,
         }
     }
@@ -430,6 +457,16 @@ impl Documented {
     fn objections(&self, event: &Value) -> Vec<String> {
         let fields: BTreeSet<String> = event.as_object().expect("an object").keys().cloned().collect();
         let name = event["event"].as_str().unwrap_or_default();
+        let is_watched = MARKS.iter().any(|mark| fields.contains(*mark)) || !self.events.contains_key(name);
+        if let Some(own) = self.watched.get(name).filter(|_| is_watched) {
+            let known = |field: &&String| {
+                own.contains(*field)
+                    || OF_WATCHED.contains(&field.as_str())
+                    || MARKS.contains(&field.as_str())
+            };
+            let unknown = fields.iter().filter(|field| !known(field));
+            return unknown.map(|f| format!("{name} has no field {f:?}")).collect();
+        }
         let Some(own) = self.events.get(name) else {
             return vec![format!("has no event {name:?}")];
         };

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// The static helper's bound; every session maps it.
 pub const HELPER_MAX: u64 = 200_000;
 /// The static front's bound.
-pub const FRONT_MAX: u64 = 1_500_000;
+pub const FRONT_MAX: u64 = 1_700_000;
 /// The static tunnel's bound: TLS, HTTP/2 and gRPC are in it.
 pub const TUNNEL_MAX: u64 = 3_000_000;
 /// What a cold release build may take on two cores.
@@ -112,7 +112,7 @@ pub fn helper_into(target: &Path) -> Result<PathBuf> {
     Ok(helper)
 }
 
-/// The static program of lobby and fronts.
+/// The static program of lobby and fronts, watcher and guardian.
 fn front_into(target: &Path) -> Result<PathBuf> {
     seat_into(
         target,

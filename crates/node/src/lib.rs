@@ -20,3 +20,4 @@ pub mod seat;
 pub mod starter;
 #[cfg(feature = "tunnel")]
 mod tunnel;
+mod watcher;

@@ -4,7 +4,7 @@
 
 use fleetgate_sys::process::{self, Limit, numbers};
 use fleetgate_sys::seccomp::{self, Allowed, Otherwise, Test, calls};
-use fleetgate_sys::{Errno, close_range, credentials, landlock, stream, terminal, tree};
+use fleetgate_sys::{Errno, close_range, credentials, file, landlock, stream, terminal, tree};
 use std::fmt;
 
 /// Who is to be confined.
@@ -14,6 +14,10 @@ pub enum Seat {
     Lobby,
     /// One login's connections.
     Front,
+    /// What watched sessions do.
+    Watcher,
+    /// Keeps what the watcher holds.
+    Guardian,
     /// The connections to proxies.
     #[cfg(feature = "tunnel")]
     Tunnel,
@@ -25,6 +29,8 @@ impl Seat {
         match self {
             Seat::Lobby => "lobby",
             Seat::Front => "front",
+            Seat::Watcher => "watcher",
+            Seat::Guardian => "guardian",
             #[cfg(feature = "tunnel")]
             Seat::Tunnel => "tunnel",
         }
@@ -108,11 +114,14 @@ pub fn close_others() -> Result<(), Failed> {
 pub fn enter(seat: Seat, identity: Option<Identity>, ports: &[u16]) -> Result<Vec<Missing>, Failed> {
     let at = |step: &'static str| move |errno: Errno| Failed { step, errno };
     let mut missing = Vec::new();
-    limits().map_err(at("setting limits"))?;
+    limits(seat).map_err(at("setting limits"))?;
     credentials::set_no_new_privileges().map_err(at("no_new_privs"))?;
-    match landlock::deny_all_but(ports) {
-        Ok(denied) if !denied.files => missing.push(Missing::Landlock),
-        Ok(denied) => {
+    // Whoever is within landlock may look at nobody outside of it, and that is the watcher's work.
+    let denied = (seat != Seat::Watcher).then(|| landlock::deny_all_but(ports));
+    match denied {
+        None => {}
+        Some(Ok(denied)) if !denied.files => missing.push(Missing::Landlock),
+        Some(Ok(denied)) => {
             if !denied.tcp {
                 missing.push(Missing::LandlockPorts);
             }
@@ -120,10 +129,14 @@ pub fn enter(seat: Seat, identity: Option<Identity>, ports: &[u16]) -> Result<Ve
                 missing.push(Missing::LandlockScopes);
             }
         }
-        Err(e) if landlock::is_missing(e) => missing.push(Missing::Landlock),
-        Err(e) => return Err(at("landlock")(e)),
+        Some(Err(e)) if landlock::is_missing(e) => missing.push(Missing::Landlock),
+        Some(Err(e)) => return Err(at("landlock")(e)),
     }
     match identity {
+        Some(identity) if seat == Seat::Watcher && process::effective_uid() == 0 => {
+            let kept = [credentials::READ_OTHERS, credentials::LOOK_EVERYWHERE];
+            credentials::become_with(identity.uid, identity.gid, &kept).map_err(at("changing the ids"))?;
+        }
         Some(identity) if process::effective_uid() == 0 => {
             credentials::set_groups(&[]).map_err(at("giving up groups"))?;
             credentials::set_group_ids(identity.gid).map_err(at("changing the group id"))?;
@@ -133,7 +146,9 @@ pub fn enter(seat: Seat, identity: Option<Identity>, ports: &[u16]) -> Result<Ve
         // Nobody else was to be become: a node that serves its own user only.
         None => {}
     }
-    credentials::drop_capabilities().map_err(at("giving up capabilities"))?;
+    if seat != Seat::Watcher {
+        credentials::drop_capabilities().map_err(at("giving up capabilities"))?;
+    }
     // After the ids: changing them may set the flag anew.
     credentials::set_dumpable(false).map_err(at("not being dumpable"))?;
     match seccomp::allow_only(&allowed(seat), Otherwise::Kill) {
@@ -145,7 +160,7 @@ pub fn enter(seat: Seat, identity: Option<Identity>, ports: &[u16]) -> Result<Ve
 }
 
 /// As many descriptors as may be; no processes, no files, no core that would hold keys.
-fn limits() -> Result<(), Errno> {
+fn limits(seat: Seat) -> Result<(), Errno> {
     const NONE: Limit = Limit { soft: 0, hard: 0 };
     let files = process::limit(numbers::RLIMIT_NOFILE)?;
     process::set_limit(
@@ -156,13 +171,23 @@ fn limits() -> Result<(), Errno> {
         },
     )?;
     process::set_limit(numbers::RLIMIT_CORE, NONE)?;
-    process::set_limit(numbers::RLIMIT_NPROC, NONE)?;
+    if seat != Seat::Watcher {
+        process::set_limit(numbers::RLIMIT_NPROC, NONE)?;
+    }
     // Our log may be a file: it must stay writable.
     const KIND: u32 = 0o170_000;
     const REGULAR: u32 = 0o100_000;
     if tree::stat_open(2).is_ok_and(|s| s.mode & KIND != REGULAR) {
         process::ignore_signal(numbers::SIGXFSZ)?;
-        process::set_limit(numbers::RLIMIT_FSIZE, NONE)?;
+        // The watcher makes files in memory, of a page each.
+        let most = match seat {
+            Seat::Watcher => Limit {
+                soft: 4096,
+                hard: 4096,
+            },
+            _ => NONE,
+        };
+        process::set_limit(numbers::RLIMIT_FSIZE, most)?;
     }
     Ok(())
 }
@@ -224,6 +249,11 @@ fn allowed(seat: Seat) -> Vec<Allowed> {
         list.push(Allowed::when(calls::SYS_ioctl, TERMINAL));
         list.push(Allowed::when(calls::SYS_fcntl, PIPES));
     }
+    match seat {
+        Seat::Watcher => list.extend(of_the_watcher()),
+        Seat::Guardian => list.extend(of_the_guardian()),
+        _ => {}
+    }
     #[cfg(feature = "tunnel")]
     if seat == Seat::Tunnel {
         // The runtime's waiting and its bell; TLS writes what it has in parts.
@@ -248,6 +278,64 @@ fn allowed(seat: Seat) -> Vec<Allowed> {
         list.push(Allowed::when(calls::SYS_getsockopt, OUTCOME));
         list.push(Allowed::when(calls::SYS_fcntl, FLAGS));
     }
+    list
+}
+
+const READING: &[Test] = &[Test::Clear(2, file::flags::FOR_WRITING as u32)];
+const LISTENERS: &[Test] = &[
+    Test::Equals(1, seccomp::requests::RECEIVE),
+    Test::Equals(1, seccomp::requests::SEND),
+    Test::Equals(1, seccomp::requests::ID_VALID),
+    Test::Equals(1, seccomp::requests::SET_FLAGS),
+];
+
+/// Listeners and their memory; what /proc says of callers; threads.
+fn of_the_watcher() -> Vec<Allowed> {
+    let mut list: Vec<Allowed> = [
+        calls::SYS_ppoll,
+        calls::SYS_process_vm_readv,
+        calls::SYS_read,
+        calls::SYS_readlinkat,
+        calls::SYS_statx,
+        calls::SYS_memfd_create,
+        calls::SYS_ftruncate,
+        calls::SYS_pread64,
+        calls::SYS_fcntl,
+        // Itself, for the guardian.
+        calls::SYS_getpid,
+        calls::SYS_pidfd_open,
+        // A thread, as the C libraries make one.
+        calls::SYS_clone,
+        calls::SYS_clone3,
+        calls::SYS_set_robust_list,
+        calls::SYS_rseq,
+        calls::SYS_sched_getaffinity,
+        calls::SYS_sched_yield,
+        calls::SYS_gettid,
+    ]
+    .map(Allowed::any)
+    .into();
+    list.push(Allowed::when(calls::SYS_openat, READING));
+    list.push(Allowed::when(calls::SYS_ioctl, LISTENERS));
+    list
+}
+
+/// Listeners and their memory, and getting out of the way.
+fn of_the_guardian() -> Vec<Allowed> {
+    let mut list: Vec<Allowed> = [
+        calls::SYS_ppoll,
+        calls::SYS_read,
+        calls::SYS_pread64,
+        calls::SYS_setsid,
+        calls::SYS_prctl,
+        calls::SYS_prlimit64,
+        calls::SYS_chdir,
+        calls::SYS_clock_nanosleep,
+    ]
+    .map(Allowed::any)
+    .into();
+    list.push(Allowed::when(calls::SYS_openat, READING));
+    list.push(Allowed::when(calls::SYS_ioctl, LISTENERS));
     list
 }
 

@@ -137,6 +137,7 @@ impl Node {
             tunnel: None,
             resolver,
             resolver_arguments: Vec::new(),
+            guardian_cgroup: None,
             user: None,
         });
         let (give, taken) = mpsc::channel();

@@ -5,6 +5,7 @@ mod types;
 
 pub use types::{CommandEntry, Duration, LabelCommand, PamUse, RootLogin, Size};
 
+use fleetgate_policy::{Audit, Stance, Watching};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -107,6 +108,12 @@ pub struct Config {
     pub banner: Option<PathBuf>,
     /// Kill what a session leaves running (needs cgroup v2).
     pub kill_user_processes: bool,
+    /// What is told of the programs that sessions run; a role may ask for more.
+    pub audit: Audit,
+    /// Whether watched sessions may use io_uring, which hides what it does.
+    pub io_uring: Stance,
+    /// Whether a session may begin that should be watched and cannot be.
+    pub unwatched: Stance,
     /// Named commands, for keys that may run nothing else.
     pub commands: BTreeMap<String, CommandEntry>,
 
@@ -253,6 +260,9 @@ impl Default for Config {
             last_login: true,
             banner: None,
             kill_user_processes: false,
+            audit: Watching::default().audit,
+            io_uring: Watching::default().io_uring,
+            unwatched: Watching::default().unwatched,
             commands: BTreeMap::new(),
             key_exchanges: Vec::new(),
             ciphers: Vec::new(),
@@ -351,6 +361,15 @@ impl Config {
                 why: e.message().to_owned(),
             }
         })
+    }
+
+    /// How closely everybody's sessions are watched.
+    pub fn watching(&self) -> Watching {
+        Watching {
+            audit: self.audit,
+            io_uring: self.io_uring,
+            unwatched: self.unwatched,
+        }
     }
 
     /// Whether ~/.ssh/authorized_keys lets people in. `joined`: the machine belongs to a cluster.

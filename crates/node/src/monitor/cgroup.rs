@@ -18,6 +18,8 @@ use std::time::Duration;
 const SUBGROUP: &str = "monitor";
 /// The directory that is ours in the hierarchy's root.
 const OF_THE_ROOT: &str = "fleetgate";
+/// Beside the service: the guardian's.
+const OF_THE_GUARDIAN: &str = "fleetgate-guardian";
 /// A session's cgroup is `session-NAMESPACE.PID-NUMBER`: of the monitor's process, and of the namespace in which that is
 /// its number. Another node may share the hierarchy from a container of its own.
 const PREFIX: &str = "session-";
@@ -277,6 +279,33 @@ fn own_directory(own: &str, mounts: &str) -> Option<Own> {
             "" => Some(Own::Root(point.into())),
             inside => Some(Own::Below(Path::new(point).join(inside))),
         }
+    })
+}
+
+/// A cgroup outside of the service's own, beside it, for what must outlive the service. None: there is no place for it.
+pub fn outside() -> Option<Fd> {
+    let own = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let path = beside(&own_directory(&own, &mounts)?)?;
+    let made = match std::fs::create_dir(&path) {
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => Err(Errno::from(e)),
+        _ => open(&path),
+    };
+    made.inspect_err(|e| {
+        tracing::warn!(
+            "{}: {e}: the guardian of watched sessions ends with the service's cgroup",
+            path.display()
+        );
+    })
+    .ok()
+}
+
+/// Beside the service, which is the directory or, where that is the monitor's own, the one above it.
+fn beside(own: &Own) -> Option<PathBuf> {
+    Some(match own {
+        Own::Root(root) => root.join(OF_THE_GUARDIAN),
+        Own::Below(path) if path.ends_with(SUBGROUP) => path.parent()?.parent()?.join(OF_THE_GUARDIAN),
+        Own::Below(path) => path.parent()?.join(OF_THE_GUARDIAN),
     })
 }
 

@@ -44,9 +44,21 @@ pub enum Process {
     Networking,
     /// The tunnel.
     Tunnel,
+    /// The watcher.
+    Watcher,
+    /// Its guardian.
+    Guardian,
 }
 
-const PROCESSES: [&str; 5] = ["lobby", "front", "resolver", "networking", "tunnel"];
+const PROCESSES: [&str; 7] = [
+    "lobby",
+    "front",
+    "resolver",
+    "networking",
+    "tunnel",
+    "watcher",
+    "guardian",
+];
 
 /// All that is counted.
 #[derive(Debug, Default)]
@@ -63,7 +75,7 @@ pub struct Metrics {
     denied: AtomicU64,
     cluster_serial: AtomicU64,
     cluster_as_of: AtomicU64,
-    deaths: [AtomicU64; 5],
+    deaths: [AtomicU64; 7],
 }
 
 impl Metrics {

@@ -35,6 +35,7 @@ pub mod tools;
 mod trust;
 pub mod tunnel;
 pub mod wakes;
+pub mod watching;
 pub mod x11;
 
 pub use cluster::Signed;

@@ -3,7 +3,7 @@
 
 use super::arrivals::Arrivals;
 use super::audit::{Audit, Event};
-use super::cgroup::Cgroups;
+use super::cgroup::{Cgroups, outside};
 use super::cluster::{Cluster, LabelCommands, StateWriter, check_labels};
 use super::connections::Connections;
 use super::fronts::Fronts;
@@ -12,7 +12,7 @@ use super::launches::Launches;
 use super::metrics::{self, Metrics};
 use super::names::Names;
 use super::network::Networks;
-use super::node::{Lobby, Node};
+use super::node::{Lobby, Node, Pair};
 use super::offer::Offer;
 use super::seats::{Executed, Images, News, Seat, SeatId, Seats, Starts, Words};
 use super::sessions::{Inherited, Sessions};
@@ -23,9 +23,11 @@ use super::tools::{Reaper, Tools};
 use super::trust::Trust;
 use super::tunnel::Tunnel;
 use super::wakes::{Key, Owner, Wakes};
+use super::watching::Watching;
 use crate::config::{Config, PamUse};
 use crate::identity::{Identity, is_joined};
 use fleetgate_launch::{Keeper, Places, Wtmpdb};
+use fleetgate_policy::Audit as Level;
 use fleetgate_seal::{Ladder, Options as LadderOptions, Source};
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::process::{self, Limit, numbers::RLIMIT_NOFILE};
@@ -128,6 +130,12 @@ pub fn settle(config: &mut Config, user_mode: bool) {
 pub fn check(config: &Config, user_mode: bool) -> Result<(), String> {
     check_labels(config)?;
     Cluster::load(config)?;
+    if user_mode && config.audit != Level::None {
+        return Err(format!(
+            "`audit = \"{}\"`: sessions are watched by a node that runs as root; leave it out",
+            config.audit.name()
+        ));
+    }
     let joined = is_joined(&config.state_directory);
     Trust::new(config, uses_pam(config, user_mode), joined)?;
     let keys = match config.host_keys.is_empty() {
@@ -175,6 +183,7 @@ pub fn run(options: Options) -> Result<(), MonitorError> {
             c"--service".into(),
             CString::new(config.pam_service.clone()).unwrap_or_default(),
         ],
+        guardian_cgroup: (!options.user_mode).then(outside).flatten(),
         user: (!options.user_mode).then(|| seat_user(&config.user)),
     };
     let starts = Executed::new(images).map_err(at("starting a thread"))?;
@@ -284,6 +293,7 @@ pub fn open(parts: Parts) -> Result<Node, MonitorError> {
         names: Names::new(),
         words: Words::default(),
         reaper: Reaper::default(),
+        watching: Watching::default(),
         audit,
         metrics,
         steps: Steps::default(),
@@ -313,6 +323,7 @@ pub fn open(parts: Parts) -> Result<Node, MonitorError> {
         config_path: parts.config_path,
         writing: Some(writing),
         draining: false,
+        watchers: Pair::default(),
         age_timer: None,
         label_commands: LabelCommands::default(),
         grants: 0,

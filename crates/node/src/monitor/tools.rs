@@ -10,6 +10,7 @@ use super::seats::Words;
 use super::steps::Steps;
 use super::timers::Timers;
 use super::wakes::{Key, Owner, Wakes};
+use super::watching::Watching;
 use crate::config::Config;
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::{Fd, process};
@@ -42,6 +43,8 @@ pub struct Tools {
     pub words: Words,
     /// Helpers to wait for.
     pub reaper: Reaper,
+    /// Sessions that are watched.
+    pub watching: Watching,
     /// What happens is told here.
     pub audit: Audit,
     /// And counted here.

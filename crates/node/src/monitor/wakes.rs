@@ -38,9 +38,11 @@ pub enum Owner {
     Reaper,
     /// The tunnel; the id says what of it.
     Tunnel,
+    /// The watcher and its guardian; the id says what of them.
+    Watcher,
 }
 
-const OWNERS: [Owner; 15] = [
+const OWNERS: [Owner; 16] = [
     Owner::Starter,
     Owner::Arrivals,
     Owner::Seats,
@@ -56,6 +58,7 @@ const OWNERS: [Owner; 15] = [
     Owner::Cluster,
     Owner::Reaper,
     Owner::Tunnel,
+    Owner::Watcher,
 ];
 
 /// A wake-up: whom, and which of his things. Ids are below 2^56.

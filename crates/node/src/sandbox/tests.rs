@@ -5,7 +5,7 @@ use super::*;
 use fleetgate_sys::{Fd, net, socket};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 
 const SIGSYS: i32 = 31;
 const SIGABRT: i32 = 6;
@@ -13,6 +13,10 @@ const SIGABRT: i32 = 6;
 const ROW: &str = "FLEETGATE_SANDBOX_ROW";
 /// Whether this kernel's landlock knows ports; asked before there is nobody to ask.
 static KNOWS_PORTS: AtomicBool = AtomicBool::new(false);
+/// Whether this kernel has landlock.
+static HAS_LANDLOCK: AtomicBool = AtomicBool::new(false);
+/// The process that is looked at: the one that started this, where both are root's.
+static OTHER: AtomicI32 = AtomicI32::new(0);
 /// The one port that may be connected to, where there is landlock.
 const NAMED: u16 = 1;
 const LOOPBACK: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
@@ -39,7 +43,7 @@ enum Comes {
 use Comes::{Back, Killed};
 
 fn rows() -> Vec<(&'static str, Seat, Try, Comes)> {
-    use Seat::{Front, Lobby, Tunnel};
+    use Seat::{Front, Guardian, Lobby, Tunnel, Watcher};
     let mut rows = Vec::new();
     for (name, call) in [
         ("openat", calls::SYS_openat),
@@ -85,7 +89,27 @@ fn rows() -> Vec<(&'static str, Seat, Try, Comes)> {
         // The tunnel connects, with sockets of TCP alone.
         let comes = if name == "connect" { Back } else { Killed };
         rows.push((name, Tunnel, Try::Call(call), comes));
+        let of_the_watcher = [
+            "clone3",
+            "pidfd_open",
+            "memfd_create",
+            "process_vm_readv",
+            "fcntl of another kind",
+        ];
+        for (seat, has) in [
+            (Watcher, of_the_watcher.contains(&name)),
+            (Guardian, name == "chdir"),
+        ] {
+            rows.push((name, seat, Try::Call(call), if has { Back } else { Killed }));
+        }
     }
+    rows.push(("looking at others", Watcher, Try::Useful(looking), Back));
+    rows.push(("looking at others", Guardian, Try::Useful(not_looking), Back));
+    rows.push(("looking at others", Front, Try::Useful(looking), Killed));
+    rows.push(("threads", Watcher, Try::Useful(threads), Back));
+    rows.push(("threads", Lobby, Try::Useful(threads), Killed));
+    rows.push(("frames", Watcher, Try::Useful(frames), Back));
+    rows.push(("frames", Guardian, Try::Useful(frames), Back));
     for (name, call) in [("read", calls::SYS_read), ("readv", calls::SYS_readv)] {
         rows.push((name, Lobby, Try::Call(call), Killed));
         // The controls: what is allowed comes back.
@@ -100,6 +124,27 @@ fn rows() -> Vec<(&'static str, Seat, Try, Comes)> {
     rows.push(("frames", Lobby, Try::Useful(frames), Back));
     rows.push(("frames", Front, Try::Useful(frames), Back));
     rows
+}
+
+/// What another process executes; with root behind it, of anybody.
+fn looking() -> bool {
+    let other = OTHER.load(Relaxed);
+    let path = |name: &str| std::ffi::CString::new(format!("/proc/{other}/{name}")).expect("no zero");
+    file::read_link(&path("exe")).is_ok_and(|path| !path.is_empty())
+        && file::read_link(&path("fd/0")).is_ok()
+        && file::openat(file::CWD, &path("status"), file::flags::O_RDONLY, 0).is_ok()
+}
+
+/// It may ask for a file, which landlock does not give.
+fn not_looking() -> bool {
+    !HAS_LANDLOCK.load(Relaxed)
+        || file::openat(file::CWD, c"/proc/1/status", file::flags::O_RDONLY, 0).map(drop)
+            == Err(Errno::EACCES)
+}
+
+fn threads() -> bool {
+    let answer = std::thread::Builder::new().stack_size(128 << 10).spawn(|| 7);
+    answer.is_ok_and(|thread| thread.join().is_ok_and(|answer| answer == 7))
 }
 
 /// Large and small allocations, growing and given back.
@@ -184,6 +229,13 @@ fn child(row: &(&'static str, Seat, Try, Comes)) -> ! {
         uid: 65534,
         gid: 65534,
     });
+    HAS_LANDLOCK.store(landlock::version() >= 1, Relaxed);
+    let other = if identity.is_some() {
+        process::parent_id()
+    } else {
+        process::id()
+    };
+    OTHER.store(other, Relaxed);
     KNOWS_PORTS.store(landlock::version() >= 4, Relaxed);
     close_others().expect("closed");
     let missing = enter(row.1, identity, &[NAMED]).expect("the sandbox stands");

@@ -16,7 +16,7 @@ use crate::rest::Rest;
 use crate::sandbox::{self, CONTROL, Identity, Seat};
 #[cfg(feature = "tunnel")]
 use crate::tunnel::Prepared;
-use crate::{front, lobby};
+use crate::{front, lobby, watcher};
 use fleetgate_sys::Fd;
 use fleetgate_sys::epoll::Epoll;
 use std::ffi::{CStr, OsString};
@@ -55,7 +55,7 @@ struct Image {
 
 const FRONT: Image = Image {
     name: c"fleetgate-front",
-    seats: &[Seat::Lobby, Seat::Front],
+    seats: &[Seat::Lobby, Seat::Front, Seat::Watcher, Seat::Guardian],
 };
 
 #[cfg(feature = "tunnel")]
@@ -167,6 +167,8 @@ fn seat(seat: Seat, asked: &Asked) -> i32 {
     };
     let ended = match seat {
         Seat::Lobby | Seat::Front => looped(seat, asked.identity, log),
+        Seat::Watcher => watching(asked.identity, log),
+        Seat::Guardian => guarding(asked.identity, log),
         #[cfg(feature = "tunnel")]
         Seat::Tunnel => tunnel(asked.identity, log),
     };
@@ -196,6 +198,35 @@ fn looped(seat: Seat, identity: Option<Identity>, log: Log) -> Ended {
     match seat {
         Seat::Lobby => lobby::serve(control, epoll, log, rest),
         _ => front::serve(control, epoll, log, rest),
+    }
+}
+
+/// The watcher of sessions.
+fn watching(identity: Option<Identity>, log: Log) -> Ended {
+    if let Err(failed) = sandbox::close_others() {
+        return Ended::Because(failed.to_string());
+    }
+    let prepared = match watcher::Prepared::new() {
+        Ok(prepared) => prepared,
+        Err(ended) => return ended,
+    };
+    match confine(Seat::Watcher, identity, &[], log) {
+        Ok(()) => prepared.serve(Control::new(Fd::from_raw(CONTROL)), log),
+        Err(ended) => ended,
+    }
+}
+
+/// Its guardian, which is any tracer's.
+fn guarding(identity: Option<Identity>, log: Log) -> Ended {
+    if let Err(failed) = sandbox::close_others() {
+        return Ended::Because(failed.to_string());
+    }
+    match confine(Seat::Guardian, identity, &[], log) {
+        Ok(()) => match fleetgate_trace::guardian::main(&[]) {
+            0 => Ended::Quietly,
+            code => Ended::Because(format!("it ended with code {code}")),
+        },
+        Err(ended) => ended,
     }
 }
 

@@ -112,6 +112,10 @@ pub enum Event {
         original: Option<Vec<u8>>,
         rung: &'static str,
         unrecorded: Option<String>,
+        /// How closely it is watched; none: not at all.
+        audit: Option<&'static str>,
+        /// Why it is not, though it should be.
+        unwatched: Option<String>,
     },
     /// It does not.
     SessionRefused {
@@ -136,6 +140,8 @@ pub enum Event {
         login: String,
         done: FileDone,
     },
+    /// What a watched session did.
+    Watched(Box<super::Watched>),
     /// A forwarded connection ended.
     Forwarded {
         connection: Connection,
@@ -352,6 +358,8 @@ impl Event {
                 original,
                 rung,
                 unrecorded,
+                audit,
+                unwatched,
             } => {
                 f.of("session_started", *connection, Some(login));
                 f.session(session);
@@ -362,6 +370,8 @@ impl Event {
                 f.bytes("original", original.as_deref());
                 f.text("rung", rung);
                 f.maybe("unrecorded", unrecorded.as_deref());
+                f.maybe("audit", *audit);
+                f.maybe("unwatched", unwatched.as_deref());
             }
             Event::SessionRefused {
                 connection,
@@ -400,6 +410,7 @@ impl Event {
                 f.session(session);
                 done.fill(f);
             }
+            Event::Watched(watched) => watched.fill(f),
             Event::Forwarded {
                 connection,
                 login,
@@ -522,10 +533,10 @@ impl FileDone {
 }
 
 /// The fields of one line, in the order in which they were put.
-struct Fields(Map<String, Value>);
+pub(super) struct Fields(Map<String, Value>);
 
 impl Fields {
-    fn put(&mut self, name: &str, value: impl Into<Value>) {
+    pub(super) fn put(&mut self, name: &str, value: impl Into<Value>) {
         self.0.insert(name.to_owned(), value.into());
     }
 
@@ -540,7 +551,7 @@ impl Fields {
     }
 
     /// Bytes of the user's, which need not be text.
-    fn bytes(&mut self, name: &str, bytes: Option<&[u8]>) {
+    pub(super) fn bytes(&mut self, name: &str, bytes: Option<&[u8]>) {
         if let Some(bytes) = bytes {
             // Cut first: a long command costs no more than a short one.
             let head = &bytes[..bytes.len().min(MAX_TEXT + 1)];
@@ -554,13 +565,13 @@ impl Fields {
         }
     }
 
-    fn of(&mut self, event: &str, connection: Connection, login: Option<&str>) {
+    pub(super) fn of(&mut self, event: &str, connection: Connection, login: Option<&str>) {
         self.text("event", event);
         self.put("connection", connection);
         self.maybe("login", login);
     }
 
-    fn session(&mut self, id: &SessionId) {
+    pub(super) fn session(&mut self, id: &SessionId) {
         self.text(
             "session",
             &id.iter().map(|b| format!("{b:02x}")).collect::<String>(),

@@ -6,10 +6,12 @@
 
 mod event;
 mod shipping;
+mod watched;
 mod writer;
 
 pub use event::{AsAudited, Event, FileDone, SessionKind};
 pub use shipping::{Batch, Deliver, MAX_BATCH, Shipping};
+pub use watched::{Watched, What};
 pub use writer::{Audit, Writing};
 
 /// How many events may wait for the disk; one more is lost and counted.

@@ -4,6 +4,8 @@ use super::event::utc;
 use super::*;
 use crate::monitor::cgroup::Usage;
 use fleetgate_sys::clock::Time;
+use fleetgate_wire::node::Blob;
+use fleetgate_wire::node::watch::{Field, Source, Value};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,6 +22,23 @@ fn line(event: &Event) -> String {
         .strip_suffix('\n')
         .expect("a whole line")
         .to_owned()
+}
+
+fn field(name: &std::ffi::CStr, source: Source, value: Value) -> Field {
+    Field {
+        name: name.into(),
+        source,
+        value,
+    }
+}
+
+fn watched(what: What) -> Event {
+    Event::Watched(Box::new(Watched {
+        connection: 7,
+        session: ID,
+        login: "ada".into(),
+        what,
+    }))
 }
 
 #[test]
@@ -135,6 +154,8 @@ fn each_event_has_its_line() {
         ),
         (
             Event::SessionStarted {
+                audit: Some("files"),
+                unwatched: None,
                 connection: 7,
                 session: ID,
                 login: login(),
@@ -149,7 +170,7 @@ fn each_event_has_its_line() {
             format!(
                 "\"event\":\"session_started\",\"connection\":7,\"login\":\"ada\",{session},\"kind\":\"exec\",\
                  \"pid\":42,\"terminal\":\"/dev/pts/3\",\"command\":\"echo \\u001b\",\"rung\":\"memfd\",\
-                 \"unrecorded\":\"lastlog: No space left on device\""
+                 \"unrecorded\":\"lastlog: No space left on device\",\"audit\":\"files\""
             ),
         ),
         (
@@ -228,6 +249,54 @@ fn each_event_has_its_line() {
             "\"event\":\"forwarded\",\"connection\":7,\"login\":\"ada\",\"to\":\"db:5432\",\"sent\":3,\
              \"received\":4"
                 .into(),
+        ),
+        (
+            watched(What::Call {
+                event: "exec".into(),
+                fields: vec![
+                    field(c"pid", Source::Kernel, Value::Number { number: 9 }),
+                    field(
+                        c"path",
+                        Source::Claimed,
+                        Value::Text {
+                            bytes: b"/bin/\xff".to_vec(),
+                            cut: false,
+                        },
+                    ),
+                    field(
+                        c"argv",
+                        Source::Claimed,
+                        Value::Words {
+                            words: vec![Blob {
+                                bytes: b"a b".to_vec(),
+                            }],
+                            cut: true,
+                        },
+                    ),
+                    field(c"flags", Source::Register, Value::Truth { truth: true }),
+                ],
+            }),
+            format!(
+                "\"event\":\"exec\",\"connection\":7,\"login\":\"ada\",{session},\"pid\":9,\
+                 \"path\":\"/bin/\u{fffd}\",\"argv\":[\"a b\"],\"flags\":true,\"kernel\":[\"pid\"],\
+                 \"register\":[\"flags\"],\"claimed\":[\"path\",\"argv\"],\"cut\":[\"argv\"]"
+            ),
+        ),
+        (
+            watched(What::Gap {
+                lasted_ms: 12,
+                calls: 3,
+            }),
+            format!(
+                "\"event\":\"watch_gap\",\"connection\":7,\"login\":\"ada\",{session},\"lasted_ms\":12,\
+                 \"calls\":3"
+            ),
+        ),
+        (
+            watched(What::Lost { count: 4 }),
+            format!(
+                "\"event\":\"watch_lost\",\"connection\":7,\"login\":\"ada\",{session},\"count\":4"
+            ),
         ),
         (
             Event::Listening {

@@ -80,7 +80,12 @@ impl Audit {
 
     /// Tells an event; never waits.
     pub fn tell(&self, event: Event) {
-        if !self.put(Word::Told(clock::wall(), Box::new(event))) {
+        self.tell_at(clock::wall(), event);
+    }
+
+    /// The same of something that happened then.
+    pub fn tell_at(&self, at: Time, event: Event) {
+        if !self.put(Word::Told(at, Box::new(event))) {
             self.shared.lose(1);
         }
     }
@@ -94,6 +99,11 @@ impl Audit {
             waiting.fetch_sub(1, Ordering::Relaxed);
         }
         is_put
+    }
+
+    /// Whether there is room for many events more.
+    pub fn is_at_ease(&self) -> bool {
+        self.shared.waiting.load(Ordering::Relaxed) <= self.shared.bound / 2
     }
 
     /// Has the file opened again. A queue that is full has the thread busy; it looks by itself then.

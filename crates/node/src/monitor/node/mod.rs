@@ -8,6 +8,7 @@ mod fronts;
 mod lobby;
 mod reload;
 mod tunnel;
+mod watcher;
 
 use super::arrivals::{Accepted, Arrivals, PAUSE, RESUME};
 use super::audit::{Event, Writing};
@@ -35,6 +36,7 @@ pub use fronts::Waiting;
 pub use lobby::Lobby;
 use std::sync::Arc;
 use std::time::Duration;
+pub use watcher::Pair;
 
 /// How long the last audit events may take to the disk when the node ends.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -57,6 +59,8 @@ pub struct Node {
     pub(super) resolver: SeatId,
     pub(super) config_path: Option<std::path::PathBuf>,
     pub(super) writing: Option<Writing>,
+    /// Who watches sessions.
+    pub(super) watchers: Pair,
     /// No more are accepted; it ends with the last connection.
     pub(super) draining: bool,
     /// Commands that say the node's labels.
@@ -164,12 +168,14 @@ impl Node {
             Owner::Reaper => self.tools.reaper.ended(id),
             Owner::Cluster => self.cluster_woken(id),
             Owner::Tunnel => self.tunnel_woken(id),
+            Owner::Watcher => self.watcher_woken(id),
             Owner::Metrics => {}
         }
     }
 
     /// Words of parts go to the fronts of their connections.
     fn deliver(&mut self) {
+        self.watch_sessions();
         while let Some((connection, word, fds)) = self.tools.words.pop() {
             let front = self.connections.get(connection).and_then(|c| match &c.stage {
                 Stage::Open(_, front) if !c.hung_up => Some(*front),
@@ -196,6 +202,9 @@ impl Node {
                 News::Heard(seat, frame) if self.tunnel.as_ref().is_some_and(|t| t.is(seat)) => {
                     self.tunnel_says(seat, &frame.bytes);
                 }
+                News::Heard(seat, frame) if self.watchers.is_watcher(seat) => {
+                    self.watcher_says(seat, &frame.bytes);
+                }
                 News::Heard(seat, frame) => self.front_says(seat, &frame.bytes),
                 News::Gone(seat, what, pid, how) => self.seat_gone(seat, what, pid, &how),
             }
@@ -212,6 +221,8 @@ impl Node {
                 Seat::Front => Process::Front,
                 Seat::Resolver => Process::Resolver,
                 Seat::Tunnel => Process::Tunnel,
+                Seat::Watcher => Process::Watcher,
+                Seat::Guardian => Process::Guardian,
             });
             self.tools.audit.tell(Event::ProcessDied {
                 process: name.to_owned(),
@@ -228,6 +239,7 @@ impl Node {
             }
             Seat::Resolver if seat == self.resolver => self.restart_resolver(),
             Seat::Tunnel => self.tunnel_gone(seat),
+            Seat::Watcher | Seat::Guardian => self.watcher_gone(seat),
             _ => {}
         }
     }

@@ -18,6 +18,10 @@ pub enum Seat {
     Resolver,
     /// Connections to proxies.
     Tunnel,
+    /// What watched sessions do.
+    Watcher,
+    /// Keeps what the watcher holds, and outlives everybody.
+    Guardian,
 }
 
 impl Seat {
@@ -28,6 +32,8 @@ impl Seat {
             Seat::Front => "front",
             Seat::Resolver => "resolver",
             Seat::Tunnel => "tunnel",
+            Seat::Watcher => "watcher",
+            Seat::Guardian => "guardian",
         }
     }
 }
@@ -89,6 +95,8 @@ pub struct Images {
     pub tunnel: Option<Arc<Ladder>>,
     /// Words behind the resolver's `serve`.
     pub resolver_arguments: Vec<CString>,
+    /// Where the guardian is born, outside of the service; none: where the monitor is.
+    pub guardian_cgroup: Option<Fd>,
     /// The user and group that lobby, fronts and tunnel become; none: they stay what they are.
     pub user: Option<(u32, u32)>,
 }
@@ -97,7 +105,7 @@ impl Images {
     fn of(&self, seat: Seat) -> Option<&Ladder> {
         match seat {
             Seat::Resolver => Some(&self.resolver),
-            Seat::Lobby | Seat::Front => Some(&self.front),
+            Seat::Lobby | Seat::Front | Seat::Watcher | Seat::Guardian => Some(&self.front),
             Seat::Tunnel => self.tunnel.as_deref(),
         }
     }
@@ -161,7 +169,10 @@ fn execute(images: &Images, order: &Order, stack: &mut Stack) -> Started {
             argv: &argv,
             envp: &envp,
             fds: &[null.raw(), null.raw(), order.log.raw(), order.control.raw()],
-            cgroup: None,
+            cgroup: images
+                .guardian_cgroup
+                .as_ref()
+                .filter(|_| order.seat == Seat::Guardian),
         };
         match spawn(&what, stack) {
             Ok(child) => {

@@ -16,8 +16,8 @@ use crate::monitor::tools::Tools;
 use crate::monitor::x11;
 use fleetgate_launch::pam::PamSession;
 use fleetgate_launch::{Begun, Launch, LaunchError, Session as Kept};
-use fleetgate_policy::Grant;
 use fleetgate_policy::permits::Program as Permitted;
+use fleetgate_policy::{Audit, Grant, Watching};
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::{Errno, Fd, clock, process, socket};
 use fleetgate_wire::common::Account;
@@ -44,6 +44,7 @@ pub(super) struct Beginning {
     agent: Option<CString>,
     display: Option<u16>,
     context: Option<CString>,
+    watching: Watching,
     /// The conversation that let the connection in, for the connection's first session.
     accepted: Option<PamSession>,
     pam: bool,
@@ -57,6 +58,8 @@ struct UnderWay {
     one: bool,
     kept: Kept,
     events: Option<Fd>,
+    /// How closely it is watched.
+    audit: Option<&'static str>,
     is_direct: bool,
 }
 
@@ -139,6 +142,11 @@ impl Sessions {
         }
         let lasting = |of: &Member| of.allowed.limits.session;
         let limit = granted.members.iter().filter_map(lasting).min();
+        let watching = granted
+            .members
+            .iter()
+            .map(|of| of.allowed.watching)
+            .fold(tools.config.watching(), Watching::and);
         let agent = match start.agent {
             Some(of) => Some(
                 networks
@@ -184,6 +192,7 @@ impl Sessions {
                 agent,
                 display,
                 context: None,
+                watching,
                 accepted: if pam { granted.pam.take() } else { None },
                 pam,
                 xauth: None,
@@ -367,6 +376,24 @@ impl Sessions {
             pam: beginning.pam,
             root: self.root,
         };
+        // The file server tells itself what it does.
+        let watched = match beginning.watching.audit {
+            Audit::None => None,
+            _ if sftp => None,
+            _ if !self.root => {
+                return Err(Refused::new(
+                    "the session is to be watched, and only a node that runs as root can do that",
+                ));
+            }
+            _ => tools
+                .watching
+                .begin(session.connection, &session.login, session.id, beginning.watching)
+                .map_err(|why| {
+                    tracing::error!("a session is not started: watching it: {why}");
+                    Refused::new("the session could not be started; the host's log says why")
+                })?,
+        };
+        let audit = watched.as_ref().map(|_| beginning.watching.audit.name());
         let mut given = streams.given;
         let mut events = None;
         let (work, mut kept) = match &beginning.decided.program {
@@ -390,7 +417,11 @@ impl Sessions {
                 (Work::Sftp(order), Kept::of(&plain, 0))
             }
             _ => {
-                let order = order::exec(&facts, &beginning.decided)?;
+                let mut order = order::exec(&facts, &beginning.decided)?;
+                if let Some((watch, watcher)) = watched {
+                    order.watch = Some(watch);
+                    given.push((Role::Watcher, watcher));
+                }
                 let kept = Kept::of(&order, 0);
                 (Work::Exec(order), kept)
             }
@@ -417,6 +448,7 @@ impl Sessions {
             one: streams.one,
             kept,
             events,
+            audit,
             is_direct,
         });
         let key = key(number, About::Launch);
@@ -461,6 +493,7 @@ impl Sessions {
             one,
             mut kept,
             events,
+            audit,
             is_direct,
         } = under_way;
         let (running, begun) = match outcome {
@@ -477,16 +510,21 @@ impl Sessions {
         tools.metrics.launched(running.strategy);
         tools.metrics.session_started(session.kind);
         kept.entry.pid = running.pid;
-        let unrecorded = match begun {
+        let (unrecorded, unwatched) = match begun {
             Begun::Executed {
-                unrecorded: Some(failure),
+                unrecorded,
+                unwatched,
                 ..
-            } => {
-                let subject = failure.subject.to_string_lossy();
-                Some(format!("{subject}: {}", Errno(failure.errno)))
-            }
-            _ => None,
+            } => (
+                unrecorded.as_ref().map(in_words),
+                unwatched.as_ref().map(in_words),
+            ),
+            _ => (None, None),
         };
+        if let Some(why) = &unwatched {
+            let login = &session.login;
+            tracing::error!(%login, pid = running.pid, "a session is not watched, though it should be: {why}");
+        }
         if let Some(why) = &unrecorded {
             let login = &session.login;
             tracing::warn!(%login, pid = running.pid, "a login record is not written: {why}");
@@ -505,6 +543,8 @@ impl Sessions {
             original: session.original.clone(),
             rung: running.strategy.name(),
             unrecorded,
+            audit: audit.filter(|_| unwatched.is_none()),
+            unwatched,
         });
         let word = ToFront::Started {
             connection: session.connection,
@@ -631,12 +671,24 @@ impl Sessions {
     }
 }
 
+/// What failed, and why.
+fn in_words(failure: &Failure) -> String {
+    let subject = failure.subject.to_string_lossy();
+    match failure.errno {
+        0 => subject.into_owned(),
+        errno => format!("{subject}: {}", Errno(errno)),
+    }
+}
+
 /// Words for the user; the log has the others.
 fn not_launched(error: &LaunchError) -> Refused {
     tracing::error!("a session is not started: {error}");
     match error {
         LaunchError::Pam(_) => Refused::new("PAM refused the session; the host's log says why"),
         LaunchError::Busy { .. } => Refused::new("the host has too much to do; try again"),
+        LaunchError::Refused(failure) if failure.subject.to_bytes().starts_with(b"watching") => {
+            Refused::new("the session is to be watched, and cannot be; the host's log says why")
+        }
         _ => Refused::new("the session could not be started; the host's log says why"),
     }
 }
