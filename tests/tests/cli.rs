@@ -57,6 +57,7 @@ fn help() {
     pinned("help", "--help");
     pinned("help-node", "node --help");
     pinned("help-doctor", "doctor --help");
+    pinned("help-sessions-show", "sessions show --help");
     pinned("help-seal", "seal --help");
     pinned("help-seal-run", "seal run --help");
     pinned("help-seal-doctor", "seal doctor -h");
@@ -159,7 +160,7 @@ fn bash_offers(words: &[&str]) -> String {
 
 #[test]
 fn bash_completes() {
-    assert_eq!(bash_offers(&["fleetgate", "se"]), "seal");
+    assert_eq!(bash_offers(&["fleetgate", "sea"]), "seal");
     assert_eq!(bash_offers(&["fleetgate", "seal", "d"]), "doctor");
     assert_eq!(
         bash_offers(&["fleetgate", "--log-level", "debug", "seal", "doctor", "--j"]),
@@ -171,7 +172,7 @@ fn bash_completes() {
     );
     assert_eq!(bash_offers(&["fleetgate", "completions", "f"]), "fish");
     // Hidden commands are not offered.
-    assert_eq!(bash_offers(&["fleetgate", "ses"]), "");
+    assert_eq!(bash_offers(&["fleetgate", "monit"]), "");
 }
 
 #[test]

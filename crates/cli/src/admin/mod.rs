@@ -6,6 +6,7 @@ pub mod devices;
 pub mod locks;
 pub mod nodes;
 pub mod roles;
+pub mod sessions;
 pub mod tokens;
 pub mod users;
 

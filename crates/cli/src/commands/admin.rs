@@ -319,4 +319,30 @@ pub const TABLE: &[Command] = &[
         ("the last hour", "fleetgate audit --since 1h"),
         ("as it happens, for a program", "fleetgate audit --follow --json"),
     ]),
+    Command::new(
+        &["sessions", "show"],
+        "print what one session did",
+        "Out of the audit log of the cluster, or of one node. What the programs of a session did is there where a role or \
+         node.toml says `audit`; docs/audit.md has the fields, and says which of them can be believed how far.",
+        admin::sessions::show,
+    )
+    .flags(&[
+        Flag::new("commands", Value::None, "What was executed, and what changed privileges, mounts or the kernel."),
+        Flag::new("files", Value::None, "What was opened, removed and renamed."),
+        Flag::new("network", Value::None, "What was connected to and listened on."),
+        Flag::new("node", Value::Text("NODE"), "Of this node."),
+        Flag::new("since", Value::Lifetime, "Not older than this."),
+        Flag::new("log", Value::Path("FILE"), "A node's own audit log, instead of the cluster's."),
+        STATE,
+        HOME,
+        JSON,
+    ])
+    .operands(one("SESSION"))
+    .examples(&[
+        ("what was executed", "fleetgate sessions show 7eb5cf005dd24d3b --commands"),
+        (
+            "on a node without a cluster",
+            "fleetgate sessions show 7eb5cf00 --log /var/log/fleetgate/audit.jsonl",
+        ),
+    ]),
 ];
