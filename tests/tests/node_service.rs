@@ -9,6 +9,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+fn cmdline(pid: i32) -> String {
+    format!("/proc/{pid}/cmdline")
+}
+
 fn configuration(more: &str) -> String {
     format!(
         "host_keys = [\"/run/test/host_ed25519\", \"/run/test/host_ecdsa256\", \"/run/test/host_rsa\"]\n\
@@ -217,6 +221,40 @@ fn a_killed_monitor_is_mended_at_the_next_start() {
     wait_until("the record is closed", || !who().contains("ada"));
     assert_eq!(run("ada", "echo in again"), "in again\n");
     drop(again);
+}
+
+/// Where the program carries images: the one without is its own.
+#[test]
+fn the_first_process_goes_on_as_a_small_program() {
+    let Some((_world, manager)) = Manager::in_world() else {
+        return;
+    };
+    let service = manager.start(&configuration(""));
+    let said =
+        || String::from_utf8_lossy(&std::fs::read(cmdline(service.pid())).unwrap_or_default()).into_owned();
+    if !std::env::var("FLEETGATE_SUBJECT").is_ok_and(|s| s == "plain") {
+        wait_until("it waits", || said().starts_with("fleetgate-front\0starter\0"));
+        let status = std::fs::read_to_string(format!("/proc/{}/status", service.pid())).expect("it lives");
+        for has in ["Seccomp:\t2", "NoNewPrivs:\t1", "CapEff:\t0000000000000000"] {
+            assert!(status.contains(has), "{has} in {status}");
+        }
+        let open = std::fs::read_dir(format!("/proc/{}/fd", service.pid()))
+            .expect("it lives")
+            .count();
+        // Three streams; the monitor, its end, systemd; signals, and what waits for all of it.
+        assert_eq!(open, 8);
+    }
+    assert_eq!(run("ada", "echo in"), "in\n");
+    service.signal(signals::HUP);
+    manager.hear("RELOADING=1", &service);
+    manager.hear("READY=1", &service);
+    kill(service.monitor());
+    assert_eq!(service.end(), Exit::Code(1));
+    assert!(
+        service
+            .log()
+            .contains("the monitor was ended by signal 9; its log says why")
+    );
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use crate::flags::{Given, Outcome};
 use crate::{cluster, images, print};
 use fleetgate_node::config::{Config, PATH};
+use fleetgate_node::seat::Format;
 use fleetgate_node::{monitor, starter};
 use fleetgate_seal::{Embedded, Source};
 use std::ffi::OsString;
@@ -34,6 +35,10 @@ pub fn run(given: &Given) -> Outcome {
         config,
         listen: given.values("listen").filter_map(|a| a.parse().ok()).collect(),
         user_mode: given.has("user-mode"),
+        format: match given.value("log-format") {
+            Some("json") => Format::Json,
+            _ => Format::Text,
+        },
         monitor,
     })?)
 }

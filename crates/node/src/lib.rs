@@ -20,4 +20,5 @@ pub mod seat;
 pub mod starter;
 #[cfg(feature = "tunnel")]
 mod tunnel;
+mod vigil;
 mod watcher;

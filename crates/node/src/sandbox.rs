@@ -18,6 +18,8 @@ pub enum Seat {
     Watcher,
     /// Keeps what the watcher holds.
     Guardian,
+    /// Between the monitor and systemd.
+    Starter,
     /// The connections to proxies.
     #[cfg(feature = "tunnel")]
     Tunnel,
@@ -31,6 +33,7 @@ impl Seat {
             Seat::Front => "front",
             Seat::Watcher => "watcher",
             Seat::Guardian => "guardian",
+            Seat::Starter => "starter",
             #[cfg(feature = "tunnel")]
             Seat::Tunnel => "tunnel",
         }
@@ -252,6 +255,8 @@ fn allowed(seat: Seat) -> Vec<Allowed> {
     match seat {
         Seat::Watcher => list.extend(of_the_watcher()),
         Seat::Guardian => list.extend(of_the_guardian()),
+        // Signals; how the monitor ended.
+        Seat::Starter => list.extend([calls::SYS_read, calls::SYS_waitid].map(Allowed::any)),
         _ => {}
     }
     #[cfg(feature = "tunnel")]

@@ -27,7 +27,7 @@ pub mod calls {
         SYS_memfd_create, SYS_mount, SYS_openat, SYS_openat2, SYS_perf_event_open, SYS_pidfd_getfd,
         SYS_pidfd_open, SYS_pidfd_send_signal, SYS_process_vm_readv, SYS_process_vm_writev, SYS_ptrace,
         SYS_readlinkat, SYS_recvmsg, SYS_sendmmsg, SYS_setns, SYS_setuid, SYS_socket, SYS_socketpair,
-        SYS_statx, SYS_tgkill, SYS_tkill, SYS_unlinkat, SYS_unshare, SYS_userfaultfd,
+        SYS_statx, SYS_tgkill, SYS_tkill, SYS_unlinkat, SYS_unshare, SYS_userfaultfd, SYS_waitid,
     };
 }
 

@@ -156,6 +156,7 @@ impl Node {
             starts: Box::new(starts),
             listeners: vec![std::os::fd::OwnedFd::from(listener).into()],
             control: Some(control),
+            small: None,
             signals: None,
             inherited: Inherited::default(),
             cgroups: None,

@@ -173,8 +173,11 @@ pub fn run(options: Options) -> Result<(), MonitorError> {
     let inherited = Inherited::now();
     protect(options.user_mode)?;
     let session = ladder(&options.sources.session, c"fleetgate-session")?;
+    let front = ladder(&options.sources.front, c"fleetgate-front")?;
+    // Where this very program is the image, the starter would go on as what it is.
+    let small = (!matches!(options.sources.front, Source::Itself)).then(|| front.clone());
     let images = Images {
-        front: ladder(&options.sources.front, c"fleetgate-front")?,
+        front,
         resolver: ladder(&options.sources.resolver, c"fleetgate-resolver")?,
         tunnel: joined
             .then(|| ladder(&options.sources.tunnel, c"fleetgate-tunnel"))
@@ -195,6 +198,7 @@ pub fn run(options: Options) -> Result<(), MonitorError> {
         starts: Box::new(starts),
         listeners,
         control: Some(control),
+        small,
         signals: Some(signals),
         inherited,
         cgroups: Cgroups::find()
@@ -220,6 +224,8 @@ pub struct Parts {
     pub listeners: Vec<Fd>,
     /// The starter.
     pub control: Option<Fd>,
+    /// What the starter may go on as.
+    pub small: Option<Arc<Ladder>>,
     /// Signals.
     pub signals: Option<Fd>,
     /// What sessions get back.
@@ -275,7 +281,8 @@ pub fn open(parts: Parts) -> Result<Node, MonitorError> {
         .watch(launches.bell(), READ, Key::new(Owner::Launches, 0))
         .map_err(at("watching launches"))?;
     let keeper = keeper(&config, parts.user_mode)?;
-    let starter = Starter::new(parts.control, parts.signals, &wakes).map_err(at("watching the starter"))?;
+    let starter = Starter::new(parts.control, parts.signals, parts.small, &wakes)
+        .map_err(at("watching the starter"))?;
     let mut arrivals =
         Arrivals::new(parts.listeners, &wakes).map_err(at("watching the listening sockets"))?;
     // Until the lobby is ready, what arrives waits in the kernel.

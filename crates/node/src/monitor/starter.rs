@@ -1,11 +1,13 @@
 //! The monitor's end of the starter's socket, and its signals: who tells it to reload, to drain, to end.
 
 use super::wakes::{Key, Owner, Wakes};
+use fleetgate_seal::Ladder;
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::{Errno, Fd, signals, socket};
 use fleetgate_wire::Encode;
 use fleetgate_wire::node::starter::{FromMonitor, ToMonitor};
 use std::ffi::CString;
+use std::sync::Arc;
 
 /// What is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,11 +30,18 @@ pub struct Starter {
     control: Option<Fd>,
     signals: Option<Fd>,
     told_ready: bool,
+    /// What the starter may go on as.
+    image: Option<Arc<Ladder>>,
 }
 
 impl Starter {
     /// Listens to both.
-    pub fn new(control: Option<Fd>, signals: Option<Fd>, wakes: &Wakes) -> Result<Starter, Errno> {
+    pub fn new(
+        control: Option<Fd>,
+        signals: Option<Fd>,
+        image: Option<Arc<Ladder>>,
+        wakes: &Wakes,
+    ) -> Result<Starter, Errno> {
         for (fd, id) in [(&control, CONTROL), (&signals, SIGNALS)] {
             if let Some(fd) = fd {
                 wakes.watch(fd, READ, Key::new(Owner::Starter, id))?;
@@ -42,6 +51,7 @@ impl Starter {
             control,
             signals,
             told_ready: false,
+            image,
         })
     }
 
@@ -80,7 +90,10 @@ impl Starter {
     pub fn ready(&mut self) {
         if !self.told_ready {
             self.told_ready = true;
-            self.say(&FromMonitor::Ready);
+            // By now the lobby runs from it. Without it the starter stays what it is.
+            let image = self.image.take().and_then(|ladder| ladder.image().ok());
+            let image: Vec<i32> = image.iter().map(|image| image.fd().raw()).collect();
+            self.say_with(&FromMonitor::Ready, &image);
         }
     }
 
@@ -96,9 +109,13 @@ impl Starter {
     }
 
     fn say(&self, word: &impl Encode) {
+        self.say_with(word, &[]);
+    }
+
+    fn say_with(&self, word: &impl Encode, fds: &[i32]) {
         if let Some(control) = &self.control {
             // It is gone, or does not listen: nothing depends on it.
-            let _ = socket::send_now(control, &fleetgate_wire::encode(word), &[]);
+            let _ = socket::send_now(control, &fleetgate_wire::encode(word), fds);
         }
     }
 }
@@ -111,7 +128,7 @@ mod tests {
     fn words_are_heard_and_the_end_means_drain() {
         let wakes = Wakes::new().expect("epoll");
         let (ours, theirs) = socket::pair().expect("pair");
-        let mut starter = Starter::new(Some(ours), None, &wakes).expect("starter");
+        let mut starter = Starter::new(Some(ours), None, None, &wakes).expect("starter");
         for word in [ToMonitor::Reload, ToMonitor::End] {
             socket::send(&theirs, &fleetgate_wire::encode(&word), &[]).expect("send");
         }

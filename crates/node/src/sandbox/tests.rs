@@ -43,7 +43,7 @@ enum Comes {
 use Comes::{Back, Killed};
 
 fn rows() -> Vec<(&'static str, Seat, Try, Comes)> {
-    use Seat::{Front, Guardian, Lobby, Tunnel, Watcher};
+    use Seat::{Front, Guardian, Lobby, Starter, Tunnel, Watcher};
     let mut rows = Vec::new();
     for (name, call) in [
         ("openat", calls::SYS_openat),
@@ -86,6 +86,7 @@ fn rows() -> Vec<(&'static str, Seat, Try, Comes)> {
     ] {
         rows.push((name, Lobby, Try::Call(call), Killed));
         rows.push((name, Front, Try::Call(call), Killed));
+        rows.push((name, Starter, Try::Call(call), Killed));
         // The tunnel connects, with sockets of TCP alone.
         let comes = if name == "connect" { Back } else { Killed };
         rows.push((name, Tunnel, Try::Call(call), comes));
@@ -110,6 +111,9 @@ fn rows() -> Vec<(&'static str, Seat, Try, Comes)> {
     rows.push(("threads", Lobby, Try::Useful(threads), Killed));
     rows.push(("frames", Watcher, Try::Useful(frames), Back));
     rows.push(("frames", Guardian, Try::Useful(frames), Back));
+    rows.push(("frames", Starter, Try::Useful(frames), Back));
+    rows.push(("waiting for a child", Starter, Try::Useful(waiting), Back));
+    rows.push(("waiting for a child", Guardian, Try::Useful(waiting), Killed));
     for (name, call) in [("read", calls::SYS_read), ("readv", calls::SYS_readv)] {
         rows.push((name, Lobby, Try::Call(call), Killed));
         // The controls: what is allowed comes back.
@@ -140,6 +144,12 @@ fn not_looking() -> bool {
     !HAS_LANDLOCK.load(Relaxed)
         || file::openat(file::CWD, c"/proc/1/status", file::flags::O_RDONLY, 0).map(drop)
             == Err(Errno::EACCES)
+}
+
+/// For one that it has not.
+fn waiting() -> bool {
+    let own = std::mem::ManuallyDrop::new(Fd::from_raw(0));
+    process::wait(&own, true).is_err()
 }
 
 fn threads() -> bool {

@@ -16,7 +16,7 @@ use crate::rest::Rest;
 use crate::sandbox::{self, CONTROL, Identity, Seat};
 #[cfg(feature = "tunnel")]
 use crate::tunnel::Prepared;
-use crate::{front, lobby, watcher};
+use crate::{front, lobby, vigil, watcher};
 use fleetgate_sys::Fd;
 use fleetgate_sys::epoll::Epoll;
 use std::ffi::{CStr, OsString};
@@ -51,17 +51,21 @@ struct Asked {
 struct Image {
     name: &'static CStr,
     seats: &'static [Seat],
+    /// Whether the starter goes on as this.
+    starter: bool,
 }
 
 const FRONT: Image = Image {
     name: c"fleetgate-front",
     seats: &[Seat::Lobby, Seat::Front, Seat::Watcher, Seat::Guardian],
+    starter: true,
 };
 
 #[cfg(feature = "tunnel")]
 const TUNNEL: Image = Image {
     name: c"fleetgate-tunnel",
     seats: &[Seat::Tunnel],
+    starter: false,
 };
 
 /// Runs the subcommand in `args` (without the program's name); returns the exit code. Before this the process must have
@@ -87,6 +91,9 @@ impl Image {
             ["--version"] => {
                 println!("{} {}", self.shown(), env!("CARGO_PKG_VERSION"));
                 0
+            }
+            ["starter", rest @ ..] if self.starter => {
+                vigil::in_image(rest).unwrap_or_else(|| self.usage("starter: not in these words"))
             }
             [word, rest @ ..] if let Some(of) = self.seats.iter().find(|s| s.name() == *word) => {
                 match parse(rest) {
@@ -169,6 +176,7 @@ fn seat(seat: Seat, asked: &Asked) -> i32 {
         Seat::Lobby | Seat::Front => looped(seat, asked.identity, log),
         Seat::Watcher => watching(asked.identity, log),
         Seat::Guardian => guarding(asked.identity, log),
+        Seat::Starter => Ended::Because("the starter is begun by its own words".to_owned()),
         #[cfg(feature = "tunnel")]
         Seat::Tunnel => tunnel(asked.identity, log),
     };

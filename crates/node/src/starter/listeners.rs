@@ -1,7 +1,6 @@
 //! The listening sockets: systemd's (socket activation, or kept over a restart), else made here. It accepts nothing.
 
 use super::StarterError;
-use super::notify::Systemd;
 use fleetgate_sys::net::{self, Address};
 use fleetgate_sys::{Errno, Fd};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -18,23 +17,29 @@ pub const USER_MODE: [SocketAddr; 2] = [
 pub struct Listening {
     pub sockets: Vec<Fd>,
     pub addresses: Vec<SocketAddr>,
+    /// systemd gave them.
+    pub given: bool,
 }
 
-/// Takes what systemd gives, else listens on `addresses`. A version 6 address on a machine without version 6 is left
+/// Takes what systemd gave, else listens on `addresses`. A version 6 address on a machine without version 6 is left
 /// out, as long as one address is left.
-pub fn open(addresses: &[SocketAddr], systemd: &Systemd) -> Result<Listening, StarterError> {
-    let sockets = systemd.sockets();
+pub fn open(addresses: &[SocketAddr], sockets: Vec<Fd>) -> Result<Listening, StarterError> {
     if !sockets.is_empty() {
         let addresses = sockets
             .iter()
             .filter_map(|s| net::local(s).ok())
             .map(shown)
             .collect();
-        return Ok(Listening { sockets, addresses });
+        return Ok(Listening {
+            sockets,
+            addresses,
+            given: true,
+        });
     }
     let mut listening = Listening {
         sockets: Vec::new(),
         addresses: Vec::new(),
+        given: false,
     };
     let mut without = None;
     for address in addresses {
@@ -91,13 +96,10 @@ mod tests {
     #[test]
     fn a_port_that_is_taken_is_an_error_that_names_the_remedy() {
         let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let first = open(&[loopback], &Systemd::none()).expect("a free port");
+        let first = open(&[loopback], Vec::new()).expect("a free port");
         let taken = first.addresses[0];
         assert_ne!(taken.port(), 0);
-        let error = open(&[taken], &Systemd::none())
-            .err()
-            .expect("it is taken")
-            .to_string();
+        let error = open(&[taken], Vec::new()).err().expect("it is taken").to_string();
         assert!(
             error.contains(&taken.to_string()) && error.contains("--listen"),
             "{error}"

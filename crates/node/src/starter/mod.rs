@@ -3,31 +3,24 @@
 //! It exists for the restart. What systemd waits for when it stops a service is its first process; were that the
 //! monitor, every session would end with it, because only a parent hears how its children end. So the starter ends
 //! at once and the monitor goes on as a process without a service (`KillMode=process`) until its last connection has.
-//! It decides nothing and reads nothing from the network.
+//! It decides nothing and reads nothing from the network. Once the monitor is ready it only waits, and for that it needs no
+//! program of many megabytes: it becomes `fleetgate-front starter` (`vigil`), 0.2 MB instead of 0.7, in a seat's sandbox.
 
 mod listeners;
 mod notify;
 
 use crate::config::{Config, ConfigError};
-use fleetgate_sys::epoll::{Epoll, Event};
-use fleetgate_sys::poll::READ;
+use crate::seat::Format;
+use crate::vigil::{self, Stage, Vigil};
 use fleetgate_sys::spawn::{Child, Program, Spawn, SpawnError, Stack, Strings, spawn};
-use fleetgate_sys::{Errno, Fd, file, process, signals, socket};
-use fleetgate_wire::node::starter::{FIRST_LISTENER, FromMonitor, ToMonitor};
-use fleetgate_wire::{decode, encode};
+use fleetgate_sys::{Errno, Fd, file, socket};
+use fleetgate_wire::node::starter::FIRST_LISTENER;
 use listeners::Listening;
-use notify::Systemd;
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fmt;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::time::Duration;
-
-/// How long the monitor may take to close its listening sockets when the service stops.
-const DRAIN: Duration = Duration::from_secs(5);
-/// The longest word of the monitor.
-const MAX_WORD: usize = 4096;
 
 /// For the monitor's allocator (glibc): what was large goes back to the kernel when it is freed. By itself it learns
 /// from the images that are unpacked at the start to keep as much for good, 1 MB.
@@ -42,6 +35,8 @@ pub struct Options {
     pub listen: Vec<SocketAddr>,
     /// Without root: for the user who starts it.
     pub user_mode: bool,
+    /// How its own log lines look.
+    pub format: Format,
     /// How the monitor is called: the words of its command line after the program's name.
     pub monitor: Vec<OsString>,
 }
@@ -57,7 +52,7 @@ pub enum StarterError {
     System(&'static str, Errno),
     /// The monitor was not started.
     Spawn(SpawnError),
-    /// The monitor ended by itself.
+    /// It was ready to serve, or nearly, and the monitor ended by itself, or waiting for it failed. A sentence.
     Ended(String),
 }
 
@@ -77,7 +72,7 @@ impl fmt::Display for StarterError {
             StarterError::Listen(address, e) => write!(f, "cannot listen on {address}: {e}"),
             StarterError::System(doing, e) => write!(f, "{doing}: {e}"),
             StarterError::Spawn(e) => write!(f, "the monitor was not started: {e}"),
-            StarterError::Ended(how) => write!(f, "the monitor {how}; its log says why"),
+            StarterError::Ended(why) => f.write_str(why),
         }
     }
 }
@@ -90,23 +85,19 @@ impl From<ConfigError> for StarterError {
     }
 }
 
-const SIGNALS: u64 = 0;
-const CONTROL: u64 = 1;
-const CHILD: u64 = 2;
-
 /// Starts the service and stays until it is told to end. The answer is the exit code.
 pub fn run(options: &Options) -> Result<i32, StarterError> {
     let system = |doing| move |e| StarterError::System(doing, e);
-    let signals = signals::descriptor(&[signals::TERM, signals::INT, signals::HUP])
-        .map_err(system("taking signals"))?;
-    let systemd = Systemd::from_environment();
+    let signals = vigil::signals().map_err(system("taking signals"))?;
+    let log = vigil::log(options.format);
+    let systemd = notify::systemd(log);
     let config = Config::load(&options.config)?;
     let addresses = match (options.listen.as_slice(), options.user_mode) {
         ([], true) if config.listen == Config::default().listen => &listeners::USER_MODE[..],
         ([], _) => &config.listen,
         (given, _) => given,
     };
-    let listening = listeners::open(addresses, &systemd)?;
+    let listening = listeners::open(addresses, notify::sockets())?;
     for address in &listening.addresses {
         tracing::info!(%address, "listening");
     }
@@ -114,36 +105,20 @@ pub fn run(options: &Options) -> Result<i32, StarterError> {
     let child = start(options, &theirs, &listening)?;
     drop(theirs);
 
-    let epoll = Epoll::new().map_err(system("making an epoll"))?;
-    for (fd, key) in [(&signals, SIGNALS), (&control, CONTROL), (&child.pidfd, CHILD)] {
-        epoll.add(fd, READ, key).map_err(system("watching"))?;
-    }
-    let mut service = Service {
-        control,
-        child,
-        systemd,
-        listening,
-        ending: None,
+    let mut vigil = Vigil::new(control, child.pidfd, signals, systemd, log).map_err(system("watching"))?;
+    let image = match vigil.until_ready().map_err(StarterError::Ended)? {
+        Stage::Over => return Ok(0),
+        Stage::Ready(image) => image,
     };
-    let mut events = [Event::EMPTY; 4];
-    loop {
-        let wait = service.ending.is_some().then_some(DRAIN.as_millis() as u32);
-        let count = epoll.wait(&mut events, wait).map_err(system("waiting"))?;
-        if count == 0 {
-            tracing::warn!("the monitor did not close its listening sockets in time; it is left to itself");
-            return Ok(0);
-        }
-        for event in &events[..count] {
-            let done = match event.key() {
-                SIGNALS => service.signalled(&signals)?,
-                CONTROL => service.heard()?,
-                _ => service.child_ended()?,
-            };
-            if let Some(code) = done {
-                return Ok(code);
-            }
-        }
+    notify::keep(&vigil.systemd, &listening);
+    // The monitor has them: a connection that comes when it is gone is to be refused, or kept by systemd.
+    drop(listening);
+    vigil.systemd.say("READY=1");
+    tracing::info!("ready");
+    if let Some(image) = image {
+        vigil.become_small(&image);
     }
+    vigil.serve().map(|()| 0).map_err(StarterError::Ended)
 }
 
 /// Executes the monitor: this very program under its own word, by descriptor, so that an upgrade of the file does not
@@ -183,92 +158,4 @@ fn start(options: &Options, control: &Fd, listening: &Listening) -> Result<Child
     };
     let mut stack = Stack::new().map_err(system("mapping a stack"))?;
     spawn(&what, &mut stack).map_err(StarterError::Spawn)
-}
-
-struct Service {
-    control: Fd,
-    child: Child,
-    systemd: Systemd,
-    listening: Listening,
-    /// What it ends with, once the monitor has let go of the listening sockets.
-    ending: Option<i32>,
-}
-
-impl Service {
-    fn tell(&self, word: &ToMonitor) {
-        if let Err(e) = socket::send_now(&self.control, &encode(word), &[]) {
-            tracing::warn!("the monitor does not take words: {e}");
-        }
-    }
-
-    fn signalled(&mut self, signals: &Fd) -> Result<Option<i32>, StarterError> {
-        while let Some(signal) =
-            signals::next(signals).map_err(|e| StarterError::System("reading a signal", e))?
-        {
-            match signal {
-                signals::HUP => {
-                    self.systemd.reloading();
-                    self.tell(&ToMonitor::Reload);
-                }
-                signal => {
-                    self.systemd.say("STOPPING=1");
-                    // From a terminal the user means all of it; a service manager means this process.
-                    self.tell(if signal == signals::INT {
-                        &ToMonitor::End
-                    } else {
-                        &ToMonitor::Drain
-                    });
-                    self.ending = Some(0);
-                }
-            }
-        }
-        Ok(None)
-    }
-
-    fn heard(&mut self) -> Result<Option<i32>, StarterError> {
-        let mut buffer = [0; MAX_WORD];
-        let received = match socket::receive(&self.control, &mut buffer, false) {
-            Err(Errno::EAGAIN) => return Ok(None),
-            Err(e) => return Err(StarterError::System("hearing the monitor", e)),
-            Ok(received) if received.len == 0 => return self.child_ended(),
-            Ok(received) => received,
-        };
-        match decode(&buffer[..received.len]) {
-            Ok(FromMonitor::Ready) => {
-                self.systemd.keep(&self.listening);
-                self.systemd.say("READY=1");
-                tracing::info!("ready");
-                // From here on it waits; it needs none of the code that has brought it so far.
-                let _ = fleetgate_sys::pages::Program::find().and_then(|program| program.release());
-            }
-            Ok(FromMonitor::Reloaded { refused }) => {
-                self.systemd.say("READY=1");
-                if let Some(why) = refused {
-                    let why = why.to_string_lossy();
-                    tracing::error!("the old configuration stays: {why}");
-                    self.systemd
-                        .say(&format!("STATUS=the old configuration stays: {why}"));
-                }
-            }
-            Ok(FromMonitor::Draining) => return Ok(self.ending),
-            Ok(FromMonitor::Status { line }) => {
-                self.systemd.say(&format!("STATUS={}", line.to_string_lossy()))
-            }
-            Err(e) => return Err(StarterError::Ended(format!("said what cannot be read ({e})"))),
-        }
-        Ok(None)
-    }
-
-    /// The monitor has ended: as it was told, or the service has failed.
-    fn child_ended(&mut self) -> Result<Option<i32>, StarterError> {
-        if let Some(code) = self.ending {
-            return Ok(Some(code));
-        }
-        let how = match process::wait(&self.child.pidfd, true) {
-            Ok(Some(process::Exit::Code(code))) => format!("ended with code {code}"),
-            Ok(Some(process::Exit::Signal { number, .. })) => format!("was ended by signal {number}"),
-            Ok(None) | Err(_) => "ended".to_owned(),
-        };
-        Err(StarterError::Ended(how))
-    }
 }

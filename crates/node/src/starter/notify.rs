@@ -1,8 +1,10 @@
-//! systemd's side of the service: readiness, reloads, and sockets that it hands over or keeps for the next start
-//! (sd_notify(3), sd_listen_fds(3)). Without systemd all of it does nothing.
+//! systemd's side of the service's start: where it hears from us, and sockets that it hands over or keeps for the next start
+//! (sd_listen_fds(3)). Without systemd there is none of it.
 
 use super::listeners::Listening;
-use fleetgate_sys::{Fd, clock, process, socket};
+use crate::seat::Log;
+use crate::vigil::Systemd;
+use fleetgate_sys::{Fd, process};
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::linux::net::SocketAddrExt;
@@ -15,12 +17,6 @@ const STORED: &str = "fleetgate-node";
 const MAX_SOCKETS: i32 = 64;
 /// sd_listen_fds(3): the first of them.
 const FIRST: i32 = 3;
-
-/// What systemd told us in the environment.
-pub struct Systemd {
-    notify: Option<Fd>,
-    sockets: i32,
-}
 
 /// Whether a variable is for the process that systemd started, and for no child of it.
 pub fn is_systemds(name: &OsStr) -> bool {
@@ -36,67 +32,32 @@ pub fn is_systemds(name: &OsStr) -> bool {
     .any(|n| name == *n)
 }
 
-impl Systemd {
-    /// From this process's environment.
-    pub fn from_environment() -> Systemd {
-        let number = |name| env::var(name).ok().and_then(|v| v.parse::<i32>().ok());
-        let ours = number("LISTEN_PID") == Some(process::id());
-        let sockets = number("LISTEN_FDS")
-            .filter(|_| ours)
-            .unwrap_or(0)
-            .clamp(0, MAX_SOCKETS);
-        Systemd {
-            notify: env::var_os("NOTIFY_SOCKET").and_then(connect),
-            sockets,
-        }
-    }
+/// Where systemd hears from us, as the environment says.
+pub fn systemd(log: Log) -> Systemd {
+    Systemd::on(env::var_os("NOTIFY_SOCKET").and_then(connect), log)
+}
 
-    /// None.
-    #[cfg(test)]
-    pub fn none() -> Systemd {
-        Systemd {
-            notify: None,
-            sockets: 0,
-        }
+/// The sockets that systemd hands over, close-on-exec from here on.
+pub fn sockets() -> Vec<Fd> {
+    let number = |name| env::var(name).ok().and_then(|v| v.parse::<i32>().ok());
+    let ours = number("LISTEN_PID") == Some(process::id());
+    let count = number("LISTEN_FDS").filter(|_| ours).unwrap_or(0);
+    let sockets: Vec<Fd> = (FIRST..FIRST + count.clamp(0, MAX_SOCKETS))
+        .map(Fd::from_raw)
+        .collect();
+    for fd in &sockets {
+        let _ = fd.set_cloexec(true);
+        let _ = fd.set_nonblocking(true);
     }
+    sockets
+}
 
-    /// The sockets that came with us, close-on-exec from here on.
-    pub fn sockets(&self) -> Vec<Fd> {
-        let sockets: Vec<Fd> = (FIRST..FIRST + self.sockets).map(Fd::from_raw).collect();
-        for fd in &sockets {
-            let _ = fd.set_cloexec(true);
-            let _ = fd.set_nonblocking(true);
-        }
-        sockets
-    }
-
-    /// Says one line, or several.
-    pub fn say(&self, words: &str) {
-        self.send(words, &[]);
-    }
-
-    /// A reload begins; systemd wants to know when.
-    pub fn reloading(&self) {
-        let now = clock::monotonic().as_nanos() / 1000;
-        self.say(&format!("RELOADING=1\nMONOTONIC_USEC={now}"));
-    }
-
-    /// Has systemd keep the listening sockets, so that no connection is refused while the service restarts. What it
-    /// gave us it has.
-    pub fn keep(&self, listening: &Listening) {
-        if self.sockets > 0 {
-            return;
-        }
+/// Has systemd keep the listening sockets, so that no connection is refused while the service restarts. What it gave us it
+/// has.
+pub fn keep(systemd: &Systemd, listening: &Listening) {
+    if !listening.given {
         for fd in &listening.sockets {
-            self.send(&format!("FDSTORE=1\nFDNAME={STORED}"), &[fd.raw()]);
-        }
-    }
-
-    fn send(&self, words: &str, fds: &[i32]) {
-        if let Some(notify) = &self.notify
-            && let Err(e) = socket::send_now(notify, words.as_bytes(), fds)
-        {
-            tracing::warn!("systemd was not told {words:?}: {e}");
+            systemd.hand(&format!("FDSTORE=1\nFDNAME={STORED}"), &[fd.raw()]);
         }
     }
 }
@@ -119,25 +80,36 @@ fn connect(path: OsString) -> Option<Fd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::seat::Format;
+    use fleetgate_sys::socket;
 
     #[test]
     fn words_and_sockets_reach_the_notification_socket() {
         let name = format!("fleetgate-notify-{}", process::id());
         let address = SocketAddr::from_abstract_name(&name).expect("a name");
         let listener = UnixDatagram::bind_addr(&address).expect("bound");
-        let systemd = Systemd {
-            notify: connect(format!("@{name}").into()),
-            sockets: 0,
-        };
+        let systemd = Systemd::on(
+            connect(format!("@{name}").into()),
+            crate::vigil::log(Format::Text),
+        );
         systemd.say("READY=1");
-        let (ours, _theirs) = socket::pair().expect("pair");
-        systemd.keep(&Listening {
-            sockets: vec![ours],
-            addresses: Vec::new(),
-        });
+        for given in [true, false] {
+            let (ours, _theirs) = socket::pair().expect("pair");
+            let listening = Listening {
+                sockets: vec![ours],
+                addresses: Vec::new(),
+                given,
+            };
+            keep(&systemd, &listening);
+        }
+        systemd.say("STOPPING=1");
         let listener = Fd::from(std::os::fd::OwnedFd::from(listener));
         let mut buffer = [0; 256];
-        for (words, fds) in [("READY=1", 0), ("FDSTORE=1\nFDNAME=fleetgate-node", 1)] {
+        for (words, fds) in [
+            ("READY=1", 0),
+            ("FDSTORE=1\nFDNAME=fleetgate-node", 1),
+            ("STOPPING=1", 0),
+        ] {
             let got = socket::receive(&listener, &mut buffer, true).expect("a message");
             assert_eq!((&buffer[..got.len], got.fds.len()), (words.as_bytes(), fds));
         }

@@ -27,7 +27,7 @@ choice! {
 choice! {
     /// Words of the monitor.
     pub enum FromMonitor("word of the monitor") {
-        /// Connections are accepted.
+        /// Connections are accepted. With it comes the image that the starter may go on as, if there is one.
         0 => Ready,
         /// What became of a reload; the words say why the old configuration stays.
         1 => Reloaded { refused: Option<CString> },
