@@ -2,6 +2,9 @@
 //! and the next when that one is kept. It runs on the thread that writes the log, which is the one that waits for the
 //! disk; it writes nothing to the log and knows no proxy.
 //!
+//! The first line after a quiet time goes at once; behind it lines gather for a moment, because each batch is signed, sealed,
+//! and waited for on the cluster's disk: while many log in that is done five times a second and not for each.
+//!
 //! The position is noted at most once a second. A crash forgets the newest of it, and lines are sent again: whoever keeps
 //! them knows by log and offset that he has them.
 
@@ -14,6 +17,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The most bytes of one batch: with what is around them they fit one frame to the tunnel.
 pub const MAX_BATCH: usize = 120 << 10;
+/// So long lines gather behind a batch, unless there is a whole one of them.
+const GATHER: Duration = Duration::from_millis(200);
 /// The position is noted at most this often.
 const NOTE_EVERY: Duration = Duration::from_secs(1);
 
@@ -39,6 +44,10 @@ pub struct Shipping {
     reading: Option<Reading>,
     /// Where the batch that is under way ends.
     under_way: Option<u64>,
+    /// When the next batch may go, where lines gather for it.
+    gathering: Option<Instant>,
+    /// There may be lines that wait for that.
+    waits: bool,
     noted: Option<Instant>,
     is_noted: bool,
     complained: bool,
@@ -73,6 +82,8 @@ impl Shipping {
             deliver,
             reading,
             under_way: None,
+            gathering: None,
+            waits: false,
             noted: None,
             is_noted: true,
             complained: false,
@@ -91,22 +102,35 @@ impl Shipping {
         }
     }
 
-    /// Sends the next lines, if there are any and none are under way, and notes the position when it is time.
+    /// Sends the next lines, if there are any, none are under way and it is time, and notes the position when it is time.
     pub fn turn(&mut self) {
-        if self.under_way.is_none()
-            && let Err(why) = self.send()
-            && !self.complained
-        {
-            self.complained = true;
-            tracing::error!("the audit log cannot be read to be kept by the cluster: {why}");
+        if self.under_way.is_none() {
+            self.waits = self.gathering.is_some_and(|until| until > Instant::now());
+            if !self.waits
+                && let Err(why) = self.send()
+                && !self.complained
+            {
+                self.complained = true;
+                tracing::error!("the audit log cannot be read to be kept by the cluster: {why}");
+            }
         }
         if self.note_in().is_some_and(|wait| wait.is_zero()) {
             self.note();
         }
     }
 
-    /// In how long there is a position to note; none: there is none.
-    pub fn note_in(&self) -> Option<Duration> {
+    /// In how long there is something to do even if nothing happens; none: there is nothing.
+    pub fn due_in(&self) -> Option<Duration> {
+        let gathered = (self.waits && self.under_way.is_none()).then(|| {
+            self.gathering.map_or(Duration::ZERO, |until| {
+                until.saturating_duration_since(Instant::now())
+            })
+        });
+        [gathered, self.note_in()].into_iter().flatten().min()
+    }
+
+    /// In how long there is a position to note.
+    fn note_in(&self) -> Option<Duration> {
         (!self.is_noted).then(|| {
             self.noted
                 .map_or(Duration::ZERO, |at| NOTE_EVERY.saturating_sub(at.elapsed()))
@@ -171,6 +195,7 @@ impl Shipping {
             None => return Ok(false),
         };
         lines.truncate(whole);
+        self.gathering = (left < MAX_BATCH as u64).then(|| Instant::now() + GATHER);
         self.under_way = Some(at.offset + whole as u64);
         (self.deliver)(Batch {
             log: at.log.clone(),
@@ -311,6 +336,7 @@ mod tests {
 
         /// What the next turn sends; it is kept if `keep`.
         fn turn(&mut self, keep: bool) -> Option<String> {
+            self.shipping.gathering = None;
             self.shipping.turn();
             let batch = self.got.try_recv().ok()?;
             if keep {
@@ -379,6 +405,27 @@ mod tests {
         File::create(place.directory.join("log")).expect("cut");
         place.append("nine\n");
         assert_eq!(place.turn(true).as_deref(), Some("nine\n"));
+    }
+
+    #[test]
+    fn lines_gather_behind_a_batch_and_none_is_forgotten() {
+        let mut place = Place::new("gather");
+        place.append("one\n");
+        assert_eq!(place.turn(true).as_deref(), Some("one\n"));
+        place.append("two\n");
+        place.shipping.gathering = Some(Instant::now() + Duration::from_secs(3600));
+        place.shipping.turn();
+        assert!(place.got.try_recv().is_err());
+        // It comes back for them by itself: whoever notes the position before then has not forgotten.
+        let due = place.shipping.due_in().expect("lines wait");
+        assert!(due <= NOTE_EVERY, "{due:?}");
+        place.shipping.note();
+        assert!(place.shipping.due_in().expect("lines wait") > NOTE_EVERY);
+        assert_eq!(place.turn(true).as_deref(), Some("two\n"));
+        // A whole batch waits for nothing.
+        place.append(&"x\n".repeat(MAX_BATCH));
+        let first = place.turn(true).expect("lines");
+        assert_eq!((first.len(), place.shipping.gathering), (MAX_BATCH, None));
     }
 
     #[test]

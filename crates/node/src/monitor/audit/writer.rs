@@ -176,7 +176,7 @@ impl Log {
         let mut batch = String::new();
         let mut shipping: Option<Box<Shipping>> = None;
         loop {
-            let first = match shipping.as_ref().and_then(|s| s.note_in()) {
+            let first = match shipping.as_ref().and_then(|s| s.due_in()) {
                 None => words.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 Some(wait) => words.recv_timeout(wait),
             };
