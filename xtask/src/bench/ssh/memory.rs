@@ -27,6 +27,9 @@ const GONE_WITHIN: Duration = Duration::from_secs(30);
 
 /// How long nothing has happened when memory is measured.
 const QUIET: Duration = Duration::from_millis(3000);
+/// The same where nobody is connected: a node that joined a cluster delivers its log, and hears what is new, after a start
+/// and after a login.
+const IDLE_FOR: Duration = Duration::from_secs(8);
 
 /// Rows by case, in the order in which they were first met.
 #[derive(Default)]
@@ -97,12 +100,12 @@ struct Watched<'a> {
 impl Watched<'_> {
     fn round(mut self, rows: &mut Rows) -> Result {
         let kind = self.server.kind;
-        rows.add(STARTED, kind, self.memory()?);
+        rows.add(STARTED, kind, self.memory_after(IDLE_FOR)?);
         self.processes = self.server.group.processes()?.len();
         // What a server sets up once, at its first login, belongs to the idle one.
         self.load.ask(&format!("open 1 {}", login(LOGINS - 1)))?;
         self.close()?;
-        let resting = self.memory()?;
+        let resting = self.memory_after(IDLE_FOR)?;
         rows.add(RESTING, kind, resting);
 
         let one = [login(0)];
@@ -164,8 +167,12 @@ impl Watched<'_> {
 
     /// Kilobytes, at rest and after a while of it: some servers give memory back by time.
     fn memory(&self) -> Result<f64> {
+        self.memory_after(QUIET)
+    }
+
+    fn memory_after(&self, quiet: Duration) -> Result<f64> {
         self.server.group.cpu_at_rest()?;
-        sleep(QUIET);
+        sleep(quiet);
         self.server.group.memory(&self.world.shell()?)
     }
 }
