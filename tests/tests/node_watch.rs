@@ -15,6 +15,9 @@ fn configuration(more: &str) -> String {
     )
 }
 
+/// glibc asks for it wherever it looks for names, whether there is one or not.
+const NSCD: &str = "unix:/var/run/nscd/socket";
+
 /// Runs a command in a session of its own; its output, and what was told of it.
 fn session(command: &str) -> (String, Vec<String>) {
     let seen = audit().len();
@@ -26,14 +29,12 @@ fn session(command: &str) -> (String, Vec<String>) {
     let end = audited("the mark is told", is_mark);
     let mut events = audit().split_off(seen);
     events.retain(|event| event["session"] != end["session"]);
-    // glibc asks for nscd wherever it looks for names, whether there is one or not.
-    let nscd = "connect unix:/var/run/nscd/socket";
     (
         output,
         events
             .iter()
             .filter_map(shown)
-            .filter(|shown| shown != nscd)
+            .filter(|shown| *shown != format!("connect {NSCD}"))
             .collect(),
     )
 }
@@ -104,6 +105,71 @@ fn a_session_leaves_exactly_what_it_did() {
         .map(str::to_owned),
     );
     assert_eq!(events, want);
+}
+
+/// What has the setuid bit keeps it, and is seen through: no_new_privs is not set.
+#[test]
+fn programs_with_other_rights_are_told_like_all_others() {
+    let Some((_world, manager)) = Manager::in_world() else {
+        return;
+    };
+    use std::os::unix::fs::PermissionsExt;
+    const RULE: &str = "/etc/sudoers.d/fleetgate-test";
+    std::fs::write(
+        RULE,
+        "Defaults:ada !pam_session, !syslog\nada ALL=(ALL) NOPASSWD: ALL\n",
+    )
+    .expect("written");
+    std::fs::set_permissions(RULE, std::fs::Permissions::from_mode(0o440)).expect("set");
+    let _service = manager.start(&configuration("audit = \"commands\"\n"));
+    let python = "import socket; socket.socket().connect_ex((\"127.0.0.1\", 10))";
+    let script =
+        format!("sh -c 'curl -s http://127.0.0.1:9/; sudo -n /bin/true; python3 -c \"$0\"' '{python}'; :");
+    let (_, mut events) = session(&script);
+    // How often sudo and PAM change who they are, and ask the kernel for its audit, is theirs.
+    let is_sudos = |event: &Value| {
+        event["program"] == "/usr/bin/sudo" && event["event"] != "exec" && event["address"] != NSCD
+    };
+    let sudos: Vec<Value> = audit().into_iter().filter(is_sudos).collect();
+    for event in &sudos {
+        let name = event["event"].as_str().unwrap_or_default();
+        assert!(["executed", "identity", "bind"].contains(&name), "{event}");
+    }
+    assert!(
+        sudos
+            .iter()
+            .any(|event| event["operation"] == "setresuid" && event["real"] == 0)
+    );
+    let own: Vec<String> = sudos.iter().filter_map(shown).collect();
+    events.retain(|event| event.starts_with("executed") || !own.contains(event));
+    let mut want = begun(&script);
+    want.push(format!(
+        "exec /usr/bin/sh [sh -c curl -s http://127.0.0.1:9/; sudo -n /bin/true; python3 -c \"$0\" {python}]"
+    ));
+    want.extend(
+        [
+            "executed /usr/bin/dash",
+            "exec /usr/bin/curl [curl -s http://127.0.0.1:9/]",
+            "executed /usr/bin/curl",
+            "connect 127.0.0.1:9",
+            "exec /usr/bin/sudo [sudo -n /bin/true]",
+            "executed /usr/bin/sudo",
+            "exec /bin/true [/bin/true]",
+            "executed /usr/bin/true",
+        ]
+        .map(str::to_owned),
+    );
+    want.push(format!("exec /usr/bin/python3 [python3 -c {python}]"));
+    let last = events.split_off(want.len());
+    assert_eq!(events, want);
+    let [begun, connected] = last.as_slice() else {
+        panic!("{last:#?}")
+    };
+    assert!(begun.starts_with("executed /usr/bin/python3"), "{begun}");
+    assert_eq!(connected, "connect 127.0.0.1:10");
+    let is_true = |event: &Value| event["program"] == "/usr/bin/true" && event["event"] == "executed";
+    let begun = audited("it is told", is_true);
+    assert_eq!(begun["uid"], 0, "sudo had its privileges");
 }
 
 /// Each as a shell line, what the level tells of it, and what it prints.

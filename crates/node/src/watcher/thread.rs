@@ -179,7 +179,7 @@ fn unknown(waiting: &Waiting) -> Told {
         value: audit::Value::Number(number),
     };
     Told {
-        event: "unknown_call",
+        event: audit::UNKNOWN,
         facts: vec![
             number("architecture", waiting.audit.into()),
             number("number", waiting.call),

@@ -102,15 +102,10 @@ fn hear(watcher: &Fd) -> Result<(), Failure> {
     match got {
         Ok(got) if got.len == HELD.len() && word == HELD => Ok(()),
         Ok(_) => Err(failure(Reason::System, Errno(0), "watching: the watcher is gone")),
-        Err(Errno::ETIMEDOUT) => Err(failure(
-            Reason::TimedOut,
-            Errno::ETIMEDOUT,
-            "watching: the watcher does not answer",
-        )),
         Err(errno) => Err(failure(
             reason(errno),
             errno,
-            "watching: the watcher is not heard",
+            "watching: the watcher does not answer",
         )),
     }
 }

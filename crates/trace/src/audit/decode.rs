@@ -1,6 +1,6 @@
 //! What one call says: from its registers, and from what can be read of its caller. All of it is bounded.
 
-use super::table::{Argument, EXECUTED, Level, ROWS, Row, Sort, WRITES};
+use super::table::{Argument, EXECUTED, Level, ROWS, Row, Sort};
 use super::{Caller, Image};
 use crate::abi::Abi;
 use std::fmt::Write;
@@ -138,9 +138,7 @@ impl<C: Caller> From<'_, C> {
         who(self.caller, &mut facts);
         image(self.caller, &mut facts);
         for argument in row.arguments {
-            if !self.argument(argument, level, &mut facts) {
-                return None;
-            }
+            self.argument(argument, &mut facts);
         }
         Some(Told {
             event: row.event,
@@ -156,8 +154,7 @@ impl<C: Caller> From<'_, C> {
         }
     }
 
-    /// False: the whole event is none at this level.
-    fn argument(&self, argument: &Argument, level: Level, facts: &mut Vec<Fact>) -> bool {
+    fn argument(&self, argument: &Argument, facts: &mut Vec<Fact>) {
         let Argument { name, at, sort } = *argument;
         let value = self.register(at);
         let mut put = |source, value| facts.push(fact(name, source, value));
@@ -172,11 +169,8 @@ impl<C: Caller> From<'_, C> {
             Sort::How => {
                 let mut flags = [0; 8];
                 if self.caller.read(value, &mut flags) == 8 {
-                    let flags = u64::from_ne_bytes(flags);
-                    if flags & WRITES == 0 && level < Level::Full {
-                        return false;
-                    }
-                    put(Source::Claimed, open_flags(flags));
+                    // Told whatever they are: another thread could have them say "read" for just this moment.
+                    put(Source::Claimed, open_flags(u64::from_ne_bytes(flags)));
                 }
             }
             Sort::Text => {
@@ -214,7 +208,6 @@ impl<C: Caller> From<'_, C> {
                 }
             }
         }
-        true
     }
 
     /// A path, and where a relative one begins.

@@ -11,7 +11,7 @@ mod table;
 mod tests;
 
 pub use decode::{Fact, MAX_ARGV, MAX_PATH, MAX_WORDS, Source, Told, Value, tell, tell_socketcall};
-pub use table::{Calls, Level, Row, Sort, selection};
+pub use table::{Calls, Level, Row, Sort, UNKNOWN, event, selection};
 
 use crate::decode::Memory;
 

@@ -112,6 +112,8 @@ const fn only(when: Only, row: Row) -> Row {
 pub(super) const WRITES: u64 = 0o1 | 0o2 | 0o100 | 0o1000 | 0o20_000_000;
 /// The event of a program that has begun: see [`Calls::begins`].
 pub(super) const EXECUTED: &str = "executed";
+/// The event of a call in a numbering that nobody here knows.
+pub const UNKNOWN: &str = "unknown_call";
 /// PTRACE_TRACEME, PTRACE_ATTACH, PTRACE_SEIZE.
 const TRACING: &[u32] = &[0, 16, 0x4206];
 /// `arch_prctl(ARCH_SET_FS)`.
@@ -721,6 +723,13 @@ impl Calls {
     pub fn begins(&self, call: Call) -> bool {
         self.beginnings.contains(&call)
     }
+}
+
+/// The event of this name, if a watcher tells such events.
+#[must_use]
+pub fn event(name: &str) -> Option<&'static str> {
+    let told = ROWS.iter().map(|row| row.event);
+    told.chain([EXECUTED, UNKNOWN]).find(|event| *event == name)
 }
 
 impl Default for Calls {

@@ -238,11 +238,10 @@ fn what_calls_say() {
             Files,
             Some("file r:operation=open WHO c:path=/bin/ls c:flags=[write,create]"),
         ),
-        ("openat2", [cwd, 0x100, 0xb00, 24, 0, 0], Files, None),
         (
             "openat2",
             [cwd, 0x100, 0xb00, 24, 0, 0],
-            Full,
+            Files,
             Some("file r:operation=open WHO c:path=/bin/ls c:flags=[read]"),
         ),
         (

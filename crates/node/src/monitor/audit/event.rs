@@ -540,6 +540,10 @@ impl Fields {
         self.0.insert(name.to_owned(), value.into());
     }
 
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
     fn text(&mut self, name: &str, text: &str) {
         self.put(name, cut(text));
     }

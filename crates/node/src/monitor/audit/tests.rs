@@ -252,9 +252,18 @@ fn each_event_has_its_line() {
         ),
         (
             watched(What::Call {
-                event: "exec".into(),
+                event: "exec",
                 fields: vec![
                     field(c"pid", Source::Kernel, Value::Number { number: 9 }),
+                    // Whose it is, no watcher says.
+                    field(
+                        c"login",
+                        Source::Kernel,
+                        Value::Text {
+                            bytes: b"eve".to_vec(),
+                            cut: false,
+                        },
+                    ),
                     field(
                         c"path",
                         Source::Claimed,

@@ -26,8 +26,8 @@ pub enum What {
     /// A call.
     Call {
         /// The event's name in docs/audit.md.
-        event: String,
-        /// Its fields.
+        event: &'static str,
+        /// Its fields; those whose names the line has already are left out.
         fields: Vec<Field>,
     },
     /// So many events were lost between the calls and here.
@@ -65,9 +65,13 @@ impl Watched {
 }
 
 fn fill(fields: &[Field], f: &mut Fields) {
-    let mut cut = Vec::new();
+    let (mut told, mut cut) = (Vec::new(), Vec::new());
     for field in fields {
         let name = field.name.to_string_lossy();
+        // Whose session it is and when is the monitor's to say.
+        if f.has(&name) {
+            continue;
+        }
         let is_cut = match &field.value {
             Value::Number { number } => {
                 f.put(&name, *number);
@@ -92,13 +96,14 @@ fn fill(fields: &[Field], f: &mut Fields) {
         if is_cut {
             cut.push(name.into_owned());
         }
+        told.push(field);
     }
     for (mark, source) in [
         ("kernel", Source::Kernel),
         ("register", Source::Register),
         ("claimed", Source::Claimed),
     ] {
-        let names: Vec<Json> = fields
+        let names: Vec<Json> = told
             .iter()
             .filter(|field| field.source == source)
             .map(|field| field.name.to_string_lossy().into_owned().into())

@@ -8,6 +8,7 @@ use crate::monitor::timers::{Timer, now};
 use crate::monitor::wakes::{Key, Owner};
 use fleetgate_sys::clock::Time;
 use fleetgate_sys::socket;
+use fleetgate_trace::audit;
 use fleetgate_wire::common::SessionId;
 use fleetgate_wire::guard::Request;
 use fleetgate_wire::node::watch::{FromWatcher, ToWatcher};
@@ -148,12 +149,15 @@ impl Node {
             FromWatcher::Seen { events } => {
                 self.watchers.taken = self.watchers.taken.saturating_add(events.len() as u32);
                 for seen in events {
+                    let Some(event) = audit::event(&seen.event.to_string_lossy()) else {
+                        return self.seats.end(seat, "it told of what no watcher tells");
+                    };
                     let at = Time {
                         sec: seen.at.sec,
                         nsec: seen.at.nsec,
                     };
                     let what = What::Call {
-                        event: seen.event.to_string_lossy().into_owned(),
+                        event,
                         fields: seen.fields,
                     };
                     self.tell_watched(seen.session, what, Some(at));
