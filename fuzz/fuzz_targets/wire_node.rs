@@ -21,8 +21,6 @@ fuzz_target!(|data: &[u8]| {
     one_form::<tunnel::ToTunnel>(data);
     one_form::<watch::ToWatcher>(data);
     one_form::<watch::FromWatcher>(data);
-    one_form::<watch::ToGuardian>(data);
-    one_form::<watch::FromGuardian>(data);
     one_form::<starter::FromMonitor>(data);
     one_form::<starter::ToMonitor>(data);
 });

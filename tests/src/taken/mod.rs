@@ -9,6 +9,7 @@ mod seat;
 mod stage;
 mod tries;
 mod tunnel;
+mod watcher;
 
 pub use front::{Front, Handed, command, read_all};
 pub use lobby::{Accepted, Arrival, Lobby, Side, Visit};
@@ -17,6 +18,7 @@ pub use seat::{Fate, Sitting};
 pub use stage::{SESSION, Stage, Want};
 pub use tries::{Garbage, Row, front_tries, garbage, is_rejected, lobby_tries};
 pub use tunnel::Tunnel;
+pub use watcher::Watcher;
 
 use crate::world::{PATIENCE_MS, wait_until};
 use fleetgate_node::config::Config;
@@ -205,6 +207,11 @@ impl Node {
     /// The tunnel that is started next; it says Ready.
     pub fn tunnel(&mut self) -> Tunnel {
         Tunnel::sit(self.take(Seat::Tunnel))
+    }
+
+    /// The watcher that is started next; it says Ready.
+    pub fn watcher(&mut self) -> Watcher {
+        Watcher::sit(self.take(Seat::Watcher))
     }
 
     fn take(&mut self, seat: Seat) -> Sitting {
