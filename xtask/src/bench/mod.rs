@@ -99,9 +99,21 @@ pub const BENCHES: &[Entry] = &[
     },
     Entry {
         name: "trace",
-        does: "a traced call, one that is not selected, a build and its ./configure, from our tracer and from strace",
+        does: "a traced call, and one that is not selected, from our tracer and from strace",
         promises: trace::PROMISES,
         run: trace::measure,
+    },
+    Entry {
+        name: "trace-build",
+        does: "a project of Debian's, built and configured: untraced, under strace, under ours",
+        promises: trace::build::PROMISES,
+        run: trace::build::measure,
+    },
+    Entry {
+        name: "trace-session",
+        does: "the same build in a session that is watched and in one that is not, in pairs",
+        promises: trace::session::PROMISES,
+        run: trace::session::measure,
     },
 ];
 

@@ -151,6 +151,12 @@ mod tests {
     }
 
     #[test]
+    fn no_more_is_read_of_a_list_than_its_bound() {
+        assert_eq!(read("/dev/zero").len() as u64, MAX_LIST);
+        assert!(read("/proc/self/net/no_such_list").is_empty());
+    }
+
+    #[test]
     fn sockets_of_this_process_are_found() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let here = listener.local_addr().expect("bound");

@@ -36,6 +36,7 @@ pub fn measure(bench: &mut Bench, world: &World) -> Result {
         Kind::Ours {
             pam: true,
             timed: false,
+            watched: false,
         },
         Kind::Sshd { pam: true },
     ];

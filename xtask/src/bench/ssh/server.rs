@@ -22,6 +22,8 @@ pub enum Kind {
         pam: bool,
         /// Writing down what each step takes.
         timed: bool,
+        /// Telling what sessions do, their files too.
+        watched: bool,
     },
     /// OpenSSH's, of the distribution.
     Sshd {
@@ -38,6 +40,7 @@ pub enum Kind {
 pub const OURS: Kind = Kind::Ours {
     pam: false,
     timed: false,
+    watched: false,
 };
 /// OpenSSH's, likewise.
 pub const SSHD: Kind = Kind::Sshd { pam: false };
@@ -47,6 +50,7 @@ impl Kind {
     pub fn name(self) -> &'static str {
         match self {
             Kind::Ours { timed: true, .. } => "fleetgate, timed",
+            Kind::Ours { watched: true, .. } => "fleetgate, audit of files",
             Kind::Ours { pam: true, .. } => "fleetgate, PAM",
             Kind::Ours { .. } => "fleetgate",
             Kind::Sshd { pam: true } => "sshd, PAM",
@@ -77,7 +81,10 @@ impl Kind {
             None => world.at.join(format!("{}.conf", self.file())),
         };
         let text = match (self, member) {
-            (Kind::Ours { pam, .. }, Some(member)) => node_toml(world, port, pam, member),
+            (Kind::Ours { pam, watched, .. }, Some(member)) => {
+                let audit = if watched { "audit = \"files\"\n" } else { "" };
+                node_toml(world, port, pam, audit, member)
+            }
             (Kind::Sshd { pam }, _) => sshd_config(world, port, pam),
             _ => String::new(),
         };
@@ -127,12 +134,12 @@ impl Kind {
 }
 
 /// Every feature as it is by default. The limits are wide enough for 200 connections at once, as sshd's below.
-fn node_toml(world: &World, port: u16, pam: bool, member: &Member) -> String {
+fn node_toml(world: &World, port: u16, pam: bool, more: &str, member: &Member) -> String {
     let (at, state) = (world.at.display(), member.state.display());
     let pam = if pam { "on" } else { "off" };
     format!(
         "listen = [\"127.0.0.1:{port}\"]\nhost_keys = [\"{at}/host\"]\nauthorized_keys = true\npam = \"{pam}\"\n\
-         state_directory = \"{state}\"\nmotd = false\n\n[limits]\nunauthenticated = 1000\n\
+         state_directory = \"{state}\"\nmotd = false\n{more}\n[limits]\nunauthenticated = 1000\n\
          unauthenticated_per_source = 1000\nsessions = 1000\n"
     )
 }

@@ -23,6 +23,7 @@ pub fn measure(bench: &mut Bench, world: &World) -> Result {
         Kind::Ours {
             pam: false,
             timed: true,
+            watched: false,
         },
     )?;
     // Each the first of its login: a front has to start.

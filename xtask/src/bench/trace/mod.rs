@@ -1,11 +1,13 @@
 //! `cargo xtask bench trace`: what it costs to be traced, by ours and by Debian's strace with and without --seccomp-bpf.
-//! Single calls in a loop on one processor, which tracer and traced share; then a project of Debian's, built and configured.
+//! Single calls in a loop on one processor, which tracer and traced share. A whole project is built and configured by
+//! `trace-build` ([`build`]) and, in a session that is watched, by `trace-session` ([`session`]).
 
+pub mod build;
 mod project;
+pub mod session;
 
 use super::{Bench, Goal, Promised, Subject, rival};
 use crate::shell::{Result, cargo, output, read_text, run, target};
-use project::Project;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -19,14 +21,6 @@ pub const PROMISES: &[Promised] = &[
     at_most(WITH_RESULT, 0.75),
     at_most(ENTRY_ONLY, 0.5),
     at_most(NOT_SELECTED, 1.0),
-    at_most("traced build, -e connect, wall, of untraced", 1.02),
-    at_most("traced build, -e connect, CPU, of untraced", 1.02),
-    at_most("traced build, -e execve,connect,openat, wall, of untraced", 1.02),
-    at_most("traced build, -e execve,connect,openat, CPU, of untraced", 1.02),
-    at_most("traced configure, results, wall, of untraced", 1.25),
-    at_most("traced configure, results, CPU, of untraced", 1.25),
-    at_most("traced configure by notify, wall, of untraced", 1.1),
-    at_most("traced configure by notify, CPU, of untraced", 1.1),
 ];
 
 const fn at_most(name: &'static str, goal: f64) -> Promised {
@@ -40,8 +34,6 @@ const fn at_most(name: &'static str, goal: f64) -> Promised {
 const TURNS: &str = "20000";
 const FREE_TURNS: &str = "5000000";
 const SAMPLES: usize = 30;
-/// Builds are as long as they are; `--quick` takes three.
-const BUILDS: usize = 7;
 
 /// A way to be traced: its name, and the words before the command. `OUT` is the file that the lines go to.
 type Way = (&'static str, &'static [&'static str]);
@@ -50,181 +42,10 @@ const UNTRACED: Way = ("untraced", &[]);
 
 /// Measures.
 pub fn measure(bench: &mut Bench) -> Result {
-    let mut build = cargo();
-    build.args([
-        "build",
-        "--release",
-        "--package",
-        "fleetgate-benches",
-        "--features",
-        "measure",
-    ]);
-    run(build.args(["--bin", "bench-calls", "--bin", "bench-usage"]))?;
-    let tools = Tools {
-        ours: bench.built.fleetgate.clone(),
-        strace: rival("strace", "strace")?,
-        perf: rival("perf", "linux-perf").ok(),
-        programs: target().join("release"),
-        out: target().join("bench/trace.out"),
-    };
+    let tools = Tools::new(bench)?;
     calls(bench, &tools)?;
-    free_calls(bench, &tools)?;
-    let project = Project::fetched()?;
-    for (case, work, ways, promises) in [
-        (
-            "build",
-            &Project::build as &dyn Fn(&Project, &Tools, &Way) -> Result<Cost>,
-            BUILD,
-            BUILD_PROMISES,
-        ),
-        ("configure", &Project::configure, CONFIGURE, CONFIGURE_PROMISES),
-    ] {
-        let samples = bench.times(BUILDS);
-        let mut costs: Vec<(Vec<f64>, Vec<f64>)> = vec![Default::default(); ways.len()];
-        for turn in 0..=samples {
-            for (way, (wall, cpu)) in ways.iter().zip(&mut costs) {
-                let cost = work(&project, &tools, way).map_err(|e| format!("{case}, {}: {e}", way.0))?;
-                // The first fills the page cache.
-                if turn > 0 {
-                    wall.push(cost.wall);
-                    cpu.push(cost.cpu);
-                }
-            }
-        }
-        for ((name, _), (wall, cpu)) in ways.iter().zip(costs) {
-            bench.record(&format!("{case}, wall"), name, "s", wall);
-            bench.record(&format!("{case}, CPU"), name, "s", cpu);
-        }
-        for (promise, unit, subject) in promises {
-            bench.promise_of(promise, &format!("{case}, {unit}"), subject, UNTRACED.0)?;
-        }
-    }
-    Ok(())
+    free_calls(bench, &tools)
 }
-
-const BUILD: &[Way] = &[
-    UNTRACED,
-    (
-        "strace -e connect",
-        &["STRACE", "-f", "-o", "OUT", "-e", "connect"],
-    ),
-    (
-        "strace --seccomp-bpf -e connect",
-        &["STRACE", "--seccomp-bpf", "-f", "-o", "OUT", "-e", "connect"],
-    ),
-    (
-        "fleetgate -e connect",
-        &["FLEETGATE", "trace", "-f", "-o", "OUT", "-e", "connect"],
-    ),
-    (
-        "strace --seccomp-bpf, three calls",
-        &[
-            "STRACE",
-            "--seccomp-bpf",
-            "-f",
-            "-o",
-            "OUT",
-            "-e",
-            "execve,connect,openat",
-        ],
-    ),
-    (
-        "fleetgate, three calls",
-        &[
-            "FLEETGATE",
-            "trace",
-            "-f",
-            "-o",
-            "OUT",
-            "-e",
-            "execve,connect,openat",
-        ],
-    ),
-];
-const BUILD_PROMISES: &[(&str, &str, &str)] = &[
-    (
-        "traced build, -e connect, wall, of untraced",
-        "wall",
-        "fleetgate -e connect",
-    ),
-    (
-        "traced build, -e connect, CPU, of untraced",
-        "CPU",
-        "fleetgate -e connect",
-    ),
-    (
-        "traced build, -e execve,connect,openat, wall, of untraced",
-        "wall",
-        "fleetgate, three calls",
-    ),
-    (
-        "traced build, -e execve,connect,openat, CPU, of untraced",
-        "CPU",
-        "fleetgate, three calls",
-    ),
-];
-const CONFIGURE: &[Way] = &[
-    UNTRACED,
-    (
-        "strace",
-        &["STRACE", "-f", "-o", "OUT", "-e", "execve,connect,openat"],
-    ),
-    (
-        "strace --seccomp-bpf",
-        &[
-            "STRACE",
-            "--seccomp-bpf",
-            "-f",
-            "-o",
-            "OUT",
-            "-e",
-            "execve,connect,openat",
-        ],
-    ),
-    (
-        "fleetgate",
-        &[
-            "FLEETGATE",
-            "trace",
-            "-f",
-            "-o",
-            "OUT",
-            "-e",
-            "execve,connect,openat",
-        ],
-    ),
-    (
-        "fleetgate --no-ptrace",
-        &[
-            "FLEETGATE",
-            "trace",
-            "--no-ptrace",
-            "-f",
-            "-o",
-            "OUT",
-            "-e",
-            "execve,connect,openat",
-        ],
-    ),
-];
-const CONFIGURE_PROMISES: &[(&str, &str, &str)] = &[
-    (
-        "traced configure, results, wall, of untraced",
-        "wall",
-        "fleetgate",
-    ),
-    ("traced configure, results, CPU, of untraced", "CPU", "fleetgate"),
-    (
-        "traced configure by notify, wall, of untraced",
-        "wall",
-        "fleetgate --no-ptrace",
-    ),
-    (
-        "traced configure by notify, CPU, of untraced",
-        "CPU",
-        "fleetgate --no-ptrace",
-    ),
-];
 
 /// A selected call in a loop: what each way adds to it.
 fn calls(bench: &mut Bench, tools: &Tools) -> Result {
@@ -323,6 +144,26 @@ struct Tools {
 }
 
 impl Tools {
+    fn new(bench: &Bench) -> Result<Tools> {
+        let mut build = cargo();
+        build.args([
+            "build",
+            "--release",
+            "--package",
+            "fleetgate-benches",
+            "--features",
+            "measure",
+        ]);
+        run(build.args(["--bin", "bench-calls", "--bin", "bench-usage"]))?;
+        Ok(Tools {
+            ours: bench.built.fleetgate.clone(),
+            strace: rival("strace", "strace")?,
+            perf: rival("perf", "linux-perf").ok(),
+            programs: target().join("release"),
+            out: target().join("bench/trace.out"),
+        })
+    }
+
     /// The words of a way, with the programs in place of their names.
     fn words(&self, words: &[&str]) -> Vec<PathBuf> {
         let word = |word: &&str| match *word {

@@ -8,6 +8,9 @@ use std::process::Command;
 /// In C, by autoconf; some thirty seconds.
 const NAME: &str = "pcre2";
 
+/// What builds it where it is configured.
+pub const MAKE: &[&str] = &["make", "-s", "-j2"];
+
 /// Its unpacked source.
 pub struct Project {
     source: PathBuf,
@@ -48,13 +51,27 @@ impl Project {
 
     /// `make` in a folder that was configured without being traced.
     pub fn build(&self, tools: &Tools, way: &Way) -> Result<Cost> {
-        let place = self.fresh()?;
+        let place = self.source.with_file_name("configured");
+        if place.join("Makefile").is_file() {
+            run(Command::new("make").args(["-s", "clean"]).current_dir(&place))?;
+        } else {
+            self.configured(&place)?;
+        }
+        tools.cost(way, &mut |words| self.command(&place, words, MAKE))
+    }
+
+    /// Copies it, configured, to where a user can build it.
+    pub fn copy_to(&self, place: &Path) -> Result {
+        std::fs::create_dir_all(place).map_err(|e| format!("{}: {e}", place.display()))?;
+        run(Command::new("cp").arg("-a").arg(&self.source).arg(place))?;
+        self.configured(&place.join("configured"))
+    }
+
+    fn configured(&self, place: &Path) -> Result {
+        std::fs::create_dir(place).map_err(|e| format!("{}: {e}", place.display()))?;
         run(self
-            .command(&place, Vec::new(), &["../unpacked/configure", "-q"])
-            .stdout(std::process::Stdio::null()))?;
-        tools.cost(way, &mut |words| {
-            self.command(&place, words, &["make", "-s", "-j2"])
-        })
+            .command(place, Vec::new(), &["../unpacked/configure", "-q"])
+            .stdout(std::process::Stdio::null()))
     }
 
     fn fresh(&self) -> Result<PathBuf> {
