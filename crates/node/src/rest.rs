@@ -2,15 +2,23 @@
 //! and maps again at a touch, and large buffers. The next thing that happens finds it as it was; it costs some fifty
 //! page faults once. It never wakes a process a second time for the same quiet.
 
-use fleetgate_sys::pages::Program;
+use fleetgate_sys::pages::{Mappings, Program};
 
 /// So long nothing happens before.
 const AFTER_MS: u32 = 2000;
 
+/// Where the program is in memory.
+enum Place {
+    Known(Program),
+    /// To be read the first time that something is given back.
+    Unread(Mappings),
+    /// It cannot be told.
+    Unknown,
+}
+
 /// Of one loop.
 pub(crate) struct Rest {
-    /// None where it cannot be told where the program is.
-    program: Option<Program>,
+    program: Place,
     /// Something happened since the last time.
     due: bool,
     /// The wait at hand ends for this.
@@ -20,11 +28,26 @@ pub(crate) struct Rest {
 impl Rest {
     /// To be made before the sandbox is entered: it reads where the program lies in memory.
     pub(crate) fn new() -> Rest {
+        Rest::of(Program::find().map(Place::Known))
+    }
+
+    /// As [`Rest::new`], but it is read when it is needed, by a descriptor and read(2), and never by who ends before.
+    pub(crate) fn later() -> Rest {
+        Rest::of(Mappings::open().map(Place::Unread))
+    }
+
+    fn of<E>(program: Result<Place, E>) -> Rest {
         Rest {
-            program: Program::find().ok(),
+            program: program.unwrap_or(Place::Unknown),
             due: true,
             capped: false,
         }
+    }
+
+    /// How long the loop may wait that is to end soon: what it has goes with it.
+    pub(crate) fn wait_for_the_end(&mut self, timeout_ms: Option<u32>) -> Option<u32> {
+        self.capped = false;
+        timeout_ms
     }
 
     /// How long the loop may wait, if it otherwise would wait for `timeout_ms`.
@@ -44,7 +67,11 @@ impl Rest {
             return false;
         }
         self.due = false;
-        if let Some(program) = &self.program {
+        self.program = match std::mem::replace(&mut self.program, Place::Unknown) {
+            Place::Unread(mappings) => mappings.read().map_or(Place::Unknown, Place::Known),
+            known => known,
+        };
+        if let Place::Known(program) = &self.program {
             // Where the kernel refuses, they stay.
             let _ = program.release();
         }
@@ -58,8 +85,9 @@ mod tests {
 
     #[test]
     fn it_rests_once_for_each_quiet() {
-        let mut rest = Rest::new();
-        assert!(rest.program.is_some());
+        assert!(matches!(Rest::new().program, Place::Known(_)));
+        let mut rest = Rest::later();
+        assert!(matches!(rest.program, Place::Unread(_)));
         // (what the loop would wait for, what it waits for, events, whether it rests)
         for (row, (would, waits, events, rests)) in [
             (None, Some(AFTER_MS), 1, false),
@@ -75,5 +103,10 @@ mod tests {
             assert_eq!(rest.wait(would), waits, "row {row}");
             assert_eq!(rest.woke(events), rests, "row {row}");
         }
+        assert!(matches!(rest.program, Place::Known(_)));
+        // Who is about to end does not rest before.
+        assert_eq!(rest.wait(None), None);
+        rest.woke(1);
+        assert_eq!((rest.wait_for_the_end(None), rest.woke(0)), (None, false));
     }
 }

@@ -1,11 +1,37 @@
 //! Giving memory back that was needed to start and is not needed to serve. It changes no byte that anybody sees.
 
 use crate::file::{self, CWD, flags};
-use crate::{Errno, Result, syscall};
+use crate::{Errno, Fd, Result, syscall};
 use alloc::vec::Vec;
 
 /// The longest list of mappings that is read.
 const MAX_MAPS: usize = 1 << 20;
+
+/// `/proc/self/smaps`, opened where that can be done still, and read when it is needed: the kernel looks at every page for it,
+/// some 80 us.
+pub struct Mappings(Fd);
+
+impl Mappings {
+    /// Opens it.
+    pub fn open() -> Result<Mappings> {
+        file::openat(CWD, c"/proc/self/smaps", flags::O_RDONLY, 0).map(Mappings)
+    }
+
+    /// What it says by now.
+    pub fn read(self) -> Result<Program> {
+        let mut text = Vec::new();
+        let mut chunk = [0; 4096];
+        while text.len() < MAX_MAPS {
+            match file::read(self.0.raw(), &mut chunk)? {
+                0 => break,
+                n => text.extend_from_slice(&chunk[..n]),
+            }
+        }
+        Ok(Program {
+            ranges: unchanged(&text),
+        })
+    }
+}
 
 /// Where this program and its libraries lie in memory, as far as they hold code and constants.
 ///
@@ -18,10 +44,7 @@ pub struct Program {
 impl Program {
     /// Reads it from `/proc`.
     pub fn find() -> Result<Program> {
-        let maps = file::openat(CWD, c"/proc/self/smaps", flags::O_RDONLY, 0)?;
-        let text = file::read_up_to(&maps, MAX_MAPS)?;
-        let ranges = unchanged(&text);
-        Ok(Program { ranges })
+        Mappings::open()?.read()
     }
 
     /// Gives kept buffers back, and unmaps these pages until they are touched again: what runs at the start only, and what is embedded and was

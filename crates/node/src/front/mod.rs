@@ -85,9 +85,14 @@ impl Front {
             } else {
                 Some(0)
             };
+            // Without a connection it is ended in a moment, or has the next one.
+            let timeout = match self.places.is_empty() {
+                true => self.rest.wait_for_the_end(timeout),
+                false => self.rest.wait(timeout),
+            };
             let count = self
                 .epoll
-                .wait(&mut events, self.rest.wait(timeout))
+                .wait(&mut events, timeout)
                 .map_err(Ended::at("waiting"))?;
             if self.rest.woke(count) {
                 fleetgate_ssh::release_buffers();

@@ -189,12 +189,16 @@ fn seat(seat: Seat, asked: &Asked) -> i32 {
     }
 }
 
-/// A seat with a loop of ours. The one descriptor that it makes is made before the sandbox: the filter has no call for it.
+/// A seat with a loop of ours. What it opens is opened before the sandbox: the filter has no call for it.
 fn looped(seat: Seat, identity: Option<Identity>, log: Log) -> Ended {
-    let rest = Rest::new();
     if let Err(failed) = sandbox::close_others() {
         return Ended::Because(failed.to_string());
     }
+    // A lobby lives long and may not read; of the fronts most are gone before they ever rest.
+    let rest = match seat {
+        Seat::Front => Rest::later(),
+        _ => Rest::new(),
+    };
     let epoll = match Epoll::new() {
         Ok(epoll) => epoll,
         Err(e) => return Ended::Because(format!("making an epoll: {e}")),
