@@ -2,8 +2,8 @@
 //! and the next when that one is kept. It runs on the thread that writes the log, which is the one that waits for the
 //! disk; it writes nothing to the log and knows no proxy.
 //!
-//! The first line after a quiet time goes at once; behind it lines gather for a moment, because each batch is signed, sealed,
-//! and waited for on the cluster's disk: while many log in that is done five times a second and not for each.
+//! Lines gather for a moment behind the first of them, because each batch is signed, sealed, and waited for on the cluster's
+//! disk: the lines of a login are one batch, and while many log in there are four a second.
 //!
 //! The position is noted at most once a second. A crash forgets the newest of it, and lines are sent again: whoever keeps
 //! them knows by log and offset that he has them.
@@ -17,9 +17,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The most bytes of one batch: with what is around them they fit one frame to the tunnel.
 pub const MAX_BATCH: usize = 120 << 10;
-/// So long lines gather behind a batch, unless there is a whole one of them.
-const GATHER: Duration = Duration::from_millis(200);
-/// The position is noted at most this often.
+/// So long lines gather behind the first, unless there is more than a batch of them.
+const GATHER: Duration = Duration::from_millis(250);
+/// The position is noted at most this often. Less than what the monitor rests after, or this thread would map again what it
+/// has just given back.
 const NOTE_EVERY: Duration = Duration::from_secs(1);
 
 /// Lines to be kept.
@@ -44,10 +45,10 @@ pub struct Shipping {
     reading: Option<Reading>,
     /// Where the batch that is under way ends.
     under_way: Option<u64>,
-    /// When the next batch may go, where lines gather for it.
+    /// There may be lines that are not on their way.
+    unsent: bool,
+    /// Until when lines gather; none: whatever there is may go.
     gathering: Option<Instant>,
-    /// There may be lines that wait for that.
-    waits: bool,
     noted: Option<Instant>,
     is_noted: bool,
     complained: bool,
@@ -82,8 +83,8 @@ impl Shipping {
             deliver,
             reading,
             under_way: None,
+            unsent: true,
             gathering: None,
-            waits: false,
             noted: None,
             is_noted: true,
             complained: false,
@@ -103,13 +104,18 @@ impl Shipping {
     }
 
     /// Sends the next lines, if there are any, none are under way and it is time, and notes the position when it is time.
-    pub fn turn(&mut self) {
-        if self.under_way.is_none() {
-            self.waits = self.gathering.is_some_and(|until| until > Instant::now());
-            if !self.waits
-                && let Err(why) = self.send()
-                && !self.complained
-            {
+    /// `written`: there are new ones.
+    pub fn turn(&mut self, written: bool) {
+        if written && !self.unsent {
+            self.unsent = true;
+            self.gathering = Some(Instant::now() + GATHER);
+        }
+        if self.send_in().is_some_and(|wait| wait.is_zero())
+            && let Err(why) = self.send()
+        {
+            // With the next line it is tried again.
+            self.unsent = false;
+            if !self.complained {
                 self.complained = true;
                 tracing::error!("the audit log cannot be read to be kept by the cluster: {why}");
             }
@@ -121,12 +127,16 @@ impl Shipping {
 
     /// In how long there is something to do even if nothing happens; none: there is nothing.
     pub fn due_in(&self) -> Option<Duration> {
-        let gathered = (self.waits && self.under_way.is_none()).then(|| {
+        [self.send_in(), self.note_in()].into_iter().flatten().min()
+    }
+
+    /// In how long lines may go.
+    fn send_in(&self) -> Option<Duration> {
+        (self.unsent && self.under_way.is_none()).then(|| {
             self.gathering.map_or(Duration::ZERO, |until| {
                 until.saturating_duration_since(Instant::now())
             })
-        });
-        [gathered, self.note_in()].into_iter().flatten().min()
+        })
     }
 
     /// In how long there is a position to note.
@@ -152,17 +162,22 @@ impl Shipping {
             let named = match std::fs::metadata(&self.path) {
                 Ok(named) => named,
                 // Moved away, and not made anew yet.
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound && self.reading.is_some() => {
-                    return self.send_from().map(drop);
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                    self.unsent = self.send_from()?.unwrap_or(false);
+                    return Ok(());
                 }
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
                 Err(e) => return Err(e),
             };
             // The same thread writes: when the path names another file, this one gets no more lines.
             let is_same = self.reading.as_ref().is_some_and(|r| r.at.is(&named));
             let is_cut = is_same && self.reading.as_ref().is_some_and(|r| named.len() < r.at.offset);
-            if self.reading.is_some() && !is_cut && (self.send_from()? || is_same) {
-                return Ok(());
+            if !is_cut {
+                let sent = self.send_from()?;
+                if sent.is_some() || is_same {
+                    // Behind the end of a file that was moved away there is another one.
+                    self.unsent = sent.is_some_and(|more| more || !is_same);
+                    return Ok(());
+                }
             }
             let file = File::open(&self.path)?;
             let at = Position::first(&file.metadata()?);
@@ -172,10 +187,10 @@ impl Shipping {
         }
     }
 
-    /// Sends what is left of the file at hand. False: nothing is.
-    fn send_from(&mut self) -> std::io::Result<bool> {
+    /// Sends what is left of the file at hand; whether there is more of it. None: nothing is left.
+    fn send_from(&mut self) -> std::io::Result<Option<bool>> {
         let Some(Reading { file, at }) = &mut self.reading else {
-            return Ok(false);
+            return Ok(None);
         };
         let left = file.metadata()?.len().saturating_sub(at.offset);
         let mut lines = vec![0; MAX_BATCH.min(usize::try_from(left).unwrap_or(MAX_BATCH))];
@@ -192,17 +207,17 @@ impl Shipping {
         let whole = match lines[..len].iter().rposition(|byte| *byte == b'\n') {
             Some(last) => last + 1,
             None if len == MAX_BATCH => len,
-            None => return Ok(false),
+            None => return Ok(None),
         };
         lines.truncate(whole);
-        self.gathering = (left < MAX_BATCH as u64).then(|| Instant::now() + GATHER);
+        self.gathering = None;
         self.under_way = Some(at.offset + whole as u64);
         (self.deliver)(Batch {
             log: at.log.clone(),
             offset: at.offset,
             lines,
         });
-        Ok(true)
+        Ok(Some(left > whole as u64))
     }
 }
 
@@ -336,8 +351,10 @@ mod tests {
 
         /// What the next turn sends; it is kept if `keep`.
         fn turn(&mut self, keep: bool) -> Option<String> {
-            self.shipping.gathering = None;
-            self.shipping.turn();
+            self.shipping.turn(true);
+            if self.shipping.gathering.take().is_some() {
+                self.shipping.turn(false);
+            }
             let batch = self.got.try_recv().ok()?;
             if keep {
                 let end = batch.offset + batch.lines.len() as u64;
@@ -408,24 +425,37 @@ mod tests {
     }
 
     #[test]
-    fn lines_gather_behind_a_batch_and_none_is_forgotten() {
+    fn lines_gather_behind_the_first_and_none_is_forgotten() {
         let mut place = Place::new("gather");
+        // What was there before goes at once.
         place.append("one\n");
-        assert_eq!(place.turn(true).as_deref(), Some("one\n"));
+        place.shipping.turn(false);
+        let first = place.got.try_recv().expect("sent");
+        assert_eq!(
+            place.shipping.due_in(),
+            None,
+            "it is under way, and nothing more is there"
+        );
         place.append("two\n");
-        place.shipping.gathering = Some(Instant::now() + Duration::from_secs(3600));
-        place.shipping.turn();
+        place.shipping.turn(true);
+        place.shipping.kept(&first.log, 4);
+        place.shipping.turn(false);
         assert!(place.got.try_recv().is_err());
-        // It comes back for them by itself: whoever notes the position before then has not forgotten.
-        let due = place.shipping.due_in().expect("lines wait");
-        assert!(due <= NOTE_EVERY, "{due:?}");
-        place.shipping.note();
-        assert!(place.shipping.due_in().expect("lines wait") > NOTE_EVERY);
-        assert_eq!(place.turn(true).as_deref(), Some("two\n"));
-        // A whole batch waits for nothing.
+        // It comes back for them by itself.
+        assert!(place.shipping.due_in().expect("lines wait") <= GATHER);
+        std::thread::sleep(place.shipping.due_in().expect("lines wait"));
+        place.shipping.turn(false);
+        let second = place.got.try_recv().expect("sent");
+        assert_eq!(second.lines, b"two\n");
+        place.shipping.kept(&second.log, 8);
+        place.shipping.turn(false);
+        // Only the position is left to note.
+        assert!(place.shipping.due_in().expect("it is not noted") > GATHER);
+        // More than a batch: the next goes when the one before it is kept.
         place.append(&"x\n".repeat(MAX_BATCH));
-        let first = place.turn(true).expect("lines");
-        assert_eq!((first.len(), place.shipping.gathering), (MAX_BATCH, None));
+        assert_eq!(place.turn(true).expect("lines").len(), MAX_BATCH);
+        place.shipping.turn(false);
+        assert_eq!(place.got.try_recv().expect("at once").lines.len(), MAX_BATCH);
     }
 
     #[test]

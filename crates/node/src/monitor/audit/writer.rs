@@ -213,7 +213,7 @@ impl Log {
                 if let Some((log, offset)) = kept {
                     shipping.kept(&log, offset);
                 }
-                shipping.turn();
+                shipping.turn(reopen || count > 0);
             }
         }
         // What was lost last has no later event to go before.
