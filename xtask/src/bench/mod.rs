@@ -93,9 +93,15 @@ pub const BENCHES: &[Entry] = &[
     },
     Entry {
         name: "ssh",
-        does: "`ssh host true`, bulk, memory and 200 connections at once, from our node, sshd, dropbear and Go's server",
+        does: "`ssh host true`, bulk and 200 connections at once, from our node, sshd, dropbear and Go's server",
         promises: ssh::PROMISES,
         run: ssh::measure,
+    },
+    Entry {
+        name: "ssh-memory",
+        does: "what the same servers keep in memory: idle, for connections of one login and of many, for shells",
+        promises: ssh::memory::PROMISES,
+        run: ssh::memory::measure,
     },
     Entry {
         name: "trace",
@@ -169,6 +175,11 @@ impl Bench {
     /// How often something is really done when `n` times are asked for: a tenth with `--quick`.
     pub fn times(&self, n: usize) -> usize {
         if self.quick { n.div_ceil(10).max(3) } else { n }
+    }
+
+    /// The same of what takes minutes each time: once with `--quick`.
+    pub fn rounds(&self, n: usize) -> usize {
+        if self.quick { 1 } else { n }
     }
 
     /// Whether only the rivals are measured; no promise is settled then.

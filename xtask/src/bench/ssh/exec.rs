@@ -37,8 +37,15 @@ pub fn measure(bench: &mut Bench, world: &World) -> Result {
             pam: true,
             timed: false,
             watched: false,
+            alone: false,
         },
         Kind::Sshd { pam: true },
+        Kind::Ours {
+            pam: false,
+            timed: false,
+            watched: false,
+            alone: true,
+        },
     ];
     let servers: Vec<Server> = kinds
         .into_iter()

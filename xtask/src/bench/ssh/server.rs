@@ -5,7 +5,7 @@ use super::group::Group;
 use super::world::World;
 use crate::shell::Result;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -24,6 +24,8 @@ pub enum Kind {
         timed: bool,
         /// Telling what sessions do, their files too.
         watched: bool,
+        /// Of a machine that has joined none.
+        alone: bool,
     },
     /// OpenSSH's, of the distribution.
     Sshd {
@@ -41,6 +43,7 @@ pub const OURS: Kind = Kind::Ours {
     pam: false,
     timed: false,
     watched: false,
+    alone: false,
 };
 /// OpenSSH's, likewise.
 pub const SSHD: Kind = Kind::Sshd { pam: false };
@@ -50,6 +53,7 @@ impl Kind {
     pub fn name(self) -> &'static str {
         match self {
             Kind::Ours { timed: true, .. } => "fleetgate, timed",
+            Kind::Ours { alone: true, .. } => "fleetgate, no cluster",
             Kind::Ours { watched: true, .. } => "fleetgate, audit of files",
             Kind::Ours { pam: true, .. } => "fleetgate, PAM",
             Kind::Ours { .. } => "fleetgate",
@@ -68,7 +72,7 @@ impl Kind {
     /// The node that is to join the cluster first.
     fn member(self, world: &World) -> Result<Option<Member>> {
         match self {
-            Kind::Ours { .. } => world.cluster()?.member().map(Some),
+            Kind::Ours { alone: false, .. } => world.cluster()?.member().map(Some),
             _ => Ok(None),
         }
     }
@@ -81,9 +85,16 @@ impl Kind {
             None => world.at.join(format!("{}.conf", self.file())),
         };
         let text = match (self, member) {
-            (Kind::Ours { pam, watched, .. }, Some(member)) => {
+            (Kind::Ours { pam, watched, .. }, member) => {
                 let audit = if watched { "audit = \"files\"\n" } else { "" };
-                node_toml(world, port, pam, audit, member)
+                let alone = world.at.join("alone");
+                node_toml(
+                    world,
+                    port,
+                    pam,
+                    audit,
+                    member.map_or(&alone, |member| &member.state),
+                )
             }
             (Kind::Sshd { pam }, _) => sshd_config(world, port, pam),
             _ => String::new(),
@@ -134,8 +145,8 @@ impl Kind {
 }
 
 /// Every feature as it is by default. The limits are wide enough for 200 connections at once, as sshd's below.
-fn node_toml(world: &World, port: u16, pam: bool, more: &str, member: &Member) -> String {
-    let (at, state) = (world.at.display(), member.state.display());
+fn node_toml(world: &World, port: u16, pam: bool, more: &str, state: &Path) -> String {
+    let (at, state) = (world.at.display(), state.display());
     let pam = if pam { "on" } else { "off" };
     format!(
         "listen = [\"127.0.0.1:{port}\"]\nhost_keys = [\"{at}/host\"]\nauthorized_keys = true\npam = \"{pam}\"\n\

@@ -24,6 +24,7 @@ pub fn measure(bench: &mut Bench, world: &World) -> Result {
             pam: false,
             timed: true,
             watched: false,
+            alone: false,
         },
     )?;
     // Each the first of its login: a front has to start.

@@ -3,6 +3,7 @@
 //! `trace-build` ([`build`]) and, in a session that is watched, by `trace-session` ([`session`]).
 
 pub mod build;
+mod left;
 mod project;
 pub mod session;
 
@@ -44,7 +45,8 @@ const UNTRACED: Way = ("untraced", &[]);
 pub fn measure(bench: &mut Bench) -> Result {
     let tools = Tools::new(bench)?;
     calls(bench, &tools)?;
-    free_calls(bench, &tools)
+    free_calls(bench, &tools)?;
+    left::measure(bench, &tools)
 }
 
 /// A selected call in a loop: what each way adds to it.

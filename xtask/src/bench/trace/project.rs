@@ -53,7 +53,10 @@ impl Project {
     pub fn build(&self, tools: &Tools, way: &Way) -> Result<Cost> {
         let place = self.source.with_file_name("configured");
         if place.join("Makefile").is_file() {
-            run(Command::new("make").args(["-s", "clean"]).current_dir(&place))?;
+            run(Command::new("make")
+                .args(["-s", "clean"])
+                .current_dir(&place)
+                .stdout(std::process::Stdio::null()))?;
         } else {
             self.configured(&place)?;
         }

@@ -25,6 +25,7 @@ const WATCHED: Kind = Kind::Ours {
     pam: false,
     timed: false,
     watched: true,
+    alone: false,
 };
 const SUBJECTS: [(&str, Kind); 3] = [
     ("unwatched", OURS),
