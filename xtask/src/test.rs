@@ -22,8 +22,15 @@ const IMAGES_ALONE: [&str; 6] = [
     "tracing",
 ];
 
-/// Suites that wait for clocks most of their time: they run beside the others, and what they print comes behind.
-const WAITING: [&str; 3] = ["identity", "plain_sshd", "plain_sshd_refusals"];
+/// Suites that wait for clocks and for clients most of their time: they run beside the others, and what they print comes
+/// behind.
+const WAITING: [&str; 5] = [
+    "identity",
+    "interop_openssh",
+    "interop_tools",
+    "plain_sshd",
+    "plain_sshd_refusals",
+];
 
 /// What the end-to-end suites run against.
 struct Subject {
@@ -42,13 +49,16 @@ pub fn main(args: &[String]) -> Result {
     let skips = target().join("skips");
     let _ = std::fs::remove_file(&skips);
     let wanted = |part: &&str| only.as_deref().is_none_or(|o| o == *part);
+    let mut beside = only.is_none().then(|| std::thread::spawn(release_beside));
+    // Nothing that watches clocks runs while compilers do.
+    let mut quiet = || beside.take().map(std::thread::JoinHandle::join);
     let mut failures = Vec::new();
     for part in PARTS.iter().copied().filter(wanted) {
         let result = match part {
             // Nothing in them has a name to filter by.
             "tidy" if filter.is_some() => Ok(()),
             "tidy" => rules(),
-            "unit" => units(&filter, &skips),
+            "unit" => units(&filter, &skips, &mut quiet),
             "images" => images().and_then(|subject| end_to_end(&subject, &filter, &skips)),
             _ => plain().and_then(|subject| end_to_end(&subject, &filter, &skips)),
         };
@@ -76,22 +86,32 @@ fn rules() -> Result {
     tidy.and(clippy)
 }
 
-fn units(filter: &Option<String>, skips: &Path) -> Result {
+/// Builds the release while the checks are compiled: the programs in it that are one unit each leave a processor idle.
+/// Whoever asks for it next is told what went wrong.
+fn release_beside() {
+    if let Ok(ours) = std::env::current_exe() {
+        let _ = both(Command::new(ours).arg("build"));
+    }
+}
+
+/// The unit tests; `quiet` waits for whatever is compiled beside them.
+fn units<T>(filter: &Option<String>, skips: &Path, quiet: &mut dyn FnMut() -> T) -> Result {
     heading("unit tests");
-    let mut command = cargo();
-    command
-        .args([
-            "test",
-            "--workspace",
-            "--exclude",
-            "fleetgate-tests",
-            "--no-fail-fast",
-        ])
-        .args(filter);
-    let ours = run(command.env("FLEETGATE_SKIPS", skips));
-    ours.and(run(cargo()
-        .args(["test", "--package", "fleetgate-tests", "--lib"])
-        .args(filter)))
+    let tests = |all: &[&str]| {
+        let mut command = cargo();
+        command.arg("test").args(all);
+        command
+    };
+    let everywhere = ["--workspace", "--exclude", "fleetgate-tests"];
+    let compiled = run(tests(&everywhere).arg("--no-run"));
+    quiet();
+    let ours = compiled.and_then(|()| {
+        run(tests(&everywhere)
+            .arg("--no-fail-fast")
+            .args(filter)
+            .env("FLEETGATE_SKIPS", skips))
+    });
+    ours.and(run(tests(&["--package", "fleetgate-tests", "--lib"]).args(filter)))
 }
 
 fn images() -> Result<Subject> {
