@@ -14,7 +14,7 @@ use fleetgate_wire::Reason;
 use fleetgate_wire::net::{Done, What};
 use fleetgate_wire::node::front::{ClientVariable, FromFront, Program, Start, Terminal, ToFront};
 use fleetgate_wire::node::lobby::FromLobby;
-use fleetgate_wire::node::{Blob, Verdict};
+use fleetgate_wire::node::{Blob, State, Verdict};
 use std::net::{Shutdown, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -427,7 +427,7 @@ fn a_grant_ends_with_its_certificate() {
         }
         lobby.seat.say(&FromLobby::HandOver {
             connection: visit.arrival.number,
-            state: b"state".to_vec(),
+            state: State::new(b"state".to_vec()),
         });
         let mut front = node.front();
         let number = front.handed().number;

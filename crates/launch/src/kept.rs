@@ -9,6 +9,7 @@ use fleetgate_wire::common::SessionId;
 use fleetgate_wire::exec::Exec;
 use serde_json::{Value, json};
 use std::ffi::{CStr, CString};
+use std::io::Read;
 use std::path::PathBuf;
 
 /// The form of the file; a file of another form is left alone.
@@ -200,7 +201,11 @@ pub(crate) fn boot_id() -> String {
 
 /// When process `pid` started, in clock ticks since boot; none when it is gone.
 pub(crate) fn start_time(pid: i32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // One read: it is at most 52 numbers and a name of 64 bytes, and of its length the kernel says 0.
+    let mut stat = [0; 1536];
+    let file = std::fs::File::open(format!("/proc/{pid}/stat"));
+    let len = file.and_then(|mut file| file.read(&mut stat)).ok()?;
+    let stat = String::from_utf8_lossy(&stat[..len]);
     // The name in parentheses may hold anything; field 22 counts from the process id as 1.
     let after_name = &stat[stat.rfind(')')? + 1..];
     after_name.split_ascii_whitespace().nth(19)?.parse().ok()

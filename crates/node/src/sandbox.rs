@@ -154,7 +154,7 @@ pub fn enter(seat: Seat, identity: Option<Identity>, ports: &[u16]) -> Result<Ve
     }
     // After the ids: changing them may set the flag anew.
     credentials::set_dumpable(false).map_err(at("not being dumpable"))?;
-    match seccomp::allow_only(&allowed(seat), Otherwise::Kill) {
+    match seccomp::allow_only(&mut allowed(seat), Otherwise::Kill) {
         Ok(()) => {}
         Err(Errno::ENOSYS | Errno::EINVAL) => missing.push(Missing::Seccomp),
         Err(e) => return Err(at("seccomp")(e)),
@@ -211,7 +211,8 @@ fn allowed(seat: Seat) -> Vec<Allowed> {
         Test::Equals(2, stream::requests::NO_DELAY),
         Test::Equals(2, stream::requests::CONFIRM_NOW),
     ];
-    let mut list: Vec<Allowed> = [
+    let mut list = Vec::with_capacity(seccomp::MAX_ALLOWED);
+    let always = [
         // The loop and its sockets.
         calls::SYS_epoll_pwait,
         calls::SYS_epoll_ctl,
@@ -238,9 +239,8 @@ fn allowed(seat: Seat) -> Vec<Allowed> {
         calls::SYS_sigaltstack,
         calls::SYS_exit,
         calls::SYS_exit_group,
-    ]
-    .map(Allowed::any)
-    .into();
+    ];
+    list.extend(always.map(Allowed::any));
     list.push(Allowed::when(calls::SYS_mmap, NO_CODE));
     list.push(Allowed::when(calls::SYS_mprotect, NO_CODE));
     list.push(Allowed::when(calls::SYS_setsockopt, SOCKET));

@@ -110,8 +110,9 @@ pub fn encode<T: Encode>(value: &T) -> Vec<u8> {
     encode_in(Vec::with_capacity(512), value)
 }
 
-/// A whole frame of `value` in `room`, which is not moved if it is large enough: secrets leave no copies behind.
-pub(crate) fn encode_in<T: Encode>(room: Vec<u8>, value: &T) -> Vec<u8> {
+/// A whole frame of `value` in `room`, which is empty, and is not moved if it is large enough: secrets leave no copies
+/// behind.
+pub fn encode_in<T: Encode>(room: Vec<u8>, value: &T) -> Vec<u8> {
     let mut w = Writer(room);
     w.put(&[b'f', b'g', VERSION]);
     value.encode(&mut w);

@@ -23,7 +23,7 @@ pub mod reply;
 pub mod resolver;
 pub mod sftp;
 
-pub use codec::{Decode, Encode, Error, Reader, Writer, decode, encode};
+pub use codec::{Decode, Encode, Error, Reader, Writer, decode, encode, encode_in};
 pub use order::{Order, Role};
 pub use reply::{Failure, Reason, Reply};
 

@@ -8,7 +8,7 @@ use fleetgate_ssh::settings::Settings;
 use fleetgate_sys::{Fd, file};
 use fleetgate_wire::net::{Done, What};
 use fleetgate_wire::node::front::{FromFront, Program, Start, Ticket, ToFront};
-use fleetgate_wire::node::{self, Permits};
+use fleetgate_wire::node::{self, Permits, State};
 use std::io::{Read, Write};
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub struct Handed {
     /// Its number.
     pub number: node::Connection,
     /// Its frozen state.
-    pub state: Vec<u8>,
+    pub state: State,
     /// What the monitor says that it may.
     pub permits: Permits,
     /// For its next exchange.
@@ -229,7 +229,8 @@ impl Front {
     /// Does what an honest front does for a client that runs a command: through the frozen connection, its channels and
     /// the session's pipes; what the client reads.
     pub fn serve_command(&mut self, handed: &Handed, client: &mut Connection, line: &str) -> String {
-        let mut server = Connection::thaw(&handed.state, self.settings.clone()).expect("what was frozen");
+        let mut server =
+            Connection::thaw(handed.state.expose(), self.settings.clone()).expect("what was frozen");
         let channel = client.open(&ChannelKind::Session).expect("a client that is in");
         let exec = Request::Exec {
             command: line.as_bytes().to_vec(),

@@ -202,7 +202,14 @@ impl Front {
                         .say(&closed(number, "there are too many connections", 0, 0));
                 }
             };
-            let thawed = Line::thaw(number, place as u32, (settings, &state), socket, permits, cookie);
+            let thawed = Line::thaw(
+                number,
+                place as u32,
+                (settings, state.expose()),
+                socket,
+                permits,
+                cookie,
+            );
             let line = match thawed {
                 Ok(line) => line,
                 Err(why) => return self.control.say(&closed(number, &why, 0, 0)),

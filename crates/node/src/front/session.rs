@@ -225,11 +225,11 @@ impl Line {
             ticket,
             start,
         };
-        if fleetgate_wire::encode(&word).len() > node::MAX_FRAME {
-            self.not_started(ticket, c"the command and its environment are too long");
-            return self.deny(b"exec: the command and its environment are too long", around);
+        if around.control.say_if_it_fits(&word)? {
+            return Ok(());
         }
-        around.control.say(&word)
+        self.not_started(ticket, c"the command and its environment are too long");
+        self.deny(b"exec: the command and its environment are too long", around)
     }
 
     /// The monitor started it.

@@ -12,7 +12,7 @@ use fleetgate_ssh::settings::{Limits, Settings};
 use fleetgate_sys::Fd;
 use fleetgate_sys::epoll::{Epoll, Event};
 use fleetgate_wire::node::lobby::{FromLobby, ToLobby};
-use fleetgate_wire::node::{self, MAX_KEXINIT};
+use fleetgate_wire::node::{self, MAX_KEXINIT, State};
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::sync::Arc;
@@ -216,7 +216,7 @@ impl Lobby {
             }
             Next::Move => {
                 if let Some(guest) = self.guests.remove(&number) {
-                    let (socket, state) = guest.hand_over();
+                    let (socket, mut state) = guest.hand_over();
                     // The monitor has a descriptor too: the kernel would go on telling us of it.
                     let _ = self.epoll.remove(&socket);
                     if state.len() > node::MAX_FRAME - 64 {
@@ -225,7 +225,7 @@ impl Lobby {
                     } else {
                         self.control.say(&FromLobby::HandOver {
                             connection: number,
-                            state: state.to_vec(),
+                            state: State::new(std::mem::take(&mut *state)),
                         })?;
                     }
                 }

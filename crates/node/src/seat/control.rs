@@ -17,6 +17,8 @@ const MAX_WAITING: usize = 16 << 20;
 pub(crate) struct Control {
     socket: Fd,
     room: Box<[u8]>,
+    /// Where frames are made: none is moved as it grows, so that keys leave no copies behind.
+    written: Vec<u8>,
     waiting: VecDeque<Vec<u8>>,
     waiting_bytes: usize,
 }
@@ -27,6 +29,7 @@ impl Control {
             socket,
             // From the kernel this comes zeroed, a page at a time as it is used.
             room: vec![0; ROOM].into(),
+            written: Vec::with_capacity(ROOM),
             waiting: VecDeque::new(),
             waiting_bytes: 0,
         }
@@ -63,17 +66,44 @@ impl Control {
 
     /// Says it, now or as soon as there is room.
     pub(crate) fn say<T: Encode>(&mut self, word: &T) -> Result<(), Ended> {
-        let mut frame = fleetgate_wire::encode(word);
-        if self.waiting.is_empty() && self.send(&frame)? {
-            frame.zeroize();
+        self.write(word);
+        self.send_written()
+    }
+
+    /// As [`Control::say`], unless that makes a longer frame than any may be: false.
+    pub(crate) fn say_if_it_fits<T: Encode>(&mut self, word: &T) -> Result<bool, Ended> {
+        self.write(word);
+        if self.written.len() > MAX_FRAME {
+            self.clear_written();
+            return Ok(false);
+        }
+        self.send_written().map(|()| true)
+    }
+
+    fn write<T: Encode>(&mut self, word: &T) {
+        self.written = fleetgate_wire::encode_in(std::mem::take(&mut self.written), word);
+    }
+
+    fn send_written(&mut self) -> Result<(), Ended> {
+        let sent = self.waiting.is_empty() && self.send(&self.written)?;
+        if !sent {
+            self.waiting_bytes += self.written.len();
+            self.waiting.push_back(self.written.clone());
+        }
+        self.clear_written();
+        if sent {
             return Ok(());
         }
-        self.waiting_bytes += frame.len();
-        self.waiting.push_back(frame);
         if self.waiting_bytes > MAX_WAITING {
             return Err(Ended::Because("the monitor reads nothing".to_owned()));
         }
         Ok(())
+    }
+
+    /// What was written is wiped; the room stays. All of it was never touched, and is not now.
+    fn clear_written(&mut self) {
+        self.written.as_mut_slice().zeroize();
+        self.written.clear();
     }
 
     /// Says what waits, as far as there is room.

@@ -357,7 +357,7 @@ impl World {
                 self.lobby.say(&ToLobby::Verdict { connection, verdict }, &[]);
             }
             FromLobby::HandOver { connection, state } => {
-                self.longest_state = self.longest_state.max(state.len());
+                self.longest_state = self.longest_state.max(state.expose().len());
                 let word = ToFront::Arrived {
                     connection,
                     ends: Ends {

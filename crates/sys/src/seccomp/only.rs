@@ -193,17 +193,16 @@ fn program(list: &[Allowed], otherwise: Otherwise) -> Vec<Instruction> {
 }
 
 /// Lets the calling thread make the calls on the list and no others. It must have no_new_privs or CAP_SYS_ADMIN.
-/// A call stands on the list once (`EEXIST`); the list is bounded (`E2BIG`).
-pub fn allow_only(list: &[Allowed], otherwise: Otherwise) -> Result<()> {
+/// A call stands on the list once (`EEXIST`); the list is bounded (`E2BIG`). It is sorted.
+pub fn allow_only(list: &mut [Allowed], otherwise: Otherwise) -> Result<()> {
     if list.len() > MAX_ALLOWED || list.iter().any(|a| a.with.len() > MAX_TESTS) {
         return Err(Errno::E2BIG);
     }
-    let mut list = list.to_vec();
     list.sort_unstable_by_key(|allowed| allowed.call);
     if list.windows(2).any(|pair| pair[0].call == pair[1].call) {
         return Err(Errno::EEXIST);
     }
-    let program = program(&list, otherwise);
+    let program = program(list, otherwise);
     // The kernel would say EINVAL, which is what a kernel says that has no filters.
     if program.len() > MAX_PROGRAM {
         return Err(Errno::E2BIG);
@@ -221,7 +220,7 @@ mod tests {
 
     /// What a thread gets that may make `list` and nothing else.
     fn confined(list: &'static [Allowed], call: i64) -> Result<usize> {
-        let all: Vec<Allowed> = [
+        let mut all: Vec<Allowed> = [
             libc::SYS_futex,
             libc::SYS_munmap,
             libc::SYS_mmap,
@@ -235,7 +234,7 @@ mod tests {
         .collect();
         let thread = std::thread::spawn(move || {
             crate::credentials::set_no_new_privileges().expect("always allowed");
-            allow_only(&all, Otherwise::Deny(ERROR)).expect("a good list");
+            allow_only(&mut all, Otherwise::Deny(ERROR)).expect("a good list");
             answer(call)
         });
         thread.join().expect("it ends")
@@ -391,12 +390,12 @@ mod tests {
 
     #[test]
     fn lists_beyond_their_bounds_are_refused() {
-        let long = [Allowed::any(1); MAX_ALLOWED + 1];
-        assert_eq!(allow_only(&long, Otherwise::Kill), Err(Errno::E2BIG));
-        let twice = [Allowed::any(1), Allowed::any(2), Allowed::any(1)];
-        assert_eq!(allow_only(&twice, Otherwise::Kill), Err(Errno::EEXIST));
+        let mut long = [Allowed::any(1); MAX_ALLOWED + 1];
+        assert_eq!(allow_only(&mut long, Otherwise::Kill), Err(Errno::E2BIG));
+        let mut twice = [Allowed::any(1), Allowed::any(2), Allowed::any(1)];
+        assert_eq!(allow_only(&mut twice, Otherwise::Kill), Err(Errno::EEXIST));
         const MANY: &[Test] = &[Test::Both(0, 1, 1, 2); MAX_TESTS];
-        let heavy: Vec<Allowed> = (0..MAX_ALLOWED as i64).map(|n| Allowed::when(n, MANY)).collect();
-        assert_eq!(allow_only(&heavy, Otherwise::Kill), Err(Errno::E2BIG));
+        let mut heavy: Vec<Allowed> = (0..MAX_ALLOWED as i64).map(|n| Allowed::when(n, MANY)).collect();
+        assert_eq!(allow_only(&mut heavy, Otherwise::Kill), Err(Errno::E2BIG));
     }
 }

@@ -7,7 +7,7 @@
 //! The front's bytes go straight between its connection and the pipes, terminals and sockets that it was handed; the
 //! monitor sees orders and ends.
 
-use super::{Blob, Connection, Ended, Ends, Permits, Settings};
+use super::{Blob, Connection, Ended, Ends, Permits, Settings, State};
 use crate::net::{Done, What};
 use crate::{choice, record};
 use alloc::ffi::CString;
@@ -22,7 +22,7 @@ choice! {
         /// First.
         0 => Begin { settings: Settings },
         /// A connection whose login was accepted; one descriptor, its socket. `state` is what the lobby handed over.
-        1 => Arrived { connection: Connection, ends: Ends, state: Vec<u8>, permits: Permits, cookie: [u8; 16] },
+        1 => Arrived { connection: Connection, ends: Ends, state: State, permits: Permits, cookie: [u8; 16] },
         /// The signature of a later key exchange, and the next one's cookie.
         2 => Signed { connection: Connection, signature: Vec<u8>, cookie: [u8; 16] },
         /// The session of [`FromFront::Start`] runs. With a terminal one descriptor, its master; else three: the

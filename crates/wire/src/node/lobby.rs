@@ -7,7 +7,7 @@
 //! The monitor keeps a duplicate of every socket: the lobby ends a connection by shutting it down, and a connection
 //! that was handed over is closed in the lobby without shutting it down.
 
-use super::{Connection, Ends, Settings, Verdict};
+use super::{Connection, Ends, Settings, State, Verdict};
 use crate::choice;
 use alloc::ffi::CString;
 use alloc::vec::Vec;
@@ -43,7 +43,7 @@ choice! {
         /// A USERAUTH_INFO_RESPONSE as received.
         3 => AuthInfo { connection: Connection, response: Vec<u8> },
         /// After Accepted: the frozen connection, USERAUTH_SUCCESS sent or in its output.
-        4 => HandOver { connection: Connection, state: Vec<u8> },
+        4 => HandOver { connection: Connection, state: State },
         /// It ended, in words for the log.
         5 => Closed { connection: Connection, why: CString },
     }

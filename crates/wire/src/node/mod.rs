@@ -13,9 +13,11 @@ pub mod watch;
 
 use crate::codec::Item;
 use crate::common::Endpoint;
+use crate::pam::wipe;
 use crate::{Decode, Encode, Error, Reader, Writer, choice, record};
 use alloc::ffi::CString;
 use alloc::vec::Vec;
+use core::fmt;
 
 /// The number of a connection, given by the monitor at accept and never used again.
 pub type Connection = u64;
@@ -41,6 +43,45 @@ record! {
     pub struct Blob {
         /// The bytes.
         pub bytes: Vec<u8>,
+    }
+}
+
+/// A connection between two processes, with its keys: wiped when dropped and never shown. In a frame it is a list of bytes.
+#[derive(Clone, PartialEq, Eq)]
+pub struct State(Vec<u8>);
+
+impl State {
+    /// Takes it over.
+    pub fn new(bytes: Vec<u8>) -> State {
+        State(bytes)
+    }
+    /// What it is.
+    pub fn expose(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        wipe(&mut self.0);
+    }
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "State({} bytes)", self.0.len())
+    }
+}
+
+impl Encode for State {
+    fn encode(&self, w: &mut Writer) {
+        self.0.encode(w);
+    }
+}
+
+impl Decode for State {
+    fn decode(r: &mut Reader<'_>) -> Result<State, Error> {
+        Vec::decode(r).map(State)
     }
 }
 

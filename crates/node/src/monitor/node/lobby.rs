@@ -20,7 +20,7 @@ use fleetgate_sys::Errno;
 use fleetgate_wire::node::Connection as Number;
 use fleetgate_wire::node::front::ToFront;
 use fleetgate_wire::node::lobby::{FromLobby, ToLobby};
-use fleetgate_wire::node::{Kind, Permits, Verdict};
+use fleetgate_wire::node::{Kind, Permits, State, Verdict};
 use std::time::Duration;
 
 /// The lobby that there is.
@@ -294,7 +294,7 @@ impl Node {
     }
 
     /// The frozen connection, for its front.
-    fn handed_over(&mut self, number: Number, state: Vec<u8>) {
+    fn handed_over(&mut self, number: Number, state: State) {
         let Some(known) = self.connections.of_lobby(number) else {
             return;
         };

@@ -19,6 +19,7 @@ use fleetgate_sys::poll::READ;
 use fleetgate_sys::process::{self, Exit, SIGKILL};
 use fleetgate_sys::{Errno, Fd, epoll, file, socket};
 use fleetgate_wire::Encode;
+use fleetgate_wire::node::MAX_FRAME;
 use lines::Lines;
 use peer::Peer;
 use std::collections::HashMap;
@@ -36,7 +37,9 @@ pub struct Seats {
     done: mpsc::Receiver<(SeatId, Started)>,
     done_sender: mpsc::Sender<(SeatId, Started)>,
     bell: std::sync::Arc<Fd>,
+    /// Where frames are heard, and where they are made.
     buffer: Vec<u8>,
+    room: Vec<u8>,
 }
 
 struct Sitting {
@@ -85,7 +88,8 @@ impl Seats {
             done,
             done_sender,
             bell: bell.into(),
-            buffer: vec![0; fleetgate_wire::node::MAX_FRAME],
+            buffer: vec![0; MAX_FRAME],
+            room: Vec::with_capacity(MAX_FRAME + 8 * 1024),
         })
     }
 
@@ -147,7 +151,7 @@ impl Seats {
         let Some(peer) = self.table.get_mut(&id).and_then(|s| s.peer.as_mut()) else {
             return;
         };
-        if let Err(lost) = peer.say(word, fds, wakes) {
+        if let Err(lost) = peer.say(word, fds, wakes, &mut self.room) {
             self.lose(id, lost);
         }
     }

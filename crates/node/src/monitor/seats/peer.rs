@@ -21,12 +21,18 @@ pub struct Peer {
     held: usize,
 }
 
-/// A frame with its descriptors.
+/// A frame with its descriptors. It is wiped when it is dropped: it may hold a connection's keys.
 pub struct Frame {
     /// The frame.
     pub bytes: Vec<u8>,
     /// What came with it.
     pub fds: Vec<Fd>,
+}
+
+impl Drop for Frame {
+    fn drop(&mut self) {
+        wipe(&mut self.bytes);
+    }
 }
 
 /// Why a process is not spoken to any more.
@@ -52,23 +58,34 @@ impl Peer {
         })
     }
 
-    /// Says `word`. The frame is wiped once it is sent: it may hold a connection's keys.
-    pub fn say(&mut self, word: &impl Encode, fds: Vec<Fd>, wakes: &Wakes) -> Result<(), Lost> {
-        let mut frame = fleetgate_wire::encode(word);
+    /// Says `word`. It may hold a connection's keys: the frame is made in `room`, where it need not be moved as it grows,
+    /// and is wiped there and wherever it waited.
+    pub fn say(
+        &mut self,
+        word: &impl Encode,
+        fds: Vec<Fd>,
+        wakes: &Wakes,
+        room: &mut Vec<u8>,
+    ) -> Result<(), Lost> {
+        *room = fleetgate_wire::encode_in(std::mem::take(room), word);
+        let said = self.send(room, fds, wakes);
+        wipe(room);
+        room.clear();
+        said
+    }
+
+    fn send(&mut self, frame: &[u8], fds: Vec<Fd>, wakes: &Wakes) -> Result<(), Lost> {
         if self.waiting.is_empty() {
             let raw: Vec<i32> = fds.iter().map(Fd::raw).collect();
-            match socket::send_now(&self.socket, &frame, &raw) {
-                Ok(()) => {
-                    wipe(&mut frame);
-                    return Ok(());
-                }
+            match socket::send_now(&self.socket, frame, &raw) {
+                Ok(()) => return Ok(()),
                 Err(Errno::EAGAIN) => {}
                 Err(_) => return Err(Lost::Closed),
             }
             let _ = wakes.change(&self.socket, READ | WRITE, self.key);
         }
         self.held += frame.len() + fds.len() * FD_COSTS;
-        self.waiting.push_back((frame, fds));
+        self.waiting.push_back((frame.to_vec(), fds));
         if self.held > MAX_WAITING {
             return Err(Lost::Deaf);
         }
@@ -101,10 +118,12 @@ impl Peer {
         match socket::receive(&self.socket, buffer, false) {
             Ok(got) if got.len == 0 => Err(Lost::Closed),
             Ok(got) if got.truncated || !got.fds.is_empty() => Err(Lost::Garbage),
-            Ok(got) => Ok(Some(Frame {
-                bytes: buffer[..got.len].to_vec(),
-                fds: got.fds,
-            })),
+            Ok(got) => {
+                let frame = &mut buffer[..got.len];
+                let bytes = frame.to_vec();
+                wipe(frame);
+                Ok(Some(Frame { bytes, fds: got.fds }))
+            }
             Err(Errno::EAGAIN) => Ok(None),
             Err(_) => Err(Lost::Closed),
         }
@@ -130,13 +149,14 @@ mod tests {
         let wakes = Wakes::new().expect("epoll");
         let (ours, theirs) = socket::pair().expect("pair");
         let mut peer = Peer::new(ours, Key::new(Owner::Seats, 4), &wakes).expect("peer");
+        let mut room = Vec::new();
         let word = |connection| ToLobby::Signed {
             connection,
             signature: vec![7; 32 << 10],
             cookie: [0; 16],
         };
         for n in 0..64 {
-            assert_eq!(peer.say(&word(n), Vec::new(), &wakes), Ok(()));
+            assert_eq!(peer.say(&word(n), Vec::new(), &wakes, &mut room), Ok(()));
         }
         assert!(!peer.waiting.is_empty(), "the socket holds less than 2 MB");
         let mut buffer = vec![0; 64 << 10];
@@ -146,8 +166,33 @@ mod tests {
             assert_eq!(peer.flush(&wakes), Ok(()));
         }
         assert_eq!(peer.held, 0);
-        let deaf = (0..1000).map(|n| peer.say(&word(n), Vec::new(), &wakes));
+        let deaf = (0..1000).map(|n| peer.say(&word(n), Vec::new(), &wakes, &mut room));
         assert!(deaf.collect::<Result<Vec<_>, _>>() == Err(Lost::Deaf));
+    }
+
+    #[test]
+    fn a_frame_is_made_where_it_stays_and_leaves_nothing_where_it_was_heard() {
+        let wakes = Wakes::new().expect("epoll");
+        let (ours, theirs) = socket::pair().expect("pair");
+        let key = Key::new(Owner::Seats, 4);
+        let (mut one, other) = (
+            Peer::new(ours, key, &wakes).expect("peer"),
+            Peer::new(theirs, key, &wakes).expect("peer"),
+        );
+        let (mut room, mut buffer) = (Vec::with_capacity(4096), vec![0; 4096]);
+        let place = room.as_ptr();
+        let word = ToLobby::Signed {
+            connection: 1,
+            signature: vec![7; 2048],
+            cookie: [0; 16],
+        };
+        for _ in 0..3 {
+            assert_eq!(one.say(&word, Vec::new(), &wakes, &mut room), Ok(()));
+            assert_eq!((room.len(), room.as_ptr()), (0, place));
+            let frame = other.hear(&mut buffer).expect("open").expect("a frame");
+            assert_eq!(fleetgate_wire::decode(&frame.bytes), Ok(word.clone()));
+            assert!(buffer.iter().all(|byte| *byte == 0));
+        }
     }
 
     #[test]
