@@ -50,6 +50,12 @@ impl Rest {
         timeout_ms
     }
 
+    /// Something happened without an event.
+    #[cfg(feature = "monitor")]
+    pub(crate) fn stir(&mut self) {
+        self.due = true;
+    }
+
     /// How long the loop may wait, if it otherwise would wait for `timeout_ms`.
     pub(crate) fn wait(&mut self, timeout_ms: Option<u32>) -> Option<u32> {
         self.capped = self.due && timeout_ms.is_none_or(|ms| ms > AFTER_MS);

@@ -54,15 +54,44 @@ pub struct Tools {
 }
 
 /// Waits for helpers that nobody else waits for, so that none stays a zombie.
+///
+/// They have said all that they had to say and end in a moment. The monitor is not woken for that: it looks at each turn,
+/// and its last turn is the one in which it rests. A helper that has not ended by then, or after some turns, is watched.
 #[derive(Debug, Default)]
 pub struct Reaper {
+    /// Each with how often it was looked at.
+    ending: Vec<(Fd, u8)>,
     watched: HashMap<u64, Fd>,
     next: u64,
 }
 
+/// So often a helper is looked at.
+const LOOKS: u8 = 8;
+
 impl Reaper {
     /// Takes a process over.
-    pub fn take(&mut self, pidfd: Fd, wakes: &Wakes) {
+    pub fn take(&mut self, pidfd: Fd) {
+        self.ending.push((pidfd, 0));
+    }
+
+    /// Whether there is one to look at.
+    pub fn looks(&self) -> bool {
+        !self.ending.is_empty()
+    }
+
+    /// Looks at those that were to end; `last`: there may be no other turn for long.
+    pub fn look(&mut self, last: bool, wakes: &Wakes) {
+        for (pidfd, looks) in std::mem::take(&mut self.ending) {
+            match process::wait(&pidfd, false) {
+                Ok(None) if looks < LOOKS && !last => self.ending.push((pidfd, looks + 1)),
+                Ok(None) => self.watch(pidfd, wakes),
+                // It ended, or it is somebody else's child (PAM's), not ours to wait for.
+                Ok(Some(_)) | Err(_) => {}
+            }
+        }
+    }
+
+    fn watch(&mut self, pidfd: Fd, wakes: &Wakes) {
         self.next += 1;
         if wakes
             .watch(&pidfd, READ, Key::new(Owner::Reaper, self.next))
@@ -75,8 +104,61 @@ impl Reaper {
     /// It ended.
     pub fn ended(&mut self, id: u64) {
         if let Some(pidfd) = self.watched.remove(&id) {
-            // Somebody else's child (PAM's) is not ours to wait for.
             let _ = process::wait(&pidfd, false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+    use std::time::Duration;
+
+    #[test]
+    fn helpers_are_waited_for_by_looking_and_then_by_watching() {
+        let mut wakes = Wakes::new().expect("epoll");
+        let mut reaper = Reaper::default();
+        let mut keys = Vec::new();
+        let zombie = |pid: u32| {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            status.contains("State:\tZ")
+        };
+        let start = |reaper: &mut Reaper, script: &str| {
+            #[expect(clippy::zombie_processes, reason = "the reaper waits for it")]
+            let child = Command::new("sh").args(["-c", script]).spawn().expect("a shell");
+            let pidfd = process::pidfd_open(child.id() as i32).expect("it is ours");
+            reaper.take(pidfd);
+            child.id()
+        };
+        let quick = start(&mut reaper, "exit");
+        while !zombie(quick) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        reaper.look(false, &wakes);
+        assert!(!zombie(quick) && !reaper.looks() && reaper.watched.is_empty());
+        // (turns until it is watched, the last of them is the one before a rest)
+        for (turns, last) in [(usize::from(LOOKS) + 1, false), (1, true)] {
+            let slow = start(&mut reaper, "sleep 0.3");
+            for turn in 1..=turns {
+                assert!(reaper.looks(), "turn {turn} of {turns}");
+                reaper.look(last, &wakes);
+            }
+            assert!(!reaper.looks());
+            keys.clear();
+            wakes.wait(Some(10_000), &mut keys).expect("epoll");
+            let [
+                Key {
+                    owner: Owner::Reaper,
+                    id,
+                },
+            ] = keys[..]
+            else {
+                panic!("{keys:?}");
+            };
+            assert!(zombie(slow));
+            reaper.ended(id);
+            assert!(!zombie(slow));
         }
     }
 }

@@ -169,7 +169,7 @@ impl Facts {
     ) {
         let files = match outcome {
             Ok((running, Begun::Home { home, files, long })) => {
-                tools.reaper.take(running.pidfd, &tools.wakes);
+                tools.reaper.take(running.pidfd);
                 let account = match &self.account {
                     Asked::Known(Some(account)) => Some(account),
                     _ => None,
@@ -186,7 +186,7 @@ impl Facts {
             }
             Ok((running, _)) => {
                 let _ = running.signal(process::SIGKILL);
-                tools.reaper.take(running.pidfd, &tools.wakes);
+                tools.reaper.take(running.pidfd);
                 Files::problem("the helper that reads key files said something else".to_owned())
             }
             Err(e) => Files::problem(e.to_string()),

@@ -99,10 +99,14 @@ impl Node {
                 true => Some(0),
                 false => self.tools.timers.wait_ms(now()),
             };
+            if self.tools.reaper.looks() {
+                rest.stir();
+            }
             keys.clear();
             self.tools.wakes.wait(rest.wait(wait), &mut keys)?;
             // At first that is what only the start needed. Of an idle monitor's 5.5 MB it is 4.
-            rest.woke(keys.len());
+            let rests = rest.woke(keys.len());
+            self.look_around(rests);
             for key in &keys {
                 self.wake(*key);
                 self.deliver();
@@ -122,6 +126,17 @@ impl Node {
         Ok(())
     }
 
+    /// What wakes nobody, since something else is sure to in a moment: helpers that end, fronts that begin.
+    fn look_around(&mut self, rests: bool) {
+        self.tools.reaper.look(rests, &self.tools.wakes);
+        let mut news = Vec::new();
+        self.seats.started(&self.tools.wakes, &mut news);
+        if !news.is_empty() {
+            self.take(news);
+            self.deliver();
+        }
+    }
+
     fn wake(&mut self, key: Key) {
         let id = key.id;
         match key.owner {
@@ -132,11 +147,7 @@ impl Node {
                 self.seats.woken(id, &self.tools.wakes, &mut news);
                 self.take(news);
             }
-            Owner::Starts if id == 0 => {
-                let mut news = Vec::new();
-                self.seats.started(&self.tools.wakes, &mut news);
-                self.take(news);
-            }
+            Owner::Starts if id == 0 => self.seats.rung(),
             Owner::Starts => self.fronts.idle(id, &mut self.seats),
             Owner::Names => {
                 for (key, found) in self.tools.names.take() {
@@ -297,7 +308,7 @@ impl Node {
             .of_lobby(number)
             .is_some_and(|c| matches!(c.stage, Stage::Login(_)));
         match outcome {
-            Ok((running, _)) if !waits => self.tools.reaper.take(running.pidfd, &self.tools.wakes),
+            Ok((running, _)) if !waits => self.tools.reaper.take(running.pidfd),
             outcome => self.login(number, |login, scene| login.read(outcome, scene)),
         }
     }

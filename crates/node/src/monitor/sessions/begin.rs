@@ -285,7 +285,7 @@ impl Sessions {
                     self.xauth_ended(tools, number);
                 }
             }
-            (None, Ok((running, _))) => tools.reaper.take(running.pidfd, &tools.wakes),
+            (None, Ok((running, _))) => tools.reaper.take(running.pidfd),
             (_, outcome) => {
                 if let Err(e) = outcome {
                     tracing::warn!("xauth is not run: {e}; X11 clients of this session are refused");
