@@ -67,6 +67,7 @@ pub fn auth_config(path: &Path) -> Result<fleetgate_auth::Config, String> {
 
 /// `proxy`
 pub fn proxy(given: &Given) -> Outcome {
+    fleetgate_sys::heap::keep_large_apart();
     let config = fleetgate_proxy::config::Config::load(&cluster::configuration(given)?)?;
     let listen = config.listen;
     let mut server = fleetgate_proxy::Server::new(config)?;

@@ -14,6 +14,7 @@ use std::future::pending;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::{mpsc, oneshot};
 use tonic::codegen::tokio_stream::Stream;
@@ -347,11 +348,75 @@ async fn a_peer_that_answers_no_ping_is_gone() {
     let channel = h2::connect(here, Tuning::TUNNEL).await.unwrap();
     let begun = tokio::time::Instant::now();
     let why = channel.closed().wait().await;
-    assert!(why.contains("keep-alive timed out"), "{why}");
+    assert!(why.contains("a ping was not answered"), "{why}");
     assert_eq!(
         begun.elapsed(),
         Tuning::TUNNEL.ping.unwrap() + Tuning::TUNNEL.answer
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_answers_pings_may_be_silent_for_ever() {
+    let channel = h2::connect(served().0, Tuning::TUNNEL).await.unwrap();
+    tokio::time::sleep(100 * Tuning::TUNNEL.ping.unwrap()).await;
+    assert!(!channel.is_closed());
+    let reply = TransportClient::new(channel).nodes(NodesRequest::default()).await;
+    assert_eq!(reply.unwrap().into_inner().nodes.len(), 1);
+}
+
+/// Never answers, and tells when it is not waited for any more.
+struct Never(mpsc::Sender<()>);
+
+struct Told(mpsc::Sender<()>);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        let _ = self.0.try_send(());
+    }
+}
+
+#[tonic::async_trait]
+impl Transport for Never {
+    type DialStream = Frames;
+
+    async fn dial(&self, _: Request<Streaming<Frame>>) -> Result<Response<Frames>, Status> {
+        let _told = Told(self.0.clone());
+        pending().await
+    }
+
+    async fn nodes(&self, _: Request<NodesRequest>) -> Result<Response<NodesReply>, Status> {
+        let _told = Told(self.0.clone());
+        pending().await
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_nobody_waits_for_is_taken_back() {
+    let (told, mut heard) = mpsc::channel(1);
+    let routes = Arc::new(Routes::new().with(TransportServer::new(Never(told))));
+    let (there, here) = duplex(64 * 1024);
+    let nobody = Caller {
+        peer: None,
+        address: None,
+    };
+    tokio::spawn(h2::serve(there, nobody, routes, Tuning::USER, pending()));
+    let channel = h2::connect(here, Tuning::USER).await.unwrap();
+    for streaming in [false, true] {
+        let (send, frames) = mpsc::channel(1);
+        let mut asking = TransportClient::new(channel.clone());
+        let asked = async move {
+            match streaming {
+                true => drop(asking.dial(Outgoing(frames)).await),
+                false => drop(asking.nodes(NodesRequest::default()).await),
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_millis(200), asked).await;
+        assert!(waited.is_err(), "it is not answered");
+        heard.recv().await.expect("it is taken back");
+        // What would have gone on sending is gone too.
+        send.closed().await;
+    }
+    assert!(!channel.is_closed());
 }
 
 /// Whoever has to wait for a wire waits for it alone: were another task its last asker, nobody would be woken.

@@ -1,19 +1,21 @@
 //! The side that asks. Its face is what the generated clients take.
 
-use super::io::Clock;
-use super::wire::{Shared, SpawnDriven, Wire};
+use super::call::{Answer, Call};
+use super::carry::Carrying;
+use super::wire::{Shared, Wire};
 use super::{
     CONNECTION_WINDOW, ERROR_RESETS, FRAME, HEADER_TABLE, HEADERS, SEND_BUFFER, STREAM_WINDOW, Tuning,
 };
 use crate::tls;
+use bytes::Bytes;
+use h2::client::{Builder, SendRequest};
 use http::uri::{Authority, Scheme};
 use http::{Request, Response, Uri};
-use hyper::body::Incoming;
-use hyper::client::conn::http2;
 use std::error::Error;
-use std::future::Future;
-use std::pin::Pin;
+use std::fmt;
+use std::io;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::sync::watch;
 use tonic::body::Body;
 use tower_service::Service;
@@ -22,7 +24,7 @@ use tower_service::Service;
 /// and nothing is under way.
 #[derive(Clone)]
 pub struct Channel {
-    send: http2::SendRequest<Body>,
+    send: SendRequest<Bytes>,
     ended: watch::Receiver<Option<String>>,
 }
 
@@ -30,52 +32,73 @@ pub struct Channel {
 #[derive(Clone)]
 pub struct Closed(watch::Receiver<Option<String>>);
 
+/// Why a connection, or a request on it, came to nothing.
+#[derive(Debug)]
+pub enum Broken {
+    /// What carries it failed.
+    Io(io::Error),
+    /// One of both sides ended it, by the words of HTTP/2.
+    Http2(h2::Error),
+    /// A ping was not answered for so long.
+    Silent(Duration),
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Broken::Io(error) => write!(f, "the connection broke: {error}"),
+            Broken::Http2(error) => write!(f, "HTTP/2: {error}"),
+            Broken::Silent(span) => write!(f, "a ping was not answered within {} s", span.as_secs()),
+        }
+    }
+}
+
+impl Error for Broken {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Broken::Io(error) => Some(error),
+            Broken::Http2(error) => Some(error),
+            Broken::Silent(_) => None,
+        }
+    }
+}
+
+impl From<h2::Error> for Broken {
+    fn from(error: h2::Error) -> Broken {
+        if !error.is_io() {
+            return Broken::Http2(error);
+        }
+        let text = error.to_string();
+        Broken::Io(error.into_io().unwrap_or_else(|| io::Error::other(text)))
+    }
+}
+
 /// Begins HTTP/2 on `io`. Nothing is waited for: a request may be sent at once.
-pub async fn connect<IO>(io: IO, tuning: Tuning) -> Result<Channel, hyper::Error>
+///
+/// It is h2 itself and not hyper's client, whose queue of requests and tasks around it are 11 KB more for each tunnel of a
+/// node, most of which do nothing most of the time.
+pub async fn connect<IO>(io: IO, tuning: Tuning) -> Result<Channel, Broken>
 where
     IO: Wire + Send + 'static,
 {
     let wire = Shared::new(io);
-    let mut builder = http2::Builder::new(SpawnDriven::new(wire.same()));
+    let mut builder = Builder::new();
     builder
-        .timer(Clock)
-        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_frame_size(FRAME)
-        .max_send_buf_size(SEND_BUFFER)
+        .max_send_buffer_size(SEND_BUFFER)
         .max_header_list_size(HEADERS)
         .header_table_size(HEADER_TABLE)
         .initial_max_send_streams(tuning.streams as usize)
         // Pushed streams are none of gRPC's.
+        .enable_push(false)
         .max_concurrent_streams(0)
-        .max_local_error_reset_streams(ERROR_RESETS)
-        .keep_alive_interval(tuning.ping)
-        .keep_alive_timeout(tuning.answer)
-        .keep_alive_while_idle(tuning.ping.is_some());
-    let (send, connection) = builder.handshake(wire).await?;
+        .max_local_error_reset_streams(Some(ERROR_RESETS));
+    let (send, connection) = builder.handshake(wire.same()).await?;
     let (tell, ended) = watch::channel(None);
-    tokio::spawn(Carrying { connection, tell });
+    tokio::spawn(Carrying::new(connection, wire, tuning, tell));
     Ok(Channel { send, ended })
-}
-
-/// Drives a connection to its end. By hand: an async block would hold the connection twice, 5 KB more for each tunnel.
-struct Carrying<C> {
-    connection: C,
-    tell: watch::Sender<Option<String>>,
-}
-
-impl<C: Future<Output = hyper::Result<()>> + Unpin> Future for Carrying<C> {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        Pin::new(&mut self.connection).poll(cx).map(|end| {
-            let why = match end {
-                Ok(()) => "the connection was closed".to_owned(),
-                Err(error) => reason(&error),
-            };
-            self.tell.send_replace(Some(why));
-        })
-    }
 }
 
 impl Channel {
@@ -88,7 +111,7 @@ impl Channel {
     /// Whether it has ended.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.send.is_closed() || self.ended.borrow().is_some()
+        self.ended.borrow().is_some()
     }
 }
 
@@ -144,15 +167,16 @@ fn tls_below(error: &(dyn Error + 'static)) -> Option<tls::Error> {
 }
 
 impl Service<Request<Body>> for Channel {
-    type Response = Response<Incoming>;
-    type Error = hyper::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Incoming>, hyper::Error>> + Send>>;
+    type Response = Response<Answer>;
+    type Error = Broken;
+    type Future = Call;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), hyper::Error>> {
-        self.send.poll_ready(cx)
+    /// Requests beyond what the peer takes at once wait, each by itself.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Body>) -> Call {
         // HTTP/2 wants a scheme and an authority (RFC 9113 §8.3.1). Who the server is was TLS's to find out.
         let path = request.uri().path_and_query().cloned();
         let mut whole = http::uri::Parts::default();
@@ -162,6 +186,7 @@ impl Service<Request<Body>> for Channel {
         if let Ok(uri) = Uri::from_parts(whole) {
             *request.uri_mut() = uri;
         }
-        Box::pin(self.send.send_request(request))
+        *request.version_mut() = http::Version::HTTP_2;
+        Call::new(self.send.clone(), request)
     }
 }

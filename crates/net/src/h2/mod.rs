@@ -1,13 +1,17 @@
-//! gRPC over one HTTP/2 connection, in either direction: whoever dialled may be the one that serves. It is hyper with
-//! windows, buffers and bounds of our own; TLS and what a service does are elsewhere.
+//! gRPC over one HTTP/2 connection, in either direction: whoever dialled may be the one that serves. The side that answers is
+//! hyper's, the side that asks is h2's, which hyper is made of; windows, buffers and bounds are our own. TLS and what a service
+//! does are elsewhere.
 
+mod call;
+mod carry;
 mod channel;
 pub(crate) mod io;
 mod routes;
 mod server;
 mod wire;
 
-pub use channel::{Channel, Closed, connect, reason, words};
+pub use call::{Answer, Call};
+pub use channel::{Broken, Channel, Closed, connect, reason, words};
 pub use routes::{Page, Routes};
 pub use server::{Caller, serve};
 pub use wire::Wire;

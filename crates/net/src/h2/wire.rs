@@ -1,5 +1,5 @@
-//! What HTTP/2 is spoken over, and when it is sent. hyper flushes behind every frame; here that means nothing, and what was
-//! written in a turn of the connection's is sent at the turn's end, in one call.
+//! What HTTP/2 is spoken over, and when it is sent. h2 and hyper flush behind every frame; here that means nothing, and what
+//! was written in a turn of the connection's is sent at the turn's end, in one call.
 
 use super::io::poll_room;
 use crate::tls;
@@ -9,8 +9,9 @@ use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
-use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::time::Instant;
 
 /// What HTTP/2 is spoken over.
 pub trait Wire: AsyncRead + AsyncWrite + Unpin {
@@ -43,13 +44,15 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire for tls::Stream<IO> {
     }
 }
 
-/// A wire that hyper has, and whoever drives it too.
+/// A wire that a connection has, and whoever drives it too.
 pub(super) struct Shared<T>(Arc<Mutex<End<T>>>);
 
 struct End<T> {
     wire: T,
     /// Sending failed at the end of a turn: the next one that looks hears of it.
     broken: Option<io::Error>,
+    /// When something came last.
+    heard: Instant,
 }
 
 /// A connection's future, with what it writes.
@@ -58,14 +61,13 @@ pub(super) struct Driven<C, T> {
     wire: Shared<T>,
 }
 
-/// tokio's runtime, for the side that asks: hyper drives its connection by a task of its own, the first that it spawns. What
-/// it spawns later, for requests, writes nothing, and must not send either: a wire wakes only whoever asked last, and that is
-/// to be the connection.
-pub(super) struct SpawnDriven<T>(Arc<Mutex<Option<Shared<T>>>>);
-
 impl<T> Shared<T> {
     pub(super) fn new(wire: T) -> Shared<T> {
-        Shared(Arc::new(Mutex::new(End { wire, broken: None })))
+        Shared(Arc::new(Mutex::new(End {
+            wire,
+            broken: None,
+            heard: Instant::now(),
+        })))
     }
 
     /// The same wire.
@@ -81,6 +83,11 @@ impl<T> Shared<T> {
         }
     }
 
+    /// When something came last.
+    pub(super) fn heard(&self) -> Instant {
+        self.end().heard
+    }
+
     /// One task has both ends, so nobody waits for it.
     fn end(&self) -> MutexGuard<'_, End<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -93,64 +100,69 @@ impl<C, T> Driven<C, T> {
     }
 }
 
+impl<T: AsyncWrite + Unpin> Shared<T> {
+    /// Sends what was written in this turn.
+    pub(super) fn send(&self, cx: &mut Context<'_>) {
+        let mut end = self.end();
+        if let Poll::Ready(Err(error)) = Pin::new(&mut end.wire).poll_flush(cx) {
+            end.broken = Some(error);
+            cx.waker().wake_by_ref();
+        }
+    }
+}
+
 impl<C: Future + Unpin, T: AsyncWrite + Unpin> Future for Driven<C, T> {
     type Output = C::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<C::Output> {
         let ended = Pin::new(&mut self.connection).poll(cx);
-        let mut end = self.wire.end();
-        if let Poll::Ready(Err(error)) = Pin::new(&mut end.wire).poll_flush(cx) {
-            end.broken = Some(error);
-            cx.waker().wake_by_ref();
-        }
+        self.wire.send(cx);
         ended
     }
 }
 
-impl<F, T> rt::Executor<F> for SpawnDriven<T>
-where
-    F: Future<Output = ()> + Send + 'static,
-    T: AsyncWrite + Unpin + Send + 'static,
-{
-    fn execute(&self, future: F) {
-        match self.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            Some(wire) => drop(tokio::spawn(wire.drive(Box::pin(future)))),
-            None => drop(tokio::spawn(future)),
+impl<T: Wire> Shared<T> {
+    fn read(&self, cx: &mut Context<'_>, room: usize, give: &mut dyn FnMut(&[u8])) -> Poll<io::Result<()>> {
+        let mut end = self.end();
+        if let Some(error) = end.broken.take() {
+            return Poll::Ready(Err(error));
         }
+        ready!(end.wire.poll_give(cx, room, give))?;
+        end.heard = Instant::now();
+        Poll::Ready(Ok(()))
+    }
+
+    fn write(&self, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.end().wire).poll_write(cx, from)
+    }
+
+    fn write_all_of(&self, cx: &mut Context<'_>, from: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.end().wire).poll_write_vectored(cx, from)
+    }
+
+    fn shut_down(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.end().wire).poll_shutdown(cx)
+    }
+
+    fn writes_vectors(&self) -> bool {
+        self.end().wire.is_write_vectored()
     }
 }
 
-impl<T> SpawnDriven<T> {
-    pub(super) fn new(wire: Shared<T>) -> SpawnDriven<T> {
-        SpawnDriven(Arc::new(Mutex::new(Some(wire))))
-    }
-}
-
-impl<T> Clone for SpawnDriven<T> {
-    fn clone(&self) -> SpawnDriven<T> {
-        SpawnDriven(self.0.clone())
-    }
-}
-
+/// For hyper, whose the answering side is.
 impl<T: Wire> rt::Read for Shared<T> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         mut into: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        let mut end = self.end();
-        if let Some(error) = end.broken.take() {
-            return Poll::Ready(Err(error));
-        }
-        let room = into.remaining();
-        ready!(end.wire.poll_give(cx, room, &mut |bytes| into.put_slice(bytes)))?;
-        Poll::Ready(Ok(()))
+        self.read(cx, into.remaining(), &mut |bytes| into.put_slice(bytes))
     }
 }
 
 impl<T: Wire> rt::Write for Shared<T> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.end().wire).poll_write(cx, from)
+        self.write(cx, from)
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -158,11 +170,11 @@ impl<T: Wire> rt::Write for Shared<T> {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.end().wire).poll_shutdown(cx)
+        self.shut_down(cx)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.end().wire.is_write_vectored()
+        self.writes_vectors()
     }
 
     fn poll_write_vectored(
@@ -170,6 +182,39 @@ impl<T: Wire> rt::Write for Shared<T> {
         cx: &mut Context<'_>,
         from: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.end().wire).poll_write_vectored(cx, from)
+        self.write_all_of(cx, from)
+    }
+}
+
+/// For h2, whose the asking side is.
+impl<T: Wire> AsyncRead for Shared<T> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.read(cx, into.remaining(), &mut |bytes| into.put_slice(bytes))
+    }
+}
+
+impl<T: Wire> AsyncWrite for Shared<T> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+        self.write(cx, from)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.shut_down(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.writes_vectors()
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        from: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.write_all_of(cx, from)
     }
 }
