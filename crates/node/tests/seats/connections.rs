@@ -63,7 +63,12 @@ fn keys_are_replaced_under_load_from_either_side() {
         let c = w.login();
         let ch = w.exec(c, "exec head -c 20000000 /dev/zero");
         if bytes == 0 {
-            w.until(|w| w.output(c, ch, Stream::Main).len() > 1 << 20);
+            // It cannot be over before: what is not consumed is not read for long.
+            w.clients[c].hoard = Some(ch);
+            w.until(|w| w.output(c, ch, Stream::Main).len() >= 128 << 10);
+            w.clients[c].hoard = None;
+            let held = w.output(c, ch, Stream::Main).len();
+            w.clients[c].core.consumed(ch, held);
             w.clients[c].core.rekey();
         }
         w.until(|w| w.clients[c].said.contains(&Said::Closed(ch.0)));
