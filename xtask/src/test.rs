@@ -51,7 +51,7 @@ pub fn main(args: &[String]) -> Result {
     let wanted = |part: &&str| only.as_deref().is_none_or(|o| o == *part);
     let mut beside = only.is_none().then(|| std::thread::spawn(release_beside));
     // Nothing that watches clocks runs while compilers do.
-    let mut quiet = || beside.take().map(std::thread::JoinHandle::join);
+    let mut quiet = || drop(beside.take().map(std::thread::JoinHandle::join));
     let mut failures = Vec::new();
     for part in PARTS.iter().copied().filter(wanted) {
         let result = match part {
@@ -95,7 +95,7 @@ fn release_beside() {
 }
 
 /// The unit tests; `quiet` waits for whatever is compiled beside them.
-fn units<T>(filter: &Option<String>, skips: &Path, quiet: &mut dyn FnMut() -> T) -> Result {
+fn units(filter: &Option<String>, skips: &Path, quiet: &mut dyn FnMut()) -> Result {
     heading("unit tests");
     let tests = |all: &[&str]| {
         let mut command = cargo();

@@ -205,10 +205,11 @@ pub(crate) fn start_time(pid: i32) -> Option<u64> {
     let mut stat = [0; 1536];
     let file = std::fs::File::open(format!("/proc/{pid}/stat"));
     let len = file.and_then(|mut file| file.read(&mut stat)).ok()?;
-    let stat = String::from_utf8_lossy(&stat[..len]);
+    let stat = &stat[..len];
     // The name in parentheses may hold anything; field 22 counts from the process id as 1.
-    let after_name = &stat[stat.rfind(')')? + 1..];
-    after_name.split_ascii_whitespace().nth(19)?.parse().ok()
+    let after_name = &stat[stat.iter().rposition(|byte| *byte == b')')? + 1..];
+    let fields = std::str::from_utf8(after_name).ok()?;
+    fields.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
 /// In hexadecimal.
@@ -262,6 +263,7 @@ pub(crate) fn shown(session: &Session) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::ffi::OsStrExt;
 
     fn note() -> Note {
         Note {
@@ -338,5 +340,27 @@ mod tests {
         assert!(start_time(std::process::id() as i32).is_some());
         assert_eq!(start_time(i32::MAX), None);
         assert_eq!(boot_id().len(), 36);
+    }
+
+    #[test]
+    fn a_process_of_any_name_has_its_start_time() {
+        // The kernel names a process after the file by which it was executed.
+        let name = std::ffi::OsStr::from_bytes(b") \xff 1 (2) 3");
+        let own = std::env::temp_dir().join(format!("fleetgate-kept-{}", std::process::id()));
+        std::fs::create_dir(&own).expect("a directory");
+        std::os::unix::fs::symlink("/bin/sleep", own.join(name)).expect("a name");
+        let mut child = std::process::Command::new(own.join(name))
+            .arg("60")
+            .spawn()
+            .expect("sleep");
+        let pid = child.id() as i32;
+        let comm = std::fs::read(format!("/proc/{pid}/comm")).expect("its name");
+        let start = start_time(pid);
+        child.kill().expect("its end");
+        child.wait().expect("its status");
+        std::fs::remove_dir_all(&own).expect("nothing left");
+        assert_eq!(comm.trim_ascii_end(), name.as_bytes());
+        let own = start_time(std::process::id() as i32).expect("ours");
+        assert!(start.is_some_and(|start| start >= own), "{start:?} {own}");
     }
 }

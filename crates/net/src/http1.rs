@@ -1,7 +1,7 @@
 //! HTTP/1.1 for browsers and health checks: one request, one page, the end. What the page says is its owner's business.
 
-use crate::h2::Page;
 use crate::h2::io::{Clock, Io};
+use crate::h2::{Page, Wire};
 use http::header::{CONNECTION, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
@@ -10,7 +10,6 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use std::convert::Infallible;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
 
 /// How long a request may take to come, and its answer to be read.
 pub const DEADLINE: Duration = Duration::from_secs(10);
@@ -18,7 +17,7 @@ pub const DEADLINE: Duration = Duration::from_secs(10);
 pub const REQUEST_MAX: usize = 16 * 1024;
 
 /// Answers one request on `io`. A peer that is slow is left.
-pub async fn serve<IO: AsyncRead + AsyncWrite + Unpin>(io: IO, page: Page) {
+pub async fn serve<IO: Wire>(io: IO, page: Page) {
     let service = service_fn(move |request: Request<Incoming>| {
         let mut response = match *request.method() {
             Method::GET | Method::HEAD => page(request.uri().path()),

@@ -1,5 +1,6 @@
-//! hyper's view of a tokio connection, a runtime and a clock. It decides nothing.
+//! hyper's view of a wire, a runtime and a clock. It decides nothing.
 
+use super::wire::Wire;
 use hyper::rt::{self, ReadBufCursor};
 use std::cell::RefCell;
 use std::future::Future;
@@ -7,9 +8,9 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 
-/// A tokio connection.
+/// A wire.
 pub(crate) struct Io<T>(pub(crate) T);
 
 /// tokio's runtime.
@@ -29,16 +30,15 @@ thread_local! {
     static ROOM: RefCell<Vec<u8>> = RefCell::new(vec![0; READ]);
 }
 
-impl<T: AsyncRead + Unpin> rt::Read for Io<T> {
+impl<T: Wire> rt::Read for Io<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         mut into: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        poll_room(&mut self.0, cx, into.remaining(), &mut |bytes| {
-            into.put_slice(bytes)
-        })
-        .map_ok(drop)
+        self.0
+            .poll_give(cx, into.remaining(), &mut |bytes| into.put_slice(bytes))
+            .map_ok(drop)
     }
 }
 
@@ -58,7 +58,7 @@ pub(super) fn poll_room<T: AsyncRead + Unpin>(
     })
 }
 
-impl<T: AsyncWrite + Unpin> rt::Write for Io<T> {
+impl<T: Wire> rt::Write for Io<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(cx, from)
     }

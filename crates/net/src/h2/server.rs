@@ -1,6 +1,6 @@
 //! The side that answers. Who asks is in each request's [`Caller`].
 
-use super::io::{Clock, Spawn};
+use super::io::{Clock, Io, Spawn};
 use super::wire::{Shared, Wire};
 use super::{
     CONNECTION_WINDOW, ERROR_RESETS, FRAME, HEADER_TABLE, HEADERS, PENDING_RESETS, Routes, SEND_BUFFER,
@@ -63,7 +63,7 @@ where
         .keep_alive_timeout(tuning.answer)
         .auto_date_header(false);
     let wire = Shared::new(io);
-    let connection = builder.serve_connection(wire.same(), Answering { routes, caller });
+    let connection = builder.serve_connection(Io(wire.same()), Answering { routes, caller });
     let mut driven = wire.drive(connection);
     let mut leave = pin!(leave);
     tokio::select! {

@@ -3,7 +3,6 @@
 
 use super::io::poll_room;
 use crate::tls;
-use hyper::rt::{self, ReadBufCursor};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -121,93 +120,50 @@ impl<C: Future + Unpin, T: AsyncWrite + Unpin> Future for Driven<C, T> {
     }
 }
 
-impl<T: Wire> Shared<T> {
-    fn read(&self, cx: &mut Context<'_>, room: usize, give: &mut dyn FnMut(&[u8])) -> Poll<io::Result<()>> {
+impl<T: Wire> Wire for Shared<T> {
+    fn poll_give(
+        &mut self,
+        cx: &mut Context<'_>,
+        room: usize,
+        give: &mut dyn FnMut(&[u8]),
+    ) -> Poll<io::Result<usize>> {
         let mut end = self.end();
         if let Some(error) = end.broken.take() {
             return Poll::Ready(Err(error));
         }
-        ready!(end.wire.poll_give(cx, room, give))?;
+        let given = ready!(end.wire.poll_give(cx, room, give))?;
         end.heard = Instant::now();
-        Poll::Ready(Ok(()))
-    }
-
-    fn write(&self, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.end().wire).poll_write(cx, from)
-    }
-
-    fn write_all_of(&self, cx: &mut Context<'_>, from: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.end().wire).poll_write_vectored(cx, from)
-    }
-
-    fn shut_down(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.end().wire).poll_shutdown(cx)
-    }
-
-    fn writes_vectors(&self) -> bool {
-        self.end().wire.is_write_vectored()
+        Poll::Ready(Ok(given))
     }
 }
 
-/// For hyper, whose the answering side is.
-impl<T: Wire> rt::Read for Shared<T> {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        mut into: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
-        self.read(cx, into.remaining(), &mut |bytes| into.put_slice(bytes))
-    }
-}
-
-impl<T: Wire> rt::Write for Shared<T> {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
-        self.write(cx, from)
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.shut_down(cx)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.writes_vectors()
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        from: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.write_all_of(cx, from)
-    }
-}
-
-/// For h2, whose the asking side is.
 impl<T: Wire> AsyncRead for Shared<T> {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.read(cx, into.remaining(), &mut |bytes| into.put_slice(bytes))
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.poll_give(cx, into.remaining(), &mut |bytes| into.put_slice(bytes))
+            .map_ok(drop)
     }
 }
 
 impl<T: Wire> AsyncWrite for Shared<T> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
-        self.write(cx, from)
+        Pin::new(&mut self.end().wire).poll_write(cx, from)
     }
 
+    /// Nothing: [`Shared::send`] flushes, at a turn's end.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.shut_down(cx)
+        Pin::new(&mut self.end().wire).poll_shutdown(cx)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.writes_vectors()
+        self.end().wire.is_write_vectored()
     }
 
     fn poll_write_vectored(
@@ -215,6 +171,6 @@ impl<T: Wire> AsyncWrite for Shared<T> {
         cx: &mut Context<'_>,
         from: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.write_all_of(cx, from)
+        Pin::new(&mut self.end().wire).poll_write_vectored(cx, from)
     }
 }
