@@ -4,7 +4,7 @@ use crate::world::{Said, World};
 use fleetgate_ssh::event::{Pty, Request, Stream, WindowSize};
 use fleetgate_sys::{file, process, terminal};
 use fleetgate_wire::node::front::{FromFront, Program};
-use fleetgate_wire::node::{Kind, MAX_ENVIRONMENT, MAX_VARIABLES};
+use fleetgate_wire::node::{Kind, MAX_COMMAND, MAX_ENVIRONMENT, MAX_VARIABLES};
 
 /// How a program ends.
 enum Ends {
@@ -322,6 +322,36 @@ fn what_is_not_started_is_said_to_the_user() {
     assert_eq!(w.output(c, ch, Stream::Stderr), b"not today\r\n");
     assert!(w.clients[c].said.contains(&Said::Replied(ch.0, true)));
     assert!(w.clients[c].said.contains(&Said::Exit(ch.0, 255)));
+}
+
+#[test]
+fn a_command_that_fits_no_frame_with_its_environment_is_not_started() {
+    let mut w = World::new();
+    let c = w.login();
+    let ch = w.session(c);
+    let core = &mut w.clients[c].core;
+    let mut command = b": ".to_vec();
+    command.resize(MAX_COMMAND, b'x');
+    let env = Request::Env {
+        name: b"V".to_vec(),
+        value: vec![b'x'; MAX_ENVIRONMENT - 16],
+    };
+    core.request(ch, &env, true);
+    core.request(ch, &Request::Exec { command }, true);
+    w.until(|w| w.clients[c].said.contains(&Said::Closed(ch.0)));
+    assert_eq!(
+        w.output(c, ch, Stream::Stderr),
+        b"the command and its environment are too long\r\n"
+    );
+    assert!(w.starts.is_empty());
+    w.until(|w| w.told.iter().any(|word| matches!(word, FromFront::Denied { .. })));
+
+    // The connection goes on.
+    let ch = w.session(c);
+    let command = b"echo on".to_vec();
+    w.clients[c].core.request(ch, &Request::Exec { command }, true);
+    w.until(|w| w.clients[c].said.contains(&Said::Closed(ch.0)));
+    assert_eq!(w.output(c, ch, Stream::Main), b"on\n");
 }
 
 #[test]
