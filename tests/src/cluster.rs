@@ -143,6 +143,14 @@ impl Cluster {
         self.services.push((state.to_owned(), child));
     }
 
+    /// Ends what [`Cluster::up`] started for this state directory.
+    pub fn down(&mut self, state: &str) {
+        let at = self.services.iter().position(|(name, _)| name == state);
+        let (_, mut child) = self.services.remove(at.expect("it runs"));
+        child.kill().expect("ours");
+        child.wait().expect("ours");
+    }
+
     /// What they logged.
     pub fn log(&self, state: &str) -> String {
         std::fs::read_to_string(format!("{DIR}/{state}.log")).unwrap_or_default()

@@ -8,7 +8,7 @@ use fleetgate_client::error::ClientError;
 use fleetgate_client::login::{self, Shown};
 use fleetgate_client::profile::{Home, Profile};
 use fleetgate_client::totp::Factor;
-use fleetgate_client::{files, reach, time};
+use fleetgate_client::{files, held, reach, time};
 use fleetgate_net::h2::Channel;
 use fleetgate_net::tls::Believe;
 use fleetgate_net::{Admits, Pin, Ticket};
@@ -215,6 +215,7 @@ pub fn logout(given: &Given) -> Outcome {
     let home = Home::find(given.value("home"))?;
     let profile = home.profile()?;
     login::out_of_agent(&home)?;
+    held::end(&home);
     home.forget()?;
     print(&format!(
         "{} is logged out of {}\n",

@@ -29,6 +29,7 @@ use commands::COMMANDS;
 use flags::{Asked, Given, Outcome};
 use fleetgate_base::{exit, log};
 use fleetgate_client::error::ClientError;
+use fleetgate_client::held;
 use std::ffi::{CString, OsString};
 use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -43,6 +44,7 @@ fn main() {
         Some(b"fleetgate-front") => fleetgate_node::seat::run(&rest),
         Some(b"fleetgate-tunnel") => fleetgate_node::seat::run_tunnel(&rest),
         Some(b"fleetgate-guardian") => fleetgate_trace::guardian::main(&rest),
+        Some(name) if name == held::NAME.as_bytes() => held::holder::main(&rest),
         Some(b"fleetgate-resolver") => fleetgate_resolver::run(&rest),
         _ => fleetgate(rest),
     });

@@ -71,6 +71,14 @@ impl Ledger {
         self.open = false;
     }
 
+    /// A step that another process had for this connection.
+    pub fn extend(&mut self, step: Step) {
+        self.end();
+        if self.steps.len() < MAX_STEPS {
+            self.steps.push(step);
+        }
+    }
+
     /// Whether a step is under way.
     pub fn is_open(&self) -> bool {
         self.open

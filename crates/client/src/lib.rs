@@ -8,6 +8,7 @@ pub mod device;
 pub mod error;
 pub mod explain;
 pub mod files;
+pub mod held;
 pub mod join;
 pub mod ledger;
 pub mod login;

@@ -5,7 +5,7 @@ use crate::agent::Agent;
 use crate::error::ClientError;
 use crate::profile::{Home, Keys, Profile};
 use crate::totp::Factor;
-use crate::{device, pem, reach, time};
+use crate::{device, held, pem, reach, time};
 use fleetgate_net::h2::Channel;
 use fleetgate_net::x509;
 use fleetgate_policy::cluster::State;
@@ -196,6 +196,8 @@ fn keep(
         clock_ahead,
     };
     home.save(&profile, &keys)?;
+    // What is kept is the old login's.
+    held::end(home);
     Ok(profile)
 }
 

@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 /// | `known_hosts` | the cluster's host authorities, as ssh reads them |
 /// | `ssh_config` | from `fleetgate config ssh --write` |
 /// | `device`, `device.pub`, `device.json` | this machine's own key, if it is enrolled |
-/// | `mux/` | sockets of ssh's ControlMaster |
+/// | `mux/` | sockets of ssh's ControlMaster, and of whoever holds the connection to the proxy |
 #[derive(Clone, Debug)]
 pub struct Home(PathBuf);
 

@@ -6,13 +6,14 @@
 
 use crate::config;
 use crate::error::ClientError;
+use crate::held::{self, Keep, PERSIST};
 use crate::ledger::Ledger;
 use crate::profile::Home;
-use crate::reach;
 use crate::ssh::Standard;
-use crate::transport::{DialOptions, Proxy};
+use crate::transport::{DialOptions, DialStream};
 use fleetgate_ssh::codec::Write as _;
 use fleetgate_ssh::event::Reason;
+use std::cell::RefCell;
 use std::io;
 use std::pin::Pin;
 use std::task::Poll;
@@ -20,7 +21,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::time::timeout;
 
-/// What is taken of standard input for the first frame.
+/// What is taken of standard input for the first frame, and what ssh may have said unheard for it to be said again.
 const FIRST: usize = 16 * 1024;
 /// Bytes on the way in one direction.
 const BUFFER: usize = 32 * 1024;
@@ -68,22 +69,56 @@ impl Streams {
 }
 
 async fn carry(home: &Home, host: &str, login: &str, streams: &mut Streams) -> Result<(), ClientError> {
-    let Streams { input, output, begun } = streams;
     let profile = home.login()?;
     let node = config::node(host, &profile.cluster);
-    let (believe, credentials) = (reach::believe(home)?, reach::credentials(home)?);
-    let mut ledger = Ledger::default();
-    let proxy = Proxy::connect(&profile.proxy, &believe, &credentials, None, &mut ledger).await?;
-    let first = at_hand(input).await.map_err(local)?;
-    let stream = proxy.dial(node, login, first.into(), &DialOptions::default());
+    let mut keep = Keep::For(PERSIST);
+    let mut said = None;
+    loop {
+        let mut ledger = Ledger::default();
+        let way = held::proxy(home, &profile.proxy, keep, None, &mut ledger, |_| {}).await?;
+        let first = match said.take() {
+            Some(said) => said,
+            None => at_hand(&mut streams.input).await.map_err(local)?,
+        };
+        let again = way.was_there.then(|| first.clone());
+        let stream = way.proxy.dial(node, login, first.into(), &DialOptions::default());
+        let beside = stream.beside();
+        let ended = pass(stream, node, streams, again).await;
+        match ended {
+            // A connection that was kept may be dead without anybody knowing.
+            (Err(_), Some(unheard)) if !beside.now().heard => {
+                held::end(home);
+                (keep, said) = (Keep::No, Some(unheard));
+            }
+            (ended, _) => return ended,
+        }
+    }
+}
+
+/// Carries bytes until either end is over. `said`: what went out; it is given back with what followed, if it is not too much.
+async fn pass(
+    stream: DialStream,
+    node: &str,
+    streams: &mut Streams,
+    said: Option<Vec<u8>>,
+) -> (Result<(), ClientError>, Option<Vec<u8>>) {
+    let Streams { input, output, begun } = streams;
+    let said = RefCell::new(said);
     let (mut read, mut write) = tokio::io::split(stream);
     let up = async {
         let mut buffer = vec![0; BUFFER];
         loop {
-            match input.read(&mut buffer).await {
+            let n = match input.read(&mut buffer).await {
                 Ok(0) | Err(_) => break,
-                Ok(n) if write.write_all(&buffer[..n]).await.is_err() => break,
-                Ok(_) => {}
+                Ok(n) => n,
+            };
+            said.replace_with(|said| {
+                let mut said = said.take().filter(|said| said.len() + n <= FIRST)?;
+                said.extend_from_slice(&buffer[..n]);
+                Some(said)
+            });
+            if write.write_all(&buffer[..n]).await.is_err() {
+                break;
             }
         }
         let _ = write.shutdown().await;
@@ -98,16 +133,20 @@ async fn carry(home: &Home, host: &str, login: &str, streams: &mut Streams) -> R
                 Ok(n) => n,
                 Err(e) => return Err(ClientError::Unreachable(node.to_owned(), e.to_string())),
             };
-            *begun = true;
+            if !*begun {
+                *begun = true;
+                said.replace(None);
+            }
             if output.write_all(&buffer[..n]).await.is_err() {
                 return Ok(());
             }
         }
     };
-    tokio::select! {
+    let ended = tokio::select! {
         () = up => Ok(()),
         ended = down => ended,
-    }
+    };
+    (ended, said.into_inner())
 }
 
 fn local(e: io::Error) -> ClientError {

@@ -22,7 +22,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::timeout;
 use tonic::codegen::tokio_stream::Stream;
-use tonic::{Response, Status, Streaming};
+use tonic::{Code, Response, Status, Streaming};
 
 /// SSH bytes in one frame, at most: with what is around them, what HTTP/2 carries in one of its own.
 pub const FRAME_BYTES: usize = h2::FRAME as usize - 32;
@@ -57,6 +57,7 @@ pub struct DialStream {
     /// SSH bytes of the last frame that were not read yet.
     rest: Bytes,
     ended: bool,
+    heard: bool,
     beside: Beside,
 }
 
@@ -71,6 +72,8 @@ pub struct Said {
     pub opened: Option<Opened>,
     /// Where the time went, as proxy and node tell it.
     pub spans: Vec<Span>,
+    /// Anything came at all, SSH's bytes included: before that, nothing can have been done for us.
+    pub heard: bool,
 }
 
 /// A proxy's refusal.
@@ -145,6 +148,16 @@ impl Proxy {
         }
     }
 
+    /// Asks it, with answers of at most so many bytes.
+    pub(crate) fn client(&self, answer: usize) -> TransportClient<Channel> {
+        self.client.clone().max_decoding_message_size(answer)
+    }
+
+    /// Tells of the connection's end.
+    pub(crate) fn closed(&self) -> Closed {
+        self.closed.clone()
+    }
+
     /// Where it is.
     pub fn address(&self) -> &str {
         &self.address
@@ -167,8 +180,8 @@ impl Proxy {
         let out = Arc::new(Out::default());
         out.slot().frame = Some(first);
         let frames = Frames(out.clone());
-        let mut client = self.client.clone().max_decoding_message_size(TRANSPORT_MESSAGE);
-        let closed = self.closed.clone();
+        let mut client = self.client(TRANSPORT_MESSAGE);
+        let closed = self.closed();
         DialStream {
             out,
             from: From::Waiting(Box::pin(async move {
@@ -179,6 +192,7 @@ impl Proxy {
             })),
             rest: Bytes::new(),
             ended: false,
+            heard: false,
             beside: Beside::default(),
         }
     }
@@ -189,16 +203,19 @@ impl Proxy {
         ledger.asks("nodes");
         ledger.waits();
         // A large fleet's inventory is longer than a transport's frame.
-        let mut client = self.client.clone().max_decoding_message_size(AUTH_MESSAGE);
+        let mut client = self.client(AUTH_MESSAGE);
         let selector = selector.to_owned();
         let answer = match client.nodes(NodesRequest { selector }).await {
-            Err(status) => Err(why(status, self.closed.clone()).await),
+            Err(status) => Err(why(status, self.closed()).await),
             answer => answer,
         };
         ledger.end();
         answer
             .map(|reply| reply.into_inner().nodes)
-            .map_err(|status| ClientError::Refused(h2::words(&status)))
+            .map_err(|status| match status.code() {
+                Code::Unavailable => ClientError::Unreachable(self.address.clone(), h2::words(&status)),
+                _ => ClientError::Refused(h2::words(&status)),
+            })
     }
 }
 
@@ -254,7 +271,12 @@ impl AsyncRead for DialStream {
             if self.ended {
                 return Poll::Ready(Ok(()));
             }
-            match ready!(self.poll_frame(cx))? {
+            let frame = ready!(self.poll_frame(cx))?;
+            if frame.is_some() && !self.heard {
+                self.heard = true;
+                self.beside.said().heard = true;
+            }
+            match frame {
                 Some(Kind::Ssh(bytes)) => self.rest = bytes,
                 Some(Kind::Opened(opened)) => self.beside.said().opened = Some(opened),
                 Some(Kind::Spans(more)) => {
@@ -410,7 +432,7 @@ impl std::error::Error for Refused {}
 
 /// What a request died of: where it was the connection, what that died of; a proxy that does not take our certificate says
 /// so there.
-async fn why(status: Status, mut closed: Closed) -> Status {
+pub(crate) async fn why(status: Status, mut closed: Closed) -> Status {
     if std::error::Error::source(&status).is_none() {
         return status;
     }

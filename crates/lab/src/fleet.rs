@@ -93,6 +93,11 @@ impl Fleet {
 
     /// `fleetgate ssh target true`, for the place `user`.
     pub fn ssh(&self) -> Command {
+        self.command(&["ssh", "-o", "ControlPersist=no", "root@target", "true"])
+    }
+
+    /// The same over the connection to the proxy that it keeps from the first time on.
+    pub fn ssh_kept(&self) -> Command {
         self.command(&["ssh", "root@target", "true"])
     }
 

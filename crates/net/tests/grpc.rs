@@ -356,6 +356,38 @@ async fn a_peer_that_answers_no_ping_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_behind_a_silence_asks_whether_the_peer_is_there() {
+    let (silence, answer) = Tuning::USER.doubt.unwrap();
+    // Asked at once it is given the usual time; behind a silence, and a moment before a usual ping, the shorter one.
+    for (after, until) in [
+        (Duration::ZERO, Tuning::USER.ping.unwrap() + Tuning::USER.answer),
+        (silence, silence + answer),
+        (
+            Tuning::USER.ping.unwrap() + silence,
+            Tuning::USER.ping.unwrap() + silence + answer,
+        ),
+    ] {
+        let (_silent, here) = duplex(64 * 1024);
+        let channel = h2::connect(here, Tuning::USER).await.unwrap();
+        let begun = tokio::time::Instant::now();
+        tokio::time::sleep(after).await;
+        let mut closed = channel.closed();
+        let mut client = TransportClient::new(channel);
+        let request = tokio::spawn(async move { client.nodes(NodesRequest::default()).await });
+        closed.wait().await;
+        assert_eq!(begun.elapsed(), until, "{after:?}");
+        assert!(request.await.unwrap().is_err());
+    }
+    // One that is there is asked, and answers.
+    let channel = h2::connect(served().0, Tuning::USER).await.unwrap();
+    tokio::time::sleep(silence).await;
+    let mut client = TransportClient::new(channel.clone());
+    assert!(client.nodes(NodesRequest::default()).await.is_ok());
+    tokio::time::sleep(2 * answer).await;
+    assert!(!channel.is_closed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_peer_that_answers_pings_may_be_silent_for_ever() {
     let channel = h2::connect(served().0, Tuning::TUNNEL).await.unwrap();
     tokio::time::sleep(100 * Tuning::TUNNEL.ping.unwrap()).await;

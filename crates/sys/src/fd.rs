@@ -92,7 +92,8 @@ pub fn close_range(first: i32, last: u32) -> Result<()> {
     if first as u32 > last {
         return Ok(());
     }
-    // SAFETY: numbers only. The callers do this right before exec, when nothing of theirs is used any more.
+    // SAFETY: numbers only. The callers do this right before exec, when nothing of theirs is used any more, or as the first
+    // thing in a program, when nothing is open that is its own.
     match unsafe { syscall!(libc::SYS_close_range, first, last, 0) } {
         Err(crate::Errno::ENOSYS | crate::Errno::EPERM) => close_each(first, last),
         other => other.map(drop),

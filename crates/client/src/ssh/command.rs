@@ -8,11 +8,12 @@ use crate::error::ClientError;
 use crate::explain::Waterfall;
 use crate::ledger::Ledger;
 use crate::profile::{Home, Profile};
-use crate::transport::{Beside, DialOptions, Proxy, Through};
-use crate::{config, login, reach};
+use crate::transport::{Beside, DialOptions, Through};
+use crate::{config, held, login};
 use bytes::Bytes;
 use fleetgate_net::otlp::{Exporter, Finished};
 use fleetgate_policy::pattern::fits;
+use fleetgate_proto::v1::Node;
 use fleetgate_proto::v1::denied::Reason;
 use fleetgate_ssh::settings::Keepalive;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -100,18 +101,34 @@ async fn through(
     beside: &mut Beside,
 ) -> Result<i32, SshError> {
     let home = Home::find(options.home.as_deref()).map_err(told)?;
-    let mut asked = false;
+    let (mut asked, mut keep) = (false, options.keep);
+    let note = |words: std::fmt::Arguments<'_>| {
+        if options.verbose > 0 {
+            eprintln!("fleetgate: {words}");
+        }
+    };
     loop {
         let profile = home.login().map_err(told)?;
         let address = options.proxy.as_deref().unwrap_or(&profile.proxy);
-        let (believe, credentials) = (
-            reach::believe(&home).map_err(told)?,
-            reach::credentials(&home).map_err(told)?,
-        );
-        let proxy = Proxy::connect(address, &believe, &credentials, options.connect_time, ledger).await;
-        let proxy = proxy.map_err(told)?;
+        let way = held::proxy(&home, address, keep, options.connect_time, ledger, note).await;
+        let held::Way { proxy, was_there } = way.map_err(told)?;
+        // A connection that was kept may be dead without anybody knowing; what it did not bring is brought by another one.
+        let dead = |why: &dyn std::fmt::Display| {
+            note(format_args!(
+                "the connection that was kept is dead ({why}); another one is made"
+            ));
+            held::end(&home);
+            held::Keep::No
+        };
         let node = match is_selector(&options.host) {
-            true => choose(&proxy, options, ledger).await?,
+            true => match proxy.nodes(&options.host, ledger).await {
+                Ok(nodes) => choose(nodes, options)?,
+                Err(error @ ClientError::Unreachable(..)) if was_there => {
+                    keep = dead(&error);
+                    continue;
+                }
+                Err(error) => return Err(told(error)),
+            },
             false => config::node(&options.host, &profile.cluster).to_owned(),
         };
         let user = account(options, &profile);
@@ -132,6 +149,7 @@ async fn through(
         let outcome = super::run(&plan, &hosts, vec![key], &mut carrier, ledger).await;
         *beside = carrier.beside;
         match outcome {
+            Err(SshError::Connect(why)) if was_there && !beside.now().heard => keep = dead(&why),
             Err(SshError::Denied(refused)) if refused.reason == Reason::Mfa && !asked && !options.batch => {
                 asked = true;
                 let Some(mut terminal) = Terminal::open() else {
@@ -160,8 +178,7 @@ fn is_selector(host: &str) -> bool {
     host.contains(['=', ',', '*', '?'])
 }
 
-async fn choose(proxy: &Proxy, options: &Options, ledger: &mut Ledger) -> Result<String, SshError> {
-    let mut nodes = proxy.nodes(&options.host, ledger).await.map_err(told)?;
+fn choose(mut nodes: Vec<Node>, options: &Options) -> Result<String, SshError> {
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
     let names: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();
     match names.as_slice() {

@@ -91,7 +91,9 @@ pub(super) struct Engine<'a, S> {
     patience: Option<Pin<Box<Sleep>>>,
     /// The exit status that the far side told, or that it told of a signal.
     code: Option<i32>,
-    /// Something was sent since the other side was last waited for.
+    /// What is to be sent asks for something: it is not what a stream has, or its end, which nobody waits for.
+    asks: bool,
+    /// Something was asked for since the other side was last waited for.
     spoke: bool,
     /// The carrier has nothing more for us.
     lost: bool,
@@ -145,6 +147,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
             timer: None,
             patience: plan.connect_time.map(|time| Box::pin(tokio::time::sleep(time))),
             code: None,
+            asks: true,
             spoke: true,
             lost: false,
         })
@@ -194,6 +197,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
             self.events(cx)?;
             moved |= self.ready(cx)?;
             moved |= self.accept(cx);
+            self.asks |= !self.connection.output().is_empty();
             moved |= self.flow(cx)?;
             self.heed(cx)?;
             moved |= self.write(cx)?;
@@ -273,7 +277,8 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
                 Poll::Pending => return Ok(moved),
                 Poll::Ready(Ok(n)) if n > 0 => {
                     self.connection.sent(n);
-                    (moved, self.spoke) = (true, true);
+                    self.spoke |= std::mem::take(&mut self.asks);
+                    moved = true;
                 }
                 Poll::Ready(Ok(_)) => return Err(self.gone("the carrier takes nothing more")),
                 // What the other side said last may still be there to be read.

@@ -1,6 +1,6 @@
 //! `fleetgate ssh`: SSH over any byte stream. All that is known is sent at once: the version, KEXINIT and a guessed share
 //! first, then keys, login, channel and command in one flight, so a command costs two round trips on the carrier.
-//! It never speaks X11, and keeps no connection for later.
+//! It never speaks X11; the connection to the proxy may be one that was kept ([`crate::held`]).
 
 mod command;
 mod engine;

@@ -3,6 +3,7 @@
 
 use super::forward::{Forward, MAX_FORWARDS, To};
 use super::{Strict, Work};
+use crate::held::{Keep, PERSIST};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
@@ -85,14 +86,17 @@ pub struct Options {
     pub exit_on_forward_failure: bool,
     /// BatchMode.
     pub batch: bool,
+    /// ControlPersist: whether the connection to the proxy is kept.
+    pub keep: Keep,
     /// What is said before it begins.
     pub notes: Vec<String>,
 }
 
 /// The names that `-o` knows.
-pub const KNOWN: [&str; 18] = [
+pub const KNOWN: [&str; 19] = [
     "BatchMode",
     "ConnectTimeout",
+    "ControlPersist",
     "EscapeChar",
     "ExitOnForwardFailure",
     "ForwardAgent",
@@ -138,9 +142,10 @@ Everything behind NODE is the command, as with ssh.
   -J HOST:PORT     go through this proxy instead of the login's own
   -e CHAR          what begins an escape at the start of a line; `none` for none (default: ~)
   -i FILE          a private key, for --direct
-  -o NAME=VALUE    one of: BatchMode ConnectTimeout EscapeChar ExitOnForwardFailure ForwardAgent IdentityFile
-                   LocalForward LogLevel Port RemoteForward RequestTTY SendEnv ServerAliveCountMax
-                   ServerAliveInterval SetEnv StrictHostKeyChecking User UserKnownHostsFile
+  -o NAME=VALUE    one of: BatchMode ConnectTimeout ControlPersist EscapeChar ExitOnForwardFailure ForwardAgent
+                   IdentityFile LocalForward LogLevel Port RemoteForward RequestTTY SendEnv ServerAliveCountMax
+                   ServerAliveInterval SetEnv StrictHostKeyChecking User UserKnownHostsFile. ControlPersist is how long
+                   the connection to the proxy is kept for the next command (default: 10m; `no`: it ends with this one)
   -p PORT          with --direct; a node has no port and it is left aside
   -q, -v           say less, say more
   --direct         connect to an SSH server without a proxy, with keys of files and of the ssh-agent
@@ -237,6 +242,7 @@ impl Default for Line {
                 connect_time: None,
                 exit_on_forward_failure: false,
                 batch: false,
+                keep: Keep::For(PERSIST),
                 notes: Vec::new(),
             },
             command: Vec::new(),
@@ -395,6 +401,9 @@ impl Line {
         match known {
             Some("BatchMode") => o.batch = flag()?,
             Some("ConnectTimeout") => o.connect_time = Some(seconds()?).filter(|t| !t.is_zero()),
+            Some("ControlPersist") => {
+                o.keep = persist(value).ok_or_else(|| wrong("`no`, `yes`, or a time as 90, 10m or 1h30m"))?;
+            }
             Some("EscapeChar") => o.escape = escape(value)?,
             Some("ExitOnForwardFailure") => o.exit_on_forward_failure = flag()?,
             Some("ForwardAgent") => o.agent = flag()?,
@@ -543,6 +552,39 @@ fn joined(value: &str) -> String {
     value.split_whitespace().collect::<Vec<_>>().join(":")
 }
 
+/// As ssh reads it: seconds, or numbers with units; `yes` and 0 are for ever, which is a day here.
+fn persist(value: &str) -> Option<Keep> {
+    const DAY: u64 = 86_400;
+    let value = match value.to_ascii_lowercase().as_str() {
+        "yes" | "true" => "0".to_owned(),
+        "no" | "false" => return Some(Keep::No),
+        "" => return None,
+        time => time.to_owned(),
+    };
+    let (mut sum, mut number) = (0_u64, String::new());
+    for c in value.chars() {
+        let unit = match c {
+            '0'..='9' => {
+                number.push(c);
+                continue;
+            }
+            's' => 1,
+            'm' => 60,
+            'h' => 3600,
+            'd' => DAY,
+            'w' => 7 * DAY,
+            _ => return None,
+        };
+        let count: u64 = std::mem::take(&mut number).parse().ok()?;
+        sum = sum.checked_add(count.checked_mul(unit)?)?;
+    }
+    if !number.is_empty() {
+        sum = sum.checked_add(number.parse().ok()?)?;
+    }
+    let time = if sum == 0 { DAY } else { sum.min(DAY) };
+    Some(Keep::For(Duration::from_secs(time)))
+}
+
 fn escape(value: &str) -> Result<Option<u8>, String> {
     match value.as_bytes() {
         b"none" => Ok(None),
@@ -586,7 +628,7 @@ mod tests {
     #[test]
     fn the_command_line_is_read_as_ssh_reads_its_own() {
         type Check = fn(&Options) -> bool;
-        let table: [(&str, Check); 20] = [
+        let table: [(&str, Check); 24] = [
             ("web1", |o| {
                 o.host == "web1" && o.user.is_none() && o.work == Work::Shell
             }),
@@ -639,6 +681,14 @@ mod tests {
                 },
             ),
             ("env=prod,role=db", |o| o.host == "env=prod,role=db"),
+            ("web1", |o| o.keep == Keep::For(PERSIST)),
+            ("-o ControlPersist=no web1", |o| o.keep == Keep::No),
+            ("-o ControlPersist=1h30 web1", |o| {
+                o.keep == Keep::For(Duration::from_secs(3630))
+            }),
+            ("-o ControlPersist=yes web1", |o| {
+                o.keep == Keep::For(Duration::from_secs(86_400))
+            }),
         ];
         for (line, check) in table {
             let options = read(line).unwrap_or_else(|e| panic!("{line}: {e}"));
@@ -659,6 +709,7 @@ mod tests {
             ("-o Ciphers=none web1", "Known are: BatchMode, ConnectTimeout"),
             ("-o ConnectTimeout web1", "NAME=VALUE"),
             ("-o ForwardAgent=maybe web1", "yes or no"),
+            ("-o ControlPersist=soon web1", "a time as 90, 10m or 1h30m"),
             ("-z web1", "no flag"),
             ("--explain=xml web1", "--explain=json"),
             ("--what web1", "no flag"),

@@ -9,6 +9,8 @@ use h2::client::Connection;
 use h2::{Ping, PingPong};
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -20,16 +22,23 @@ pub(super) struct Carrying<IO: Wire> {
     wire: Shared<IO>,
     pulse: Option<Pulse>,
     tell: watch::Sender<Option<String>>,
+    asking: Asking,
 }
+
+/// Set with each request: the turn that sends it looks at it.
+pub(super) type Asking = Arc<AtomicBool>;
 
 /// Whether the peer lives.
 struct Pulse {
     pings: PingPong,
     /// A ping is under way.
     asked: bool,
+    /// How long it may take.
+    patience: Duration,
     due: Pin<Box<Sleep>>,
     quiet: Duration,
     answer: Duration,
+    doubt: Option<(Duration, Duration)>,
 }
 
 impl<IO: Wire> Carrying<IO> {
@@ -38,6 +47,7 @@ impl<IO: Wire> Carrying<IO> {
         wire: Shared<IO>,
         tuning: Tuning,
         tell: watch::Sender<Option<String>>,
+        asking: Asking,
     ) -> Carrying<IO> {
         let pulse = tuning.ping.zip(connection.ping_pong());
         Carrying {
@@ -46,19 +56,25 @@ impl<IO: Wire> Carrying<IO> {
             pulse: pulse.map(|(quiet, pings)| Pulse {
                 pings,
                 asked: false,
+                patience: tuning.answer,
                 due: Box::pin(sleep_until(Instant::now() + quiet)),
                 quiet,
                 answer: tuning.answer,
+                doubt: tuning.doubt,
             }),
             tell,
+            asking,
         }
     }
 
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
-        if let Some(pulse) = &mut self.pulse
-            && let Poll::Ready(broken) = pulse.poll(self.wire.heard(), cx)
-        {
-            return Poll::Ready(Err(broken));
+        if let Some(pulse) = &mut self.pulse {
+            if self.asking.swap(false, Relaxed) {
+                pulse.doubt(self.wire.heard());
+            }
+            if let Poll::Ready(broken) = pulse.poll(self.wire.heard(), cx) {
+                return Poll::Ready(Err(broken));
+            }
         }
         let ended = Pin::new(&mut self.connection).poll(cx);
         self.wire.send(cx);
@@ -81,6 +97,30 @@ impl<IO: Wire> Future for Carrying<IO> {
 }
 
 impl Pulse {
+    /// A request is on its way. Behind a long silence nobody knows whether the peer is still there.
+    fn doubt(&mut self, heard: Instant) {
+        let Some((_, answer)) = self.doubt.filter(|(silence, _)| heard.elapsed() >= *silence) else {
+            return;
+        };
+        let due = Instant::now() + answer;
+        if !self.asked {
+            self.ask(answer);
+        } else if due < self.due.deadline() {
+            self.patience = answer;
+            self.due.as_mut().reset(due);
+        }
+    }
+
+    /// Sends a ping. It fails where the connection has ended.
+    fn ask(&mut self, answer: Duration) -> bool {
+        self.asked = self.pings.send_ping(Ping::opaque()).is_ok();
+        self.patience = answer;
+        if self.asked {
+            self.due.as_mut().reset(Instant::now() + answer);
+        }
+        self.asked
+    }
+
     /// Ready when the peer is given up. `heard`: when something came last.
     fn poll(&mut self, heard: Instant, cx: &mut Context<'_>) -> Poll<Broken> {
         loop {
@@ -91,7 +131,7 @@ impl Pulse {
                     self.due.as_mut().reset(Instant::now() + self.quiet);
                     continue;
                 }
-                return self.due.as_mut().poll(cx).map(|()| Broken::Silent(self.answer));
+                return self.due.as_mut().poll(cx).map(|()| Broken::Silent(self.patience));
             }
             match self.due.as_mut().poll(cx) {
                 Poll::Pending => return Poll::Pending,
@@ -99,12 +139,9 @@ impl Pulse {
                     self.due.as_mut().reset(heard + self.quiet);
                 }
                 Poll::Ready(()) => {
-                    // It fails where the connection has ended.
-                    if self.pings.send_ping(Ping::opaque()).is_err() {
+                    if !self.ask(self.answer) {
                         return Poll::Pending;
                     }
-                    self.asked = true;
-                    self.due.as_mut().reset(Instant::now() + self.answer);
                 }
             }
         }

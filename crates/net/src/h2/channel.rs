@@ -1,7 +1,7 @@
 //! The side that asks. Its face is what the generated clients take.
 
 use super::call::{Answer, Call};
-use super::carry::Carrying;
+use super::carry::{Asking, Carrying};
 use super::wire::{Shared, Wire};
 use super::{
     CONNECTION_WINDOW, ERROR_RESETS, FRAME, HEADER_TABLE, HEADERS, SEND_BUFFER, STREAM_WINDOW, Tuning,
@@ -14,6 +14,7 @@ use http::{Request, Response, Uri};
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -25,6 +26,7 @@ use tower_service::Service;
 #[derive(Clone)]
 pub struct Channel {
     send: SendRequest<Bytes>,
+    asking: Asking,
     ended: watch::Receiver<Option<String>>,
 }
 
@@ -97,8 +99,9 @@ where
         .max_local_error_reset_streams(Some(ERROR_RESETS));
     let (send, connection) = builder.handshake(wire.same()).await?;
     let (tell, ended) = watch::channel(None);
-    tokio::spawn(Carrying::new(connection, wire, tuning, tell));
-    Ok(Channel { send, ended })
+    let asking = Asking::default();
+    tokio::spawn(Carrying::new(connection, wire, tuning, tell, asking.clone()));
+    Ok(Channel { send, asking, ended })
 }
 
 impl Channel {
@@ -187,6 +190,7 @@ impl Service<Request<Body>> for Channel {
             *request.uri_mut() = uri;
         }
         *request.version_mut() = http::Version::HTTP_2;
+        self.asking.store(true, Relaxed);
         Call::new(self.send.clone(), request)
     }
 }

@@ -50,6 +50,9 @@ pub struct Tuning {
     pub ping: Option<Duration>,
     /// The connection is dead if a ping is not answered for so long.
     pub answer: Duration,
+    /// With a request behind so long a silence a ping is sent too, and has so long to be answered: the network may have
+    /// changed, or the machine slept, and whoever asks shall not wait for the others.
+    pub doubt: Option<(Duration, Duration)>,
 }
 
 impl Tuning {
@@ -58,17 +61,27 @@ impl Tuning {
         streams: 16_384,
         ping: Some(Duration::from_secs(20)),
         answer: Duration::from_secs(10),
+        doubt: None,
     };
-    /// A user's connection to a proxy: the client's master carries all of the user's sessions on it.
+    /// A user's connection to a proxy: all of the user's sessions may be on it, and it is kept for the next one.
     pub const USER: Tuning = Tuning {
         streams: 1_024,
         ping: Some(Duration::from_secs(60)),
         answer: Duration::from_secs(20),
+        doubt: Some((Duration::from_secs(10), Duration::from_secs(5))),
+    };
+    /// Between two processes of one user on one machine.
+    pub const HERE: Tuning = Tuning {
+        streams: 1_024,
+        ping: None,
+        answer: Duration::from_secs(20),
+        doubt: None,
     };
     /// A connection to the auth service.
     pub const AUTH: Tuning = Tuning {
         streams: 256,
         ping: Some(Duration::from_secs(30)),
         answer: Duration::from_secs(20),
+        doubt: None,
     };
 }

@@ -25,6 +25,7 @@ const WARM_UP: usize = 1;
 const JUMP: &str = "ssh -J";
 const DIRECT: &str = "ssh, direct";
 const COLD: &str = "fleetgate ssh, cold";
+const WARM: &str = "fleetgate ssh, warm";
 const KEPT: &str = "ssh by its ssh_config, kept";
 const V12: &str = "v12 as published";
 const V13: &str = "v13 as published";
@@ -32,6 +33,8 @@ const V13: &str = "v13 as published";
 /// Promises about round trips, which say how many there may be.
 const COLD_TO_PROXY: &str = "round trips of a cold fleetgate ssh, user to proxy, of 5";
 const COLD_TO_NODE: &str = "round trips of a cold fleetgate ssh, proxy to node, of 3";
+const WARM_TO_PROXY: &str = "round trips of fleetgate ssh by a kept proxy connection, user to proxy, of 3";
+const WARM_TO_NODE: &str = "round trips of fleetgate ssh by a kept proxy connection, proxy to node, of 3";
 const KEPT_TO_PROXY: &str = "round trips over a kept connection, user to proxy, of 3";
 const KEPT_TO_NODE: &str = "round trips over a kept connection, proxy to node, of 3";
 
@@ -57,6 +60,8 @@ pub const PROMISES: &[Promised] = &[
     promised(ROWS[5].of_jump, HALF),
     promised(COLD_TO_PROXY, ALL),
     promised(COLD_TO_NODE, ALL),
+    promised(WARM_TO_PROXY, ALL),
+    promised(WARM_TO_NODE, ALL),
     promised(KEPT_TO_PROXY, ALL),
     promised(KEPT_TO_NODE, ALL),
 ];
@@ -98,7 +103,7 @@ fn one(bench: &mut Bench, world: &World, ours: Option<&Ours>, row: &Row) -> Resu
     bench.record(&name, V12, "ms", vec![row.v12 * 1e3]);
     bench.record(&name, V13, "ms", vec![row.v13 * 1e3]);
 
-    let turns: [Turns; 4] = Default::default();
+    let turns: [Turns; 5] = Default::default();
     let jump = || timed(|| world.openssh(true));
     let direct = || timed(|| world.openssh(false));
     let mut names = vec![JUMP, DIRECT];
@@ -107,9 +112,10 @@ fn one(bench: &mut Bench, world: &World, ours: Option<&Ours>, row: &Row) -> Resu
         recorded(world, &name, DIRECT, &turns[1], direct),
     ];
     if let Some(ours) = ours {
-        names.extend([COLD, KEPT]);
+        names.extend([COLD, WARM, KEPT]);
         subjects.push(recorded(world, &name, COLD, &turns[2], || ours.cold(world)));
-        subjects.push(recorded(world, &name, KEPT, &turns[3], || ours.kept(world)));
+        subjects.push(recorded(world, &name, WARM, &turns[3], || ours.warm(world)));
+        subjects.push(recorded(world, &name, KEPT, &turns[4], || ours.kept(world)));
     }
     bench.run(&name, "ms", WARM_UP, SAMPLES, subjects)?;
     let n = bench.times(SAMPLES);
@@ -172,13 +178,14 @@ fn round_trips(row: &str, asks: &str, answers: &str) -> String {
 /// Prints the published table with what was measured.
 fn table(bench: &Bench) -> Result {
     heading("seconds, and round trips user to proxy + proxy to target (direct: user to target)");
-    let subjects = [V12, V13, JUMP, DIRECT, COLD, KEPT];
+    let subjects = [V12, V13, JUMP, DIRECT, COLD, WARM, KEPT];
     let titles = [
         "v12 published",
         "v13 published",
         "ssh -J",
         "ssh direct",
         "cold",
+        "warm",
         "kept",
     ];
     println!(
@@ -232,6 +239,8 @@ fn settle(bench: &mut Bench) -> Result {
     for (promise, subject, row, leg, allowed) in [
         (COLD_TO_PROXY, COLD, FAR_PROXY, LEGS[0], 5.0),
         (COLD_TO_NODE, COLD, FAR_TARGET, LEGS[1], 3.0),
+        (WARM_TO_PROXY, WARM, FAR_PROXY, LEGS[0], 3.0),
+        (WARM_TO_NODE, WARM, FAR_TARGET, LEGS[1], 3.0),
         (KEPT_TO_PROXY, KEPT, FAR_PROXY, LEGS[0], 3.0),
         (KEPT_TO_NODE, KEPT, FAR_TARGET, LEGS[1], 3.0),
     ] {

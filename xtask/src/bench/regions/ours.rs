@@ -1,5 +1,5 @@
-//! Ours in the lab: `fleetgate ssh target true`, which connects to the proxy each time, and plain ssh as `fleetgate config
-//! ssh` tells it, which keeps its connection through the proxy.
+//! Ours in the lab: `fleetgate ssh target true`, connecting to the proxy each time and by the connection to it that is kept,
+//! and plain ssh as `fleetgate config ssh` tells it, which keeps its connection through the proxy to the node.
 
 use super::timed;
 use super::world::World;
@@ -18,6 +18,11 @@ impl Ours {
     /// `fleetgate ssh`; milliseconds.
     pub fn cold(&self, world: &World) -> Result<f64> {
         timed(|| world.client(&mut self.0.ssh()))
+    }
+
+    /// The same by the connection to the proxy that the first one left; milliseconds.
+    pub fn warm(&self, world: &World) -> Result<f64> {
+        timed(|| world.client(&mut self.0.ssh_kept()))
     }
 
     /// OpenSSH's client, over the connection through the proxy that it has kept; milliseconds.

@@ -1,0 +1,149 @@
+//! What is said at the holder's socket before HTTP/2: a word of who asks, for which login; a word of what he gets. Words have
+//! their length before them, since what follows the answer is HTTP/2's already.
+
+use crate::error::ClientError;
+use crate::files;
+use crate::ledger::Step;
+use crate::profile::Home;
+use crate::transport::LEG;
+use ring::digest::{Context, SHA256};
+use serde::{Deserialize, Serialize};
+use std::io;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+/// The longest word.
+pub const MAX_WORD: usize = 4096;
+
+/// What is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Ask {
+    /// The connection that belongs to this key.
+    Use(String),
+    /// That nobody gets it any more.
+    End,
+}
+
+/// What is had.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Reply {
+    /// HTTP/2 begins behind this word. The steps of making the connection, for whom it was made.
+    Lent { steps: Vec<Told> },
+    /// There is no connection, for this reason.
+    Failed { why: String },
+    /// The holder has another login's connection, and now lends it to nobody.
+    Other,
+}
+
+/// One of the holder's steps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Told {
+    what: Made,
+    start: u64,
+    end: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Made {
+    Tcp,
+    Tls,
+}
+
+impl Ask {
+    /// With its length.
+    pub(super) fn word(&self) -> Vec<u8> {
+        match self {
+            Ask::Use(key) => word(&format!("use {key}")),
+            Ask::End => word("end"),
+        }
+    }
+
+    pub(super) fn parse(word: &str) -> Option<Ask> {
+        match word.split_once(' ') {
+            Some(("use", key)) => Some(Ask::Use(key.to_owned())),
+            None if word == "end" => Some(Ask::End),
+            _ => None,
+        }
+    }
+}
+
+impl Told {
+    /// What another process is told of a step; none of a step that only its own process has.
+    pub(super) fn of(step: &Step) -> Option<Told> {
+        let what = match step.name {
+            "tcp" => Made::Tcp,
+            "tls" => Made::Tls,
+            _ => return None,
+        };
+        Some(Told {
+            what,
+            start: step.start,
+            end: step.end,
+        })
+    }
+
+    pub(super) fn step(&self) -> Step {
+        let (name, request) = match self.what {
+            Made::Tcp => ("tcp", "connect"),
+            Made::Tls => ("tls", "handshake"),
+        };
+        Step {
+            name,
+            leg: LEG,
+            start: self.start,
+            end: self.end,
+            round_trips: 1,
+            requests: vec![request],
+        }
+    }
+}
+
+/// What a connection belongs to: this version of the program, a proxy, and the login as its files have it.
+pub(super) fn key(home: &Home, address: &str) -> Result<String, ClientError> {
+    let mut digest = Context::new(&SHA256);
+    for part in [env!("CARGO_PKG_VERSION"), address] {
+        digest.update(part.as_bytes());
+        digest.update(&[0]);
+    }
+    for file in ["tls.crt", "state.json"] {
+        digest.update(&files::read(&home.file(file))?);
+    }
+    Ok(digest
+        .finish()
+        .as_ref()
+        .iter()
+        .map(|b| format!("{b:02x}"))
+        .collect())
+}
+
+/// Asks for the connection of `key`.
+pub(super) async fn ask(mut stream: UnixStream, key: &str) -> io::Result<(UnixStream, Reply)> {
+    stream.write_all(&Ask::Use(key.to_owned()).word()).await?;
+    let reply = serde_json::from_str(&hear(&mut stream).await?)?;
+    Ok((stream, reply))
+}
+
+/// Answers.
+pub(super) async fn answer(stream: &mut UnixStream, reply: &Reply) -> io::Result<()> {
+    stream.write_all(&word(&serde_json::to_string(reply)?)).await
+}
+
+/// The next word, and nothing behind it.
+pub(super) async fn hear(stream: &mut UnixStream) -> io::Result<String> {
+    let length = usize::from(stream.read_u16().await?);
+    if length > MAX_WORD {
+        return Err(io::Error::other(format!("a word of {length} bytes")));
+    }
+    let mut bytes = vec![0; length];
+    stream.read_exact(&mut bytes).await?;
+    String::from_utf8(bytes).map_err(io::Error::other)
+}
+
+/// With its length. What is too long is cut, and then is no word that anybody knows.
+fn word(text: &str) -> Vec<u8> {
+    let text = &text.as_bytes()[..text.len().min(MAX_WORD)];
+    let length = u16::try_from(text.len()).unwrap_or(u16::MAX);
+    [&length.to_be_bytes(), text].concat()
+}

@@ -1,0 +1,239 @@
+//! The process that holds a connection to the proxy. It begins with its first user on standard input, lends the connection
+//! to more of the same user, and ends when nobody had it for a while, when its login is over or replaced, or when the
+//! connection breaks. It writes nothing and asks nobody.
+
+use super::desk::{self, Ask, Reply, Told};
+use super::{DEADLINE, SOCKET, lend};
+use crate::error::ClientError;
+use crate::ledger::Ledger;
+use crate::profile::Home;
+use crate::transport::Proxy;
+use crate::{files, reach, time};
+use fleetgate_net::h2::{self, Caller, Routes, Tuning};
+use fleetgate_sys::process::effective_uid;
+use fleetgate_sys::{Fd, close_range, exec, net};
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::future::pending;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+/// How long the end of a connection may take to be told to those who use it.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// The socket, which is one holder's at a time.
+struct Place {
+    listener: UnixListener,
+    path: PathBuf,
+    /// Whoever has it may remove what lies at the path.
+    _lock: File,
+}
+
+/// What all users share.
+struct Desk {
+    key: String,
+    routes: Arc<Routes>,
+    /// Says that the connection is to be lent to nobody any more.
+    retire: mpsc::Sender<()>,
+}
+
+/// Holds a connection: the login's directory, the proxy, and for how many seconds. The exit code.
+pub fn main(words: &[OsString]) -> i32 {
+    // Before anything is open that is ours. What the command's own parents left open is not for ten minutes.
+    let ready = close_range(3, u32::MAX).and_then(|()| {
+        // It leads no group yet: it was just started.
+        let _ = exec::new_session();
+        net::umask(0o077);
+        Ok(())
+    });
+    let ([home, address, persist], Ok(())) = (words, ready) else {
+        return fleetgate_base::exit::USAGE;
+    };
+    let home = home.to_str().and_then(|home| Home::find(Some(home)).ok());
+    let persist = persist.to_str().and_then(|seconds| seconds.parse().ok());
+    let (Some(home), Some(address), Some(persist)) = (home, address.to_str(), persist) else {
+        return fleetgate_base::exit::USAGE;
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let held = runtime.and_then(|runtime| {
+        let held = runtime.block_on(hold(&home, address, Duration::from_secs(persist)));
+        runtime.shutdown_background();
+        held
+    });
+    i32::from(held.is_err())
+}
+
+async fn hold(home: &Home, address: &str, persist: Duration) -> io::Result<()> {
+    let first = standard_input()?;
+    // Before the connection is made: who comes meanwhile waits for it, and makes none of his own.
+    let mut place = Place::take(home);
+    let mut ledger = Ledger::default();
+    let (desk, mut retired, proxy, expiry) = match connect(home, address, &mut ledger).await {
+        Ok(connected) => connected,
+        Err(error) => return refuse(first, place, error).await,
+    };
+    let steps: Vec<Told> = ledger.steps().iter().filter_map(Told::of).collect();
+    let desk = Arc::new(desk);
+    let mut users = JoinSet::new();
+    users.spawn(serve(desk.clone(), first, steps));
+    let mut closed = proxy.closed();
+    drop(proxy);
+    let mut over = std::pin::pin!(sleep(expiry));
+    let mut idle = std::pin::pin!(sleep(persist));
+    loop {
+        if place.is_none() && users.is_empty() {
+            return Ok(());
+        }
+        tokio::select! {
+            Some(user) = arrival(&place) => {
+                users.spawn(serve(desk.clone(), user, Vec::new()));
+            }
+            Some(_) = users.join_next() => idle.as_mut().reset(Instant::now() + persist),
+            () = idle.as_mut(), if users.is_empty() => return Ok(()),
+            // Nobody gets in with it any more; who is in stays for as long as the node lets him.
+            () = over.as_mut(), if place.is_some() => place = None,
+            Some(()) = retired.recv(), if place.is_some() => place = None,
+            _ = closed.wait() => break,
+        }
+    }
+    drop(place);
+    let rest = async { while users.join_next().await.is_some() {} };
+    let _ = timeout(LAST_WORDS, rest).await;
+    Ok(())
+}
+
+/// The connection, and for how long its certificate holds.
+async fn connect(
+    home: &Home,
+    address: &str,
+    ledger: &mut Ledger,
+) -> Result<(Desk, mpsc::Receiver<()>, Proxy, Duration), ClientError> {
+    let key = desk::key(home, address)?;
+    let (believe, credentials) = (reach::believe(home)?, reach::credentials(home)?);
+    let expiry = credentials.certificate().validity().end;
+    let proxy = Proxy::connect(address, &believe, &credentials, None, ledger).await?;
+    let (retire, retired) = mpsc::channel(1);
+    let desk = Desk {
+        key,
+        routes: Arc::new(Routes::new().with(lend::service(proxy.clone()))),
+        retire,
+    };
+    let left = Duration::from_secs(expiry.saturating_sub(time::now()));
+    Ok((desk, retired, proxy, left))
+}
+
+/// One user, from his question to his end.
+async fn serve(desk: Arc<Desk>, mut stream: UnixStream, steps: Vec<Told>) {
+    let Ok(Ok(asked)) = timeout(DEADLINE, desk::hear(&mut stream)).await else {
+        return;
+    };
+    let reply = match Ask::parse(&asked) {
+        Some(Ask::Use(key)) if key == desk.key => Reply::Lent { steps },
+        Some(_) => {
+            // It is full where somebody said so before.
+            let _ = desk.retire.try_send(());
+            Reply::Other
+        }
+        None => return,
+    };
+    let lent = matches!(reply, Reply::Lent { .. });
+    if desk::answer(&mut stream, &reply).await.is_err() || !lent {
+        return;
+    }
+    let caller = Caller {
+        peer: None,
+        address: None,
+    };
+    // Whatever ends it, it was the command's end.
+    let _ = h2::serve(stream, caller, desk.routes.clone(), Tuning::HERE, pending()).await;
+}
+
+/// There is no connection: the first user hears why, and those who came behind him.
+async fn refuse(mut first: UnixStream, place: Option<Place>, error: ClientError) -> io::Result<()> {
+    let why = match error {
+        ClientError::Unreachable(_, why) => why,
+        error => error.to_string(),
+    };
+    let reply = Reply::Failed { why };
+    let tell = async |stream: &mut UnixStream| {
+        desk::hear(stream).await?;
+        desk::answer(stream, &reply).await
+    };
+    let _ = timeout(DEADLINE, tell(&mut first)).await;
+    let waiting = async {
+        while let Some(mut user) = arrival(&place).await {
+            let _ = tell(&mut user).await;
+        }
+    };
+    // Those are in the queue already.
+    let _ = timeout(Duration::from_millis(1), waiting).await;
+    Err(io::Error::other("no connection"))
+}
+
+/// The next user; nobody ever, where there is no place to come to.
+async fn arrival(place: &Option<Place>) -> Option<UnixStream> {
+    let Some(place) = place else {
+        return pending().await;
+    };
+    loop {
+        match place.listener.accept().await {
+            Ok((stream, _)) if stream.peer_cred().is_ok_and(|peer| peer.uid() == effective_uid()) => {
+                return Some(stream);
+            }
+            Ok(_) => {}
+            // Out of descriptors, most likely, which is what bounds the users: whoever waits goes on waiting.
+            Err(_) => sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+impl Place {
+    /// None where another holder has it, or the directory cannot be written.
+    fn take(home: &Home) -> Option<Place> {
+        let path = home.file(SOCKET);
+        files::private_directory(path.parent()?).ok()?;
+        let lock = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path.with_extension("lock"))
+            .ok()?;
+        lock.try_lock().ok()?;
+        // What a holder that was killed left behind.
+        match std::fs::remove_file(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return None,
+            _ => {}
+        }
+        Some(Place {
+            listener: UnixListener::bind(&path).ok()?,
+            path,
+            _lock: lock,
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// The first user, whose end nobody else has from now on.
+fn standard_input() -> io::Result<UnixStream> {
+    let first = std::os::unix::net::UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let nothing = Fd::from(std::os::fd::OwnedFd::from(File::open("/dev/null")?));
+    nothing
+        .place_at(0, false)
+        .map_err(|e| io::Error::from_raw_os_error(e.0))?;
+    first.set_nonblocking(true)?;
+    UnixStream::from_std(first)
+}
