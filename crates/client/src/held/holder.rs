@@ -48,12 +48,10 @@ struct Desk {
 /// Holds a connection: the login's directory, the proxy, and for how many seconds. The exit code.
 pub fn main(words: &[OsString]) -> i32 {
     // Before anything is open that is ours. What the command's own parents left open is not for ten minutes.
-    let ready = close_range(3, u32::MAX).and_then(|()| {
-        // It leads no group yet: it was just started.
-        let _ = exec::new_session();
-        net::umask(0o077);
-        Ok(())
-    });
+    let ready = close_range(3, u32::MAX);
+    // It leads no group yet: it was just started.
+    let _ = exec::new_session();
+    net::umask(0o077);
     let ([home, address, persist], Ok(())) = (words, ready) else {
         return fleetgate_base::exit::USAGE;
     };
