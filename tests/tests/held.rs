@@ -59,6 +59,7 @@ fn later_commands_go_by_the_connection_of_the_first() {
         # By name, by labels, for a list, and by plain ssh; one beside the other, and with bytes both ways.
         is "$(steps)" "$WARM"
         "$F" ssh --home home ada@place=cellar true
+        "$F" ls --home home | grep -q gate
         plain true
         is "$(plain 'exit 7' || echo $?)" 7
         head -c 3000000 /dev/urandom > there
@@ -137,7 +138,11 @@ fn nobody_is_worse_off_for_a_holder_that_is_gone_silent_or_in_the_way() {
         kill -STOP "$(holders)"
         "$F" ssh --home home -v -o ConnectTimeout=1 ada@gate true 2> said
         grep -q 'is not kept: its holder does not answer' said
-        kill -CONT "$(holders)"
+        # The next ones do not wait for it, and share one again when it has gone.
+        "$F" ssh --home home -v ada@gate true 2> said
+        if grep -q 'does not answer' said; then exit 1; fi
+        kill -9 "$(holders)"; nobody
+        is "$(steps)" "$COLD"
         is "$(steps)" "$WARM"
         # No place for the socket: each command has its own, and says so where somebody wants to know.
         for p in $(holders); do kill "$p"; done; nobody

@@ -4,9 +4,11 @@ use crate::admin::nodes::print_nodes;
 use crate::flags::{Given, Outcome};
 use crate::print;
 use fleetgate_client::error::ClientError;
+use fleetgate_client::held::{self, Keep, PERSIST};
+use fleetgate_client::ledger::Ledger;
 use fleetgate_client::profile::Home;
 use fleetgate_client::{config, files, reach};
-use fleetgate_proto::v1::{Node, NodesRequest};
+use fleetgate_proto::v1::Node;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -24,11 +26,19 @@ pub fn list(given: &Given) -> Outcome {
 fn nodes(home: &Home, selector: &str) -> Result<Vec<Node>, ClientError> {
     let profile = home.login()?;
     reach::run(async {
-        let mut proxy = reach::proxy(home, &profile).await?;
-        let request = NodesRequest {
-            selector: selector.to_owned(),
-        };
-        Ok(proxy.nodes(request).await?.into_inner().nodes)
+        let mut keep = Keep::For(PERSIST);
+        loop {
+            let mut ledger = Ledger::default();
+            let way = held::proxy(home, &profile.proxy, keep, None, &mut ledger, |_| {}).await?;
+            match way.proxy.nodes(selector, &mut ledger).await {
+                // A connection that was kept may be dead without anybody knowing.
+                Err(ClientError::Unreachable(..)) if way.was_there => {
+                    held::end(home);
+                    keep = Keep::No;
+                }
+                nodes => return nodes,
+            }
+        }
     })
 }
 

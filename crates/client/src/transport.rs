@@ -4,6 +4,7 @@
 
 use crate::error::ClientError;
 use crate::ledger::Ledger;
+use crate::reach;
 use crate::ssh::{Carrier, SshError};
 use bytes::Bytes;
 use fleetgate_net::dial;
@@ -22,7 +23,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::timeout;
 use tonic::codegen::tokio_stream::Stream;
-use tonic::{Code, Response, Status, Streaming};
+use tonic::{Response, Status, Streaming};
 
 /// SSH bytes in one frame, at most: with what is around them, what HTTP/2 carries in one of its own.
 pub const FRAME_BYTES: usize = h2::FRAME as usize - 32;
@@ -212,10 +213,7 @@ impl Proxy {
         ledger.end();
         answer
             .map(|reply| reply.into_inner().nodes)
-            .map_err(|status| match status.code() {
-                Code::Unavailable => ClientError::Unreachable(self.address.clone(), h2::words(&status)),
-                _ => ClientError::Refused(h2::words(&status)),
-            })
+            .map_err(reach::refused)
     }
 }
 

@@ -108,7 +108,14 @@ async fn borrow(
     let patience = time.unwrap_or(dial::DEADLINE) + DEADLINE;
     ledger.begin("kept connection", LEG);
     if let Ok(stream) = UnixStream::connect(home.file(SOCKET)).await {
-        match ask(stream, &key, patience).await.map_err(|e| nobody(&e))? {
+        let answered = ask(stream, &key, patience).await.map_err(|e| {
+            if e.kind() == io::ErrorKind::TimedOut {
+                // Nobody else shall wait for it. Until it ends there is no other one to share.
+                let _ = std::fs::remove_file(home.file(SOCKET));
+            }
+            nobody(&e)
+        });
+        match answered? {
             (stream, Reply::Lent { .. }) => {
                 ledger.end();
                 return lent(stream, address, true).await;
@@ -144,7 +151,12 @@ async fn ask(stream: UnixStream, key: &str, patience: Duration) -> io::Result<(U
     }
     timeout(patience, desk::ask(stream, key))
         .await
-        .unwrap_or_else(|_| Err(io::Error::other("its holder does not answer")))
+        .unwrap_or_else(|_| {
+            Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "its holder does not answer",
+            ))
+        })
 }
 
 async fn lent(stream: UnixStream, address: &str, was_there: bool) -> Result<Way, Unlent> {

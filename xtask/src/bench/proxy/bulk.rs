@@ -1,6 +1,7 @@
 //! Bytes, both ways, to one real node: through the proxy and directly to the node's own port, by the same client and
 //! cipher; and what the middle takes for them, beside the sshd in the middle of OpenSSH's `ssh -J`, whose two ends and
-//! middle all have aes128-gcm. Each transfer is a connection of its own, for all. And the round trips of a cold one.
+//! middle all have aes128-gcm. Each transfer is an SSH connection of its own, for all; the one to the proxy is kept, as users have
+//! it. And the round trips of a cold one.
 
 use crate::bench::ssh::cluster::{Cluster, Node};
 use crate::bench::ssh::group::Group;
@@ -161,7 +162,7 @@ fn transfer(mut command: Command, way: &str, large: &Path) -> Result<f64> {
 fn round_trips(bench: &mut Bench, cluster: &Cluster, node: &Node) -> Result {
     let out = cluster
         .ssh()
-        .args(["--explain=json", &node.login(), "true"])
+        .args(["-o", "ControlPersist=no", "--explain=json", &node.login(), "true"])
         .output()
         .map_err(|e| format!("fleetgate ssh: {e}"))?;
     let told = String::from_utf8_lossy(&out.stderr);
