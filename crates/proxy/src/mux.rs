@@ -188,7 +188,8 @@ impl Mux {
         drop(stranger);
     }
 
-    /// Waits until this user is locked or the certificate is over; a moment more, so that open sessions hear why.
+    /// Waits until this user is locked or the certificate is over; a moment more, so that open sessions hear why. A lock that
+    /// was lifted by then has ended those, and nothing that was begun since.
     async fn locked(&self, identity: &Identity, expires: Option<u64>) {
         let Some(user) = identity.user() else {
             return sleep(STRANGER_LIFE).await;
@@ -201,13 +202,21 @@ impl Mux {
         let left = expires.map_or(0, |expires| expires.saturating_sub(now()) + crate::state::SKEW);
         let locked = async {
             let mut view = self.gate.view.subscribe();
-            while !holds() && view.changed().await.is_ok() {}
+            loop {
+                if holds() {
+                    sleep(LOCKED_WORDS).await;
+                    if holds() {
+                        return;
+                    }
+                } else if view.changed().await.is_err() {
+                    return;
+                }
+            }
         };
         tokio::select! {
             () = locked => {}
-            () = sleep(Duration::from_secs(left)) => {}
+            () = sleep(Duration::from_secs(left)) => sleep(LOCKED_WORDS).await,
         }
-        sleep(LOCKED_WORDS).await;
     }
 }
 

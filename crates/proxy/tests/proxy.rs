@@ -7,7 +7,7 @@ mod support;
 use fleetgate_net::h2::{STREAM_WINDOW, Tuning};
 use fleetgate_net::testing::{Collector, Wanted, name, now};
 use fleetgate_net::tls::{AUTH, Believe, Client, H2, HTTP1, Kind as TlsKind};
-use fleetgate_policy::cluster::{Subject, Target};
+use fleetgate_policy::cluster::{Locks, Subject, Target};
 use fleetgate_proto::otlp::OtlpSpan;
 use fleetgate_proto::v1::denied::Reason;
 use fleetgate_proto::v1::frame::Kind;
@@ -252,6 +252,37 @@ async fn a_refusal_names_the_rule_and_touches_no_node() {
     assert!(node.dials.try_recv().is_err(), "the node heard of none of them");
     let mut session = Session::begin(&mut client, dial_as("web1", "root", b"")).await;
     assert!(matches!(session.next().await, Some(Kind::Opened(_))), "control");
+}
+
+/// People keep a connection for their next command: one that a lock was over for is as good as any.
+#[tokio::test]
+async fn a_lock_that_was_lifted_ends_nothing_that_was_begun_since() {
+    let world = World::new("lifted").await;
+    let _node = world.node("web1", Behaviour::Echo).await;
+    let mut alice = world.alice().await;
+    let mut session = Session::begin(&mut alice, dial_as("web1", "root", b"")).await;
+    assert!(matches!(session.next().await, Some(Kind::Opened(_))));
+    assert!(matches!(session.next().await, Some(Kind::Ssh(_))));
+    world.lock(Target::User(name("alice")));
+    assert_eq!(denied(session.next().await).reason, i32::from(Reason::Lock));
+    world.change(|state| state.locks = Locks::new([]));
+    // A new session on the same connection, as soon as the proxy has heard of it, and for longer than a lock leaves the
+    // connection for its words.
+    let mut session = loop {
+        let mut session = Session::begin(&mut alice, dial_as("web1", "root", b"")).await;
+        match session.next().await {
+            Some(Kind::Opened(_)) => break session,
+            other => assert_eq!(denied(other).reason, i32::from(Reason::Lock)),
+        }
+    };
+    assert!(matches!(session.next().await, Some(Kind::Ssh(_))));
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    assert!(alice.nodes(NodesRequest::default()).await.is_ok());
+    // The next lock ends it all the same.
+    world.lock(Target::User(name("alice")));
+    while alice.nodes(NodesRequest::default()).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test]
