@@ -94,7 +94,7 @@ fn a_connection_is_kept_for_as_long_as_it_is_asked_for_and_for_its_login() {
         for p in $(holders); do kill "$p"; done; nobody
         is "$(steps -o ControlPersist=no)" "$OWN"
         is "$(holders)" ''
-        is "$(steps -o ControlPersist=1s)" "$COLD"
+        is "$(steps -o ControlPersist=5s)" "$COLD"
         is "$(steps)" "$WARM"
         nobody
         [ ! -e home/mux/proxy ]
@@ -106,6 +106,7 @@ fn a_connection_is_kept_for_as_long_as_it_is_asked_for_and_for_its_login() {
         exec 3> typed
         until grep -qs in in; do sleep 0.05; done
         again "$F" login --home home --mfa --password-file password --authenticator totp --no-agent
+        until [ ! -e home/mux/proxy ]; do sleep 0.05; done
         is "$(steps)" "$COLD"
         kill -0 "$first"
         is "$(holders | wc -l)" 2
@@ -136,12 +137,12 @@ fn nobody_is_worse_off_for_a_holder_that_is_gone_silent_or_in_the_way() {
         is "$(steps)" "$WARM"
         # One that says nothing.
         kill -STOP "$(holders)"
-        "$F" ssh --home home -v -o ConnectTimeout=1 ada@gate true 2> said
+        "$F" ssh --home home -v -o ConnectTimeout=5 ada@gate true 2> said
         grep -q 'is not kept: its holder does not answer' said
         # The next ones do not wait for it, and share one again when it has gone.
         "$F" ssh --home home -v ada@gate true 2> said
         if grep -q 'does not answer' said; then exit 1; fi
-        kill -9 "$(holders)"; nobody
+        for p in $(holders); do kill -9 "$p"; done; nobody
         is "$(steps)" "$COLD"
         is "$(steps)" "$WARM"
         # No place for the socket: each command has its own, and says so where somebody wants to know.
