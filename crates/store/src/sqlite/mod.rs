@@ -47,15 +47,16 @@ pub const KEPT_BYTES: usize = 64 << 20;
 /// Threads that read.
 const READERS: usize = 2;
 
-/// A store in a directory of this machine. Dropping it finishes what was asked, closes the file, and gives the lock
-/// back; it waits for that.
+/// A store in a directory of this machine. Dropping it finishes what was asked, closes the file with nothing left
+/// beside it, and gives the lock back; it waits for that.
 #[derive(Debug)]
 pub struct Sqlite {
     path: PathBuf,
     asks: Option<SyncSender<Ask>>,
     questions: Option<SyncSender<Question>>,
     waiting: Arc<AtomicUsize>,
-    threads: Vec<JoinHandle<()>>,
+    writer: Option<JoinHandle<()>>,
+    readers: Vec<JoinHandle<()>>,
     /// A backup is being made.
     backing_up: Arc<AtomicBool>,
     /// The thread of the last backup.
@@ -121,12 +122,13 @@ impl Sqlite {
             asks: Some(asks),
             questions: Some(questions),
             waiting,
-            threads: Vec::new(),
+            writer: None,
+            readers: Vec::new(),
             backing_up: Arc::default(),
             backup: Mutex::new(None),
             _held: held,
         };
-        store.start("store-writer", move || writer.run())?;
+        store.writer = Some(store.start("store-writer", move || writer.run())?);
         let questioned = Arc::new(Mutex::new(questioned));
         for desk in desks {
             let connected = connect::open_to_read(&path).map_err(told)?;
@@ -137,7 +139,9 @@ impl Sqlite {
                 desk,
                 questions,
             };
-            store.start("store-reader", move || reader.run())?;
+            store
+                .readers
+                .push(store.start("store-reader", move || reader.run())?);
         }
         Ok(store)
     }
@@ -147,12 +151,9 @@ impl Sqlite {
         &self.path
     }
 
-    fn start(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+    fn start(&self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
         let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
-        let thread =
-            thread.map_err(|e| Error::Io(self.path.clone(), format!("no thread could be started: {e}")))?;
-        self.threads.push(thread);
-        Ok(())
+        thread.map_err(|e| Error::Io(self.path.clone(), format!("no thread could be started: {e}")))
     }
 
     /// Asks the writer, and has its answer when it comes.
@@ -244,12 +245,17 @@ impl Store for Sqlite {
 
 impl Drop for Sqlite {
     fn drop(&mut self) {
-        self.asks = None;
+        // The writer's connection is the last to close, alone: SQLite brings the WAL into the file with its last
+        // connection, and where two close at the same moment each takes the other for the last.
         self.questions = None;
         let backup = self.backup.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for thread in self.threads.drain(..).chain(backup.take()) {
-            // A thread that panicked has said so already.
+        // A thread that panicked has said so already.
+        for thread in self.readers.drain(..).chain(backup.take()) {
             let _ = thread.join();
+        }
+        self.asks = None;
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
         }
     }
 }

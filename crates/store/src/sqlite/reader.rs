@@ -35,20 +35,24 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Answers until nobody can ask any more.
+    /// Answers until nobody can ask any more, and closes its connection.
     pub fn run(self) {
-        loop {
-            let next = locked(&self.questions).recv();
+        while let Some(next) = self.next() {
             match next {
-                Ok(Question::Get(key, to)) => {
+                Question::Get(key, to) => {
                     let _ = to.send(self.told(|database| rows::entry(database, &key)));
                 }
-                Ok(Question::Range(range, to)) => {
+                Question::Range(range, to) => {
                     let _ = to.send(self.told(|database| page(database, &range)));
                 }
-                Err(_) => return,
             }
         }
+        // The writer has the desk too, and would keep it open.
+        *locked(&self.desk) = None;
+    }
+
+    fn next(&self) -> Option<Question> {
+        locked(&self.questions).recv().ok()
     }
 
     fn told<T>(&self, read: impl FnOnce(&mut Connection) -> rusqlite::Result<T>) -> Result<T, Error> {

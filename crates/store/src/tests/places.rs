@@ -183,6 +183,22 @@ fn what_is_no_store_of_ours_is_not_touched() {
 }
 
 #[test]
+fn a_store_that_was_closed_is_one_file() {
+    let home = Home::new();
+    for n in 0..50 {
+        let store = home.open();
+        block(store.put(key(&format!("/n/{n}")), value("x"), None)).unwrap();
+        drop(store);
+        let mut names: Vec<_> = fs::read_dir(home.store())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["state.db", "state.lock"], "closed {n} times");
+    }
+}
+
+#[test]
 fn a_damaged_store_is_said_to_be_one() {
     let home = Home::new();
     {
