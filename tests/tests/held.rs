@@ -5,8 +5,9 @@
 use fleetgate_tests::cluster::{Cluster, STATE};
 use fleetgate_tests::{is_root, skip};
 
-/// `holders` prints the numbers of the processes of this test's world that hold a connection for the login; `nobody` waits until there is none;
-/// `steps` prints what a command of the user's waited for; `reached` how many connections to the proxy there are.
+/// `holders` prints the numbers of the processes of this test's world that hold a connection for the login; `nobody` waits
+/// until there is none, and `end_all` ends them first; `steps` prints what a command of the user's waited for; `reached` how
+/// many connections to the proxy there are.
 const TOOLS: &str = r#"
 holders() {
     for p in /proc/[0-9]*; do
@@ -15,6 +16,7 @@ holders() {
     done
 }
 nobody() { until [ -z "$(holders)" ]; do sleep 0.05; done; }
+end_all() { for p in $(holders); do kill "$@" "$p"; done; nobody; }
 steps() {
     "$F" ssh --home home --explain=json "$@" ada@gate true 2>&1 | python3 -c '
 import json, sys
@@ -44,15 +46,18 @@ fn script(cluster: &Cluster, text: &str) {
     cluster.script(&format!("{TOOLS}{text}"));
 }
 
+/// The script in a cluster of its own.
+fn drive(text: &str) {
+    if let Some(cluster) = cluster() {
+        script(&cluster, text);
+    }
+}
+
 #[test]
 fn later_commands_go_by_the_connection_of_the_first() {
-    let Some(cluster) = cluster() else {
-        return;
-    };
-    script(
-        &cluster,
+    drive(
         r#"
-        for p in $(holders); do kill "$p"; done; nobody
+        end_all
         is "$(steps)" "$COLD"
         holder=$(holders)
         is "$(reached)" 2
@@ -85,13 +90,9 @@ fn later_commands_go_by_the_connection_of_the_first() {
 
 #[test]
 fn a_connection_is_kept_for_as_long_as_it_is_asked_for_and_for_its_login() {
-    let Some(cluster) = cluster() else {
-        return;
-    };
-    script(
-        &cluster,
+    drive(
         r#"
-        for p in $(holders); do kill "$p"; done; nobody
+        end_all
         is "$(steps -o ControlPersist=no)" "$OWN"
         is "$(holders)" ''
         is "$(steps -o ControlPersist=5s)" "$COLD"
@@ -124,11 +125,7 @@ fn a_connection_is_kept_for_as_long_as_it_is_asked_for_and_for_its_login() {
 
 #[test]
 fn nobody_is_worse_off_for_a_holder_that_is_gone_silent_or_in_the_way() {
-    let Some(cluster) = cluster() else {
-        return;
-    };
-    script(
-        &cluster,
+    drive(
         r#"
         holder=$(holders)
         kill -9 "$holder"; nobody
@@ -142,11 +139,11 @@ fn nobody_is_worse_off_for_a_holder_that_is_gone_silent_or_in_the_way() {
         # The next ones do not wait for it, and share one again when it has gone.
         "$F" ssh --home home -v ada@gate true 2> said
         if grep -q 'does not answer' said; then exit 1; fi
-        for p in $(holders); do kill -9 "$p"; done; nobody
+        end_all -9
         is "$(steps)" "$COLD"
         is "$(steps)" "$WARM"
         # No place for the socket: each command has its own, and says so where somebody wants to know.
-        for p in $(holders); do kill "$p"; done; nobody
+        end_all
         rm -r home/mux; : > home/mux
         is "$(steps)" "$COLD"
         nobody

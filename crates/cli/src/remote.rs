@@ -4,7 +4,7 @@ use crate::admin::nodes::print_nodes;
 use crate::flags::{Given, Outcome};
 use crate::print;
 use fleetgate_client::error::ClientError;
-use fleetgate_client::held::{self, Keep, PERSIST};
+use fleetgate_client::held::{Borrower, Keep, PERSIST};
 use fleetgate_client::ledger::Ledger;
 use fleetgate_client::profile::Home;
 use fleetgate_client::{config, files, reach};
@@ -26,19 +26,11 @@ pub fn list(given: &Given) -> Outcome {
 fn nodes(home: &Home, selector: &str) -> Result<Vec<Node>, ClientError> {
     let profile = home.login()?;
     reach::run(async {
-        let mut keep = Keep::For(PERSIST);
-        loop {
-            let mut ledger = Ledger::default();
-            let way = held::proxy(home, &profile.proxy, keep, None, &mut ledger, |_| {}).await?;
-            match way.proxy.nodes(selector, &mut ledger).await {
-                // A connection that was kept may be dead without anybody knowing.
-                Err(ClientError::Unreachable(..)) if way.was_there => {
-                    held::end(home);
-                    keep = Keep::No;
-                }
-                nodes => return nodes,
-            }
-        }
+        let mut borrower = Borrower::new(home, Keep::For(PERSIST), None, |_| {});
+        let (_, nodes) = borrower
+            .nodes(&profile.proxy, selector, &mut Ledger::default())
+            .await?;
+        Ok(nodes)
     })
 }
 

@@ -6,7 +6,7 @@
 
 use crate::config;
 use crate::error::ClientError;
-use crate::held::{self, Keep, PERSIST};
+use crate::held::{Borrower, Keep, PERSIST};
 use crate::ledger::Ledger;
 use crate::profile::Home;
 use crate::ssh::Standard;
@@ -71,24 +71,21 @@ impl Streams {
 async fn carry(home: &Home, host: &str, login: &str, streams: &mut Streams) -> Result<(), ClientError> {
     let profile = home.login()?;
     let node = config::node(host, &profile.cluster);
-    let mut keep = Keep::For(PERSIST);
+    let mut borrower = Borrower::new(home, Keep::For(PERSIST), None, |_| {});
     let mut said = None;
     loop {
-        let mut ledger = Ledger::default();
-        let way = held::proxy(home, &profile.proxy, keep, None, &mut ledger, |_| {}).await?;
+        let proxy = borrower.proxy(&profile.proxy, &mut Ledger::default()).await?;
         let first = match said.take() {
             Some(said) => said,
             None => at_hand(&mut streams.input).await.map_err(local)?,
         };
-        let again = way.was_there.then(|| first.clone());
-        let stream = way.proxy.dial(node, login, first.into(), &DialOptions::default());
+        let again = borrower.may_be_dead().then(|| first.clone());
+        let stream = proxy.dial(node, login, first.into(), &DialOptions::default());
         let beside = stream.beside();
         let ended = pass(stream, node, streams, again).await;
         match ended {
-            // A connection that was kept may be dead without anybody knowing.
-            (Err(_), Some(unheard)) if !beside.now().heard => {
-                held::end(home);
-                (keep, said) = (Keep::No, Some(unheard));
+            (Err(why), Some(unheard)) if !beside.now().heard && borrower.try_again(&why) => {
+                said = Some(unheard);
             }
             (ended, _) => return ended,
         }

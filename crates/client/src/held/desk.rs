@@ -14,6 +14,8 @@ use tokio::net::UnixStream;
 
 /// The longest word.
 pub const MAX_WORD: usize = 4096;
+/// The longest reason: JSON may write six bytes for one.
+pub const MAX_WHY: usize = MAX_WORD / 8;
 
 /// What is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +67,15 @@ impl Ask {
             Some(("use", key)) => Some(Ask::Use(key.to_owned())),
             None if word == "end" => Some(Ask::End),
             _ => None,
+        }
+    }
+}
+
+impl Reply {
+    /// There is no connection, for this reason, cut to what a word has room for.
+    pub(super) fn failed(why: &str) -> Reply {
+        Reply::Failed {
+            why: why[..why.floor_char_boundary(MAX_WHY)].to_owned(),
         }
     }
 }

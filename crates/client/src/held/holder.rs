@@ -160,7 +160,7 @@ async fn refuse(mut first: UnixStream, place: Option<Place>, error: ClientError)
         ClientError::Unreachable(_, why) => why,
         error => error.to_string(),
     };
-    let reply = Reply::Failed { why };
+    let reply = Reply::failed(&why);
     let tell = async |stream: &mut UnixStream| {
         desk::hear(stream).await?;
         desk::answer(stream, &reply).await

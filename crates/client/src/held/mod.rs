@@ -5,6 +5,7 @@
 //! The holder decides nothing and sees no more than the proxy does: SSH is between the command and the node. Where there is
 //! none and none can be started, a command makes a connection of its own.
 
+mod borrow;
 mod desk;
 pub mod holder;
 mod lend;
@@ -13,18 +14,14 @@ use crate::error::ClientError;
 use crate::ledger::Ledger;
 use crate::profile::Home;
 use crate::reach;
-use crate::transport::{LEG, Proxy};
-use desk::{Ask, Reply};
-use fleetgate_net::dial;
-use fleetgate_net::h2::{self, Tuning};
+use crate::transport::Proxy;
+use borrow::{Loan, Unlent, borrow};
+use desk::Ask;
+use fleetgate_proto::v1::Node;
 use std::fmt;
-use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::io::Write;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
-use tokio::net::UnixStream;
-use tokio::time::timeout;
 
 /// The name under which this program is the holder.
 pub const NAME: &str = "fleetgate-holder";
@@ -44,150 +41,95 @@ pub enum Keep {
     For(Duration),
 }
 
-/// A way to the proxy.
-pub struct Way {
-    /// The connection.
-    pub proxy: Proxy,
-    /// It was there before this command: it may be dead without anybody knowing.
-    pub was_there: bool,
-}
-
-/// Why there is no connection to borrow.
-enum Unlent {
-    /// There is nobody who could lend one.
-    Nobody(String),
-    /// The proxy cannot be reached.
-    Failed(ClientError),
-}
-
-/// The proxy, with the login in this home: by the connection that is kept, or by a new one. What does not work about keeping
-/// is told to `note`, and costs nobody his connection.
-pub async fn proxy(
-    home: &Home,
-    address: &str,
+/// One command's way to the proxy: by the connection that is kept, or by one of its own. A connection that was there before
+/// the command may be dead without anybody knowing; what it did not bring is brought by another one, once.
+pub struct Borrower<'a, N> {
+    home: &'a Home,
     keep: Keep,
     time: Option<Duration>,
-    ledger: &mut Ledger,
-    note: impl Fn(fmt::Arguments<'_>),
-) -> Result<Way, ClientError> {
-    if let Keep::For(persist) = keep {
-        match borrow(home, address, persist, time, ledger).await {
-            Ok(way) => return Ok(way),
-            Err(Unlent::Failed(error)) => return Err(error),
-            Err(Unlent::Nobody(why)) => {
-                note(format_args!("the connection to the proxy is not kept: {why}"));
+    note: N,
+    was_there: bool,
+}
+
+impl<'a, N: Fn(fmt::Arguments<'_>)> Borrower<'a, N> {
+    /// With the login in `home`. A connection takes `time` at most. What does not work about keeping is told to `note`, and
+    /// costs nobody his connection.
+    pub fn new(home: &'a Home, keep: Keep, time: Option<Duration>, note: N) -> Borrower<'a, N> {
+        Borrower {
+            home,
+            keep,
+            time,
+            note,
+            was_there: false,
+        }
+    }
+
+    /// The proxy at `address`.
+    pub async fn proxy(&mut self, address: &str, ledger: &mut Ledger) -> Result<Proxy, ClientError> {
+        self.was_there = false;
+        if let Keep::For(persist) = self.keep {
+            match borrow(self.home, address, persist, self.time, ledger).await {
+                Ok(Loan { proxy, was_there }) => {
+                    self.was_there = was_there;
+                    return Ok(proxy);
+                }
+                Err(Unlent::Failed(error)) => return Err(error),
+                Err(Unlent::Nobody(why)) => {
+                    (self.note)(format_args!("the connection to the proxy is not kept: {why}"));
+                }
+            }
+        }
+        let (believe, credentials) = (reach::believe(self.home)?, reach::credentials(self.home)?);
+        Proxy::connect(address, &believe, &credentials, self.time, ledger).await
+    }
+
+    /// The proxy at `address`, and what it has of the nodes that a selector means.
+    pub async fn nodes(
+        &mut self,
+        address: &str,
+        selector: &str,
+        ledger: &mut Ledger,
+    ) -> Result<(Proxy, Vec<Node>), ClientError> {
+        loop {
+            let proxy = self.proxy(address, ledger).await?;
+            match proxy.nodes(selector, ledger).await {
+                Ok(nodes) => return Ok((proxy, nodes)),
+                Err(error @ ClientError::Unreachable(..)) if self.try_again(&error) => {}
+                Err(error) => return Err(error),
             }
         }
     }
-    let (believe, credentials) = (reach::believe(home)?, reach::credentials(home)?);
-    Ok(Way {
-        proxy: Proxy::connect(address, &believe, &credentials, time, ledger).await?,
-        was_there: false,
-    })
+
+    /// Whether the connection may be dead without anybody knowing.
+    #[must_use]
+    pub fn may_be_dead(&self) -> bool {
+        self.was_there
+    }
+
+    /// After a connection brought nothing, for this reason: whether another one shall be had. The one that is kept is lent
+    /// to nobody from then on.
+    #[must_use]
+    pub fn try_again(&mut self, why: &dyn fmt::Display) -> bool {
+        if !self.was_there {
+            return false;
+        }
+        (self.note)(format_args!(
+            "the connection that was kept is dead ({why}); another one is made"
+        ));
+        end(self.home);
+        (self.keep, self.was_there) = (Keep::No, false);
+        true
+    }
 }
 
 /// Has the holder lend its connection to nobody any more; it ends with the last command that uses it. For a login that is
 /// over, or another one.
 pub fn end(home: &Home) {
-    if let Ok(mut holder) = std::os::unix::net::UnixStream::connect(home.file(SOCKET)) {
+    if let Ok(mut holder) = UnixStream::connect(home.file(SOCKET)) {
         // It ends by itself a while later if it does not hear.
         let _ = holder.set_write_timeout(Some(DEADLINE));
-        let _ = io::Write::write_all(&mut holder, &Ask::End.word());
+        let _ = holder.write_all(&Ask::End.word());
     }
-}
-
-async fn borrow(
-    home: &Home,
-    address: &str,
-    persist: Duration,
-    time: Option<Duration>,
-    ledger: &mut Ledger,
-) -> Result<Way, Unlent> {
-    let nobody = |e: &dyn fmt::Display| Unlent::Nobody(e.to_string());
-    let key = desk::key(home, address).map_err(|e| nobody(&e))?;
-    let patience = time.unwrap_or(dial::DEADLINE) + DEADLINE;
-    ledger.begin("kept connection", LEG);
-    if let Ok(stream) = UnixStream::connect(home.file(SOCKET)).await {
-        let answered = ask(stream, &key, patience).await.map_err(|e| {
-            if e.kind() == io::ErrorKind::TimedOut {
-                // Nobody else shall wait for it. Until it ends there is no other one to share.
-                let _ = std::fs::remove_file(home.file(SOCKET));
-            }
-            nobody(&e)
-        });
-        match answered? {
-            (stream, Reply::Lent { .. }) => {
-                ledger.end();
-                return lent(stream, address, true).await;
-            }
-            (_, Reply::Failed { why }) => return Err(failed(address, why)),
-            // Of another login or another version: it makes room.
-            (_, Reply::Other) => {}
-        }
-    }
-    let (ours, its) = std::os::unix::net::UnixStream::pair().map_err(|e| nobody(&e))?;
-    start(home, address, persist, its.into()).map_err(|e| nobody(&e))?;
-    let ours = ours
-        .set_nonblocking(true)
-        .and_then(|()| UnixStream::from_std(ours))
-        .map_err(|e| nobody(&e))?;
-    match ask(ours, &key, patience).await.map_err(|e| nobody(&e))? {
-        (stream, Reply::Lent { steps }) => {
-            ledger.end();
-            for step in &steps {
-                ledger.extend(step.step());
-            }
-            lent(stream, address, false).await
-        }
-        (_, Reply::Failed { why }) => Err(failed(address, why)),
-        (_, Reply::Other) => Err(Unlent::Nobody("the login changed meanwhile".to_owned())),
-    }
-}
-
-async fn ask(stream: UnixStream, key: &str, patience: Duration) -> io::Result<(UnixStream, Reply)> {
-    // The directory is the user's alone; whoever else got in there is not believed all the same.
-    if stream.peer_cred()?.uid() != fleetgate_sys::process::effective_uid() {
-        return Err(io::Error::other("somebody else's process holds it"));
-    }
-    timeout(patience, desk::ask(stream, key))
-        .await
-        .unwrap_or_else(|_| {
-            Err(io::Error::new(
-                io::ErrorKind::TimedOut,
-                "its holder does not answer",
-            ))
-        })
-}
-
-async fn lent(stream: UnixStream, address: &str, was_there: bool) -> Result<Way, Unlent> {
-    let channel = h2::connect(stream, Tuning::HERE).await;
-    let channel = channel.map_err(|e| Unlent::Nobody(e.to_string()))?;
-    Ok(Way {
-        proxy: Proxy::new(channel, address),
-        was_there,
-    })
-}
-
-fn failed(address: &str, why: String) -> Unlent {
-    Unlent::Failed(ClientError::Unreachable(address.to_owned(), why))
-}
-
-/// Starts the holder, with its first user as standard input. Nothing else of ours is its business: its environment is empty,
-/// it looks at no terminal, and it outlives us.
-fn start(home: &Home, address: &str, persist: Duration, first: OwnedFd) -> io::Result<()> {
-    // Not by its path: this very program, whatever lies there now.
-    Command::new("/proc/self/exe")
-        .arg0(NAME)
-        .arg(home.path())
-        .arg(address)
-        .arg(persist.as_secs().to_string())
-        .env_clear()
-        .current_dir("/")
-        .stdin(Stdio::from(first))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .map(drop)
 }
 
 #[cfg(test)]

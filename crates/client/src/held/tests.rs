@@ -1,9 +1,10 @@
 //! What is said at the holder's socket, and for which login a connection is.
 
-use super::desk::{Ask, MAX_WORD, Reply, Told, answer, ask, hear, key};
+use super::desk::{Ask, MAX_WHY, MAX_WORD, Reply, Told, answer, ask, hear, key};
 use crate::files;
 use crate::ledger::{Ledger, Step};
 use crate::profile::Home;
+use crate::transport::LEG;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
@@ -42,7 +43,7 @@ fn a_connection_belongs_to_a_login_and_a_proxy() {
 fn steps_of_a_connection_are_told_and_others_are_not() {
     let mut ledger = Ledger::default();
     for name in ["tcp", "tls", "key exchange"] {
-        ledger.begin(name, super::LEG);
+        ledger.begin(name, LEG);
         ledger.waits();
     }
     ledger.end();
@@ -94,9 +95,16 @@ async fn words_are_bounded_and_nothing_behind_them_is_taken() {
         drop(its);
         assert!(ask(ours, "0123").await.is_err(), "{wrong:?}");
     }
-    // A reason that is too long is still no promise of a connection.
-    let why = "x".repeat(2 * MAX_WORD);
-    let (mut ours, mut its) = UnixStream::pair().expect("a pair");
-    answer(&mut its, &Reply::Failed { why }).await.expect("room");
-    assert!(serde_json::from_str::<Reply>(&hear(&mut ours).await.expect("a word")).is_err());
+    // A reason that is too long is cut, whatever it takes to write it.
+    for long in ["x", "\u{1}", "ä"] {
+        let (mut ours, mut its) = UnixStream::pair().expect("a pair");
+        let why = long.repeat(2 * MAX_WORD);
+        answer(&mut its, &Reply::failed(&why)).await.expect("room");
+        let heard = hear(&mut ours).await.expect("a word");
+        let cut = why[..MAX_WHY].to_owned();
+        assert_eq!(
+            serde_json::from_str::<Reply>(&heard).expect("whole"),
+            Reply::Failed { why: cut }
+        );
+    }
 }

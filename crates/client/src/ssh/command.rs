@@ -6,10 +6,11 @@ use super::{Credential, Direct, Hosts, Plan, SshError, Strict, Work, terminal};
 use crate::ask::Terminal;
 use crate::error::ClientError;
 use crate::explain::Waterfall;
+use crate::held::Borrower;
 use crate::ledger::Ledger;
 use crate::profile::{Home, Profile};
 use crate::transport::{Beside, DialOptions, Through};
-use crate::{config, held, login};
+use crate::{config, login};
 use bytes::Bytes;
 use fleetgate_net::otlp::{Exporter, Finished};
 use fleetgate_policy::pattern::fits;
@@ -101,35 +102,26 @@ async fn through(
     beside: &mut Beside,
 ) -> Result<i32, SshError> {
     let home = Home::find(options.home.as_deref()).map_err(told)?;
-    let (mut asked, mut keep) = (false, options.keep);
+    let mut asked = false;
     let note = |words: std::fmt::Arguments<'_>| {
         if options.verbose > 0 {
             eprintln!("fleetgate: {words}");
         }
     };
+    let mut borrower = Borrower::new(&home, options.keep, options.connect_time, note);
     loop {
         let profile = home.login().map_err(told)?;
         let address = options.proxy.as_deref().unwrap_or(&profile.proxy);
-        let way = held::proxy(&home, address, keep, options.connect_time, ledger, note).await;
-        let held::Way { proxy, was_there } = way.map_err(told)?;
-        // A connection that was kept may be dead without anybody knowing; what it did not bring is brought by another one.
-        let dead = |why: &dyn std::fmt::Display| {
-            note(format_args!(
-                "the connection that was kept is dead ({why}); another one is made"
-            ));
-            held::end(&home);
-            held::Keep::No
-        };
-        let node = match is_selector(&options.host) {
-            true => match proxy.nodes(&options.host, ledger).await {
-                Ok(nodes) => choose(nodes, options)?,
-                Err(error @ ClientError::Unreachable(..)) if was_there => {
-                    keep = dead(&error);
-                    continue;
-                }
-                Err(error) => return Err(told(error)),
-            },
-            false => config::node(&options.host, &profile.cluster).to_owned(),
+        let (proxy, node) = match is_selector(&options.host) {
+            true => {
+                let found = borrower.nodes(address, &options.host, ledger).await;
+                let (proxy, nodes) = found.map_err(told)?;
+                (proxy, choose(nodes, options)?)
+            }
+            false => {
+                let proxy = borrower.proxy(address, ledger).await.map_err(told)?;
+                (proxy, config::node(&options.host, &profile.cluster).to_owned())
+            }
         };
         let user = account(options, &profile);
         let hosts = Hosts::of_cluster(&node, home.file("known_hosts"));
@@ -149,7 +141,7 @@ async fn through(
         let outcome = super::run(&plan, &hosts, vec![key], &mut carrier, ledger).await;
         *beside = carrier.beside;
         match outcome {
-            Err(SshError::Connect(why)) if was_there && !beside.now().heard => keep = dead(&why),
+            Err(SshError::Connect(why)) if !beside.now().heard && borrower.try_again(&why) => {}
             Err(SshError::Denied(refused)) if refused.reason == Reason::Mfa && !asked && !options.batch => {
                 asked = true;
                 let Some(mut terminal) = Terminal::open() else {
