@@ -198,7 +198,7 @@ fn a_helper_that_is_late_is_killed_and_told_as_late() {
         let mut launcher = Launcher::new(ladder.clone()).expect("launcher");
         let listener = ask_on_the_way_home();
         let launch = Launch {
-            deadline: Duration::from_millis(300),
+            deadline: Duration::from_secs(2),
             ..echo("x").launch
         };
         let error = launcher.launch(launch).expect_err("it hangs on its way home");

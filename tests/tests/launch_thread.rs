@@ -79,7 +79,7 @@ fn an_exec_that_is_never_let_go_is_ended_at_its_deadline() {
         let (listener, threads) = asking(&ladder, Threads::default());
         let completions = Completions::new().expect("completions");
         let launch = Launch {
-            deadline: Duration::from_millis(200),
+            deadline: Duration::from_secs(2),
             ..echo("x").launch
         };
         threads.submit(launch, completions.file(1)).expect("queued");

@@ -396,14 +396,21 @@ async fn a_peer_that_answers_pings_may_be_silent_for_ever() {
     assert_eq!(reply.unwrap().into_inner().nodes.len(), 1);
 }
 
-/// Never answers, and tells when it is not waited for any more.
-struct Never(mpsc::Sender<()>);
+/// Never answers, and tells when it is asked, and when it is not waited for any more.
+struct Never(mpsc::Sender<&'static str>);
 
-struct Told(mpsc::Sender<()>);
+struct Told(mpsc::Sender<&'static str>);
+
+impl Told {
+    fn of(never: &Never) -> Told {
+        let _ = never.0.try_send("asked");
+        Told(never.0.clone())
+    }
+}
 
 impl Drop for Told {
     fn drop(&mut self) {
-        let _ = self.0.try_send(());
+        let _ = self.0.try_send("taken back");
     }
 }
 
@@ -412,19 +419,19 @@ impl Transport for Never {
     type DialStream = Frames;
 
     async fn dial(&self, _: Request<Streaming<Frame>>) -> Result<Response<Frames>, Status> {
-        let _told = Told(self.0.clone());
+        let _told = Told::of(self);
         pending().await
     }
 
     async fn nodes(&self, _: Request<NodesRequest>) -> Result<Response<NodesReply>, Status> {
-        let _told = Told(self.0.clone());
+        let _told = Told::of(self);
         pending().await
     }
 }
 
 #[tokio::test]
 async fn a_request_that_nobody_waits_for_is_taken_back() {
-    let (told, mut heard) = mpsc::channel(1);
+    let (told, mut heard) = mpsc::channel(2);
     let routes = Arc::new(Routes::new().with(TransportServer::new(Never(told))));
     let (there, here) = duplex(64 * 1024);
     let nobody = Caller {
@@ -442,9 +449,11 @@ async fn a_request_that_nobody_waits_for_is_taken_back() {
                 false => drop(asking.nodes(NodesRequest::default()).await),
             }
         };
-        let waited = tokio::time::timeout(Duration::from_millis(200), asked).await;
-        assert!(waited.is_err(), "it is not answered");
-        heard.recv().await.expect("it is taken back");
+        tokio::select! {
+            () = asked => panic!("it is answered"),
+            told = heard.recv() => assert_eq!(told, Some("asked")),
+        }
+        assert_eq!(heard.recv().await, Some("taken back"));
         // What would have gone on sending is gone too.
         send.closed().await;
     }
