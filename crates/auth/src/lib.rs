@@ -27,6 +27,7 @@ mod password;
 mod plain;
 mod rotation;
 mod rules;
+pub mod sandbox;
 mod secret;
 mod server;
 mod service;

@@ -1,10 +1,10 @@
-//! What the proxy gives up before it looks at a byte from the world: root, capabilities, and all files but its own. It
-//! keeps the network, which it is there for. Nothing is taken back.
+//! What the proxy gives up before it looks at a byte from the world: root, capabilities, all files but its own, and the
+//! system calls that no service makes. It keeps the network, which it is there for. Nothing is taken back.
 
 use crate::config::Config;
 use crate::server::ServerError;
 use fleetgate_sys::process::{self, Limit, numbers};
-use fleetgate_sys::{Errno, credentials, landlock, tree};
+use fleetgate_sys::{Errno, credentials, landlock, seccomp, tree};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -56,7 +56,14 @@ pub(crate) fn enter(config: &Config) -> Result<(), ServerError> {
     }
     credentials::drop_capabilities().map_err(at("giving up capabilities"))?;
     // After the ids: changing them may set the flag anew.
-    credentials::set_dumpable(false).map_err(at("not being dumpable"))
+    credentials::set_dumpable(false).map_err(at("not being dumpable"))?;
+    match seccomp::serve_only() {
+        Err(Errno::ENOSYS | Errno::EINVAL) => {
+            tracing::warn!("without a filter on system calls: this kernel has no seccomp")
+        }
+        other => other.map_err(at("seccomp"))?,
+    }
+    Ok(())
 }
 
 /// The state directory and what is in it, without following a link, become the proxy's user's.

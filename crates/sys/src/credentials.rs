@@ -57,11 +57,25 @@ const CAPABILITY_VERSION: u32 = 0x2008_0522;
 
 /// Gives up every capability, the inheritable ones too.
 pub fn drop_capabilities() -> Result<()> {
+    keep_capabilities(&[])
+}
+
+/// Gives up every capability but these, which must be permitted. None is inherited.
+pub fn keep_capabilities(kept: &[u32]) -> Result<()> {
     let header = [CAPABILITY_VERSION, 0];
-    let sets = [0u32; 6];
+    let all = kept.iter().fold(0u64, |all, one| all | 1 << one);
+    let (low, high) = (all as u32, (all >> 32) as u32);
+    // Effective, permitted, inheritable.
+    let sets = [low, low, 0, high, high, 0];
     // SAFETY: the kernel reads a header of two numbers and two triples.
     unsafe { syscall!(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) }.map(drop)
 }
+
+/// `CAP_DAC_OVERRIDE`: files and directories of others.
+pub const OPEN_EVERYTHING: u32 = 1;
+
+/// `CAP_NET_BIND_SERVICE`: ports below 1024.
+pub const LOW_PORTS: u32 = 10;
 
 /// `CAP_SYS_PTRACE`: reading the memory of others, and what they execute.
 pub const READ_OTHERS: u32 = 19;
@@ -77,13 +91,7 @@ pub fn become_with(uid: u32, gid: u32, capabilities: &[u32]) -> Result<()> {
     // SAFETY: numbers only. An exec takes the flag back.
     unsafe { syscall!(libc::SYS_prctl, KEEP, 1, 0, 0, 0) }?;
     set_user_ids(uid)?;
-    let header = [CAPABILITY_VERSION, 0];
-    let all = capabilities.iter().fold(0u64, |all, one| all | 1 << one);
-    let (low, high) = (all as u32, (all >> 32) as u32);
-    // Effective and permitted; none is inherited.
-    let sets = [low, low, 0, high, high, 0];
-    // SAFETY: the kernel reads a header of two numbers and two triples.
-    unsafe { syscall!(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) }.map(drop)
+    keep_capabilities(capabilities)
 }
 
 /// The capabilities that are in force or could be raised: permitted, both halves as one number.

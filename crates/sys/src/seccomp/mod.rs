@@ -4,10 +4,12 @@
 //! the kernel lets root go without.
 
 mod only;
+mod service;
 
 use crate::{Errno, Fd, Result, syscall};
 use alloc::vec::Vec;
-pub use only::{Allowed, MAX_ALLOWED, MAX_TESTS, Otherwise, Test, allow_only};
+pub use only::{Allowed, Forbidden, MAX_ALLOWED, MAX_TESTS, Otherwise, Test, allow_all_but, allow_only};
+pub use service::serve_only;
 
 /// Numbers of system calls that rules are made for.
 pub mod calls {

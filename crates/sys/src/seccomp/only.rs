@@ -1,4 +1,4 @@
-//! A list of calls, and no others.
+//! A list of calls, and no others; or all calls but a list.
 //!
 //! What the kernel does with a filter before it stands costs more than the filter ever will: it runs it for every call that
 //! there is, to find those whose answer needs no argument, and keeps these in a bitmap. So the list becomes a balanced tree:
@@ -40,7 +40,28 @@ impl Allowed {
     }
 }
 
-/// What becomes of a call that is not on the list.
+/// A call that [`allow_all_but`] refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forbidden {
+    /// The system call's number (`libc::SYS_…`).
+    pub call: i64,
+    /// It is let through where one of these holds. Empty: never.
+    pub unless: &'static [Test],
+}
+
+impl Forbidden {
+    /// With any arguments.
+    pub const fn always(call: i64) -> Forbidden {
+        Forbidden { call, unless: &[] }
+    }
+
+    /// But where one of the tests holds.
+    pub const fn unless(call: i64, unless: &'static [Test]) -> Forbidden {
+        Forbidden { call, unless }
+    }
+}
+
+/// What becomes of a call that is not let through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Otherwise {
     /// It answers this error.
@@ -79,25 +100,41 @@ impl Range {
     }
 }
 
-/// Every number is in one of them, and neighbours differ. `list` is in order of the numbers.
-fn ranges(list: &[Allowed]) -> Vec<Range> {
+/// Every number is in one of them, and neighbours differ. `list` is in order of the numbers; `others` is what holds for
+/// those that are not on it.
+fn ranges(
+    others: Option<&'static [Test]>,
+    list: impl ExactSizeIterator<Item = (i64, Option<&'static [Test]>)>,
+) -> Vec<Range> {
     let mut out: Vec<Range> = Vec::with_capacity(list.len() * 2 + 1);
     let mut add = |range: Range| match out.last_mut() {
         // A call follows the one before it at once.
         Some(last) if last.from == range.from => *last = range,
         _ => out.push(range),
     };
-    add(Range { from: 0, with: None });
-    for allowed in list {
-        let (from, with) = (allowed.call as u32, Some(allowed.with));
+    add(Range {
+        from: 0,
+        with: others,
+    });
+    for (call, with) in list {
+        let from = call as u32;
         add(Range { from, with });
         add(Range {
             from: from + 1,
-            with: None,
+            with: others,
         });
     }
     out.dedup_by(|next, before| next.is_as(before));
     out
+}
+
+fn only(list: &[Allowed]) -> Vec<Range> {
+    ranges(None, list.iter().map(|a| (a.call, Some(a.with))))
+}
+
+fn all_but(list: &[Forbidden]) -> Vec<Range> {
+    let with = |f: &Forbidden| (!f.unless.is_empty()).then_some(f.unless);
+    ranges(Some(&[]), list.iter().map(|f| (f.call, with(f))))
 }
 
 /// A program that grows from its end to its beginning, so that every place to jump to is known. A place is how many
@@ -171,18 +208,18 @@ impl Program {
 
 /// Only loads of the number and the architecture lie on the way to a call that is allowed with any argument, or with none:
 /// the kernel never runs the program for it.
-fn program(list: &[Allowed], otherwise: Otherwise) -> Vec<Instruction> {
+fn program(ranges: &[Range], otherwise: Otherwise) -> Vec<Instruction> {
     let refusal = match otherwise {
         Otherwise::Deny(errno) => RET_ERRNO | errno.0 as u32,
         Otherwise::Kill => RET_KILL_PROCESS,
     };
     let mut program = Program {
-        reversed: Vec::with_capacity(list.len() * 4 + 8),
+        reversed: Vec::with_capacity(ranges.len() * 2 + 8),
     };
     let kill = program.push(RETURN, RET_KILL_PROCESS, 0, 0);
     let refuse = program.push(RETURN, refusal, 0, 0);
     let allow = program.push(RETURN, RET_ALLOW, 0, 0);
-    let tree = program.choose(&ranges(list), allow, refuse);
+    let tree = program.choose(ranges, allow, refuse);
     program.test(AT_LEAST, X32, kill, tree);
     let number = program.push(LOAD, 0, 0, 0);
     // Another architecture's numbers mean other calls: nobody of ours makes them.
@@ -195,14 +232,31 @@ fn program(list: &[Allowed], otherwise: Otherwise) -> Vec<Instruction> {
 /// Lets the calling thread make the calls on the list and no others. It must have no_new_privs or CAP_SYS_ADMIN.
 /// A call stands on the list once (`EEXIST`); the list is bounded (`E2BIG`). It is sorted.
 pub fn allow_only(list: &mut [Allowed], otherwise: Otherwise) -> Result<()> {
-    if list.len() > MAX_ALLOWED || list.iter().any(|a| a.with.len() > MAX_TESTS) {
+    bounded(list, |a| (a.call, a.with))?;
+    bind(&only(list), otherwise)
+}
+
+/// Lets the calling thread make all calls but those on the list, of which the same holds; they answer this error. The calls
+/// of another architecture's numbering end the process.
+pub fn allow_all_but(list: &mut [Forbidden], errno: Errno) -> Result<()> {
+    bounded(list, |f| (f.call, f.unless))?;
+    bind(&all_but(list), Otherwise::Deny(errno))
+}
+
+/// Sorts a list that is within its bounds.
+fn bounded<T>(list: &mut [T], of: impl Fn(&T) -> (i64, &'static [Test])) -> Result<()> {
+    if list.len() > MAX_ALLOWED || list.iter().any(|one| of(one).1.len() > MAX_TESTS) {
         return Err(Errno::E2BIG);
     }
-    list.sort_unstable_by_key(|allowed| allowed.call);
-    if list.windows(2).any(|pair| pair[0].call == pair[1].call) {
-        return Err(Errno::EEXIST);
+    list.sort_unstable_by_key(|one| of(one).0);
+    match list.windows(2).any(|pair| of(&pair[0]).0 == of(&pair[1]).0) {
+        true => Err(Errno::EEXIST),
+        false => Ok(()),
     }
-    let program = program(list, otherwise);
+}
+
+fn bind(ranges: &[Range], otherwise: Otherwise) -> Result<()> {
+    let program = program(ranges, otherwise);
     // The kernel would say EINVAL, which is what a kernel says that has no filters.
     if program.len() > MAX_PROGRAM {
         return Err(Errno::E2BIG);
@@ -352,7 +406,7 @@ mod tests {
     fn every_call_is_answered_as_the_list_means_it() {
         let values = [0, 1, 2, 4, 7, u32::MAX];
         for list in lists() {
-            let program = program(&list, Otherwise::Kill);
+            let program = program(&only(&list), Otherwise::Kill);
             for call in 0..600 {
                 for n in 0..values.len().pow(2) {
                     let (a, b) = (values[n % values.len()], values[n / values.len()]);
@@ -372,10 +426,42 @@ mod tests {
     }
 
     #[test]
+    fn a_list_of_the_forbidden_means_the_opposite() {
+        let values = [0, 1, 2, 4, 7];
+        for allowed in lists() {
+            let list: Vec<Forbidden> = allowed
+                .iter()
+                .map(|a| Forbidden::unless(a.call, a.with))
+                .collect();
+            let program = program(&all_but(&list), Otherwise::Deny(ERROR));
+            for call in 0..600 {
+                let listed = allowed.iter().find(|a| a.call == i64::from(call));
+                for n in 0..values.len().pow(2) {
+                    let (a, b) = (values[n % values.len()], values[n / values.len()]);
+                    let arguments = [a, b, b, a & 3, 0, 0];
+                    let wanted = match listed {
+                        None => RET_ALLOW,
+                        Some(a) if !a.with.is_empty() && meant(&allowed, call, arguments) => RET_ALLOW,
+                        Some(_) => RET_ERRNO | ERROR.0 as u32,
+                    };
+                    assert_eq!(
+                        run(&program, call, Some(arguments)).0,
+                        Some(wanted),
+                        "call {call} with {arguments:?} of {list:?}"
+                    );
+                }
+                let tested = listed.is_some_and(|a| !a.with.is_empty());
+                assert_eq!(run(&program, call, None).0.is_none(), tested, "call {call}");
+            }
+            assert_eq!(run(&program, X32, None).0, Some(RET_KILL_PROCESS));
+        }
+    }
+
+    #[test]
     fn what_needs_no_argument_is_found_by_few_steps_without_one() {
         // The kernel keeps a call in its bitmap when it reaches the answer by loads of offsets 0 and 4 alone.
         for list in lists() {
-            let program = program(&list, Otherwise::Kill);
+            let program = program(&only(&list), Otherwise::Kill);
             for call in 0..600 {
                 let (answer, steps) = run(&program, call, None);
                 let tested = list

@@ -1,0 +1,60 @@
+//! What the cluster's services have given up while they serve, as the kernel tells it: auth holds the authorities' keys, and
+//! strangers talk to both.
+#![forbid(unsafe_code)]
+
+use fleetgate_tests::cluster::Cluster;
+use fleetgate_tests::{is_root, skip};
+
+/// `service ROLE` prints where /proc has the role's process: auth as its socket tells it, and what has the same parent.
+const TOOLS: &str = r#"
+AUTH=$(python3 -c '
+import socket, struct
+s = socket.socket(socket.AF_UNIX)
+s.connect("cluster/auth/auth.sock")
+print(struct.unpack("3i", s.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])')
+UP=$(grep ^PPid: "/proc/$AUTH/status")
+FILTERS=$(grep -h ^Seccomp_filters: "/proc/${UP#PPid:?}/status" | cut -f 2)
+service() {
+    for p in $(grep -lx "$UP" /proc/[0-9]*/status 2> /dev/null); do
+        p=${p%/status}
+        case "$(tr '\0' ' ' 2> /dev/null < "$p/cmdline")" in
+            "fleetgate $1 "*) echo "$p" ;;
+        esac
+    done
+}
+told() { grep -hE "^$1:" "$2"/task/*/status | sort -u | tr -d '\t'; }
+is() { [ "$1" = "$2" ] || { echo "'$1' is not '$2'" >&2; exit 1; }; }
+"#;
+
+#[test]
+fn services_have_given_up_what_they_do_not_need() {
+    if !is_root() {
+        return skip("services that give up root need root");
+    }
+    let cluster = Cluster::with_node();
+    let script = |text: &str| cluster.script(&format!("{TOOLS}{text}"));
+    script(
+        r#"
+        "$F" ssh --home home ada@gate true
+        for role in auth proxy; do
+            p=$(service "$role")
+            [ "$(ls "$p/task" | wc -l)" -ge 1 ]
+            is "$(told Seccomp_filters "$p")" "Seccomp_filters:$((FILTERS + 1))"
+            is "$(told NoNewPrivs "$p")" NoNewPrivs:1
+            is "$(grep '^Max core' "$p/limits" | tr -s ' ')" 'Max core file size 0 0 bytes '
+        done
+        # Files of others, and low ports; the proxy has nothing.
+        is "$(told CapPrm "$(service auth)")" CapPrm:0000000000000402
+        is "$(told CapPrm "$(service proxy)")" CapPrm:0000000000000000
+        is "$(told Uid "$(service proxy)" | grep -cw 0)" 0"#,
+    );
+    // What they are there for goes on: a backup into somebody else's directory, a state that is made again and sent on.
+    script(
+        r#"
+        install -d -m 700 -o ada theirs
+        "$F" backup --state cluster "$PWD/theirs/kept"
+        [ -f theirs/kept/state.db ]
+        role '"ada"'
+        "$F" ls --home home | grep gate > /dev/null"#,
+    );
+}
