@@ -79,6 +79,9 @@ fn rules() -> Result {
         "clippy",
         "--workspace",
         "--all-targets",
+        // What only benches build.
+        "--features",
+        "fleetgate-benches/fleet,fleetgate-benches/measure",
         "--",
         "--deny",
         "warnings",

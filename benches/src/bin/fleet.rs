@@ -6,17 +6,19 @@
 #![forbid(unsafe_code)]
 
 use bytes::Bytes;
+use fleetgate_client::held::{Borrower, Keep};
 use fleetgate_client::join::{self, Machine};
+use fleetgate_client::ledger::Ledger;
 use fleetgate_client::profile::Home;
 use fleetgate_client::reach;
+use fleetgate_client::transport::{DialOptions, DialStream, Proxy};
 use fleetgate_net::h2::{self, Caller, Channel, Routes, Tuning};
 use fleetgate_net::tls::{self, Believe, Client, Credentials};
 use fleetgate_net::{Ticket, dial, x509};
 use fleetgate_proto::v1::frame::Kind;
 use fleetgate_proto::v1::identity_client::IdentityClient;
-use fleetgate_proto::v1::transport_client::TransportClient;
 use fleetgate_proto::v1::tunnel_server::{Tunnel, TunnelServer};
-use fleetgate_proto::v1::{Dial, Frame, FromNode, JoinRequest, NodeFacts, Opened, ToNode, from_node};
+use fleetgate_proto::v1::{Frame, FromNode, JoinRequest, NodeFacts, Opened, ToNode, from_node};
 use fleetgate_sys::process::{self, Limit, numbers::RLIMIT_NOFILE};
 use std::collections::HashMap;
 use std::io::{BufRead, Write};
@@ -24,6 +26,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tonic::codegen::tokio_stream::Stream;
@@ -111,14 +114,9 @@ struct Fleet {
     home: Home,
     nodes: Vec<Client>,
     connected: usize,
-    sessions: Vec<Session>,
-    user: Option<TransportClient<Channel>>,
-}
-
-/// An open session: it ends when this is dropped.
-struct Session {
-    send: mpsc::Sender<Frame>,
-    read: Streaming<Frame>,
+    /// Each ends when it is dropped.
+    sessions: Vec<DialStream>,
+    user: Option<Proxy>,
 }
 
 fn name(n: usize) -> String {
@@ -180,7 +178,9 @@ impl Fleet {
     async fn open(&mut self, count: usize) -> Result<()> {
         let profile = self.home.login().map_err(said)?;
         if self.user.is_none() {
-            self.user = Some(reach::proxy(&self.home, &profile).await.map_err(said)?);
+            let mut own = Borrower::new(&self.home, Keep::No, None, |_| {});
+            let proxy = own.proxy(&profile.proxy, &mut Ledger::default()).await;
+            self.user = Some(proxy.map_err(said)?);
         }
         let user = self.user.as_ref().ok_or("no connection")?;
         let (first, last) = (self.sessions.len(), self.sessions.len() + count);
@@ -253,36 +253,16 @@ async fn tunnel(proxy: String, client: Client, n: usize) -> Result<()> {
 }
 
 /// A session that has carried bytes each way and is idle.
-async fn session(mut user: TransportClient<Channel>, node: String) -> Result<Session> {
-    let failed = |status: Status| h2::words(&status);
-    let (send, frames) = mpsc::channel(1);
-    let first = Dial {
-        node,
-        login: "root".to_owned(),
-        ..Dial::default()
-    };
-    send.send(frame(Kind::Dial(first))).await.map_err(said)?;
-    let read = user.dial(Fed(frames)).await.map_err(failed)?.into_inner();
-    let mut session = Session { send, read };
-    let mut back = 0;
+async fn session(proxy: Proxy, node: String) -> Result<DialStream> {
+    let mut stream = proxy.dial(&node, "root", Bytes::new(), &DialOptions::default());
+    let mut back = [0; LUMP];
     for _ in 0..CARRIED / LUMP {
-        let lump = frame(Kind::Ssh(Bytes::from_static(&[7; LUMP])));
-        session.send.send(lump).await.map_err(said)?;
-        let sent = back + LUMP;
-        while back < sent {
-            let frame = tokio::time::timeout(PATIENCE, session.read.message()).await;
-            match frame.map_err(said)?.map_err(failed)?.and_then(|f| f.kind) {
-                Some(Kind::Ssh(bytes)) => back += bytes.len(),
-                Some(Kind::Opened(_)) => {}
-                other => return Err(format!("a session got {other:?}")),
-            }
-        }
+        let (mut read, mut write) = tokio::io::split(&mut stream);
+        let carried = async { tokio::try_join!(write.write_all(&[7; LUMP]), read.read_exact(&mut back)) };
+        let carried = tokio::time::timeout(PATIENCE, carried).await;
+        carried.map_err(said)?.map_err(said)?;
     }
-    Ok(session)
-}
-
-fn frame(kind: Kind) -> Frame {
-    Frame { kind: Some(kind) }
+    Ok(stream)
 }
 
 /// What a simulated node serves.

@@ -1,16 +1,15 @@
-//! Connections to the auth service and the proxy: by the unix socket on its own machine, or by the proxy's address, which
-//! passes TLS for the auth service on unread. Who is at the other end is checked by TLS and nowhere else.
+//! Connections to the auth service: by the unix socket on its own machine, or by the proxy's address, which passes TLS for
+//! it on unread. Who is at the other end is checked by TLS and nowhere else.
 
 use crate::error::ClientError;
 use crate::files;
-use crate::profile::{Home, Profile};
+use crate::profile::Home;
 use fleetgate_net::h2::{self, Channel, Tuning};
 use fleetgate_net::tls::{self, Believe, Client, Credentials, Trust};
 use fleetgate_net::{dial, x509};
 use fleetgate_policy::cluster::State;
 use fleetgate_proto::v1::admin_client::AdminClient;
 use fleetgate_proto::v1::identity_client::IdentityClient;
-use fleetgate_proto::v1::transport_client::TransportClient;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use tokio::net::UnixStream;
@@ -74,7 +73,13 @@ pub async fn auth(
     believe: &Believe,
     credentials: Option<&Credentials>,
 ) -> Result<Channel, ClientError> {
-    connect(proxy, tls::AUTH, believe, credentials, Tuning::AUTH).await
+    let failed = |e: &dyn std::fmt::Display| ClientError::Unreachable(proxy.to_owned(), e.to_string());
+    let client = Client::new(believe, credentials, &[tls::H2]).map_err(|e| failed(&e))?;
+    let stream = dial::connect(proxy, dial::DEADLINE)
+        .await
+        .map_err(|e| failed(&e))?;
+    let (stream, _) = client.connect(tls::AUTH, stream).await.map_err(|e| failed(&e))?;
+    h2::connect(stream, Tuning::AUTH).await.map_err(|e| failed(&e))
 }
 
 /// What the auth service does for whoever is not known yet.
@@ -85,37 +90,6 @@ pub async fn identity(
 ) -> Result<IdentityClient<Channel>, ClientError> {
     let channel = auth(proxy, believe, credentials).await?;
     Ok(IdentityClient::new(channel).max_decoding_message_size(h2::AUTH_MESSAGE))
-}
-
-/// The proxy itself, with the login in this home.
-pub async fn proxy(home: &Home, profile: &Profile) -> Result<TransportClient<Channel>, ClientError> {
-    let credentials = credentials(home)?;
-    let channel = connect(
-        &profile.proxy,
-        tls::PROXY,
-        &believe(home)?,
-        Some(&credentials),
-        Tuning::USER,
-    )
-    .await?;
-    // A large fleet's inventory is longer than a transport's frame.
-    Ok(TransportClient::new(channel).max_decoding_message_size(h2::AUTH_MESSAGE))
-}
-
-async fn connect(
-    proxy: &str,
-    name: &str,
-    believe: &Believe,
-    credentials: Option<&Credentials>,
-    tuning: Tuning,
-) -> Result<Channel, ClientError> {
-    let failed = |e: &dyn std::fmt::Display| ClientError::Unreachable(proxy.to_owned(), e.to_string());
-    let client = Client::new(believe, credentials, &[tls::H2]).map_err(|e| failed(&e))?;
-    let stream = dial::connect(proxy, dial::DEADLINE)
-        .await
-        .map_err(|e| failed(&e))?;
-    let (stream, _) = client.connect(name, stream).await.map_err(|e| failed(&e))?;
-    h2::connect(stream, tuning).await.map_err(|e| failed(&e))
 }
 
 /// Whom the login in this home believes.
