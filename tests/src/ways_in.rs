@@ -170,7 +170,8 @@ impl Gate {
 
     fn tried(&self, case: &Case) -> Result<(), String> {
         let (before, ask, wanted, tells) = case;
-        let (told, logged) = (audit().len(), self.log().len());
+        let (told, log) = (audit().len(), self.log());
+        let (logged, begun) = (log.len(), connections(&log));
         let (code, said) = shell_of(
             &format!("{before}\nset +e +o pipefail\n{{ {ask}\n}} > out"),
             self.subject,
@@ -181,7 +182,9 @@ impl Gate {
             wrong.push(format!("  got    {got:?}\n  wanted {wanted:?}"));
         }
         let news = || {
-            let events = audit().into_iter().skip(told).map(|e| e.to_string());
+            // What is told of the case before may come after it.
+            let ours = |e: &Value| e["connection"].as_u64().is_none_or(|number| number > begun);
+            let events = audit().into_iter().skip(told).filter(ours).map(|e| e.to_string());
             let log = self.log();
             let lines = log
                 .get(logged..)
@@ -245,6 +248,14 @@ impl Gate {
             )),
         }
     }
+}
+
+/// The number of the last connection in the node's log.
+fn connections(log: &str) -> u64 {
+    log.lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok()?["connection"].as_u64())
+        .max()
+        .unwrap_or(0)
 }
 
 /// What the audit log has otherwise than docs/audit.md says.
