@@ -55,7 +55,7 @@ impl Place {
 
 /// A test beside this one that starts a program at this moment has, until that program runs, a copy of the descriptor
 /// we wrote with: executing the file would be "Text file busy".
-fn without_writer(path: &Path) {
+pub fn without_writer(path: &Path) {
     let file = Fd::from(std::fs::File::open(path).expect("just written"));
     wait_until("nobody has it open for writing", || exe::has_no_writer(&file));
 }

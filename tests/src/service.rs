@@ -243,7 +243,22 @@ impl Drop for Service {
 fn install() {
     let new = format!("{INSTALLED}.new");
     std::fs::copy(crate::fleetgate(), &new).expect("copied");
+    crate::seal::without_writer(Path::new(&new));
     std::fs::rename(&new, INSTALLED).expect("renamed");
+}
+
+/// Stops a process for good: each of its threads stands still. Only one of them is told by the kernel at once.
+pub fn stop(pid: i32) {
+    const SIGSTOP: i32 = 19;
+    process::signal(&process::pidfd_open(pid).expect("it lives"), SIGSTOP).expect("signalled");
+    wait_until("all of it stands still", || {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it lives");
+        tasks.flatten().all(|task| {
+            let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            stat.rsplit_once(") ")
+                .is_none_or(|(_, rest)| rest.starts_with('T'))
+        })
+    });
 }
 
 /// Ends a process of the test's own at once.

@@ -1,15 +1,13 @@
 //! What the deaths of those who watch cost a watched session: nothing but what was not seen meanwhile, which is told.
 #![forbid(unsafe_code)]
 
-use fleetgate_sys::process::{self, SIGKILL};
-use fleetgate_sys::signals;
-use fleetgate_tests::service::{AUDIT, Manager, Service, audit, audited, descendants, kill, run, ssh};
+use fleetgate_sys::{process, signals};
+use fleetgate_tests::service::{AUDIT, Manager, Service, audit, audited, descendants, kill, run, ssh, stop};
 use fleetgate_tests::world::wait_until;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
-const SIGSTOP: i32 = 19;
 /// How /proc shows the call.
 const EXECVE: &str = if cfg!(target_arch = "x86_64") {
     "59 "
@@ -84,10 +82,6 @@ fn only(service: &Service, kind: &str) -> i32 {
     found[0]
 }
 
-fn send(pid: i32, signal: i32) {
-    process::signal(&process::pidfd_open(pid).expect("it lives"), signal).expect("signalled");
-}
-
 #[test]
 fn a_killed_watcher_costs_a_session_nothing_and_the_gap_is_told() {
     let Some((_world, manager)) = Manager::in_world() else {
@@ -99,7 +93,7 @@ fn a_killed_watcher_costs_a_session_nothing_and_the_gap_is_told() {
     let watcher = only(&service, "watcher");
 
     // A call waits for it when it dies.
-    send(watcher, SIGSTOP);
+    stop(watcher);
     echo.say("second");
     wait_until("a process waits in its execve", || {
         let waits = |pid: &i32| {
@@ -108,7 +102,7 @@ fn a_killed_watcher_costs_a_session_nothing_and_the_gap_is_told() {
         };
         descendants(service.monitor()).iter().any(waits)
     });
-    send(watcher, SIGKILL);
+    kill(watcher);
     echo.hear("second");
     let gap = audited("the gap is told", |event| event["event"] == "watch_gap");
     assert!(gap["calls"].as_u64().is_some_and(|calls| calls >= 1), "{gap}");
@@ -148,9 +142,9 @@ fn a_killed_guardian_is_replaced_and_the_next_one_guards() {
     echo.does("second");
     executed("second");
     let watcher = only(&service, "watcher");
-    send(watcher, SIGSTOP);
+    stop(watcher);
     echo.say("third");
-    send(watcher, SIGKILL);
+    kill(watcher);
     echo.hear("third");
     audited("the gap is told", |event| event["event"] == "watch_gap");
     echo.does("fourth");
@@ -198,7 +192,7 @@ fn a_service_that_stops_breaks_nothing_and_a_dead_monitor_neither() {
     let deaths = |event: &Value| event["event"] == "process_died";
     assert!(!audit().iter().any(deaths), "nobody died");
 
-    send(monitor, SIGKILL);
+    kill(monitor);
     let mut ends = [monitor, watcher].map(|pid| process::pidfd_open(pid).ok());
     for end in ends.iter_mut().flatten() {
         fleetgate_tests::world::wait_for(end, "the watcher ends with the monitor");
