@@ -5,10 +5,10 @@ use super::refuse_noexec;
 use crate::Source;
 use crate::refusal::{Context, Failed, Step};
 use crate::source::cstring;
-use fleetgate_sys::{Fd, clock, exe, file};
+use fleetgate_sys::{Fd, exe, file};
 use std::ffi::CString;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub(super) fn tmpfile(source: &Source, directory: &Path) -> Result<Fd, Failed> {
     let fd = exe::nameless(&cstring(directory)?)
@@ -72,11 +72,16 @@ pub(super) fn fill(source: &Source, to: &Fd) -> Result<(), Failed> {
     exe::change_mode(to, 0o555).step(Step::ChangeMode)
 }
 
+/// How long a thread that starts a program may take over it: microseconds, but where everybody waits for a processor.
+const STARTING: Duration = Duration::from_secs(5);
+/// How often it is looked whether it has.
+const LOOK: Duration = Duration::from_micros(100);
+
 /// Another thread that starts a program at this moment has, until that program runs, a copy of our writing
-/// descriptor: executing the file would be ETXTBSY. Such moments are microseconds long.
+/// descriptor: executing the file would be ETXTBSY.
 fn wait_for_writers(reader: &Fd) {
-    let deadline = clock::monotonic().as_nanos() + 200_000_000;
-    while !exe::has_no_writer(reader) && clock::monotonic().as_nanos() < deadline {
-        std::thread::sleep(Duration::from_micros(100));
+    let begun = Instant::now();
+    while !exe::has_no_writer(reader) && begun.elapsed() < STARTING {
+        std::thread::sleep(LOOK);
     }
 }
