@@ -44,6 +44,9 @@ impl Event {
     }
 }
 
+/// Bytes and ends, once for each change.
+const ARRIVALS: i32 = libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET;
+
 /// A set of descriptors to wait for.
 #[derive(Debug)]
 pub struct Epoll(Fd);
@@ -58,17 +61,17 @@ impl Epoll {
 
     /// Adds `fd` for `events` (poll's flags), level-triggered, under `key`.
     pub fn add(&self, fd: &Fd, events: i16, key: u64) -> Result<()> {
-        self.control(libc::EPOLL_CTL_ADD, fd, events, key)
+        self.control(libc::EPOLL_CTL_ADD, fd, i32::from(events as u16), key)
     }
 
     /// Watches `fd`, which was added, for these events from now on.
     pub fn change(&self, fd: &Fd, events: i16, key: u64) -> Result<()> {
-        self.control(libc::EPOLL_CTL_MOD, fd, events, key)
+        self.control(libc::EPOLL_CTL_MOD, fd, i32::from(events as u16), key)
     }
 
-    fn control(&self, what: i32, fd: &Fd, events: i16, key: u64) -> Result<()> {
+    fn control(&self, what: i32, fd: &Fd, events: i32, key: u64) -> Result<()> {
         let event = Event {
-            events: events as u16 as u32,
+            events: events as u32,
             data: key,
         };
         // SAFETY: the kernel reads one event.
@@ -88,22 +91,20 @@ impl Epoll {
     /// side closed, and again only after a call on it found nothing or no room. It is never changed afterwards, so
     /// who has nothing to do with what is ready costs no call.
     pub fn add_edges(&self, fd: &Fd, key: u64) -> Result<()> {
-        let events = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
-        let event = Event {
-            events: events as u32,
-            data: key,
-        };
-        // SAFETY: the kernel reads one event.
-        unsafe {
-            syscall!(
-                libc::SYS_epoll_ctl,
-                self.0.raw(),
-                libc::EPOLL_CTL_ADD,
-                fd.raw(),
-                &raw const event
-            )
-        }
-        .map(drop)
+        self.control(libc::EPOLL_CTL_ADD, fd, ARRIVALS | libc::EPOLLOUT, key)
+    }
+
+    /// As [`Epoll::add_edges`], but room to write is told only while it is asked for by [`Epoll::tell_of_room`]: for a
+    /// socket that mostly has some, where each read of the other side would wake this one for nothing.
+    pub fn add_arrivals(&self, fd: &Fd, key: u64) -> Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, fd, ARRIVALS, key)
+    }
+
+    /// From now on `fd`, which was added by [`Epoll::add_arrivals`] under this key, is told of room to write, or no more.
+    /// Room that is there already is told at the next wait.
+    pub fn tell_of_room(&self, fd: &Fd, key: u64, told: bool) -> Result<()> {
+        let room = if told { libc::EPOLLOUT } else { 0 };
+        self.control(libc::EPOLL_CTL_MOD, fd, ARRIVALS | room, key)
     }
 
     /// Takes `fd` out.

@@ -90,6 +90,7 @@ impl Front {
                 true => self.rest.wait_for_the_end(timeout),
                 false => self.rest.wait(timeout),
             };
+            self.control.will_wait(&self.epoll)?;
             let count = self
                 .epoll
                 .wait(&mut events, timeout)

@@ -67,6 +67,7 @@ impl Lobby {
         let mut events = [Event::EMPTY; EVENTS];
         loop {
             let timeout = self.rest.wait(self.next_deadline());
+            self.control.will_wait(&self.epoll)?;
             let count = self
                 .epoll
                 .wait(&mut events, timeout)

@@ -21,6 +21,10 @@ pub(crate) struct Control {
     written: Vec<u8>,
     waiting: VecDeque<Vec<u8>>,
     waiting_bytes: usize,
+    /// Under which the loop is told of it.
+    key: u64,
+    /// Whether it is told of room, too.
+    told_of_room: bool,
 }
 
 impl Control {
@@ -32,14 +36,30 @@ impl Control {
             written: Vec::with_capacity(ROOM),
             waiting: VecDeque::new(),
             waiting_bytes: 0,
+            key: 0,
+            told_of_room: false,
         }
     }
 
-    /// Has the loop told of frames, and of room for them, under `key`.
-    pub(crate) fn watch(&self, epoll: &Epoll, key: u64) -> Result<(), Ended> {
+    /// Has the loop told of frames under `key`.
+    pub(crate) fn watch(&mut self, epoll: &Epoll, key: u64) -> Result<(), Ended> {
+        self.key = key;
         epoll
-            .add_edges(&self.socket, key)
+            .add_arrivals(&self.socket, key)
             .map_err(Ended::at("watching the control socket"))
+    }
+
+    /// The loop is about to wait: it is told of room only where frames wait for some. To be told always, as connections
+    /// are, is a wake-up for each frame that the monitor reads: eight in a first login, and two calls for each of them.
+    pub(crate) fn will_wait(&mut self, epoll: &Epoll) -> Result<(), Ended> {
+        let tell = self.is_congested();
+        if tell != self.told_of_room {
+            epoll
+                .tell_of_room(&self.socket, self.key, tell)
+                .map_err(Ended::at("watching the control socket"))?;
+            self.told_of_room = tell;
+        }
+        Ok(())
     }
 
     /// The next frame and the descriptors beside it; none: there is none now.
@@ -138,6 +158,50 @@ impl Control {
 mod tests {
     use super::*;
     use fleetgate_wire::node::lobby::FromLobby;
+
+    #[test]
+    fn room_is_told_of_where_something_waits_for_it() {
+        const KEY: u64 = 5;
+        let (ours, monitor) = socket::pair().expect("a pair");
+        let mut control = Control::new(ours);
+        let mut reader = Control::new(monitor);
+        let epoll = Epoll::new().expect("an epoll");
+        control.watch(&epoll, KEY).expect("watched");
+        let woken = |control: &mut Control| {
+            let mut events = [fleetgate_sys::epoll::Event::EMPTY; 4];
+            control.will_wait(&epoll).expect("watched");
+            let count = epoll.wait(&mut events, Some(0)).expect("waited");
+            events[..count]
+                .iter()
+                .any(|event| event.key() == KEY && event.writable())
+        };
+        let word = FromLobby::Auth {
+            connection: 1,
+            request: vec![7; 60_000],
+        };
+        // A frame that is read leaves room; nobody waits for it.
+        control.say(&word).expect("there is room");
+        assert!(!woken(&mut control));
+        assert!(reader.receive::<FromLobby>().expect("frames").is_some());
+        assert!(!woken(&mut control));
+
+        while !control.is_congested() {
+            control.say(&word).expect("there is room");
+        }
+        assert!(!woken(&mut control), "there is none");
+        while reader.receive::<FromLobby>().expect("frames").is_some() {}
+        assert!(woken(&mut control), "there is some");
+        control.flush().expect("the other side is there");
+        assert!(!control.is_congested());
+        assert!(!woken(&mut control), "nothing waits for it any more");
+
+        // Room that came between the frame that had none and the wait.
+        while !control.is_congested() {
+            control.say(&word).expect("there is room");
+        }
+        while reader.receive::<FromLobby>().expect("frames").is_some() {}
+        assert!(woken(&mut control));
+    }
 
     #[test]
     fn a_monitor_that_does_not_read_is_not_flooded() {

@@ -110,6 +110,7 @@ impl Watcher {
         self.control.say(&FromWatcher::Ready)?;
         let mut events = [Event::EMPTY; EVENTS];
         loop {
+            self.control.will_wait(&self.epoll)?;
             let count = self
                 .epoll
                 .wait(&mut events, self.rest.wait(None))
