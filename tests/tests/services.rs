@@ -43,17 +43,20 @@ fn services_have_given_up_what_they_do_not_need() {
             is "$(told NoNewPrivs "$p")" NoNewPrivs:1
             is "$(grep '^Max core' "$p/limits" | tr -s ' ')" 'Max core file size 0 0 bytes '
         done
-        # Files of others, and low ports; the proxy has nothing.
-        is "$(told CapPrm "$(service auth)")" CapPrm:0000000000000402
+        # Low ports; the proxy has nothing.
+        is "$(told CapPrm "$(service auth)")" CapPrm:0000000000000400
         is "$(told CapPrm "$(service proxy)")" CapPrm:0000000000000000
         is "$(told Uid "$(service proxy)" | grep -cw 0)" 0"#,
     );
-    // What they are there for goes on: a backup into somebody else's directory, a state that is made again and sent on.
+    // What they are there for goes on: a state that is made again and sent on. A backup, into somebody else's directory too,
+    // is copied by who asks for it, and auth writes it down.
     script(
         r#"
         install -d -m 700 -o ada theirs
         "$F" backup --state cluster "$PWD/theirs/kept"
         [ -f theirs/kept/state.db ]
+        "$F" audit --state cluster --event backup | grep -F "$PWD/theirs/kept" > /dev/null
+        if setpriv --reuid ada --clear-groups "$F" backup --state cluster "$PWD/theirs/mine"; then exit 1; fi
         role '"ada"'
         "$F" ls --home home | grep gate > /dev/null"#,
     );

@@ -3,7 +3,7 @@
 
 use crate::audit::{self, Event};
 use crate::book;
-use crate::caller::Caller;
+use crate::caller::{Caller, Who};
 use crate::clock::Clock;
 use crate::documents::{Document, Serial};
 use crate::error::{Refused, Result};
@@ -11,11 +11,15 @@ use crate::init::{AUDIT_FILE, local, open_audit};
 use crate::ledger::Ledger;
 use crate::service::Service;
 use fleetgate_proto::v1;
-use fleetgate_store::sqlite::{Existing, Sqlite, restore as restore_state};
+use fleetgate_store::sqlite::{Existing, Sqlite, backup as copy_state, restore as restore_state};
 use fleetgate_store::{Error as StoreError, Outcome, Step, Store};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use fleetgate_sys::file::flags::{O_DIRECTORY, O_NOFOLLOW};
+use fleetgate_sys::{Errno, process, tree};
+use std::ffi::CString;
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,30 +27,77 @@ use std::sync::Arc;
 const STATE_FILE: &str = "state.db";
 
 impl Service {
-    /// Copies state and audit log into a directory that is made for them: it is there whole or not at all.
-    pub async fn backup(&self, caller: &Caller, path: &str) -> Result<v1::BackupReply> {
-        let to = Path::new(path);
-        let (Some(file), true) = (self.file.get(), to.is_absolute() && to.file_name().is_some()) else {
-            return Err(Refused::invalid(
-                "a backup goes to an absolute path on the auth service's machine, and that is a directory that is made for it",
+    /// Whoever made a backup on this machine says so, before it has its name: none is without its event.
+    pub async fn backed_up(&self, caller: &Caller, request: &v1::BackedUpRequest) -> Result<()> {
+        let Who::Local(_) = caller.who else {
+            return Err(Refused::forbidden(
+                "a backup is made on the auth service's machine, by the user that it runs as",
             ));
         };
-        if fs::symlink_metadata(to).is_ok() {
-            return Err(Refused::exists(format!(
-                "{path} is there already: give a backup a path of its own"
-            )));
-        }
-        let part = Part::new(to).map_err(|e| said(to, &e))?;
-        file.backup(&part.0.join(STATE_FILE), Existing::Keep).await?;
-        self.ledger.audit().copy(&part.0.join(AUDIT_FILE)).await?;
-        let bytes = size(&part.0).map_err(|e| said(to, &e))?;
-        part.rename(to).map_err(|e| said(to, &e))?;
         let event = self
             .event("backup", caller)
-            .with("path", path)
-            .with("bytes", bytes);
-        self.ledger.tell(event).await?;
-        Ok(v1::BackupReply { bytes })
+            .with("path", request.path.as_str())
+            .with("bytes", request.bytes);
+        self.ledger.tell(event).await
+    }
+}
+
+/// State and audit log of a service, copied; they go again unless they are kept.
+pub struct Copied {
+    part: Part,
+    to: PathBuf,
+    bytes: u64,
+}
+
+/// Copies state and audit log from a service's directory, whether it runs or not, for a directory `to` that is made for
+/// them. The service itself opens no file but its own, so whoever may read those writes the copy.
+pub fn copy(directory: &Path, to: &Path) -> Result<Copied> {
+    if !to.is_absolute() || to.file_name().is_none() {
+        return Err(Refused::invalid(format!(
+            "{}: a backup is a directory that is made for it: give its absolute path",
+            to.display()
+        )));
+    }
+    let found = fs::symlink_metadata(directory).map_err(|e| {
+        Refused::unavailable(format!(
+            "the auth service's directory {}: {e}; --state or --config says which one",
+            directory.display()
+        ))
+    })?;
+    let us = process::effective_uid();
+    if found.uid() != us {
+        return Err(Refused::forbidden(format!(
+            "{} is of the user {}, and this is the user {us}: a backup is made by the user that the auth service runs as",
+            directory.display(),
+            found.uid()
+        )));
+    }
+    if fs::symlink_metadata(to).is_ok() {
+        return Err(Refused::exists(format!(
+            "{} is there already: give a backup a path of its own",
+            to.display()
+        )));
+    }
+    let part = Part::new(to)?;
+    copy_state(directory, &part.path.join(STATE_FILE), Existing::Keep)?;
+    audit::copy(&directory.join(AUDIT_FILE), &part.path.join(AUDIT_FILE))?;
+    let bytes = size(&part.path).map_err(|e| said(to, &e))?;
+    Ok(Copied {
+        part,
+        to: to.to_owned(),
+        bytes,
+    })
+}
+
+impl Copied {
+    /// How many they are.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Gives the backup its name: it is there whole from then on.
+    pub fn keep(self) -> Result<()> {
+        self.part.rename(&self.to)
     }
 }
 
@@ -118,31 +169,98 @@ fn put_audit(from: &Path, to: &Path) -> io::Result<()> {
     sync(to)
 }
 
-/// A backup that is being made, beside the place where it will be.
-struct Part(PathBuf);
+/// A backup that is being made, beside the place where it will be: this user's alone, and of one backup at a time.
+struct Part {
+    path: PathBuf,
+    /// Locked while it is ours.
+    directory: File,
+    /// It has another name.
+    named: bool,
+}
 
 impl Part {
-    fn new(to: &Path) -> io::Result<Part> {
+    fn new(to: &Path) -> Result<Part> {
         let mut name = to.as_os_str().to_owned();
-        name.push(format!(".part{}", fleetgate_sys::process::id()));
+        name.push(".part");
         let path = PathBuf::from(name);
-        // Left behind by a backup that was cut off.
-        let _ = fs::remove_dir_all(&path);
-        DirBuilder::new().mode(0o700).create(&path)?;
-        Ok(Part(path))
+        match DirBuilder::new().mode(0o700).create(&path) {
+            // Left behind by a backup that was cut off, or of one that is being made.
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            other => other.map_err(|e| said(&path, &e))?,
+        }
+        let directory = OpenOptions::new()
+            .read(true)
+            .custom_flags(O_DIRECTORY | O_NOFOLLOW)
+            .open(&path)
+            .map_err(|e| said(&path, &e))?;
+        let found = directory.metadata().map_err(|e| said(&path, &e))?;
+        if found.uid() != process::effective_uid() || found.mode() & 0o077 != 0 {
+            return Err(Refused::forbidden(format!(
+                "{} is not this user's alone: remove it, or back up to another path",
+                path.display()
+            )));
+        }
+        match directory.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(Refused::busy(format!(
+                    "{} is being written by another backup: wait for it, or back up to another path",
+                    path.display()
+                )));
+            }
+            Err(TryLockError::Error(e)) => return Err(said(&path, &e)),
+        }
+        let part = Part {
+            path,
+            directory,
+            named: false,
+        };
+        part.clear().map_err(|e| said(&part.path, &e))?;
+        Ok(part)
     }
 
-    fn rename(self, to: &Path) -> io::Result<()> {
-        File::open(&self.0)?.sync_all()?;
-        fs::rename(&self.0, to)?;
-        sync(to)
+    /// Removes what a backup that was cut off left.
+    fn clear(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.path)? {
+            fs::remove_file(entry?.path())?;
+        }
+        Ok(())
+    }
+
+    fn rename(mut self, to: &Path) -> Result<()> {
+        let failed = |e: &io::Error| said(to, e);
+        // Whoever owns the directory above may have put another one in its place.
+        let (ours, there) = (
+            self.directory.metadata().map_err(|e| failed(&e))?,
+            fs::symlink_metadata(&self.path).map_err(|e| failed(&e))?,
+        );
+        if (ours.dev(), ours.ino()) != (there.dev(), there.ino()) {
+            return Err(Refused::unavailable(format!(
+                "{} was replaced while the backup was written: give it a directory that nobody else may change",
+                self.path.display()
+            )));
+        }
+        self.directory.sync_all().map_err(|e| failed(&e))?;
+        let name = |path: &Path| {
+            CString::new(path.as_os_str().as_bytes())
+                .map_err(|_| Refused::invalid(format!("{}: a zero byte in a path", path.display())))
+        };
+        match tree::rename(&name(&self.path)?, &name(to)?, true) {
+            Ok(()) => self.named = true,
+            Err(Errno::EEXIST) => {
+                return Err(Refused::exists(format!("{} came meanwhile", to.display())));
+            }
+            Err(e) => return Err(failed(&io::Error::from_raw_os_error(e.0))),
+        }
+        sync(to).map_err(|e| failed(&e))
     }
 }
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // Renamed: then it is not there.
-        let _ = fs::remove_dir_all(&self.0);
+        if !self.named {
+            let _ = fs::remove_dir_all(&self.path);
+        }
     }
 }
 

@@ -35,7 +35,7 @@ mod state;
 mod totp;
 mod users;
 
-pub use backup::restore;
+pub use backup::{Copied, copy, restore};
 pub use documents::Kind;
 pub use error::{Refused, RefusedKind};
 pub use init::{ACCESS, ADMIN, init, join_here};

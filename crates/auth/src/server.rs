@@ -82,11 +82,9 @@ pub struct Server {
 impl Server {
     /// Opens the state and listens. What asks now is answered when it runs.
     pub async fn open(config: Config) -> Result<Server> {
-        let store = Arc::new(Sqlite::open(&config.directory)?);
+        let store: Arc<dyn Store> = Arc::new(Sqlite::open(&config.directory)?);
         let audit = open_audit(&config.directory, config.audit_size, config.clock.clone())?;
-        let shared: Arc<dyn Store> = store.clone();
-        let (service, beside) = Service::open(shared, audit, config.clock.clone()).await?;
-        service.keep_backups_of(store);
+        let (service, beside) = Service::open(store, audit, config.clock.clone()).await?;
         let mut beside = beside.start();
         let shown = Showing::new(service.clone()).await?;
         let (tell, served) = watch::channel(shown.server()?);

@@ -15,8 +15,7 @@ use crate::password::Passwords;
 use crate::state::{Published, Publisher};
 use fleetgate_policy::cluster::Name;
 use fleetgate_store::Store;
-use fleetgate_store::sqlite::Sqlite;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -45,8 +44,6 @@ pub struct Service {
     pub(crate) challenges: Challenges,
     pub(crate) cookies: Cookies,
     pub(crate) inventory: Inventory,
-    /// The store, where it is a file that can be copied.
-    pub(crate) file: OnceLock<Arc<Sqlite>>,
     strangers: Buckets<Source>,
     guesses: Buckets<Source>,
     crowd: Buckets<()>,
@@ -78,7 +75,6 @@ impl Service {
             challenges: Challenges::default(),
             cookies: Cookies::default(),
             inventory,
-            file: OnceLock::new(),
             strangers: Buckets::new(STRANGERS),
             guesses: Buckets::new(GUESSES),
             crowd: Buckets::new(GUESSES),
@@ -89,12 +85,6 @@ impl Service {
             service: service.clone(),
         };
         Ok((service, beside))
-    }
-
-    /// Backups are made of this store.
-    pub(crate) fn keep_backups_of(&self, file: Arc<Sqlite>) {
-        // Once: a service has one store.
-        let _ = self.file.set(file);
     }
 
     /// The copy of the store.

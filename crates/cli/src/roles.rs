@@ -30,7 +30,7 @@ struct AuthSection {
 /// `auth`
 pub fn auth(given: &Given) -> Outcome {
     let config = auth_config(&cluster::configuration(given)?)?;
-    fleetgate_auth::sandbox::enter()?;
+    fleetgate_auth::sandbox::enter(&config.directory)?;
     runtime()?.block_on(async {
         let socket = config.directory.join(fleetgate_auth::SOCKET);
         let server = fleetgate_auth::Server::open(config).await?;

@@ -71,9 +71,6 @@ pub fn keep_capabilities(kept: &[u32]) -> Result<()> {
     unsafe { syscall!(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) }.map(drop)
 }
 
-/// `CAP_DAC_OVERRIDE`: files and directories of others.
-pub const OPEN_EVERYTHING: u32 = 1;
-
 /// `CAP_NET_BIND_SERVICE`: ports below 1024.
 pub const LOW_PORTS: u32 = 10;
 

@@ -67,10 +67,8 @@ pub struct Line {
     pub text: String,
 }
 
-enum Work {
-    Write(Batch, oneshot::Sender<Result<u64, AuditError>>),
-    Copy(PathBuf, oneshot::Sender<Result<(), AuditError>>),
-}
+/// A batch, and who waits for its end.
+type Work = (Batch, oneshot::Sender<Result<u64, AuditError>>);
 
 impl Log {
     /// Opens it, and makes it with mode 0600 when there is none.
@@ -111,12 +109,12 @@ impl Log {
 
     /// Writes a batch; answered when it is on the disk, with the position up to which the source's file is kept.
     pub async fn write(&self, batch: Batch) -> Result<u64, AuditError> {
-        self.ask(|answer| Work::Write(batch, answer)).await
-    }
-
-    /// Writes a consistent copy to a path where nothing is.
-    pub async fn copy(&self, to: &Path) -> Result<(), AuditError> {
-        self.ask(|answer| Work::Copy(to.to_owned(), answer)).await
+        let (answer, done) = oneshot::channel();
+        self.work.try_send((batch, answer)).map_err(|e| match e {
+            mpsc::error::TrySendError::Full(_) => AuditError::Busy,
+            mpsc::error::TrySendError::Closed(_) => AuditError::Closed,
+        })?;
+        done.await.unwrap_or(Err(AuditError::Closed))
     }
 
     /// The number of the last event, as it grows.
@@ -127,18 +125,6 @@ impl Log {
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    async fn ask<T>(
-        &self,
-        work: impl FnOnce(oneshot::Sender<Result<T, AuditError>>) -> Work,
-    ) -> Result<T, AuditError> {
-        let (answer, done) = oneshot::channel();
-        self.work.try_send(work(answer)).map_err(|e| match e {
-            mpsc::error::TrySendError::Full(_) => AuditError::Busy,
-            mpsc::error::TrySendError::Closed(_) => AuditError::Closed,
-        })?;
-        done.await.unwrap_or(Err(AuditError::Closed))
     }
 }
 
@@ -191,34 +177,18 @@ struct Writer {
 
 impl Writer {
     fn run(&mut self, mut waiting: mpsc::Receiver<Work>) {
-        let mut next = waiting.blocking_recv();
-        while let Some(first) = next.take() {
-            match first {
-                Work::Copy(to, answer) => {
-                    let _ = answer.send(self.copy(&to));
-                }
-                Work::Write(batch, answer) => {
-                    let mut together = vec![(batch, answer)];
-                    while together.len() < MAX_TOGETHER {
-                        match waiting.try_recv() {
-                            Ok(Work::Write(batch, answer)) => together.push((batch, answer)),
-                            Ok(other) => {
-                                next = Some(other);
-                                break;
-                            }
-                            Err(_) => break,
-                        }
-                    }
-                    self.write(together);
-                }
+        while let Some(first) = waiting.blocking_recv() {
+            let mut together = vec![first];
+            while together.len() < MAX_TOGETHER
+                && let Ok(next) = waiting.try_recv()
+            {
+                together.push(next);
             }
-            if next.is_none() {
-                next = waiting.blocking_recv();
-            }
+            self.write(together);
         }
     }
 
-    fn write(&mut self, together: Vec<(Batch, oneshot::Sender<Result<u64, AuditError>>)>) {
+    fn write(&mut self, together: Vec<Work>) {
         let batches: Vec<&Batch> = together.iter().map(|(batch, _)| batch).collect();
         match self.commit(&batches) {
             Ok((kept, last)) => {
@@ -252,21 +222,6 @@ impl Writer {
         let last: Option<i64> = transaction.query_row("SELECT max(id) FROM events", [], |row| row.get(0))?;
         transaction.commit()?;
         Ok((kept, last.unwrap_or(0)))
-    }
-
-    fn copy(&mut self, to: &Path) -> Result<(), AuditError> {
-        let name = to.to_str().ok_or_else(|| {
-            AuditError::Io(to.to_owned(), "the path of a backup has to be UTF-8".to_string())
-        })?;
-        self.db
-            .execute("VACUUM INTO ?1", [name])
-            .map_err(|e| said(to, &e))?;
-        let io = |e: std::io::Error| AuditError::Io(to.to_owned(), e.to_string());
-        let file = OpenOptions::new().read(true).open(to).map_err(io)?;
-        use std::os::unix::fs::PermissionsExt;
-        file.set_permissions(std::fs::Permissions::from_mode(0o600))
-            .map_err(io)?;
-        file.sync_all().map_err(io)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Asking the audit log: page by page, each with a connection of its own, so that a long answer holds up neither the
 //! writer nor the service.
 
-use super::schema::{reader, said};
+use super::schema::{alone, reader, said};
 use super::{AuditError, Log};
 use rusqlite::types::Value;
 
@@ -119,7 +119,7 @@ impl Log {
         let read = move || {
             let _permit = permit.map_err(|_| AuditError::Closed)?;
             let db = reader(&path)?;
-            work(&db).map_err(|e| said(&path, &e))
+            alone(&db).and_then(|()| work(&db)).map_err(|e| said(&path, &e))
         };
         tokio::task::spawn_blocking(read)
             .await

@@ -59,6 +59,7 @@ pub(super) fn writer(path: &Path) -> Result<Connection, AuditError> {
         }
         _ => return unfit("it is another program's database"),
     }
+    alone(&db).map_err(told)?;
     db.pragma_update(None, "journal_mode", "WAL").map_err(told)?;
     // What was acknowledged survives a power cut: the journal is flushed at each commit.
     db.pragma_update(None, "synchronous", "FULL").map_err(told)?;
@@ -87,6 +88,11 @@ pub(super) fn reader(path: &Path) -> Result<Connection, AuditError> {
     db.busy_timeout(std::time::Duration::from_secs(5))
         .map_err(|e| said(path, &e))?;
     Ok(db)
+}
+
+/// The service may open no files but its own: what is sorted is sorted in memory.
+pub(super) fn alone(db: &Connection) -> rusqlite::Result<()> {
+    db.pragma_update(None, "temp_store", "MEMORY")
 }
 
 /// What `error` means.

@@ -188,8 +188,9 @@ impl v1::admin_server::Admin for Face {
         })
     }
 
-    async fn backup(&self, request: Request<v1::BackupRequest>) -> Reply<v1::BackupReply> {
+    async fn backed_up(&self, request: Request<v1::BackedUpRequest>) -> Reply<v1::Empty> {
         let caller = self.admin(&request)?;
-        reply(self.service.backup(&caller, &request.get_ref().path).await)
+        let told = self.service.backed_up(&caller, request.get_ref()).await;
+        reply(told.map(|()| DONE))
     }
 }

@@ -2,8 +2,12 @@
 
 use super::place::{Keys, Place, run};
 use crate::clock::Clock;
-use crate::restore;
+use crate::{RefusedKind, copy, restore};
 use fleetgate_proto::v1;
+use fleetgate_proto::v1::admin_client::AdminClient;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::Arc;
 use tonic::Code;
 
@@ -15,40 +19,51 @@ fn a_cluster_comes_back_from_its_backup() {
         place.posted().await;
         let to = place.directory.with_extension("backup");
         let _ = std::fs::remove_dir_all(&to);
-        let request = |path: &std::path::Path| v1::BackupRequest {
-            path: path.to_str().unwrap().to_string(),
-        };
-        for (bad, code) in [
-            (request(std::path::Path::new("relative")), Code::InvalidArgument),
-            (request(std::path::Path::new("/")), Code::InvalidArgument),
-            (request(&place.directory), Code::AlreadyExists),
-            (
-                request(&place.directory.join("missing/deeper")),
-                Code::Unavailable,
-            ),
+        let from = place.directory.clone();
+        for (bad, kind) in [
+            (Path::new("relative").to_owned(), RefusedKind::Invalid),
+            (Path::new("/").to_owned(), RefusedKind::Invalid),
+            (from.clone(), RefusedKind::Exists),
+            (from.join("missing/deeper"), RefusedKind::Unavailable),
         ] {
-            let status = place.admin().await.backup(bad).await.unwrap_err();
-            assert_eq!(status.code(), code, "{status}");
+            let refused = copy(&from, &bad).err().expect("no place for a backup");
+            assert_eq!(refused.kind, kind, "{refused:?}");
         }
-        let made = place
-            .admin()
-            .await
-            .backup(request(&to))
-            .await
-            .unwrap()
-            .into_inner();
-        assert!(made.bytes > 0);
-        use std::os::unix::fs::PermissionsExt;
+        let nothing = copy(&from.join("nothing"), &to).err().expect("nothing there");
+        assert_eq!(nothing.kind, RefusedKind::Unavailable, "{nothing:?}");
+        let part = to.with_extension("backup.part");
+        // Somebody may read it: no place for keys. Then one that a backup which was cut off left behind.
+        std::fs::create_dir(&part).unwrap();
+        std::fs::set_permissions(&part, Permissions::from_mode(0o755)).unwrap();
+        let refused = copy(&from, &to).err().expect("others may look");
+        assert_eq!(refused.kind, RefusedKind::Forbidden, "{refused:?}");
+        std::fs::set_permissions(&part, Permissions::from_mode(0o700)).unwrap();
+        std::fs::write(part.join("state.db.1.part"), "half").unwrap();
+        let made = copy(&from, &to).expect("copied");
+        let refused = copy(&from, &to).err().expect("another is being made");
+        assert_eq!(refused.kind, RefusedKind::Busy, "{refused:?}");
+        assert!(made.bytes() > 0 && !to.exists());
+        let told = v1::BackedUpRequest {
+            path: to.to_str().unwrap().to_string(),
+            bytes: made.bytes(),
+        };
+        place.admin().await.backed_up(told.clone()).await.unwrap();
+        // An administrator's certificate is not enough: he would tell of what nobody made.
+        let admin = place.user("root", &["admin"]).await;
+        place.posted().await;
+        let (afar, _) = place.log_in(&admin).await;
+        let mut afar = AdminClient::new(place.channel_of(&afar).await);
+        let status = afar.backed_up(told).await.unwrap_err();
+        assert_eq!(status.code(), Code::PermissionDenied, "{status}");
+        made.keep().expect("its name");
+        assert!(!part.exists());
+        assert_eq!(place.events("backup").await.len(), 1);
         for (name, mode) in [("", 0o700), ("state.db", 0o600), ("audit.db", 0o600)] {
             let found = std::fs::metadata(to.join(name)).unwrap();
             assert_eq!(found.permissions().mode() & 0o777, mode, "{name}");
         }
-        let status = place.admin().await.backup(request(&to)).await.unwrap_err();
-        assert_eq!(
-            status.code(),
-            Code::AlreadyExists,
-            "a backup is never written over"
-        );
+        let again = copy(&from, &to).err().expect("a backup is never written over");
+        assert_eq!(again.kind, RefusedKind::Exists, "{again:?}");
         // After it: another user, and many states.
         place.user("eve", &["access"]).await;
         let lock = v1::AddLockRequest {

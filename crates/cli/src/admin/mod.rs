@@ -19,6 +19,9 @@ use fleetgate_client::time;
 use fleetgate_net::h2::Channel;
 use fleetgate_proto::v1::admin_client::AdminClient;
 use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 /// Asks the auth service.
 pub fn ask<T>(
@@ -27,6 +30,21 @@ pub fn ask<T>(
 ) -> Result<T, ClientError> {
     let desk = desk(given)?;
     reach::run(async { work(desk.admin().await?).await })
+}
+
+/// Asks the auth service of this machine by its socket; none: it does not run.
+pub fn ask_here<T>(
+    socket: &Path,
+    work: impl AsyncFnOnce(AdminClient<Channel>) -> Result<T, ClientError>,
+) -> Result<Option<T>, ClientError> {
+    match UnixStream::connect(socket).map_err(|e| e.kind()) {
+        Err(ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Ok(None),
+        // Any other error is told where it is connected in earnest.
+        _ => {
+            let desk = Desk::Socket(socket.to_owned());
+            reach::run(async { work(desk.admin().await?).await }).map(Some)
+        }
+    }
 }
 
 /// The unix socket where `--state` says so, or where there is one; else the login, through its proxy.

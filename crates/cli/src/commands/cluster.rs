@@ -107,11 +107,12 @@ pub const TABLE: &[Command] = &[
     Command::new(
         &["backup"],
         "copy the auth service's state and audit log into a new directory",
-        "As they are at one moment, with the certificate authorities' keys: keep it as safe as those. DIR is on the auth \
-         service's machine and is made. The service goes on meanwhile.",
+        "As they are at one moment, with the certificate authorities' keys: keep it as safe as those. Run it on the auth \
+         service's machine, as the user that the service runs as; DIR is made. The service goes on meanwhile, and writes the \
+         backup into its audit log; one that does not run is copied too.",
         backup::run,
     )
-    .flags(&[STATE, super::HOME, JSON])
+    .flags(&[STATE, CONFIG, JSON])
     .operands(DIRECTORY)
     .examples(&[("a backup", "fleetgate backup /var/backups/fleetgate")]),
     Command::new(

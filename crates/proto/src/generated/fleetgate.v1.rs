@@ -1660,14 +1660,11 @@ pub struct Event {
     pub line: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct BackupRequest {
-    /// A path on the auth service's machine.
+pub struct BackedUpRequest {
+    /// Where the backup is about to be, on the auth service's machine.
     #[prost(string, tag = "1")]
     pub path: ::prost::alloc::string::String,
-}
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct BackupReply {
-    #[prost(uint64, tag = "1")]
+    #[prost(uint64, tag = "2")]
     pub bytes: u64,
 }
 /// Generated client implementations.
@@ -3774,10 +3771,11 @@ pub mod admin_client {
             req.extensions_mut().insert(GrpcMethod::new("fleetgate.v1.Admin", "Events"));
             self.inner.server_streaming(req, path, codec).await
         }
-        pub async fn backup(
+        /// Told by whoever copied the state on the auth service's machine, by the unix socket alone.
+        pub async fn backed_up(
             &mut self,
-            request: impl tonic::IntoRequest<super::BackupRequest>,
-        ) -> std::result::Result<tonic::Response<super::BackupReply>, tonic::Status> {
+            request: impl tonic::IntoRequest<super::BackedUpRequest>,
+        ) -> std::result::Result<tonic::Response<super::Empty>, tonic::Status> {
             self.inner
                 .ready()
                 .await
@@ -3788,10 +3786,11 @@ pub mod admin_client {
                 })?;
             let codec = crate::codec::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
-                "/fleetgate.v1.Admin/Backup",
+                "/fleetgate.v1.Admin/BackedUp",
             );
             let mut req = request.into_request();
-            req.extensions_mut().insert(GrpcMethod::new("fleetgate.v1.Admin", "Backup"));
+            req.extensions_mut()
+                .insert(GrpcMethod::new("fleetgate.v1.Admin", "BackedUp"));
             self.inner.unary(req, path, codec).await
         }
     }
@@ -3917,10 +3916,11 @@ pub mod admin_server {
             &self,
             request: tonic::Request<super::EventsRequest>,
         ) -> std::result::Result<tonic::Response<Self::EventsStream>, tonic::Status>;
-        async fn backup(
+        /// Told by whoever copied the state on the auth service's machine, by the unix socket alone.
+        async fn backed_up(
             &self,
-            request: tonic::Request<super::BackupRequest>,
-        ) -> std::result::Result<tonic::Response<super::BackupReply>, tonic::Status>;
+            request: tonic::Request<super::BackedUpRequest>,
+        ) -> std::result::Result<tonic::Response<super::Empty>, tonic::Status>;
     }
     /// For administrators: by the unix socket, or with a certificate whose role says so.
     #[derive(Debug)]
@@ -5036,23 +5036,23 @@ pub mod admin_server {
                     };
                     Box::pin(fut)
                 }
-                "/fleetgate.v1.Admin/Backup" => {
+                "/fleetgate.v1.Admin/BackedUp" => {
                     #[allow(non_camel_case_types)]
-                    struct BackupSvc<T: Admin>(pub Arc<T>);
-                    impl<T: Admin> tonic::server::UnaryService<super::BackupRequest>
-                    for BackupSvc<T> {
-                        type Response = super::BackupReply;
+                    struct BackedUpSvc<T: Admin>(pub Arc<T>);
+                    impl<T: Admin> tonic::server::UnaryService<super::BackedUpRequest>
+                    for BackedUpSvc<T> {
+                        type Response = super::Empty;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
                         >;
                         fn call(
                             &mut self,
-                            request: tonic::Request<super::BackupRequest>,
+                            request: tonic::Request<super::BackedUpRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
-                                <T as Admin>::backup(&inner, request).await
+                                <T as Admin>::backed_up(&inner, request).await
                             };
                             Box::pin(fut)
                         }
@@ -5063,7 +5063,7 @@ pub mod admin_server {
                     let max_encoding_message_size = self.max_encoding_message_size;
                     let inner = self.inner.clone();
                     let fut = async move {
-                        let method = BackupSvc(inner);
+                        let method = BackedUpSvc(inner);
                         let codec = crate::codec::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -2,12 +2,11 @@
 //! no other file's place unless told to.
 
 use super::connect::{self, beside};
+use super::fault;
 use super::place::{Place, private_file, said};
-use super::reader::locked;
 use super::rows::{self, State};
 use super::schema::{self, STEPS};
-use super::{Sqlite, fault};
-use crate::{Answer, Error, Revision};
+use crate::{Error, Revision};
 use fleetgate_sys::{Errno, exe, tree};
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
@@ -16,9 +15,6 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
-use std::thread;
-use tokio::sync::oneshot;
 
 /// How far a restored store's revision is moved on, as etcd's `--bump-revision` does: what the lost store had come to is
 /// unknown, and no revision may mean two things to who remembers one.
@@ -33,36 +29,26 @@ pub enum Existing {
     Replace,
 }
 
-impl Sqlite {
-    /// Writes a copy of the whole store to the file `to`, mode 0600, and says which revision it is of. Reading and writing
-    /// go on meanwhile. One at a time: another one is told [`Error::Busy`].
-    pub fn backup(&self, to: &Path, existing: Existing) -> Answer<'static, Revision> {
-        if self.backing_up.swap(true, Ordering::AcqRel) {
-            return super::refused(Error::Busy);
-        }
-        let (from, to, running) = (self.path.clone(), to.to_owned(), self.backing_up.clone());
-        let (sender, answer) = oneshot::channel();
-        let started = thread::Builder::new()
-            .name("store-backup".to_owned())
-            .spawn(move || {
-                let result = backup(&from, &to, existing);
-                // Before the answer: who has it may ask for the next one.
-                running.store(false, Ordering::Release);
-                let _ = sender.send(result);
-            });
-        match started {
-            Ok(thread) => {
-                // The one before has ended, or is about to.
-                *locked(&self.backup) = Some(thread);
-                super::answered(Some(Ok(())), answer)
-            }
-            Err(e) => {
-                self.backing_up.store(false, Ordering::Release);
-                let why = format!("no thread could be started: {e}");
-                super::refused(Error::Io(self.path.clone(), why))
-            }
-        }
+/// Writes a copy of the whole store in `directory` to the file `to`, mode 0600, and says which revision it is of. Who has
+/// the store open, in whatever process, reads and writes on meanwhile.
+pub fn backup(directory: &Path, to: &Path, existing: Existing) -> Result<Revision, Error> {
+    let from = Place::existing(directory)?.database();
+    if is_inside(to, &from) {
+        let why = "is in the store's own directory; give another one, best on another disk".to_owned();
+        return Err(Error::File(to.to_owned(), why));
     }
+    // Said before the work; the rename says it again should one come meanwhile.
+    if existing == Existing::Keep && fs::symlink_metadata(to).is_ok() {
+        return Err(Error::Exists(to.to_owned()));
+    }
+    let source = connect::open_to_copy(&from).map_err(|e| fault::told(&from, &e))?;
+    let part = Part::new(to)?;
+    let copy = part.copy(&from, &source.database)?;
+    connect::sound(&from, &copy, false)?;
+    let state = rows::state(&copy).map_err(|e| fault::told(to, &e))?;
+    part.finish(copy)?;
+    part.rename(to, existing)?;
+    Ok(state.revision)
 }
 
 /// Makes the backup in the file `from` the store in `directory`, and says the revision that it begins at. The store must
@@ -95,25 +81,6 @@ pub fn restore(from: &Path, directory: &Path, existing: Existing) -> Result<Revi
     settle(&to)?;
     part.rename(&to, existing)?;
     Ok(revision)
-}
-
-fn backup(from: &Path, to: &Path, existing: Existing) -> Result<Revision, Error> {
-    if is_inside(to, from) {
-        let why = "is in the store's own directory; give another one, best on another disk".to_owned();
-        return Err(Error::File(to.to_owned(), why));
-    }
-    // Said before the work; the rename says it again should one come meanwhile.
-    if existing == Existing::Keep && fs::symlink_metadata(to).is_ok() {
-        return Err(Error::Exists(to.to_owned()));
-    }
-    let source = connect::open_to_read(from).map_err(|e| fault::told(from, &e))?;
-    let part = Part::new(to)?;
-    let copy = part.copy(from, &source.database)?;
-    connect::sound(from, &copy, false)?;
-    let state = rows::state(&copy).map_err(|e| fault::told(to, &e))?;
-    part.finish(copy)?;
-    part.rename(to, existing)?;
-    Ok(state.revision)
 }
 
 /// A file that is being written under a name of its own; removed unless it was renamed.

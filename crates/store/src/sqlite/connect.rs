@@ -3,6 +3,7 @@
 
 use super::fault;
 use crate::Error;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Result};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -47,6 +48,15 @@ pub fn open(path: &Path) -> Result<Connected> {
 pub fn open_to_read(path: &Path) -> Result<Connected> {
     let connected = open(path)?;
     connected.database.pragma_update(None, "query_only", true)?;
+    Ok(connected)
+}
+
+/// The same for a copy. The file may be another's when the copy is done: nothing is brought into it or removed beside it
+/// by this connection's end, even where it is the last.
+pub fn open_to_copy(path: &Path) -> Result<Connected> {
+    let connected = open_to_read(path)?;
+    let config = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+    connected.database.set_db_config(config, true)?;
     Ok(connected)
 }
 
@@ -113,6 +123,8 @@ fn set(database: Connection) -> Result<Connection> {
     database.busy_timeout(BUSY)?;
     database.pragma_update(None, "foreign_keys", true)?;
     database.pragma_update(None, "trusted_schema", false)?;
+    // Whoever opened it may open no other files, those for what is sorted included.
+    database.pragma_update(None, "temp_store", "MEMORY")?;
     Ok(database)
 }
 

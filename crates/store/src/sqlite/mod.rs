@@ -23,16 +23,16 @@ use crate::{
 use place::{Held, Place};
 use reader::{Desk, Question, Reader};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use work::{Done, Work};
 use writer::{Ask, To, Writer};
 
-pub use backup::{Existing, RESTORED, restore};
+pub use backup::{Existing, RESTORED, backup, restore};
 
 /// The most changes, and the most questions, that wait.
 pub const MAX_WAITING: usize = 4096;
@@ -57,10 +57,6 @@ pub struct Sqlite {
     waiting: Arc<AtomicUsize>,
     writer: Option<JoinHandle<()>>,
     readers: Vec<JoinHandle<()>>,
-    /// A backup is being made.
-    backing_up: Arc<AtomicBool>,
-    /// The thread of the last backup.
-    backup: Mutex<Option<JoinHandle<()>>>,
     /// Last, so that it is let go last.
     _held: Held,
 }
@@ -124,8 +120,6 @@ impl Sqlite {
             waiting,
             writer: None,
             readers: Vec::new(),
-            backing_up: Arc::default(),
-            backup: Mutex::new(None),
             _held: held,
         };
         store.writer = Some(store.start("store-writer", move || writer.run())?);
@@ -248,9 +242,8 @@ impl Drop for Sqlite {
         // The writer's connection is the last to close, alone: SQLite brings the WAL into the file with its last
         // connection, and where two close at the same moment each takes the other for the last.
         self.questions = None;
-        let backup = self.backup.get_mut().unwrap_or_else(PoisonError::into_inner);
         // A thread that panicked has said so already.
-        for thread in self.readers.drain(..).chain(backup.take()) {
+        for thread in self.readers.drain(..) {
             let _ = thread.join();
         }
         self.asks = None;

@@ -33,6 +33,11 @@ impl Place {
         if fs::symlink_metadata(path).is_err_and(|e| e.kind() == ErrorKind::NotFound) {
             make(path).map_err(|e| said(path, "could not be made", e))?;
         }
+        Place::existing(path)
+    }
+
+    /// The same where there is one.
+    pub fn existing(path: &Path) -> Result<Place, Error> {
         let found = fs::symlink_metadata(path).map_err(|e| said(path, "could not be looked at", e))?;
         let refused = |why: String| Err(Error::Directory(path.to_owned(), why));
         if !found.is_dir() {

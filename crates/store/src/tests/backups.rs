@@ -1,7 +1,7 @@
 //! A backup is the store of one moment in one private file, and becomes a store again.
 
 use super::{Home, block, key, prefix, value};
-use crate::sqlite::{Existing, RESTORED, Sqlite, restore};
+use crate::sqlite::{Existing, RESTORED, Sqlite, backup, restore};
 use crate::{Error, Prefix, Revision, Step, Store, all};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,20 +14,20 @@ fn a_backup_is_private_and_comes_back() {
     block(store.put(key("/users/alice"), value("a"), None)).unwrap();
     let last = block(store.put(key("/nodes/web1"), value("1"), Some(lease))).unwrap();
     let file = home.path().join("backup");
-    assert_eq!(block(store.backup(&file, Existing::Keep)), Ok(last));
+    assert_eq!(backup(&home.store(), &file, Existing::Keep), Ok(last));
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o600);
     let kept = block(all(&store, &prefix(""))).unwrap().0;
     block(store.put(key("/users/bob"), value("b"), None)).unwrap();
     // Never over a file, unless told.
     let first = fs::read(&file).unwrap();
     assert_eq!(
-        block(store.backup(&file, Existing::Keep)),
+        backup(&home.store(), &file, Existing::Keep),
         Err(Error::Exists(file.clone()))
     );
     assert_eq!(fs::read(&file).unwrap(), first);
     let second = home.path().join("second");
-    assert_eq!(block(store.backup(&second, Existing::Keep)), Ok(Revision(3)));
-    assert_eq!(block(store.backup(&second, Existing::Replace)), Ok(Revision(3)));
+    assert_eq!(backup(&home.store(), &second, Existing::Keep), Ok(Revision(3)));
+    assert_eq!(backup(&home.store(), &second, Existing::Replace), Ok(Revision(3)));
     // Nothing else is left beside them.
     let mut names: Vec<_> = fs::read_dir(home.path())
         .unwrap()
@@ -68,7 +68,7 @@ fn what_is_no_backup_replaces_nothing() {
     let home = Home::new();
     block(home.open().put(key("/a"), value("1"), None)).unwrap();
     let good = home.path().join("good");
-    block(home.open().backup(&good, Existing::Keep)).unwrap();
+    backup(&home.store(), &good, Existing::Keep).unwrap();
     let bytes = fs::read(&good).unwrap();
     let spoiled = home.path().join("spoiled");
     let newer = {
@@ -112,10 +112,9 @@ fn what_is_no_backup_replaces_nothing() {
         restore(&missing, &home.store(), Existing::Replace),
         Err(Error::Io(..))
     ));
-    let store = home.open();
     let inside = home.store().join("state.db");
     assert!(matches!(
-        block(store.backup(&inside, Existing::Replace)),
+        backup(&home.store(), &inside, Existing::Replace),
         Err(Error::File(..))
     ));
 }
@@ -127,7 +126,7 @@ fn a_damaged_store_is_replaced_by_its_backup() {
     {
         let store = home.open();
         block(store.put(key("/a"), value("1"), None)).unwrap();
-        block(store.backup(&good, Existing::Keep)).unwrap();
+        backup(&home.store(), &good, Existing::Keep).unwrap();
     }
     home.write_private("state.db", b"garbage");
     home.write_private("state.db-wal", b"garbage");
@@ -150,15 +149,33 @@ fn a_backup_made_while_others_write_is_of_one_moment() {
     for round in 0..5 {
         let file = home.path().join(format!("backup{round}"));
         let writes: Vec<_> = (0..100).map(|n| write(round * 100 + n)).collect();
-        let backup = store.backup(&file, Existing::Keep);
+        let (from, to) = (home.store(), file.clone());
+        let copy = std::thread::spawn(move || backup(&from, &to, Existing::Keep));
         for w in writes {
             block(w).unwrap().done(|c| c).unwrap();
         }
-        block(backup).unwrap();
+        copy.join().unwrap().unwrap();
         let other = Home::new();
         restore(&file, &other.store(), Existing::Keep).unwrap();
         let copy = other.open();
         let [a, b] = ["/a", "/b"].map(|name| block(copy.get(&key(name))).unwrap().unwrap());
         assert_eq!((a.value, a.revision), (b.value, b.revision));
     }
+}
+
+#[test]
+fn a_store_that_nobody_has_open_is_copied_and_goes_on() {
+    let home = Home::new();
+    let last = block(home.open().put(key("/a"), value("1"), None)).unwrap();
+    let file = home.path().join("backup");
+    assert_eq!(backup(&home.store(), &file, Existing::Keep), Ok(last));
+    let store = home.open();
+    assert_eq!(
+        block(store.put(key("/a"), value("2"), None)),
+        Ok(Revision(last.0 + 1))
+    );
+    drop(store);
+    let missing = home.path().join("nothing");
+    assert!(backup(&missing, &home.path().join("second"), Existing::Keep).is_err());
+    assert!(!home.path().join("second").exists() && !missing.exists());
 }
