@@ -1,6 +1,7 @@
 //! A cluster made by hand, a machine that joined it, and a proxy of it that the test plays: TLS, HTTP/2 and the tunnel's
 //! service over loopback. What the proxy is told to carry it carries unread.
 
+use crate::service::ssh;
 use fleetgate_net::h2::{self, Channel, Tuning};
 use fleetgate_net::tls::{self, Credentials, Shown, Trust};
 use fleetgate_net::x509::{Authority, Key, Leaf};
@@ -14,6 +15,7 @@ use fleetgate_ssh::key::{KeyType, PrivateKey};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
 use std::path::Path;
+use std::process::{Command, Output};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -237,6 +239,11 @@ impl Control {
         }
     }
 
+    /// Waits until the node has ended it.
+    pub async fn ended(&mut self) {
+        while let Ok(Some(_)) = soon("the end of the control stream", self.from.message()).await {}
+    }
+
     /// Says a word.
     pub async fn say(&self, kind: fleetgate_proto::v1::to_node::Kind) {
         let word = ToNode { kind: Some(kind) };
@@ -266,6 +273,45 @@ impl Bridge {
         });
         Bridge { address, spans }
     }
+}
+
+/// OpenSSH's client that runs a command at this address.
+pub fn ssh_by(address: SocketAddr, command: &str) -> Command {
+    let port = address.port().to_string();
+    let mut ssh = ssh("ada");
+    ssh.args(["-p", &port])
+        .args(["-o", "HostKeyAlias=gate.test", "-o", "HostName=127.0.0.1"])
+        .args([
+            "-o",
+            "UserKnownHostsFile=/dev/null",
+            "-o",
+            "StrictHostKeyChecking=no",
+        ])
+        .args(["gate", command]);
+    ssh
+}
+
+/// What came of a command by OpenSSH's client to this address. It waits on a thread of its own, so that the proxy on this
+/// one goes on.
+pub async fn tried_by(address: SocketAddr, command: &'static str) -> Output {
+    let (done, output) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        let out = ssh_by(address, command).output();
+        let _ = done.send(out.expect("ssh starts"));
+    });
+    soon("ssh", output).await.expect("it ended")
+}
+
+/// The same of one that has to succeed: its output.
+pub async fn by(address: SocketAddr, command: &'static str) -> String {
+    let out = tried_by(address, command).await;
+    assert!(
+        out.status.success(),
+        "{command}: {}\n{}",
+        out.status,
+        String::from_utf8_lossy(&out.stderr)
+    );
+    String::from_utf8(out.stdout).expect("text")
 }
 
 async fn carry(

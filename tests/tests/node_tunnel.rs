@@ -5,8 +5,8 @@ use fleetgate_net::x509::PublicKey;
 use fleetgate_node::identity::Identity;
 use fleetgate_proto::signed;
 use fleetgate_proto::v1::{AuditPosition, Renewed, from_node, to_node};
-use fleetgate_tests::joined::{Bridge, Cluster, Control, NODE, Proxy, life, now, run, soon};
-use fleetgate_tests::service::{AUDIT, Manager, audited, kill, ssh};
+use fleetgate_tests::joined::{Bridge, Cluster, Control, NODE, Proxy, by, life, now, run, soon};
+use fleetgate_tests::service::{AUDIT, Manager, audited, kill};
 use fleetgate_tests::world::wait_until;
 use serde_json::Value;
 use std::path::Path;
@@ -18,41 +18,6 @@ fn configuration() -> String {
         "listen = []\nhost_keys = [\"/run/test/host_ed25519\"]\nstate_directory = \"{STATE}\"\n\
          authorized_keys = true\npam = \"off\"\naudit_log = \"{AUDIT}\"\nlabels = {{ env = \"prod\" }}\n"
     )
-}
-
-/// A command by OpenSSH's client to this address, its output. It waits on a thread of its own, so that the proxy on this
-/// one goes on.
-async fn by(address: std::net::SocketAddr, command: &'static str) -> String {
-    let (done, output) = tokio::sync::oneshot::channel();
-    std::thread::spawn(move || {
-        let port = address.port().to_string();
-        let out = ssh("ada")
-            .args([
-                "-p",
-                &port,
-                "-o",
-                "HostKeyAlias=gate.test",
-                "-o",
-                "HostName=127.0.0.1",
-            ])
-            .args([
-                "-o",
-                "UserKnownHostsFile=/dev/null",
-                "-o",
-                "StrictHostKeyChecking=no",
-            ])
-            .args(["gate", command])
-            .output();
-        let _ = done.send(out.expect("ssh starts"));
-    });
-    let out = soon("ssh", output).await.expect("it ended");
-    assert!(
-        out.status.success(),
-        "{command}: {}\n{}",
-        out.status,
-        String::from_utf8_lossy(&out.stderr)
-    );
-    String::from_utf8(out.stdout).expect("text")
 }
 
 /// An audit event. It is waited for on another thread: this one has the proxy, whose part it is that a connection ends.

@@ -96,9 +96,14 @@ pub fn run(given: &Given) -> Outcome {
         given.has("json"),
         || json!({ "joined": true, "cluster": reply.cluster, "name": reply.name, "kind": reply.kind }),
         || {
+            // What was configured before may be running.
+            let hint = match own.is_none() && reply.kind == "node" {
+                true => "; one that runs already joins at `systemctl reload fleetgate`, or at SIGHUP",
+                false => "",
+            };
             format!(
                 "this machine is the {} {} of the cluster {} now; `fleetgate up --config {}` serves it, or the \
-                 service fleetgate\n",
+                 service fleetgate{hint}\n",
                 reply.kind,
                 reply.name,
                 reply.cluster,

@@ -7,6 +7,7 @@
 //! ```
 
 use base64ct::{Base64, Encoding};
+use fleetgate_net::x509::Key;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, OpenOptions};
@@ -93,6 +94,47 @@ pub fn load_tls_key(state_directory: &Path) -> Result<Option<Zeroizing<Vec<u8>>>
 /// Writes the TLS key.
 pub fn save_tls_key(state_directory: &Path, pkcs8: &[u8]) -> Result<(), IdentityError> {
     replace(&state_directory.join(DIRECTORY).join(TLS_KEY), pkcs8)
+}
+
+/// Where a node that runs keeps what it learns. A machine that leaves its cluster loses the directory, and one that joins
+/// anew has another key in it: what is learned for the one before is not written there any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Home {
+    state_directory: PathBuf,
+    tls_public: Vec<u8>,
+}
+
+impl Home {
+    /// Of the node with this TLS key.
+    pub fn of(state_directory: &Path, key: &Key) -> Home {
+        Home {
+            state_directory: state_directory.to_owned(),
+            tls_public: key.public().spki().to_vec(),
+        }
+    }
+
+    /// The state directory, as long as this node's key stands in it.
+    pub fn directory(&self) -> Result<&Path, IdentityError> {
+        let stands = load_tls_key(&self.state_directory)?.and_then(|key| Key::from_pkcs8(&key).ok());
+        match stands.is_some_and(|key| key.public().spki() == self.tls_public) {
+            true => Ok(&self.state_directory),
+            false => Err(IdentityError(format!(
+                "{}: the machine left the cluster or joined anew, and this node was not told: reload it",
+                self.place("").display()
+            ))),
+        }
+    }
+
+    /// The place of one of its files.
+    pub fn place(&self, file: &str) -> PathBuf {
+        self.state_directory.join(DIRECTORY).join(file)
+    }
+
+    /// Replaces one of its files.
+    pub fn replace(&self, file: &str, bytes: &[u8]) -> Result<(), IdentityError> {
+        self.directory()?;
+        replace(&self.place(file), bytes)
+    }
 }
 
 /// Puts a file of these bytes at `path`, mode 0600: whole and on the disk, or as it was before.
@@ -190,6 +232,29 @@ mod tests {
             let error = Identity::load(&state).expect_err("not good").to_string();
             assert!(error.contains(IDENTITY), "{error}");
         }
+        std::fs::remove_dir_all(&state).expect("clean");
+    }
+
+    #[test]
+    fn nothing_is_written_where_another_node_stands_by_now() {
+        let state = std::env::temp_dir().join(format!("fleetgate-home-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&state);
+        let (first, second) = (Key::generate(), Key::generate());
+        let home = Home::of(&state, &first);
+        let refused = |when: &str| {
+            let error = home.replace("note", b"x").expect_err(when).to_string();
+            assert!(error.contains("reload"), "{when}: {error}");
+            assert!(!home.place("note").exists(), "{when}");
+        };
+        refused("it did not join");
+        assert!(!state.exists());
+        save_tls_key(&state, first.pkcs8()).expect("written");
+        home.replace("note", b"x").expect("it is at home");
+        assert!(home.place("note").exists());
+        std::fs::remove_dir_all(&state).expect("clean");
+        refused("it left");
+        save_tls_key(&state, second.pkcs8()).expect("written");
+        refused("it joined anew");
         std::fs::remove_dir_all(&state).expect("clean");
     }
 }

@@ -22,7 +22,7 @@ pub use watcher::Watcher;
 
 use crate::world::{PATIENCE_MS, wait_until};
 use fleetgate_node::config::Config;
-use fleetgate_node::monitor::seats::{Executed, Images, Order, Process, Seat, Starts};
+use fleetgate_node::monitor::seats::{Executed, Images, Late, Order, Process, Seat, Starts};
 use fleetgate_node::monitor::sessions::Inherited;
 use fleetgate_node::monitor::{Parts, open};
 use fleetgate_seal::{Death, Image, Ladder, Options, Source};
@@ -136,7 +136,7 @@ impl Node {
         let real = Executed::new(Images {
             // Never executed: those seats are the test's.
             front: session.clone(),
-            tunnel: None,
+            tunnel: Late::new(Source::File(crate::resolver()), c"fleetgate-tunnel"),
             resolver,
             resolver_arguments: Vec::new(),
             guardian_cgroup: None,

@@ -116,6 +116,11 @@ impl Arrivals {
         }
     }
 
+    /// Whether there are any.
+    pub const fn has_port(&self) -> bool {
+        !self.listeners.is_empty()
+    }
+
     /// Closes them.
     pub fn close(&mut self, wakes: &Wakes) {
         // The starter holds the same sockets: closing ours alone would leave them watched.

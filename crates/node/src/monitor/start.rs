@@ -4,7 +4,7 @@
 use super::arrivals::Arrivals;
 use super::audit::{Audit, Event};
 use super::cgroup::{Cgroups, outside};
-use super::cluster::{Cluster, LabelCommands, StateWriter, check_labels};
+use super::cluster::{Cluster, LabelCommands, check_labels};
 use super::connections::Connections;
 use super::fronts::Fronts;
 use super::host_keys::HostKeys;
@@ -14,7 +14,7 @@ use super::names::Names;
 use super::network::Networks;
 use super::node::{Lobby, Node, Pair};
 use super::offer::Offer;
-use super::seats::{Executed, Images, News, Seat, SeatId, Seats, Starts, Words};
+use super::seats::{Executed, Images, Late, News, Seat, SeatId, Seats, Starts, Words, open_ladder};
 use super::sessions::{Inherited, Sessions};
 use super::starter::Starter;
 use super::steps::Steps;
@@ -28,7 +28,7 @@ use crate::config::{Config, PamUse};
 use crate::identity::{Identity, is_joined};
 use fleetgate_launch::{Keeper, Places, Wtmpdb};
 use fleetgate_policy::Audit as Level;
-use fleetgate_seal::{Ladder, Options as LadderOptions, Source};
+use fleetgate_seal::{Ladder, Source};
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::process::{self, Limit, numbers::RLIMIT_NOFILE};
 use fleetgate_sys::{Fd, credentials, net, signals};
@@ -129,7 +129,7 @@ pub fn settle(config: &mut Config, user_mode: bool) {
 /// What is wrong with this configuration, beyond its form: the files it names, its lists, its names of algorithms.
 pub fn check(config: &Config, user_mode: bool) -> Result<(), String> {
     check_labels(config)?;
-    Cluster::load(config)?;
+    joined(config)?;
     if user_mode && config.audit != Level::None {
         return Err(format!(
             "`audit = \"{}\"`: sessions are watched by a node that runs as root; leave it out",
@@ -161,14 +161,7 @@ pub fn run(options: Options) -> Result<(), MonitorError> {
     let (control, listeners) = inherited()?;
     let mut config = Config::load(&options.config).map_err(|e| MonitorError(e.to_string()))?;
     settle(&mut config, options.user_mode);
-    let joined = is_joined(&config.state_directory);
-    if listeners.is_empty() && !joined {
-        return Err(MonitorError(
-            "`listen` is empty and this machine joined no cluster, so nobody could come in: name an address, or run \
-             `fleetgate join`"
-                .to_owned(),
-        ));
-    }
+    is_reachable(!listeners.is_empty(), is_joined(&config.state_directory)).map_err(MonitorError)?;
     // Before our own limits are raised: sessions get these back.
     let inherited = Inherited::now();
     protect(options.user_mode)?;
@@ -179,9 +172,7 @@ pub fn run(options: Options) -> Result<(), MonitorError> {
     let images = Images {
         front,
         resolver: ladder(&options.sources.resolver, c"fleetgate-resolver")?,
-        tunnel: joined
-            .then(|| ladder(&options.sources.tunnel, c"fleetgate-tunnel"))
-            .transpose()?,
+        tunnel: Late::new(options.sources.tunnel, c"fleetgate-tunnel"),
         resolver_arguments: vec![
             c"--service".into(),
             CString::new(config.pam_service.clone()).unwrap_or_default(),
@@ -259,14 +250,11 @@ pub fn open(parts: Parts) -> Result<Node, MonitorError> {
     let trust = Trust::new(&config, pam, is_joined(&config.state_directory)).map_err(MonitorError)?;
     let offer = offer(&config, parts.user_mode).map_err(MonitorError)?;
     check_labels(&config).map_err(MonitorError)?;
-    let (tunnel, cluster) = joined(&config);
-    let state_writer = match &cluster {
-        Some(_) => {
-            let writer = StateWriter::start(config.state_directory.clone());
-            Some(writer.map_err(at("starting a thread"))?)
-        }
-        None => None,
-    };
+    // It serves on by itself: nobody is to be locked out of a machine because a part of that was lost.
+    let joined = joined(&config)
+        .inspect_err(|why| tracing::error!("the node serves without its cluster: {why}"))
+        .unwrap_or_default();
+    let (tunnel, cluster) = joined.unzip();
     let settings = offer.settings.clone();
     seats.say(lobby, &ToLobby::Begin { settings }, Vec::new(), &wakes);
 
@@ -292,7 +280,7 @@ pub fn open(parts: Parts) -> Result<Node, MonitorError> {
         user_mode: parts.user_mode,
         pam,
         cluster,
-        state_writer,
+        state_writer: None,
         resolver: Arc::new(resolver_control),
         wakes,
         timers: Timers::default(),
@@ -326,6 +314,8 @@ pub fn open(parts: Parts) -> Result<Node, MonitorError> {
         trust: trust.into(),
         lobby: Lobby::new(lobby),
         tunnel,
+        parted: Vec::new(),
+        tunnels: 0,
         resolver,
         config_path: parts.config_path,
         writing: Some(writing),
@@ -388,16 +378,21 @@ pub(super) fn offer(config: &Config, user_mode: bool) -> Result<Arc<Offer>, Stri
     Offer::new(config, keys)
 }
 
-/// What `fleetgate join` left. A machine that lost a part of it serves on by itself: it is not to be locked out of.
-fn joined(config: &Config) -> (Option<Tunnel>, Option<Cluster>) {
-    let both = Tunnel::load(&config.state_directory).and_then(|tunnel| Ok((tunnel, Cluster::load(config)?)));
-    match both {
-        Ok((Some(tunnel), Some(cluster))) => (Some(tunnel), Some(cluster)),
-        Ok(_) => (None, None),
-        Err(why) => {
-            tracing::error!("the node serves without its cluster: {why}");
-            (None, None)
-        }
+/// What `fleetgate join` left: all of it or nothing. An error: a part of it is missing or cannot be read.
+pub(super) fn joined(config: &Config) -> Result<Option<(Tunnel, Cluster)>, String> {
+    let tunnel = Tunnel::load(&config.state_directory)?;
+    Ok(tunnel.zip(Cluster::load(config)?))
+}
+
+/// Whether there is any way in.
+pub(super) fn is_reachable(has_port: bool, is_joined: bool) -> Result<(), String> {
+    match has_port || is_joined {
+        true => Ok(()),
+        false => Err(
+            "`listen` is empty and this machine joined no cluster, so nobody could come in: name an address, or run \
+             `fleetgate join`"
+                .to_owned(),
+        ),
     }
 }
 
@@ -408,13 +403,7 @@ fn keeper(config: &Config, user_mode: bool) -> Result<Keeper, MonitorError> {
 }
 
 fn ladder(source: &Source, name: &std::ffi::CStr) -> Result<Arc<Ladder>, MonitorError> {
-    let options = LadderOptions {
-        name: Some(name.into()),
-        ..LadderOptions::default()
-    };
-    Ladder::open(source.clone(), options)
-        .map(Arc::new)
-        .map_err(|e| MonitorError(format!("{e}; see `fleetgate seal doctor`")))
+    open_ladder(source, name).map(Arc::new).map_err(MonitorError)
 }
 
 /// The starter's socket, and the listening sockets behind it.

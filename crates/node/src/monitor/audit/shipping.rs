@@ -8,13 +8,15 @@
 //! The position is noted at most once a second. A crash forgets the newest of it, and lines are sent again: whoever keeps
 //! them knows by log and offset that he has them.
 
-use crate::identity;
+use crate::identity::{self, Home};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+/// Where the position is noted, beside the node's identity.
+const NOTE: &str = "audit.json";
 /// The most bytes of one batch: with what is around them they fit one frame to the tunnel.
 pub const MAX_BATCH: usize = 120 << 10;
 /// So long lines gather behind the first, unless there is more than a batch of them.
@@ -40,7 +42,7 @@ pub type Deliver = Box<dyn Fn(Batch) + Send>;
 /// The way there.
 pub struct Shipping {
     path: PathBuf,
-    note: PathBuf,
+    home: Home,
     deliver: Deliver,
     reading: Option<Reading>,
     /// Where the batch that is under way ends.
@@ -74,12 +76,12 @@ struct Position {
 }
 
 impl Shipping {
-    /// Of the log at `path`; the position is noted at `note`.
-    pub fn new(path: &Path, note: PathBuf, deliver: Deliver) -> Shipping {
-        let reading = resume(path, &note);
+    /// Of the log at `path`, by this node.
+    pub fn new(path: &Path, home: Home, deliver: Deliver) -> Shipping {
+        let reading = resume(path, &home.place(NOTE));
         Shipping {
             path: path.to_owned(),
-            note,
+            home,
             deliver,
             reading,
             under_way: None,
@@ -147,12 +149,18 @@ impl Shipping {
         })
     }
 
+    /// It is sent to this cluster no more. The position is not noted again: the note went with all else that the cluster
+    /// gave this machine, and what stands there now is another's.
+    pub fn ends(&mut self) {
+        self.is_noted = true;
+    }
+
     fn note(&mut self) {
         let Some(reading) = &self.reading else { return };
         self.noted = Some(Instant::now());
         self.is_noted = true;
         let text = serde_json::to_vec(&reading.at).unwrap_or_default();
-        if let Err(e) = identity::replace(&self.note, &text) {
+        if let Err(e) = self.home.replace(NOTE, &text) {
             tracing::warn!("the audit log's position is not noted, and lines may be sent twice: {e}");
         }
     }
@@ -294,6 +302,7 @@ fn resume(path: &Path, note: &Path) -> Option<Reading> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fleetgate_net::x509::Key;
     use std::io::Write;
     use std::sync::mpsc;
 
@@ -329,7 +338,7 @@ mod tests {
                 &mut self.shipping,
                 Shipping::new(
                     Path::new("/nowhere/log"),
-                    "/nowhere/note".into(),
+                    Home::of(Path::new("/nowhere"), &Key::generate()),
                     Box::new(|_| ()),
                 ),
             ));
@@ -373,10 +382,10 @@ mod tests {
     fn start(directory: &Path) -> (Shipping, mpsc::Receiver<Batch>) {
         let (to, got) = mpsc::channel();
         let deliver = Box::new(move |batch| to.send(batch).expect("the test listens"));
-        (
-            Shipping::new(&directory.join("log"), directory.join("note"), deliver),
-            got,
-        )
+        let key = Key::generate();
+        identity::save_tls_key(directory, key.pkcs8()).expect("written");
+        let home = Home::of(directory, &key);
+        (Shipping::new(&directory.join("log"), home, deliver), got)
     }
 
     #[test]

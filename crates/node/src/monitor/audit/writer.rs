@@ -17,6 +17,8 @@ use std::thread::JoinHandle;
 
 /// The most bytes of lines that are written with one call.
 const BATCH: usize = 64 << 10;
+/// The path that is standard output.
+const OUTPUT: &str = "-";
 /// The file's mode: its group may read, nobody else.
 const MODE: u32 = 0o640;
 
@@ -34,14 +36,16 @@ enum Word {
     Told(Time, Box<Event>),
     /// Open the file again.
     Reopen,
-    /// The cluster keeps it from now on.
-    Ship(Box<Shipping>),
+    /// The cluster keeps it from now on; none: no cluster does.
+    Ship(Option<Box<Shipping>>),
     /// Something of it is kept: see `Shared`.
     Kept,
 }
 
 #[derive(Default)]
 struct Shared {
+    /// Where lines go.
+    path: PathBuf,
     /// Words in the queue, and how many it may have. std's own bounded queue has memory for all of them from the start, a
     /// third of a megabyte of an idle node.
     waiting: AtomicUsize,
@@ -63,6 +67,7 @@ impl Audit {
 
     pub(super) fn with_queue(path: &Path, bound: usize) -> std::io::Result<(Audit, Writing)> {
         let shared = Arc::new(Shared {
+            path: path.to_owned(),
             bound,
             ..Shared::default()
         });
@@ -111,9 +116,17 @@ impl Audit {
         self.put(Word::Reopen);
     }
 
-    /// Has lines sent on from now on, of the file that this log is.
-    pub fn ship(&self, shipping: Shipping) -> bool {
-        self.put(Word::Ship(shipping.into()))
+    /// The file that this log is, whatever the configuration has named since; none: it is standard output.
+    pub fn file(&self) -> Option<&Path> {
+        Some(self.shared.path.as_path()).filter(|path| *path != Path::new(OUTPUT))
+    }
+
+    /// Has lines sent on from now on, of the file that this log is; none: they are sent to nobody any more. It waits behind
+    /// whatever is in the queue, however much that is: nobody would say it again.
+    pub fn ship(&self, shipping: Option<Shipping>) -> bool {
+        self.shared.waiting.fetch_add(1, Ordering::Relaxed);
+        // An error: the thread is gone, and nobody counts any more.
+        self.queue.send(Word::Ship(shipping.map(Box::new))).is_ok()
     }
 
     /// The cluster keeps this log up to here. A queue that is full has the thread busy; it looks by itself then.
@@ -158,7 +171,7 @@ enum Place {
 
 impl Log {
     fn open(path: &Path) -> std::io::Result<Log> {
-        let place = match path == Path::new("-") {
+        let place = match path == Path::new(OUTPUT) {
             true => Place::Output,
             false => Place::File {
                 path: path.to_owned(),
@@ -195,7 +208,12 @@ impl Log {
                         count += 1;
                     }
                     Word::Reopen => reopen = true,
-                    Word::Ship(new) => shipping = Some(new),
+                    Word::Ship(new) => {
+                        if let Some(old) = &mut shipping {
+                            old.ends();
+                        }
+                        shipping = new;
+                    }
                     Word::Kept => {}
                 }
                 next = if batch.len() < BATCH {

@@ -109,15 +109,21 @@ pub fn check(config: &Config) -> Result<(), String> {
 }
 
 impl LabelCommands {
-    /// Those of this configuration take the place of the ones before, and are run at once. `ids`: as whom.
-    pub fn replace(&mut self, tools: &mut Tools, ids: (u32, u32)) {
+    /// Ends them: nobody asks for labels any more.
+    pub fn end(&mut self, tools: &mut Tools) {
         for at in 0..self.all.len() {
             self.finish(tools, at);
             if let Some(timer) = self.all[at].due.take() {
                 tools.timers.cancel(timer);
             }
         }
+        self.all.clear();
         self.round += 1;
+    }
+
+    /// Those of this configuration take the place of the ones before, and are run at once. `ids`: as whom.
+    pub fn replace(&mut self, tools: &mut Tools, ids: (u32, u32)) {
+        self.end(tools);
         self.account = Some(account(&tools.config.user, ids));
         let commands = tools.config.label_commands.clone();
         self.all = commands

@@ -137,11 +137,6 @@ impl Cluster {
         &self.labels
     }
 
-    /// Whether it is the same node of the same cluster.
-    pub fn is_of(&self, other: &Cluster) -> bool {
-        self.node == other.node && self.state.cluster == other.state.cluster
-    }
-
     /// Other labels.
     pub fn set_labels(&mut self, labels: Labels) {
         self.labels = labels;

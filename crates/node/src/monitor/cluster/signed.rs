@@ -1,7 +1,7 @@
 //! The signed state on the disk: what `fleetgate join` put there first, and the newest since. Whole or not at all, and
 //! root's alone. Whether it is signed rightly is not asked here.
 
-use crate::identity::{DIRECTORY, replace};
+use crate::identity::{DIRECTORY, Home, IdentityError, replace};
 use base64ct::{Base64, Encoding};
 use fleetgate_policy::cluster::MAX_STATE;
 use serde::{Deserialize, Serialize};
@@ -68,17 +68,17 @@ impl Signed {
 
     /// Writes it.
     pub fn save(&self, state_directory: &Path) -> Result<(), String> {
-        self.write(&place(state_directory, STATE))
+        self.write(|text| replace(&place(state_directory, STATE), text))
     }
 
-    fn write(&self, path: &Path) -> Result<(), String> {
+    fn write(&self, to: impl FnOnce(&[u8]) -> Result<(), IdentityError>) -> Result<(), String> {
         let text = Text {
             document: Base64::encode_string(&self.document),
             signature: Base64::encode_string(&self.signature),
         };
         let mut text = serde_json::to_vec(&text).map_err(|e| e.to_string())?;
         text.push(b'\n');
-        replace(path, &text).map_err(|e| e.to_string())
+        to(&text).map_err(|e| e.to_string())
     }
 }
 
@@ -91,8 +91,8 @@ fn place(state_directory: &Path, file: &str) -> PathBuf {
 pub struct StateWriter(Sender<(&'static str, Signed)>);
 
 impl StateWriter {
-    /// Into this state directory.
-    pub fn start(state_directory: PathBuf) -> Result<StateWriter, std::io::Error> {
+    /// Into this node's directory.
+    pub fn start(home: Home) -> Result<StateWriter, std::io::Error> {
         let (send, receive) = channel::<(&'static str, Signed)>();
         std::thread::Builder::new()
             .name("state".to_owned())
@@ -103,7 +103,7 @@ impl StateWriter {
                     let mut newest = BTreeMap::from([one]);
                     newest.extend(receive.try_iter());
                     for (file, signed) in newest {
-                        if let Err(why) = signed.write(&place(&state_directory, file)) {
+                        if let Err(why) = signed.write(|text| home.replace(file, text)) {
                             tracing::error!("the cluster's state is not kept for the next start: {why}");
                         }
                     }
@@ -127,6 +127,8 @@ impl StateWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::identity::save_tls_key;
+    use fleetgate_net::x509::Key;
 
     #[test]
     fn what_is_written_is_read_and_damage_is_named() {
@@ -139,7 +141,9 @@ mod tests {
         };
         signed.save(&directory).expect("written");
         assert_eq!(Signed::load(&directory), Ok(Some(signed)));
-        let writer = StateWriter::start(directory.clone()).expect("a thread");
+        let key = Key::generate();
+        save_tls_key(&directory, key.pkcs8()).expect("written");
+        let writer = StateWriter::start(Home::of(&directory, &key)).expect("a thread");
         let numbered = |n: u8| Signed {
             document: vec![n],
             signature: Vec::new(),

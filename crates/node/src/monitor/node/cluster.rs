@@ -2,12 +2,13 @@
 //! Whoever brings a state is believed in nothing; see [`Cluster`].
 
 use super::super::audit::Event;
-use super::super::cluster::{Change, Cluster, Signed, StateWriter, Value};
+use super::super::cluster::{Change, Cluster, Signed, Value};
 use super::super::connections::Stage;
 use super::super::granted::Granted;
 use super::super::start::seat_user;
 use super::super::tools::Tools;
 use super::super::trust::Trust;
+use super::super::tunnel::Tunnel;
 use super::super::wakes::{Key, Owner};
 use super::Node;
 use super::ends::LAST_WORD;
@@ -36,12 +37,6 @@ impl Node {
             cluster = %cluster.state().cluster, node = %cluster.node(), serial = cluster.state().serial,
             "the node belongs to a cluster"
         );
-        if self.tools.state_writer.is_none() {
-            match StateWriter::start(self.tools.config.state_directory.clone()) {
-                Ok(writer) => self.tools.state_writer = Some(writer),
-                Err(e) => tracing::error!("a newer state is not kept for the next start: {e}"),
-            }
-        }
         self.look_at_age();
         let ids = match self.tools.user_mode {
             true => (process::effective_uid(), process::effective_gid()),
@@ -103,12 +98,15 @@ impl Node {
     }
 
     /// The configuration was read again: the machine may have joined or left, and its labels be others.
-    pub(super) fn cluster_reloaded(&mut self, loaded: Option<Cluster>) {
-        let known = self.tools.cluster.take();
+    pub(super) fn cluster_reloaded(&mut self, loaded: Option<(Tunnel, Cluster)>) {
+        let (tunnel, loaded) = loaded.unzip();
+        let both = self.tunnel.as_ref().zip(tunnel.as_ref());
+        let is_same = both.is_some_and(|(known, loaded)| known.is_of(loaded));
+        let known = self.tools.cluster.take().filter(|_| is_same);
         self.tools.cluster = match (known, loaded) {
             // What a proxy brought is mostly newer than what stands on the disk; the other way round, an
             // administrator put it there, and it is taken like any other.
-            (Some(mut known), Some(loaded)) if known.is_of(&loaded) => {
+            (Some(mut known), Some(loaded)) => {
                 // Those of commands are told again in a moment.
                 known.set_labels(loaded.labels().clone());
                 let signed = loaded.signed().clone();
@@ -121,7 +119,12 @@ impl Node {
             }
             (_, loaded) => loaded,
         };
+        if self.tools.cluster.is_none() {
+            self.label_commands.end(&mut self.tools);
+            self.tools.metrics.cluster(0, 0);
+        }
         self.join_cluster();
+        self.tunnel_reloaded(tunnel);
         self.look_for_locks();
     }
 

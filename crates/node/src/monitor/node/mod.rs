@@ -6,6 +6,7 @@ mod ends;
 mod exchanges;
 mod fronts;
 mod lobby;
+mod rejoin;
 mod reload;
 mod tunnel;
 mod watcher;
@@ -56,6 +57,10 @@ pub struct Node {
     pub(super) lobby: Lobby,
     /// None: the machine did not join a cluster.
     pub(super) tunnel: Option<Tunnel>,
+    /// Tunnels of who the node was before it left, or joined anew: until their sessions have ended.
+    pub(super) parted: Vec<SeatId>,
+    /// How many tunnels there were before the one that is there.
+    pub(super) tunnels: u64,
     pub(super) resolver: SeatId,
     pub(super) config_path: Option<std::path::PathBuf>,
     pub(super) writing: Option<Writing>,
@@ -155,7 +160,7 @@ impl Node {
                         Owner::Logins => self.login(key.id, |login, scene| login.named(found, scene)),
                         Owner::Connections => self.account_known(key.id, found),
                         Owner::Sessions => self.sessions.named(&mut self.tools, key.id, found),
-                        Owner::Tunnel => self.proxy_named(found),
+                        Owner::Tunnel => self.proxy_named(key.id, found),
                         _ => {}
                     }
                 }
@@ -213,6 +218,9 @@ impl Node {
                 News::Heard(seat, frame) if self.tunnel.as_ref().is_some_and(|t| t.is(seat)) => {
                     self.tunnel_says(seat, &frame.bytes);
                 }
+                News::Heard(seat, frame) if self.parted.contains(&seat) => {
+                    self.parted_says(seat, &frame.bytes);
+                }
                 News::Heard(seat, frame) if self.watchers.is_watcher(seat) => {
                     self.watcher_says(seat, &frame.bytes);
                 }
@@ -224,7 +232,7 @@ impl Node {
 
     fn seat_gone(&mut self, seat: SeatId, what: Seat, pid: i32, how: &str) {
         let name = what.name();
-        let is_leaving = what == Seat::Tunnel && self.tunnel.as_ref().is_some_and(|t| t.seat != Some(seat));
+        let is_leaving = what == Seat::Tunnel && self.tunnel.as_ref().is_none_or(|t| t.seat != Some(seat));
         if !(self.draining && what == Seat::Lobby || is_leaving) {
             tracing::error!(process = name, pid, "the {name} is gone: {how}");
             self.tools.metrics.died(match what {

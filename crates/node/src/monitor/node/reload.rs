@@ -1,15 +1,14 @@
 //! What the starter says: read the configuration again, accept no more, end. Without a starter, the same by signals.
 
 use super::super::audit::Event;
-use super::super::cluster::{Cluster, check_labels};
+use super::super::cluster::check_labels;
 use super::super::offer::Offer;
-use super::super::start::offer;
+use super::super::start::{is_reachable, joined, offer};
 use super::super::starter::Said;
 use super::super::trust::Trust;
 use super::super::uses_pam;
 use super::Node;
 use crate::config::Config;
-use crate::identity::is_joined;
 use fleetgate_wire::node::front::ToFront;
 use fleetgate_wire::node::lobby::ToLobby;
 use std::path::Path;
@@ -50,17 +49,16 @@ impl Node {
         super::super::settle(&mut config, self.tools.user_mode);
         let pam = uses_pam(&config, self.tools.user_mode);
         check_labels(&config)?;
-        let cluster = Cluster::load(&config)?;
-        let trust = Trust::new(&config, pam, is_joined(&config.state_directory))?;
+        let joined = joined(&config)?;
+        // One that drains has closed its sockets, and takes nobody in whatever it has.
+        is_reachable(self.arrivals.has_port() || self.draining, joined.is_some())?;
+        let trust = Trust::new(&config, pam, joined.is_some())?;
         let offer = offer(&config, self.tools.user_mode)?;
         self.trust = trust.into();
         self.tools.pam = pam;
         self.tools.config = config.into();
-        self.cluster_reloaded(cluster);
+        self.cluster_reloaded(joined);
         self.offer_this(offer);
-        if self.tools.cluster.is_some() && self.tunnel.is_none() {
-            tracing::warn!("the node joined a cluster while it ran: its proxies are dialled after a restart");
-        }
         self.tell_facts();
         Ok(())
     }

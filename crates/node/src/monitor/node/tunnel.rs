@@ -3,16 +3,14 @@
 
 use super::super::arrivals::{Arrived, shown};
 use super::super::audit::{Batch, Shipping};
-use super::super::cluster::Signed;
+use super::super::cluster::{Signed, StateWriter};
 use super::super::names::Lane;
 use super::super::seats::{Seat, SeatId};
 use super::super::start::offer;
 use super::super::timers::now;
 use super::super::tunnel::{Tunnel, Via, keys, proxies, renewal};
-use super::super::wakes::{Key, Owner};
 use super::Node;
 use super::ends::quoted;
-use crate::identity::DIRECTORY;
 use fleetgate_net::tls::client_handshake_hash;
 use fleetgate_policy::cluster::MAX_STATE;
 use fleetgate_proto::signed;
@@ -35,43 +33,50 @@ use std::time::Duration;
 const SETTLED: Duration = Duration::from_secs(10);
 /// The first wait of one that did not, doubled each time.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
-/// Where the position of the audit log is noted, beside the node's identity.
-const NOTE: &str = "audit.json";
 /// What a sign of freshness costs of the budget for documents.
 const FRESH_COSTS: u64 = 4096;
 
 impl Node {
     /// The first start, and all that belongs to it.
     pub(in super::super) fn open_tunnel(&mut self) {
-        let config = self.tools.config.clone();
         let Some(tunnel) = &mut self.tunnel else { return };
         if let Some(cluster) = &self.tools.cluster
             && !cluster.state().proxies.is_empty()
         {
             tunnel.proxies = proxies(&cluster.state().proxies);
         }
-        let watched = self.tools.wakes.watch(
-            &tunnel.bell,
-            fleetgate_sys::poll::READ,
-            Key::new(Owner::Tunnel, keys::AUDIT),
-        );
-        let note = config.state_directory.join(DIRECTORY).join(NOTE);
-        if config.audit_log.as_os_str() == "-" {
-            tracing::warn!("the audit log is standard output: the cluster keeps nothing of it");
-        } else {
-            let shipping = Shipping::new(&config.audit_log, note, tunnel.deliver());
-            if watched.is_err() || !self.tools.audit.ship(shipping) {
-                tracing::error!("the audit log is not sent on: the cluster keeps nothing of it");
+        let watched =
+            self.tools
+                .wakes
+                .watch(&tunnel.bell, fleetgate_sys::poll::READ, tunnel.wake(keys::AUDIT));
+        match self.tools.audit.file() {
+            None => tracing::warn!("the audit log is standard output: the cluster keeps nothing of it"),
+            Some(log) => {
+                let shipping = Shipping::new(log, tunnel.home.clone(), tunnel.deliver());
+                if watched.is_err() || !self.tools.audit.ship(Some(shipping)) {
+                    tracing::error!("the audit log is not sent on: the cluster keeps nothing of it");
+                }
             }
         }
+        self.keep_states();
         self.start_tunnel();
         self.plan_renewal(false);
     }
 
+    /// States that come are kept for the next start from now on.
+    pub(super) fn keep_states(&mut self) {
+        let Some(tunnel) = &self.tunnel else { return };
+        match StateWriter::start(tunnel.home.clone()) {
+            Ok(writer) => self.tools.state_writer = Some(writer),
+            Err(e) => tracing::error!("a newer state is not kept for the next start: {e}"),
+        }
+    }
+
     pub(super) fn tunnel_woken(&mut self, id: u64) {
-        match id {
-            keys::START => self.start_tunnel(),
-            keys::AUDIT => {
+        match self.tunnel.as_ref().and_then(|tunnel| tunnel.about(id)) {
+            None => {}
+            Some(keys::START) => self.start_tunnel(),
+            Some(keys::AUDIT) => {
                 if let Some(batch) = self.tunnel.as_mut().and_then(Tunnel::delivered) {
                     self.ship(&batch);
                     if let Some(tunnel) = &mut self.tunnel {
@@ -79,7 +84,7 @@ impl Node {
                     }
                 }
             }
-            _ => self.renew(),
+            Some(_) => self.renew(),
         }
     }
 
@@ -105,14 +110,14 @@ impl Node {
             }
             Err(e) => {
                 tracing::error!("the tunnel is not started: {e}");
-                let again = Key::new(Owner::Tunnel, keys::START);
-                self.tools.timers.after(BACKOFF.1, again);
+                self.tunnel_again(BACKOFF.1);
             }
         }
     }
 
     /// It died: its sessions end by their sockets, and it is started again, later and later if it keeps dying.
     pub(super) fn tunnel_gone(&mut self, seat: SeatId) {
+        self.parted.retain(|parted| *parted != seat);
         let Some(tunnel) = &mut self.tunnel else { return };
         tunnel.leaving.retain(|leaving| *leaving != seat);
         if tunnel.seat != Some(seat) {
@@ -125,8 +130,16 @@ impl Node {
             true => Duration::ZERO,
             false => (tunnel.backoff * 2).clamp(BACKOFF.0, BACKOFF.1),
         };
-        let again = Key::new(Owner::Tunnel, keys::START);
-        self.tools.timers.after(tunnel.backoff, again);
+        let backoff = tunnel.backoff;
+        self.tunnel_again(backoff);
+    }
+
+    fn tunnel_again(&mut self, wait: Duration) {
+        let Some(tunnel) = &mut self.tunnel else { return };
+        if let Some(timer) = tunnel.again.take() {
+            self.tools.timers.cancel(timer);
+        }
+        tunnel.again = Some(self.tools.timers.after(wait, tunnel.wake(keys::START)));
     }
 
     /// No more sessions come by it; those that are there go on.
@@ -408,14 +421,15 @@ impl Node {
                 port: 0,
             };
             tunnel.looking = Some((host, seat));
-            let key = Key::new(Owner::Tunnel, keys::NAME);
+            let key = tunnel.wake(keys::NAME);
             self.tools.names.ask(Lane::IN, about, key);
         }
     }
 
     /// A proxy's addresses.
-    pub(super) fn proxy_named(&mut self, found: Found) {
-        let Some((host, seat)) = self.tunnel.as_mut().and_then(|t| t.looking.take()) else {
+    pub(super) fn proxy_named(&mut self, id: u64, found: Found) {
+        let asked = self.tunnel.as_mut().filter(|tunnel| tunnel.about(id).is_some());
+        let Some((host, seat)) = asked.and_then(|tunnel| tunnel.looking.take()) else {
             return;
         };
         let found = match found {
@@ -464,8 +478,7 @@ impl Node {
             0 if tried => renewal::again(&validity),
             left => Duration::from_secs(left.min(3600)),
         };
-        let key = Key::new(Owner::Tunnel, keys::RENEW);
-        tunnel.renewal = Some(self.tools.timers.after(wait, key));
+        tunnel.renewal = Some(self.tools.timers.after(wait, tunnel.wake(keys::RENEW)));
     }
 
     fn renew(&mut self) {
@@ -502,7 +515,11 @@ impl Node {
             Ok(joined) => joined,
             Err(why) => return tracing::error!("certificates are not renewed: {why}"),
         };
-        if let Err(why) = joined.save(&config.state_directory) {
+        let kept = tunnel
+            .home
+            .directory()
+            .and_then(|directory| joined.save(directory));
+        if let Err(why) = kept {
             return tracing::error!("newer certificates are not used: {why}");
         }
         tunnel.joined = joined;

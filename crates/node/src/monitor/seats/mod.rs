@@ -1,6 +1,7 @@
 //! The processes that the monitor executed: lobby, fronts, resolver, tunnel. Each has a control socket, a pidfd and a log
 //! pipe. What they say is handed on unread; when one ends, whoever needs it is told once.
 
+mod late;
 mod lines;
 mod peer;
 mod start;
@@ -8,6 +9,7 @@ mod start;
 mod tests;
 mod words;
 
+pub use late::{Late, open as open_ladder};
 pub use peer::{Frame, Lost};
 pub use start::{Executed, Images, Order, Process, Seat, Started, Starts};
 pub use words::Words;

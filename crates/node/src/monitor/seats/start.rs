@@ -1,6 +1,7 @@
 //! Starting the processes, on a thread of its own: an exec that endpoint security holds up holds up no login. The
 //! image comes from a ladder; one that cannot be executed is left for the next rung.
 
+use super::Late;
 use fleetgate_seal::{Death, Image, Ladder, Verdict};
 use fleetgate_sys::spawn::{Program, Spawn, Stack, Step, Strings, spawn};
 use fleetgate_sys::{Fd, file};
@@ -91,8 +92,8 @@ pub struct Images {
     pub front: Arc<Ladder>,
     /// The resolver.
     pub resolver: Arc<Ladder>,
-    /// The tunnel; none: the machine did not join a cluster.
-    pub tunnel: Option<Arc<Ladder>>,
+    /// The tunnel, which a node of no cluster does not have.
+    pub tunnel: Late,
     /// Words behind the resolver's `serve`.
     pub resolver_arguments: Vec<CString>,
     /// Where the guardian is born, outside of the service; none: where the monitor is.
@@ -102,11 +103,21 @@ pub struct Images {
 }
 
 impl Images {
-    fn of(&self, seat: Seat) -> Option<&Ladder> {
+    /// The ladder that a process is started from.
+    fn of(&mut self, seat: Seat) -> Result<Arc<Ladder>, String> {
         match seat {
-            Seat::Resolver => Some(&self.resolver),
-            Seat::Lobby | Seat::Front | Seat::Watcher | Seat::Guardian => Some(&self.front),
-            Seat::Tunnel => self.tunnel.as_deref(),
+            Seat::Resolver => Ok(self.resolver.clone()),
+            Seat::Lobby | Seat::Front | Seat::Watcher | Seat::Guardian => Ok(self.front.clone()),
+            Seat::Tunnel => self.tunnel.ladder(),
+        }
+    }
+
+    /// The ladder that a process was started from.
+    fn known(&self, seat: Seat) -> Option<Arc<Ladder>> {
+        match seat {
+            Seat::Resolver => Some(self.resolver.clone()),
+            Seat::Lobby | Seat::Front | Seat::Watcher | Seat::Guardian => Some(self.front.clone()),
+            Seat::Tunnel => self.tunnel.opened(),
         }
     }
 }
@@ -116,7 +127,7 @@ const MAX_TRIES: u32 = 6;
 
 impl Executed {
     /// Starts the thread.
-    pub fn new(images: Images) -> std::io::Result<Executed> {
+    pub fn new(mut images: Images) -> std::io::Result<Executed> {
         let (jobs, queue) = mpsc::channel();
         let mut stack = Stack::new()?;
         std::thread::Builder::new()
@@ -126,12 +137,12 @@ impl Executed {
                 for job in queue {
                     match job {
                         Job::Start(order) => {
-                            let started = execute(&images, &order, &mut stack);
+                            let started = execute(&mut images, &order, &mut stack);
                             (order.done)(started);
                         }
                         // The ladder tells of a move itself.
                         Job::Examine(seat, image, death) => {
-                            if let Some(ladder) = images.of(seat) {
+                            if let Some(ladder) = images.known(seat) {
                                 let _ = ladder.image_failed(&image, death);
                             }
                         }
@@ -155,8 +166,8 @@ impl Starts for Executed {
     }
 }
 
-fn execute(images: &Images, order: &Order, stack: &mut Stack) -> Started {
-    let ladder = images.of(order.seat).ok_or("it has no image")?;
+fn execute(images: &mut Images, order: &Order, stack: &mut Stack) -> Started {
+    let ladder = images.of(order.seat)?;
     let null = file::openat(file::CWD, c"/dev/null", file::flags::O_RDWR, 0)
         .map_err(|e| format!("/dev/null: {e}"))?;
     let arguments = arguments(images, order.seat);

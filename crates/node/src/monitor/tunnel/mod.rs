@@ -10,7 +10,8 @@ pub use budget::Budget;
 use super::audit::Batch;
 use super::seats::SeatId;
 use super::timers::{Timer, now};
-use crate::identity::{self, Identity};
+use super::wakes::{self, Owner};
+use crate::identity::{self, Home, Identity};
 use fleetgate_net::x509::{Certificate, Key};
 use fleetgate_policy::cluster::MAX_STATE;
 use fleetgate_sys::{Errno, Fd, epoll};
@@ -29,7 +30,7 @@ pub const DOCUMENTS: (u64, u64) = (4 * MAX_STATE as u64, 1 << 20);
 /// Words about connections to proxies that are logged, likewise.
 const TOLD: (u64, u64) = (100, 1);
 
-/// Ids of the keys of [`super::wakes::Owner::Tunnel`].
+/// What a key of [`Owner::Tunnel`] is about: the low bits of its id. Above them is the tunnel's number.
 pub mod keys {
     /// The seat is to be started again.
     pub const START: u64 = 0;
@@ -39,6 +40,8 @@ pub mod keys {
     pub const RENEW: u64 = 2;
     /// A proxy's name was looked up.
     pub const NAME: u64 = 3;
+    /// So many bits.
+    pub const BITS: u32 = 2;
 }
 
 /// What a connection's proxy says about it.
@@ -56,10 +59,14 @@ pub struct Via {
 
 /// All of it.
 pub struct Tunnel {
+    /// Which of this process's tunnels it is: what was to wake an earlier one wakes nobody.
+    pub number: u64,
     /// Who the node is.
     pub joined: Identity,
     /// Its TLS key.
     pub key: Key,
+    /// Where what it learns is kept.
+    pub home: Home,
     /// The seat that dials.
     pub seat: Option<SeatId>,
     /// Seats that dial no more and have sessions left.
@@ -90,6 +97,8 @@ pub struct Tunnel {
     pub bell: Arc<Fd>,
     /// Renews certificates.
     pub renewal: Option<Timer>,
+    /// Starts the seat again.
+    pub again: Option<Timer>,
 }
 
 impl Tunnel {
@@ -110,7 +119,9 @@ impl Tunnel {
         let proxies = proxies(&joined.proxies);
         let bell = epoll::bell().map_err(|e: Errno| e.to_string())?;
         let tunnel = Tunnel {
+            number: 0,
             joined,
+            home: Home::of(state_directory, &key),
             key,
             seat: None,
             leaving: Vec::new(),
@@ -128,11 +139,29 @@ impl Tunnel {
             batches: mpsc::channel(),
             bell: bell.into(),
             renewal: None,
+            again: None,
         };
         if tunnel.validity().is_none() {
             return Err(format!("the node's TLS certificate cannot be read: {again}"));
         }
         Ok(Some(tunnel))
+    }
+
+    /// Whether the other is of the same node of the same cluster. A machine that joined anew has another key, whatever the
+    /// names are.
+    pub fn is_of(&self, other: &Tunnel) -> bool {
+        let names = |tunnel: &Tunnel| (tunnel.joined.cluster.clone(), tunnel.joined.node.clone());
+        names(self) == names(other) && self.key.public().spki() == other.key.public().spki()
+    }
+
+    /// A wake-up of this tunnel's.
+    pub const fn wake(&self, about: u64) -> wakes::Key {
+        wakes::Key::new(Owner::Tunnel, self.number << keys::BITS | about)
+    }
+
+    /// What a wake-up is about; none: it is an earlier tunnel's.
+    pub fn about(&self, id: u64) -> Option<u64> {
+        (id >> keys::BITS == self.number).then_some(id & ((1 << keys::BITS) - 1))
     }
 
     /// Whether this process is a tunnel of ours.
@@ -150,7 +179,7 @@ impl Tunnel {
     pub fn deliver(&self) -> super::audit::Deliver {
         let (to, bell) = (self.batches.0.clone(), self.bell.clone());
         Box::new(move |batch| {
-            // Nobody listens any more: the node ends.
+            // Nobody listens any more: the node ends, or has left the cluster.
             let _ = to.send(batch);
             epoll::ring(&bell);
         })
