@@ -114,7 +114,6 @@ impl Reaper {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
     use std::process::Command;
     use std::time::Duration;
 
@@ -128,7 +127,19 @@ mod tests {
             let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
             !status.is_empty() && !status.contains("State:\tZ")
         };
-        let is_there = |pid: u32| Path::new(&format!("/proc/{pid}")).exists();
+        // Where nobody is waited for it goes by itself, and a moment after its descriptor said so. What nobody waited for
+        // stays.
+        let is_gone = |pid: u32| {
+            let ours = format!("PPid:\t{}\n", std::process::id());
+            (0..10_000).any(|_| {
+                let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+                let gone = !status.contains(&ours);
+                if !gone {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                gone
+            })
+        };
         let start = |reaper: &mut Reaper, script: &str| {
             #[expect(clippy::zombie_processes, reason = "the reaper waits for it")]
             let child = Command::new("sh").args(["-c", script]).spawn().expect("a shell");
@@ -141,7 +152,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1));
         }
         reaper.look(false, &wakes);
-        assert!(!is_there(quick) && !reaper.looks() && reaper.watched.is_empty());
+        assert!(is_gone(quick) && !reaper.looks() && reaper.watched.is_empty());
         // (turns until it is watched, the last of them is the one before a rest)
         for (turns, last) in [(usize::from(LOOKS) + 1, false), (1, true)] {
             let slow = start(&mut reaper, "sleep 0.3");
@@ -162,7 +173,7 @@ mod tests {
                 panic!("{keys:?}");
             };
             reaper.ended(id);
-            assert!(!is_there(slow) && reaper.watched.is_empty());
+            assert!(is_gone(slow) && reaper.watched.is_empty());
         }
     }
 }
