@@ -96,9 +96,9 @@ pub fn run(given: &Given) -> Outcome {
         given.has("json"),
         || json!({ "joined": true, "cluster": reply.cluster, "name": reply.name, "kind": reply.kind }),
         || {
-            // What was configured before may be running.
-            let hint = match own.is_none() && reply.kind == "node" {
-                true => "; one that runs already joins at `systemctl reload fleetgate`, or at SIGHUP",
+            // The service fleetgate-node may be there, which has a configuration of its own and the same state.
+            let hint = match reply.kind == "node" {
+                true => "; a node that runs already joins when its service is reloaded, or at SIGHUP",
                 false => "",
             };
             format!(
