@@ -25,6 +25,8 @@ use std::sync::Arc;
 
 /// The state in a backup's directory; the audit log has the name that it has in the service's.
 const STATE_FILE: &str = "state.db";
+/// The longest path that a kernel takes.
+const MAX_PATH: usize = 4096;
 
 impl Service {
     /// Whoever made a backup on this machine says so, before it has its name: none is without its event.
@@ -34,6 +36,9 @@ impl Service {
                 "a backup is made on the auth service's machine, by the user that it runs as",
             ));
         };
+        if request.path.len() > MAX_PATH {
+            return Err(Refused::invalid("the path of a backup is longer than any may be"));
+        }
         let event = self
             .event("backup", caller)
             .with("path", request.path.as_str())
@@ -252,7 +257,12 @@ impl Part {
             }
             Err(e) => return Err(failed(&io::Error::from_raw_os_error(e.0))),
         }
-        sync(to).map_err(|e| failed(&e))
+        sync(to).map_err(|e| {
+            Refused::unavailable(format!(
+                "{}: {e}; the backup is there, and a crash may take it yet",
+                to.display()
+            ))
+        })
     }
 }
 

@@ -47,6 +47,12 @@ fn a_cluster_comes_back_from_its_backup() {
             path: to.to_str().unwrap().to_string(),
             bytes: made.bytes(),
         };
+        let long = v1::BackedUpRequest {
+            path: "x".repeat(4097),
+            ..told.clone()
+        };
+        let status = place.admin().await.backed_up(long).await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument, "{status}");
         place.admin().await.backed_up(told.clone()).await.unwrap();
         // An administrator's certificate is not enough: he would tell of what nobody made.
         let admin = place.user("root", &["admin"]).await;
