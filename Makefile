@@ -36,7 +36,7 @@ fuzz: toolchain
 
 # Everything that any chore needs.
 install-deps: toolchain
-	xtask/install test bench fuzz
+	xtask/install test bench fuzz selinux
 
 toolchain:
 	@xtask/toolchain

@@ -92,7 +92,7 @@ fuzz_target!(|data: &[u8]| {
     });
     let caller = Piece(rest);
     let call = Call { abi, number };
-    let told = match CALLS.row(call) {
+    let told = match CALLS.row(call, &arguments) {
         Some(row) => tell(row, abi, &arguments, level, &caller),
         None => tell_socketcall(&arguments, level, &caller),
     };

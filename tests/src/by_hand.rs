@@ -13,12 +13,13 @@ use fleetgate_ssh::kex::Method;
 use fleetgate_ssh::key::PrivateKey;
 use fleetgate_ssh::settings::Settings;
 use fleetgate_ssh::{Connection, driver};
+use fleetgate_sys::net::{self, Address};
 use fleetgate_sys::poll::{READ, WRITE, Watch, poll};
 use fleetgate_sys::{Errno, stream};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::os::fd::AsRawFd;
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -59,6 +60,8 @@ pub struct Kind {
     pub key: &'static str,
     /// Says nothing after the key exchange.
     pub mute: bool,
+    /// From this address of loopback, as its last byte.
+    pub from: u8,
     /// Sends so many bytes in all and then nothing more, ever.
     pub bytes: Option<usize>,
     /// Loses its first packet after NEWKEYS on the way, as an attacker in the middle would have it.
@@ -106,6 +109,7 @@ impl Kind {
             user: user.to_owned(),
             key: "user_ed25519",
             mute: false,
+            from: 1,
             bytes: None,
             truncated: false,
             core,
@@ -124,7 +128,7 @@ impl Kind {
     pub fn connect(&self) -> Client {
         Client {
             core: Connection::client(Arc::new(self.core.clone())),
-            socket: connect(),
+            socket: connect_from(self.from),
             said: Vec::new(),
             output: BTreeMap::new(),
             end: None,
@@ -140,8 +144,22 @@ impl Kind {
 
 /// A connection of bytes.
 pub fn connect() -> TcpStream {
-    let address = SocketAddr::from(([127, 0, 0, 1], PORT));
-    let socket = TcpStream::connect(address).expect("it listens");
+    connect_from(1)
+}
+
+/// The same from 127.0.0.`host`.
+pub fn connect_from(host: u8) -> TcpStream {
+    let socket = net::tcp(&Address::v4([127, 0, 0, host], 0)).expect("a socket");
+    net::bind(&socket, &Address::v4([127, 0, 0, host], 0)).expect("an address of loopback");
+    match net::connect(&socket, &Address::v4([127, 0, 0, 1], PORT)) {
+        Ok(()) => {}
+        Err(Errno::EINPROGRESS) => {
+            poll(&mut [Watch::new(socket.raw(), WRITE)], None).expect("poll");
+        }
+        Err(e) => panic!("it listens: {e}"),
+    }
+    socket.set_nonblocking(false).expect("a socket");
+    let socket = TcpStream::from(OwnedFd::from(socket));
     socket.set_nodelay(true).expect("TCP");
     socket.set_read_timeout(Some(PATIENCE)).expect("a time");
     socket
@@ -368,6 +386,11 @@ impl Client {
         });
     }
 
+    /// Whether the connection has ended, from either side.
+    pub fn is_over(&self) -> bool {
+        self.over || self.end.is_some()
+    }
+
     /// Writes, reads and deals with all there is.
     pub fn turn(&mut self) {
         loop {
@@ -471,6 +494,26 @@ impl Client {
         let newkeys = self.core.output()[..16].to_vec();
         let _ = (&self.socket).write_all(&newkeys);
         self.core.sent(all);
+    }
+
+    /// Tries a password: whether it is right. None: the server ended the connection.
+    pub fn tries_password(&mut self, password: &str) -> Option<bool> {
+        let answers = |c: &Client| {
+            let is_answer = |said: &&Said| matches!(said, Said::LoggedIn | Said::Rejected);
+            c.said.iter().filter(is_answer).count()
+        };
+        let before = answers(self);
+        let user = self.kind.user.as_bytes().to_vec();
+        self.core
+            .authenticate(&Login::password(&user, password.as_bytes(), None));
+        while answers(self) == before {
+            self.turn();
+            if self.over || self.end.is_some() {
+                return None;
+            }
+            self.wait(1000);
+        }
+        Some(self.said.contains(&Said::LoggedIn))
     }
 
     /// Asks for a login.

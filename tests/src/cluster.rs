@@ -2,10 +2,12 @@
 //! people who have logged in. What is typed here is what an administrator and a user type.
 
 use crate::peer::{DIR, World, confined};
+use crate::service::{children, command_line, descendants};
 use crate::world::wait_until;
+use fleetgate_sys::{process, signals};
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 /// Where the proxy is.
 pub const PROXY: &str = "127.0.0.1:3080";
@@ -17,6 +19,8 @@ pub const OWN_PORT: &str = "127.0.0.1:2222";
 pub const HOME: &str = "/run/test/home";
 /// The state directory of auth and proxy, below [`DIR`].
 pub const STATE: &str = "cluster";
+/// So many lines of a log are told where a test failed.
+const TOLD: usize = 40;
 
 /// What every script begins with: `role LOGINS MORE` makes the one role, `in_home HOME` logs in as ada there. A test that
 /// logs in anew may have to wait until a code was not used yet, so that is tried until it works.
@@ -79,6 +83,13 @@ pub struct Cluster {
     _world: Option<World>,
 }
 
+/// `fleetgate up` under a service manager.
+pub struct Managed {
+    child: Child,
+    output: BufReader<ChildStdout>,
+    state: String,
+}
+
 impl Cluster {
     /// Auth and proxy, and ada who has logged in, in `home`.
     pub fn new() -> Cluster {
@@ -100,7 +111,8 @@ impl Cluster {
             _world: None,
         };
         cluster.script(&format!(
-            "{MAKE}\nsed -i 's,^\\[proxy\\]$,&\\n{proxy},' {STATE}/fleetgate.toml"
+            "{MAKE}\nsed -i 's,^\\[proxy\\]$,&\\n{proxy},' {STATE}/fleetgate.toml\n\
+             printf '\\n[proxy.strangers]\\npenalties = false\\n' >> {STATE}/fleetgate.toml"
         ));
         cluster.up(STATE, PROXY);
         cluster.script(PEOPLE);
@@ -114,9 +126,14 @@ impl Cluster {
         cluster
     }
 
+    /// The node joins, and does not run yet.
+    pub fn join_node(&self) {
+        self.script(JOIN);
+    }
+
     /// The node joins, and is connected.
     pub fn add_node(&mut self) {
-        self.script(JOIN);
+        self.join_node();
         self.up("node", OWN_PORT);
         wait_until("the node is reached through the proxy", || {
             self.attempt(r#""$F" ssh --home home ada@gate true"#).is_ok()
@@ -141,6 +158,31 @@ impl Cluster {
             TcpStream::connect(address).is_ok()
         });
         self.services.push((state.to_owned(), child));
+    }
+
+    /// The same under a service manager, which starts it again when it is told. It ends with what is given back.
+    pub fn managed(&self, state: &str, address: &str) -> Managed {
+        let log = std::fs::File::create(format!("{DIR}/{state}.log")).expect("create");
+        let mut child = confined()
+            .arg("python3")
+            .arg(crate::peer::peers().join("python/manager.py"))
+            .arg(crate::fleetgate())
+            .args(["up", "--state", &format!("{DIR}/{state}")])
+            .env("HOME", "/run/home/root")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .expect("unshare: install util-linux");
+        let output = BufReader::new(child.stdout.take().expect("piped"));
+        let mut managed = Managed {
+            child,
+            output,
+            state: state.to_owned(),
+        };
+        managed.is_ready();
+        TcpStream::connect(address).expect("the services accept");
+        managed
     }
 
     /// Ends what [`Cluster::up`] started for this state directory.
@@ -217,10 +259,102 @@ impl Cluster {
     }
 }
 
+impl Managed {
+    /// Ends `fleetgate up`, and nothing that it leaves to itself, and starts it again: it is ready.
+    pub fn restart(&mut self) {
+        let below = descendants(self.child.id() as i32).into_iter();
+        let manager = below
+            .filter(|pid| command_line(*pid).starts_with("python3 "))
+            .min();
+        let pidfd = process::pidfd_open(manager.expect("it runs")).expect("it lives");
+        process::signal(&pidfd, signals::HUP).expect("signalled");
+        self.is_ready();
+    }
+
+    /// Kills `fleetgate up`, which can do nothing about it, and starts it again: it is ready.
+    pub fn kill_and_restart(&mut self) {
+        let up = process::pidfd_open(self.up().expect("it runs")).expect("it lives");
+        process::signal(&up, signals::KILL).expect("signalled");
+        crate::world::wait_for(&up, "the end of fleetgate up");
+        self.restart();
+    }
+
+    /// Ends the process of a role and waits until another one is in its place.
+    pub fn restart_role(&self, role: &str) {
+        self.replace_role(role, signals::TERM);
+    }
+
+    /// The same with a process that is killed.
+    pub fn kill_role(&self, role: &str) {
+        self.replace_role(role, signals::KILL);
+    }
+
+    fn replace_role(&self, role: &str, signal: i32) {
+        let mut old = None;
+        wait_until("a process of the role", || {
+            old = self.serving(role);
+            old.is_some()
+        });
+        let pidfd = process::pidfd_open(old.expect("it runs")).expect("it lives");
+        process::signal(&pidfd, signal).expect("signalled");
+        wait_until("another process of the role", || {
+            self.serving(role).is_some_and(|new| Some(new) != old)
+        });
+    }
+
+    /// The process of `fleetgate up`.
+    fn up(&self) -> Option<i32> {
+        let program = format!("{} up ", crate::fleetgate().display());
+        let mut all = descendants(self.child.id() as i32).into_iter();
+        all.find(|pid| command_line(*pid).starts_with(&program))
+    }
+
+    /// The process of a role that `up` started last.
+    fn serving(&self, role: &str) -> Option<i32> {
+        let begins = |pid: &i32, words: &str| command_line(*pid).starts_with(words);
+        let up = self.up()?;
+        // A node's starter goes on as the small image.
+        let words = match role {
+            "node" => "fleetgate-front starter".to_owned(),
+            _ => format!("fleetgate {role} --config"),
+        };
+        children(up).into_iter().filter(|pid| begins(pid, &words)).max()
+    }
+
+    /// Waits until the service says that it serves.
+    fn is_ready(&mut self) {
+        let mut line = String::new();
+        while line.trim() != "ready" {
+            line.clear();
+            let read = self.output.read_line(&mut line).expect("readable");
+            assert!(read > 0, "the manager ended");
+        }
+    }
+}
+
+impl Drop for Managed {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        tell_log(&self.state);
+    }
+}
+
 impl Default for Cluster {
     fn default() -> Cluster {
         Cluster::new()
     }
+}
+
+/// The end of what the services of a state directory logged, for whoever looks why a test failed.
+fn tell_log(state: &str) {
+    if !std::thread::panicking() {
+        return;
+    }
+    let log = std::fs::read_to_string(format!("{DIR}/{state}.log")).unwrap_or_default();
+    let lines: Vec<&str> = log.lines().collect();
+    let end = &lines[lines.len().saturating_sub(TOLD)..];
+    eprintln!("the log of {state}:\n{}", end.join("\n"));
 }
 
 impl Drop for Cluster {
@@ -228,14 +362,7 @@ impl Drop for Cluster {
         for (state, child) in self.services.iter_mut().rev() {
             let _ = child.kill();
             let _ = child.wait();
-            if std::thread::panicking() {
-                let log = std::fs::read_to_string(format!("{DIR}/{state}.log")).unwrap_or_default();
-                let lines: Vec<&str> = log.lines().collect();
-                eprintln!(
-                    "the log of {state}:\n{}",
-                    lines[lines.len().saturating_sub(40)..].join("\n")
-                );
-            }
+            tell_log(state);
         }
     }
 }

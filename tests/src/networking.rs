@@ -70,6 +70,7 @@ impl Start {
             work: Work::Networking(Networking {
                 ids: ids(self.uid),
                 max_pending: self.max_pending,
+                selinux: None,
             }),
             roles: self.resolver.iter().map(|_| Role::Resolver).collect(),
         }

@@ -14,6 +14,7 @@ use fleetgate_node::monitor::network::Networks;
 use fleetgate_node::monitor::seats::Words;
 use fleetgate_node::monitor::sessions::{Inherited, Sessions};
 use fleetgate_node::monitor::steps::Steps;
+use fleetgate_node::monitor::strangers::Strangers;
 use fleetgate_node::monitor::timers::{Timers, now};
 use fleetgate_node::monitor::tools::Reaper;
 use fleetgate_node::monitor::wakes::{Key, Owner, Wakes};
@@ -65,6 +66,7 @@ impl Desk {
         let ladder = ladder();
         let (resolver, _nobody) = socket::pair().expect("a pair");
         let tools = Tools {
+            strangers: Strangers::new(&config.strangers),
             config: Arc::new(config),
             user_mode: false,
             pam: false,
@@ -76,6 +78,7 @@ impl Desk {
             timers: Timers::default(),
             launches: Launches::new(ladder.clone()).expect("launch threads"),
             names: Names::new(),
+            pam_turns: Default::default(),
             words: Words::default(),
             reaper: Reaper::default(),
             audit,
@@ -100,7 +103,7 @@ impl Desk {
         Desk {
             tools,
             sessions,
-            networks: Networks::new(),
+            networks: Networks::new(false),
             granted,
             account,
             directory,

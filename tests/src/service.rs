@@ -114,7 +114,7 @@ impl Manager {
     fn begin_through(&self, program: &[&str], configuration: &str) -> Service {
         self.starts.set(self.starts.get() + 1);
         let config = format!("{DIR}/service.toml");
-        std::fs::write(&config, configuration).expect("write");
+        std::fs::write(&config, forgiving(configuration)).expect("write");
         let log = PathBuf::from(format!("{DIR}/service-{}.log", self.starts.get()));
         let output = std::fs::File::create(&log).expect("create");
         // sd_listen_fds(3) wants the process's own number, which only it knows before it starts.
@@ -239,6 +239,15 @@ impl Drop for Service {
     }
 }
 
+/// A test does from one address what a crowd does in a day. Unless it says how strangers are treated, nobody pays for what
+/// he did before, and every line is told.
+pub fn forgiving(configuration: &str) -> String {
+    match configuration.contains("[strangers]") {
+        true => configuration.to_owned(),
+        false => format!("{configuration}\n[strangers]\npenalties = false\nlines = 100000\n"),
+    }
+}
+
 /// Puts the program in its place: the old file is another, and goes with its last user.
 fn install() {
     let new = format!("{INSTALLED}.new");
@@ -295,14 +304,14 @@ pub fn descendants(pid: i32) -> Vec<i32> {
 
 /// Those whose command line holds `words`.
 fn named(pids: &[i32], words: &str) -> Vec<i32> {
-    let line = |pid: &i32| {
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        String::from_utf8_lossy(&line).replace('\0', " ")
-    };
-    pids.iter()
-        .copied()
-        .filter(|pid| line(pid).contains(words))
-        .collect()
+    let holds = |pid: &i32| command_line(*pid).contains(words);
+    pids.iter().copied().filter(holds).collect()
+}
+
+/// A process's words.
+pub fn command_line(pid: i32) -> String {
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&line).replace('\0', " ")
 }
 
 /// `ssh` with the world's configuration, as `user`.

@@ -257,6 +257,7 @@ pub fn order(home: &Path) -> Sftp {
         start: None,
         read_only: false,
         umask: None,
+        selinux: None,
     }
 }
 

@@ -4,6 +4,7 @@
 //! Nothing here decides what is right.
 
 use crate::peer::{Subject, World, subjects};
+use crate::service::forgiving;
 use crate::service::{Manager, Service, audit};
 use fleetgate_sys::signals;
 use serde_json::Value;
@@ -143,7 +144,7 @@ impl Gate {
             });
         };
         shell(table.before);
-        let config = format!("{NODE}{}\n", table.node);
+        let config = forgiving(&format!("{NODE}{}\n", table.node));
         // Where the metrics are is read at the start only.
         if table.node.contains("metrics") {
             self.running = None;
@@ -401,7 +402,7 @@ const OF_WATCHED: [&str; 16] = [
 const MARKS: [&str; 3] = ["kernel", "register", "claimed"];
 
 /// Fields that are there only where they are known.
-const SOMETIMES: [&str; 23] = [
+const SOMETIMES: [&str; 26] = [
     "audit",
     "unwatched",
     "code",
@@ -425,6 +426,9 @@ const SOMETIMES: [&str; 23] = [
     "mfa",
     "device",
     "rule",
+    "ended_by",
+    "inherited",
+    "cut",
 ];
 
 impl Documented {
@@ -483,7 +487,13 @@ impl Documented {
         };
         let mut known = own.clone();
         match name {
-            "session_ended" => known.extend(self.used.clone()),
+            "session_ended" => {
+                known.extend(self.used.clone());
+                // Only where somebody ordered it.
+                if !fields.contains("ended_by") {
+                    known.remove("reason");
+                }
+            }
             "file" => match self
                 .operations
                 .get(event["operation"].as_str().unwrap_or_default())

@@ -66,6 +66,69 @@ fn help() {
 }
 
 #[test]
+fn help_is_had_either_way_and_ssh_has_its_flags_in_it() {
+    let ssh = text(&fleetgate("help ssh").stdout);
+    assert_eq!(ssh, text(&fleetgate("ssh --help").stdout));
+    for flag in [
+        "-L [BIND:]PORT:HOST:PORT",
+        "-f ",
+        "-F FILE",
+        "-G ",
+        "-O COMMAND",
+        "-X ",
+        "--explain",
+    ] {
+        assert!(
+            ssh.lines().any(|l| l.trim_start().starts_with(flag)),
+            "{flag}: {ssh}"
+        );
+    }
+    assert_eq!(text(&fleetgate("help").stdout), text(&fleetgate("--help").stdout));
+    assert_eq!(
+        text(&fleetgate("help seal run").stdout),
+        text(&fleetgate("seal run --help").stdout)
+    );
+    for wrong in ["help sshh", "help ssh web1"] {
+        let out = fleetgate(wrong);
+        assert_eq!(out.status.code(), Some(2), "{wrong}");
+        assert!(out.stdout.is_empty() && !out.stderr.is_empty(), "{wrong}");
+    }
+    let page = std::env::temp_dir().join(format!("fleetgate-man-ssh-{}", std::process::id()));
+    assert!(
+        fleetgate(&format!("man --directory {}", page.display()))
+            .status
+            .success()
+    );
+    let roff = std::fs::read_to_string(page.join("fleetgate-ssh.1")).expect("a page");
+    std::fs::remove_dir_all(&page).expect("removed");
+    assert_eq!(text(&fleetgate("man ssh").stdout), roff);
+    assert!(
+        roff.contains(".B \\-O COMMAND") && roff.contains(".B \\-X"),
+        "{roff}"
+    );
+}
+
+/// What plain ssh knows is no error; what it does not know is one, as with ssh.
+#[test]
+fn options_of_ssh_are_taken_left_aside_or_refused_in_words() {
+    let out = fleetgate("ssh -G -o Compression=yes -o ServerAliveInterval=9 ann@web1");
+    assert_eq!(out.status.code(), Some(0));
+    let printed = text(&out.stdout);
+    assert!(
+        printed.contains("user ann\n") && printed.contains("serveraliveinterval 9\n"),
+        "{printed}"
+    );
+    for (line, words) in [
+        ("ssh -o Nonsense=1 web1", "knows an option `Nonsense`"),
+        ("ssh -o ProxyCommand=nc web1", "is not served"),
+    ] {
+        let out = fleetgate(line);
+        assert_eq!(out.status.code(), Some(2), "{line}");
+        assert!(text(&out.stderr).contains(words), "{line}: {}", text(&out.stderr));
+    }
+}
+
+#[test]
 fn mistakes_are_named_and_exit_with_2() {
     for (name, line) in [
         ("no-such-command", "sael doctor"),
@@ -78,7 +141,8 @@ fn mistakes_are_named_and_exit_with_2() {
         ("verify-and-program", "seal run --verify 1 -- true"),
         ("not-a-process", "seal verify one"),
         ("no-such-shell", "completions tcsh"),
-        ("too-many-words", "man a b"),
+        ("too-many-words", "man a b c"),
+        ("no-such-page", "man nosuch"),
         ("no-such-level", "--log-level loud version"),
     ] {
         pinned(name, line);
@@ -110,7 +174,7 @@ fn a_reader_that_went_away_is_no_error() {
 #[test]
 fn manual_pages_are_pages() {
     let directory = std::env::temp_dir().join(format!("fleetgate-man-{}", std::process::id()));
-    let out = fleetgate(&format!("man {}", directory.display()));
+    let out = fleetgate(&format!("man --directory {}", directory.display()));
     assert!(out.status.success(), "{}", text(&out.stderr));
     let mut names = Vec::new();
     for entry in std::fs::read_dir(&directory).expect("it wrote there") {
@@ -132,7 +196,7 @@ fn manual_pages_are_pages() {
     std::fs::remove_dir_all(&directory).expect("removed");
     names.sort();
     assert!(names.contains(&"fleetgate.1".to_owned()) && names.contains(&"fleetgate-seal-run.1".to_owned()));
-    let nowhere = fleetgate("man /dev/null/x");
+    let nowhere = fleetgate("man --directory /dev/null/x");
     assert_eq!(nowhere.status.code(), Some(1));
     assert!(
         text(&nowhere.stderr).contains("/dev/null/x"),
@@ -143,6 +207,10 @@ fn manual_pages_are_pages() {
 
 /// What bash offers for a line whose last word is being typed.
 fn bash_offers(words: &[&str]) -> String {
+    bash_offers_in(words, None)
+}
+
+fn bash_offers_in(words: &[&str], home: Option<&std::path::Path>) -> String {
     let script = text(&fleetgate("completions bash").stdout);
     let quoted: Vec<String> = words.iter().map(|w| format!("'{w}'")).collect();
     let ask = format!(
@@ -150,10 +218,12 @@ fn bash_offers(words: &[&str]) -> String {
         quoted.join(" "),
         words.len() - 1
     );
-    let out = Command::new("bash")
-        .args(["-c", &ask])
-        .output()
-        .expect("bash starts");
+    let mut bash = Command::new("bash");
+    bash.args(["-c", &ask]);
+    if let Some(home) = home {
+        bash.env("FLEETGATE_HOME", home);
+    }
+    let out = bash.output().expect("bash starts");
     assert!(out.stderr.is_empty(), "{}", text(&out.stderr));
     text(&out.stdout).trim().to_owned()
 }
@@ -171,19 +241,62 @@ fn bash_completes() {
         "memfd"
     );
     assert_eq!(bash_offers(&["fleetgate", "completions", "f"]), "fish");
+    // What ssh reads itself is offered from the same table, and the cluster's names, in a second from what was kept.
+    let home = std::env::temp_dir().join(format!("fleetgate-names-{}", std::process::id()));
+    std::fs::create_dir_all(home.join("mux")).expect("made");
+    std::fs::write(home.join("mux/nodes"), "db1\nweb1\nweb2\n").expect("written");
+    std::fs::write(home.join("mux/roles"), "access\nadmin\n").expect("written");
+    let own = fleetgate_tests::fleetgate().display().to_string();
+    let offers = |words: &[&str]| {
+        let words: Vec<&str> = [&[own.as_str()], words].concat();
+        bash_offers_in(&words, Some(&home))
+    };
+    assert_eq!(offers(&["ssh", "--dir"]), "--direct");
+    assert_eq!(offers(&["ssh", "we"]), "web1 web2");
+    assert_eq!(offers(&["ssh", "root", "@", "web2"]), "web2");
+    assert_eq!(
+        offers(&["ssh", "root", "@"])
+            .split(' ')
+            .filter(|w| w.starts_with("web"))
+            .count(),
+        2
+    );
+    assert_eq!(offers(&["ls", "db"]), "db1");
+    // Behind `user@` stands a node and no flag.
+    std::fs::write(home.join("mux/users"), "ada\nbob\n").expect("written");
+    assert_eq!(offers(&["role", "test", "ad"]), "ada");
+    assert_eq!(offers(&["role", "test", "ada", "@"]), "db1 web1 web2");
+    assert_eq!(offers(&["role", "test", "ada", "@", "d"]), "db1");
+    assert_eq!(offers(&["role", "test", "ada@d"]), "ada@db1");
+    assert_eq!(offers(&["lock", "add", "--role", "ad"]), "admin");
+    std::fs::remove_dir_all(&home).expect("removed");
+    assert_eq!(
+        offers(&["ssh", "we"]),
+        "",
+        "without a login nothing is offered and nothing said"
+    );
     // Hidden commands are not offered.
     assert_eq!(bash_offers(&["fleetgate", "monit"]), "");
 }
 
 #[test]
 fn fish_completes() {
+    let home = std::env::temp_dir().join(format!("fleetgate-fish-{}", std::process::id()));
+    std::fs::create_dir_all(home.join("mux")).expect("made");
+    std::fs::write(home.join("mux/nodes"), "db1\nweb1\n").expect("written");
+    std::fs::write(home.join("mux/users"), "ada\nbob\n").expect("written");
+    let own = fleetgate_tests::fleetgate().display().to_string();
     let ask = |line: &str| {
         let script = text(&fleetgate("completions fish").stdout);
+        // The program under test need not be in the PATH.
+        let line = line.replacen("fleetgate", &own, 1);
         let ask = format!("{script}\ncomplete -C '{line}'");
         let out = Command::new("fish")
             .args(["--no-config", "-c", &ask])
+            .env("FLEETGATE_HOME", &home)
             .output()
             .expect("fish starts");
+        assert!(out.stderr.is_empty(), "{line}: {}", text(&out.stderr));
         let offers = text(&out.stdout);
         offers
             .lines()
@@ -193,6 +306,11 @@ fn fish_completes() {
     assert_eq!(ask("fleetgate seal d"), ["doctor"]);
     assert_eq!(ask("fleetgate seal run --strategy mem"), ["memfd"]);
     assert_eq!(ask("fleetgate completions z"), ["zsh"]);
+    assert_eq!(ask("fleetgate ssh "), ["db1", "web1"]);
+    assert_eq!(ask("fleetgate ssh root@w"), ["root@web1"]);
+    assert_eq!(ask("fleetgate lock add --user "), ["ada", "bob"]);
+    assert_eq!(ask("fleetgate role test ada@"), ["ada@db1", "ada@web1"]);
+    std::fs::remove_dir_all(&home).expect("removed");
 }
 
 #[test]
@@ -206,4 +324,20 @@ fn zsh_reads_its_script() {
         .expect("zsh starts");
     assert_eq!(text(&out.stdout).trim(), "_fleetgate", "{}", text(&out.stderr));
     assert!(out.stderr.is_empty(), "{}", text(&out.stderr));
+    // A package's file is loaded at the first call, and that one has to offer something already.
+    let directory = std::env::temp_dir().join(format!("fleetgate-zsh-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("made");
+    std::fs::write(directory.join("_fleetgate"), &script).expect("written");
+    let ask = format!(
+        "fpath=({} $fpath); autoload -U compinit; compinit -D -u; _describe() {{ print $#offers }}; \
+         words=(fleetgate seal ''); CURRENT=3; $_comps[fleetgate]",
+        directory.display()
+    );
+    let out = Command::new("zsh")
+        .args(["-f", "-c", &ask])
+        .output()
+        .expect("zsh starts");
+    std::fs::remove_dir_all(&directory).expect("removed");
+    let offers: u32 = text(&out.stdout).trim().parse().unwrap_or(0);
+    assert!(offers > 1, "{offers}: {}", text(&out.stderr));
 }

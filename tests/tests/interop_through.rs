@@ -53,6 +53,33 @@ fn sessions() {
         ),
         ("-n reads nothing", "is \"$(echo text | (f -n ada@gate cat; cat))\" text"),
         (
+            "-f goes to the background when all stands, and says what failed before",
+            "f -f ada@gate 'echo up > behind'; until_so test -s $HOMES/ada/behind; rm $HOMES/ada/behind
+             exits 255 f -f stranger@gate true 2> err; test -s err; exits 2 f -f ada@gate 2> err; grep -q background err",
+        ),
+        (
+            "-O: the connection to the proxy that is kept",
+            "f ada@gate true; f -O check 2> err; grep -q 'Master running (pid=' err
+             f -O exit 2> err; grep -q 'Exit request sent' err; exits 255 f -O check 2> err; f ada@gate true
+             f -O stop gate 2> err; grep -q 'Stop listening request sent' err; f ada@gate true",
+        ),
+        (
+            "-Y: the display sees its own cookie, and the far side never does",
+            "cookie=0123456789abcdef0123456789abcdef; export DISPLAY=127.0.0.1:7 XAUTHORITY=$PWD/authority
+             xauth -q add $DISPLAY . $cookie 2> /dev/null
+             python $PEERS/python/display.py server 6007 $cookie & server=$!; listens 6007
+             \"$FLEETGATE\" scp -q $PEERS/python/display.py ada@gate:
+             f -Y ada@gate '/usr/bin/python3 display.py client; xauth list; rm display.py' > out
+             grep -q '^the display answered' out; exits 1 grep $cookie out; wait $server
+             is \"$(f -x ada@gate 'echo ${DISPLAY-none}')\" none",
+        ),
+        (
+            "-vv speaks in words, and options that ssh knows are no errors",
+            "f -vv -o Compression=yes -o Ciphers=aes256-gcm@openssh.com ada@gate true 2> err
+             grep -q 'agreed on: key exchange .*to the server aes256-gcm@openssh.com' err; grep -q 'Compression=yes has no effect' err
+             exits 1 grep -E 'Some\\(|Chosen|Asked' err",
+        ),
+        (
             "a terminal",
             "f -tt ada@gate tty < /dev/null | has /dev/pts/; is \"$(f -T ada@gate 'tty || :' < /dev/null)\" 'not a tty'
              script -qec \"$FLEETGATE ssh -t ada@gate 'stty size; tty'\" /dev/null < /dev/null | has /dev/pts/",
@@ -172,6 +199,16 @@ fn plain_ssh_by_the_written_configuration_and_by_jump() {
             "H=$FLEETGATE_HOME; printf 'IdentityFile %s/id\\nIdentitiesOnly yes\\nUserKnownHostsFile %s/known_hosts\\nBatchMode yes\\n' $H $H > config
              is \"$(ssh -F config -J ada@127.0.0.1:3080 ada@gate id -un)\" ada
              exits 255 ssh -F config -J ada@127.0.0.1:3080 ada@nowhere true 2> err; grep -q nowhere err",
+        ),
+        (
+            "ssh -J with README's line asks nothing",
+            // ssh looks for ~/.ssh where the account's entry says; a file of its own stands in for that one.
+            "H=$FLEETGATE_HOME; line=$(grep -o \"sed .* ~/.fleetgate/known_hosts\" $PEERS/../../README.md | head -n 1); test -n \"$line\"
+             line=$(echo \"$line\" | sed \"s|~/.fleetgate|$H|; s|gate.example.org|127.0.0.1|; s|web[*]|gate|\")
+             eval \"$line\" > believed
+             printf 'IdentityFile %s/id\\nIdentitiesOnly yes\\nUserKnownHostsFile %s\\nBatchMode yes\\nStrictHostKeyChecking yes\\n' $H $PWD/believed > config
+             is \"$(ssh -F config -J ada@127.0.0.1:3080 ada@gate id -un)\" ada
+             : > believed; exits 255 ssh -F config -J ada@127.0.0.1:3080 ada@gate true 2> /dev/null",
         ),
         (
             "a label that no node has",

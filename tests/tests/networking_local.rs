@@ -462,11 +462,18 @@ fn orders_that_cannot_be_served_are_refused() {
         work: Work::Networking(Networking {
             ids: ids(NOBODY),
             max_pending,
+            selinux: None,
         }),
         roles,
     };
     let fd = vec![null.as_raw_fd()];
+    let mut in_context = order(1, vec![]);
+    if let Work::Networking(order) = &mut in_context.work {
+        // No such context: refused where the kernel runs SELinux, and where it does not.
+        order.selinux = Some(c"no:such:context".into());
+    }
     let cases = [
+        (in_context, vec![], Reason::System),
         (order(0, vec![]), vec![], Reason::BadOrder),
         (order(1025, vec![]), vec![], Reason::BadOrder),
         (order(1, vec![Role::Stdin]), fd.clone(), Reason::BadDescriptors),

@@ -375,12 +375,12 @@ fn floods_end_the_lobby_or_nobody() {
             Want::Nothing,
         ),
         (
-            "questions whose answers it does not read",
+            "questions before the last one is answered",
             |s| {
                 let visit = s.lobby.establish(&s.node);
                 let (number, id) = (visit.arrival.number, visit.client.session_id().expect("keys"));
                 let request = s.scene.key("stranger").request(id, "ada");
-                // The key files are read for the first; from then on each is answered at once.
+                // A refusal is held back for a moment, and nothing more is asked meanwhile.
                 assert!(is_rejected(s.lobby.ask(number, &request)));
                 let word = FromLobby::Auth {
                     connection: number,
@@ -388,7 +388,7 @@ fn floods_end_the_lobby_or_nobody() {
                 };
                 assert!((0..1_000_000).any(|_| s.lobby.seat.say(&word) == Fate::Ended));
             },
-            Want::Ends("does not read"),
+            Want::Ends("it asked for what it may not"),
         ),
     ]);
 }

@@ -156,9 +156,17 @@ fn neither_a_sessions_user_nor_the_seats_reach_a_process_of_the_nodes() {
     let open = ada.run("for fd in `seq 0 255`; do test -L /proc/$$/fd/$fd && echo $fd; done; true");
     assert_eq!(open, "0\n1\n2\n");
     let environment = ada.run("env");
-    for name in ["NOTIFY_SOCKET", "LISTEN_", "FLEETGATE"] {
+    for name in ["NOTIFY_SOCKET", "LISTEN_"] {
         assert!(!environment.contains(name), "{environment}");
     }
+    // Of the node's own variables those that a session is given, and no others.
+    let own = environment.lines().filter_map(|line| line.split_once('='));
+    let own: BTreeSet<&str> = own
+        .map(|(name, _)| name)
+        .filter(|name| name.starts_with("FLEETGATE"))
+        .collect();
+    let given = BTreeSet::from(["FLEETGATE_ROLES", "FLEETGATE_SESSION", "FLEETGATE_USER"]);
+    assert_eq!(own, given, "{environment}");
     drop(session.stdin.take());
     assert!(session.wait().expect("ssh ends").success());
 }

@@ -16,6 +16,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 const KEY: &str = "/run/test/card";
+/// Where the manager leaves the node's configuration.
+const CONFIG: &str = "/run/test/service.toml";
 
 fn configuration(more: &str) -> String {
     format!(
@@ -35,6 +37,7 @@ fn fleet() -> Fleet {
     fleet.role("ops", "web*", &["root"], |role| {
         role.require_trusted_device = true
     });
+    fleet.role("ghosts", "*", &["ghost"], |_| {});
     fleet.role("shell", "*", &["{user}"], |role| role.kinds = vec![Kind::Shell]);
     fleet.role("check", "*", &["{user}"], |role| {
         role.kinds = vec![];
@@ -201,11 +204,32 @@ fn who_comes_in_at_the_nodes_own_port_and_what_the_others_read() {
         ),
         (card(&["check"]), "ada", None, "load", Some("the load")),
         (
+            card(&["dev", "shell"]),
+            "ada",
+            None,
+            "echo $FLEETGATE_USER may by $FLEETGATE_ROLES",
+            Some("ada may by dev"),
+        ),
+        (
             card(&["check"]),
             "ada",
             None,
             ask,
             Some("does not stand in role check"),
+        ),
+        (
+            card(&["ghosts"]).with(|card| card.principals.push("ghost")),
+            "ghost",
+            None,
+            ask,
+            Some("there is no account ghost on web1"),
+        ),
+        (
+            card(&["dev"]).with(|card| card.principals.push("ghost")),
+            "ghost",
+            None,
+            ask,
+            Some("has the logins ada on web1, not ghost"),
         ),
     ];
     for (i, (card, login, lock, command, want)) in cases.into_iter().enumerate() {
@@ -215,7 +239,7 @@ fn who_comes_in_at_the_nodes_own_port_and_what_the_others_read() {
         }
         hold(&card, &fleet.user_ca);
         let (code, text) = said(ssh(login).args(["gate", command]));
-        let came_in = matches!(want, Some("in" | "the load"));
+        let came_in = matches!(want, Some("in" | "the load" | "ada may by dev"));
         assert_eq!(code == Some(0), came_in, "case {i}: {text}");
         assert!(text.contains(want.unwrap_or(out)), "case {i}: {text}");
         // Words go to who has the key: another signature on the same card gives none of them.
@@ -323,6 +347,104 @@ fn a_lock_ends_connections_and_their_sessions() {
         assert_eq!(code == Some(0), !ends_key, "{target}: {text}");
         assert_eq!(text.contains("is locked (left)"), ends_key, "{target}: {text}");
     }
+    assert_eq!(undocumented(), BTreeSet::new());
+}
+
+/// `fleetgate` with the node's configuration, about this machine.
+fn here(words: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new("/run/test/fleetgate");
+    said(
+        command
+            .args(words)
+            .args(["--here", "--config", CONFIG])
+            .stdin(Stdio::null()),
+    )
+}
+
+/// The id of the session whose first process this is.
+fn session_of(pid: i32) -> String {
+    let started = audited("the session's start", |e| {
+        e["event"] == "session_started" && e["pid"] == pid
+    });
+    started["session"].as_str().expect("an id").to_owned()
+}
+
+#[test]
+fn an_order_ends_one_session_and_leaves_the_others_of_its_user() {
+    if !is_root() {
+        return skip("a network and accounts of its own need root");
+    }
+    let Some((_world, manager)) = Manager::in_world() else {
+        return skip("a world of its own needs root");
+    };
+    let mut fleet = fleet();
+    fleet.join();
+    let service = manager.start(&configuration(""));
+    hold(&Card::of(&["dev"]), &fleet.user_ca);
+    let (by_state, first) = endless(&mut ssh("ada"));
+    let (by_root, second) = endless(&mut ssh("ada"));
+    let (mut stays, third) = endless(&mut ssh("ada"));
+    let ids = [first, second, third].map(session_of);
+
+    // Who is in, by the machine's own notes and log.
+    let (code, text) = here(&["sessions", "ls", "--json"]);
+    assert_eq!(code, Some(0), "{text}");
+    let document: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let listed = document["sessions"].as_array().expect("a list");
+    let field = |field: &str| -> BTreeSet<&str> { listed.iter().filter_map(|s| s[field].as_str()).collect() };
+    assert_eq!(field("session"), ids.iter().map(String::as_str).collect());
+    assert_eq!(field("login"), BTreeSet::from(["ada"]));
+    assert_eq!(field("command"), BTreeSet::from(["echo $$; exec sleep 100000"]));
+    assert!(field("source").iter().all(|s| !s.contains("::ffff:")), "{text}");
+    let (_, text) = here(&["sessions", "ls", "--login", "bob"]);
+    assert_eq!(text, "no sessions\n");
+
+    // An order of the cluster's, which the node believes for the state's signature.
+    fleet.lock([Target::Session(ids[0].clone())]);
+    reload(&manager, &service);
+    let out = by_state.wait_with_output().expect("ours");
+    assert_ne!(out.status.code(), Some(0));
+    wait_until("its process ends", || is_gone(first));
+    let ended = |id: &str| audited("the end", |e| e["event"] == "session_ended" && e["session"] == id);
+    let end = ended(&ids[0]);
+    assert_eq!(
+        (&end["ended_by"], &end["reason"]),
+        (&"root".into(), &"left".into())
+    );
+
+    // Root on the machine itself; the beginning of the id is enough.
+    let (code, text) = here(&["sessions", "end", &ids[1][..8], "--reason", "maintenance"]);
+    assert_eq!(
+        (code, &*text),
+        (Some(0), &*format!("the session {} is ended\n", ids[1]))
+    );
+    by_root.wait_with_output().expect("ours");
+    wait_until("its process ends", || is_gone(second));
+    let end = ended(&ids[1]);
+    assert_eq!(
+        (&end["ended_by"], &end["reason"]),
+        (&"uid 0".into(), &"maintenance".into())
+    );
+
+    // It is over, and the third goes on; its user may come in again.
+    let (code, text) = here(&["sessions", "end", &ids[1]]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("no session that runs"), "{text}");
+    assert!(!is_gone(third));
+    let (code, text) = said(ssh("ada").args(["gate", "echo in"]));
+    assert_eq!((code, &*text), (Some(0), "in\n"));
+    let (_, text) = here(&["sessions", "ls", "--all"]);
+    let runs: Vec<&str> = text.lines().filter(|line| line.contains("  runs  ")).collect();
+    assert!(runs.len() == 1 && runs[0].starts_with(&ids[2][..16]), "{text}");
+    stays.kill().expect("ours");
+    stays.wait().expect("ours");
+    wait_until("its process ends", || {
+        here(&["sessions", "ls"]).1 == "no sessions\n"
+            || fleetgate_sys::process::pidfd_open(third).is_ok_and(|fd| {
+                let _ = fleetgate_sys::process::signal(&fd, fleetgate_sys::process::SIGKILL);
+                false
+            })
+    });
     assert_eq!(undocumented(), BTreeSet::new());
 }
 

@@ -263,7 +263,8 @@ fn authorized_keys_and_their_options() {
             node: "authorized_keys = true\npam = \"off\"
 [commands.say]\nargv = [\"/bin/echo\", \"said\", \"{}\"]\nargs = [\"word\"]
 [commands.two]\nargv = [\"/bin/sh\", \"-c\", \"echo two; exit 2\"]
-[commands.three]\nargv = [\"/bin/true\"]",
+[commands.three]\nargv = [\"/bin/true\"]
+[commands.long]\nargv = [\"/bin/sh\", \"-c\", \"exec 9>/run/test/lock; flock 9; echo up > /run/test/long; (while test -s /run/test/long; do sleep 0.2; done) & wait\"]",
             sshd: None,
             cases: &[
                 (
@@ -320,6 +321,20 @@ fn authorized_keys_and_their_options() {
                     "s -o LogLevel=INFO -W 127.0.0.1:2222 gate 2>&1",
                     "255 *",
                     &["denied", "!forwarded"],
+                ),
+                // Its client is killed: the command ends, and what it has started, which holds a lock.
+                (
+                    "line 'command=\"fleetgate:long\",restrict'; install -m 666 /dev/null $T/long; install -m 666 /dev/null $T/lock",
+                    "ssh -F $CONF gate long & p=$!; until_so test -s $T/long; kill -9 $p; until_so flock -n $T/lock true; echo gone",
+                    "0 gone",
+                    &["session_ended \"signal\":9"],
+                ),
+                // Anybody else's program goes on, as with sshd.
+                (
+                    "line; : > $T/long; grep -c connection_ended $T/audit.jsonl > ended",
+                    "ssh -F $CONF gate 'exec 9>/run/test/lock; flock 9; echo up > /run/test/long; while test -s /run/test/long; do sleep 0.2; done' & p=$!; until_so test -s $T/long; kill -9 $p; until_so eval '[ $(grep -c connection_ended $T/audit.jsonl) -gt $(cat ended) ]'; flock -n $T/lock true || echo there; : > $T/long",
+                    "0 there",
+                    &["session_ended \"code\":0"],
                 ),
                 (
                     "line 'command=\"fleetgate:none\",restrict'",

@@ -54,11 +54,8 @@ fn a_command_runs_and_is_told_of() {
     assert_eq!(log[0]["command"], line);
     assert_eq!(log[0]["session"], log[1]["session"]);
     assert_eq!(log[1]["code"], 3);
-    assert!(
-        log[1]["cpu_us"].as_u64().is_some() && log[1]["memory"].as_u64().is_some(),
-        "{}",
-        log[1]
-    );
+    // `memory` is there only where the session had more than its starter, or a cgroup.
+    assert!(log[1]["cpu_us"].as_u64().is_some(), "{}", log[1]);
 }
 
 #[test]

@@ -143,6 +143,7 @@ fn a_node_says_who_it_is_and_its_audit_log_and_certificates_go_by_the_proxy() {
                     tokio::task::spawn_blocking(written).await.expect("it is");
                 }
                 from_node::Kind::Facts(_) => {}
+                from_node::Kind::Statement(_) => {}
             }
         }
         // A new state is taken, and said to be known; a forged one is neither.

@@ -172,6 +172,13 @@ fn programs_with_other_rights_are_told_like_all_others() {
     assert_eq!(begun["uid"], 0, "sudo had its privileges");
 }
 
+/// Two messages, of which the second has an address: 127.0.0.1:12. The first goes nowhere, on a socket that is connected.
+const SENDMMSG: &str = "s = socket.socket(type=socket.SOCK_DGRAM)
+s.connect((\"127.0.0.1\", 13))
+a = ctypes.create_string_buffer(struct.pack(\"=HHI8x\", 2, 12 << 8, 0x0100007f))
+m = struct.pack(\"=56xI4x\", 0) + struct.pack(\"=QI4xQQQQI4xI4x\", ctypes.addressof(a), 16, 0, 0, 0, 0, 0, 0)
+ctypes.CDLL(None).syscall(307, s.fileno(), m, 2, 0)";
+
 /// Each as a shell line, what the level tells of it, and what it prints.
 #[cfg(target_arch = "x86_64")]
 #[test]
@@ -180,7 +187,12 @@ fn each_kind_of_call_is_told_at_its_level() {
         return;
     };
     let perl = |code: &str| format!("exec perl -e '{code}'");
-    let rows: [(&str, String, &[&str]); 9] = [
+    let python = |code: &str| format!("exec python3 -c 'import ctypes, os, socket, struct\n{code}'");
+    let fast_open = "s = socket.socket()\ntry: s.HOW\nexcept OSError: pass";
+    // A child in a user namespace of its own, which the kernel may refuse: that it is asked for is told.
+    let child =
+        "libc = ctypes.CDLL(None)\np = libc.syscall(HOW)\nif p == 0: os._exit(0)\nif p > 0: os.wait()";
+    let rows: [(&str, String, &[&str]); 16] = [
         (
             "commands",
             perl("my @s = (\"a\", \"/mnt\", \"tmpfs\"); syscall(165, @s, 0, 0)"),
@@ -192,6 +204,37 @@ fn each_kind_of_call_is_told_at_its_level() {
             "commands",
             perl("syscall(272, 0x10000000)"),
             &["unshare 268435456"],
+        ),
+        (
+            "commands",
+            python(&fast_open.replace("HOW", "sendto(b\"x\", 0x20000000, (\"127.0.0.1\", 9))")),
+            &["connect 127.0.0.1:9"],
+        ),
+        (
+            "commands",
+            python(&fast_open.replace("HOW", "sendmsg([b\"x\"], [], 0x20000000, (\"127.0.0.1\", 10))")),
+            &["connect 127.0.0.1:10"],
+        ),
+        (
+            "commands",
+            python(&child.replace("HOW", "56, 0x10000011, 0, 0, 0, 0")),
+            &["clone 268435473"],
+        ),
+        (
+            "commands",
+            python(&child.replace(
+                "HOW",
+                "435, struct.pack(\"11Q\", 0x10000000, 0, 0, 0, 17, 0, 0, 0, 0, 0, 0), 88",
+            )),
+            &["clone 268435456"],
+        ),
+        // Threads are made by the same calls, and are not told.
+        (
+            "commands",
+            python(
+                "import threading\nfor n in range(4):\n t = threading.Thread(target=int)\n t.start()\n t.join()",
+            ),
+            &[],
         ),
         (
             "commands",
@@ -215,6 +258,15 @@ fn each_kind_of_call_is_told_at_its_level() {
             "read x < /etc/hostname; exec true".to_owned(),
             &["open /etc/hostname [read]"],
         ),
+        // Where UDP goes is said in a struct that no filter reads.
+        (
+            "full",
+            python(
+                "s = socket.socket(type=socket.SOCK_DGRAM)\ns.sendmsg([b\"x\"], [], 0, (\"127.0.0.1\", 11))",
+            ),
+            &["send 127.0.0.1:11"],
+        ),
+        ("full", python(SENDMMSG), &["send 127.0.0.1:12"]),
     ];
     for level in ["commands", "files", "full"] {
         let service = manager.start(&configuration(&format!("audit = \"{level}\"\n")));

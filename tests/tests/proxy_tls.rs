@@ -149,6 +149,16 @@ fn browsers_get_pages_and_grpc_without_a_certificate_gets_the_remedy() {
     cluster.script(r#""$F" ls --home home"#);
 }
 
+#[test]
+fn a_client_that_waits_for_the_servers_words_gets_them() {
+    if !is_root() {
+        return skip("a network of its own needs root");
+    }
+    let cluster = Cluster::new();
+    let keys = cluster.script("ssh-keyscan -p 3080 127.0.0.1 2> /dev/null");
+    assert!(keys.contains("[127.0.0.1]:3080 ssh-ed25519 "), "{keys:?}");
+}
+
 /// A connection from this address of the world's.
 fn healthy_from(cluster: &Cluster, source: &str) -> bool {
     let said = cluster.attempt(&format!("curl -sk --interface {source} https://{PROXY}/healthz"));

@@ -79,8 +79,9 @@ fn the_quickstart_works_as_it_is_written() {
     );
     let log = |name: &str| std::fs::read_to_string(dir.join("work").join(name)).unwrap_or_default();
     let all = format!(
-        "--- stdout\n{said}\n--- stderr\n{errors}\n--- up.log\n{}\n--- web2.log\n{}",
+        "--- stdout\n{said}\n--- stderr\n{errors}\n--- up.log\n{}\n--- up2.log\n{}\n--- web2.log\n{}",
         log("up.log"),
+        log("up2.log"),
         log("web2.log")
     );
     assert!(out.status.success(), "{}\n{all}", out.status);
@@ -94,6 +95,10 @@ fn the_quickstart_works_as_it_is_written() {
         "uid=0(root)",
         // the agent, seen from the node
         "(ED25519-CERT)",
+        // the restored cluster
+        "after the restore",
+        "on the new machine",
+        "restored",
         // what the session was told
         "user alice is locked (laptop stolen)",
         // audit

@@ -357,7 +357,11 @@ fn selinux_is_none_where_it_is_off_and_an_error_where_it_is_required() {
     let Found::Failed { why } = strict.names().ask(context()) else {
         panic!("not failed");
     };
-    assert!(text(&why).contains("SELinux is required"), "{why:?}");
+    assert!(
+        text(&why).contains("SELinux is required")
+            && text(&why).contains("`selinux = \"auto\"` in node.toml"),
+        "{why:?}"
+    );
     // The library hidden: nothing where it is not needed, the remedy where it is.
     let hide = "touch empty; for l in /lib/*/libselinux.so.1 /lib64/libselinux.so.1; do \
                 if [ -e $l ]; then mount --bind empty $l; fi; done";
@@ -378,4 +382,50 @@ fn children_named(parent: i32, name: &str) -> Vec<i32> {
             std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name)
         })
         .collect()
+}
+
+/// The processes that a resolver started.
+fn children(resolver: &Resolver) -> Vec<i32> {
+    let pid = resolver.process.pid;
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("it runs");
+    text.split_ascii_whitespace()
+        .map(|id| id.parse().expect("an id"))
+        .collect()
+}
+
+#[test]
+fn nothing_is_loaded_for_pam_unless_a_service_is_named() {
+    if !is_root() {
+        return skip("needs root for a mount namespace");
+    }
+    for (args, processes) in [(&[][..], 1), (&["--service", "other"], 2)] {
+        let world = World::new();
+        let resolver = Resolver::start(&world, args, "");
+        assert_eq!(shell(&resolver.names(), USER), "/bin/sh");
+        assert_eq!(children(&resolver).len(), processes, "{args:?}");
+    }
+}
+
+#[test]
+fn a_worker_that_is_not_asked_gives_the_pages_of_its_code_back() {
+    if !is_root() {
+        return skip("needs root for a mount namespace");
+    }
+    let (_world, resolver) = plain();
+    let names = resolver.names();
+    assert_eq!(shell(&names, USER), "/bin/sh");
+    let worker = children(&resolver)[0];
+    let of_files = || -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{worker}/status")).expect("it runs");
+        let line = text
+            .lines()
+            .find_map(|l| l.strip_prefix("RssFile:"))
+            .expect("a line");
+        line.trim().trim_end_matches(" kB").parse().expect("a number")
+    };
+    let busy = of_files();
+    wait_until("it has half of them", || of_files() < busy / 2);
+    // Another one: of this one the broker knows the answer.
+    assert!(matches!(names.ask(user("root")), Found::User { .. }));
+    assert_eq!(children(&resolver), [worker], "it is the same one");
 }

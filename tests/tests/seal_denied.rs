@@ -347,3 +347,66 @@ fn an_exec_that_is_held_up_is_a_refusal() {
         "{error}"
     );
 }
+
+/// What `seal run --verbose` says of a shell, by a process that these rules bind.
+fn verbose(rules: &[Rule], words: &[&str]) -> (String, String, i32) {
+    let (rules, words) = (
+        rules.to_vec(),
+        words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>(),
+    );
+    let ran = std::thread::spawn(move || {
+        let mut command = Command::new(fleetgate());
+        command.args(["seal", "run"]).args(words);
+        command.args(["--", "/bin/sh", "-c", "echo ran >&2; exit 7"]);
+        seccomp::confine(&rules).expect("a filter");
+        said(&command.output().expect("it runs"))
+    });
+    ran.join().expect("no panic")
+}
+
+#[test]
+fn verbose_says_which_strategy_is_taken_and_why_no_better_one() {
+    let order = ["overlay", "memfd", "tmpfile", "unlinked"];
+    let reasons = ["EPERM", "EACCES", "EOPNOTSUPP", "EROFS"];
+    for (rules, taken) in [
+        (&[][..], 0),
+        (&[NO_OVERLAY], 1),
+        (&[NO_OVERLAY, NO_MEMFD], 2),
+        (&[NO_OVERLAY, NO_MEMFD, NO_TMPFILE], 3),
+    ] {
+        let (_, error, code) = verbose(rules, &["--verbose"]);
+        let lines: Vec<&str> = error.lines().collect();
+        assert_eq!((lines.last(), code), (Some(&"ran"), 7), "{error}");
+        for (strategy, reason) in order.iter().zip(reasons).take(taken) {
+            let refused = format!("fleetgate: {strategy} is not used: ");
+            assert!(
+                lines
+                    .iter()
+                    .any(|l| l.starts_with(&refused) && l.contains(reason)),
+                "{error}"
+            );
+        }
+        let says = format!("fleetgate: /bin/sh runs from a sealed image: {}", order[taken]);
+        assert!(lines[lines.len() - 2].starts_with(&says), "{error}");
+        for worse in &order[taken + 1..] {
+            assert!(!error.contains(worse), "{worse} was not tried: {error}");
+        }
+        // Without the flag nothing is said.
+        assert_eq!(verbose(rules, &[]).1, "ran\n");
+    }
+    let (_, error, _) = verbose(&[], &["--verbose", "--strategy", "memfd"]);
+    assert!(
+        error.contains("sealed image: memfd; no other was tried, as was asked for\n"),
+        "{error}"
+    );
+    let (_, error, _) = verbose(&[], &["--verbose", "--strategy", "none"]);
+    assert!(
+        error.contains("runs from its file, not sealed, as was asked for\n"),
+        "{error}"
+    );
+    let out = Command::new(fleetgate())
+        .args(["seal", "run", "--verbose", "--verify", "1"])
+        .output();
+    let (_, error, code) = said(&out.expect("runs"));
+    assert!(error.contains("`--verify` runs none") && code == 2, "{error}");
+}

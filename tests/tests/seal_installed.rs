@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use fleetgate_launch::Launcher;
-use fleetgate_seal::{Embedded, Ladder, Options, Packing, Source, Strategy};
+use fleetgate_seal::{Embedded, Image, Ladder, Options, Packing, Source, Strategy};
 use fleetgate_sys::exe;
 use fleetgate_tests::launching::session;
 use fleetgate_tests::seal::{Place, said};
@@ -114,6 +114,29 @@ fn a_file_overwritten_in_place_is_left() {
             report.rungs[0].why
         );
     }
+}
+
+#[test]
+fn what_only_the_digest_read_does_not_stay_in_the_page_cache() {
+    let it = install();
+    let file = std::fs::File::open(&it.path).expect("there");
+    // What is not on the disk yet cannot go.
+    file.sync_all().expect("on the disk");
+    let cached = || -> usize {
+        let mut fincore = Command::new("fincore");
+        let out = fincore
+            .args(["--bytes", "--noheadings", "--output", "RES"])
+            .arg(&it.path)
+            .output();
+        let text = said(&out.expect("fincore, of util-linux-extra, runs")).0;
+        text.trim().parse().unwrap_or_else(|_| panic!("{text:?}"))
+    };
+    assert_eq!(cached(), it.embedded.len.next_multiple_of(4096));
+    let source = Source::Embedded(it.embedded);
+    let image =
+        Image::make(Strategy::Installed, &source, c"fleetgate-session", Some(&it.path)).expect("it is");
+    assert_eq!(cached(), 0);
+    drop(image);
 }
 
 #[test]

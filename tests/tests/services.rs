@@ -61,3 +61,28 @@ fn services_have_given_up_what_they_do_not_need() {
         "$F" ls --home home | grep gate > /dev/null"#,
     );
 }
+
+/// A proxy goes on while auth stands still: it refuses logins and writes that down, one event after the other. Auth has all
+/// of them when it goes on, by the connection that was there before.
+#[test]
+fn an_auth_that_stood_still_takes_what_waited() {
+    if !is_root() {
+        return skip("services that give up root need root");
+    }
+    let cluster = Cluster::with_node();
+    cluster.script(&format!(
+        "{TOOLS}{}",
+        r#"
+        denied() { "$F" audit --state cluster --event dial_denied | grep -c . || true; }
+        "$F" ssh --home home ada@gate true
+        kill -STOP "$AUTH"
+        trap 'kill -CONT "$AUTH"' EXIT
+        for n in $(seq 40); do
+            if "$F" ssh --home home nobody@gate true 2> refused; then exit 1; fi
+        done
+        kill -CONT "$AUTH"
+        until [ "$(denied)" = 40 ]; do sleep 0.1; done
+        is "$(grep -c 'connected to auth' cluster.log)" 1
+        if grep -E 'the connection to auth at .* broke|not kept' cluster.log; then exit 1; fi"#
+    ));
+}

@@ -229,6 +229,16 @@ fn an_order_that_cannot_be_followed_is_refused_by_name() {
             other => panic!("{other:?}"),
         }
     };
+    // No such context: refused where the kernel runs SELinux, and where it does not.
+    let mut order = sftp::order(scratch.path());
+    order.ids = sftp::ordinary();
+    order.selinux = Some(c"no:such:context".into());
+    let (replies, exit) = sftp::give(order, None).end();
+    assert_eq!(exit, Exit::Code(1));
+    assert!(
+        matches!(replies.last(), Some(Reply::Failed { failure }) if failure.subject.as_c_str() == c"setting the SELinux context"),
+        "{replies:?}"
+    );
     let at = |name: &str| scratch.join(name).to_str().unwrap().to_owned();
     assert_eq!(refused(Some("missing"), None), (Reason::System, at("missing")));
     assert_eq!(refused(Some("file"), None), (Reason::WrongKind, at("file")));

@@ -4,8 +4,10 @@
 //! Each is a cargo invocation of its own, so that no crate gets a feature because another program wants it. A
 //! plain `cargo build` never needs any of this: it makes a `fleetgate` that executes itself.
 
+use crate::elf;
 use crate::shell::{Result, bytes, cargo, heading, musl, read, root, run, target, write};
 use sha2::{Digest, Sha256};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -16,6 +18,8 @@ pub const HELPER_MAX: u64 = 200_000;
 pub const FRONT_MAX: u64 = 1_700_000;
 /// The static tunnel's bound: TLS, HTTP/2 and gRPC are in it.
 pub const TUNNEL_MAX: u64 = 3_000_000;
+/// The resolver's bound.
+pub const RESOLVER_MAX: u64 = 550_000;
 /// What a cold release build may take on two cores.
 const COLD_MAX: Duration = Duration::from_secs(8 * 60);
 /// The programs that are embedded.
@@ -87,7 +91,7 @@ pub fn plain() -> Result<PathBuf> {
     Ok(target().join("debug/fleetgate"))
 }
 
-/// The static helper alone.
+/// The static helper alone, without what of its file is never mapped.
 pub fn helper_into(target: &Path) -> Result<PathBuf> {
     ensure_musl()?;
     let mut command = building(target);
@@ -100,8 +104,12 @@ pub fn helper_into(target: &Path) -> Result<PathBuf> {
         "program",
     ]);
     run(command.args(["--target", &musl()]))?;
-    let helper = target.join(musl()).join("helper/fleetgate-session");
-    let size = size(&helper)?;
+    let linked = target.join(musl()).join("helper/fleetgate-session");
+    let helper = target.join("helper-without-sections/fleetgate-session");
+    let program = elf::without_sections(&read(&linked)?).map_err(|e| format!("{}: {e}", linked.display()))?;
+    write_program(&helper, &program)?;
+    run(Command::new(&helper).arg("true"))?;
+    let size = program.len() as u64;
     println!("helper: {size} bytes (at most {HELPER_MAX})");
     if size > HELPER_MAX {
         return Err(format!(
@@ -201,6 +209,13 @@ fn release_into(target: &Path) -> Result<Built> {
         "fleetgate-resolver",
     ]))?;
     let resolver = target.join("release/fleetgate-resolver");
+    let resolver_size = size(&resolver)?;
+    println!("resolver: {resolver_size} bytes (at most {RESOLVER_MAX})");
+    if resolver_size > RESOLVER_MAX {
+        return Err(format!(
+            "the resolver has {resolver_size} bytes, {RESOLVER_MAX} are allowed: every node holds it in memory"
+        ));
+    }
     let images = target.join("images");
     let added = pack_all(&images, &[&helper, &front, &tunnel, &resolver])?;
     run(building(target)
@@ -303,6 +318,18 @@ fn pack(raw: &[u8]) -> (Packing, Vec<u8>) {
 /// Lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// Writes a program, only if it would change, and never into one that runs.
+fn write_program(path: &Path, data: &[u8]) -> Result {
+    if std::fs::read(path).is_ok_and(|old| old == data) {
+        return Ok(());
+    }
+    let failed = |e: std::io::Error| format!("{}: {e}", path.display());
+    let new = path.with_extension("new");
+    write(&new, data)?;
+    std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o755)).map_err(failed)?;
+    std::fs::rename(&new, path).map_err(failed)
 }
 
 fn size(path: &Path) -> Result<u64> {

@@ -7,10 +7,13 @@
 mod bench;
 mod build;
 mod dist;
+mod elf;
 mod fuzz;
 mod peers;
 mod proto;
+mod selinux;
 mod shell;
+mod soak;
 mod tables;
 mod test;
 mod tidy;
@@ -49,6 +52,18 @@ const CHORES: &[Chore] = &[
         takes: "NAME [--quick] [--without-ours]",
         does: "measure ours beside theirs; writes target/bench/NAME.json",
         run: bench::main,
+    },
+    Chore {
+        name: "soak",
+        takes: "[--minutes N] [--faults] [--program FILE]",
+        does: "sessions through a cluster of its own for ten minutes, and how each service's memory grows with them",
+        run: soak::main,
+    },
+    Chore {
+        name: "selinux",
+        takes: "[--deb FILE]",
+        does: "a Debian that enforces SELinux, in an emulator: the contexts of fleetgate's sessions beside sshd's",
+        run: selinux::main,
     },
     Chore {
         name: "dist",

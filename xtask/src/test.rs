@@ -13,12 +13,13 @@ use std::process::Command;
 const PARTS: [&str; 4] = ["tidy", "unit", "images", "plain"];
 
 /// Suites for which it makes no difference what carries a session, and that take long: the plain build is not asked.
-const IMAGES_ALONE: [&str; 6] = [
+const IMAGES_ALONE: [&str; 7] = [
     "identity",
     "interop_through",
     "lab_cold",
     "plain_sshd",
     "plain_sshd_refusals",
+    "restarts",
     "tracing",
 ];
 

@@ -12,13 +12,16 @@ use fleetgate_client::ledger::Ledger;
 use fleetgate_client::profile::Home;
 use fleetgate_client::reach;
 use fleetgate_client::transport::{DialOptions, DialStream, Proxy};
-use fleetgate_net::h2::{self, Caller, Channel, Routes, Tuning};
+use fleetgate_client::waiting::BoundedChannel;
+use fleetgate_net::h2::{self, Caller, Routes, Tuning};
 use fleetgate_net::tls::{self, Believe, Client, Credentials};
 use fleetgate_net::{Ticket, dial, x509};
 use fleetgate_proto::v1::frame::Kind;
 use fleetgate_proto::v1::identity_client::IdentityClient;
 use fleetgate_proto::v1::tunnel_server::{Tunnel, TunnelServer};
-use fleetgate_proto::v1::{Frame, FromNode, JoinRequest, NodeFacts, Opened, ToNode, from_node};
+use fleetgate_proto::v1::{
+    Frame, FromNode, JoinRequest, NodeFacts, NodeStatement, Opened, Statement, ToNode, from_node,
+};
 use fleetgate_sys::process::{self, Limit, numbers::RLIMIT_NOFILE};
 use std::collections::HashMap;
 use std::io::{BufRead, Write};
@@ -200,7 +203,7 @@ impl Fleet {
 }
 
 async fn join_one(
-    mut auth: IdentityClient<Channel>,
+    mut auth: IdentityClient<BoundedChannel>,
     believe: Believe,
     secret: String,
     n: usize,
@@ -280,25 +283,38 @@ impl<T> Stream for Fed<T> {
     }
 }
 
-/// Facts, and then nothing.
+/// Facts, what would be signed of them, and then nothing.
 struct Facts {
-    told: bool,
+    told: u8,
 }
 
 impl Stream for Facts {
     type Item = std::result::Result<FromNode, Status>;
     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if std::mem::replace(&mut self.told, true) {
-            return Poll::Pending;
-        }
         let facts = NodeFacts {
             labels: HashMap::from([("env".to_owned(), "bench".to_owned())]),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             ..NodeFacts::default()
         };
-        Poll::Ready(Some(Ok(FromNode {
-            kind: Some(from_node::Kind::Facts(facts)),
-        })))
+        let kind = match self.told {
+            0 => from_node::Kind::Facts(facts),
+            // As long as a real one. The proxy keeps it; this bench's auth is not the one that checks it.
+            1 => from_node::Kind::Statement(Statement {
+                document: NodeStatement {
+                    node: "node00000".to_owned(),
+                    proxy: "edge".to_owned(),
+                    facts: Some(facts),
+                    as_of: 1,
+                    millis: 1,
+                }
+                .document(),
+                signature: vec![0; 71].into(),
+                key: vec![0; 91].into(),
+            }),
+            _ => return Poll::Pending,
+        };
+        self.told += 1;
+        Poll::Ready(Some(Ok(FromNode { kind: Some(kind) })))
     }
 }
 
@@ -338,7 +354,7 @@ impl Tunnel for Simulated {
         let mut from = request.into_inner();
         tokio::spawn(async move { while let Ok(Some(_)) = from.message().await {} });
         let _ = self.asked.try_send(());
-        Ok(Response::new(Facts { told: false }))
+        Ok(Response::new(Facts { told: 0 }))
     }
 }
 

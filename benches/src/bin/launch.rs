@@ -224,6 +224,7 @@ impl Measured {
                     groups: vec![USER],
                 },
                 max_pending: 64,
+                selinux: None,
             });
             waiting.push(launcher.launch(Launch::new(work, vec![]))?.0);
         }

@@ -4,6 +4,7 @@
 use crate::book::{self, Book, Stored};
 use crate::documents::{Authority, Document, Phase, Purpose};
 use crate::error::{Refused, Result};
+use crate::issue::MEMBER_BEFORE;
 use crate::ledger::Ledger;
 use crate::secret::fresh_id;
 use base64ct::{Base64, Encoding};
@@ -154,6 +155,8 @@ pub struct Life {
     pub grace: u64,
     /// The serial of the first state that names it.
     pub since: u64,
+    /// As [`Authority::sshds_ready`].
+    pub sshds_ready: bool,
 }
 
 /// Makes one, and the steps that put it and its private key into the store.
@@ -163,8 +166,9 @@ pub fn make(purpose: Purpose, cluster: &Name, life: Life) -> Result<(Authority, 
     let (public, private) = match purpose {
         Purpose::Tls => {
             let subject = format!("fleetgate {cluster}");
-            let made = x509::Authority::generate(&subject, now.saturating_sub(SKEW)..now + TLS_VALIDITY)
-                .map_err(|e| Refused::unavailable(e.to_string()))?;
+            let made =
+                x509::Authority::generate(&subject, now.saturating_sub(MEMBER_BEFORE)..now + TLS_VALIDITY)
+                    .map_err(|e| Refused::unavailable(e.to_string()))?;
             let public = Base64::encode_string(made.certificate().der());
             (public, Zeroizing::new(made.key().pkcs8().to_vec()))
         }
@@ -182,6 +186,7 @@ pub fn make(purpose: Purpose, cluster: &Name, life: Life) -> Result<(Authority, 
         until: life.until,
         grace: life.grace,
         since: life.since,
+        sshds_ready: life.sshds_ready,
         public,
     };
     let steps = vec![

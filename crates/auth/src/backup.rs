@@ -10,6 +10,7 @@ use crate::error::{Refused, Result};
 use crate::init::{AUDIT_FILE, local, open_audit};
 use crate::ledger::Ledger;
 use crate::service::Service;
+use fleetgate_policy::cluster::Name;
 use fleetgate_proto::v1;
 use fleetgate_store::sqlite::{Existing, Sqlite, backup as copy_state, restore as restore_state};
 use fleetgate_store::{Error as StoreError, Outcome, Step, Store};
@@ -24,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The state in a backup's directory; the audit log has the name that it has in the service's.
-const STATE_FILE: &str = "state.db";
+pub(crate) const STATE_FILE: &str = "state.db";
 /// The longest path that a kernel takes.
 const MAX_PATH: usize = 4096;
 
@@ -45,6 +46,15 @@ impl Service {
             .with("bytes", request.bytes);
         self.ledger.tell(event).await
     }
+}
+
+/// What a restored state says of its cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// Its name.
+    pub cluster: Name,
+    /// Where its proxies are, `host:port`.
+    pub proxies: Vec<String>,
 }
 
 /// State and audit log of a service, copied; they go again unless they are kept.
@@ -108,7 +118,12 @@ impl Copied {
 
 /// Puts a backup into the directory of a service that is not running. What is there is replaced only if told to. The
 /// state's number goes on above every one that was published since, so that proxies and nodes take it for the newer one.
-pub async fn restore(backup: &Path, directory: &Path, replace: bool, clock: Arc<dyn Clock>) -> Result<()> {
+pub async fn restore(
+    backup: &Path,
+    directory: &Path,
+    replace: bool,
+    clock: Arc<dyn Clock>,
+) -> Result<Restored> {
     let existing = match replace {
         true => Existing::Replace,
         false => Existing::Keep,
@@ -129,10 +144,15 @@ pub async fn restore(backup: &Path, directory: &Path, replace: bool, clock: Arc<
     next_serial(&*shared, clock.millis()).await?;
     let log = open_audit(directory, audit::DEFAULT_SIZE, clock.clone())?;
     let (ledger, _follower) = Ledger::open(shared, log, clock.clone()).await?;
+    let restored = ledger.book().cluster.as_ref().map(|stored| Restored {
+        cluster: stored.document.name.clone(),
+        proxies: stored.document.proxies.clone(),
+    });
     let event = Event::new("restored", clock.millis())
         .with("by", local().by())
         .with("from", backup.to_string_lossy().as_ref());
-    ledger.tell(event).await
+    ledger.tell(event).await?;
+    restored.ok_or_else(|| Refused::unavailable("the backup holds no cluster: take another one"))
 }
 
 async fn next_serial(store: &dyn Store, now_ms: u64) -> Result<()> {

@@ -2,7 +2,7 @@
 //! is below `/secrets/` is not in it.
 
 use crate::documents::{
-    Authority, Cluster, Device, Document, Invite, Kind, Member, Purpose, Serial, Token, Tries, User,
+    Authority, Cluster, Device, Document, Invite, Kind, Known, Member, Purpose, Serial, Token, Tries, User,
 };
 use fleetgate_policy::cluster::{Lock, Role};
 use fleetgate_store::{Change, Entry, Expect, Key, Revision, Step, Update, Value};
@@ -47,8 +47,10 @@ pub struct Book {
     pub proxies: Table<Member>,
     /// By purpose and id: `user/ID`.
     pub authorities: Table<Authority>,
-    /// By name.
+    /// By name and origin: `ada/192.0.2.1`.
     pub tries: Table<Tries>,
+    /// By name.
+    pub known: Table<Known>,
     /// By shard.
     pub seen: Table<BTreeMap<String, u64>>,
     /// Audit events on their way, by key.
@@ -78,6 +80,7 @@ enum Place<'a> {
     Members(&'a mut Table<Member>, &'a str),
     Authorities(&'a mut Table<Authority>, &'a str),
     Tries(&'a mut Table<Tries>, &'a str),
+    Known(&'a mut Table<Known>, &'a str),
     Seen(&'a mut Table<BTreeMap<String, u64>>, &'a str),
     Outbox(&'a mut Table<Vec<u8>>, &'a str),
     Nowhere,
@@ -143,6 +146,7 @@ impl Book {
             Place::Members(table, name) => insert(table, name, entry),
             Place::Authorities(table, name) => insert(table, name, entry),
             Place::Tries(table, name) => insert(table, name, entry),
+            Place::Known(table, name) => insert(table, name, entry),
             Place::Seen(table, name) => insert(table, name, entry),
             Place::Outbox(table, name) => insert(table, name, entry),
             Place::Nowhere => Ok(()),
@@ -164,6 +168,7 @@ impl Book {
             Place::Members(table, name) => drop(table.remove(name)),
             Place::Authorities(table, name) => drop(table.remove(name)),
             Place::Tries(table, name) => drop(table.remove(name)),
+            Place::Known(table, name) => drop(table.remove(name)),
             Place::Seen(table, name) => drop(table.remove(name)),
             Place::Outbox(table, name) => drop(table.remove(name)),
             Place::Nowhere => {}
@@ -193,6 +198,7 @@ impl Book {
             },
             "authorities" => Place::Authorities(&mut self.authorities, name),
             "tries" => Place::Tries(&mut self.tries, name),
+            "known" => Place::Known(&mut self.known, name),
             "seen" => Place::Seen(&mut self.seen, name),
             "outbox" => Place::Outbox(&mut self.outbox, name),
             _ => Place::Nowhere,

@@ -1,16 +1,23 @@
 //! Who asks, and what that alone allows: nobody yet, a certificate, or this machine's own administrator by the unix
 //! socket.
 
+use crate::book::Book;
+use crate::documents::{Kind, Member};
 use crate::error::{Refused, Result};
 use crate::limits::Source;
+use crate::service::Service;
 use crate::state::Published;
 use fleetgate_net::x509::Certificate;
 use fleetgate_policy::cluster::{Identity, Name, Subject, Target};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How old a second factor may be for administering from afar, in seconds.
 pub const ADMIN_MFA: u64 = 3600;
+
+/// How often it is looked whether the certificate of an open connection still holds; changes are looked at as they come.
+const LOOKED_AT: Duration = Duration::from_secs(1);
 
 /// Who asks.
 #[derive(Clone, Debug)]
@@ -59,13 +66,15 @@ impl Caller {
         }
     }
 
-    /// The identity of a certificate that holds now and is of this cluster.
-    pub fn identity(&self, published: &Published, now: u64) -> Result<&Identity> {
+    /// The identity of a certificate that holds now, is of this cluster, and whose owner the cluster still knows: a machine
+    /// by this very key, and nobody whom a lock holds.
+    pub fn identity(&self, service: &Service) -> Result<&Identity> {
         let Who::Certificate(identity, certificate) = &self.who else {
             return Err(Refused::unproven(
                 "this needs a certificate: run fleetgate login, or join the machine",
             ));
         };
+        let (published, now) = (service.published.borrow(), service.now());
         if identity.cluster != published.state.cluster {
             return Err(Refused::forbidden(format!(
                 "the certificate is of the cluster {}, and this is {}",
@@ -79,7 +88,29 @@ impl Caller {
                 identity.subject
             )));
         }
+        is_known(&service.book(), identity, certificate)?;
+        locked(&published, identity, now)?;
         Ok(identity)
+    }
+
+    /// Waits until the certificate proves nothing any more, and says why. The connection of somebody without one has its
+    /// time from elsewhere.
+    pub async fn until_refused(&self, service: &Service) -> Refused {
+        if !matches!(self.who, Who::Certificate(..)) {
+            return std::future::pending().await;
+        }
+        let (mut seen, mut published) = (service.ledger.seen(), service.published.clone());
+        loop {
+            if let Err(refused) = self.identity(service) {
+                return refused;
+            }
+            tokio::select! {
+                Ok(()) = seen.changed() => {}
+                Ok(()) = published.changed() => {}
+                // The certificate's own end.
+                () = tokio::time::sleep(LOOKED_AT) => {}
+            }
+        }
     }
 
     /// When the certificate ends.
@@ -90,22 +121,21 @@ impl Caller {
         }
     }
 
-    /// The user, whom no lock holds.
-    pub fn user(&self, published: &Published, now: u64) -> Result<(&Identity, &Name)> {
-        let identity = self.identity(published, now)?;
+    /// The user.
+    pub fn user(&self, service: &Service) -> Result<(&Identity, &Name)> {
+        let identity = self.identity(service)?;
         let Some(user) = identity.user() else {
             return Err(Refused::forbidden(format!(
                 "the certificate is for {}, and this is for users",
                 identity.subject
             )));
         };
-        locked(published, identity, now)?;
         Ok((identity, user))
     }
 
     /// The proxy.
-    pub fn proxy(&self, published: &Published, now: u64) -> Result<&Name> {
-        let identity = self.identity(published, now)?;
+    pub fn proxy(&self, service: &Service) -> Result<&Name> {
+        let identity = self.identity(service)?;
         match &identity.subject {
             Subject::Proxy(name) => Ok(name),
             other => Err(Refused::forbidden(format!(
@@ -115,13 +145,49 @@ impl Caller {
     }
 }
 
-/// Whether a lock holds against a user wherever it is.
+/// Refuses the certificate of a user or machine that was removed, and of a machine whose name belongs to another key.
+fn is_known(book: &Book, identity: &Identity, certificate: &Certificate) -> Result<()> {
+    let (kind, name) = match &identity.subject {
+        Subject::Node(name) => (Kind::Node, name),
+        Subject::Proxy(name) => (Kind::Proxy, name),
+        Subject::User(name) if book.users.contains_key(name.as_str()) => return Ok(()),
+        Subject::User(name) => return Err(Refused::unproven(format!("the user {name} was removed"))),
+        Subject::Auth => return Ok(()),
+    };
+    key_of(book, kind, name, certificate).map(|_| ())
+}
+
+/// The member that has this name, if this certificate is for the key that it is known by.
+pub fn key_of<'a>(book: &'a Book, kind: Kind, name: &Name, certificate: &Certificate) -> Result<&'a Member> {
+    let stored = book.members(kind).get(name.as_str()).ok_or_else(|| gone(name))?;
+    match stored.document.key.as_deref() == Some(&certificate.pin().to_string()) {
+        true => Ok(&stored.document),
+        false => Err(Refused::unproven(format!(
+            "the name {name} belongs to another key by now: remove it (fleetgate node rm {name}) and join again \
+             with a new token"
+        ))),
+    }
+}
+
+/// A machine that is not, or no longer, a member.
+pub fn gone(name: &Name) -> Refused {
+    Refused::unproven(format!(
+        "the machine {name} is not known here: it was removed; join again with a new token (fleetgate token add)"
+    ))
+}
+
+/// Refuses whoever a lock holds wherever it is: a user by himself, his device or a role, and a machine.
 pub fn locked(published: &Published, identity: &Identity, now: u64) -> Result<()> {
-    let user = identity.user().cloned().map(Target::User);
+    let subject = match &identity.subject {
+        Subject::User(name) => Some(Target::User(name.clone())),
+        Subject::Node(name) => Some(Target::Node(name.clone())),
+        Subject::Proxy(name) => Some(Target::Proxy(name.clone())),
+        Subject::Auth => None,
+    };
     let device = identity.device.clone().map(Target::Device);
     let roles = identity.roles.iter().cloned().map(Target::Role);
     let locks = &published.state.locks;
-    let mut targets = user.into_iter().chain(device).chain(roles);
+    let mut targets = subject.into_iter().chain(device).chain(roles);
     match targets.find_map(|target| locks.on(&target, now, identity.issued)) {
         Some(lock) => Err(Refused::forbidden(lock.refusal().words)),
         None => Ok(()),

@@ -18,29 +18,29 @@ pub struct Challenges(Mutex<HashMap<[u8; LENGTH], u64>>);
 
 impl Challenges {
     /// A new one.
-    pub fn give(&self, now_ms: u64) -> Result<[u8; LENGTH]> {
+    pub fn give(&self, uptime: u64) -> Result<[u8; LENGTH]> {
         let mut nonce = [0; LENGTH];
         random(&mut nonce)?;
         let mut given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if given.len() >= MAX_NONCES {
-            given.retain(|_, until| *until > now_ms);
+            given.retain(|_, until| *until > uptime);
         }
         if given.len() >= MAX_NONCES
             && let Some(oldest) = given.iter().min_by_key(|(_, until)| **until).map(|(n, _)| *n)
         {
             given.remove(&oldest);
         }
-        given.insert(nonce, now_ms + GOOD_MS);
+        given.insert(nonce, uptime + GOOD_MS);
         Ok(nonce)
     }
 
     /// Whether it was given out and is good; from now on it is not.
-    pub fn take(&self, nonce: &[u8], now_ms: u64) -> bool {
+    pub fn take(&self, nonce: &[u8], uptime: u64) -> bool {
         let Ok(nonce) = <[u8; LENGTH]>::try_from(nonce) else {
             return false;
         };
         let mut given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        given.remove(&nonce).is_some_and(|until| now_ms < until)
+        given.remove(&nonce).is_some_and(|until| uptime < until)
     }
 }
 

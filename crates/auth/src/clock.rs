@@ -1,4 +1,6 @@
-//! The calendar's time, brought by the caller so that a test can turn it. It waits for nothing.
+//! The calendar's time, which somebody can set, and the time since boot, which nobody can. Documents and certificates carry the
+//! first; the second measures spans: rates, and the lives of what is in memory. The caller brings both, so that a test can
+//! turn them. It waits for nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,6 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub trait Clock: Send + Sync + 'static {
     /// Milliseconds since 1970.
     fn millis(&self) -> u64;
+
+    /// Milliseconds since the machine's boot: they go on evenly when the calendar's time is set forward or back.
+    fn uptime(&self) -> u64;
 
     /// Seconds since 1970.
     fn seconds(&self) -> u64 {
@@ -20,30 +25,57 @@ pub struct MachineClock;
 
 impl Clock for MachineClock {
     fn millis(&self) -> u64 {
-        let time = fleetgate_sys::clock::wall();
-        time.sec.unsigned_abs() * 1000 + u64::from(time.nsec / 1_000_000)
+        in_millis(fleetgate_sys::clock::wall())
     }
+
+    fn uptime(&self) -> u64 {
+        in_millis(fleetgate_sys::clock::boot())
+    }
+}
+
+fn in_millis(time: fleetgate_sys::clock::Time) -> u64 {
+    time.sec.unsigned_abs() * 1000 + u64::from(time.nsec / 1_000_000)
 }
 
 /// One that stands until it is turned.
 #[derive(Clone, Debug)]
-pub struct SetClock(Arc<AtomicU64>);
+pub struct SetClock {
+    wall: Arc<AtomicU64>,
+    uptime: Arc<AtomicU64>,
+}
 
 impl SetClock {
-    /// Standing at this second.
+    /// Standing at this second, on a machine that has just started.
     pub fn at(seconds: u64) -> SetClock {
-        SetClock(Arc::new(AtomicU64::new(seconds * 1000)))
+        SetClock {
+            wall: Arc::new(AtomicU64::new(seconds * 1000)),
+            uptime: Arc::new(AtomicU64::new(0)),
+        }
     }
 
-    /// Turns it forward.
+    /// Lets time pass.
     pub fn advance(&self, seconds: u64) {
-        self.0.fetch_add(seconds * 1000, Ordering::AcqRel);
+        self.wall.fetch_add(seconds * 1000, Ordering::AcqRel);
+        self.uptime.fetch_add(seconds * 1000, Ordering::AcqRel);
+    }
+
+    /// Sets the calendar's time forward, or back, as somebody does whose clock was wrong. No time passes.
+    pub fn set_by(&self, seconds: i64) {
+        let by = seconds.unsigned_abs() * 1000;
+        match seconds < 0 {
+            true => self.wall.fetch_sub(by, Ordering::AcqRel),
+            false => self.wall.fetch_add(by, Ordering::AcqRel),
+        };
     }
 }
 
 impl Clock for SetClock {
     fn millis(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
+        self.wall.load(Ordering::Acquire)
+    }
+
+    fn uptime(&self) -> u64 {
+        self.uptime.load(Ordering::Acquire)
     }
 }
 
@@ -68,6 +100,42 @@ pub fn rfc3339(millis: u64) -> String {
     )
 }
 
+/// Milliseconds since 1970 of a moment as audit lines have it: RFC 3339 in UTC.
+pub fn read_rfc3339(text: &str) -> Option<u64> {
+    let text = text.strip_suffix('Z')?;
+    let (date, clock) = text.split_once('T')?;
+    let numbers = |text: &str, by: char| -> Option<Vec<u64>> {
+        let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        let parts = text.split(by);
+        parts
+            .map(|part| digits(part).then(|| part.parse().ok())?)
+            .collect()
+    };
+    let (clock, part) = clock.split_once('.').unwrap_or((clock, "0"));
+    let [year, month, day] = numbers(date, '-')?.try_into().ok()?;
+    let [hour, minute, second] = numbers(clock, ':')?.try_into().ok()?;
+    let in_range = (1970..=9999).contains(&year)
+        && (1..=12).contains(&month)
+        && (1..=31).contains(&day)
+        && hour < 24
+        && minute < 60
+        && second <= 60;
+    if !in_range || part.len() > 9 {
+        return None;
+    }
+    let millis: u64 = numbers(&format!("{part:0<3}")[..3], '.')?[0];
+    // Years begin in March here, as above.
+    let (year, month) = match month {
+        1 | 2 => (year - 1, month + 9),
+        _ => (year, month - 3),
+    };
+    let (era, year_of_era) = (year / 400, year % 400);
+    let day_of_year = (153 * month + 2) / 5 + day - 1;
+    let days = era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    let seconds = days.checked_sub(719_468)? * 86_400 + hour * 3600 + minute * 60 + second;
+    Some(seconds * 1000 + millis)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,6 +152,18 @@ mod tests {
         ];
         for (millis, text) in table {
             assert_eq!(rfc3339(millis), text);
+            assert_eq!(read_rfc3339(text), Some(millis), "{text}");
+        }
+        assert_eq!(read_rfc3339("2026-01-01T00:00:00Z"), Some(1_767_225_600_000));
+        for text in [
+            "",
+            "Z",
+            "2026-01-01",
+            "2026-13-01T00:00:00Z",
+            "2026-01-01T00:00:00.aZ",
+            "1969-12-31T00:00:00Z",
+        ] {
+            assert_eq!(read_rfc3339(text), None, "{text}");
         }
     }
 }

@@ -1,21 +1,24 @@
 //! Audit records of nodes and proxies: verified by the key that the machine is known by, kept once, acknowledged when they
 //! are on the disk. And asking for events.
 
-use crate::audit::{Batch, Found, MAX_BATCH, Query, lines};
+use crate::audit::{Batch, Found, MAX_BATCH, Mark, Query, lines};
 use crate::caller::Caller;
 use crate::documents::Kind;
 use crate::error::{Refused, Result};
 use crate::service::Service;
 use fleetgate_net::x509;
+use fleetgate_policy::cluster::SESSION_DIGITS;
 use fleetgate_proto::{signed, v1};
 
+/// The most kinds of events that one request names.
+const MAX_EVENTS: usize = 32;
 /// The longest name of a log.
 const MAX_LOG: usize = 128;
 
 /// An answer to a query that is read page by page.
 pub struct Reading {
     query: Query,
-    after: i64,
+    mark: Mark,
     follow: bool,
 }
 
@@ -23,7 +26,7 @@ impl Service {
     /// Keeps records.
     pub async fn audit(&self, caller: &Caller, request: v1::AuditFrom) -> Result<v1::AuditPosition> {
         let now = self.now();
-        caller.proxy(&self.published(), now)?;
+        caller.proxy(self)?;
         let batch = request
             .batch
             .ok_or_else(|| Refused::invalid("no records were sent"))?;
@@ -55,16 +58,33 @@ impl Service {
 
     /// Begins to read events.
     pub async fn events(&self, request: v1::EventsRequest) -> Result<Reading> {
+        let mut events = request.events;
+        if !request.event.is_empty() {
+            events.push(request.event);
+        }
+        if events.len() > MAX_EVENTS {
+            return Err(Refused::invalid(format!(
+                "at most {MAX_EVENTS} kinds of events are asked for at once"
+            )));
+        }
+        if request.session.len() > SESSION_DIGITS || !request.session.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(Refused::invalid(format!(
+                "a session is named by at most {SESSION_DIGITS} hexadecimal digits"
+            )));
+        }
         let query = Query {
             user: request.user,
             node: request.node,
-            event: request.event,
+            events,
+            session: request.session.to_ascii_lowercase(),
+            connection: request.connection,
+            present: request.present,
             from: request.from,
             until: request.until,
             limit: request.limit,
         };
         Ok(Reading {
-            after: self.ledger.audit().begin(&query).await?,
+            mark: self.ledger.audit().begin(&query).await?,
             query,
             follow: request.follow,
         })
@@ -75,10 +95,16 @@ impl Service {
         let mut last = self.ledger.audit().last();
         loop {
             last.mark_unchanged();
-            let found = self.ledger.audit().page(&reading.query, reading.after).await?;
+            let found = self.ledger.audit().page(&reading.query, reading.mark).await?;
             if let Some(newest) = found.last() {
-                reading.after = newest.id;
+                reading.mark = reading.mark.behind(newest);
                 return Ok(found);
+            }
+            if let Mark::Time { newest, .. } = reading.mark
+                && reading.follow
+            {
+                reading.mark = Mark::Arrival(newest);
+                continue;
             }
             if !reading.follow || last.changed().await.is_err() {
                 return Ok(found);

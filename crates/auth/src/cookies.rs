@@ -28,12 +28,12 @@ struct Given {
 
 impl Cookies {
     /// A new one, for an exchange in which this key, without its certificate, stands for this node.
-    pub fn give(&self, node: &Name, host_key: &[u8], now_ms: u64) -> Result<[u8; LENGTH]> {
+    pub fn give(&self, node: &Name, host_key: &[u8], uptime: u64) -> Result<[u8; LENGTH]> {
         let mut cookie = [0; LENGTH];
         random(&mut cookie)?;
         let mut given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if given.len() >= MAX_COOKIES {
-            given.retain(|_, of| of.until > now_ms);
+            given.retain(|_, of| of.until > uptime);
         }
         if given.len() >= MAX_COOKIES
             && let Some(oldest) = given.iter().min_by_key(|(_, of)| of.until).map(|(c, _)| *c)
@@ -41,7 +41,7 @@ impl Cookies {
             given.remove(&oldest);
         }
         let of = Given {
-            until: now_ms + GOOD_MS,
+            until: uptime + GOOD_MS,
             node: node.clone(),
             host_key: host_key.to_vec(),
         };
@@ -50,11 +50,11 @@ impl Cookies {
     }
 
     /// Whether it was given out for this and is good; from now on it is not.
-    pub fn take(&self, cookie: &[u8; LENGTH], node: &Name, host_key: &[u8], now_ms: u64) -> bool {
+    pub fn take(&self, cookie: &[u8; LENGTH], node: &Name, host_key: &[u8], uptime: u64) -> bool {
         let mut given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         given
             .remove(cookie)
-            .is_some_and(|of| now_ms < of.until && of.node == *node && of.host_key == host_key)
+            .is_some_and(|of| uptime < of.until && of.node == *node && of.host_key == host_key)
     }
 }
 

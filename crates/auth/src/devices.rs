@@ -20,11 +20,20 @@ pub const MAX_DEVICES: usize = 16;
 /// The longest name of one.
 pub const MAX_DEVICE_NAME: usize = 128;
 
+/// A device that has signed.
+#[derive(Clone, Debug)]
+pub struct ShownDevice {
+    /// Which.
+    pub id: Name,
+    /// Whether it counts; a login goes on without one that is not approved yet.
+    pub approved: bool,
+}
+
 impl Service {
     /// A nonce to sign.
     pub fn challenge(&self, caller: &Caller) -> Result<v1::ChallengeReply> {
         self.bounded(caller)?;
-        let nonce = self.challenges.give(self.ledger.millis())?;
+        let nonce = self.challenges.give(self.ledger.uptime())?;
         Ok(v1::ChallengeReply {
             nonce: Bytes::copy_from_slice(&nonce),
         })
@@ -37,8 +46,8 @@ impl Service {
         request: v1::EnrollDeviceRequest,
     ) -> Result<v1::Device> {
         self.bounded(caller)?;
-        let (published, now) = (self.published(), self.now());
-        let (_, user) = caller.user(&published, now)?;
+        let now = self.now();
+        let (_, user) = caller.user(self)?;
         self.active_user(user)?;
         let name = request.name.trim();
         if name.is_empty() || name.len() > MAX_DEVICE_NAME || name.chars().any(char::is_control) {
@@ -155,14 +164,13 @@ impl Service {
         .await
     }
 
-    /// The device that a login or refresh shows to be there. One that is not approved yet is said to be so: the login
-    /// goes on without it.
+    /// The device that a login or refresh shows to be there.
     pub(crate) fn device_shown(
         &self,
         user: &Name,
         keys: Option<&v1::Keys>,
         proof: Option<&v1::DeviceProof>,
-    ) -> Result<Option<Name>> {
+    ) -> Result<Option<ShownDevice>> {
         let (Some(keys), Some(proof)) = (keys, proof) else {
             return Ok(None);
         };
@@ -181,10 +189,10 @@ impl Service {
         let key = PublicKey::from_line(&device.key)
             .map_err(|e| Refused::unavailable(format!("what the store holds of the device: {e}")))?;
         signs(&key, &signed::device(&proof.nonce, keys), &proof.signature)?;
-        match device.approved {
-            true => Name::parse(&proof.device).map(Some).map_err(Refused::invalid),
-            false => Ok(None),
-        }
+        Ok(Some(ShownDevice {
+            id: Name::parse(&proof.device).map_err(Refused::invalid)?,
+            approved: device.approved,
+        }))
     }
 
     /// Whether it is still the user's, and approved.
@@ -195,7 +203,7 @@ impl Service {
     }
 
     fn nonce(&self, nonce: &[u8]) -> Result<()> {
-        match self.challenges.take(nonce, self.ledger.millis()) {
+        match self.challenges.take(nonce, self.ledger.uptime()) {
             true => Ok(()),
             false => Err(Refused::unproven(
                 "the challenge is not known, was used, or is older than a minute: try again",

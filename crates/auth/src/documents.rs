@@ -10,7 +10,8 @@
 //! | `/devices/ID` | [`Device`] |
 //! | `/members/KIND/NAME` | [`Member`]: a node or proxy that joined, or a plain sshd |
 //! | `/authorities/KIND/ID` | [`Authority`]: what is public of it |
-//! | `/tries/NAME` | [`Tries`]: logins that failed, so that a restart forgives nothing |
+//! | `/tries/NAME/ORIGIN` | [`Tries`]: logins that failed, by where they came from, so that a restart forgives nothing |
+//! | `/known/NAME` | [`Known`]: sources that the user has logged in from |
 //! | `/seen/SHARD` | when nodes were last heard of, 64 shards, written every 30 s |
 //! | `/outbox/TIME-ID` | an audit event that was made with the change it tells of, until it is in the audit log |
 //! | `/secrets/users/NAME` | [`Secrets`]: password hash, second factor |
@@ -154,6 +155,9 @@ pub struct Authority {
     pub grace: u64,
     /// The serial of the first state that names it.
     pub since: u64,
+    /// Of the next user authority: it signs whether or not plain sshds trust it, since an administrator said so.
+    #[serde(default)]
+    pub sshds_ready: bool,
     /// An SSH key as in authorized_keys, or base64 of a certificate (DER).
     pub public: String,
 }
@@ -170,7 +174,23 @@ pub enum Phase {
     Retired,
 }
 
-/// Logins of one user that failed one after the other.
+/// Sources that a user has logged in from, the last one first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Known {
+    /// The sources.
+    pub sources: Vec<KnownSource>,
+}
+
+/// A source that a user has logged in from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownSource {
+    /// An address; of IPv6 its /64.
+    pub source: String,
+    /// When the last login was, Unix seconds.
+    pub last: u64,
+}
+
+/// Logins of one user from one origin that failed one after the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tries {
     /// How many.
@@ -260,7 +280,7 @@ macro_rules! documents {
     )*};
 }
 
-documents!(crate::totp::Seed, Cluster, Serial, User, Secrets, Invite, Token, Device, Member, Authority, Tries, BTreeMap<String, u64>);
+documents!(crate::totp::Seed, Cluster, Serial, User, Secrets, Invite, Token, Device, Member, Authority, Tries, Known, BTreeMap<String, u64>);
 
 impl Document for Role {
     fn write(&self) -> Vec<u8> {

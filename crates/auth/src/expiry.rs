@@ -4,8 +4,8 @@ use crate::audit::Event;
 use crate::book;
 use crate::error::Result;
 use crate::ledger::Plan;
-use crate::login::FORGOTTEN;
 use crate::service::Service;
+use crate::tries::FORGOTTEN;
 use crate::users::invite_seed_key;
 use fleetgate_policy::cluster::Target;
 use fleetgate_store::Step;
@@ -18,6 +18,10 @@ pub const KNOWN_AFTER: u64 = 86_400;
 impl Service {
     /// Removes some of what is over.
     pub(crate) async fn turn_expired(&self) -> Result<()> {
+        if !self.is_clock_steady() {
+            // None of them is good meanwhile; and if the clock is put right, they are again.
+            return Ok(());
+        }
         let (now, millis) = (self.now(), self.ledger.millis());
         let silent: Vec<Step> = {
             let book = self.book();
@@ -33,7 +37,7 @@ impl Service {
                 .tries
                 .iter()
                 .filter(|(_, t)| now >= t.document.last + FORGOTTEN);
-            let tries = tries.map(|(name, t)| Step::remove(book::key(&["tries", name]), t.revision));
+            let tries = tries.map(|(entry, t)| Step::remove(book::key(&["tries", entry]), t.revision));
             invites.chain(tokens).chain(tries).take(AT_ONCE).collect()
         };
         if !silent.is_empty() {
@@ -58,6 +62,7 @@ impl Service {
                     let event = match &stored.document.target {
                         Target::User(name) => event.user(name.as_str()),
                         Target::Node(name) => event.node(name.as_str()),
+                        Target::Session(id) => event.with("session", id.as_str()),
                         _ => event,
                     };
                     plan = plan

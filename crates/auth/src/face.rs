@@ -50,22 +50,24 @@ impl Face {
     }
 
     fn caller<T>(&self, request: &Request<T>) -> Result<Caller, Status> {
-        let known = h2::Caller::of(request)?;
-        let shown = known.peer.as_ref().and_then(|peer| {
-            let certificate = peer.certificate.clone()?;
-            Some((peer.identity.clone()?, certificate))
-        });
-        let who = match (self.local, shown) {
-            (Some(uid), _) => Who::Local(uid),
-            (None, Some((identity, certificate))) => {
-                Who::Certificate(Arc::new(identity), Arc::new(certificate))
-            }
-            (None, None) => Who::Nobody,
-        };
-        Ok(Caller {
-            who,
-            address: known.address,
-        })
+        Ok(caller(self.local, h2::Caller::of(request)?))
+    }
+}
+
+/// Who is at the other end of a connection: by a unix socket a process of this user, otherwise what TLS proved.
+pub(crate) fn caller(local: Option<u32>, known: &h2::Caller) -> Caller {
+    let shown = known.peer.as_ref().and_then(|peer| {
+        let certificate = peer.certificate.clone()?;
+        Some((peer.identity.clone()?, certificate))
+    });
+    let who = match (local, shown) {
+        (Some(uid), _) => Who::Local(uid),
+        (None, Some((identity, certificate))) => Who::Certificate(Arc::new(identity), Arc::new(certificate)),
+        (None, None) => Who::Nobody,
+    };
+    Caller {
+        who,
+        address: known.address,
     }
 }
 

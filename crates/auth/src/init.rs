@@ -58,6 +58,7 @@ pub async fn init(directory: &Path, cluster: &Name, proxies: &[String], clock: A
             until: None,
             grace: 0,
             since: serial.serial,
+            sshds_ready: false,
         };
         steps.extend(make(purpose, cluster, life)?.1);
     }
@@ -88,11 +89,35 @@ pub async fn join_here(
     request: v1::JoinRequest,
     clock: Arc<dyn Clock>,
 ) -> Result<v1::JoinReply> {
+    joined(directory, kind, request, clock, false).await
+}
+
+/// The same where the machine takes the place of one that is lost: a member of this name is removed first.
+pub async fn join_anew(
+    directory: &Path,
+    kind: Kind,
+    request: v1::JoinRequest,
+    clock: Arc<dyn Clock>,
+) -> Result<v1::JoinReply> {
+    joined(directory, kind, request, clock, true).await
+}
+
+async fn joined(
+    directory: &Path,
+    kind: Kind,
+    request: v1::JoinRequest,
+    clock: Arc<dyn Clock>,
+    anew: bool,
+) -> Result<v1::JoinReply> {
     let store: Arc<dyn Store> = Arc::new(Sqlite::open(directory)?);
     let audit = open_audit(directory, crate::audit::DEFAULT_SIZE, clock.clone())?;
     let (service, beside) = Service::open(store, audit, clock).await?;
     let mut tasks = beside.start();
     let reply = async {
+        let known = service.book().members(kind).contains_key(&request.name);
+        if anew && known {
+            service.remove_node(&local(), &request.name).await?;
+        }
         let reply = service.join_here(&local(), kind, request).await?;
         while service.ledger.post_once().await? {}
         Ok(reply)

@@ -15,6 +15,9 @@ use zeroize::Zeroizing;
 
 /// How long a node's or proxy's certificates hold. They are renewed long before.
 pub const MEMBER_LIFETIME: u64 = 7 * 86_400;
+/// How long before its making a machine's certificate is valid already: auth's clock may be ahead of all others by as much, and
+/// what it issues meanwhile is good there. Nothing is judged by when such a certificate began; locks look at when it was issued.
+pub const MEMBER_BEFORE: u64 = 86_400;
 /// How long a certificate for one login on a plain sshd holds.
 pub const ONE_LOGIN: u64 = 120;
 /// The most host keys of a node.
@@ -96,27 +99,27 @@ pub async fn user(
     })
 }
 
-/// A node's or proxy's TLS chain.
+/// A node's or proxy's TLS chain. It counts as issued at `issued`, which locks look at.
 pub async fn member(
     signers: &Signers,
     cluster: &Name,
-    kind: Kind,
-    name: &Name,
+    (kind, name): (Kind, &Name),
     public: &[u8],
     now: u64,
+    issued: u64,
 ) -> Result<Vec<Bytes>> {
     let (subject, dns) = match kind {
         Kind::Node => (Subject::Node(name.clone()), node_name(name.as_str())),
         Kind::Proxy => (Subject::Proxy(name.clone()), PROXY.to_string()),
     };
-    let identity = Identity::of(cluster, subject, now);
+    let identity = Identity::of(cluster, subject, issued);
     let leaf = Leaf {
         public,
         names: &[dns],
         client: true,
         server: true,
         identity: Some(&identity),
-        validity: now.saturating_sub(SKEW)..now + MEMBER_LIFETIME,
+        validity: now.saturating_sub(MEMBER_BEFORE)..now + MEMBER_LIFETIME,
     };
     tls(signers, &leaf).await
 }
@@ -132,7 +135,7 @@ pub async fn own(signers: &Signers, cluster: &Name, now: u64) -> Result<(x509::K
         client: false,
         server: true,
         identity: Some(&identity),
-        validity: now.saturating_sub(SKEW)..now + MEMBER_LIFETIME,
+        validity: now.saturating_sub(MEMBER_BEFORE)..now + MEMBER_LIFETIME,
     };
     let chain = tls(signers, &leaf).await?;
     Ok((key, chain))
@@ -160,7 +163,7 @@ pub async fn hosts(
             serial: serial()?,
             key_id: &format!("host {} ({cluster})", names.join(" ")),
             principals: &names,
-            valid_after: now.saturating_sub(SKEW),
+            valid_after: now.saturating_sub(MEMBER_BEFORE),
             valid_before: now + MEMBER_LIFETIME,
             critical: &[],
             extensions: &[],

@@ -48,7 +48,7 @@ pub struct Follower {
 pub struct Plan<T> {
     steps: Vec<Step>,
     events: Vec<Event>,
-    answer: T,
+    pub(crate) answer: T,
 }
 
 impl<T> Plan<T> {
@@ -144,6 +144,11 @@ impl Ledger {
     /// The time, in milliseconds.
     pub fn millis(&self) -> u64 {
         self.clock.millis()
+    }
+
+    /// Milliseconds since boot, for spans that nobody lengthens by setting the clock.
+    pub fn uptime(&self) -> u64 {
+        self.clock.uptime()
     }
 
     /// Every revision that the copy reaches.
@@ -380,6 +385,7 @@ fn unstow(id: &str, bytes: &[u8]) -> Line {
         origin: Some(id.to_string()),
         time: stowed.time,
         event: stowed.event,
+        of: None,
         user: stowed.user,
         node: stowed.node,
         text: stowed.text,
@@ -393,6 +399,7 @@ fn line(event: Event, origin: Option<String>, now: u64) -> Line {
         origin,
         time: now,
         event: name,
+        of: None,
         user,
         node,
         text: event.line(),

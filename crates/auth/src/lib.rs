@@ -6,9 +6,11 @@ pub mod audit;
 mod authorities;
 mod backup;
 mod book;
+mod buffers;
 mod caller;
 mod challenges;
 pub mod clock;
+mod clock_watch;
 mod collect;
 mod cookies;
 mod devices;
@@ -25,6 +27,8 @@ mod members;
 mod nodes;
 mod password;
 mod plain;
+mod reach;
+mod refusals;
 mod rotation;
 mod rules;
 pub mod sandbox;
@@ -33,12 +37,14 @@ mod server;
 mod service;
 mod state;
 mod totp;
+mod tries;
 mod users;
 
-pub use backup::{Copied, copy, restore};
+pub use backup::{Copied, Restored, copy, restore};
 pub use documents::Kind;
 pub use error::{Refused, RefusedKind};
-pub use init::{ACCESS, ADMIN, init, join_here};
+pub use init::{ACCESS, ADMIN, init, join_anew, join_here};
+pub use password::{Unfit as UnfitPassword, check as check_password};
 pub use server::{Config, SOCKET, Server};
 
 #[cfg(test)]

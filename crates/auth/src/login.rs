@@ -2,28 +2,21 @@
 //! wrong password and a wrong code look the same, take the same time, and count the same.
 
 use crate::book;
+use crate::buffers::Line;
 use crate::caller::{Caller, locked};
-use crate::documents::{Secrets, Tries, User};
+use crate::documents::{Secrets, User};
 use crate::error::{Refused, Result};
 use crate::issue::{self, UserKeys};
 use crate::password::MAX_BYTES;
 use crate::service::Service;
 use crate::totp::Seed;
+use crate::tries::Origin;
 use crate::users::secrets_key;
 use bytes::Bytes;
 use fleetgate_policy::cluster::{Identity, MIN_LIFETIME, Name, Role, Subject, Target, lifetime_of};
 use fleetgate_proto::v1;
-use fleetgate_store::Step;
 use zeroize::Zeroizing;
 
-/// Logins that may fail one after the other before the next has to wait.
-pub const FREE_TRIES: u32 = 5;
-/// The longest wait, in seconds.
-pub const MAX_WAIT: u64 = 300;
-/// After so long without a try all is forgotten.
-pub const FORGOTTEN: u64 = 3600;
-/// The most names whose failures are kept one by one.
-pub const MAX_TRIED: usize = 16_384;
 /// The longest code that is looked at.
 const MAX_CODE: usize = 32;
 
@@ -32,20 +25,35 @@ impl Service {
     pub async fn login(&self, caller: &Caller, request: v1::LoginRequest) -> Result<v1::Credentials> {
         let password = Zeroizing::new(request.password);
         let code = Zeroizing::new(request.code);
-        self.guess(caller)?;
-        let keys = UserKeys::read(request.keys.as_ref())?;
-        if password.len() > MAX_BYTES || code.len() > MAX_CODE {
-            return Err(wrong());
-        }
         // What cannot be a name is nobody's: it costs and says the same.
         let name = Name::parse(&request.user).ok();
-        if let Some(name) = &name {
-            self.count_try(name).await?;
+        // A device that signs is counted by itself, whoever else is at its address. What it says counts further below.
+        let device = match &name {
+            Some(name) => self.device_shown(name, request.keys.as_ref(), request.device.as_ref()),
+            None => Ok(None),
+        };
+        let origin = match &device {
+            Ok(Some(device)) => Origin::Device(device.id.clone()),
+            _ => Origin::of(caller),
+        };
+        if let Err(refused) = self.guess_by(caller, &origin) {
+            return Err(self.refuse_try(caller, None, refused).await);
         }
-        let proven = self.prove(name.as_ref(), password, &code).await?;
+        long_enough(request.lifetime)?;
+        let keys = UserKeys::read(request.keys.as_ref())?;
+        if password.len() > MAX_BYTES || code.len() > MAX_CODE {
+            return Err(self.refuse_try(caller, name.as_ref(), wrong()).await);
+        }
+        let line = match &name {
+            Some(name) => match self.count_try(name, &origin).await {
+                Ok(line) => line,
+                Err(refused) => return Err(self.refuse_try(caller, Some(name), refused).await),
+            },
+            None => Line::Source(caller.source()),
+        };
+        let proven = self.prove(name.as_ref(), password, &code, line).await?;
         let Some((user, document, secrets, step)) = proven else {
-            self.tell_wrong(caller, name.as_ref()).await?;
-            return Err(wrong());
+            return Err(self.refuse_try(caller, name.as_ref(), wrong()).await);
         };
         let now = self.now();
         let issued = self.begins(&user, now);
@@ -57,11 +65,10 @@ impl Service {
             mfa: Some(now),
             device: None,
         };
-        let device = match self.device_shown(&user, request.keys.as_ref(), request.device.as_ref()) {
-            Ok(device) => device,
+        identity.device = match device {
+            Ok(device) => device.filter(|d| d.approved).map(|d| d.id),
             Err(refused) => return Err(self.refuse_login(caller, &user, refused).await),
         };
-        identity.device = device;
         if let Err(refused) = locked(&self.published(), &identity, now) {
             return Err(self.refuse_login(caller, &user, refused).await);
         }
@@ -72,11 +79,11 @@ impl Service {
             used: step,
             ..secrets.document
         };
-        let steps = vec![
+        let mut steps = vec![
             // Of two logins by one code the second finds this changed.
             book::replace(secrets_key(&user), Some(secrets.revision), &used),
-            Step::delete(book::key(&["tries", user.as_str()])),
         ];
+        steps.extend(self.succeeded(&user, &origin, caller));
         let event = self
             .event("login", caller)
             .user(user.as_str())
@@ -94,14 +101,21 @@ impl Service {
         self.bounded(caller)?;
         let keys = UserKeys::read(request.keys.as_ref())?;
         let (published, now) = (self.published(), self.now());
-        let (identity, user) = caller.user(&published, now)?;
+        let (identity, user) = caller.user(self)?;
         let mut identity = identity.clone();
         let document = self.active_user(user)?;
         identity.roles = document.roles;
         let mut steps = Vec::new();
         if !code.is_empty() {
-            self.guess(caller)?;
-            self.count_try(user).await?;
+            // Strangers cannot have the login's certificate, so nothing that they try counts here.
+            let origin = Origin::Login(user.clone(), identity.issued);
+            let may_try = match self.guess_by(caller, &origin) {
+                Ok(()) => self.count_try(user, &origin).await.map(drop),
+                Err(refused) => Err(refused),
+            };
+            if let Err(refused) = may_try {
+                return Err(self.refuse_login(caller, user, refused).await);
+            }
             let secrets = self
                 .ledger
                 .secret::<Secrets>(&secrets_key(user))
@@ -112,24 +126,22 @@ impl Service {
                 false => None,
             };
             let Some(used) = step else {
-                let event = self.event("login_refused", caller).user(user.as_str());
-                self.ledger
-                    .tell(event.with("reason", "the code is wrong"))
-                    .await?;
-                return Err(Refused::unproven(
+                let refused = Refused::unproven(
                     "the code is wrong or was used: type the next one that your authenticator shows",
-                ));
+                );
+                return Err(self.refuse_login(caller, user, refused).await);
             };
             let used = Secrets {
                 used,
                 ..secrets.document
             };
             steps.push(book::replace(secrets_key(user), Some(secrets.revision), &used));
-            steps.push(Step::delete(book::key(&["tries", user.as_str()])));
+            steps.extend(self.succeeded(user, &origin, caller));
             identity.mfa = Some(now);
         }
-        if let Some(device) = self.device_shown(user, request.keys.as_ref(), request.device.as_ref())? {
-            identity.device = Some(device);
+        let shown = self.device_shown(user, request.keys.as_ref(), request.device.as_ref())?;
+        if let Some(device) = shown.filter(|d| d.approved) {
+            identity.device = Some(device.id);
         } else if let Some(device) = &identity.device
             && !self.device_approved(user, device)
         {
@@ -159,7 +171,7 @@ impl Service {
     pub fn hello(&self, caller: &Caller) -> Result<v1::HelloReply> {
         self.bounded(caller)?;
         let published = self.published();
-        let known = caller.identity(&published, self.now()).is_ok();
+        let known = caller.identity(self).is_ok();
         Ok(v1::HelloReply {
             cluster: published.state.cluster.to_string(),
             now: self.now(),
@@ -195,6 +207,7 @@ impl Service {
         name: Option<&Name>,
         password: Zeroizing<String>,
         code: &str,
+        line: Line,
     ) -> Result<Option<(Name, User, book::Stored<Secrets>, u64)>> {
         let nobody = Name::parse("_").expect("a name");
         let name = name.unwrap_or(&nobody);
@@ -205,7 +218,7 @@ impl Service {
             stored.map(|s| s.document.clone())
         };
         let kept = secrets.as_ref().map(|s| &s.document.password);
-        let fits = self.passwords.fits(password, kept).await?;
+        let fits = self.passwords.fits(password, kept, line).await?;
         let step = match &secrets {
             Some(s) => s.document.seed.step(code, self.now(), s.document.used),
             None => Seed::fresh()?.step(code, self.now(), u64::MAX),
@@ -214,35 +227,6 @@ impl Service {
             (true, Some(step), Some(user), Some(secrets)) => Some((name.clone(), user, secrets, step)),
             _ => None,
         })
-    }
-
-    /// Counts a try as failed until it has succeeded, so that many at once are no more than one after the other. Names that
-    /// nobody has count like others.
-    async fn count_try(&self, name: &Name) -> Result<()> {
-        loop {
-            let now = self.now();
-            let at = book::key(&["tries", name.as_str()]);
-            let step = {
-                let book = self.book();
-                let stored = book.tries.get(name.as_str());
-                if stored.is_none() && book.tries.len() >= MAX_TRIED {
-                    return self.crowd(now);
-                }
-                let before = stored.map_or(Tries::default(), |s| s.document);
-                let wait = wait(&before, now);
-                if wait > 0 {
-                    return Err(Refused::later("too many logins as this user have failed", wait));
-                }
-                let failed = match now.saturating_sub(before.last) < FORGOTTEN {
-                    true => before.failed.saturating_add(1),
-                    false => 1,
-                };
-                book::replace(at, stored.map(|s| s.revision), &Tries { failed, last: now })
-            };
-            if self.ledger.attempt(vec![step], Vec::new()).await? {
-                return Ok(());
-            }
-        }
     }
 
     /// When a login as this user begins: behind every lock that ends older certificates.
@@ -256,28 +240,20 @@ impl Service {
     }
 
     /// What was typed as a name is told only where it is a user's: it may have been the password.
-    async fn tell_wrong(&self, caller: &Caller, name: Option<&Name>) -> Result<()> {
+    async fn refuse_try(&self, caller: &Caller, name: Option<&Name>, refused: Refused) -> Refused {
         let known = name.filter(|name| self.book().users.contains_key(name.as_str()));
         let event = self.event("login_refused", caller);
         let event = match known {
             Some(name) => event.user(name.as_str()),
             None => event,
         };
-        self.ledger
-            .tell(event.with("reason", "user, password or code is wrong"))
-            .await
+        self.refuse(caller, false, event, refused).await
     }
 
+    /// Refuses a user who has proven who he is.
     async fn refuse_login(&self, caller: &Caller, user: &Name, refused: Refused) -> Refused {
         let event = self.event("login_refused", caller).user(user.as_str());
-        match self
-            .ledger
-            .tell(event.with("reason", refused.words.as_str()))
-            .await
-        {
-            Ok(()) => refused,
-            Err(failed) => failed,
-        }
+        self.refuse(caller, true, event, refused).await
     }
 
     async fn certify(
@@ -300,17 +276,15 @@ impl Service {
     }
 }
 
-/// Seconds until the next try.
-pub fn wait(tries: &Tries, now: u64) -> u64 {
-    let since = now.saturating_sub(tries.last);
-    if tries.failed < FREE_TRIES || since >= FORGOTTEN {
-        return 0;
+/// That a lifetime that is asked for can be given: a shorter one than the least would be changed.
+fn long_enough(wanted: u32) -> Result<()> {
+    let least = MIN_LIFETIME.as_secs();
+    match u64::from(wanted) {
+        wanted if wanted > 0 && wanted < least => Err(Refused::invalid(format!(
+            "a login lasts {least} s at least, not {wanted} s"
+        ))),
+        _ => Ok(()),
     }
-    let wait = 1u64
-        .checked_shl(tries.failed - FREE_TRIES)
-        .unwrap_or(MAX_WAIT)
-        .min(MAX_WAIT);
-    wait.saturating_sub(since)
 }
 
 fn lifetime(roles: &[&Role], wanted: u32) -> u64 {

@@ -2,7 +2,7 @@
 //! else gets it while it is known.
 
 use crate::book::{self, Book};
-use crate::caller::Caller;
+use crate::caller::{Caller, gone, key_of};
 use crate::documents::{Kind, Member, Token};
 use crate::error::{Refused, Result};
 use crate::issue;
@@ -120,22 +120,25 @@ impl Service {
         });
         let Some((hash, token)) = known else {
             // Only who has none is a guesser: a rack of machines behind one address joins at once.
-            self.guess(caller)?;
-            return Err(Refused::unproven(
-                "the token is not known: it was removed, its time is long over, or it is not whole",
-            ));
+            let refused = self.guess(caller).err().unwrap_or_else(|| {
+                Refused::unproven(
+                    "the token is not known: it was removed, its time is long over, or it is not whole",
+                )
+            });
+            let event = self.event("join_refused", caller);
+            return Err(self.refuse(caller, false, event, refused).await);
         };
         let kind = token.kind;
         let joined = self.enter(caller, kind, &request, Some((hash, token))).await;
-        if let Err(refused) = &joined {
-            let event = self
-                .event("join_refused", caller)
-                .node(&request.name.chars().take(64).collect::<String>());
-            self.ledger
-                .tell(event.with("reason", refused.words.as_str()))
-                .await?;
+        match joined {
+            Ok(joined) => Ok(joined),
+            Err(refused) => {
+                let event = self
+                    .event("join_refused", caller)
+                    .node(&request.name.chars().take(64).collect::<String>());
+                Err(self.refuse(caller, false, event, refused).await)
+            }
         }
-        joined
     }
 
     /// The same without a token: for the machine that auth itself is on.
@@ -192,13 +195,9 @@ impl Service {
         };
         self.may_join(&self.book(), kind, &name, &key, token.as_ref().map(|(_, t)| t))?;
         // Certificates first: a token is not burnt for a machine that gets none.
-        // Later than what a removal ended in this very second.
-        let issued = {
-            let book = self.book();
-            let ended = book.locks.get(removed_id(&name).as_str());
-            now.max(ended.and_then(|l| l.document.issued_before).unwrap_or(0))
-        };
-        let tls_chain = issue::member(&self.signers, &cluster, kind, &name, public.spki(), issued).await?;
+        let issued = self.issued_after_removal(kind, &name, now);
+        let tls_chain =
+            issue::member(&self.signers, &cluster, (kind, &name), public.spki(), now, issued).await?;
         let names = self.host_names(kind, &name);
         let host_certificates = issue::hosts(&self.signers, &cluster, &names, &host_keys, now).await?;
         self.change(|book| {
@@ -271,7 +270,7 @@ impl Service {
                 )));
             }
         }
-        self.node_locked(kind, name, now)?;
+        self.machine_locked(kind, name, now)?;
         self.free_name(book, kind, name)?;
         let members = book.members(kind);
         match members.get(name.as_str()) {
@@ -318,12 +317,10 @@ impl Service {
         Ok(())
     }
 
-    fn node_locked(&self, kind: Kind, name: &Name, now: u64) -> Result<()> {
-        if kind != Kind::Node {
-            return Ok(());
-        }
+    /// Refuses a machine that a lock holds. One on older certificates alone, of a machine that was removed, is none here.
+    fn machine_locked(&self, kind: Kind, name: &Name, now: u64) -> Result<()> {
         let published = self.published();
-        match published.state.locks.on_node(name, now) {
+        match published.state.locks.on(&target(kind, name), now, u64::MAX) {
             Some(lock) => Err(Refused::forbidden(lock.refusal().words)),
             None => Ok(()),
         }
@@ -331,7 +328,7 @@ impl Service {
 
     /// Newer certificates for a machine that has some: a node's by way of its proxy, or a proxy's own.
     pub async fn renew(&self, caller: &Caller, request: v1::RenewFor) -> Result<v1::Renewed> {
-        caller.proxy(&self.published(), self.now())?;
+        caller.proxy(self)?;
         match self.renewed(caller, request).await {
             // What the machine is to be told is an answer; what is wrong with the service is not.
             Err(refused) if refused.kind != crate::RefusedKind::Unavailable => Ok(v1::Renewed {
@@ -342,13 +339,20 @@ impl Service {
         }
     }
 
+    /// When a certificate that is made now counts as issued: later than all that a removal ended.
+    fn issued_after_removal(&self, kind: Kind, name: &Name, now: u64) -> u64 {
+        let book = self.book();
+        let ended = book.locks.get(removed_id(kind, name).as_str());
+        now.max(ended.and_then(|l| l.document.issued_before).unwrap_or(0))
+    }
+
     async fn renewed(&self, caller: &Caller, request: v1::RenewFor) -> Result<v1::Renewed> {
         let renew = request
             .renew
             .ok_or_else(|| Refused::invalid("nothing to renew was sent"))?;
         let now = self.now();
         let (kind, name, member) = self.member_of(&request.name, &renew.tls_certificate, now)?;
-        self.node_locked(kind, &name, now)?;
+        self.machine_locked(kind, &name, now)?;
         let present = x509::Certificate::read(&renew.tls_certificate).and_then(|c| c.public_key());
         let signs = present.and_then(|key| key.verify(&signed::renew(&renew), &renew.signature));
         signs.map_err(|e| Refused::unproven(format!("the request of {name}: {e}")))?;
@@ -356,7 +360,9 @@ impl Service {
             .map_err(|e| Refused::invalid(format!("the TLS key: {e}")))?;
         let host_keys = issue::host_keys(&renew.host_keys)?;
         let cluster = self.cluster();
-        let tls_chain = issue::member(&self.signers, &cluster, kind, &name, public.spki(), now).await?;
+        let issued = self.issued_after_removal(kind, &name, now);
+        let tls_chain =
+            issue::member(&self.signers, &cluster, (kind, &name), public.spki(), now, issued).await?;
         let names = self.host_names(kind, &name);
         let host_certificates = issue::hosts(&self.signers, &cluster, &names, &host_keys, now).await?;
         let key = Pin::of(public.spki()).to_string();
@@ -418,15 +424,8 @@ impl Service {
                 "the certificate of {name} has expired: compare the clocks, or join again with a new token"
             )));
         }
-        let book = self.book();
-        let stored = book.members(kind).get(name.as_str()).ok_or_else(|| gone(&name))?;
-        if stored.document.key.as_deref() != Some(&certificate.pin().to_string()) {
-            return Err(Refused::unproven(format!(
-                "the name {name} belongs to another key by now: remove it (fleetgate node rm {name}) and join again \
-                 with a new token"
-            )));
-        }
-        Ok((kind, name, stored.document.clone()))
+        let member = key_of(&self.book(), kind, &name, &certificate)?.clone();
+        Ok((kind, name, member))
     }
 
     /// The machine is none of the cluster's any more; another may have its name.
@@ -446,15 +445,15 @@ impl Service {
                 .node(name.as_str())
                 .with("kind", kind.name())
                 .with("before", member_in_event(&stored.document));
-            let plan = Plan::new(()).step(Step::remove(member_key(kind, &name), stored.revision));
-            Ok(match kind {
-                // Its certificates live on for days. The lock ends its tunnels now, and lets alone who joins later.
-                Kind::Node => plan
-                    .step(end_machine(&name, self.now(), &caller.by()))
-                    .publish(book, self.ledger.millis()),
-                Kind::Proxy => plan,
-            }
-            .event(event))
+            let before = book.locks.get(removed_id(kind, &name).as_str());
+            let before = before.and_then(|l| l.document.issued_before).unwrap_or(0);
+            // Its certificates live on for days. The lock ends its tunnels now, or those that nodes have to it, and lets alone
+            // the machine that joins by this name later.
+            Ok(Plan::new(())
+                .step(Step::remove(member_key(kind, &name), stored.revision))
+                .step(end_machine(kind, &name, self.now(), before, &caller.by()))
+                .publish(book, self.ledger.millis())
+                .event(event))
         })
         .await?;
         self.inventory.forget(name.as_str());
@@ -536,15 +535,16 @@ fn host_of(address: &str) -> &str {
     host.trim_start_matches('[').trim_end_matches(']')
 }
 
-/// A lock on the certificates of a machine that was removed. A later one takes its place.
-fn end_machine(name: &Name, now: u64, by: &str) -> Step {
-    let id = removed_id(name);
+/// A lock on the certificates of a machine that was removed. A later one takes its place, and ends what was issued since the
+/// one `before`.
+fn end_machine(kind: Kind, name: &Name, now: u64, before: u64, by: &str) -> Step {
+    let id = removed_id(kind, name);
     let lock = Lock {
         id: id.clone(),
-        target: Target::Node(name.clone()),
-        // Those of this very second too; who joins now gets one of the next.
-        issued_before: Some(now + 1),
-        expires: Some(now + issue::MEMBER_LIFETIME),
+        target: target(kind, name),
+        // Those of this very second too, and those that were issued while auth's clock was ahead; who joins now gets a later one.
+        issued_before: Some(before.max(now + issue::MEMBER_BEFORE) + 1),
+        expires: Some(now + issue::MEMBER_BEFORE + issue::MEMBER_LIFETIME),
         reason: "it was removed".to_owned(),
         created: now,
         by: by.to_owned(),
@@ -552,20 +552,27 @@ fn end_machine(name: &Name, now: u64, by: &str) -> Step {
     book::put(book::key(&["locks", id.as_str()]), &lock)
 }
 
-fn removed_id(name: &Name) -> Name {
+/// A lock's target that is this machine.
+fn target(kind: Kind, name: &Name) -> Target {
+    match kind {
+        Kind::Node => Target::Node(name.clone()),
+        Kind::Proxy => Target::Proxy(name.clone()),
+    }
+}
+
+/// A node and a proxy that had the same name one after the other have a lock each.
+fn removed_id(kind: Kind, name: &Name) -> Name {
     // The longest names are cut: what stands for two of them locks older certificates of the later one alone.
     let cut: String = name.as_str().chars().take(96).collect();
-    Name::parse(&format!("removed-{cut}")).expect("a name behind a word is one")
+    let word = match kind {
+        Kind::Node => "removed",
+        Kind::Proxy => "proxy-removed",
+    };
+    Name::parse(&format!("{word}-{cut}")).expect("a name behind a word is one")
 }
 
 fn token_gone() -> Refused {
     Refused::unproven("the token was removed: make another with fleetgate token add")
-}
-
-fn gone(name: &Name) -> Refused {
-    Refused::unproven(format!(
-        "the machine {name} is not known here: it was removed; join again with a new token (fleetgate token add)"
-    ))
 }
 
 fn token_shown(book: &Book, token: &Token) -> v1::JoinToken {

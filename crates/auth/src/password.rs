@@ -1,31 +1,27 @@
 //! Passwords: argon2id on a thread of its own, a few at a time, the same work whether there is such a user or not. It
-//! knows no users; what is stored of a password is given to it.
+//! knows no users; what is stored of a password is given to it. Its memory is lent by `buffers`.
 
+use crate::buffers::{Buffers, Line, NoRoom};
 use crate::secret::{NoRandom, random, same};
 use argon2::{Algorithm, Argon2, Params, Version};
 use base64ct::{Base64, Encoding};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use tokio::sync::Semaphore;
+use std::time::Instant;
 use zeroize::Zeroizing;
 
 /// The fewest characters of a password.
 pub const MIN_CHARACTERS: usize = 12;
 /// The most bytes of one.
 pub const MAX_BYTES: usize = 1024;
-/// How many are worked on at once.
-pub const AT_ONCE: usize = 2;
-/// How many more may wait.
-pub const MAX_WAITING: usize = 64;
 /// argon2id: 19 MB, two passes, one lane (OWASP's first choice).
 const MEMORY_KB: u32 = 19 * 1024;
 const PASSES: u32 = 2;
 const SALT: usize = 16;
 const HASH: usize = 32;
-/// What is read from the store may not ask for more.
-const MAX_MEMORY_KB: u32 = 256 * 1024;
+/// What is read from the store may not ask for more: the buffers are of this size.
+const MAX_MEMORY_KB: u32 = MEMORY_KB;
 const MAX_PASSES: u32 = 16;
 
 /// What is kept of a password: with its parameters, so that these can change.
@@ -35,6 +31,19 @@ pub struct Kept {
     passes: u32,
     salt: String,
     hash: String,
+}
+
+#[cfg(test)]
+impl Kept {
+    /// Of no known password, and checked with little work: for tests that check very many.
+    pub fn light() -> Kept {
+        Kept {
+            memory_kb: 64,
+            passes: 1,
+            salt: Base64::encode_string(&[0; SALT]),
+            hash: Base64::encode_string(&[0; HASH]),
+        }
+    }
 }
 
 /// Why nothing was worked out.
@@ -61,26 +70,22 @@ pub enum Unfit {
 
 /// What works them out.
 #[derive(Debug)]
-pub struct Passwords {
-    free: Arc<Semaphore>,
-    waiting: AtomicUsize,
-}
+pub struct Passwords(Arc<Buffers>);
 
 impl Default for Passwords {
     fn default() -> Passwords {
-        Passwords {
-            free: Arc::new(Semaphore::new(AT_ONCE)),
-            waiting: AtomicUsize::new(0),
-        }
+        Passwords(Buffers::new(MAX_MEMORY_KB as usize))
     }
 }
 
 impl Passwords {
     /// What to keep of a new password.
-    pub async fn keep(&self, password: Zeroizing<String>) -> Result<Kept, NotDone> {
+    pub async fn keep(&self, password: Zeroizing<String>, line: Line) -> Result<Kept, NotDone> {
         let mut salt = [0; SALT];
         random(&mut salt).map_err(|NoRandom| NotDone::NoRandom)?;
-        let hash = self.work(password, salt.to_vec(), MEMORY_KB, PASSES).await?;
+        let hash = self
+            .work(password, salt.to_vec(), MEMORY_KB, PASSES, line)
+            .await?;
         Ok(Kept {
             memory_kb: MEMORY_KB,
             passes: PASSES,
@@ -90,15 +95,28 @@ impl Passwords {
     }
 
     /// Whether it is the one that `kept` was made of. Without one it takes as long and is not.
-    pub async fn fits(&self, password: Zeroizing<String>, kept: Option<&Kept>) -> Result<bool, NotDone> {
+    pub async fn fits(
+        &self,
+        password: Zeroizing<String>,
+        kept: Option<&Kept>,
+        line: Line,
+    ) -> Result<bool, NotDone> {
         let Some(kept) = kept else {
-            self.work(password, vec![0; SALT], MEMORY_KB, PASSES).await?;
+            self.work(password, vec![0; SALT], MEMORY_KB, PASSES, line)
+                .await?;
             return Ok(false);
         };
         let salt = Base64::decode_vec(&kept.salt).map_err(|_| NotDone::Damaged)?;
         let expected = Zeroizing::new(Base64::decode_vec(&kept.hash).map_err(|_| NotDone::Damaged)?);
-        let hash = self.work(password, salt, kept.memory_kb, kept.passes).await?;
+        let hash = self
+            .work(password, salt, kept.memory_kb, kept.passes, line)
+            .await?;
         Ok(same(&*hash, &expected))
+    }
+
+    /// Gives back memory that no password needed for a while.
+    pub fn rest(&self) {
+        self.0.rest(Instant::now());
     }
 
     async fn work(
@@ -107,26 +125,20 @@ impl Passwords {
         salt: Vec<u8>,
         memory_kb: u32,
         passes: u32,
+        line: Line,
     ) -> Result<Zeroizing<[u8; HASH]>, NotDone> {
         if memory_kb > MAX_MEMORY_KB || passes > MAX_PASSES || password.len() > MAX_BYTES {
             return Err(NotDone::Damaged);
         }
-        let place = Place::take(&self.waiting).ok_or(NotDone::Busy)?;
-        let permit = self
-            .free
-            .clone()
-            .acquire_owned()
-            .await
-            .map_err(|_| NotDone::Busy)?;
-        drop(place);
+        let mut lent = self.0.lend(line).await.map_err(|NoRoom| NotDone::Busy)?;
+        // The buffer is lent until the end, even when nobody waits for it any more.
         let work = move || {
+            let memory = lent.memory().ok_or(NotDone::Busy)?;
             let params = Params::new(memory_kb, passes, 1, Some(HASH)).map_err(|_| NotDone::Damaged)?;
             let mut out = Zeroizing::new([0; HASH]);
             Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
-                .hash_password_into(password.as_bytes(), &salt, &mut *out)
+                .hash_password_into_with_memory(password.as_bytes(), &salt, &mut *out, memory)
                 .map_err(|_| NotDone::Damaged)?;
-            // Until here, even when nobody waits for it any more.
-            drop(permit);
             Ok(out)
         };
         tokio::task::spawn_blocking(work)
@@ -158,23 +170,6 @@ pub fn check(password: &str, user: &str) -> Result<(), Unfit> {
     Ok(())
 }
 
-/// One of those who wait; given back when it goes.
-struct Place<'a>(&'a AtomicUsize);
-
-impl<'a> Place<'a> {
-    fn take(waiting: &'a AtomicUsize) -> Option<Place<'a>> {
-        let before = waiting.fetch_add(1, Ordering::AcqRel);
-        let place = Place(waiting);
-        (before < MAX_WAITING + AT_ONCE).then_some(place)
-    }
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
 impl fmt::Debug for Kept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Kept(…)")
@@ -199,6 +194,7 @@ impl fmt::Display for Unfit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::Source;
 
     fn run<T>(work: impl Future<Output = T>) -> T {
         tokio::runtime::Builder::new_current_thread()
@@ -211,67 +207,48 @@ mod tests {
         Zeroizing::new(text.to_string())
     }
 
+    fn line() -> Line {
+        Line::Source(Source::Local)
+    }
+
     #[test]
     fn the_password_fits_and_no_other() {
         run(async {
             let passwords = Passwords::default();
-            let kept = passwords.keep(word("correct horse battery")).await.unwrap();
+            let kept = passwords
+                .keep(word("correct horse battery"), line())
+                .await
+                .unwrap();
             assert_eq!(
-                passwords.fits(word("correct horse battery"), Some(&kept)).await,
+                passwords
+                    .fits(word("correct horse battery"), Some(&kept), line())
+                    .await,
                 Ok(true)
             );
             assert_eq!(
-                passwords.fits(word("correct horse batterz"), Some(&kept)).await,
+                passwords
+                    .fits(word("correct horse batterz"), Some(&kept), line())
+                    .await,
                 Ok(false)
             );
             assert_eq!(
-                passwords.fits(word("correct horse battery"), None).await,
+                passwords.fits(word("correct horse battery"), None, line()).await,
                 Ok(false)
             );
-            let again = passwords.keep(word("correct horse battery")).await.unwrap();
+            let again = passwords
+                .keep(word("correct horse battery"), line())
+                .await
+                .unwrap();
             assert!(again.salt != kept.salt && again.hash != kept.hash);
             let damaged = Kept {
                 memory_kb: u32::MAX,
                 ..kept
             };
             assert_eq!(
-                passwords.fits(word("x"), Some(&damaged)).await,
+                passwords.fits(word("x"), Some(&damaged), line()).await,
                 Err(NotDone::Damaged)
             );
         });
-    }
-
-    #[test]
-    fn what_waits_is_bounded() {
-        run(async {
-            let passwords = Passwords::default();
-            let held = passwords
-                .free
-                .clone()
-                .acquire_many_owned(AT_ONCE as u32)
-                .await
-                .unwrap();
-            let mut waiting = Vec::new();
-            for _ in 0..MAX_WAITING + AT_ONCE {
-                let mut one = Box::pin(passwords.fits(word("x"), None));
-                assert!(futures_poll(&mut one).is_none());
-                waiting.push(one);
-            }
-            assert_eq!(passwords.fits(word("x"), None).await, Err(NotDone::Busy));
-            // Who gives up makes room; and it goes on when there is some.
-            waiting.pop();
-            drop(held);
-            waiting.clear();
-            assert_eq!(passwords.fits(word("x"), None).await, Ok(false));
-        });
-    }
-
-    fn futures_poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
-        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        match std::pin::Pin::new(future).poll(&mut context) {
-            std::task::Poll::Ready(done) => Some(done),
-            std::task::Poll::Pending => None,
-        }
     }
 
     #[test]

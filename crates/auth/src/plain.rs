@@ -24,7 +24,7 @@ impl Service {
         request: v1::SignLoginRequest,
     ) -> Result<v1::SignLoginReply> {
         let (published, now) = (self.published(), self.now());
-        caller.proxy(&published, now)?;
+        caller.proxy(self)?;
         let (node, member) = self.plain(&request.node)?;
         let key =
             PublicKey::parse(&request.key).map_err(|e| Refused::invalid(format!("the proxy's key: {e}")))?;
@@ -56,10 +56,8 @@ impl Service {
             Ok(allowed) => allowed,
             Err(refusal) => {
                 let event = event("login_denied").with("rule", refusal.rule.as_str());
-                self.ledger
-                    .tell(event.with("reason", refusal.words.as_str()))
-                    .await?;
-                return Err(Refused::forbidden(refusal.words));
+                let refused = Refused::forbidden(refusal.words);
+                return Err(self.refuse(caller, true, event, refused).await);
             }
         };
         let roles: Vec<&Role> = allowed
@@ -78,8 +76,8 @@ impl Service {
         caller: &Caller,
         request: v1::SignHostRequest,
     ) -> Result<v1::SignHostReply> {
-        let (published, now) = (self.published(), self.now());
-        caller.proxy(&published, now)?;
+        let now = self.now();
+        caller.proxy(self)?;
         let (node, _) = self.plain(&request.node)?;
         let keys = issue::host_keys(&[request.key])?;
         let cluster = self.cluster();
@@ -88,7 +86,7 @@ impl Service {
         let event = self.event("host_signed", caller).node(node.as_str());
         self.ledger.tell(event).await?;
         let key = keys.first().map_or(&[][..], |key| key.blob());
-        let cookie = self.cookies.give(&node, key, self.ledger.millis())?;
+        let cookie = self.cookies.give(&node, key, self.ledger.uptime())?;
         Ok(v1::SignHostReply {
             certificate: made.pop().unwrap_or_default(),
             cookie: cookie.to_vec().into(),
@@ -145,7 +143,7 @@ impl Service {
             .ok_or_else(|| wrong(&"it has no cookie"))?;
         match self
             .cookies
-            .take(&cookie, node, host.key().blob(), self.ledger.millis())
+            .take(&cookie, node, host.key().blob(), self.ledger.uptime())
         {
             true => Ok(*certificate),
             false => Err(wrong(&"it was used, is too old or for another node")),

@@ -1,6 +1,9 @@
 //! Replacing authorities without joining anybody again. The next one is trusted before it signs: until every node has the
 //! state that names it, or at most a quarter of the grace period. Then it signs, the one before is trusted until the grace
 //! period is over, its private key is gone at once, and at last it is trusted no more.
+//!
+//! Nothing tells a plain sshd about the next user authority, and nobody could log in there when it signed. So where one is
+//! registered it signs only after an administrator has said that it may.
 
 use crate::authorities::{self, Life, fingerprint, make, public_key, secret_key};
 use crate::book::{self, Book, Stored};
@@ -20,6 +23,8 @@ pub const SETTLE: u64 = 5;
 pub const MAX_SETTLE: u64 = 86_400;
 /// The longest grace period.
 pub const MAX_GRACE: u64 = 366 * 86_400;
+/// The most sshds that are named.
+const SHOWN_SSHDS: usize = 8;
 
 impl Service {
     /// All authorities.
@@ -27,14 +32,17 @@ impl Service {
         let book = self.book();
         let all = Purpose::ALL.into_iter().flat_map(|purpose| {
             book.authorities_of(purpose)
-                .map(move |stored| shown(purpose, &stored.document))
+                .map(|stored| shown(&book, purpose, &stored.document))
+                .collect::<Vec<_>>()
         });
         v1::AuthoritiesReply {
             authorities: all.collect(),
+            done: Vec::new(),
         }
     }
 
-    /// Begins to replace the authorities of these purposes.
+    /// Begins to replace the authorities of these purposes. What is being replaced already is over sooner, if a grace period
+    /// is named, or waits for plain sshds no longer.
     pub async fn rotate(&self, caller: &Caller, request: v1::RotateRequest) -> Result<v1::AuthoritiesReply> {
         let purposes = match request.kind.as_str() {
             "all" => Purpose::ALL.to_vec(),
@@ -47,40 +55,67 @@ impl Service {
         if wanted > MAX_GRACE {
             return Err(Refused::invalid("a grace period is a year at most"));
         }
-        self.change(|book| {
-            let mut plan = Plan::new(());
-            let serial = book.next_serial(millis);
-            for &purpose in &purposes {
-                let all: Vec<&Authority> = book.authorities_of(purpose).map(|s| &s.document).collect();
-                if let Some(other) = all.iter().find(|a| a.phase != Phase::Active) {
-                    return Err(Refused::state(format!(
-                        "the {} authority is being replaced already, until {} at the latest: wait for that",
-                        purpose.name(),
-                        crate::clock::rfc3339((other.until.unwrap_or(now) + other.grace) * 1000)
-                    )));
+        let done = self
+            .change(|book| {
+                let mut plan = Plan::new(Vec::new());
+                let (serial, mut is_new) = (book.next_serial(millis), false);
+                for &purpose in &purposes {
+                    let mut all = book.authorities_of(purpose);
+                    if let Some(stored) = all.find(|s| s.document.phase != Phase::Active) {
+                        let before = &stored.document;
+                        if wanted == 0 && !request.sshds_ready {
+                            return Err(runs(book, purpose, before, now));
+                        }
+                        let after = changed(before, &request, now);
+                        if after == *before {
+                            continue;
+                        }
+                        plan.answer.push(told(book, purpose, &after));
+                        let event = self
+                            .event("authority_changed", caller)
+                            .with("kind", purpose.name())
+                            .with("before", in_event(purpose, before))
+                            .with("after", in_event(purpose, &after));
+                        let at = public_key(purpose, &after.id);
+                        plan = plan
+                            .step(book::replace(at, Some(stored.revision), &after))
+                            .event(event);
+                        continue;
+                    }
+                    let grace = match wanted {
+                        0 => lives(book, purpose),
+                        wanted => wanted,
+                    };
+                    let life = Life {
+                        phase: Phase::Next,
+                        made: now,
+                        until: Some(now + settles(grace)),
+                        grace,
+                        since: serial,
+                        sshds_ready: request.sshds_ready,
+                    };
+                    let (next, steps) = make(purpose, &cluster, life)?;
+                    let event = self
+                        .event("authority_next", caller)
+                        .with("kind", purpose.name())
+                        .with("after", in_event(purpose, &next));
+                    plan.answer.push(told(book, purpose, &next));
+                    plan = plan.steps(steps).event(event);
+                    is_new = true;
                 }
-                let grace = match wanted {
-                    0 => lives(book, purpose),
-                    wanted => wanted,
-                };
-                let life = Life {
-                    phase: Phase::Next,
-                    made: now,
-                    until: Some(now + (grace / 4).clamp(SETTLE, MAX_SETTLE)),
-                    grace,
-                    since: serial,
-                };
-                let (next, steps) = make(purpose, &cluster, life)?;
-                let event = self
-                    .event("authority_next", caller)
-                    .with("kind", purpose.name())
-                    .with("after", in_event(purpose, &next));
-                plan = plan.steps(steps).event(event);
-            }
-            Ok(plan.publish(book, millis))
+                match plan.answer.is_empty() {
+                    true => Err(Refused::state(
+                        "this changes nothing: what is being replaced is over before that. See fleetgate ca status",
+                    )),
+                    false if is_new => Ok(plan.publish(book, millis)),
+                    false => Ok(plan),
+                }
+            })
+            .await?;
+        Ok(v1::AuthoritiesReply {
+            done,
+            ..self.authorities()
         })
-        .await?;
-        Ok(self.authorities())
     }
 
     /// Takes rotations on as far as it is time.
@@ -95,15 +130,16 @@ impl Service {
 
     fn due(&self, book: &Book, purpose: Purpose) -> bool {
         let mut all = book.authorities_of(purpose).map(|s| &s.document);
-        all.any(|authority| self.turns(book, authority))
+        all.any(|authority| self.turns(book, purpose, authority))
     }
 
-    fn turns(&self, book: &Book, authority: &Authority) -> bool {
+    fn turns(&self, book: &Book, purpose: Purpose, authority: &Authority) -> bool {
         let now = self.now();
-        let over = authority.until.is_some_and(|until| now >= until);
+        let over = authority.until.is_some_and(|until| now >= until) && self.is_clock_steady();
         match authority.phase {
             Phase::Active => false,
             Phase::Retired => over,
+            Phase::Next if waits(book, purpose, authority).is_some() => false,
             Phase::Next => {
                 let settled = now >= authority.made + SETTLE;
                 over || settled && self.inventory.all_have(book, authority.since)
@@ -118,7 +154,7 @@ impl Service {
             .change(|book| {
                 let mut plan = Plan::new(());
                 let all: Vec<&Stored<Authority>> = book.authorities_of(purpose).collect();
-                let mut turned = all.iter().filter(|s| self.turns(book, &s.document));
+                let mut turned = all.iter().filter(|s| self.turns(book, purpose, &s.document));
                 let Some(stored) = turned.next() else {
                     return Ok(plan);
                 };
@@ -140,6 +176,7 @@ impl Service {
                     phase: Phase::Active,
                     until: None,
                     grace: 0,
+                    sshds_ready: false,
                     ..authority.clone()
                 };
                 plan = plan
@@ -177,12 +214,91 @@ fn lives(book: &Book, purpose: Purpose) -> u64 {
     }
 }
 
-fn shown(purpose: Purpose, authority: &Authority) -> v1::Authority {
+/// How long the next one is trusted before it signs.
+fn settles(grace: u64) -> u64 {
+    (grace / 4).clamp(SETTLE, MAX_SETTLE)
+}
+
+/// One that is being replaced, after a request while it is.
+fn changed(before: &Authority, request: &v1::RotateRequest, now: u64) -> Authority {
+    let mut after = before.clone();
+    let is_next = before.phase == Phase::Next;
+    after.sshds_ready |= request.sshds_ready && is_next;
+    let grace = u64::from(request.grace);
+    if grace > 0 {
+        let wanted = now + if is_next { settles(grace) } else { grace };
+        after.until = before.until.map(|until| until.min(wanted));
+        after.grace = before.grace.min(grace);
+    }
+    after
+}
+
+fn runs(book: &Book, purpose: Purpose, authority: &Authority, now: u64) -> Refused {
+    if let Some(waits) = waits(book, purpose, authority) {
+        return Refused::state(waits);
+    }
+    let left = match authority.phase {
+        Phase::Next => authority.grace,
+        _ => 0,
+    };
+    Refused::state(format!(
+        "the {} authority is being replaced already, until {} at the latest: wait for that, or end it sooner with --grace",
+        purpose.name(),
+        crate::clock::rfc3339((authority.until.unwrap_or(now) + left) * 1000)
+    ))
+}
+
+/// What was done with this one.
+fn told(book: &Book, purpose: Purpose, authority: &Authority) -> String {
+    let until = crate::clock::rfc3339(authority.until.unwrap_or_default() * 1000);
+    let kind = purpose.name();
+    match authority.phase {
+        Phase::Next if waits(book, purpose, authority).is_some() => format!(
+            "the next {kind} authority is trusted; once it signs, the one before is trusted for {} s",
+            authority.grace
+        ),
+        Phase::Next => format!(
+            "the next {kind} authority signs from {until} on at the latest; the one before is trusted for {} s after that",
+            authority.grace
+        ),
+        _ => format!(
+            "the {kind} authority of before is trusted until {until}; the one that signs now stays: to replace it too, run \
+             this again after that"
+        ),
+    }
+}
+
+/// What has to be done before the next one signs: plain sshds have no other way to learn it.
+fn waits(book: &Book, purpose: Purpose, authority: &Authority) -> Option<String> {
+    if purpose != Purpose::User || authority.phase != Phase::Next || authority.sshds_ready {
+        return None;
+    }
+    let plain = || {
+        book.nodes
+            .iter()
+            .filter(|(_, member)| member.document.key.is_none())
+    };
+    let names: Vec<&str> = plain().take(SHOWN_SSHDS).map(|(name, _)| name.as_str()).collect();
+    let more = match plain().count() - names.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!names.is_empty()).then(|| {
+        format!(
+            "the next user authority waits for the plain sshds {}{more}: write what `fleetgate ca show user` prints to the \
+             TrustedUserCAKeys file of each, then run `fleetgate ca rotate user --sshds-ready`",
+            names.join(", ")
+        )
+    })
+}
+
+fn shown(book: &Book, purpose: Purpose, authority: &Authority) -> v1::Authority {
     v1::Authority {
         kind: purpose.name().to_string(),
         phase: authority.phase.name().to_string(),
         fingerprint: fingerprint(purpose, authority),
         until: authority.until.unwrap_or(0),
+        waits: waits(book, purpose, authority).unwrap_or_default(),
         public: match purpose {
             Purpose::Tls => pem(&authority.public),
             _ => authority.public.clone(),

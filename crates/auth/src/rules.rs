@@ -19,6 +19,9 @@ pub const MAX_ROLES_AT_ONCE: usize = 50;
 /// The longest role file.
 pub const MAX_ROLE_FILE: usize = 1 << 20;
 
+/// How long a session is ordered to end: nodes that are away for longer go on with it. In seconds.
+const SESSION_LOCK: u64 = 86_400;
+
 impl Service {
     /// Makes roles as a file has them.
     pub async fn apply_role(
@@ -176,7 +179,7 @@ impl Service {
                 now,
                 skew: crate::authorities::SKEW,
             };
-            reply.allowed |= decide(&attempt).is_ok();
+            reply.allowed |= stored.document.active && decide(&attempt).is_ok();
             reply.steps.push(format!("{user} as {login} on {node}:"));
             reply
                 .steps
@@ -203,9 +206,9 @@ impl Service {
         let now = self.now();
         let lock = Lock {
             id: Name::parse(&fresh_id()?).map_err(Refused::invalid)?,
-            target,
             issued_before: None,
-            expires: (request.lifetime > 0).then(|| now + u64::from(request.lifetime)),
+            expires: expires(&target, request.lifetime, now),
+            target,
             reason: reason.to_string(),
             created: now,
             by: caller.by(),
@@ -250,6 +253,15 @@ impl Service {
     }
 }
 
+/// When a lock ends. One on a session goes by itself: it is of no use once its node has ended the session.
+fn expires(target: &Target, lifetime: u32, now: u64) -> Option<u64> {
+    match (lifetime, target) {
+        (0, Target::Session(_)) => Some(now + SESSION_LOCK),
+        (0, _) => None,
+        (seconds, _) => Some(now + u64::from(seconds)),
+    }
+}
+
 /// A lock on a name that nobody has is a mistake: whoever was meant stays in.
 fn known(book: &Book, target: &Target) -> Result<()> {
     let name = target.name();
@@ -258,7 +270,9 @@ fn known(book: &Book, target: &Target) -> Result<()> {
         Target::Node(_) => book.nodes.contains_key(name),
         Target::Role(_) => book.roles.contains_key(name),
         Target::Device(_) => book.devices.contains_key(name),
-        Target::Login(_) => true,
+        Target::Proxy(_) => book.proxies.contains_key(name),
+        // Whether there is such a session stands in the audit log alone, which its node hands in later.
+        Target::Login(_) | Target::Session(_) => true,
     };
     match there {
         true => Ok(()),
@@ -289,6 +303,7 @@ fn lock_event(event: crate::audit::Event, lock: &Lock) -> crate::audit::Event {
     match &lock.target {
         Target::User(name) => event.user(name.as_str()),
         Target::Node(name) => event.node(name.as_str()),
+        Target::Session(id) => event.with("session", id.as_str()),
         _ => event,
     }
 }

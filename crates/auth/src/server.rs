@@ -2,19 +2,21 @@
 //! administrators. It answers nothing itself.
 
 use crate::audit::DEFAULT_SIZE;
+use crate::authorities::SKEW;
+use crate::backup::STATE_FILE;
 use crate::clock::{Clock, MachineClock};
 use crate::error::{Refused, Result};
-use crate::face::Face;
+use crate::face::{self, Face};
 use crate::init::open_audit;
 use crate::issue::{self, MEMBER_LIFETIME};
-use crate::limits::{Places, Source};
+use crate::limits::{Handshakes, Places, Source};
 use crate::service::Service;
-use fleetgate_net::h2::{self, Caller, Routes, Tuning};
-use fleetgate_net::tls::{self, AUTH, H2, Shown};
+use fleetgate_net::h2::{self, Caller, Routes, Tuning, Wire};
+use fleetgate_net::tls::{self, AUTH, H2, RELAY, Shown};
 use fleetgate_net::{Credentials, Trust, relay};
 use fleetgate_store::Store;
 use fleetgate_store::sqlite::Sqlite;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,14 +33,21 @@ pub const MAX_CONNECTIONS: usize = 4096;
 pub const MAX_LOCAL: usize = 64;
 /// The most of them from one source (IPv6: one /64) without a certificate.
 pub const STRANGERS_OF_ONE: usize = 64;
+/// The most TLS handshakes of one source at once. One more ends the oldest, so that a proxy on auth's own machine, whose
+/// handshake takes a moment, is not shut out by a user there who begins many and finishes none.
+pub const HANDSHAKES_OF_ONE: usize = 64;
 /// How long a connection without a certificate may last: long enough to type a password.
 const STRANGER_LIFE: Duration = Duration::from_secs(600);
 /// How long connections may take to end when the service stops.
 const LEAVING: Duration = Duration::from_secs(5);
+/// How long a connection goes on whose certificate proves nothing any more, for what is on its way to the caller.
+const LAST_WORDS: Duration = Duration::from_millis(250);
 /// How often it is looked whether the last answer has ended.
 const CLOSING: Duration = Duration::from_millis(5);
 /// How long the service waits when it cannot accept a connection: for want of descriptors, for the most part.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// How long it waits for the store of an auth service that is just ending.
+const PREDECESSOR: Duration = Duration::from_secs(3);
 
 /// How the service runs.
 #[derive(Clone)]
@@ -47,9 +56,6 @@ pub struct Config {
     pub directory: PathBuf,
     /// Where TLS is served.
     pub listen: SocketAddr,
-    /// Proxies on other machines, that may tell from where a connection comes that they pass on. Those on this machine
-    /// may.
-    pub relays: Vec<IpAddr>,
     /// How large the audit log may be.
     pub audit_size: u64,
     /// The time.
@@ -62,7 +68,6 @@ impl Config {
         Config {
             directory: directory.to_owned(),
             listen: SocketAddr::from(([127, 0, 0, 1], 3025)),
-            relays: Vec::new(),
             audit_size: DEFAULT_SIZE,
             clock: Arc::new(MachineClock),
         }
@@ -79,10 +84,32 @@ pub struct Server {
     beside: JoinSet<()>,
 }
 
+/// The store, which an auth service that is just ending may still have for a moment.
+async fn open_store(directory: &Path) -> std::result::Result<Sqlite, fleetgate_store::Error> {
+    let begun = std::time::Instant::now();
+    loop {
+        match Sqlite::open(directory) {
+            Err(fleetgate_store::Error::Locked(_)) if begun.elapsed() < PREDECESSOR => {
+                tokio::time::sleep(PREDECESSOR / 60).await;
+            }
+            opened => return opened,
+        }
+    }
+}
+
 impl Server {
-    /// Opens the state and listens. What asks now is answered when it runs.
-    pub async fn open(config: Config) -> Result<Server> {
-        let store: Arc<dyn Store> = Arc::new(Sqlite::open(&config.directory)?);
+    /// Opens the state, and listens for this machine's administrators. What asks now is answered when it runs.
+    pub async fn open(config: Config, listener: std::net::TcpListener) -> Result<Server> {
+        // Opening makes one, which would look like a state that lost its cluster.
+        if !config.directory.join(STATE_FILE).exists() {
+            return Err(Refused::unavailable(format!(
+                "there is no state in {}: `fleetgate init` makes a cluster, `fleetgate restore BACKUP` brings one back",
+                config.directory.display()
+            )));
+        }
+        // Memory for passwords is large and given back: from the heap it would leave holes that never go.
+        fleetgate_sys::heap::keep_large_apart();
+        let store: Arc<dyn Store> = Arc::new(open_store(&config.directory).await?);
         let audit = open_audit(&config.directory, config.audit_size, config.clock.clone())?;
         let (service, beside) = Service::open(store, audit, config.clock.clone()).await?;
         let mut beside = beside.start();
@@ -94,8 +121,9 @@ impl Server {
                 "{what} cannot be listened on: {e}; is another auth service running?"
             ))
         };
-        let tcp = TcpListener::bind(config.listen)
-            .await
+        let tcp = listener
+            .set_nonblocking(true)
+            .and_then(|()| TcpListener::from_std(listener))
             .map_err(|e| listens(&config.listen, e))?;
         let path = config.directory.join(SOCKET);
         let unix = local(&path).map_err(|e| listens(&path.display(), e))?;
@@ -129,24 +157,26 @@ impl Server {
     pub async fn run(mut self, leave: impl Future<Output = ()>) -> Result<()> {
         let (stop, stopped) = watch::channel(false);
         let mut connections = JoinSet::new();
-        let routes = Arc::new(Face::routes(self.service.clone(), None));
         let (room, local_room) = (
             Arc::new(Semaphore::new(MAX_CONNECTIONS)),
             Arc::new(Semaphore::new(MAX_LOCAL)),
         );
-        let relays = Arc::new(self.config.relays.clone());
-        let places = Places::new(STRANGERS_OF_ONE);
+        let remote = Arc::new(Remote {
+            service: self.service.clone(),
+            routes: Arc::new(Face::routes(self.service.clone(), None)),
+            handshakes: Handshakes::new(HANDSHAKES_OF_ONE),
+            places: Places::new(STRANGERS_OF_ONE),
+        });
         tokio::pin!(leave);
         loop {
             tokio::select! {
                 () = &mut leave => break,
                 accepted = self.tcp.accept() => match (accepted, room.clone().try_acquire_owned()) {
                     (Ok((stream, peer)), Ok(permit)) => {
-                        let (routes, stopped) = (routes.clone(), stopped.clone());
-                        let (shown, relays) = (self.shown.borrow().clone(), relays.clone());
-                        let places = places.clone();
+                        let (remote, stopped) = (remote.clone(), stopped.clone());
+                        let shown = self.shown.borrow().clone();
                         connections.spawn(async move {
-                            let done = remote(stream, peer, shown, &relays, &places, routes, stopped).await;
+                            let done = remote.serve(stream, peer, shown, stopped).await;
                             drop(permit);
                             if let Err(why) = done {
                                 tracing::debug!("the connection from {peer}: {why}");
@@ -169,14 +199,18 @@ impl Server {
             }
         }
         let _ = stop.send(true);
+        self.service.stopping.send_replace(true);
         let _ = tokio::time::timeout(LEAVING, async {
             while connections.join_next().await.is_some() {}
         })
         .await;
         connections.shutdown().await;
+        if let Err(refused) = self.service.tell_sums(true).await {
+            tracing::error!("sums of refusals are not in the audit log: {refused}");
+        }
         let _ = std::fs::remove_file(self.config.directory.join(SOCKET));
         self.beside.shutdown().await;
-        drop((self.tcp, self.unix, self.shown, routes));
+        drop((self.tcp, self.unix, self.shown, remote));
         // Answers that were under way end when their connections have; then the store is closed.
         let closed = async {
             while Arc::strong_count(&self.service) > 1 {
@@ -188,46 +222,100 @@ impl Server {
     }
 }
 
-/// One connection by TLS.
-async fn remote(
-    mut stream: TcpStream,
-    peer: SocketAddr,
-    server: tls::Server,
-    relays: &[IpAddr],
-    places: &Arc<Places>,
+/// What connections by TLS have in common.
+struct Remote {
+    service: Arc<Service>,
     routes: Arc<Routes>,
-    stopped: watch::Receiver<bool>,
-) -> std::result::Result<(), String> {
-    let _ = stream.set_nodelay(true);
-    let mut source = peer;
-    let address = peer.ip().to_canonical();
-    let told = relay::read(&mut stream).await.map_err(|e| e.to_string())?;
-    // Whoever is no proxy may say what he wants: he is counted by his own address.
-    if let Some(told) = told
-        && (address.is_loopback() || relays.contains(&address))
-    {
-        source = told;
-    }
-    // Whoever says nothing holds a place too.
-    let place = places
-        .take(Source::of(source.ip()))
-        .ok_or("too many connections of one source without a certificate")?;
-    let (stream, peer) = server.accept(stream).await.map_err(|e| e.to_string())?;
-    let known = peer.identity.is_some();
-    let place = (!known).then_some(place);
-    let caller = Caller {
-        peer: Some(Arc::new(peer)),
-        address: Some(source),
-    };
-    let leave = async {
-        tokio::select! {
-            () = stop(stopped) => {}
-            () = tokio::time::sleep(STRANGER_LIFE), if !known => {}
+    handshakes: Handshakes,
+    places: Arc<Places>,
+}
+
+impl Remote {
+    /// One connection: a caller's, or a proxy's that passes a caller's on.
+    async fn serve(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        server: tls::Server,
+        stopped: watch::Receiver<bool>,
+    ) -> std::result::Result<(), String> {
+        let _ = stream.set_nodelay(true);
+        let (mut stream, shown) = self
+            .handshakes
+            .run(Source::of(peer.ip()), server.accept(stream))
+            .await?;
+        if shown.alpn.as_deref() != Some(RELAY) {
+            return self.answer(stream, shown, peer, stopped).await;
         }
-    };
-    let done = h2::serve(stream, caller, routes, Tuning::AUTH, leave).await;
-    drop(place);
-    done.map_err(|e| e.to_string())
+        let known = h2::Caller {
+            peer: Some(Arc::new(shown)),
+            address: Some(peer),
+        };
+        let proxy = face::caller(None, &known);
+        proxy
+            .proxy(&self.service)
+            .map_err(|refused| refused.to_string())?;
+        let passed_on = async {
+            let source = relay::read(&mut stream).await.map_err(|e| e.to_string())?;
+            let accepted = self
+                .handshakes
+                .run(Source::of(source.ip()), server.accept(stream));
+            let (stream, shown) = accepted.await?;
+            match shown.alpn.as_deref() == Some(RELAY) {
+                true => Err("a proxy passes on no other proxy".to_owned()),
+                false => self.answer(stream, shown, source, stopped).await,
+            }
+        };
+        tokio::select! {
+            done = passed_on => done,
+            refused = proxy.until_refused(&self.service) => Err(format!("its proxy is refused: {refused}")),
+        }
+    }
+
+    /// Answers what is asked on a connection from this address, after its handshake.
+    async fn answer<IO: Wire + 'static>(
+        &self,
+        stream: IO,
+        peer: tls::Peer,
+        source: SocketAddr,
+        stopped: watch::Receiver<bool>,
+    ) -> std::result::Result<(), String> {
+        let known = peer.identity.is_some();
+        let place = match known {
+            true => None,
+            false => {
+                let place = self.places.take(Source::of(source.ip()));
+                Some(place.ok_or("too many connections of one source without a certificate")?)
+            }
+        };
+        let caller = Caller {
+            peer: Some(Arc::new(peer)),
+            address: Some(source),
+        };
+        let leave = async {
+            tokio::select! {
+                () = stop(stopped) => {}
+                () = tokio::time::sleep(STRANGER_LIFE), if !known => {}
+            }
+        };
+        let tuning = match known {
+            true => Tuning::AUTH_MEMBER,
+            false => Tuning::AUTH,
+        };
+        let proven = face::caller(None, &caller);
+        // Requests are refused from that moment on. A state that says why is on its way to a proxy, which passes it on.
+        let refused = async {
+            let refused = proven.until_refused(&self.service).await;
+            tokio::time::sleep(LAST_WORDS).await;
+            refused
+        };
+        let done = tokio::select! {
+            done = h2::serve(stream, caller, self.routes.clone(), tuning, leave) => done.map_err(|e| e.to_string()),
+            refused = refused => Err(format!("it is ended: {refused}")),
+        };
+        drop(place);
+        done
+    }
 }
 
 /// One connection by the unix socket.
@@ -303,7 +391,7 @@ impl Showing {
         let wrong = |e: tls::Error| Refused::unavailable(e.to_string());
         let trust = Trust::new(&self.trust).map_err(wrong)?;
         let shown = Shown::new().name(AUTH, &self.credentials);
-        tls::Server::new(shown, Some(&trust), &[H2]).map_err(wrong)
+        tls::Server::new(shown, Some(&trust), &[H2, RELAY]).map_err(wrong)
     }
 
     async fn run(mut self, tell: watch::Sender<tls::Server>) {
@@ -312,7 +400,9 @@ impl Showing {
             if published.changed().await.is_err() {
                 return;
             }
-            let old = self.service.now() >= self.made + MEMBER_LIFETIME / 2;
+            let now = self.service.now();
+            // One that was made by a clock that has been set back since is not valid yet for anybody.
+            let old = now >= self.made + MEMBER_LIFETIME / 2 || now + SKEW < self.made;
             let other = published.borrow_and_update().state.trust.tls_ca != self.trust;
             if !old && !other {
                 continue;

@@ -6,13 +6,16 @@ use crate::book::Book;
 use crate::caller::{ADMIN_MFA, Caller, Who};
 use crate::challenges::Challenges;
 use crate::clock::Clock;
+use crate::clock_watch::ClockWatch;
 use crate::cookies::Cookies;
 use crate::error::{Refused, Result};
 use crate::ledger::{Follower, Ledger, Plan};
-use crate::limits::{Buckets, Rate, Source};
+use crate::limits::{Buckets, Places, Rate, Source};
 use crate::nodes::Inventory;
 use crate::password::Passwords;
+use crate::refusals::Refusals;
 use crate::state::{Published, Publisher};
+use crate::tries::{MAX_SLOWED, Origin, UNSLOWED};
 use fleetgate_policy::cluster::Name;
 use fleetgate_store::Store;
 use std::sync::Arc;
@@ -44,9 +47,14 @@ pub struct Service {
     pub(crate) challenges: Challenges,
     pub(crate) cookies: Cookies,
     pub(crate) inventory: Inventory,
+    pub(crate) refusals: Refusals,
+    pub(crate) clock_watch: ClockWatch,
+    /// The service stops: streams that would go on for ever end.
+    pub(crate) stopping: watch::Sender<bool>,
     strangers: Buckets<Source>,
-    guesses: Buckets<Source>,
-    crowd: Buckets<()>,
+    guesses: Buckets<Origin>,
+    pub(crate) unslowed: Buckets<Name>,
+    pub(crate) slowed: Arc<Places<Name>>,
 }
 
 /// What runs beside the service's answers.
@@ -75,9 +83,13 @@ impl Service {
             challenges: Challenges::default(),
             cookies: Cookies::default(),
             inventory,
+            refusals: Refusals::default(),
+            clock_watch: ClockWatch::default(),
+            stopping: watch::Sender::new(false),
             strangers: Buckets::new(STRANGERS),
             guesses: Buckets::new(GUESSES),
-            crowd: Buckets::new(GUESSES),
+            unslowed: Buckets::new(UNSLOWED),
+            slowed: Places::new(MAX_SLOWED),
         });
         let beside = Beside {
             follower,
@@ -85,6 +97,20 @@ impl Service {
             service: service.clone(),
         };
         Ok((service, beside))
+    }
+
+    /// A stream's task, until it has ended or the service stops.
+    pub(crate) fn until_stopped<F>(&self, stream: F) -> impl Future<Output = ()> + use<F>
+    where
+        F: Future<Output = ()>,
+    {
+        let mut stopping = self.stopping.subscribe();
+        async move {
+            tokio::select! {
+                () = stream => {}
+                _ = stopping.wait_for(|stopping| *stopping) => {}
+            }
+        }
     }
 
     /// The copy of the store.
@@ -126,27 +152,42 @@ impl Service {
 
     /// Refuses whoever asks too often. The unix socket's users are administrators already.
     pub(crate) fn bounded(&self, caller: &Caller) -> Result<()> {
-        self.within(&self.strangers, caller, "too many requests from your address")
+        let source = caller.source();
+        self.within(
+            &self.strangers,
+            caller,
+            &source,
+            "too many requests from your address",
+        )
     }
 
-    /// The same for whoever shows a password or secret.
+    /// The same for whoever shows a secret.
     pub(crate) fn guess(&self, caller: &Caller) -> Result<()> {
-        self.within(&self.guesses, caller, "too many tries from your address")
+        self.guess_by(caller, &Origin::of(caller))
     }
 
-    /// Names beyond those that are counted one by one share one bucket.
-    pub(crate) fn crowd(&self, now: u64) -> Result<()> {
-        self.crowd
-            .take(&(), now * 1000)
-            .map_err(|seconds| Refused::later("very many logins are failing", seconds))
+    /// The same for whoever shows a password or code, counted by its origin.
+    pub(crate) fn guess_by(&self, caller: &Caller, origin: &Origin) -> Result<()> {
+        let what = match origin {
+            Origin::Source(_) => "too many tries from your address",
+            Origin::Device(_) => "too many tries from your device",
+            Origin::Login(..) => "too many tries with your login",
+        };
+        self.within(&self.guesses, caller, origin, what)
     }
 
-    fn within(&self, buckets: &Buckets<Source>, caller: &Caller, what: &str) -> Result<()> {
+    fn within<K: Eq + std::hash::Hash + Clone>(
+        &self,
+        buckets: &Buckets<K>,
+        caller: &Caller,
+        key: &K,
+        what: &str,
+    ) -> Result<()> {
         if matches!(caller.who, Who::Local(_)) {
             return Ok(());
         }
         buckets
-            .take(&caller.source(), self.ledger.millis())
+            .take(key, self.ledger.uptime())
             .map_err(|seconds| Refused::later(what, seconds))
     }
 
@@ -156,8 +197,8 @@ impl Service {
         if let Who::Local(_) = caller.who {
             return Ok(());
         }
-        let (published, now) = (self.published(), self.now());
-        let (identity, user) = caller.user(&published, now)?;
+        let now = self.now();
+        let (identity, user) = caller.user(self)?;
         let book = self.book();
         let held = book.users.get(user.as_str());
         let held = held
@@ -182,10 +223,14 @@ impl Service {
 
     /// What time has done; called every second.
     pub async fn turn(&self) {
+        self.passwords.rest();
         let done = [
+            // First: the others ask whether the clock was set.
+            ("clock", self.turn_clock().await),
             ("rotation", self.turn_authorities().await),
             ("expiry", self.turn_expired().await),
             ("inventory", self.turn_inventory().await),
+            ("refusals", self.tell_sums(false).await),
         ];
         for (what, done) in done {
             if let Err(refused) = done {

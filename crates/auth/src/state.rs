@@ -127,7 +127,11 @@ async fn sign_fresh(ledger: &Ledger, signers: &Signers, serial: u64) -> Result<S
 
 /// The state that the documents make.
 pub fn build(book: &Book, now: u64) -> Result<State> {
-    let missing = || Refused::unavailable("the store holds no cluster: run fleetgate init");
+    let missing = || {
+        Refused::unavailable(
+            "the state holds no cluster, so it is damaged: put a backup in its place with `fleetgate restore BACKUP --replace`",
+        )
+    };
     let cluster = &book.cluster.as_ref().ok_or_else(missing)?.document;
     let trust = |purpose: Purpose| {
         // Who signs now first: whoever takes only one takes that.

@@ -2,6 +2,7 @@
 //! a role, a password or the account loses the certificates that were made before.
 
 use crate::book::{self, Book};
+use crate::buffers::Line;
 use crate::caller::Caller;
 use crate::documents::{Invite, Secrets, User};
 use crate::error::{Refused, Result};
@@ -10,6 +11,7 @@ use crate::password;
 use crate::secret::Secret;
 use crate::service::Service;
 use crate::totp::Seed;
+use crate::tries::{self, Origin};
 use fleetgate_net::{Admits, Pin, Ticket, x509};
 use fleetgate_policy::cluster::{Lock, MAX_LIFETIME, MAX_ROLES, Name, Target};
 use fleetgate_proto::v1;
@@ -81,7 +83,7 @@ impl Service {
                     &user,
                 ))
                 .step(Step::delete(secrets_key(&name)))
-                .step(Step::delete(book::key(&["tries", name.as_str()])))
+                .steps(tries::forget(book, &name))
                 .steps(invite_steps(book, &name, &invite, &secret, &seed))
                 .step(end_certificates(&name, now, "it was reset", &caller.by()))
                 .publish(book, self.ledger.millis())
@@ -149,7 +151,7 @@ impl Service {
                     stored.revision,
                 ))
                 .step(Step::delete(secrets_key(&name)))
-                .step(Step::delete(book::key(&["tries", name.as_str()])))
+                .steps(tries::forget(book, &name))
                 .steps(devices)
                 .steps(no_invites(book, &name))
                 .step(end_certificates(&name, now, "it was removed", &caller.by()))
@@ -173,8 +175,7 @@ impl Service {
 
     /// What an invite is for, and the second factor that it begins. It changes nothing, however often it is asked.
     pub async fn begin_invite(&self, caller: &Caller, secret: &str) -> Result<v1::BeginInviteReply> {
-        self.guess(caller)?;
-        let (hash, _, invite) = self.invite(secret)?;
+        let (hash, _, invite) = self.guess_invite(caller, secret).await?;
         let seed = self.invite_seed(&hash).await?;
         Ok(v1::BeginInviteReply {
             otpauth: seed
@@ -191,8 +192,7 @@ impl Service {
         request: v1::AcceptInviteRequest,
     ) -> Result<v1::AcceptInviteReply> {
         let password = Zeroizing::new(request.password);
-        self.guess(caller)?;
-        let (hash, at, invite) = self.invite(&request.secret)?;
+        let (hash, at, invite) = self.guess_invite(caller, &request.secret).await?;
         let user = invite.user;
         password::check(&password, user.as_str()).map_err(|e| Refused::invalid(e.to_string()))?;
         let seed = self.invite_seed(&hash).await?;
@@ -202,7 +202,10 @@ impl Service {
                  code that it shows now",
             ));
         };
-        let password = self.passwords.keep(password).await?;
+        let password = self
+            .passwords
+            .keep(password, Line::Source(caller.source()))
+            .await?;
         // The login that follows at once may show the same code, once: the invite is gone, and the next code is half a
         // minute away.
         let used = used.saturating_sub(1);
@@ -216,19 +219,30 @@ impl Service {
             };
             (stored.revision, active)
         };
-        let steps = vec![
+        let mut steps = vec![
             Step::remove(book::key(&["invites", &hash]), at),
             Step::delete(invite_seed_key(&hash)),
             book::replace(book::key(&["users", user.as_str()]), Some(revision), &active),
             book::put(secrets_key(&user), &secrets),
-            Step::delete(book::key(&["tries", user.as_str()])),
         ];
+        steps.extend(self.succeeded(&user, &Origin::of(caller), caller));
         let event = self.event("invite_accepted", caller).user(user.as_str());
         match self.ledger.attempt(steps, vec![event]).await? {
             true => Ok(v1::AcceptInviteReply {
                 user: user.to_string(),
             }),
             false => Err(no_invite()),
+        }
+    }
+
+    /// The invite of somebody who may guess no more often than others.
+    async fn guess_invite(&self, caller: &Caller, secret: &str) -> Result<(String, Revision, Invite)> {
+        match self.guess(caller).and_then(|()| self.invite(secret)) {
+            Ok(invite) => Ok(invite),
+            Err(refused) => {
+                let event = self.event("invite_refused", caller);
+                Err(self.refuse(caller, false, event, refused).await)
+            }
         }
     }
 

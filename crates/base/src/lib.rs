@@ -1,8 +1,12 @@
-//! What every role of the program shares: the log's set-up, the words to a service manager and the meaning of exit codes. No role's own business.
+//! What every role of the program shares: the log's set-up, the words to a service manager, the sockets that it keeps, and
+//! the meaning of exit codes. No role's own business.
 #![forbid(unsafe_code)]
 
 pub mod log;
 pub mod notify;
+pub mod own;
+pub mod parent;
+pub mod sockets;
 
 /// What the program's exit codes mean (docs and `--help` say the same).
 pub mod exit {

@@ -2,13 +2,13 @@
 //! while the service does not run.
 
 use crate::flags::{Given, Outcome};
-use crate::{admin, cluster, roles};
+use crate::{admin, cluster, init, roles};
 use crate::{print, show};
 use fleetgate_auth::clock::MachineClock;
 use fleetgate_auth::{Copied, SOCKET};
-use fleetgate_client::error::ClientError;
 use fleetgate_proto::v1::BackedUpRequest;
 use serde_json::json;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -40,15 +40,32 @@ pub fn run(given: &Given) -> Outcome {
     )
 }
 
-/// Puts it back.
+/// What only a machine without a configuration needs.
+const ANEW: [&str; 5] = ["listen", "auth-listen", "node-name", "label", "no-node"];
+
+/// Puts it back. A machine without a configuration becomes the cluster's auth service and proxy.
 pub fn restore(given: &Given) -> Outcome {
     let from = directory(given)?;
+    let path = cluster::configuration(given)?;
+    let anew = !path.exists();
+    if let Some(flag) = ANEW.into_iter().find(|flag| !anew && given.has(flag)) {
+        let words = format!(
+            "`--{flag}` is for a machine without a configuration, and {} is there: change that file instead",
+            path.display()
+        );
+        return Err(given.wrong(words).into());
+    }
     let to = service(given)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let clock = Arc::new(MachineClock);
-    runtime.block_on(fleetgate_auth::restore(&from, &to, given.has("replace"), clock))?;
+    let restored = runtime.block_on(fleetgate_auth::restore(&from, &to, given.has("replace"), clock))?;
+    if anew {
+        return init::again(given, &restored).map_err(|e| {
+            format!("the state is restored, this machine's services are not made: {e}; run it again with --replace").into()
+        });
+    }
     print(&format!(
         "{} is restored from {}; `fleetgate up` starts it\n",
         to.display(),
@@ -66,9 +83,7 @@ fn service(given: &Given) -> Result<PathBuf, Box<dyn std::error::Error>> {
 }
 
 fn directory(given: &Given) -> Result<PathBuf, Box<dyn std::error::Error>> {
-    let word = given
-        .operands
-        .first()
-        .ok_or_else(|| ClientError::Usage("DIR is missing".to_owned()))?;
-    Ok(std::path::absolute(Path::new(word))?)
+    // The table requires it.
+    let word = given.operands.first().map(OsString::as_os_str);
+    Ok(std::path::absolute(Path::new(word.unwrap_or_default()))?)
 }

@@ -28,6 +28,15 @@ pub enum Role {
 impl Role {
     const ALL: [Role; 3] = [Role::Auth, Role::Proxy, Role::Node];
 
+    /// The name under which its listening sockets are kept over a restart.
+    pub fn stored(self) -> &'static str {
+        match self {
+            Role::Auth => "fleetgate-auth",
+            Role::Proxy => "fleetgate-proxy",
+            Role::Node => "fleetgate-node",
+        }
+    }
+
     /// Its section, and its command.
     pub fn name(self) -> &'static str {
         match self {
@@ -64,6 +73,7 @@ pub fn configuration(given: &Given) -> Result<PathBuf, String> {
 
 /// The roles that have a section.
 pub fn roles(config: &Path) -> Result<Vec<Role>, String> {
+    fleetgate_base::own::unchanged(config)?;
     let text = std::fs::read_to_string(config).map_err(|e| {
         let remedy = match e.kind() {
             std::io::ErrorKind::NotFound => "; `fleetgate init` makes a cluster and this file",

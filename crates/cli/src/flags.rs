@@ -4,8 +4,16 @@
 //! command does with it is the command's. Every mistake is named, with the nearest thing that would have been
 //! right.
 
+mod value;
+
+pub use value::{Value, lifetime, nearest};
+
+use fleetgate_base::exit;
+use fleetgate_client::time;
+use fleetgate_policy::text;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use value::pid;
 
 /// What a command returns: an exit code, or the sentence that says why it could not.
 pub type Outcome = Result<i32, Box<dyn std::error::Error>>;
@@ -73,7 +81,7 @@ impl Command {
 /// A flag.
 #[derive(Clone, Copy)]
 pub struct Flag {
-    /// Without its dashes.
+    /// Without its dashes; empty: it has a letter alone.
     pub long: &'static str,
     /// The letter behind one dash, for those that people know from ssh.
     pub short: Option<char>,
@@ -81,6 +89,8 @@ pub struct Flag {
     pub value: Value,
     /// Whether it may be given more than once.
     pub repeats: bool,
+    /// Whether nothing is done without it.
+    pub required: bool,
     /// One sentence.
     pub help: &'static str,
 }
@@ -93,6 +103,7 @@ impl Flag {
             short: None,
             value,
             repeats: false,
+            required: false,
             help,
         }
     }
@@ -103,6 +114,12 @@ impl Flag {
         self
     }
 
+    /// The same, without which nothing is done.
+    pub const fn required(mut self) -> Flag {
+        self.required = true;
+        self
+    }
+
     /// The same, with a letter.
     pub const fn letter(mut self, letter: char) -> Flag {
         self.short = Some(letter);
@@ -110,44 +127,19 @@ impl Flag {
     }
 }
 
-/// What a flag takes.
-#[derive(Clone, Copy, PartialEq)]
-pub enum Value {
-    /// Nothing.
-    None,
-    /// One of these words.
-    Choice(&'static str, &'static [&'static str]),
-    /// The id of a process.
-    Pid,
-    /// A file.
-    Path(&'static str),
-    /// An internet address with its port.
-    Address,
-    /// Any text.
-    Text(&'static str),
-    /// A host, by name or address, with its port.
-    HostPort,
-    /// A time, as `90s`, `10m`, `8h`, `7d`.
-    Lifetime,
-    /// `key=value`.
-    Pair(&'static str),
-    /// A number.
-    Number(&'static str),
-}
-
 /// What a command takes beside flags.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Operands {
     /// Nothing.
     None,
-    /// At most one path.
-    OptionalPath(&'static str),
     /// One of these words.
     Choice(&'static str, &'static [&'static str]),
     /// So many words of this kind.
     Words {
-        /// What they are.
+        /// What they are called.
         name: &'static str,
+        /// What each is.
+        each: Value,
         /// At least.
         least: usize,
         /// At most.
@@ -166,6 +158,8 @@ pub enum Operands {
     OptionalProgram,
     /// Whatever stands there, flags and `--help` included: it is not ours to read.
     Anything,
+    /// The words of ssh, flags included, which are read as ssh reads them and not by the parser here.
+    Ssh,
 }
 
 /// Flags of every command.
@@ -182,6 +176,14 @@ pub const GLOBAL: &[Flag] = &[
     ),
     Flag::new("help", Value::None, "Print this help.").repeated(),
 ];
+
+/// The flags that a command has with all others: ssh's words are its own.
+pub fn shared(command: Option<&Command>) -> &'static [Flag] {
+    match command.map(|c| c.operands) {
+        Some(Operands::Ssh) => &[],
+        _ => GLOBAL,
+    }
+}
 
 /// A command line that was understood.
 pub struct Given {
@@ -217,10 +219,23 @@ impl Given {
         self.operands.first().and_then(|o| o.to_str())
     }
 
+    /// What does not go together, or is missing where something else is not given: an error of the command line.
+    pub fn wrong(&self, what: impl Into<String>) -> Usage {
+        Usage {
+            path: self.command.words.join(" "),
+            what: what.into(),
+        }
+    }
+
     /// A lifetime, in seconds.
     pub fn seconds(&self, flag: &str) -> Option<u64> {
         // It was read once by the parser.
         self.value(flag).and_then(lifetime)
+    }
+
+    /// A moment, in Unix seconds.
+    pub fn moment(&self, flag: &str) -> Option<u64> {
+        self.value(flag).and_then(|word| time::moment(word, time::now()))
     }
 
     /// `key=value`, as often as it is given.
@@ -272,6 +287,16 @@ pub struct Usage {
     pub what: String,
 }
 
+impl std::error::Error for Usage {}
+
+impl Usage {
+    /// Says it; the exit code.
+    pub fn say(&self) -> i32 {
+        eprintln!("fleetgate: {}", text::printable_lines(&self.to_string()));
+        exit::USAGE
+    }
+}
+
 impl fmt::Display for Usage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let gap = if self.path.is_empty() { "" } else { " " };
@@ -298,7 +323,7 @@ pub fn parse(commands: &'static [Command], args: &[OsString]) -> Result<Asked, U
     if passed_on && matches!(line.args, [only] if only == "--help") {
         return Ok(Asked::Help(command));
     }
-    if passed_on || command.operands == Operands::Anything {
+    if passed_on || matches!(command.operands, Operands::Anything | Operands::Ssh) {
         let operands = line.args.to_vec();
         return Ok(Asked::Run(Given {
             command,
@@ -310,6 +335,7 @@ pub fn parse(commands: &'static [Command], args: &[OsString]) -> Result<Asked, U
     if line.help {
         return Ok(Asked::Help(command));
     }
+    line.check_flags(command)?;
     line.check(command, &operands)?;
     Ok(Asked::Run(Given {
         command,
@@ -358,7 +384,7 @@ impl<'a> Line<'a> {
             let Some(arg) = self.next() else {
                 return Ok(None);
             };
-            let word = arg.to_string_lossy().into_owned();
+            let word = shown(arg);
             if word == "-h" || word == "--help" {
                 self.help = true;
                 return Ok(None);
@@ -375,9 +401,13 @@ impl<'a> Line<'a> {
                         .iter()
                         .filter(|c| !c.hidden)
                         .filter_map(|c| c.words.get(depth).copied());
-                    let hint = nearest(&word, shown)
-                        .map(|n| format!("; did you mean `{n}`?"))
-                        .unwrap_or_default();
+                    let hint = match word.as_str() {
+                        // Not a near spelling but the opposite, which is spelled nearly the same.
+                        "unlock" => "; `fleetgate lock rm ID` takes a lock back".to_owned(),
+                        _ => nearest(&word, shown)
+                            .map(|n| format!("; did you mean `{n}`?"))
+                            .unwrap_or_default(),
+                    };
                     return Err(self.wrong(format!("there is no command `{word}`{hint}")));
                 }
             }
@@ -388,8 +418,10 @@ impl<'a> Line<'a> {
     fn rest(&mut self, command: &'static Command) -> Result<Vec<OsString>, Usage> {
         let mut operands = Vec::new();
         while let Some(arg) = self.next() {
-            let word = arg.to_str().unwrap_or_default();
-            let is_flag = word.starts_with('-') && word.len() > 1;
+            let is_flag = arg.as_encoded_bytes().starts_with(b"-") && arg.len() > 1;
+            let Some(word) = arg.to_str().or((!is_flag).then_some("")) else {
+                return Err(self.wrong(format!("there is no flag `{}`", shown(arg))));
+            };
             if word == "--" {
                 operands.extend(self.args.iter().cloned());
                 self.args = &[];
@@ -422,12 +454,14 @@ impl<'a> Line<'a> {
                 return Ok(());
             }
             let Some(flag) = own.iter().find(|f| f.short == Some(letter)) else {
+                let letter = text::printable(&letter.to_string());
                 return Err(self.wrong(format!("there is no flag `-{letter}`")));
             };
             let behind = &letters[at + letter.len_utf8()..];
             let takes_a_value = flag.value != Value::None;
             self.one(
                 flag,
+                &format!("-{letter}"),
                 (takes_a_value && !behind.is_empty()).then(|| behind.to_owned()),
             )?;
             if takes_a_value {
@@ -454,71 +488,92 @@ impl<'a> Line<'a> {
             let hint = nearest(bare, known)
                 .map(|n| format!("; did you mean `--{n}`?"))
                 .unwrap_or_default();
+            let name = text::printable(name);
             return Err(self.wrong(format!("there is no flag `{name}`{hint}")));
         };
         if flag.long == "help" {
             self.help = true;
             return Ok(());
         }
-        self.one(flag, inline)
+        self.one(flag, name, inline)
     }
 
-    /// A flag of the table; its value is `inline` or the next word.
-    fn one(&mut self, flag: &'static Flag, inline: Option<String>) -> Result<(), Usage> {
-        if !flag.repeats && self.flags.iter().any(|(name, _)| *name == flag.long) {
-            return Err(self.wrong(format!("`--{}` is given twice", flag.long)));
+    /// A flag of the table, spelled as `name`; its value is `inline` or the next word.
+    fn one(&mut self, flag: &'static Flag, name: &str, inline: Option<String>) -> Result<(), Usage> {
+        if !flag.repeats && self.flags.iter().any(|(long, _)| *long == flag.long) {
+            return Err(self.wrong(format!("`{name}` is given twice")));
         }
         let value = match (flag.value, inline) {
             (Value::None, None) => String::new(),
-            (Value::None, Some(_)) => return Err(self.wrong(format!("`--{}` takes no value", flag.long))),
+            (Value::None, Some(_)) => return Err(self.wrong(format!("`{name}` takes no value"))),
             (_, Some(value)) => value,
             (_, None) => match self.next() {
-                Some(value) => value.to_string_lossy().into_owned(),
+                Some(value) => value.to_str().map(str::to_owned).ok_or_else(|| {
+                    let value = shown(value);
+                    self.wrong(format!("`{name}` wants text in UTF-8, not `{value}`"))
+                })?,
                 None => {
-                    return Err(self.wrong(format!(
-                        "`--{}` wants a value: {}",
-                        flag.long,
-                        flag.value.wants()
-                    )));
+                    let wants = flag.value.wants();
+                    return Err(self.wrong(format!("`{name}` wants a value: {wants}")));
                 }
             },
         };
-        if !flag.value.takes(&value) {
-            let hint = flag.value.nearest(&value);
-            let wants = flag.value.wants();
-            return Err(self.wrong(format!("`--{}` wants {wants}, not `{value}`{hint}", flag.long)));
-        }
+        flag.value
+            .check(&format!("`{name}`"), &value)
+            .map_err(|what| self.wrong(what))?;
         self.flags.push((flag.long, value));
+        Ok(())
+    }
+
+    /// Whether all flags are there that have to be, and none contradicts itself.
+    fn check_flags(&self, command: &Command) -> Result<(), Usage> {
+        for flag in command.flags {
+            let mut values = self.flags.iter().filter(|(long, _)| *long == flag.long);
+            if flag.required && values.clone().next().is_none() {
+                let wants = flag.value.wants();
+                return Err(self.wrong(format!("`--{}` is missing: {wants}", flag.long)));
+            }
+            if let Value::Pair(_) = flag.value {
+                let mut keys = std::collections::BTreeSet::new();
+                let again = values.find_map(|(_, pair)| {
+                    let (key, _) = pair.split_once('=')?;
+                    (!keys.insert(key)).then_some(key)
+                });
+                if let Some(key) = again {
+                    return Err(self.wrong(format!("`--{}` gives `{key}` twice", flag.long)));
+                }
+            }
+        }
         Ok(())
     }
 
     /// Whether there are as many operands as the command takes, and such as it takes.
     fn check(&self, command: &Command, operands: &[OsString]) -> Result<(), Usage> {
-        let show = |o: &OsStr| o.to_string_lossy().into_owned();
         let surplus = |most: usize| match operands.get(most) {
-            Some(extra) => Err(self.wrong(format!("`{}` is one word too many", show(extra)))),
+            Some(extra) => Err(self.wrong(format!("`{}` is one word too many", shown(extra)))),
             None => Ok(()),
+        };
+        let each = |name: &str, value: Value| {
+            let wrong = operands.iter().find_map(|o| value.check_operand(name, o).err());
+            wrong.map_or(Ok(()), |what| Err(self.wrong(what)))
         };
         match command.operands {
             Operands::None => surplus(0),
-            Operands::OptionalPath(_) => surplus(1),
             Operands::Choice(name, words) => {
                 let value = Value::Choice(name, words);
-                match operands.first().map(|o| show(o)) {
-                    None => Err(self.wrong(format!("{name} is missing: {}", value.wants()))),
-                    Some(word) if !value.takes(&word) => {
-                        let hint = value.nearest(&word);
-                        Err(self.wrong(format!("{name} is {}, not `{word}`{hint}", value.wants())))
-                    }
-                    Some(_) => surplus(1),
+                if operands.is_empty() {
+                    return Err(self.wrong(format!("{name} is missing: {}", value.wants())));
                 }
+                surplus(1)?;
+                each(name, value)
             }
             Operands::Pids => {
                 if operands.is_empty() {
                     return Err(self.wrong("PID is missing: the id of a process".to_owned()));
                 }
-                match operands.iter().map(|o| show(o)).find(|word| pid(word).is_none()) {
-                    Some(word) => Err(self.wrong(format!("`{word}` is not the id of a process"))),
+                let is_none = |word: &&OsString| word.to_str().and_then(pid).is_none();
+                match operands.iter().find(is_none) {
+                    Some(word) => Err(self.wrong(format!("`{}` is not the id of a process", shown(word)))),
                     None => Ok(()),
                 }
             }
@@ -529,114 +584,34 @@ impl<'a> Line<'a> {
                     (true, false) => Err(self.wrong("PROGRAM is missing: what is to be run".to_owned())),
                     (false, true) => Err(self.wrong(format!(
                         "`--{unless}` runs nothing: `{}` is too much",
-                        show(&operands[0])
+                        shown(&operands[0])
                     ))),
                     _ => Ok(()),
                 }
             }
-            Operands::Words { name, least, most } => match operands.len() < least {
-                true => Err(self.wrong(format!("{name} is missing"))),
-                false => surplus(most),
-            },
-            Operands::PassedOn(_) | Operands::Anything => Ok(()),
+            Operands::Words {
+                name,
+                each: value,
+                least,
+                most,
+            } => {
+                if operands.len() < least {
+                    return Err(self.wrong(format!("{name} is missing")));
+                }
+                surplus(most)?;
+                each(name, value)
+            }
+            Operands::PassedOn(_) | Operands::Anything | Operands::Ssh => Ok(()),
         }
     }
 }
 
-impl Value {
-    /// Whether `word` is such a value.
-    fn takes(self, word: &str) -> bool {
-        match self {
-            Value::None => word.is_empty(),
-            Value::Choice(_, words) => words.contains(&word),
-            Value::Pid => pid(word).is_some(),
-            Value::Path(_) => !word.is_empty(),
-            Value::Address => word.parse::<std::net::SocketAddr>().is_ok(),
-            Value::Text(_) => !word.is_empty(),
-            Value::HostPort => host_port(word),
-            Value::Lifetime => lifetime(word).is_some(),
-            Value::Pair(_) => word.split_once('=').is_some_and(|(key, _)| !key.is_empty()),
-            Value::Number(_) => word.parse::<u32>().is_ok(),
-        }
-    }
-
-    /// What it wants, in words.
-    fn wants(self) -> String {
-        match self {
-            Value::None => "nothing".to_owned(),
-            Value::Choice(_, words) => format!("one of {}", words.join(", ")),
-            Value::Pid => "the id of a process".to_owned(),
-            Value::Path(_) => "a file".to_owned(),
-            Value::Address => "an address with its port, as 127.0.0.1:3022 or [::1]:3022".to_owned(),
-            Value::Text(name) => format!("{name}, which is not empty"),
-            Value::HostPort => "a host with its port, as proxy.example.org:3080".to_owned(),
-            Value::Lifetime => "a time, as 90s, 10m, 8h or 7d".to_owned(),
-            Value::Pair(name) => format!("{name}, a name and a value"),
-            Value::Number(_) => "a number".to_owned(),
-        }
-    }
-
-    fn nearest(self, word: &str) -> String {
-        match self {
-            Value::Choice(_, words) => nearest(word, words.iter().copied()),
-            _ => None,
-        }
-        .map(|n| format!("; did you mean `{n}`?"))
-        .unwrap_or_default()
-    }
+/// A word of the command line, for a message of one line.
+fn shown(word: &OsStr) -> String {
+    text::printable(&word.to_string_lossy())
 }
 
-/// A process id: a number of its own, above zero.
-fn pid(word: &str) -> Option<i32> {
-    word.parse().ok().filter(|pid| *pid > 0)
-}
-
-/// `name:port`, `192.0.2.1:port`, `[2001:db8::1]:port`.
-fn host_port(word: &str) -> bool {
-    word.rsplit_once(':').is_some_and(|(host, port)| {
-        let bare = !host.contains(':') || (host.starts_with('[') && host.ends_with(']'));
-        !host.is_empty() && bare && port.parse::<u16>().is_ok()
-    })
-}
-
-/// Seconds of a time as `90s`, `10m`, `8h`, `7d`; a number alone is seconds.
-pub fn lifetime(word: &str) -> Option<u64> {
-    let end = word.find(|c: char| !c.is_ascii_digit()).unwrap_or(word.len());
-    let factor = match &word[end..] {
-        "" | "s" => 1,
-        "m" => 60,
-        "h" => 3600,
-        "d" => 86_400,
-        _ => return None,
-    };
-    word[..end].parse::<u64>().ok()?.checked_mul(factor)
-}
-
-/// The known word that a mistyped one is probably meant to be.
-fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let far = 1 + word.len() / 3;
-    known
-        .map(|k| (distance(word, k), k))
-        .filter(|(d, _)| *d <= far)
-        .min()
-        .map(|(_, k)| k)
-}
-
-/// How many letters have to be changed, added or removed.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut corner = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = corner + usize::from(x != *y);
-            corner = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(corner + 1);
-        }
-    }
-    row[b.len()]
-}
-
+#[cfg(test)]
+mod sweep;
 #[cfg(test)]
 mod tests;

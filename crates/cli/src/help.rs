@@ -1,10 +1,12 @@
 //! What `--help` prints, made from the table.
 
-use crate::flags::{Command, Flag, GLOBAL, Operands, Value};
+use crate::flags::{Command, Flag, GLOBAL, Operands, Value, shared};
 use std::fmt::Write;
 
 /// The widest line.
 const WIDTH: usize = 100;
+/// More flags than this are not in the line that says how a command is written.
+const MANY: usize = 40;
 
 /// Help about one command; a group's own lists what it holds.
 pub fn command(commands: &[Command], command: &Command) -> String {
@@ -17,7 +19,7 @@ pub fn command(commands: &[Command], command: &Command) -> String {
         .filter(|c| !c.hidden && c.words.len() > command.words.len() && c.words.starts_with(command.words));
     list_commands(&mut out, inside);
     list_flags(&mut out, "flags", command.flags);
-    list_flags(&mut out, "flags of every command", GLOBAL);
+    list_flags(&mut out, "flags of every command", shared(Some(command)));
     if !command.examples.is_empty() {
         out.push_str("\nexamples:\n");
         for (what, line) in command.examples {
@@ -50,15 +52,17 @@ pub fn overview(commands: &[Command], group: &[&str]) -> String {
 /// How a command is written.
 pub fn usage(command: &Command) -> String {
     let mut out = format!("fleetgate {}", command.words.join(" "));
-    for flag in command.flags {
+    // Where there are too many for a line, the list below has them.
+    let listed = command.flags.len() > MANY;
+    if listed {
+        out.push_str(" [FLAG]…");
+    }
+    for flag in command.flags.iter().filter(|_| !listed) {
         let dots = if flag.repeats { "…" } else { "" };
         let _ = write!(out, " [{}]{dots}", spelled(flag));
     }
     match command.operands {
         Operands::None => {}
-        Operands::OptionalPath(name) => {
-            let _ = write!(out, " [{name}]");
-        }
         Operands::Choice(name, _) => {
             let _ = write!(out, " {name}");
         }
@@ -66,7 +70,10 @@ pub fn usage(command: &Command) -> String {
         Operands::Program { .. } => out.push_str(" -- PROGRAM [ARGUMENT]…"),
         Operands::OptionalProgram => out.push_str(" [-- PROGRAM [ARGUMENT]…]"),
         Operands::Anything => out.push_str(" …"),
-        Operands::Words { name, least, most } => {
+        Operands::Ssh => out.push_str(" [USER@]NODE [COMMAND…]"),
+        Operands::Words {
+            name, least, most, ..
+        } => {
             let dots = if most > 1 { "…" } else { "" };
             let _ = match least {
                 0 => write!(out, " [{name}]{dots}"),
@@ -82,21 +89,30 @@ pub fn usage(command: &Command) -> String {
 
 /// A flag as it is typed.
 pub fn spelled(flag: &Flag) -> String {
-    let names = match flag.short {
-        Some(letter) => format!("-{letter}, --{}", flag.long),
-        None => format!("--{}", flag.long),
+    let names = match (flag.short, flag.long) {
+        (Some(letter), "") => format!("-{letter}"),
+        (Some(letter), long) => format!("-{letter}, --{long}"),
+        (None, long) => format!("--{long}"),
     };
     let value = match flag.value {
         Value::None => return names,
         Value::Choice(name, _)
         | Value::Path(name)
         | Value::Text(name)
+        | Value::Name(name)
         | Value::Pair(name)
         | Value::Number(name) => name,
         Value::Pid => "PID",
         Value::Address => "ADDRESS:PORT",
         Value::HostPort => "HOST:PORT",
-        Value::Lifetime => "TIME",
+        Value::Proxy => "HOST[:PORT]",
+        Value::Login => "LOGIN",
+        Value::Selector => "SELECTOR",
+        Value::Session => "SESSION",
+        Value::UserAtNode => "USER@NODE",
+        Value::Connection => "NUMBER",
+        Value::Lifetime | Value::Ttl => "TIME",
+        Value::Moment => "WHEN",
     };
     format!("{names} {value}")
 }

@@ -5,7 +5,7 @@ use crate::cluster;
 use crate::flags::{Given, Outcome};
 use crate::{join, print};
 use fleetgate_auth::clock::MachineClock;
-use fleetgate_auth::{Kind, RefusedKind};
+use fleetgate_auth::{Kind, RefusedKind, Restored};
 use fleetgate_client::error::ClientError;
 use fleetgate_client::files;
 use fleetgate_net::x509::Key;
@@ -15,17 +15,28 @@ use fleetgate_policy::cluster::Name;
 use fleetgate_proto::v1::{JoinReply, JoinRequest};
 use std::error::Error;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Where the proxy listens unless told otherwise.
-const PORT: u16 = 3080;
+pub const PORT: u16 = 3080;
 /// Where the auth service listens unless told otherwise: nobody but proxies speaks to it.
 const AUTH: &str = "127.0.0.1:3025";
 
+/// What the services of this machine are made of.
+struct Machine<'a> {
+    given: &'a Given,
+    state: PathBuf,
+    /// The configuration.
+    path: PathBuf,
+    cluster: Name,
+    node: Name,
+    public: String,
+    listen: SocketAddr,
+}
+
 /// Makes the cluster. Each step that was done before an earlier try ended is found done; the configuration is the last.
 pub fn run(given: &Given) -> Outcome {
-    let state = cluster::state(given)?;
     let path = cluster::configuration(given)?;
     if path.exists() {
         return print(&format!(
@@ -33,63 +44,37 @@ pub fn run(given: &Given) -> Outcome {
             path.display()
         ));
     }
-    let name = name(given, "name")?;
-    let node = name_or_machine(given, "node-name")?;
-    let listen = listen(given);
-    let auth = given.value("auth-listen").unwrap_or(AUTH);
-    let public = given
-        .value("public")
-        .map_or_else(|| public(listen), str::to_owned);
-    files::private_directory(&state)?;
-    let mut text = format!(
-        "# The services of the cluster {name} on this machine; `fleetgate up` runs them.\n\n\
-         [auth]\nstate_directory = {}\nlisten = {}\n\n\
-         [proxy]\nstate_directory = {}\nlisten = {}\nauth = {}\npublic_address = {}\n",
-        cluster::quoted(&state.join("auth").to_string_lossy()),
-        cluster::quoted(auth),
-        cluster::quoted(&state.join("proxy").to_string_lossy()),
-        cluster::quoted(&listen.to_string()),
-        cluster::quoted(auth),
-        cluster::quoted(&public),
-    );
-    let node_state = state.join("node");
-    let section = cluster::node_section(&node_state, given.pairs("label"));
-    if !given.has("no-node") {
-        text += &format!("\n{section}");
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
-        let auth = state.join("auth");
-        let clock = Arc::new(MachineClock);
-        match fleetgate_auth::init(&auth, &name, std::slice::from_ref(&public), clock).await {
+    let listen = listen(given, PORT);
+    let machine = Machine {
+        given,
+        state: cluster::state(given)?,
+        path,
+        cluster: name(given, "name")?,
+        node: name_or_machine(given, "node-name")?,
+        public: given
+            .value("public")
+            .map_or_else(|| public(listen), str::to_owned),
+        listen,
+    };
+    machine.write(async |auth, clock| {
+        let proxies = std::slice::from_ref(&machine.public);
+        match fleetgate_auth::init(auth, &machine.cluster, proxies, clock).await {
             Err(e) if e.kind != RefusedKind::Exists => return Err(e.into()),
             _ => {}
         }
-        proxy(&auth, &state.join("proxy"), "proxy").await?;
-        if !given.has("no-node") {
-            let config = Config::parse(&path, &section)?;
-            let keys = monitor::host_keys(&config, !cluster::is_root())?;
-            self::node(&auth, &node_state, &node, keys, given, &public).await?;
+        if !machine.state.join("proxy/tls.chain").exists() {
+            machine.proxy(auth, Taking::Nothing).await?;
         }
-        Ok::<(), Box<dyn Error>>(())
+        machine.node(auth, Taking::Nothing).await
     })?;
-    if let Some(parent) = path.parent() {
-        std::fs::create_dir_all(parent).map_err(ClientError::file(parent))?;
-    }
-    files::write(&path, 0o644, text.as_bytes())?;
-    let (state_flag, up) = match given.value("state") {
-        Some(state) => (
-            format!(" --state {state}"),
-            format!("fleetgate up --state {state}"),
-        ),
-        None if cluster::is_root() => (
-            String::new(),
-            "systemctl enable --now fleetgate   # or: fleetgate up".into(),
-        ),
-        None => (String::new(), "fleetgate up".into()),
-    };
+    let Machine {
+        cluster: name,
+        node,
+        public,
+        path,
+        ..
+    } = &machine;
+    let (state_flag, up) = machine.starts();
     print(&format!(
         "The cluster {name} is made; its configuration is {}. Now:\n\n  \
          {up}\n  \
@@ -103,39 +88,134 @@ pub fn run(given: &Given) -> Outcome {
     ))
 }
 
-async fn proxy(auth: &Path, state: &Path, name: &str) -> Result<(), Box<dyn Error>> {
-    if state.join("tls.chain").exists() {
-        return Ok(());
-    }
-    let key = Key::generate();
-    let reply = enter(auth, Kind::Proxy, request(name, &key)).await?;
-    let signed = reply.state.clone().unwrap_or_default();
-    fleetgate_proxy::identity::install(state, &key, &reply.tls_chain, &signed)?;
-    Ok(())
+/// Makes this machine the one that a restored cluster's auth service and proxy are on: with a proxy's keys of its own,
+/// those of the lost machine are none any more, and a configuration.
+pub fn again(given: &Given, restored: &Restored) -> Outcome {
+    let public = restored.proxies.first().ok_or_else(|| {
+        ClientError::Usage("the restored state names no proxy: write the configuration by hand".to_owned())
+    })?;
+    let port = public.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+    let machine = Machine {
+        given,
+        state: cluster::state(given)?,
+        path: cluster::configuration(given)?,
+        cluster: restored.cluster.clone(),
+        node: name_or_machine(given, "node-name")?,
+        public: public.clone(),
+        listen: listen(given, port.unwrap_or(PORT)),
+    };
+    // Only a name that somebody typed is taken from the machine that had it.
+    let taking = match given.value("node-name") {
+        Some(_) => Taking::Place,
+        None => Taking::Nothing,
+    };
+    machine.write(async |auth, _| {
+        machine.proxy(auth, Taking::Place).await?;
+        machine.node(auth, taking).await
+    })?;
+    print(&format!(
+        "The cluster {} is restored, and this machine is its auth service and proxy; the configuration is {}. People and \
+         nodes look for the proxy at {public}: see that this machine is found there. Now:\n\n  {}\n",
+        machine.cluster,
+        machine.path.display(),
+        machine.starts().1
+    ))
 }
 
-async fn node(
-    auth: &Path,
-    state: &Path,
-    name: &Name,
-    host_keys: Vec<Vec<u8>>,
-    given: &Given,
-    public: &str,
-) -> Result<(), Box<dyn Error>> {
-    if fleetgate_node::identity::Identity::load(state)?.is_some() {
-        return Ok(());
+/// Whether a machine takes the place of one that had its name.
+#[derive(Clone, Copy, PartialEq)]
+enum Taking {
+    Nothing,
+    Place,
+}
+
+impl Machine<'_> {
+    /// Does what the services need, and writes the configuration then.
+    fn write(
+        &self,
+        make: impl AsyncFnOnce(&Path, Arc<MachineClock>) -> Result<(), Box<dyn Error>>,
+    ) -> Result<(), Box<dyn Error>> {
+        files::private_directory(&self.state)?;
+        let auth = self.state.join("auth");
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        runtime.block_on(make(&auth, Arc::new(MachineClock)))?;
+        if let Some(parent) = self.path.parent() {
+            std::fs::create_dir_all(parent).map_err(ClientError::file(parent))?;
+        }
+        files::write(&self.path, 0o644, self.configuration().as_bytes())?;
+        Ok(())
     }
-    let key = Key::generate();
-    let request = JoinRequest {
-        host_keys: host_keys.into_iter().map(Into::into).collect(),
-        labels: given
-            .pairs("label")
-            .map(|(k, v)| (k.to_owned(), v.to_owned()))
-            .collect(),
-        ..request(name.as_str(), &key)
-    };
-    let reply = enter(auth, Kind::Node, request).await?;
-    join::keep_node(state, vec![public.to_owned()], &key, &reply)
+
+    fn configuration(&self) -> String {
+        let auth = self.given.value("auth-listen").unwrap_or(AUTH);
+        let text = format!(
+            "# The services of the cluster {} on this machine; `fleetgate up` runs them.\n\n\
+             [auth]\nstate_directory = {}\nlisten = {}\n\n\
+             [proxy]\nstate_directory = {}\nlisten = {}\nauth = {}\npublic_address = {}\n",
+            self.cluster,
+            cluster::quoted(&self.state.join("auth").to_string_lossy()),
+            cluster::quoted(auth),
+            cluster::quoted(&self.state.join("proxy").to_string_lossy()),
+            cluster::quoted(&self.listen.to_string()),
+            cluster::quoted(auth),
+            cluster::quoted(&self.public),
+        );
+        match self.given.has("no-node") {
+            true => text,
+            false => format!("{text}\n{}", self.node_section()),
+        }
+    }
+
+    fn node_section(&self) -> String {
+        cluster::node_section(&self.state.join("node"), self.given.pairs("label"))
+    }
+
+    /// The flag that names the state, if one is needed, and the command that starts the services.
+    fn starts(&self) -> (String, String) {
+        match self.given.value("state") {
+            Some(state) => (
+                format!(" --state {state}"),
+                format!("fleetgate up --state {state}"),
+            ),
+            None if cluster::is_root() => (
+                String::new(),
+                "systemctl enable --now fleetgate   # or: fleetgate up".into(),
+            ),
+            None => (String::new(), "fleetgate up".into()),
+        }
+    }
+
+    async fn proxy(&self, auth: &Path, taking: Taking) -> Result<(), Box<dyn Error>> {
+        let key = Key::generate();
+        let reply = enter(auth, Kind::Proxy, request("proxy", &key), taking).await?;
+        let signed = reply.state.clone().unwrap_or_default();
+        fleetgate_proxy::identity::install(&self.state.join("proxy"), &key, &reply.tls_chain, &signed)?;
+        Ok(())
+    }
+
+    async fn node(&self, auth: &Path, taking: Taking) -> Result<(), Box<dyn Error>> {
+        let state = self.state.join("node");
+        if self.given.has("no-node") || fleetgate_node::identity::Identity::load(&state)?.is_some() {
+            return Ok(());
+        }
+        let config = Config::parse(&self.path, &self.node_section())?;
+        let keys = monitor::host_keys(&config, !cluster::is_root())?;
+        let key = Key::generate();
+        let request = JoinRequest {
+            host_keys: keys.into_iter().map(Into::into).collect(),
+            labels: self
+                .given
+                .pairs("label")
+                .map(|(k, v)| (k.to_owned(), v.to_owned()))
+                .collect(),
+            ..request(self.node.as_str(), &key)
+        };
+        let reply = enter(auth, Kind::Node, request, taking).await?;
+        let log = monitor::audit_log(&config, !cluster::is_root());
+        join::keep_node(&state, &log, vec![self.public.clone()], &key, &reply)
+    }
 }
 
 fn request(name: &str, key: &Key) -> JoinRequest {
@@ -147,8 +227,18 @@ fn request(name: &str, key: &Key) -> JoinRequest {
     }
 }
 
-async fn enter(auth: &Path, kind: Kind, request: JoinRequest) -> Result<JoinReply, Box<dyn Error>> {
-    Ok(fleetgate_auth::join_here(auth, kind, request, Arc::new(MachineClock)).await?)
+async fn enter(
+    auth: &Path,
+    kind: Kind,
+    request: JoinRequest,
+    taking: Taking,
+) -> Result<JoinReply, Box<dyn Error>> {
+    let clock = Arc::new(MachineClock);
+    let entered = match taking {
+        Taking::Nothing => fleetgate_auth::join_here(auth, kind, request, clock).await,
+        Taking::Place => fleetgate_auth::join_anew(auth, kind, request, clock).await,
+    };
+    Ok(entered?)
 }
 
 fn name(given: &Given, flag: &str) -> Result<Name, ClientError> {
@@ -159,24 +249,24 @@ fn name_or_machine(given: &Given, flag: &str) -> Result<Name, ClientError> {
     let text = given
         .value(flag)
         .map_or_else(cluster::machine_name, str::to_owned);
-    Name::parse(&text).map_err(|e| ClientError::Usage(format!("--{flag}: {e}")))
+    Name::parse(&text).map_err(|e| ClientError::Usage(format!("`--{flag}`: {e}")))
 }
 
 /// On every address, of both families where the machine has both.
-fn listen(given: &Given) -> SocketAddr {
+pub fn listen(given: &Given, port: u16) -> SocketAddr {
     // It was read once by the parser.
     if let Some(address) = given.value("listen").and_then(|a| a.parse().ok()) {
         return address;
     }
     let both = SocketAddr::from(([0u16; 8], 0));
     match std::net::UdpSocket::bind(both) {
-        Ok(_) => SocketAddr::from(([0u16; 8], PORT)),
-        Err(_) => SocketAddr::from(([0u8; 4], PORT)),
+        Ok(_) => SocketAddr::from(([0u16; 8], port)),
+        Err(_) => SocketAddr::from(([0u8; 4], port)),
     }
 }
 
 /// The address itself where it is one, else this machine's name.
-fn public(listen: SocketAddr) -> String {
+pub fn public(listen: SocketAddr) -> String {
     if !listen.ip().is_unspecified() {
         return listen.to_string();
     }

@@ -1,29 +1,31 @@
 //! `fleetgate join`: keys are made or found, a token is shown, and what comes of it is written where the role looks.
 
-use crate::cluster;
 use crate::flags::{Given, Outcome};
-use crate::show;
+use crate::{cluster, init, show};
 use fleetgate_client::ask::{self, Answer};
 use fleetgate_client::error::ClientError;
 use fleetgate_client::join::{self, Joined, Machine};
-use fleetgate_client::{files, reach};
+use fleetgate_client::{files, reach, time};
+use fleetgate_net::tls::Believe;
 use fleetgate_net::x509::Key;
 use fleetgate_node::config::Config;
 use fleetgate_node::identity::{self, Identity};
 use fleetgate_node::monitor::{self, Signed};
 use fleetgate_proto::v1::JoinReply;
 use serde_json::json;
+use std::net::SocketAddr;
 use std::path::Path;
 
 /// Joins; a machine that has joined says so.
 pub fn run(given: &Given) -> Outcome {
     let state = cluster::state(given)?;
-    if let Some(known) = Identity::load(&state)? {
+    let known = Identity::load(&state)?
+        .filter(|_| !given.has("again") && !monitor::cluster::is_removed(&state, time::now()));
+    if let Some(known) = known {
         let text = format!(
-            "this machine is the node {} of the cluster {}; to join another, remove {} first",
-            known.node,
-            known.cluster,
-            state.join(identity::DIRECTORY).display()
+            "this machine is the node {} of the cluster {}; `fleetgate join --again` with a token joins anew, or \
+             another cluster",
+            known.node, known.cluster
         );
         return show::either(
             given.has("json"),
@@ -31,9 +33,11 @@ pub fn run(given: &Given) -> Outcome {
             || format!("{text}\n"),
         );
     }
-    let proxy = given.value("proxy").ok_or_else(|| {
-        ClientError::Usage("--proxy HOST:PORT is missing: where the cluster's proxy is".to_owned())
-    })?;
+    let proxy = given
+        .value("proxy")
+        .ok_or_else(|| given.wrong("`--proxy` is missing: where the cluster's proxy is"))?;
+    let proxy = reach::run(reach::address(proxy))?;
+    let proxy = proxy.as_str();
     let text = match (given.value("token"), given.value("token-file")) {
         (Some(token), None) => zeroize::Zeroizing::new(token.to_owned()),
         (None, Some(path)) => ask::secret(&Answer::From(path), "Token", "")?,
@@ -43,7 +47,9 @@ pub fn run(given: &Given) -> Outcome {
             "give --token-file FILE, or - for standard input",
         )?,
         (Some(_), Some(_)) => {
-            return Err(ClientError::Usage("--token and --token-file: one of them".to_owned()).into());
+            return Err(given
+                .wrong("`--token` and `--token-file` together: give one of them")
+                .into());
         }
     };
     let token = join::token(&text)?;
@@ -69,8 +75,29 @@ pub fn run(given: &Given) -> Outcome {
     };
     let joined = reach::run(join::join(proxy, &token, machine))?;
     let reply = &joined.reply;
+    let mut proxy_place = None;
     let section = match reply.kind.as_str() {
-        "proxy" => keep_proxy(given, &state, proxy, &joined)?,
+        "proxy" => {
+            let place = Place::of(given, proxy);
+            let section = keep_proxy(&state, &place, &joined)?;
+            // The machine has joined, whatever comes of this: auth may have to be told first where to listen.
+            let found = reach::run(async {
+                reach::identity(&place.auth, &Believe::Pin(token.pin), None)
+                    .await
+                    .map(drop)
+            });
+            if let Err(why) = found {
+                eprintln!("fleetgate: {}", show::printable(&place.unreached(&why)));
+            }
+            if own.is_none() {
+                eprintln!(
+                    "{} is there and was not changed; it has to have this section:\n\n{section}",
+                    path.display()
+                );
+            }
+            proxy_place = Some(place);
+            section
+        }
         _ => {
             let state = match &own {
                 Some(_) => &state,
@@ -78,7 +105,8 @@ pub fn run(given: &Given) -> Outcome {
             };
             let mut proxies = vec![proxy.to_owned()];
             proxies.extend(joined.state.proxies.iter().filter(|p| *p != proxy).cloned());
-            keep_node(state, proxies, &joined.tls_key, reply)?;
+            let log = monitor::audit_log(&config, !cluster::is_root());
+            keep_node(state, &log, proxies, &joined.tls_key, reply)?;
             own.clone().unwrap_or_default()
         }
     };
@@ -98,8 +126,12 @@ pub fn run(given: &Given) -> Outcome {
         || {
             // The service fleetgate-node may be there, which has a configuration of its own and the same state.
             let hint = match reply.kind == "node" {
-                true => "; a node that runs already joins when its service is reloaded, or at SIGHUP",
-                false => "",
+                true => {
+                    "; a node that runs already joins when its service is reloaded, or at SIGHUP".to_owned()
+                }
+                false => proxy_place
+                    .map(|place| format!("; people reach it at {}", place.public))
+                    .unwrap_or_default(),
             };
             format!(
                 "this machine is the {} {} of the cluster {} now; `fleetgate up --config {}` serves it, or the \
@@ -113,42 +145,81 @@ pub fn run(given: &Given) -> Outcome {
     )
 }
 
+/// Where a proxy is, and what it needs.
+struct Place {
+    listen: SocketAddr,
+    /// Where people reach it.
+    public: String,
+    /// Where it reaches the auth service.
+    auth: String,
+}
+
+impl Place {
+    fn of(given: &Given, first: &str) -> Place {
+        let listen = init::listen(given, init::PORT);
+        Place {
+            listen,
+            public: given
+                .value("public")
+                .map_or_else(|| init::public(listen), str::to_owned),
+            auth: given.value("auth").map_or_else(|| beside(first), str::to_owned),
+        }
+    }
+
+    fn section(&self, directory: &Path) -> String {
+        format!(
+            "[proxy]\nstate_directory = {}\nlisten = {}\nauth = {}\npublic_address = {}\n",
+            cluster::quoted(&directory.to_string_lossy()),
+            cluster::quoted(&self.listen.to_string()),
+            cluster::quoted(&self.auth),
+            cluster::quoted(&self.public)
+        )
+    }
+
+    fn unreached(&self, why: &ClientError) -> String {
+        format!(
+            "the auth service is not reached at {}, so this proxy will not serve yet: {why}. On auth's machine `listen` in [auth] \
+             has to be an address that this machine reaches, and `auth` in [proxy] there the same one (docs/proxy.md); it is \
+             127.0.0.1:3025 unless `init --auth-listen` said otherwise. Where auth is elsewhere, correct `auth` in [proxy] here",
+            self.auth
+        )
+    }
+}
+
+/// The auth service is where the first proxy is, unless somebody says otherwise.
+fn beside(first: &str) -> String {
+    let host = first.rsplit_once(':').map_or(first, |(host, _)| host);
+    format!("{host}:3025")
+}
+
 /// Writes what a proxy reads. The answer is its section of a configuration.
-fn keep_proxy(
-    given: &Given,
-    state: &Path,
-    proxy: &str,
-    joined: &Joined,
-) -> Result<String, Box<dyn std::error::Error>> {
+fn keep_proxy(state: &Path, place: &Place, joined: &Joined) -> Result<String, Box<dyn std::error::Error>> {
     let directory = state.join("proxy");
     let signed = joined.reply.state.clone().unwrap_or_default();
     fleetgate_proxy::identity::install(&directory, &joined.tls_key, &joined.reply.tls_chain, &signed)?;
-    // The auth service is where the first proxy is, unless somebody says otherwise.
-    let first = proxy.rsplit_once(':').map_or(proxy, |(host, _)| host);
-    let auth = given
-        .value("auth")
-        .map_or_else(|| format!("{first}:3025"), str::to_owned);
-    Ok(format!(
-        "[proxy]\nstate_directory = {}\nauth = {}\n",
-        cluster::quoted(&directory.to_string_lossy()),
-        cluster::quoted(&auth)
-    ))
+    Ok(place.section(&directory))
 }
 
-/// Writes what a node reads, the identity last: it is there with its key and state or not at all.
+/// Writes what a node reads, the identity last: it is there with its key and state or not at all. Of the audit log the
+/// cluster gets what is written from now on; one that the machine was in before gets what it does not have yet.
 pub fn keep_node(
     state: &Path,
+    audit_log: &Path,
     proxies: Vec<String>,
     key: &Key,
     reply: &JoinReply,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    identity::save_tls_key(state, key.pkcs8())?;
     let signed = reply.state.clone().unwrap_or_default();
-    Signed {
+    let signed = Signed {
         document: signed.document.to_vec(),
         signature: signed.signature.to_vec(),
+    };
+    // A node that runs notes nothing any more once the key is another.
+    identity::save_tls_key(state, key.pkcs8())?;
+    if !monitor::cluster::is_of_the_same(state, &signed) {
+        monitor::audit::begin_at_end(state, audit_log)?;
     }
-    .save(state)?;
+    signed.save(state)?;
     Identity {
         cluster: reply.cluster.clone(),
         node: reply.name.clone(),
@@ -159,4 +230,31 @@ pub fn keep_node(
     }
     .save(state)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxys_section_is_read_by_the_proxy_and_names_what_it_needs() {
+        for (first, auth) in [
+            ("gate.example.org:3080", "gate.example.org:3025"),
+            ("[2001:db8::1]:443", "[2001:db8::1]:3025"),
+        ] {
+            let place = Place {
+                listen: SocketAddr::from(([0u16; 8], init::PORT)),
+                public: "edge2.example.org:3080".to_owned(),
+                auth: beside(first),
+            };
+            let config =
+                fleetgate_proxy::config::Config::parse(&place.section(Path::new("/var/lib/edge/proxy")))
+                    .expect("a configuration");
+            assert_eq!(config.auth, auth);
+            assert_eq!(config.listen.to_string(), "[::]:3080");
+            assert_eq!(config.public_address, "edge2.example.org:3080");
+            let why = place.unreached(&ClientError::Refused("refused".to_owned()));
+            assert!(why.contains(auth) && why.contains("[auth]"), "{why}");
+        }
+    }
 }

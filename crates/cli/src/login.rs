@@ -2,16 +2,18 @@
 
 use crate::flags::{Given, Outcome};
 use crate::{print, show};
+use fleetgate_auth::check_password;
 use fleetgate_base::exit;
 use fleetgate_client::ask::{self, Answer, Terminal};
 use fleetgate_client::error::ClientError;
 use fleetgate_client::login::{self, Shown};
 use fleetgate_client::profile::{Home, Profile};
 use fleetgate_client::totp::Factor;
+use fleetgate_client::waiting::BoundedChannel;
 use fleetgate_client::{files, held, reach, time};
-use fleetgate_net::h2::Channel;
 use fleetgate_net::tls::Believe;
 use fleetgate_net::{Admits, Pin, Ticket};
+use fleetgate_policy::cluster::MIN_LIFETIME;
 use fleetgate_proto::v1::identity_client::IdentityClient;
 use serde_json::{Value, json};
 use std::io::IsTerminal;
@@ -24,7 +26,7 @@ const CLOCK_WARNING: i64 = 30;
 /// `login`
 pub fn run(given: &Given) -> Outcome {
     let home = Home::find(given.value("home"))?;
-    let known = home.profile().ok();
+    let known = home.profile().ok().or_else(|| home.last());
     let profile = match given.has("mfa") {
         true => refresh(given, &home)?,
         false => log_in(given, &home, known.as_ref())?,
@@ -49,17 +51,32 @@ fn refresh(given: &Given, home: &Home) -> Result<Profile, ClientError> {
 }
 
 fn log_in(given: &Given, home: &Home, known: Option<&Profile>) -> Result<Profile, ClientError> {
+    // Before anything is asked for: auth refuses it too.
+    if given
+        .seconds("ttl")
+        .is_some_and(|ttl| ttl < MIN_LIFETIME.as_secs())
+    {
+        let least = time::span(MIN_LIFETIME.as_secs());
+        let ttl = given.value("ttl").unwrap_or_default();
+        return Err(ClientError::Usage(format!(
+            "`--ttl` wants {least} or more, not `{ttl}`"
+        )));
+    }
     let proxy = given
         .value("proxy")
         .or(known.map(|p| p.proxy.as_str()))
-        .ok_or_else(|| {
-            ClientError::Usage("--proxy HOST:PORT is missing: where the cluster's proxy is".to_owned())
-        })?;
+        .ok_or_else(|| ClientError::Usage("`--proxy` is missing: where the cluster's proxy is".to_owned()))?;
+    let proxy = match known.filter(|p| p.proxy.rsplit_once(':').is_some_and(|(host, _)| host == proxy)) {
+        // The port that was found the last time.
+        Some(known) => known.proxy.clone(),
+        None => reach::run(reach::address(proxy))?,
+    };
+    let proxy = proxy.as_str();
     let same_cluster = known.filter(|p| p.proxy == proxy);
     let believe = match (given.value("ca"), given.value("invite-file"), same_cluster) {
         (Some(pin), _, _) => Some(Believe::Pin(
             pin.parse::<Pin>()
-                .map_err(|e| ClientError::Usage(format!("--ca: {e}")))?,
+                .map_err(|e| ClientError::Usage(format!("`--ca`: {e}")))?,
         )),
         (None, None, Some(_)) => Some(reach::believe(home)?),
         _ => None,
@@ -110,7 +127,7 @@ type Factors = (Zeroizing<String>, Zeroizing<String>);
 /// Password and second factor are set; what was shown is good for the login that follows.
 async fn first_time(
     given: &Given,
-    auth: &mut IdentityClient<Channel>,
+    auth: &mut IdentityClient<BoundedChannel>,
     ticket: &Ticket,
 ) -> Result<(String, Option<Factors>), ClientError> {
     let (user, factor) = login::begin_invite(auth, ticket.secret()).await?;
@@ -141,12 +158,21 @@ fn new_password(given: &Given, user: &str) -> Result<Zeroizing<String>, ClientEr
     let what = "Password";
     let instead = "give --password-file FILE, or - for standard input";
     if given.has("password-file") {
-        return ask::secret(&from(given, "password-file"), what, instead);
+        let password = ask::secret(&from(given, "password-file"), what, instead)?;
+        return match check_password(&password, user) {
+            Ok(()) => Ok(password),
+            Err(why) => Err(ClientError::Usage(format!("`--password-file`: {why}"))),
+        };
     }
     let mut terminal = Terminal::open().ok_or(ClientError::NoTerminal(what, instead))?;
     terminal.say(&format!("Welcome, {user}. Choose a password.\n"));
     loop {
         let password = terminal.secret("Password: ")?;
+        // Before the second factor is shown: a password that is refused later would have it set up for nothing.
+        if let Err(why) = check_password(&password, user) {
+            terminal.say(&format!("{why}.\n"));
+            continue;
+        }
         let again = terminal.secret("Again: ")?;
         if password == again {
             return Ok(password);
@@ -207,7 +233,7 @@ fn user(given: &Given, known: Option<&Profile>) -> Result<String, ClientError> {
         .or(known.map(|p| p.user.as_str()))
         .map(str::to_owned)
         .or_else(|| std::env::var("USER").ok().filter(|u| !u.is_empty()))
-        .ok_or_else(|| ClientError::Usage("--user is missing: who logs in".to_owned()))
+        .ok_or_else(|| ClientError::Usage("`--user` is missing: who logs in".to_owned()))
 }
 
 /// `logout`

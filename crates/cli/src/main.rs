@@ -26,10 +26,12 @@ mod trace;
 mod up;
 
 use commands::COMMANDS;
-use flags::{Asked, Given, Outcome};
+use flags::{Asked, Given, Outcome, Usage};
 use fleetgate_base::{exit, log};
 use fleetgate_client::error::ClientError;
 use fleetgate_client::held;
+use fleetgate_client::ssh::background;
+use fleetgate_policy::text;
 use std::ffi::{CString, OsString};
 use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -45,6 +47,7 @@ fn main() {
         Some(b"fleetgate-tunnel") => fleetgate_node::seat::run_tunnel(&rest),
         Some(b"fleetgate-guardian") => fleetgate_trace::guardian::main(&rest),
         Some(name) if name == held::NAME.as_bytes() => held::holder::main(&rest),
+        Some(name) if name == background::NAME.as_bytes() => fleetgate_client::ssh::in_background(&rest),
         Some(b"fleetgate-resolver") => fleetgate_resolver::run(&rest),
         _ => fleetgate(rest),
     });
@@ -61,10 +64,7 @@ fn fleetgate(args: Vec<OsString>) -> i32 {
             eprint!("{}", help::overview(COMMANDS, &group));
             exit::USAGE
         }
-        Err(usage) => {
-            eprintln!("fleetgate: {usage}");
-            exit::USAGE
-        }
+        Err(usage) => usage.say(),
     }
 }
 
@@ -76,22 +76,38 @@ fn run(given: &Given) -> i32 {
     );
     let level = given.value("log-level").or(serves.then_some("info"));
     log::start(given.value("log-format"), level);
-    match (given.command.run)(given) {
+    done(given, (given.command.run)(given))
+}
+
+/// Says why a command failed; the exit code.
+fn done(given: &Given, outcome: Outcome) -> i32 {
+    match outcome {
         Ok(code) => code,
+        Err(error) if error.is::<Usage>() && given.value("log-format") != Some("json") => {
+            error.downcast_ref::<Usage>().map_or(exit::USAGE, Usage::say)
+        }
         Err(error) => {
             match given.value("log-format") {
                 Some("json") => tracing::error!("{error}"),
-                _ => eprintln!("fleetgate: {error}"),
+                _ => eprintln!("fleetgate: {}", text::printable_lines(&error.to_string())),
             }
-            error
-                .downcast_ref::<ClientError>()
-                .map_or(exit::REFUSED, ClientError::code)
+            let code = error.downcast_ref::<ClientError>().map(ClientError::code);
+            code.unwrap_or(if error.is::<Usage>() {
+                exit::USAGE
+            } else {
+                exit::REFUSED
+            })
         }
     }
 }
 
-/// Prints; a reader that has gone away is no error (`fleetgate man | head`).
+/// Prints what can be seen; a reader that has gone away is no error (`fleetgate man | head`).
 fn print(text: &str) -> Outcome {
+    print_raw(&text::printable_lines(text))
+}
+
+/// The same for text that can be seen, with marks of ours for a terminal.
+fn print_raw(text: &str) -> Outcome {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(format!("standard output: {e}").into()),

@@ -1,9 +1,11 @@
 //! `fleetgate man`: the manual pages, made from the table. One for `fleetgate`, one for each command.
 
-use crate::flags::{Command, Flag, GLOBAL};
+use crate::flags::{Command, Flag, GLOBAL, shared};
 use crate::help;
 use std::fmt::Write;
+use std::io::{ErrorKind, Write as _};
 use std::path::Path;
+use std::process::{self, Stdio};
 
 /// Every page: its file name and its text.
 pub fn pages(commands: &[Command]) -> Vec<(String, String)> {
@@ -15,6 +17,34 @@ pub fn pages(commands: &[Command]) -> Vec<(String, String)> {
             .map(|c| (format!("{}.1", page_name(c)), page(c, &shown))),
     );
     pages
+}
+
+/// The page of the command that `words` name; without any, of fleetgate itself.
+pub fn page_of(commands: &[Command], words: &[&str]) -> Option<String> {
+    let name = std::iter::once("fleetgate").chain(words.iter().copied());
+    let file = format!("{}.1", name.collect::<Vec<_>>().join("-"));
+    pages(commands)
+        .into_iter()
+        .find(|(page, _)| *page == file)
+        .map(|(_, text)| text)
+}
+
+/// Shows a page by man(1). False: there is none, and the page has yet to be printed.
+pub fn show(page: &str) -> std::io::Result<bool> {
+    let mut child = match process::Command::new("man")
+        .args(["-l", "-"])
+        .stdin(Stdio::piped())
+        .spawn()
+    {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(false),
+        child => child?,
+    };
+    if let Some(mut stdin) = child.stdin.take() {
+        // A pager that was left early reads no more.
+        let _ = stdin.write_all(page.as_bytes());
+    }
+    child.wait()?;
+    Ok(true)
 }
 
 /// Writes every page into `directory`.
@@ -67,7 +97,7 @@ fn page(command: &Command, shown: &[&Command]) -> String {
         );
     }
     flags(&mut out, "OPTIONS", command.flags);
-    flags(&mut out, "OPTIONS OF EVERY COMMAND", GLOBAL);
+    flags(&mut out, "OPTIONS OF EVERY COMMAND", shared(Some(command)));
     if !command.examples.is_empty() {
         out.push_str(".SH EXAMPLES\n");
         for (what, line) in command.examples {

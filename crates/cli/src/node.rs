@@ -18,7 +18,7 @@ pub fn run(given: &Given) -> Outcome {
     if given.has("check") {
         monitor::check(&Config::load(&config)?, given.has("user-mode"))
             .map_err(|why| format!("{}: {why}", config.display()))?;
-        print(&format!("{}: nothing is wrong with it\n", config.display()))?;
+        print(&checked(&config))?;
         return Ok(0);
     }
     let mut monitor: Vec<OsString> = Vec::new();
@@ -43,6 +43,17 @@ pub fn run(given: &Given) -> Outcome {
     })?)
 }
 
+/// What is said of a configuration with which nothing is wrong.
+fn checked(config: &Path) -> String {
+    match config.exists() {
+        true => format!("{}: nothing is wrong with it\n", config.display()),
+        false => format!(
+            "{} is not there: the defaults hold, and nothing is wrong with them\n",
+            config.display()
+        ),
+    }
+}
+
 /// The monitor, executed by the starter.
 pub fn monitor(given: &Given) -> Outcome {
     let source =
@@ -60,12 +71,44 @@ pub fn monitor(given: &Given) -> Outcome {
     Ok(0)
 }
 
-/// Where the configuration is: the node's own file, or where there is none that of all services.
+/// Where the configuration is: the node's own file, or where there is none that of all services. A node without root has
+/// nothing to do with either: what they say is about the machine's node.
 pub fn configuration(given: &Given) -> PathBuf {
-    let own = PathBuf::from(PATH);
     match given.value("config") {
         Some(path) => path.into(),
-        None if !own.exists() && Path::new(cluster::SYSTEM_CONFIG).exists() => cluster::SYSTEM_CONFIG.into(),
-        None => own,
+        None if given.has("user-mode") => Config::user_path(),
+        None => of_the_machine(Path::new(PATH), Path::new(cluster::SYSTEM_CONFIG)),
+    }
+}
+
+fn of_the_machine(own: &Path, of_all: &Path) -> PathBuf {
+    match !own.exists() && of_all.exists() {
+        true => of_all.into(),
+        false => own.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_says_when_there_is_no_file() {
+        let there = std::env::current_exe().expect("this program");
+        assert!(checked(&there).ends_with(": nothing is wrong with it\n"));
+        let missing = checked(Path::new("/nonexistent/node.toml"));
+        assert!(
+            missing.starts_with("/nonexistent/node.toml is not there: the defaults hold"),
+            "{missing}"
+        );
+    }
+
+    #[test]
+    fn a_machine_without_a_file_of_the_nodes_own_has_it_in_that_of_all_services() {
+        let there = std::env::current_exe().expect("this program");
+        let missing = Path::new("/nonexistent/node.toml");
+        assert_eq!(of_the_machine(missing, &there), there);
+        assert_eq!(of_the_machine(missing, missing), missing);
+        assert_eq!(of_the_machine(&there, missing), there);
     }
 }

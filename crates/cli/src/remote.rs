@@ -1,8 +1,9 @@
 //! What reaches nodes: the list of them, and what plain ssh is told.
 
 use crate::admin::nodes::print_nodes;
+use crate::commands::COMMANDS;
 use crate::flags::{Given, Outcome};
-use crate::print;
+use crate::{help, print};
 use fleetgate_client::error::ClientError;
 use fleetgate_client::held::{Borrower, Keep, PERSIST};
 use fleetgate_client::ledger::Ledger;
@@ -16,9 +17,19 @@ use std::process::Command;
 /// `ls`
 pub fn list(given: &Given) -> Outcome {
     let home = Home::find(given.value("home"))?;
-    print_nodes(
-        given.has("json"),
-        &nodes(&home, given.word().unwrap_or_default())?,
+    let selector = given.word().unwrap_or_default();
+    let nodes = nodes(&home, selector)?;
+    if nodes.is_empty() && !selector.is_empty() {
+        return Err(ClientError::Refused(nothing_matches(selector)).into());
+    }
+    print_nodes(given.has("json"), &nodes)
+}
+
+/// What is said of a selector that no node matches.
+pub fn nothing_matches(selector: &str) -> String {
+    format!(
+        "no node that you may reach matches {:?}: `fleetgate ls` lists them",
+        crate::show::printable(selector)
     )
 }
 
@@ -36,7 +47,8 @@ fn nodes(home: &Home, selector: &str) -> Result<Vec<Node>, ClientError> {
 
 /// `ssh`
 pub fn ssh(given: &Given) -> Outcome {
-    Ok(fleetgate_client::ssh::command(&given.operands))
+    let help = || help::command(COMMANDS, given.command);
+    Ok(fleetgate_client::ssh::command(&given.operands, &help))
 }
 
 /// `proxy-command`

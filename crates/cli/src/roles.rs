@@ -1,16 +1,24 @@
 //! `fleetgate auth` and `fleetgate proxy`: one service in the foreground, until it is told to end. What it does is its
 //! crate's.
 
-use crate::cluster;
+use crate::cluster::{self, Role};
 use crate::flags::{Given, Outcome};
 use fleetgate_auth::clock::MachineClock;
 use fleetgate_base::notify::Notify;
+use fleetgate_base::parent;
+use fleetgate_base::sockets::InheritedSockets;
 use fleetgate_sys::signals;
 use serde::Deserialize;
-use std::net::{IpAddr, SocketAddr};
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tokio::signal::unix::{SignalKind, signal};
+use std::time::{Duration, Instant};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// How long a service waits for one before it that is just ending, and has the address still.
+const PREDECESSOR: Duration = Duration::from_secs(3);
 
 /// `[auth]` of the configuration.
 #[derive(Deserialize)]
@@ -20,9 +28,8 @@ struct AuthSection {
     state_directory: PathBuf,
     /// Where proxies reach it.
     listen: Option<SocketAddr>,
-    /// Proxies on other machines.
-    #[serde(default)]
-    relays: Vec<IpAddr>,
+    /// Does nothing any more, and is refused.
+    relays: Option<toml::Value>,
     /// How large the audit log may be, in bytes.
     audit_size: Option<u64>,
 }
@@ -30,16 +37,24 @@ struct AuthSection {
 /// `auth`
 pub fn auth(given: &Given) -> Outcome {
     let config = auth_config(&cluster::configuration(given)?)?;
+    let notify = Notify::from_environment();
+    let listener = listener(Role::Auth, &notify, config.listen).map_err(|e| {
+        let listen = config.listen;
+        format!("{listen} cannot be listened on: {e}; is another auth service running?")
+    })?;
     fleetgate_auth::sandbox::enter(&config.directory)?;
+    parent::follow()?;
     runtime()?.block_on(async {
         let socket = config.directory.join(fleetgate_auth::SOCKET);
-        let server = fleetgate_auth::Server::open(config).await?;
-        ready(&format!(
-            "listening on {} and {}",
-            server.address()?,
-            socket.display()
-        ));
-        server.run(ended()?).await?;
+        let server = fleetgate_auth::Server::open(config, listener).await?;
+        let status = format!("listening on {} and {}", server.address()?, socket.display());
+        ready(&notify, &status);
+        let mut signals = signals()?;
+        let ended = async move {
+            signals.next().await;
+            notify.say("STOPPING=1");
+        };
+        server.run(ended).await?;
         Ok(0)
     })
 }
@@ -56,10 +71,14 @@ pub fn auth_config(path: &Path) -> Result<fleetgate_auth::Config, String> {
     let section = sections
         .auth
         .ok_or_else(|| failed(&"there is no section [auth]"))?;
+    if section.relays.is_some() {
+        return Err(failed(
+            &"`relays` in [auth] does nothing any more: auth knows a proxy by its certificate, wherever it is; remove the line",
+        ));
+    }
     let plain = fleetgate_auth::Config::new(&section.state_directory);
     Ok(fleetgate_auth::Config {
         listen: section.listen.unwrap_or(plain.listen),
-        relays: section.relays,
         audit_size: section.audit_size.unwrap_or(plain.audit_size),
         clock: Arc::new(MachineClock),
         ..plain
@@ -71,19 +90,73 @@ pub fn proxy(given: &Given) -> Outcome {
     fleetgate_sys::heap::keep_large_apart();
     let config = fleetgate_proxy::config::Config::load(&cluster::configuration(given)?)?;
     let listen = config.listen;
-    let mut server = fleetgate_proxy::Server::new(config)?;
-    let listener = std::net::TcpListener::bind(listen)
-        .map_err(|e| format!("cannot listen on {listen}: {e}; `listen` in [proxy] says where"))?;
-    // Its socket may be out of reach for whom the proxy becomes.
+    // Whoever started the proxy may be out of reach for whom the proxy becomes.
     let notify = Notify::from_environment();
+    let listener = listener(Role::Proxy, &notify, listen)
+        .map_err(|e| format!("cannot listen on {listen}: {e}; `listen` in [proxy] says where"))?;
+    let mut server = fleetgate_proxy::Server::new(config)?;
     server.confine()?;
+    parent::follow()?;
     runtime()?.block_on(async {
+        let (drain, draining) = tokio::sync::oneshot::channel();
+        let (stop, stopping) = tokio::sync::oneshot::channel();
+        let mut signals = signals()?;
         let status = format!("listening on {}", listener.local_addr()?);
-        notify.say(&format!("STATUS={status}\nREADY=1"));
-        tracing::info!("{status}");
-        server.run(listener, ended()?).await?;
+        ready(&notify, &status);
+        tokio::spawn(async move {
+            let told = signals.next().await;
+            // Before it is said: `fleetgate up` may end as soon as it hears.
+            parent::outlive();
+            notify.say("STOPPING=1");
+            if told == End::Drain {
+                let _ = drain.send(());
+                // Told twice, it means now.
+                signals.next().await;
+            }
+            let _ = stop.send(());
+            std::future::pending::<()>().await
+        });
+        let stopping = async {
+            let _ = stopping.await;
+        };
+        let draining = async {
+            // A sender that is gone has told to stop.
+            if draining.await.is_err() {
+                std::future::pending().await
+            }
+        };
+        server.run(listener, draining, stopping).await?;
         Ok(0)
     })
+}
+
+/// The listening socket: the one that an earlier process of this service had, or a new one, which is kept for the next.
+fn listener(role: Role, notify: &Notify, address: SocketAddr) -> std::io::Result<TcpListener> {
+    let handed = InheritedSockets::from_environment();
+    let (is_kept, count) = (handed.is_kept, handed.sockets.len());
+    if let Some(socket) = handed.take(address) {
+        return Ok(TcpListener::from(OwnedFd::from(socket)));
+    }
+    if count > 0 {
+        match is_kept {
+            true => notify.forget(role.stored()),
+            false => {
+                tracing::warn!("the sockets that were handed over do not listen on {address}: one is made")
+            }
+        }
+    }
+    let begun = Instant::now();
+    let listener = loop {
+        match TcpListener::bind(address) {
+            // What a `fleetgate up` that was killed had started is just ending.
+            Err(e) if e.kind() == ErrorKind::AddrInUse && begun.elapsed() < PREDECESSOR => {
+                std::thread::sleep(PREDECESSOR / 60);
+            }
+            bound => break bound?,
+        }
+    };
+    notify.keep(role.stored(), listener.as_raw_fd());
+    Ok(listener)
 }
 
 /// One thread: state is its owner's alone, and a wake-up across cores costs more than most requests.
@@ -91,27 +164,69 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
-fn ready(status: &str) {
-    Notify::from_environment().say(&format!("STATUS={status}\nREADY=1"));
+fn ready(notify: &Notify, status: &str) {
+    notify.say(&format!("STATUS={status}\nREADY=1"));
     tracing::info!("{status}");
 }
 
-/// SIGTERM or SIGINT. SIGHUP is for services that read their configuration again, and ends none that does not.
-fn ended() -> std::io::Result<impl Future<Output = ()>> {
-    let mut term = signal(SignalKind::terminate())?;
-    let mut int = signal(SignalKind::interrupt())?;
-    let mut hup = signal(SignalKind::hangup())?;
+/// How a service is told to end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// SIGTERM: a service manager restarts or stops it. A proxy goes on with what is open.
+    Drain,
+    /// SIGINT: from a terminal, whose user means all of it.
+    Stop,
+}
+
+struct Signals([Signal; 3]);
+
+/// SIGTERM and SIGINT. SIGHUP is for services that read their configuration again, and ends none that does not.
+fn signals() -> std::io::Result<Signals> {
+    let kinds = [
+        SignalKind::terminate(),
+        SignalKind::interrupt(),
+        SignalKind::hangup(),
+    ];
+    let [term, int, hup] = kinds.map(signal);
+    let taken = [term?, int?, hup?];
     // `fleetgate up` takes them from a descriptor and blocks them therefore; a child begins with what its parent blocks.
     signals::unblock(&[signals::TERM, signals::INT, signals::HUP])
         .map_err(|e| std::io::Error::from_raw_os_error(e.0))?;
-    Ok(async move {
+    Ok(Signals(taken))
+}
+
+impl Signals {
+    /// Waits for the next one that ends a service.
+    async fn next(&mut self) -> End {
+        let [term, int, hup] = &mut self.0;
         loop {
             tokio::select! {
-                _ = term.recv() => break,
-                _ = int.recv() => break,
+                _ = term.recv() => return End::Drain,
+                _ = int.recv() => return End::Stop,
                 _ = hup.recv() => tracing::info!("the configuration is read at the next start"),
             }
         }
-        Notify::from_environment().say("STOPPING=1");
-    })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_that_does_nothing_is_refused_with_its_remedy() {
+        let path = std::env::temp_dir().join(format!("fleetgate-auth-section-{}.toml", std::process::id()));
+        let read = |text: &str| {
+            std::fs::write(&path, text).expect("written");
+            auth_config(&path).map(|config| config.listen.port())
+        };
+        let plain = "[auth]\nstate_directory = \"/nowhere\"\nlisten = \"127.0.0.1:7\"\n";
+        assert_eq!(read(plain), Ok(7), "the control");
+        let refused = read(&format!("{plain}relays = [\"192.0.2.1\"]\n")).expect_err("it does nothing");
+        assert!(
+            refused.contains("`relays`") && refused.contains("remove the line"),
+            "{refused}"
+        );
+        std::fs::remove_file(&path).expect("clean");
+    }
 }

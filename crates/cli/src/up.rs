@@ -1,16 +1,20 @@
 //! `fleetgate up`: the roles of one configuration, each a process of its own. It starts them in order, says where they
-//! are, starts again what dies, passes signals on and ends all of them together. It serves nothing itself and knows no
-//! secret.
+//! are, starts again what dies, passes signals on and ends all of them together. It keeps their listening sockets, so that
+//! nobody is refused while one of them restarts, and has its own service manager keep them too. A role that says that it
+//! stops is replaced at once; a proxy that drains goes on beside the new one. It serves nothing itself and knows no secret.
 
 use crate::cluster::{self, Role};
 use crate::flags::{Given, Outcome};
 use fleetgate_base::notify::{self, Notify};
+use fleetgate_base::parent;
+use fleetgate_base::sockets;
+use fleetgate_net::backoff::{Backoff, random};
 use fleetgate_sys::poll::{self, Watch};
 use fleetgate_sys::process::{self, Exit};
-use fleetgate_sys::{Errno, Fd, signals};
+use fleetgate_sys::{Errno, Fd, signals, socket};
 use std::ffi::OsString;
 use std::fs;
-use std::os::fd::AsRawFd;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
@@ -18,12 +22,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A role that dies is started again after so long, twice as long each time.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// A role that was up for so long has not failed to start.
-const SETTLED: Duration = Duration::from_secs(60);
+/// The pauses before a role that died is started again.
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(4));
+/// A role that was up for so long has not failed to start: its next pause is the first again.
+const SETTLED: Duration = Duration::from_secs(10);
+/// A process that drains ends by itself after 48 h. One that is still there an hour later was taken over, or hangs, and is
+/// killed.
+const DRAINED: Duration = Duration::from_secs(49 * 3600);
+/// Messages of one role that are heard before the others have their turn.
+const MESSAGES: usize = 64;
 /// When told to end, a role has so long before it is killed.
 const FAREWELL: Duration = Duration::from_secs(10);
 /// A role has so long to become ready at the first start.
@@ -37,6 +44,7 @@ const MAX_MESSAGE: usize = 4096;
 pub fn run(given: &Given) -> Outcome {
     let config = cluster::configuration(given)?;
     let roles = cluster::roles(&config)?;
+    let handed = sockets::from_systemd();
     let signals = signals::descriptor(&[signals::TERM, signals::INT, signals::HUP])
         .map_err(|e| format!("taking signals: {e}"))?;
     let place = Place::make()?;
@@ -48,13 +56,22 @@ pub fn run(given: &Given) -> Outcome {
     }
     let mut services = Vec::new();
     for role in roles {
-        services.push(Service::new(role, &place, &flags, &config)?);
+        services.push(Service::new(role, &flags, &config));
+    }
+    for (name, socket) in handed {
+        match services.iter_mut().find(|s| s.role.stored() == name) {
+            Some(service) => service.kept.push(socket),
+            None => tracing::warn!("a socket {name:?} was handed over, which no service is for"),
+        }
     }
     let mut up = Up {
         services,
+        place,
+        leaving: Vec::new(),
         signals,
         manager: Notify::from_environment(),
         ending: None,
+        all: false,
         announced: false,
     };
     up.serve()
@@ -112,67 +129,100 @@ struct Running {
     child: Child,
     pidfd: Fd,
     since: Instant,
+    /// Where it says how it is. Each process has its own, so that nothing is taken for another's.
+    socket: Fd,
+    /// It has said that it ends as it was told.
+    stops: bool,
+}
+
+/// A process that another one has replaced.
+struct Leaving {
+    role: Role,
+    running: Running,
+    /// When it is killed.
+    until: Instant,
 }
 
 /// One role.
 struct Service {
     role: Role,
     command: Vec<OsString>,
-    socket: UnixDatagram,
-    address: PathBuf,
+    /// Its listening sockets, for its next process.
+    kept: Vec<Fd>,
     state: State,
-    /// Deaths in a row.
-    deaths: u32,
+    pauses: Backoff,
+    starts: u32,
     /// It was ready once.
     proven: bool,
     /// What it last said of itself.
     status: String,
 }
 
+/// What a role has said.
+#[derive(Default)]
+struct RoleReport {
+    ready: bool,
+    stops: bool,
+}
+
 impl Service {
-    fn new(role: Role, place: &Place, flags: &[OsString], config: &Path) -> Result<Service, String> {
-        let address = place.0.join(role.name());
-        let socket = UnixDatagram::bind(&address)
-            .and_then(|socket| socket.set_nonblocking(true).map(|()| socket))
-            .map_err(|e| format!("{}: {e}", address.display()))?;
+    fn new(role: Role, flags: &[OsString], config: &Path) -> Service {
         let mut command = flags.to_vec();
         command.extend([role.name().into(), "--config".into(), config.into()]);
         if role == Role::Node && process::effective_uid() != 0 {
             command.push("--user-mode".into());
         }
-        Ok(Service {
+        Service {
             role,
             command,
-            socket,
-            address,
+            kept: Vec::new(),
             state: State::Waiting,
-            deaths: 0,
+            pauses: PAUSES,
+            starts: 0,
             proven: false,
             status: String::new(),
-        })
+        }
     }
 
     /// Executes this very program, also where its file was replaced meanwhile: no two versions together.
-    fn start(&mut self) -> Result<(), String> {
+    fn start(&mut self, place: &Place) -> Result<(), String> {
         let name = self.role.name();
         let failed = |e: &dyn std::fmt::Display| format!("{name} was not started: {e}");
-        let child = Command::new("/proc/self/exe")
+        self.starts += 1;
+        let address = place.0.join(format!("{name}-{}", self.starts));
+        let socket = UnixDatagram::bind(&address)
+            .and_then(|socket| socket.set_nonblocking(true).map(|()| socket))
+            .map_err(|e| format!("{}: {e}", address.display()))?;
+        let mut command = Command::new("/proc/self/exe");
+        command
             .arg0("fleetgate")
             .args(&self.command)
-            .env(notify::VARIABLE, &self.address)
-            .env_remove("LISTEN_FDS")
-            .env_remove("LISTEN_PID")
-            .env_remove("LISTEN_FDNAMES")
+            .env(notify::VARIABLE, &address)
+            .env(parent::VARIABLE, process::id().to_string())
+            .env_remove(sockets::VARIABLE)
             .stdin(Stdio::null())
             // Ctrl-C is for this process, which tells the others in their order.
-            .process_group(0)
-            .spawn()
-            .map_err(|e| failed(&e))?;
+            .process_group(0);
+        for variable in sockets::SYSTEMDS {
+            command.env_remove(variable);
+        }
+        if !self.kept.is_empty() {
+            let numbers: Vec<String> = self.kept.iter().map(|fd| fd.raw().to_string()).collect();
+            command.env(sockets::VARIABLE, numbers.join(","));
+        }
+        // This process has one thread: nothing else is executed meanwhile.
+        let inherited = |on: bool| self.kept.iter().try_for_each(|fd| fd.set_cloexec(!on));
+        inherited(true).map_err(|e| failed(&e))?;
+        let child = command.spawn();
+        inherited(false).map_err(|e| failed(&e))?;
+        let child = child.map_err(|e| failed(&e))?;
         let pidfd = process::pidfd_open(child.id() as i32).map_err(|e| failed(&e))?;
         self.state = State::Starting(Running {
             child,
             pidfd,
             since: Instant::now(),
+            socket: Fd::from(OwnedFd::from(socket)),
+            stops: false,
         });
         Ok(())
     }
@@ -190,42 +240,76 @@ impl Service {
         }
     }
 
-    /// Reads what it said; the answer is whether it has become ready.
-    fn hear(&mut self) -> bool {
+    /// Takes its process, for which there is another state now.
+    fn take(&mut self, next: State) -> Option<Running> {
+        match std::mem::replace(&mut self.state, next) {
+            State::Starting(running) | State::Ready(running) => Some(running),
+            _ => None,
+        }
+    }
+
+    /// It died, or could not be started, and is started again after a pause.
+    fn pause(&mut self) -> Duration {
+        let pause = self.pauses.failed(random());
+        self.state = State::Pausing(Instant::now() + pause);
+        pause
+    }
+
+    /// Reads what it said, and no more than a bound: it may say more than anybody can hear. Its sockets are kept here and by `manager`.
+    fn hear(&mut self, manager: &Notify) -> RoleReport {
+        let mut heard = RoleReport::default();
+        let (State::Starting(running) | State::Ready(running)) = &mut self.state else {
+            return heard;
+        };
         let mut buffer = [0; MAX_MESSAGE];
-        let mut ready = false;
-        while let Ok(length) = self.socket.recv(&mut buffer) {
-            for line in String::from_utf8_lossy(&buffer[..length]).lines() {
+        for _ in 0..MESSAGES {
+            let Ok(received) = socket::receive(&running.socket, &mut buffer, false) else {
+                break;
+            };
+            let mut keeps = false;
+            for line in String::from_utf8_lossy(&buffer[..received.len]).lines() {
                 match line.split_once('=') {
-                    Some(("READY", "1")) => ready = true,
+                    Some(("READY", "1")) => heard.ready = true,
+                    Some(("STOPPING", "1")) => heard.stops = true,
                     Some(("STATUS", text)) => self.status = text.to_owned(),
+                    Some(("FDSTORE", "1")) => keeps = true,
+                    Some(("FDSTOREREMOVE", "1")) => {
+                        self.kept.clear();
+                        manager.forget(self.role.stored());
+                    }
                     _ => {}
                 }
             }
+            for socket in received.fds.into_iter().filter(|_| keeps) {
+                if self.kept.len() < sockets::MAX_SOCKETS {
+                    manager.keep(self.role.stored(), socket.raw());
+                    self.kept.push(socket);
+                }
+            }
         }
-        if !ready {
-            return false;
-        }
-        match std::mem::replace(&mut self.state, State::Ended) {
-            State::Starting(running) => {
+        running.stops |= heard.stops;
+        heard.ready &= matches!(self.state, State::Starting(_));
+        if heard.ready {
+            self.proven = true;
+            if let Some(running) = self.take(State::Ended) {
                 self.state = State::Ready(running);
-                self.proven = true;
-                true
-            }
-            other => {
-                self.state = other;
-                false
             }
         }
+        heard
     }
 }
 
 struct Up {
     services: Vec<Service>,
+    place: Place,
+    /// Processes that drain: each ends with its last session.
+    leaving: Vec<Leaving>,
     signals: Fd,
     manager: Notify,
     /// It was told to end, and kills what is left at this moment.
     ending: Option<Instant>,
+    /// It was told by a terminal, or twice: what drains is to end too.
+    all: bool,
     announced: bool,
 }
 
@@ -237,30 +321,77 @@ impl Up {
             {
                 return self.fail(why);
             }
-            if self.ending.is_some() && self.services.iter().all(|s| s.running().is_none()) {
+            if self.ending.is_some()
+                && self.services.iter().all(|s| s.running().is_none())
+                && (self.leaving.is_empty() || !self.all)
+            {
                 return Ok(0);
             }
             self.wait()?;
-            let told: Vec<usize> = (0..self.services.len())
-                .filter(|i| self.services[*i].hear())
-                .collect();
-            for index in told {
-                self.say_ready(index);
-            }
+            self.hear();
             self.take_signals()?;
             for index in 0..self.services.len() {
                 if let Err(why) = self.look_for_death(index) {
                     return self.fail(why);
                 }
             }
+            self.look_for_leavers();
             if self.ending.is_some_and(|end| Instant::now() >= end) {
                 for service in self.services.iter().filter(|s| s.running().is_some()) {
                     tracing::error!("{} does not end and is killed", service.role.name());
                     service.signal(signals::KILL);
                 }
+                for leaving in self.leaving.iter().filter(|_| self.all) {
+                    let _ = process::signal(&leaving.running.pidfd, signals::KILL);
+                }
                 self.ending = Some(Instant::now() + FAREWELL);
             }
         }
+    }
+
+    fn hear(&mut self) {
+        for index in 0..self.services.len() {
+            let heard = self.services[index].hear(&self.manager);
+            if heard.ready {
+                self.say_ready(index);
+            }
+            let service = &mut self.services[index];
+            // The others end at once. From a terminal all of them do.
+            if heard.stops && service.role == Role::Proxy && !self.all {
+                let next = match self.ending {
+                    None => State::Pausing(Instant::now()),
+                    Some(_) => State::Ended,
+                };
+                if let Some(running) = service.take(next) {
+                    tracing::info!("{} drains", service.role.name());
+                    self.leaving.push(Leaving {
+                        role: service.role,
+                        running,
+                        until: Instant::now() + DRAINED,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Takes note of processes that have drained, and kills those that do not end.
+    fn look_for_leavers(&mut self) {
+        let now = Instant::now();
+        self.leaving.retain_mut(|leaving| {
+            let name = leaving.role.name();
+            let lives = matches!(process::wait(&leaving.running.pidfd, false), Ok(None));
+            if !lives {
+                tracing::info!("{name} has drained");
+            } else if now >= leaving.until {
+                tracing::error!(
+                    "{name} drains for {} h and does not end: it is killed",
+                    DRAINED.as_secs() / 3600
+                );
+                let _ = process::signal(&leaving.running.pidfd, signals::KILL);
+                leaving.until = now + FAREWELL;
+            }
+            lives
+        });
     }
 
     /// The first role that never ran, when those before it are ready; and those whose pause is over.
@@ -268,11 +399,15 @@ impl Up {
         for service in &mut self.services {
             match &service.state {
                 State::Pausing(until) if Instant::now() >= *until => {
-                    tracing::warn!("starting {} again", service.role.name());
-                    service.start()?;
+                    tracing::info!("starting {} again", service.role.name());
+                    // The others go on: what was missing (memory, processes) may be there in a moment.
+                    if let Err(why) = service.start(&self.place) {
+                        let pause = service.pause();
+                        tracing::error!("{why}; it is tried again in {} ms", pause.as_millis());
+                    }
                 }
                 State::Waiting => {
-                    service.start()?;
+                    service.start(&self.place)?;
                     return Ok(());
                 }
                 State::Starting(running) if !service.proven => {
@@ -294,10 +429,13 @@ impl Up {
     fn wait(&self) -> Result<(), String> {
         let mut watches = vec![Watch::new(self.signals.raw(), poll::READ)];
         for service in &self.services {
-            watches.push(Watch::new(service.socket.as_raw_fd(), poll::READ));
             if let Some(running) = service.running() {
+                watches.push(Watch::new(running.socket.raw(), poll::READ));
                 watches.push(Watch::new(running.pidfd.raw(), poll::READ));
             }
+        }
+        for leaving in &self.leaving {
+            watches.push(Watch::new(leaving.running.pidfd.raw(), poll::READ));
         }
         let now = Instant::now();
         let due = self.services.iter().filter_map(|s| match &s.state {
@@ -305,7 +443,8 @@ impl Up {
             State::Starting(running) if !s.proven => Some(running.since + START),
             _ => None,
         });
-        let next = due.chain(self.ending).min();
+        let drained = self.leaving.iter().map(|leaving| leaving.until);
+        let next = due.chain(drained).chain(self.ending).min();
         let timeout = next.map(|at| at.saturating_duration_since(now).as_millis() as u32 + 1);
         match poll::poll(&mut watches, timeout) {
             Ok(_) | Err(Errno::EINTR) => Ok(()),
@@ -337,6 +476,7 @@ impl Up {
             }
             // Asked twice, it means now.
             let first = self.ending.is_none();
+            self.all |= signal == signals::INT || !first;
             self.end(signal);
             if !first {
                 self.ending = Some(Instant::now());
@@ -350,6 +490,9 @@ impl Up {
         self.manager.say("STOPPING=1");
         self.ending = Some(Instant::now() + FAREWELL);
         self.services.iter().rev().for_each(|s| s.signal(signal));
+        for leaving in self.leaving.iter().filter(|_| self.all) {
+            let _ = process::signal(&leaving.running.pidfd, signals::INT);
+        }
     }
 
     fn look_for_death(&mut self, index: usize) -> Result<(), String> {
@@ -366,6 +509,9 @@ impl Up {
             Exit::Code(code) => format!("ended with code {code}"),
             Exit::Signal { number, .. } => format!("was ended by signal {number}"),
         };
+        // It says no more: what it said last is there.
+        service.hear(&self.manager);
+        let stops = service.running().is_some_and(|running| running.stops);
         let name = service.role.name();
         if ending {
             service.state = State::Ended;
@@ -375,13 +521,16 @@ impl Up {
             service.state = State::Ended;
             return Err(format!("{name} {how} before it was ready; its log is above"));
         }
-        service.deaths = if settled { 0 } else { service.deaths };
-        let pause = FIRST_PAUSE
-            .saturating_mul(1 << service.deaths.min(16))
-            .min(LONGEST_PAUSE);
-        service.deaths += 1;
-        service.state = State::Pausing(Instant::now() + pause);
-        tracing::error!("{name} {how}; it is started again in {} s", pause.as_secs());
+        if stops && exit == Exit::Code(0) {
+            tracing::info!("{name} has ended as it was told");
+            service.state = State::Pausing(Instant::now());
+            return Ok(());
+        }
+        if settled {
+            service.pauses.worked();
+        }
+        let pause = service.pause();
+        tracing::error!("{name} {how}; it is started again in {} ms", pause.as_millis());
         self.manager
             .say(&format!("STATUS={name} {how}; it is started again"));
         Ok(())
@@ -392,6 +541,7 @@ impl Up {
         self.end(signals::TERM);
         while self.services.iter().any(|s| s.running().is_some()) {
             self.wait()?;
+            self.hear();
             for index in 0..self.services.len() {
                 self.look_for_death(index)?;
             }
@@ -410,3 +560,6 @@ impl Drop for Running {
         let _ = self.child.try_wait();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -68,6 +68,12 @@ pub enum AgentError {
 }
 
 impl Agent {
+    /// One at the other end of a socket.
+    #[cfg(any(test, feature = "fuzz"))]
+    pub(crate) fn at(stream: UnixStream) -> Agent {
+        Agent { stream }
+    }
+
     /// The agent that `env` names, as `std::env::var_os` gives it for [`SOCKET`].
     pub fn connect(env: Option<OsString>) -> Result<Agent, AgentError> {
         let path: PathBuf = env.filter(|v| !v.is_empty()).ok_or(AgentError::None)?.into();

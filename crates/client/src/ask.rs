@@ -2,6 +2,7 @@
 //! asked. What is typed is wiped when it was used.
 
 use crate::error::ClientError;
+use fleetgate_policy::text;
 use fleetgate_sys::terminal::{self, Modes};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -27,9 +28,13 @@ impl Terminal {
             .map(Terminal)
     }
 
-    /// Says something.
-    pub fn say(&mut self, text: &str) {
-        let _ = self.0.write_all(text.as_bytes());
+    /// Says something; what others say may be in it.
+    pub fn say(&mut self, words: &str) {
+        self.write(&text::printable_lines(words));
+    }
+
+    fn write(&mut self, bytes: &str) {
+        let _ = self.0.write_all(bytes.as_bytes());
     }
 
     /// Asks for one line.
@@ -63,7 +68,7 @@ impl Terminal {
                         now if now > before => String::from_utf8_lossy(&key).into_owned(),
                         now => "\x08 \x08".repeat(before - now),
                     };
-                    self.say(&echo);
+                    self.write(&echo);
                 }
                 Key::More => {}
                 Key::Done => break typed.text(),

@@ -6,6 +6,10 @@ use std::path::Path;
 /// How long ssh keeps a connection after its last session.
 const PERSIST: &str = "10m";
 
+/// After how many silent seconds ssh asks whether the node is there: many firewalls forget a connection that was silent for
+/// five minutes.
+const ALIVE: u32 = 60;
+
 /// The ssh_config for these hosts, by default those below the cluster's name. `fleetgate` is this program's path.
 #[must_use]
 pub fn ssh_config(home: &Home, profile: &Profile, fleetgate: &Path, hosts: &[&str]) -> String {
@@ -26,7 +30,8 @@ pub fn ssh_config(home: &Home, profile: &Profile, fleetgate: &Path, hosts: &[&st
              CheckHostIP no\n    \
              ControlMaster auto\n    \
              ControlPath {control}\n    \
-             ControlPersist {PERSIST}\n",
+             ControlPersist {PERSIST}\n    \
+             ServerAliveInterval {ALIVE}\n",
         cluster = profile.cluster,
         patterns = patterns.join(" "),
         program = shell_quoted(&fleetgate.to_string_lossy()),
@@ -71,6 +76,7 @@ mod tests {
             "IdentityFile \"/home/a b/100%%/.fleetgate/id\"",
             "ControlPath \"/home/a b/100%%/.fleetgate/mux/%C\"",
             "StrictHostKeyChecking yes",
+            "ServerAliveInterval 60",
         ] {
             assert!(text.lines().any(|l| l.trim() == line), "{line}\n{text}");
         }

@@ -2,8 +2,8 @@
 
 use crate::error::ClientError;
 use crate::profile::Home;
+use crate::waiting::BoundedChannel;
 use crate::{files, reach};
-use fleetgate_net::h2::Channel;
 use fleetgate_proto::v1::identity_client::IdentityClient;
 use fleetgate_proto::v1::{ChallengeRequest, Device, DeviceProof, EnrollDeviceRequest, Keys};
 use fleetgate_ssh::key::{KeyType, PrivateKey};
@@ -46,7 +46,7 @@ pub async fn enroll(home: &Home, name: &str) -> Result<Device, ClientError> {
 
 /// The proof that a login comes from here; none where no device was made known.
 pub(crate) async fn proof(
-    auth: &mut IdentityClient<Channel>,
+    auth: &mut IdentityClient<BoundedChannel>,
     home: &Home,
     keys: &Keys,
 ) -> Result<Option<DeviceProof>, ClientError> {

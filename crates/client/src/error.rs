@@ -73,6 +73,8 @@ impl fmt::Display for ClientError {
             ClientError::Usage(what) | ClientError::Refused(what) | ClientError::Stale(what) => {
                 f.write_str(what)
             }
+            // Most reasons name the place themselves.
+            ClientError::Unreachable(whom, why) if why.contains(whom.as_str()) => f.write_str(why),
             ClientError::Unreachable(whom, why) => write!(f, "{whom}: {why}"),
             ClientError::Interrupted => f.write_str("interrupted"),
             ClientError::NoTerminal(what, instead) => {

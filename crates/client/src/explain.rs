@@ -2,6 +2,7 @@
 //! as JSON. Clocks differ, so what others tell is laid by its middle into the middle of the wait that it belongs to.
 
 use crate::ledger::{Ledger, Step};
+use fleetgate_policy::text::is_unseen;
 use fleetgate_proto::v1::Span;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -194,7 +195,7 @@ fn told(spans: &[Span], place: &str, steps: &[Step], begin: i128) -> Vec<Bar> {
 
 /// What others call something, as a column takes it.
 fn cut(name: &str) -> String {
-    name.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect()
+    name.chars().filter(|c| !is_unseen(*c)).take(MAX_NAME).collect()
 }
 
 fn milliseconds(ns: i128) -> String {

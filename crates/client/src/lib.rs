@@ -8,6 +8,8 @@ pub mod device;
 pub mod error;
 pub mod explain;
 pub mod files;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 pub mod held;
 pub mod join;
 pub mod ledger;
@@ -16,7 +18,9 @@ pub mod pem;
 pub mod profile;
 pub mod proxy_command;
 pub mod reach;
+pub mod say;
 pub mod ssh;
 pub mod time;
 pub mod totp;
 pub mod transport;
+pub mod waiting;

@@ -5,10 +5,10 @@ use crate::agent::Agent;
 use crate::error::ClientError;
 use crate::profile::{Home, Keys, Profile};
 use crate::totp::Factor;
+use crate::waiting::BoundedChannel;
 use crate::{device, held, pem, reach, time};
-use fleetgate_net::h2::Channel;
 use fleetgate_net::x509;
-use fleetgate_policy::cluster::State;
+use fleetgate_policy::cluster::{Name, State};
 use fleetgate_proto::v1::identity_client::IdentityClient;
 use fleetgate_proto::v1::{
     AcceptInviteRequest, BeginInviteRequest, Credentials, HelloRequest, Keys as PublicKeys, LoginRequest,
@@ -59,7 +59,7 @@ pub struct Shown<'a> {
 }
 
 /// By how many seconds this machine's clock is ahead of the cluster's.
-pub async fn clock_ahead(auth: &mut IdentityClient<Channel>) -> Result<i64, ClientError> {
+pub async fn clock_ahead(auth: &mut IdentityClient<BoundedChannel>) -> Result<i64, ClientError> {
     let before = time::now();
     let theirs = auth.hello(HelloRequest {}).await?.into_inner().now;
     // The answer was made between the two.
@@ -69,7 +69,7 @@ pub async fn clock_ahead(auth: &mut IdentityClient<Channel>) -> Result<i64, Clie
 
 /// What an invite is good for: who it is for, and the second factor to set up.
 pub async fn begin_invite(
-    auth: &mut IdentityClient<Channel>,
+    auth: &mut IdentityClient<BoundedChannel>,
     secret: &str,
 ) -> Result<(String, Factor), ClientError> {
     let request = BeginInviteRequest {
@@ -81,7 +81,7 @@ pub async fn begin_invite(
 
 /// Sets password and second factor.
 pub async fn accept_invite(
-    auth: &mut IdentityClient<Channel>,
+    auth: &mut IdentityClient<BoundedChannel>,
     secret: &str,
     password: &str,
     code: &str,
@@ -97,7 +97,7 @@ pub async fn accept_invite(
 
 /// Logs in and keeps what comes of it.
 pub async fn log_in(
-    auth: &mut IdentityClient<Channel>,
+    auth: &mut IdentityClient<BoundedChannel>,
     home: &Home,
     proxy: &str,
     shown: &Shown<'_>,
@@ -162,6 +162,10 @@ fn keep(
         .ok()
         .flatten()
         .ok_or_else(|| odd("a TLS certificate without an identity"))?;
+    // It goes into lines of files.
+    if identity.user().map(Name::as_str) != Some(credentials.user.as_str()) {
+        return Err(odd("another user's name than its certificate has"));
+    }
     let document = credentials
         .state
         .as_ref()

@@ -14,6 +14,7 @@ use zeroize::Zeroizing;
 /// | `id`, `id.pub`, `id-cert.pub` | the SSH key and its certificate, as ssh reads them |
 /// | `tls.key`, `tls.crt` | the TLS key and its certificates |
 /// | `state.json` | the cluster's state at the login: whom to believe |
+/// | `last.json` | after a logout: the [`Profile`] of that login, so that the next one knows proxy and user |
 /// | `known_hosts` | the cluster's host authorities, as ssh reads them |
 /// | `ssh_config` | from `fleetgate config ssh --write` |
 /// | `device`, `device.pub`, `device.json` | this machine's own key, if it is enrolled |
@@ -126,23 +127,25 @@ impl Home {
         files::write(&self.file("profile.json"), 0o600, text.as_bytes())
     }
 
-    /// Removes the login; the device's key stays.
+    /// The login that was logged out last, for the next one: it opens nothing.
+    pub fn last(&self) -> Option<Profile> {
+        serde_json::from_slice(&files::read(&self.file(LAST)).ok()?).ok()
+    }
+
+    /// Removes the login. What stays is no secret but the device's key: where the cluster is, and by which authorities it is
+    /// known (`state.json`). Without those the next login would need a new invite, or the hash from an administrator.
     pub fn forget(&self) -> Result<(), ClientError> {
-        for name in [
-            "profile.json",
-            "id",
-            "id.pub",
-            "id-cert.pub",
-            "tls.key",
-            "tls.crt",
-            "state.json",
-            "known_hosts",
-        ] {
+        for name in ["id", "id.pub", "id-cert.pub", "tls.key", "tls.crt", "known_hosts"] {
             files::remove(&self.file(name))?;
         }
-        Ok(())
+        let profile = self.file("profile.json");
+        files::write(&self.file(LAST), 0o600, &files::read(&profile)?)?;
+        files::remove(&profile)
     }
 }
+
+/// The profile of a login that is over by logout.
+const LAST: &str = "last.json";
 
 /// The texts of the files of a login.
 pub struct Keys {
@@ -218,7 +221,10 @@ pub(crate) mod tests {
             .expect("there")
             .map(|e| e.expect("entry").file_name())
             .collect();
-        assert_eq!(left, ["device"]);
+        let left: std::collections::BTreeSet<_> = left.iter().filter_map(|name| name.to_str()).collect();
+        assert_eq!(left, ["device", "last.json", "state.json"].into());
+        assert!(matches!(home.login(), Err(ClientError::NoLogin(_))), "logged out");
+        assert_eq!(home.last(), Some(over), "the next login knows where and who");
         files::write(&home.file("profile.json"), 0o600, b"{").expect("written");
         let error = home.login().expect_err("broken").to_string();
         assert!(

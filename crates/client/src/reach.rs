@@ -4,7 +4,8 @@
 use crate::error::ClientError;
 use crate::files;
 use crate::profile::Home;
-use fleetgate_net::h2::{self, Channel, Tuning};
+use crate::waiting::{Awaited, BoundedChannel, bounded};
+use fleetgate_net::h2::{self, Tuning};
 use fleetgate_net::tls::{self, Believe, Client, Credentials, Trust};
 use fleetgate_net::{dial, x509};
 use fleetgate_policy::cluster::State;
@@ -12,6 +13,7 @@ use fleetgate_proto::v1::admin_client::AdminClient;
 use fleetgate_proto::v1::identity_client::IdentityClient;
 use std::future::Future;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tokio::net::UnixStream;
 
 /// Runs a command's one future on a runtime of its own.
@@ -33,7 +35,7 @@ pub enum Desk {
 
 impl Desk {
     /// Connects.
-    pub async fn admin(&self) -> Result<AdminClient<Channel>, ClientError> {
+    pub async fn admin(&self) -> Result<AdminClient<BoundedChannel>, ClientError> {
         let channel = match self {
             Desk::Socket(path) => by_socket(path).await?,
             Desk::Login(home) => {
@@ -48,8 +50,73 @@ impl Desk {
     }
 }
 
+/// Where a proxy usually listens, best first: its own port, and the one that every network lets out.
+const PORTS: [u16; 2] = [3080, 443];
+/// How long the first of them has before the second is tried beside it.
+const NEXT_PORT: Duration = Duration::from_secs(1);
+
+/// `host:port` as it is given. Without a port: with the usual port that takes a connection; who answers there is found out
+/// by TLS, later.
+pub async fn address(given: &str) -> Result<String, ClientError> {
+    if has_port(given) {
+        return Ok(given.to_owned());
+    }
+    let host = match given.contains(':') && !given.starts_with('[') {
+        true => format!("[{given}]"),
+        false => given.to_owned(),
+    };
+    first_open(PORTS.map(|port| format!("{host}:{port}")), NEXT_PORT).await
+}
+
+/// Whether a port stands behind the host: `name:port`, `192.0.2.1:port`, `[2001:db8::1]:port`.
+#[must_use]
+pub fn has_port(given: &str) -> bool {
+    given.rsplit_once(':').is_some_and(|(host, port)| {
+        let bare = !host.contains(':') || (host.starts_with('[') && host.ends_with(']'));
+        !host.is_empty() && bare && port.parse::<u16>().is_ok()
+    })
+}
+
+/// Whichever of two addresses takes a connection, the second tried when the first failed or had its time.
+async fn first_open([one, other]: [String; 2], time: Duration) -> Result<String, ClientError> {
+    let open = async |address: &str| dial::connect(address, dial::DEADLINE).await.map(drop);
+    let first = open(&one);
+    tokio::pin!(first);
+    let why = match tokio::time::timeout(time, &mut first).await {
+        Ok(Ok(())) => return Ok(one.clone()),
+        Ok(Err(why)) => match open(&other).await {
+            Ok(()) => return Ok(other.clone()),
+            Err(_) => why,
+        },
+        Err(_) => {
+            let second = open(&other);
+            tokio::pin!(second);
+            tokio::select! {
+                got = &mut first => match got {
+                    Ok(()) => return Ok(one.clone()),
+                    Err(why) => match second.await {
+                        Ok(()) => return Ok(other.clone()),
+                        Err(_) => why,
+                    },
+                },
+                got = &mut second => match got {
+                    Ok(()) => return Ok(other.clone()),
+                    Err(_) => match first.await {
+                        Ok(()) => return Ok(one.clone()),
+                        Err(why) => why,
+                    },
+                },
+            }
+        }
+    };
+    Err(ClientError::Unreachable(
+        one.clone(),
+        format!("{why}; {other} takes no connection either; say the port: HOST:PORT"),
+    ))
+}
+
 /// The auth service by its unix socket.
-pub async fn by_socket(path: &Path) -> Result<Channel, ClientError> {
+pub async fn by_socket(path: &Path) -> Result<BoundedChannel, ClientError> {
     let stream = UnixStream::connect(path).await.map_err(|e| {
         let why = match e.kind() {
             std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {
@@ -64,6 +131,7 @@ pub async fn by_socket(path: &Path) -> Result<Channel, ClientError> {
     })?;
     h2::connect(stream, Tuning::AUTH)
         .await
+        .map(|channel| BoundedChannel::new(channel, Awaited::auth_here(path)))
         .map_err(|e| ClientError::Unreachable(path.display().to_string(), e.to_string()))
 }
 
@@ -72,14 +140,25 @@ pub async fn auth(
     proxy: &str,
     believe: &Believe,
     credentials: Option<&Credentials>,
-) -> Result<Channel, ClientError> {
+) -> Result<BoundedChannel, ClientError> {
     let failed = |e: &dyn std::fmt::Display| ClientError::Unreachable(proxy.to_owned(), e.to_string());
     let client = Client::new(believe, credentials, &[tls::H2]).map_err(|e| failed(&e))?;
-    let stream = dial::connect(proxy, dial::DEADLINE)
-        .await
-        .map_err(|e| failed(&e))?;
-    let (stream, _) = client.connect(tls::AUTH, stream).await.map_err(|e| failed(&e))?;
-    h2::connect(stream, Tuning::AUTH).await.map_err(|e| failed(&e))
+    let stream = bounded(&Awaited::proxy(proxy), async {
+        dial::connect(proxy, dial::DEADLINE).await.map_err(|e| failed(&e))
+    })
+    .await?;
+    // TLS is with auth itself: a handshake that hangs hangs there, or between the proxy and it.
+    let auth = Awaited::auth_behind(proxy);
+    let stream = bounded(&auth, async {
+        match client.connect(tls::AUTH, stream).await {
+            Ok((stream, _)) => Ok(stream),
+            Err(e) if e.is_late() => Err(ClientError::Unreachable(auth.whom.clone(), auth.late())),
+            Err(e) => Err(failed(&e)),
+        }
+    })
+    .await?;
+    let channel = h2::connect(stream, Tuning::AUTH).await.map_err(|e| failed(&e))?;
+    Ok(BoundedChannel::new(channel, auth))
 }
 
 /// What the auth service does for whoever is not known yet.
@@ -87,7 +166,7 @@ pub async fn identity(
     proxy: &str,
     believe: &Believe,
     credentials: Option<&Credentials>,
-) -> Result<IdentityClient<Channel>, ClientError> {
+) -> Result<IdentityClient<BoundedChannel>, ClientError> {
     let channel = auth(proxy, believe, credentials).await?;
     Ok(IdentityClient::new(channel).max_decoding_message_size(h2::AUTH_MESSAGE))
 }
@@ -123,11 +202,62 @@ pub fn refused(status: tonic::Status) -> ClientError {
     use tonic::Code;
     let words = h2::words(&status);
     match status.code() {
+        Code::DeadlineExceeded if words.contains(": ") => {
+            let (whom, why) = words.split_once(": ").unwrap_or_default();
+            ClientError::Unreachable(whom.to_owned(), why.to_owned())
+        }
         Code::Unavailable | Code::DeadlineExceeded => ClientError::Unreachable("no answer".to_owned(), words),
         Code::InvalidArgument => ClientError::Usage(words),
         Code::Unimplemented => ClientError::Refused(
             "the other side does not know this: it is older than this program; update it".to_owned(),
         ),
         _ => ClientError::Refused(words),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_without_a_port_is_at_whichever_usual_one_takes_a_connection() {
+        for (given, has) in [
+            ("gate", false),
+            ("gate:3080", true),
+            ("192.0.2.1", false),
+            ("2001:db8::1", false),
+            ("[2001:db8::1]", false),
+            ("[2001:db8::1]:443", true),
+            ("gate:x", false),
+        ] {
+            assert_eq!(has_port(given), has, "{given}");
+        }
+        let answer = run(async {
+            assert_eq!(
+                address("gate:1").await?,
+                "gate:1",
+                "one that is given is taken as it is"
+            );
+            let listen = || std::net::TcpListener::bind("127.0.0.1:0").expect("a listener");
+            let (one, other, gone) = (listen(), listen(), listen());
+            let name = |l: &std::net::TcpListener| l.local_addr().expect("an address").to_string();
+            let (one_at, other_at, gone_at) = (name(&one), name(&other), name(&gone));
+            drop(gone);
+            let time = Duration::from_secs(60);
+            let both = first_open([one_at.clone(), other_at.clone()], time).await?;
+            assert_eq!(both, one_at, "the first counts where both are open");
+            let second = first_open([gone_at.clone(), other_at.clone()], time).await?;
+            assert_eq!(second, other_at);
+            // The first one's time is over at once: whichever is open is taken.
+            let late = first_open([gone_at.clone(), other_at.clone()], Duration::ZERO).await?;
+            assert_eq!(late, other_at);
+            drop(other);
+            first_open([gone_at, other_at], time).await
+        });
+        let error = answer.expect_err("neither is open").to_string();
+        assert!(
+            error.contains("takes no connection either; say the port"),
+            "{error}"
+        );
     }
 }

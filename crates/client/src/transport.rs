@@ -6,6 +6,7 @@ use crate::error::ClientError;
 use crate::ledger::Ledger;
 use crate::reach;
 use crate::ssh::{Carrier, SshError};
+use crate::waiting::{Awaited, noticed};
 use bytes::Bytes;
 use fleetgate_net::dial;
 use fleetgate_net::h2::{self, AUTH_MESSAGE, Channel, Closed, TRANSPORT_MESSAGE, Tuning};
@@ -38,8 +39,8 @@ pub const LEG: &str = "client-proxy";
 #[derive(Clone)]
 pub struct Proxy {
     client: TransportClient<Channel>,
+    channel: Channel,
     address: String,
-    closed: Closed,
 }
 
 /// What is said with a dial.
@@ -129,12 +130,15 @@ impl Proxy {
         ledger.begin("tcp", LEG);
         ledger.asks("connect");
         ledger.waits();
-        let stream = dial::connect(address, time.unwrap_or(dial::DEADLINE)).await;
+        let whom = Awaited::proxy(address).whom;
+        let stream = noticed(&whom, dial::connect(address, time.unwrap_or(dial::DEADLINE))).await;
         let stream = stream.map_err(|e| failed(&e))?;
         ledger.begin("tls", LEG);
         ledger.asks("handshake");
         ledger.waits();
-        let (stream, _) = client.connect(tls::PROXY, stream).await.map_err(|e| failed(&e))?;
+        let (stream, _) = noticed(&whom, client.connect(tls::PROXY, stream))
+            .await
+            .map_err(|e| failed(&e))?;
         ledger.end();
         let channel = h2::connect(stream, Tuning::USER).await.map_err(|e| failed(&e))?;
         Ok(Proxy::new(channel, address))
@@ -143,8 +147,8 @@ impl Proxy {
     /// Over a connection that is there.
     pub fn new(channel: Channel, address: &str) -> Proxy {
         Proxy {
-            closed: channel.closed(),
-            client: TransportClient::new(channel).max_encoding_message_size(TRANSPORT_MESSAGE),
+            client: TransportClient::new(channel.clone()).max_encoding_message_size(TRANSPORT_MESSAGE),
+            channel,
             address: address.to_owned(),
         }
     }
@@ -156,7 +160,12 @@ impl Proxy {
 
     /// Tells of the connection's end.
     pub(crate) fn closed(&self) -> Closed {
-        self.closed.clone()
+        self.channel.closed()
+    }
+
+    /// Whether something new can be asked. A proxy that drains goes on with what was begun, and takes no more.
+    pub(crate) fn takes_requests(&self) -> bool {
+        self.channel.takes_requests()
     }
 
     /// Where it is.
@@ -183,10 +192,11 @@ impl Proxy {
         let frames = Frames(out.clone());
         let mut client = self.client(TRANSPORT_MESSAGE);
         let closed = self.closed();
+        let whom = format!("{node}, through the proxy {}", self.address);
         DialStream {
             out,
             from: From::Waiting(Box::pin(async move {
-                match client.dial(frames).await {
+                match noticed(&whom, client.dial(frames)).await {
                     Err(status) => Err(why(status, closed).await),
                     answer => answer,
                 }

@@ -21,6 +21,7 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 /// Where the notes are, unless told otherwise.
 pub const STATE_DIRECTORY: &str = "/run/fleetgate/sessions";
@@ -56,6 +57,11 @@ pub struct End {
 }
 
 type OnEnd = Box<dyn FnOnce(End) + Send>;
+/// Called at the end of a session that an earlier server began; with how long it lasted, where its end was seen.
+type OnInheritedEnd = Arc<dyn Fn(&Session, Option<Duration>) + Send + Sync>;
+
+/// Clock ticks a second, as the kernel counts for user space on every machine of ours (USER_HZ).
+const TICKS: u64 = 100;
 
 struct Shared {
     directory: PathBuf,
@@ -65,6 +71,7 @@ struct Shared {
     owner: Owner,
     epoll: Epoll,
     bell: Fd,
+    on_inherited_end: OnInheritedEnd,
     state: Mutex<State>,
 }
 
@@ -79,7 +86,7 @@ enum Watched {
     Running {
         pidfd: Fd,
         session: Session,
-        on_end: Option<OnEnd>,
+        on_end: OnEnd,
     },
     /// A cgroup that is not empty yet, by its cgroup.events.
     Emptying { events: Fd, cgroup: PathBuf },
@@ -100,6 +107,17 @@ impl Keeper {
         places: Places,
         wtmpdb: Option<Wtmpdb>,
     ) -> Result<Keeper, KeeperError> {
+        Keeper::start_telling(directory, places, wtmpdb, |_, _| {})
+    }
+
+    /// As [`Keeper::start_with`], and `on_inherited_end` hears of the end of each session that an earlier server began
+    /// and did not close: here of those that have ended already, on the keeper's thread of those that still run.
+    pub fn start_telling(
+        directory: &Path,
+        places: Places,
+        wtmpdb: Option<Wtmpdb>,
+        on_inherited_end: impl Fn(&Session, Option<Duration>) + Send + Sync + 'static,
+    ) -> Result<Keeper, KeeperError> {
         own_directory(directory)?;
         let wtmpdb = wtmpdb.map(Writers::start).transpose()?;
         let epoll = Epoll::new().map_err(|e| KeeperError::System("making an epoll", e))?;
@@ -115,6 +133,7 @@ impl Keeper {
             owner: Owner::own(),
             epoll,
             bell,
+            on_inherited_end: Arc::new(on_inherited_end),
             state: Mutex::default(),
         });
         let mended = shared.mend()?;
@@ -158,7 +177,7 @@ impl Keeper {
         if let Some(wtmpdb) = &self.shared.wtmpdb {
             wtmpdb.login(&note.session);
         }
-        self.shared.add(pidfd, note.session, Some(Box::new(on_end)))
+        self.shared.add(pidfd, note.session, Box::new(on_end))
     }
 
     /// How many sessions run.
@@ -188,7 +207,7 @@ impl Shared {
         self.state.lock().expect("no panic is survived")
     }
 
-    fn add(&self, pidfd: Fd, session: Session, on_end: Option<OnEnd>) -> Result<(), KeeperError> {
+    fn add(&self, pidfd: Fd, session: Session, on_end: OnEnd) -> Result<(), KeeperError> {
         self.insert(|| Watched::Running {
             pidfd,
             session,
@@ -239,12 +258,10 @@ impl Shared {
                         let _ = self.epoll.remove(&pidfd);
                         // ECHILD: somebody else's child (PAM's, or adopted after a crash).
                         let ended = process::wait_usage(&pidfd, false).ok().flatten();
-                        if let Some(on_end) = on_end {
-                            on_end(End {
-                                exit: ended.map(|(exit, _)| exit),
-                                usage: ended.map(|(_, usage)| usage),
-                            });
-                        }
+                        on_end(End {
+                            exit: ended.map(|(exit, _)| exit),
+                            usage: ended.map(|(_, usage)| usage),
+                        });
                         self.close(&session);
                     }
                     Some(Watched::Emptying { events, cgroup }) => {
@@ -382,6 +399,7 @@ impl Shared {
         };
         if note.boot != self.boot {
             mended.outdated += 1;
+            (self.on_inherited_end)(&note.session, None);
             let _ = std::fs::remove_file(path);
             return;
         }
@@ -405,14 +423,24 @@ impl Shared {
                 if let Some(wtmpdb) = &self.wtmpdb {
                     wtmpdb.login(&note.session);
                 }
-                if let Err(e) = self.add(pidfd, note.session, None) {
+                let (on_end, session) = (self.on_inherited_end.clone(), note.session.clone());
+                let on_end: OnEnd = Box::new(move |_| on_end(&session, Some(since(note.start))));
+                if let Err(e) = self.add(pidfd, note.session, on_end) {
                     tracing::warn!("{}: {e}", path.display());
                 }
             }
             None => {
                 mended.closed += 1;
+                (self.on_inherited_end)(&note.session, None);
                 self.close(&note.session);
             }
         }
     }
+}
+
+/// How long ago a process started, by its start time in clock ticks since boot.
+fn since(start: u64) -> Duration {
+    let now = u64::try_from(clock::boot().as_nanos()).unwrap_or(0);
+    let start = u128::from(start) * 1_000_000_000 / u128::from(TICKS);
+    Duration::from_nanos(now.saturating_sub(u64::try_from(start).unwrap_or(u64::MAX)))
 }

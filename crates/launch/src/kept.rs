@@ -22,6 +22,8 @@ pub(crate) const MAX_FILE: u64 = 64 << 10;
 pub struct Session {
     /// Its name.
     pub id: SessionId,
+    /// The number of the connection that it belongs to, for the log; 0: unknown.
+    pub connection: u64,
     /// Its login record, as the helper wrote it.
     pub entry: Entry,
     /// It stands in utmp and wtmp.
@@ -40,6 +42,7 @@ impl Session {
         let login = order.login.as_ref();
         Session {
             id: order.session,
+            connection: 0,
             entry: Entry {
                 user: order.account.name.clone(),
                 uid: order.account.ids.uid,
@@ -104,6 +107,7 @@ impl Note {
     pub fn to_text(&self) -> String {
         let Session {
             id,
+            connection,
             entry,
             utmp,
             audit,
@@ -115,6 +119,7 @@ impl Note {
         let value = json!({
             "form": FORM,
             "session": hex(id),
+            "connection": connection,
             "pid": entry.pid,
             "start": self.start,
             "boot": self.boot,
@@ -159,6 +164,8 @@ impl Note {
         Ok(Note {
             session: Session {
                 id: bytes("session")?,
+                // Earlier builds did not write it.
+                connection: value["connection"].as_u64().unwrap_or(0),
                 entry: Entry {
                     user: string("user")?,
                     uid: small("uid")?,
@@ -199,7 +206,8 @@ pub(crate) fn boot_id() -> String {
     id.trim().to_owned()
 }
 
-/// When process `pid` started, in clock ticks since boot; none when it is gone.
+/// When process `pid` started, in clock ticks since boot; none when it is gone, or has ended and nobody waited for it: a
+/// first process that reaps nothing (in a container, say) leaves such ones for good.
 pub(crate) fn start_time(pid: i32) -> Option<u64> {
     // One read: it is at most 52 numbers and a name of 64 bytes, and of its length the kernel says 0.
     let mut stat = [0; 1536];
@@ -209,7 +217,12 @@ pub(crate) fn start_time(pid: i32) -> Option<u64> {
     // The name in parentheses may hold anything; field 22 counts from the process id as 1.
     let after_name = &stat[stat.iter().rposition(|byte| *byte == b')')? + 1..];
     let fields = std::str::from_utf8(after_name).ok()?;
-    fields.split_ascii_whitespace().nth(19)?.parse().ok()
+    let mut fields = fields.split_ascii_whitespace();
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
 }
 
 /// In hexadecimal.
@@ -269,6 +282,7 @@ mod tests {
         Note {
             session: Session {
                 id: *b"0123456789abcdef",
+                connection: 12,
                 entry: Entry {
                     user: c"j\xf6rg%".into(),
                     uid: 1000,

@@ -149,6 +149,9 @@ impl fmt::Display for Error {
                 }
                 f.write_str(": is the name right? It is to be HOST:PORT")
             }
+            Error::Unreachable { target, last } if *target == last.0.to_string() => {
+                write!(f, "no connection to {target}: {}", last.1)
+            }
             Error::Unreachable { target, last } => {
                 write!(f, "no connection to {target}: {}: {}", last.0, last.1)
             }
@@ -223,7 +226,7 @@ mod tests {
         let error = connect(&target, DEADLINE).await.unwrap_err().to_string();
         assert_eq!(
             error,
-            format!("no connection to {target}: {target}: Connection refused (os error 111)")
+            format!("no connection to {target}: Connection refused (os error 111)")
         );
     }
 }

@@ -69,6 +69,10 @@ fn routes() -> Arc<Routes> {
 
 /// Serves on one end of a pipe; the other is returned, and how the connection ended.
 fn served() -> (DuplexStream, oneshot::Receiver<Result<(), hyper::Error>>) {
+    served_as(Tuning::USER)
+}
+
+fn served_as(tuning: Tuning) -> (DuplexStream, oneshot::Receiver<Result<(), hyper::Error>>) {
     let (there, here) = duplex(64 * 1024);
     let (tell, ended) = oneshot::channel();
     tokio::spawn(async move {
@@ -76,7 +80,7 @@ fn served() -> (DuplexStream, oneshot::Receiver<Result<(), hyper::Error>>) {
             peer: None,
             address: None,
         };
-        let end = h2::serve(there, nobody, routes(), Tuning::USER, pending()).await;
+        let end = h2::serve(there, nobody, routes(), tuning, pending()).await;
         let _ = tell.send(end);
     });
     (here, ended)
@@ -238,6 +242,40 @@ const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const CONTINUATION: u8 = 9;
 const END_HEADERS: u8 = 4;
+
+/// What gathers in a connection while the server stands still is looked at at once when it goes on.
+#[tokio::test]
+async fn streams_that_were_given_up_meanwhile_end_no_members_connection() {
+    let (stranger, member) = (h2::PENDING_RESETS, h2::MEMBER_PENDING_RESETS);
+    for (tuning, resets, goes_on) in [
+        (Tuning::AUTH, stranger, true),
+        (Tuning::AUTH, stranger + 1, false),
+        (Tuning::AUTH_MEMBER, member, true),
+        (Tuning::AUTH_MEMBER, member + 1, false),
+    ] {
+        let (mut stream, ended) = served_as(tuning);
+        let mut all = [PREFACE, &raw(SETTINGS, 0, 0, &[])].concat();
+        for n in 0..resets as u32 {
+            all.extend(raw(HEADERS, END_HEADERS, 2 * n + 1, REQUEST));
+            all.extend(raw(RESET, 0, 2 * n + 1, &8u32.to_be_bytes()));
+        }
+        all.extend(raw(PING, 0, 0, b"are you?"));
+        // All of it is there before the server has its first turn.
+        stream.write_all(&all).await.unwrap();
+        let mut heard = Vec::new();
+        let answer = raw(PING, 1, 0, b"are you?");
+        let answered = loop {
+            match stream.read_buf(&mut heard).await {
+                Ok(0) | Err(_) => break false,
+                Ok(_) if heard.windows(answer.len()).any(|part| part == answer) => break true,
+                Ok(_) => {}
+            }
+        };
+        assert_eq!(answered, goes_on, "{resets} resets");
+        drop(stream);
+        assert_eq!(ended.await.unwrap().is_ok(), goes_on, "{resets} resets");
+    }
+}
 
 #[tokio::test]
 async fn floods_end_the_flooding_connection() {

@@ -1,8 +1,11 @@
 //! What is wrong with this host, or will be missed, as seen by a node that would start now. It changes nothing and
 //! starts nothing.
 
+mod selinux;
+
 use crate::config::{Config, ConfigError, PamUse};
-use crate::monitor::cluster::{Cluster, stale_words};
+use crate::monitor::cluster::{Cluster, removed_words, stale_words};
+use fleetgate_base::own;
 use fleetgate_policy::cluster::STALE;
 use fleetgate_sys::{clock, process};
 use std::fs;
@@ -93,13 +96,22 @@ pub fn examine(path: &Path) -> Vec<Finding> {
             return findings;
         }
     };
-    findings.extend(config.listen.iter().map(|address| port(*address)));
+    let serves = path.exists() || process::effective_uid() == 0;
+    findings.extend(config.listen.iter().map(|address| port(*address, serves)));
     findings.push(account(&config.user));
     findings.extend(host_keys(&config));
     let cluster = cluster(&config);
     findings.push(way_in(&config, cluster.is_some()));
     findings.extend(cluster);
+    findings.extend(own::unchanged(&config.state_directory).err().map(|why| {
+        Finding::wrong(
+            "state directory",
+            why,
+            "a node that may be told by others whom to believe does not start",
+        )
+    }));
     findings.push(pam(&config));
+    findings.push(selinux::look(&config));
     findings.push(cgroups(&config));
     findings.extend(files(&config));
     findings
@@ -166,7 +178,8 @@ fn clock_kept() -> Finding {
     }
 }
 
-fn port(address: SocketAddr) -> Finding {
+/// `serves`: a node is configured here, or root asks. To anybody else a low port of the defaults is no concern.
+fn port(address: SocketAddr, serves: bool) -> Finding {
     // Binding and letting go is the only way to know; nothing is accepted.
     match TcpListener::bind(address) {
         Ok(_) => Finding::good("listen", format!("{address} is free")),
@@ -174,6 +187,11 @@ fn port(address: SocketAddr) -> Finding {
             "listen",
             format!("{address} is taken: by this node, if it runs, else by another server"),
             "stop the other server, or choose another port with `listen`",
+        ),
+        Err(e) if e.kind() == ErrorKind::PermissionDenied && !serves => Finding::less(
+            "listen",
+            format!("{address} is root's to take, and no node is configured here"),
+            "nothing, where this machine is to be no node; else run it as root, or start the node with --user-mode",
         ),
         Err(e) => Finding::wrong("listen", format!("{address}: {e}"), "correct `listen`"),
     }
@@ -204,7 +222,10 @@ fn host_keys(config: &Config) -> Vec<Finding> {
         Err(e) => Finding::wrong(
             WHAT,
             format!("{}: {e}", path.display()),
-            "correct `host_keys`, or make it: ssh-keygen -t ed25519 -N '' -f PATH",
+            format!(
+                "correct `host_keys`, or make it: ssh-keygen -t ed25519 -N '' -f {}",
+                path.display()
+            ),
         ),
         Ok(meta) if meta.mode() & 0o077 != 0 => Finding::wrong(
             WHAT,
@@ -226,6 +247,11 @@ fn cluster(config: &Config) -> Option<Finding> {
     let now = u64::try_from(clock::wall().sec).unwrap_or(0);
     Some(match Cluster::load(config) {
         Ok(None) => return None,
+        Ok(Some(cluster)) if cluster.is_removed(now) => Finding::wrong(
+            WHAT,
+            removed_words(cluster.node().as_str(), cluster.state().cluster.as_str()),
+            "make a token with `fleetgate token add`, and join with it: fleetgate join",
+        ),
         Ok(Some(cluster)) => {
             let (name, age) = (&cluster.state().cluster, cluster.age(now));
             let found = format!("{} in {name}, state {}", cluster.node(), cluster.state().serial);
@@ -352,6 +378,22 @@ mod tests {
 
     fn with(text: &str) -> Config {
         Config::parse(Path::new("node.toml"), text).expect(text)
+    }
+
+    /// A port that this process may not take: below 1024 without the capability. Where it may, nothing is refused.
+    #[test]
+    fn a_port_that_only_root_may_take_is_wrong_where_a_node_is_meant() {
+        let low = SocketAddr::from(([127, 0, 0, 1], 1));
+        match TcpListener::bind(low).map_err(|e| e.kind()) {
+            Err(ErrorKind::PermissionDenied) => {
+                assert_eq!(port(low, false).grade, Grade::Less);
+                assert_eq!(port(low, true).grade, Grade::Wrong);
+            }
+            _ => assert_ne!(port(low, false).grade, Grade::Wrong),
+        }
+        // An address that is not this machine's is wrong for anybody.
+        let foreign = SocketAddr::from(([192, 0, 2, 1], 0));
+        assert_eq!(port(foreign, false).grade, Grade::Wrong);
     }
 
     #[test]

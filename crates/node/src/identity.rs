@@ -88,7 +88,11 @@ pub fn is_joined(state_directory: &Path) -> bool {
 
 /// The TLS key (PKCS #8) of this state directory; none: there is none.
 pub fn load_tls_key(state_directory: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, IdentityError> {
-    read(&state_directory.join(DIRECTORY).join(TLS_KEY))
+    let path = state_directory.join(DIRECTORY).join(TLS_KEY);
+    if let Ok(about) = std::fs::symlink_metadata(&path) {
+        fleetgate_base::own::secret(&path, &about).map_err(IdentityError)?;
+    }
+    read(&path)
 }
 
 /// Writes the TLS key.
@@ -200,7 +204,7 @@ mod lines {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::MetadataExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     #[test]
     fn what_is_written_is_read_and_nobody_elses() {
@@ -227,6 +231,10 @@ mod tests {
             let meta = std::fs::metadata(state.join(DIRECTORY).join(name)).expect("there");
             assert_eq!(meta.mode() & 0o777, 0o600, "{name}");
         }
+        let key = state.join(DIRECTORY).join(TLS_KEY);
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o666)).expect("set");
+        let error = load_tls_key(&state).expect_err("others may read it").to_string();
+        assert!(error.contains("chmod 600"), "{error}");
         for bad in [&b"{}"[..], b"", &[b' '; MAX_FILE as usize + 1]] {
             std::fs::write(state.join(DIRECTORY).join(IDENTITY), bad).expect("written");
             let error = Identity::load(&state).expect_err("not good").to_string();

@@ -17,6 +17,8 @@ mod rest;
 pub mod sandbox;
 pub mod seat;
 #[cfg(feature = "monitor")]
+mod selinux;
+#[cfg(feature = "monitor")]
 pub mod starter;
 #[cfg(feature = "tunnel")]
 mod tunnel;

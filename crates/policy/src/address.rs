@@ -9,7 +9,7 @@ use std::net::IpAddr;
 pub const MAX_LIST: usize = 4096;
 
 /// An address with the length of its prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Network {
     address: IpAddr,
     bits: u8,
@@ -46,6 +46,25 @@ impl Network {
             },
             _ => Network { address, bits },
         })
+    }
+
+    /// The network of so many bits that `address` is in.
+    pub fn around(address: IpAddr, bits: u8) -> Network {
+        let bits = bits.min(width(address));
+        let first = masked(number(address), width(address), bits);
+        let address = match address {
+            IpAddr::V4(_) => IpAddr::V4(u32::try_from(first).unwrap_or_default().into()),
+            IpAddr::V6(_) => IpAddr::V6(first.into()),
+        };
+        Network { address, bits }
+    }
+
+    /// As people write it: one address without its length.
+    pub fn short(&self) -> String {
+        match self.bits == width(self.address) {
+            true => self.address.to_string(),
+            false => self.to_string(),
+        }
     }
 
     /// Whether `address` is in it. An IPv4 address that came over an IPv6 socket counts as IPv4.

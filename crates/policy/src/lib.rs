@@ -10,6 +10,8 @@ pub mod grant;
 pub mod login;
 pub mod pattern;
 pub mod permits;
+pub mod strangers;
+pub mod text;
 pub mod watching;
 
 pub use grant::{Asked, Grant, GrantId, How, Identity};

@@ -1,13 +1,17 @@
 //! What a node signs with its TLS key in its messages, and a device with its own: the same bytes for whoever signs and
 //! whoever checks. Each begins with words of its own, so that no signature passes for another. No key is touched here.
 
-use crate::v1::{AuditBatch, Keys, Renew};
+use crate::v1::{AuditBatch, Keys, NodeStatement, Renew};
 use prost::Message;
+use prost::bytes::Bytes;
 
 /// In front of a request for newer certificates.
 pub const RENEW: &[u8] = b"fleetgate-renew-v1";
 /// In front of audit records.
 pub const AUDIT: &[u8] = b"fleetgate-audit-v1";
+
+/// In front of what a node says of itself.
+pub const STATEMENT: &[u8] = b"fleetgate-statement-v1";
 
 /// In front of what a device signs at a login.
 pub const DEVICE: &[u8] = b"fleetgate-device-v1";
@@ -36,6 +40,25 @@ pub fn audit(name: &str, batch: &AuditBatch) -> Vec<u8> {
     all.extend_from_slice(&batch.offset.to_be_bytes());
     all.extend_from_slice(&batch.lines);
     all
+}
+
+/// What a node signs of what it says of itself: the document as it goes over the wire.
+#[must_use]
+pub fn statement(document: &[u8]) -> Vec<u8> {
+    [STATEMENT, document].concat()
+}
+
+impl NodeStatement {
+    /// As it is signed and sent.
+    #[must_use]
+    pub fn document(&self) -> Bytes {
+        self.encode_to_vec().into()
+    }
+
+    /// From such bytes.
+    pub fn read(document: &[u8]) -> Result<NodeStatement, prost::DecodeError> {
+        NodeStatement::decode(document)
+    }
 }
 
 /// What a device signs at a login: the nonce of a challenge, and the keys that the certificates are for. All of them say

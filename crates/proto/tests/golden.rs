@@ -5,7 +5,7 @@
 use fleetgate_proto::v1::frame::Kind;
 use fleetgate_proto::v1::{
     Agent, AuditBatch, AuditPosition, Denied, Dial, Frame, FromNode, NodeFacts, Opened, Renew, Renewed,
-    Signed, Span, Spans, ToNode, Via, denied::Reason, from_node, to_node,
+    Signed, Span, Spans, Statement, ToNode, Via, denied::Reason, from_node, to_node,
 };
 use prost::Message;
 use std::collections::HashMap;
@@ -137,6 +137,14 @@ fn frames_of_the_first_version_are_understood_and_written_as_ever() {
             host_keys: vec![b"key".as_slice().into()],
             signature: b"signature".as_slice().into(),
             tls_certificate: b"certificate".as_slice().into(),
+        })),
+    );
+    check(
+        "from-node-statement",
+        from_node(from_node::Kind::Statement(Statement {
+            document: b"document".as_slice().into(),
+            signature: b"signature".as_slice().into(),
+            key: b"key".as_slice().into(),
         })),
     );
     check(

@@ -2,8 +2,11 @@
 //! there. What auth has on its disk is taken out of the file. Nothing waits for the disk or for auth.
 //!
 //! ```text
-//! STATE_DIRECTORY/audit/NUMBER.jsonl   one log: its number is its name to auth
-//!                       position       the log, and up to where auth has it
+//! STATE_DIRECTORY/audit/NUMBER.jsonl     one log: its number is its name to auth
+//!                       position         the log, and up to where auth has it
+//!                       lock             locked by the process that writes here
+//! STATE_DIRECTORY/audit-1/NUMBER.jsonl   the same for a process that began while another one drained; its logs are
+//!                                        NUMBER-1 to auth
 //! ```
 
 use crate::auth;
@@ -12,7 +15,7 @@ use crate::identity::replace;
 use fleetgate_proto::signed;
 use fleetgate_proto::v1::AuditBatch;
 use serde_json::{Map, Value};
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,6 +31,10 @@ pub const SPOOL_MAX: u64 = 256 << 20;
 pub const BATCH: usize = 256 << 10;
 /// A log that is delivered and as long as this is followed by a new one.
 const LOG_MAX: u64 = 1 << 20;
+/// Processes of one proxy at once, each with a directory of its own: all but one of them drain.
+pub const PLACES: usize = 64;
+/// How often a process looks for what others have left undelivered.
+const ADOPT: Duration = Duration::from_secs(60);
 /// After auth refused a batch.
 const AGAIN: Duration = Duration::from_secs(5);
 
@@ -46,7 +53,11 @@ pub(crate) struct Events {
 
 /// The file.
 struct Spool {
+    /// Which of the directories it is.
+    place: usize,
     directory: PathBuf,
+    /// No other process has the directory meanwhile.
+    _lock: File,
     file: File,
     number: u64,
     length: u64,
@@ -75,7 +86,7 @@ impl Audit {
 
     fn line(&self, event: &str, fields: &Map<String, Value>) -> String {
         let mut line = Map::new();
-        line.insert("time".to_owned(), time().into());
+        line.insert("time".to_owned(), time(SystemTime::now()).into());
         line.insert("event".to_owned(), event.into());
         line.insert("proxy".to_owned(), self.proxy.as_str().into());
         let known = fields
@@ -90,7 +101,7 @@ impl Audit {
 
 /// Writes and delivers, until the proxy ends.
 pub(crate) async fn run(gate: Arc<Gate>, mut events: Events) {
-    let mut spool = match Spool::open(&gate.config.state_directory.join("audit")) {
+    let mut spool = match Spool::take(&gate.config.state_directory) {
         Ok(spool) => spool,
         Err(error) => {
             tracing::error!("audit events cannot be kept, and are lost while auth is away: {error}");
@@ -99,8 +110,26 @@ pub(crate) async fn run(gate: Arc<Gate>, mut events: Events) {
         }
     };
     let mut lines = Vec::new();
+    let adopting = adopt(&gate, spool.place);
+    tokio::pin!(adopting);
+    // One batch at a time, until it is answered: each that is given up is a stream that auth sees reset, and auth ends a
+    // connection with too many of them.
+    let mut delivery = None;
     loop {
-        let behind = spool.delivered < spool.length;
+        if delivery.is_none() && spool.delivered < spool.length {
+            delivery = Some(Box::pin(deliver(
+                &gate,
+                spool.name(),
+                spool.delivered,
+                spool.batch(),
+            )));
+        }
+        let answered = async {
+            match &mut delivery {
+                Some(delivery) => delivery.await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             got = events.from_all.recv_many(&mut lines, WAITING) => {
                 if got == 0 {
@@ -108,7 +137,11 @@ pub(crate) async fn run(gate: Arc<Gate>, mut events: Events) {
                 }
                 write(&gate, &mut spool, &events, &mut lines);
             }
-            () = deliver(&gate, &mut spool), if behind => {}
+            () = &mut adopting => {}
+            kept = answered => {
+                delivery = None;
+                note(&mut spool, kept);
+            }
         }
     }
 }
@@ -130,57 +163,153 @@ fn write(gate: &Gate, spool: &mut Spool, events: &Events, lines: &mut Vec<String
     lines.clear();
 }
 
-/// One batch. It may be dropped at any await: what was not noted is sent again, and auth knows the offset.
-async fn deliver(gate: &Gate, spool: &mut Spool) {
-    let batch = match spool.batch() {
+/// Delivers what processes that have ended left behind. It does not end.
+async fn adopt(gate: &Gate, own: usize) {
+    loop {
+        for place in (0..PLACES).filter(|place| *place != own) {
+            let directory = directory(&gate.config.state_directory, place);
+            if !directory.exists() {
+                continue;
+            }
+            match Spool::open(directory, place) {
+                Ok(Some(mut spool)) => {
+                    while spool.delivered < spool.length {
+                        let kept = deliver(gate, spool.name(), spool.delivered, spool.batch()).await;
+                        note(&mut spool, kept);
+                    }
+                }
+                // Its process lives.
+                Ok(None) => {}
+                Err(error) => tracing::error!("audit events that were left behind cannot be read: {error}"),
+            }
+        }
+        tokio::time::sleep(ADOPT).await;
+    }
+}
+
+fn directory(state: &Path, place: usize) -> PathBuf {
+    match place {
+        0 => state.join("audit"),
+        place => state.join(format!("audit-{place}")),
+    }
+}
+
+/// What another cluster has not had yet is nothing for the one that the machine joins now: it stays beside, for whoever
+/// looks after it.
+pub(crate) fn put_aside(state: &Path) -> Result<(), String> {
+    let since = since_1970(SystemTime::now()).as_micros();
+    for directory in (0..PLACES).map(|place| directory(state, place)) {
+        let mut aside = directory.clone().into_os_string();
+        aside.push(format!(".before-{since}"));
+        match std::fs::rename(&directory, &aside) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                return Err(format!("{}: {e}", directory.display()));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Notes up to where auth has the log, if it said so.
+fn note(spool: &mut Spool, kept: Option<u64>) {
+    if let Some(kept) = kept
+        && let Err(error) = spool.note(kept)
+    {
+        tracing::error!("how far audit events are delivered cannot be noted: {error}");
+    }
+}
+
+/// Delivers one batch of a log, from `offset` on, and answers up to where auth has the log. When it does not work it waits
+/// for a while; what was not noted is sent again, and auth knows the offset.
+async fn deliver(
+    gate: &Gate,
+    log: String,
+    offset: u64,
+    lines: Result<Vec<u8>, std::io::Error>,
+) -> Option<u64> {
+    let lines = match lines {
         Ok(lines) => lines,
         Err(error) => {
             tracing::error!("audit events cannot be read back: {error}");
-            return tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(AGAIN).await;
+            return None;
         }
     };
     let mut batch = AuditBatch {
-        log: spool.number.to_string(),
-        offset: spool.delivered,
-        lines: batch.into(),
+        log: log.clone(),
+        offset,
+        lines: lines.into(),
         ..AuditBatch::default()
     };
     let own = gate.identity.borrow().clone();
     batch.certificate = own.credentials.certificate().der().to_vec().into();
     batch.signature = own.key.sign(&signed::audit(own.name.as_str(), &batch)).into();
     match auth::deliver(gate, &own.name, batch).await {
-        Some(kept) if kept.log == spool.number.to_string() && kept.offset > spool.delivered => {
-            if let Err(error) = spool.note(kept.offset) {
-                tracing::error!("how far audit events are delivered cannot be noted: {error}");
-            }
+        Some(kept) if kept.log == log && kept.offset > offset => Some(kept.offset),
+        _ => {
+            tokio::time::sleep(AGAIN).await;
+            None
         }
-        _ => tokio::time::sleep(AGAIN).await,
     }
 }
 
 impl Spool {
-    fn open(directory: &Path) -> Result<Spool, String> {
+    /// The first directory that no other process has.
+    fn take(state: &Path) -> Result<Spool, String> {
+        for place in 0..PLACES {
+            if let Some(spool) = Spool::open(directory(state, place), place)? {
+                return Ok(spool);
+            }
+        }
+        Err(format!("{PLACES} processes of this proxy run already"))
+    }
+
+    /// None: another process has it.
+    fn open(directory: PathBuf, place: usize) -> Result<Option<Spool>, String> {
         let failed = |e: std::io::Error| format!("{}: {e}", directory.display());
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
-            .create(directory)
+            .create(&directory)
             .map_err(failed)?;
+        let lock = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(directory.join("lock"))
+            .map_err(failed)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
         let position = std::fs::read_to_string(directory.join("position")).unwrap_or_default();
         let mut parts = position.split_whitespace().map(|part| part.parse::<u64>().ok());
         let (number, delivered) = match (parts.next().flatten(), parts.next().flatten()) {
             (Some(number), Some(delivered)) => (number, delivered),
-            _ => (since_1970().as_secs(), 0),
+            _ => (since_1970(SystemTime::now()).as_secs(), 0),
         };
-        let (file, length) = log(directory, number)?;
-        Ok(Spool {
-            directory: directory.to_owned(),
+        let (file, length) = log(&directory, number)?;
+        Ok(Some(Spool {
+            place,
+            directory,
+            _lock: lock,
             file,
             number,
             length,
             // A file that somebody cut is told from its end on.
             delivered: delivered.min(length),
-        })
+        }))
+    }
+
+    /// What auth knows the log by.
+    fn name(&self) -> String {
+        match self.place {
+            0 => self.number.to_string(),
+            place => format!("{}-{place}", self.number),
+        }
     }
 
     fn append(&mut self, text: &[u8]) -> Result<(), String> {
@@ -236,14 +365,68 @@ fn log(directory: &Path, number: u64) -> Result<(File, u64), String> {
     open().map_err(|e: std::io::Error| format!("{}: {e}", path.display()))
 }
 
-fn since_1970() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+fn since_1970(at: SystemTime) -> Duration {
+    at.duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// As in every audit line: UTC, milliseconds.
-fn time() -> String {
-    let now = since_1970();
+pub(crate) fn time(at: SystemTime) -> String {
+    let now = since_1970(at);
     let mut text = fleetgate_net::x509::instant(now.as_secs());
     text.truncate(text.len().saturating_sub(1));
     format!("{text}.{:03}Z", now.subsec_millis())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_of_another_cluster_begins_with_no_events() {
+        let state = std::env::temp_dir().join(format!("fleetgate-proxy-aside-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&state);
+        let mut first = Spool::take(&state).expect("a place");
+        first.append(b"of the first cluster\n").expect("written");
+        drop(first);
+        put_aside(&state).expect("put aside");
+        let second = Spool::take(&state).expect("a place");
+        assert_eq!((second.place, second.length), (0, 0));
+        let aside = std::fs::read_dir(&state).expect("read").flatten();
+        let names: Vec<_> = aside
+            .map(|e| e.file_name().into_string().expect("text"))
+            .collect();
+        assert_eq!(names.len(), 2, "nothing is removed: {names:?}");
+        std::fs::remove_dir_all(&state).expect("removed");
+    }
+
+    #[test]
+    fn each_process_has_a_log_of_its_own_and_takes_what_was_left() {
+        let state = std::env::temp_dir().join(format!("fleetgate-proxy-audit-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&state);
+        let take = || Spool::take(&state).expect("a place");
+        let (mut first, mut second) = (take(), take());
+        assert_eq!((first.place, second.place), (0, 1));
+        first.append(b"one\n").expect("written");
+        second.append(b"two\n").expect("written");
+        assert_ne!(first.name(), second.name());
+        assert_eq!(first.batch().expect("read"), b"one\n");
+        assert!(
+            Spool::open(directory(&state, 1), 1).expect("no error").is_none(),
+            "it is locked"
+        );
+        // The second ends; its events are there for whoever looks.
+        drop(second);
+        let left = Spool::open(directory(&state, 1), 1)
+            .expect("no error")
+            .expect("free");
+        assert_eq!(left.batch().expect("read"), b"two\n");
+        assert_eq!(take().place, 2);
+        drop(left);
+        let mut kept = vec![first];
+        while let Ok(spool) = Spool::take(&state) {
+            kept.push(spool);
+        }
+        assert_eq!(kept.len(), PLACES);
+        std::fs::remove_dir_all(&state).expect("removed");
+    }
 }

@@ -8,8 +8,8 @@ use crate::ssh::door::Proof;
 use crate::state::{Known, now};
 use fleetgate_net::backoff::{Backoff, random};
 use fleetgate_net::h2::{self, AUTH_MESSAGE, Channel, Tuning};
-use fleetgate_net::tls::{AUTH, Believe, Client, H2};
-use fleetgate_net::{Trust, dial};
+use fleetgate_net::tls::{AUTH, Believe, Client, H2, Stream};
+use fleetgate_net::{Trust, dial as tcp};
 use fleetgate_policy::cluster::Name;
 use fleetgate_proto::signed;
 use fleetgate_proto::v1::cluster_client::ClusterClient;
@@ -21,6 +21,7 @@ use fleetgate_ssh::key::Certificate;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -64,14 +65,24 @@ async fn connect(gate: &Gate) {
 }
 
 async fn reach(gate: &Gate) -> Result<Channel, String> {
+    let stream = dial(gate, H2).await?;
+    h2::connect(stream, Tuning::AUTH).await.map_err(|e| e.to_string())
+}
+
+/// A connection to auth on which this proxy has proven itself, for one protocol.
+pub(crate) async fn dial(gate: &Gate, protocol: &[u8]) -> Result<Stream<TcpStream>, String> {
     let trust = Trust::new(&gate.view.borrow().state.trust.tls_ca).map_err(|e| e.to_string())?;
     let credentials = gate.identity.borrow().credentials.clone();
-    let client = Client::new(&Believe::Trust(trust), Some(&credentials), &[H2]).map_err(|e| e.to_string())?;
-    let tcp = dial::connect(&gate.config.auth, dial::DEADLINE)
+    let client =
+        Client::new(&Believe::Trust(trust), Some(&credentials), &[protocol]).map_err(|e| e.to_string())?;
+    let tcp = tcp::connect(&gate.config.auth, tcp::DEADLINE)
         .await
         .map_err(|e| e.to_string())?;
-    let (stream, _) = client.connect(AUTH, tcp).await.map_err(|e| e.to_string())?;
-    h2::connect(stream, Tuning::AUTH).await.map_err(|e| e.to_string())
+    let (stream, peer) = client.connect(AUTH, tcp).await.map_err(|e| e.to_string())?;
+    match peer.alpn.as_deref() == Some(protocol) {
+        true => Ok(stream),
+        false => Err("it speaks another protocol: upgrade auth before its proxies".to_owned()),
+    }
 }
 
 /// The service, as soon as it is reached.
@@ -87,6 +98,16 @@ async fn service(gate: &Gate) -> ClusterClient<Channel> {
             .max_encoding_message_size(AUTH_MESSAGE),
         // The gate is part of whoever asks.
         _ => std::future::pending().await,
+    }
+}
+
+/// Waits before something is asked of auth again: not for longer than until there is a new connection.
+async fn pause(gate: &Gate, backoff: &mut Backoff) {
+    let mut auth = gate.auth.subscribe();
+    auth.borrow_and_update();
+    tokio::select! {
+        () = sleep(backoff.failed(random())) => {}
+        _ = auth.changed() => {}
     }
 }
 
@@ -116,7 +137,7 @@ async fn watch(gate: &Gate) {
             Err(status) => h2::words(&status),
         };
         tracing::warn!("the cluster's state is not watched: {why}");
-        sleep(backoff.failed(random())).await;
+        pause(gate, &mut backoff).await;
     }
 }
 
@@ -127,7 +148,7 @@ fn take_state(gate: &Gate, whole: bool, signed: fleetgate_proto::v1::Signed) -> 
     } else {
         before.refresh(signed)?
     };
-    if whole {
+    if whole && !gate.is_leaving() {
         identity::save_state(&gate.config.state_directory, &view.signed)?;
     }
     let trusts_others = view.state.trust.tls_ca != before.state.trust.tls_ca;
@@ -177,18 +198,19 @@ async fn inventory(gate: &Gate) {
                         && let Some(whole) = anew.take()
                     {
                         gate.inventory.send_replace(whole);
+                        gate.inventory_is_whole.send_replace(true);
                     }
                 }
             }
             Err(status) => h2::words(&status),
         };
         tracing::warn!("the inventory is not watched: {why}");
-        sleep(backoff.failed(random())).await;
+        pause(gate, &mut backoff).await;
     }
 }
 
 /// Tells auth who is connected: what changed at once, everything every so often and after auth was away.
-async fn report(gate: &Gate) {
+async fn report(gate: &Arc<Gate>) {
     let mut under_way = JoinSet::new();
     let mut auth = gate.auth.subscribe();
     loop {
@@ -200,23 +222,41 @@ async fn report(gate: &Gate) {
         if auth.borrow_and_update().is_none() {
             continue;
         }
+        if gate.is_leaving() {
+            // The process that has taken this one's place reports, under the same name.
+            gate.tunnels.take_changed();
+            continue;
+        }
         let service = service(gate).await;
         for node in gate.tunnels.take_changed() {
             let tunnel = gate.tunnels.to(&node);
             let report = NodeReport {
                 name: node.to_string(),
                 connected: tunnel.is_some(),
-                facts: tunnel.map(|tunnel| tunnel.facts()),
+                statement: tunnel.as_ref().and_then(|tunnel| tunnel.statement()),
             };
+            // Auth takes the node's own word alone, which comes in a moment.
+            if report.connected && report.statement.is_none() {
+                continue;
+            }
             if under_way.len() >= REPORTS {
                 let _ = under_way.join_next().await;
             }
             let mut service = service.clone();
+            let gate = gate.clone();
             under_way.spawn(async move {
+                let stated = report.statement.clone();
                 match timeout(PATIENCE, service.report(report)).await {
                     Ok(Ok(_)) => {}
-                    // The heartbeat says it again.
-                    Ok(Err(status)) => tracing::debug!(%node, "a report was refused: {}", h2::words(&status)),
+                    // The node's next statement says it again, or the heartbeat.
+                    Ok(Err(status)) => {
+                        tracing::warn!(%node, "auth does not take what it says of itself: {}", h2::words(&status));
+                        let says_more = tunnel.zip(stated).is_some_and(|(tunnel, stated)| tunnel.is_outdated(&stated));
+                        if says_more {
+                            gate.tunnels.changed(&node);
+                            gate.reports.notify_one();
+                        }
+                    }
                     Err(_) => tracing::debug!(%node, "a report has taken too long"),
                 }
             });
@@ -266,7 +306,7 @@ pub(crate) async fn deliver(gate: &Gate, source: &Name, batch: AuditBatch) -> Op
     {
         Ok(answer) => Some(answer.into_inner()),
         Err(status) => {
-            tracing::warn!(%source, "audit events are not kept: {}", h2::words(&status));
+            tracing::warn!(%source, "audit events wait until auth takes them: {}", h2::words(&status));
             None
         }
     }
@@ -278,6 +318,10 @@ async fn renew_own(gate: &Gate) {
     loop {
         let due = due(&gate.identity.borrow());
         sleep(Duration::from_secs(due.saturating_sub(now()))).await;
+        if gate.is_leaving() {
+            // It accepts nobody any more, and the next process renews what both have.
+            return std::future::pending().await;
+        }
         match renew_once(gate).await {
             Ok(()) => {
                 backoff.worked();

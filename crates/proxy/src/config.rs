@@ -2,7 +2,9 @@
 //! opens none that is named in it.
 
 use fleetgate_net::otlp;
-use serde::Deserialize;
+use fleetgate_policy::strangers::{self, Bounds, Offence, Settings as Strangers};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::io::Read;
 use std::net::SocketAddr;
@@ -33,6 +35,13 @@ pub struct Config {
     pub user: String,
     /// Connections to nodes of one user at once.
     pub sessions_per_user: u32,
+    /// Connections of people who have not shown who they are, in sum.
+    pub unauthenticated: u32,
+    /// Of one source.
+    pub unauthenticated_per_source: u32,
+    /// How those are treated.
+    #[serde(deserialize_with = "strangers")]
+    pub strangers: Strangers,
     /// An OpenTelemetry collector, `http://host:port`, that gets the steps of every connection, the nodes' among them.
     pub collector: Option<String>,
 }
@@ -52,15 +61,27 @@ impl Default for Config {
             tls_key: None,
             user: "fleetgate".to_owned(),
             sessions_per_user: 1_000,
+            unauthenticated: 4_096,
+            unauthenticated_per_source: 256,
+            strangers: Strangers::default(),
             collector: None,
         }
     }
+}
+
+/// A proxy takes no passwords, and whoever leaves without a try may have looked at a page.
+const OFFENCES: [Offence; 3] = [Offence::WrongKey, Offence::TooLate, Offence::Garbage];
+
+fn strangers<'de, D: Deserializer<'de>>(from: D) -> Result<Strangers, D::Error> {
+    let form = strangers::Form::deserialize(from)?;
+    form.settings(&OFFENCES).map_err(D::Error::custom)
 }
 
 impl Config {
     /// From a file: its `[proxy]` section, or all of it where it has none.
     pub fn load(path: &Path) -> Result<Config, ConfigError> {
         let failed = |why: String| ConfigError(format!("{}: {why}", path.display()));
+        fleetgate_base::own::unchanged(path).map_err(ConfigError)?;
         let file = std::fs::File::open(path).map_err(|e| failed(e.to_string()))?;
         let mut text = String::new();
         file.take(FILE_MAX + 1)
@@ -88,6 +109,14 @@ impl Config {
         Ok(config)
     }
 
+    /// How many strangers there may be.
+    pub(crate) fn bounds(&self) -> Bounds {
+        Bounds {
+            all: self.unauthenticated as usize,
+            of_source: self.unauthenticated_per_source as usize,
+        }
+    }
+
     fn check(&self) -> Result<(), ConfigError> {
         if self.tls_certificate.is_some() != self.tls_key.is_some() {
             return Err(ConfigError(
@@ -104,6 +133,12 @@ impl Config {
         if self.sessions_per_user == 0 {
             return Err(ConfigError(
                 "sessions_per_user is 0: nobody could come in".to_owned(),
+            ));
+        }
+        if self.unauthenticated == 0 || self.unauthenticated_per_source == 0 {
+            return Err(ConfigError(
+                "unauthenticated and unauthenticated_per_source are to be 1 or more: nobody could come in"
+                    .to_owned(),
             ));
         }
         Ok(())
@@ -140,6 +175,9 @@ mod tests {
                 "tls_certificate and tls_key belong together",
             ),
             ("auth = \"nowhere\"", "auth is to be host:port"),
+            ("unauthenticated = 0", "nobody could come in"),
+            ("[strangers]\nwrong_password = 1", "does not count"),
+            ("[proxy.strangers]\nexempt = [\"x\"]", "is no network"),
             ("sessions_per_user = 0", "nobody could come in"),
             (
                 "collector = \"collector\"",

@@ -9,7 +9,7 @@ use crate::steps::Steps;
 use crate::tunnels::Tunnel;
 use fleetgate_net::h2::{self, AUTH_MESSAGE, Caller, TRANSPORT_MESSAGE};
 use fleetgate_policy::cluster::{
-    Allowed, Attempt, Identity, Labels, Name, Reason, Refusal, Selector, decide, logins_of,
+    Allowed, Attempt, Identity, Labels, Name, Reason, Refusal, Selector, decide, decide_identity, logins_of,
 };
 use fleetgate_proto::v1::denied::Reason as Why;
 use fleetgate_proto::v1::frame::Kind;
@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tonic::codegen::tokio_stream::Stream;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Code, Request, Response, Status, Streaming};
 
 mod plain;
 
@@ -37,6 +37,8 @@ use plain::PlainLeg;
 
 /// How long a client has for its first frame, and a node for its answer.
 pub const FIRST: Duration = Duration::from_secs(10);
+/// How long a session that did not begin may take to give the client's frames back.
+const GIVEN_BACK: Duration = Duration::from_secs(1);
 /// A login's longest name.
 pub const LOGIN_MAX: usize = 255;
 
@@ -62,7 +64,6 @@ pub(crate) struct User {
 /// What lets a user through: the decision, a place, and the way.
 pub(crate) struct Entry {
     node: Name,
-    allowed: Allowed,
     pub(crate) place: Place<Name>,
     pub(crate) way: Way,
 }
@@ -92,7 +93,15 @@ impl Transport for Dialling {
 
     async fn dial(&self, request: Request<Streaming<Frame>>) -> Result<Response<Going>, Status> {
         let user = who(&request)?;
-        let opening = open(self.0.clone(), user, request.into_inner());
+        let gate = self.0.clone();
+        let opening = async move {
+            let opened = open(gate.clone(), user, request.into_inner()).await;
+            opened.map_err(|denied| match leaves(&gate, &denied) {
+                // Not an answer: the client asks by another connection, which is to the new process.
+                true => Failed::Leaving(Status::unavailable(denied.words)),
+                false => Failed::Denied(denied),
+            })
+        };
         Ok(Response::new(Going::Opening(Box::pin(opening))))
     }
 
@@ -102,9 +111,9 @@ impl Transport for Dialling {
             "" => Selector::all(),
             text => Selector::parse(text).map_err(Status::invalid_argument)?,
         };
-        Ok(Response::new(NodesReply {
-            nodes: reachable(&self.0, &user, &selector),
-        }))
+        let nodes = reachable(&self.0, &user, &selector)
+            .map_err(|refusal| Status::permission_denied(refusal.words))?;
+        Ok(Response::new(NodesReply { nodes }))
     }
 }
 
@@ -123,16 +132,13 @@ fn who<T>(request: &Request<T>) -> Result<User, Status> {
     })
 }
 
-/// The nodes of which any account is the user's by a role. What else a role asks for (a second factor, a device) is said
-/// when one of them is dialled.
-fn reachable(gate: &Gate, user: &User, selector: &Selector) -> Vec<Node> {
+/// The nodes of which any account is the user's by a role. Who comes in nowhere, by the decision of a dial, is refused. What
+/// else a role asks for (a second factor, a device) is said when one of them is dialled, and so are locks on single nodes
+/// and accounts.
+fn reachable(gate: &Gate, user: &User, selector: &Selector) -> Result<Vec<Node>, Refusal> {
     let view = gate.view.borrow();
-    let Some(name) = user.identity.user() else {
-        return Vec::new();
-    };
-    if user.identity.cluster != view.state.cluster {
-        return Vec::new();
-    }
+    let nowhere = Labels::default();
+    let name = decide_identity(&attempt(&view, user, &gate.name, &nowhere, ""))?;
     let roles: Vec<_> = user
         .identity
         .roles
@@ -181,17 +187,25 @@ fn reachable(gate: &Gate, user: &User, selector: &Selector) -> Vec<Node> {
             Err(_) => {}
         }
     }
-    nodes
+    Ok(nodes)
 }
 
 /// What the client reads.
 pub(crate) enum Going {
     /// Until a node answers, or nobody does.
-    Opening(Pin<Box<dyn Future<Output = Result<Session, Denied>> + Send>>),
+    Opening(Pin<Box<dyn Future<Output = Result<Session, Failed>> + Send>>),
     /// Frames of the node.
     Open(Box<Session>),
     /// The last frame was sent.
     Over,
+}
+
+/// Why there is no session.
+pub(crate) enum Failed {
+    /// What the client is told.
+    Denied(Denied),
+    /// This process drains, and the node is connected to the next one alone.
+    Leaving(Status),
 }
 
 /// An open session: what the node sends, and what ends it.
@@ -228,6 +242,15 @@ pub(crate) struct ToNode {
     from_client: Option<Streaming<Frame>>,
     received: Arc<AtomicU64>,
     end: oneshot::Receiver<()>,
+    /// Takes the client's frames back where the node took none of them.
+    back: Option<oneshot::Sender<Streaming<Frame>>>,
+}
+
+/// Why there is no session with a node.
+pub(crate) struct NoSession {
+    pub(crate) denied: Denied,
+    /// The node leaves this connection, and may have dialled another one.
+    pub(crate) node_leaves: bool,
 }
 
 async fn open(gate: Arc<Gate>, user: User, mut from_client: Streaming<Frame>) -> Result<Session, Denied> {
@@ -242,15 +265,15 @@ async fn open(gate: Arc<Gate>, user: User, mut from_client: Streaming<Frame>) ->
         ));
     };
     let mut steps = Steps::begin(&gate, &mut dial);
+    await_node(&gate, &dial, 0).await;
     let entry = admit(&gate, &user, &dial);
     steps.ended("decide", 0);
-    let entry = entry.inspect_err(|denied| tell_denied(&gate, &user, &dial, denied))?;
-    let Entry {
-        node,
-        allowed,
-        place,
-        way,
-    } = entry;
+    let entry = entry.inspect_err(|denied| {
+        if !leaves(&gate, denied) {
+            tell_denied(&gate, &user, &dial, denied);
+        }
+    })?;
+    let Entry { node, place, way } = entry;
 
     let source = user.source.map(|address| address.to_string()).unwrap_or_default();
     let who = json!({
@@ -269,24 +292,22 @@ async fn open(gate: Arc<Gate>, user: User, mut from_client: Streaming<Frame>) ->
     });
     let (agent, login) = (dial.agent, dial.login.clone());
     let received = Arc::new(AtomicU64::new(dial.ssh.len() as u64));
-    let (end, ended) = oneshot::channel();
-    let to_node = ToNode {
-        first: Some(Frame {
-            kind: Some(Kind::Dial(dial)),
-        }),
-        from_client: Some(from_client),
-        received: received.clone(),
-        end: ended,
-    };
-    let from_node = match way {
-        Way::Tunnel(tunnel) => FromNode::Tunnel(session(&tunnel, node.as_str(), to_node).await?),
-        Way::Plain(known) => FromNode::Plain(plain::begin(&gate, user.source, known, agent, to_node)?),
+    let (from_node, end) = match way {
+        Way::Tunnel(tunnel) => {
+            let (frames, end) = begin(&gate, tunnel, &dial, from_client, &received).await?;
+            (FromNode::Tunnel(frames), end)
+        }
+        Way::Plain(known) => {
+            let (to_node, end, _) = ToNode::new(dial, from_client, received.clone());
+            let leg = plain::begin(&gate, user.source, known, agent, to_node)?;
+            (FromNode::Plain(leg), end)
+        }
     };
     gate.audit.tell("dial", &who);
     steps.ended("open a stream", 1);
     Ok(Session {
         from_node,
-        refused: Box::pin(until_refused(gate.clone(), user, node, login, allowed.until)),
+        refused: Box::pin(until_refused(gate.clone(), user, node, login)),
         steps,
         told: Told {
             gate,
@@ -324,8 +345,7 @@ pub(crate) fn labels_of(gate: &Gate, node: &Name) -> Option<Labels> {
 /// Whether this user may, and how he gets there. No node hears of it.
 pub(crate) fn admit(gate: &Gate, user: &User, dial: &Dial) -> Result<Entry, Denied> {
     let (node, labels) = target(gate, dial)?;
-    let allowed = decision(&gate.view.borrow(), user, &node, &labels, &dial.login)
-        .map_err(|refusal| refused(&refusal))?;
+    decision(&gate.view.borrow(), user, &node, &labels, &dial.login).map_err(|refusal| refused(&refusal))?;
     let name = user.identity.user().cloned().unwrap_or_else(|| gate.name.clone());
     let place = gate.sessions.take(&name).ok_or_else(|| {
         let most = gate.config.sessions_per_user;
@@ -338,22 +358,71 @@ pub(crate) fn admit(gate: &Gate, user: &User, dial: &Dial) -> Result<Entry, Deni
     let way = match known {
         Some(known) if known.node.plain => Way::Plain(known),
         _ => Way::Tunnel(gate.tunnels.to(&node).ok_or_else(|| {
-            denied(
-                Why::Offline,
-                &format!("{node} is not connected to this proxy: is it up?"),
-            )
+            let why = match gate.is_leaving() {
+                true => {
+                    "is not connected to this process of the proxy, which has been replaced: connect again"
+                }
+                false => "is not connected to this proxy: is it up?",
+            };
+            denied(Why::Offline, &format!("{node} {why}"))
         })?),
     };
-    Ok(Entry {
-        node,
-        allowed,
-        place,
-        way,
-    })
+    Ok(Entry { node, place, way })
+}
+
+/// Whether the node may well be there, or known, for the process that has taken this one's place.
+fn leaves(gate: &Gate, denied: &Denied) -> bool {
+    gate.is_leaving() && matches!(denied.reason(), Why::Offline | Why::Node)
+}
+
+/// Waits for the node that is meant, if it is about to dial; see [`Gate::await_node`].
+pub(crate) async fn await_node(gate: &Gate, dial: &Dial, after: u64) {
+    if let Ok(node) = Name::parse(&dial.node) {
+        gate.await_node(&node, after).await;
+    }
+}
+
+/// A session by this tunnel, or by the one that the node dials next, if it is about to leave this one. Nobody was let in
+/// by then: a client's first flight has no login in it.
+async fn begin(
+    gate: &Gate,
+    mut tunnel: Arc<Tunnel>,
+    dial: &Dial,
+    mut from_client: Streaming<Frame>,
+    received: &Arc<AtomicU64>,
+) -> Result<(Streaming<Frame>, oneshot::Sender<()>), Denied> {
+    loop {
+        let (to_node, end, back) = ToNode::new(dial.clone(), from_client, received.clone());
+        let failed = match session(&tunnel, &dial.node, to_node).await {
+            Ok(frames) => return Ok((frames, end)),
+            Err(failed) => failed,
+        };
+        let unread = timeout(GIVEN_BACK, back).await;
+        let (Ok(Ok(frames)), Some(next)) = (unread, newer(gate, dial, &tunnel, failed.node_leaves).await)
+        else {
+            return Err(failed.denied);
+        };
+        (from_client, tunnel) = (frames, next);
+    }
+}
+
+/// The tunnel that a node has dialled since this one, which it leaves.
+pub(crate) async fn newer(
+    gate: &Gate,
+    dial: &Dial,
+    tunnel: &Tunnel,
+    node_leaves: bool,
+) -> Option<Arc<Tunnel>> {
+    if !node_leaves {
+        return None;
+    }
+    await_node(gate, dial, tunnel.number).await;
+    let node = Name::parse(&dial.node).ok()?;
+    gate.tunnels.to(&node).filter(|next| next.number > tunnel.number)
 }
 
 /// A stream to a node for what `to_node` has to send.
-pub(crate) async fn session<S>(tunnel: &Tunnel, node: &str, to_node: S) -> Result<Streaming<Frame>, Denied>
+pub(crate) async fn session<S>(tunnel: &Tunnel, node: &str, to_node: S) -> Result<Streaming<Frame>, NoSession>
 where
     S: Stream<Item = Frame> + Send + 'static,
 {
@@ -362,14 +431,41 @@ where
         .max_encoding_message_size(TRANSPORT_MESSAGE);
     match timeout(FIRST, client.session(to_node)).await {
         Ok(Ok(answer)) => Ok(answer.into_inner()),
-        Ok(Err(status)) => Err(denied(
-            Why::Offline,
-            &format!("{node} does not answer: {}", h2::words(&status)),
-        )),
-        Err(_) => Err(denied(
-            Why::Offline,
-            &format!("{node} does not answer within {} s", FIRST.as_secs()),
-        )),
+        Ok(Err(status)) => Err(NoSession {
+            denied: denied(
+                Why::Offline,
+                &format!("{node} does not answer: {}", h2::words(&status)),
+            ),
+            node_leaves: status.code() == Code::Unavailable || !tunnel.channel.takes_requests(),
+        }),
+        Err(_) => Err(NoSession {
+            denied: denied(
+                Why::Offline,
+                &format!("{node} does not answer within {} s", FIRST.as_secs()),
+            ),
+            node_leaves: false,
+        }),
+    }
+}
+
+fn attempt<'a>(
+    view: &'a View,
+    user: &'a User,
+    node: &'a Name,
+    labels: &'a Labels,
+    login: &'a str,
+) -> Attempt<'a> {
+    Attempt {
+        identity: &user.identity,
+        expires: user.expires,
+        cluster: &view.state.cluster,
+        roles: &view.state.roles,
+        locks: &view.state.locks,
+        node,
+        labels,
+        login,
+        now: now(),
+        skew: SKEW,
     }
 }
 
@@ -382,20 +478,7 @@ pub(crate) fn decision(
     labels: &Labels,
     login: &str,
 ) -> Result<Allowed, Refusal> {
-    let ask = |login: &str| {
-        decide(&Attempt {
-            identity: &user.identity,
-            expires: user.expires,
-            cluster: &view.state.cluster,
-            roles: &view.state.roles,
-            locks: &view.state.locks,
-            node,
-            labels,
-            login,
-            now: now(),
-            skew: SKEW,
-        })
-    };
+    let ask = |login: &str| decide(&attempt(view, user, node, labels, login));
     let Some(name) = user.identity.user().filter(|_| login.is_empty()) else {
         return ask(login);
     };
@@ -424,27 +507,22 @@ pub(crate) fn decision(
 
 /// Comes back when the user may no longer be there: a lock, a role that is gone, the certificate's or the second factor's
 /// end. Asked again whenever the state changes and when time runs out.
-pub(crate) async fn until_refused(
-    gate: Arc<Gate>,
-    user: User,
-    node: Name,
-    login: String,
-    mut until: Option<u64>,
-) -> Refusal {
+pub(crate) async fn until_refused(gate: Arc<Gate>, user: User, node: Name, login: String) -> Refusal {
     let mut view = gate.view.subscribe();
     loop {
+        // At once too: since it was decided that he may, the node may have taken its time.
+        let labels = labels_of(&gate, &node).unwrap_or_default();
+        let until = match decision(&view.borrow_and_update(), &user, &node, &labels, &login) {
+            Ok(allowed) => allowed.until,
+            // A second factor that has grown too old ends nothing that is open.
+            Err(refusal) if refusal.reason == Reason::Mfa => None,
+            Err(refusal) => return refusal,
+        };
         let left = Duration::from_secs(until.map_or(u64::MAX >> 32, |until| until.saturating_sub(now())));
         tokio::select! {
             _ = view.changed() => {}
             // One more second: `until` itself is still allowed.
             () = tokio::time::sleep(left + Duration::from_secs(1)) => {}
-        }
-        let labels = labels_of(&gate, &node).unwrap_or_default();
-        match decision(&view.borrow_and_update(), &user, &node, &labels, &login) {
-            // A second factor that has grown too old ends nothing that is open.
-            Ok(allowed) => until = allowed.until,
-            Err(refusal) if refusal.reason == Reason::Mfa => until = None,
-            Err(refusal) => return refusal,
         }
     }
 }
@@ -459,9 +537,12 @@ impl Stream for Going {
                 Going::Opening(opening) => match opening.as_mut().poll(cx) {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Ok(session)) => *self = Going::Open(Box::new(session)),
-                    Poll::Ready(Err(denied)) => {
+                    Poll::Ready(Err(failed)) => {
                         *self = Going::Over;
-                        return Poll::Ready(Some(Ok(last(denied))));
+                        return Poll::Ready(Some(match failed {
+                            Failed::Denied(denied) => Ok(last(denied)),
+                            Failed::Leaving(status) => Err(status),
+                        }));
                     }
                 },
                 Going::Open(session) => {
@@ -511,6 +592,38 @@ pub(crate) async fn until(at: u64) {
     tokio::time::sleep(Duration::from_secs(at.saturating_sub(now()))).await;
 }
 
+impl ToNode {
+    /// With what ends it, and what brings the client's frames back where the node took none.
+    #[allow(clippy::type_complexity)]
+    fn new(
+        dial: Dial,
+        from_client: Streaming<Frame>,
+        received: Arc<AtomicU64>,
+    ) -> (ToNode, oneshot::Sender<()>, oneshot::Receiver<Streaming<Frame>>) {
+        let (end, ended) = oneshot::channel();
+        let (back, brought) = oneshot::channel();
+        let to_node = ToNode {
+            first: Some(Frame {
+                kind: Some(Kind::Dial(dial)),
+            }),
+            from_client: Some(from_client),
+            received,
+            end: ended,
+            back: Some(back),
+        };
+        (to_node, end, brought)
+    }
+}
+
+impl Drop for ToNode {
+    fn drop(&mut self) {
+        if let (Some(from_client), Some(back)) = (self.from_client.take(), self.back.take()) {
+            // Mostly nobody waits for it.
+            let _ = back.send(from_client);
+        }
+    }
+}
+
 impl Stream for ToNode {
     type Item = Frame;
 
@@ -528,14 +641,18 @@ impl Stream for ToNode {
             };
             match Pin::new(from_client).poll_next(cx) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(Some(Ok(frame))) => match &frame.kind {
-                    // A kind that this proxy does not know, a second dial, or what only the other side says.
-                    None | Some(Kind::Dial(_) | Kind::Opened(_) | Kind::Denied(_)) => {}
-                    Some(_) => {
-                        self.received.fetch_add(ssh_length(&frame), Relaxed);
-                        return Poll::Ready(Some(frame));
+                Poll::Ready(Some(Ok(frame))) => {
+                    // From here on the node has what no other could be given.
+                    self.back = None;
+                    match &frame.kind {
+                        // A kind that this proxy does not know, a second dial, or what only the other side says.
+                        None | Some(Kind::Dial(_) | Kind::Opened(_) | Kind::Denied(_)) => {}
+                        Some(_) => {
+                            self.received.fetch_add(ssh_length(&frame), Relaxed);
+                            return Poll::Ready(Some(frame));
+                        }
                     }
-                },
+                }
                 Poll::Ready(None | Some(Err(_))) => self.from_client = None,
             }
         }
@@ -563,7 +680,10 @@ fn tell_denied(gate: &Gate, user: &User, dial: &Dial, denied: &Denied) {
         "reason": denied.words,
         "rule": denied.rule,
     });
-    if let serde_json::Value::Object(fields) = fields {
+    let has_line = |address: SocketAddr| gate.strangers.has_line(address.ip(), "dial_denied", true);
+    if let serde_json::Value::Object(fields) = fields
+        && user.source.is_none_or(has_line)
+    {
         gate.audit.tell("dial_denied", &fields);
     }
 }

@@ -5,17 +5,27 @@ use crate::audit::Audit;
 use crate::config::Config;
 use crate::identity::Identity;
 use crate::jump::Local;
-use crate::places::Places;
-use crate::state::{Inventory, View};
+use crate::places::{Place, Places};
+use crate::reachable::Reachable;
+use crate::server::CONNECTIONS_BESIDE;
+use crate::state::{Inventory, View, now};
+use crate::strangers::Strangers;
 use crate::tunnels::Tunnels;
 use fleetgate_net::h2::Channel;
 use fleetgate_net::otlp::Exporter;
 use fleetgate_net::{Credentials, tls};
-use fleetgate_policy::cluster::Name;
+use fleetgate_policy::cluster::{self, Name, Subject, Target};
 use fleetgate_ssh::key::HostKey;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, watch};
+use tokio::time::{sleep_until, timeout};
+
+/// So long after its start a proxy waits for nodes that it knows and that have not dialled it yet.
+pub const AFTER_START: Duration = Duration::from_secs(30);
+/// How long a session waits for the connection of a node that is about to dial.
+pub const NODE_WAIT: Duration = Duration::from_secs(10);
 
 /// What the proxy's tasks have in common.
 pub(crate) struct Gate {
@@ -41,19 +51,141 @@ pub(crate) struct Gate {
     /// Nodes whose connection came, went or told something new: `auth` reports them.
     pub(crate) reports: Notify,
     pub(crate) tunnels: Tunnels,
+    /// Whether plain sshds were reached.
+    pub(crate) reachable: Reachable,
+    /// Those who have not shown who they are.
+    pub(crate) strangers: Arc<Strangers>,
     /// Users' sessions, counted.
     pub(crate) sessions: Places<Name>,
+    /// Connections of those who have shown who they are, counted by whom their certificate names.
+    pub(crate) certified: Places<String>,
     pub(crate) audit: Audit,
     /// Gets every connection's steps, where the configuration names one.
     pub(crate) collector: OnceLock<Exporter>,
-    /// The proxy stops.
+    /// All nodes of the inventory were told since the start; written by `auth`.
+    pub(crate) inventory_is_whole: watch::Sender<bool>,
+    /// The proxy drains: it accepts no connection, and serves those that it has.
     pub(crate) leaving: watch::Sender<bool>,
+    /// The proxy stops, and ends what it serves.
+    pub(crate) stopping: watch::Sender<bool>,
+    /// Connections of users: a proxy that drains ends with the last of them.
+    pub(crate) guests: watch::Sender<usize>,
+    /// Since when this process serves.
+    pub(crate) began: Instant,
 }
 
+/// A connection of a user's, counted in [`Gate::guests`] for as long as this is kept.
+pub(crate) struct Guest(Arc<Gate>);
+
 impl Gate {
-    /// Waits until the proxy stops.
+    /// Waits until the proxy drains.
     pub(crate) async fn left(&self) {
         // An error would say that the gate is gone, and this is part of it.
         let _ = self.leaving.subscribe().wait_for(|leaving| *leaving).await;
+    }
+
+    /// Waits until the proxy stops.
+    pub(crate) async fn stopped(&self) {
+        let _ = self.stopping.subscribe().wait_for(|stopping| *stopping).await;
+    }
+
+    /// Whether the proxy drains.
+    pub(crate) fn is_leaving(&self) -> bool {
+        *self.leaving.borrow()
+    }
+
+    /// Counts a user's connection.
+    pub(crate) fn guest(self: &Arc<Gate>) -> Guest {
+        self.guests.send_modify(|guests| *guests += 1);
+        Guest(self.clone())
+    }
+
+    /// A place for a connection of somebody who has shown who he is; why there is none. Only whoever ends old ones gets new
+    /// ones, so nobody takes the descriptors of all others.
+    pub(crate) fn certified(&self, identity: &cluster::Identity) -> Result<Place<String>, String> {
+        let who = identity.subject.to_string();
+        self.certified.take(&who).ok_or_else(|| {
+            format!(
+                "{who} has as many connections as may be (sessions_per_user, and {CONNECTIONS_BESIDE} more)"
+            )
+        })
+    }
+
+    /// The words of the lock that holds against this certificate, if there is one: on its user, his device or his roles, or
+    /// on its machine.
+    pub(crate) fn locked(&self, identity: &cluster::Identity) -> Option<String> {
+        let whose = match &identity.subject {
+            Subject::User(user) => Target::User(user.clone()),
+            Subject::Node(node) => Target::Node(node.clone()),
+            Subject::Proxy(proxy) => Target::Proxy(proxy.clone()),
+            Subject::Auth => return None,
+        };
+        let device = identity.device.clone().map(Target::Device);
+        let roles = identity.roles.iter().cloned().map(Target::Role);
+        let view = self.view.borrow();
+        let lock = std::iter::once(whose)
+            .chain(device)
+            .chain(roles)
+            .find_map(|target| view.state.locks.on(&target, now(), identity.issued).cloned());
+        lock.map(|lock| lock.refusal().words)
+    }
+
+    /// Waits until no user is connected.
+    pub(crate) async fn empty(&self) {
+        let _ = self.guests.subscribe().wait_for(|guests| *guests == 0).await;
+    }
+
+    /// Waits for a node that is about to dial this proxy: one that restarts, or any that is known where the proxy itself has
+    /// just begun. It comes back when there is a way, when nothing is to be expected, or after [`NODE_WAIT`]. Tunnels up to
+    /// `after` were tried already.
+    pub(crate) async fn await_node(&self, node: &Name, after: u64) {
+        let waiting = async {
+            let mut inventory = self.inventory.subscribe();
+            let mut whole = self.inventory_is_whole.subscribe();
+            loop {
+                let arrived = self.tunnels.arrived.notified();
+                tokio::pin!(arrived);
+                arrived.as_mut().enable();
+                inventory.borrow_and_update();
+                whole.borrow_and_update();
+                if !self.is_expected(node, after) {
+                    return;
+                }
+                tokio::select! {
+                    () = arrived => {}
+                    _ = inventory.changed() => {}
+                    _ = whole.changed() => {}
+                    // What is expected only of a fresh proxy is not expected any more.
+                    () = sleep_until((self.began + AFTER_START).into()), if self.is_fresh() => {}
+                }
+            }
+        };
+        let _ = timeout(NODE_WAIT, waiting).await;
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.began.elapsed() < AFTER_START
+    }
+
+    fn is_expected(&self, node: &Name, after: u64) -> bool {
+        // A process that drains is dialled by nobody any more.
+        if self.is_leaving() {
+            return false;
+        }
+        let is_there = self.tunnels.to(node).is_some_and(|tunnel| tunnel.number > after);
+        match self.inventory.borrow().get(node) {
+            Some(known) if known.node.plain => false,
+            // Before auth has heard of the node from this proxy, it may not have all of the node's labels.
+            Some(known) if is_there => self.is_fresh() && !known.node.connected,
+            Some(_) => self.is_fresh() || self.tunnels.left_lately(node),
+            None if is_there => false,
+            None => self.is_fresh() && !*self.inventory_is_whole.borrow(),
+        }
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.0.guests.send_modify(|guests| *guests -= 1);
     }
 }

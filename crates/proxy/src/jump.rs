@@ -5,25 +5,28 @@
 use crate::auth;
 use crate::carried::{Carried, sending};
 use crate::dial::{self, User};
-use crate::gate::Gate;
+use crate::gate::{Gate, Guest};
 use crate::mux::Begun;
-use crate::places::Place;
-use crate::ssh::door::Caller;
+use crate::ssh::door::{Caller, GRACE};
 use crate::ssh::terminate::{self, AgentFrames, Host, Later, Shown, Told};
 use crate::ssh::{Reaching, Ways, jump};
 use crate::state::{Known, SKEW, now};
 use crate::steps::Steps;
+use crate::strangers::Place;
 use fleetgate_net::dial as tcp;
-use fleetgate_policy::cluster::{Allowed, Identity, Name, SSH_EXTENSION, Target};
+use fleetgate_policy::cluster::{Allowed, Identity, Name, SSH_EXTENSION};
+use fleetgate_policy::strangers::Offence;
 use fleetgate_proto::v1::frame::Kind;
 use fleetgate_proto::v1::{Dial, Frame, Via};
 use fleetgate_ssh::codec::Reader;
 use fleetgate_ssh::key::{Certificate, HostKey, KeyType, Presented, PublicKey, UserCheck};
 use serde_json::{Map, Value, json};
+use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, duplex};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -35,7 +38,7 @@ pub const BETWEEN: usize = 64 * 1024;
 /// What comes here from the other tasks. It is bounded by the places of strangers and of sessions.
 pub(crate) enum Local {
     /// A connection that begins with `S`.
-    Ssh(Begun<TcpStream>, SocketAddr, Place<IpAddr>),
+    Ssh(Begun<TcpStream>, SocketAddr, Place, Guest),
     /// A session on a node without fleetgate.
     Plain(DuplexStream, SocketAddr, Arc<Known>, Option<AgentFrames>),
 }
@@ -45,7 +48,9 @@ pub(crate) async fn run(gate: Arc<Gate>, mut local: UnboundedReceiver<Local>) {
     while let Some(local) = local.recv().await {
         let gate = gate.clone();
         match local {
-            Local::Ssh(stream, source, place) => _ = spawn_local(jumps(gate, stream, source, place)),
+            Local::Ssh(stream, source, place, guest) => {
+                _ = spawn_local(jumps(gate, stream, source, place, guest))
+            }
             Local::Plain(stream, source, node, agent) => {
                 _ = spawn_local(plain(gate, stream, source, node, agent))
             }
@@ -53,13 +58,20 @@ pub(crate) async fn run(gate: Arc<Gate>, mut local: UnboundedReceiver<Local>) {
     }
 }
 
-async fn jumps<S>(gate: Arc<Gate>, stream: S, source: SocketAddr, place: Place<IpAddr>)
+async fn jumps<S>(gate: Arc<Gate>, stream: S, source: SocketAddr, place: Place, _guest: Guest)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    // The place stays taken as long as the connection: SSH has no moment at which this side could give it back.
-    let _place = place;
-    let why = jump::serve(stream, source, Rc::new(Jumps(gate))).await;
+    let gives_way = place.given_up();
+    let began = Instant::now();
+    let jumps = Rc::new(Jumps(gate.clone(), RefCell::new(Some(place))));
+    let why = tokio::select! {
+        why = jump::serve(stream, source, jumps.clone()) => why,
+        () = gives_way => "its place went to another source".to_owned(),
+    };
+    if jumps.1.borrow().is_some() && began.elapsed() >= GRACE {
+        gate.strangers.offend(source.ip(), Offence::TooLate);
+    }
     tracing::debug!(address = %source, "a jump has ended: {why}");
 }
 
@@ -78,8 +90,8 @@ async fn plain<S>(
     tracing::debug!(address = %source, node = name, "a session at a plain sshd has ended: {why}");
 }
 
-/// `ssh -J`.
-struct Jumps(Arc<Gate>);
+/// `ssh -J`; the place among strangers until somebody is in.
+struct Jumps(Arc<Gate>, RefCell<Option<Place>>);
 
 impl Ways for Jumps {
     fn host_key(&self) -> Arc<HostKey> {
@@ -92,7 +104,7 @@ impl Ways for Jumps {
         let any: Vec<&str> = certificate.principals().iter().map(String::as_str).collect();
         let identity = shown(&self.0, certificate, &any, IpAddr::from([0, 0, 0, 0]))?;
         match identity.user() {
-            Some(user) => match locked(&self.0, &identity, user) {
+            Some(_) => match self.0.locked(&identity) {
                 Some(words) => Err(words),
                 None => Ok(identity),
             },
@@ -108,7 +120,16 @@ impl Ways for Jumps {
         Box::pin(async move { reach(gate, &caller, &node).await })
     }
 
+    fn entered(&self, source: SocketAddr) {
+        self.0.strangers.proven(source.ip());
+        self.1.take();
+    }
+
     fn refused(&self, source: SocketAddr, why: &str) {
+        self.0.strangers.offend(source.ip(), Offence::WrongKey);
+        if !self.0.strangers.has_line(source.ip(), "jump_refused", false) {
+            return;
+        }
         tell(
             &self.0,
             "jump_refused",
@@ -119,7 +140,12 @@ impl Ways for Jumps {
     fn ended(&self, identity: &Identity, certificate: &Certificate) -> Pin<Box<dyn Future<Output = String>>> {
         let (gate, identity) = (self.0.clone(), identity.clone());
         let expires = certificate.expires(SKEW);
+        let certified = gate.certified(&identity);
         Box::pin(async move {
+            let _certified = match certified {
+                Ok(held) => held,
+                Err(why) => return why,
+            };
             let mut view = gate.view.subscribe();
             let over = async {
                 match expires {
@@ -129,8 +155,7 @@ impl Ways for Jumps {
             };
             let locks = async {
                 loop {
-                    let words = identity.user().and_then(|user| locked(&gate, &identity, user));
-                    if let Some(words) = words {
+                    if let Some(words) = gate.locked(&identity) {
                         return words;
                     }
                     if view.changed().await.is_err() {
@@ -141,7 +166,7 @@ impl Ways for Jumps {
             tokio::select! {
                 words = locks => words,
                 () = over => "the certificate has expired: run fleetgate login".to_owned(),
-                () = gate.left() => "the proxy stops".to_owned(),
+                () = gate.stopped() => "the proxy stops".to_owned(),
             }
         })
     }
@@ -160,20 +185,23 @@ async fn reach(gate: Arc<Gate>, caller: &Caller, node: &str) -> Result<crate::ss
         ..Dial::default()
     };
     let mut steps = Steps::begin(&gate, &mut first);
+    dial::await_node(&gate, &first, 0).await;
     let entry = dial::admit(&gate, &user, &first);
     steps.ended("decide", 0);
     let entry = entry.map_err(|denied| {
         let reason = denied.words;
-        tell(
-            &gate,
-            "dial_denied",
-            json!({
-                "user": user.identity.user().map(Name::as_str),
-                "node": node,
-                "source": caller.source.to_string(),
-                "reason": reason,
-            }),
-        );
+        if gate.strangers.has_line(caller.source.ip(), "dial_denied", true) {
+            tell(
+                &gate,
+                "dial_denied",
+                json!({
+                    "user": user.identity.user().map(Name::as_str),
+                    "node": node,
+                    "source": caller.source.to_string(),
+                    "reason": reason,
+                }),
+            );
+        }
         reason
     })?;
     tell(
@@ -199,12 +227,19 @@ async fn reach(gate: Arc<Gate>, caller: &Caller, node: &str) -> Result<crate::ss
             return Ok(Box::new(here));
         }
     };
-    let (send, sent) = sending(Frame {
-        kind: Some(Kind::Dial(first)),
-    });
-    let read = dial::session(&tunnel, node, sent)
-        .await
-        .map_err(|denied| denied.words)?;
+    let mut tunnel = tunnel;
+    let (send, read) = loop {
+        let (send, sent) = sending(Frame {
+            kind: Some(Kind::Dial(first.clone())),
+        });
+        match dial::session(&tunnel, node, sent).await {
+            Ok(read) => break (send, read),
+            Err(failed) => match dial::newer(&gate, &first, &tunnel, failed.node_leaves).await {
+                Some(newer) => tunnel = newer,
+                None => return Err(failed.denied.words),
+            },
+        }
+    };
     steps.ended("open a stream", 1);
     Ok(Box::new(Carried::new(send, read, steps, entry.place)))
 }
@@ -250,11 +285,14 @@ impl Host for Plain {
     }
 
     fn connect(&self) -> Later<TcpStream> {
-        let address = self.node.node.address.clone();
+        let (gate, address) = (self.gate.clone(), self.node.node.address.clone());
+        let name = Name::parse(&self.node.node.name);
         Box::pin(async move {
-            tcp::connect(&address, tcp::DEADLINE)
-                .await
-                .map_err(|e| e.to_string())
+            let connected = tcp::connect(&address, tcp::DEADLINE).await;
+            if let Ok(name) = name {
+                gate.reachable.note(&name, connected.is_ok());
+            }
+            connected.map_err(|e| e.to_string())
         })
     }
 
@@ -291,14 +329,22 @@ impl Host for Plain {
     }
 
     fn tell(&self, caller: Option<&Caller>, event: Told<'_>) {
+        let strangers = &self.gate.strangers;
+        if matches!(event, Told::Refused(_)) && !strangers.has_line(self.source.ip(), "login_refused", true) {
+            return;
+        }
         let (event, fields) = match event {
             Told::In => ("login_accepted", json!({})),
             Told::Refused(why) => ("login_refused", json!({ "reason": why })),
-            Told::Began { kind, command } => (
+            Told::Began {
+                session,
+                kind,
+                command,
+            } => (
                 "session_started",
-                json!({ "kind": kind, "command": String::from_utf8_lossy(&command[..command.len().min(4096)]) }),
+                json!({ "session": session, "kind": kind, "command": String::from_utf8_lossy(&command[..command.len().min(4096)]) }),
             ),
-            Told::Ended(code) => ("session_ended", json!({ "code": code })),
+            Told::Ended { session, code } => ("session_ended", json!({ "session": session, "code": code })),
             Told::Denied(what) => ("denied", json!({ "what": what })),
             Told::Out(why) => ("connection_ended", json!({ "reason": why })),
         };
@@ -315,6 +361,27 @@ impl Host for Plain {
         self.gate.audit.tell(event, &all);
     }
 
+    fn ordered(&self, session: &str) -> Pin<Box<dyn Future<Output = String>>> {
+        let (mut view, session) = (self.gate.view.subscribe(), session.to_owned());
+        Box::pin(async move {
+            loop {
+                let order = {
+                    let view = view.borrow_and_update();
+                    let mut orders = view.state.locks.on_sessions(now());
+                    orders
+                        .find(|(id, _)| *id == session)
+                        .map(|(_, lock)| lock.ended())
+                };
+                if let Some(words) = order {
+                    return words;
+                }
+                if view.changed().await.is_err() {
+                    return std::future::pending().await;
+                }
+            }
+        })
+    }
+
     fn ended(&self, caller: &Caller) -> Pin<Box<dyn Future<Output = String>>> {
         let (gate, node, login) = (
             self.gate.clone(),
@@ -326,10 +393,10 @@ impl Host for Plain {
             let Ok(node) = Name::parse(&node) else {
                 return "the node's name is none".to_owned();
             };
-            let leaving = gate.clone();
+            let stopping = gate.clone();
             tokio::select! {
-                refusal = dial::until_refused(gate, user, node, login, Some(0)) => refusal.words,
-                () = leaving.left() => "the proxy stops".to_owned(),
+                refusal = dial::until_refused(gate, user, node, login) => refusal.words,
+                () = stopping.stopped() => "the proxy stops".to_owned(),
             }
         })
     }
@@ -366,18 +433,6 @@ fn shown(gate: &Gate, certificate: &Certificate, names: &[&str], source: IpAddr)
         .ok_or("the certificate carries no identity: run fleetgate login")?;
     let bytes = Reader::new(value).string("identity").map_err(|e| e.to_string())?;
     Identity::parse(bytes)
-}
-
-/// The words of the lock on a user, his roles or his device, if there is one.
-fn locked(gate: &Gate, identity: &Identity, user: &Name) -> Option<String> {
-    let view = gate.view.borrow();
-    let targets = std::iter::once(Target::User(user.clone()))
-        .chain(identity.device.clone().map(Target::Device))
-        .chain(identity.roles.iter().cloned().map(Target::Role));
-    let lock = targets
-        .into_iter()
-        .find_map(|target| view.state.locks.on(&target, now(), identity.issued).cloned());
-    lock.map(|lock| lock.refusal().words)
 }
 
 fn tell(gate: &Gate, event: &str, fields: Value) {

@@ -14,13 +14,15 @@ mod jump;
 mod mux;
 mod places;
 mod queue;
+mod reachable;
 mod sandbox;
 mod server;
 pub mod ssh;
 mod state;
 pub mod steps;
+mod strangers;
 mod tunnels;
 mod web;
 
 pub use config::Config;
-pub use server::{Server, ServerError};
+pub use server::{CONNECTIONS_BESIDE, Server, ServerError};

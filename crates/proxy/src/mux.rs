@@ -1,32 +1,34 @@
 //! One address for everything: what a connection is, its first byte says, and nothing is waited for beyond what settles
 //! it. TLS for the auth service is passed on unread. Whoever has not shown who he is has little time and few places.
 
-use crate::gate::Gate;
+use crate::auth;
+use crate::gate::{Gate, Guest};
 use crate::hello::{self, Asked, HELLO_MAX};
 use crate::jump::Local;
-use crate::places::{Place, Places, source};
+use crate::ssh::door;
 use crate::state::now;
+use crate::strangers::Place;
 use crate::{dial, tunnels, web};
 use fleetgate_net::h2::{self, Caller, Routes, Tuning};
-use fleetgate_net::tls::{self, AUTH, Peer, TUNNEL};
-use fleetgate_net::{dial as tcp, http1, relay};
+use fleetgate_net::tls::{self, AUTH, Kind, Peer, TUNNEL};
+use fleetgate_net::{http1, relay};
 use fleetgate_policy::cluster::{Identity, Target};
+use fleetgate_policy::strangers::Offence;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, copy_bidirectional_with_sizes};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 /// How long a connection has until it is known what it is.
 pub const FIRST_BYTES: Duration = Duration::from_secs(10);
-/// Connections of people who have not shown who they are, in sum and of one source (IPv6: one /64).
-pub const STRANGERS: usize = 4_096;
-/// See [`STRANGERS`].
-pub const STRANGERS_OF_ONE: usize = 256;
+/// After this silence the proxy sends its SSH version line: `ssh-keyscan` and others wait for it before they send anything.
+pub const SILENCE: Duration = Duration::from_millis(300);
 /// How long gRPC without a certificate may go on: there is little that it could ask for.
 pub const STRANGER_LIFE: Duration = Duration::from_secs(30);
 /// What is on its way to auth in either direction.
@@ -36,10 +38,16 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// What an open connection whose user was locked still has to read why.
 const LOCKED_WORDS: Duration = Duration::from_millis(500);
 
+/// Why a stranger's connection ends that did nothing.
+const GAVE_WAY: &str = "its place went to another source";
+
 /// A connection of which the first bytes were read.
 pub(crate) struct Begun<IO> {
     first: Vec<u8>,
     taken: usize,
+    /// Bytes of the version line that the client already has: whoever speaks SSH here writes them again, and they are
+    /// dropped.
+    sent: usize,
     io: IO,
 }
 
@@ -47,7 +55,6 @@ pub(crate) struct Begun<IO> {
 pub(crate) struct Mux {
     gate: Arc<Gate>,
     routes: Arc<Routes>,
-    strangers: Places<IpAddr>,
 }
 
 impl Mux {
@@ -57,24 +64,25 @@ impl Mux {
         Mux {
             gate,
             routes: Arc::new(routes),
-            strangers: Places::new(STRANGERS, STRANGERS_OF_ONE),
         }
     }
 
-    /// Accepts until the proxy stops.
-    pub(crate) async fn run(self: Arc<Mux>, listener: TcpListener) {
+    /// Accepts until it is told to close the listener, or nobody could tell it any more.
+    pub(crate) async fn run(self: Arc<Mux>, listener: TcpListener, mut close: oneshot::Receiver<()>) {
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
-                () = self.gate.left() => return,
+                _ = &mut close => return,
             };
             match accepted {
-                Ok((stream, address)) => match self.strangers.take(&source(address.ip())) {
-                    Some(place) => {
+                Ok((stream, address)) => match self.gate.strangers.enter(address.ip()) {
+                    Ok(place) => {
+                        // A socket of both families has addresses of version 4 as ::ffff:192.0.2.1: one spelling is told.
+                        let address = SocketAddr::new(address.ip().to_canonical(), address.port());
                         let mux = self.clone();
                         tokio::spawn(async move { mux.settle(stream, address, place).await });
                     }
-                    None => tracing::debug!(%address, "turned away: too many strangers"),
+                    Err(why) => tracing::debug!(%address, "turned away: {why}"),
                 },
                 Err(error) => {
                     tracing::warn!("no connection can be accepted: {error}");
@@ -85,33 +93,55 @@ impl Mux {
     }
 
     /// Finds out what a connection is.
-    async fn settle(self: Arc<Mux>, stream: TcpStream, address: SocketAddr, place: Place<IpAddr>) {
+    async fn settle(self: Arc<Mux>, stream: TcpStream, address: SocketAddr, place: Place) {
+        // From here on: a proxy that drains waits for those too of whom it does not know yet what they want.
+        let guest = self.gate.guest();
         if stream.set_nodelay(true).is_err() {
             return;
         }
-        match timeout(FIRST_BYTES, begin(stream)).await {
+        let begun = tokio::select! {
+            begun = timeout(FIRST_BYTES, begin(stream)) => begun,
+            () = place.given_up() => return tracing::debug!(%address, "{}", GAVE_WAY),
+        };
+        match begun {
             Ok(Ok(What::Ssh(connection))) => {
                 // An error says that the proxy stops.
-                let _ = self.gate.local.send(Local::Ssh(connection, address, place));
+                let _ = self
+                    .gate
+                    .local
+                    .send(Local::Ssh(connection, address, place, guest));
             }
-            Ok(Ok(What::Auth(connection))) => self.pass_on(connection, address).await,
-            Ok(Ok(What::Tls(connection))) => {
+            Ok(Ok(What::Auth(mut connection))) => {
+                connection.sent = 0;
+                tokio::select! {
+                    () = self.pass_on(connection, address) => {}
+                    () = place.given_up() => tracing::debug!(%address, "{}", GAVE_WAY),
+                }
+            }
+            Ok(Ok(What::Tls(mut connection))) => {
+                connection.sent = 0;
                 // A task of its own for each step: one that waits has no room of the steps before it.
-                tokio::spawn(async move { self.terminate(connection, address, place).await });
+                tokio::spawn(async move { self.terminate(connection, address, place, guest).await });
             }
-            Ok(Ok(What::Garbage)) => tracing::debug!(%address, "neither TLS nor SSH"),
+            Ok(Ok(What::Garbage)) => {
+                self.gate.strangers.offend(address.ip(), Offence::Garbage);
+                tracing::debug!(%address, "neither TLS nor SSH");
+            }
             Ok(Err(error)) => tracing::debug!(%address, "gone before it was known what it is: {error}"),
-            Err(_) => tracing::debug!(%address, "silent for too long"),
+            Err(_) => {
+                self.gate.strangers.offend(address.ip(), Offence::TooLate);
+                tracing::debug!(%address, "silent for too long");
+            }
         }
     }
 
     /// Bytes to auth and back; whichever side has no more says so, and the other goes on.
     async fn pass_on(&self, mut connection: Begun<TcpStream>, address: SocketAddr) {
-        let mut auth = match tcp::connect(&self.gate.config.auth, tcp::DEADLINE).await {
+        // The caller's own TLS goes through it unread. Auth counts by source, and believes a proxy that has proven itself.
+        let mut auth = match auth::dial(&self.gate, tls::RELAY).await {
             Ok(auth) => auth,
             Err(why) => return tracing::warn!(%address, "auth is not reached: {why}"),
         };
-        // Auth counts by source, and the TLS is not looked into.
         if let Err(error) = auth.write_all(relay::line(address).as_bytes()).await {
             return tracing::warn!(%address, "auth is gone: {error}");
         }
@@ -120,7 +150,7 @@ impl Mux {
                 Ok((to, from)) => tracing::debug!(%address, "passed on to auth: {to} bytes there, {from} back"),
                 Err(error) => tracing::debug!(%address, "passed on to auth, and broke: {error}"),
             },
-            () = self.gate.left() => {}
+            () = self.gate.stopped() => {}
         }
     }
 
@@ -128,22 +158,68 @@ impl Mux {
         self: Arc<Mux>,
         connection: Begun<TcpStream>,
         address: SocketAddr,
-        place: Place<IpAddr>,
+        place: Place,
+        guest: Guest,
     ) {
         let tls = self.gate.tls.borrow().clone();
-        let (stream, peer) = match tls.accept(connection).await {
+        let strangers = &self.gate.strangers;
+        let accepted = tokio::select! {
+            accepted = tls.accept(connection) => accepted,
+            () = place.given_up() => return tracing::debug!(%address, "{}", GAVE_WAY),
+        };
+        let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
-            Err(why) => return tracing::info!(%address, "refused: {why}"),
+            Err(why) => {
+                match why.kind() {
+                    Kind::Deadline => strangers.offend(address.ip(), Offence::TooLate),
+                    Kind::Broken => strangers.offend(address.ip(), Offence::Garbage),
+                    Kind::Authority | Kind::Usage | Kind::Certificate => {
+                        strangers.offend(address.ip(), Offence::WrongKey);
+                    }
+                    _ => {}
+                }
+                return match strangers.has_line(address.ip(), "tls_refused", false) {
+                    true => tracing::info!(%address, "refused: {why}"),
+                    false => tracing::debug!(%address, "refused: {why}"),
+                };
+            }
+        };
+        let certified = match &peer.identity {
+            Some(identity) => match self.gate.certified(identity) {
+                Ok(held) => {
+                    // A locked one is served as far as it learns why, and its source pays as before.
+                    if self.gate.locked(identity).is_none() {
+                        strangers.proven(address.ip());
+                    }
+                    Some(held)
+                }
+                Err(why) => {
+                    return match strangers.has_line(address.ip(), "connection_refused", true) {
+                        true => tracing::info!(%address, "refused: {why}"),
+                        false => tracing::debug!(%address, "refused: {why}"),
+                    };
+                }
+            },
+            None => None,
         };
         match peer.alpn.as_deref() {
             Some(TUNNEL) => {
-                if peer.identity.is_some() {
+                if certified.is_some() {
                     drop(place);
                 }
-                tunnels::serve(self.gate.clone(), stream, peer, address).await;
+                drop(guest);
+                tunnels::serve(self.gate.clone(), stream, peer, address, certified).await;
             }
-            Some(tls::H2) => _ = tokio::spawn(async move { self.grpc(stream, peer, address, place).await }),
-            _ => http1::serve(stream, web::page).await,
+            Some(tls::H2) => {
+                _ = tokio::spawn(async move {
+                    let _certified = certified;
+                    self.grpc(stream, peer, address, place, guest).await;
+                });
+            }
+            _ => tokio::select! {
+                () = http1::serve(stream, web::page) => {}
+                () = place.given_up() => tracing::debug!(%address, "{}", GAVE_WAY),
+            },
         }
     }
 
@@ -153,7 +229,8 @@ impl Mux {
         stream: tls::Stream<Begun<TcpStream>>,
         peer: Peer,
         address: SocketAddr,
-        place: Place<IpAddr>,
+        place: Place,
+        _guest: Guest,
     ) {
         let identity = peer.identity.clone();
         let expires = peer
@@ -165,6 +242,13 @@ impl Mux {
             address: Some(address),
         };
         let stranger = identity.is_none().then_some(place);
+        let gives_way = stranger.as_ref().map(Place::given_up);
+        let gives_way = async {
+            match gives_way {
+                Some(gives_way) => gives_way.await,
+                None => std::future::pending().await,
+            }
+        };
         let serving = h2::serve(
             stream,
             caller,
@@ -175,7 +259,10 @@ impl Mux {
         let ended = async {
             match &identity {
                 Some(identity) => self.locked(identity, expires).await,
-                None => sleep(STRANGER_LIFE).await,
+                None => tokio::select! {
+                    () = sleep(STRANGER_LIFE) => {}
+                    () = gives_way => {}
+                },
             }
         };
         tokio::select! {
@@ -228,12 +315,27 @@ enum What<IO> {
     Garbage,
 }
 
-/// Reads until it is settled.
-async fn begin<IO: AsyncRead + Unpin>(mut io: IO) -> io::Result<What<IO>> {
+/// Reads until it is settled. A client that is silent for [`SILENCE`] gets the version line of SSH. One that then turns out
+/// to speak TLS is served as TLS: its hello was late, and our own clients skip the line.
+async fn begin<IO: AsyncRead + AsyncWrite + Unpin>(mut io: IO) -> io::Result<What<IO>> {
     let mut first = Vec::with_capacity(2048);
     let mut room = Vec::new();
+    let mut sent = 0;
     loop {
-        if io.read_buf(&mut first).await? == 0 {
+        let read = match first.is_empty() && sent == 0 {
+            false => io.read_buf(&mut first).await?,
+            // A read that is given up has taken nothing.
+            true => match timeout(SILENCE, io.read_buf(&mut first)).await {
+                Ok(read) => read?,
+                Err(_) => {
+                    let line = door::version_line();
+                    io.write_all(line.as_bytes()).await?;
+                    sent = line.len();
+                    continue;
+                }
+            },
+        };
+        if read == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         // A handshake record (RFC 8446 §5.1), "SSH-" (RFC 4253 §4.2).
@@ -246,7 +348,12 @@ async fn begin<IO: AsyncRead + Unpin>(mut io: IO) -> io::Result<What<IO>> {
             b'S' => What::Ssh,
             _ => return Ok(What::Garbage),
         };
-        return Ok(what(Begun { first, taken: 0, io }));
+        return Ok(what(Begun {
+            first,
+            taken: 0,
+            sent,
+            io,
+        }));
     }
 }
 
@@ -274,6 +381,11 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Begun<IO> {
 
 impl<IO: AsyncWrite + Unpin> AsyncWrite for Begun<IO> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+        if self.sent > 0 {
+            let length = from.len().min(self.sent);
+            self.sent -= length;
+            return Poll::Ready(Ok(length));
+        }
         Pin::new(&mut self.io).poll_write(cx, from)
     }
 
@@ -294,6 +406,10 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Begun<IO> {
         cx: &mut Context<'_>,
         from: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if self.sent > 0 {
+            let part = from.iter().find(|part| !part.is_empty());
+            return self.poll_write(cx, part.map_or(&[], |part| part));
+        }
         Pin::new(&mut self.io).poll_write_vectored(cx, from)
     }
 }

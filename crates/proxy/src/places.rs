@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Places, counted by whom they are taken.
@@ -60,18 +59,6 @@ impl<K: Hash + Eq> Drop for Place<K> {
     }
 }
 
-/// What counts as one source: an IPv4 address, or the /64 that one customer of a provider has.
-pub(crate) fn source(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let mut parts = address.segments();
-            parts[4..].fill(0);
-            Ipv6Addr::from(parts).into()
-        }
-        v4 => v4,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,13 +73,5 @@ mod tests {
         assert!(places.take(&"c").is_none(), "in sum");
         drop(one);
         assert!(places.take(&"c").is_some());
-    }
-
-    #[test]
-    fn a_customer_is_one_source() {
-        let of = |text: &str| source(text.parse().unwrap()).to_string();
-        assert_eq!(of("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
-        assert_eq!(of("::ffff:192.0.2.1"), "192.0.2.1");
-        assert_eq!(of("192.0.2.1"), "192.0.2.1");
     }
 }

@@ -3,9 +3,11 @@
 
 use crate::config::Config;
 use crate::server::ServerError;
+use fleetgate_sys::dir::Entries;
+use fleetgate_sys::file::flags::{O_DIRECTORY, O_NOFOLLOW, O_PATH, O_RDONLY};
 use fleetgate_sys::process::{self, Limit, numbers};
-use fleetgate_sys::{Errno, credentials, landlock, seccomp, tree};
-use std::ffi::CString;
+use fleetgate_sys::{Errno, credentials, file, landlock, seccomp, tree};
+use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -66,24 +68,45 @@ pub(crate) fn enter(config: &Config) -> Result<(), ServerError> {
     Ok(())
 }
 
-/// The state directory and what is in it, without following a link, become the proxy's user's.
+/// The state directory and what is in it become the proxy's user's. A proxy that drains may write there meanwhile, and may
+/// be somebody else's by now: so each thing is held before it is looked at, no link is followed, and no file is given that
+/// has another name, which may be anywhere.
 fn give(path: &Path, uid: u32, gid: u32) -> Result<(), ServerError> {
-    let mut waiting = vec![path.to_owned()];
+    let failed = |why: &dyn std::fmt::Display| ServerError(format!("{}: {why}", path.display()));
+    let open = |dir, name: &CStr, flags| file::openat(dir, name, flags, 0).map_err(|e| failed(&e));
+    let text = CString::new(path.as_os_str().as_bytes()).map_err(|e| failed(&e))?;
+    let mut waiting = vec![open(file::CWD, &text, O_RDONLY | O_DIRECTORY)?];
     let mut given = 0;
-    while let Some(path) = waiting.pop() {
-        let failed = |why: &dyn std::fmt::Display| ServerError(format!("{}: {why}", path.display()));
-        given += 1;
-        if given > STATE_FILES_MAX {
-            return Err(failed(
-                &"there is far more below the state directory than a proxy puts there",
-            ));
-        }
-        let text = CString::new(path.as_os_str().as_bytes()).map_err(|e| failed(&e))?;
-        tree::set_owner(&text, uid, gid, false).map_err(|e| failed(&e))?;
-        let is_directory = std::fs::symlink_metadata(&path).is_ok_and(|m| m.is_dir());
-        if is_directory {
-            for entry in std::fs::read_dir(&path).map_err(|e| failed(&e))? {
-                waiting.push(entry.map_err(|e| failed(&e))?.path());
+    while let Some(directory) = waiting.pop() {
+        tree::set_owner_open(directory.raw(), uid, gid).map_err(|e| failed(&e))?;
+        let mut entries = Entries::new(directory);
+        while let Some(name) = entries.next_name().map_err(|e| failed(&e))?.map(CStr::to_owned) {
+            if name.as_c_str() == c"." || name.as_c_str() == c".." {
+                continue;
+            }
+            given += 1;
+            if given > STATE_FILES_MAX {
+                return Err(failed(
+                    &"there is far more below the state directory than a proxy puts there",
+                ));
+            }
+            let within = entries.directory().raw();
+            let held = match file::openat(within, &name, O_PATH | O_NOFOLLOW, 0) {
+                // Replaced a moment ago, by a proxy that drains.
+                Err(Errno::ENOENT) => continue,
+                held => held.map_err(|e| failed(&e))?,
+            };
+            let stat = tree::stat_open(held.raw()).map_err(|e| failed(&e))?;
+            if stat.is_directory() {
+                waiting.push(open(within, &name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW)?);
+            } else if stat.is_file() && (stat.uid, stat.gid) != (uid, gid) {
+                if stat.links > 1 {
+                    let name = name.to_string_lossy();
+                    return Err(failed(&format!(
+                        "the file {name} has another name elsewhere: remove one"
+                    )));
+                }
+                tree::set_owner_held(held.raw(), uid, gid).map_err(|e| failed(&e))?;
             }
         }
     }
@@ -107,4 +130,63 @@ fn system_user(name: &str) -> (u32, u32) {
         }
         NOBODY
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, symlink};
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+    /// A proxy that drains and was taken over, beside one that begins as root.
+    #[test]
+    fn what_is_put_into_the_state_directory_gives_no_other_file_away() {
+        if process::effective_uid() != 0 {
+            return eprintln!("skipped: only root gives files away");
+        }
+        let place = std::env::temp_dir().join(format!("fleetgate-proxy-give-{}", process::id()));
+        let _ = fs::remove_dir_all(&place);
+        let (state, elsewhere) = (place.join("state"), place.join("elsewhere"));
+        for path in [&state.join("audit/deep"), &elsewhere] {
+            fs::create_dir_all(path).unwrap();
+        }
+        for n in 0..64 {
+            fs::write(elsewhere.join(format!("shadow{n}")), "").unwrap();
+            fs::write(state.join(format!("audit/{n}.jsonl")), "").unwrap();
+        }
+        symlink(&elsewhere, state.join("link")).unwrap();
+        let ends = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let path = |name| CString::new(state.join(name).as_os_str().as_bytes()).unwrap();
+                let (audit, link) = (path("audit"), path("link"));
+                while !ends.load(Relaxed) {
+                    tree::exchange(&audit, &link).unwrap();
+                }
+                if state.join("link/deep").exists() {
+                    tree::exchange(&audit, &link).unwrap();
+                }
+            });
+            for _ in 0..2_000 {
+                // What goes while it is looked at may be an error; it is no way out.
+                let _ = give(&state, NOBODY.0, NOBODY.1);
+            }
+            ends.store(true, Relaxed);
+        });
+        let owner = |path: &Path| fs::symlink_metadata(path).unwrap().uid();
+        assert_eq!(owner(&elsewhere), 0);
+        for entry in fs::read_dir(&elsewhere).unwrap() {
+            assert_eq!(owner(&entry.unwrap().path()), 0);
+        }
+        give(&state, NOBODY.0, NOBODY.1).expect("nobody is at it");
+        for own in ["", "audit", "audit/deep", "audit/0.jsonl"] {
+            assert_eq!(owner(&state.join(own)), NOBODY.0, "{own:?}");
+        }
+        // A second name of somebody's file.
+        fs::hard_link(elsewhere.join("shadow0"), state.join("name")).unwrap();
+        assert!(give(&state, NOBODY.0, NOBODY.1).is_err());
+        assert_eq!(owner(&elsewhere.join("shadow0")), 0);
+        fs::remove_dir_all(&place).unwrap();
+    }
 }

@@ -9,8 +9,10 @@ use crate::identity::Identity;
 use crate::jump::{self, Local};
 use crate::mux::Mux;
 use crate::places::Places;
+use crate::reachable::{self, Reachable};
 use crate::sandbox;
 use crate::state::View;
+use crate::strangers::Strangers;
 use crate::tunnels::{LAST_WORDS, Tunnels};
 use fleetgate_net::otlp::Exporter;
 use fleetgate_net::tls::{self, H2, HTTP1, PROXY, Shown, TUNNEL};
@@ -18,17 +20,23 @@ use fleetgate_net::{Credentials, Trust};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::{JoinSet, LocalSet};
 
-/// How long sessions have when the proxy stops.
-pub const DRAIN: Duration = Duration::from_secs(5);
+/// How long what is open has to end when the proxy stops.
+pub const STOP: Duration = Duration::from_secs(5);
+/// How long a proxy that drains serves the sessions that it has. It renews its certificate no more, and a third of that
+/// one's seven days is left at least.
+pub const DRAIN: Duration = Duration::from_secs(48 * 3600);
 /// Sessions of all users at once.
 pub const SESSIONS: usize = 1 << 17;
+/// Connections of one user, node or other machine beyond `sessions_per_user`, since each session may come by one of its own.
+pub const CONNECTIONS_BESIDE: usize = 64;
 
 /// A proxy.
 pub struct Server {
@@ -69,10 +77,20 @@ impl Server {
             auth: watch::Sender::new(None),
             reports: Notify::new(),
             tunnels: Tunnels::default(),
+            reachable: Reachable::default(),
+            strangers: Arc::new(Strangers::new(config.strangers.clone(), config.bounds())),
             sessions: Places::new(SESSIONS, config.sessions_per_user as usize),
+            certified: Places::new(
+                usize::MAX,
+                (config.sessions_per_user as usize).saturating_add(CONNECTIONS_BESIDE),
+            ),
             audit,
             collector: OnceLock::new(),
+            inventory_is_whole: watch::Sender::new(false),
             leaving: watch::Sender::new(false),
+            stopping: watch::Sender::new(false),
+            guests: watch::Sender::new(0),
+            began: Instant::now(),
             config,
         };
         Ok(Server {
@@ -92,10 +110,12 @@ impl Server {
         Ok(())
     }
 
-    /// Serves on this listener until `stop`; open sessions get a moment to end.
+    /// Serves on this listener. After `drain` it accepts no more and ends with its last session; after `stop` what is open
+    /// has a moment to end.
     pub async fn run(
         self,
         listener: std::net::TcpListener,
+        drain: impl Future<Output = ()>,
         stop: impl Future<Output = ()>,
     ) -> Result<(), ServerError> {
         let failed = |e: std::io::Error| ServerError(format!("the listener cannot be used: {e}"));
@@ -117,22 +137,57 @@ impl Server {
         let mut tasks = JoinSet::new();
         tasks.spawn(auth::run(gate.clone()));
         tasks.spawn(audit::run(gate.clone(), self.events));
+        tasks.spawn(reachable::run(Arc::downgrade(&gate)));
+        // It holds no gate: who does is at work.
+        let (strangers, held) = (gate.strangers.clone(), Arc::downgrade(&gate));
+        tasks.spawn(async move {
+            loop {
+                strangers.summed().await;
+                let Some(gate) = held.upgrade() else { return };
+                strangers.tell(&gate);
+            }
+        });
         let mux = Arc::new(Mux::new(gate.clone()));
-        let accepting = tokio::spawn(mux.run(listener));
+        let (close, closing) = oneshot::channel();
+        let accepting = tokio::spawn(mux.run(listener, closing));
         // SSH is not sent between threads: its tasks belong to this one.
         let ssh = LocalSet::new();
         ssh.spawn_local(jump::run(gate.clone(), self.local));
-        ssh.run_until(stop).await;
-        gate.leaving.send_replace(true);
+        let mut stop = pin!(stop);
+        let drains = async {
+            tokio::select! {
+                () = drain => true,
+                () = &mut stop => false,
+            }
+        };
+        let drains = ssh.run_until(drains).await;
+        // Nodes dial again when they hear that this process leaves: by then it accepts nobody.
+        let _ = close.send(());
         let _ = accepting.await;
+        gate.leaving.send_replace(true);
+        if drains {
+            let guests = *gate.guests.borrow();
+            tracing::info!("draining: accepting no more; {guests} connections of users are open");
+            let over = async {
+                tokio::select! {
+                    () = gate.empty() => "the last user has left",
+                    () = tokio::time::sleep(DRAIN) => "it has drained for as long as it may",
+                    () = stop => "it was told to stop",
+                }
+            };
+            let why = ssh.run_until(over).await;
+            tracing::info!("stopping: {why}");
+        }
+        gate.strangers.tell(&gate);
+        gate.stopping.send_replace(true);
         tracing::info!("stopping; {} nodes are told", gate.tunnels.names().len());
-        let drained = async {
+        let ended = async {
             // Whoever holds the gate is still at work.
             while Arc::strong_count(&gate) > 1 + 3 {
                 tokio::time::sleep(LAST_WORDS / 40).await;
             }
         };
-        let _ = tokio::time::timeout(DRAIN, ssh.run_until(drained)).await;
+        let _ = tokio::time::timeout(STOP, ssh.run_until(ended)).await;
         Ok(())
     }
 }

@@ -59,6 +59,12 @@ impl View {
         })
     }
 
+    /// Whether this state is of the same cluster, be it older: a key of this one signed it.
+    pub(crate) fn is_of_the_same(&self, signed: &Signed) -> bool {
+        let message = State::signed(&signed.document);
+        signed_by(&self.state.trust.state_keys, &message, &signed.signature).is_ok()
+    }
+
     /// The view with a newer state, signed by a key of this one.
     pub fn follow(&self, signed: Signed) -> Result<View, String> {
         signed_by(

@@ -3,44 +3,73 @@
 
 use crate::auth;
 use crate::gate::Gate;
+use crate::places::Place;
 use crate::queue::{Queue, queue};
-use crate::state::{labels_of, now};
+use crate::state::{View, labels_of, now};
+use fleetgate_net::backoff::random;
 use fleetgate_net::h2::{self, Channel, Tuning};
 use fleetgate_net::tls::{Peer, Stream};
 use fleetgate_policy::cluster::{Labels, Name, Subject, Target};
 use fleetgate_proto::v1::tunnel_client::TunnelClient;
-use fleetgate_proto::v1::{NodeFacts, ToNode, from_node, to_node};
+use fleetgate_proto::v1::{NodeFacts, NodeStatement, Statement, ToNode, from_node, to_node};
+use prost::Message;
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-use tokio::sync::watch;
-use tokio::time::sleep;
+use std::time::{Duration, Instant};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Sleep, sleep};
 
 /// The largest message of a node's Control stream: a batch of audit events, or its facts.
 pub const CONTROL_MESSAGE: usize = 1 << 20;
+/// The longest of what a node signs of itself: its labels, and little else.
+pub const STATEMENT_MAX: usize = 64 << 10;
 /// What may wait for a node that does not read its Control stream; then it is given up.
 pub const CONTROL_WAITING: usize = 64;
+/// How long a node may take to open its Control stream.
+pub const ANSWER: Duration = Duration::from_secs(10);
 /// How long a tunnel that was told to leave has for the sessions on it.
 pub const DRAIN: Duration = Duration::from_secs(3600);
+/// For so long after its tunnel ended a node may be about to dial again.
+pub const REDIAL_WINDOW: Duration = Duration::from_secs(30);
+/// The most nodes whose tunnel's end is remembered.
+const MAX_DEPARTED: usize = 16_384;
+/// So many nodes a second hear that the proxy drains: each of them dials at once.
+const LEAVING_PER_SECOND: f64 = 1_000.0;
 /// The same when the proxy stops or the node is locked: it is told, and no more.
 pub const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// One node's connection.
 pub(crate) struct Tunnel {
-    number: u64,
+    /// Later ones have higher numbers.
+    pub(crate) number: u64,
     /// Where it serves.
     pub(crate) channel: Channel,
     facts: watch::Sender<NodeFacts>,
+    last_statement: Mutex<Option<LastStatement>>,
     /// A newer one has taken its place.
     replaced: watch::Sender<bool>,
 }
 
+/// The last statement that the node signed about itself, for auth.
+struct LastStatement {
+    statement: Statement,
+    /// Its content without the times.
+    facts: Option<NodeFacts>,
+    /// Auth did not take it. A node that has just started signs by the state on its disk first, which may be older than what it
+    /// signed before it ended; in a moment it has the newest one, and signs anew.
+    refused: bool,
+}
+
 /// All of them, by the node's name. Of one node the newest counts; older ones go on until their sessions have ended.
 #[derive(Default)]
-pub(crate) struct Tunnels(Mutex<Registry>);
+pub(crate) struct Tunnels {
+    registry: Mutex<Registry>,
+    /// Told when one came.
+    pub(crate) arrived: Notify,
+}
 
 #[derive(Default)]
 struct Registry {
@@ -48,12 +77,52 @@ struct Registry {
     last: u64,
     /// Whose tunnel came, went or told something new since it was last reported.
     changed: HashSet<Name>,
+    /// When the last tunnel of a node that has none ended.
+    departed: HashMap<Name, Instant>,
 }
 
 impl Tunnel {
     /// What the node last told of itself.
     pub(crate) fn facts(&self) -> NodeFacts {
         self.facts.borrow().clone()
+    }
+
+    /// What it last signed of itself.
+    pub(crate) fn statement(&self) -> Option<Statement> {
+        let last = self.last_statement.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref().map(|last| last.statement.clone())
+    }
+
+    /// Keeps what it signed; whether it says anything new. Whether it is signed rightly is asked by auth.
+    fn says(&self, statement: Statement) -> bool {
+        if statement.encoded_len() > STATEMENT_MAX {
+            return false;
+        }
+        let facts = NodeStatement::decode(&statement.document[..])
+            .ok()
+            .and_then(|s| s.facts);
+        let mut last = self.last_statement.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_news = last
+            .as_ref()
+            .is_none_or(|known| known.refused || known.facts != facts);
+        *last = Some(LastStatement {
+            statement,
+            facts,
+            refused: false,
+        });
+        is_news
+    }
+
+    /// Auth did not take this statement: the next one is news. True: there is one already.
+    pub(crate) fn is_outdated(&self, statement: &Statement) -> bool {
+        let mut last = self.last_statement.lock().unwrap_or_else(PoisonError::into_inner);
+        match last.as_mut() {
+            Some(last) if last.statement == *statement => {
+                last.refused = true;
+                false
+            }
+            last => last.is_some(),
+        }
     }
 
     /// Its labels, as far as it told.
@@ -64,12 +133,23 @@ impl Tunnel {
 
 impl Tunnels {
     fn lock(&self) -> MutexGuard<'_, Registry> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The way to a node, if there is one.
+    /// The way to a node, if there is one that takes sessions.
     pub(crate) fn to(&self, node: &Name) -> Option<Arc<Tunnel>> {
-        self.lock().newest.get(node).cloned()
+        let registry = self.lock();
+        registry
+            .newest
+            .get(node)
+            .filter(|tunnel| tunnel.channel.takes_requests())
+            .cloned()
+    }
+
+    /// Whether a node's tunnel ended a moment ago, so that it may be about to dial again.
+    pub(crate) fn left_lately(&self, node: &Name) -> bool {
+        let registry = self.lock();
+        registry.newest.contains_key(node) || registry.departed.get(node).is_some_and(is_in_redial_window)
     }
 
     /// Whose tunnel is there.
@@ -94,12 +174,16 @@ impl Tunnels {
             number: registry.last,
             channel,
             facts: watch::Sender::new(NodeFacts::default()),
+            last_statement: Mutex::default(),
             replaced: watch::Sender::new(false),
         });
         registry.changed.insert(node.clone());
+        registry.departed.remove(node);
         if let Some(older) = registry.newest.insert(node.clone(), tunnel.clone()) {
             older.replaced.send_replace(true);
         }
+        drop(registry);
+        self.arrived.notify_waiters();
         tunnel
     }
 
@@ -112,8 +196,18 @@ impl Tunnels {
         {
             registry.newest.remove(node);
             registry.changed.insert(node.clone());
+            if registry.departed.len() >= MAX_DEPARTED {
+                registry.departed.retain(|_, at| is_in_redial_window(at));
+            }
+            if registry.departed.len() < MAX_DEPARTED {
+                registry.departed.insert(node.clone(), Instant::now());
+            }
         }
     }
+}
+
+fn is_in_redial_window(at: &Instant) -> bool {
+    at.elapsed() < REDIAL_WINDOW
 }
 
 /// Leaves the registry when the task ends, however it ends.
@@ -131,8 +225,13 @@ impl Drop for Entered<'_> {
 }
 
 /// One node's connection, from its handshake to its end.
-pub(crate) async fn serve<IO>(gate: Arc<Gate>, stream: Stream<IO>, peer: Peer, address: SocketAddr)
-where
+pub(crate) async fn serve<IO>(
+    gate: Arc<Gate>,
+    stream: Stream<IO>,
+    peer: Peer,
+    address: SocketAddr,
+    certified: Option<Place<String>>,
+) where
     IO: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
     let Some(Subject::Node(node)) = peer.identity.as_ref().map(|identity| identity.subject.clone()) else {
@@ -151,6 +250,7 @@ where
     };
     // A task of its own: what the beginning needed is not kept for as long as the tunnel is.
     tokio::spawn(async move {
+        let _certified = certified;
         let end = carry(&gate, channel, &node, issued, expires).await;
         tracing::info!(%node, %address, "the tunnel has ended: {end}");
     });
@@ -160,7 +260,11 @@ async fn carry(gate: &Gate, channel: Channel, node: &Name, issued: u64, expires:
     let mut closed = channel.closed();
     let mut view = gate.view.subscribe();
     let (to_node, outgoing) = queue();
-    tell_state(&to_node, &view.borrow_and_update().signed);
+    {
+        let view = view.borrow_and_update();
+        tell_state(&to_node, &view.signed);
+        tell_fresh(&to_node, &view);
+    }
     let mut client = TunnelClient::new(channel.clone()).max_decoding_message_size(CONTROL_MESSAGE);
     let mut control = tokio::select! {
         answer = Box::pin(client.control(outgoing)) => match answer {
@@ -168,6 +272,8 @@ async fn carry(gate: &Gate, channel: Channel, node: &Name, issued: u64, expires:
             Err(status) => return h2::words(&status),
         },
         why = closed.wait() => return why,
+        // Whether it is locked is looked at behind this: it is told the state that says so first.
+        () = sleep(ANSWER) => return "the node did not answer".to_owned(),
     };
     drop(client);
     if let Some(why) = locked(gate, node, issued) {
@@ -187,15 +293,21 @@ async fn carry(gate: &Gate, channel: Channel, node: &Name, issued: u64, expires:
     let mut told_serial = view.borrow().state.serial;
     // One request of the node's at a time: while it waits for auth, no more is read.
     let mut asked: Option<Pin<Box<dyn Future<Output = Option<ToNode>> + Send + '_>>> = None;
+    // The proxy drains. The node dials it anew and ends this stream; the tunnel goes on with its sessions.
+    let mut draining = Draining::No;
     loop {
         let waiting = tokio::select! {
-            message = control.message(), if asked.is_none() => match message {
+            message = control.message(), if asked.is_none() && !draining.is_told() => match message {
                 Ok(Some(message)) => {
                     match message.kind {
-                        Some(from_node::Kind::Facts(facts)) => {
-                            entered.tunnel.facts.send_replace(facts);
-                            gate.tunnels.changed(node);
-                            gate.reports.notify_one();
+                        Some(from_node::Kind::Facts(facts)) => _ = entered.tunnel.facts.send_replace(facts),
+                        // The same again, signed anew, goes with the next heartbeat.
+                        Some(from_node::Kind::Statement(statement)) => {
+                            let is_news = entered.tunnel.says(statement);
+                            if is_news {
+                                gate.tunnels.changed(node);
+                                gate.reports.notify_one();
+                            }
                         }
                         Some(from_node::Kind::Renew(renew)) => asked = Some(Box::pin(auth::renew(gate, node, renew))),
                         Some(from_node::Kind::Audit(batch)) => asked = Some(Box::pin(auth::audit(gate, node, batch))),
@@ -225,15 +337,13 @@ async fn carry(gate: &Gate, channel: Channel, node: &Name, issued: u64, expires:
                     return why;
                 }
                 let view = view.borrow_and_update();
-                match &view.fresh {
-                    Some(fresh) if view.state.serial == told_serial => {
-                        to_node.push(ToNode { kind: Some(to_node::Kind::Fresh(fresh.clone())) })
-                    }
-                    _ => {
-                        told_serial = view.state.serial;
-                        tell_state(&to_node, &view.signed)
-                    }
+                let mut waiting = 0;
+                // Without a sign of freshness it is the state itself that came, perhaps the same one signed anew.
+                if view.state.serial != told_serial || view.fresh.is_none() {
+                    told_serial = view.state.serial;
+                    waiting = tell_state(&to_node, &view.signed);
                 }
+                tell_fresh(&to_node, &view).max(waiting)
             }
             () = &mut over => return "the node's certificate has expired, and it asked for no newer one".to_owned(),
             why = closed.wait() => return why,
@@ -242,8 +352,20 @@ async fn carry(gate: &Gate, channel: Channel, node: &Name, issued: u64, expires:
                 let drained = tokio::time::timeout(DRAIN, closed.wait());
                 return drained.await.map_or("a newer one took its place".to_owned(), |why| why);
             }
-            () = gate.left() => {
-                to_node.push(ToNode { kind: Some(to_node::Kind::Leaving(true)) });
+            () = gate.left(), if matches!(draining, Draining::No) => {
+                let nodes = gate.tunnels.lock().newest.len() as f64;
+                let share = share(random());
+                draining = Draining::Soon(Box::pin(sleep(Duration::from_secs_f64(nodes / LEAVING_PER_SECOND * share))));
+                0
+            }
+            () = draining.due() => {
+                draining = Draining::Told;
+                to_node.push(ToNode { kind: Some(to_node::Kind::Leaving(true)) })
+            }
+            () = gate.stopped() => {
+                if !draining.is_told() {
+                    to_node.push(ToNode { kind: Some(to_node::Kind::Leaving(true)) });
+                }
                 let _ = tokio::time::timeout(LAST_WORDS, closed.wait()).await;
                 return "the proxy stops".to_owned();
             }
@@ -254,9 +376,47 @@ async fn carry(gate: &Gate, channel: Channel, node: &Name, issued: u64, expires:
     }
 }
 
+/// What a node was told of a proxy that drains.
+enum Draining {
+    /// Nothing: the proxy serves.
+    No,
+    /// Nothing yet: not all nodes are to dial in one moment.
+    Soon(Pin<Box<Sleep>>),
+    /// That it leaves.
+    Told,
+}
+
+impl Draining {
+    fn is_told(&self) -> bool {
+        matches!(self, Draining::Told)
+    }
+
+    /// Waits until the node is to be told.
+    async fn due(&mut self) {
+        match self {
+            Draining::Soon(sleep) => sleep.as_mut().await,
+            _ => std::future::pending().await,
+        }
+    }
+}
+
+/// A number from 0 to 1.
+fn share(random: u64) -> f64 {
+    random as f64 / u64::MAX as f64
+}
+
 fn tell_state(to_node: &Queue<ToNode>, state: &fleetgate_proto::v1::Signed) -> usize {
     to_node.push(ToNode {
         kind: Some(to_node::Kind::State(state.clone())),
+    })
+}
+
+/// That the state holds, where that is known: the node's statements are as of then.
+fn tell_fresh(to_node: &Queue<ToNode>, view: &View) -> usize {
+    view.fresh.as_ref().map_or(0, |fresh| {
+        to_node.push(ToNode {
+            kind: Some(to_node::Kind::Fresh(fresh.clone())),
+        })
     })
 }
 

@@ -2,8 +2,18 @@
 //! hostile.
 #![forbid(unsafe_code)]
 
+#[path = "parts/certified.rs"]
+mod certified;
+#[path = "parts/reach.rs"]
+mod reach;
+#[path = "parts/restart.rs"]
+mod restart;
+#[path = "parts/silence.rs"]
+mod silence;
 mod support;
 
+use certified::until_closed;
+use fleetgate_net::Credentials;
 use fleetgate_net::h2::{STREAM_WINDOW, Tuning};
 use fleetgate_net::testing::{Collector, Wanted, name, now};
 use fleetgate_net::tls::{AUTH, Believe, Client, H2, HTTP1, Kind as TlsKind};
@@ -280,9 +290,7 @@ async fn a_lock_that_was_lifted_ends_nothing_that_was_begun_since() {
     assert!(alice.nodes(NodesRequest::default()).await.is_ok());
     // The next lock ends it all the same.
     world.lock(Target::User(name("alice")));
-    while alice.nodes(NodesRequest::default()).await.is_ok() {
-        tokio::task::yield_now().await;
-    }
+    until_closed(&mut alice).await;
 }
 
 #[tokio::test]
@@ -322,9 +330,7 @@ async fn a_lock_ends_what_is_open_and_lets_nothing_in() {
         }
         if label == "user" {
             // The connection goes too, stalled or not: nothing more can be asked on it.
-            while alice.nodes(NodesRequest::default()).await.is_ok() {
-                tokio::task::yield_now().await;
-            }
+            until_closed(&mut alice).await;
             let mut again = world.alice().await;
             let mut session = Session::begin(&mut again, dial_as("web1", "root", b"")).await;
             assert_eq!(denied(session.next().await).reason, i32::from(Reason::Lock));
@@ -677,6 +683,55 @@ async fn strangers_have_few_places_and_others_none_the_less() {
     }
 }
 
+async fn from(world: &World, host: u8) -> std::io::Result<TcpStream> {
+    let socket = tokio::net::TcpSocket::new_v4()?;
+    socket.bind(([127, 0, 0, host], 0).into())?;
+    socket.connect(world.address).await
+}
+
+async fn is_served(world: &World, host: u8, own: Option<&Credentials>) -> bool {
+    let client = Client::new(&Believe::Trust(world.cluster.trust()), own, &[H2]).unwrap();
+    let tcp = from(world, host).await.unwrap();
+    client.connect("proxy.fleetgate", tcp).await.is_ok()
+}
+
+#[tokio::test]
+async fn many_sources_that_hold_all_places_shut_out_no_other() {
+    let world = World::with("crowd", |config| {
+        config.unauthenticated = 64;
+        config.unauthenticated_per_source = 16;
+    })
+    .await;
+    let mut held = Vec::new();
+    for n in 0..64 {
+        held.push(from(&world, 10 + n / 16).await.unwrap());
+    }
+    // The control: they have all that they may.
+    let mut more = from(&world, 10).await.unwrap();
+    assert_eq!(more.read(&mut [0; 1]).await.unwrap_or(0), 0);
+    assert!(is_served(&world, 9, None).await, "somebody else");
+}
+
+#[tokio::test]
+async fn a_source_that_sends_garbage_is_shut_out_and_a_known_one_is_not() {
+    let world = World::new("garbage").await;
+    let alice = world.cluster.user("alice", &["dev"]);
+    assert!(is_served(&world, 8, Some(&alice)).await);
+    for host in [7, 8] {
+        for _ in 0..4 {
+            let mut stream = from(&world, host).await.unwrap();
+            let _ = stream.write_all(b"GET / HTTP/1.0\r\n\r\n").await;
+            assert_eq!(stream.read(&mut [0; 8]).await.unwrap_or(0), 0);
+        }
+    }
+    assert!(!is_served(&world, 7, None).await, "it pays");
+    assert!(
+        is_served(&world, 8, None).await,
+        "somebody showed a certificate there"
+    );
+    assert!(is_served(&world, 9, None).await, "it did nothing");
+}
+
 /// Set for the process that [`a_confined_proxy_has_its_own_files_and_no_others`] starts: its state directory.
 const CONFINED: &str = "FLEETGATE_TEST_CONFINED";
 
@@ -727,19 +782,4 @@ fn a_confined_proxy_has_its_own_files_and_no_others() {
         "{said}{}",
         String::from_utf8_lossy(&child.stderr)
     );
-}
-
-#[tokio::test]
-async fn stopping_tells_nodes_and_ends() {
-    let world = World::new("stopping").await;
-    let mut node = world.node("web1", Behaviour::Echo).await;
-    world.stop().await;
-    loop {
-        match node.told.recv().await {
-            Some(message) if message.kind == Some(to_node::Kind::Leaving(true)) => break,
-            Some(_) => {}
-            None => panic!("it was not told"),
-        }
-    }
-    assert!(TcpStream::connect(world.address).await.is_err());
 }

@@ -31,13 +31,16 @@ pub fn serve(settings: Settings) -> i32 {
     }
     fork::reap_children(true);
     fork::set_name(c"fleetgate-res");
+    let uses_pam = !settings.services.is_empty();
     let mut broker = Broker {
         names: Names::new(settings.selinux_required),
         pam: Pam::new(settings.services),
         control: Some(control),
         buffer: vec![0; MAX_INLINE],
     };
-    broker.pam.warm_up();
+    if uses_pam {
+        broker.pam.warm_up();
+    }
     loop {
         if broker.control.is_none() && broker.names.is_idle() {
             return 0;

@@ -34,12 +34,9 @@ pub fn pam_session(start: &fleetgate_wire::pam::Start, peer: fleetgate_sys::Fd) 
     pam::session::run(None, start, peer);
 }
 
-/// The service that is warm from the start where `serve` names none: /etc/pam.d/fleetgate.
-const SERVICE: &str = "fleetgate";
-
 /// How `serve` was asked to behave.
 pub(crate) struct Settings {
-    /// PAM services to have warm from the start.
+    /// PAM services to have warm from the start; none: the warm server starts with the first PAM session.
     services: Vec<CString>,
     /// No SELinux is an error, not a login without a context.
     selinux_required: bool,
@@ -98,11 +95,6 @@ fn settings(args: &[OsString]) -> Result<Settings, String> {
             _ => return Err(format!("unknown option {}", arg.to_string_lossy())),
         }
     }
-    if settings.services.is_empty() {
-        settings
-            .services
-            .push(CString::new(SERVICE).expect("has no zero byte"));
-    }
     Ok(settings)
 }
 
@@ -126,7 +118,7 @@ mod tests {
         let s = parsed(&["--service", "sshd", "--service", "x", "--selinux", "required"]).expect("good");
         assert_eq!(s.services.len(), 2);
         assert!(s.selinux_required);
-        assert_eq!(parsed(&[]).expect("good").services, [c"fleetgate".to_owned()]);
+        assert!(parsed(&[]).expect("good").services.is_empty());
         assert!(parsed(&["--service"]).is_err());
         assert!(parsed(&["--service", "../shadow"]).is_err());
         assert!(parsed(&["--selinux", "perhaps"]).is_err());

@@ -31,6 +31,19 @@ pub enum How {
     Unsealed,
 }
 
+/// What a program is about to be executed from.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice<'a> {
+    /// The program's file.
+    pub program: &'a Path,
+    /// The image's strategy; none: the file itself, as was asked for.
+    pub strategy: Option<Strategy>,
+    /// Where the image was made, if that is a path.
+    pub place: Option<&'a Path>,
+    /// Why what was tried before it is not used: what was not shown with an earlier choice.
+    pub refusals: &'a [Refusal],
+}
+
 /// Why a program was not run.
 #[derive(Debug)]
 pub enum NotRun {
@@ -113,8 +126,8 @@ pub struct Found {
 }
 
 /// Executes `command` (the program's name and its arguments) in place of the caller, with the caller's environment.
-/// Comes back only with the reason why not.
-pub fn run(how: How, command: &[OsString]) -> NotRun {
+/// `chosen` is called right before each attempt to execute. Comes back only with the reason why not.
+pub fn run(how: How, command: &[OsString], chosen: &mut dyn FnMut(Choice<'_>)) -> NotRun {
     let Some(name) = command.first() else {
         return NotRun::NotFound(OsString::new());
     };
@@ -136,6 +149,12 @@ pub fn run(how: How, command: &[OsString]) -> NotRun {
     let envp = Strings::new(envp.iter().map(|e| -> &CStr { e }));
     let _ = process::reset_signal(process::SIGPIPE);
     if how == How::Unsealed {
+        chosen(Choice {
+            program: &found.path,
+            strategy: None,
+            place: None,
+            refusals: &[],
+        });
         let errno = match CString::new(found.path.as_os_str().as_bytes()) {
             Ok(path) => exec::execute(&path, &argv, &envp),
             Err(_) => return NotRun::Nul,
@@ -150,14 +169,24 @@ pub fn run(how: How, command: &[OsString]) -> NotRun {
         _ => &Strategy::ONCE,
     };
     let mut refusals = Vec::new();
+    let mut shown = 0;
     for &strategy in strategies {
         for place in places(strategy) {
             let failed = match found.seal(strategy, place.as_deref()) {
-                Ok(image) => Failed {
-                    step: Step::Execute,
-                    cause: exe::execute(&image, &argv, &envp).into(),
-                    path: None,
-                },
+                Ok(image) => {
+                    chosen(Choice {
+                        program: &found.path,
+                        strategy: Some(strategy),
+                        place: place.as_deref(),
+                        refusals: &refusals[shown..],
+                    });
+                    shown = refusals.len();
+                    Failed {
+                        step: Step::Execute,
+                        cause: exe::execute(&image, &argv, &envp).into(),
+                        path: None,
+                    }
+                }
                 Err(failed) => failed,
             };
             refusals.push(match (&failed.path, place) {

@@ -15,6 +15,7 @@ pub mod exec;
 mod networking;
 mod order;
 mod privileges;
+mod selinux;
 pub mod sftp;
 mod sha256;
 mod truth;

@@ -114,7 +114,14 @@ impl Connection {
         self.link.cookie(cookie);
     }
 
-    /// Replaces the keys now.
+    /// Server: the connection moves to another process after the login. A key exchange of our own that is due by then
+    /// begins there.
+    pub fn will_move(&mut self) {
+        self.link.will_move();
+    }
+
+    /// Replaces the keys now. A server does nothing before the login is over and the connection has moved: OpenSSH's
+    /// client takes no key exchange there.
     pub fn rekey(&mut self) {
         self.link.rekey();
     }
@@ -353,10 +360,9 @@ impl Connection {
         part(self).map_err(|end| self.link.fail(end))
     }
 
-    /// After the login there are no passwords to wipe any more.
     fn logged_in(&mut self) {
         if self.login.done() {
-            self.link.inbox.wipe = false;
+            self.link.logged_in();
             self.mirror();
         }
     }

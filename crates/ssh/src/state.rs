@@ -101,10 +101,9 @@ pub(crate) fn thaw(bytes: &[u8], settings: Arc<Settings>) -> Result<Connection, 
 
     let kex = Kex::resumed(role, session_id.to_vec(), strict, host_key.to_vec());
     let mut link = Link::bare(settings, kex, version);
-    link.skip_greeting();
+    link.moved_here();
     link.facts = facts;
     link.clock.age = age;
-    link.inbox.wipe = false;
     link.inbox.renew(incoming.keys, false);
     link.inbox.sequence = incoming.sequence;
     (link.inbox.bytes, link.inbox.packets) = (incoming.bytes, incoming.packets);

@@ -162,12 +162,14 @@ impl fmt::Display for Error {
             ),
             Error::Foreign(path) => write!(
                 f,
-                "{} is no store of fleetgate's; give the path of one, or of none",
+                "{} is no store of fleetgate's, or is damaged; give the path of one, or put a backup in its place with \
+                 `fleetgate restore BACKUP --replace`",
                 path.display()
             ),
             Error::Corrupt(path, why) => write!(
                 f,
-                "the store {} is damaged: {why}; stop everything that uses it and restore a backup",
+                "the store {} is damaged: {why}; stop everything that uses it and put a backup in its place with \
+                 `fleetgate restore BACKUP --replace`",
                 path.display()
             ),
             Error::DiskFull(path) => write!(
@@ -184,7 +186,8 @@ impl fmt::Display for Error {
             Error::Exists(path) => {
                 write!(
                     f,
-                    "{} exists already, and is not written over unless told to",
+                    "{} exists already, and nothing was changed; `fleetgate restore BACKUP --replace` puts a backup in its \
+                     place",
                     path.display()
                 )
             }

@@ -222,6 +222,13 @@ pub fn copy(from: &Fd, to: &Fd, len: u64) -> Result<u64> {
     Ok(at)
 }
 
+/// Gives the page cache of a file back, as far as no process has it mapped. Where it cannot be (a file in memory, pages that
+/// are not on the disk yet) it stays.
+pub fn forget_cached(fd: &Fd) {
+    // SAFETY: numbers only.
+    let _ = unsafe { syscall!(libc::SYS_fadvise64, fd.raw(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+}
+
 /// 128 random bits of the kernel's.
 pub fn random() -> [u64; 2] {
     let mut bits = [0u64; 2];

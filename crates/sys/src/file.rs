@@ -153,6 +153,39 @@ pub fn read_to_end(fd: &Fd, max: usize) -> Result<Vec<u8>> {
     }
 }
 
+/// Extended attribute `name`; one that is longer than `max` bytes is `ERANGE`.
+pub fn attribute(fd: &Fd, name: &CStr, max: usize) -> Result<Vec<u8>> {
+    let mut out = alloc::vec![0u8; max];
+    // SAFETY: the kernel reads one string and writes at most `max` bytes.
+    let len = unsafe {
+        syscall!(
+            libc::SYS_fgetxattr,
+            fd.raw(),
+            name.as_ptr(),
+            out.as_mut_ptr(),
+            out.len()
+        )
+    }?;
+    out.truncate(len);
+    Ok(out)
+}
+
+/// Sets extended attribute `name`.
+pub fn set_attribute(fd: &Fd, name: &CStr, value: &[u8]) -> Result<()> {
+    // SAFETY: the kernel reads one string and `value.len()` bytes.
+    unsafe {
+        syscall!(
+            libc::SYS_fsetxattr,
+            fd.raw(),
+            name.as_ptr(),
+            value.as_ptr(),
+            value.len(),
+            0
+        )
+    }
+    .map(drop)
+}
+
 /// Cuts or extends the file to `len` bytes.
 pub fn truncate(fd: &Fd, len: u64) -> Result<()> {
     // SAFETY: numbers only.

@@ -119,6 +119,15 @@ pub fn wait_usage(pidfd: &Fd, block: bool) -> Result<Option<(Exit, Usage)>> {
     Ok(exit.map(|exit| (exit, Usage::of(&usage))))
 }
 
+/// The largest resident set that this process ever had, in bytes. A child that shares its memory until it executes
+/// (CLONE_VM) begins with this as its own [`Usage::memory`].
+pub fn high_water() -> Result<u64> {
+    let mut usage: Rusage = [0; 18];
+    // SAFETY: the kernel writes one rusage of 144 bytes.
+    unsafe { syscall!(libc::SYS_getrusage, libc::RUSAGE_SELF, &raw mut usage) }?;
+    Ok(Usage::of(&usage).memory)
+}
+
 fn wait_id(pidfd: &Fd, block: bool, usage: *mut Rusage) -> Result<Option<Exit>> {
     const P_PIDFD: u32 = 3;
     // The kernel's siginfo for SIGCHLD, padded to its full 128 bytes: signo, errno, code, pad, pid, uid, status.

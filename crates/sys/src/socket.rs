@@ -62,15 +62,20 @@ pub fn peer_user(socket: &Fd) -> Result<u32> {
 
 /// Sends one frame with descriptors; never raises SIGPIPE. `EINTR` is tried again.
 pub fn send(socket: &Fd, frame: &[u8], fds: &[i32]) -> Result<()> {
-    send_with(socket, frame, fds, libc::MSG_NOSIGNAL)
+    send_with(socket, frame, fds, libc::MSG_NOSIGNAL, 0)
+}
+
+/// As [`send`], with a number in the call's sixth argument: sendmsg(2) has three, so it is for a filter to see.
+pub fn send_marked(socket: &Fd, frame: &[u8], fds: &[i32], mark: u64) -> Result<()> {
+    send_with(socket, frame, fds, libc::MSG_NOSIGNAL, mark)
 }
 
 /// As [`send`], but `EAGAIN` when there is no room.
 pub fn send_now(socket: &Fd, frame: &[u8], fds: &[i32]) -> Result<()> {
-    send_with(socket, frame, fds, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
+    send_with(socket, frame, fds, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT, 0)
 }
 
-fn send_with(socket: &Fd, frame: &[u8], fds: &[i32], flags: i32) -> Result<()> {
+fn send_with(socket: &Fd, frame: &[u8], fds: &[i32], flags: i32, mark: u64) -> Result<()> {
     if fds.len() > MAX_FDS {
         return Err(Errno::EINVAL);
     }
@@ -95,7 +100,7 @@ fn send_with(socket: &Fd, frame: &[u8], fds: &[i32], flags: i32) -> Result<()> {
     }
     loop {
         // SAFETY: msg points to one iovec and one control block that live through the call; the kernel only reads.
-        let sent = unsafe { syscall!(libc::SYS_sendmsg, socket.raw(), &raw const msg, flags) };
+        let sent = unsafe { syscall!(libc::SYS_sendmsg, socket.raw(), &raw const msg, flags, 0, 0, mark) };
         match sent {
             Err(Errno::EINTR) => continue,
             other => return other.map(drop),

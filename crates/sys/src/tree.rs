@@ -153,6 +153,22 @@ pub fn set_owner(path: &CStr, uid: u32, gid: u32, follow: bool) -> Result<()> {
     unsafe { syscall!(libc::SYS_fchownat, CWD, path.as_ptr(), uid, gid, flags) }.map(drop)
 }
 
+/// Sets owner and group of a file that is held, be it by an O_PATH descriptor.
+pub fn set_owner_held(fd: i32, uid: u32, gid: u32) -> Result<()> {
+    // SAFETY: the kernel reads one string that lives for ever.
+    unsafe {
+        syscall!(
+            libc::SYS_fchownat,
+            fd,
+            c"".as_ptr(),
+            uid,
+            gid,
+            libc::AT_EMPTY_PATH
+        )
+    }
+    .map(drop)
+}
+
 /// Sets owner and group of an open file.
 pub fn set_owner_open(fd: i32, uid: u32, gid: u32) -> Result<()> {
     // SAFETY: numbers only.
@@ -193,6 +209,23 @@ pub fn rename(from: &CStr, to: &CStr, keep: bool) -> Result<()> {
     let flags = if keep { libc::RENAME_NOREPLACE } else { 0 };
     // SAFETY: the kernel reads two strings that live through the call.
     unsafe { syscall!(libc::SYS_renameat2, CWD, from.as_ptr(), CWD, to.as_ptr(), flags) }.map(drop)
+}
+
+/// Has each of two names stand for what the other stood for; no moment has either missing.
+pub fn exchange(one: &CStr, other: &CStr) -> Result<()> {
+    const RENAME_EXCHANGE: u32 = 2;
+    // SAFETY: the kernel reads two strings that live through the call.
+    unsafe {
+        syscall!(
+            libc::SYS_renameat2,
+            CWD,
+            one.as_ptr(),
+            CWD,
+            other.as_ptr(),
+            RENAME_EXCHANGE
+        )
+    }
+    .map(drop)
 }
 
 /// A second name for a file; a symbolic link at `from` gets it itself.

@@ -164,6 +164,9 @@ record! {
     pub struct Watch {
         /// Instructions as the kernel has them, eight bytes each; at most [`MAX_FILTER`] bytes.
         pub filter: Vec<u8>,
+        /// What the filter lets pass: the call that brings the listener has this in its sixth argument, which means nothing to
+        /// the kernel. Nobody but this session's helper knows it.
+        pub pass: u64,
         /// Where it cannot be: the session is refused. Else it goes on, and says so in [`crate::Reply::Leaving`].
         pub required: bool,
     }

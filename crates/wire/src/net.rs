@@ -47,6 +47,8 @@ record! {
         pub ids: Ids,
         /// How many requests may be unanswered at once; more are refused. 1 to [`MAX_PENDING`].
         pub max_pending: u32,
+        /// The SELinux context to take with the user's ids.
+        pub selinux: Option<CString>,
     }
 }
 

@@ -19,6 +19,8 @@ record! {
         pub read_only: bool,
         /// The umask.
         pub umask: Option<u32>,
+        /// The SELinux context to take with the user's ids.
+        pub selinux: Option<CString>,
     }
 }
 

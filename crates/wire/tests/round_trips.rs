@@ -159,6 +159,7 @@ fn exec(d: &mut Dice) -> Exec {
         selinux: d.maybe(Dice::text),
         watch: d.maybe(|d| Watch {
             filter: d.bytes(),
+            pass: d.number(),
             required: d.truth(),
         }),
         timings: d.truth(),
@@ -171,6 +172,7 @@ fn order(d: &mut Dice) -> Order {
         1 => Work::Networking(net::Networking {
             ids: ids(d),
             max_pending: d.u32(),
+            selinux: d.maybe(Dice::text),
         }),
         2 => Work::CheckHome(CheckHome {
             ids: ids(d),
@@ -185,6 +187,7 @@ fn order(d: &mut Dice) -> Order {
             start: d.maybe(Dice::text),
             read_only: d.truth(),
             umask: d.maybe(Dice::u32),
+            selinux: d.maybe(Dice::text),
         }),
     };
     let roles = [

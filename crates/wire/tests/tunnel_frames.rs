@@ -4,7 +4,8 @@
 
 use fleetgate_wire::common::Endpoint;
 use fleetgate_wire::node::tunnel::{
-    Credentials, Facts, FromTunnel, Label, MAX_PIECE, MAX_SIGN, Proxy, Settings, Span, ToTunnel, Vouched,
+    Credentials, Facts, FromTunnel, Label, LockedProxy, MAX_PIECE, MAX_SIGN, Proxy, Settings, Span, ToTunnel,
+    Vouched,
 };
 use fleetgate_wire::node::{Blob, MAX_FRAME};
 use fleetgate_wire::{Decode, Encode, decode, encode};
@@ -32,6 +33,11 @@ fn to_tunnel() -> Vec<ToTunnel> {
     let credentials = Credentials {
         chain: blobs(),
         authorities: blobs(),
+        locked: vec![LockedProxy {
+            name: c"edge2".into(),
+            issued_before: u64::MAX,
+            expires: 0,
+        }],
     };
     let facts = Facts {
         labels: vec![Label {
@@ -84,6 +90,10 @@ fn to_tunnel() -> Vec<ToTunnel> {
         ToTunnel::Renew { message: vec![1; 9] },
         ToTunnel::Audit { message: vec![2; 9] },
         ToTunnel::Drain,
+        ToTunnel::Statement {
+            proxy: c"edge".into(),
+            message: vec![1; 300],
+        },
     ]
 }
 
@@ -128,6 +138,9 @@ fn from_tunnel() -> Vec<FromTunnel> {
         },
         FromTunnel::Connected {
             proxy: c"p:443".into(),
+        },
+        FromTunnel::Attest {
+            proxy: c"edge".into(),
         },
         FromTunnel::Lost {
             proxy: c"p:443".into(),

@@ -108,6 +108,9 @@ keyboard_interactive = true
 root_login = \"yes\"
 x11_forwarding = true
 gateway_ports = true
+[strangers]
+penalties = false
+lines = 100000
 ";
 
 /// How the node is reached directly.

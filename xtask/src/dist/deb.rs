@@ -13,6 +13,10 @@ const LAYOUT: Layout = Layout {
     papers: &[
         ("usr/share/doc/fleetgate/copyright", "packaging/copyright"),
         ("usr/share/doc/fleetgate/changelog", "CHANGELOG.md"),
+        (
+            "usr/share/fleetgate/selinux/fleetgate.cil",
+            "packaging/selinux/fleetgate.cil",
+        ),
     ],
 };
 

@@ -126,7 +126,9 @@ fn stage(built: &Built, layout: &Layout, stage: &Path, epoch: u64) -> Result {
         place(&stage.join(path), script.as_bytes(), 0o644)?;
     }
     let man = stage.join("usr/share/man/man1");
-    run(Command::new(&built.fleetgate).arg("man").arg(&man))?;
+    run(Command::new(&built.fleetgate)
+        .args(["man", "--directory"])
+        .arg(&man))?;
     for page in walk(&man)? {
         compress(&page)?;
     }

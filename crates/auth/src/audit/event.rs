@@ -28,6 +28,11 @@ impl Event {
         }
     }
 
+    /// What happened.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// Whom it is about.
     pub fn user(mut self, user: &str) -> Event {
         self.user = Some(cut(user));

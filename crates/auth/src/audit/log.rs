@@ -3,9 +3,10 @@
 
 use super::schema::{said, writer};
 use super::{AuditError, Event, MAX_LINE, MAX_LOGS, MAX_READERS, MAX_WAITING};
-use crate::clock::Clock;
+use crate::clock::{Clock, read_rfc3339};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::{Map, Value};
+use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,10 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 const MAX_TOGETHER: usize = 64;
 /// When the log is too large, one part in so many is cut off.
 const CUT: i64 = 10;
+
+/// How far a line's own time may be ahead of ours, and how late it may come; in milliseconds.
+const AHEAD: u64 = 60_000;
+const LATE: u64 = 30 * 86_400_000;
 
 /// The audit log.
 #[derive(Clone)]
@@ -61,10 +66,21 @@ pub struct Line {
     pub event: String,
     /// To whom.
     pub user: Option<String>,
+    /// Of which login of its node it is, where it says so and not to whom.
+    pub of: Option<Of>,
     /// Where.
     pub node: Option<String>,
     /// JSON.
     pub text: String,
+}
+
+/// What a line says of the login that it belongs to, and what tells its user.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Of {
+    /// The session with this id, whose `session_started` has the user. It may have outlived its connection's number.
+    Session(String),
+    /// The connection with this number, whose `login_accepted` has the user.
+    Connection(u64),
 }
 
 /// A batch, and who waits for its end.
@@ -155,10 +171,19 @@ pub fn lines(bytes: &[u8], offset: u64, node: Option<&str>, now: u64) -> Vec<Lin
             object.insert("node".to_string(), node.into());
         }
         let field = |name: &str| object.get(name).and_then(Value::as_str).map(str::to_string);
+        // A try to log in names an account too, and is nobody's yet.
+        let is_inside =
+            object.contains_key("login") && field("event").is_none_or(|e| !e.starts_with("login_"));
+        let of = match (field("session"), object.get("connection").and_then(Value::as_u64)) {
+            _ if node.is_none() || !is_inside || object.contains_key("user") => None,
+            (Some(session), _) => Some(Of::Session(session)),
+            (None, connection) => connection.map(Of::Connection),
+        };
         out.push(Line {
+            of,
             end,
             origin: None,
-            time: now,
+            time: own_time(field("time").as_deref(), now),
             event: field("event").unwrap_or_default(),
             user: field("user"),
             node: field("node"),
@@ -166,6 +191,14 @@ pub fn lines(bytes: &[u8], offset: u64, node: Option<&str>, now: u64) -> Vec<Lin
         });
     }
     out
+}
+
+/// When something happened by its own line, if that can be: what waited for its delivery stands where it belongs. A
+/// machine whose clock is wrong is not believed.
+fn own_time(line: Option<&str>, now: u64) -> u64 {
+    line.and_then(read_rfc3339)
+        .filter(|&time| time <= now + AHEAD && now <= time + LATE)
+        .unwrap_or(now)
 }
 
 struct Writer {
@@ -246,9 +279,17 @@ fn append(db: &Connection, batch: &Batch, now: u64) -> Result<u64, rusqlite::Err
     }
     let known = known.unwrap_or(0);
     let mut kept = known.max(batch.offset);
+    let mut users = HashMap::new();
     for line in &batch.lines {
         if line.origin.is_some() || line.end > known {
-            put(db, line)?;
+            // The number may be somebody else's from here on.
+            if line.event == "login_accepted" {
+                users.clear();
+            }
+            match user_of(db, line, &mut users)? {
+                Some(user) => put(db, &with_user(line, user))?,
+                None => put(db, line)?,
+            }
         }
         kept = kept.max(line.end);
     }
@@ -264,6 +305,54 @@ fn append(db: &Connection, batch: &Batch, now: u64) -> Result<u64, rusqlite::Err
         .execute(params![batch.source, MAX_LOGS])?;
     }
     Ok(kept)
+}
+
+/// The user of the login that a line belongs to, as the same node said before. `users` has what was found for this batch.
+fn user_of(
+    db: &Connection,
+    line: &Line,
+    users: &mut HashMap<Of, String>,
+) -> Result<Option<String>, rusqlite::Error> {
+    let (Some(of), Some(node)) = (&line.of, &line.node) else {
+        return Ok(None);
+    };
+    if let Some(user) = users.get(of) {
+        return Ok(Some(user.clone()));
+    }
+    let found: Option<Option<String>> = match of {
+        Of::Session(id) => db
+            .prepare_cached(
+                "SELECT user FROM events INDEXED BY by_session WHERE json_extract(line, '$.session') = ?1
+                     AND event = 'session_started' AND node = ?2 LIMIT 1",
+            )?
+            .query_row(params![id, node], |row| row.get(0))
+            .optional()?,
+        // A node that began anew counts from 1 again: the last login with this number is meant.
+        Of::Connection(number) => db
+            .prepare_cached(
+                "SELECT user FROM events INDEXED BY by_login WHERE node = ?1 AND json_extract(line, '$.connection') = ?2
+                     AND event = 'login_accepted' ORDER BY id DESC LIMIT 1",
+            )?
+            .query_row(params![node, i64::try_from(*number).unwrap_or(i64::MAX)], |row| row.get(0))
+            .optional()?,
+    };
+    let user = found.flatten();
+    if let Some(user) = &user {
+        users.insert(of.clone(), user.clone());
+    }
+    Ok(user)
+}
+
+fn with_user(line: &Line, user: String) -> Line {
+    let mut text = line.text.clone();
+    // It is an object with a login in it.
+    text.truncate(text.len() - 1);
+    text.push_str(&format!(",\"user\":{}}}", Value::from(user.as_str())));
+    Line {
+        user: Some(user),
+        text,
+        ..line.clone()
+    }
 }
 
 fn put(db: &Connection, line: &Line) -> Result<(), rusqlite::Error> {
@@ -287,6 +376,7 @@ fn own(event: Event, time: u64, name: &str, node: Option<String>) -> Line {
         origin: None,
         time,
         event: name.to_string(),
+        of: None,
         user: None,
         node,
         text: event.line(),

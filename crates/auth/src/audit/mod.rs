@@ -11,7 +11,7 @@ mod schema;
 pub use copy::copy;
 pub use event::Event;
 pub use log::{Batch, Line, Log, Settings, lines};
-pub use reader::{Found, Query};
+pub use reader::{Found, Mark, Query};
 pub use schema::check;
 
 use std::fmt;

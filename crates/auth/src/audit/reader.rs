@@ -1,8 +1,9 @@
-//! Asking the audit log: page by page, each with a connection of its own, so that a long answer holds up neither the
+//! Asking the audit log, in order of time: page by page, each with a connection of its own, so that a long answer holds up neither the
 //! writer nor the service.
 
 use super::schema::{alone, reader, said};
 use super::{AuditError, Log};
+use rusqlite::OptionalExtension;
 use rusqlite::types::Value;
 
 /// The most events of one page.
@@ -17,8 +18,14 @@ pub struct Query {
     pub user: String,
     /// Of this node.
     pub node: String,
-    /// Of this kind.
-    pub event: String,
+    /// Of one of these kinds.
+    pub events: Vec<String>,
+    /// Of the session whose id begins so.
+    pub session: String,
+    /// Of the connection with this number at its node.
+    pub connection: u64,
+    /// Only `session_started`, of sessions that have not ended.
+    pub present: bool,
     /// From this second on.
     pub from: u64,
     /// Before this second.
@@ -32,23 +39,52 @@ pub struct Query {
 pub struct Found {
     /// Its number.
     pub id: i64,
+    /// When it happened, in milliseconds since 1970.
+    pub time: i64,
     /// JSON.
     pub line: String,
 }
 
+/// How far somebody has read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// In order of time, behind this event, among those that were there when the reading began.
+    Time {
+        /// Its time.
+        time: i64,
+        /// Its number.
+        id: i64,
+        /// The last number that was there.
+        newest: i64,
+    },
+    /// In order of arrival, behind this number: the events that came since.
+    Arrival(i64),
+}
+
+impl Mark {
+    /// Behind `found`.
+    pub fn behind(self, found: &Found) -> Mark {
+        match self {
+            Mark::Time { newest, .. } => Mark::Time {
+                time: found.time,
+                id: found.id,
+                newest,
+            },
+            Mark::Arrival(_) => Mark::Arrival(found.id),
+        }
+    }
+}
+
 impl Query {
+    /// The conditions, with the values of their question marks.
     fn conditions(&self) -> (String, Vec<Value>) {
-        let mut text = String::from("id > ?1");
+        let mut text = String::from("1");
         let mut values = Vec::new();
         let mut and = |condition: &str, value: Value| {
             values.push(value);
-            text.push_str(&format!(" AND {condition} ?{}", values.len() + 1));
+            text.push_str(&format!(" AND {condition} ?"));
         };
-        for (column, wanted) in [
-            ("user =", &self.user),
-            ("node =", &self.node),
-            ("event =", &self.event),
-        ] {
+        for (column, wanted) in [("user =", &self.user), ("node =", &self.node)] {
             if !wanted.is_empty() {
                 and(column, Value::Text(wanted.clone()));
             }
@@ -60,45 +96,90 @@ impl Query {
         if self.until > 0 {
             and("time <", millis(self.until));
         }
+        if self.connection > 0 {
+            let number = i64::try_from(self.connection).unwrap_or(i64::MAX);
+            and("json_extract(line, '$.connection') =", Value::Integer(number));
+        }
+        if !self.session.is_empty() {
+            // All that begins so: a hexadecimal digit is less than g.
+            let session = "json_extract(line, '$.session')";
+            and(&format!("{session} >="), Value::Text(self.session.clone()));
+            and(&format!("{session} <"), Value::Text(format!("{}g", self.session)));
+        }
+        if !self.events.is_empty() {
+            let marks = vec!["?"; self.events.len()].join(", ");
+            values.extend(self.events.iter().cloned().map(Value::Text));
+            text.push_str(&format!(" AND event IN ({marks})"));
+        }
+        if self.present {
+            text.push_str(PRESENT);
+        }
         (text, values)
     }
 }
 
+/// Of a session that no event says has ended. No machine ends another's: each line has the name of its own.
+const PRESENT: &str = " AND event = 'session_started' AND json_extract(line, '$.session') IS NOT NULL AND NOT EXISTS (
+    SELECT 1 FROM events AS ends WHERE json_extract(ends.line, '$.session') = json_extract(events.line, '$.session')
+        AND ends.event = 'session_ended' AND ends.node IS events.node)";
+
 impl Log {
-    /// The number behind which the answer to `query` begins: 0, unless only the last ones are wanted.
-    pub async fn begin(&self, query: &Query) -> Result<i64, AuditError> {
-        if query.limit == 0 {
-            return Ok(0);
-        }
+    /// Where the answer to `query` begins: with the first event, unless only the last ones are wanted.
+    pub async fn begin(&self, query: &Query) -> Result<Mark, AuditError> {
         let (conditions, values) = query.conditions();
         let limit = query.limit;
         self.read(move |db| {
+            let newest = db.query_row("SELECT coalesce(max(id), 0) FROM events", [], |row| row.get(0))?;
+            let first = Mark::Time {
+                time: i64::MIN,
+                id: 0,
+                newest,
+            };
+            if limit == 0 {
+                return Ok(first);
+            }
             let sql = format!(
-                "SELECT coalesce(min(id), 1) - 1 FROM
-                     (SELECT id FROM events WHERE {conditions} ORDER BY id DESC LIMIT {limit})"
+                "SELECT time, id FROM events WHERE {conditions} AND id <= ?
+                     ORDER BY time DESC, id DESC LIMIT 1 OFFSET {limit}"
             );
-            let mut all = vec![Value::Integer(0)];
-            all.extend(values);
-            db.query_row(&sql, rusqlite::params_from_iter(all), |row| row.get(0))
+            let all = values.into_iter().chain([Value::Integer(newest)]);
+            let before = db.query_row(&sql, rusqlite::params_from_iter(all), |row| {
+                Ok(Mark::Time {
+                    time: row.get(0)?,
+                    id: row.get(1)?,
+                    newest,
+                })
+            });
+            before.optional().map(|before| before.unwrap_or(first))
         })
         .await
     }
 
-    /// The next events behind the number `after`; none: there are no more now.
-    pub async fn page(&self, query: &Query, after: i64) -> Result<Vec<Found>, AuditError> {
+    /// The next events behind `mark`; none: there are no more now.
+    pub async fn page(&self, query: &Query, mark: Mark) -> Result<Vec<Found>, AuditError> {
         let (conditions, values) = query.conditions();
+        let (behind, order, marks) = match mark {
+            Mark::Time { time, id, newest } => (
+                "(time, id) > (?, ?) AND id <= ?",
+                "time, id",
+                vec![time, id, newest],
+            ),
+            Mark::Arrival(id) => ("id > ?", "id", vec![id]),
+        };
         self.read(move |db| {
-            let sql = format!("SELECT id, line FROM events WHERE {conditions} ORDER BY id LIMIT {PAGE}");
-            let mut all = vec![Value::Integer(after)];
-            all.extend(values);
+            let sql = format!(
+                "SELECT id, time, line FROM events WHERE {conditions} AND {behind} ORDER BY {order} LIMIT {PAGE}"
+            );
+            let all = values.into_iter().chain(marks.into_iter().map(Value::Integer));
             let mut statement = db.prepare(&sql)?;
             let mut rows = statement.query(rusqlite::params_from_iter(all))?;
             let (mut found, mut bytes) = (Vec::new(), 0);
             while let Some(row) = rows.next()? {
-                let line: String = row.get(1)?;
+                let line: String = row.get(2)?;
                 bytes += line.len();
                 found.push(Found {
                     id: row.get(0)?,
+                    time: row.get(1)?,
                     line,
                 });
                 if bytes > PAGE_BYTES {

@@ -20,16 +20,17 @@ impl v1::cluster_server::Cluster for Face {
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Reply<Answers<v1::WatchReply>> {
         let caller = self.caller(&request)?;
         let service = &self.service;
-        caller.proxy(&service.published(), service.now())?;
+        caller.proxy(service)?;
         let (known, published) = (request.into_inner().serial, service.published.clone());
-        answers(move |to| watch(to, published, known))
+        let service = self.service.clone();
+        answers(move |to| service.until_stopped(watch(to, published, known)))
     }
 
     async fn watch_nodes(&self, request: Request<v1::WatchRequest>) -> Reply<Answers<v1::NodeChange>> {
         let caller = self.caller(&request)?;
-        caller.proxy(&self.service.published(), self.service.now())?;
+        caller.proxy(&self.service)?;
         let service = self.service.clone();
-        answers(move |to| watch_nodes(to, service))
+        answers(move |to| service.until_stopped(watch_nodes(to, service.clone())))
     }
 
     async fn report(&self, request: Request<v1::NodeReport>) -> Reply<v1::Empty> {
@@ -39,6 +40,12 @@ impl v1::cluster_server::Cluster for Face {
                 .report(&caller, request.into_inner())
                 .map(|()| v1::Empty {}),
         )
+    }
+
+    async fn report_reach(&self, request: Request<v1::ReachReport>) -> Reply<v1::Empty> {
+        let caller = self.caller(&request)?;
+        let reported = self.service.report_reach(&caller, &request.into_inner());
+        reply(reported.map(|()| v1::Empty {}))
     }
 
     async fn renew(&self, request: Request<v1::RenewFor>) -> Reply<v1::Renewed> {

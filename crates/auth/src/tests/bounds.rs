@@ -8,11 +8,13 @@ use crate::documents::{Device, Kind, Member, Token, Tries, User};
 use crate::error::Refused;
 use crate::init::local;
 use crate::ledger::MAX_OUTBOX;
-use crate::login::MAX_TRIED;
 use crate::members::{MAX_MEMBERS, MAX_TOKENS};
-use crate::server::{MAX_LOCAL, SOCKET, STRANGERS_OF_ONE};
+use crate::server::{HANDSHAKES_OF_ONE, MAX_LOCAL, SOCKET, STRANGERS_OF_ONE};
+use crate::tries::MAX_TRIED;
 use crate::users::MAX_USERS;
+use fleetgate_net::h2::Channel;
 use fleetgate_proto::v1;
+use fleetgate_proto::v1::identity_client::IdentityClient;
 use fleetgate_store::Revision;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
@@ -96,23 +98,30 @@ fn tables_of_the_cluster_are_bounded() {
             .await
             .expect("the control");
 
-        // Names beyond those that are counted one by one share what one source has.
-        let tries = Tries {
-            failed: 1,
-            last: place.now(),
-        };
-        pretend(&|book| book.tries = full(MAX_TRIED, &tries));
+        // Of the names that are tried the oldest one goes.
         let login = |i: usize| v1::LoginRequest {
             user: format!("nobody{i}"),
             keys: Some(Keys::fresh().request()),
             ..v1::LoginRequest::default()
         };
-        for i in 0..10 {
+        let refused = service.login(&caller, login(0)).await.expect_err("nobody");
+        assert_eq!(refused.kind, RefusedKind::Unproven, "{refused}");
+        let later = Tries {
+            failed: 1,
+            last: place.now() + 10,
+        };
+        pretend(&|book| book.tries.extend(full(MAX_TRIED - 1, &later)));
+        for i in 1..10 {
             let refused = service.login(&caller, login(i)).await.expect_err("nobody");
             assert_eq!(refused.kind, RefusedKind::Unproven, "{refused}");
+            assert_eq!(service.book().tries.len(), MAX_TRIED);
+            assert!(
+                !service
+                    .book()
+                    .tries
+                    .contains_key(&format!("nobody{}/local", i - 1))
+            );
         }
-        busy(service.login(&caller, login(11)).await.map(drop), "try again in");
-        assert_eq!(service.book().tries.len(), MAX_TRIED);
         pretend(&|book| book.tries.clear());
 
         // Events that the audit log does not take.
@@ -204,41 +213,96 @@ fn connections_of_strangers_are_bounded_and_take_no_place_of_others() {
     run(async {
         let place = Place::new().await;
         let edge = place.machine("proxy", "edge").await;
+        let direct = async || {
+            let tcp = TcpStream::connect(place.address).await.unwrap();
+            let mut stranger = place.stranger_by(tcp).await?;
+            let hello = stranger.hello(v1::HelloRequest {}).await;
+            place.clock.advance(1);
+            hello.map(|_| stranger).map_err(|status| status.to_string())
+        };
         let mut held = Vec::new();
         for _ in 0..STRANGERS_OF_ONE {
-            held.push(TcpStream::connect(place.address).await.unwrap());
-            // Begins a handshake and leaves it there.
-            held.last_mut()
-                .unwrap()
-                .write_all(&[0x16, 3, 1, 0, 200])
-                .await
-                .unwrap();
+            held.push(direct().await.expect("there is room"));
         }
-        let mut one_more = TcpStream::connect(place.address).await.unwrap();
-        one_more.write_all(b"\x16no TLS at all").await.unwrap();
-        let mut room = [0; 1];
-        assert_eq!(one_more.read(&mut room).await.unwrap_or(0), 0, "closed");
+        assert!(direct().await.is_err(), "one more of this source");
         // By way of a proxy others come in.
-        let mut other = TcpStream::connect(place.address).await.unwrap();
-        other
-            .write_all(b"PROXY TCP4 192.0.2.1 127.0.0.1 1 1\r\nno TLS at all")
-            .await
-            .unwrap();
-        assert_eq!(
-            other.read(&mut room).await.unwrap(),
-            1,
-            "TLS answers with an alert"
-        );
+        let by_proxy = place.passing_on(&edge, "192.0.2.1:1").await.unwrap();
+        let mut other = place.stranger_by(by_proxy).await.expect("another source");
+        assert!(other.hello(v1::HelloRequest {}).await.is_ok());
         held.clear();
-        loop {
-            // Those that went are noticed one after the other.
-            let mut again = TcpStream::connect(place.address).await.unwrap();
-            again.write_all(b"\x16no TLS at all").await.unwrap();
-            if again.read(&mut room).await.unwrap_or(0) == 1 {
-                break;
-            }
-        }
+        // Those that went are noticed one after the other.
+        while direct().await.is_err() {}
         let mut proxy = place.proxy(&edge).await;
         assert!(proxy.watch(v1::WatchRequest { serial: 0 }).await.is_ok());
+    });
+}
+
+#[test]
+fn handshakes_that_nobody_finishes_shut_no_proxy_out() {
+    run(async {
+        let place = Place::new().await;
+        let edge = place.machine("proxy", "edge").await;
+        let mut held = Vec::new();
+        // As a user of auth's machine may: from the address that the proxy there has, too.
+        for _ in 0..2 * HANDSHAKES_OF_ONE {
+            let mut one = TcpStream::connect(place.address).await.unwrap();
+            one.write_all(&[0x16, 3, 1, 0, 200]).await.unwrap();
+            held.push(one);
+        }
+        // The oldest have gone by themselves.
+        let mut room = [0; 1];
+        assert_eq!(held[0].read(&mut room).await.unwrap_or(0), 0, "closed");
+        let mut proxy = place.proxy(&edge).await;
+        assert!(proxy.watch(v1::WatchRequest { serial: 0 }).await.is_ok());
+        let by_proxy = place.passing_on(&edge, "192.0.2.1:1").await.unwrap();
+        let mut user = place.stranger_by(by_proxy).await.expect("a user by the proxy");
+        assert!(user.hello(v1::HelloRequest {}).await.is_ok());
+    });
+}
+
+/// The source that the audit log names for a join that is refused.
+async fn source_in_audit(place: &Place, identity: &mut IdentityClient<Channel>) -> serde_json::Value {
+    let token = place.token("node", "web1").await;
+    let request = v1::JoinRequest {
+        secret: token.secret().to_string(),
+        name: "web2".to_string(),
+        ..Keys::fresh().join()
+    };
+    let status = identity.join(request).await.unwrap_err();
+    assert!(status.message().contains("for the name web1"), "{status}");
+    let event = place.events("join_refused").await.pop().expect("an event");
+    event["source"].clone()
+}
+
+#[test]
+fn only_a_proxy_says_where_a_connection_comes_from() {
+    run(async {
+        let place = Place::new().await;
+        let edge = place.machine("proxy", "edge").await;
+        let by_proxy = place.passing_on(&edge, "192.0.2.7:1").await.unwrap();
+        let mut user = place.stranger_by(by_proxy).await.expect("the control");
+        assert_eq!(source_in_audit(&place, &mut user).await, "192.0.2.7");
+        // A user of auth's own machine: no certificate, and a line.
+        let mut tcp = TcpStream::connect(place.address).await.unwrap();
+        let line = fleetgate_net::relay::line("192.0.2.8:1".parse().unwrap());
+        tcp.write_all(line.as_bytes()).await.unwrap();
+        if let Ok(mut forged) = place.stranger_by(tcp).await {
+            panic!("it is believed: {}", source_in_audit(&place, &mut forged).await);
+        }
+        // Certificates of others, of a proxy that was removed.
+        let node = place.machine("node", "web9").await;
+        let user = place.user("ada", &["access"]).await;
+        let (user, _) = place.log_in(&user).await;
+        let gone = place.machine("proxy", "edge2").await;
+        let name = v1::NodeName { name: "edge2".into() };
+        place.admin().await.remove_node(name).await.unwrap();
+        for (what, holder) in [("a node", &node), ("a user", &user), ("a removed proxy", &gone)] {
+            let Ok(stream) = place.passing_on(holder, "192.0.2.8:1").await else {
+                continue;
+            };
+            assert!(place.stranger_by(stream).await.is_err(), "{what}");
+        }
+        let tcp = TcpStream::connect(place.address).await.unwrap();
+        assert!(place.stranger_by(tcp).await.is_ok(), "the control");
     });
 }

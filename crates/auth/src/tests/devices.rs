@@ -10,12 +10,12 @@ use tonic::Code;
 /// What is done to a request before it is sent.
 type Change<'a> = &'a dyn Fn(&mut v1::LoginRequest);
 
-async fn nonce(place: &Place) -> Bytes {
+pub async fn nonce(place: &Place) -> Bytes {
     let asked = place.stranger().await.challenge(v1::ChallengeRequest {}).await;
     asked.expect("a nonce").into_inner().nonce
 }
 
-async fn enroll(
+pub async fn enroll(
     place: &Place,
     holder: &Holder,
     key: &PrivateKey,
@@ -35,7 +35,7 @@ async fn enroll(
     Ok(asks.enroll_device(request).await?.into_inner())
 }
 
-fn proof(device: &str, key: &PrivateKey, nonce: &Bytes, keys: &Keys) -> v1::DeviceProof {
+pub fn proof(device: &str, key: &PrivateKey, nonce: &Bytes, keys: &Keys) -> v1::DeviceProof {
     v1::DeviceProof {
         device: device.to_string(),
         nonce: nonce.clone(),

@@ -130,6 +130,7 @@ fn what_the_store_refuses_is_said_and_leaves_no_trace() {
                         v1::RotateRequest {
                             kind: "all".into(),
                             grace: 0,
+                            sshds_ready: false,
                         },
                     )
                     .await

@@ -2,13 +2,19 @@
 
 mod backup;
 mod bounds;
+mod clocks;
 mod devices;
 mod faults;
+mod lockout;
 mod machines;
+mod memory;
 mod path;
 mod place;
 mod plain;
 mod records;
+mod refusals;
+mod removed;
+mod reports;
 mod rotation;
 mod rules;
 mod state;

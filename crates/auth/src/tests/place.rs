@@ -5,19 +5,20 @@ use crate::service::Service;
 use crate::{Config, Kind, SOCKET, Server, init, join_here};
 use bytes::Bytes;
 use fleetgate_net::h2::{self, Channel, Tuning};
-use fleetgate_net::tls::{self, AUTH, Believe, H2};
+use fleetgate_net::tls::{self, AUTH, Believe, H2, RELAY};
 use fleetgate_net::x509::Key;
-use fleetgate_net::{Credentials, Ticket, Trust};
-use fleetgate_policy::cluster::{Name, State};
-use fleetgate_proto::v1;
+use fleetgate_net::{Credentials, Ticket, Trust, relay};
+use fleetgate_policy::cluster::{Name, State, Subject};
 use fleetgate_proto::v1::admin_client::AdminClient;
 use fleetgate_proto::v1::cluster_client::ClusterClient;
 use fleetgate_proto::v1::identity_client::IdentityClient;
+use fleetgate_proto::{signed, v1};
 use fleetgate_ssh::key::{KeyType, PrivateKey};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::oneshot;
 
@@ -83,7 +84,8 @@ impl Place {
             clock: Arc::new(clock.clone()),
             ..Config::new(&directory)
         };
-        let server = Server::open(config).await.expect("the service");
+        let listener = std::net::TcpListener::bind(config.listen).expect("a free port");
+        let server = Server::open(config, listener).await.expect("the service");
         let address = server.address().expect("its address");
         let service = Arc::downgrade(&server.service());
         let (leave, left) = oneshot::channel::<()>();
@@ -158,6 +160,56 @@ impl Place {
         let client = tls::Client::new(believe, shown, &[H2]).expect("a client");
         let (stream, _) = client.connect(AUTH, stream).await.expect("TLS");
         h2::connect(stream, Tuning::AUTH).await.expect("HTTP/2")
+    }
+
+    /// A connection that this certificate's holder opens to pass on somebody's from `source`.
+    pub async fn passing_on(&self, holder: &Holder, source: &str) -> Result<tls::Stream<TcpStream>, String> {
+        let above = holder.chain.last().expect("a chain");
+        let pin = fleetgate_net::x509::Certificate::read(above)
+            .expect("an authority")
+            .pin();
+        let key = Key::from_pkcs8(holder.keys.tls.pkcs8()).expect("a key");
+        let credentials = Credentials::new(key, &holder.chain).expect("a pair");
+        let client = tls::Client::new(&Believe::Pin(pin), Some(&credentials), &[RELAY]).expect("a client");
+        let tcp = TcpStream::connect(self.address).await.expect("the address");
+        let (mut stream, _) = client.connect(AUTH, tcp).await.map_err(|e| e.to_string())?;
+        let line = relay::line(source.parse().expect("an address"));
+        stream
+            .write_all(line.as_bytes())
+            .await
+            .map_err(|e| e.to_string())?;
+        Ok(stream)
+    }
+
+    /// Somebody without certificates on such a connection, or any other.
+    pub async fn stranger_by<IO>(&self, stream: IO) -> Result<IdentityClient<Channel>, String>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let pin = self.service().pin().expect("a pin");
+        let client = tls::Client::new(&Believe::Pin(pin), None, &[H2]).expect("a client");
+        let (stream, _) = client.connect(AUTH, stream).await.map_err(|e| e.to_string())?;
+        let channel = h2::connect(stream, Tuning::AUTH)
+            .await
+            .map_err(|e| e.to_string())?;
+        Ok(IdentityClient::new(channel))
+    }
+
+    /// What a node says of itself to a proxy, now.
+    pub fn statement(&self, node: &Holder, proxy: &str, facts: v1::NodeFacts) -> v1::NodeReport {
+        let name = node.name();
+        let said = v1::NodeStatement {
+            node: name.clone(),
+            proxy: proxy.to_string(),
+            facts: Some(facts),
+            as_of: self.now(),
+            millis: STATED.fetch_add(1, Ordering::Relaxed).into(),
+        };
+        v1::NodeReport {
+            name,
+            connected: true,
+            statement: Some(node.signs(&said)),
+        }
     }
 
     /// A user with a password and a second factor.
@@ -346,6 +398,31 @@ impl Drop for Place {
             running.abort();
         }
         let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Nodes' clocks, which go on with every statement.
+static STATED: AtomicU32 = AtomicU32::new(1);
+
+impl Holder {
+    /// The name in its certificate.
+    pub fn name(&self) -> String {
+        let leaf = fleetgate_net::x509::Certificate::read(&self.chain[0]).expect("a certificate");
+        let identity = leaf.identity().expect("it reads").expect("it has one");
+        match identity.subject {
+            Subject::User(name) | Subject::Node(name) | Subject::Proxy(name) => name.to_string(),
+            Subject::Auth => "auth".to_owned(),
+        }
+    }
+
+    /// Signs a statement.
+    pub fn signs(&self, said: &v1::NodeStatement) -> v1::Statement {
+        let document = said.document();
+        v1::Statement {
+            signature: self.keys.tls.sign(&signed::statement(&document)).into(),
+            key: Bytes::copy_from_slice(self.keys.tls.public().spki()),
+            document,
+        }
     }
 }
 

@@ -272,3 +272,54 @@ fn one_login_on_a_plain_sshd() {
         assert!(proxy.sign_host(host("web1")).await.is_err());
     });
 }
+
+#[test]
+fn whether_a_plain_sshd_is_reached_is_shown_and_decides_nothing() {
+    run(async {
+        let place = Place::new().await;
+        let register = v1::RegisterNodeRequest {
+            name: "db1".into(),
+            address: "db1.example:22".into(),
+            labels: [("env".to_string(), "prod".to_string())].into(),
+            ..v1::RegisterNodeRequest::default()
+        };
+        place.admin().await.register_node(register).await.unwrap();
+        let (edge, west) = (
+            place.machine("proxy", "edge").await,
+            place.machine("proxy", "west").await,
+        );
+        let (mut edge, mut west) = (place.proxy(&edge).await, place.proxy(&west).await);
+        let shown = async || {
+            let asked = v1::NodesRequest {
+                selector: "db1".into(),
+            };
+            let nodes = place.admin().await.nodes(asked).await.unwrap().into_inner().nodes;
+            nodes.into_iter().next().unwrap()
+        };
+        let word = |name: &str, reached| v1::ReachReport {
+            name: name.into(),
+            reached,
+        };
+        let before = shown().await;
+        assert_eq!(before.unreached_since, 0, "nobody has tried");
+        let lost = place.now();
+        edge.report_reach(word("db1", false)).await.unwrap();
+        place.clock.advance(20);
+        edge.report_reach(word("db1", false)).await.unwrap();
+        let node = shown().await;
+        assert_eq!(node.unreached_since, lost);
+        let same = v1::Node {
+            unreached_since: 0,
+            ..node
+        };
+        assert_eq!(same, before, "nothing else is different");
+        west.report_reach(word("db1", true)).await.unwrap();
+        assert_eq!(shown().await.unreached_since, 0, "one reaches it");
+        // A node that runs fleetgate speaks for itself, and what nobody knows is not kept.
+        place.machine("node", "web1").await;
+        for name in ["web1", "nobody", ""] {
+            let status = edge.report_reach(word(name, false)).await.expect_err("refused");
+            assert!(status.message().contains("no registered sshd"), "{status}");
+        }
+    });
+}

@@ -37,6 +37,7 @@ fn rotate(kind: &str, grace: u32) -> v1::RotateRequest {
     v1::RotateRequest {
         kind: kind.to_string(),
         grace,
+        sshds_ready: false,
     }
 }
 
@@ -150,15 +151,14 @@ fn the_next_one_signs_when_every_node_knows_it_or_after_a_quarter_of_the_grace_p
     run(async {
         let place = Place::new().await;
         let edge = place.machine("proxy", "edge").await;
-        place.machine("node", "web1").await;
+        let web1 = place.machine("node", "web1").await;
         let mut proxy = place.proxy(&edge).await;
-        let report = |serial: u64| v1::NodeReport {
-            name: "web1".into(),
-            facts: Some(v1::NodeFacts {
+        let report = |serial: u64| {
+            let facts = v1::NodeFacts {
                 serial,
                 ..v1::NodeFacts::default()
-            }),
-            connected: true,
+            };
+            place.statement(&web1, "edge", facts)
         };
         place
             .admin()
@@ -194,6 +194,106 @@ fn the_next_one_signs_when_every_node_knows_it_or_after_a_quarter_of_the_grace_p
 }
 
 #[test]
+fn what_is_being_replaced_is_over_sooner_when_that_is_asked_for() {
+    run(async {
+        let place = Place::new().await;
+        let ask = async |kind: &str, grace: u32| {
+            let answer = place.admin().await.rotate_authorities(rotate(kind, grace)).await;
+            answer
+                .map(|reply| reply.into_inner().done)
+                .map_err(|e| e.message().to_string())
+        };
+        place.machine("node", "web1").await;
+        // A key is stolen while others are replaced at leisure: the node, which is away, would hold that up for a day.
+        assert_eq!(ask("user", 400_000).await.unwrap().len(), 1);
+        assert_eq!(ask("tls", 400_000).await.unwrap().len(), 1);
+        pass(&place, SETTLE).await;
+        assert_eq!(phases(&place, Purpose::User), [Phase::Active, Phase::Next]);
+        assert!(ask("all", 0).await.unwrap_err().contains("--grace"));
+        let done = ask("all", 60).await.unwrap();
+        assert_eq!(done.len(), 4, "{done:?}");
+        assert!(done[0].contains("the next user authority signs from"), "{done:?}");
+        assert_eq!(place.events("authority_changed").await.len(), 2);
+        pass(&place, 15).await;
+        for purpose in Purpose::ALL {
+            assert_eq!(
+                phases(&place, purpose),
+                [Phase::Active, Phase::Retired],
+                "{purpose:?}"
+            );
+        }
+        // A longer time is none that it would be over by; a shorter one ends it.
+        assert!(ask("user", 4000).await.unwrap_err().contains("changes nothing"));
+        let done = ask("user", 10).await.unwrap();
+        assert!(done[0].contains("of before is trusted until"), "{done:?}");
+        pass(&place, 9).await;
+        assert_eq!(phases(&place, Purpose::User), [Phase::Active, Phase::Retired]);
+        pass(&place, 1).await;
+        assert_eq!(phases(&place, Purpose::User), [Phase::Active]);
+        assert_eq!(phases(&place, Purpose::Tls), [Phase::Active, Phase::Retired]);
+        pass(&place, 50).await;
+        assert_eq!(phases(&place, Purpose::Tls), [Phase::Active]);
+    });
+}
+
+#[test]
+fn the_next_user_authority_waits_for_plain_sshds_until_an_administrator_says_otherwise() {
+    run(async {
+        let place = Place::new().await;
+        let register = v1::RegisterNodeRequest {
+            name: "db1".into(),
+            address: "db1.example:22".into(),
+            ..v1::RegisterNodeRequest::default()
+        };
+        place.admin().await.register_node(register).await.unwrap();
+        let ready = v1::RotateRequest {
+            sshds_ready: true,
+            ..rotate("user", 0)
+        };
+        let ask = async |request| place.admin().await.rotate_authorities(request).await;
+        let reply = ask(rotate("all", 400)).await.unwrap().into_inner();
+        let waits: Vec<(&str, &str)> = reply
+            .authorities
+            .iter()
+            .filter(|a| !a.waits.is_empty())
+            .map(|a| (a.kind.as_str(), a.phase.as_str()))
+            .collect();
+        assert_eq!(waits, [("user", "next")]);
+        let words = reply
+            .authorities
+            .iter()
+            .map(|a| a.waits.as_str())
+            .collect::<String>();
+        for part in [
+            "sshds db1:",
+            "`fleetgate ca show user`",
+            "`fleetgate ca rotate user --sshds-ready`",
+        ] {
+            assert!(words.contains(part), "{words}");
+        }
+        let again = ask(rotate("user", 0)).await.unwrap_err();
+        assert_eq!(again.message(), words, "what there is to do is said again");
+        // Neither time nor a shorter grace period has it sign.
+        ask(rotate("user", 60)).await.unwrap();
+        pass(&place, 400).await;
+        assert_eq!(phases(&place, Purpose::User), [Phase::Active, Phase::Next]);
+        assert_eq!(
+            phases(&place, Purpose::Host),
+            [Phase::Active, Phase::Retired],
+            "control"
+        );
+        ask(ready.clone()).await.unwrap();
+        pass(&place, 0).await;
+        assert_eq!(phases(&place, Purpose::User), [Phase::Active, Phase::Retired]);
+        pass(&place, 60).await;
+        // At once, where that is said when it begins.
+        ask(ready).await.unwrap();
+        pass(&place, SETTLE).await;
+        assert_eq!(phases(&place, Purpose::User), [Phase::Active, Phase::Retired]);
+    });
+}
+
+#[test]
 fn nobody_joins_or_logs_in_again() {
     run(async {
         let place = Place::new().await;
@@ -210,14 +310,11 @@ fn nobody_joins_or_logs_in_again() {
             .unwrap();
         let known = state(&place).serial;
         let before = place.channel_of(&edge).await;
-        let report = v1::NodeReport {
-            name: "web1".into(),
-            facts: Some(v1::NodeFacts {
-                serial: known,
-                ..v1::NodeFacts::default()
-            }),
-            connected: true,
+        let facts = v1::NodeFacts {
+            serial: known,
+            ..v1::NodeFacts::default()
         };
+        let report = place.statement(&web1, "edge", facts);
         v1::cluster_client::ClusterClient::new(before)
             .report(report)
             .await

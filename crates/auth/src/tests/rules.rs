@@ -300,5 +300,25 @@ fn a_decision_is_explained() {
             no.steps
         );
         assert_eq!(ask("", "web2").await.unwrap_err().code(), Code::NotFound);
+        // Roles alone let nobody in: the invite has to be accepted first.
+        let added = v1::AddUserRequest {
+            name: "eve".into(),
+            roles: vec!["access".into()],
+            ..v1::AddUserRequest::default()
+        };
+        place.admin().await.add_user(added).await.unwrap();
+        let request = v1::TestRoleRequest {
+            user: "eve".into(),
+            node: "web1".into(),
+            ..v1::TestRoleRequest::default()
+        };
+        let invited = place.admin().await.test_role(request).await.unwrap().into_inner();
+        assert!(
+            !invited.allowed
+                && invited.steps[0].contains("has not accepted the invite")
+                && invited.steps.iter().any(|s| s.contains("role access allows eve")),
+            "{:?}",
+            invited.steps
+        );
     });
 }

@@ -1,7 +1,7 @@
 //! What proxies watch: the signed state, freshness, the inventory.
 
 use super::path::checked;
-use super::place::{Place, run};
+use super::place::{Holder, Keys, Place, run};
 use fleetgate_policy::cluster::{Fresh, State};
 use fleetgate_proto::v1;
 use fleetgate_ssh::key::{PublicKey, verify};
@@ -83,15 +83,11 @@ async fn change(nodes: &mut Streaming<v1::NodeChange>) -> v1::NodeChange {
         .expect("a change")
 }
 
-fn report(name: &str, env: &str, connected: bool) -> v1::NodeReport {
-    v1::NodeReport {
-        name: name.to_string(),
-        facts: Some(v1::NodeFacts {
-            labels: [("env".to_string(), env.to_string())].into(),
-            version: "0.2.0".into(),
-            ..v1::NodeFacts::default()
-        }),
-        connected,
+fn facts(env: &str) -> v1::NodeFacts {
+    v1::NodeFacts {
+        labels: [("env".to_string(), env.to_string())].into(),
+        version: "0.2.0".into(),
+        ..v1::NodeFacts::default()
     }
 }
 
@@ -100,7 +96,8 @@ fn the_inventory_is_told_and_then_its_changes() {
     run(async {
         let place = Place::new().await;
         let edge = place.machine("proxy", "edge").await;
-        place.machine("node", "web1").await;
+        let web1 = place.machine("node", "web1").await;
+        let report = |env: &str| place.statement(&web1, "edge", facts(env));
         let mut proxy = place.proxy(&edge).await;
         let mut nodes = proxy
             .watch_nodes(v1::WatchRequest { serial: 0 })
@@ -108,19 +105,19 @@ fn the_inventory_is_told_and_then_its_changes() {
             .unwrap()
             .into_inner();
         assert!(change(&mut nodes).await.begin);
-        let web1 = change(&mut nodes).await.node.unwrap();
-        assert_eq!((web1.name.as_str(), web1.connected), ("web1", false));
+        let shown = change(&mut nodes).await.node.unwrap();
+        assert_eq!((shown.name.as_str(), shown.connected), ("web1", false));
         assert!(change(&mut nodes).await.complete);
-        proxy.report(report("web1", "prod", true)).await.unwrap();
-        let web1 = change(&mut nodes).await.node.unwrap();
-        assert!(web1.connected && web1.labels["env"] == "prod" && web1.version == "0.2.0");
+        proxy.report(report("prod")).await.unwrap();
+        let shown = change(&mut nodes).await.node.unwrap();
+        assert!(shown.connected && shown.labels["env"] == "prod" && shown.version == "0.2.0");
         // A heartbeat is no change; other labels are one.
-        proxy.report(report("web1", "prod", true)).await.unwrap();
-        proxy.report(report("web1", "test", true)).await.unwrap();
+        proxy.report(report("prod")).await.unwrap();
+        proxy.report(report("test")).await.unwrap();
         assert_eq!(change(&mut nodes).await.node.unwrap().labels["env"], "test");
         let revision = place.service().book().revision;
         for _ in 0..100 {
-            proxy.report(report("web1", "test", true)).await.unwrap();
+            proxy.report(report("test")).await.unwrap();
         }
         assert_eq!(
             place.service().book().revision,
@@ -131,9 +128,9 @@ fn the_inventory_is_told_and_then_its_changes() {
         let heard = place.now();
         place.clock.advance(crate::nodes::SILENT);
         place.service().turn().await;
-        let web1 = change(&mut nodes).await.node.unwrap();
-        assert_eq!((web1.connected, web1.seen), (false, heard));
-        place.machine("node", "web2").await;
+        let shown = change(&mut nodes).await.node.unwrap();
+        assert_eq!((shown.connected, shown.seen), (false, heard));
+        let web2 = place.machine("node", "web2").await;
         assert_eq!(change(&mut nodes).await.node.unwrap().name, "web2");
         place
             .admin()
@@ -143,8 +140,8 @@ fn the_inventory_is_told_and_then_its_changes() {
             .unwrap();
         assert_eq!(change(&mut nodes).await.removed, "web2");
         for (bad, code) in [
-            (report("web2", "prod", true), Code::NotFound),
-            (report("web1", "a\nb", true), Code::InvalidArgument),
+            (place.statement(&web2, "edge", facts("prod")), Code::NotFound),
+            (report("a\nb"), Code::InvalidArgument),
         ] {
             assert_eq!(proxy.report(bad).await.unwrap_err().code(), code);
         }
@@ -170,8 +167,14 @@ fn heartbeats_of_ten_thousand_nodes_are_a_few_documents() {
         let place = Place::new().await;
         let edge = place.machine("proxy", "edge").await;
         let service = place.service();
-        let member = |i: usize| Member {
-            key: Some(i.to_string()),
+        let keys = Keys::fresh();
+        let key = fleetgate_net::Pin::of(keys.tls.public().spki()).to_string();
+        let holder = Holder {
+            keys,
+            chain: Vec::new(),
+        };
+        let member = || Member {
+            key: Some(key.clone()),
             host_keys: Vec::new(),
             labels: Default::default(),
             address: None,
@@ -180,16 +183,30 @@ fn heartbeats_of_ten_thousand_nodes_are_a_few_documents() {
             token: String::new(),
         };
         let names: Vec<String> = (0..10_000).map(|i| format!("node{i:05}")).collect();
-        for (at, some) in names.chunks(100).enumerate() {
-            let steps = some.iter().enumerate().map(|(i, name)| {
+        for some in names.chunks(100) {
+            let steps = some.iter().map(|name| {
                 let at_key = members::member_key(Kind::Node, &name.parse().unwrap());
-                book::create(at_key, &member(at * 100 + i))
+                book::create(at_key, &member())
             });
             assert!(service.ledger.attempt(steps.collect(), Vec::new()).await.unwrap());
         }
         let caller = proxy_caller(&edge);
         for name in &names {
-            service.report(&caller, report(name, "prod", true)).unwrap();
+            let said = v1::NodeStatement {
+                node: name.clone(),
+                proxy: "edge".into(),
+                facts: Some(facts("prod")),
+                as_of: place.now(),
+                millis: 1,
+            };
+            let report = v1::NodeReport {
+                name: name.clone(),
+                connected: true,
+                statement: Some(holder.signs(&said)),
+            };
+            service.report(&caller, report.clone()).unwrap();
+            // The same again, as it comes every half minute: no signature is looked at.
+            service.report(&caller, report).unwrap();
         }
         let before = service.book().revision.0;
         place.clock.advance(crate::nodes::WRITTEN_EVERY);

@@ -241,7 +241,7 @@ fn failures_lock_out_for_a_while_whoever_it_is_and_over_a_restart() {
         let mut right = place.login_request(&ada, &Keys::fresh());
         let refused = place.stranger().await.login(right.clone()).await.unwrap_err();
         assert!(
-            refused.message().contains("have failed: try again in"),
+            refused.message().contains("have failed from here: try again in"),
             "{refused}"
         );
         place.clock.advance(64);
@@ -262,7 +262,7 @@ fn failures_lock_out_for_a_while_whoever_it_is_and_over_a_restart() {
 #[test]
 fn names_that_are_tried_are_bounded_and_forgotten() {
     use crate::documents::Tries;
-    use crate::login::{FREE_TRIES, MAX_WAIT, wait};
+    use crate::tries::{FREE_TRIES, MAX_WAIT, wait};
     let table = [
         (0, 0, 0),
         (FREE_TRIES - 1, 0, 0),
@@ -290,7 +290,7 @@ fn names_that_are_tried_are_bounded_and_forgotten() {
         };
         assert!(place.stranger().await.login(request).await.is_err());
         assert_eq!(place.service().book().tries.len(), 1);
-        place.clock.advance(crate::login::FORGOTTEN);
+        place.clock.advance(crate::tries::FORGOTTEN);
         place.service().turn().await;
         assert_eq!(place.service().book().tries.len(), 0);
     });

@@ -127,6 +127,11 @@ fn each_service_is_for_whom_it_is_for() {
                 cluster.watch(watch).await.map(drop).unwrap_err().code(),
                 cluster.watch_nodes(watch).await.map(drop).unwrap_err().code(),
                 cluster.report(report).await.unwrap_err().code(),
+                cluster
+                    .report_reach(v1::ReachReport::default())
+                    .await
+                    .unwrap_err()
+                    .code(),
                 cluster.audit(v1::AuditFrom::default()).await.unwrap_err().code(),
                 cluster
                     .sign_login(v1::SignLoginRequest::default())
@@ -140,7 +145,7 @@ fn each_service_is_for_whom_it_is_for() {
                     .code(),
                 cluster.renew(v1::RenewFor::default()).await.unwrap_err().code(),
             ];
-            assert_eq!(codes, [code; 7], "{what}");
+            assert_eq!(codes, [code; 8], "{what}");
         }
         // The state is for those who belong to the cluster.
         for (holder, state) in [

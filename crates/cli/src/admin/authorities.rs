@@ -17,7 +17,7 @@ pub fn status(given: &Given) -> Outcome {
 
 /// `ca show`
 pub fn public(given: &Given) -> Outcome {
-    let kind = word(given)?;
+    let kind = word(given);
     let all = ask(given, async |mut admin| {
         Ok(admin.authorities(Empty {}).await?.into_inner().authorities)
     })?;
@@ -32,15 +32,19 @@ pub fn public(given: &Given) -> Outcome {
 /// `ca rotate`
 pub fn rotate(given: &Given) -> Outcome {
     let request = RotateRequest {
-        kind: word(given)?,
+        kind: word(given),
         grace: given
             .seconds("grace")
             .map_or(0, |s| u32::try_from(s).unwrap_or(u32::MAX)),
+        sshds_ready: given.has("sshds-ready"),
     };
-    let all = ask(given, async |mut admin| {
-        Ok(admin.rotate_authorities(request).await?.into_inner().authorities)
+    let reply = ask(given, async |mut admin| {
+        Ok(admin.rotate_authorities(request).await?.into_inner())
     })?;
-    list(given, &all)
+    for sentence in &reply.done {
+        eprintln!("{sentence}");
+    }
+    list(given, &reply.authorities)
 }
 
 fn list(given: &Given, all: &[Authority]) -> Outcome {
@@ -50,7 +54,7 @@ fn list(given: &Given, all: &[Authority]) -> Outcome {
             let row = |a: &Authority| {
                 json!({
                     "kind": a.kind, "phase": a.phase, "fingerprint": a.fingerprint, "until": a.until,
-                    "public": a.public,
+                    "public": a.public, "waits": a.waits,
                 })
             };
             json!({ "authorities": all.iter().map(row).collect::<Vec<_>>() })
@@ -60,14 +64,21 @@ fn list(given: &Given, all: &[Authority]) -> Outcome {
                 vec![
                     a.kind.clone(),
                     a.phase.clone(),
-                    moment(a.until, ""),
+                    match a.waits.is_empty() {
+                        true => moment(a.until, ""),
+                        false => String::new(),
+                    },
                     a.fingerprint.clone(),
                 ]
             };
-            show::table(
+            let mut text = show::table(
                 &["kind", "phase", "ends", "fingerprint"],
                 &all.iter().map(row).collect::<Vec<_>>(),
-            )
+            );
+            for authority in all.iter().filter(|a| !a.waits.is_empty()) {
+                text.push_str(&format!("\n{}\n", authority.waits));
+            }
+            text
         },
     )
 }

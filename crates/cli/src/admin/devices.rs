@@ -34,7 +34,7 @@ pub fn list(given: &Given) -> Outcome {
 
 /// `device approve`
 pub fn approve(given: &Given) -> Outcome {
-    let id = word(given)?;
+    let id = word(given);
     let device = ask(given, async |mut admin| {
         Ok(admin.approve_device(DeviceId { id }).await?.into_inner())
     })?;
@@ -52,7 +52,7 @@ pub fn approve(given: &Given) -> Outcome {
 
 /// `device rm`
 pub fn remove(given: &Given) -> Outcome {
-    let id = word(given)?;
+    let id = word(given);
     ask(given, async |mut admin| {
         Ok(admin.remove_device(DeviceId { id }).await?.into_inner())
     })?;

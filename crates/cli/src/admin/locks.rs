@@ -3,12 +3,11 @@
 use super::{ask, lifetime, moment, word};
 use crate::flags::{Given, Outcome};
 use crate::show;
-use fleetgate_client::error::ClientError;
 use fleetgate_proto::v1::{AddLockRequest, Empty, Lock, LockId, LockTarget};
 use serde_json::{Value, json};
 
 /// What can be locked; flags of these names say which.
-const KINDS: [&str; 5] = ["user", "node", "login", "role", "device"];
+const KINDS: [&str; 6] = ["user", "node", "login", "role", "device", "proxy"];
 
 /// `lock add`
 pub fn add(given: &Given) -> Outcome {
@@ -17,16 +16,18 @@ pub fn add(given: &Given) -> Outcome {
         .filter_map(|kind| given.value(kind).map(|name| (kind, name)));
     match (named.next(), named.next()) {
         (Some((kind, name)), None) => lock(given, kind, name.to_owned()),
-        _ => Err(ClientError::Usage(
-            "one of --user, --node, --login, --role and --device says what is locked".to_owned(),
-        )
-        .into()),
+        (None, _) => Err(given
+            .wrong("give one of `--user`, `--node`, `--login`, `--role`, `--device` and `--proxy`: it names what is locked")
+            .into()),
+        (Some((one, _)), Some((other, _))) => Err(given
+            .wrong(format!("`--{one}` and `--{other}` together: a lock is on one of them"))
+            .into()),
     }
 }
 
 /// `user lock`
 pub fn user(given: &Given) -> Outcome {
-    lock(given, "user", word(given)?)
+    lock(given, "user", word(given))
 }
 
 fn lock(given: &Given, kind: &str, name: String) -> Outcome {
@@ -37,7 +38,7 @@ fn lock(given: &Given, kind: &str, name: String) -> Outcome {
     let request = AddLockRequest {
         target: Some(target),
         reason: given.value("reason").unwrap_or_default().to_owned(),
-        lifetime: lifetime(given)?,
+        lifetime: lifetime(given),
     };
     let lock = ask(given, async |mut admin| {
         Ok(admin.add_lock(request).await?.into_inner())
@@ -83,7 +84,7 @@ pub fn list(given: &Given) -> Outcome {
 
 /// `lock rm`
 pub fn remove(given: &Given) -> Outcome {
-    let id = word(given)?;
+    let id = word(given);
     ask(given, async |mut admin| {
         Ok(admin.remove_lock(LockId { id }).await?.into_inner())
     })?;

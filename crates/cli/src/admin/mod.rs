@@ -16,7 +16,8 @@ use fleetgate_client::error::ClientError;
 use fleetgate_client::profile::Home;
 use fleetgate_client::reach::{self, Desk};
 use fleetgate_client::time;
-use fleetgate_net::h2::Channel;
+use fleetgate_client::waiting::BoundedChannel;
+use fleetgate_node::config::Config;
 use fleetgate_proto::v1::admin_client::AdminClient;
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -26,7 +27,7 @@ use std::path::Path;
 /// Asks the auth service.
 pub fn ask<T>(
     given: &Given,
-    work: impl AsyncFnOnce(AdminClient<Channel>) -> Result<T, ClientError>,
+    work: impl AsyncFnOnce(AdminClient<BoundedChannel>) -> Result<T, ClientError>,
 ) -> Result<T, ClientError> {
     let desk = desk(given)?;
     reach::run(async { work(desk.admin().await?).await })
@@ -35,7 +36,7 @@ pub fn ask<T>(
 /// Asks the auth service of this machine by its socket; none: it does not run.
 pub fn ask_here<T>(
     socket: &Path,
-    work: impl AsyncFnOnce(AdminClient<Channel>) -> Result<T, ClientError>,
+    work: impl AsyncFnOnce(AdminClient<BoundedChannel>) -> Result<T, ClientError>,
 ) -> Result<Option<T>, ClientError> {
     match UnixStream::connect(socket).map_err(|e| e.kind()) {
         Err(ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Ok(None),
@@ -44,6 +45,38 @@ pub fn ask_here<T>(
             let desk = Desk::Socket(socket.to_owned());
             reach::run(async { work(desk.admin().await?).await }).map(Some)
         }
+    }
+}
+
+/// Which sessions a command is about.
+pub enum Scope {
+    /// Those of the cluster, by its auth service.
+    Cluster,
+    /// Those of this machine, by its node's configuration.
+    Here(Box<Config>),
+}
+
+/// The cluster's where it is asked for, where auth runs here or somebody is logged in; else, and with `--here`, this
+/// machine's.
+pub fn scope(given: &Given) -> Result<Scope, ClientError> {
+    let here = || {
+        let path = crate::node::configuration(given);
+        Config::load(&path)
+            .map(|config| Scope::Here(Box::new(config)))
+            .map_err(|e| ClientError::Refused(e.to_string()))
+    };
+    if given.has("here") || given.has("config") {
+        return here();
+    }
+    match desk(given) {
+        Ok(Desk::Login(home)) if matches!(home.login(), Err(ClientError::NoLogin(_))) => match here()? {
+            Scope::Here(config) if config.runtime_directory.join("sessions").exists() => {
+                Ok(Scope::Here(config))
+            }
+            _ => Err(ClientError::NoLogin(home.path().to_owned())),
+        },
+        Ok(_) => Ok(Scope::Cluster),
+        Err(why) => Err(why),
     }
 }
 
@@ -62,17 +95,15 @@ fn desk(given: &Given) -> Result<Desk, ClientError> {
 }
 
 /// The one word that the table asks for.
-fn word(given: &Given) -> Result<String, ClientError> {
-    given
-        .word()
-        .map(str::to_owned)
-        .ok_or_else(|| ClientError::Usage("the name is not UTF-8".to_owned()))
+fn word(given: &Given) -> String {
+    // The parser has read it as text.
+    given.word().unwrap_or_default().to_owned()
 }
 
 /// A lifetime as messages have it; 0 where none was given.
-fn lifetime(given: &Given) -> Result<u32, ClientError> {
+fn lifetime(given: &Given) -> u32 {
     let seconds = given.seconds("ttl").unwrap_or(0);
-    u32::try_from(seconds).map_err(|_| ClientError::Usage("--ttl is longer than a hundred years".to_owned()))
+    u32::try_from(seconds).unwrap_or(u32::MAX)
 }
 
 fn labels(given: &Given) -> HashMap<String, String> {

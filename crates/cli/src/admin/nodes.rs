@@ -13,9 +13,15 @@ use std::path::Path;
 /// `node ls`
 pub fn list(given: &Given) -> Outcome {
     let selector = given.word().unwrap_or_default().to_owned();
+    let wanted = selector.clone();
     let nodes = ask(given, async |mut admin| {
         Ok(admin.nodes(NodesRequest { selector }).await?.into_inner().nodes)
     })?;
+    if nodes.is_empty() && !wanted.is_empty() {
+        let wanted = show::printable(&wanted);
+        let why = format!("no node matches {wanted:?}: `fleetgate node ls` lists them");
+        return Err(ClientError::Refused(why).into());
+    }
     print_nodes(given.has("json"), &nodes)
 }
 
@@ -27,6 +33,9 @@ pub fn print_nodes(as_json: bool, nodes: &[Node]) -> Outcome {
         || {
             let row = |n: &Node| {
                 let state = match n.connected {
+                    _ if n.unreached_since > 0 => {
+                        format!("not reached since {}", moment(n.unreached_since, "never"))
+                    }
                     true => "connected".to_owned(),
                     false => format!("seen {}", moment(n.seen, "never")),
                 };
@@ -43,7 +52,7 @@ pub fn print_nodes(as_json: bool, nodes: &[Node]) -> Outcome {
 
 /// `node rm`
 pub fn remove(given: &Given) -> Outcome {
-    let name = word(given)?;
+    let name = word(given);
     ask(given, async |mut admin| {
         Ok(admin.remove_node(NodeName { name }).await?.into_inner())
     })?;
@@ -52,9 +61,6 @@ pub fn remove(given: &Given) -> Outcome {
 
 /// `node register`
 pub fn register(given: &Given) -> Outcome {
-    let Some(address) = given.value("address") else {
-        return Err(ClientError::Usage("--address is missing: where its sshd listens".to_owned()).into());
-    };
     let key = |path: &str| -> Result<bytes::Bytes, ClientError> {
         let text = files::read_text(Path::new(path))?;
         let key = PublicKey::from_line(text.trim());
@@ -62,8 +68,9 @@ pub fn register(given: &Given) -> Outcome {
             .map_err(|e| ClientError::Broken(path.into(), e.to_string()))
     };
     let request = RegisterNodeRequest {
-        name: word(given)?,
-        address: address.to_owned(),
+        name: word(given),
+        // The table requires it.
+        address: given.value("address").unwrap_or_default().to_owned(),
         labels: labels(given),
         host_keys: given.values("host-key").map(key).collect::<Result<_, _>>()?,
     };
@@ -76,6 +83,6 @@ pub fn register(given: &Given) -> Outcome {
 fn document(n: &Node) -> Value {
     json!({
         "name": n.name, "connected": n.connected, "seen": n.seen, "version": n.version, "address": n.address,
-        "labels": n.labels,
+        "labels": n.labels, "unreached_since": n.unreached_since,
     })
 }

@@ -6,20 +6,20 @@ use crate::{print, show};
 use fleetgate_base::exit;
 use fleetgate_client::error::ClientError;
 use fleetgate_client::files;
-use fleetgate_policy::cluster::{Role, write_roles};
-use fleetgate_proto::v1::{ApplyRoleRequest, Empty, RoleName, TestRoleRequest};
+use fleetgate_policy::cluster::{NO_ACCOUNT, Role, write_roles};
+use fleetgate_proto::v1::{ApplyRoleRequest, Empty, EventsRequest, RoleName, TestRoleRequest};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
+/// The latest logins of a node that are looked at for accounts that are not there.
+const LOGINS_LOOKED_AT: u32 = 1000;
+
 /// `role apply`
 pub fn apply(given: &Given) -> Outcome {
-    let Some(file) = given.value("file") else {
-        return Err(
-            ClientError::Usage("--file is missing: the file that describes the roles".to_owned()).into(),
-        );
-    };
-    let text = match file {
+    // The table requires it.
+    let text = match given.value("file").unwrap_or_default() {
         "-" => {
             let mut text = String::new();
             std::io::stdin()
@@ -75,7 +75,7 @@ pub fn list(given: &Given) -> Outcome {
 
 /// `role show`
 pub fn show(given: &Given) -> Outcome {
-    let name = word(given)?;
+    let name = word(given);
     let roles = fetch(given)?;
     let role = roles.iter().find(|r| r.name.as_str() == name);
     let role = role.ok_or_else(|| ClientError::Refused(format!("there is no role {name}")))?;
@@ -87,7 +87,7 @@ pub fn show(given: &Given) -> Outcome {
 
 /// `role rm`
 pub fn remove(given: &Given) -> Outcome {
-    let name = word(given)?;
+    let name = word(given);
     ask(given, async |mut admin| {
         Ok(admin.remove_role(RoleName { name }).await?.into_inner())
     })?;
@@ -96,10 +96,9 @@ pub fn remove(given: &Given) -> Outcome {
 
 /// `role test`
 pub fn test(given: &Given) -> Outcome {
-    let word = word(given)?;
-    let Some((user, node)) = word.split_once('@') else {
-        return Err(ClientError::Usage(format!("`{word}` is not USER@NODE")).into());
-    };
+    let word = word(given);
+    // It was read once by the parser.
+    let (user, node) = word.split_once('@').unwrap_or_default();
     let request = TestRoleRequest {
         user: user.to_owned(),
         node: node.to_owned(),
@@ -109,22 +108,78 @@ pub fn test(given: &Given) -> Outcome {
             .map(|s| u32::try_from(s).unwrap_or(u32::MAX)),
         device: given.has("device"),
     };
-    let reply = ask(given, async |mut admin| {
-        Ok(admin.test_role(request).await?.into_inner())
+    let (reply, missing) = ask(given, async |mut admin| {
+        let reply = admin.test_role(request).await?.into_inner();
+        let latest = EventsRequest {
+            node: node.to_owned(),
+            events: vec!["login_accepted".to_owned(), "login_refused".to_owned()],
+            limit: LOGINS_LOOKED_AT,
+            ..EventsRequest::default()
+        };
+        let mut events = admin.events(latest).await?.into_inner();
+        let mut missing = MissingAccounts::default();
+        while let Some(event) = events.message().await? {
+            missing.take(&event.line);
+        }
+        Ok((reply, missing))
     })?;
+    let warnings: Vec<String> = missing.of(given.value("login"), &reply.steps, node);
     show::either(
         given.has("json"),
-        || json!({ "allowed": reply.allowed, "steps": reply.steps }),
+        || json!({ "allowed": reply.allowed, "steps": reply.steps, "warnings": warnings }),
         || {
             let steps: String = reply
                 .steps
                 .iter()
                 .map(|s| format!("{}\n", show::printable(s)))
                 .collect();
-            steps + if reply.allowed { "yes\n" } else { "no\n" }
+            let warnings: String = warnings
+                .iter()
+                .map(|warning| format!("{}\n", show::printable(warning)))
+                .collect();
+            steps + &warnings + if reply.allowed { "yes\n" } else { "no\n" }
         },
     )?;
     Ok(if reply.allowed { 0 } else { exit::REFUSED })
+}
+
+/// Accounts that were not there when somebody last came for them, and when that was.
+#[derive(Default)]
+struct MissingAccounts(BTreeMap<String, String>);
+
+impl MissingAccounts {
+    /// A login that was accepted or refused; the latest counts.
+    fn take(&mut self, line: &str) {
+        let event: Value = serde_json::from_str(line).unwrap_or_default();
+        let Some(login) = event["login"].as_str() else {
+            return;
+        };
+        if event["rule"] == NO_ACCOUNT {
+            let time = show::moment(event["time"].as_str().unwrap_or_default());
+            self.0.insert(login.to_owned(), time);
+        } else if event["event"] == "login_accepted" {
+            self.0.remove(login);
+        }
+    }
+
+    /// Sentences about the login that was asked for, or about those that the steps name.
+    fn of(&self, login: Option<&str>, steps: &[String], node: &str) -> Vec<String> {
+        let is_meant = |account: &str| match login {
+            Some(login) => login == account,
+            None => steps.iter().any(|step| {
+                step.split(|c: char| c.is_whitespace() || ":,".contains(c))
+                    .any(|w| w == account)
+            }),
+        };
+        let said = |(account, time): (&String, &String)| {
+            format!("warning: there was no account {account} on {node} when somebody came for it ({time})")
+        };
+        self.0
+            .iter()
+            .filter(|(account, _)| is_meant(account))
+            .map(said)
+            .collect()
+    }
 }
 
 fn fetch(given: &Given) -> Result<Vec<Role>, ClientError> {
@@ -140,4 +195,26 @@ fn fetch(given: &Given) -> Result<Vec<Role>, ClientError> {
 
 fn document(role: &Role) -> Value {
     serde_json::from_str(&role.to_json()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_that_was_missing_is_warned_of_until_somebody_came_in() {
+        let mut missing = MissingAccounts::default();
+        let refused = r#"{"time":"2026-01-31T14:00:05.123Z","event":"login_refused","login":"ghost","rule":"no account"}"#;
+        let step = ["ghost: yes, by role dev".to_owned()];
+        missing.take(refused);
+        let want =
+            ["warning: there was no account ghost on web1 when somebody came for it (2026-01-31 14:00:05)"];
+        assert_eq!(missing.of(Some("ghost"), &[], "web1"), want);
+        assert_eq!(missing.of(None, &step, "web1"), want);
+        assert_eq!(missing.of(Some("root"), &step, "web1"), [""; 0]);
+        missing.take(r#"{"event":"login_refused","login":"ghost","rule":"role dba"}"#);
+        assert_eq!(missing.of(Some("ghost"), &[], "web1"), want);
+        missing.take(r#"{"event":"login_accepted","login":"ghost"}"#);
+        assert_eq!(missing.of(Some("ghost"), &[], "web1"), [""; 0]);
+    }
 }

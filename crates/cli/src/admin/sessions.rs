@@ -1,11 +1,16 @@
-//! `fleetgate sessions show`: what one session did, out of the audit log. It reads and prints; what the events mean is
-//! docs/audit.md's.
+//! `fleetgate sessions …`: who is in (`list`), the end of a session (`end`), and here what one session did, out of the
+//! audit log. It reads and prints; what the events mean is docs/audit.md's.
+
+mod end;
+mod list;
+
+pub use end::end;
+pub use list::list;
 
 use super::ask;
 use crate::flags::{Given, Outcome};
 use crate::{print, show};
 use fleetgate_client::error::ClientError;
-use fleetgate_client::time;
 use fleetgate_proto::v1::EventsRequest;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -57,18 +62,7 @@ const ALWAYS: [&str; 5] = [
 
 /// Prints it.
 pub fn show(given: &Given) -> Outcome {
-    let id = given.word().unwrap_or_default();
-    let is_name =
-        (LEAST_DIGITS..=MOST_DIGITS).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_hexdigit());
-    if !is_name {
-        return Err(format!(
-            "{:?} names no session: it is {LEAST_DIGITS} to {MOST_DIGITS} hexadecimal digits, the field `session` of \
-             audit events",
-            show::printable(id)
-        )
-        .into());
-    }
-    let id = id.to_ascii_lowercase();
+    let id = id(given.word().unwrap_or_default()).map_err(ClientError::Usage)?;
     let wanted: Vec<&str> = VIEWS
         .iter()
         .filter(|(flag, _)| given.has(flag))
@@ -100,9 +94,8 @@ pub fn show(given: &Given) -> Outcome {
         None => {
             let request = EventsRequest {
                 node: given.value("node").unwrap_or_default().to_owned(),
-                from: given
-                    .seconds("since")
-                    .map_or(0, |s| time::now().saturating_sub(s).max(1)),
+                session: id.clone(),
+                from: given.moment("since").map_or(0, |at| at.max(1)),
                 ..EventsRequest::default()
             };
             ask(given, async |mut admin| {
@@ -121,7 +114,7 @@ pub fn show(given: &Given) -> Outcome {
     match sessions.len() {
         0 => {
             return Err(format!(
-                "nothing is told of the session {id}: look with `fleetgate audit --event session_started`, and give the \
+                "nothing is told of the session {id}: look with `fleetgate sessions ls --all`, and give the \
                  node's own log with --log where it belongs to no cluster"
             )
             .into());
@@ -136,6 +129,20 @@ pub fn show(given: &Given) -> Outcome {
         return show::json(&Value::Array(events));
     }
     print(&table(&events))
+}
+
+/// A session's id, or enough of its beginning, as events have it.
+pub fn id(word: &str) -> Result<String, String> {
+    let is_id =
+        (LEAST_DIGITS..=MOST_DIGITS).contains(&word.len()) && word.bytes().all(|b| b.is_ascii_hexdigit());
+    match is_id {
+        true => Ok(word.to_ascii_lowercase()),
+        false => Err(format!(
+            "{:?} names no session: it is {LEAST_DIGITS} to {MOST_DIGITS} hexadecimal digits, the first column of \
+             `fleetgate sessions ls`",
+            show::printable(word)
+        )),
+    }
 }
 
 /// The event, if it is the session's.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 pub fn add(given: &Given) -> Outcome {
     let request = AddTokenRequest {
         kind: given.value("kind").unwrap_or("node").to_owned(),
-        lifetime: lifetime(given)?,
+        lifetime: lifetime(given),
         reusable: given.has("reusable"),
         name: given.value("name").unwrap_or_default().to_owned(),
         labels: labels(given),
@@ -64,7 +64,7 @@ pub fn list(given: &Given) -> Outcome {
 
 /// `token rm`
 pub fn remove(given: &Given) -> Outcome {
-    let id = word(given)?;
+    let id = word(given);
     ask(given, async |mut admin| {
         Ok(admin.remove_token(TokenId { id }).await?.into_inner())
     })?;

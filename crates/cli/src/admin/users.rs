@@ -9,19 +9,26 @@ use serde_json::{Value, json};
 /// `user add`
 pub fn add(given: &Given) -> Outcome {
     let request = AddUserRequest {
-        name: word(given)?,
+        name: word(given),
         roles: given.values("role").map(str::to_owned).collect(),
-        invite_lifetime: lifetime(given)?,
+        invite_lifetime: lifetime(given),
     };
+    let has_none = request.roles.is_empty();
     let invite = ask(given, async |mut admin| {
         Ok(admin.add_user(request).await?.into_inner())
     })?;
+    if has_none {
+        eprintln!(
+            "{0} has no roles, and comes in nowhere: `fleetgate user change {0} --role ROLE` gives some.",
+            invite.user
+        );
+    }
     hand_over(given, &invite)
 }
 
 /// `user reset`
 pub fn reset(given: &Given) -> Outcome {
-    let name = word(given)?;
+    let name = word(given);
     let invite = ask(given, async |mut admin| {
         Ok(admin.reset_user(UserName { name }).await?.into_inner())
     })?;
@@ -68,8 +75,22 @@ pub fn list(given: &Given) -> Outcome {
 
 /// `user change`
 pub fn change(given: &Given) -> Outcome {
+    // Forgotten words take away nothing.
+    match (given.has("role"), given.has("no-roles")) {
+        (false, false) => {
+            return Err(given
+                .wrong("give the roles by `--role`, or take all away by `--no-roles`")
+                .into());
+        }
+        (true, true) => {
+            return Err(given
+                .wrong("`--role` and `--no-roles` together: give one of them")
+                .into());
+        }
+        _ => {}
+    }
     let request = ChangeUserRequest {
-        name: word(given)?,
+        name: word(given),
         roles: given.values("role").map(str::to_owned).collect(),
     };
     let user = ask(given, async |mut admin| {
@@ -78,19 +99,20 @@ pub fn change(given: &Given) -> Outcome {
     show::either(
         given.has("json"),
         || document(&user),
-        || {
-            format!(
+        || match &user.roles[..] {
+            [] => format!("{} has no roles, and comes in nowhere\n", user.name),
+            roles => format!(
                 "{} has the roles {} from the next login on\n",
                 user.name,
-                user.roles.join(", ")
-            )
+                roles.join(", ")
+            ),
         },
     )
 }
 
 /// `user rm`
 pub fn remove(given: &Given) -> Outcome {
-    let name = word(given)?;
+    let name = word(given);
     ask(given, async |mut admin| {
         Ok(admin.remove_user(UserName { name }).await?.into_inner())
     })?;

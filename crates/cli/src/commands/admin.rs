@@ -4,17 +4,30 @@ use super::{HOME, JSON, STATE};
 use crate::admin;
 use crate::flags::{Command, Flag, Operands, Value};
 
-const fn one(name: &'static str) -> Operands {
+const fn one(name: &'static str, each: Value) -> Operands {
     Operands::Words {
         name,
+        each,
         least: 1,
         most: 1,
     }
 }
 
-const TTL: Flag = Flag::new("ttl", Value::Lifetime, "How long it holds.");
-const ROLE: Flag = Flag::new("role", Value::Text("ROLE"), "A role the user has.").repeated();
+const TTL: Flag = Flag::new("ttl", Value::Ttl, "How long it holds.");
+const ROLE: Flag = Flag::new("role", Value::Name("ROLE"), "A role the user has.").repeated();
 const REASON: Flag = Flag::new("reason", Value::Text("TEXT"), "Why; whoever it stops is told.");
+const SINCE: Flag = Flag::new("since", Value::Moment, "From then on.");
+const UNTIL: Flag = Flag::new("until", Value::Moment, "Before then.");
+const HERE: Flag = Flag::new(
+    "here",
+    Value::None,
+    "This machine's own sessions, whatever cluster it is of.",
+);
+const CONFIG: Flag = Flag::new(
+    "config",
+    Value::Path("FILE"),
+    "The node's configuration, with --here.",
+);
 const WHERE: &[Flag] = &[STATE, HOME, JSON];
 
 /// These commands.
@@ -26,7 +39,7 @@ pub const TABLE: &[Command] = &[
         admin::users::add,
     )
     .flags(&[ROLE, TTL, STATE, HOME, JSON])
-    .operands(one("USER"))
+    .operands(one("USER", Value::Name("USER")))
     .examples(&[("an operator", "fleetgate user add alice --role ops")]),
     Command::new(
         &["user", "ls"],
@@ -39,20 +52,26 @@ pub const TABLE: &[Command] = &[
     Command::new(
         &["user", "reset"],
         "take away a user's password and second factor, and print a new invite",
-        "What the user is logged in with holds on; `fleetgate user lock` ends that.",
+        "The user's certificates and sessions end, within a second.",
         admin::users::reset,
     )
     .flags(WHERE)
-    .operands(one("USER"))
+    .operands(one("USER", Value::Name("USER")))
     .examples(&[("a lost telephone", "fleetgate user reset alice")]),
     Command::new(
         &["user", "change"],
         "give a user other roles",
-        "The roles named are all that the user has from the next login on.",
+        "The roles named are all that the user has. Certificates and sessions end; the next login has the new roles.",
         admin::users::change,
     )
-    .flags(&[ROLE, STATE, HOME, JSON])
-    .operands(one("USER"))
+    .flags(&[
+        ROLE,
+        Flag::new("no-roles", Value::None, "Take all roles away."),
+        STATE,
+        HOME,
+        JSON,
+    ])
+    .operands(one("USER", Value::Name("USER")))
     .examples(&[("two roles", "fleetgate user change alice --role ops --role dba")]),
     Command::new(
         &["user", "rm"],
@@ -61,7 +80,7 @@ pub const TABLE: &[Command] = &[
         admin::users::remove,
     )
     .flags(WHERE)
-    .operands(one("USER"))
+    .operands(one("USER", Value::Name("USER")))
     .examples(&[("for good", "fleetgate user rm alice")]),
     Command::new(
         &["user", "lock"],
@@ -70,7 +89,7 @@ pub const TABLE: &[Command] = &[
         admin::locks::user,
     )
     .flags(&[REASON, TTL, STATE, HOME, JSON])
-    .operands(one("USER"))
+    .operands(one("USER", Value::Name("USER")))
     .examples(&[("now", "fleetgate user lock alice --reason stolen")]),
     Command::new(
         &["role", "apply"],
@@ -79,7 +98,7 @@ pub const TABLE: &[Command] = &[
         admin::roles::apply,
     )
     .flags(&[
-        Flag::new("file", Value::Path("FILE"), "The file; - is standard input.").letter('f'),
+        Flag::new("file", Value::Path("FILE"), "The file; - is standard input.").letter('f').required(),
         Flag::new("dry-run", Value::None, "Say what would change, and change nothing."),
         STATE,
         HOME,
@@ -96,7 +115,7 @@ pub const TABLE: &[Command] = &[
         admin::roles::show,
     )
     .flags(WHERE)
-    .operands(one("ROLE"))
+    .operands(one("ROLE", Value::Name("ROLE")))
     .examples(&[("to change it", "fleetgate role show ops")]),
     Command::new(
         &["role", "rm"],
@@ -105,7 +124,7 @@ pub const TABLE: &[Command] = &[
         admin::roles::remove,
     )
     .flags(WHERE)
-    .operands(one("ROLE"))
+    .operands(one("ROLE", Value::Name("ROLE")))
     .examples(&[("for good", "fleetgate role rm ops")]),
     Command::new(
         &["role", "test"],
@@ -114,14 +133,14 @@ pub const TABLE: &[Command] = &[
         admin::roles::test,
     )
     .flags(&[
-        Flag::new("login", Value::Text("LOGIN"), "As this account (default: each that the user could have)."),
+        Flag::new("login", Value::Login, "As this account (default: each that the user could have)."),
         Flag::new("mfa-age", Value::Lifetime, "As if the second factor were so old."),
         Flag::new("device", Value::None, "As if on an approved device."),
         STATE,
         HOME,
         JSON,
     ])
-    .operands(one("USER@NODE"))
+    .operands(one("USER@NODE", Value::UserAtNode))
     .examples(&[("may she?", "fleetgate role test alice@web1 --login root")]),
     Command::new(
         &["token", "add"],
@@ -133,7 +152,7 @@ pub const TABLE: &[Command] = &[
         Flag::new("kind", Value::Choice("KIND", &["node", "proxy"]), "What the machine becomes (default: node)."),
         TTL,
         Flag::new("reusable", Value::None, "As often as wanted until then."),
-        Flag::new("name", Value::Text("NAME"), "The only name it may join by."),
+        Flag::new("name", Value::Name("NAME"), "The only name it may join by."),
         Flag::new("label", Value::Pair("KEY=VALUE"), "A label that the machine gets.").repeated(),
         STATE,
         HOME,
@@ -158,20 +177,21 @@ pub const TABLE: &[Command] = &[
         admin::tokens::remove,
     )
     .flags(WHERE)
-    .operands(one("ID"))
+    .operands(one("ID", Value::Text("ID")))
     .examples(&[("by its id", "fleetgate token rm 4f2a")]),
     Command::new(
         &["lock", "add"],
-        "lock out a user, node, login, role or device, and end their sessions",
-        "Within a second, everywhere, on every way in. One of the five says what is locked.",
+        "lock out a user, node, login, role, device or proxy, and end their sessions",
+        "Within a second, everywhere, on every way in. One of the six says what is locked.",
         admin::locks::add,
     )
     .flags(&[
-        Flag::new("user", Value::Text("USER"), "This user."),
-        Flag::new("node", Value::Text("NODE"), "This node."),
-        Flag::new("login", Value::Text("LOGIN"), "This account, on every node."),
-        Flag::new("role", Value::Text("ROLE"), "Everybody who has this role."),
-        Flag::new("device", Value::Text("DEVICE"), "This device."),
+        Flag::new("user", Value::Name("USER"), "This user."),
+        Flag::new("node", Value::Name("NODE"), "This node."),
+        Flag::new("login", Value::Login, "This account, on every node."),
+        Flag::new("role", Value::Name("ROLE"), "Everybody who has this role."),
+        Flag::new("device", Value::Name("DEVICE"), "This device."),
+        Flag::new("proxy", Value::Name("PROXY"), "This proxy: auth answers it nothing, and nodes take no session from it."),
         REASON,
         TTL,
         STATE,
@@ -192,7 +212,7 @@ pub const TABLE: &[Command] = &[
     .examples(&[("a table", "fleetgate lock ls")]),
     Command::new(&["lock", "rm"], "remove a lock", "What it held off may come in again.", admin::locks::remove)
         .flags(WHERE)
-        .operands(one("ID"))
+        .operands(one("ID", Value::Text("ID")))
         .examples(&[("by its id", "fleetgate lock rm 7")]),
     Command::new(
         &["node", "ls"],
@@ -203,6 +223,7 @@ pub const TABLE: &[Command] = &[
     .flags(WHERE)
     .operands(Operands::Words {
         name: "SELECTOR",
+        each: Value::Selector,
         least: 0,
         most: 1,
     })
@@ -214,7 +235,7 @@ pub const TABLE: &[Command] = &[
         admin::nodes::remove,
     )
     .flags(WHERE)
-    .operands(one("NODE"))
+    .operands(one("NODE", Value::Name("NODE")))
     .examples(&[("for good", "fleetgate node rm web1")]),
     Command::new(
         &["node", "register"],
@@ -224,7 +245,7 @@ pub const TABLE: &[Command] = &[
         admin::nodes::register,
     )
     .flags(&[
-        Flag::new("address", Value::HostPort, "Where it listens."),
+        Flag::new("address", Value::HostPort, "Where it listens.").required(),
         Flag::new("host-key", Value::Path("FILE"), "A public host key of it; without any, its host certificate is believed.")
             .repeated(),
         Flag::new("label", Value::Pair("KEY=VALUE"), "A label.").repeated(),
@@ -232,7 +253,7 @@ pub const TABLE: &[Command] = &[
         HOME,
         JSON,
     ])
-    .operands(one("NAME"))
+    .operands(one("NAME", Value::Name("NAME")))
     .examples(&[(
         "an old machine",
         "fleetgate node register old1 --address 192.0.2.7:22 --host-key old1.pub",
@@ -252,7 +273,7 @@ pub const TABLE: &[Command] = &[
         admin::devices::approve,
     )
     .flags(WHERE)
-    .operands(one("ID"))
+    .operands(one("ID", Value::Text("ID")))
     .examples(&[("by its id", "fleetgate device approve 4f2a")]),
     Command::new(
         &["device", "rm"],
@@ -261,7 +282,7 @@ pub const TABLE: &[Command] = &[
         admin::devices::remove,
     )
     .flags(WHERE)
-    .operands(one("ID"))
+    .operands(one("ID", Value::Text("ID")))
     .examples(&[("by its id", "fleetgate device rm 4f2a")]),
     Command::new(
         &["ca", "status"],
@@ -286,39 +307,83 @@ pub const TABLE: &[Command] = &[
         &["ca", "rotate"],
         "replace certificate authorities",
         "New ones are made and used; the old ones are trusted on until the grace time is over. Nodes and users change \
-         over by themselves.",
+         over by themselves. While one is replaced, --grace ends that sooner. The next user authority waits for plain sshds.",
         admin::authorities::rotate,
     )
     .flags(&[
-        Flag::new("grace", Value::Lifetime, "How long both are trusted (default: as long as a certificate may live)."),
+        Flag::new("grace", Value::Ttl, "How long both are trusted (default: as long as a certificate may live)."),
+        Flag::new("sshds-ready", Value::None, "Plain sshds have the next user authority, or shall refuse logins until they do."),
         STATE,
         HOME,
         JSON,
     ])
     .operands(Operands::Choice("KIND", &["all", "user", "host", "tls", "state"]))
-    .examples(&[("those that sign users", "fleetgate ca rotate user --grace 1d")]),
+    .examples(&[
+        ("those that sign users", "fleetgate ca rotate user --grace 1d"),
+        ("a key was stolen", "fleetgate ca rotate all --grace 1m --sshds-ready"),
+    ]),
     Command::new(
         &["audit"],
         "print audit events",
-        "Logins, denials, sessions and changes of the whole cluster, oldest first. docs/audit.md has the fields.",
+        "Logins, denials, sessions and changes of the whole cluster, in order of time. Times are in UTC. On a terminal a line \
+         is cut to its width. docs/audit.md has the fields.",
         admin::audit::run,
     )
     .flags(&[
         Flag::new("user", Value::Text("USER"), "Of this user."),
         Flag::new("node", Value::Text("NODE"), "Of this node."),
         Flag::new("event", Value::Text("EVENT"), "Of this kind."),
-        Flag::new("since", Value::Lifetime, "Not older than this."),
-        Flag::new("until", Value::Lifetime, "Not younger than this."),
-        Flag::new("limit", Value::Number("COUNT"), "So many, the last ones."),
+        Flag::new("session", Value::Session, "Of this session; the first 8 digits of its id are enough."),
+        Flag::new("connection", Value::Connection, "Of this connection of a node; say which node."),
+        SINCE,
+        UNTIL,
+        Flag::new("limit", Value::Number("COUNT"), "So many, the last ones (default, and 0: all)."),
         Flag::new("follow", Value::None, "Go on with those that come."),
+        STATE,
+        HOME,
+        Flag::new("json", Value::None, "Print the events as they are: one JSON document a line, one line an event."),
+    ])
+    .examples(&[
+        ("the last hour", "fleetgate audit --since 1h"),
+        ("a day", "fleetgate audit --since yesterday --until today"),
+        ("as it happens, for a program", "fleetgate audit --follow --json"),
+    ]),
+    Command::new(
+        &["sessions", "ls"],
+        "list who is in",
+        "Since when, from where, doing what: of the whole cluster where auth runs here or you are logged in, else of this \
+         machine (as root).",
+        admin::sessions::list,
+    )
+    .flags(&[
+        Flag::new("all", Value::None, "Those that ended, too."),
+        Flag::new("user", Value::Text("USER"), "Of this user."),
+        Flag::new("login", Value::Text("LOGIN"), "As this account."),
+        Flag::new("node", Value::Text("NODE"), "On this node."),
+        SINCE,
+        UNTIL,
+        Flag::new("limit", Value::Number("COUNT"), "So many, the last ones."),
+        HERE,
+        CONFIG,
         STATE,
         HOME,
         JSON,
     ])
     .examples(&[
-        ("the last hour", "fleetgate audit --since 1h"),
-        ("as it happens, for a program", "fleetgate audit --follow --json"),
+        ("who is in", "fleetgate sessions ls"),
+        ("what ada did yesterday", "fleetgate sessions ls --all --user ada --since yesterday --until today"),
     ]),
+    Command::new(
+        &["sessions", "end"],
+        "end a session",
+        "All that runs in it is killed; its connection stays, with whatever else it carries. SESSION is the id that \
+         `fleetgate sessions ls` has, or its first 8 digits. In a cluster the order reaches the node with the signed state, \
+         within a second, and holds for a day for one that is away. Who ordered it and why stands in the audit log.",
+        admin::sessions::end,
+    )
+    .flags(&[REASON, HERE, CONFIG, STATE, HOME, JSON])
+    .operands(one("SESSION", Value::Session))
+    .examples(&[("now", "fleetgate sessions end 7eb5cf00 --reason maintenance")]),
     Command::new(
         &["sessions", "show"],
         "print what one session did",
@@ -331,13 +396,13 @@ pub const TABLE: &[Command] = &[
         Flag::new("files", Value::None, "What was opened, removed and renamed."),
         Flag::new("network", Value::None, "What was connected to and listened on."),
         Flag::new("node", Value::Text("NODE"), "Of this node."),
-        Flag::new("since", Value::Lifetime, "Not older than this."),
+        SINCE,
         Flag::new("log", Value::Path("FILE"), "A node's own audit log, instead of the cluster's."),
         STATE,
         HOME,
         JSON,
     ])
-    .operands(one("SESSION"))
+    .operands(one("SESSION", Value::Session))
     .examples(&[
         ("what was executed", "fleetgate sessions show 7eb5cf005dd24d3b --commands"),
         (

@@ -9,8 +9,21 @@ const CONFIG: Flag = Flag::new(
     Value::Path("FILE"),
     "The configuration, instead of /etc/fleetgate/fleetgate.toml, or the one in the state directory.",
 );
+const NODE_LABEL: Flag = Flag::new(
+    "label",
+    Value::Pair("KEY=VALUE"),
+    "A label of this machine's node.",
+)
+.repeated();
+const AUTH_LISTEN: Flag = Flag::new(
+    "auth-listen",
+    Value::Address,
+    "Where the auth service listens for the proxy (default: 127.0.0.1:3025).",
+);
+const NO_NODE: Flag = Flag::new("no-node", Value::None, "Do not serve this machine.");
 const DIRECTORY: Operands = Operands::Words {
     name: "DIR",
+    each: Value::Path("DIR"),
     least: 1,
     most: 1,
 };
@@ -27,21 +40,17 @@ pub const TABLE: &[Command] = &[
     )
     .flags(&[
         STATE,
-        Flag::new("name", Value::Text("CLUSTER"), "What the cluster is called (default: the machine's name)."),
+        Flag::new("name", Value::Name("CLUSTER"), "What the cluster is called (default: the machine's name)."),
         Flag::new("listen", Value::Address, "Where the proxy listens (default: [::]:3080)."),
         Flag::new(
             "public",
             Value::HostPort,
             "Where people and nodes reach the proxy (default: the machine's name and the port).",
         ),
-        Flag::new("node-name", Value::Text("NAME"), "What this machine is called as a node (default: its name)."),
-        Flag::new("label", Value::Pair("KEY=VALUE"), "A label of this machine's node.").repeated(),
-        Flag::new(
-            "auth-listen",
-            Value::Address,
-            "Where the auth service listens for the proxy (default: 127.0.0.1:3025).",
-        ),
-        Flag::new("no-node", Value::None, "Do not serve this machine."),
+        Flag::new("node-name", Value::Name("NAME"), "What this machine is called as a node (default: its name)."),
+        NODE_LABEL,
+        AUTH_LISTEN,
+        NO_NODE,
     ])
     .examples(&[
         ("a cluster", "fleetgate init --name demo --public gate.example.org:3080"),
@@ -80,19 +89,27 @@ pub const TABLE: &[Command] = &[
         "make this machine a node of a cluster, or a proxy",
         "Shows a token that `fleetgate token add` printed, and gets certificates for this machine: what it becomes is \
          the token's to say. The cluster is known by the token: nobody else can answer for it. Keys are made here and \
-         never leave; the SSH host keys are the machine's own. Where it has joined already, it says so.",
+         never leave; the SSH host keys are the machine's own. Where it has joined already, it says so; one that the \
+         cluster removed joins anew.",
         join::run,
     )
     .flags(&[
         PROXY,
         Flag::new("token", Value::Text("TOKEN"), "The token. It is good once, and yet others on this machine may see it here."),
         Flag::new("token-file", Value::Path("FILE"), "A file that holds the token; - is standard input."),
-        Flag::new("name", Value::Text("NAME"), "What it is called (default: the machine's name)."),
+        Flag::new("name", Value::Name("NAME"), "What it is called (default: the machine's name)."),
         Flag::new("label", Value::Pair("KEY=VALUE"), "A label.").repeated(),
         Flag::new(
             "auth",
             Value::HostPort,
             "For a proxy: where the auth service is (default: the port 3025 of --proxy's host).",
+        ),
+        Flag::new("again", Value::None, "Join anew, or another cluster, though the machine has joined."),
+        Flag::new("listen", Value::Address, "For a proxy: where it listens (default: [::]:3080)."),
+        Flag::new(
+            "public",
+            Value::HostPort,
+            "For a proxy: where people reach it (default: the machine's name and the port).",
         ),
         STATE,
         JSON,
@@ -103,6 +120,10 @@ pub const TABLE: &[Command] = &[
             "fleetgate join --proxy gate.example.org:3080 --token-file token --label env=prod",
         ),
         ("by a pipe", "fleetgate join --proxy gate.example.org:3080 --token-file -"),
+        (
+            "a second proxy",
+            "fleetgate join --proxy gate.example.org:3080 --token-file token --name edge2 --public edge2.example.org:3080",
+        ),
     ]),
     Command::new(
         &["backup"],
@@ -118,14 +139,34 @@ pub const TABLE: &[Command] = &[
     Command::new(
         &["restore"],
         "put a backup in the place of the auth service's state",
-        "For a new machine, or after a mistake; the auth service must not run.",
+        "After a mistake, or on a new machine, where the old one is lost; the auth service must not run.\n\n\
+         A machine without a configuration becomes the cluster's auth service and proxy: it gets keys of its own in the \
+         place of the lost machine's, and a configuration; `fleetgate up` starts it then. People and nodes look for the \
+         proxy where it was, so the new machine takes the old one's name or address. Nobody joins or logs in again.",
         backup::restore,
     )
     .flags(&[
         STATE,
         CONFIG,
         Flag::new("replace", Value::None, "Replace the state that is there."),
+        Flag::new(
+            "listen",
+            Value::Address,
+            "On a new machine: where the proxy listens (default: [::] and the port of its public address).",
+        ),
+        AUTH_LISTEN,
+        Flag::new(
+            "node-name",
+            Value::Name("NAME"),
+            "On a new machine: what it is called as a node (default: its name). A node of the name that is given here \
+             loses its place to it.",
+        ),
+        NODE_LABEL,
+        NO_NODE,
     ])
     .operands(DIRECTORY)
-    .examples(&[("onto a new machine", "fleetgate restore /var/backups/fleetgate")]),
+    .examples(&[
+        ("onto a new machine", "fleetgate restore /var/backups/fleetgate"),
+        ("after a mistake", "fleetgate restore /var/backups/fleetgate --replace"),
+    ]),
 ];

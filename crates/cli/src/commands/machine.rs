@@ -1,8 +1,11 @@
 //! The commands about this machine and this program.
 
 use super::{COMMANDS, JSON};
-use crate::flags::{Command, Flag, Given, Operands, Outcome, Value};
+use crate::completions::live;
+use crate::flags::{self, Asked, Command, Flag, Given, Operands, Outcome, Value};
 use crate::{completions, demo, doctor, help, images, man, node, print, seal};
+use fleetgate_base::exit;
+use std::io::IsTerminal;
 use std::path::Path;
 
 const CONFIG: Flag = Flag::new(
@@ -130,7 +133,16 @@ pub const TABLE: &[Command] = &[
                 tmpfile, unlinked. `none` executes the file as it is, for comparison.\n\n\
                 Scripts, setuid files, files with capabilities and programs that look for libraries beside themselves \
                 ($ORIGIN) are refused, each with its reason: from a sealed image they would fail or do something else.",
-        flags: &[STRATEGY, VERIFY, JSON],
+        flags: &[
+            STRATEGY,
+            Flag::new(
+                "verbose",
+                Value::None,
+                "Say on standard error which strategy is taken, and why each better one is refused.",
+            ),
+            VERIFY,
+            JSON,
+        ],
         operands: Operands::Program { unless: "verify" },
         examples: &[
             (
@@ -140,6 +152,10 @@ pub const TABLE: &[Command] = &[
             (
                 "in memory only",
                 "fleetgate seal run --strategy memfd -- ./tool --flag",
+            ),
+            (
+                "which strategy, and why no better one?",
+                "fleetgate seal run --verbose -- ./tool",
             ),
             ("is process 4711 sealed?", "fleetgate seal run --verify 4711"),
         ],
@@ -158,9 +174,28 @@ pub const TABLE: &[Command] = &[
         run: |given| seal::verify(&given.pids("verify"), given.has("json")),
     },
     Command {
+        words: &["help"],
+        summary: "say what a command does, with its flags",
+        about: "The same as --help behind the command.",
+        flags: &[],
+        operands: Operands::Words {
+            name: "COMMAND",
+            each: Value::Text("COMMAND"),
+            least: 0,
+            most: 3,
+        },
+        examples: &[
+            ("all commands", "fleetgate help"),
+            ("one of them", "fleetgate help ssh"),
+        ],
+        hidden: false,
+        run: explain,
+    },
+    Command {
         words: &["completions"],
         summary: "print completions for a shell",
-        about: "Packages install them; by hand, put the output where the shell looks.",
+        about: "Packages install them; by hand, put the output where the shell looks. Names of nodes, users and roles are \
+                asked for while you type, for a second at most, and kept for when there is no answer.",
         flags: &[],
         operands: Operands::Choice("SHELL", &["bash", "zsh", "fish"]),
         examples: &[
@@ -175,13 +210,26 @@ pub const TABLE: &[Command] = &[
     },
     Command {
         words: &["man"],
-        summary: "print the manual page, or write all of them into a directory",
-        about: "Without DIR the page of fleetgate itself is printed, as man(1) reads it.",
-        flags: &[],
-        operands: Operands::OptionalPath("DIR"),
+        summary: "show the manual page of a command, or write all of them into a directory",
+        about: "Without COMMAND the page of fleetgate itself. man(1) shows it on a terminal; elsewhere it is printed as man(1) \
+                reads it.",
+        flags: &[Flag::new(
+            "directory",
+            Value::Path("DIR"),
+            "Write every page into this directory, which is made where it is missing.",
+        )],
+        operands: Operands::Words {
+            name: "COMMAND",
+            each: Value::Text("COMMAND"),
+            least: 0,
+            most: 2,
+        },
         examples: &[
-            ("read it", "fleetgate man | man -l -"),
-            ("install them", "fleetgate man /usr/local/share/man/man1"),
+            ("about ssh", "fleetgate man ssh"),
+            (
+                "install them",
+                "fleetgate man --directory /usr/local/share/man/man1",
+            ),
         ],
         hidden: false,
         run: manual,
@@ -212,6 +260,16 @@ pub const TABLE: &[Command] = &[
         examples: &[],
         hidden: true,
         run: node::monitor,
+    },
+    Command {
+        words: &["complete"],
+        summary: "the names that a shell offers, for its completions",
+        about: "",
+        flags: &[],
+        operands: Operands::Choice("WHAT", live::WHAT),
+        examples: &[],
+        hidden: true,
+        run: |given| live::run(given.word().unwrap_or_default()),
     },
     Command {
         words: &["session"],
@@ -260,12 +318,35 @@ fn complete(given: &Given) -> Outcome {
     print(&completions::script(COMMANDS, given.word().unwrap_or_default()))
 }
 
+/// The help that the words name, as `--help` behind them has it.
+fn explain(given: &Given) -> Outcome {
+    let mut words = given.operands.clone();
+    words.push("--help".into());
+    match flags::parse(COMMANDS, &words) {
+        Ok(Asked::Help(command)) => match given.operands.get(command.words.len()) {
+            None => print(&help::command(COMMANDS, command)),
+            Some(extra) => {
+                let extra = extra.to_string_lossy();
+                Err(given.wrong(format!("`{extra}` is one word too many")).into())
+            }
+        },
+        // One that reads its own flags.
+        Ok(Asked::Run(found)) if found.operands.len() == 1 => print(&help::command(COMMANDS, found.command)),
+        Ok(Asked::Run(found)) => {
+            let extra = found.operands[0].to_string_lossy().into_owned();
+            Err(given.wrong(format!("`{extra}` is one word too many")).into())
+        }
+        Ok(Asked::Overview { group, .. }) => print(&help::overview(COMMANDS, &group)),
+        Err(usage) => Err(usage.into()),
+    }
+}
+
 fn seal_group(given: &Given) -> Outcome {
     let pids = given.pids("verify");
     if pids.is_empty() {
         // The group's name alone asks for nothing.
         eprint!("{}", help::command(COMMANDS, given.command));
-        return Ok(2);
+        return Ok(exit::USAGE);
     }
     seal::verify(&pids, given.has("json"))
 }
@@ -273,21 +354,37 @@ fn seal_group(given: &Given) -> Outcome {
 fn seal_run(given: &Given) -> Outcome {
     let pids = given.pids("verify");
     if pids.is_empty() {
-        seal::run(given.value("strategy"), &given.operands)
+        seal::run(given.value("strategy"), given.has("verbose"), &given.operands)
+    } else if given.has("verbose") {
+        Err(given
+            .wrong("`--verbose` is about a program that runs; `--verify` runs none")
+            .into())
     } else {
         seal::verify(&pids, given.has("json"))
     }
 }
 
 fn manual(given: &Given) -> Outcome {
-    match given.operands.first() {
-        Some(directory) => {
-            let directory = Path::new(directory);
-            man::write(COMMANDS, directory).map_err(|e| format!("{}: {e}", directory.display()))?;
-            Ok(0)
+    let words: Vec<&str> = given.operands.iter().filter_map(|o| o.to_str()).collect();
+    if let Some(directory) = given.value("directory") {
+        if let Some(word) = words.first() {
+            let what = format!("`--directory` writes every page: `{word}` is too much");
+            return Err(given.wrong(what).into());
         }
-        None => print(&man::pages(COMMANDS).swap_remove(0).1),
+        let directory = Path::new(directory);
+        man::write(COMMANDS, directory).map_err(|e| format!("{}: {e}", directory.display()))?;
+        return Ok(0);
     }
+    let page = man::page_of(COMMANDS, &words).ok_or_else(|| {
+        let words = words.join(" ");
+        given.wrong(format!(
+            "there is no page `{words}`; `--directory {words}` writes all pages into a directory"
+        ))
+    })?;
+    if std::io::stdout().is_terminal() && man::show(&page)? {
+        return Ok(0);
+    }
+    print(&page)
 }
 
 fn version(_: &Given) -> Outcome {

@@ -32,7 +32,11 @@ const STATE: Flag = Flag::new(
     Value::Path("DIR"),
     "The state directory, instead of /var/lib/fleetgate, or ~/.local/state/fleetgate without root.",
 );
-const PROXY: Flag = Flag::new("proxy", Value::HostPort, "The cluster's proxy.");
+const PROXY: Flag = Flag::new(
+    "proxy",
+    Value::Proxy,
+    "The cluster's proxy. Without a port: 3080, or 443 where nothing answers there.",
+);
 
 /// How many commands the tables have.
 const fn counted(parts: &[&[Command]]) -> usize {

@@ -3,6 +3,7 @@
 use super::{HOME, JSON, PROXY};
 use crate::flags::{Command, Flag, Operands, Value};
 use crate::{device, login, remote};
+use fleetgate_client::ssh::options::flags::FLAGS;
 
 const INVITE: Flag = Flag::new(
     "invite-file",
@@ -25,6 +26,29 @@ const AUTHENTICATOR: Flag = Flag::new(
     "For scripts: keep the second factor's secret in this file and take codes from it. Whoever reads it has that factor.",
 );
 
+/// ssh's flags: the client's table, by which it reads them, as help, man pages and completions have flags.
+const SSH_FLAGS: [Flag; FLAGS.len()] = {
+    let mut all = [HOME; FLAGS.len()];
+    let mut at = 0;
+    while at < FLAGS.len() {
+        let flag = &FLAGS[at];
+        all[at] = Flag {
+            long: flag.long,
+            short: flag.letter,
+            value: if flag.value.is_empty() {
+                Value::None
+            } else {
+                Value::Text(flag.value)
+            },
+            repeats: flag.repeats,
+            required: false,
+            help: flag.help,
+        };
+        at += 1;
+    }
+    all
+};
+
 /// These commands.
 pub const TABLE: &[Command] = &[
     Command::new(
@@ -39,10 +63,10 @@ pub const TABLE: &[Command] = &[
     )
     .flags(&[
         PROXY,
-        Flag::new("user", Value::Text("USER"), "Who (default: as the last time, or your name on this machine)."),
+        Flag::new("user", Value::Name("USER"), "Who (default: as the last time, or your name on this machine)."),
         Flag::new("ca", Value::Text("sha256:HASH"), "The hash of the cluster's TLS authority, from `fleetgate ca status`."),
         Flag::new("mfa", Value::None, "Show the second factor again, for the login that is there."),
-        Flag::new("ttl", Value::Lifetime, "How long it shall last, if that is shorter than allowed."),
+        Flag::new("ttl", Value::Ttl, "How long it shall last, if that is shorter than allowed."),
         INVITE,
         PASSWORD,
         CODE,
@@ -52,13 +76,14 @@ pub const TABLE: &[Command] = &[
         JSON,
     ])
     .examples(&[
-        ("the first time, and every day", "fleetgate login --proxy gate.example.org:3080"),
+        ("the first time, and every day", "fleetgate login --proxy gate.example.org"),
         ("a fresh second factor", "fleetgate login --mfa"),
     ]),
     Command::new(
         &["logout"],
         "forget the login",
-        "Removes its keys and certificates from ~/.fleetgate and from the ssh-agent. The device's key stays.",
+        "Removes its keys and certificates from ~/.fleetgate and from the ssh-agent. The device's key stays, and where the \
+         cluster is and by which authority it is known: `fleetgate login` alone logs in again, without an invite.",
         login::logout,
     )
     .flags(&[HOME])
@@ -81,6 +106,7 @@ pub const TABLE: &[Command] = &[
     .flags(&[HOME, JSON])
     .operands(Operands::Words {
         name: "SELECTOR",
+        each: Value::Selector,
         least: 0,
         most: 1,
     })
@@ -89,11 +115,12 @@ pub const TABLE: &[Command] = &[
         &["ssh"],
         "log in to a node, or run a command there",
         "NODE is a name, or labels (`env=prod,role=db`): where several nodes match it asks which. Flags are ssh's, and \
-         stand before the command. The exit code is the command's, or 255 where the connection failed. \
-         `fleetgate ssh --help` has all flags.",
+         stand before the command. The exit code is the command's, or 255 where the connection failed, 2 where the \
+         command line is wrong.",
         remote::ssh,
     )
-    .operands(Operands::Anything)
+    .flags(&SSH_FLAGS)
+    .operands(Operands::Ssh)
     .examples(&[
         ("a shell", "fleetgate ssh root@web1"),
         ("a command", "fleetgate ssh web1 uptime"),
@@ -103,15 +130,16 @@ pub const TABLE: &[Command] = &[
         &["proxy-command"],
         "carry plain ssh to a node",
         "For ssh's ProxyCommand, as `fleetgate config ssh` writes it: standard input and output are the SSH bytes. A port \
-         is taken and left aside: a node has none.",
+         is accepted and ignored: a node has none.",
         remote::proxy_command,
     )
     .flags(&[
-        Flag::new("login", Value::Text("LOGIN"), "The account, so that the proxy can say at once that it may not be."),
+        Flag::new("login", Value::Login, "The account, so that the proxy can say at once that it may not be."),
         HOME,
     ])
     .operands(Operands::Words {
         name: "HOST",
+        each: Value::Text("HOST"),
         least: 1,
         most: 2,
     })

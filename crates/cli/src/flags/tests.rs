@@ -1,5 +1,6 @@
 //! What lines are understood as, and what is said of those that are not.
 
+use super::value::distance;
 use super::*;
 
 fn nothing(_: &Given) -> Outcome {
@@ -32,21 +33,43 @@ const SSH: &[Flag] = &[
 const TIMES: &[Flag] = &[
     Flag::new("ttl", Value::Lifetime, ""),
     Flag::new("proxy", Value::HostPort, ""),
+    Flag::new("gate", Value::Proxy, ""),
     Flag::new("label", Value::Pair("KEY=VALUE"), "").repeated(),
     Flag::new("limit", Value::Number("NUMBER"), ""),
 ];
+const ROLES: &[Flag] = &[Flag::new("role", Value::Name("ROLE"), "")];
+const FROM: &[Flag] = &[Flag::new("from", Value::Path("FILE"), "").required()];
 const TABLE: &[Command] = &[
+    command(&["role", "apply"], FROM, Operands::None),
     command(&["seal"], VERIFY, Operands::None),
     command(&["seal", "run"], VERIFY, Operands::Program { unless: "verify" }),
     command(&["seal", "verify"], &[], Operands::Pids),
     command(&["completions"], &[], Operands::Choice("SHELL", &["bash", "zsh"])),
-    command(&["man"], &[], Operands::OptionalPath("DIR")),
+    command(
+        &["man"],
+        &[],
+        Operands::Words {
+            name: "COMMAND",
+            each: Value::Text("COMMAND"),
+            least: 0,
+            most: 1,
+        },
+    ),
+    command(&["login"], &[], Operands::None),
+    command(&["join"], &[], Operands::None),
+    command(&["user", "lock"], &[], Operands::None),
+    command(
+        &["choose"],
+        &[],
+        Operands::Choice("SHELL", &["bash", "zsh", "fish"]),
+    ),
     command(&["session"], &[], Operands::Anything),
     command(
         &["user", "add"],
-        &[],
+        ROLES,
         Operands::Words {
             name: "USER",
+            each: Value::Name("USER"),
             least: 1,
             most: 1,
         },
@@ -57,6 +80,7 @@ const TABLE: &[Command] = &[
         SSH,
         Operands::Words {
             name: "NODE",
+            each: Value::Text("NODE"),
             least: 1,
             most: 3,
         },
@@ -130,6 +154,12 @@ fn lines_are_understood() {
         ("scp -r a web1:b", "scp: | -r a web1:b"),
         ("scp --help", "help scp"),
         (
+            "user ls --gate gate.example.org",
+            "user ls: gate=gate.example.org |",
+        ),
+        ("user ls --gate [::1]:443", "user ls: gate=[::1]:443 |"),
+        ("user ls --gate 2001:db8::1", "user ls: gate=2001:db8::1 |"),
+        (
             "user ls --ttl 8h --proxy [::1]:3080 --label a=b=c --limit 3",
             "user ls: ttl=8h proxy=[::1]:3080 label=a=b=c limit=3 |",
         ),
@@ -144,6 +174,13 @@ fn mistakes_are_named_with_what_would_be_right() {
         ("sael run", "there is no command `sael`; did you mean `seal`?"),
         ("seal ruin x", "there is no command `ruin`; did you mean `run`?"),
         ("frobnicate", "there is no command `frobnicate`"),
+        ("loign", "there is no command `loign`; did you mean `login`?"),
+        (
+            "user unlock ada",
+            "there is no command `unlock`; `fleetgate lock rm ID` takes a lock back",
+        ),
+        ("unman", "there is no command `unman`"),
+        ("choose tcsh", "SHELL is one of bash, zsh, fish, not `tcsh`"),
         (
             "seal run --stratgy memfd x",
             "there is no flag `--stratgy`; did you mean `--strategy`?",
@@ -181,10 +218,14 @@ fn mistakes_are_named_with_what_would_be_right() {
         ("user add a b", "`b` is one word too many"),
         ("ssh", "NODE is missing"),
         ("ssh -x web1", "there is no flag `-x`"),
-        ("ssh -L", "`--local` wants a value: SPEC, which is not empty"),
+        ("ssh -L", "`-L` wants a value: SPEC, which is not empty"),
         (
             "user ls --ttl 8y",
             "`--ttl` wants a time, as 90s, 10m, 8h or 7d, not `8y`",
+        ),
+        (
+            "user ls --gate gate:ssh",
+            "`--gate` wants a host, as proxy.example.org or proxy.example.org:3080, not `gate:ssh`",
         ),
         (
             "user ls --proxy ::1:22",
@@ -195,6 +236,17 @@ fn mistakes_are_named_with_what_would_be_right() {
             "`--label` wants KEY=VALUE, a name and a value, not `=b`",
         ),
         ("user ls --limit -1", "`--limit` wants a number, not `-1`"),
+        ("user ls --label a=1 --label a=2", "`--label` gives `a` twice"),
+        // The place is where the word stands, whatever stands elsewhere.
+        (
+            "user add A --role A",
+            "`--role`: the name \"A\" has 'A' in it: a name has lower-case letters, digits and . _ -",
+        ),
+        (
+            "user add A --role a",
+            "USER: the name \"A\" has 'A' in it: a name has lower-case letters, digits and . _ -",
+        ),
+        ("role apply", "`--from` is missing: a file"),
     ] {
         assert_eq!(read(line), what, "{line}");
     }
@@ -207,7 +259,9 @@ fn distances() {
         ("a", "", 1),
         ("abc", "abd", 1),
         ("stratgy", "strategy", 1),
-        ("ab", "ba", 2),
+        ("ab", "ba", 1),
+        ("loign", "login", 1),
+        ("abc", "cab", 2),
     ] {
         assert_eq!(distance(a, b), d, "{a} {b}");
     }

@@ -7,21 +7,47 @@ pub use doctor::doctor;
 
 use crate::flags::Outcome;
 use crate::print;
-use fleetgate_seal::once::{self, How};
+use fleetgate_policy::text;
+use fleetgate_seal::once::{self, Choice, How};
 use fleetgate_seal::{Strategy, verify as look};
 use serde_json::json;
 use std::ffi::OsString;
 
-/// Runs `command` from a sealed image of itself; `strategy` is one of the table's words.
-pub fn run(strategy: Option<&str>, command: &[OsString]) -> Outcome {
+/// Runs `command` from a sealed image of itself; `strategy` is one of the table's words. `verbose` says from what.
+pub fn run(strategy: Option<&str>, verbose: bool, command: &[OsString]) -> Outcome {
     let how = match strategy {
         None => How::Best,
         Some("none") => How::Unsealed,
         Some(word) => How::Only(word.parse::<Strategy>()?),
     };
-    let why_not = once::run(how, command);
+    let why_not = once::run(how, command, &mut |choice| {
+        if verbose {
+            eprint!("{}", explained(how, &choice));
+        }
+    });
     eprintln!("fleetgate: {why_not}");
     Ok(why_not.code())
+}
+
+/// Which strategy is taken, and why each better one is not: one line each.
+fn explained(how: How, choice: &Choice<'_>) -> String {
+    let mut out = String::new();
+    for refusal in choice.refusals {
+        out += &format!("fleetgate: {} is not used: {}\n", refusal.strategy, refusal.why());
+    }
+    let program = choice.program.display();
+    out += &match (choice.strategy, choice.place) {
+        (None, _) => format!("fleetgate: {program} runs from its file, not sealed, as was asked for\n"),
+        (Some(strategy), place) => {
+            let place = place.map_or_else(String::new, |p| format!(", made in {}", p.display()));
+            let asked = match how {
+                How::Only(_) => "; no other was tried, as was asked for",
+                _ => "",
+            };
+            format!("fleetgate: {program} runs from a sealed image: {strategy}{place}{asked}\n")
+        }
+    };
+    text::printable_lines(&out)
 }
 
 /// Says of each process whether and how it is sealed.

@@ -238,9 +238,7 @@ fn subject(given: &Given) -> Result<Subject, String> {
         (true, ..) => Err("--show-filter runs nothing: leave the rest away".to_owned()),
         (false, true, false) => Ok(Subject::Command(command)),
         (false, false, true) => Ok(Subject::Processes(pids)),
-        (false, true, true) => Err(
-            "what is to be traced? a COMMAND, or -p PID; `fleetgate trace --help` has examples".to_owned(),
-        ),
+        (false, true, true) => Err("what is to be traced? a COMMAND, or -p PID".to_owned()),
         (false, false, false) => Err("a COMMAND or -p PID, not both".to_owned()),
     }
 }

@@ -26,13 +26,13 @@ pub fn run(given: &Given) -> Outcome {
     if given.has("status") {
         return match given.operands.is_empty() {
             true => status::run(given.has("json")),
-            false => Err("--status runs nothing: leave the rest away".into()),
+            false => Err(given.wrong("`--status` runs nothing: leave the rest away").into()),
         };
     }
     if given.has("diff") {
         return differ(given);
     }
-    let asked = Asked::read(given)?;
+    let asked = Asked::read(given).map_err(|why| given.wrong(why))?;
     match &asked.subject {
         Subject::Filter => {
             let program = start::filter(&asked)?;
@@ -45,7 +45,8 @@ pub fn run(given: &Given) -> Outcome {
 /// As diff(1): 0 where nothing differs, 1 where something does, 2 where there is trouble.
 fn differ(given: &Given) -> Outcome {
     let [first, second] = given.operands.as_slice() else {
-        return Err("--diff compares two files that `fleetgate trace --json -o FILE` wrote".into());
+        let words = "`--diff` compares two files that `fleetgate trace --json -o FILE` wrote";
+        return Err(given.wrong(words).into());
     };
     let read = |path: &std::ffi::OsStr| Side::read(path.as_ref());
     let (a, b) = match (read(first), read(second)) {

@@ -6,6 +6,7 @@ use crate::error::ClientError;
 use crate::ledger::Ledger;
 use crate::profile::Home;
 use crate::transport::{LEG, Proxy};
+use crate::waiting::{Awaited, noticed};
 use fleetgate_net::dial;
 use fleetgate_net::h2::{self, Tuning};
 use std::fmt;
@@ -45,7 +46,7 @@ pub(super) async fn borrow(
     let patience = time.unwrap_or(dial::DEADLINE) + DEADLINE;
     ledger.begin("kept connection", LEG);
     if let Ok(stream) = UnixStream::connect(home.file(SOCKET)).await {
-        let answered = ask(stream, &key, patience).await.map_err(|e| {
+        let answered = ask(stream, &key, patience, address).await.map_err(|e| {
             if e.kind() == io::ErrorKind::TimedOut {
                 // Nobody else shall wait for it. Until it ends there is no other one to share.
                 let _ = std::fs::remove_file(home.file(SOCKET));
@@ -68,7 +69,7 @@ pub(super) async fn borrow(
         .set_nonblocking(true)
         .and_then(|()| UnixStream::from_std(ours))
         .map_err(|e| nobody(&e))?;
-    match ask(ours, &key, patience).await.map_err(|e| nobody(&e))? {
+    match ask(ours, &key, patience, address).await.map_err(|e| nobody(&e))? {
         (stream, Reply::Lent { steps }) => {
             ledger.end();
             for step in &steps {
@@ -81,12 +82,19 @@ pub(super) async fn borrow(
     }
 }
 
-async fn ask(stream: UnixStream, key: &str, patience: Duration) -> io::Result<(UnixStream, Reply)> {
+async fn ask(
+    stream: UnixStream,
+    key: &str,
+    patience: Duration,
+    address: &str,
+) -> io::Result<(UnixStream, Reply)> {
     // The directory is the user's alone; whoever else got in there is not believed all the same.
     if stream.peer_cred()?.uid() != fleetgate_sys::process::effective_uid() {
         return Err(io::Error::other("somebody else's process holds it"));
     }
-    timeout(patience, desk::ask(stream, key))
+    // Its holder connects to the proxy, and says nothing itself.
+    let whom = Awaited::proxy(address).whom;
+    timeout(patience, noticed(&whom, desk::ask(stream, key)))
         .await
         .unwrap_or_else(|_| {
             Err(io::Error::new(

@@ -19,7 +19,7 @@ pub const MAX_WHY: usize = MAX_WORD / 8;
 
 /// What is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Ask {
+pub(crate) enum Ask {
     /// The connection that belongs to this key.
     Use(String),
     /// That nobody gets it any more.
@@ -29,7 +29,7 @@ pub(super) enum Ask {
 /// What is had.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Reply {
+pub(crate) enum Reply {
     /// HTTP/2 begins behind this word. The steps of making the connection, for whom it was made.
     Lent { steps: Vec<Told> },
     /// There is no connection, for this reason.
@@ -40,7 +40,7 @@ pub(super) enum Reply {
 
 /// One of the holder's steps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Told {
+pub(crate) struct Told {
     what: Made,
     start: u64,
     end: u64,
@@ -62,7 +62,7 @@ impl Ask {
         }
     }
 
-    pub(super) fn parse(word: &str) -> Option<Ask> {
+    pub(crate) fn parse(word: &str) -> Option<Ask> {
         match word.split_once(' ') {
             Some(("use", key)) => Some(Ask::Use(key.to_owned())),
             None if word == "end" => Some(Ask::End),
@@ -95,7 +95,7 @@ impl Told {
         })
     }
 
-    pub(super) fn step(&self) -> Step {
+    pub(crate) fn step(&self) -> Step {
         let (name, request) = match self.what {
             Made::Tcp => ("tcp", "connect"),
             Made::Tls => ("tls", "handshake"),

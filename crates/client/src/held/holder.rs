@@ -7,16 +7,16 @@ use super::{DEADLINE, SOCKET, lend};
 use crate::error::ClientError;
 use crate::ledger::Ledger;
 use crate::profile::Home;
+use crate::ssh::background::standard_input;
 use crate::transport::Proxy;
 use crate::{files, reach, time};
 use fleetgate_net::h2::{self, Caller, Routes, Tuning};
 use fleetgate_sys::process::effective_uid;
-use fleetgate_sys::{Fd, close_range, exec, net};
+use fleetgate_sys::{close_range, exec, net};
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::future::pending;
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,6 +40,7 @@ struct Place {
 /// What all users share.
 struct Desk {
     key: String,
+    proxy: Proxy,
     routes: Arc<Routes>,
     /// Says that the connection is to be lent to nobody any more.
     retire: mpsc::Sender<()>,
@@ -70,7 +71,9 @@ pub fn main(words: &[OsString]) -> i32 {
 }
 
 async fn hold(home: &Home, address: &str, persist: Duration) -> io::Result<()> {
-    let first = standard_input()?;
+    let first = std::os::unix::net::UnixStream::from(standard_input()?);
+    first.set_nonblocking(true)?;
+    let first = UnixStream::from_std(first)?;
     // Before the connection is made: who comes meanwhile waits for it, and makes none of his own.
     let mut place = Place::take(home);
     let mut ledger = Ledger::default();
@@ -121,6 +124,7 @@ async fn connect(
     let (retire, retired) = mpsc::channel(1);
     let desk = Desk {
         key,
+        proxy: proxy.clone(),
         routes: Arc::new(Routes::new().with(lend::service(proxy.clone()))),
         retire,
     };
@@ -134,7 +138,8 @@ async fn serve(desk: Arc<Desk>, mut stream: UnixStream, steps: Vec<Told>) {
         return;
     };
     let reply = match Ask::parse(&asked) {
-        Some(Ask::Use(key)) if key == desk.key => Reply::Lent { steps },
+        // After a proxy's restart a connection takes nobody new: the next user has one made, to the new process.
+        Some(Ask::Use(key)) if key == desk.key && desk.proxy.takes_requests() => Reply::Lent { steps },
         Some(_) => {
             // It is full where somebody said so before.
             let _ = desk.retire.try_send(());
@@ -223,15 +228,4 @@ impl Drop for Place {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }
-}
-
-/// The first user, whose end nobody else has from now on.
-fn standard_input() -> io::Result<UnixStream> {
-    let first = std::os::unix::net::UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let nothing = Fd::from(std::os::fd::OwnedFd::from(File::open("/dev/null")?));
-    nothing
-        .place_at(0, false)
-        .map_err(|e| io::Error::from_raw_os_error(e.0))?;
-    first.set_nonblocking(true)?;
-    UnixStream::from_std(first)
 }

@@ -6,7 +6,7 @@
 //! none and none can be started, a command makes a connection of its own.
 
 mod borrow;
-mod desk;
+pub(crate) mod desk;
 pub mod holder;
 mod lend;
 
@@ -18,8 +18,9 @@ use crate::transport::Proxy;
 use borrow::{Loan, Unlent, borrow};
 use desk::Ask;
 use fleetgate_proto::v1::Node;
+use fleetgate_sys::process::{self, effective_uid};
 use std::fmt;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -31,6 +32,9 @@ pub const SOCKET: &str = "mux/proxy";
 pub const PERSIST: Duration = Duration::from_secs(600);
 /// How long a holder that is there may take to say so. One that still connects is waited for as long as a connection may take.
 const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Ends a process that does nothing about it (signal(7)).
+const SIGTERM: i32 = 15;
 
 /// Whether the connection shall be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +124,29 @@ impl<'a, N: Fn(fmt::Arguments<'_>)> Borrower<'a, N> {
         (self.keep, self.was_there) = (Keep::No, false);
         true
     }
+}
+
+/// The process that holds the connection.
+pub async fn holder_of(home: &Home) -> io::Result<i32> {
+    let stream = tokio::net::UnixStream::connect(home.file(SOCKET)).await?;
+    let holder = stream.peer_cred()?;
+    match holder.pid() {
+        Some(pid) if holder.uid() == effective_uid() => Ok(pid),
+        _ => Err(io::Error::other("somebody else's process holds it")),
+    }
+}
+
+/// Ends the holder, and with it whatever uses its connection.
+pub async fn stop(home: &Home) -> io::Result<()> {
+    let errno = |e: fleetgate_sys::Errno| io::Error::from_raw_os_error(e.0);
+    let pid = holder_of(home).await?;
+    let holder = process::pidfd_open(pid).map_err(errno)?;
+    // It is still there, so the number is still its own: then it has not ended since it took the connection.
+    if holder_of(home).await? == pid {
+        process::signal(&holder, SIGTERM).map_err(errno)?;
+    }
+    // Nobody listens there any more.
+    crate::files::remove(&home.file(SOCKET)).map_err(io::Error::other)
 }
 
 /// Has the holder lend its connection to nobody any more; it ends with the last command that uses it. For a login that is

@@ -1,19 +1,22 @@
 //! `fleetgate ssh` as a whole: the command line becomes a plan, keys and hosts are gathered, the carrier is chosen. What
 //! happens on the connection is the engine's.
 
-use super::options::{Asked, Explain, HELP, Options, Tty};
-use super::{Credential, Direct, Hosts, Plan, SshError, Strict, Work, terminal};
+use super::background::{self, Starter};
+use super::options::{Asked, Control, Explain, Options, Tty, printed};
+use super::x11::Display;
+use super::{Credential, Direct, Hosts, Plan, SshError, Strict, Work, exit, terminal};
 use crate::ask::Terminal;
 use crate::error::ClientError;
 use crate::explain::Waterfall;
-use crate::held::Borrower;
+use crate::held::{self, Borrower};
 use crate::ledger::Ledger;
 use crate::profile::{Home, Profile};
 use crate::transport::{Beside, DialOptions, Through};
-use crate::{config, login};
+use crate::{config, login, reach, say};
 use bytes::Bytes;
 use fleetgate_net::otlp::{Exporter, Finished};
 use fleetgate_policy::pattern::fits;
+use fleetgate_policy::text;
 use fleetgate_proto::v1::Node;
 use fleetgate_proto::v1::denied::Reason;
 use fleetgate_ssh::settings::Keepalive;
@@ -34,28 +37,58 @@ const MAX_CHOICES: usize = 50;
 /// Keys that are looked for in `~/.ssh` where none is named.
 const USUAL_KEYS: [&str; 3] = ["id_ed25519", "id_ecdsa", "id_rsa"];
 
-/// Does what the words behind `fleetgate ssh` say. The exit code.
-pub fn command(words: &[OsString]) -> i32 {
+/// Does what the words behind `fleetgate ssh` say; what `--help` says is `help`'s. The exit code.
+pub fn command(words: &[OsString], help: &dyn Fn() -> String) -> i32 {
+    act(words, help, None)
+}
+
+/// The same, as the second process of `-f`.
+pub fn in_background(words: &[OsString]) -> i32 {
+    match Starter::find() {
+        Ok(starter) => act(words, &String::new, Some(starter)),
+        Err(e) => {
+            say::line(format_args!("standard input: {e}"));
+            exit::FAILED
+        }
+    }
+}
+
+fn act(words: &[OsString], help: &dyn Fn() -> String, starter: Option<Starter>) -> i32 {
     let options = match Options::parse(words) {
         Ok(Asked::Run(options)) => options,
         Ok(Asked::Help) => {
-            print!("{HELP}");
+            print!("{}", help());
+            return 0;
+        }
+        Ok(Asked::Version) => {
+            eprintln!("fleetgate {}", env!("CARGO_PKG_VERSION"));
             return 0;
         }
         Err(wrong) => {
-            eprintln!("fleetgate: {wrong}");
+            say::line(wrong);
+            eprintln!("try `fleetgate ssh --help`");
             return fleetgate_base::exit::USAGE;
         }
     };
+    if options.print {
+        print!("{}", text::printable_lines(&printed::lines(&options)));
+        return 0;
+    }
+    if options.background && starter.is_none() {
+        return background::start(words);
+    }
     if !options.quiet {
         for note in &options.notes {
-            eprintln!("fleetgate: {note}");
+            say::line(note);
         }
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let outcome = match runtime {
         Ok(runtime) => {
-            let outcome = runtime.block_on(run(&options));
+            let outcome = match options.control {
+                Some(control) => runtime.block_on(about_kept(&options, control)),
+                None => runtime.block_on(run(&options, starter)),
+            };
             // A look-up of a name that hangs holds nobody up.
             runtime.shutdown_background();
             outcome
@@ -67,20 +100,45 @@ pub fn command(words: &[OsString]) -> i32 {
         Err(error) => {
             // As ssh: -q silences what went wrong on the way, not what is wrong with the way in.
             if !options.quiet || matches!(error, SshError::Host(_) | SshError::Refused(_)) {
-                eprintln!("fleetgate: {error}");
+                say::line(&error);
             }
             error.code()
         }
     }
 }
 
-async fn run(options: &Options) -> Result<i32, SshError> {
+/// `-O`, in ssh's words.
+async fn about_kept(options: &Options, control: Control) -> Result<i32, SshError> {
+    let home = Home::find(options.home.as_deref()).map_err(told)?;
+    let local = |e: std::io::Error| SshError::Local(format!("{}: {e}", home.file(held::SOCKET).display()));
+    let words = match control {
+        Control::Check => {
+            let holder = held::holder_of(&home).await.map_err(local)?;
+            format!("Master running (pid={holder})")
+        }
+        Control::Exit => {
+            held::stop(&home).await.map_err(local)?;
+            "Exit request sent.".to_owned()
+        }
+        Control::Stop => {
+            held::holder_of(&home).await.map_err(local)?;
+            held::end(&home);
+            "Stop listening request sent.".to_owned()
+        }
+    };
+    if !options.quiet {
+        eprintln!("{words}");
+    }
+    Ok(0)
+}
+
+async fn run(options: &Options, starter: Option<Starter>) -> Result<i32, SshError> {
     let mut ledger = Ledger::default();
     let mut beside = Beside::default();
     let trace = trace();
     let outcome = match options.direct {
-        true => direct(options, &mut ledger).await,
-        false => through(options, &trace, &mut ledger, &mut beside).await,
+        true => direct(options, starter, &mut ledger).await,
+        false => through(options, starter, &trace, &mut ledger, &mut beside).await,
     };
     ledger.end();
     export(&ledger, &trace).await;
@@ -88,7 +146,10 @@ async fn run(options: &Options) -> Result<i32, SshError> {
         let waterfall = Waterfall::new(&ledger, &beside.now().spans, !options.direct);
         match explain {
             Explain::Text => eprint!("{}", waterfall.text(&options.host)),
-            Explain::Json => eprintln!("{}", waterfall.json(&options.host)),
+            Explain::Json => eprintln!(
+                "{}",
+                text::printable_json(&waterfall.json(&options.host).to_string())
+            ),
         }
     }
     outcome
@@ -97,6 +158,7 @@ async fn run(options: &Options) -> Result<i32, SshError> {
 /// To a node, through the proxy of the login.
 async fn through(
     options: &Options,
+    starter: Option<Starter>,
     trace: &Bytes,
     ledger: &mut Ledger,
     beside: &mut Beside,
@@ -105,13 +167,17 @@ async fn through(
     let mut asked = false;
     let note = |words: std::fmt::Arguments<'_>| {
         if options.verbose > 0 {
-            eprintln!("fleetgate: {words}");
+            say::line(words);
         }
     };
     let mut borrower = Borrower::new(&home, options.keep, options.connect_time, note);
     loop {
         let profile = home.login().map_err(told)?;
-        let address = options.proxy.as_deref().unwrap_or(&profile.proxy);
+        let address = match &options.proxy {
+            Some(given) => reach::address(given).await.map_err(told)?,
+            None => profile.proxy.clone(),
+        };
+        let address = address.as_str();
         let (proxy, node) = match is_selector(&options.host) {
             true => {
                 let found = borrower.nodes(address, &options.host, ledger).await;
@@ -126,7 +192,7 @@ async fn through(
         let user = account(options, &profile);
         let hosts = Hosts::of_cluster(&node, home.file("known_hosts"));
         let key = Credential::of_files(&home.file("id"), Some(&home.file("id-cert.pub"))).map_err(told)?;
-        let mut plan = plan(options, user.clone(), "client-node");
+        let mut plan = plan(options, user.clone(), "client-node", starter.clone());
         plan.place.clone_from(&node);
         let mut carrier = Through {
             proxy,
@@ -199,10 +265,10 @@ fn choose(mut nodes: Vec<Node>, options: &Options) -> Result<String, SshError> {
     };
     for (n, node) in nodes.iter().take(MAX_CHOICES).enumerate() {
         let state = if node.connected { "" } else { "  (not connected)" };
-        terminal.say(&format!("{:4}  {}{state}\r\n", n + 1, node.name));
+        terminal.say(&format!("{:4}  {}{state}\n", n + 1, node.name));
     }
     if nodes.len() > MAX_CHOICES {
-        terminal.say(&format!("      and {} more\r\n", nodes.len() - MAX_CHOICES));
+        terminal.say(&format!("      and {} more\n", nodes.len() - MAX_CHOICES));
     }
     let answer = terminal.line("Which one (number or name)? ").map_err(told)?;
     let answer = answer.trim();
@@ -238,7 +304,7 @@ async fn export(ledger: &Ledger, trace: &Bytes) {
     };
     let exporter = match Exporter::start(&endpoint) {
         Ok(exporter) => exporter,
-        Err(wrong) => return eprintln!("fleetgate: {COLLECTOR}: {wrong}"),
+        Err(wrong) => return say::line(format_args!("{COLLECTOR}: {wrong}")),
     };
     let (mut number, mut root) = ([0; 16], [0; 8]);
     number.copy_from_slice(&trace[..16]);
@@ -280,17 +346,30 @@ fn trace() -> Bytes {
     bytes.into()
 }
 
-async fn direct(options: &Options, ledger: &mut Ledger) -> Result<i32, SshError> {
+async fn direct(options: &Options, starter: Option<Starter>, ledger: &mut Ledger) -> Result<i32, SshError> {
     let port = options.port.unwrap_or(SSH_PORT);
-    let known = match options.known_hosts.is_empty() {
-        true => vec![home(".ssh/known_hosts")?, "/etc/ssh/ssh_known_hosts".into()],
+    let system = || {
+        options
+            .global_hosts
+            .clone()
+            .unwrap_or_else(|| vec!["/etc/ssh/ssh_known_hosts".into()])
+    };
+    let mut known = match options.known_hosts.is_empty() {
+        true => [vec![home(".ssh/known_hosts")?], system()].concat(),
         false => options.known_hosts.clone(),
     };
+    if !options.known_hosts.is_empty() {
+        known.extend(options.global_hosts.clone().unwrap_or_default());
+    }
     let strict = match (options.strict, options.batch) {
         (Strict::Ask, true) => Strict::Yes,
         (strict, _) => strict,
     };
-    let hosts = Hosts::known(&options.host, port, known, strict);
+    let hosts = match &options.alias {
+        // ssh_config(5), HostKeyAlias: the alias is looked up as it stands, without a port.
+        Some(alias) => Hosts::known(alias, SSH_PORT, known, strict),
+        None => Hosts::known(&options.host, port, known, strict),
+    };
     let user = match &options.user {
         Some(user) => user.clone(),
         None => std::env::var("USER")
@@ -299,7 +378,7 @@ async fn direct(options: &Options, ledger: &mut Ledger) -> Result<i32, SshError>
                 SshError::Local("which account? USER is not set; say it: USER@HOST or -l USER".into())
             })?,
     };
-    let plan = plan(options, user, "client-node");
+    let plan = plan(options, user, "client-node", starter);
     let mut carrier = Direct {
         host: options.host.clone(),
         port,
@@ -309,7 +388,7 @@ async fn direct(options: &Options, ledger: &mut Ledger) -> Result<i32, SshError>
 }
 
 /// What is to be done, from what was said.
-pub(crate) fn plan(options: &Options, user: String, leg: &'static str) -> Plan {
+pub(crate) fn plan(options: &Options, user: String, leg: &'static str, starter: Option<Starter>) -> Plan {
     let here = terminal::is_there();
     let session = matches!(options.work, Work::Shell | Work::Exec(_) | Work::Subsystem(_));
     let terminal = session
@@ -320,7 +399,7 @@ pub(crate) fn plan(options: &Options, user: String, leg: &'static str) -> Plan {
             Tty::Auto => here && options.work == Work::Shell,
         };
     if options.tty == Tty::Yes && !here && !options.quiet {
-        eprintln!("fleetgate: standard input is no terminal, so none is asked for; -tt asks all the same");
+        say::line("standard input is no terminal, so none is asked for; -tt asks all the same");
     }
     Plan {
         user,
@@ -344,6 +423,16 @@ pub(crate) fn plan(options: &Options, user: String, leg: &'static str) -> Plan {
         drain: options.explain.is_some(),
         quiet: options.quiet,
         verbose: options.verbose,
+        ways: options.ways,
+        algorithms: options.algorithms.clone(),
+        display: options.x11.filter(|_| session).and_then(|how| {
+            let display = Display::find(how);
+            // As ssh: the session goes on without it.
+            display
+                .map_err(|e| say::line(format_args!("X11 is not forwarded: {e}")))
+                .ok()
+        }),
+        starter,
     }
 }
 
@@ -378,7 +467,10 @@ fn keys(options: &Options) -> Result<Vec<Credential>, SshError> {
             .collect::<Result<_, _>>()
             .map_err(|e| SshError::Login(e.to_string()));
     }
-    let mut keys = Credential::of_agent().unwrap_or_default();
+    let mut keys = match options.identities_only {
+        true => Vec::new(),
+        false => Credential::of_agent().unwrap_or_default(),
+    };
     if let Ok(folder) = home(".ssh") {
         // One with a passphrase is the agent's to use.
         keys.extend(USUAL_KEYS.iter().filter_map(|name| load(&folder.join(name)).ok()));

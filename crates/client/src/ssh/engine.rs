@@ -9,11 +9,12 @@ use super::flow::Flow;
 use super::forward::{Listener, To};
 use super::hosts::Hosts;
 use super::local::{Local, Streams};
-use super::login::{Login, printable};
+use super::login::Login;
 use super::socks;
 use super::terminal::{self, Raw};
 use super::{Plan, SshError, Work};
 use crate::ledger::Ledger;
+use crate::say::{self, printable};
 use crate::transport::Refused;
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::event::{AuthReply, ChannelId, ChannelKind, End, Event, Reason, ReplyId, Request};
@@ -50,8 +51,21 @@ enum Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Agent,
+    X11,
     Terminal,
     Work,
+}
+
+impl Asked {
+    /// In words.
+    fn name(self) -> &'static str {
+        match self {
+            Asked::Agent => "the agent",
+            Asked::X11 => "X11",
+            Asked::Terminal => "the terminal",
+            Asked::Work => "the command",
+        }
+    }
 }
 
 /// What became of something that took its time.
@@ -209,6 +223,12 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
             }
             if self.stage != Stage::Exchange {
                 self.patience = None;
+            }
+            if let Some(starter) = &self.plan.starter
+                && self.stage == Stage::Up
+                && self.remotes_asked.is_empty()
+            {
+                starter.leave();
             }
             if let Some(patience) = &mut self.patience
                 && patience.as_mut().poll(cx).is_ready()
@@ -418,7 +438,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
                 Then::Nothing => {}
                 Then::Trust(Ok(words)) => {
                     if let Some(words) = words.filter(|_| !self.plan.quiet) {
-                        eprint!("fleetgate: {words}\r\n");
+                        say::raw_line(words);
                     }
                     self.connection.trust_host(true);
                     self.ledger.begin("login and command", self.plan.leg);
@@ -522,7 +542,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
 
     fn warn(&self, words: &str) {
         if !self.plan.quiet {
-            eprint!("fleetgate: {words}\r\n");
+            say::raw_line(words);
         }
     }
 }
@@ -530,7 +550,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
 /// For `-v`: the more, the more.
 fn tell(plan: &Plan, level: u8, words: impl FnOnce() -> String) {
     if plan.verbose >= level {
-        eprint!("fleetgate: {}\r\n", words());
+        say::raw_line(words());
     }
 }
 

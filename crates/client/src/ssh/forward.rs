@@ -208,14 +208,25 @@ pub(crate) enum Listener {
     Unix(UnixListener, PathBuf),
 }
 
+/// What came of listening in one place.
+pub(crate) struct Opened {
+    pub(crate) listeners: Vec<Listener>,
+    /// Addresses of the place that could not be had, though others could.
+    pub(crate) taken: Vec<(std::net::SocketAddr, io::Error)>,
+}
+
 impl Listener {
-    /// Listens where a forward says: on loopback that is both of its addresses, where both are there.
-    pub(crate) async fn open(listen: &Listen) -> io::Result<Vec<Listener>> {
+    /// Listens where a forward says: on loopback that is both of its addresses, where both are there. One that somebody
+    /// else has is told beside those that are open; a family that this machine does not have is not.
+    pub(crate) async fn open(listen: &Listen) -> io::Result<Opened> {
         let (host, port) = match listen {
             Listen::Unix(path) => {
                 let listener = UnixListener::bind(path)?;
                 std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-                return Ok(vec![Listener::Unix(listener, path.clone())]);
+                return Ok(Opened {
+                    listeners: vec![Listener::Unix(listener, path.clone())],
+                    taken: Vec::new(),
+                });
             }
             Listen::Tcp { host, port } => (host.as_deref(), *port),
         };
@@ -231,17 +242,35 @@ impl Listener {
             ],
             Some(host) => lookup_host((host, port)).await?.collect(),
         };
-        let (mut open, mut failed) = (Vec::new(), None);
+        let everywhere = matches!(host, Some("" | "*"));
+        let (mut listeners, mut failed) = (Vec::new(), Vec::new());
         for address in addresses {
             match TcpListener::bind(address).await {
-                Ok(listener) => open.push(Listener::Tcp(listener)),
-                Err(e) => failed = failed.or(Some(e)),
+                Ok(listener) => listeners.push(Listener::Tcp(listener)),
+                // The socket for both families has it already.
+                Err(_) if everywhere && !listeners.is_empty() => {}
+                Err(e) => failed.push((address, e)),
             }
         }
-        match failed {
-            Some(e) if open.is_empty() => Err(e),
-            _ => Ok(open),
+        if listeners.is_empty() {
+            return match failed.into_iter().next() {
+                Some((_, e)) => Err(e),
+                None => Ok(Opened {
+                    listeners,
+                    taken: Vec::new(),
+                }),
+            };
         }
+        let is_missing = |e: &io::Error| {
+            // EAFNOSUPPORT has no kind of its own.
+            e.kind() == io::ErrorKind::AddrNotAvailable
+                || e.raw_os_error() == Some(fleetgate_sys::Errno::EAFNOSUPPORT.0)
+        };
+        failed.retain(|(_, e)| !is_missing(e));
+        Ok(Opened {
+            listeners,
+            taken: failed,
+        })
     }
 }
 
@@ -372,5 +401,43 @@ mod tests {
         assert!(!forward.owns(&came("localhost", 4001), 4000));
         assert!(!forward.owns(&came("elsewhere", 4000), 4000));
         assert!(!forward.owns(&ChannelKind::ForwardedStreamlocal { path: b"/x".to_vec() }, 4000));
+    }
+
+    #[test]
+    fn a_family_whose_port_is_taken_is_told() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            if std::net::TcpListener::bind("[::1]:0").is_err() {
+                return;
+            }
+            let theirs = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = theirs.local_addr().unwrap();
+            let listen = |host: Option<&str>| Listen::Tcp {
+                host: host.map(str::to_owned),
+                port: address.port(),
+            };
+            let opened = Listener::open(&listen(None)).await.unwrap();
+            let taken: Vec<_> = opened.taken.iter().map(|(a, e)| (*a, e.kind())).collect();
+            assert_eq!(
+                (opened.listeners.len(), &taken[..]),
+                (1, &[(address, io::ErrorKind::AddrInUse)][..])
+            );
+            drop(opened);
+            assert!(Listener::open(&listen(Some("127.0.0.1"))).await.is_err());
+            // The control: nobody has it.
+            drop(theirs);
+            let opened = Listener::open(&listen(None)).await.unwrap();
+            assert_eq!((opened.listeners.len(), opened.taken.len()), (2, 0));
+            drop(opened);
+            let opened = Listener::open(&listen(Some("*"))).await.unwrap();
+            assert_eq!(
+                (opened.listeners.len(), opened.taken.len()),
+                (1, 0),
+                "one socket for both"
+            );
+        });
     }
 }

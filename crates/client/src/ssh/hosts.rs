@@ -5,6 +5,7 @@ use crate::ask::Terminal;
 use crate::time;
 use base64ct::{Base64, Encoding};
 use fleetgate_policy::pattern::fits;
+use fleetgate_policy::text::is_unseen;
 use fleetgate_ssh::key::certificate::CertificateRefused;
 use fleetgate_ssh::key::{Algorithm, Certificate, Presented, PublicKey};
 use std::fs::{self, OpenOptions};
@@ -189,7 +190,7 @@ impl Hosts {
                     .principals()
                     .join(", ")
                     .chars()
-                    .filter(|c| !c.is_control())
+                    .filter(|c| !is_unseen(*c))
                     .take(256)
                     .collect::<String>()
             )),
@@ -214,7 +215,7 @@ impl Hosts {
                     ));
                 };
                 let question = format!(
-                    "Nobody here knows {}. It shows the {print}.\r\nIs that right (yes/no)? ",
+                    "Nobody here knows {}. It shows the {print}.\nIs that right (yes/no)? ",
                     self.name
                 );
                 let answer = terminal.line(&question).map_err(|e| e.to_string())?;

@@ -5,6 +5,7 @@ use crate::agent::{self, Agent, AgentError};
 use crate::ask::Terminal;
 use crate::error::ClientError;
 use crate::files;
+use crate::say::printable;
 use fleetgate_ssh::auth::Request;
 use fleetgate_ssh::key::{Algorithm, Certificate, KeyError, Presented, PrivateKey};
 use std::os::unix::fs::MetadataExt;
@@ -13,8 +14,32 @@ use zeroize::Zeroizing;
 
 /// Keys that are tried, at most: sshd counts six tries by default, ours likewise.
 pub const MAX_KEYS: usize = 64;
-/// Passwords and answers that are asked for, at most.
+/// Passwords and answers that are asked for, at most, unless told otherwise (ssh: NumberOfPasswordPrompts).
 const MAX_ASKED: u32 = 3;
+
+/// How the user may prove himself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoginMethods {
+    /// With keys.
+    pub keys: bool,
+    /// By answering what the server asks.
+    pub keyboard: bool,
+    /// With a password.
+    pub password: bool,
+    /// Passwords and answers that are asked for, at most.
+    pub prompts: u32,
+}
+
+impl Default for LoginMethods {
+    fn default() -> LoginMethods {
+        LoginMethods {
+            keys: true,
+            keyboard: true,
+            password: true,
+            prompts: MAX_ASKED,
+        }
+    }
+}
 
 /// A key that may let the user in.
 pub struct Credential {
@@ -134,6 +159,7 @@ pub(crate) struct Login {
     asked: u32,
     /// Nobody is to be asked anything.
     batch: bool,
+    ways: LoginMethods,
     /// What was tried.
     pub(crate) tried: Vec<String>,
 }
@@ -147,14 +173,15 @@ pub(crate) enum Try {
 }
 
 impl Login {
-    pub(crate) fn new(user: String, keys: Vec<Credential>, batch: bool) -> Login {
+    pub(crate) fn new(user: String, keys: Vec<Credential>, batch: bool, ways: LoginMethods) -> Login {
         Login {
             user,
-            keys,
+            keys: if ways.keys { keys } else { Vec::new() },
             next: 0,
             queried: None,
             asked: 0,
             batch,
+            ways,
             tried: Vec::new(),
         }
     }
@@ -204,18 +231,19 @@ impl Login {
         let Some(methods) = methods else {
             return Ok(Try::Request(Request::none(self.user.as_bytes())));
         };
-        if self.batch || self.asked >= MAX_ASKED {
+        if self.batch || self.asked >= self.ways.prompts {
             return Ok(Try::Nothing);
         }
         self.asked += 1;
-        if methods.iter().any(|m| m == "keyboard-interactive") {
+        if self.ways.keyboard && methods.iter().any(|m| m == "keyboard-interactive") {
             self.tried.push("keyboard-interactive".into());
             return Ok(Try::Request(Request::keyboard_interactive(
                 self.user.as_bytes(),
                 "",
             )));
         }
-        if methods.iter().any(|m| m == "password")
+        if self.ways.password
+            && methods.iter().any(|m| m == "password")
             && let Some(mut terminal) = Terminal::open()
         {
             self.tried.push("password".into());
@@ -278,10 +306,4 @@ impl Login {
         self.tried.push(key.name.clone());
         Ok(Try::Request(Zeroizing::new(unsigned.signed(&signature))))
     }
-}
-
-/// What a server says, without what a terminal would act on.
-pub(crate) fn printable(text: &[u8]) -> String {
-    let keep = |c: &char| !c.is_control() || matches!(c, '\n' | '\t');
-    String::from_utf8_lossy(text).chars().filter(keep).collect()
 }

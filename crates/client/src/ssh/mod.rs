@@ -1,7 +1,8 @@
 //! `fleetgate ssh`: SSH over any byte stream. All that is known is sent at once: the version, KEXINIT and a guessed share
 //! first, then keys, login, channel and command in one flight, so a command costs two round trips on the carrier.
-//! It never speaks X11; the connection to the proxy may be one that was kept ([`crate::held`]).
+//! The connection to the proxy may be one that was kept ([`crate::held`]).
 
+pub mod background;
 mod command;
 mod engine;
 mod escape;
@@ -11,22 +12,27 @@ mod hosts;
 mod local;
 mod login;
 pub mod options;
-mod socks;
+pub(crate) mod socks;
 mod terminal;
 #[cfg(test)]
 mod tests;
+pub(crate) mod x11;
 
-pub use command::command;
+pub use command::{command, in_background};
 pub use engine::MAX_PENDING;
 pub use hosts::{Hosts, Strict};
 pub(crate) use local::Standard;
-pub use login::Credential;
+pub use login::{Credential, LoginMethods};
 pub use options::{Explain, Options};
 
 use crate::ledger::Ledger;
+use crate::say;
 use crate::transport::Refused;
+use background::Starter;
 use engine::Engine;
 use fleetgate_ssh::Connection;
+use fleetgate_ssh::cipher::{Cipher, Mac};
+use fleetgate_ssh::kex::Method;
 use fleetgate_ssh::settings::{Keepalive, Settings};
 use forward::{Forward, Listener, To};
 use login::Login;
@@ -36,6 +42,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use x11::Display;
 
 /// Exit codes, as ssh has them.
 pub mod exit {
@@ -82,6 +89,27 @@ pub struct Plan {
     pub quiet: bool,
     /// What happens is said on standard error, the more the higher.
     pub verbose: u8,
+    /// How the user may prove himself.
+    pub ways: LoginMethods,
+    /// What is offered in key exchanges.
+    pub algorithms: Algorithms,
+    /// The display to which X11 connections of the far side lead.
+    pub display: Option<Display>,
+    /// Who waits for all to stand: `-f`.
+    pub starter: Option<Starter>,
+}
+
+/// What is offered in key exchanges, best first; none: all that there is.
+#[derive(Clone, Debug, Default)]
+pub struct Algorithms {
+    /// Ciphers.
+    pub ciphers: Option<Vec<Cipher>>,
+    /// MACs.
+    pub macs: Option<Vec<Mac>>,
+    /// Key exchange methods.
+    pub kex: Option<Vec<Method>>,
+    /// Host key algorithms.
+    pub host_keys: Option<Vec<String>>,
 }
 
 /// The work of a connection.
@@ -212,10 +240,16 @@ pub async fn run<C: Carrier>(
     ledger: &mut Ledger,
 ) -> Result<i32, SshError> {
     let mut listeners = listen(plan).await?;
-    let mut login = Login::new(plan.user.clone(), keys, plan.batch);
+    let mut login = Login::new(plan.user.clone(), keys, plan.batch, plan.ways);
     let defaults = Settings::default();
     let settings = Arc::new(Settings {
-        host_key_algorithms: hosts.algorithms(&defaults.host_key_algorithms),
+        host_key_algorithms: match &plan.algorithms.host_keys {
+            Some(names) => names.clone(),
+            None => hosts.algorithms(&defaults.host_key_algorithms),
+        },
+        ciphers: plan.algorithms.ciphers.clone().unwrap_or(defaults.ciphers),
+        macs: plan.algorithms.macs.clone().unwrap_or(defaults.macs),
+        kex: plan.algorithms.kex.clone().unwrap_or(defaults.kex),
         keepalive: plan.keepalive,
         ..defaults
     });
@@ -248,20 +282,24 @@ pub async fn run<C: Carrier>(
     }
 }
 
-/// Our own listeners, before anything is connected: a port that is taken is said at once.
+/// Our own listeners, before anything is connected: a port that is taken is said at once, one address family's too.
 async fn listen(plan: &Plan) -> Result<Vec<(Listener, To)>, SshError> {
     let mut listeners = Vec::new();
     for forward in &plan.locals {
-        match Listener::open(&forward.listen).await {
-            Ok(open) => listeners.extend(open.into_iter().map(|l| (l, forward.to.clone()))),
-            Err(e) => {
-                let words = format!("cannot listen at {}: {e}", forward.listen);
-                if plan.exit_on_forward_failure {
-                    return Err(SshError::Local(words));
-                }
-                if !plan.quiet {
-                    eprintln!("fleetgate: {words}");
-                }
+        let failed: Vec<String> = match Listener::open(&forward.listen).await {
+            Ok(opened) => {
+                listeners.extend(opened.listeners.into_iter().map(|l| (l, forward.to.clone())));
+                let words = |(address, e)| format!("cannot listen at {address}: {e}");
+                opened.taken.into_iter().map(words).collect()
+            }
+            Err(e) => vec![format!("cannot listen at {}: {e}", forward.listen)],
+        };
+        for words in failed {
+            if plan.exit_on_forward_failure {
+                return Err(SshError::Local(words));
+            }
+            if !plan.quiet {
+                say::line(words);
             }
         }
     }

@@ -1,13 +1,24 @@
 //! The command line of `fleetgate ssh`, as ssh reads its own: flags stand together, values with or without a space,
 //! and everything behind the host is the command. It reads; it looks nothing up.
 
+mod file;
+pub mod flags;
+pub mod names;
+pub mod printed;
+mod values;
+
 use super::forward::{Forward, MAX_FORWARDS, To};
-use super::{Strict, Work};
+use super::login::LoginMethods;
+use super::{Algorithms, Strict, Work};
 use crate::held::{Keep, PERSIST};
+use fleetgate_ssh::settings::Settings;
+use names::Rule;
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::time::Duration;
+use values::{chosen, escape, joined, path, paths, persist, remote, time};
 
 /// Whether a terminal is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +40,26 @@ pub enum Explain {
     Text,
     /// As JSON.
     Json,
+}
+
+/// What is wanted of the connection to the proxy that is kept: `-O`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// Whether there is one.
+    Check,
+    /// That it ends when its last command does, and is lent to nobody any more.
+    Exit,
+    /// That it is lent to nobody any more.
+    Stop,
+}
+
+/// How X11 is forwarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum X11 {
+    /// With a cookie that the display distrusts: `-X`.
+    Untrusted,
+    /// With the display's own trust: `-Y`.
+    Trusted,
 }
 
 /// The command line.
@@ -90,70 +121,28 @@ pub struct Options {
     pub keep: Keep,
     /// What is said before it begins.
     pub notes: Vec<String>,
+    /// `-f`: to the background when all stands.
+    pub background: bool,
+    /// `-G`: the options are printed, and nothing is done.
+    pub print: bool,
+    /// `-O`.
+    pub control: Option<Control>,
+    /// `-X`, `-Y`.
+    pub x11: Option<X11>,
+    /// GlobalKnownHostsFile, for direct connections; none: the system's.
+    pub global_hosts: Option<Vec<PathBuf>>,
+    /// HostKeyAlias, for direct connections.
+    pub alias: Option<String>,
+    /// IdentitiesOnly: keys of files alone.
+    pub identities_only: bool,
+    /// How the user may prove himself.
+    pub ways: LoginMethods,
+    /// What is offered in key exchanges.
+    pub algorithms: Algorithms,
 }
 
-/// The names that `-o` knows.
-pub const KNOWN: [&str; 19] = [
-    "BatchMode",
-    "ConnectTimeout",
-    "ControlPersist",
-    "EscapeChar",
-    "ExitOnForwardFailure",
-    "ForwardAgent",
-    "IdentityFile",
-    "LocalForward",
-    "LogLevel",
-    "Port",
-    "RemoteForward",
-    "RequestTTY",
-    "SendEnv",
-    "ServerAliveCountMax",
-    "ServerAliveInterval",
-    "SetEnv",
-    "StrictHostKeyChecking",
-    "User",
-    "UserKnownHostsFile",
-];
-
-/// Flags that take a value.
-const VALUED: &[u8] = b"LRDJoilpWeFSBbcEmOQw";
 /// The most words of a command line that are looked at.
 pub const MAX_WORDS: usize = 1 << 16;
-
-/// What `--help` says.
-pub const HELP: &str = "\
-Usage: fleetgate ssh [FLAGS] [USER@]NODE [COMMAND...]
-       fleetgate ssh --direct [FLAGS] [USER@]HOST[:PORT] [COMMAND...]
-
-Opens a shell on a node, or runs a command there. NODE is a name, or labels that choose one: env=prod,role=db.
-Everything behind NODE is the command, as with ssh.
-
-  -l USER          the account
-  -t, -tt          ask for a terminal; even without one here
-  -T               ask for none
-  -n               read nothing from standard input
-  -N               no command: forwards alone
-  -s               the command is the name of a subsystem
-  -A, -a           let the node use this machine's ssh-agent; do not
-  -L [BIND:]PORT:HOST:PORT    listen here, connect there; sockets by their absolute paths
-  -R [BIND:]PORT:HOST:PORT    listen there, connect here
-  -D [BIND:]PORT   a SOCKS proxy here, whose connections begin there
-  -W HOST:PORT     standard input and output are a connection from there to HOST:PORT
-  -J HOST:PORT     go through this proxy instead of the login's own
-  -e CHAR          what begins an escape at the start of a line; `none` for none (default: ~)
-  -i FILE          a private key, for --direct
-  -o NAME=VALUE    one of: BatchMode ConnectTimeout ControlPersist EscapeChar ExitOnForwardFailure ForwardAgent
-                   IdentityFile LocalForward LogLevel Port RemoteForward RequestTTY SendEnv ServerAliveCountMax
-                   ServerAliveInterval SetEnv StrictHostKeyChecking User UserKnownHostsFile. ControlPersist is how long
-                   the connection to the proxy is kept for the next command (default: 10m; `no`: it ends with this one)
-  -p PORT          with --direct; a node has no port and it is left aside
-  -q, -v           say less, say more
-  --direct         connect to an SSH server without a proxy, with keys of files and of the ssh-agent
-  --explain        say where the time went; --explain=json for a program
-  --home DIR       the login's directory, instead of ~/.fleetgate
-
-The exit code is the command's; 255 where the connection failed, 2 for a command line that is wrong.
-";
 
 /// What the command line asks for.
 #[derive(Debug)]
@@ -162,6 +151,14 @@ pub enum Asked {
     Run(Box<Options>),
     /// How to.
     Help,
+    /// The version: `-V`.
+    Version,
+}
+
+/// The options of a file for a host, for the fuzz target.
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) fn read_file(text: &str, host: &str) -> Result<usize, String> {
+    file::options(text, host).map(|lines| lines.len())
 }
 
 impl Options {
@@ -174,6 +171,7 @@ impl Options {
             let bytes = word.as_bytes();
             match bytes {
                 b"--help" | b"-h" => return Ok(Asked::Help),
+                b"-V" => return Ok(Asked::Version),
                 b"--" => {
                     // ssh takes the host behind it, if there was none.
                     if host.is_none() {
@@ -195,9 +193,11 @@ impl Options {
             }
         }
         line.command.extend(rest.cloned());
-        let Some(host) = host else {
-            return Err("which node? `fleetgate ssh [USER@]NODE [COMMAND]`".into());
+        let nowhere = OsString::from("*");
+        let Some(host) = host.or_else(|| line.options.control.map(|_| &nowhere)) else {
+            return Err("NODE is missing: `fleetgate ssh [USER@]NODE [COMMAND]`".into());
         };
+        line.files(&text(host)?)?;
         line.finish(&text(host)?)
             .map(|options| Asked::Run(Box::new(options)))
     }
@@ -210,6 +210,22 @@ struct Line {
     subsystem: bool,
     to: Option<To>,
     port: Option<u16>,
+    /// Options whose first value counts, and that have one (ssh_config(5): the first value obtained).
+    set: BTreeSet<&'static str>,
+    /// IgnoreUnknown.
+    ignored: Vec<String>,
+    /// `-F`.
+    config: Option<PathBuf>,
+    /// RemoteCommand.
+    remote_command: Option<String>,
+    /// ClearAllForwardings: forwards are not added any more.
+    clear: bool,
+    /// ForwardX11Trusted.
+    trusted: bool,
+    /// ForwardX11, `-X`, `-Y`.
+    x11: bool,
+    /// HostName.
+    host_name: Option<String>,
 }
 
 impl Default for Line {
@@ -244,12 +260,29 @@ impl Default for Line {
                 batch: false,
                 keep: Keep::For(PERSIST),
                 notes: Vec::new(),
+                background: false,
+                print: false,
+                control: None,
+                x11: None,
+                global_hosts: None,
+                alias: None,
+                identities_only: false,
+                ways: LoginMethods::default(),
+                algorithms: Algorithms::default(),
             },
             command: Vec::new(),
             no_command: false,
             subsystem: false,
             to: None,
             port: None,
+            set: BTreeSet::new(),
+            ignored: Vec::new(),
+            config: None,
+            remote_command: None,
+            clear: false,
+            trusted: false,
+            x11: false,
+            host_name: None,
         }
     }
 }
@@ -261,16 +294,15 @@ impl Line {
             None => (word, None),
         };
         match (name, value) {
+            ("--direct", Some(_)) => return Err("`--direct` takes no value".to_owned()),
             ("--direct", None) => self.options.direct = true,
             ("--explain", None) => self.options.explain = Some(Explain::Text),
             ("--explain", Some(v)) if v == "json" => self.options.explain = Some(Explain::Json),
-            ("--explain", Some(v)) => return Err(format!("--explain={v}: `--explain` or `--explain=json`")),
+            ("--explain", Some(v)) => return Err(format!("`--explain` wants nothing or json, not `{v}`")),
             ("--home", value) => self.options.home = Some(given("--home", value, rest)?),
             ("--proxy", value) => self.options.proxy = Some(given("--proxy", value, rest)?),
             _ => {
-                return Err(format!(
-                    "{word} is no flag of `fleetgate ssh`; try `fleetgate ssh --help`"
-                ));
+                return Err(format!("there is no flag `{name}`"));
             }
         }
         Ok(())
@@ -282,12 +314,13 @@ impl Line {
         rest: &mut impl Iterator<Item = &'a OsString>,
     ) -> Result<(), String> {
         for (i, &flag) in flags.iter().enumerate() {
-            if VALUED.contains(&flag) {
+            if flags::takes_value(flag) {
                 let name = format!("-{}", char::from(flag));
                 let inside = OsStr::from_bytes(&flags[i + 1..]);
                 let inside = (!inside.is_empty()).then(|| text(inside)).transpose()?;
                 let value = given(&name, inside, rest)?;
-                return self.valued(flag, &value);
+                let placed = |why: String| in_its_place(&name, &value, why);
+                return self.valued(flag, &value).map_err(placed);
             }
             match flag {
                 b't' if matches!(self.options.tty, Tty::Yes | Tty::Force) => self.options.tty = Tty::Force,
@@ -300,28 +333,19 @@ impl Line {
                 b'a' => self.options.agent = false,
                 b'q' => self.options.quiet = true,
                 b'v' => self.options.verbose = self.options.verbose.saturating_add(1),
+                b'f' => self.options.background = true,
+                b'G' => self.options.print = true,
+                b'X' => self.x11 = true,
+                b'Y' => (self.x11, self.trusted) = (true, true),
+                b'x' => self.x11 = false,
                 // What is so anyway.
-                b'4' | b'6' | b'C' | b'k' | b'x' => {
-                    self.options.notes.push(format!(
-                        "-{} has no meaning here and is left aside",
-                        char::from(flag)
-                    ));
-                }
-                b'f' => {
-                    return Err(
-                        "-f is not served: run it in the background with `&`, or with `systemd-run --user`"
-                            .into(),
-                    );
-                }
-                b'X' | b'Y' => {
-                    return Err(
-                        "X11 is not forwarded by `fleetgate ssh`; plain ssh does it (`fleetgate config ssh`)"
-                            .into(),
-                    );
+                b'k' | b'2' => {}
+                b'4' | b'6' | b'C' | b'K' | b'M' | b'P' | b'g' | b'y' => {
+                    self.ignore(&format!("-{}", char::from(flag)))
                 }
                 _ => {
                     return Err(format!(
-                        "-{} is no flag of `fleetgate ssh`; try `fleetgate ssh --help`",
+                        "there is no flag `-{}`",
                         char::from(flag).escape_default()
                     ));
                 }
@@ -339,7 +363,32 @@ impl Line {
                 self.options.proxy = Some(value.to_owned());
                 Ok(())
             }
-            b'o' => self.option(value),
+            b'o' => self.option_word(value),
+            b'c' => self.option("Ciphers", value),
+            b'm' => self.option("MACs", value),
+            b'S' => self.option("ControlPath", value),
+            b'F' => {
+                self.config = Some(path(value)).filter(|_| value != "none");
+                Ok(())
+            }
+            b'O' => {
+                self.options.control = Some(match value {
+                    "check" => Control::Check,
+                    "exit" => Control::Exit,
+                    "stop" => Control::Stop,
+                    _ => {
+                        return Err(format!(
+                            "`-O` wants `check`, `exit` or `stop`, not `{value}`; forwards are made by -L, -R and -D \
+                             of a command of their own"
+                        ));
+                    }
+                });
+                Ok(())
+            }
+            b'b' | b'B' => {
+                self.ignore(&format!("-{}", char::from(flag)));
+                Ok(())
+            }
             b'i' => {
                 self.options.identities.push(path(value));
                 Ok(())
@@ -348,10 +397,7 @@ impl Line {
                 self.options.user = Some(value.to_owned());
                 Ok(())
             }
-            b'p' => {
-                self.port = Some(value.parse().map_err(|_| format!("-p {value}: no port"))?);
-                Ok(())
-            }
+            b'p' => self.option("Port", value),
             b'W' => {
                 self.to = Some(To::parse(value)?);
                 Ok(())
@@ -360,11 +406,21 @@ impl Line {
                 self.options.escape = escape(value)?;
                 Ok(())
             }
-            flag => Err(format!(
-                "-{} is not served by `fleetgate ssh`; plain ssh does it (`fleetgate config ssh`)",
-                char::from(flag)
-            )),
+            flag => {
+                let instead = flags::NOT_SERVED.iter().find(|(l, _)| *l == char::from(flag));
+                Err(format!(
+                    "-{} is not served by `fleetgate ssh`: {}",
+                    char::from(flag),
+                    instead.map_or("plain ssh does it (`fleetgate config ssh`)", |(_, words)| words)
+                ))
+            }
         }
+    }
+
+    fn ignore(&mut self, what: &str) {
+        self.options
+            .notes
+            .push(format!("{what} has no effect here and is ignored"));
     }
 
     fn forward(&mut self, forward: Forward, local: bool) -> Result<(), String> {
@@ -378,39 +434,117 @@ impl Line {
         Ok(())
     }
 
-    fn option(&mut self, given: &str) -> Result<(), String> {
+    /// `NAME=VALUE`, or as a line of a file has it.
+    fn option_word(&mut self, given: &str) -> Result<(), String> {
         let (name, value) = given
             .split_once('=')
-            .or_else(|| given.split_once([' ', '\t']))
-            .map(|(n, v)| (n.trim(), v.trim().trim_matches('"')))
+            .filter(|(name, _)| !name.trim().contains([' ', '\t']))
+            .or_else(|| given.trim().split_once([' ', '\t']))
+            .map(|(n, v)| (n.trim(), v.trim().trim_start_matches('=').trim()))
+            .filter(|(_, v)| !v.is_empty())
             .ok_or_else(|| format!("-o {given}: NAME=VALUE"))?;
-        let known = KNOWN.iter().find(|n| n.eq_ignore_ascii_case(name)).copied();
-        let wrong = |what: &str| format!("-o {given}: {what}");
+        let quoted = value.strip_prefix('"').and_then(|v| v.strip_suffix('"'));
+        self.option(name, quoted.unwrap_or(value))
+    }
+
+    /// One option, by the rule that it has.
+    fn option(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let Some((name, rule)) = names::find(name) else {
+            if names::is_ignored(&self.ignored, name) {
+                return Ok(());
+            }
+            return Err(format!(
+                "-o: neither ssh nor fleetgate knows an option `{name}`; where IgnoreUnknown names it before, it is ignored"
+            ));
+        };
+        match rule {
+            Rule::Ignored(anyway) if names::is_so_anyway(anyway, value) => Ok(()),
+            Rule::Ignored(_) => {
+                self.ignore(&format!("-o {name}={value}"));
+                Ok(())
+            }
+            Rule::Refused(anyway, _) if names::is_so_anyway(anyway, value) => Ok(()),
+            Rule::Refused(_, why) => Err(format!(
+                "-o {name}={value} is not served, and it would be unsafe to ignore it: {why}"
+            )),
+            Rule::Used => {
+                let repeats = matches!(
+                    name,
+                    "DynamicForward"
+                        | "IdentityFile"
+                        | "LocalForward"
+                        | "RemoteForward"
+                        | "SendEnv"
+                        | "SetEnv"
+                );
+                if !repeats && !self.set.insert(name) {
+                    return Ok(());
+                }
+                self.used(name, value)
+                    .map_err(|what| format!("-o {name}={value}: {what}"))
+            }
+        }
+    }
+
+    fn used(&mut self, name: &'static str, value: &str) -> Result<(), String> {
+        let wrong = |what: &str| what.to_owned();
         let flag = || match value.to_ascii_lowercase().as_str() {
             "yes" | "true" => Ok(true),
             "no" | "false" => Ok(false),
             _ => Err(wrong("yes or no")),
         };
-        let seconds = || {
-            value
-                .parse()
-                .map(Duration::from_secs)
-                .map_err(|_| wrong("a number of seconds"))
-        };
+        let seconds = || time(value).ok_or_else(|| wrong("a number of seconds, or a time as 10m"));
+        let no_ways = "none of these ways of login is known here";
+        let settings = Settings::default;
         let o = &mut self.options;
-        match known {
-            Some("BatchMode") => o.batch = flag()?,
-            Some("ConnectTimeout") => o.connect_time = Some(seconds()?).filter(|t| !t.is_zero()),
-            Some("ControlPersist") => {
-                o.keep = persist(value).ok_or_else(|| wrong("`no`, `yes`, or a time as 90, 10m or 1h30m"))?;
+        match name {
+            "BatchMode" => o.batch = flag()?,
+            "Ciphers" => o.algorithms.ciphers = Some(chosen(value, &settings().ciphers, |c| c.name())?),
+            "MACs" => o.algorithms.macs = Some(chosen(value, &settings().macs, |m| m.name())?),
+            "KexAlgorithms" => o.algorithms.kex = Some(chosen(value, &settings().kex, |k| k.name())?),
+            "HostKeyAlgorithms" => {
+                o.algorithms.host_keys =
+                    Some(chosen(value, &settings().host_key_algorithms, |a| a.as_str())?);
             }
-            Some("EscapeChar") => o.escape = escape(value)?,
-            Some("ExitOnForwardFailure") => o.exit_on_forward_failure = flag()?,
-            Some("ForwardAgent") => o.agent = flag()?,
-            Some("IdentityFile") => o.identities.push(path(value)),
-            Some("LocalForward") => return self.forward(Forward::parse(&joined(value))?, true),
-            Some("RemoteForward") => return self.forward(remote(&joined(value))?, false),
-            Some("LogLevel") => match value.to_ascii_uppercase().as_str() {
+            "ClearAllForwardings" => self.clear = flag()?,
+            "ConnectTimeout" => {
+                o.connect_time = match value {
+                    "none" => None,
+                    _ => Some(seconds()?).filter(|t| !t.is_zero()),
+                }
+            }
+            "ControlPath" => match value {
+                "none" => o.keep = Keep::No,
+                _ => self.ignore(&format!("-o {name}={value}")),
+            },
+            "ControlPersist" => {
+                let keep =
+                    persist(value).ok_or_else(|| wrong("`no`, `yes`, or a time as 90, 10m or 1h30m"))?;
+                if !self.set.contains("ControlPath") || o.keep != Keep::No {
+                    o.keep = keep;
+                }
+            }
+            "DynamicForward" => return self.forward(Forward::parse_dynamic(value)?, true),
+            "EscapeChar" => o.escape = escape(value)?,
+            "ExitOnForwardFailure" => o.exit_on_forward_failure = flag()?,
+            "ForkAfterAuthentication" => o.background = flag()?,
+            "ForwardAgent" => {
+                o.agent = flag()
+                    .map_err(|_| wrong("yes or no; another agent's socket is said by SSH_AUTH_SOCK"))?;
+            }
+            "ForwardX11" => self.x11 = flag()?,
+            "ForwardX11Trusted" => self.trusted = flag()?,
+            "GlobalKnownHostsFile" => o.global_hosts = Some(paths(value)),
+            "HostKeyAlias" => o.alias = Some(value.to_owned()),
+            "Hostname" => self.host_name = Some(value.to_owned()),
+            "IdentitiesOnly" => o.identities_only = flag()?,
+            "IdentityFile" if value == "none" => {}
+            "IdentityFile" => o.identities.push(path(value)),
+            "IgnoreUnknown" => self.ignored.push(value.to_owned()),
+            "KbdInteractiveAuthentication" => o.ways.keyboard &= flag()?,
+            "LocalForward" => return self.forward(Forward::parse(&joined(value))?, true),
+            "RemoteForward" => return self.forward(remote(&joined(value))?, false),
+            "LogLevel" => match value.to_ascii_uppercase().as_str() {
                 "QUIET" | "FATAL" | "ERROR" => o.quiet = true,
                 "INFO" => o.quiet = false,
                 "VERBOSE" | "DEBUG" | "DEBUG1" => o.verbose = 1,
@@ -422,8 +556,35 @@ impl Line {
                     ));
                 }
             },
-            Some("Port") => self.port = Some(value.parse().map_err(|_| wrong("a port"))?),
-            Some("RequestTTY") => {
+            "NumberOfPasswordPrompts" => {
+                o.ways.prompts = value.parse().map_err(|_| wrong("a number"))?;
+            }
+            "PasswordAuthentication" => o.ways.password &= flag()?,
+            "PubkeyAuthentication" => {
+                o.ways.keys &= !matches!(value, "no" | "false");
+                match value {
+                    "yes" | "true" | "no" | "false" | "unbound" | "host-bound" => {}
+                    _ => return Err(wrong("yes, no, unbound or host-bound")),
+                }
+            }
+            "PreferredAuthentications" => {
+                let has = |way: &str| value.split(',').any(|w| w.trim() == way);
+                o.ways.keys &= has("publickey");
+                o.ways.keyboard &= has("keyboard-interactive");
+                o.ways.password &= has("password");
+                if !(has("publickey") || has("keyboard-interactive") || has("password")) {
+                    return Err(wrong(no_ways));
+                }
+            }
+            "Port" => self.port = Some(value.parse().map_err(|_| wrong("a port"))?),
+            "ProxyJump" if value == "none" => {}
+            "ProxyJump" if value.contains(',') => return Err(wrong("a node is reached by one proxy")),
+            "ProxyJump" => {
+                o.proxy.get_or_insert_with(|| value.to_owned());
+            }
+            "RemoteCommand" if value == "none" => {}
+            "RemoteCommand" => self.remote_command = Some(value.to_owned()),
+            "RequestTTY" => {
                 o.tty = match value.to_ascii_lowercase().as_str() {
                     "auto" => Tty::Auto,
                     "no" => Tty::No,
@@ -432,23 +593,30 @@ impl Line {
                     _ => return Err(wrong("auto, no, yes or force")),
                 }
             }
-            Some("SendEnv") => o.send_env.extend(value.split_whitespace().map(str::to_owned)),
-            Some("ServerAliveCountMax") => {
+            "SendEnv" => o.send_env.extend(value.split_whitespace().map(str::to_owned)),
+            "ServerAliveCountMax" => {
                 o.alive_count = value
                     .parse()
                     .ok()
                     .filter(|&n| n > 0)
                     .ok_or_else(|| wrong("a number above 0"))?;
             }
-            Some("ServerAliveInterval") => o.alive_interval = seconds()?,
-            Some("SetEnv") => {
+            "ServerAliveInterval" => o.alive_interval = seconds()?,
+            "SessionType" => match value.to_ascii_lowercase().as_str() {
+                "none" => self.no_command = true,
+                "subsystem" => self.subsystem = true,
+                "default" => {}
+                _ => return Err(wrong("none, subsystem or default")),
+            },
+            "SetEnv" => {
                 for pair in value.split_whitespace() {
                     let (name, value) = pair.split_once('=').ok_or_else(|| wrong("NAME=VALUE"))?;
                     o.set_env
                         .push((name.to_owned(), value.trim_matches('"').to_owned()));
                 }
             }
-            Some("StrictHostKeyChecking") => {
+            "StdinNull" => o.input = !flag()?,
+            "StrictHostKeyChecking" => {
                 o.strict = match value.to_ascii_lowercase().as_str() {
                     "yes" => Strict::Yes,
                     "ask" => Strict::Ask,
@@ -457,14 +625,26 @@ impl Line {
                     _ => return Err(wrong("yes, ask, accept-new or no")),
                 }
             }
-            Some("User") => o.user = Some(value.to_owned()),
-            Some("UserKnownHostsFile") => o.known_hosts.extend(value.split_whitespace().map(path)),
-            _ => {
-                return Err(format!(
-                    "-o {name} is not known here. Known are: {}. Plain ssh knows more (`fleetgate config ssh`)",
-                    KNOWN.join(", ")
-                ));
+            "User" => {
+                o.user.get_or_insert_with(|| value.to_owned());
             }
+            "UserKnownHostsFile" => o.known_hosts.extend(paths(value)),
+            // The table's test sees to it that there is none.
+            _ => self.ignore(&format!("-o {name}")),
+        }
+        Ok(())
+    }
+
+    /// `-F`: what the file says for this host, behind what the command line says.
+    fn files(&mut self, host: &str) -> Result<(), String> {
+        let Some(config) = self.config.take() else {
+            return Ok(());
+        };
+        let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+        let text = crate::files::read_text(&config).map_err(|e| e.to_string())?;
+        for line in file::options(&text, host).map_err(|e| format!("{}: {e}", config.display()))? {
+            self.option_word(&line.text)
+                .map_err(|e| format!("{}:{}: {e}", config.display(), line.number))?;
         }
         Ok(())
     }
@@ -475,6 +655,12 @@ impl Line {
             Some((user, host)) => (Some(user), host),
             None => (None, host),
         };
+        // ssh_config(5), HostName: `%h` is the host as it was given.
+        let host = match &self.host_name {
+            Some(name) => name.replace("%h", host),
+            None => host.to_owned(),
+        };
+        let host = host.as_str();
         if let Some(user) = user {
             // ssh: -l and User come first.
             o.user.get_or_insert_with(|| user.to_owned());
@@ -498,16 +684,43 @@ impl Line {
         if !o.direct {
             if self.port.is_some() {
                 o.notes
-                    .push("a node is reached through the proxy and has no port: it is left aside".into());
+                    .push("a node is reached through the proxy and has no port: it is ignored".into());
             }
             if !o.identities.is_empty() {
                 o.notes
-                    .push("-i is for --direct: to a node goes the login's own key; it is left aside".into());
+                    .push("-i is for --direct, and is ignored: a node gets the login's own key".into());
+            }
+            if o.alias.is_some() {
+                return Err("HostKeyAlias is for --direct: a node is known by its own name".into());
+            }
+            if o.strict != Strict::Yes && self.set.contains("StrictHostKeyChecking")
+                || !o.known_hosts.is_empty()
+                || o.global_hosts.is_some()
+            {
+                o.notes.push(
+                    "a node is known by the cluster's authorities, always: StrictHostKeyChecking and files of known hosts \
+                     are for --direct, and are ignored"
+                        .into(),
+                );
             }
         } else if o.proxy.is_some() {
             return Err("--direct goes through no proxy: leave out -J, or leave out --direct".into());
         }
-        let command = self.command.join(OsStr::new(" ")).into_vec();
+        if self.clear {
+            (o.locals, o.remotes) = (Vec::new(), Vec::new());
+        }
+        o.x11 = self.x11.then_some(match self.trusted {
+            true => X11::Trusted,
+            false => X11::Untrusted,
+        });
+        let mut command = self.command.join(OsStr::new(" ")).into_vec();
+        match self.remote_command {
+            Some(_) if !command.is_empty() => {
+                return Err("RemoteCommand says what is to run, and a command stands on the line too".into());
+            }
+            Some(remote) => command = remote.into_bytes(),
+            None => {}
+        }
         o.work = match (self.to, self.no_command, self.subsystem, command.is_empty()) {
             (Some(to), _, _, true) => Work::To(to),
             (Some(_), ..) => return Err("-W is a connection and takes no command".into()),
@@ -518,11 +731,38 @@ impl Line {
             (None, false, false, true) => Work::Shell,
             (None, false, false, false) => Work::Exec(command),
         };
+        if o.background {
+            match o.work {
+                Work::Shell => {
+                    return Err("-f: there is no command to run in the background; -N forwards alone".into());
+                }
+                Work::To(_) => {
+                    return Err(
+                        "-f: -W is about standard input and output, and the background has none".into(),
+                    );
+                }
+                _ => o.input = false,
+            }
+        }
         Ok(self.options)
     }
 }
 
 /// A value: the rest of the word, or the next word.
+/// What is wrong with a letter's value, said of the letter: some letters are options by another name.
+fn in_its_place(letter: &str, value: &str, why: String) -> String {
+    if why.trim_start_matches('`').starts_with(letter) {
+        return why;
+    }
+    match why
+        .strip_prefix("-o ")
+        .and_then(|why| why.split_once(&format!("={value}: ")))
+    {
+        Some((_, what)) => format!("`{letter}`: `{value}`: {what}"),
+        None => format!("`{letter}`: {why}"),
+    }
+}
+
 fn given<'a>(
     name: &str,
     inside: Option<String>,
@@ -532,74 +772,8 @@ fn given<'a>(
         (Some(value), _) => Ok(value),
         (None, rest) => match rest.next() {
             Some(word) => text(word),
-            None => Err(format!("{name} wants a value")),
+            None => Err(format!("`{name}` wants a value")),
         },
-    }
-}
-
-/// `-R`: without a place it would be a SOCKS proxy on the far side.
-fn remote(value: &str) -> Result<Forward, String> {
-    Forward::parse(value).map_err(|e| match Forward::parse_dynamic(value) {
-        Ok(_) => format!(
-            "-R {value}: a SOCKS proxy on the far side is not served; say where it leads: -R PORT:HOST:PORT"
-        ),
-        Err(_) => e,
-    })
-}
-
-/// ssh_config has a space between the two halves of a forward.
-fn joined(value: &str) -> String {
-    value.split_whitespace().collect::<Vec<_>>().join(":")
-}
-
-/// As ssh reads it: seconds, or numbers with units; `yes` and 0 are for ever, which is a day here.
-fn persist(value: &str) -> Option<Keep> {
-    const DAY: u64 = 86_400;
-    let value = match value.to_ascii_lowercase().as_str() {
-        "yes" | "true" => "0".to_owned(),
-        "no" | "false" => return Some(Keep::No),
-        "" => return None,
-        time => time.to_owned(),
-    };
-    let (mut sum, mut number) = (0_u64, String::new());
-    for c in value.chars() {
-        let unit = match c {
-            '0'..='9' => {
-                number.push(c);
-                continue;
-            }
-            's' => 1,
-            'm' => 60,
-            'h' => 3600,
-            'd' => DAY,
-            'w' => 7 * DAY,
-            _ => return None,
-        };
-        let count: u64 = std::mem::take(&mut number).parse().ok()?;
-        sum = sum.checked_add(count.checked_mul(unit)?)?;
-    }
-    if !number.is_empty() {
-        sum = sum.checked_add(number.parse().ok()?)?;
-    }
-    let time = if sum == 0 { DAY } else { sum.min(DAY) };
-    Some(Keep::For(Duration::from_secs(time)))
-}
-
-fn escape(value: &str) -> Result<Option<u8>, String> {
-    match value.as_bytes() {
-        b"none" => Ok(None),
-        [one] => Ok(Some(*one)),
-        [b'^', letter @ b'@'..=b'_' | letter @ b'a'..=b'z'] => Ok(Some(letter & 0x1f)),
-        _ => Err(format!(
-            "{value:?} is no escape: one character, ^ and a letter, or none"
-        )),
-    }
-}
-
-fn path(value: &str) -> PathBuf {
-    match (value.strip_prefix("~/"), std::env::var_os("HOME")) {
-        (Some(rest), Some(home)) => PathBuf::from(home).join(rest),
-        _ => value.into(),
     }
 }
 
@@ -610,134 +784,4 @@ fn text(word: &OsStr) -> Result<String, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(line: &str) -> Result<Options, String> {
-        let words: Vec<OsString> = line
-            .split(' ')
-            .filter(|w| !w.is_empty())
-            .map(OsString::from)
-            .collect();
-        match Options::parse(&words)? {
-            Asked::Run(options) => Ok(*options),
-            Asked::Help => Err("help".into()),
-        }
-    }
-
-    #[test]
-    fn the_command_line_is_read_as_ssh_reads_its_own() {
-        type Check = fn(&Options) -> bool;
-        let table: [(&str, Check); 24] = [
-            ("web1", |o| {
-                o.host == "web1" && o.user.is_none() && o.work == Work::Shell
-            }),
-            ("root@web1 uname -a", |o| {
-                o.user.as_deref() == Some("root") && o.work == Work::Exec(b"uname -a".to_vec())
-            }),
-            ("web1 ls -t -L x", |o| {
-                o.work == Work::Exec(b"ls -t -L x".to_vec()) && o.locals.is_empty()
-            }),
-            ("web1 -t top", |o| {
-                o.tty == Tty::Yes && o.work == Work::Exec(b"top".to_vec())
-            }),
-            ("-tt -- web1 top", |o| {
-                o.tty == Tty::Force && o.work == Work::Exec(b"top".to_vec())
-            }),
-            ("-L8080:x:80 web1", |o| o.locals.len() == 1),
-            ("-L 8080:x:80 -R 1:y:2 -D1080 web1", |o| {
-                o.locals.len() == 2 && o.remotes.len() == 1
-            }),
-            ("-NTL 8080:x:80 web1", |o| {
-                o.work == Work::None && o.tty == Tty::No && o.locals.len() == 1
-            }),
-            ("-lroot -nq web1", |o| {
-                o.user.as_deref() == Some("root") && !o.input && o.quiet
-            }),
-            ("-l root ann@web1", |o| o.user.as_deref() == Some("root")),
-            ("-W db:5432 web1", |o| {
-                matches!(&o.work, Work::To(To::Tcp { port: 5432, .. }))
-            }),
-            ("-s web1 sftp", |o| o.work == Work::Subsystem(b"sftp".to_vec())),
-            ("-p 2222 web1", |o| o.notes.len() == 1),
-            ("--direct -p 2222 web1", |o| {
-                o.port == Some(2222) && o.notes.is_empty()
-            }),
-            ("--direct me@web1:3022 true", |o| {
-                o.port == Some(3022) && o.host == "web1"
-            }),
-            ("--direct [::1]:3022", |o| o.port == Some(3022) && o.host == "::1"),
-            ("--explain=json -e none web1", |o| {
-                o.explain == Some(Explain::Json) && o.escape.is_none()
-            }),
-            ("-e ^b -A -a web1", |o| o.escape == Some(2) && !o.agent),
-            (
-                "-oServerAliveInterval=5 -o setenv=A=b -o StrictHostKeyChecking=no -oConnectTimeout=3 web1",
-                |o| {
-                    o.alive_interval == Duration::from_secs(5)
-                        && o.set_env == [("A".to_owned(), "b".to_owned())]
-                        && o.strict == Strict::No
-                        && o.connect_time == Some(Duration::from_secs(3))
-                },
-            ),
-            ("env=prod,role=db", |o| o.host == "env=prod,role=db"),
-            ("web1", |o| o.keep == Keep::For(PERSIST)),
-            ("-o ControlPersist=no web1", |o| o.keep == Keep::No),
-            ("-o ControlPersist=1h30 web1", |o| {
-                o.keep == Keep::For(Duration::from_secs(3630))
-            }),
-            ("-o ControlPersist=yes web1", |o| {
-                o.keep == Keep::For(Duration::from_secs(86_400))
-            }),
-        ];
-        for (line, check) in table {
-            let options = read(line).unwrap_or_else(|e| panic!("{line}: {e}"));
-            assert!(check(&options), "{line}: {options:?}");
-        }
-    }
-
-    #[test]
-    fn what_is_not_served_is_said() {
-        for (line, words) in [
-            ("", "which node"),
-            ("-t", "which node"),
-            ("-f web1", "in the background"),
-            ("-X web1", "X11"),
-            ("-L", "wants a value"),
-            ("-L 80 web1", "is no forward"),
-            ("-R 1080 web1", "SOCKS proxy on the far side"),
-            ("-o Ciphers=none web1", "Known are: BatchMode, ConnectTimeout"),
-            ("-o ConnectTimeout web1", "NAME=VALUE"),
-            ("-o ForwardAgent=maybe web1", "yes or no"),
-            ("-o ControlPersist=soon web1", "a time as 90, 10m or 1h30m"),
-            ("-z web1", "no flag"),
-            ("--explain=xml web1", "--explain=json"),
-            ("--what web1", "no flag"),
-            ("-F x web1", "plain ssh does it"),
-            ("-N web1 true", "there is one"),
-            ("-W db:1 web1 true", "takes no command"),
-            ("-s web1", "which subsystem"),
-            ("@web1", "a name is missing"),
-            ("--direct -J p web1", "no proxy"),
-        ] {
-            let error = read(line).expect_err(line);
-            assert!(error.contains(words), "{line}: {error}");
-        }
-        let most = "-L 1:x:1 ".repeat(MAX_FORWARDS);
-        assert!(read(&format!("{most} web1")).is_ok());
-        assert!(
-            read(&format!("{most} -D 1 web1"))
-                .unwrap_err()
-                .contains("more than")
-        );
-    }
-
-    #[test]
-    fn every_name_that_is_told_is_known() {
-        for name in KNOWN {
-            assert!(HELP.contains(name), "{name}");
-            let error = read(&format!("-o {name}=\u{1} web1")).err();
-            assert!(!error.is_some_and(|e| e.contains("is not known")), "{name}");
-        }
-    }
-}
+mod tests;

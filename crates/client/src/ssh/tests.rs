@@ -5,7 +5,7 @@ use super::{Carrier, Credential, Hosts, Plan, SshError, Strict, Work, run};
 use crate::ledger::Ledger;
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::auth::{Method, Request as AuthRequest};
-use fleetgate_ssh::event::{AuthAnswer, ChannelId, Event, Request};
+use fleetgate_ssh::event::{AuthAnswer, ChannelId, ChannelKind, Event, Request};
 use fleetgate_ssh::kex::Method as Kex;
 use fleetgate_ssh::key::{HostKey, KeyType, PrivateKey};
 use fleetgate_ssh::settings::{HostKeyOffer, Settings};
@@ -36,6 +36,11 @@ struct Far {
     seen: Arc<Mutex<Seen>>,
     cookie: u8,
     pause: Option<tokio::task::JoinHandle<()>>,
+    /// Channels that the server opens when the command is asked for, and how many of them were not answered yet.
+    opens: Vec<ChannelKind>,
+    unanswered: usize,
+    /// The command's channel, which ends when all of them were.
+    ends: Option<ChannelId>,
 }
 
 struct Here {
@@ -43,6 +48,7 @@ struct Here {
     key: Arc<HostKey>,
     accepts: bool,
     seen: Arc<Mutex<Seen>>,
+    opens: Vec<ChannelKind>,
 }
 
 impl Carrier for Here {
@@ -59,6 +65,9 @@ impl Carrier for Here {
             seen: self.seen.clone(),
             cookie: 2,
             pause: None,
+            opens: self.opens.clone(),
+            unanswered: 0,
+            ends: None,
         })
     }
 }
@@ -84,6 +93,15 @@ impl Far {
         self.server.sent(n);
     }
 
+    /// The command is done.
+    fn end(&mut self) {
+        if let Some(channel) = self.ends.take() {
+            self.server
+                .request(channel, &Request::ExitStatus { code: 7 }, false);
+            self.server.close(channel);
+        }
+    }
+
     fn serve(&mut self) {
         enum Then {
             Nothing,
@@ -93,6 +111,7 @@ impl Far {
             Accept(ChannelId),
             Answer(ChannelId, Request, Option<fleetgate_ssh::event::ReplyId>),
             AnswerGlobal(fleetgate_ssh::event::ReplyId),
+            Heard(&'static str, ChannelId),
         }
         loop {
             let then = match self.server.poll() {
@@ -127,6 +146,8 @@ impl Far {
                 Ok(Some(Event::Global {
                     reply: Some(reply), ..
                 })) => Then::AnswerGlobal(reply),
+                Ok(Some(Event::Opened(channel))) => Then::Heard("opened", channel),
+                Ok(Some(Event::OpenFailed { channel, .. })) => Then::Heard("refused", channel),
                 Ok(Some(_)) => Then::Nothing,
                 Ok(None) | Err(_) => return,
             };
@@ -140,6 +161,16 @@ impl Far {
                 Then::Cookie => self.server.cookie([self.cookie; 16]),
                 Then::Auth(answer) => self.server.answer_auth(answer),
                 Then::Accept(channel) => self.server.accept(channel),
+                Then::Heard(what, channel) => {
+                    self.unanswered -= 1;
+                    self.seen.lock().unwrap().requests.push(what.to_owned());
+                    if what == "opened" {
+                        self.server.close(channel);
+                    }
+                    if self.unanswered == 0 {
+                        self.end();
+                    }
+                }
                 Then::AnswerGlobal(reply) => self.server.answer_global(reply, Some(&4000u32.to_be_bytes())),
                 Then::Answer(channel, request, reply) => {
                     if let Some(reply) = reply {
@@ -149,9 +180,13 @@ impl Far {
                     let words = format!("{request:?}");
                     self.seen.lock().unwrap().requests.push(words);
                     if ends {
-                        self.server
-                            .request(channel, &Request::ExitStatus { code: 7 }, false);
-                        self.server.close(channel);
+                        for kind in std::mem::take(&mut self.opens) {
+                            self.unanswered += usize::from(self.server.open(&kind).is_some());
+                        }
+                        self.ends = Some(channel);
+                        if self.unanswered == 0 {
+                            self.end();
+                        }
                     }
                 }
             }
@@ -165,12 +200,17 @@ impl AsyncRead for Far {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.to_client.is_empty() && !self.written.is_empty() {
+        if self.to_client.is_empty() && (!self.written.is_empty() || self.unanswered > 0) {
             // A task of its own runs only when the client's has nothing left to do.
             let pause = self.pause.get_or_insert_with(|| tokio::spawn(async {}));
             std::task::ready!(Pin::new(pause).poll(cx)).unwrap();
             self.pause = None;
             self.turn();
+            if self.to_client.is_empty() && self.unanswered > 0 {
+                // What the client does about it takes its time.
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
         }
         // Where neither side has anything to say the client ends: the connection is over.
         let n = buffer.remaining().min(self.to_client.len());
@@ -215,6 +255,10 @@ fn plan() -> Plan {
         drain: false,
         quiet: true,
         verbose: 0,
+        ways: super::LoginMethods::default(),
+        algorithms: super::Algorithms::default(),
+        display: None,
+        starter: None,
     }
 }
 
@@ -244,6 +288,7 @@ impl World {
                 key: Arc::new(key),
                 accepts: true,
                 seen: Arc::default(),
+                opens: Vec::new(),
             },
             known,
         }
@@ -367,4 +412,122 @@ fn another_host_is_not_talked_to() {
         "{code:?}"
     );
     assert_eq!(world.far.seen.lock().unwrap().requests, Vec::<String>::new());
+}
+
+#[test]
+fn words_of_a_server_turn_no_direction_and_hide_nothing() {
+    let said = "motd\n\tone\x1b[2J\u{202e}two\u{200b}";
+    let shown = crate::say::printable(said.as_bytes());
+    assert!(shown.starts_with("motd\n\tone"), "{shown:?}");
+    for unseen in ['\x1b', '\u{202e}', '\u{200b}'] {
+        assert!(!shown.contains(unseen), "{unseen:?}");
+    }
+}
+
+/// A server that opens what nobody asked for reaches nothing on this machine; what was asked for it reaches, and no more.
+#[test]
+fn a_server_opens_nothing_that_was_not_asked_for() {
+    use super::forward::Forward;
+    let folder = std::env::temp_dir().join(format!("fleetgate-opens-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let socket = folder.join("here");
+    let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let path = socket.to_str().unwrap().as_bytes().to_vec();
+    let forwarded = |host: &str, port| ChannelKind::ForwardedTcpip {
+        host: host.into(),
+        port,
+        origin: b"192.0.2.1".to_vec(),
+        origin_port: 7,
+    };
+    let x11 = || ChannelKind::X11 {
+        origin: b"192.0.2.1".to_vec(),
+        origin_port: 7,
+    };
+    let direct = || ChannelKind::DirectTcpip {
+        host: b"127.0.0.1".to_vec(),
+        port: 22,
+        origin: b"192.0.2.1".to_vec(),
+        origin_port: 7,
+    };
+    let other = || ChannelKind::Other {
+        name: b"tun@openssh.com".to_vec(),
+        payload: vec![0; 8],
+    };
+    let streamlocal = || ChannelKind::ForwardedStreamlocal { path: path.clone() };
+    let direct_local = || ChannelKind::DirectStreamlocal { path: path.clone() };
+    type Change<'a> = &'a dyn Fn(&mut Plan);
+    let asked = Forward::parse(&format!("127.0.0.1:0:{}", socket.display())).unwrap();
+    let remote: Change<'_> = &|p| p.remotes = vec![asked.clone()];
+    let display: Change<'_> = &|p| p.display = Some(super::x11::tests::at(&socket));
+    let nothing: Change<'_> = &|_| {};
+    // What was asked for, what is opened, how many of them are, and how often this machine's socket is reached.
+    let table: [(&str, Change<'_>, Vec<ChannelKind>, usize, usize); 5] = [
+        (
+            "nothing was asked for",
+            nothing,
+            vec![
+                forwarded("", 0),
+                forwarded("127.0.0.1", 4000),
+                streamlocal(),
+                direct(),
+                direct_local(),
+                x11(),
+                ChannelKind::Agent,
+                ChannelKind::Session,
+                other(),
+            ],
+            0,
+            0,
+        ),
+        (
+            "a forward, and others are opened",
+            remote,
+            vec![
+                forwarded("127.0.0.1", 4001),
+                streamlocal(),
+                ChannelKind::Agent,
+                x11(),
+                direct_local(),
+            ],
+            0,
+            0,
+        ),
+        (
+            "a forward, and it",
+            remote,
+            vec![forwarded("127.0.0.1", 4000)],
+            1,
+            1,
+        ),
+        (
+            "a display, and others",
+            display,
+            vec![forwarded("127.0.0.1", 4000), ChannelKind::Agent],
+            0,
+            0,
+        ),
+        // It is led to the display only when it has shown the cookie.
+        ("a display, and it", display, vec![x11()], 1, 0),
+    ];
+    for (name, change, opens, opened, reached) in table {
+        let mut world = World::new();
+        let mut plan = plan();
+        plan.agent = false;
+        change(&mut plan);
+        let count = opens.len();
+        world.far.opens = opens;
+        let (code, _) = world.run(&plan, 1);
+        assert_eq!(code.map_err(|e| e.to_string()), Ok(7), "{name}");
+        let seen = world.far.seen.lock().unwrap();
+        let heard = |what: &str| seen.requests.iter().filter(|r| *r == what).count();
+        assert_eq!(
+            (heard("opened"), heard("refused")),
+            (opened, count - opened),
+            "{name}"
+        );
+        let came = std::iter::from_fn(|| listener.accept().ok()).count();
+        assert_eq!(came, reached, "{name}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
 }

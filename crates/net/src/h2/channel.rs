@@ -15,7 +15,7 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::sync::watch;
 use tonic::body::Body;
@@ -109,6 +109,13 @@ impl Channel {
     #[must_use]
     pub fn closed(&self) -> Closed {
         Closed(self.ended.clone())
+    }
+
+    /// Whether a request can be made: the connection has not ended, and the peer has not said that it leaves.
+    #[must_use]
+    pub fn takes_requests(&self) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        !self.is_closed() && !matches!(self.send.clone().poll_ready(&mut context), Poll::Ready(Err(_)))
     }
 
     /// Whether it has ended.

@@ -34,6 +34,8 @@ pub const HEADERS: u32 = 16 * 1024;
 pub const HEADER_TABLE: u32 = 4 * 1024;
 /// Streams that a peer opened and reset before they were looked at; beyond it the connection ends (CVE-2023-44487).
 pub const PENDING_RESETS: usize = 20;
+/// The same from a peer that has shown a certificate: one that served others while we stood still gives up what they gave up.
+pub const MEMBER_PENDING_RESETS: usize = 1_024;
 /// Streams that we reset because of a peer's errors; beyond it the connection ends (CVE-2025-8671).
 pub const ERROR_RESETS: usize = 128;
 /// A message of the transport: a frame carries up to 64 KB of SSH.
@@ -53,6 +55,11 @@ pub struct Tuning {
     /// With a request behind so long a silence a ping is sent too, and has so long to be answered: the network may have
     /// changed, or the machine slept, and whoever asks shall not wait for the others.
     pub doubt: Option<(Duration, Duration)>,
+    /// Of a server: streams that the peer may have opened and reset before they were looked at.
+    pub resets: usize,
+    /// Of a server that leaves: a connection on which nothing was asked yet has so long from its beginning for its first
+    /// request, because it was made for one.
+    pub first_request: Duration,
 }
 
 impl Tuning {
@@ -62,6 +69,8 @@ impl Tuning {
         ping: Some(Duration::from_secs(20)),
         answer: Duration::from_secs(10),
         doubt: None,
+        resets: PENDING_RESETS,
+        first_request: Duration::ZERO,
     };
     /// A user's connection to a proxy: all of the user's sessions may be on it, and it is kept for the next one.
     pub const USER: Tuning = Tuning {
@@ -69,6 +78,8 @@ impl Tuning {
         ping: Some(Duration::from_secs(60)),
         answer: Duration::from_secs(20),
         doubt: Some((Duration::from_secs(10), Duration::from_secs(5))),
+        resets: PENDING_RESETS,
+        first_request: Duration::from_secs(5),
     };
     /// Between two processes of one user on one machine.
     pub const HERE: Tuning = Tuning {
@@ -76,6 +87,13 @@ impl Tuning {
         ping: None,
         answer: Duration::from_secs(20),
         doubt: None,
+        resets: PENDING_RESETS,
+        first_request: Duration::ZERO,
+    };
+    /// A connection to the auth service of somebody with a certificate.
+    pub const AUTH_MEMBER: Tuning = Tuning {
+        resets: MEMBER_PENDING_RESETS,
+        ..Tuning::AUTH
     };
     /// A connection to the auth service.
     pub const AUTH: Tuning = Tuning {
@@ -83,5 +101,7 @@ impl Tuning {
         ping: Some(Duration::from_secs(30)),
         answer: Duration::from_secs(20),
         doubt: None,
+        resets: PENDING_RESETS,
+        first_request: Duration::ZERO,
     };
 }

@@ -3,8 +3,7 @@
 use super::io::{Clock, Io, Spawn};
 use super::wire::{Shared, Wire};
 use super::{
-    CONNECTION_WINDOW, ERROR_RESETS, FRAME, HEADER_TABLE, HEADERS, PENDING_RESETS, Routes, SEND_BUFFER,
-    STREAM_WINDOW, Tuning,
+    CONNECTION_WINDOW, ERROR_RESETS, FRAME, HEADER_TABLE, HEADERS, Routes, SEND_BUFFER, STREAM_WINDOW, Tuning,
 };
 use crate::tls::Peer;
 use http::{Request, Response};
@@ -15,6 +14,8 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
 use tonic::body::Body;
 
 /// Who asks: an extension of every request.
@@ -37,6 +38,7 @@ impl Caller {
 }
 
 /// Answers what is asked on `io` until it ends. From `leave` on nothing new is begun, and it ends when what was begun has.
+/// What a young connection asks first is still begun ([`Tuning::first_request`]).
 pub async fn serve<IO>(
     io: IO,
     caller: Caller,
@@ -57,15 +59,28 @@ where
         .max_header_list_size(HEADERS)
         .header_table_size(HEADER_TABLE)
         .max_concurrent_streams(tuning.streams)
-        .max_pending_accept_reset_streams(PENDING_RESETS)
+        .max_pending_accept_reset_streams(tuning.resets)
         .max_local_error_reset_streams(ERROR_RESETS)
         .keep_alive_interval(tuning.ping)
         .keep_alive_timeout(tuning.answer)
         .auto_date_header(false);
     let wire = Shared::new(io);
-    let connection = builder.serve_connection(Io(wire.same()), Answering { routes, caller });
+    let begun = Instant::now();
+    let asked = Arc::new(Notify::new());
+    let answering = Answering {
+        routes,
+        caller,
+        asked: asked.clone(),
+    };
+    let connection = builder.serve_connection(Io(wire.same()), answering);
     let mut driven = wire.drive(connection);
-    let mut leave = pin!(leave);
+    let mut leave = pin!(async {
+        leave.await;
+        tokio::select! {
+            () = asked.notified() => {}
+            () = sleep_until(begun + tuning.first_request) => {}
+        }
+    });
     tokio::select! {
         ended = &mut driven => return ended,
         () = leave.as_mut() => Pin::new(driven.connection()).graceful_shutdown(),
@@ -78,6 +93,8 @@ where
 struct Answering {
     routes: Arc<Routes>,
     caller: Caller,
+    /// Told of each request; it keeps that there was one.
+    asked: Arc<Notify>,
 }
 
 impl hyper::service::Service<Request<Incoming>> for Answering {
@@ -87,6 +104,7 @@ impl hyper::service::Service<Request<Incoming>> for Answering {
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         request.extensions_mut().insert(self.caller.clone());
+        self.asked.notify_one();
         let answer = self.routes.answer(request);
         Box::pin(async move { Ok(answer.await) })
     }

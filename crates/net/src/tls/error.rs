@@ -66,6 +66,12 @@ impl Error {
         of("the server's certificate", "the server", Some(name), &error)
     }
 
+    /// Whether the other side took too long.
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        matches!(self.kind, Kind::Deadline)
+    }
+
     pub(super) fn deadline() -> Error {
         Error {
             kind: Kind::Deadline,

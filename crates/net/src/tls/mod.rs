@@ -4,6 +4,8 @@
 
 mod credentials;
 mod error;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 mod group;
 mod room;
 mod stream;
@@ -43,6 +45,8 @@ pub const H2: &[u8] = b"h2";
 pub const HTTP1: &[u8] = b"http/1.1";
 /// A node's connection to a proxy: HTTP/2 with the roles reversed, the proxy asks and the node serves.
 pub const TUNNEL: &[u8] = b"fleetgate-tunnel";
+/// A proxy's connection to auth, in which somebody else's is passed on: see [`crate::relay`].
+pub const RELAY: &[u8] = b"fleetgate-relay";
 
 /// How long a handshake may take.
 pub const HANDSHAKE: Duration = Duration::from_secs(10);

@@ -31,6 +31,9 @@ pub const LINGER: Duration = Duration::from_secs(1);
 /// See [`LINGER`].
 pub const LINGER_BYTES: usize = 256 * 1024;
 
+/// The longest line that a client skips before the handshake (RFC 4253 §4.2).
+pub const GREETING_MAX: usize = 255;
+
 /// A connection under TLS, of either side.
 pub struct Stream<IO> {
     io: IO,
@@ -209,6 +212,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Stream<IO> {
     ) -> io::Result<Stream<IO>> {
         let connection = UnbufferedClientConnection::new(config, server).map_err(io::Error::other)?;
         let mut stream = Stream::new(io, Side::Client(Box::new(connection)));
+        poll_fn(|cx| stream.poll_hello(cx)).await?;
         poll_fn(|cx| stream.poll_shake(cx)).await?;
         Ok(stream)
     }
@@ -243,6 +247,31 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Stream<IO> {
             }
         };
         let _ = timeout(LINGER, listen).await;
+    }
+
+    /// Sends a client's hello, and skips the version line of SSH where the server sent one. A proxy, whose one port takes both
+    /// protocols, sends it to clients whose hello is late.
+    fn poll_hello(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.coming.filled().is_empty() {
+            while matches!(self.step(Wish::Nothing, 0, &mut |_| {})?, Next::Again) {}
+        }
+        loop {
+            let come = self.coming.filled();
+            match come.iter().take(GREETING_MAX).position(|byte| *byte == b'\n') {
+                _ if come.first().is_some_and(|byte| *byte != b'S') => return Poll::Ready(Ok(())),
+                Some(end) => {
+                    self.coming.discard(end + 1);
+                    return Poll::Ready(Ok(()));
+                }
+                // It is no such line: TLS says what is wrong with it.
+                None if come.len() >= GREETING_MAX => return Poll::Ready(Ok(())),
+                None => {}
+            }
+            ready!(self.leaving.poll_send(&mut self.io, cx))?;
+            if ready!(self.coming.poll_more(&mut self.io, cx))? == 0 {
+                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+            }
+        }
     }
 
     fn poll_shake(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -3,10 +3,12 @@
 
 mod types;
 
-pub use types::{CommandEntry, Duration, LabelCommand, PamUse, RootLogin, Size};
+pub use types::{CommandEntry, Duration, LabelCommand, PamUse, RootLogin, SelinuxUse, Size};
 
+use fleetgate_policy::strangers::{self, Offence, Settings as Strangers};
 use fleetgate_policy::{Audit, Stance, Watching};
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
@@ -57,6 +59,8 @@ pub struct Config {
     pub pam: PamUse,
     /// PAM's service.
     pub pam_service: String,
+    /// Whether sessions, sftp and forwardings need SELinux contexts.
+    pub selinux: SelinuxUse,
     /// What a login needs, as sshd's AuthenticationMethods: each entry a list in order
     /// (`publickey,keyboard-interactive`); one of the entries has to be gone through. Empty: any one method.
     pub authentication_methods: Vec<String>,
@@ -124,8 +128,10 @@ pub struct Config {
     /// MACs, instead of the built-in list.
     pub macs: Vec<String>,
     /// New keys after so many bytes; 0: by the cipher.
+    #[serde(deserialize_with = "types::rekey_bytes")]
     pub rekey_bytes: Size,
-    /// New keys after so long.
+    /// New keys after so long; 0: never.
+    #[serde(deserialize_with = "types::rekey_after")]
     pub rekey_after: Duration,
     /// Ask a silent client for a sign of life after so long; 0: never.
     pub alive_interval: Duration,
@@ -139,10 +145,26 @@ pub struct Config {
 
     /// The bounds.
     pub limits: Limits,
+    /// How those are treated who are not logged in.
+    #[serde(deserialize_with = "strangers")]
+    pub strangers: Strangers,
     /// Where audit events go; `-`: standard output.
     pub audit_log: PathBuf,
     /// Where metrics are served; loopback only. Absent: nowhere.
     pub metrics: Option<SocketAddr>,
+}
+
+/// Garbage is the lobby's word, which counts for nothing.
+const OFFENCES: [Offence; 4] = [
+    Offence::WrongPassword,
+    Offence::WrongKey,
+    Offence::NoLogin,
+    Offence::TooLate,
+];
+
+fn strangers<'de, D: Deserializer<'de>>(from: D) -> Result<Strangers, D::Error> {
+    let form = strangers::Form::deserialize(from)?;
+    form.settings(&OFFENCES).map_err(D::Error::custom)
 }
 
 /// A file of several services. What the others say is theirs to read.
@@ -168,9 +190,13 @@ pub struct Limits {
     /// Of one address (IPv6: of one /64).
     pub unauthenticated_per_source: u32,
     /// Tries to log in, per connection.
+    #[serde(deserialize_with = "types::one_or_more")]
     pub tries: u32,
-    /// Logins that wait for the name service, PAM or key files at once.
+    /// Passwords and accounts that PAM decides about at once; those who have proven a key have as many places of their
+    /// own. More wait.
     pub deciding: u32,
+    /// Conversations in which PAM asks a person at once, counted the same way.
+    pub conversations: u32,
     /// Connections, altogether.
     pub connections: u32,
     /// Channels per connection.
@@ -199,6 +225,7 @@ impl Default for Limits {
             unauthenticated_per_source: 256,
             tries: 6,
             deciding: 64,
+            conversations: 128,
             connections: 16_384,
             channels: 256,
             sessions: 64,
@@ -234,6 +261,7 @@ impl Default for Config {
             keyboard_interactive: false,
             pam: PamUse::Auto,
             pam_service: "fleetgate".into(),
+            selinux: SelinuxUse::Auto,
             authentication_methods: Vec::new(),
             allow_users: Vec::new(),
             deny_users: Vec::new(),
@@ -274,6 +302,7 @@ impl Default for Config {
             labels: BTreeMap::new(),
             label_commands: BTreeMap::new(),
             limits: Limits::default(),
+            strangers: Strangers::default(),
             audit_log: "/var/log/fleetgate/audit.jsonl".into(),
             metrics: None,
         }
@@ -285,6 +314,8 @@ impl Default for Config {
 pub enum ConfigError {
     /// The file cannot be read.
     Unreadable(PathBuf, std::io::Error),
+    /// Others may change it.
+    Untrusted(String),
     /// It is larger than a configuration can be.
     TooLarge(PathBuf),
     /// This line says what cannot be.
@@ -304,6 +335,7 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConfigError::Unreadable(path, e) => write!(f, "{}: {e}", path.display()),
+            ConfigError::Untrusted(why) => f.write_str(why),
             ConfigError::TooLarge(path) => {
                 write!(
                     f,
@@ -326,17 +358,30 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 impl Config {
-    /// Reads `path`. A file that is not there is an empty one only for the usual path.
+    /// Where a node without root has its own: below the user's directories.
+    pub fn user_path() -> PathBuf {
+        let home = || std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
+        let base = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
+        base.filter(|base| base.is_absolute())
+            .unwrap_or_else(|| home().join(".config"))
+            .join("fleetgate/node.toml")
+    }
+
+    /// Reads `path`. A file that is not there is an empty one only for the usual paths.
     pub fn load(path: &Path) -> Result<Config, ConfigError> {
         let unreadable = |e| ConfigError::Unreadable(path.to_owned(), e);
         match std::fs::metadata(path) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound && path == Path::new(PATH) => {
+            Err(e)
+                if e.kind() == std::io::ErrorKind::NotFound
+                    && (path == Path::new(PATH) || path == Config::user_path()) =>
+            {
                 return Ok(Config::default());
             }
             Err(e) => return Err(unreadable(e)),
             Ok(meta) if meta.len() > MAX_FILE => return Err(ConfigError::TooLarge(path.to_owned())),
             Ok(_) => {}
         }
+        fleetgate_base::own::unchanged(path).map_err(ConfigError::Untrusted)?;
         Config::parse(path, &std::fs::read_to_string(path).map_err(unreadable)?)
     }
 

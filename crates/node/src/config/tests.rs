@@ -17,7 +17,7 @@ fn times_and_sizes_have_units() {
         let config = parse(&format!("alive_interval = {text}")).expect(text);
         assert_eq!(config.alive_interval, Duration::from_secs(seconds), "{text}");
     }
-    for (text, bytes) in [("4096", 4096), ("\"64K\"", 65536), ("\"1G\"", 1 << 30)] {
+    for (text, bytes) in [("70000", 70_000), ("\"64K\"", 65536), ("\"1G\"", 1 << 30)] {
         let config = parse(&format!("rekey_bytes = {text}")).expect(text);
         assert_eq!(config.rekey_bytes, Size(bytes), "{text}");
     }
@@ -44,12 +44,40 @@ fn an_error_names_its_line_and_what_was_expected() {
             "a number of bytes such as",
         ),
         ("alive_interval = -1", "node.toml:1:18: ", "a time such as"),
+        (
+            "[limits]\ntries = 0",
+            "node.toml:2:9: ",
+            "0 would let nobody log in",
+        ),
     ] {
         let error = parse(text).expect_err(text);
         assert!(
             error.starts_with(place) && error.contains(part),
             "{text}: {error}"
         );
+    }
+}
+
+#[test]
+fn keys_are_not_replaced_more_often_than_a_session_can_live_with() {
+    for (text, part) in [
+        ("rekey_bytes = 16", "rekey_bytes of 16: "),
+        ("rekey_bytes = \"63K\"", "rekey_bytes of 64512: "),
+        ("rekey_after = \"999ms\"", "rekey_after of 999 ms: "),
+    ] {
+        let error = parse(text).expect_err(text);
+        assert!(
+            error.starts_with("node.toml:1:15: ") && error.contains(part),
+            "{text}: {error}"
+        );
+    }
+    for text in [
+        "rekey_bytes = 0",
+        "rekey_bytes = \"64K\"",
+        "rekey_after = 0",
+        "rekey_after = \"1s\"",
+    ] {
+        parse(text).expect(text);
     }
 }
 
@@ -74,6 +102,7 @@ fn every_key_is_documented() {
         .collect();
     let mut expected = keys("no_such_key = 1");
     expected.extend(keys("[limits]\nno_such_key = 1"));
+    expected.extend(keys("[strangers]\nno_such_key = 1"));
     for key in &expected {
         assert!(
             documented.contains(&key.as_str()),

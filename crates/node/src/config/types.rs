@@ -23,6 +23,34 @@ impl Duration {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
 
+/// The smallest `rekey_bytes`: twice the largest packet of data. Below it nearly every packet would wait for a key
+/// exchange, which is 3 KB itself.
+const REKEY_BYTES_MIN: Size = Size(64 << 10);
+/// The smallest `rekey_after`: an exchange takes some round trips, and the time is counted in whole seconds.
+const REKEY_AFTER_MIN: Duration = Duration::from_secs(1);
+
+/// `rekey_bytes`: 0, or enough for a session to live.
+pub(super) fn rekey_bytes<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Size, D::Error> {
+    match Size::deserialize(d)? {
+        size if size == Size(0) || size >= REKEY_BYTES_MIN => Ok(size),
+        Size(bytes) => Err(serde::de::Error::custom(format!(
+            "rekey_bytes of {bytes}: no session can live with new keys so often; write \"64K\" or more, or 0 to leave \
+             it to the cipher"
+        ))),
+    }
+}
+
+/// `rekey_after`: 0 for never, or enough for a session to live.
+pub(super) fn rekey_after<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
+    match Duration::deserialize(d)? {
+        time if time == Duration::from_secs(0) || time >= REKEY_AFTER_MIN => Ok(time),
+        time => Err(serde::de::Error::custom(format!(
+            "rekey_after of {} ms: no session can live with new keys so often; write \"1s\" or more, or 0 for never",
+            time.as_millis()
+        ))),
+    }
+}
+
 /// When PAM is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -33,6 +61,16 @@ pub enum PamUse {
     On,
     /// Never.
     Off,
+}
+
+/// Whether sessions need a SELinux context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SelinuxUse {
+    /// Where the kernel runs SELinux.
+    Auto,
+    /// Always: where the kernel does not run it, no session begins.
+    Required,
 }
 
 /// How root may come in.
@@ -145,5 +183,15 @@ impl<'de> Deserialize<'de> for Size {
             "a number of bytes such as 4096, \"64K\", \"2M\" or \"1G\"",
             |text| with_unit(text, &[("K", 1 << 10), ("M", 1 << 20), ("G", 1 << 30)], 1).map(Size),
         ))
+    }
+}
+
+/// A number that is not 0.
+pub(super) fn one_or_more<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    match serde::Deserialize::deserialize(from)? {
+        0 => Err(serde::de::Error::custom(
+            "0 would let nobody log in: it is 1 or more",
+        )),
+        number => Ok(number),
     }
 }

@@ -226,7 +226,9 @@ impl Line {
             } => self.core.signed(&signature, cookie),
             ToFront::Started { ticket, one, .. } => self.started(ticket, one, fds, around)?,
             ToFront::NotStarted { ticket, why, .. } => self.not_started(ticket, &why),
-            ToFront::Ended { ticket, ended, .. } => self.program_ended(ticket, &ended),
+            ToFront::Ended {
+                ticket, ended, why, ..
+            } => self.program_ended(ticket, &ended, &why),
             ToFront::Network { ticket, done, .. } => self.network(ticket, done, fds, around)?,
             ToFront::Proved {
                 ticket, signatures, ..

@@ -318,8 +318,8 @@ impl Line {
         self.core.close(channel);
     }
 
-    /// Its process ended.
-    pub(super) fn program_ended(&mut self, ticket: Ticket, ended: &node::Ended) {
+    /// Its process ended. `why`: the words for a user whose session somebody ended; empty: it ended by itself.
+    pub(super) fn program_ended(&mut self, ticket: Ticket, ended: &node::Ended, why: &CStr) {
         let is = |ch: &Channel| matches!(ch, Channel::Session(s) if s.stage == Stage::Running(ticket));
         let Some(channel) = self.channels.iter().find(|(_, ch)| is(ch)).map(|(n, _)| *n) else {
             return;
@@ -334,6 +334,13 @@ impl Line {
                 message: Vec::new(),
             },
         };
+        if !why.is_empty() {
+            let mut text = why.to_bytes().to_vec();
+            text.truncate(MAX_SHOWN);
+            // A terminal of the client's is raw, and its cursor anywhere.
+            let text = [b"\r\n", &text[..], b"\r\n"].concat();
+            self.core.write(ChannelId(channel), Stream::Stderr, &text);
+        }
         self.core.request(ChannelId(channel), &request, false);
         // Nobody reads what the client still sends.
         self.drop_input(channel);

@@ -71,8 +71,10 @@ impl Guest {
         // The listening socket's own setting may have been inherited; once more costs one call a connection. Not a TCP
         // socket (a test's, a proxy's): nothing to set.
         let _ = net::set_no_delay(&socket);
+        let mut core = Connection::server(settings, cookie);
+        core.will_move();
         Guest {
-            core: Connection::server(settings, cookie),
+            core,
             socket,
             deadline,
             // The first edges may have been before it was watched.
@@ -264,8 +266,8 @@ impl Guest {
                         response.zeroize();
                     }
                 }
-                // The monitor sends the next exchange's cookie with each signature, and keys are not replaced before a
-                // login in the time that there is.
+                // The monitor sends the next exchange's cookie with each signature, and no exchange of our own begins
+                // before the hand-over.
                 _ => {}
             }
         }

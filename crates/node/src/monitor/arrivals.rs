@@ -1,6 +1,5 @@
 //! Listening sockets and what arrives on them. It decides nothing about a connection but whether there is room.
 
-use super::timers::now;
 use super::tunnel::Via;
 use super::wakes::{Key, Owner, Wakes};
 use fleetgate_sys::net::{self, Address};
@@ -15,10 +14,6 @@ use std::time::Duration;
 const PER_TURN: usize = 32;
 /// How long nothing is accepted after there was no descriptor or memory for a connection.
 pub const PAUSE: Duration = Duration::from_millis(100);
-/// Refusals are told one by one up to so many per [`REFUSALS_EVERY`]; the rest is counted.
-const REFUSALS: u32 = 10;
-/// The period of that.
-const REFUSALS_EVERY: Duration = Duration::from_secs(10);
 /// The key's id of the timer that ends a pause; listening sockets count from 0.
 pub const RESUME: u64 = 1 << 32;
 
@@ -26,7 +21,6 @@ pub const RESUME: u64 = 1 << 32;
 pub struct Arrivals {
     listeners: Vec<Fd>,
     paused: bool,
-    refusals: Refusals,
 }
 
 /// One that arrived.
@@ -51,13 +45,6 @@ pub enum Accepted {
     Short(Errno),
 }
 
-#[derive(Default)]
-struct Refusals {
-    since: Duration,
-    told: u32,
-    untold: u64,
-}
-
 impl Arrivals {
     /// Accepts on these.
     pub fn new(listeners: Vec<Fd>, wakes: &Wakes) -> Result<Arrivals, Errno> {
@@ -68,7 +55,6 @@ impl Arrivals {
         Ok(Arrivals {
             listeners,
             paused: false,
-            refusals: Refusals::default(),
         })
     }
 
@@ -129,22 +115,6 @@ impl Arrivals {
         }
         self.listeners.clear();
     }
-
-    /// Whether this refusal is to be told, and how many before it were not.
-    pub fn tell_refusal(&mut self) -> Option<u64> {
-        let r = &mut self.refusals;
-        let now = now();
-        if now.saturating_sub(r.since) >= REFUSALS_EVERY {
-            r.since = now;
-            r.told = 0;
-        }
-        if r.told >= REFUSALS {
-            r.untold += 1;
-            return None;
-        }
-        r.told += 1;
-        Some(std::mem::take(&mut r.untold))
-    }
 }
 
 fn arrived(socket: Fd, peer: Address) -> Result<Arrived, Errno> {
@@ -172,6 +142,15 @@ fn endpoint(address: &Address) -> Endpoint {
 }
 
 /// As the standard library has it.
+pub fn address(end: &Endpoint) -> SocketAddr {
+    shown(&Address {
+        ip: end.address,
+        scope: end.scope,
+        port: end.port,
+    })
+}
+
+/// The same of the kernel's form.
 pub fn shown(address: &Address) -> SocketAddr {
     let ip = Ipv6Addr::from(address.ip);
     match ip.to_ipv4_mapped() {
@@ -207,15 +186,5 @@ mod tests {
         assert_eq!(one.ends.local.port, address.port());
         assert!(matches!(arrivals.accept(0), Accepted::Empty));
         assert!(matches!(arrivals.accept(7), Accepted::Empty));
-    }
-
-    #[test]
-    fn refusals_are_told_by_tens_and_the_rest_is_counted() {
-        let wakes = Wakes::new().expect("epoll");
-        let mut arrivals = Arrivals::new(Vec::new(), &wakes).expect("arrivals");
-        let told = (0..100).filter(|_| arrivals.tell_refusal().is_some());
-        assert_eq!(told.count(), REFUSALS as usize);
-        arrivals.refusals.told = 0;
-        assert_eq!(arrivals.tell_refusal(), Some(90));
     }
 }

@@ -33,7 +33,8 @@ const MAX_FILE: usize = 64 << 10;
 pub struct Usage {
     /// Processor time in microseconds.
     pub cpu_micros: Option<u64>,
-    /// The most memory at once, in bytes: of the cgroup, else of its largest process.
+    /// The most memory at once, in bytes: of the cgroup, else of its largest process, where that had more than the
+    /// monitor ever had: a process begins with what its starter had.
     pub memory: Option<u64>,
     /// Bytes read from block devices.
     pub read: Option<u64>,
@@ -47,7 +48,7 @@ impl Usage {
         let own = cgroup.map(Usage::of_cgroup).unwrap_or_default();
         Usage {
             cpu_micros: own.cpu_micros.or(process.map(|u| u.cpu_micros)),
-            memory: own.memory.or(process.map(|u| u.memory)),
+            memory: own.memory.or(process.and_then(own_memory)),
             read: own.read.or(process.map(|u| u.read)),
             written: own.written.or(process.map(|u| u.written)),
         }
@@ -244,6 +245,12 @@ impl Drop for Cgroups {
             spare.remove();
         }
     }
+}
+
+/// What the kernel counted for the process itself; none where that cannot be told from what it began with.
+fn own_memory(usage: fleetgate_sys::process::Usage) -> Option<u64> {
+    let floor = fleetgate_sys::process::high_water().ok()?;
+    (usage.memory > floor).then_some(usage.memory)
 }
 
 /// Where this process is.

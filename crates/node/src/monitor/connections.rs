@@ -7,14 +7,17 @@ use super::login::Login;
 use super::node::Waiting as Order;
 use super::offer::Offer;
 use super::seats::SeatId;
+use super::strangers::Strangers;
 use super::timers::Timer;
 use super::tunnel::Via;
 use crate::config::Limits;
+use fleetgate_policy::address::Network;
+use fleetgate_policy::strangers::{Admission, Bounds, Full as Refused, Waiting};
 use fleetgate_sys::poll::{HANGUP, Watch, poll};
 use fleetgate_sys::{Fd, net};
 use fleetgate_wire::node::{Connection as Number, Ends};
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +29,8 @@ pub struct Connection {
     pub ends: Ends,
     /// The peer.
     pub source: SocketAddr,
+    /// What that counts as where sources are counted.
+    pub counts_as: Network,
     /// The proxy that it came by, whose word the peer is then.
     pub via: Option<Via>,
     /// A duplicate of its socket. Whoever else holds one, shutting this down ends it.
@@ -69,10 +74,8 @@ pub enum Stage {
 pub enum Full {
     /// `limits.connections`.
     All,
-    /// `limits.unauthenticated`.
-    Unauthenticated,
-    /// `limits.unauthenticated_per_source`.
-    Source,
+    /// One of the bounds of those that are not logged in.
+    Waiting(Refused),
 }
 
 impl Full {
@@ -80,10 +83,14 @@ impl Full {
     pub const fn why(self) -> &'static str {
         match self {
             Full::All => "there are as many connections as may be (limits.connections)",
-            Full::Unauthenticated => {
+            Full::Waiting(Refused::All) => {
                 "there are as many connections that are not logged in as may be (limits.unauthenticated)"
             }
-            Full::Source => {
+            Full::Waiting(Refused::Share) => {
+                "its address has more than its share of the connections that are not logged in \
+                 (limits.unauthenticated)"
+            }
+            Full::Waiting(Refused::Source) => {
                 "its address has as many connections that are not logged in as it may \
                  (limits.unauthenticated_per_source)"
             }
@@ -96,52 +103,37 @@ impl Full {
 pub struct Connections {
     table: HashMap<Number, Connection>,
     last: Number,
-    direct: Waiting,
+    direct: Waiting<Number>,
     /// Those that came by a proxy have bounds of their own: the peers are somebody's word, and whoever makes them up
     /// takes no room from those who come by themselves.
-    tunnelled: Waiting,
-}
-
-/// Those that are not logged in.
-#[derive(Default)]
-struct Waiting {
-    of_source: HashMap<Source, u32>,
-    all: u32,
-}
-
-/// Whom a bound counts as one: an address, of version 6 a /64.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Source([u8; 16]);
-
-impl Source {
-    fn of(address: IpAddr) -> Source {
-        Source(match address.to_canonical() {
-            IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-            IpAddr::V6(v6) => {
-                let mut octets = v6.octets();
-                octets[8..].fill(0);
-                octets
-            }
-        })
-    }
+    tunnelled: Waiting<Number>,
 }
 
 impl Connections {
-    /// Whether one more may come from here, by a proxy or not.
-    pub fn room(&self, source: IpAddr, tunnelled: bool, limits: &Limits) -> Result<(), Full> {
+    /// Whether one more may come from here, by a proxy or not; the connection that gives way to it where one has to.
+    pub fn room(
+        &self,
+        source: Network,
+        tunnelled: bool,
+        limits: &Limits,
+        strangers: &Strangers,
+    ) -> Result<Option<Number>, Full> {
         let waiting = match tunnelled {
             true => &self.tunnelled,
             false => &self.direct,
         };
-        let of_source = waiting.of_source.get(&Source::of(source)).copied().unwrap_or(0);
         if self.table.len() >= limits.connections as usize {
-            Err(Full::All)
-        } else if waiting.all >= limits.unauthenticated {
-            Err(Full::Unauthenticated)
-        } else if of_source >= limits.unauthenticated_per_source {
-            Err(Full::Source)
-        } else {
-            Ok(())
+            return Err(Full::All);
+        }
+        let bounds = Bounds {
+            all: limits.unauthenticated as usize,
+            of_source: limits.unauthenticated_per_source as usize,
+        };
+        let is_known = |source: &Network| strangers.is_known(source, tunnelled);
+        match waiting.admit(&source, bounds, is_known, random) {
+            Admission::Free => Ok(None),
+            Admission::InPlaceOf(other) => Ok(Some(other)),
+            Admission::Refused(why) => Err(Full::Waiting(why)),
         }
     }
 
@@ -153,12 +145,8 @@ impl Connections {
 
     /// Takes one in; it is not logged in.
     pub fn add(&mut self, connection: Connection) {
-        let waiting = self.waiting(connection.via.is_some());
-        *waiting
-            .of_source
-            .entry(Source::of(connection.source.ip()))
-            .or_default() += 1;
-        waiting.all += 1;
+        self.waiting(connection.via.is_some())
+            .add(connection.counts_as, connection.number);
         self.table.insert(connection.number, connection);
     }
 
@@ -168,8 +156,8 @@ impl Connections {
             && matches!(connection.stage, Stage::Login(_))
         {
             connection.stage = Stage::Accepted(granted, front);
-            let (source, tunnelled) = (connection.source.ip(), connection.via.is_some());
-            self.release(source, tunnelled);
+            let (source, tunnelled) = (connection.counts_as, connection.via.is_some());
+            self.waiting(tunnelled).remove(&source, number);
         }
     }
 
@@ -204,7 +192,8 @@ impl Connections {
         // ENOTCONN: the peer was first.
         let _ = net::shut(&connection.socket);
         if matches!(connection.stage, Stage::Login(_)) {
-            self.release(connection.source.ip(), connection.via.is_some());
+            self.waiting(connection.via.is_some())
+                .remove(&connection.counts_as, number);
         }
         Some(connection)
     }
@@ -221,35 +210,24 @@ impl Connections {
         numbers
     }
 
-    /// How many conversations with PAM are under way.
-    pub fn conversations(&self) -> usize {
-        let talks = |c: &&Connection| matches!(&c.stage, Stage::Login(login) if login.talks());
-        self.table.values().filter(talks).count()
-    }
-
     /// How many there are.
     pub fn len(&self) -> usize {
         self.table.len()
     }
 
-    fn waiting(&mut self, tunnelled: bool) -> &mut Waiting {
+    fn waiting(&mut self, tunnelled: bool) -> &mut Waiting<Number> {
         match tunnelled {
             true => &mut self.tunnelled,
             false => &mut self.direct,
         }
     }
+}
 
-    fn release(&mut self, source: IpAddr, tunnelled: bool) {
-        let waiting = self.waiting(tunnelled);
-        waiting.all -= 1;
-        let source = Source::of(source);
-        if let Some(count) = waiting.of_source.get_mut(&source) {
-            *count -= 1;
-            if *count == 0 {
-                waiting.of_source.remove(&source);
-            }
-        }
-    }
+/// A number that nobody can guess. Should the kernel have none, the first of those that are greedy gives way.
+fn random() -> u32 {
+    let mut bytes = [0; 4];
+    let _ = net::random(&mut bytes);
+    u32::from_ne_bytes(bytes)
 }
 
 impl Connection {
@@ -299,7 +277,12 @@ mod tests {
     use super::super::trust::Trust;
     use super::*;
     use crate::config::Config;
+    use fleetgate_policy::strangers::Settings;
     use fleetgate_wire::common::Endpoint;
+
+    fn from(source: &str) -> Network {
+        Settings::default().source(source.parse().expect("an address"))
+    }
 
     fn connection(all: &mut Connections, source: &str) -> Number {
         arrived(all, source, None)
@@ -320,6 +303,7 @@ mod tests {
                 local: end,
             },
             source: SocketAddr::new(source.parse().expect("an address"), 9),
+            counts_as: from(source),
             via,
             socket: net::unix().expect("a socket"),
             since: Duration::ZERO,
@@ -341,36 +325,48 @@ mod tests {
     #[test]
     fn bounds_are_in_sum_and_per_source_and_end_with_the_connection() {
         let limits = Limits {
-            connections: 5,
+            connections: 6,
             unauthenticated: 4,
-            unauthenticated_per_source: 2,
+            unauthenticated_per_source: 3,
             ..Limits::default()
         };
+        let strangers = Strangers::new(&Settings::default());
         let mut all = Connections::default();
-        let room =
-            |all: &Connections, source: &str| all.room(source.parse().expect("an address"), false, &limits);
+        let room = |all: &Connections, source: &str| all.room(from(source), false, &limits, &strangers);
         let mut numbers = Vec::new();
         for source in ["10.0.0.1", "::ffff:10.0.0.1", "2001:db8::1", "2001:db8::2"] {
-            assert_eq!(room(&all, source), Ok(()), "{source}");
             numbers.push(connection(&mut all, source));
         }
-        assert_eq!(room(&all, "10.0.0.9"), Err(Full::Unauthenticated));
-        all.end(numbers[2]).expect("there");
-        assert!(all.end(numbers[2]).is_none());
-        assert_eq!(room(&all, "10.0.0.9"), Ok(()));
-        assert_eq!(room(&all, "10.0.0.1"), Err(Full::Source));
-        assert_eq!(room(&all, "2001:db8::ffff"), Ok(()));
-        connection(&mut all, "2001:db8::3");
-        all.end(numbers[0]).expect("there");
-        assert_eq!(room(&all, "2001:db8::4"), Err(Full::Source));
-        assert_eq!(room(&all, "2001:db8:0:1::4"), Ok(()));
-        let tight = Limits {
-            connections: 3,
-            ..limits.clone()
-        };
+        // A third source has the place of one of the two that have most; they themselves wait.
+        let gives_way = room(&all, "10.0.0.9")
+            .expect("there is room")
+            .expect("somebody goes");
+        assert!(numbers.contains(&gives_way));
+        assert_eq!(room(&all, "10.0.0.1"), Err(Full::Waiting(Refused::All)));
+        assert!(all.end(gives_way).is_some());
+        assert!(all.end(gives_way).is_none());
+        connection(&mut all, "10.0.0.9");
+        let left = numbers
+            .iter()
+            .find(|number| **number != gives_way)
+            .expect("three");
+        all.end(*left).expect("there");
+        assert_eq!(room(&all, "192.0.2.1"), Ok(None));
+        for source in ["10.0.0.7", "10.0.0.7", "10.0.0.7"] {
+            connection(&mut all, source);
+        }
+        assert_eq!(room(&all, "192.0.2.1"), Err(Full::All));
         assert_eq!(
-            all.room("192.0.2.1".parse().expect("an address"), false, &tight),
-            Err(Full::All)
+            all.room(
+                from("10.0.0.7"),
+                false,
+                &Limits {
+                    connections: 9,
+                    ..limits.clone()
+                },
+                &strangers
+            ),
+            Err(Full::Waiting(Refused::Source))
         );
     }
 
@@ -388,18 +384,16 @@ mod tests {
             ticket: 1,
         };
         let mut all = Connections::default();
-        let room = |all: &Connections, tunnelled| {
-            all.room("10.0.0.1".parse().expect("an address"), tunnelled, &limits)
-        };
+        let strangers = Strangers::new(&Settings::default());
+        let room = |all: &Connections, tunnelled| all.room(from("10.0.0.1"), tunnelled, &limits, &strangers);
         let first = arrived(&mut all, "10.0.0.1", Some(via.clone()));
         arrived(&mut all, "10.0.0.1", Some(via.clone()));
-        assert_eq!(room(&all, true), Err(Full::Source));
+        assert_eq!(room(&all, true), Err(Full::Waiting(Refused::Source)));
         arrived(&mut all, "10.0.0.2", Some(via.clone()));
-        arrived(&mut all, "10.0.0.3", Some(via));
-        assert_eq!(room(&all, true), Err(Full::Unauthenticated));
-        assert_eq!(room(&all, false), Ok(()));
+        arrived(&mut all, "10.0.0.2", Some(via));
+        assert_eq!(room(&all, false), Ok(None));
         all.end(first).expect("there");
-        assert_eq!(room(&all, true), Ok(()));
+        assert!(room(&all, true).is_ok());
     }
 
     #[test]

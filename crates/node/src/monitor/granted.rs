@@ -23,3 +23,12 @@ pub struct Granted {
     /// that what the modules learnt (a ticket, a key) reaches it; later ones begin their own.
     pub pam: Option<PamSession>,
 }
+
+impl Granted {
+    /// The user of the cluster, for the audit log.
+    pub fn user(&self) -> Option<String> {
+        self.members
+            .iter()
+            .find_map(|member| member.user().map(ToString::to_string))
+    }
+}

@@ -6,15 +6,19 @@
 
 use super::audit::{Audit, SessionKind};
 use fleetgate_seal::Strategy;
+use fleetgate_sys::{Fd, net};
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 /// The longest request that is read.
 const MAX_REQUEST: usize = 8192;
+/// A port that could not be had is tried again after so long.
+const AGAIN: Duration = Duration::from_secs(1);
 /// One reader has so long, from connecting to the last byte.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -302,25 +306,124 @@ impl std::fmt::Display for MetricsError {
 
 impl std::error::Error for MetricsError {}
 
-/// Serves the page on `address` until the process ends; returns where (port 0: a free one).
-pub fn serve(address: SocketAddr, metrics: Arc<Metrics>, audit: Audit) -> Result<SocketAddr, MetricsError> {
-    if !address.ip().to_canonical().is_loopback() {
-        return Err(MetricsError::NotLoopback(address));
+/// Whether the page may be served there.
+pub fn check(address: SocketAddr) -> Result<(), MetricsError> {
+    match address.ip().to_canonical().is_loopback() {
+        true => Ok(()),
+        false => Err(MetricsError::NotLoopback(address)),
     }
-    let failed = |e| MetricsError::Listen(address, e);
-    let listener = TcpListener::bind(address).map_err(failed)?;
-    let bound = listener.local_addr().map_err(failed)?;
-    std::thread::Builder::new()
+}
+
+/// The page while it is served. Dropping it gives the port back at once.
+pub struct Serving {
+    state: Arc<State>,
+    thread: Thread,
+}
+
+/// What the thread and its owner share.
+#[derive(Default)]
+struct State {
+    ended: AtomicBool,
+    /// The listening socket, once there is one.
+    listener: Mutex<Option<Fd>>,
+}
+
+/// Serves the page on `address`. A port that another program has is told, and tried again until it is free: without
+/// metrics a node still lets people in.
+pub fn serve(address: SocketAddr, metrics: Arc<Metrics>, audit: Audit) -> Result<Serving, MetricsError> {
+    check(address)?;
+    let state = Arc::<State>::default();
+    let thread = std::thread::Builder::new()
         .name("metrics".to_owned())
         .stack_size(256 << 10)
-        .spawn(move || {
-            for reader in listener.incoming().flatten() {
-                // A reader that goes away or stalls is not worth a word.
-                let _ = answer(reader, &metrics, &audit);
-            }
+        .spawn({
+            let state = state.clone();
+            move || state.serve(address, &metrics, &audit)
         })
-        .map_err(failed)?;
-    Ok(bound)
+        .map_err(|e| MetricsError::Listen(address, e))?;
+    Ok(Serving {
+        state,
+        thread: thread.thread().clone(),
+    })
+}
+
+impl Serving {
+    /// Where it is served; none: not yet.
+    #[cfg(test)]
+    fn address(&self) -> Option<fleetgate_sys::net::Address> {
+        net::local(self.state.listener().as_ref()?).ok()
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let listener = {
+            let mut listener = self.state.listener();
+            self.state.ended.store(true, Relaxed);
+            listener.take()
+        };
+        // It listens no more from here on, though its thread may be busy with a reader: the port can be had again.
+        let _ = listener.map(|listener| net::shut(&listener));
+        self.thread.unpark();
+    }
+}
+
+impl State {
+    fn listener(&self) -> MutexGuard<'_, Option<Fd>> {
+        self.listener.lock().expect("no panic is survived")
+    }
+
+    fn has_ended(&self) -> bool {
+        self.ended.load(Relaxed)
+    }
+
+    /// The thread's life.
+    fn serve(&self, address: SocketAddr, metrics: &Metrics, audit: &Audit) {
+        let mut complained = false;
+        while !self.has_ended() {
+            match self.listen(address) {
+                Ok(Some(listener)) => {
+                    tracing::info!(%address, "metrics are served");
+                    self.answer_readers(&listener, metrics, audit);
+                }
+                Ok(None) => return,
+                Err(e) => {
+                    if !complained {
+                        complained = true;
+                        let e = MetricsError::Listen(address, e);
+                        tracing::error!(
+                            "metrics are not served: {e}; it is tried again until the port is free"
+                        );
+                    }
+                    std::thread::park_timeout(AGAIN);
+                }
+            }
+        }
+    }
+
+    /// Listens, unless the page is not wanted any more.
+    fn listen(&self, address: SocketAddr) -> std::io::Result<Option<TcpListener>> {
+        let listener = TcpListener::bind(address)?;
+        let copy = listener.try_clone()?;
+        let mut shared = self.listener();
+        if self.has_ended() {
+            return Ok(None);
+        }
+        *shared = Some(Fd::from(std::os::fd::OwnedFd::from(copy)));
+        Ok(Some(listener))
+    }
+
+    fn answer_readers(&self, listener: &TcpListener, metrics: &Metrics, audit: &Audit) {
+        while !self.has_ended() {
+            match listener.accept() {
+                // A reader that goes away or stalls is not worth a word.
+                Ok((reader, _)) => drop(answer(reader, metrics, audit)),
+                Err(_) if self.has_ended() => return,
+                // No descriptors, say.
+                Err(_) => std::thread::park_timeout(AGAIN),
+            }
+        }
+    }
 }
 
 /// One request, one answer.

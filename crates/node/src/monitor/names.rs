@@ -1,6 +1,7 @@
 //! Names, asked of the resolver on a look-up socket. Asking never waits: who asked is woken with the answer. Accounts
 //! are kept for a few seconds, and no longer than the files that say who is who stay the same, so that a changed shell
-//! counts at the next session over an open connection.
+//! counts at the next session over an open connection. That a name is nobody's is kept as long, or the time of an answer
+//! would tell a stranger whose it is.
 
 use super::timers::now;
 use super::wakes::{Key, Owner, Wakes};
@@ -17,8 +18,12 @@ use std::time::Duration;
 
 /// How long an account is believed without asking again. Directories (LDAP) tell nobody of their changes.
 const KEEP: Duration = Duration::from_secs(5);
-/// The most accounts that are kept.
+/// The most names that are kept.
 const MAX_KEPT: usize = 256;
+/// How long the slowest look-up counts in [`Names::slowest`], at least.
+const WINDOW: Duration = Duration::from_secs(30);
+/// Slower look-ups count as one of this.
+const SLOWEST: Duration = Duration::from_secs(1);
 /// The most questions that wait for their answer.
 pub const MAX_WAITING: usize = 4096;
 
@@ -64,14 +69,24 @@ pub struct Names {
     buffer: Vec<u8>,
     next: u32,
     waiting: HashMap<u32, Waiting>,
-    kept: HashMap<CString, (Duration, Account)>,
+    kept: HashMap<CString, (Duration, Option<Account>)>,
     files: [Option<[i64; 6]>; FILES.len()],
     /// Answers that need no resolver.
     ready: Vec<(Key, Found)>,
+    slow: Slow,
+}
+
+/// The slowest look-ups of an account in this window of time and the one before it.
+#[derive(Default)]
+struct Slow {
+    since: Duration,
+    this: Duration,
+    last: Duration,
 }
 
 struct Waiting {
     key: Key,
+    since: Duration,
     /// The account's name, if it is one that is kept.
     account: Option<CString>,
     files: [Option<[i64; 6]>; FILES.len()],
@@ -89,6 +104,7 @@ impl Names {
             kept: HashMap::new(),
             files: stamps(),
             ready: Vec::new(),
+            slow: Slow::default(),
         }
     }
 
@@ -111,8 +127,15 @@ impl Names {
         Ok(())
     }
 
-    /// An account by name: at once if it is known, else `key`'s owner is woken with the answer.
-    pub fn account(&mut self, lane: Lane, name: &CStr, key: Key) -> Option<Account> {
+    /// How long the slowest look-up of an account took a moment ago, or a second if that was longer: whoever waits that long
+    /// does not show whether there was one.
+    pub fn slowest(&mut self) -> Duration {
+        self.slow.turn(now());
+        self.slow.this.max(self.slow.last)
+    }
+
+    /// An account by name: at once if it is known, or known to be nobody's; else `key`'s owner is woken with the answer.
+    pub fn account(&mut self, lane: Lane, name: &CStr, key: Key) -> Option<Option<Account>> {
         let files = stamps();
         if files != self.files {
             self.files = files;
@@ -140,11 +163,20 @@ impl Names {
             let Some(waiting) = self.waiting.remove(&answer.id) else {
                 continue;
             };
-            if let (Some(name), Found::User { account }) = (waiting.account, &answer.found)
+            if let Some(name) = waiting.account {
+                let now = now();
+                self.slow.add(now, now.saturating_sub(waiting.since));
+                let account = match &answer.found {
+                    Found::User { account } => Some(Some(account.clone())),
+                    Found::Unknown => Some(None),
+                    _ => None,
+                };
                 // Asked before the files changed: true then, and perhaps not now.
-                && waiting.files == self.files
-            {
-                self.keep(name, account.clone());
+                if let Some(account) = account
+                    && waiting.files == self.files
+                {
+                    self.keep(name, account);
+                }
             }
             answers.push((waiting.key, answer.found));
         }
@@ -170,7 +202,14 @@ impl Names {
             about,
         };
         let files = self.files;
-        self.waiting.insert(self.next, Waiting { key, account, files });
+        let since = now();
+        let waiting = Waiting {
+            key,
+            since,
+            account,
+            files,
+        };
+        self.waiting.insert(self.next, waiting);
         self.asking[lane.0]
             .unsent
             .push_back(fleetgate_wire::encode(&question));
@@ -219,11 +258,30 @@ impl Names {
         }
     }
 
-    fn keep(&mut self, name: CString, account: Account) {
+    fn keep(&mut self, name: CString, account: Option<Account>) {
         if self.kept.len() >= MAX_KEPT {
             self.kept.clear();
         }
         self.kept.insert(name, (now() + KEEP, account));
+    }
+}
+
+impl Slow {
+    fn turn(&mut self, now: Duration) {
+        let past = now.saturating_sub(self.since);
+        if past >= WINDOW {
+            self.last = match past >= WINDOW * 2 {
+                true => Duration::ZERO,
+                false => self.this,
+            };
+            self.this = Duration::ZERO;
+            self.since = now;
+        }
+    }
+
+    fn add(&mut self, now: Duration, took: Duration) {
+        self.turn(now);
+        self.this = self.this.max(took.min(SLOWEST));
     }
 }
 
@@ -333,14 +391,32 @@ mod tests {
         // An answer to nothing is passed over.
         resolver.answer(question.id + 9, Found::Unknown);
         assert_eq!(names.take(), [(key(1), found)]);
-        assert_eq!(names.account(Lane::IN, c"ann", key(2)), Some(account(c"ann")));
+        assert_eq!(
+            names.account(Lane::IN, c"ann", key(2)),
+            Some(Some(account(c"ann")))
+        );
         assert!(resolver.asked().is_none());
-        // Who is not there is asked about again.
-        for _ in 0..2 {
+        // Who is not there is not asked about again either; a question without an answer is.
+        let failed = Found::Failed { why: c"x".into() };
+        for found in [failed, Found::Unknown] {
             assert_eq!(names.account(Lane::IN, c"bob", key(3)), None);
-            resolver.answer(resolver.asked().expect("a question").id, Found::Unknown);
-            assert_eq!(names.take(), [(key(3), Found::Unknown)]);
+            resolver.answer(resolver.asked().expect("a question").id, found.clone());
+            assert_eq!(names.take(), [(key(3), found)]);
         }
+        assert_eq!(names.account(Lane::IN, c"bob", key(3)), Some(None));
+        assert!(resolver.asked().is_none());
+    }
+
+    #[test]
+    fn the_slowest_look_up_counts_for_a_while_and_up_to_its_bound() {
+        let (second, mut slow) = (Duration::from_secs, Slow::default());
+        slow.add(second(100), Duration::from_millis(300));
+        slow.add(second(101), Duration::from_millis(5));
+        assert_eq!(slow.this, Duration::from_millis(300));
+        slow.add(second(131), second(9));
+        assert_eq!((slow.this, slow.last), (SLOWEST, Duration::from_millis(300)));
+        slow.turn(second(1000));
+        assert_eq!((slow.this, slow.last), (Duration::ZERO, Duration::ZERO));
     }
 
     #[test]

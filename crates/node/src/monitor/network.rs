@@ -11,6 +11,7 @@ use super::audit::Event;
 use super::granted::Granted;
 use super::launches::Outcome;
 use super::metrics::Process;
+use super::names::Lane;
 use super::timers::now;
 use super::tools::Tools;
 use super::wakes::{Key, Owner};
@@ -18,6 +19,7 @@ use fleetgate_launch::Launch;
 use fleetgate_sys::Fd;
 use fleetgate_sys::poll::READ;
 use fleetgate_wire::common::Ids;
+use fleetgate_wire::names::{About, Found};
 use fleetgate_wire::net::{Done, Networking, Request, Response, What};
 use fleetgate_wire::node::Connection;
 use fleetgate_wire::node::front::{Ticket, ToFront};
@@ -36,12 +38,17 @@ const AT_ONCE: usize = 32;
 #[derive(Default)]
 pub struct Networks {
     helpers: HashMap<Connection, Helper>,
+    /// Each helper needs a SELinux context.
+    selinux: bool,
 }
 
 impl Networks {
-    /// None yet.
-    pub fn new() -> Networks {
-        Networks::default()
+    /// None yet. `selinux`: each helper needs a SELinux context.
+    pub fn new(selinux: bool) -> Networks {
+        Networks {
+            selinux,
+            ..Networks::default()
+        }
     }
 
     /// A front asks for a socket. `ids`: the account's, as the name service has it now.
@@ -69,20 +76,45 @@ impl Networks {
             return fail(tools, connection, ticket, reason, &why);
         }
         if helper.wants_launch() {
-            match launch(tools, connection, ids) {
-                Ok(()) => helper.launching(),
-                Err(why) => {
-                    tracing::error!("a networking helper is not started: {why}");
-                    self.gone(
-                        tools,
-                        connection,
-                        "the host could not open the socket; its log says why",
-                    );
-                }
+            helper.launching(ids.clone());
+            if self.selinux {
+                let user = CString::new(helper.login()).unwrap_or_default();
+                tools
+                    .names
+                    .ask(Lane::IN, About::Context { user }, key(connection));
+            } else {
+                self.launch(tools, connection, None);
             }
             return;
         }
         self.flush(tools, connection);
+    }
+
+    /// A name was found: a helper's SELinux context.
+    pub fn named(&mut self, tools: &mut Tools, id: u64, found: Found) {
+        match found {
+            Found::Context { context } => self.launch(tools, id, context),
+            // In a system that has contexts nothing runs without its own.
+            other => {
+                tracing::error!("the SELinux context of a networking helper is not known: {other:?}");
+                self.gone(tools, id, "the SELinux context for the socket is not known");
+            }
+        }
+    }
+
+    /// Launches the connection's helper, unless it is gone meanwhile.
+    fn launch(&mut self, tools: &mut Tools, connection: Connection, selinux: Option<CString>) {
+        let Some(ids) = self.helpers.get_mut(&connection).and_then(Helper::ids) else {
+            return;
+        };
+        if let Err(why) = launch(tools, connection, ids, selinux) {
+            tracing::error!("a networking helper is not started: {why}");
+            self.gone(
+                tools,
+                connection,
+                "the host could not open the socket; its log says why",
+            );
+        }
     }
 
     /// The socket's path of a forwarded agent that was asked for with `ticket`.
@@ -198,10 +230,16 @@ fn key(connection: Connection) -> Key {
     Key::new(Owner::Networks, connection)
 }
 
-fn launch(tools: &mut Tools, connection: Connection, ids: &Ids) -> Result<(), String> {
+fn launch(
+    tools: &mut Tools,
+    connection: Connection,
+    ids: Ids,
+    selinux: Option<CString>,
+) -> Result<(), String> {
     let order = Networking {
-        ids: ids.clone(),
+        ids,
         max_pending: MAX_UNANSWERED as u32,
+        selinux,
     };
     let names = super::sessions::names_socket(&tools.resolver);
     let fds = names.into_iter().map(|fd| (Role::Resolver, fd)).collect();

@@ -3,30 +3,33 @@
 
 use super::arrivals::Arrivals;
 use super::audit::{Audit, Event};
-use super::cgroup::{Cgroups, outside};
+use super::cgroup::{Cgroups, Usage, outside};
 use super::cluster::{Cluster, LabelCommands, check_labels};
 use super::connections::Connections;
 use super::fronts::Fronts;
 use super::host_keys::HostKeys;
 use super::launches::Launches;
+use super::login::turns::Turns;
 use super::metrics::{self, Metrics};
 use super::names::Names;
 use super::network::Networks;
 use super::node::{Lobby, Node, Pair};
 use super::offer::Offer;
 use super::seats::{Executed, Images, Late, News, Seat, SeatId, Seats, Starts, Words, open_ladder};
-use super::sessions::{Inherited, Sessions};
+use super::sessions::{Inherited, Sessions, needs_contexts};
 use super::starter::Starter;
 use super::steps::Steps;
+use super::strangers::Strangers;
 use super::timers::Timers;
 use super::tools::{Reaper, Tools};
 use super::trust::Trust;
 use super::tunnel::Tunnel;
 use super::wakes::{Key, Owner, Wakes};
 use super::watching::Watching;
-use crate::config::{Config, PamUse};
-use crate::identity::{Identity, is_joined};
-use fleetgate_launch::{Keeper, Places, Wtmpdb};
+use crate::config::{Config, PamUse, SelinuxUse};
+use crate::identity::{DIRECTORY, Identity, is_joined, load_tls_key};
+use fleetgate_base::own;
+use fleetgate_launch::{Keeper, Places, Session, Wtmpdb};
 use fleetgate_policy::Audit as Level;
 use fleetgate_seal::{Ladder, Source};
 use fleetgate_sys::poll::READ;
@@ -126,10 +129,24 @@ pub fn settle(config: &mut Config, user_mode: bool) {
     }
 }
 
+/// Where a node with this configuration writes its audit log.
+pub fn audit_log(config: &Config, user_mode: bool) -> PathBuf {
+    let mut config = config.clone();
+    settle(&mut config, user_mode);
+    config.audit_log
+}
+
 /// What is wrong with this configuration, beyond its form: the files it names, its lists, its names of algorithms.
 pub fn check(config: &Config, user_mode: bool) -> Result<(), String> {
+    let mut config = config.clone();
+    settle(&mut config, user_mode);
+    let config = &config;
     check_labels(config)?;
+    is_own(config)?;
     joined(config)?;
+    if let Some(address) = config.metrics {
+        metrics::check(address).map_err(|e| e.to_string())?;
+    }
     if user_mode && config.audit != Level::None {
         return Err(format!(
             "`audit = \"{}\"`: sessions are watched by a node that runs as root; leave it out",
@@ -161,6 +178,7 @@ pub fn run(options: Options) -> Result<(), MonitorError> {
     let (control, listeners) = inherited()?;
     let mut config = Config::load(&options.config).map_err(|e| MonitorError(e.to_string()))?;
     settle(&mut config, options.user_mode);
+    is_own(&config).map_err(MonitorError)?;
     is_reachable(!listeners.is_empty(), is_joined(&config.state_directory)).map_err(MonitorError)?;
     // Before our own limits are raised: sessions get these back.
     let inherited = Inherited::now();
@@ -173,10 +191,7 @@ pub fn run(options: Options) -> Result<(), MonitorError> {
         front,
         resolver: ladder(&options.sources.resolver, c"fleetgate-resolver")?,
         tunnel: Late::new(options.sources.tunnel, c"fleetgate-tunnel"),
-        resolver_arguments: vec![
-            c"--service".into(),
-            CString::new(config.pam_service.clone()).unwrap_or_default(),
-        ],
+        resolver_arguments: resolver_arguments(&config, uses_pam(&config, options.user_mode)),
         guardian_cgroup: (!options.user_mode).then(outside).flatten(),
         user: (!options.user_mode).then(|| seat_user(&config.user)),
     };
@@ -261,20 +276,23 @@ pub fn open(parts: Parts) -> Result<Node, MonitorError> {
     let (audit, writing) = Audit::start(&config.audit_log)
         .map_err(|e| MonitorError(format!("`audit_log`, {}: {e}", config.audit_log.display())))?;
     let metrics = Arc::new(Metrics::default());
-    if let Some(address) = config.metrics {
-        metrics::serve(address, metrics.clone(), audit.clone()).map_err(at("serving metrics"))?;
-    }
+    let page = config
+        .metrics
+        .map(|address| metrics::serve(address, metrics.clone(), audit.clone()))
+        .transpose()
+        .map_err(at("serving metrics"))?;
     let launches = Launches::new(parts.session.clone()).map_err(at("starting launch threads"))?;
     wakes
         .watch(launches.bell(), READ, Key::new(Owner::Launches, 0))
         .map_err(at("watching launches"))?;
-    let keeper = keeper(&config, parts.user_mode)?;
+    let keeper = keeper(&config, parts.user_mode, audit.clone())?;
     let starter = Starter::new(parts.control, parts.signals, parts.small, &wakes)
         .map_err(at("watching the starter"))?;
     let mut arrivals =
         Arrivals::new(parts.listeners, &wakes).map_err(at("watching the listening sockets"))?;
     // Until the lobby is ready, what arrives waits in the kernel.
     arrivals.pause(&wakes);
+    let strangers = Strangers::new(&config.strangers);
     let tools = Tools {
         config,
         user_mode: parts.user_mode,
@@ -286,9 +304,11 @@ pub fn open(parts: Parts) -> Result<Node, MonitorError> {
         timers: Timers::default(),
         launches,
         names: Names::new(),
+        pam_turns: Turns::default(),
         words: Words::default(),
         reaper: Reaper::default(),
         watching: Watching::default(),
+        strangers,
         audit,
         metrics,
         steps: Steps::default(),
@@ -301,6 +321,7 @@ pub fn open(parts: Parts) -> Result<Node, MonitorError> {
         &tools,
     )
     .map_err(at("making an eventfd"))?;
+    let networks = Networks::new(needs_contexts(&tools.config));
     let mut node = Node {
         tools,
         seats,
@@ -308,7 +329,7 @@ pub fn open(parts: Parts) -> Result<Node, MonitorError> {
         connections: Connections::default(),
         fronts: Fronts::default(),
         sessions,
-        networks: Networks::new(),
+        networks,
         starter,
         offer,
         trust: trust.into(),
@@ -319,10 +340,12 @@ pub fn open(parts: Parts) -> Result<Node, MonitorError> {
         resolver,
         config_path: parts.config_path,
         writing: Some(writing),
+        page,
         draining: false,
         watchers: Pair::default(),
         age_timer: None,
         label_commands: LabelCommands::default(),
+        strangers_timer: None,
         grants: 0,
         done: false,
     };
@@ -384,6 +407,15 @@ pub(super) fn joined(config: &Config) -> Result<Option<(Tunnel, Cluster)>, Strin
     Ok(tunnel.zip(Cluster::load(config)?))
 }
 
+/// Whether nobody else may change what the node keeps: who may says whom it believes.
+fn is_own(config: &Config) -> Result<(), String> {
+    let state = &config.state_directory;
+    for directory in [state, &state.join(DIRECTORY)] {
+        own::unchanged(directory)?;
+    }
+    load_tls_key(state).map(drop).map_err(|e| e.to_string())
+}
+
 /// Whether there is any way in.
 pub(super) fn is_reachable(has_port: bool, is_joined: bool) -> Result<(), String> {
     match has_port || is_joined {
@@ -396,10 +428,39 @@ pub(super) fn is_reachable(has_port: bool, is_joined: bool) -> Result<(), String
     }
 }
 
-fn keeper(config: &Config, user_mode: bool) -> Result<Keeper, MonitorError> {
+/// The keeper. What an earlier monitor left is mended here: the ends of its sessions are told too.
+fn keeper(config: &Config, user_mode: bool, audit: Audit) -> Result<Keeper, MonitorError> {
     let directory = config.runtime_directory.join("sessions");
     let wtmpdb = (!user_mode).then(Wtmpdb::system);
-    Keeper::start_with(&directory, Places::system(), wtmpdb).map_err(at("keeping sessions"))
+    let tell = move |session: &Session, lasted| {
+        audit.tell(Event::SessionEnded {
+            connection: session.connection,
+            session: session.id,
+            login: session.entry.user.to_string_lossy().into_owned(),
+            code: None,
+            signal: None,
+            lasted,
+            usage: Usage::of(session.cgroup.as_deref(), None),
+            ordered: None,
+            is_inherited: true,
+        });
+    };
+    Keeper::start_telling(&directory, Places::system(), wtmpdb, tell).map_err(at("keeping sessions"))
+}
+
+/// The resolver keeps what PAM needs loaded only where PAM is used: it is 1.6 MB. Should a reload begin to use it, the first session
+/// loads it.
+fn resolver_arguments(config: &Config, pam: bool) -> Vec<CString> {
+    let selinux = match config.selinux {
+        SelinuxUse::Auto => c"auto",
+        SelinuxUse::Required => c"required",
+    };
+    let mut words: Vec<CString> = vec![c"--selinux".into(), selinux.into()];
+    if pam {
+        let service = CString::new(config.pam_service.clone()).unwrap_or_default();
+        words.extend([c"--service".into(), service]);
+    }
+    words
 }
 
 fn ladder(source: &Source, name: &std::ffi::CStr) -> Result<Arc<Ladder>, MonitorError> {
@@ -469,4 +530,22 @@ pub(super) fn seat_user(name: &str) -> (u32, u32) {
         );
         NOBODY
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_resolver_has_pam_loaded_where_it_is_used() {
+        let config = Config {
+            pam_service: "sshd".to_owned(),
+            selinux: SelinuxUse::Required,
+            ..Config::default()
+        };
+        let words = |pam| resolver_arguments(&config, pam);
+        assert_eq!(words(false), [c"--selinux", c"required"].map(CString::from));
+        let all = [c"--selinux", c"required", c"--service", c"sshd"];
+        assert_eq!(words(true), all.map(CString::from));
+    }
 }

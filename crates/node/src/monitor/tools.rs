@@ -4,10 +4,12 @@
 use super::audit::Audit;
 use super::cluster::{Cluster, StateWriter};
 use super::launches::Launches;
+use super::login::turns::Turns;
 use super::metrics::Metrics;
 use super::names::Names;
 use super::seats::Words;
 use super::steps::Steps;
+use super::strangers::Strangers;
 use super::timers::Timers;
 use super::wakes::{Key, Owner, Wakes};
 use super::watching::Watching;
@@ -39,12 +41,16 @@ pub struct Tools {
     pub launches: Launches,
     /// Names on their way.
     pub names: Names,
+    /// Who may talk to PAM now.
+    pub pam_turns: Turns,
     /// Words to fronts, sent in this turn.
     pub words: Words,
     /// Helpers to wait for.
     pub reaper: Reaper,
     /// Sessions that are watched.
     pub watching: Watching,
+    /// Those who are not logged in.
+    pub strangers: Strangers,
     /// What happens is told here.
     pub audit: Audit,
     /// And counted here.

@@ -214,7 +214,7 @@ fn required(lists: &[String], on: &[Way]) -> Result<Vec<Vec<Way>>, String> {
 /// What node.toml takes away from everybody.
 fn permits(config: &Config) -> Permits {
     let mut permits = Permits::all();
-    let switches: [(bool, &str, &[Kind]); 7] = [
+    let switches: [(bool, &str, &[Kind]); 6] = [
         (config.pty, "pty", &[Kind::Pty]),
         (
             config.connect_forwarding,
@@ -229,14 +229,14 @@ fn permits(config: &Config) -> Permits {
         (config.agent_forwarding, "agent_forwarding", &[Kind::Agent]),
         (config.x11_forwarding, "x11_forwarding", &[Kind::X11]),
         (config.sftp, "sftp", &[Kind::Sftp]),
-        // Other subsystems and ~/.ssh/rc are not there.
-        (false, "subsystem", &[Kind::Subsystem, Kind::UserRc]),
     ];
     for (on, key, kinds) in switches {
         if !on {
             permits.forbid(kinds, &Rule::new(format!("node.toml ({key} = false)")));
         }
     }
+    // Other subsystems than sftp are not there either: an order for one says so.
+    permits.forbid(&[Kind::UserRc], &Rule::new("this program: it has no ~/.ssh/rc"));
     if let Some(command) = &config.force_command {
         permits.force(
             command.as_bytes().to_vec(),

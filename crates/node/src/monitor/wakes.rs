@@ -40,9 +40,11 @@ pub enum Owner {
     Tunnel,
     /// The watcher and its guardian; the id says what of them.
     Watcher,
+    /// What strangers did, in sums.
+    Strangers,
 }
 
-const OWNERS: [Owner; 16] = [
+const OWNERS: [Owner; 17] = [
     Owner::Starter,
     Owner::Arrivals,
     Owner::Seats,
@@ -59,6 +61,7 @@ const OWNERS: [Owner; 16] = [
     Owner::Reaper,
     Owner::Tunnel,
     Owner::Watcher,
+    Owner::Strangers,
 ];
 
 /// A wake-up: whom, and which of his things. Ids are below 2^56.

@@ -2,9 +2,9 @@
 //! starts no process: the loop does ([`super::node`]).
 
 use fleetgate_policy::{Audit, Stance, Watching as Wanted};
-use fleetgate_sys::{Fd, socket};
-use fleetgate_trace::audit::{Level, selection};
-use fleetgate_trace::filter::{Answers, compile};
+use fleetgate_sys::{Fd, net, socket};
+use fleetgate_trace::audit::{Level, selection, with_pass};
+use fleetgate_trace::filter::{Answers, Program, compile};
 use fleetgate_wire::common::SessionId;
 use fleetgate_wire::exec::Watch;
 use fleetgate_wire::node::Connection;
@@ -26,7 +26,7 @@ pub struct Whose {
 /// All of them.
 #[derive(Debug, Default)]
 pub struct Watching {
-    filters: HashMap<u8, Arc<Vec<u8>>>,
+    filters: HashMap<u8, Arc<Program>>,
     sessions: HashMap<SessionId, Whose>,
     /// Which listeners the watcher holds.
     keys: HashMap<u64, SessionId>,
@@ -49,7 +49,7 @@ impl Watching {
             Audit::Files => 2,
             Audit::Full => 3,
         };
-        let filter = self.filter(level)?;
+        let (filter, pass) = self.filter(level)?;
         let (ours, theirs) = socket::pair().map_err(|e| format!("making a socket: {e}"))?;
         let watched = Watched {
             session,
@@ -64,31 +64,39 @@ impl Watching {
         };
         self.sessions.insert(session, whose);
         let watch = Watch {
-            filter: filter.to_vec(),
+            filter,
+            pass,
             required: wanted.unwatched == Stance::Refuse,
         };
         Ok(Some((watch, theirs)))
     }
 
-    /// The instructions of a level's filter, as the kernel has them.
-    fn filter(&mut self, level: u8) -> Result<Arc<Vec<u8>>, String> {
-        if let Some(filter) = self.filters.get(&level) {
-            return Ok(filter.clone());
-        }
-        let selection = selection(match level {
+    /// The instructions of a session's filter, as the kernel has them, and what it lets pass.
+    fn filter(&mut self, level: u8) -> Result<(Vec<u8>, u64), String> {
+        let told = match level {
             1 => Level::Commands,
             2 => Level::Files,
             _ => Level::Full,
-        });
-        let program = compile(&selection, &Answers::notify()).map_err(|e| e.to_string())?;
-        let steps = program.instructions().iter().flat_map(|step| {
+        };
+        let program = match self.filters.get(&level) {
+            Some(program) => program.clone(),
+            None => {
+                let made = compile(&selection(told), &Answers::notify()).map_err(|e| e.to_string())?;
+                let program = Arc::new(made);
+                self.filters.insert(level, program.clone());
+                program
+            }
+        };
+        let mut pass = [0; 8];
+        net::random(&mut pass).map_err(|e| format!("random numbers: {e}"))?;
+        let pass = u64::from_ne_bytes(pass);
+        let steps = with_pass(told, &program, pass).ok_or("the filter lets no helper pass")?;
+        let bytes = steps.iter().flat_map(|step| {
             let [a, b] = step.code.to_ne_bytes();
             let [c, d, e, f] = step.value.to_ne_bytes();
             [a, b, step.yes, step.no, c, d, e, f]
         });
-        let filter = Arc::new(steps.collect::<Vec<u8>>());
-        self.filters.insert(level, filter.clone());
-        Ok(filter)
+        Ok((bytes.collect(), pass))
     }
 
     /// Whether somebody has to watch.
@@ -185,6 +193,13 @@ mod tests {
             [1, 2, 3]
         );
         assert!(!watching.has_waiting());
+        // What the filter lets pass is each session's own.
+        let mut full = || {
+            let begun = watching.begin(1, "ada", [9; 16], wanted(Audit::Full));
+            begun.expect("a filter").expect("it is watched").0
+        };
+        let (one, other) = (full(), full());
+        assert!(one.pass != other.pass && one.filter != other.filter);
     }
 
     #[test]

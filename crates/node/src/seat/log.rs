@@ -1,6 +1,7 @@
 //! A seat's log lines on standard error, in the form that the monitor's own have. There are few: what happens to
 //! connections is told to the monitor, which logs it. Secrets and what peers send never stand in one.
 
+use fleetgate_policy::text::is_unseen;
 use fleetgate_sys::{clock, file};
 use std::fmt::{Display, Write};
 use std::time::Instant;
@@ -77,8 +78,10 @@ impl Log {
         for c in what.chars() {
             match c {
                 '"' | '\\' if self.format == Format::Json => line.extend(['\\', c]),
-                c if c.is_control() => {
-                    let _ = write!(line, "\\u{:04x}", c as u32);
+                c if is_unseen(c) => {
+                    for unit in c.encode_utf16(&mut [0; 2]) {
+                        let _ = write!(line, "\\u{unit:04x}");
+                    }
                 }
                 c => line.push(c),
             }
@@ -125,12 +128,12 @@ mod tests {
         for (format, expected) in [
             (
                 Format::Text,
-                "2026-02-28T23:59:59.000001Z  WARN lobby: a \"b\" \\u000a\\u001b[c\n",
+                "2026-02-28T23:59:59.000001Z  WARN lobby: a \"b\" \\u000a\\u001b[c\\u202e\\udb40\\udc41\n",
             ),
             (
                 Format::Json,
                 "{\"timestamp\":\"2026-02-28T23:59:59.000001Z\",\"level\":\"WARN\",\"process\":\"lobby\",\
-                 \"message\":\"a \\\"b\\\" \\u000a\\u001b[c\"}\n",
+                 \"message\":\"a \\\"b\\\" \\u000a\\u001b[c\\u202e\\udb40\\udc41\"}\n",
             ),
         ] {
             let log = Log {
@@ -139,7 +142,7 @@ mod tests {
                 timings: false,
             };
             assert_eq!(
-                log.format("WARN", 1_772_323_199, 1_999, "a \"b\" \n\x1b[c"),
+                log.format("WARN", 1_772_323_199, 1_999, "a \"b\" \n\x1b[c\u{202e}\u{e0041}"),
                 expected
             );
         }

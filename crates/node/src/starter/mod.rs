@@ -12,6 +12,7 @@ mod notify;
 use crate::config::{Config, ConfigError};
 use crate::seat::Format;
 use crate::vigil::{self, Stage, Vigil};
+use fleetgate_base::parent;
 use fleetgate_sys::spawn::{Child, Program, Spawn, SpawnError, Stack, Strings, spawn};
 use fleetgate_sys::{Errno, Fd, file, socket};
 use fleetgate_wire::node::starter::FIRST_LISTENER;
@@ -88,6 +89,7 @@ impl From<ConfigError> for StarterError {
 /// Starts the service and stays until it is told to end. The answer is the exit code.
 pub fn run(options: &Options) -> Result<i32, StarterError> {
     let system = |doing| move |e| StarterError::System(doing, e);
+    parent::follow().map_err(StarterError::Ended)?;
     let signals = vigil::signals().map_err(system("taking signals"))?;
     let log = vigil::log(options.format);
     let systemd = notify::systemd(log);
@@ -97,7 +99,7 @@ pub fn run(options: &Options) -> Result<i32, StarterError> {
         ([], _) => &config.listen,
         (given, _) => given,
     };
-    let listening = listeners::open(addresses, notify::sockets())?;
+    let listening = listeners::open(addresses, notify::sockets(&systemd, addresses))?;
     for address in &listening.addresses {
         tracing::info!(%address, "listening");
     }

@@ -4,52 +4,42 @@
 use super::listeners::Listening;
 use crate::seat::Log;
 use crate::vigil::Systemd;
-use fleetgate_sys::{Fd, process};
-use std::env;
-use std::ffi::{OsStr, OsString};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
+use fleetgate_base::sockets::{self, InheritedSockets};
+use fleetgate_base::{notify, parent};
+use fleetgate_sys::Fd;
+use std::ffi::OsStr;
+use std::net::SocketAddr;
 
 /// Under which name systemd keeps our sockets.
 const STORED: &str = "fleetgate-node";
-/// The most sockets that are taken over.
-const MAX_SOCKETS: i32 = 64;
-/// sd_listen_fds(3): the first of them.
-const FIRST: i32 = 3;
 
 /// Whether a variable is for the process that systemd started, and for no child of it.
 pub fn is_systemds(name: &OsStr) -> bool {
     [
-        "NOTIFY_SOCKET",
-        "LISTEN_FDS",
-        "LISTEN_PID",
-        "LISTEN_FDNAMES",
+        notify::VARIABLE,
         "WATCHDOG_PID",
         "WATCHDOG_USEC",
+        sockets::VARIABLE,
+        parent::VARIABLE,
     ]
     .iter()
+    .chain(&sockets::SYSTEMDS)
     .any(|n| name == *n)
 }
 
 /// Where systemd hears from us, as the environment says.
 pub fn systemd(log: Log) -> Systemd {
-    Systemd::on(env::var_os("NOTIFY_SOCKET").and_then(connect), log)
+    Systemd::on(notify::socket_from_environment(), log)
 }
 
-/// The sockets that systemd hands over, close-on-exec from here on.
-pub fn sockets() -> Vec<Fd> {
-    let number = |name| env::var(name).ok().and_then(|v| v.parse::<i32>().ok());
-    let ours = number("LISTEN_PID") == Some(process::id());
-    let count = number("LISTEN_FDS").filter(|_| ours).unwrap_or(0);
-    let sockets: Vec<Fd> = (FIRST..FIRST + count.clamp(0, MAX_SOCKETS))
-        .map(Fd::from_raw)
-        .collect();
-    for fd in &sockets {
-        let _ = fd.set_cloexec(true);
-        let _ = fd.set_nonblocking(true);
+/// The sockets that were handed over, for these addresses. Those that an earlier process made for others are given back.
+pub fn sockets(systemd: &Systemd, addresses: &[SocketAddr]) -> Vec<Fd> {
+    let handed = InheritedSockets::from_environment();
+    if handed.is_kept && !handed.fit(addresses) {
+        systemd.say(&format!("FDSTOREREMOVE=1\nFDNAME={STORED}"));
+        return Vec::new();
     }
-    sockets
+    handed.sockets
 }
 
 /// Has systemd keep the listening sockets, so that no connection is refused while the service restarts. What it gave us it
@@ -62,34 +52,21 @@ pub fn keep(systemd: &Systemd, listening: &Listening) {
     }
 }
 
-fn connect(path: OsString) -> Option<Fd> {
-    let address = match path.as_bytes() {
-        [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
-        path => SocketAddr::from_pathname(OsStr::from_bytes(path)),
-    };
-    let socket = UnixDatagram::unbound().ok()?;
-    match address.and_then(|a| socket.connect_addr(&a)) {
-        Ok(()) => Some(Fd::from(std::os::fd::OwnedFd::from(socket))),
-        Err(e) => {
-            tracing::warn!("systemd's notification socket {path:?}: {e}");
-            None
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::seat::Format;
-    use fleetgate_sys::socket;
+    use fleetgate_sys::{process, socket};
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram};
 
     #[test]
     fn words_and_sockets_reach_the_notification_socket() {
         let name = format!("fleetgate-notify-{}", process::id());
-        let address = SocketAddr::from_abstract_name(&name).expect("a name");
+        let address = UnixAddress::from_abstract_name(&name).expect("a name");
         let listener = UnixDatagram::bind_addr(&address).expect("bound");
         let systemd = Systemd::on(
-            connect(format!("@{name}").into()),
+            notify::connect(format!("@{name}").into()),
             crate::vigil::log(Format::Text),
         );
         systemd.say("READY=1");

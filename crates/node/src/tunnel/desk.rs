@@ -1,11 +1,13 @@
 //! The loop of the tunnel: hears the monitor and the connections' tasks, and has all that must be known to both. A
 //! session's bytes do not come by here.
 
-use super::dial::{Dialling, keep};
+use super::dial::{Dialling, Locked, keep};
 use super::line::{Heard, Line, Monitor};
 use crate::seat::Ended;
 use fleetgate_net::tls::{self, Believe, Credentials, Trust};
-use fleetgate_proto::v1::{AuditBatch, AuditPosition, FromNode, NodeFacts, Renew, Span, Spans, from_node};
+use fleetgate_proto::v1::{
+    AuditBatch, AuditPosition, FromNode, NodeFacts, Renew, Span, Spans, Statement, from_node,
+};
 use fleetgate_sys::Fd;
 use fleetgate_sys::net::Address;
 use fleetgate_wire::common::Endpoint;
@@ -38,8 +40,10 @@ pub(super) enum Ask {
         host: CString,
         answer: oneshot::Sender<Vec<SocketAddr>>,
     },
-    /// A control stream was opened; words to it.
-    Control(mpsc::Sender<FromNode>),
+    /// A control stream was opened by this proxy; words to it.
+    Control(Arc<str>, mpsc::Sender<FromNode>),
+    /// The proxy of this control stream leaves: it is to end, and others get the words.
+    Left(mpsc::Sender<FromNode>),
     /// Audit lines are kept.
     Kept(AuditPosition),
     /// The request for certificates was answered.
@@ -66,6 +70,7 @@ pub(super) struct Desk {
     node: Arc<str>,
     documents: Arc<Mutex<()>>,
     client: watch::Sender<tls::Client>,
+    locked: watch::Sender<Locked>,
     leave: watch::Sender<bool>,
     dials: JoinSet<()>,
     dialled: Vec<(Proxy, AbortHandle)>,
@@ -73,7 +78,8 @@ pub(super) struct Desk {
     arriving: HashMap<Ticket, Arriving>,
     explaining: HashMap<Ticket, mpsc::Sender<Spans>>,
     resolving: HashMap<CString, Vec<oneshot::Sender<Vec<SocketAddr>>>>,
-    controls: Vec<mpsc::Sender<FromNode>>,
+    /// By the proxy's name.
+    controls: Vec<(Arc<str>, mpsc::Sender<FromNode>)>,
     /// One of them ended.
     gone: Arc<Notify>,
     facts: NodeFacts,
@@ -111,6 +117,7 @@ impl Desk {
             node: settings.node.to_string_lossy().into(),
             documents: Arc::default(),
             client: watch::channel(client).0,
+            locked: watch::channel(settings.credentials.locked.into()).0,
             leave: watch::channel(false).0,
             dials: JoinSet::new(),
             dialled: Vec::new(),
@@ -136,7 +143,7 @@ impl Desk {
                 Some(ask) = self.asks.recv() => self.asked(ask).await?,
                 Some(_) = self.dials.join_next() => {}
                 () = gone.notified() => {
-                    self.controls.retain(|control| !control.is_closed());
+                    self.controls.retain(|(_, control)| !control.is_closed());
                     self.carry();
                 }
             }
@@ -185,6 +192,7 @@ impl Desk {
             ToTunnel::Credentials { credentials } => {
                 let client = client(&self.line, &credentials)?;
                 self.client.send_replace(client);
+                self.locked.send_replace(credentials.locked.into());
             }
             ToTunnel::Renew { message } => {
                 let renew = Renew::decode(message.as_slice()).map_err(Ended::at("a request to renew"))?;
@@ -195,6 +203,14 @@ impl Desk {
                 let batch = AuditBatch::decode(message.as_slice()).map_err(Ended::at("audit records"))?;
                 self.audit = Some(Pending::new(from_node::Kind::Audit(batch)));
                 self.carry();
+            }
+            ToTunnel::Statement { proxy, message } => {
+                let statement = Statement::decode(message.as_slice()).map_err(Ended::at("a statement"))?;
+                let proxy = proxy.to_string_lossy();
+                for (_, control) in self.controls.iter().filter(|(name, _)| **name == *proxy) {
+                    // One that does not read gets the next.
+                    let _ = control.try_send(post(from_node::Kind::Statement(statement.clone())));
+                }
             }
             ToTunnel::Drain => {
                 self.leave.send_replace(true);
@@ -232,12 +248,19 @@ impl Desk {
                     self.line.say(&FromTunnel::Resolve { host }).await?;
                 }
             }
-            Ask::Control(control) => {
+            Ask::Control(proxy, control) => {
                 if *self.leave.borrow() {
                     return Ok(());
                 }
                 let _ = control.try_send(post(from_node::Kind::Facts(self.facts.clone())));
-                self.controls.push(control);
+                self.controls.push((proxy, control));
+                self.carry();
+            }
+            Ask::Left(control) => {
+                self.controls.retain(|(_, known)| !known.same_channel(&control));
+                for pending in [&mut self.renew, &mut self.audit].into_iter().flatten() {
+                    pending.with.take_if(|with| with.same_channel(&control));
+                }
                 self.carry();
             }
             Ask::Kept(position) => {
@@ -291,6 +314,7 @@ impl Desk {
                 documents: self.documents.clone(),
                 gone: self.gone.clone(),
                 client: self.client.subscribe(),
+                locked: self.locked.subscribe(),
                 leave: self.leave.subscribe(),
             };
             let task = self.dials.spawn(keep(proxy.clone(), dialling));
@@ -299,7 +323,7 @@ impl Desk {
     }
 
     fn post_facts(&mut self) {
-        for control in &self.controls {
+        for (_, control) in &self.controls {
             // One that does not read gets what is there when it does, or is gone.
             let _ = control.try_send(post(from_node::Kind::Facts(self.facts.clone())));
         }
@@ -314,8 +338,8 @@ impl Desk {
             let taker = self
                 .controls
                 .iter()
-                .find(|control| control.try_send(pending.post.clone()).is_ok());
-            pending.with = taker.cloned();
+                .find(|(_, control)| control.try_send(pending.post.clone()).is_ok());
+            pending.with = taker.map(|(_, control)| control.clone());
         }
     }
 }

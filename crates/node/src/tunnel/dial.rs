@@ -7,15 +7,23 @@ use super::service::{Bounded, Serving, name};
 use fleetgate_net::backoff::{Backoff, random};
 use fleetgate_net::h2::{self, Caller, Routes, Tuning};
 use fleetgate_net::{dial, tls};
-use fleetgate_policy::cluster::Subject;
-use fleetgate_wire::node::tunnel::{FromTunnel, Proxy};
+use fleetgate_policy::cluster::{Name, Subject};
+use fleetgate_wire::node::tunnel::{FromTunnel, LockedProxy, Proxy};
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Mutex, Notify, mpsc, oneshot, watch};
+use tokio::task::JoinSet;
 
-/// A connection that lived for so long worked: the next wait is short again.
+/// A connection that lived for so long worked: the next wait is the first again.
 const SETTLED: Duration = Duration::from_secs(10);
+
+/// How long a proxy that is locked has to tell the state, by which the lock may be over.
+const FOR_THE_STATE: Duration = Duration::from_secs(5);
+
+/// Proxies that are locked.
+pub(super) type Locked = Arc<[LockedProxy]>;
 
 /// What every dialled connection needs.
 #[derive(Clone)]
@@ -27,26 +35,58 @@ pub(super) struct Dialling {
     pub gone: Arc<Notify>,
     /// TLS as it is now: certificates change while connections last.
     pub client: watch::Receiver<tls::Client>,
+    /// Proxies that nobody comes in by.
+    pub locked: watch::Receiver<Locked>,
     /// True: no more.
     pub leave: watch::Receiver<bool>,
 }
 
-/// Holds a connection to `proxy` until it is told to leave.
+/// A connection that is served.
+struct Dialled {
+    /// Serves it to its end, and says why it ended.
+    serving: Pin<Box<dyn Future<Output = String> + Send>>,
+    /// Told when the proxy leaves.
+    left: Arc<Notify>,
+    /// Sessions are taken from it: it is not locked.
+    is_served: bool,
+}
+
+/// Holds a connection to `proxy` until it is told to leave. When the proxy drains, the next connection is made at once, and
+/// the one before goes on until its last session has ended.
 pub(super) async fn keep(proxy: Proxy, mut dialling: Dialling) {
     let shown = shown(&proxy);
     let mut backoff = Backoff::RECONNECT;
     let mut last = String::new();
+    let mut older = JoinSet::new();
     while !*dialling.leave.borrow() {
-        let mut connected = None;
-        let why = once(&proxy, &shown, &mut dialling, &mut connected).await;
+        while older.try_join_next().is_some() {}
+        let since = Instant::now();
+        let (connected, why) = match open(&proxy, &shown, &mut dialling).await {
+            Err(why) => (false, why),
+            Ok(Dialled {
+                mut serving,
+                left,
+                is_served,
+            }) => tokio::select! {
+                why = &mut serving => (is_served, why),
+                () = left.notified() => {
+                    older.spawn(serving);
+                    backoff.worked();
+                    continue;
+                }
+            },
+        };
         if *dialling.leave.borrow() {
-            return;
+            break;
         }
-        if connected.is_some_and(|since: Instant| since.elapsed() >= SETTLED) {
-            backoff.worked();
+        if connected {
+            match since.elapsed() >= SETTLED {
+                true => backoff.worked(),
+                false => backoff.answered(),
+            }
         }
         // The same reason again is no news.
-        if connected.is_some() || why != last {
+        if connected || why != last {
             let word = FromTunnel::Lost {
                 proxy: name(&shown),
                 why: name(&why),
@@ -59,47 +99,53 @@ pub(super) async fn keep(proxy: Proxy, mut dialling: Dialling) {
             _ = dialling.leave.changed() => {}
         }
     }
+    while older.join_next().await.is_some() {}
 }
 
-/// One connection from its beginning to its end; why it ended.
-async fn once(
-    proxy: &Proxy,
-    shown: &str,
-    dialling: &mut Dialling,
-    connected: &mut Option<Instant>,
-) -> String {
-    let Some(addresses) = addresses(proxy, dialling).await else {
-        return "the node ends".to_owned();
-    };
+/// Makes one connection. An error: why there is none.
+async fn open(proxy: &Proxy, shown: &str, dialling: &mut Dialling) -> Result<Dialled, String> {
+    let addresses = addresses(proxy, dialling).await.ok_or("the node ends")?;
     if addresses.is_empty() {
-        return format!("{shown} has no address: is the name right?");
+        return Err(format!("{shown} has no address: is the name right?"));
     }
-    let io = match dial::any(shown, addresses, dial::DEADLINE).await {
-        Ok(io) => io,
-        Err(e) => return e.to_string(),
-    };
+    let io = dial::any(shown, addresses, dial::DEADLINE)
+        .await
+        .map_err(|e| e.to_string())?;
     let client = dialling.client.borrow_and_update().clone();
-    let (stream, peer) = match client.connect(tls::PROXY, io).await {
-        Ok(connected) => connected,
-        Err(e) => return e.to_string(),
-    };
+    let (stream, peer) = client.connect(tls::PROXY, io).await.map_err(|e| e.to_string())?;
     if peer.alpn.as_deref() != Some(tls::TUNNEL) {
-        return format!("{shown} takes no nodes: is it a proxy of this cluster?");
+        return Err(format!("{shown} takes no nodes: is it a proxy of this cluster?"));
     }
-    *connected = Some(Instant::now());
-    let word = FromTunnel::Connected { proxy: name(shown) };
-    let _ = dialling.line.say(&word).await;
+    let certified = peer
+        .identity
+        .as_ref()
+        .and_then(|identity| match &identity.subject {
+            Subject::Proxy(name) => Some((name.clone(), identity.issued)),
+            _ => None,
+        });
+    let mut locks = dialling.locked.clone();
+    let is_locked = move |locks: &Locked, certified: &Option<(Name, u64)>| {
+        certified
+            .as_ref()
+            .is_some_and(|(name, issued)| holds(locks, name, *issued))
+    };
+    let only_state = is_locked(&locks.borrow_and_update(), &certified);
+    if !only_state {
+        let word = FromTunnel::Connected { proxy: name(shown) };
+        let _ = dialling.line.say(&word).await;
+    }
+    let left = Arc::new(Notify::new());
     let serving = Serving {
         desk: dialling.desk.clone(),
         line: dialling.line.clone(),
         node: dialling.node.clone(),
-        proxy: match peer.identity.as_ref().map(|identity| &identity.subject) {
-            Some(Subject::Proxy(name)) => name.as_str().into(),
-            _ => shown.into(),
-        },
+        proxy: certified.as_ref().map_or(shown, |(name, _)| name.as_str()).into(),
+        only_state,
+        attested: Arc::default(),
         leave: dialling.leave.clone(),
         gone: dialling.gone.clone(),
         documents: dialling.documents.clone(),
+        left: left.clone(),
     };
     let caller = Caller {
         peer: Some(Arc::new(peer)),
@@ -111,10 +157,45 @@ async fn once(
         // An error: the loop that would tell is gone, and this process with it.
         let _ = leave.wait_for(|leave| *leave).await;
     };
-    match h2::serve(stream, caller, routes, Tuning::TUNNEL, leaving).await {
-        Ok(()) => "the proxy closed the connection".to_owned(),
-        Err(e) => h2::reason(&e),
-    }
+    let serving = Box::pin(async move {
+        // A lock ends the connection, and every session on it; one that was there before leaves it a moment for the state.
+        let ended = async {
+            if only_state {
+                tokio::time::sleep(FOR_THE_STATE).await;
+            } else if locks
+                .wait_for(|locks| is_locked(locks, &certified))
+                .await
+                .is_err()
+            {
+                std::future::pending().await
+            }
+        };
+        tokio::select! {
+            served = h2::serve(stream, caller, routes, Tuning::TUNNEL, leaving) => match served {
+                Ok(()) => "the proxy closed the connection".to_owned(),
+                Err(e) => h2::reason(&e),
+            },
+            () = ended => match &certified {
+                Some((name, _)) => format!("the proxy {name} is locked: no session is taken from it"),
+                None => "the proxy is locked".to_owned(),
+            },
+        }
+    });
+    Ok(Dialled {
+        serving,
+        left,
+        is_served: !only_state,
+    })
+}
+
+/// Whether one of these locks is on a proxy of this name, with a certificate that was issued then.
+fn holds(locks: &[LockedProxy], proxy: &Name, issued: u64) -> bool {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
+    locks.iter().any(|lock| {
+        lock.name.as_bytes() == proxy.as_str().as_bytes() && issued < lock.issued_before && now < lock.expires
+    })
 }
 
 /// The proxy's addresses: those of a name are the monitor's to look up, who has the resolver. None: the end.

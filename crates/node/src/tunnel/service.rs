@@ -20,6 +20,7 @@ use std::ffi::CString;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::{Mutex, Notify, mpsc, oneshot, watch};
@@ -44,12 +45,18 @@ pub(super) struct Serving {
     pub node: Arc<str>,
     /// As its certificate says.
     pub proxy: Arc<str>,
+    /// It is locked: what it says of the cluster's state is heard, and nothing else.
+    pub only_state: bool,
+    /// The monitor was asked to sign for this proxy.
+    pub attested: Arc<AtomicBool>,
     /// True: no more.
     pub leave: watch::Receiver<bool>,
     /// Told when a control stream ended.
     pub gone: Arc<Notify>,
     /// Held while the pieces of a document are said, so that those of two proxies do not mix.
     pub documents: Arc<Mutex<()>>,
+    /// Told when the proxy leaves: it serves what it has, and another process takes what is new.
+    pub left: Arc<Notify>,
 }
 
 /// The service with a bound for each kind of message.
@@ -126,6 +133,13 @@ impl Tunnel for Serving {
         &self,
         request: Request<Streaming<Frame>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
+        if self.only_state {
+            let words = format!(
+                "the proxy {} is locked: connect by another proxy of the cluster",
+                self.proxy
+            );
+            return refused(Reason::Lock, &words);
+        }
         let mut frames = request.into_inner();
         let first = timeout(FIRST_FRAME, frames.message()).await;
         let first =
@@ -159,6 +173,8 @@ impl Tunnel for Serving {
             Ok(Ok(Taken { socket, spans })) => Ok(Response::new(Outward::open(
                 &self.node, socket, rest, frames, spans,
             ))),
+            // The proxy gives it to the next process of this node, when that has dialled.
+            Ok(Err(why)) if *self.leave.borrow() => Err(Status::unavailable(why)),
             Ok(Err(why)) => refused(Reason::Busy, &why),
             Err(_) => refused(Reason::Offline, "the node ends"),
         }
@@ -169,15 +185,31 @@ impl Tunnel for Serving {
         request: Request<Streaming<ToNode>>,
     ) -> Result<Response<Self::ControlStream>, Status> {
         let (post, words) = mpsc::channel(POSTS);
-        let opened = self.desk.send(Ask::Control(post)).await;
-        opened.map_err(|_| Status::unavailable("the node ends"))?;
+        // The stream to a locked proxy is open, and says nothing.
+        let silent = self.only_state.then(|| post.clone());
+        if !self.only_state {
+            let opened = self
+                .desk
+                .send(Ask::Control(self.proxy.clone(), post.clone()))
+                .await;
+            opened.map_err(|_| Status::unavailable("the node ends"))?;
+        }
         let serving = self.clone();
+        let own = post.downgrade();
+        drop(post);
         let mut leave = self.leave.clone();
         tokio::spawn(async move {
+            let _silent = silent;
             let mut words = request.into_inner();
             while !*leave.borrow() {
                 tokio::select! {
                     word = words.message() => match word {
+                        Ok(Some(ToNode { kind: Some(to_node::Kind::Leaving(_)) })) => {
+                            if let Some(own) = own.upgrade() {
+                                let _ = serving.desk.send(Ask::Left(own)).await;
+                            }
+                            serving.left.notify_one();
+                        }
                         Ok(Some(word)) => serving.heard(word).await,
                         _ => return,
                     },
@@ -211,6 +243,10 @@ impl Serving {
 
     /// A word of the proxy's. A monitor that is gone ends this process; nothing has to be said here.
     async fn heard(&self, word: ToNode) {
+        let is_state = matches!(word.kind, Some(to_node::Kind::State(_) | to_node::Kind::Fresh(_)));
+        if self.only_state && !is_state {
+            return;
+        }
         match word.kind {
             Some(to_node::Kind::State(Signed { document, signature })) => {
                 let _one_at_a_time = self.documents.lock().await;
@@ -224,6 +260,10 @@ impl Serving {
                     };
                     let _ = self.line.say(&word).await;
                 }
+                // Later states change the facts, for which the monitor signs by itself.
+                if !self.attested.load(Ordering::Relaxed) {
+                    self.attest().await;
+                }
             }
             Some(to_node::Kind::Fresh(Signed { document, signature })) => {
                 let word = FromTunnel::Fresh {
@@ -231,6 +271,7 @@ impl Serving {
                     signature: signature.into(),
                 };
                 self.say_small(word).await;
+                self.attest().await;
             }
             Some(to_node::Kind::Renewed(renewed)) => {
                 let _ = self.desk.send(Ask::Renewed).await;
@@ -250,8 +291,17 @@ impl Serving {
                 let _ = self.desk.send(Ask::Kept(kept)).await;
                 self.say_small(word).await;
             }
-            // It closes the connection when it is done, and is dialled again then; another kind is a newer proxy's.
+            // The first is its control stream's; another kind is a newer proxy's.
             Some(to_node::Kind::Leaving(_)) | None => {}
+        }
+    }
+
+    /// Asks for what the node says of itself, as of the document that the monitor has just been sent.
+    async fn attest(&self) {
+        if !self.only_state {
+            self.attested.store(true, Ordering::Relaxed);
+            let proxy = name(&self.proxy);
+            let _ = self.line.say(&FromTunnel::Attest { proxy }).await;
         }
     }
 

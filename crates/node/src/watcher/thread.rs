@@ -100,7 +100,7 @@ impl Thread {
             self.put(unknown, false);
             return false;
         };
-        let row = CALLS.row(call);
+        let row = CALLS.row(call, &waiting.arguments);
         let is_exec = row.is_some_and(|row| row.event == "exec");
         if !self.begun {
             if !is_exec {

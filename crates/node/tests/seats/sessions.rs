@@ -234,8 +234,13 @@ fn a_terminal_has_its_size_its_bytes_and_its_end() {
     w.until(|w| w.output(c, ch, Stream::Main).ends_with(b"shown\r\n"));
     file::write_all(user.raw(), b"last words\n").expect("there is room");
     drop(user);
-    w.end_session(c, 1, 5);
+    w.end_session(c, 1, 5, "the session was ended by user ada (maintenance)");
     w.until(|w| w.clients[c].said.contains(&Said::Closed(ch.0)));
+    // Its user reads who ended it, and why.
+    assert_eq!(
+        w.output(c, ch, Stream::Stderr),
+        b"\r\nthe session was ended by user ada (maintenance)\r\n"
+    );
     assert!(w.output(c, ch, Stream::Main).ends_with(b"last words\r\n"));
     assert!(w.clients[c].said.contains(&Said::Exit(ch.0, 5)));
 }

@@ -500,7 +500,7 @@ impl World {
     }
 
     /// Says how a session ended whose terminal is kept here.
-    pub fn end_session(&mut self, client: usize, ticket: Ticket, status: i32) {
+    pub fn end_session(&mut self, client: usize, ticket: Ticket, status: i32, why: &str) {
         let word = ToFront::Ended {
             connection: self.clients[client].number,
             ticket,
@@ -509,6 +509,7 @@ impl World {
                 signalled: false,
                 core: false,
             },
+            why: CString::new(why).expect("no zero"),
         };
         self.front.say(&word, &[]);
     }
@@ -528,6 +529,7 @@ impl World {
                             signalled: status.signal().is_some(),
                             core: status.core_dumped(),
                         },
+                        why: CString::default(),
                     };
                     self.front.say(&word, &[]);
                 }

@@ -1,13 +1,15 @@
 //! What the cluster and the node say to each other beside sessions, and how connections come and go.
 
 use crate::world::{Cluster, Frames, Joined, Proxy, Tunnel, dial, facts, run, settings, soon};
+use fleetgate_proto::v1::denied::Reason;
 use fleetgate_proto::v1::frame::Kind;
 use fleetgate_proto::v1::tunnel_client::TunnelClient;
 use fleetgate_proto::v1::{
-    AuditBatch, AuditPosition, FromNode, Renew, Renewed, Signed, ToNode, from_node, to_node,
+    AuditBatch, AuditPosition, FromNode, Renew, Renewed, Signed, Statement, ToNode, from_node, to_node,
 };
-use fleetgate_wire::node::tunnel::{FromTunnel, MAX_PIECE, Proxy as Dialled, ToTunnel};
+use fleetgate_wire::node::tunnel::{FromTunnel, LockedProxy, MAX_PIECE, Proxy as Dialled, ToTunnel};
 use prost::Message;
+use std::ffi::CString;
 use tokio::sync::mpsc;
 use tonic::Streaming;
 
@@ -180,6 +182,103 @@ fn a_proxy_that_goes_is_dialled_again_and_sessions_of_another_stay() {
         let (_first, ()) = tokio::join!(one.joined(), again);
         node.try_write(b"still here").expect("written");
         assert_eq!(session.read(10).await, b"still here");
+        assert_eq!(tunnel.finish(), Some(0));
+    });
+}
+
+#[test]
+fn a_statement_is_asked_for_with_each_sign_of_freshness_and_goes_to_its_proxy_alone() {
+    run(async {
+        let cluster = Cluster::new();
+        let proxy = Proxy::new(&cluster).await;
+        let mut tunnel = Tunnel::start(&cluster, &[&proxy]);
+        let (joined, ()) = tokio::join!(proxy.joined(), tunnel.connected(&cluster));
+        let mut control = control(&joined).await;
+        assert!(matches!(control.next().await, Some(from_node::Kind::Facts(_))));
+        for _ in 0..2 {
+            control.say(to_node::Kind::Fresh(Signed::default())).await;
+            let attest = |word: &FromTunnel| match word {
+                FromTunnel::Attest { proxy } => Some(proxy.clone()),
+                _ => None,
+            };
+            let asked = tunnel.hear(&cluster, "who wants a statement", attest).await;
+            assert_eq!(asked.as_c_str(), c"p1");
+        }
+        for (name, signature) in [(c"p2", b"another's"), (c"p1", b"its own  ")] {
+            let statement = Statement {
+                signature: signature.as_slice().into(),
+                ..Statement::default()
+            };
+            let word = ToTunnel::Statement {
+                proxy: name.into(),
+                message: statement.encode_to_vec(),
+            };
+            tunnel.say(&word, &[]);
+        }
+        let said = control.next().await;
+        assert!(matches!(said, Some(from_node::Kind::Statement(s)) if *s.signature == *b"its own  "));
+        assert_eq!(tunnel.finish(), Some(0));
+    });
+}
+
+#[test]
+fn nobody_comes_in_by_a_locked_proxy_until_the_lock_is_over() {
+    run(async {
+        let cluster = Cluster::new();
+        let proxy = Proxy::new(&cluster).await;
+        let mut tunnel = Tunnel::start(&cluster, &[&proxy]);
+        let (joined, ()) = tokio::join!(proxy.joined(), tunnel.connected(&cluster));
+        let (mut session, _) = tokio::join!(joined.session(Kind::Dial(dial(b""))), tunnel.taken(&cluster));
+        assert!(
+            matches!(session.next().await, Some(Kind::Opened(_))),
+            "the control"
+        );
+        let locked = |name: &str, issued_before: u64| {
+            let mut credentials = cluster.credentials();
+            credentials.locked = vec![LockedProxy {
+                name: CString::new(name).expect("a name"),
+                issued_before,
+                expires: u64::MAX,
+            }];
+            ToTunnel::Credentials { credentials }
+        };
+        // Another proxy's lock, and one on certificates of a machine that had this name before, end nothing.
+        tunnel.say(&locked("p2", u64::MAX), &[]);
+        tunnel.say(&locked("p1", 1), &[]);
+        let (mut session, _) = tokio::join!(joined.session(Kind::Dial(dial(b""))), tunnel.taken(&cluster));
+        assert!(matches!(session.next().await, Some(Kind::Opened(_))));
+        tunnel.say(&locked("p1", u64::MAX), &[]);
+        soon("the connection ends", joined.channel.closed().wait()).await;
+        // The state is heard from it, since by the next the lock may be over. Nothing else is.
+        let again = async {
+            let joined = proxy.joined().await;
+            let control = control(&joined).await;
+            let kept = to_node::Kind::Kept(AuditPosition {
+                log: "a".into(),
+                offset: 1,
+            });
+            control.say(kept).await;
+            control.say(to_node::Kind::Fresh(Signed::default())).await;
+            let mut session = joined.session(Kind::Dial(dial(b""))).await;
+            let Some(Kind::Denied(denied)) = session.next().await else {
+                panic!("a session was taken")
+            };
+            assert!(denied.words.contains("p1 is locked"), "{denied:?}");
+            assert_eq!(denied.reason, Reason::Lock as i32);
+            (joined, control)
+        };
+        let heard = tunnel.hear(&cluster, "a word of the proxy", |word| match word {
+            FromTunnel::Fresh { .. } => Some(true),
+            FromTunnel::AuditKept { .. } => Some(false),
+            _ => None,
+        });
+        let (_locked, is_state) = tokio::join!(again, heard);
+        assert!(is_state, "it was believed that audit records are kept");
+        let credentials = cluster.credentials();
+        tunnel.say(&ToTunnel::Credentials { credentials }, &[]);
+        let (joined, ()) = tokio::join!(proxy.joined(), tunnel.connected(&cluster));
+        let (mut session, _) = tokio::join!(joined.session(Kind::Dial(dial(b""))), tunnel.taken(&cluster));
+        assert!(matches!(session.next().await, Some(Kind::Opened(_))));
         assert_eq!(tunnel.finish(), Some(0));
     });
 }

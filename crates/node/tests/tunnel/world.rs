@@ -76,6 +76,7 @@ impl Cluster {
         Wire {
             chain: vec![blob(&self.node())],
             authorities: vec![blob(self.authority.certificate().der())],
+            locked: Vec::new(),
         }
     }
 }

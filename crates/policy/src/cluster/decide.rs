@@ -69,6 +69,9 @@ pub enum Reason {
     Expired,
 }
 
+/// The rule of a refusal because the account does not exist on the node.
+pub const NO_ACCOUNT: &str = "no account";
+
 /// A no.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -134,6 +137,16 @@ pub fn decide(attempt: &Attempt<'_>) -> Result<Allowed, Refusal> {
     Ok(together(attempt, &yes))
 }
 
+/// Whether this identity comes in anywhere: whose it is, its time, and locks on the user, the device and the roles. The node of
+/// the attempt is the machine that is asked, and no lock on a node or an account counts.
+pub fn decide_identity<'a>(attempt: &Attempt<'a>) -> Result<&'a Name, Refusal> {
+    let user = whose(attempt)?;
+    match attempt.locks.against_identity(attempt.identity, attempt.now) {
+        Some(lock) => Err(lock.refusal()),
+        None => Ok(user),
+    }
+}
+
 /// The steps that lead to a decision, one line each, the last one the decision.
 pub fn explain(attempt: &Attempt<'_>) -> Vec<String> {
     let mut steps = Vec::new();
@@ -196,6 +209,16 @@ pub fn lifetime_of<'a>(roles: impl IntoIterator<Item = &'a Role>) -> Duration {
 
 /// What is asked before any role: whose it is, its time, locks.
 fn before_roles<'a>(attempt: &Attempt<'a>) -> Result<&'a Name, Refusal> {
+    let user = whose(attempt)?;
+    let locks = attempt.locks;
+    match locks.against(attempt.identity, attempt.node, attempt.login, attempt.now) {
+        Some(lock) => Err(lock.refusal()),
+        None => Ok(user),
+    }
+}
+
+/// The user whose certificate it is, in its time.
+fn whose<'a>(attempt: &Attempt<'a>) -> Result<&'a Name, Refusal> {
     let identity = attempt.identity;
     let refuse = |reason, rule: &str, words| {
         let rule = rule.to_string();
@@ -231,12 +254,6 @@ fn before_roles<'a>(attempt: &Attempt<'a>) -> Result<&'a Name, Refusal> {
             attempt.node
         );
         return refuse(Reason::Expired, "the certificate", words);
-    }
-    if let Some(lock) = attempt
-        .locks
-        .against(identity, attempt.node, attempt.login, attempt.now)
-    {
-        return Err(lock.refusal());
     }
     Ok(user)
 }

@@ -41,10 +41,17 @@ pub enum Target {
     Role(Name),
     /// Whoever uses this device.
     Device(Name),
+    /// A proxy: auth answers it nothing, and nodes take nobody in by it.
+    Proxy(Name),
+    /// This session alone, by its 32 hexadecimal digits. Nothing else is kept out by it.
+    Session(String),
 }
 
+/// How many hexadecimal digits a session's id has.
+pub const SESSION_DIGITS: usize = 32;
+
 impl Target {
-    /// What kind it is: `user`, `node`, `login`, `role` or `device`.
+    /// What kind it is: `user`, `node`, `login`, `role`, `device`, `proxy` or `session`.
     pub fn kind(&self) -> &'static str {
         match self {
             Target::User(_) => "user",
@@ -52,16 +59,20 @@ impl Target {
             Target::Login(_) => "login",
             Target::Role(_) => "role",
             Target::Device(_) => "device",
+            Target::Proxy(_) => "proxy",
+            Target::Session(_) => "session",
         }
     }
 
     /// The name it means.
     pub fn name(&self) -> &str {
         match self {
-            Target::Login(login) => login,
-            Target::User(name) | Target::Node(name) | Target::Role(name) | Target::Device(name) => {
-                name.as_str()
-            }
+            Target::Login(text) | Target::Session(text) => text,
+            Target::User(name)
+            | Target::Node(name)
+            | Target::Role(name)
+            | Target::Device(name)
+            | Target::Proxy(name) => name.as_str(),
         }
     }
 
@@ -76,9 +87,20 @@ impl Target {
             }
             "role" => Target::Role(Name::parse(name)?),
             "device" => Target::Device(Name::parse(name)?),
+            "proxy" => Target::Proxy(Name::parse(name)?),
+            "session" => {
+                let is_digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+                if name.len() != SESSION_DIGITS || !name.bytes().all(is_digit) {
+                    return Err(format!(
+                        "{:?} names no session: it is {SESSION_DIGITS} hexadecimal digits",
+                        super::name::shown(name)
+                    ));
+                }
+                Target::Session(name.to_string())
+            }
             _ => {
                 return Err(format!(
-                    "{:?} cannot be locked: name a user, node, login, role or device",
+                    "{:?} cannot be locked: name a user, node, login, role, device, proxy or session",
                     super::name::shown(kind)
                 ));
             }
@@ -98,6 +120,14 @@ impl Lock {
         self.expires.is_none_or(|end| now < end) && self.issued_before.is_none_or(|before| issued < before)
     }
 
+    /// What is said of a session that was ended by it.
+    pub fn ended(&self) -> String {
+        match &self.reason[..] {
+            "" => format!("the session was ended by {}", self.by),
+            why => format!("the session was ended by {} ({why})", self.by),
+        }
+    }
+
     /// What whoever it is for is told.
     pub fn refusal(&self) -> Refusal {
         let reason = match &self.reason[..] {
@@ -105,6 +135,7 @@ impl Lock {
             why => format!(" ({why})"),
         };
         let again = match self.issued_before {
+            _ if matches!(self.target, Target::Session(_)) => "log in again",
             Some(_) => "log in again",
             None => "ask an administrator",
         };
@@ -139,6 +170,14 @@ impl Locks {
         self.by_target.values().flatten()
     }
 
+    /// Those on single sessions that hold now.
+    pub fn on_sessions(&self, now: u64) -> impl Iterator<Item = (&str, &Lock)> {
+        self.iter().filter_map(move |lock| match &lock.target {
+            Target::Session(id) if lock.holds(now, u64::MAX) => Some((id.as_str(), lock)),
+            _ => None,
+        })
+    }
+
     /// How many.
     pub fn len(&self) -> usize {
         self.count
@@ -161,6 +200,18 @@ impl Locks {
             .flatten()
             .find_map(|target| self.on(&target, now, identity.issued))
             .or_else(|| self.on_node(node, now))
+    }
+
+    /// The first that holds against this identity on every node, as whatever account.
+    pub fn against_identity(&self, identity: &Identity, now: u64) -> Option<&Lock> {
+        let user = identity.user().map(|user| Target::User(user.clone()));
+        let device = identity.device.clone().map(Target::Device);
+        let roles = identity.roles.iter().map(|role| Some(Target::Role(role.clone())));
+        [user, device]
+            .into_iter()
+            .chain(roles)
+            .flatten()
+            .find_map(|target| self.on(&target, now, identity.issued))
     }
 
     /// The first that holds on a node for whoever comes in. One on certificates of before some time means the node's own,

@@ -3,7 +3,7 @@
 
 mod decide;
 #[cfg(feature = "documents")]
-mod documents;
+pub(crate) mod documents;
 mod identity;
 mod labels;
 mod lock;
@@ -12,14 +12,16 @@ mod role;
 mod selector;
 mod state;
 
-pub use decide::{Allowed, Attempt, Reason, Refusal, decide, explain, lifetime_of, logins_of};
+pub use decide::{
+    Allowed, Attempt, NO_ACCOUNT, Reason, Refusal, decide, decide_identity, explain, lifetime_of, logins_of,
+};
 #[cfg(feature = "documents")]
 pub use documents::{DocumentError, parse_roles, write_roles};
 pub use identity::{
     Identity, MAX_IDENTITY, MAX_ROLES, SSH_EXTENSION, Subject, X509_EXTENSION, X509_EXTENSION_TEXT,
 };
 pub use labels::{Labels, MAX_LABEL_KEY, MAX_LABEL_VALUE, MAX_LABELS};
-pub use lock::{Lock, Locks, MAX_REASON, Target};
+pub use lock::{Lock, Locks, MAX_REASON, SESSION_DIGITS, Target};
 pub use name::{MAX_NAME, Name};
 pub use role::{Limits, MAX_LIFETIME, MAX_ROLE_ENTRIES, MIN_LIFETIME, Recording, Role, USER};
 pub use selector::{MAX_SELECTOR, Selector};

@@ -208,6 +208,9 @@ pub struct Node {
     /// A plain sshd: SSH ends at the proxy.
     #[prost(bool, tag = "8")]
     pub plain: bool,
+    /// Of a plain sshd: since when no proxy reaches it, Unix seconds; 0: one does, or none has tried. Shown only.
+    #[prost(uint64, tag = "9")]
+    pub unreached_since: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ToNode {
@@ -237,7 +240,7 @@ pub mod to_node {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FromNode {
-    #[prost(oneof = "from_node::Kind", tags = "1, 2, 3")]
+    #[prost(oneof = "from_node::Kind", tags = "1, 2, 3, 4")]
     pub kind: ::core::option::Option<from_node::Kind>,
 }
 /// Nested message and enum types in `FromNode`.
@@ -252,6 +255,10 @@ pub mod from_node {
         Renew(super::Renew),
         #[prost(message, tag = "3")]
         Audit(super::AuditBatch),
+        /// What the node says of itself to the cluster, signed. Sent when a sign came that the state holds, and when its facts
+        /// changed.
+        #[prost(message, tag = "4")]
+        Statement(super::Statement),
     }
 }
 /// A document and who signed it.
@@ -279,6 +286,37 @@ pub struct NodeFacts {
     /// The serial of the state that it has.
     #[prost(uint64, tag = "4")]
     pub serial: u64,
+}
+/// What a node says of itself. The proxy passes it on, and auth believes it by the signature.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Statement {
+    /// A NodeStatement, encoded.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub document: ::prost::bytes::Bytes,
+    /// By the node's TLS key, over "fleetgate-statement-v1" and the document.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub signature: ::prost::bytes::Bytes,
+    /// SubjectPublicKeyInfo of that key.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub key: ::prost::bytes::Bytes,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct NodeStatement {
+    /// The node's name.
+    #[prost(string, tag = "1")]
+    pub node: ::prost::alloc::string::String,
+    /// The proxy that the node is connected to, as the proxy's certificate says.
+    #[prost(string, tag = "2")]
+    pub proxy: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "3")]
+    pub facts: ::core::option::Option<NodeFacts>,
+    /// When auth last signed that the state which the node has still holds, Unix seconds. So the age of a statement is by auth's
+    /// clock alone.
+    #[prost(uint64, tag = "4")]
+    pub as_of: u64,
+    /// The node's own clock, Unix milliseconds: which of two statements with the same as_of is the later one.
+    #[prost(uint64, tag = "5")]
+    pub millis: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Renew {
@@ -1311,14 +1349,23 @@ pub struct NodeChange {
     #[prost(string, tag = "4")]
     pub removed: ::prost::alloc::string::String,
 }
-#[derive(Clone, PartialEq, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct NodeReport {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    #[prost(message, optional, tag = "2")]
-    pub facts: ::core::option::Option<NodeFacts>,
+    /// False: it is not connected to this proxy any more.
     #[prost(bool, tag = "3")]
     pub connected: bool,
+    /// Where it is connected: the newest that the node signed for this proxy.
+    #[prost(message, optional, tag = "4")]
+    pub statement: ::core::option::Option<Statement>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReachReport {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(bool, tag = "2")]
+    pub reached: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RenewFor {
@@ -1537,7 +1584,7 @@ pub struct AddLockRequest {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LockTarget {
-    /// "user", "node", "login", "role", "device"
+    /// "user", "node", "login", "role", "device", "proxy", "session"
     #[prost(string, tag = "1")]
     pub kind: ::prost::alloc::string::String,
     #[prost(string, tag = "2")]
@@ -1607,6 +1654,9 @@ pub struct DeviceId {
 pub struct AuthoritiesReply {
     #[prost(message, repeated, tag = "1")]
     pub authorities: ::prost::alloc::vec::Vec<Authority>,
+    /// What a request did, one sentence for each authority.
+    #[prost(string, repeated, tag = "2")]
+    pub done: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Authority {
@@ -1624,15 +1674,21 @@ pub struct Authority {
     /// As in authorized_keys, or PEM.
     #[prost(string, tag = "5")]
     pub public: ::prost::alloc::string::String,
+    /// What an administrator has to do before it signs; empty: nothing.
+    #[prost(string, tag = "6")]
+    pub waits: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RotateRequest {
     /// "user", "host", "tls", "state", "all"
     #[prost(string, tag = "1")]
     pub kind: ::prost::alloc::string::String,
-    /// Seconds that both are trusted; 0: as long as a certificate may live.
+    /// Seconds that both are trusted; 0: as long as a certificate may live. While one is replaced: it is over by then.
     #[prost(uint32, tag = "2")]
     pub grace: u32,
+    /// The next user authority does not wait for plain sshds.
+    #[prost(bool, tag = "3")]
+    pub sshds_ready: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct EventsRequest {
@@ -1652,6 +1708,18 @@ pub struct EventsRequest {
     pub limit: u32,
     #[prost(bool, tag = "7")]
     pub follow: bool,
+    /// Of the session whose id begins so, in hexadecimal digits.
+    #[prost(string, tag = "8")]
+    pub session: ::prost::alloc::string::String,
+    /// Of the connection with this number at its node; 0: of all.
+    #[prost(uint64, tag = "9")]
+    pub connection: u64,
+    /// Of one of these kinds; none: of all.
+    #[prost(string, repeated, tag = "10")]
+    pub events: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Only session_started, of sessions that have not ended.
+    #[prost(bool, tag = "11")]
+    pub present: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Event {
@@ -2594,7 +2662,7 @@ pub mod cluster_client {
                 .insert(GrpcMethod::new("fleetgate.v1.Cluster", "WatchNodes"));
             self.inner.server_streaming(req, path, codec).await
         }
-        /// A node that is connected to this proxy, and what it said of itself. Sent again every so often: the heartbeat.
+        /// A node that is connected to this proxy, and what it signed of itself. Sent again every so often: the heartbeat.
         pub async fn report(
             &mut self,
             request: impl tonic::IntoRequest<super::NodeReport>,
@@ -2614,6 +2682,28 @@ pub mod cluster_client {
             let mut req = request.into_request();
             req.extensions_mut()
                 .insert(GrpcMethod::new("fleetgate.v1.Cluster", "Report"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Whether this proxy reaches a plain sshd. People are shown it; it decides nothing.
+        pub async fn report_reach(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ReachReport>,
+        ) -> std::result::Result<tonic::Response<super::Empty>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/fleetgate.v1.Cluster/ReportReach",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("fleetgate.v1.Cluster", "ReportReach"));
             self.inner.unary(req, path, codec).await
         }
         /// A node's request for newer certificates, which it signed itself.
@@ -2741,10 +2831,15 @@ pub mod cluster_server {
             &self,
             request: tonic::Request<super::WatchRequest>,
         ) -> std::result::Result<tonic::Response<Self::WatchNodesStream>, tonic::Status>;
-        /// A node that is connected to this proxy, and what it said of itself. Sent again every so often: the heartbeat.
+        /// A node that is connected to this proxy, and what it signed of itself. Sent again every so often: the heartbeat.
         async fn report(
             &self,
             request: tonic::Request<super::NodeReport>,
+        ) -> std::result::Result<tonic::Response<super::Empty>, tonic::Status>;
+        /// Whether this proxy reaches a plain sshd. People are shown it; it decides nothing.
+        async fn report_reach(
+            &self,
+            request: tonic::Request<super::ReachReport>,
         ) -> std::result::Result<tonic::Response<super::Empty>, tonic::Status>;
         /// A node's request for newer certificates, which it signed itself.
         async fn renew(
@@ -2964,6 +3059,49 @@ pub mod cluster_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ReportSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/fleetgate.v1.Cluster/ReportReach" => {
+                    #[allow(non_camel_case_types)]
+                    struct ReportReachSvc<T: Cluster>(pub Arc<T>);
+                    impl<T: Cluster> tonic::server::UnaryService<super::ReachReport>
+                    for ReportReachSvc<T> {
+                        type Response = super::Empty;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ReachReport>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Cluster>::report_reach(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ReportReachSvc(inner);
                         let codec = crate::codec::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -15,6 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
+/// The software in the proxy's version line.
+const SOFTWARE: &str = concat!("OpenSSH_compatible_fleetgate_", env!("CARGO_PKG_VERSION"));
+
 /// How long somebody has to log in.
 pub const GRACE: Duration = Duration::from_secs(60);
 /// Tries to log in, of one connection.
@@ -82,7 +85,7 @@ pub fn settings(key: &HostKey) -> Settings {
         })
     });
     let mut settings = Settings {
-        software: concat!("OpenSSH_compatible_fleetgate_", env!("CARGO_PKG_VERSION")).into(),
+        software: SOFTWARE.into(),
         host_keys: offers.collect(),
         ..Settings::default()
     };
@@ -90,6 +93,11 @@ pub fn settings(key: &HostKey) -> Settings {
     settings.limits.window = super::WINDOW;
     settings.limits.max_channels = super::MAX_CHANNELS;
     settings
+}
+
+/// The first line that a connection with these settings sends.
+pub fn version_line() -> String {
+    format!("SSH-2.0-{SOFTWARE}\r\n")
 }
 
 /// Random bytes for a KEXINIT.

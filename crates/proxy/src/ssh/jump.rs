@@ -101,6 +101,7 @@ impl<S: Bytes> Jump<S> {
                             Answered::In(mut caller) => {
                                 // Nodes ask for proofs of their own.
                                 caller.proof = Rc::default();
+                                ways.entered(self.door.source());
                                 return Poll::Ready(Ok(Rc::new(caller)));
                             }
                             Answered::Not(Some(why)) => ways.refused(self.door.source(), &why),

@@ -35,6 +35,8 @@ pub trait Ways {
     fn check_user(&self, certificate: &Certificate, name: &str) -> Result<Identity, String>;
     /// A way to a node's SSH.
     fn reach(&self, caller: &Rc<Caller>, node: &str) -> Reaching;
+    /// Somebody is in.
+    fn entered(&self, source: SocketAddr);
     /// A try that was refused, for the audit log.
     fn refused(&self, source: SocketAddr, why: &str);
     /// Comes when somebody must not be in any more (a lock, the certificate's end), with a sentence that says why.

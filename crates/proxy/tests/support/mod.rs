@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use fleetgate_net::h2::{self, AUTH_MESSAGE, Caller, Channel, Routes, Tuning};
 use fleetgate_net::testing::{Cluster, name, now};
-use fleetgate_net::tls::{self, AUTH, Believe, Client, H2, PROXY, Server, Shown, TUNNEL};
+use fleetgate_net::tls::{self, AUTH, Believe, Client, H2, PROXY, RELAY, Server, Shown, TUNNEL};
 use fleetgate_net::x509::{Key, Leaf};
 use fleetgate_net::{Credentials, Peer};
 use fleetgate_policy::cluster::{Fresh, Identity, Lock, Locks, Role, Selector, State, Subject, Target};
@@ -12,20 +12,20 @@ use fleetgate_proto::v1::cluster_server::{self, ClusterServer};
 use fleetgate_proto::v1::transport_client::TransportClient;
 use fleetgate_proto::v1::tunnel_server::{Tunnel, TunnelServer};
 use fleetgate_proto::v1::{
-    AuditFrom, AuditPosition, Dial, Empty, Frame, FromNode, NodeChange, NodeFacts, NodeReport, Opened,
-    RenewFor, Renewed, SignHostReply, SignHostRequest, SignLoginReply, SignLoginRequest, Signed, ToNode,
-    WatchReply, WatchRequest, frame::Kind, from_node,
+    AuditFrom, AuditPosition, Dial, Empty, Frame, FromNode, NodeChange, NodeFacts, NodeReport, NodeStatement,
+    Opened, ReachReport, RenewFor, Renewed, SignHostReply, SignHostRequest, SignLoginReply, SignLoginRequest,
+    Signed, Statement, ToNode, WatchReply, WatchRequest, frame::Kind, from_node,
 };
 use fleetgate_proxy::{Config, identity};
 use fleetgate_ssh::key::{KeyType, PrivateKey};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tonic::codegen::tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -47,8 +47,29 @@ pub struct World {
     pub auth: Arc<Auth>,
     state_key: PrivateKey,
     state: Mutex<State>,
-    stop: Mutex<Option<oneshot::Sender<()>>>,
-    stopped: Mutex<Option<oneshot::Receiver<()>>>,
+    config: Config,
+    /// As whoever starts a proxy keeps it.
+    listener: Mutex<Option<std::net::TcpListener>>,
+    process: Mutex<Option<Process>>,
+    /// Reports that [`World::node`] passed over.
+    pub passed: Mutex<Vec<NodeReport>>,
+}
+
+/// A proxy's own.
+struct Process {
+    drain: Option<oneshot::Sender<()>>,
+    stop: oneshot::Sender<()>,
+    stopped: oneshot::Receiver<()>,
+}
+
+/// A proxy that drains.
+pub struct Drains(oneshot::Receiver<()>, #[allow(dead_code)] oneshot::Sender<()>);
+
+impl Drains {
+    /// Waits for its end.
+    pub async fn ended(self) {
+        self.0.await.unwrap();
+    }
 }
 
 /// What auth was told, and what it tells.
@@ -58,6 +79,10 @@ pub struct Auth {
     told_nodes: Mutex<Option<mpsc::UnboundedReceiver<NodeChange>>>,
     pub reports: mpsc::UnboundedSender<NodeReport>,
     pub reported: tokio::sync::Mutex<mpsc::UnboundedReceiver<NodeReport>>,
+    /// So many reports are not taken.
+    pub refuses: AtomicU64,
+    pub reaches: mpsc::UnboundedSender<ReachReport>,
+    pub reached: tokio::sync::Mutex<mpsc::UnboundedReceiver<ReachReport>>,
     pub batches: mpsc::UnboundedSender<AuditFrom>,
     pub audited: tokio::sync::Mutex<mpsc::UnboundedReceiver<AuditFrom>>,
 }
@@ -82,6 +107,7 @@ impl World {
         state.roles.insert(name("dev"), role);
 
         let (reports, reported) = mpsc::unbounded_channel();
+        let (reaches, reached) = mpsc::unbounded_channel();
         let (batches, audited) = mpsc::unbounded_channel();
         let (nodes, told_nodes) = mpsc::unbounded_channel();
         let whole = NodeChange {
@@ -100,6 +126,9 @@ impl World {
             told_nodes: Some(told_nodes).into(),
             reports,
             reported: reported.into(),
+            refuses: AtomicU64::new(0),
+            reaches,
+            reached: reached.into(),
             batches,
             audited: audited.into(),
         });
@@ -117,21 +146,7 @@ impl World {
         change(&mut config);
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let (stop, stopping) = oneshot::channel::<()>();
-        let (tell, stopped) = oneshot::channel();
-        let server = fleetgate_proxy::Server::new(config).unwrap();
-        // A thread of its own, as the process that it is.
-        std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .unwrap();
-            runtime.block_on(async {
-                let stop = async { _ = stopping.await };
-                server.run(listener, stop).await.unwrap();
-            });
-            let _ = tell.send(());
-        });
+        let process = Some(Process::begin(config.clone(), &listener)).into();
         World {
             cluster,
             address,
@@ -139,9 +154,21 @@ impl World {
             auth,
             state_key,
             state: state.into(),
-            stop: Some(stop).into(),
-            stopped: Some(stopped).into(),
+            config,
+            listener: Some(listener).into(),
+            process,
+            passed: Mutex::default(),
         }
+    }
+
+    /// Restarts the proxy: the old process drains, and a new one has the listening socket.
+    pub fn restart(&self) -> Drains {
+        let mut process = self.process.lock().unwrap();
+        let old = process.take().unwrap();
+        let _ = old.drain.unwrap().send(());
+        let listener = self.listener.lock().unwrap();
+        *process = Some(Process::begin(self.config.clone(), listener.as_ref().unwrap()));
+        Drains(old.stopped, old.stop)
     }
 
     /// Changes the state, and has auth tell it.
@@ -170,11 +197,15 @@ impl World {
     }
 
     pub fn lock(&self, target: Target) {
+        self.lock_issued_before(target, None);
+    }
+
+    pub fn lock_issued_before(&self, target: Target, issued_before: Option<u64>) {
         self.change(|state| {
             state.locks = Locks::new([Lock {
                 id: name("l1"),
                 target,
-                issued_before: None,
+                issued_before,
                 expires: None,
                 reason: "stolen laptop".to_owned(),
                 created: now(),
@@ -206,6 +237,22 @@ impl World {
 
     /// A node whose tunnel is there.
     pub async fn node(&self, node: &str, behaviour: Behaviour) -> Node {
+        let node = self.dialled(node, behaviour).await;
+        // It is there when auth hears of it.
+        loop {
+            let report = self.auth.reported.lock().await.recv().await.unwrap();
+            let said = report.statement.as_ref();
+            let said = said.and_then(|s| NodeStatement::read(&s.document).ok());
+            let facts = said.and_then(|said| said.facts);
+            if report.connected && facts.is_some_and(|facts| facts.version == "1") {
+                return node;
+            }
+            self.passed.lock().unwrap().push(report);
+        }
+    }
+
+    /// A node that has made its connection.
+    pub async fn dialled(&self, node: &str, behaviour: Behaviour) -> Node {
         let (key, chain) = leaf(&self.cluster, Subject::Node(name(node)), &tls::node_name(node));
         let credentials = Credentials::new(key, &chain).unwrap();
         let (stream, peer) = self.tls(Some(&credentials), TUNNEL).await;
@@ -214,12 +261,14 @@ impl World {
         let (say, says) = mpsc::channel(16);
         let (arrive, dials) = mpsc::unbounded_channel();
         let read = Arc::new(AtomicU64::new(0));
+        let answers = Arc::new(Notify::new());
         let serving = Serving {
             behaviour,
             told,
             says: Mutex::new(Some(says)),
             arrive,
             read: read.clone(),
+            answers: answers.clone(),
         };
         let service = TunnelServer::new(serving).max_decoding_message_size(AUTH_MESSAGE);
         let routes = Arc::new(Routes::new().with(service));
@@ -242,24 +291,30 @@ impl World {
             ..NodeFacts::default()
         };
         say.send(FromNode {
-            kind: Some(from_node::Kind::Facts(facts)),
+            kind: Some(from_node::Kind::Facts(facts.clone())),
         })
         .await
         .unwrap();
-        let node = Node {
+        let statement = NodeStatement {
+            facts: Some(facts),
+            ..NodeStatement::default()
+        };
+        say.send(FromNode {
+            kind: Some(from_node::Kind::Statement(Statement {
+                document: statement.document(),
+                ..Statement::default()
+            })),
+        })
+        .await
+        .unwrap();
+        Node {
             told: states,
             say,
             dials,
             read,
+            answers,
             vanish: Some(leave),
             ended: Some(ended),
-        };
-        // It is there when auth hears of it.
-        loop {
-            let report = self.auth.reported.lock().await.recv().await.unwrap();
-            if report.connected && report.facts.is_some_and(|facts| facts.version == "1") {
-                return node;
-            }
         }
     }
 
@@ -289,12 +344,44 @@ impl World {
         }
     }
 
-    /// Stops the proxy, and waits until it has stopped.
+    /// Stops the proxy, and waits until it has stopped. Nobody keeps its listener.
     pub async fn stop(&self) {
-        let stop = self.stop.lock().unwrap().take();
-        let stopped = self.stopped.lock().unwrap().take();
-        let _ = stop.unwrap().send(());
-        stopped.unwrap().await.unwrap();
+        self.listener.lock().unwrap().take();
+        let process = self.process.lock().unwrap().take().unwrap();
+        let _ = process.stop.send(());
+        process.stopped.await.unwrap();
+    }
+}
+
+impl Process {
+    fn begin(config: Config, listener: &std::net::TcpListener) -> Process {
+        let (drain, draining) = oneshot::channel::<()>();
+        let (stop, stopping) = oneshot::channel::<()>();
+        let (tell, stopped) = oneshot::channel();
+        let listener = listener.try_clone().unwrap();
+        let server = fleetgate_proxy::Server::new(config).unwrap();
+        // A thread of its own, as the process that it is.
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                let stop = async { _ = stopping.await };
+                let drain = async {
+                    if draining.await.is_err() {
+                        std::future::pending().await
+                    }
+                };
+                server.run(listener, drain, stop).await.unwrap();
+            });
+            let _ = tell.send(());
+        });
+        Process {
+            drain: Some(drain),
+            stop,
+            stopped,
+        }
     }
 }
 
@@ -331,23 +418,40 @@ async fn serve_auth(cluster: &Cluster, auth: Arc<Auth>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let own = cluster.server(AUTH, Subject::Auth);
-    let server = Server::new(Shown::new().name(AUTH, &own), Some(&cluster.trust()), &[H2]).unwrap();
+    let server = Server::new(
+        Shown::new().name(AUTH, &own),
+        Some(&cluster.trust()),
+        &[H2, RELAY],
+    )
+    .unwrap();
     let routes = Arc::new(Routes::new().with(ClusterServer::from_arc(auth)));
     tokio::spawn(async move {
-        while let Ok((mut tcp, address)) = listener.accept().await {
+        while let Ok((tcp, address)) = listener.accept().await {
             let (server, routes) = (server.clone(), routes.clone());
             tokio::spawn(async move {
-                let Ok(told) = fleetgate_net::relay::read(&mut tcp).await else {
+                let Ok((mut stream, peer)) = server.accept(tcp).await else {
                     return;
                 };
-                let Ok((stream, peer)) = server.accept(tcp).await else {
-                    return;
-                };
-                let caller = Caller {
+                let caller = |peer, address| Caller {
                     peer: Some(Arc::new(peer)),
-                    address: Some(told.unwrap_or(address)),
+                    address: Some(address),
                 };
-                let _ = h2::serve(stream, caller, routes, Tuning::AUTH, std::future::pending()).await;
+                let ever = std::future::pending();
+                if peer.alpn.as_deref() != Some(RELAY) {
+                    let _ = h2::serve(stream, caller(peer, address), routes, Tuning::AUTH, ever).await;
+                    return;
+                }
+                let is_proxy = peer
+                    .identity
+                    .is_some_and(|i| matches!(i.subject, Subject::Proxy(_)));
+                assert!(is_proxy, "somebody else passes connections on");
+                let Ok(source) = fleetgate_net::relay::read(&mut stream).await else {
+                    return;
+                };
+                let Ok((stream, peer)) = server.accept(stream).await else {
+                    return;
+                };
+                let _ = h2::serve(stream, caller(peer, source), routes, Tuning::AUTH, ever).await;
             });
         }
     });
@@ -412,6 +516,17 @@ impl cluster_server::Cluster for Auth {
 
     async fn report(&self, request: Request<NodeReport>) -> Result<Response<Empty>, Status> {
         let _ = self.reports.send(request.into_inner());
+        let left = self
+            .refuses
+            .fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
+        match left {
+            Ok(_) => Err(Status::permission_denied("a later one is known")),
+            Err(_) => Ok(Response::new(Empty {})),
+        }
+    }
+
+    async fn report_reach(&self, request: Request<ReachReport>) -> Result<Response<Empty>, Status> {
+        let _ = self.reaches.send(request.into_inner());
         Ok(Response::new(Empty {}))
     }
 
@@ -458,6 +573,10 @@ pub enum Behaviour {
     Pour,
     /// Reads nothing.
     Stall,
+    /// Answers when [`Node::answers`] lets it, and then as an echo.
+    Late,
+    /// Never opens its Control stream.
+    Mute,
 }
 
 /// A node's side that the test holds.
@@ -466,6 +585,7 @@ pub struct Node {
     pub say: mpsc::Sender<FromNode>,
     pub dials: mpsc::UnboundedReceiver<Dial>,
     pub read: Arc<AtomicU64>,
+    pub answers: Arc<Notify>,
     pub vanish: Option<oneshot::Sender<()>>,
     pub ended: Option<oneshot::Receiver<()>>,
 }
@@ -476,6 +596,7 @@ struct Serving {
     says: Mutex<Option<mpsc::Receiver<FromNode>>>,
     arrive: mpsc::UnboundedSender<Dial>,
     read: Arc<AtomicU64>,
+    answers: Arc<Notify>,
 }
 
 /// Frames of a task.
@@ -506,23 +627,26 @@ impl Tunnel for Serving {
         let mut from = request.into_inner();
         let (send, frames) = mpsc::channel(1);
         let (behaviour, arrive, read) = (self.behaviour, self.arrive.clone(), self.read.clone());
+        let Some(Frame {
+            kind: Some(Kind::Dial(dial)),
+        }) = from.message().await.unwrap()
+        else {
+            panic!("the first frame is the dial");
+        };
+        let first = dial.ssh.clone();
+        let node = dial.node.clone();
+        let _ = arrive.send(dial);
+        if behaviour == Behaviour::Late {
+            self.answers.notified().await;
+        }
         tokio::spawn(async move {
-            let Some(Frame {
-                kind: Some(Kind::Dial(dial)),
-            }) = from.message().await.unwrap()
-            else {
-                panic!("the first frame is the dial");
-            };
-            let first = dial.ssh.clone();
-            let node = dial.node.clone();
-            let _ = arrive.send(dial);
             let opened = Kind::Opened(Opened {
                 node,
                 terminated: false,
             });
             let _ = send.send(frame(opened)).await;
             match behaviour {
-                Behaviour::Echo => {
+                Behaviour::Echo | Behaviour::Late | Behaviour::Mute => {
                     let _ = send.send(frame(Kind::Ssh(first))).await;
                     while let Ok(Some(frame)) = from.message().await {
                         if let Some(Kind::Ssh(bytes)) = &frame.kind {
@@ -550,6 +674,9 @@ impl Tunnel for Serving {
     }
 
     async fn control(&self, request: Request<Streaming<ToNode>>) -> Result<Response<Says>, Status> {
+        if self.behaviour == Behaviour::Mute {
+            return std::future::pending().await;
+        }
         let mut from = request.into_inner();
         let told = self.told.clone();
         tokio::spawn(async move {

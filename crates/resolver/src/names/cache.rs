@@ -5,10 +5,9 @@ use super::{MS, Nanos};
 use fleetgate_wire::names::Found;
 use std::collections::HashMap;
 
-/// How long a found name counts.
-const POSITIVE: Nanos = 10_000 * MS;
-/// How long "there is none such" counts.
-const NEGATIVE: Nanos = 2_000 * MS;
+/// How long an answer counts: the same for a name that was found and for one that nobody has, or the time of an answer
+/// would tell a stranger which it is.
+const KEEP: Nanos = 10_000 * MS;
 /// The most entries.
 const MAX_ENTRIES: usize = 1024;
 /// The most bytes of answers, as frames.
@@ -36,12 +35,9 @@ impl Cache {
 
     /// Keeps `found`, unless it says that nobody knows.
     pub fn put(&mut self, key: Vec<u8>, found: &Found, now: Nanos) {
-        let keep = match found {
-            Found::User { .. } | Found::Names { .. } | Found::Group { .. } => POSITIVE,
-            Found::Host { .. } | Found::Context { .. } => POSITIVE,
-            Found::Unknown => NEGATIVE,
-            Found::TimedOut | Found::Failed { .. } => return,
-        };
+        if matches!(found, Found::TimedOut | Found::Failed { .. }) {
+            return;
+        }
         let size = key.len() + fleetgate_wire::encode(found).len();
         if self.entries.len() >= MAX_ENTRIES || self.bytes + size > MAX_BYTES {
             self.entries.retain(|_, e| e.until > now);
@@ -53,7 +49,7 @@ impl Cache {
         }
         let entry = Entry {
             found: found.clone(),
-            until: now + keep,
+            until: now + KEEP,
             size,
         };
         self.bytes += size;
@@ -79,10 +75,10 @@ mod tests {
         cache.put(vec![1], &Found::Group { gid: 7 }, 0);
         cache.put(vec![2], &Found::Unknown, 0);
         cache.put(vec![3], &Found::TimedOut, 0);
-        assert_eq!(cache.get(&[1], POSITIVE - 1), Some(&Found::Group { gid: 7 }));
-        assert_eq!(cache.get(&[1], POSITIVE), None);
-        assert_eq!(cache.get(&[2], NEGATIVE - 1), Some(&Found::Unknown));
-        assert_eq!(cache.get(&[2], NEGATIVE), None);
+        for (key, found) in [(1, Found::Group { gid: 7 }), (2, Found::Unknown)] {
+            assert_eq!(cache.get(&[key], KEEP - 1), Some(&found));
+            assert_eq!(cache.get(&[key], KEEP), None);
+        }
         assert_eq!(cache.get(&[3], 0), None);
         cache.clear();
         assert_eq!(cache.get(&[1], 0), None);

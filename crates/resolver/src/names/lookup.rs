@@ -108,9 +108,9 @@ fn context(user: &CStr, required: bool) -> Found {
             },
             Err(why) => Found::Failed { why },
         },
-        Ok(_) if required => {
-            failed("SELinux is required and the kernel does not run it: enable it, or set selinux = auto")
-        }
+        Ok(_) if required => failed(
+            "SELinux is required and the kernel does not run it: enable it, or set `selinux = \"auto\"` in node.toml",
+        ),
         Err(why) if required || active => failed(&format!(
             "SELinux is {} and its library cannot be loaded ({}): {remedy}",
             if active { "active" } else { "required" },

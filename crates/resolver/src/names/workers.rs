@@ -2,7 +2,8 @@
 
 use super::{MS, Nanos, failed, lookup};
 use fleetgate_sys::glibc::fork::{self, Forked};
-use fleetgate_sys::poll::{READ, Watch};
+use fleetgate_sys::pages::Program;
+use fleetgate_sys::poll::{self, READ, Watch};
 use fleetgate_sys::{Fd, process, socket};
 use fleetgate_wire::MAX_INLINE;
 use fleetgate_wire::names::{Answer, Found, Question};
@@ -11,6 +12,8 @@ use fleetgate_wire::names::{Answer, Found, Question};
 pub const MAX_WORKERS: usize = 16;
 /// An idle worker beyond the first ends after this.
 const REST: Nanos = 30_000 * MS;
+/// A worker that is not asked for so long gives back the pages of its code, which the kernel still has.
+const QUIET_MS: u32 = 2000;
 /// Where a worker finds its socket.
 const SOCKET: i32 = 3;
 
@@ -185,6 +188,11 @@ fn work(socket: &Fd, selinux_required: bool) -> i32 {
     }
     let mut buffer = vec![0u8; MAX_INLINE];
     loop {
+        let mut watch = [Watch::new(socket.raw(), READ)];
+        if matches!(poll::poll(&mut watch, Some(QUIET_MS)), Ok(0)) {
+            // Where the kernel refuses, they stay.
+            let _ = Program::find().and_then(|program| program.release());
+        }
         let question = match socket::receive(socket, &mut buffer, true) {
             Ok(m) if m.len > 0 => fleetgate_wire::decode::<Question>(&buffer[..m.len]),
             _ => return 0,

@@ -20,6 +20,8 @@ pub(super) fn open(source: &Source, path: &Path) -> Result<Fd, Failed> {
         owned_by_root(&exe::identity(&place).step(Step::CheckOwner)?, directory, false)?;
     }
     check(source, &fd).map_err(|e| e.at(path))?;
+    // The digest has read all of it; what runs needs a part, and reads that again.
+    exe::forget_cached(&fd);
     Ok(fd)
 }
 

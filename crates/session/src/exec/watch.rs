@@ -1,7 +1,7 @@
 //! Binding this process by the filter of a watched session, and handing its listener over, while it is still root: without
 //! no_new_privs, so programs with the setuid bit work inside.
 //!
-//! Between the filter and the watcher's word no call is made that a filter could ask about. From the word on the watcher
+//! Between the filter and the watcher's word no call is made that a filter asks about: the one sendmsg has a mark. From the word on the watcher
 //! answers, this process's own calls too, until it has become the user's program.
 
 use super::reason;
@@ -46,7 +46,7 @@ pub fn begin(asked: Option<Asked<'_>>) -> Result<Option<Failure>, Failure> {
         Ok(program) => hear(&watcher).and_then(|()| bind(&program)),
     };
     match begun {
-        Ok(listener) => hand_over(&watcher, &listener).map(|()| None),
+        Ok(listener) => hand_over(&watcher, &listener, watch.pass).map(|()| None),
         Err(refusal) if watch.required => Err(refusal),
         Err(refusal) => Ok(Some(refusal)),
     }
@@ -110,8 +110,8 @@ fn hear(watcher: &Fd) -> Result<(), Failure> {
     }
 }
 
-fn hand_over(watcher: &Fd, listener: &Fd) -> Result<(), Failure> {
-    socket::send(watcher, &HELD, &[listener.raw()])
+fn hand_over(watcher: &Fd, listener: &Fd, pass: u64) -> Result<(), Failure> {
+    socket::send_marked(watcher, &HELD, &[listener.raw()], pass)
         .map_err(|errno| failure(reason(errno), errno, "watching: handing the listener over"))?;
     hear(watcher)
 }
@@ -171,6 +171,7 @@ mod tests {
             drop(theirs);
             let watch = Watch {
                 filter: filter.clone(),
+                pass: 0,
                 required,
             };
             let refusal = match begin(Some(Asked {

@@ -19,7 +19,7 @@ mod requests;
 mod unix;
 
 use crate::order::{Control, failure};
-use crate::privileges;
+use crate::selinux;
 use fleetgate_sys::{Errno, Fd, credentials, process};
 use fleetgate_wire::net::{MAX_KEPT, MAX_PENDING, Networking};
 use fleetgate_wire::order::{Role, Work};
@@ -82,7 +82,10 @@ fn begin(order: &Networking) -> Result<usize, Failure> {
     let max_pending = order.max_pending as usize;
     let system = |step| move |errno| failure(Reason::System, errno, step);
     raise_descriptors(max_pending).map_err(system("raising the limit of descriptors"))?;
-    privileges::become_user(&order.ids).map_err(|r| failure(Reason::System, r.errno, r.step))?;
+    let attribute = selinux::attribute(&order.selinux);
+    // Before no_new_privs, under which hardly any policy lets a context change.
+    selinux::become_user(&order.ids, &order.selinux, attribute)
+        .map_err(|r| failure(Reason::System, r.errno, r.step))?;
     // The user may end this process, but not look into it or make it run something.
     credentials::set_dumpable(false).map_err(system("closing the process to tracing"))?;
     credentials::set_no_new_privileges().map_err(system("setting no_new_privs"))?;

@@ -22,7 +22,7 @@ pub mod request;
 mod serve;
 
 use crate::order::{Control, failure};
-use crate::privileges;
+use crate::selinux;
 use alloc::ffi::CString;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -92,12 +92,14 @@ fn by_order(control: &Control) -> Result<i32, Failure> {
     ignore_signals();
     // The zone file is outside the chroot.
     let _ = clock::local(0);
+    let attribute = selinux::attribute(&order.selinux);
     if let Some(root) = &order.chroot {
         confine(root)?;
     }
     // What needs root is done; from here on a death is not the image's fault.
     control.say(&Reply::Ready);
-    privileges::become_user(&order.ids).map_err(|r| failure(Reason::System, r.errno, r.step))?;
+    selinux::become_user(&order.ids, &order.selinux, attribute)
+        .map_err(|r| failure(Reason::System, r.errno, r.step))?;
     // The user's own processes, more so those outside the chroot, have no business in this one.
     credentials::set_dumpable(false).map_err(|e| failure(Reason::System, e, "closing to tracers"))?;
     let start = start_by_order(&order)?;

@@ -6,6 +6,7 @@ use crate::codec::{Malformed, Reader, Write};
 use crate::facts::Chosen;
 use crate::message::KEXINIT;
 use crate::settings::Settings;
+use fleetgate_policy::text::is_unseen;
 
 /// A marker among the methods: the sender reads EXT_INFO (RFC 8308 §2.1).
 const EXT_INFO_C: &str = "ext-info-c";
@@ -151,7 +152,7 @@ pub(crate) fn agree(role: Role, ours: &KexInit<'_>, theirs: &KexInit<'_>) -> Res
     let none = |what: &str, list: Names<'_>| {
         let mut list: String = String::from_utf8_lossy(list.0)
             .chars()
-            .filter(|c| !c.is_control())
+            .filter(|c| !is_unseen(*c))
             .collect();
         if list.len() > 300 {
             list.truncate(list.floor_char_boundary(300));

@@ -570,16 +570,20 @@ fn messages_out_of_place_after_the_login() {
 #[test]
 fn a_disconnect_is_told_and_printable() {
     let (mut pair, ..) = Pair::open(Settings::default(), Settings::default());
-    pair.client.disconnect(Reason::ByApplication, "good\x1bbye\n");
+    pair.client
+        .disconnect(Reason::ByApplication, "good\x1bbye\n\u{202e}\u{200b}");
     pair.run();
     assert_eq!(
         pair.server_told.end,
         Some(End::Theirs {
             reason: 11,
-            text: "good?bye?".into()
+            text: "good?bye???".into()
         })
     );
-    assert_eq!(pair.client.poll().unwrap_err().to_string(), "good\x1bbye\n");
+    assert_eq!(
+        pair.client.poll().unwrap_err().to_string(),
+        "good\x1bbye\n\u{202e}\u{200b}"
+    );
 }
 
 #[test]

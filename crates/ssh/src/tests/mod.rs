@@ -7,3 +7,4 @@ mod handshake;
 mod load;
 mod moving;
 pub(crate) mod pair;
+mod rekey_during_login;

@@ -18,7 +18,7 @@ fn settings(cipher: Cipher, mac: Mac, strict: bool) -> Settings {
     }
 }
 
-fn moved(connection: Connection) -> Connection {
+pub(super) fn moved(connection: Connection) -> Connection {
     assert!(connection.may_move());
     let settings = connection.settings().clone();
     let facts = connection.facts().clone();

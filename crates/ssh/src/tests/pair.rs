@@ -21,6 +21,12 @@ pub struct Told {
     pub cookies: u32,
     pub signed: u32,
     pub host_keys: u32,
+    /// Questions that the server asked during the login.
+    pub questions: u32,
+    /// Refusals of a login.
+    pub rejected: u32,
+    /// Logins that the server's owner was asked about, or that wait for its answer.
+    pub login_requests: u32,
     pub end: Option<End>,
 }
 
@@ -49,6 +55,9 @@ pub struct Pair {
     pub ahead: bool,
     /// The client logs in when it can.
     pub login: bool,
+    /// The server's owner answers logins at once, by these and then by yes. Otherwise the test answers.
+    pub decides: bool,
+    pub answers: VecDeque<AuthAnswer>,
     /// The client trusts the host's key; the server signs something else.
     pub client_trusts: bool,
     pub server_lies: bool,
@@ -95,6 +104,8 @@ impl Pair {
             tamper: None,
             ahead: false,
             login: true,
+            decides: true,
+            answers: VecDeque::new(),
             client_trusts: true,
             server_lies: false,
             consume: true,
@@ -181,6 +192,8 @@ impl Pair {
                     }
                     Event::Established => told.established = true,
                     Event::AuthReply(AuthReply::Accepted) => told.logged_in = true,
+                    Event::AuthReply(AuthReply::Ask { .. }) => told.questions += 1,
+                    Event::AuthReply(AuthReply::Rejected { .. }) => told.rejected += 1,
                     Event::Opened(channel) => told.opened.push_back(channel),
                     Event::Data { channel, bytes, .. } => {
                         told.data.extend_from_slice(bytes);
@@ -234,7 +247,10 @@ impl Pair {
                         told.established = true;
                         Do::Nothing
                     }
-                    Event::Auth(_) => Do::Auth,
+                    Event::Auth(_) | Event::AuthInfo(_) => {
+                        told.login_requests += 1;
+                        Do::Auth
+                    }
                     Event::Open { channel, .. } => {
                         told.opened.push_back(channel);
                         Do::Accept(channel)
@@ -262,9 +278,11 @@ impl Pair {
                     told.cookies += 1;
                     self.server.cookie(cookie);
                 }
+                Do::Auth if !self.decides => {}
                 Do::Auth => {
-                    told.logged_in = true;
-                    self.server.answer_auth(AuthAnswer::Accept);
+                    let answer = self.answers.pop_front().unwrap_or(AuthAnswer::Accept);
+                    told.logged_in = matches!(answer, AuthAnswer::Accept);
+                    self.server.answer_auth(answer);
                 }
                 Do::Accept(channel) => self.server.accept(channel),
                 Do::Consume(channel, n) if self.consume => self.server.consumed(channel, n),

@@ -45,8 +45,21 @@ pub(crate) struct Link {
     greeted: bool,
     /// The owner was asked for a cookie.
     asked_for_cookie: bool,
+    own_exchanges: OwnExchanges,
     pub(crate) clock: Clock,
     end: Option<End>,
+}
+
+/// When key exchanges that we begin are allowed, after the first. OpenSSH's client and server both end a connection
+/// whose other side begins one during the login.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OwnExchanges {
+    /// From the end of the login on.
+    AfterLogin,
+    /// Once the connection has moved to another process.
+    AfterMove,
+    /// Now.
+    Allowed,
 }
 
 /// The owner's time, and what is measured by it. Nothing is before the first tick.
@@ -98,14 +111,30 @@ impl Link {
             greeting: 0,
             greeted: false,
             asked_for_cookie: false,
+            own_exchanges: OwnExchanges::AfterLogin,
             clock: Clock::default(),
             end: None,
         }
     }
 
-    /// The version lines are behind it: a connection that was moved here.
-    pub(crate) fn skip_greeting(&mut self) {
+    /// Version lines and login are behind it: a connection that was moved here.
+    pub(crate) fn moved_here(&mut self) {
         self.greeted = true;
+        self.inbox.wipe = false;
+        self.own_exchanges = OwnExchanges::Allowed;
+    }
+
+    /// The connection moves to another process after the login.
+    pub(crate) fn will_move(&mut self) {
+        self.own_exchanges = OwnExchanges::AfterMove;
+    }
+
+    /// The login is over. There are no passwords to wipe any more.
+    pub(crate) fn logged_in(&mut self) {
+        self.inbox.wipe = false;
+        if self.own_exchanges == OwnExchanges::AfterLogin {
+            self.own_exchanges = OwnExchanges::Allowed;
+        }
     }
 
     /// Whether reading on makes sense.
@@ -170,6 +199,9 @@ impl Link {
     fn advance(&mut self) -> Result<Next, End> {
         loop {
             self.rekey_if_due();
+            if let Some(end) = &self.end {
+                return Err(end.clone());
+            }
             if self.kex.wants_cookie() && !self.asked_for_cookie {
                 self.asked_for_cookie = true;
                 return Ok(Next::CookieWanted);
@@ -353,7 +385,7 @@ impl Link {
             .clock
             .keys
             .checked_add(self.settings.rekey.time)
-            .filter(|_| self.kex.idle());
+            .filter(|_| self.kex.idle() && self.own_exchanges == OwnExchanges::Allowed);
         let alive = self
             .settings
             .keepalive
@@ -366,8 +398,8 @@ impl Link {
         self.clock.heard = self.clock.now.unwrap_or_default();
     }
 
-    /// Replaces the keys where that is due.
-    pub(crate) fn rekey_if_due(&mut self) {
+    /// Replaces the keys where that is due and allowed.
+    fn rekey_if_due(&mut self) {
         if !self.kex.idle() || self.kex.first() || self.end.is_some() {
             return;
         }
@@ -381,12 +413,20 @@ impl Link {
                 .clock
                 .now
                 .is_some_and(|now| now.saturating_sub(self.clock.keys) >= rekey.time);
-        if due {
-            self.rekey();
+        if due && self.own_exchanges == OwnExchanges::Allowed {
+            self.begin_exchange();
+        } else if due && self.inbox.packets.max(self.out.packets) >= PACKETS_MAX {
+            self.fail(protocol("too many packets came before the login was over"));
         }
     }
 
     pub(crate) fn rekey(&mut self) {
+        if self.own_exchanges == OwnExchanges::Allowed || self.kex.role() == Role::Client {
+            self.begin_exchange();
+        }
+    }
+
+    fn begin_exchange(&mut self) {
         if self.kex.idle() && !self.kex.first() && self.end.is_none() {
             let (kex, mut around) = self.parts();
             kex.begin(&mut around);

@@ -5,6 +5,7 @@ use super::Inbox;
 use crate::event::{End, Reason};
 use crate::kex::kexinit::Role;
 use crate::settings::Limits;
+use fleetgate_policy::text::is_unseen;
 
 /// Our line, without CR LF.
 pub(crate) fn ours(software: &str) -> String {
@@ -70,7 +71,7 @@ pub(crate) fn theirs(
 pub(crate) fn printable(text: &[u8]) -> String {
     String::from_utf8_lossy(&text[..text.len().min(256)])
         .chars()
-        .map(|c| if c.is_control() { '?' } else { c })
+        .map(|c| if is_unseen(c) { '?' } else { c })
         .collect()
 }
 

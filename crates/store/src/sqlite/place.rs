@@ -43,7 +43,7 @@ impl Place {
         if !found.is_dir() {
             return refused("is no directory (a link is none either); give the directory itself".to_owned());
         }
-        match unsafe_for_secrets(&found, 0o700) {
+        match unsafe_for_secrets(path, &found, 0o700) {
             Some(why) => refused(why),
             None => Ok(Place {
                 directory: path.to_owned(),
@@ -89,7 +89,7 @@ impl Place {
             let why = "is no plain file; move it away".to_owned();
             return Err(Error::File(path, why));
         }
-        match unsafe_for_secrets(&found, 0o600) {
+        match unsafe_for_secrets(&path, &found, 0o600) {
             Some(why) => Err(Error::File(path, why)),
             None => Ok(()),
         }
@@ -133,18 +133,20 @@ fn make(path: &Path) -> io::Result<()> {
     }
 }
 
-fn unsafe_for_secrets(found: &Metadata, mode: u32) -> Option<String> {
+fn unsafe_for_secrets(path: &Path, found: &Metadata, mode: u32) -> Option<String> {
     let us = process::effective_uid();
     if found.uid() != us {
         return Some(format!(
-            "belongs to user {}, and this program runs as user {us}; run: chown {us} PATH",
-            found.uid()
+            "belongs to user {}, and this program runs as user {us}; run: chown {us} {}",
+            found.uid(),
+            path.display()
         ));
     }
     (found.mode() & OTHERS != 0).then(|| {
         format!(
-            "has mode {:04o}: others could get at the cluster's keys; run: chmod {mode:04o} PATH",
-            found.mode() & 0o7777
+            "has mode {:04o}: others could get at the cluster's keys; run: chmod {mode:04o} {}",
+            found.mode() & 0o7777,
+            path.display()
         )
     })
 }

@@ -293,7 +293,10 @@ impl Writer {
 
     fn failed(&mut self, error: &Error) {
         if self.trouble.as_ref() != Some(error) {
-            tracing::error!("{error}");
+            // What is wrong with a file from the start is told by whoever opened it.
+            if !matches!(error, Error::Foreign(_)) {
+                tracing::error!("{error}");
+            }
             self.trouble = Some(error.clone());
         }
     }

@@ -80,12 +80,13 @@ fn errors_are_sentences_to_act_on() {
         ),
         (
             Error::Foreign(path()),
-            "/var/lib/fleetgate/auth/state.db is no store of fleetgate's; give the path of one, or of none",
+            "/var/lib/fleetgate/auth/state.db is no store of fleetgate's, or is damaged; give the path of one, or put a \
+             backup in its place with `fleetgate restore BACKUP --replace`",
         ),
         (
             Error::Corrupt(path(), "page 3".into()),
-            "the store /var/lib/fleetgate/auth/state.db is damaged: page 3; stop everything that uses it and restore a \
-             backup",
+            "the store /var/lib/fleetgate/auth/state.db is damaged: page 3; stop everything that uses it and put a \
+             backup in its place with `fleetgate restore BACKUP --replace`",
         ),
         (
             Error::DiskFull(path()),
@@ -99,7 +100,8 @@ fn errors_are_sentences_to_act_on() {
         ),
         (
             Error::Exists(path()),
-            "/var/lib/fleetgate/auth/state.db exists already, and is not written over unless told to",
+            "/var/lib/fleetgate/auth/state.db exists already, and nothing was changed; `fleetgate restore BACKUP --replace` puts \
+             a backup in its place",
         ),
     ];
     for (error, sentence) in all {

@@ -1,6 +1,7 @@
 //! What one call says: from its registers, and from what can be read of its caller. All of it is bounded.
 
-use super::table::{Argument, EXECUTED, Level, ROWS, Row, Sort};
+use super::row::{Argument, Level, Only, Row, Sort};
+use super::table::{EXECUTED, row_of};
 use super::{Caller, Image};
 use crate::abi::Abi;
 use std::fmt::Write;
@@ -10,6 +11,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 pub const MAX_PATH: usize = 4096;
 /// The most arguments of a program that are told.
 pub const MAX_WORDS: usize = 64;
+/// Messages of one sendmmsg that are looked at: as many as the kernel sends (UIO_MAXIOV).
+const MAX_MESSAGES: u64 = 1024;
 /// The most bytes of them together.
 pub const MAX_ARGV: usize = 4096;
 /// The longest socket address (struct sockaddr_storage).
@@ -100,9 +103,10 @@ pub fn tell_socketcall(arguments: &[u64; 6], level: Level, caller: &impl Caller)
         4 => ("listen", 2),
         5 | 18 => ("accept", 3),
         11 => ("sendto", 6),
+        16 => ("sendmsg", 3),
+        20 => ("sendmmsg", 4),
         _ => return None,
     };
-    let row = ROWS.iter().find(|row| row.calls.contains(&name))?;
     let mut words = [0; 24];
     let got = caller.read(arguments[1] & u64::from(u32::MAX), &mut words[..count * 4]);
     let (chunks, _) = words[..got].as_chunks::<4>();
@@ -110,6 +114,7 @@ pub fn tell_socketcall(arguments: &[u64; 6], level: Level, caller: &impl Caller)
     for (to, from) in inner.iter_mut().zip(chunks) {
         *to = u32::from_ne_bytes(*from).into();
     }
+    let row = row_of(name, &inner)?;
     let from = From {
         abi: Abi::I386,
         arguments: &inner,
@@ -129,6 +134,18 @@ struct From<'a, C> {
 impl<C: Caller> From<'_, C> {
     fn tell(&self, row: &Row, level: Level) -> Option<Told> {
         if row.level > level {
+            return None;
+        }
+        if let Only::Pointed(at, bits) = row.when
+            && self
+                .pointed(self.register(at))
+                .is_none_or(|value| value & bits == 0)
+        {
+            return None;
+        }
+        if let Only::Addressed(at, count) = row.when
+            && self.messages(self.register(at), count).is_none()
+        {
             return None;
         }
         let mut facts = Vec::new();
@@ -194,6 +211,21 @@ impl<C: Caller> From<'_, C> {
                     put(Source::Claimed, text(address.as_bytes()));
                 }
             }
+            Sort::Message => {
+                if let Some(address) = self.message(value) {
+                    put(Source::Claimed, text(address.as_bytes()));
+                }
+            }
+            Sort::Messages(count) => {
+                if let Some(address) = self.messages(value, Some(count)) {
+                    put(Source::Claimed, text(address.as_bytes()));
+                }
+            }
+            Sort::Pointed => {
+                if let Some(value) = self.pointed(value) {
+                    put(Source::Claimed, Value::Number(value as i64));
+                }
+            }
             Sort::Path => self.path(name, value, None, facts),
             Sort::PathAt(from) => self.path(name, value, Some(self.register(from) as i32), facts),
             Sort::PathOf(from, flags) => {
@@ -256,6 +288,42 @@ impl<C: Caller> From<'_, C> {
             }
         }
         Some((found, true))
+    }
+
+    fn pointed(&self, at: u64) -> Option<u64> {
+        let mut bytes = [0; 8];
+        (self.caller.read(at, &mut bytes) == bytes.len()).then(|| u64::from_ne_bytes(bytes))
+    }
+
+    /// The address of a struct msghdr: a pointer, and 32 bits for its length.
+    fn message(&self, at: u64) -> Option<String> {
+        let width = self.abi.word();
+        let mut bytes = [0; 12];
+        let (pointer, length) = bytes[..width + 4].split_at_mut(width);
+        if self.caller.read(at, pointer) != width
+            || self.caller.read(at.wrapping_add(width as u64), length) != 4
+        {
+            return None;
+        }
+        let length = u32::from_ne_bytes(bytes[width..width + 4].try_into().ok()?);
+        let mut pointer = [0; 8];
+        pointer[..width].copy_from_slice(&bytes[..width]);
+        let pointer = u64::from_ne_bytes(pointer);
+        match pointer {
+            0 => None,
+            _ => self.address(pointer, length.into()),
+        }
+    }
+
+    /// The first address in an array of struct mmsghdr, as many as this argument says; without it, of the one struct msghdr.
+    fn messages(&self, at: u64, count: Option<u8>) -> Option<String> {
+        let Some(count) = count else {
+            return self.message(at);
+        };
+        // Seven words, and a number that is as long as a word with what fills it up.
+        let size = 8 * self.abi.word() as u64;
+        let count = u64::from(self.register(count) as u32).min(MAX_MESSAGES);
+        (0..count).find_map(|number| self.message(at.wrapping_add(number * size)))
     }
 
     fn words(&self, at: u64) -> (Vec<Vec<u8>>, bool) {

@@ -6,12 +6,14 @@
 //! the kernel's own.
 
 mod decode;
+mod row;
 mod table;
 #[cfg(test)]
 mod tests;
 
 pub use decode::{Fact, MAX_ARGV, MAX_PATH, MAX_WORDS, Source, Told, Value, tell, tell_socketcall};
-pub use table::{Calls, Level, Row, Sort, UNKNOWN, event, selection};
+pub use row::{Level, Row, Sort};
+pub use table::{Calls, UNKNOWN, event, selection, with_pass};
 
 use crate::decode::Memory;
 

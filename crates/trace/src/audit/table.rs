@@ -1,87 +1,11 @@
 //! Which calls are told at which level, and what their arguments are.
 
+use super::row::{Argument, Level, Only, Row, Sort};
 use crate::abi::{Abi, Call};
+use crate::filter::Program;
 use crate::select::{Is, Selection, Test, When};
+use fleetgate_sys::seccomp::Instruction;
 use std::collections::BTreeMap;
-
-/// How much is told; each level has what those before it have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// What is executed, connected to and bound, and what changes privileges, mounts, other processes or the kernel.
-    Commands,
-    /// What is written, removed, renamed, made or changed in its rights.
-    Files,
-    /// What is opened for reading, and every socket.
-    Full,
-}
-
-/// What an argument is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sort {
-    /// A path, relative to the working directory.
-    Path,
-    /// A path, relative to the descriptor in this argument.
-    PathAt(u8),
-    /// The same, and with AT_EMPTY_PATH in that argument and nothing in the path, the descriptor itself.
-    PathOf(u8, u8),
-    /// A list of strings.
-    Argv,
-    /// A socket address, as long as this argument says.
-    Address(u8),
-    /// A number.
-    Number,
-    /// An unsigned number of 32 bits; -1: unchanged.
-    Id,
-    /// A number that is shown in octal.
-    Mode,
-    /// What a descriptor is.
-    Descriptor,
-    /// Flags of open(2).
-    Open,
-    /// A struct open_how: its flags.
-    How,
-    /// A string that is no path.
-    Text,
-}
-
-/// One argument.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Argument {
-    /// Its name in docs/audit.md.
-    pub name: &'static str,
-    /// Which, from 0.
-    pub at: u8,
-    /// What it is.
-    pub sort: Sort,
-}
-
-/// With which arguments a call is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Only {
-    /// Any.
-    Any,
-    /// One of these bits is set in this argument.
-    Bits(u8, u64),
-    /// The lower half of this argument is one of these.
-    OneOf(u8, &'static [u32]),
-}
-
-/// Calls that mean the same.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Row {
-    /// Their names.
-    pub calls: &'static [&'static str],
-    /// From which level on.
-    pub level: Level,
-    /// The event's name in docs/audit.md.
-    pub event: &'static str,
-    /// Which kind of it; empty: it has no kinds.
-    pub operation: &'static str,
-    /// Only with these arguments.
-    pub when: Only,
-    /// What is told.
-    pub arguments: &'static [Argument],
-}
 
 const fn arg(name: &'static str, at: u8, sort: Sort) -> Argument {
     Argument { name, at, sort }
@@ -110,6 +34,18 @@ const fn only(when: Only, row: Row) -> Row {
 
 /// O_WRONLY, O_RDWR, O_CREAT, O_TRUNC and the bit of O_TMPFILE that is no other's.
 pub(super) const WRITES: u64 = 0o1 | 0o2 | 0o100 | 0o1000 | 0o20_000_000;
+/// MSG_FASTOPEN: the address of what is sent is connected to.
+const FAST_OPEN: u64 = 0x2000_0000;
+/// CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET.
+const NEW_NAMESPACES: u64 = 0x2_0000 | 0x200_0000 | 0x400_0000 | 0x800_0000 | 0x7000_0000;
+/// Only clone3 has it: with clone these bits are the signal of the child's end.
+const NEW_TIME: u64 = 0x80;
+/// What the helper of a watched session says in the sixth argument of the one call that it makes between its filter and the
+/// watcher's first look: sendmsg, which brings the listener and has three arguments. The filter of the fullest level lets it
+/// pass. In this place each session's filter has a number of its own that nobody else knows ([`with_pass`]).
+pub(super) const PASS: u64 = 0x7f4a_7c15_9e37_79b9;
+/// Where it is.
+const PASS_AT: u8 = 5;
 /// The event of a program that has begun: see [`Calls::begins`].
 pub(super) const EXECUTED: &str = "executed";
 /// The event of a call in a numbering that nobody here knows.
@@ -120,9 +56,12 @@ const TRACING: &[u32] = &[0, 16, 0x4206];
 const SET_FS: u64 = 0x1002;
 
 use Level::{Commands, Files, Full};
-use Sort::{Address, Argv, Descriptor, How, Id, Mode, Number, Open, Path, PathAt, PathOf, Text};
+use Sort::{
+    Address, Argv, Descriptor, How, Id, Message, Messages, Mode, Number, Open, Path, PathAt, PathOf, Pointed,
+    Text,
+};
 
-/// All that is told. The first row of a name whose level is reached counts.
+/// All that is told. The first row of a name whose arguments fit counts.
 pub(super) const ROWS: &[Row] = &[
     row(
         Commands,
@@ -144,6 +83,36 @@ pub(super) const ROWS: &[Row] = &[
         "",
         &["connect"],
         &[arg("address", 1, Address(2))],
+    ),
+    only(
+        Only::Bits(3, FAST_OPEN),
+        row(
+            Commands,
+            "connect",
+            "",
+            &["sendto"],
+            &[arg("address", 4, Address(5))],
+        ),
+    ),
+    only(
+        Only::Bits(2, FAST_OPEN),
+        row(
+            Commands,
+            "connect",
+            "",
+            &["sendmsg"],
+            &[arg("address", 1, Message)],
+        ),
+    ),
+    only(
+        Only::Bits(3, FAST_OPEN),
+        row(
+            Commands,
+            "connect",
+            "",
+            &["sendmmsg"],
+            &[arg("address", 1, Message)],
+        ),
     ),
     row(Commands, "bind", "", &["bind"], &[arg("address", 1, Address(2))]),
     row(
@@ -264,6 +233,26 @@ pub(super) const ROWS: &[Row] = &[
         "setns",
         &["setns"],
         &[arg("descriptor", 0, Descriptor), arg("flags", 1, Number)],
+    ),
+    only(
+        Only::Bits(0, NEW_NAMESPACES),
+        row(
+            Commands,
+            "namespace",
+            "clone",
+            &["clone"],
+            &[arg("flags", 0, Number)],
+        ),
+    ),
+    only(
+        Only::Pointed(0, NEW_NAMESPACES | NEW_TIME),
+        row(
+            Commands,
+            "namespace",
+            "clone",
+            &["clone3"],
+            &[arg("flags", 0, Pointed)],
+        ),
     ),
     // Those that make somebody a tracer; what he does then are thousands.
     only(
@@ -587,6 +576,20 @@ pub(super) const ROWS: &[Row] = &[
             &[arg("address", 4, Address(5)), arg("bytes", 2, Number)],
         ),
     ),
+    only(
+        Only::Addressed(1, None),
+        row(Full, "send", "", &["sendmsg"], &[arg("address", 1, Message)]),
+    ),
+    only(
+        Only::Addressed(1, Some(2)),
+        row(
+            Full,
+            "send",
+            "",
+            &["sendmmsg"],
+            &[arg("address", 1, Messages(2)), arg("messages", 2, Number)],
+        ),
+    ),
 ];
 
 /// A call that every program makes while it begins, and the argument that tells it from others: where it comes from a process
@@ -603,9 +606,15 @@ const fn beginning(abi: Abi) -> (&'static str, Option<u64>) {
 /// The calls of one level, by number.
 #[derive(Debug)]
 pub struct Calls {
-    rows: BTreeMap<Call, &'static Row>,
+    rows: BTreeMap<Call, Vec<&'static Row>>,
     beginnings: Vec<Call>,
     socketcall: Option<Call>,
+}
+
+/// What the call of this name means with these arguments, in any numbering.
+pub(super) fn row_of(name: &str, arguments: &[u64; 6]) -> Option<&'static Row> {
+    let mut rows = ROWS.iter().filter(|row| row.calls.contains(&name));
+    rows.find(|row| row.when.fits(arguments))
 }
 
 /// All that is told at a level, in every numbering that a kernel of this architecture serves.
@@ -646,7 +655,10 @@ pub fn selection(level: Level) -> Selection {
     for (call, row) in wanted(level) {
         let test = |argument, wide, is| vec![Test { argument, wide, is }];
         let when = match row.when {
-            Only::Any => When::Always,
+            Only::Addressed(..) if Some(call) == Call::named(Abi::NATIVE, "sendmsg") => {
+                When::Any(vec![test(PASS_AT, true, Is::Not(PASS))])
+            }
+            Only::Any | Only::Pointed(..) | Only::Addressed(..) => When::Always,
             Only::Bits(at, bits) => {
                 let wide = bits > u64::from(u32::MAX);
                 When::Any(vec![test(at, wide, Is::AnyOf(bits))])
@@ -672,7 +684,7 @@ pub fn selection(level: Level) -> Selection {
     }
     // i386 has a call for all sockets, whose arguments lie in memory.
     if let Some(call) = socketcall() {
-        // SYS_BIND and SYS_CONNECT.
+        // SYS_BIND and SYS_CONNECT, and SYS_SENDTO, SYS_SENDMSG and SYS_SENDMMSG, whose flags lie in memory too.
         let only = |value| {
             vec![Test {
                 argument: 0,
@@ -684,20 +696,39 @@ pub fn selection(level: Level) -> Selection {
             call,
             match level {
                 Level::Full => When::Always,
-                _ => When::Any(vec![only(2), only(3)]),
+                _ => When::Any([2, 3, 11, 16, 20].map(only).to_vec()),
             },
         );
     }
     selection
 }
 
+/// The filter of a level with this session's own number in the place of [`PASS`]; None where a half of that one is not to be
+/// found in it.
+#[must_use]
+pub fn with_pass(level: Level, program: &Program, pass: u64) -> Option<Vec<Instruction>> {
+    let mut steps = program.instructions().to_vec();
+    let halves = |number: u64| [number as u32, (number >> 32) as u32];
+    for (from, to) in halves(PASS).into_iter().zip(halves(pass)) {
+        let mut found = false;
+        for step in steps.iter_mut().filter(|step| step.value == from) {
+            step.value = to;
+            found = true;
+        }
+        if level == Level::Full && !found {
+            return None;
+        }
+    }
+    Some(steps)
+}
+
 impl Calls {
     /// Those of the fullest level: what a filter does not stop is not asked for.
     #[must_use]
     pub fn new() -> Calls {
-        let mut rows = BTreeMap::new();
+        let mut rows: BTreeMap<Call, Vec<&'static Row>> = BTreeMap::new();
         for (call, row) in wanted(Level::Full) {
-            rows.entry(call).or_insert(row);
+            rows.entry(call).or_default().push(row);
         }
         Calls {
             rows,
@@ -706,10 +737,11 @@ impl Calls {
         }
     }
 
-    /// What a call means.
+    /// What a call with these arguments means.
     #[must_use]
-    pub fn row(&self, call: Call) -> Option<&'static Row> {
-        self.rows.get(&call).copied()
+    pub fn row(&self, call: Call, arguments: &[u64; 6]) -> Option<&'static Row> {
+        let mut rows = self.rows.get(&call)?.iter();
+        rows.find(|row| row.when.fits(arguments)).copied()
     }
 
     /// Whether it is i386's call for all sockets.

@@ -1,5 +1,6 @@
 //! Events of calls that nobody makes: memory is a table here.
 
+use super::table::PASS;
 use super::*;
 use crate::abi::{Abi, Call};
 use crate::select::When;
@@ -86,7 +87,7 @@ fn event(abi: Abi, name: &str, arguments: [u64; 6], level: Level, made: &Made) -
     if calls.is_socketcall(call) {
         return tell_socketcall(&arguments, level, made).as_ref().map(shown);
     }
-    let row = calls.row(call).unwrap_or_else(|| panic!("{name} is told"));
+    let row = calls.row(call, &arguments)?;
     tell(row, abi, &arguments, level, made).as_ref().map(shown)
 }
 
@@ -129,7 +130,28 @@ fn what_calls_say() {
         .with(0xa00, &how)
         .with(0xb00, &reading)
         .with(0xc00, &inner)
+        .with(0xd00, &[0x500u64, 8].map(u64::to_ne_bytes).concat())
+        .with(
+            0xf00,
+            &[[0u64; 8].as_slice(), &[0x500, 8]]
+                .concat()
+                .iter()
+                .flat_map(|word| word.to_ne_bytes())
+                .collect::<Vec<_>>(),
+        )
+        .with(0xd40, &[0u64, 0].map(u64::to_ne_bytes).concat())
+        .with(0xd80, &[3u32, 0xe00, 0x2000_0000].map(u32::to_ne_bytes).concat())
+        .with(0xdc0, &[3u32, 0xe00, 0].map(u32::to_ne_bytes).concat())
+        .with(0xe00, &[0x500u32, 8].map(u32::to_ne_bytes).concat())
+        .with(0xe40, &0x1000_0000u64.to_ne_bytes())
+        .with(0xe80, &0x11u64.to_ne_bytes())
         .with(0x1000, &[b'a'; 5000])
+        // More messages than the kernel sends, and then one with an address.
+        .with(0x10_0000, &[0; 64 * 1024])
+        .with(
+            0x10_0000 + 64 * 1024,
+            &[0x500u64, 8].map(u64::to_ne_bytes).concat(),
+        )
         .with(0xffff_0000, b"cut off");
     let cwd = -100i64 as u64;
     for (name, arguments, level, want) in [
@@ -200,6 +222,77 @@ fn what_calls_say() {
             Some("connect WHO c:address=family 16"),
         ),
         ("connect", [3, 0x500, 3, 0, 0, 0], Commands, Some("connect WHO")),
+        // MSG_FASTOPEN connects.
+        (
+            "sendto",
+            [3, 0x100, 1, 0x2000_0000, 0x500, 8],
+            Commands,
+            Some("connect WHO c:address=192.0.2.1:443"),
+        ),
+        ("sendto", [3, 0x100, 1, 0, 0x500, 8], Commands, None),
+        (
+            "sendto",
+            [3, 0x100, 1, 0, 0x500, 8],
+            Full,
+            Some("send WHO c:address=192.0.2.1:443 r:bytes=1"),
+        ),
+        (
+            "sendmsg",
+            [3, 0xd00, 0x2000_4000, 0, 0, 0],
+            Commands,
+            Some("connect WHO c:address=192.0.2.1:443"),
+        ),
+        (
+            "sendmsg",
+            [3, 0xd40, 0x2000_0000, 0, 0, 0],
+            Commands,
+            Some("connect WHO"),
+        ),
+        ("sendmsg", [3, 0xd00, 0x4000, 0, 0, 0], Commands, None),
+        (
+            "sendmsg",
+            [3, 0xd00, 0x4000, 0, 0, 0],
+            Full,
+            Some("send WHO c:address=192.0.2.1:443"),
+        ),
+        ("sendmsg", [3, 0xd40, 0x4000, 0, 0, 0], Full, None),
+        (
+            "sendmmsg",
+            [3, 0xd00, 1, 0x2000_0000, 0, 0],
+            Commands,
+            Some("connect WHO c:address=192.0.2.1:443"),
+        ),
+        // The second of two has an address.
+        (
+            "sendmmsg",
+            [3, 0xf00, 2, 0, 0, 0],
+            Full,
+            Some("send WHO c:address=192.0.2.1:443 r:messages=2"),
+        ),
+        ("sendmmsg", [3, 0xf00, 1, 0, 0, 0], Full, None),
+        (
+            "sendmmsg",
+            [3, 0x10_0040, 1024, 0, 0, 0],
+            Full,
+            Some("send WHO c:address=192.0.2.1:443 r:messages=1024"),
+        ),
+        ("sendmmsg", [3, 0x10_0000, 0xffff_ffff, 0, 0, 0], Full, None),
+        // CLONE_NEWUSER; of clone3 it lies in memory.
+        (
+            "clone",
+            [0x1000_0011, 0, 0, 0, 0, 0],
+            Commands,
+            Some("namespace r:operation=clone WHO r:flags=268435473"),
+        ),
+        ("clone", [0x11, 0, 0, 0, 0, 0], Commands, None),
+        (
+            "clone3",
+            [0xe40, 88, 0, 0, 0, 0],
+            Commands,
+            Some("namespace r:operation=clone WHO c:flags=268435456"),
+        ),
+        ("clone3", [0xe80, 88, 0, 0, 0, 0], Commands, None),
+        ("clone3", [8, 88, 0, 0, 0, 0], Commands, None),
         (
             "setresuid",
             [u64::from(u32::MAX), 0, 0, 0, 0, 0],
@@ -290,6 +383,19 @@ fn what_calls_say() {
         ("socketcall", [1, 0xc00, 0, 0, 0, 0], Commands, None),
         (
             "socketcall",
+            [16, 0xd80, 0, 0, 0, 0],
+            Commands,
+            Some("connect WHO c:address=192.0.2.1:443"),
+        ),
+        ("socketcall", [16, 0xdc0, 0, 0, 0, 0], Commands, None),
+        (
+            "socketcall",
+            [16, 0xdc0, 0, 0, 0, 0],
+            Full,
+            Some("send WHO c:address=192.0.2.1:443"),
+        ),
+        (
+            "socketcall",
             [1, 0xc00, 0, 0, 0, 0],
             Full,
             Some("socket WHO c:family=3 c:type=1280 c:protocol=8"),
@@ -341,14 +447,9 @@ fn arguments_are_bounded_in_number_and_length() {
             ..Made::default()
         };
         let call = Call::named(Abi::X86_64, "execve").expect("a call");
-        let row = Calls::new().row(call).expect("it is told");
-        let told = tell(
-            row,
-            Abi::X86_64,
-            &[0x100_000, 0x80_0000, 0, 0, 0, 0],
-            Level::Commands,
-            &made,
-        );
+        let arguments = [0x100_000, 0x80_0000, 0, 0, 0, 0];
+        let row = Calls::new().row(call, &arguments).expect("it is told");
+        let told = tell(row, Abi::X86_64, &arguments, Level::Commands, &made);
         let argv = told.expect("an event").facts.pop().expect("argv");
         let Value::Words(list, true) = argv.value else {
             panic!("it is cut: {:?}", argv.value)
@@ -382,9 +483,33 @@ fn each_level_stops_what_the_one_before_it_stops() {
         [Level::Commands, Level::Files, Level::Full].map(read),
         [false, false, true]
     );
-    // No call of the helper's between its filter and the watcher's word.
+    let stops = |name: &str, arguments: [u64; 6]| {
+        let call = Call::named(Abi::NATIVE, name).expect("a call");
+        selection(Level::Commands).wants(call, &arguments)
+    };
+    for (name, arguments, stop) in [
+        ("sendto", [3, 0, 0, 0x2000_4000, 0x500, 16], true),
+        ("sendto", [3, 0, 0, 0x4000, 0x500, 16], false),
+        ("sendmsg", [3, 0, 0x2000_0000, 0, 0, 0], true),
+        ("sendmsg", [3, 0, 0x4000, 0, 0, 0], false),
+        ("sendmmsg", [3, 0, 1, 0x2000_0000, 0, 0], true),
+        ("sendmmsg", [3, 0, 1, 0, 0, 0], false),
+        ("clone", [0x4000_0011, 0, 0, 0, 0, 0], true),
+        // A thread, as the C library makes it, and a child.
+        ("clone", [0x3d_0f00, 0, 0, 0, 0, 0], false),
+        ("clone", [0x0120_0011, 0, 0, 0, 0, 0], false),
+        ("clone3", [0x500, 88, 0, 0, 0, 0], true),
+    ] {
+        assert_eq!(stops(name, arguments), stop, "{name} {arguments:x?}");
+    }
+    // No call of the helper's between its filter and the watcher's word: what brings the listener has a mark.
+    let sendmsg = Call::named(Abi::NATIVE, "sendmsg").expect("a call");
+    let full_wants = |arguments| selection(Level::Full).wants(sendmsg, &arguments);
+    assert!(full_wants([3, 0xd00, 0, 0, 0, 0]));
+    assert!(full_wants([3, 0xd00, 0, 0, 0, PASS + 1]));
+    assert!(full_wants([3, 0xd00, 0, 0, 0, PASS ^ 1 << 40]));
+    assert!(!full_wants([3, 0xd00, 0, 0, 0, PASS]));
     for name in [
-        "sendmsg",
         "recvmsg",
         "ppoll",
         "close",

@@ -30,8 +30,9 @@ choice! {
         3 => Started { connection: Connection, ticket: Ticket, one: bool },
         /// It does not; the words may be shown to the user.
         4 => NotStarted { connection: Connection, ticket: Ticket, why: CString },
-        /// The session's process ended. Output may still come from its pipes.
-        5 => Ended { connection: Connection, ticket: Ticket, ended: Ended },
+        /// The session's process ended. Output may still come from its pipes. The words, if there are any, say who ended it
+        /// and why, and are for the user.
+        5 => Ended { connection: Connection, ticket: Ticket, ended: Ended, why: CString },
         /// The answer to [`FromFront::Network`], or a connection on what it listens on; sockets beside it.
         6 => Network { connection: Connection, ticket: Ticket, done: Done },
         /// Signatures that prove the host keys asked about, in order; none: refused.

@@ -30,6 +30,8 @@ pub const MAX_FIRST: usize = 32 << 10;
 pub const MAX_SIGN: usize = 64 + 33 + 1 + 64;
 /// The most spans of one connection.
 pub const MAX_SPANS: usize = 64;
+/// The most locks on proxies that a tunnel is told; of more it is told the newest.
+pub const MAX_LOCKED: usize = 256;
 /// The longest host name (RFC 1035 §2.3.4).
 pub const MAX_HOST: usize = 253;
 
@@ -66,6 +68,20 @@ record! {
         pub chain: Vec<Blob>,
         /// Authorities of TLS certificates, DER.
         pub authorities: Vec<Blob>,
+        /// Proxies that a lock holds: the state is taken from them, and nothing else.
+        pub locked: Vec<LockedProxy>,
+    }
+}
+
+record! {
+    /// A lock on a proxy.
+    pub struct LockedProxy {
+        /// The name in its certificate.
+        pub name: CString,
+        /// Certificates that were issued before this, Unix seconds.
+        pub issued_before: u64,
+        /// When the lock ends, Unix seconds.
+        pub expires: u64,
     }
 }
 
@@ -134,6 +150,8 @@ choice! {
         10 => Audit { message: Vec<u8> },
         /// Dial no more; end with the last session.
         11 => Drain,
+        /// For this proxy alone: a whole `Statement` message.
+        12 => Statement { proxy: CString, message: Vec<u8> },
     }
 }
 
@@ -160,6 +178,8 @@ choice! {
         8 => Connected { proxy: CString },
         /// Not connected to it any more, or not again.
         9 => Lost { proxy: CString, why: CString },
+        /// Sign what the node says of itself to this proxy, now and whenever it changes.
+        10 => Attest { proxy: CString },
     }
 }
 

@@ -38,6 +38,7 @@ pub fn measure(bench: &mut Bench, world: &World) -> Result {
             timed: false,
             watched: false,
             alone: false,
+            installed: false,
         },
         Kind::Sshd { pam: true },
         Kind::Ours {
@@ -45,6 +46,7 @@ pub fn measure(bench: &mut Bench, world: &World) -> Result {
             timed: false,
             watched: false,
             alone: true,
+            installed: false,
         },
     ];
     let servers: Vec<Server> = kinds

@@ -4,8 +4,9 @@
 //! fronts, resolver and helpers of ours, the processes that sshd and dropbear fork, and the users' programs. The
 //! group's `cpu.stat` has `usage_usec` in cgroup v2 whether or not the cpu controller is enabled, and it counts to the
 //! microsecond what a process used up to its end; a parent counts its children's groups in. Memory is the sum of the
-//! processes' proportional set sizes. Nothing here starts a server.
+//! processes' proportional set sizes, and of the images that they hold ([`super::images`]). Nothing here starts a server.
 
+use super::images::Images;
 use crate::shell::{Result, read_text, run};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -24,6 +25,21 @@ pub struct Group {
     /// Where cgroup v2 is mounted.
     pub hierarchy: PathBuf,
     path: PathBuf,
+}
+
+/// What a server has in memory.
+pub struct Memory {
+    /// Kilobytes (PSS) of its processes, without their images.
+    pub own: f64,
+    /// The images.
+    pub images: Images,
+}
+
+impl Memory {
+    /// Kilobytes of all.
+    pub fn kilobytes(&self) -> f64 {
+        self.own + self.images.kilobytes()
+    }
 }
 
 impl Group {
@@ -83,20 +99,19 @@ impl Group {
         Ok(self.processes()?.into_iter().filter(has).collect())
     }
 
-    /// Kilobytes (PSS) of its processes, without those that run the program `left_out`.
-    pub fn memory(&self, left_out: &Path) -> Result<f64> {
-        let mut sum = 0.0;
-        for process in self.processes()? {
+    /// What its processes have in memory, without those that run the program `left_out`.
+    pub fn memory(&self, left_out: &Path) -> Result<Memory> {
+        let processes = self.processes()?;
+        let images = Images::of(&processes)?;
+        let mut own = 0.0;
+        for process in processes {
             let proc = PathBuf::from(format!("/proc/{process}"));
             if std::fs::read_link(proc.join("exe")).is_ok_and(|exe| exe == left_out) {
                 continue;
             }
-            // One that has ended meanwhile has none.
-            if let Ok(text) = std::fs::read_to_string(proc.join("smaps_rollup")) {
-                sum += pss(&text).ok_or_else(|| format!("{}/smaps_rollup has no Pss", proc.display()))?;
-            }
+            own += images.without(&proc)?;
         }
-        Ok(sum)
+        Ok(Memory { own, images })
     }
 
     /// An error if a process that descends from `server` is not in it, and so is not counted.
@@ -170,15 +185,6 @@ fn below(path: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Kilobytes, from smaps_rollup; a process that has no memory (a zombie) has an empty one.
-fn pss(text: &str) -> Option<f64> {
-    if text.is_empty() {
-        return Some(0.0);
-    }
-    let line = text.lines().find_map(|l| l.strip_prefix("Pss:"))?;
-    line.trim().trim_end_matches(" kB").parse().ok()
-}
-
 /// The parent, from /proc/PID/stat: the name, in parentheses, may hold anything.
 fn parent(stat: &str) -> Option<u32> {
     let (_, rest) = stat.rsplit_once(") ")?;
@@ -208,12 +214,6 @@ mod tests {
 
     #[test]
     fn what_the_kernel_writes_is_read() {
-        assert_eq!(
-            pss("55d0-7ffd ---p [rollup]\nRss:  900 kB\nPss:    512 kB\nPss_Dirty: 9 kB\n"),
-            Some(512.0)
-        );
-        assert_eq!(pss(""), Some(0.0), "a zombie");
-        assert_eq!(pss("Rss: 900 kB\n"), None);
         assert_eq!(parent("7 (a) b) (c) S 3 7 7 0 -1"), Some(3));
         assert_eq!(parent(""), None);
     }

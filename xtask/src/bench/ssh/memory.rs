@@ -1,8 +1,13 @@
 //! `cargo xtask bench ssh-memory`: what connections keep in memory: the proportional set sizes of all processes of a server, the users' shells left
 //! out, with 0, 1, 5, 20 and 100 connections of one login and of as many logins, with open shells, and after all were
-//! closed again. The connections are a Go client's, idle, and the same for every server. What is in the kernel
-//! (sockets, terminals) is not in it.
+//! closed again. The connections are a Go client's, idle, and the same for every server.
+//!
+//! Our sealed images are counted besides, each once and with all its pages ([`super::images`]): where they are in memory, and,
+//! while nobody is connected, also where they are installed. What is in the kernel (sockets, terminals) is in no figure, and of other programs
+//! and of libraries only the pages that are mapped.
 
+use super::group::Memory;
+use super::images::Rung;
 use super::load::Load;
 use super::server::{Kind, OURS, SSHD, Server};
 use super::world::{LOGINS, World, login};
@@ -13,7 +18,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// Names of promises.
-pub const IDLE: &str = "idle node, of 6 MB";
+pub const IDLE: &str = "idle node with its images in memory, of 6 MB";
+pub const IDLE_INSTALLED: &str = "idle node with its images installed, of 6 MB";
 pub const FIRST: &str = "memory of a login's first connection, of 350 KB";
 pub const FURTHER: &str = "memory of each further connection of a login, of 64 KB";
 pub const SHELL: &str = "memory of an open shell without the shell's own, of 200 KB";
@@ -22,6 +28,10 @@ pub const SHELL: &str = "memory of an open shell without the shell's own, of 200
 pub const PROMISES: &[Promised] = &[
     Promised {
         name: IDLE,
+        goal: Goal::AtMost(1.0),
+    },
+    Promised {
+        name: IDLE_INSTALLED,
         goal: Goal::AtMost(1.0),
     },
     Promised {
@@ -76,36 +86,57 @@ const FURTHER_CASE: &str = "memory, each further connection";
 const SHELL_CASE: &str = "memory, an open shell";
 const STARTED: &str = "memory, just started";
 const RESTING: &str = "memory, idle after a login";
+const IMAGES: &str = "memory, idle after a login, of it images";
+
+/// Ours, with installed images, and ours without a cluster: measured only while nobody is connected.
+const INSTALLED: Kind = OURS.with(false, true);
+const ALONE: Kind = OURS.with(true, false);
+const ALONE_INSTALLED: Kind = OURS.with(true, true);
+/// Likewise, with PAM: its modules are loaded before anybody needs them.
+const WITH_PAM: Kind = Kind::Ours {
+    pam: true,
+    timed: false,
+    watched: false,
+    alone: false,
+    installed: false,
+};
 
 /// Measures.
 pub fn measure(bench: &mut Bench) -> Result {
     let world = &World::new(bench)?;
     let kinds = [OURS, SSHD, Kind::Dropbear, Kind::Go];
+    let idle_only = [INSTALLED, ALONE, ALONE_INSTALLED, WITH_PAM];
     let mut rows = Rows::default();
     for _ in 0..bench.rounds(ROUNDS) {
-        for kind in kinds {
+        for kind in kinds.into_iter().chain(idle_only) {
             let server = Server::start(world, kind)?;
             let load = world.load(server.port)?;
-            Watched {
+            let watched = Watched {
                 world,
                 server,
                 load,
                 processes: 0,
-            }
-            .round(&mut rows)
-            .map_err(|e| format!("memory of {}: {e}", kind.name()))?;
+            };
+            watched
+                .round(&mut rows, !idle_only.contains(&kind))
+                .map_err(|e| format!("memory of {}: {e}", kind.name()))?;
         }
     }
     for case in &rows.order {
-        for kind in kinds {
+        for kind in kinds.into_iter().chain(idle_only) {
             if let Some(samples) = rows.samples.remove(&(case.clone(), kind.name())) {
                 bench.record(case, kind.name(), "KB PSS", samples);
             }
         }
     }
     let ours = OURS.name();
-    let idle = bench.median(STARTED, ours)?.max(bench.median(RESTING, ours)?);
-    bench.promise(IDLE, idle / (6.0 * 1024.0))?;
+    for (promise, kind) in [(IDLE, OURS), (IDLE_INSTALLED, INSTALLED)] {
+        let (started, resting) = (
+            bench.median(STARTED, kind.name())?,
+            bench.median(RESTING, kind.name())?,
+        );
+        bench.promise(promise, started.max(resting) / (6.0 * 1024.0))?;
+    }
     bench.promise(FIRST, bench.median(FIRST_CASE, ours)? / 350.0)?;
     bench.promise(FURTHER, bench.median(FURTHER_CASE, ours)? / 64.0)?;
     bench.promise(SHELL, bench.median(SHELL_CASE, ours)? / 200.0)
@@ -120,15 +151,25 @@ struct Watched<'a> {
 }
 
 impl Watched<'_> {
-    fn round(mut self, rows: &mut Rows) -> Result {
+    fn round(mut self, rows: &mut Rows, with_connections: bool) -> Result {
         let kind = self.server.kind;
         rows.add(STARTED, kind, self.memory()?);
         self.processes = self.server.group.processes()?.len();
         // What a server sets up once, at its first login, belongs to the idle one.
         self.load.ask(&format!("open 1 {}", login(LOGINS - 1)))?;
         self.close()?;
-        let resting = self.memory()?;
+        let idle = self.look()?;
+        if let Kind::Ours { alone, installed, .. } = kind {
+            let rung = if installed { Rung::Installed } else { Rung::Memory };
+            let names = ["front", "resolver", "session", "tunnel"];
+            idle.images.are(&names[..if alone { 3 } else { 4 }], rung)?;
+            rows.add(IMAGES, kind, idle.images.kilobytes());
+        }
+        let resting = idle.kilobytes();
         rows.add(RESTING, kind, resting);
+        if !with_connections {
+            return Ok(());
+        }
 
         let one = [login(0)];
         let all: Vec<String> = (0..LOGINS).map(login).collect();
@@ -189,6 +230,11 @@ impl Watched<'_> {
 
     /// Kilobytes, at rest and after a while of it: some servers give memory back by time.
     fn memory(&self) -> Result<f64> {
+        self.look().map(|memory| memory.kilobytes())
+    }
+
+    /// The middle one of some looks.
+    fn look(&self) -> Result<Memory> {
         self.server.group.cpu_at_rest()?;
         sleep(QUIET);
         let shell = self.world.shell()?;
@@ -197,7 +243,7 @@ impl Watched<'_> {
             looks.push(self.server.group.memory(&shell)?);
             sleep(APART);
         }
-        looks.sort_by(f64::total_cmp);
-        Ok(looks[LOOKS / 2])
+        looks.sort_by(|a, b| a.kilobytes().total_cmp(&b.kilobytes()));
+        Ok(looks.swap_remove(LOOKS / 2))
     }
 }

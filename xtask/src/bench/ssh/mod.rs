@@ -16,6 +16,7 @@ mod bulk;
 pub(super) mod cluster;
 mod exec;
 pub(super) mod group;
+mod images;
 pub(super) mod load;
 mod many;
 pub mod memory;

@@ -26,6 +26,8 @@ pub enum Kind {
         watched: bool,
         /// Of a machine that has joined none.
         alone: bool,
+        /// With the images where a package installs them.
+        installed: bool,
     },
     /// OpenSSH's, of the distribution.
     Sshd {
@@ -44,6 +46,7 @@ pub const OURS: Kind = Kind::Ours {
     timed: false,
     watched: false,
     alone: false,
+    installed: false,
 };
 /// OpenSSH's, likewise.
 pub const SSHD: Kind = Kind::Sshd { pam: false };
@@ -53,7 +56,13 @@ impl Kind {
     pub fn name(self) -> &'static str {
         match self {
             Kind::Ours { timed: true, .. } => "fleetgate, timed",
+            Kind::Ours {
+                alone: true,
+                installed: true,
+                ..
+            } => "fleetgate, installed, no cluster",
             Kind::Ours { alone: true, .. } => "fleetgate, no cluster",
+            Kind::Ours { installed: true, .. } => "fleetgate, installed",
             Kind::Ours { watched: true, .. } => "fleetgate, audit of files",
             Kind::Ours { pam: true, .. } => "fleetgate, PAM",
             Kind::Ours { .. } => "fleetgate",
@@ -61,6 +70,22 @@ impl Kind {
             Kind::Sshd { pam: false } => "sshd",
             Kind::Dropbear => "dropbear",
             Kind::Go => "Go x/crypto/ssh",
+        }
+    }
+
+    /// Ours as it is, but for its cluster and its images.
+    pub const fn with(self, alone: bool, installed: bool) -> Kind {
+        match self {
+            Kind::Ours {
+                pam, timed, watched, ..
+            } => Kind::Ours {
+                pam,
+                timed,
+                watched,
+                alone,
+                installed,
+            },
+            other => other,
         }
     }
 
@@ -117,7 +142,12 @@ impl Kind {
                     "--log-level",
                     level,
                 ];
-                [fleetgate].into_iter().chain(words.map(str::to_owned)).collect()
+                let first = match self {
+                    Kind::Ours { installed: true, .. } => world.with_installed_images()?,
+                    _ => Vec::new(),
+                };
+                let words = [fleetgate].into_iter().chain(words.map(str::to_owned));
+                first.into_iter().chain(words).collect()
             }
             Kind::Sshd { .. } => vec![
                 world.sshd.display().to_string(),

@@ -25,6 +25,7 @@ pub fn measure(bench: &mut Bench, world: &World) -> Result {
             timed: true,
             watched: false,
             alone: false,
+            installed: false,
         },
     )?;
     // Each the first of its login: a front has to start.

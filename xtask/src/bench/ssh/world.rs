@@ -40,6 +40,11 @@ const ENTER: &str = "set -e; w=$1; umount -l \"$2\"; mount -t cgroup2 none \"$2\
     mount -t tmpfs -o mode=755 none /var/log; touch /run/utmp /var/log/wtmp /var/log/lastlog; \
     if [ -d /var/lib/wtmpdb ]; then mount -t tmpfs -o mode=755 none /var/lib/wtmpdb; fi; exec \"$@\"";
 
+/// Puts images where a package installs them, for what is executed then: $1 has an empty directory for them, $2 has them.
+/// The directory is not the machine's, so it is laid over /usr/lib.
+const INSTALL: &str = "set -e; mount -t overlay -o \"lowerdir=$1:/usr/lib\" none /usr/lib; \
+    mount --bind \"$2\" /usr/lib/fleetgate; shift 2; exec \"$@\"";
+
 /// The programs and files of all servers and clients.
 pub struct World {
     /// Where all of it is.
@@ -55,6 +60,7 @@ pub struct World {
     /// `fleetgate`, with its images.
     pub fleetgate: PathBuf,
     load: PathBuf,
+    images: [PathBuf; 4],
     cluster: OnceCell<Cluster>,
 }
 
@@ -82,6 +88,13 @@ impl World {
             go: server,
             fleetgate: bench.built.fleetgate.clone(),
             load,
+            images: [
+                &bench.built.helper,
+                &bench.built.front,
+                &bench.built.tunnel,
+                &bench.built.resolver,
+            ]
+            .map(Clone::clone),
             cluster: OnceCell::new(),
         };
         world.fill()?;
@@ -177,6 +190,26 @@ impl World {
         ]);
         command.arg(&self.at).arg(&group.hierarchy);
         command
+    }
+
+    /// The words before a command that finds the images installed.
+    pub fn with_installed_images(&self) -> Result<Vec<String>> {
+        // In /dev/shm, where the rest of the world is, a file is in memory whether or not anybody reads it.
+        let (over, from) = (self.at.join("lib"), target().join("bench/installed"));
+        let version = from.join(env!("CARGO_PKG_VERSION"));
+        let made =
+            std::fs::create_dir_all(over.join("fleetgate")).and_then(|()| std::fs::create_dir_all(&version));
+        made.map_err(|e| format!("{}: {e}", version.display()))?;
+        let mut install = Command::new("install");
+        run(install
+            .args(["--mode=0755", "--target-directory"])
+            .arg(&version)
+            .args(&self.images))?;
+        // The page cache keeps what is not on the disk yet.
+        run(Command::new("sync").arg("--file-system").arg(&version))?;
+        let words = ["sh", "-c", INSTALL, "bench"].map(str::to_owned);
+        let paths = [over, from].map(|path| path.display().to_string());
+        Ok(words.into_iter().chain(paths).collect())
     }
 
     /// OpenSSH's client, with everything pinned: key exchange, host key and cipher.

@@ -26,6 +26,7 @@ const WATCHED: Kind = Kind::Ours {
     timed: false,
     watched: true,
     alone: false,
+    installed: false,
 };
 const SUBJECTS: [(&str, Kind); 3] = [
     ("unwatched", OURS),

@@ -1,10 +1,13 @@
 //! The way in: keys are there, the login is asked for, and behind it all that is to be done, in one flight where the
 //! server is known to read on.
 
-use super::super::login::{Try, printable};
+use super::super::login::Try;
 use super::super::{SshError, Work, escape, terminal};
 use super::{Asked, Engine, Flow, Local, Raw, Stage, tell};
+use crate::say::printable;
+use fleetgate_ssh::cipher::{Cipher, Mac};
 use fleetgate_ssh::event::{AuthReply, ChannelId, ChannelKind, Request};
+use fleetgate_ssh::facts::Chosen;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
@@ -14,7 +17,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
         tell(self.plan, 1, || {
             format!("the server is {}", printable(&facts.peer_version))
         });
-        tell(self.plan, 2, || format!("agreed on: {:?}", facts.chosen));
+        tell(self.plan, 2, || {
+            facts.chosen.as_ref().map_or_else(String::new, agreed)
+        });
         if !self.known_peer() {
             // Its channel numbers are its own business, and so is what it does with what came too early.
             self.ahead = false;
@@ -171,6 +176,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
         if self.plan.agent {
             ask(&Request::Agent, Some(Asked::Agent), "agent");
         }
+        if let Some(display) = &self.plan.display {
+            ask(&display.request(), Some(Asked::X11), "x11");
+        }
         if self.plan.terminal {
             ask(
                 &Request::Pty(terminal::wanted()),
@@ -199,8 +207,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
     }
 
     pub(super) fn replied(&mut self, done: bool) -> Result<(), SshError> {
-        tell(self.plan, 3, || {
-            format!("asked for: {:?}; done: {done}", self.asked.front())
+        tell(self.plan, 2, || {
+            let what = self
+                .asked
+                .front()
+                .map_or("nothing that was asked for", |a| a.name());
+            let took = if done { "takes" } else { "refuses" };
+            format!("the server {took} {what}")
         });
         match (self.asked.pop_front(), done) {
             (Some(Asked::Work), true) => self.ledger.end(),
@@ -215,6 +228,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
                 self.warn("the other side gives no terminal");
             }
             (Some(Asked::Agent), false) => self.warn("the other side takes no forwarded agent"),
+            (Some(Asked::X11), false) => self.warn("the other side forwards no X11"),
             _ => {}
         }
         Ok(())
@@ -231,5 +245,51 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
             }
         }
         Ok(())
+    }
+}
+
+/// What a key exchange agreed on, in words.
+fn agreed(chosen: &Chosen) -> String {
+    let direction = |cipher: Cipher, mac: Option<Mac>| match mac {
+        Some(mac) => format!("{} with {}", cipher.name(), mac.name()),
+        None => cipher.name().to_owned(),
+    };
+    let (out, back) = (
+        direction(chosen.cipher_out, chosen.mac_out),
+        direction(chosen.cipher_in, chosen.mac_in),
+    );
+    let strict = if chosen.strict { "strict" } else { "not strict" };
+    format!(
+        "agreed on: key exchange {} ({strict}), host key {}, to the server {out}, from it {back}",
+        chosen.kex.name(),
+        chosen.host_key
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fleetgate_ssh::kex::Method;
+
+    #[test]
+    fn what_was_agreed_on_is_said_in_words() {
+        let chosen = Chosen {
+            kex: Method::ALL[0],
+            host_key: "ssh-ed25519".into(),
+            cipher_in: Cipher::ALL[0],
+            cipher_out: Cipher::named("aes256-ctr").unwrap_or(Cipher::ALL[0]),
+            mac_in: None,
+            mac_out: Some(Mac::ALL[0]),
+            strict: true,
+        };
+        assert_eq!(
+            agreed(&chosen),
+            format!(
+                "agreed on: key exchange {} (strict), host key ssh-ed25519, to the server aes256-ctr with {}, from it {}",
+                Method::ALL[0].name(),
+                Mac::ALL[0].name(),
+                Cipher::ALL[0].name()
+            )
+        );
     }
 }

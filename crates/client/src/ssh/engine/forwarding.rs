@@ -57,6 +57,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
                 .connection
                 .refuse(channel, refusal::SHORTAGE, "too many at once");
         }
+        if let (ChannelKind::X11 { .. }, Some(display)) = (&kind, &self.plan.display) {
+            return match (display.is_open(), UnixStream::pair()) {
+                (true, Ok((ours, its))) => {
+                    // It ends with either end; a client that shows no cookie of ours ends there.
+                    tokio::spawn(display.clone().carry(its));
+                    self.connection.accept(channel);
+                    let mut flow = Flow::new(channel, Local::Unix(ours), "X11".into());
+                    flow.open = true;
+                    self.flows.insert(channel.0, flow);
+                }
+                (false, _) => refuse(&mut self.connection, "the time for X11 is over"),
+                (_, Err(_)) => refuse(&mut self.connection, "nothing more can be opened here"),
+            };
+        }
         let to = match &kind {
             ChannelKind::Agent if self.plan.agent => {
                 std::env::var_os(crate::agent::SOCKET).map(|p| To::Unix(p.into()))

@@ -43,6 +43,25 @@ impl SessionKind {
     ];
 }
 
+/// Who ordered the end of a session, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EndOrder {
+    /// Who: `user ada`, `uid 0`.
+    pub by: String,
+    /// In the words of whoever ordered it; may be empty.
+    pub reason: String,
+}
+
+impl EndOrder {
+    /// What the session's user reads.
+    pub fn words(&self) -> String {
+        match &self.reason[..] {
+            "" => format!("the session was ended by {}", self.by),
+            why => format!("the session was ended by {} ({why})", self.by),
+        }
+    }
+}
+
 /// What happened. Texts may be of any length and hold anything: they are cut and escaped when written.
 #[derive(Clone, Debug, PartialEq)]
 // Each field's name is its name in docs/audit.md, which says what it holds.
@@ -57,6 +76,17 @@ pub enum Event {
         source: SocketAddr,
         reason: String,
         via: Option<String>,
+    },
+    /// So many events of a kind about people who were not logged in, which have no lines of their own.
+    Strangers {
+        of: &'static str,
+        /// An address or network; none: of several.
+        source: Option<String>,
+        /// By a proxy's word.
+        tunnelled: bool,
+        count: u64,
+        first: Time,
+        last: Time,
     },
     /// A connection ended; bytes where its front counted them.
     ConnectionEnded {
@@ -105,6 +135,8 @@ pub enum Event {
         connection: Connection,
         session: SessionId,
         login: String,
+        source: SocketAddr,
+        user: Option<String>,
         kind: SessionKind,
         pid: i32,
         terminal: Option<String>,
@@ -130,8 +162,13 @@ pub enum Event {
         login: String,
         code: Option<i32>,
         signal: Option<i32>,
-        lasted: Duration,
+        /// None: nobody saw when it ended.
+        lasted: Option<Duration>,
         usage: super::super::cgroup::Usage,
+        /// Somebody ordered it.
+        ordered: Option<EndOrder>,
+        /// The monitor that began it had ended before it, or was killed.
+        is_inherited: bool,
     },
     /// What somebody did to a file.
     File {
@@ -164,8 +201,21 @@ pub enum Event {
     },
     /// A process of the node's own ended when nobody had told it to.
     ProcessDied { process: String, pid: i32, how: String },
-    /// So many events before this one were lost.
-    Lost { count: u64 },
+    /// Events before this one were lost.
+    Lost(Gap),
+}
+
+/// Events that could not be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// How many.
+    pub count: u64,
+    /// When the first of them happened.
+    pub first: Time,
+    /// When the last of them did.
+    pub last: Time,
+    /// The line before this one is the beginning of one of them.
+    pub cut: bool,
 }
 
 /// What is told of somebody who came in by the cluster.
@@ -180,10 +230,9 @@ pub struct AsAudited {
 impl AsAudited {
     /// Of this one.
     pub fn new(member: &Member) -> AsAudited {
-        let roles: Vec<&str> = member.allowed.roles.iter().map(|role| role.as_str()).collect();
         AsAudited {
             user: member.user().map(ToString::to_string).unwrap_or_default(),
-            roles: roles.join(","),
+            roles: member.roles(),
             mfa: member.identity.mfa,
             device: member.identity.device.as_ref().map(ToString::to_string),
         }
@@ -272,6 +321,24 @@ impl Event {
                 f.maybe("via", via.as_deref());
                 f.text("reason", reason);
             }
+            Event::Strangers {
+                of,
+                source,
+                tunnelled,
+                count,
+                first,
+                last,
+            } => {
+                f.text("event", "strangers");
+                f.text("of", of);
+                f.maybe("source", source.as_deref());
+                if *tunnelled {
+                    f.put("tunnelled", true);
+                }
+                f.put("count", *count);
+                f.text("first", &utc(*first));
+                f.text("last", &utc(*last));
+            }
             Event::ConnectionEnded {
                 connection,
                 source,
@@ -351,6 +418,8 @@ impl Event {
                 connection,
                 session,
                 login,
+                source,
+                user,
                 kind,
                 pid,
                 terminal,
@@ -363,6 +432,8 @@ impl Event {
             } => {
                 f.of("session_started", *connection, Some(login));
                 f.session(session);
+                f.text("source", &source.to_string());
+                f.maybe("user", user.as_deref());
                 f.text("kind", kind.name());
                 f.put("pid", *pid);
                 f.maybe("terminal", terminal.as_deref());
@@ -389,16 +460,24 @@ impl Event {
                 signal,
                 lasted,
                 usage,
+                ordered,
+                is_inherited,
             } => {
                 f.of("session_ended", *connection, Some(login));
                 f.session(session);
                 f.number("code", *code);
                 f.number("signal", *signal);
-                f.put("lasted_ms", millis(*lasted));
+                f.number("lasted_ms", lasted.map(millis));
                 f.number("cpu_us", usage.cpu_micros);
                 f.number("memory", usage.memory);
                 f.number("read", usage.read);
                 f.number("written", usage.written);
+                f.maybe("ended_by", ordered.as_ref().map(|order| order.by.as_str()));
+                let reason = ordered.as_ref().map(|order| order.reason.as_str());
+                f.maybe("reason", reason.filter(|reason| !reason.is_empty()));
+                if *is_inherited {
+                    f.put("inherited", true);
+                }
             }
             Event::File {
                 connection,
@@ -445,9 +524,14 @@ impl Event {
                 f.put("pid", *pid);
                 f.text("how", how);
             }
-            Event::Lost { count } => {
+            Event::Lost(gap) => {
                 f.text("event", "audit_lost");
-                f.put("count", *count);
+                f.put("count", gap.count);
+                f.text("first", &utc(gap.first));
+                f.text("last", &utc(gap.last));
+                if gap.cut {
+                    f.put("cut", true);
+                }
             }
         }
     }

@@ -9,8 +9,8 @@ mod shipping;
 mod watched;
 mod writer;
 
-pub use event::{AsAudited, Event, FileDone, SessionKind};
-pub use shipping::{Batch, Deliver, MAX_BATCH, Shipping};
+pub use event::{AsAudited, EndOrder, Event, FileDone, Gap, SessionKind};
+pub use shipping::{Batch, Deliver, MAX_BATCH, Shipping, begin_at_end};
 pub use watched::{Watched, What};
 pub use writer::{Audit, Writing};
 

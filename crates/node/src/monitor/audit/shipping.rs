@@ -8,7 +8,7 @@
 //! The position is noted at most once a second. A crash forgets the newest of it, and lines are sent again: whoever keeps
 //! them knows by log and offset that he has them.
 
-use crate::identity::{self, Home};
+use crate::identity::{self, DIRECTORY, Home, IdentityError};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -229,6 +229,23 @@ impl Shipping {
     }
 }
 
+/// Of the log at `path`, what stands there already is nothing for the cluster that the machine joins now: it may be the
+/// history of another one, or be kept there already under another name.
+pub fn begin_at_end(state_directory: &Path, path: &Path) -> Result<(), IdentityError> {
+    let note = state_directory.join(DIRECTORY).join(NOTE);
+    let written = std::fs::metadata(path).ok().filter(Metadata::is_file);
+    let Some(written) = written.filter(|_| path.is_absolute()) else {
+        // The first file that is written is sent from its first line on.
+        let _ = std::fs::remove_file(note);
+        return Ok(());
+    };
+    let at = Position {
+        offset: written.len(),
+        ..Position::first(&written)
+    };
+    identity::replace(&note, &serde_json::to_vec(&at).unwrap_or_default())
+}
+
 impl Drop for Shipping {
     fn drop(&mut self) {
         if !self.is_noted {
@@ -431,6 +448,33 @@ mod tests {
         File::create(place.directory.join("log")).expect("cut");
         place.append("nine\n");
         assert_eq!(place.turn(true).as_deref(), Some("nine\n"));
+    }
+
+    #[test]
+    fn a_machine_that_joins_sends_nothing_of_before() {
+        let mut place = Place::new("join");
+        place.append("the first cluster's\n");
+        assert!(place.turn(true).is_some());
+        // Another cluster: a new directory, or the old one with the note of the cluster before.
+        for again in [false, true] {
+            place.append("of before\n");
+            if !again {
+                std::fs::remove_dir_all(place.directory.join(DIRECTORY)).expect("removed");
+            }
+            begin_at_end(&place.directory, &place.directory.join("log")).expect("noted");
+            place.append("of now\n");
+            // The one that ran has another key by now, and notes nothing.
+            let directory = place.directory.clone();
+            (place.shipping, place.got) = start(&directory);
+            assert_eq!(place.turn(true).as_deref(), Some("of now\n"), "{again}");
+        }
+        // No log yet: whatever is written is of this cluster.
+        place.rotate("log.1");
+        begin_at_end(&place.directory, &place.directory.join("log")).expect("noted");
+        let directory = place.directory.clone();
+        (place.shipping, place.got) = start(&directory);
+        place.append("the first line\n");
+        assert_eq!(place.turn(true).as_deref(), Some("the first line\n"));
     }
 
     #[test]

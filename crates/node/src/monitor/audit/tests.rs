@@ -159,6 +159,8 @@ fn each_event_has_its_line() {
                 connection: 7,
                 session: ID,
                 login: login(),
+                source,
+                user: Some("ada.l".into()),
                 kind: SessionKind::Exec,
                 pid: 42,
                 terminal: Some("/dev/pts/3".into()),
@@ -168,8 +170,8 @@ fn each_event_has_its_line() {
                 unrecorded: Some("lastlog: No space left on device".into()),
             },
             format!(
-                "\"event\":\"session_started\",\"connection\":7,\"login\":\"ada\",{session},\"kind\":\"exec\",\
-                 \"pid\":42,\"terminal\":\"/dev/pts/3\",\"command\":\"echo \\u001b\",\"rung\":\"memfd\",\
+                "\"event\":\"session_started\",\"connection\":7,\"login\":\"ada\",{session},\
+                 \"source\":\"192.0.2.7:4711\",\"user\":\"ada.l\",\"kind\":\"exec\",\"pid\":42,\"terminal\":\"/dev/pts/3\",\"command\":\"echo \\u001b\",\"rung\":\"memfd\",\
                  \"unrecorded\":\"lastlog: No space left on device\",\"audit\":\"files\""
             ),
         ),
@@ -188,18 +190,38 @@ fn each_event_has_its_line() {
                 login: login(),
                 code: Some(1),
                 signal: None,
-                lasted: Duration::from_secs(2),
+                lasted: Some(Duration::from_secs(2)),
                 usage: Usage {
                     cpu_micros: Some(5),
                     memory: Some(6),
                     read: None,
                     written: Some(8),
                 },
+                ordered: Some(EndOrder {
+                    by: "uid 0".into(),
+                    reason: "maintenance".into(),
+                }),
+                is_inherited: false,
             },
             format!(
                 "\"event\":\"session_ended\",\"connection\":7,\"login\":\"ada\",{session},\"code\":1,\
-                 \"lasted_ms\":2000,\"cpu_us\":5,\"memory\":6,\"written\":8"
+                 \"lasted_ms\":2000,\"cpu_us\":5,\"memory\":6,\"written\":8,\"ended_by\":\"uid 0\",\
+                 \"reason\":\"maintenance\""
             ),
+        ),
+        (
+            Event::SessionEnded {
+                connection: 7,
+                session: ID,
+                login: login(),
+                code: None,
+                signal: None,
+                lasted: None,
+                usage: Usage::default(),
+                ordered: None,
+                is_inherited: true,
+            },
+            format!("\"event\":\"session_ended\",\"connection\":7,\"login\":\"ada\",{session},\"inherited\":true"),
         ),
         (
             file(FileDone::Opened {
@@ -332,8 +354,15 @@ fn each_event_has_its_line() {
             "\"event\":\"process_died\",\"process\":\"lobby\",\"pid\":9,\"how\":\"signal 9\"".into(),
         ),
         (
-            Event::Lost { count: 5 },
-            "\"event\":\"audit_lost\",\"count\":5".into(),
+            Event::Lost(Gap {
+                count: 5,
+                first: Time { sec: 1, nsec: 0 },
+                last: Time { sec: 60, nsec: 0 },
+                cut: true,
+            }),
+            "\"event\":\"audit_lost\",\"count\":5,\"first\":\"1970-01-01T00:00:01.000Z\",\
+             \"last\":\"1970-01-01T00:01:00.000Z\",\"cut\":true"
+                .into(),
         ),
     ] {
         let wanted = format!("{{\"time\":\"2023-11-14T22:13:20.123Z\",{wanted}}}");
@@ -473,6 +502,68 @@ fn what_the_disk_has_no_room_for_is_counted() {
         (lost, whats(&place.log())),
         (1, vec!["lost 1".to_owned(), "written".to_owned()])
     );
+}
+
+#[test]
+fn what_is_missing_is_told_with_its_times() {
+    let place = Place::new("gap");
+    std::fs::create_dir(place.0.join("log")).expect("a directory");
+    std::os::unix::fs::symlink("/dev/full", place.log()).expect("a link");
+    let (audit, writing) = Audit::start(&place.log()).expect("a log");
+    let at = |sec| Time { sec, nsec: 0 };
+    for (sec, lost) in [(60, 1), (3600, 2)] {
+        audit.tell_at(at(sec), denied("never written"));
+        while audit.lost() < lost {
+            std::thread::yield_now();
+        }
+    }
+    std::fs::remove_file(place.log()).expect("room again");
+    audit.tell(denied("written"));
+    drop(audit);
+    writing.finish();
+    let text = std::fs::read_to_string(place.log()).expect("the log");
+    let gap: serde_json::Value = serde_json::from_str(text.lines().next().expect("a line")).expect("JSON");
+    assert_eq!(gap["count"], 2, "{text}");
+    assert_eq!(
+        (gap["first"].as_str(), gap["last"].as_str()),
+        (Some("1970-01-01T00:01:00.000Z"), Some("1970-01-01T01:00:00.000Z"))
+    );
+}
+
+#[test]
+fn a_line_that_an_earlier_process_left_cut_is_ended_and_told() {
+    let place = Place::new("cut");
+    std::fs::create_dir(place.0.join("log")).expect("a directory");
+    for (before, behind) in [
+        ("{\"event\":\"denied\",\"what\":\"whole\"}\n", 1),
+        ("{\"event\":\"denied\",\"wh", 2),
+    ] {
+        std::fs::write(place.log(), before).expect("a log");
+        let (audit, writing) = Audit::start(&place.log()).expect("a log");
+        audit.tell(denied("next"));
+        drop(audit);
+        writing.finish();
+        let text = std::fs::read_to_string(place.log()).expect("the log");
+        let new: Vec<serde_json::Value> = text
+            .lines()
+            .skip(1)
+            .map(|line| serde_json::from_str(line).expect(line))
+            .collect();
+        assert_eq!(new.len(), behind, "{text}");
+        assert_eq!(new[behind - 1]["what"], "next", "{text}");
+        if behind == 2 {
+            assert_eq!(new[0]["event"], "audit_lost", "{text}");
+            assert_eq!(
+                (&new[0]["count"], &new[0]["cut"]),
+                (&1.into(), &true.into()),
+                "{text}"
+            );
+            assert!(
+                new[0]["first"].is_string() && new[0]["last"].is_string(),
+                "{text}"
+            );
+        }
+    }
 }
 
 #[test]

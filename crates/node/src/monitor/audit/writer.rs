@@ -1,14 +1,15 @@
 //! The audit log's thread: takes events from the queue and appends their lines to the file.
 //!
 //! The file is opened with O_APPEND, mode 0640, and opened again when somebody moved or removed it and when told to
-//! (SIGHUP). A line is written whole or, after a full disk, ended and counted as lost; the next line begins a new one.
+//! (SIGHUP). A line is written whole or, after a full disk, ended and counted as lost; the next line begins a new one and says
+//! how many events are missing, and from when to when they happened.
 //! The only one who waits for the disk is this thread.
 
-use super::{Event, QUEUE, Shipping};
+use super::{Event, Gap, QUEUE, Shipping};
 use fleetgate_sys::clock::{self, Time};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -51,7 +52,7 @@ struct Shared {
     waiting: AtomicUsize,
     bound: usize,
     /// Lost and not yet written down.
-    untold: AtomicU64,
+    untold: Mutex<Option<Gap>>,
     /// Lost since the start.
     lost: AtomicU64,
     /// How far which log is kept by the cluster.
@@ -73,6 +74,10 @@ impl Audit {
         });
         let (queue, words) = channel();
         let mut log = Log::open(path)?;
+        if let Some(gap) = log.cut_line() {
+            log.torn = true;
+            shared.add_gap(gap);
+        }
         let thread = std::thread::Builder::new()
             .name("audit".to_owned())
             .stack_size(256 << 10)
@@ -91,7 +96,7 @@ impl Audit {
     /// The same of something that happened then.
     pub fn tell_at(&self, at: Time, event: Event) {
         if !self.put(Word::Told(at, Box::new(event))) {
-            self.shared.lose(1);
+            self.shared.lose(&[at]);
         }
     }
 
@@ -149,9 +154,35 @@ impl Writing {
 }
 
 impl Shared {
-    fn lose(&self, count: u64) {
-        self.untold.fetch_add(count, Ordering::Relaxed);
-        self.lost.fetch_add(count, Ordering::Relaxed);
+    /// Events of these times are lost.
+    fn lose(&self, times: &[Time]) {
+        for &at in times {
+            self.add_gap(Gap {
+                count: 1,
+                first: at,
+                last: at,
+                cut: false,
+            });
+        }
+        self.lost.fetch_add(times.len() as u64, Ordering::Relaxed);
+    }
+
+    /// This much is lost too, and not written down.
+    fn add_gap(&self, gap: Gap) {
+        let mut untold = self.untold.lock().unwrap_or_else(PoisonError::into_inner);
+        *untold = Some(match *untold {
+            None => gap,
+            Some(other) => Gap {
+                count: other.count + gap.count,
+                first: other.first.min(gap.first),
+                last: other.last.max(gap.last),
+                cut: other.cut || gap.cut,
+            },
+        });
+    }
+
+    fn take_gap(&self) -> Option<Gap> {
+        self.untold.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -185,8 +216,30 @@ impl Log {
         })
     }
 
+    /// The event of which an earlier process could write the beginning alone, because the disk was full.
+    fn cut_line(&self) -> Option<Gap> {
+        let Place::File { file: Some(file), .. } = &self.place else {
+            return None;
+        };
+        let meta = file.metadata().ok().filter(|m| m.is_file() && m.len() > 0)?;
+        let mut last = [0];
+        file.read_exact_at(&mut last, meta.len() - 1).ok()?;
+        let written = Time {
+            sec: meta.mtime(),
+            nsec: u32::try_from(meta.mtime_nsec()).unwrap_or(0),
+        };
+        (last != *b"\n").then_some(Gap {
+            count: 1,
+            first: written,
+            last: written,
+            cut: true,
+        })
+    }
+
     fn serve(&mut self, words: &Receiver<Word>, shared: &Shared) {
         let mut batch = String::new();
+        // When each of its events happened.
+        let mut times = Vec::new();
         let mut shipping: Option<Box<Shipping>> = None;
         loop {
             let first = match shipping.as_ref().and_then(|s| s.due_in()) {
@@ -197,7 +250,7 @@ impl Log {
                 break;
             }
             batch.clear();
-            let mut count = 0;
+            times.clear();
             let mut next = first.ok();
             let mut reopen = false;
             while let Some(word) = next {
@@ -205,7 +258,7 @@ impl Log {
                 match word {
                     Word::Told(at, event) => {
                         batch += &event.line(at);
-                        count += 1;
+                        times.push(at);
                     }
                     Word::Reopen => reopen = true,
                     Word::Ship(new) => {
@@ -222,20 +275,20 @@ impl Log {
                     None
                 };
             }
-            if reopen || count > 0 {
+            if reopen || !times.is_empty() {
                 self.settle(reopen);
             }
-            self.write(&batch, count, shared);
+            self.write(&batch, &times, shared);
             if let Some(shipping) = &mut shipping {
                 let kept = shared.kept.lock().unwrap_or_else(PoisonError::into_inner).take();
                 if let Some((log, offset)) = kept {
                     shipping.kept(&log, offset);
                 }
-                shipping.turn(reopen || count > 0);
+                shipping.turn(reopen || !times.is_empty());
             }
         }
         // What was lost last has no later event to go before.
-        self.write("", 0, shared);
+        self.write("", &[], shared);
     }
 
     /// Sees to it that the file is the one that the path names.
@@ -262,15 +315,16 @@ impl Log {
         }
     }
 
-    /// Writes the lines of `count` events, before them how many were lost since the last time.
-    fn write(&mut self, lines: &str, count: u64, shared: &Shared) {
-        let untold = shared.untold.swap(0, Ordering::Relaxed);
-        let mut text = String::with_capacity(lines.len() + 128);
+    /// Writes the lines of events that happened at `times`, before them what was lost since the last time.
+    fn write(&mut self, lines: &str, times: &[Time], shared: &Shared) {
+        let gap = shared.take_gap();
+        let mut text = String::with_capacity(lines.len() + 256);
         if self.torn {
             text.push('\n');
         }
-        if untold > 0 {
-            text += &Event::Lost { count: untold }.line(clock::wall());
+        if let Some(gap) = gap {
+            let cut = gap.cut || self.torn;
+            text += &Event::Lost(Gap { cut, ..gap }).line(clock::wall());
         }
         text += lines;
         if text.is_empty() {
@@ -288,12 +342,12 @@ impl Log {
             0 => self.torn,
             _ => done.last() != Some(&b'\n'),
         };
-        let whole = done.iter().filter(|b| **b == b'\n').count() as u64;
-        let own = u64::from(text.starts_with('\n')) + u64::from(untold > 0);
-        let told = whole.saturating_sub(own);
-        shared.lose(count - told.min(count));
-        if untold > 0 && whole < own {
-            shared.untold.fetch_add(untold, Ordering::Relaxed);
+        let whole = done.iter().filter(|b| **b == b'\n').count();
+        let own = usize::from(text.starts_with('\n')) + usize::from(gap.is_some());
+        let told = whole.saturating_sub(own).min(times.len());
+        shared.lose(&times[told..]);
+        if let Some(gap) = gap.filter(|_| whole < own) {
+            shared.add_gap(gap);
         }
         if !self.complained {
             self.complained = true;
@@ -334,5 +388,10 @@ fn append(path: &Path) -> std::io::Result<File> {
             .mode(0o750)
             .create(directory)?;
     }
-    OpenOptions::new().append(true).create(true).mode(MODE).open(path)
+    OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .mode(MODE)
+        .open(path)
 }

@@ -30,10 +30,12 @@ fn the_own_directory_is_found() {
 
 #[test]
 fn usage_is_the_cgroups_and_else_the_processs() {
+    // More than this process ever had: less says nothing about the session.
+    const MUCH: u64 = 1 << 50;
     let directory = Directory::new("usage");
     let process = fleetgate_sys::process::Usage {
         cpu_micros: 1,
-        memory: 2,
+        memory: MUCH,
         read: 3,
         written: 4,
     };
@@ -45,10 +47,10 @@ fn usage_is_the_cgroups_and_else_the_processs() {
         written: Some(written),
     };
     assert_eq!(Usage::of(None, None), Usage::default());
-    assert_eq!(Usage::of(Some(path), Some(process)), whole(1, 2, 3, 4));
+    assert_eq!(Usage::of(Some(path), Some(process)), whole(1, MUCH, 3, 4));
     let write = |name: &str, text: &str| std::fs::write(path.join(name), text).expect("written");
     write("cpu.stat", "usage_usec 700\nuser_usec 500\nsystem_usec 200\n");
-    assert_eq!(Usage::of(Some(path), Some(process)), whole(700, 2, 3, 4));
+    assert_eq!(Usage::of(Some(path), Some(process)), whole(700, MUCH, 3, 4));
     write("memory.peak", "4096\n");
     write(
         "io.stat",
@@ -57,7 +59,7 @@ fn usage_is_the_cgroups_and_else_the_processs() {
     assert_eq!(Usage::of(Some(path), None), whole(700, 4096, 15, 21));
     write("cpu.stat", "garbage");
     write("memory.peak", "max");
-    assert_eq!(Usage::of(Some(path), Some(process)), whole(1, 2, 15, 21));
+    assert_eq!(Usage::of(Some(path), Some(process)), whole(1, MUCH, 15, 21));
 }
 
 #[test]
@@ -144,4 +146,46 @@ impl Drop for Directory {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
+}
+
+#[test]
+fn memory_of_a_session_without_a_cgroup_is_not_that_of_its_starter() {
+    use fleetgate_sys::process;
+    use fleetgate_sys::spawn::{Program, Spawn, Stack, Strings, spawn};
+    const LARGE: usize = 64 << 20;
+    // Who starts the sessions had this much once.
+    let large = vec![1_u8; LARGE];
+    assert!(large.iter().all(|byte| *byte == 1));
+    drop(large);
+    let used = |words: &[&std::ffi::CStr]| {
+        let what = Spawn {
+            program: Program::Path(words[0]),
+            argv: &Strings::new(words.iter().copied()),
+            envp: &Strings::new([]),
+            fds: &[0, 1, 2],
+            cgroup: None,
+        };
+        let child = spawn(&what, &mut Stack::new().expect("a stack")).expect("spawned");
+        let ended = process::wait_usage(&child.pidfd, true).expect("ours");
+        ended.expect("it ended").1
+    };
+    let small = used(&[c"/bin/true"]);
+    assert!(
+        small.memory >= LARGE as u64,
+        "control: the kernel's floor is there"
+    );
+    assert_eq!(Usage::of(None, Some(small)).memory, None);
+    let much = used(&[
+        c"/bin/dd",
+        c"if=/dev/zero",
+        c"of=/dev/null",
+        c"bs=256M",
+        c"count=1",
+        c"status=none",
+    ]);
+    assert!(
+        Usage::of(None, Some(much))
+            .memory
+            .is_some_and(|bytes| bytes > 256 << 20)
+    );
 }

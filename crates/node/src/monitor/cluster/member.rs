@@ -74,6 +74,12 @@ impl Member {
         permits.and(self.allowed.permits.clone())
     }
 
+    /// The roles that allow it, between commas.
+    pub fn roles(&self) -> String {
+        let names: Vec<&str> = self.allowed.roles.iter().map(Name::as_str).collect();
+        names.join(",")
+    }
+
     /// The user, for the log.
     pub fn user(&self) -> Option<&Name> {
         self.identity.user()

@@ -11,11 +11,13 @@ pub use signed::{MAX_SIGNED, Signed, StateWriter};
 
 use crate::config::Config;
 use crate::identity::Identity as Joined;
+use fleetgate_net::x509::Certificate;
 use fleetgate_policy::cluster::{
     Allowed, Attempt, Fresh, Identity, Labels, Lock, Name, Refusal, STALE, State, Target, decide,
 };
 use fleetgate_ssh::codec::Reader;
 use fleetgate_ssh::key::{PublicKey, verify};
+use std::path::Path;
 
 /// A node in its cluster.
 #[derive(Debug)]
@@ -25,6 +27,8 @@ pub struct Cluster {
     signed: Signed,
     user_cas: Vec<PublicKey>,
     labels: Labels,
+    /// When the machine got its certificate, Unix seconds; later ones are later. None: it cannot be read.
+    issued: Option<u64>,
     /// Somebody was told that the state is old.
     stale: bool,
 }
@@ -88,6 +92,7 @@ impl Cluster {
             signed,
             user_cas,
             labels: Labels::new(),
+            issued: issued(joined),
             stale: false,
         })
     }
@@ -186,6 +191,18 @@ impl Cluster {
         locks.on_node(&self.node, now).or_else(account)
     }
 
+    /// Whether this machine was removed from the cluster after it joined. Its certificate is void then, and it has to join
+    /// again; a machine of the same name that joined since is not meant.
+    pub fn is_removed(&self, now: u64) -> bool {
+        let node = Target::Node(self.node.clone());
+        let of_older_certificates = |lock: &Lock| {
+            lock.target == node
+                && lock.issued_before.is_some()
+                && self.issued.is_some_and(|issued| lock.holds(now, issued))
+        };
+        self.state.locks.iter().any(of_older_certificates)
+    }
+
     /// How many seconds ago the state was last signed.
     pub fn age(&self, now: u64) -> u64 {
         self.state.age(now)
@@ -212,6 +229,38 @@ pub fn stale_words(age: u64) -> String {
         "the cluster's state was last signed {age} s ago: no proxy can be reached, or somebody withholds a newer one; \
          locks and roles are as they were then"
     )
+}
+
+/// What is said of a machine that was removed.
+pub fn removed_words(node: &str, cluster: &str) -> String {
+    format!(
+        "this node was removed from the cluster: join again with a new token (fleetgate join); it was {node} in {cluster}"
+    )
+}
+
+/// Whether the cluster that this machine joined removed it, as far as the machine has heard.
+pub fn is_removed(state_directory: &Path, now: u64) -> bool {
+    let config = Config {
+        state_directory: state_directory.to_owned(),
+        ..Config::default()
+    };
+    matches!(Cluster::load(&config), Ok(Some(cluster)) if cluster.is_removed(now))
+}
+
+/// Whether this state is of the cluster whose state stands below the state directory: a key that that one names signed it.
+pub fn is_of_the_same(state_directory: &Path, signed: &Signed) -> bool {
+    let Ok(Some(known)) = Signed::load(state_directory) else {
+        return false;
+    };
+    State::parse_json(&known.document).is_ok_and(|known| {
+        let message = State::signed(&signed.document);
+        is_signed(&known.trust.state_keys, &message, &signed.signature).is_ok()
+    })
+}
+
+fn issued(joined: &Joined) -> Option<u64> {
+    let leaf = Certificate::read(joined.tls_chain.first()?).ok()?;
+    Some(leaf.identity().ok()??.issued)
 }
 
 fn authorities(state: &State) -> Result<Vec<PublicKey>, String> {

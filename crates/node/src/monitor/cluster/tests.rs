@@ -308,3 +308,51 @@ fn a_member_is_who_the_certificate_says_and_is_decided_about_again() {
     let permits = member.within(Permits::all()).expect("no force");
     assert!(permits.allow_kind(Kind::Shell).is_err() && permits.allow_kind(Kind::Exec).is_ok());
 }
+
+#[test]
+fn a_machine_knows_by_the_state_that_it_was_removed() {
+    let lock = |id: &str, node: &str, issued_before| Lock {
+        id: name(id),
+        target: Target::Node(name(node)),
+        issued_before,
+        expires: Some(5000),
+        reason: "it was removed".to_owned(),
+        created: 1000,
+        by: "ada".to_owned(),
+    };
+    for (lock, issued, is_removed) in [
+        (lock("removed-web1", "web1", Some(2000)), Some(1000), true),
+        // It joined again since.
+        (lock("removed-web1", "web1", Some(2000)), Some(2000), false),
+        (lock("removed-web2", "web2", Some(2000)), Some(1000), false),
+        // It is locked, and comes back when the lock is removed.
+        (lock("maintenance", "web1", None), Some(1000), false),
+        (lock("removed-web1", "web1", Some(2000)), None, false),
+    ] {
+        let mut hand = Hand::new();
+        let mut cluster = hand.cluster();
+        cluster.issued = issued;
+        let case = format!("{lock:?}, {issued:?}");
+        assert!(!cluster.is_removed(1500), "{case}");
+        let signed = hand.next(|state| state.locks = Locks::new([lock]));
+        assert_eq!(
+            cluster.receive_state(&signed.document, &signed.signature),
+            Ok(Change::State)
+        );
+        assert_eq!(cluster.is_removed(1500), is_removed, "{case}");
+        assert!(!cluster.is_removed(5000), "{case}: its time is over");
+    }
+}
+
+#[test]
+fn the_same_cluster_is_known_by_its_keys_and_not_by_its_name() {
+    let directory = std::env::temp_dir().join(format!("fleetgate-same-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&directory);
+    let (mut hand, other) = (Hand::new(), Hand::new());
+    assert!(!is_of_the_same(&directory, &hand.signed()), "it joined none");
+    hand.signed().save(&directory).expect("written");
+    let next = hand.next(|_| ());
+    assert!(is_of_the_same(&directory, &next));
+    assert!(!is_of_the_same(&directory, &other.signed()));
+    std::fs::remove_dir_all(&directory).expect("clean");
+}

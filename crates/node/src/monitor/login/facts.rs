@@ -73,7 +73,7 @@ impl Facts {
             self.account = match name(user) {
                 None => Asked::Known(None),
                 Some(name) => match tools.names.account(lane, &name, key) {
-                    Some(account) => Asked::Known(Some(account)),
+                    Some(account) => Asked::Known(account),
                     None => Asked::Pending,
                 },
             };

@@ -27,6 +27,11 @@ impl Progress {
         self.failures >= most
     }
 
+    /// Whether a try came to nothing.
+    pub fn has_failed(&self) -> bool {
+        self.failures > 0
+    }
+
     /// What may be tried now.
     pub fn open(&self) -> Vec<Way> {
         let next = |way: &&Way| self.lists.is_empty() || self.lists.iter().any(|l| l.first() == Some(way));

@@ -1,11 +1,15 @@
 //! One connection's way to its login: requests as the lobby received them, verified here, over the monitor's own session
 //! id. It answers nobody by itself: each call gives the step that follows.
 
+mod account;
 mod calendar;
 mod facts;
+mod floor;
 mod methods;
 pub mod pam;
+mod penalties;
 mod publickey;
+pub mod turns;
 
 pub use facts::MAX_KEY_FILES;
 
@@ -16,6 +20,7 @@ use super::timers;
 use super::tools::Tools;
 use super::trust::{Trust, Way};
 use super::wakes::{Key, Owner};
+use account::{allowed, closed};
 use calendar::calendar;
 use facts::Facts;
 use fleetgate_launch::pam::PamSession;
@@ -25,23 +30,28 @@ use fleetgate_policy::grant::{How, Identity};
 use fleetgate_policy::{Login as Name, Permits};
 use fleetgate_ssh::auth::{InfoResponse, Method, Request};
 use fleetgate_ssh::key::{Restrictions, Visitor};
-use fleetgate_sys::clock;
+use fleetgate_sys::Errno;
 use fleetgate_wire::common::Account;
 use fleetgate_wire::names::Found;
 use fleetgate_wire::node::{Connection, Prompt, Verdict};
 use fleetgate_wire::pam::{Prompt as PamPrompt, Secret};
+use floor::Floor;
 use methods::Progress;
 use pam::{Conversation, Said};
+use penalties::same_key;
 use publickey::{Decision, Session};
 use std::ffi::CString;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use turns::{Kind, Turn};
 use zeroize::{Zeroize, Zeroizing};
 
 /// DISCONNECT's reasons (RFC 4253 §11.1).
 const PROTOCOL_ERROR: u32 = 2;
 const NO_MORE_AUTH_METHODS: u32 = 14;
+/// How long a login waits before it asks a resolver again whose socket was full.
+const RESOLVER_FULL: Duration = Duration::from_millis(20);
 /// How long PAM may take to each of its words once a session is being made.
 const PAM_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -83,14 +93,14 @@ pub struct Scene<'a> {
     pub connection: Connection,
     /// From where.
     pub source: IpAddr,
+    /// By a proxy, whose word that is.
+    pub tunnelled: bool,
     /// The monitor's session id; none: no key exchange was signed.
     pub session_id: Option<&'a [u8]>,
     /// The host key that it began with.
     pub host_key: &'a [u8],
     /// For what is asked.
     pub tools: &'a mut Tools,
-    /// How many conversations PAM has with others.
-    pub conversations: usize,
     /// What refusals are told to.
     pub refusals: &'a mut Vec<Refusal>,
 }
@@ -123,10 +133,15 @@ pub struct Login {
     /// The request that is being decided.
     pending: Option<Zeroizing<Vec<u8>>>,
     talk: Option<Talk>,
+    /// A conversation that waits for its turn.
+    queued: Option<Purpose>,
+    floor: Floor,
     /// A conversation that PAM accepted.
     accepted: Option<Conversation>,
+    /// Its source was charged for wrong passwords.
+    was_charged: bool,
     /// The last key that would not do, unless something else was refused since: told when the connection ends.
-    would_not: Option<String>,
+    refused_key: Option<String>,
 }
 
 struct Talk {
@@ -160,27 +175,25 @@ impl Login {
             members: Vec::new(),
             pending: None,
             talk: None,
+            queued: None,
+            floor: Floor::default(),
             accepted: None,
-            would_not: None,
+            was_charged: false,
+            refused_key: None,
         }
     }
 
-    /// What is to be told of somebody who came to nothing and was not told of before: clients ask about each of their
-    /// keys, and one refusal for all of them is enough.
-    pub fn untold(&mut self) -> Option<Refusal> {
-        let reason = self.would_not.take()?;
-        Some(Refusal {
-            login: String::from_utf8_lossy(self.user.as_deref().unwrap_or_default()).into_owned(),
-            method: Way::PublicKey.name().to_owned(),
-            reason,
-            user: None,
-            rule: None,
-        })
+    /// Whether it talks to PAM, or waits for its turn to.
+    pub fn needs_turn(&self) -> bool {
+        self.talk.is_some() || self.queued.is_some()
     }
 
-    /// Whether a conversation with PAM is under way.
-    pub fn talks(&self) -> bool {
-        self.talk.is_some()
+    /// Its turn to talk to PAM has come.
+    pub fn take_turn(&mut self, scene: &mut Scene<'_>) -> Step {
+        match self.queued.take() {
+            Some(purpose) => self.talk(purpose, scene),
+            None => Step::Wait,
+        }
     }
 
     /// A USERAUTH_REQUEST.
@@ -198,7 +211,7 @@ impl Login {
             }
             talk => self.talk = talk,
         }
-        if self.pending.is_some() {
+        if self.pending.is_some() || self.floor.is_holding() {
             return Step::Violation("a login request before the last one was answered");
         }
         self.attempts += 1;
@@ -222,7 +235,7 @@ impl Login {
                 c"as many answers are wanted as there were questions",
             );
         }
-        let secrets: Option<Vec<Secret>> = parsed.answers.iter().map(|a| secret(a)).collect();
+        let secrets: Option<Vec<Secret>> = parsed.answers.iter().map(|a| pam::secret(a)).collect();
         match secrets {
             Some(secrets) => {
                 talk.conversation.answer(secrets);
@@ -250,8 +263,14 @@ impl Login {
         self.go(scene)
     }
 
-    /// PAM says something.
+    /// PAM says something, or had no room for the conversation a moment ago; or a refusal was held until now.
     pub fn heard(&mut self, scene: &mut Scene<'_>) -> Step {
+        if let Some(verdict) = self.floor.take() {
+            return Step::Say(verdict);
+        }
+        if self.queued.is_some() && scene.tools.pam_turns.is_running(scene.connection) {
+            return self.take_turn(scene);
+        }
         while let Some(talk) = &mut self.talk {
             match talk.conversation.hear() {
                 Said::Nothing => return Step::Wait,
@@ -261,7 +280,11 @@ impl Login {
                     }
                 }
                 Said::Accepted(user) => return self.accepted(&user, scene),
-                Said::Refused(why) => return self.fail(&why, scene),
+                Said::Refused(why) => {
+                    self.charge_wrong_password(scene);
+                    return self.fail(&why, scene);
+                }
+                Said::Broken(why) => return self.fail(&why, scene),
             }
         }
         Step::Wait
@@ -309,6 +332,7 @@ impl Login {
         if !self.progress.open().contains(&way) {
             return self.refuse(way.name(), "the method is not open", scene);
         }
+        self.floor.begin();
         let key = Key::new(Owner::Logins, scene.connection);
         let trust = self.trust.clone();
         let wants_files = way == Way::PublicKey;
@@ -322,6 +346,7 @@ impl Login {
             return Step::Wait;
         };
         let name = Name::parse(&user).ok();
+        let closed = name.as_ref().and_then(|_| closed(known.account, scene));
         let allowed = match (known.account, &name) {
             (Some(account), Some(name)) => allowed(account, name, known.groups, &trust, scene),
             _ => Err("there is no such account".to_owned()),
@@ -350,6 +375,18 @@ impl Login {
                     scene.tools.cluster.as_ref(),
                 );
                 let is_query = request.signature.is_none();
+                let (allowed, decision) = match closed {
+                    Some(closed) => (
+                        Ok(()),
+                        publickey::without_account(
+                            decision,
+                            visitor.login,
+                            &closed,
+                            scene.tools.cluster.as_ref(),
+                        ),
+                    ),
+                    None => (allowed, decision),
+                };
                 match (allowed, decision) {
                     (Ok(()), Decision::Would) => Step::Say(Verdict::KeyOk),
                     (
@@ -366,7 +403,7 @@ impl Login {
                     }
                     (Err(why), _) | (_, Decision::Refused(why)) if is_query => {
                         tracing::debug!(connection = scene.connection, "a key would not do: {why}");
-                        self.would_not = Some(why);
+                        self.refused_key = Some(why);
                         self.rejected_counted(scene)
                     }
                     (Err(why), _) | (_, Decision::Refused(why)) => self.refuse(way.name(), &why, scene),
@@ -397,13 +434,36 @@ impl Login {
             Purpose::Interactive => Way::KeyboardInteractive.name(),
             Purpose::Account => "account",
         };
+        if let Some(why) = self.why_no_password(&purpose, scene) {
+            return self.refuse(method, &why, scene);
+        }
         // libpam would go by the service `other` instead, which lets in whom nobody wrote a rule for.
         if !pam_service_is_there(&config) {
             let why = format!("pam is on and /etc/pam.d/{} is not there", config.pam_service);
             return self.refuse(method, &why, scene);
         }
-        if scene.conversations >= config.limits.deciding as usize {
-            return self.fail("as many logins as may (`limits.deciding`) wait for PAM", scene);
+        let turn = Turn {
+            kind: match &purpose {
+                Purpose::Interactive => Kind::Conversation,
+                Purpose::Password(_) | Purpose::Account => Kind::Decision,
+            },
+            proven: self.has_key(),
+            tunnelled: scene.tunnelled,
+        };
+        let turns = &mut scene.tools.pam_turns;
+        if !turns.begin(
+            scene.connection,
+            turn,
+            config.strangers.source(scene.source),
+            &config.limits,
+        ) {
+            tracing::debug!(
+                connection = scene.connection,
+                method,
+                "a login waits for its turn at PAM"
+            );
+            self.queued = Some(purpose);
+            return Step::Wait;
         }
         let string = |bytes: Vec<u8>| CString::new(bytes).unwrap_or_default();
         let start = pam::start(
@@ -422,6 +482,12 @@ impl Login {
                     asked: None,
                     notes: Vec::new(),
                 });
+                Step::Wait
+            }
+            // Many begin at once: the resolver has read none of the last ones yet.
+            Err(Errno::EAGAIN) => {
+                self.queued = Some(purpose);
+                scene.tools.timers.after(RESOLVER_FULL, key);
                 Step::Wait
             }
             Err(e) => self.fail(&format!("the resolver takes no conversation: {e}"), scene),
@@ -574,6 +640,12 @@ impl Login {
         self.enter(scene)
     }
 
+    /// Whether a key or certificate was proven.
+    fn has_key(&self) -> bool {
+        let is_key = |how: &How| matches!(how, How::Key { .. } | How::Certificate { .. });
+        self.proven.iter().any(|(how, _)| is_key(how))
+    }
+
     /// All was proven.
     fn enter(&mut self, scene: &mut Scene<'_>) -> Step {
         let name = self.user.as_deref().and_then(|u| Name::parse(u).ok());
@@ -643,7 +715,8 @@ impl Login {
 
     /// A refusal of what is pending.
     fn fail(&mut self, why: &str, scene: &mut Scene<'_>) -> Step {
-        let method = match self.talk.take().map(|t| t.purpose) {
+        let queued = self.queued.take();
+        let method = match self.talk.take().map(|t| t.purpose).or(queued) {
             Some(Purpose::Password(_)) => Way::Password.name(),
             Some(Purpose::Interactive) => Way::KeyboardInteractive.name(),
             Some(Purpose::Account) => "account",
@@ -682,7 +755,7 @@ impl Login {
         (user, rule): (Option<String>, Option<String>),
         scene: &mut Scene<'_>,
     ) {
-        self.would_not = None;
+        self.refused_key = None;
         scene.refusals.push(Refusal {
             login: String::from_utf8_lossy(self.user.as_deref().unwrap_or_default()).into_owned(),
             method: method.to_owned(),
@@ -695,6 +768,7 @@ impl Login {
     fn rejected_counted(&mut self, scene: &Scene<'_>) -> Step {
         self.pending = None;
         self.talk = None;
+        self.queued = None;
         if self.progress.failed(scene.tools.config.limits.tries) {
             return end(NO_MORE_AUTH_METHODS, c"too many tries to log in");
         }
@@ -717,67 +791,6 @@ fn end(reason: u32, text: &std::ffi::CStr) -> Step {
         reason,
         text: text.into(),
     })
-}
-
-fn secret(answer: &[u8]) -> Option<Secret> {
-    if answer.len() > fleetgate_wire::pam::MAX_ANSWER {
-        return None;
-    }
-    CString::new(answer).ok().map(Secret::new)
-}
-
-/// Whether it is the same key, and a key at all.
-fn same_key(a: &How, b: &How) -> bool {
-    let key = |how: &How| match how {
-        How::Key { fingerprint } | How::Certificate { fingerprint, .. } => Some(fingerprint.clone()),
-        _ => None,
-    };
-    key(a).is_some_and(|a| Some(a) == key(b))
-}
-
-/// Whether the lists let this account in from here; without root nobody but our own user.
-fn allowed(
-    account: &Account,
-    name: &Name,
-    groups: &[String],
-    trust: &Trust,
-    scene: &Scene<'_>,
-) -> Result<(), String> {
-    if scene.tools.user_mode && account.ids.uid != fleetgate_sys::process::effective_uid() {
-        return Err("without root the node serves its own user only".to_owned());
-    }
-    // Names in another spelling (a directory that knows no case) would pass by the lists.
-    if account.name.to_bytes() != name.as_str().as_bytes() {
-        return Err("the account is written otherwise".to_owned());
-    }
-    if !scene.tools.pam {
-        standing(account, clock::wall().sec / 86_400)?;
-    }
-    let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
-    let account = access::Account {
-        name: name.as_str(),
-        uid: account.ids.uid,
-        groups: &groups,
-    };
-    trust
-        .access
-        .allow(&account, scene.source)
-        .map_err(|d| d.to_string())
-}
-
-/// Whether the account is in use on `today` (days since 1970). PAM's account phase says that where there is PAM.
-fn standing(account: &Account, today: i64) -> Result<(), String> {
-    let Some(ageing) = &account.ageing else {
-        return Ok(());
-    };
-    if ageing.locked {
-        return Err("the account is locked: its password begins with `!`".to_owned());
-    }
-    // shadow(5): the day of expiry itself still counts, as in sshd.
-    if ageing.expires >= 0 && ageing.expires < today {
-        return Err("the account has expired".to_owned());
-    }
-    Ok(())
 }
 
 #[cfg(test)]

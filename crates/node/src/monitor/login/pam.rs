@@ -20,6 +20,8 @@ pub enum Said {
     Accepted(CString),
     /// He may not: a sentence for the log.
     Refused(String),
+    /// PAM says nothing that could be understood: a sentence for the log.
+    Broken(String),
 }
 
 /// The conversation.
@@ -44,7 +46,7 @@ impl Conversation {
     /// The next word.
     pub fn hear(&mut self) -> Said {
         let died = || {
-            Said::Refused(
+            Said::Broken(
                 "the PAM process ended without a word: one of the service's modules crashed or hung"
                     .to_owned(),
             )
@@ -62,8 +64,8 @@ impl Conversation {
                 call.to_string_lossy(),
                 message.to_string_lossy()
             )),
-            Ok(_) => Said::Refused("the PAM process said what does not belong there".to_owned()),
-            Err(e) => Said::Refused(format!("the PAM process said what cannot be read: {e}")),
+            Ok(_) => Said::Broken("the PAM process said what does not belong there".to_owned()),
+            Err(e) => Said::Broken(format!("the PAM process said what cannot be read: {e}")),
         }
     }
 
@@ -104,6 +106,14 @@ pub fn start(
         environment: Vec::new(),
         prompt_timeout_ms: u32::try_from(prompt_timeout.as_millis()).unwrap_or(u32::MAX),
     }
+}
+
+/// An answer of the user's; none: it holds a zero byte, or is too long.
+pub fn secret(answer: &[u8]) -> Option<Secret> {
+    if answer.len() > fleetgate_wire::pam::MAX_ANSWER {
+        return None;
+    }
+    CString::new(answer).ok().map(Secret::new)
 }
 
 /// What is typed without an echo is the password; nothing else can be answered by it. None: it asks for something else.

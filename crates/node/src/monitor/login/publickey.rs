@@ -116,6 +116,60 @@ pub fn decide(
     }
 }
 
+/// Why nobody comes in as this account.
+pub enum Closed {
+    /// It is not there.
+    Missing,
+    /// It is locked or its time is over: a sentence.
+    NotInUse(String),
+}
+
+/// What is said where the account is not there, or not in use. Who has proven a certificate whose roles allow that login
+/// reads why, and nobody else: whether a key would do is answered as of an account that is there.
+pub fn without_account(
+    decision: Decision,
+    login: &str,
+    closed: &Closed,
+    cluster: Option<&Cluster>,
+) -> Decision {
+    let (member, cluster) = match (decision, cluster) {
+        (
+            Decision::Proven {
+                member: Some(member), ..
+            },
+            Some(cluster),
+        ) => (member, cluster),
+        (Decision::Proven { .. }, _) => {
+            return Decision::Refused(match closed {
+                Closed::Missing => "there is no such account".to_owned(),
+                Closed::NotInUse(why) => why.clone(),
+            });
+        }
+        (other, _) => return other,
+    };
+    let node = cluster.node();
+    let (rule, words) = match closed {
+        Closed::Missing => (
+            cluster::NO_ACCOUNT,
+            format!(
+                "there is no account {login} on {node}: an administrator of that machine makes one, or name another login"
+            ),
+        ),
+        Closed::NotInUse(why) => (
+            "account",
+            format!("{login} on {node}: {why}; an administrator of that machine can change that"),
+        ),
+    };
+    Decision::Denied(Box::new(Denied {
+        user: member.user().map(ToString::to_string),
+        refusal: cluster::Refusal {
+            reason: cluster::Reason::Role,
+            rule: rule.to_owned(),
+            words,
+        },
+    }))
+}
+
 /// As it is noted in the grant and the log.
 fn how(presented: &Presented) -> How {
     match presented {

@@ -76,7 +76,8 @@ fn the_page_counts() {
 fn requests_are_answered_or_dropped() {
     let (audit, _writing) = Audit::start(&place()).expect("a log");
     let metrics = Arc::new(Metrics::default());
-    let at = serve("127.0.0.1:0".parse().expect("an address"), metrics, audit).expect("served");
+    let page = serve("127.0.0.1:0".parse().expect("an address"), metrics, audit).expect("served");
+    let at = ("127.0.0.1", port(&page));
     let ask = |request: &[u8]| {
         let mut socket = TcpStream::connect(at).expect("connected");
         // A request that is too long is dropped before all of it is sent.
@@ -129,4 +130,42 @@ fn only_loopback_is_listened_on() {
             "{address}"
         );
     }
+}
+
+/// The port that a page is served on, once it is.
+fn port(page: &Serving) -> u16 {
+    loop {
+        match page.address() {
+            Some(address) => return address.port,
+            None => std::thread::yield_now(),
+        }
+    }
+}
+
+#[test]
+fn a_page_that_is_dropped_gives_its_port_back_at_once() {
+    let (audit, _writing) = Audit::start(std::path::Path::new("-")).expect("a log");
+    let first = serve(
+        "127.0.0.1:0".parse().expect("an address"),
+        Arc::default(),
+        audit.clone(),
+    );
+    let first = first.expect("served");
+    let address = SocketAddr::from(([127, 0, 0, 1], port(&first)));
+    // A reader that says nothing keeps the thread busy.
+    let _silent = TcpStream::connect(address).expect("connected");
+    assert!(TcpListener::bind(address).is_err(), "control: it is taken");
+    drop(first);
+    TcpListener::bind(address).expect("it is free");
+}
+
+#[test]
+fn a_port_that_is_taken_is_tried_until_it_is_free() {
+    let (audit, _writing) = Audit::start(std::path::Path::new("-")).expect("a log");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let address = taken.local_addr().expect("an address");
+    let page = serve(address, Arc::default(), audit).expect("no error of the node's");
+    assert!(page.address().is_none());
+    drop(taken);
+    assert_eq!(port(&page), address.port());
 }

@@ -3,6 +3,7 @@
 
 use super::{MAX_UNANSWERED, frame};
 use fleetgate_sys::{Errno, Fd, socket};
+use fleetgate_wire::common::Ids;
 use fleetgate_wire::net::{Done, HELPER, Response, What};
 use fleetgate_wire::node::Connection;
 use fleetgate_wire::node::front::Ticket;
@@ -37,8 +38,13 @@ pub struct Kept(Option<Told>);
 #[derive(Debug)]
 enum State {
     Asleep,
-    Launching,
-    Running { pid: i32, control: Fd, buffer: Vec<u8> },
+    /// Until it is launched, whom it is to be.
+    Launching(Option<Ids>),
+    Running {
+        pid: i32,
+        control: Fd,
+        buffer: Vec<u8>,
+    },
 }
 
 /// The helper.
@@ -142,9 +148,17 @@ impl Helper {
         matches!(self.state, State::Asleep) && !self.unsent.is_empty()
     }
 
-    /// It is being launched.
-    pub fn launching(&mut self) {
-        self.state = State::Launching;
+    /// It is being launched, to be this user's.
+    pub fn launching(&mut self, ids: Ids) {
+        self.state = State::Launching(Some(ids));
+    }
+
+    /// Whom it is to be, once.
+    pub fn ids(&mut self) -> Option<Ids> {
+        match &mut self.state {
+            State::Launching(ids) => ids.take(),
+            _ => None,
+        }
     }
 
     /// It runs.

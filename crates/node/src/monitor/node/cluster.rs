@@ -1,7 +1,7 @@
 //! The cluster's side: a state that was brought, what of open connections it ends, and each order decided about anew.
 //! Whoever brings a state is believed in nothing; see [`Cluster`].
 
-use super::super::audit::Event;
+use super::super::audit::{EndOrder, Event};
 use super::super::cluster::{Change, Cluster, Signed, Value};
 use super::super::connections::Stage;
 use super::super::granted::Granted;
@@ -14,6 +14,7 @@ use super::Node;
 use super::ends::LAST_WORD;
 use fleetgate_policy::cluster::Refusal;
 use fleetgate_sys::process;
+use fleetgate_wire::common::SessionId;
 use fleetgate_wire::node::Connection as Number;
 use fleetgate_wire::node::front::ToFront;
 use fleetgate_wire::node::lobby::ToLobby;
@@ -190,6 +191,33 @@ impl Node {
                 self.end_locked(number, &refusal);
             }
         }
+        self.end_ordered_sessions(now);
+    }
+
+    /// Ends single sessions that the state says are to end. Their connections stay, with whatever else they carry.
+    fn end_ordered_sessions(&mut self, now: u64) {
+        let Some(cluster) = &self.tools.cluster else {
+            return;
+        };
+        let orders: Vec<_> = cluster
+            .state()
+            .locks
+            .on_sessions(now)
+            .filter_map(|(id, lock)| Some((session_id(id)?, lock)))
+            .map(|(id, lock)| {
+                let (by, reason) = (lock.by.clone(), lock.reason.clone());
+                (id, EndOrder { by, reason })
+            })
+            .collect();
+        for (id, order) in orders {
+            if self.sessions.end_ordered(&id, &order) {
+                tracing::info!(
+                    by = order.by,
+                    reason = order.reason,
+                    "a session is ended by order"
+                );
+            }
+        }
     }
 
     /// Ends a connection and its sessions because of a lock. Its client is told; whoever does not tell it in time is
@@ -217,10 +245,7 @@ impl Node {
         // Nothing is ordered with it any more.
         granted.grant.expires = Some(Duration::ZERO);
         let login = granted.grant.login.to_string();
-        let user = granted
-            .members
-            .iter()
-            .find_map(|m| m.user().map(ToString::to_string));
+        let user = granted.user();
         let text = CString::new(refusal.words.clone()).unwrap_or_default();
         match at_front {
             Some(front) => {
@@ -249,6 +274,11 @@ impl Node {
         self.sessions.end_all(&mut self.tools, number);
         self.networks.connection_ended(number);
     }
+}
+
+/// A session's id from its hexadecimal digits.
+fn session_id(digits: &str) -> Option<SessionId> {
+    u128::from_str_radix(digits, 16).ok().map(u128::to_be_bytes)
 }
 
 /// The lock that holds against a login that is open.

@@ -4,6 +4,7 @@ use super::super::audit::Event;
 use super::super::connections::Stage;
 use super::super::metrics::LoginResult;
 use super::super::seats::{Seat, SeatId};
+use super::super::strangers::Line;
 use super::super::timers::now;
 use super::super::wakes::{Key, Owner};
 use super::Node;
@@ -50,6 +51,7 @@ impl Node {
             (false, Stage::Login(_)) if over => "the time to log in is over",
             (false, _) => "it was closed",
         };
+        self.charge_for_end(number);
         self.end(number, why);
     }
 
@@ -81,14 +83,15 @@ impl Node {
 
     pub(super) fn end_with(&mut self, number: Number, why: &str, received: u64, sent: u64) {
         if let Some(Stage::Login(login)) = self.connections.get(number).map(|c| &mut c.stage) {
-            let untold = login.untold();
-            self.tell_refusals(number, untold);
+            let unreported_refusal = login.unreported_refusal();
+            self.tell_refusals(number, unreported_refusal);
         }
         let parting = self.connections.get(number).and_then(|c| c.parting.take());
         let why = parting.as_deref().unwrap_or(why);
         let Some(known) = self.connections.end(number) else {
             return;
         };
+        self.tools.pam_turns.leave(number);
         // Others may hold the socket a moment longer: it is not to wake us again.
         self.tools.wakes.forget(&known.socket);
         if let Some(timer) = known.grace {
@@ -106,6 +109,16 @@ impl Node {
         }
         self.tools.metrics.connection_ended();
         let lasted = now().saturating_sub(known.since);
+        let line = Line {
+            source: known.source.ip(),
+            tunnelled: via.is_some(),
+            what: "connection_ended",
+            is_user: false,
+        };
+        if login.is_none() && !self.has_line(line) {
+            tracing::debug!(connection = number, source = %known.source, "a connection ended: {why}");
+            return;
+        }
         tracing::info!(
             connection = number, source = %known.source, login = login.as_deref().unwrap_or(""),
             "a connection ended: {why}"

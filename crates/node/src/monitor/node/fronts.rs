@@ -32,6 +32,9 @@ pub enum Waiting {
     Network(Ticket, fleetgate_wire::net::What),
 }
 
+/// What is told of an account that somebody logged in as.
+const NO_ACCOUNT: &str = "there is no such account any more";
+
 impl Node {
     /// A frame of a front's.
     pub(super) fn front_says(&mut self, front: SeatId, frame: &[u8]) {
@@ -173,7 +176,7 @@ impl Node {
             .names
             .account(Lane::IN, &name, Key::new(Owner::Connections, number))
         {
-            self.do_orders(number, Ok(account));
+            self.do_orders(number, account.ok_or(NO_ACCOUNT));
         }
     }
 
@@ -183,7 +186,7 @@ impl Node {
             Found::User { account } => Ok(account),
             Found::TimedOut => Err("the name service did not answer in time"),
             Found::Failed { .. } => Err("the name service failed"),
-            _ => Err("there is no such account any more"),
+            _ => Err(NO_ACCOUNT),
         };
         self.do_orders(number, account);
     }

@@ -11,11 +11,13 @@ use super::super::login::{Entry, Login, Refusal, Step};
 use super::super::metrics::LoginResult;
 use super::super::seats::{Seat, SeatId};
 use super::super::sessions::offered;
+use super::super::strangers::Line;
 use super::super::timers::now;
 use super::super::wakes::{Key, Owner};
 use super::Node;
 use super::ends::quoted;
-use fleetgate_policy::{Grant, GrantId};
+use super::strangers::say_not_now;
+use fleetgate_policy::{Grant, GrantId, How};
 use fleetgate_sys::Errno;
 use fleetgate_wire::node::Connection as Number;
 use fleetgate_wire::node::front::ToFront;
@@ -63,17 +65,22 @@ impl Node {
         let config = self.tools.config.clone();
         let limits = &config.limits;
         let source = arrived.source;
-        if let Err(full) = self.connections.room(source.ip(), arrived.via.is_some(), limits) {
-            self.tools.metrics.connection_refused();
-            if let Some(untold) = self.arrivals.tell_refusal() {
-                tracing::warn!(%source, untold, "a connection is refused: {}", full.why());
-                self.tools.audit.tell(Event::ConnectionRefused {
-                    source,
-                    reason: full.why().to_owned(),
-                    via: arrived.via.map(|via| via.proxy),
-                });
+        let tunnelled = arrived.via.is_some();
+        if let Some(left) = self.tools.strangers.refuses_connection(source.ip(), tunnelled) {
+            if !tunnelled {
+                say_not_now(&arrived.socket);
             }
-            return Err(full.why().to_owned());
+            let why = format!("its address has penalties for {} s more", left.as_secs() + 1);
+            return Err(self.refused(arrived, why));
+        }
+        let counts_as = config.strangers.source(source.ip());
+        let room = self
+            .connections
+            .room(counts_as, tunnelled, limits, &self.tools.strangers);
+        match room {
+            Ok(None) => {}
+            Ok(Some(other)) => self.end(other, "its place went to another source"),
+            Err(full) => return Err(self.refused(arrived, full.why().to_owned())),
         }
         let number = self.connections.number();
         let taken = cookie().and_then(|cookie| {
@@ -110,6 +117,7 @@ impl Node {
             number,
             ends: arrived.ends,
             source,
+            counts_as,
             via: arrived.via,
             socket: arrived.socket,
             since: now(),
@@ -126,6 +134,27 @@ impl Node {
         self.seats
             .say(self.lobby.seat, &word, vec![socket], &self.tools.wakes);
         Ok(number)
+    }
+
+    /// Refuses it; the reason.
+    fn refused(&mut self, arrived: Arrived, reason: String) -> String {
+        let source = arrived.source;
+        self.tools.metrics.connection_refused();
+        let line = Line {
+            source: source.ip(),
+            tunnelled: arrived.via.is_some(),
+            what: "connection_refused",
+            is_user: false,
+        };
+        if self.has_line(line) {
+            tracing::warn!(%source, "a connection is refused: {reason}");
+            self.tools.audit.tell(Event::ConnectionRefused {
+                source,
+                reason: reason.clone(),
+                via: arrived.via.map(|via| via.proxy),
+            });
+        }
+        reason
     }
 
     /// A frame of the lobby's.
@@ -161,6 +190,7 @@ impl Node {
             FromLobby::HandOver { connection, state } => self.handed_over(connection, state),
             FromLobby::Closed { connection, why } => {
                 if self.connections.of_lobby(connection).is_some() {
+                    self.charge_for_end(connection);
                     self.end(connection, &quoted(&why));
                 }
             }
@@ -207,6 +237,16 @@ impl Node {
         } in refusals
         {
             self.tools.metrics.login(LoginResult::Refused);
+            let line = Line {
+                source: source.ip(),
+                tunnelled: via.is_some(),
+                what: "login_refused",
+                is_user: user.is_some(),
+            };
+            if !self.has_line(line) {
+                tracing::debug!(connection = number, %source, ?login, method, "a login is refused: {reason}");
+                continue;
+            }
             tracing::info!(connection = number, %source, ?login, method, "a login is refused: {reason}");
             self.tools.audit.tell(Event::LoginRefused {
                 connection: number,
@@ -267,6 +307,14 @@ impl Node {
             }
         };
         self.tools.metrics.login(LoginResult::Accepted);
+        let proven = &granted.grant.identity.proven;
+        let by_password = proven
+            .iter()
+            .any(|how| matches!(how, How::Password | How::KeyboardInteractive));
+        let account = granted.grant.login.as_str().as_bytes();
+        self.tools
+            .strangers
+            .logged_in(source.ip(), via.is_some(), account, by_password);
         tracing::info!(
             connection = number, %source, via, login = %granted.grant.login, identity = %granted.grant.identity, "a login"
         );

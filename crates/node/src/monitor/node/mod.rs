@@ -8,6 +8,7 @@ mod fronts;
 mod lobby;
 mod rejoin;
 mod reload;
+mod strangers;
 mod tunnel;
 mod watcher;
 
@@ -17,7 +18,7 @@ use super::cluster::LabelCommands;
 use super::connections::{Connections, Stage};
 use super::fronts::Fronts;
 use super::login::{Login, Scene, Step};
-use super::metrics::Process;
+use super::metrics::{Process, Serving};
 use super::network::Networks;
 use super::offer::Offer;
 use super::seats::{News, Seat, SeatId, Seats};
@@ -64,27 +65,31 @@ pub struct Node {
     pub(super) resolver: SeatId,
     pub(super) config_path: Option<std::path::PathBuf>,
     pub(super) writing: Option<Writing>,
+    /// The page of metrics; none: it is not served.
+    pub(super) page: Option<Serving>,
     /// Who watches sessions.
     pub(super) watchers: Pair,
-    /// No more are accepted; it ends with the last connection.
+    /// No more are accepted; it ends with the last connection and the last session.
     pub(super) draining: bool,
     /// Commands that say the node's labels.
     pub(super) label_commands: LabelCommands,
     /// When the state's age is looked at next.
     pub(super) age_timer: Option<Timer>,
+    /// When sums of what strangers did are due.
+    pub(super) strangers_timer: Option<Timer>,
     /// The next grant's number.
     pub(super) grants: u64,
     pub(super) done: bool,
 }
 
 impl Node {
-    /// Serves until it is told to end and the last connection has.
+    /// Serves until it is told to end and the last connection and session have.
     pub fn serve(mut self) -> Result<(), Errno> {
         let served = self.turn_until_done();
+        self.tell_sums(true);
         let writing = self.writing.take();
         drop(self);
-        // What is left of the audit log is written by a thread that ends with the last who may tell it something. The
-        // page of metrics is one of those, and never ends.
+        // What is left of the audit log is written by a thread that ends with the last who may tell it something.
         if let Some(writing) = writing {
             let (done, wait) = std::sync::mpsc::channel();
             std::thread::spawn(move || {
@@ -124,7 +129,8 @@ impl Node {
                 self.wake(Key::new(Owner::Names, 0));
                 self.deliver();
             }
-            if self.draining && self.connections.len() == 0 {
+            // A session may outlive its connection: whoever drains sees it to its end, or nobody would write that down.
+            if self.draining && self.connections.len() == 0 && self.sessions.count() == 0 {
                 self.done = true;
             }
         }
@@ -160,6 +166,7 @@ impl Node {
                         Owner::Logins => self.login(key.id, |login, scene| login.named(found, scene)),
                         Owner::Connections => self.account_known(key.id, found),
                         Owner::Sessions => self.sessions.named(&mut self.tools, key.id, found),
+                        Owner::Networks => self.networks.named(&mut self.tools, key.id, found),
                         Owner::Tunnel => self.proxy_named(key.id, found),
                         _ => {}
                     }
@@ -185,12 +192,14 @@ impl Node {
             Owner::Cluster => self.cluster_woken(id),
             Owner::Tunnel => self.tunnel_woken(id),
             Owner::Watcher => self.watcher_woken(id),
+            Owner::Strangers => self.sums_due(),
             Owner::Metrics => {}
         }
     }
 
     /// Words of parts go to the fronts of their connections.
     fn deliver(&mut self) {
+        self.give_turns();
         self.watch_sessions();
         while let Some((connection, word, fds)) = self.tools.words.pop() {
             let front = self.connections.get(connection).and_then(|c| match &c.stage {
@@ -286,7 +295,6 @@ impl Node {
 
     /// Lets a login go on, and does what follows.
     fn login(&mut self, number: Number, go: impl FnOnce(&mut Login, &mut Scene<'_>) -> Step) {
-        let conversations = self.connections.conversations();
         let Some(connection) = self.connections.of_lobby(number) else {
             return;
         };
@@ -294,19 +302,33 @@ impl Node {
             return;
         };
         let mut refusals = Vec::new();
-        let step = go(
-            login,
-            &mut Scene {
-                connection: number,
-                source: connection.source.ip(),
-                session_id: connection.exchanges.session_id(),
-                host_key: connection.exchanges.host_key(),
-                tools: &mut self.tools,
-                conversations,
-                refusals: &mut refusals,
-            },
-        );
+        let mut scene = Scene {
+            connection: number,
+            source: connection.source.ip(),
+            tunnelled: connection.via.is_some(),
+            session_id: connection.exchanges.session_id(),
+            host_key: connection.exchanges.host_key(),
+            tools: &mut self.tools,
+            refusals: &mut refusals,
+        };
+        let step = go(login, &mut scene);
+        let step = login.hold(step, &mut scene);
         self.login_step(number, step, refusals);
+        let talks = self
+            .connections
+            .get(number)
+            .is_some_and(|c| matches!(&c.stage, Stage::Login(login) if login.needs_turn()));
+        if !talks {
+            self.tools.pam_turns.leave(number);
+        }
+    }
+
+    /// Logins that waited for PAM go on where there is a place again.
+    fn give_turns(&mut self) {
+        let config = self.tools.config.clone();
+        while let Some(number) = self.tools.pam_turns.next(&config.limits) {
+            self.login(number, Login::take_turn);
+        }
     }
 
     fn files_read(&mut self, number: Number, outcome: super::launches::Outcome) {

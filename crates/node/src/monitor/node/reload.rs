@@ -56,6 +56,7 @@ impl Node {
         let offer = offer(&config, self.tools.user_mode)?;
         self.trust = trust.into();
         self.tools.pam = pam;
+        self.tools.strangers.set(&config.strangers);
         self.tools.config = config.into();
         self.cluster_reloaded(joined);
         self.offer_this(offer);
@@ -80,6 +81,8 @@ impl Node {
         if !self.draining {
             self.draining = true;
             self.arrivals.close(&self.tools.wakes);
+            // The next monitor wants its port, and starts once the starter has heard that we drain.
+            self.page = None;
             self.tell_lobby(&ToLobby::Drain);
             self.drain_tunnel();
             self.starter.draining();

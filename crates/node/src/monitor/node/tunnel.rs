@@ -1,26 +1,26 @@
 //! The tunnel's side: what comes by a proxy arrives like anything else, and what the tunnel asks for is done where the
 //! node needs it. A word that no honest tunnel says ends it.
 
-use super::super::arrivals::{Arrived, shown};
+use super::super::arrivals::{Arrived, address};
 use super::super::audit::{Batch, Shipping};
-use super::super::cluster::{Signed, StateWriter};
+use super::super::cluster::{Signed, StateWriter, removed_words};
 use super::super::names::Lane;
 use super::super::seats::{Seat, SeatId};
 use super::super::start::offer;
 use super::super::timers::now;
-use super::super::tunnel::{Tunnel, Via, keys, proxies, renewal};
+use super::super::tunnel::{MAX_STATED, Tunnel, Via, keys, proxies, renewal, signed_statement};
 use super::Node;
 use super::ends::quoted;
 use fleetgate_net::tls::client_handshake_hash;
-use fleetgate_policy::cluster::MAX_STATE;
+use fleetgate_policy::cluster::{Locks, MAX_STATE, Target};
 use fleetgate_proto::signed;
 use fleetgate_proto::v1::AuditBatch;
-use fleetgate_sys::net::Address;
 use fleetgate_sys::{Fd, clock, stream};
 use fleetgate_wire::common::Endpoint;
 use fleetgate_wire::names::{About, Found};
 use fleetgate_wire::node::tunnel::{
-    Credentials, Facts, FromTunnel, Label, MAX_FIRST, Settings, Ticket, ToTunnel, Vouched,
+    Credentials, Facts, FromTunnel, Label, LockedProxy, MAX_FIRST, MAX_LOCKED, Settings, Ticket, ToTunnel,
+    Vouched,
 };
 use fleetgate_wire::node::{Blob, Ends};
 use prost::Message;
@@ -32,7 +32,9 @@ use std::time::Duration;
 /// A tunnel that lived for so long is started again at once.
 const SETTLED: Duration = Duration::from_secs(10);
 /// The first wait of one that did not, doubled each time.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(4));
+/// How long a node that was removed waits before it asks a proxy again whether it still is.
+const REMOVED: Duration = Duration::from_secs(60);
 /// What a sign of freshness costs of the budget for documents.
 const FRESH_COSTS: u64 = 4096;
 
@@ -99,6 +101,7 @@ impl Node {
         tunnel.since = now();
         tunnel.ports = settings.proxies.iter().map(|proxy| proxy.port).collect();
         tunnel.pieces.clear();
+        tunnel.stated.clear();
         match self.seats.start(Seat::Tunnel, &self.tools.wakes) {
             Ok(seat) => {
                 tunnel.seat = Some(seat);
@@ -256,8 +259,17 @@ impl Node {
                     self.tools.audit.kept(log.into_owned(), offset);
                 }
             }
+            FromTunnel::Attest { proxy } => {
+                if !is_leaving {
+                    if !tunnel.stated.contains(&proxy) {
+                        tunnel.stated.truncate(MAX_STATED - 1);
+                        tunnel.stated.insert(0, proxy.clone());
+                    }
+                    self.make_statements(&[proxy]);
+                }
+            }
             FromTunnel::Connected { proxy } => {
-                if tunnel.tells() {
+                if !tunnel.removed && tunnel.tells() {
                     tracing::info!(proxy = quoted(&proxy), "connected to a proxy");
                 }
             }
@@ -280,11 +292,7 @@ impl Node {
         let taken = pair(first).and_then(|(ours, theirs)| {
             let peer = &vouched.source;
             let arrived = Arrived {
-                source: shown(&Address {
-                    ip: peer.address,
-                    scope: peer.scope,
-                    port: peer.port,
-                }),
+                source: address(peer),
                 ends: Ends {
                     peer: peer.clone(),
                     local: NOWHERE,
@@ -325,6 +333,7 @@ impl Node {
         let known = cluster.signed();
         if known.document == document && known.signature == signature {
             // Another proxy's copy.
+            self.leave_if_removed();
             return Ok(());
         }
         if !tunnel.documents.spend(document.len() as u64 + FRESH_COSTS, now()) {
@@ -335,6 +344,9 @@ impl Node {
             document: document.to_vec(),
             signature: signature.to_vec(),
         });
+        if self.leave_if_removed() {
+            return Ok(());
+        }
         if self
             .tools
             .cluster
@@ -344,6 +356,27 @@ impl Node {
             self.follow_state();
         }
         Ok(())
+    }
+
+    /// A node that was removed is closed by every proxy behind the state that says so. It says so once, and asks again
+    /// once a minute: who removed it may have taken that back.
+    fn leave_if_removed(&mut self) -> bool {
+        let Some((tunnel, cluster)) = self.tunnel.as_mut().zip(self.tools.cluster.as_ref()) else {
+            return false;
+        };
+        let is_removed = cluster.is_removed(wall());
+        if is_removed && !tunnel.removed {
+            tracing::error!(
+                "{}",
+                removed_words(cluster.node().as_str(), cluster.state().cluster.as_str())
+            );
+        }
+        tunnel.removed = is_removed;
+        if is_removed {
+            self.drain_tunnel();
+            self.tunnel_again(REMOVED);
+        }
+        is_removed
     }
 
     /// Dials whom the state names, believes whom it believes, and says that it is known.
@@ -368,6 +401,7 @@ impl Node {
         self.tell_tunnel(&ToTunnel::Facts {
             facts: settings.facts,
         });
+        self.renew_statements();
     }
 
     /// The labels changed.
@@ -376,6 +410,40 @@ impl Node {
             self.tell_tunnel(&ToTunnel::Facts {
                 facts: settings.facts,
             });
+            self.renew_statements();
+        }
+    }
+
+    /// What the node says of itself changed: it is signed anew for each proxy.
+    fn renew_statements(&mut self) {
+        if let Some(stated) = self.tunnel.as_ref().map(|tunnel| tunnel.stated.clone()) {
+            self.make_statements(&stated);
+        }
+    }
+
+    /// Signs what the node says of itself, for each of these proxies.
+    fn make_statements(&mut self, proxies: &[CString]) {
+        let Some(facts) = self.settings().map(|settings| settings.facts) else {
+            return;
+        };
+        let Some((tunnel, cluster)) = self.tunnel.as_mut().zip(self.tools.cluster.as_ref()) else {
+            return;
+        };
+        let clock = clock::wall();
+        let millis = wall() * 1000 + u64::from(clock.nsec / 1_000_000);
+        let times = (cluster.state().as_of, millis);
+        let mut words = Vec::new();
+        for proxy in proxies {
+            if !tunnel.statements.spend(1, now()) {
+                break;
+            }
+            let name = proxy.to_string_lossy();
+            let message = signed_statement(&tunnel.key, &tunnel.joined.node, &name, &facts, times);
+            let proxy = proxy.clone();
+            words.push(ToTunnel::Statement { proxy, message });
+        }
+        for word in &words {
+            self.tell_tunnel(word);
         }
     }
 
@@ -393,6 +461,7 @@ impl Node {
             credentials: Credentials {
                 chain: blobs(&tunnel.joined.tls_chain),
                 authorities: blobs(&cluster.state().trust.tls_ca),
+                locked: locked_proxies(&cluster.state().locks),
             },
             facts: Facts {
                 labels: cluster
@@ -535,6 +604,23 @@ impl Node {
         }
         self.plan_renewal(true);
     }
+}
+
+/// The state's locks on proxies, as the tunnel is told them.
+fn locked_proxies(locks: &Locks) -> Vec<LockedProxy> {
+    let on_proxies = locks.iter().filter_map(|lock| match &lock.target {
+        Target::Proxy(name) => Some((lock.created, name, lock)),
+        _ => None,
+    });
+    let mut newest_first: Vec<_> = on_proxies.collect();
+    newest_first.sort_by_key(|(created, ..)| std::cmp::Reverse(*created));
+    let told = newest_first.into_iter().take(MAX_LOCKED);
+    told.map(|(_, name, lock)| LockedProxy {
+        name: CString::new(name.as_str()).unwrap_or_default(),
+        issued_before: lock.issued_before.unwrap_or(u64::MAX),
+        expires: lock.expires.unwrap_or(u64::MAX),
+    })
+    .collect()
 }
 
 /// The node's end of a tunnelled connection has no address.

@@ -6,6 +6,7 @@ use super::within_pam::Wanted;
 use super::{
     About, Session, Sessions, State, confinement, ended, environment, files, key, running, say, text,
 };
+use crate::monitor::arrivals::address;
 use crate::monitor::audit::{Event, SessionKind};
 use crate::monitor::cluster::Member;
 use crate::monitor::granted::Granted;
@@ -45,6 +46,7 @@ pub(super) struct Beginning {
     display: Option<u16>,
     context: Option<CString>,
     watching: Watching,
+    cluster_user: environment::ClusterUser,
     /// The conversation that let the connection in, for the connection's first session.
     accepted: Option<PamSession>,
     pam: bool,
@@ -168,6 +170,10 @@ impl Sessions {
         let pam = tools.pam && decided.is_login();
         let session = Session {
             connection,
+            source: address(&granted.ends.peer),
+            user: granted.user(),
+            ordered: None,
+            parting: None,
             ticket,
             login: granted.grant.login.to_string(),
             uid: account.ids.uid,
@@ -193,6 +199,7 @@ impl Sessions {
                 display,
                 context: None,
                 watching,
+                cluster_user: environment::ClusterUser::of(&granted.members),
                 accepted: if pam { granted.pam.take() } else { None },
                 pam,
                 xauth: None,
@@ -356,7 +363,8 @@ impl Sessions {
         let sftp = matches!(beginning.decided.program, Permitted::Sftp { .. });
         let streams = match &beginning.start.terminal {
             _ if sftp => Streams::socket().map_err(failed("making a socket"))?,
-            Some(terminal) => Streams::terminal(terminal).map_err(failed("making a terminal"))?,
+            Some(terminal) => Streams::terminal(terminal, beginning.context.as_deref())
+                .map_err(failed("making a terminal"))?,
             None => Streams::pipes().map_err(failed("making pipes"))?,
         };
         let config = tools.config.clone();
@@ -371,6 +379,7 @@ impl Sessions {
             terminal: streams.path.as_ref(),
             agent: beginning.agent.as_ref(),
             display: beginning.display,
+            cluster_user: &beginning.cluster_user,
             inherited: &self.inherited,
             context: beginning.context.as_ref(),
             pam: beginning.pam,
@@ -510,6 +519,7 @@ impl Sessions {
         tools.metrics.launched(running.strategy);
         tools.metrics.session_started(session.kind);
         kept.entry.pid = running.pid;
+        kept.connection = session.connection;
         let (unrecorded, unwatched) = match begun {
             Begun::Executed {
                 unrecorded,
@@ -533,6 +543,8 @@ impl Sessions {
             connection: session.connection,
             session: session.id,
             login: session.login.clone(),
+            source: session.source,
+            user: session.user.clone(),
             kind: session.kind,
             pid: running.pid,
             terminal: session
@@ -637,6 +649,7 @@ impl Sessions {
                 connection,
                 ticket,
                 ended,
+                why: CString::default(),
             },
             Vec::new(),
         );

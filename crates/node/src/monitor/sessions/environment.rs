@@ -2,6 +2,7 @@
 //! connection is. The helper adds the account's own and filters what the client sent.
 
 use super::order::{Decided, Facts};
+use crate::monitor::cluster::Member;
 use fleetgate_policy::{Grant, What};
 use fleetgate_wire::common::{Endpoint, Variable};
 use fleetgate_wire::node::front::Start;
@@ -11,9 +12,37 @@ use std::net::{IpAddr, Ipv6Addr};
 /// What sshd does not take from PAM: it says itself what these are.
 const NOT_OF_PAM: [&[u8]; 2] = [b"SSH_AUTH_INFO", b"SSH_CONNECTION"];
 
+/// No variable of a client begins so: these are the server's word about who somebody is.
+const OURS: &[u8] = b"FLEETGATE_";
+
+/// Who somebody is in the cluster, as his programs read it; empty without one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterUser {
+    /// The cluster's user.
+    pub user: String,
+    /// The roles that let him in, between commas.
+    pub roles: String,
+}
+
+impl ClusterUser {
+    /// Of somebody with these certificates: the first counts, as in the audit log.
+    pub fn of(members: &[Member]) -> ClusterUser {
+        let Some(member) = members.first() else {
+            return ClusterUser::default();
+        };
+        ClusterUser {
+            user: member.user().map(ToString::to_string).unwrap_or_default(),
+            roles: member.roles(),
+        }
+    }
+}
+
 /// What the client sent and the grant lets it send. The configuration's patterns are for the helper.
 pub fn of_client(grant: &Grant, start: &Start) -> Vec<Variable> {
     let one = |v: &fleetgate_wire::node::front::ClientVariable| {
+        if v.name.starts_with(OURS) {
+            return None;
+        }
         grant.permits.allow(&What::Environment(&v.name)).ok()?;
         variable(v.name.clone(), v.value.clone())
     };
@@ -55,6 +84,12 @@ pub fn set(facts: &Facts<'_>, decided: &Decided) -> Vec<Variable> {
     if let Some(original) = &decided.original {
         out.extend(variable("SSH_ORIGINAL_COMMAND", original.clone()));
     }
+    // Set whether there is something to say or not: what key files, PAM or the account's own files say of it counts for
+    // nothing.
+    let session: String = facts.session.iter().map(|b| format!("{b:02x}")).collect();
+    out.extend(variable("FLEETGATE_USER", facts.cluster_user.user.as_str()));
+    out.extend(variable("FLEETGATE_ROLES", facts.cluster_user.roles.as_str()));
+    out.extend(variable("FLEETGATE_SESSION", session));
     out
 }
 

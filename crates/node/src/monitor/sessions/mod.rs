@@ -20,11 +20,12 @@ mod within_pam;
 pub use files::names_socket;
 pub use order::{Inherited, Refused, offered};
 
-use super::audit::SessionKind;
+use super::audit::{EndOrder, SessionKind};
 use super::cgroup::{Cgroups, Usage};
 use super::timers::Timer;
 use super::tools::Tools;
 use super::wakes::{Key, Owner};
+use crate::config::{Config, SelinuxUse};
 use fleetgate_launch::{End, Keeper};
 use fleetgate_seal::Ladder;
 use fleetgate_sys::poll::READ;
@@ -35,6 +36,7 @@ use fleetgate_wire::node::front::{Ticket, ToFront};
 use fleetgate_wire::node::{Connection, Ended};
 use std::collections::HashMap;
 use std::ffi::CString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -104,6 +106,13 @@ fn parts(id: u64) -> Option<(u64, About)> {
 /// One session.
 struct Session {
     connection: Connection,
+    /// Where from, and as whom of the cluster: for the audit log.
+    source: SocketAddr,
+    user: Option<String>,
+    /// Somebody ordered its end.
+    ordered: Option<EndOrder>,
+    /// Why it was ended, for its user.
+    parting: Option<String>,
     ticket: Ticket,
     login: String,
     uid: u32,
@@ -161,7 +170,7 @@ impl Sessions {
             cgroups,
             inherited,
             root: !tools.user_mode,
-            selinux: std::path::Path::new("/sys/fs/selinux/enforce").exists(),
+            selinux: needs_contexts(&tools.config),
             ends,
             opened: within_pam::Opened::default(),
             next: 0,
@@ -193,7 +202,7 @@ impl Sessions {
     }
 
     /// The connection is gone, and its grant with it: nothing more is begun for it, and what sits at a terminal is hung
-    /// up. What has none goes on until it notices, as with sshd.
+    /// up, and named commands are ended. Others go on until they notice, as with sshd.
     pub fn connection_ended(&mut self, tools: &mut Tools, connection: Connection) {
         if self.by_connection.remove(&connection).is_none() {
             return;
@@ -222,6 +231,19 @@ impl Sessions {
         }
     }
 
+    /// Ends one session by its id, whichever connection it is of; whether it is one of ours that was not told before.
+    pub fn end_ordered(&mut self, id: &SessionId, order: &EndOrder) -> bool {
+        let mut all = self.all.values_mut();
+        let Some(session) = all.find(|s| s.id == *id && s.ordered.is_none()) else {
+            return false;
+        };
+        session.ordered = Some(order.clone());
+        session.parting = Some(order.words());
+        session.doomed = true;
+        session.kill();
+        true
+    }
+
     /// Forgets a session that is over, or never was.
     fn forget(&mut self, number: u64) -> Option<Session> {
         let session = self.all.remove(&number)?;
@@ -233,10 +255,28 @@ impl Sessions {
     }
 }
 
+/// Whether each session, file server and networking helper needs a SELinux context of its own.
+pub fn needs_contexts(config: &Config) -> bool {
+    config.selinux == SelinuxUse::Required || std::path::Path::new("/sys/fs/selinux/enforce").exists()
+}
+
 /// Tells the front, unless nobody listens any more.
 fn say(tools: &mut Tools, session: &Session, word: ToFront, fds: Vec<Fd>) {
     if !session.unheard {
         tools.words.say(session.connection, word, fds);
+    }
+}
+
+impl Session {
+    /// The end, as the front is told of it.
+    fn ended(&self, exit: Option<Exit>) -> ToFront {
+        let why = self.parting.clone().unwrap_or_default();
+        ToFront::Ended {
+            connection: self.connection,
+            ticket: self.ticket,
+            ended: ended(exit),
+            why: CString::new(why).unwrap_or_default(),
+        }
     }
 }
 

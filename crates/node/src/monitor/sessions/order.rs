@@ -122,7 +122,7 @@ pub fn decide(grant: &Grant, start: &Start, now: Duration) -> Result<Decided, Re
         },
         Permitted::Sftp { .. } => (SessionKind::Sftp, None),
         Permitted::Subsystem(name) => {
-            return Err(Refused(format!("there is no subsystem {:?}", shown(name))));
+            return Err(Refused(format!("there is no subsystem {:?} here", shown(name))));
         }
     };
     Ok(Decided {
@@ -187,6 +187,8 @@ pub struct Facts<'a> {
     pub agent: Option<&'a CString>,
     /// The forwarded display's number.
     pub display: Option<u16>,
+    /// Who it is in the cluster.
+    pub cluster_user: &'a environment::ClusterUser,
     /// What sessions must not inherit.
     pub inherited: &'a Inherited,
     /// The SELinux context.
@@ -284,6 +286,7 @@ pub fn sftp(facts: &Facts<'_>, arguments: &[u8]) -> Result<Sftp, Refused> {
         start: None,
         read_only: config.sftp_read_only,
         umask: None,
+        selinux: facts.context.cloned(),
     };
     let mut words = arguments
         .split(u8::is_ascii_whitespace)

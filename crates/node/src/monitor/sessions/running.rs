@@ -1,7 +1,7 @@
 //! What may happen to a session that runs: signals, a hang-up, its end.
 
-use super::{Ends, Session, Sessions, State, ended, files, lasted, say};
-use crate::monitor::audit::{Event, SessionKind};
+use super::{Ends, Session, Sessions, State, files, lasted, say};
+use crate::monitor::audit::{EndOrder, Event, SessionKind};
 use crate::monitor::cgroup::Usage;
 use crate::monitor::granted::Granted;
 use crate::monitor::tools::Tools;
@@ -9,8 +9,10 @@ use fleetgate_launch::End;
 use fleetgate_launch::pam::{Heard, PamSession};
 use fleetgate_sys::process::{self, Exit, numbers};
 use fleetgate_sys::{Fd, epoll};
-use fleetgate_wire::node::front::{Ticket, ToFront};
+use fleetgate_wire::common::SessionId;
+use fleetgate_wire::node::front::Ticket;
 use std::ffi::CStr;
+use std::io::Read;
 use std::path::Path;
 use std::time::Instant;
 
@@ -29,6 +31,9 @@ const SIGNALS: [(&[u8], i32); 12] = [
     (b"USR1", numbers::SIGUSR1),
     (b"USR2", numbers::SIGUSR2),
 ];
+
+/// The longest order that is read.
+const MAX_ORDER: u64 = 8 << 10;
 
 /// A session that runs.
 pub(super) struct Running {
@@ -99,13 +104,16 @@ impl Sessions {
         }
     }
 
-    /// As a terminal that goes away does: to who sits at one. A session without a terminal sees the end of its standard
+    /// As a terminal that goes away does: to who sits at one. A named command is ended, since nobody is left to read what
+    /// it says, and nobody logged in who could end it. Any other session without a terminal sees the end of its standard
     /// input, and goes on as long as it likes; sshd does the same.
     pub(super) fn hang_up_session(&mut self, tools: &mut Tools, number: u64) {
         let _ = tools;
         if let Some(session) = self.all.get_mut(&number) {
             session.hung_up = true;
-            if session.terminal.is_some() {
+            if session.kind == SessionKind::Command {
+                session.kill();
+            } else if session.terminal.is_some() {
                 session.signal(numbers::SIGHUP);
             }
         }
@@ -138,24 +146,19 @@ impl Sessions {
         let State::Running(running) = &mut session.state else {
             return;
         };
+        let mut told = None;
+        let mut waits = false;
         while let Some(pam) = &mut running.pam {
             match pam.heard() {
-                Ok(None) => return,
+                Ok(None) => {
+                    waits = true;
+                    break;
+                }
                 Ok(Some(Heard::Exited(exit))) => {
                     running.exit = Some(exit);
-                    let ended = ended(Some(exit));
-                    let (connection, ticket) = (session.connection, session.ticket);
                     if !session.unheard {
-                        tools.words.say(
-                            connection,
-                            ToFront::Ended {
-                                connection,
-                                ticket,
-                                ended,
-                            },
-                            Vec::new(),
-                        );
-                        session.unheard = true;
+                        // Said behind this loop, which has the session borrowed.
+                        told = Some(exit);
                     }
                 }
                 Ok(Some(Heard::Ended(errors))) => {
@@ -174,7 +177,14 @@ impl Sessions {
                 }
             }
         }
-        self.over(tools, number);
+        if let Some(exit) = told {
+            let word = session.ended(Some(exit));
+            tools.words.say(session.connection, word, Vec::new());
+            session.unheard = true;
+        }
+        if !waits {
+            self.over(tools, number);
+        }
     }
 
     /// The file server has told what was done.
@@ -223,12 +233,8 @@ impl Sessions {
             return;
         };
         let usage = running.kept.map(|(_, usage)| usage).unwrap_or_default();
-        let (connection, ticket) = (session.connection, session.ticket);
-        let word = ToFront::Ended {
-            connection,
-            ticket,
-            ended: ended(running.exit),
-        };
+        let connection = session.connection;
+        let word = session.ended(running.exit);
         say(tools, &session, word, Vec::new());
         if session.kind == SessionKind::Sftp {
             files::last_word(
@@ -240,6 +246,14 @@ impl Sessions {
             );
         }
         tools.metrics.session_ended();
+        // Only what was killed may have been killed by order: a session that ends by itself costs no look at the disk.
+        let ordered = match running.exit {
+            Some(Exit::Code(_)) => None,
+            _ => session
+                .ordered
+                .clone()
+                .or_else(|| left_order(&tools.config.runtime_directory, &session.id)),
+        };
         let (code, signal) = match running.exit {
             Some(Exit::Code(code)) => (Some(code), None),
             Some(Exit::Signal { number, .. }) => (None, Some(number)),
@@ -251,16 +265,33 @@ impl Sessions {
             login: session.login.clone(),
             code,
             signal,
-            lasted: lasted(running.since),
+            lasted: Some(lasted(running.since)),
             usage,
+            ordered,
+            is_inherited: false,
         });
     }
+}
+
+/// What `fleetgate sessions end` left on this machine before it killed the session: who it was, and why.
+fn left_order(runtime_directory: &Path, id: &SessionId) -> Option<EndOrder> {
+    let path = fleetgate_launch::end_order(&runtime_directory.join("sessions"), id);
+    let file = std::fs::File::open(&path).ok()?;
+    let mut text = Vec::new();
+    file.take(MAX_ORDER).read_to_end(&mut text).ok()?;
+    let _ = std::fs::remove_file(&path);
+    let order: serde_json::Value = serde_json::from_slice(&text).ok()?;
+    let field = |name: &str| order[name].as_str().unwrap_or_default().to_owned();
+    Some(EndOrder {
+        by: field("by"),
+        reason: field("reason"),
+    })
 }
 
 impl Sessions {
     /// Its roles let a session last no longer.
     pub(super) fn lasted_too_long(&mut self, tools: &mut Tools, number: u64) {
-        let Some(session) = self.all.get(&number) else {
+        let Some(session) = self.all.get_mut(&number) else {
             return;
         };
         let limit = session.limit.unwrap_or_default().as_secs();
@@ -271,6 +302,9 @@ impl Sessions {
             login: session.login.clone(),
             what,
         });
+        session.parting = Some(format!(
+            "the session was ended: your roles allow {limit} s for one"
+        ));
         session.kill();
     }
 }

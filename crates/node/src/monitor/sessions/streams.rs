@@ -1,12 +1,13 @@
 //! The descriptors of a session: a terminal, three pipes, or for the file server one socket. Two ends each: the helper's
 //! go with the order, ours to the front.
 
+use crate::selinux;
 use fleetgate_sys::file::pipe;
 use fleetgate_sys::terminal::{self, set_modes, set_window};
 use fleetgate_sys::{Errno, Fd, stream};
 use fleetgate_wire::node::front::Terminal;
 use fleetgate_wire::order::Role;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
@@ -27,9 +28,13 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// A terminal as the client described it. What it describes wrongly stays as the kernel has it.
-    pub fn terminal(wanted: &Terminal) -> Result<Streams, Errno> {
+    /// A terminal as the client described it, labelled for a user in SELinux's `context`. What the client describes wrongly
+    /// stays as the kernel has it.
+    pub fn terminal(wanted: &Terminal, context: Option<&CStr>) -> Result<Streams, Errno> {
         let (ours, user, path) = terminal::open()?;
+        if let Some(context) = context {
+            selinux::label_terminal(&user, context)?;
+        }
         let small = |n: u32| u16::try_from(n).unwrap_or(u16::MAX);
         set_window(
             &user,

@@ -4,8 +4,10 @@
 
 mod budget;
 pub mod renewal;
+mod statement;
 
 pub use budget::Budget;
+pub use statement::signed_statement;
 
 use super::audit::Batch;
 use super::seats::SeatId;
@@ -27,6 +29,10 @@ use std::time::Duration;
 pub const SIGNATURES: (u64, u64) = (512, 10);
 /// Bytes of documents whose signatures are to be checked, likewise.
 pub const DOCUMENTS: (u64, u64) = (4 * MAX_STATE as u64, 1 << 20);
+/// Statements about the node that are signed, likewise; beyond that the next sign of freshness brings one.
+pub const STATEMENTS: (u64, u64) = (512, 16);
+/// The most proxies that the node makes statements to.
+pub const MAX_STATED: usize = 256;
 /// Words about connections to proxies that are logged, likewise.
 const TOLD: (u64, u64) = (100, 1);
 
@@ -67,6 +73,8 @@ pub struct Tunnel {
     pub key: Key,
     /// Where what it learns is kept.
     pub home: Home,
+    /// The cluster removed the node, and its log says so.
+    pub removed: bool,
     /// The seat that dials.
     pub seat: Option<SeatId>,
     /// Seats that dial no more and have sessions left.
@@ -86,6 +94,10 @@ pub struct Tunnel {
     /// What may be checked.
     pub documents: Budget,
     told: Budget,
+    /// Proxies that the node makes statements to.
+    pub stated: Vec<CString>,
+    /// What may be signed for them.
+    pub statements: Budget,
     /// The name that is being looked up, for this seat; others wait.
     pub looking: Option<(CString, SeatId)>,
     /// Those.
@@ -123,6 +135,7 @@ impl Tunnel {
             joined,
             home: Home::of(state_directory, &key),
             key,
+            removed: false,
             seat: None,
             leaving: Vec::new(),
             since: Duration::ZERO,
@@ -133,6 +146,8 @@ impl Tunnel {
             signatures: Budget::new(SIGNATURES.0, SIGNATURES.1),
             documents: Budget::new(DOCUMENTS.0, DOCUMENTS.1),
             told: Budget::new(TOLD.0, TOLD.1),
+            stated: Vec::new(),
+            statements: Budget::new(STATEMENTS.0, STATEMENTS.1),
             looking: None,
             wanted: VecDeque::new(),
             batch: None,

@@ -1,7 +1,7 @@
 //! The cluster's documents as text: role files in TOML, roles, locks and the state in JSON. It decides nothing, and
 //! what it read is within its bounds.
 
-mod forms;
+pub(crate) mod forms;
 mod role;
 mod state;
 

@@ -146,10 +146,28 @@ pub(super) fn file(file: &str, text: &str) -> Result<Vec<Role>, String> {
     if read.role.len() > MAX_CLUSTER_ROLES {
         return Err(format!("{file} has more than {MAX_CLUSTER_ROLES} roles"));
     }
-    let roles = read.role.into_iter().map(|(name, role)| role.named(Some(name)));
+    let roles = read.role.into_iter().map(|(name, role)| {
+        let role = role.named(Some(name))?;
+        recorded(&role)?;
+        Ok(role)
+    });
     roles
-        .collect::<Result<_, _>>()
+        .collect::<Result<_, String>>()
         .map_err(|why| format!("{file}: {why}"))
+}
+
+/// Nothing records a session yet, so a role file that wants it is refused. A stored role keeps its word: a cluster that
+/// has one from before has to start.
+fn recorded(role: &Role) -> Result<(), String> {
+    match role.recording {
+        Recording::Events => Ok(()),
+        more => Err(format!(
+            "role {}: recording = {:?} is not possible: fleetgate keeps the events of a session and does not record it \
+             yet; leave it out, or write \"events\"",
+            role.name,
+            more.name()
+        )),
+    }
 }
 
 /// Roles as a role file.

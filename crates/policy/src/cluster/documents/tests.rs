@@ -18,7 +18,7 @@ kinds = ["shell", "terminal", "forward", "sftp"]
 commands = ["disk", "load"]
 require_mfa = "15m"
 require_trusted_device = true
-recording = "output"
+recording = "events"
 audit = "files"
 io_uring = "refuse"
 unwatched = "allow"
@@ -53,7 +53,7 @@ fn dba() -> Role {
         commands: vec!["disk".into(), "load".into()],
         require_mfa: Some(Duration::from_secs(900)),
         require_trusted_device: true,
-        recording: Recording::Output,
+        recording: Recording::Events,
         watching: Watching {
             audit: Audit::Files,
             io_uring: Stance::Refuse,
@@ -117,7 +117,6 @@ kinds = ["shell","sftp","terminal","forward"]
 commands = ["disk","load"]
 require_mfa = "15m"
 require_trusted_device = true
-recording = "output"
 audit = "files"
 io_uring = "refuse"
 unwatched = "allow"
@@ -135,6 +134,20 @@ logins = ["{user}"]
     for role in roles {
         assert_eq!(Role::parse_json(role.to_json().as_bytes()).unwrap(), role);
     }
+}
+
+#[test]
+fn a_stored_role_that_wants_a_recording_is_read_and_cannot_be_applied_again() {
+    let old = r#"{"name":"x","recording":"full"}"#;
+    let role = Role::parse_json(old.as_bytes()).unwrap();
+    assert_eq!(role.recording, Recording::Full);
+    let refused = parse_roles("r.toml", &write_roles([&role])).unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .contains("recording = \"full\" is not possible"),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -190,6 +203,16 @@ fn what_is_wrong_in_a_role_file_is_named_with_its_line() {
             "r.toml line 2: unknown variant `all`, expected one of `events`, `output`, `full`",
         ),
         (
+            "recording = \"output\"",
+            "r.toml: role x: recording = \"output\" is not possible: fleetgate keeps the events of a session and does not \
+             record it yet; leave it out, or write \"events\"",
+        ),
+        (
+            "recording = \"full\"",
+            "r.toml: role x: recording = \"full\" is not possible: fleetgate keeps the events of a session and does not \
+             record it yet; leave it out, or write \"events\"",
+        ),
+        (
             "lifetime = 59",
             "r.toml: role x: lifetime is from 1m to 30d, not 59s",
         ),
@@ -240,7 +263,7 @@ fn the_first_form_of_the_state_stays_as_it_is() {
         r#""host_ca":["aG9zdA=="],"tls_ca":["dGxz"],"state_keys":["c3RhdGU="]},"roles":[{"name":"dba","#,
         r#""nodes":["env=prod,role=db","bastion*"],"logins":["{user}","postgres"],"#,
         r#""kinds":["shell","sftp","terminal","forward"],"commands":["disk","load"],"require_mfa":"15m","#,
-        r#""require_trusted_device":true,"recording":"output","audit":"files","io_uring":"refuse","unwatched":"allow","lifetime":"8h","session":"1h","sessions":4,"#,
+        r#""require_trusted_device":true,"audit":"files","io_uring":"refuse","unwatched":"allow","lifetime":"8h","session":"1h","sessions":4,"#,
         r#""admin":true},{"name":"eu.dev","nodes":["env=dev"],"logins":["{user}"]}],"#,
         r#""locks":[{"id":"l1","target":{"kind":"login","name":"DOMAIN\\bob"},"issued_before":5,"expires":7,"#,
         r#""reason":"left","created":3,"by":"user root"}],"proxies":["proxy.example.com:443"]}"#,
@@ -270,7 +293,7 @@ fn the_first_form_of_the_state_stays_as_it_is() {
         (
             "\"kind\":\"login\"",
             "\"kind\":\"logn\"",
-            "the state: lock l1: \"logn\" cannot be locked: name a user, node, login, role or device",
+            "the state: lock l1: \"logn\" cannot be locked: name a user, node, login, role, device, proxy or session",
         ),
         ("left", "a\\nb", "the state: lock l1: its reason has '\\n' in it"),
         (
@@ -302,6 +325,7 @@ fn locks_and_signs_of_freshness_come_back() {
         Target::Node(name("a")),
         Target::Role(name("a")),
         Target::Device(name("a")),
+        Target::Proxy(name("a")),
     ] {
         plain.target = target;
         assert_eq!(Lock::parse_json(plain.to_json().as_bytes()).unwrap(), plain);

@@ -57,6 +57,8 @@ pub trait Host {
     fn tell(&self, caller: Option<&Caller>, event: Told<'_>);
     /// Comes when somebody must not be in any more, with a sentence that says why.
     fn ended(&self, caller: &Caller) -> Pin<Box<dyn Future<Output = String>>>;
+    /// Comes when an administrator ordered the end of this one session, with a sentence that says so.
+    fn ordered(&self, session: &str) -> Pin<Box<dyn Future<Output = String>>>;
 }
 
 /// What a user's key exchange is made with.
@@ -76,13 +78,20 @@ pub enum Told<'a> {
     Refused(&'a str),
     /// A shell (none), or a command or subsystem.
     Began {
+        /// Its id: 32 hexadecimal digits that no other session has.
+        session: &'a str,
         /// `shell`, `exec`, `sftp` or `subsystem`.
         kind: &'a str,
         /// The command line or the subsystem's name.
         command: &'a [u8],
     },
-    /// Its exit code; none: it has none to tell.
-    Ended(Option<u32>),
+    /// A program's end.
+    Ended {
+        /// Its id.
+        session: &'a str,
+        /// Its exit code; none: it has none to tell.
+        code: Option<u32>,
+    },
     /// A request that no role allows.
     Denied(&'a str),
     /// Who was in is so no more; why.
@@ -174,6 +183,7 @@ impl<S: Bytes> User<S> {
             }
             why = relay.run(&mut self.end, &mut target, &mut self.door) => why,
         };
+        relay.tell_ends();
         target
             .core
             .disconnect(Reason::ByApplication, "the user's connection ended");

@@ -5,6 +5,7 @@ use super::super::door::{Caller, Door};
 use super::super::end::{Bytes, End};
 use super::agent::AgentFrames;
 use super::{Host, Told};
+use fleetgate_net::backoff::random;
 use fleetgate_policy::cluster::Allowed;
 use fleetgate_policy::permits::What;
 use fleetgate_ssh::Connection;
@@ -49,13 +50,15 @@ struct Pair {
     /// Requests of the user's, of the host's, that wait for the other side's answer.
     asked_up: VecDeque<ReplyId>,
     asked_down: VecDeque<ReplyId>,
-    /// A program was begun on it, for the audit log.
-    program: bool,
+    /// The id of the session of the program that was begun on it, for the audit log.
+    program: Option<String>,
     code: Option<u32>,
     /// What was asked for was refused: of the host's side only its end counts.
     refused: bool,
     /// When its roles let it last no longer, and after how many seconds that is.
     over: Option<(Pin<Box<Sleep>>, u64)>,
+    /// Comes when somebody ordered its end.
+    ordered: Option<Pin<Box<dyn Future<Output = String>>>>,
 }
 
 /// The state between the two.
@@ -95,9 +98,19 @@ impl<'a> Relay<'a> {
     /// Ends the programs that run. An sshd does that for commands and shells of all but root; with the connection go
     /// terminals, files and whoever reads or writes.
     pub(super) fn kill(&self, host: &mut Connection) {
-        for pair in self.pairs.iter().flatten().filter(|pair| pair.program) {
+        for pair in self.pairs.iter().flatten().filter(|pair| pair.program.is_some()) {
             if let Some(channel) = pair.host {
                 host.request(channel, &kill(), false);
+            }
+        }
+    }
+
+    /// Tells the ends of programs that end with the connection.
+    pub(super) fn tell_ends(&mut self) {
+        for pair in self.pairs.iter_mut().flatten() {
+            if let Some(session) = pair.program.take() {
+                let (session, code) = (&*session, pair.code);
+                self.host.tell(Some(self.caller), Told::Ended { session, code });
             }
         }
     }
@@ -120,7 +133,7 @@ impl<'a> Relay<'a> {
                 agent.poll(&mut host.core, cx);
             }
             for at in 0..self.pairs.len() {
-                self.lasted_too_long(at, &mut host.core, cx);
+                self.end_early(at, &mut host.core, cx);
                 self.pass(at, &mut user.core, &mut host.core);
             }
             let moved = match (user.poll_move(cx), host.poll_move(cx)) {
@@ -361,9 +374,17 @@ impl<'a> Relay<'a> {
         if let Some((kind, command)) = began {
             match self.begin(&what) {
                 Ok(limit) => {
-                    self.host.tell(Some(self.caller), Told::Began { kind, command });
+                    let session = format!("{:016x}{:016x}", random(), random());
+                    let began = Told::Began {
+                        session: &session,
+                        kind,
+                        command,
+                    };
+                    self.host.tell(Some(self.caller), began);
+                    let ordered = self.host.ordered(&session);
                     if let Some(pair) = self.pair(Side::User, channel) {
-                        pair.program = true;
+                        pair.program = Some(session);
+                        pair.ordered = Some(ordered);
                         pair.over = limit.map(|limit| (Box::pin(sleep(limit)), limit.as_secs()));
                     }
                 }
@@ -398,7 +419,12 @@ impl<'a> Relay<'a> {
     fn begin(&self, what: &Option<What<'_>>) -> Result<Option<Duration>, String> {
         let Some(what) = what else { return Ok(None) };
         let limits = self.decided(what)?.limits;
-        let running = self.pairs.iter().flatten().filter(|pair| pair.program).count();
+        let running = self
+            .pairs
+            .iter()
+            .flatten()
+            .filter(|pair| pair.program.is_some())
+            .count();
         match limits.sessions {
             Some(most) if running >= most as usize => {
                 let words = format!("a connection has at most {most} sessions by its roles: end one of them");
@@ -439,19 +465,25 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Ends a program whose roles let it last no longer.
-    fn lasted_too_long(&mut self, at: usize, host: &mut Connection, cx: &mut Context<'_>) {
+    /// Ends a program whose roles let it last no longer, or whose end was ordered.
+    fn end_early(&mut self, at: usize, host: &mut Connection, cx: &mut Context<'_>) {
         let Some(pair) = self.pairs.get_mut(at).and_then(Option::as_mut) else {
             return;
         };
-        let Some((sleep, limit)) = &mut pair.over else {
-            return;
+        let over = pair
+            .over
+            .as_mut()
+            .and_then(|(sleep, limit)| sleep.as_mut().poll(cx).is_ready().then_some(*limit));
+        let words = match over {
+            Some(limit) => {
+                format!("a session of more than {limit} s is not allowed by its roles: it was ended")
+            }
+            None => match pair.ordered.as_mut().map(|ordered| ordered.as_mut().poll(cx)) {
+                Some(Poll::Ready(words)) => words,
+                _ => return,
+            },
         };
-        if sleep.as_mut().poll(cx).is_pending() {
-            return;
-        }
-        let words = format!("a session of more than {limit} s is not allowed by its roles: it was ended");
-        pair.over = None;
+        (pair.over, pair.ordered) = (None, None);
         if let Some(channel) = pair.host {
             host.request(channel, &kill(), false);
         }
@@ -515,8 +547,9 @@ impl<'a> Relay<'a> {
                 pair.host = None;
                 pair.up.clear();
                 pair.down.push_back(Item::Close);
-                if std::mem::take(&mut pair.program) {
-                    host.tell(Some(caller), Told::Ended(pair.code));
+                if let Some(session) = pair.program.take() {
+                    let (session, code) = (&*session, pair.code);
+                    host.tell(Some(caller), Told::Ended { session, code });
                 }
             }
         }

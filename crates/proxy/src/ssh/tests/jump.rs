@@ -57,6 +57,8 @@ impl Ways for House {
         Box::pin(async { Ok(Box::new(ours) as Stream) })
     }
 
+    fn entered(&self, _: SocketAddr) {}
+
     fn refused(&self, _: SocketAddr, why: &str) {
         self.refused.borrow_mut().push(why.to_owned());
     }

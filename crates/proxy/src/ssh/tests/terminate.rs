@@ -33,6 +33,8 @@ struct Plain {
     address: SocketAddr,
     ca: PrivateKey,
     told: RefCell<Vec<String>>,
+    /// The order to end the next session.
+    order: RefCell<Option<tokio::sync::oneshot::Receiver<String>>>,
     forbidden: RefCell<Vec<Kind>>,
     limits: RefCell<Limits>,
     trusted: bool,
@@ -125,6 +127,13 @@ impl Host for Plain {
     fn ended(&self, _: &Caller) -> Pin<Box<dyn Future<Output = String>>> {
         Box::pin(std::future::pending())
     }
+
+    fn ordered(&self, _: &str) -> Pin<Box<dyn Future<Output = String>>> {
+        match self.order.borrow_mut().take() {
+            Some(order) => Box::pin(async move { order.await.unwrap_or_default() }),
+            None => Box::pin(std::future::pending()),
+        }
+    }
 }
 
 /// The same without a key to show.
@@ -169,6 +178,10 @@ impl Host for Keyless {
 
     fn ended(&self, caller: &Caller) -> Pin<Box<dyn Future<Output = String>>> {
         self.0.ended(caller)
+    }
+
+    fn ordered(&self, session: &str) -> Pin<Box<dyn Future<Output = String>>> {
+        self.0.ordered(session)
     }
 }
 
@@ -283,6 +296,7 @@ async fn scene(forbidden: &[Kind], trusted: bool, agent: Option<AgentFrames>) ->
         address: listener.local_addr().expect("an address"),
         ca,
         told: RefCell::default(),
+        order: RefCell::default(),
         forbidden: RefCell::new(forbidden.to_vec()),
         limits: RefCell::default(),
         trusted,
@@ -355,13 +369,21 @@ fn a_session_passes_with_its_output_its_end_and_its_exit_status() {
         assert_eq!(seen, ["done", "data", "status", "end", "closed"]);
         assert_eq!(bytes, 100_000);
         let told = s.host.told.borrow();
+        let session = told
+            .iter()
+            .find_map(|event| Some(event.split_once("session: \"")?.1[..32].to_owned()))
+            .expect("a session's id");
+        assert!(session.bytes().all(|b| b.is_ascii_hexdigit()), "{session}");
         assert_eq!(
             *told,
             [
                 "nobody: Refused(\"role access does not allow the login eve\")".to_owned(),
                 "ada: In".to_owned(),
-                format!("ada: Began {{ kind: \"exec\", command: {:?} }}", b"uptime"),
-                "ada: Ended(Some(7))".to_owned(),
+                format!(
+                    "ada: Began {{ session: \"{session}\", kind: \"exec\", command: {:?} }}",
+                    b"uptime"
+                ),
+                format!("ada: Ended {{ session: \"{session}\", code: Some(7) }}"),
             ]
         );
     });
@@ -454,13 +476,22 @@ fn each_session_is_decided_anew_and_held_to_its_roles_limits() {
             words.contains("a session of more than 0 s is not allowed by its roles"),
             "{words}"
         );
+        // One whose end somebody orders ends with his words.
+        *s.host.limits.borrow_mut() = Limits::default();
+        let (order, ordered) = tokio::sync::oneshot::channel();
+        *s.host.order.borrow_mut() = Some(ordered);
+        order
+            .send("the session was ended by user bob".to_owned())
+            .expect("somebody waits");
+        let (_, words, _) = program(&mut s, &exec).await;
+        assert!(words.contains("was ended by user bob"), "{words}");
         // And what runs since before goes on.
         s.host.ending.set(false);
         *s.host.limits.borrow_mut() = Limits::default();
         assert!(program(&mut s, &exec).await.0);
         let told = s.host.told.borrow();
         let count = |what: &str| told.iter().filter(|t| t.contains(what)).count();
-        assert_eq!((count("Began"), count("Denied")), (3, 3), "{told:?}");
+        assert_eq!((count("Began"), count("Denied")), (4, 4), "{told:?}");
     });
 }
 

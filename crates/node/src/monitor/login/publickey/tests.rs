@@ -250,6 +250,17 @@ fn certificates_of_a_cluster() {
             Answer::Refused => assert!(matches!(query, Decision::Refused(_)), "{what}"),
             _ => assert_eq!(query, Decision::Would, "{what}"),
         }
+        // An account that is locked on the machine is no secret to who may come in as it, and to nobody else.
+        let locked = |decision| {
+            let closed = Closed::NotInUse("the account is locked".to_owned());
+            without_account(decision, case.login, &closed, Some(&hand.cluster()))
+        };
+        let told = locked(ask(&blob, &user, &hand, case.login, true));
+        let of_the_account =
+            matches!(&told, Decision::Denied(d) if d.refusal.words.contains("the account is locked"));
+        assert_eq!(of_the_account, case.want == Answer::In, "{what}: {told:?}");
+        let stolen = locked(ask(&blob, &stranger, &hand, case.login, true));
+        assert!(matches!(stolen, Decision::Refused(_)), "{what}: {stolen:?}");
         // And who signs with another key reads nothing.
         let thief = ask(&blob, &stranger, &hand, case.login, true);
         assert!(matches!(thief, Decision::Refused(_)), "{what}: {thief:?}");

@@ -135,7 +135,7 @@ fn requests_are_decided() {
         (
             May::all(),
             subsystem("netconf"),
-            Err("there is no subsystem \"netconf\""),
+            Err("there is no subsystem \"netconf\" here"),
         ),
         (
             forced("uptime"),
@@ -310,6 +310,7 @@ struct Case {
     terminal: Option<CString>,
     agent: Option<CString>,
     display: Option<u16>,
+    cluster_user: environment::ClusterUser,
     pam: bool,
     root: bool,
 }
@@ -323,6 +324,7 @@ impl Case {
             terminal: None,
             agent: None,
             display: None,
+            cluster_user: environment::ClusterUser::default(),
             pam: false,
             root: true,
         }
@@ -345,6 +347,7 @@ impl Case {
             terminal: self.terminal.as_ref(),
             agent: self.agent.as_ref(),
             display: self.display,
+            cluster_user: &self.cluster_user,
             inherited,
             context: None,
             pam: self.pam,
@@ -398,6 +401,25 @@ fn a_session_has_its_variables() {
             },
         )
     };
+    let who = |user: &str, roles: &str| {
+        [
+            format!("FLEETGATE_USER={user}"),
+            format!("FLEETGATE_ROLES={roles}"),
+            format!("FLEETGATE_SESSION={}", "03".repeat(16)),
+        ]
+    };
+    let mut of_cluster = Case::new(May::all(), line("id"));
+    of_cluster.cluster_user.user = "ann".to_owned();
+    of_cluster.cluster_user.roles = "dev,ops".to_owned();
+    let mut set = of_cluster.order().expect("an order").environment.set;
+    assert_eq!(lines(&set.split_off(2)), who("ann", "dev,ops"));
+    // The last of a name counts.
+    let mut forged = May::all();
+    forged.set("FLEETGATE_USER", "eve");
+    let forged = Case::new(forged, line("id")).order().expect("an order");
+    let last = lines(&forged.environment.set);
+    let last = last.iter().rfind(|l| l.starts_with("FLEETGATE_USER"));
+    assert_eq!(last.expect("it is set"), "FLEETGATE_USER=");
     for (case, wanted) in [
         (Case::new(May::all(), line("id")), connection.to_vec()),
         (
@@ -424,6 +446,11 @@ fn a_session_has_its_variables() {
                 .collect(),
         ),
     ] {
+        let wanted: Vec<String> = wanted
+            .iter()
+            .map(ToString::to_string)
+            .chain(who("", ""))
+            .collect();
         assert_eq!(lines(&case.order().expect("an order").environment.set), wanted);
     }
 }
@@ -454,6 +481,10 @@ fn clients_set_what_the_grant_lets_them() {
         ClientVariable {
             name: b"A\0B".to_vec(),
             value: b"x".to_vec(),
+        },
+        ClientVariable {
+            name: b"FLEETGATE_ROLES".to_vec(),
+            value: b"ops".to_vec(),
         },
     ];
     let ask = Start {
@@ -573,6 +604,7 @@ fn the_file_servers_order_follows_its_forced_arguments() {
             start: None,
             read_only: false,
             umask: None,
+            selinux: None,
         };
         f(&mut order);
         Ok(order)

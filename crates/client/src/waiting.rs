@@ -1,0 +1,176 @@
+//! Time limits on answers of the proxy and of auth: after a second a line says for whom the command waits, after ten it gives
+//! up. It never limits a person.
+
+use crate::error::ClientError;
+use crate::say;
+use fleetgate_net::h2::Channel;
+use http::Request;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tonic::Status;
+use tonic::body::Body;
+use tower_service::Service;
+
+/// After how long a line says what is waited for.
+pub const NOTICE_AFTER: Duration = Duration::from_secs(1);
+/// How long an answer may take.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Somebody who is waited for, and what helps where nothing comes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    /// `the auth service behind the proxy proxy.example:443`.
+    pub whom: String,
+    /// `look whether …`.
+    pub remedy: &'static str,
+}
+
+impl Awaited {
+    /// The auth service through a proxy.
+    #[must_use]
+    pub fn auth_behind(proxy: &str) -> Awaited {
+        Awaited {
+            whom: format!("the auth service behind the proxy {proxy}"),
+            remedy: "look on auth's machine whether it runs (`systemctl status fleetgate`) and what its log says",
+        }
+    }
+
+    /// The auth service of this machine.
+    #[must_use]
+    pub fn auth_here(socket: &std::path::Path) -> Awaited {
+        Awaited {
+            whom: format!("the auth service at {}", socket.display()),
+            remedy: "it runs and does not answer: look at its log, and start it again",
+        }
+    }
+
+    /// A proxy.
+    #[must_use]
+    pub fn proxy(proxy: &str) -> Awaited {
+        Awaited {
+            whom: format!("the proxy {proxy}"),
+            remedy: "look whether it runs, and whether a firewall lies between",
+        }
+    }
+
+    pub(crate) fn late(&self) -> String {
+        format!("no answer within {} s; {}", ANSWER_TIMEOUT.as_secs(), self.remedy)
+    }
+}
+
+/// What `work` brings. After [`NOTICE_AFTER`] standard error says for whom it waits.
+pub async fn noticed<T>(whom: &str, work: impl Future<Output = T>) -> T {
+    noticed_by(whom, work, &mut |line| say::line(line)).await
+}
+
+async fn noticed_by<T>(whom: &str, work: impl Future<Output = T>, say: &mut (dyn FnMut(&str) + Send)) -> T {
+    tokio::pin!(work);
+    tokio::select! {
+        biased;
+        done = &mut work => return done,
+        () = tokio::time::sleep(NOTICE_AFTER) => say(&format!("waiting for {whom}")),
+    }
+    work.await
+}
+
+/// The same, and no longer than [`ANSWER_TIMEOUT`].
+pub async fn bounded<T>(
+    awaited: &Awaited,
+    work: impl Future<Output = Result<T, ClientError>>,
+) -> Result<T, ClientError> {
+    match tokio::time::timeout(ANSWER_TIMEOUT, noticed(&awaited.whom, work)).await {
+        Ok(done) => done,
+        Err(_) => Err(ClientError::Unreachable(awaited.whom.clone(), awaited.late())),
+    }
+}
+
+/// A connection whose answers begin within [`ANSWER_TIMEOUT`]. How long an answer goes on is its own business.
+#[derive(Clone)]
+pub struct BoundedChannel {
+    channel: Channel,
+    awaited: Awaited,
+}
+
+impl BoundedChannel {
+    /// The connection leads to them.
+    #[must_use]
+    pub fn new(channel: Channel, awaited: Awaited) -> BoundedChannel {
+        BoundedChannel { channel, awaited }
+    }
+}
+
+impl Service<Request<Body>> for BoundedChannel {
+    type Response = <Channel as Service<Request<Body>>>::Response;
+    type Error = Status;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Status>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        self.channel
+            .poll_ready(cx)
+            .map_err(|e| Status::from_error(Box::new(e)))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let call = self.channel.call(request);
+        let awaited = self.awaited.clone();
+        Box::pin(async move {
+            let call = noticed(&awaited.whom, call);
+            match tokio::time::timeout(ANSWER_TIMEOUT, call).await {
+                Ok(answer) => answer.map_err(|e| Status::from_error(Box::new(e))),
+                Err(_) => Err(Status::deadline_exceeded(format!(
+                    "{}: {}",
+                    awaited.whom,
+                    awaited.late()
+                ))),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::pending;
+
+    fn run(test: impl Future<Output = ()>) {
+        // The clock is the test's: nothing waits in earnest.
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .expect("a runtime");
+        runtime.block_on(test);
+    }
+
+    #[test]
+    fn who_does_not_answer_is_named_and_waited_for_no_longer_than_the_bound() {
+        run(async {
+            let auth = Awaited::auth_behind("proxy.example:443");
+            let late = bounded(&auth, pending::<Result<(), ClientError>>())
+                .await
+                .unwrap_err();
+            let words = late.to_string();
+            assert!(
+                words.starts_with(
+                    "the auth service behind the proxy proxy.example:443: no answer within 10 s; look on "
+                ),
+                "{words}"
+            );
+            assert_eq!(bounded(&auth, async { Ok(7) }).await.ok(), Some(7));
+        });
+    }
+
+    #[test]
+    fn a_line_says_for_whom_after_a_second_and_not_before() {
+        run(async {
+            for (millis, lines) in [(0, 0), (999, 0), (1001, 1), (60_000, 1)] {
+                let mut said = Vec::new();
+                let work = tokio::time::sleep(Duration::from_millis(millis));
+                noticed_by("the proxy p:1", work, &mut |line| said.push(line.to_owned())).await;
+                assert_eq!(said, vec!["waiting for the proxy p:1"; lines], "{millis}");
+            }
+        });
+    }
+}

@@ -1,0 +1,71 @@
+//! Whether an account may come in at all, whatever proves that it is its owner. It asks nobody: account, groups and
+//! lists are given.
+
+use super::super::trust::Trust;
+use super::Scene;
+use super::publickey::Closed;
+use fleetgate_policy::Login as Name;
+use fleetgate_policy::access;
+use fleetgate_sys::clock;
+use fleetgate_wire::common::Account;
+
+/// Whether the lists let this account in from here; without root nobody but our own user.
+pub fn allowed(
+    account: &Account,
+    name: &Name,
+    groups: &[String],
+    trust: &Trust,
+    scene: &Scene<'_>,
+) -> Result<(), String> {
+    if scene.tools.user_mode && account.ids.uid != fleetgate_sys::process::effective_uid() {
+        return Err("without root the node serves its own user only".to_owned());
+    }
+    // Names in another spelling (a directory that knows no case) would pass by the lists.
+    if account.name.to_bytes() != name.as_str().as_bytes() {
+        return Err("the account is written otherwise".to_owned());
+    }
+    if let Some(why) = not_in_use(account, scene) {
+        return Err(why);
+    }
+    let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
+    let account = access::Account {
+        name: name.as_str(),
+        uid: account.ids.uid,
+        groups: &groups,
+    };
+    trust
+        .access
+        .allow(&account, scene.source)
+        .map_err(|d| d.to_string())
+}
+
+/// Why nobody comes in as this account, whatever he shows; none: somebody may.
+pub fn closed(account: Option<&Account>, scene: &Scene<'_>) -> Option<Closed> {
+    match account {
+        None => Some(Closed::Missing),
+        Some(account) => not_in_use(account, scene).map(Closed::NotInUse),
+    }
+}
+
+/// Why the account is not in use, if it is not: locked, or its time is over.
+fn not_in_use(account: &Account, scene: &Scene<'_>) -> Option<String> {
+    match scene.tools.pam {
+        true => None,
+        false => standing(account, clock::wall().sec / 86_400).err(),
+    }
+}
+
+/// Whether the account is in use on `today` (days since 1970). PAM's account phase says that where there is PAM.
+fn standing(account: &Account, today: i64) -> Result<(), String> {
+    let Some(ageing) = &account.ageing else {
+        return Ok(());
+    };
+    if ageing.locked {
+        return Err("the account is locked: its password begins with `!`".to_owned());
+    }
+    // shadow(5): the day of expiry itself still counts, as in sshd.
+    if ageing.expires >= 0 && ageing.expires < today {
+        return Err("the account has expired".to_owned());
+    }
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! Penalties of a login that fails: what it costs its source, and what the audit log gets of it. It refuses nobody by itself.
+
+use super::{Login, Purpose, Refusal, Scene, Way};
+use fleetgate_policy::grant::How;
+use fleetgate_policy::strangers::Offence;
+
+impl Login {
+    /// The refusal of a key that the audit log does not have yet, for the end of the connection: clients ask about each of
+    /// their keys, and one refusal for all of them is enough.
+    pub fn unreported_refusal(&mut self) -> Option<Refusal> {
+        let reason = self.refused_key.take()?;
+        Some(Refusal {
+            login: String::from_utf8_lossy(self.user.as_deref().unwrap_or_default()).into_owned(),
+            method: Way::PublicKey.name().to_owned(),
+            reason,
+            user: None,
+            rule: None,
+        })
+    }
+
+    /// What it did wrong, should it end now.
+    pub fn offence_at_end(&self) -> Option<Offence> {
+        match self.progress.has_failed() {
+            _ if self.was_charged => None,
+            true => Some(Offence::WrongKey),
+            false => Some(Offence::NoLogin),
+        }
+    }
+
+    /// A password, or answers, did not do.
+    pub(super) fn charge_wrong_password(&mut self, scene: &mut Scene<'_>) {
+        if let Some(talk) = &self.talk
+            && !matches!(talk.purpose, Purpose::Account)
+        {
+            self.was_charged = true;
+            let account = self.user.as_deref().unwrap_or_default();
+            scene
+                .tools
+                .strangers
+                .wrong_password(scene.source, scene.tunnelled, account);
+        }
+    }
+
+    /// Why a password is not tried now.
+    pub(super) fn why_no_password(&self, purpose: &Purpose, scene: &mut Scene<'_>) -> Option<String> {
+        if matches!(purpose, Purpose::Account) {
+            return None;
+        }
+        let account = self.user.as_deref().unwrap_or_default();
+        let strangers = &mut scene.tools.strangers;
+        let left = strangers.refuses_password(scene.source, scene.tunnelled, account)?;
+        Some(format!(
+            "not tried: there were too many wrong passwords from its address; {} s to wait",
+            left.as_secs() + 1
+        ))
+    }
+}
+
+/// Whether it is the same key, and a key at all.
+pub(super) fn same_key(a: &How, b: &How) -> bool {
+    let key = |how: &How| match how {
+        How::Key { fingerprint } | How::Certificate { fingerprint, .. } => Some(fingerprint.clone()),
+        _ => None,
+    };
+    key(a).is_some_and(|a| Some(a) == key(b))
+}
