@@ -158,7 +158,7 @@ fn dropbear() {
 fn ssh_audit() {
     drive(&[Row::heavy(
         "ssh-audit",
-        "needs $FETCHED/python/bin/ssh-audit; \"$FETCHED/python/bin/ssh-audit\" --json -p 2222 127.0.0.1 > found.json || :
+        "needs $FETCHED/python/bin/ssh-audit; \"$FETCHED/python/bin/ssh-audit\" --json --timeout=60 -p 2222 127.0.0.1 > found.json || :
          python $PEERS/python/audit.py found.json $PEERS/ssh-audit.allow $SERVER",
     )]);
 }

@@ -7,7 +7,10 @@ import json
 import sys
 
 with open(sys.argv[1]) as f:
-    found = json.load(f)
+    said = f.read()
+if not said.startswith("{"):
+    sys.exit("ssh-audit found nothing: " + said)
+found = json.loads(said)
 with open(sys.argv[2]) as f:
     lines = [line.split("#")[0].split() for line in f]
 listed = {tuple(line) for line in lines if line}

@@ -68,12 +68,10 @@ async fn the_list_of_nodes_is_decided_as_a_dial_is() {
     ] {
         let world = World::new(&format!("list-{label}")).await;
         let mut node = world.node("web1", Behaviour::Echo).await;
-        while node.told.try_recv().is_ok() {}
         let list = async || world.alice().await.nodes(NodesRequest::default()).await;
         assert_eq!(list().await.unwrap().into_inner().nodes.len(), 1, "control");
         world.lock_issued_before(target, issued_before);
-        // The proxy has it when it tells the node.
-        node.told.recv().await.unwrap();
+        node.hears_of_the_lock().await;
         let status = list().await.unwrap_err();
         assert_eq!(
             (status.code(), status.message()),
@@ -111,10 +109,8 @@ async fn a_lock_that_comes_while_a_node_is_reached_counts() {
     let mut alice = world.alice().await;
     let mut session = Session::begin(&mut alice, dial_as("web1", "root", b"")).await;
     node.dials.recv().await.unwrap();
-    while node.told.try_recv().is_ok() {}
     world.lock(Target::Role(name("dev")));
-    // The proxy has it when it tells the node.
-    node.told.recv().await.unwrap();
+    node.hears_of_the_lock().await;
     node.answers.notify_one();
     assert_eq!(denied(session.next().await).reason(), Reason::Lock);
 }
@@ -124,14 +120,12 @@ async fn a_lock_that_comes_while_a_node_is_reached_counts() {
 async fn a_locked_certificate_makes_no_source_known() {
     let world = World::new("unknown").await;
     let mut node = world.node("web1", Behaviour::Echo).await;
-    while node.told.try_recv().is_ok() {}
     let (alice, bob) = (
         world.cluster.user("alice", &["dev"]),
         world.cluster.user("bob", &["ops"]),
     );
     world.lock(Target::Role(name("dev")));
-    // The proxy has it when it tells the node.
-    node.told.recv().await.unwrap();
+    node.hears_of_the_lock().await;
     for (host, own) in [(7, &alice), (8, &bob)] {
         assert!(is_served(&world, host, Some(own)).await, "it has not paid yet");
         for _ in 0..4 {

@@ -14,7 +14,7 @@ use fleetgate_proto::v1::tunnel_server::{Tunnel, TunnelServer};
 use fleetgate_proto::v1::{
     AuditFrom, AuditPosition, Dial, Empty, Frame, FromNode, NodeChange, NodeFacts, NodeReport, NodeStatement,
     Opened, ReachReport, RenewFor, Renewed, SignHostReply, SignHostRequest, SignLoginReply, SignLoginRequest,
-    Signed, Statement, ToNode, WatchReply, WatchRequest, frame::Kind, from_node,
+    Signed, Statement, ToNode, WatchReply, WatchRequest, frame::Kind, from_node, to_node,
 };
 use fleetgate_proxy::{Config, identity};
 use fleetgate_ssh::key::{KeyType, PrivateKey};
@@ -588,6 +588,20 @@ pub struct Node {
     pub answers: Arc<Notify>,
     pub vanish: Option<oneshot::Sender<()>>,
     pub ended: Option<oneshot::Receiver<()>>,
+}
+
+impl Node {
+    /// Waits until the node was told of the lock that [`World::lock`] makes: the proxy has it by then.
+    pub async fn hears_of_the_lock(&mut self) {
+        loop {
+            let told = self.told.recv().await.expect("the node hears of the lock");
+            if matches!(told.kind, Some(to_node::Kind::State(state))
+                if String::from_utf8_lossy(&state.document).contains("stolen laptop"))
+            {
+                return;
+            }
+        }
+    }
 }
 
 struct Serving {
