@@ -336,6 +336,13 @@ impl Connection {
                     login.receive(payload, &mut c.link.out)?
                 }
                 (SERVICE_ACCEPT | 50..=79, Login::Client(login)) => login.receive(payload)?,
+                // Sent behind the try, before its answer was read.
+                (80.., Login::Server(login)) if !login.done() && login.refused() => {
+                    return Err(End::Ours {
+                        reason: Reason::NoMoreAuthMethods,
+                        text: "its login was refused".to_owned(),
+                    });
+                }
                 (number @ 80.., login) if !login.done() => {
                     return Err(link::protocol(&format!("message {number} came before the login")));
                 }

@@ -21,6 +21,8 @@ struct Two {
     told: Vec<String>,
     /// What it has to answer with, as soon as it is told.
     answers: bool,
+    /// It lets nobody in.
+    refuses: bool,
 }
 
 impl Two {
@@ -43,6 +45,7 @@ impl Two {
             server: Connection::server(settings, [1; 16]),
             told: Vec::new(),
             answers: true,
+            refuses: false,
         };
         loop {
             let mut did = two.pass(true) | two.pass(false);
@@ -164,6 +167,10 @@ impl Two {
                 self.told.push(told);
             }
             match then {
+                Then::LetIn if self.refuses => self.server.answer_auth(AuthAnswer::Reject {
+                    methods: vec!["publickey".into()],
+                    partial: false,
+                }),
                 Then::LetIn => self.server.answer_auth(AuthAnswer::Accept),
                 Then::Accept(channel) => self.server.accept(channel),
                 Then::Answer(reply) if self.answers => self.server.answer(reply, true),
@@ -241,6 +248,12 @@ fn what_has_no_place_ends_the_connection() {
     let mut two = Two::strangers();
     two.says(&open);
     assert_eq!(two.ended(), "message 90 came before the login");
+    // A client may send all that it wants in one flight. That its login was refused is no error of its own.
+    let mut two = Two::strangers();
+    two.refuses = true;
+    two.client.authenticate(&auth::Request::none(b"ann"));
+    two.says(&open);
+    assert_eq!(two.ended(), "its login was refused");
     let mut two = Two::strangers();
     two.says_bytes(&auth::Request::none(b"ann"));
     assert_eq!(two.ended(), "message 50 has no place here in a login");

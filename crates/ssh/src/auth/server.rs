@@ -30,16 +30,29 @@ enum State {
 #[derive(Debug)]
 pub(crate) struct Server {
     state: State,
+    /// A try was turned down.
+    refused: bool,
 }
 
 impl Server {
     pub(crate) fn new() -> Server {
-        Server { state: State::Fresh }
+        Server {
+            state: State::Fresh,
+            refused: false,
+        }
     }
 
     /// One that is over and went well: of a connection that was moved here.
     pub(crate) fn logged_in() -> Server {
-        Server { state: State::Done }
+        Server {
+            state: State::Done,
+            refused: false,
+        }
+    }
+
+    /// Whether a try was turned down. A client may have sent behind it what a login would have let it do.
+    pub(crate) fn refused(&self) -> bool {
+        self.refused
     }
 
     /// Whether an answer is owed; until then nothing may be received.
@@ -94,11 +107,14 @@ impl Server {
                 self.state = State::Done;
                 out.packet(|p| p.put_u8(USERAUTH_SUCCESS));
             }
-            AuthAnswer::Reject { methods, partial } => out.packet(|p| {
-                p.put_u8(USERAUTH_FAILURE);
-                p.put_names(&methods.iter().map(String::as_str).collect::<Vec<_>>());
-                p.put_bool(partial);
-            }),
+            AuthAnswer::Reject { methods, partial } => {
+                self.refused = true;
+                out.packet(|p| {
+                    p.put_u8(USERAUTH_FAILURE);
+                    p.put_names(&methods.iter().map(String::as_str).collect::<Vec<_>>());
+                    p.put_bool(partial);
+                });
+            }
             AuthAnswer::KeyOk { algorithm, key } => out.packet(|p| {
                 p.put_u8(USERAUTH_60);
                 p.put_string(algorithm);
