@@ -554,3 +554,28 @@ fn labels_are_said_by_commands_and_choose_the_node() {
         });
     }
 }
+
+#[test]
+fn a_refusal_by_pam_names_the_user_who_has_proven_who_he_is() {
+    if !is_root() {
+        return skip("a network and accounts of its own need root");
+    }
+    let Some((_world, manager)) = Manager::in_world() else {
+        return skip("a world of its own needs root");
+    };
+    let fleet = fleet();
+    fleet.join();
+    let rules = "auth required pam_permit.so\naccount required pam_deny.so\nsession required pam_permit.so\n";
+    std::fs::write("/etc/pam.d/fleetgate", rules).expect("written");
+    let _service = manager.start(&configuration("").replace("pam = \"off\"", "pam = \"on\""));
+    hold(&Card::of(&["dev"]), &fleet.user_ca);
+    let (code, text) = said(ssh("ada").args(["gate", "true"]));
+    assert_eq!(code, Some(255), "{text}");
+    let refused = audited("the refusal", |e| {
+        e["event"] == "login_refused" && e["method"] == "account"
+    });
+    assert_eq!(
+        (&refused["login"], &refused["user"]),
+        (&"ada".into(), &"ada".into())
+    );
+}

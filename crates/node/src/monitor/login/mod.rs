@@ -760,7 +760,7 @@ impl Login {
             login: String::from_utf8_lossy(self.user.as_deref().unwrap_or_default()).into_owned(),
             method: method.to_owned(),
             reason: why.to_owned(),
-            user,
+            user: user.or_else(|| self.proven_user()),
             rule,
         });
     }

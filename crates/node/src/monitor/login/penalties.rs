@@ -1,5 +1,6 @@
 //! Penalties of a login that fails: what it costs its source, and what the audit log gets of it. It refuses nobody by itself.
 
+use super::super::cluster::Member;
 use super::{Login, Purpose, Refusal, Scene, Way};
 use fleetgate_policy::grant::How;
 use fleetgate_policy::strangers::Offence;
@@ -16,6 +17,14 @@ impl Login {
             user: None,
             rule: None,
         })
+    }
+
+    /// The cluster's user who has proven who he is. What refuses him, PAM for instance, may know nothing of the cluster.
+    pub(super) fn proven_user(&self) -> Option<String> {
+        self.members
+            .iter()
+            .find_map(Member::user)
+            .map(ToString::to_string)
     }
 
     /// What it did wrong, should it end now.
