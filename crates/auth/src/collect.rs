@@ -1,7 +1,7 @@
 //! Audit records of nodes and proxies: verified by the key that the machine is known by, kept once, acknowledged when they
 //! are on the disk. And asking for events.
 
-use crate::audit::{Batch, Found, MAX_BATCH, Mark, Query, lines};
+use crate::audit::{Batch, Found, MAX_BATCH, Mark, Query, Teller, lines};
 use crate::caller::Caller;
 use crate::documents::Kind;
 use crate::error::{Refused, Result};
@@ -44,10 +44,18 @@ impl Service {
         let key = x509::Certificate::read(&batch.certificate).and_then(|c| c.public_key());
         let signs = key.and_then(|key| key.verify(&signed::audit(name.as_str(), &batch), &batch.signature));
         signs.map_err(|e| Refused::unproven(format!("the records of {name}: {e}")))?;
-        let node = (kind == Kind::Node).then_some(name.as_str());
+        let is_sshd = |name: &str| {
+            let book = self.book();
+            let member = book.nodes.get(name);
+            member.is_some_and(|member| member.document.address.is_some())
+        };
+        let teller = match kind {
+            Kind::Node => Teller::Node(name.as_str()),
+            Kind::Proxy => Teller::Proxy(name.as_str(), &is_sshd),
+        };
         let batch = Batch {
             source: format!("{} {name}", kind.name()),
-            lines: lines(&batch.lines, batch.offset, node, self.ledger.millis()),
+            lines: lines(&batch.lines, batch.offset, teller, self.ledger.millis()),
             log: batch.log,
             offset: batch.offset,
         };

@@ -83,6 +83,18 @@ pub enum Of {
     Connection(u64),
 }
 
+/// Whose lines a batch has, by its signature.
+#[derive(Clone, Copy)]
+pub enum Teller<'a> {
+    /// The node of this name.
+    Node(&'a str),
+    /// The proxy of this name. It speaks for plain sshds too: whether there is one of a name.
+    Proxy(&'a str, &'a dyn Fn(&str) -> bool),
+}
+
+/// What a proxy says of itself about a node: that somebody wants to get there.
+const OF_PROXIES: [&str; 3] = ["dial", "dial_denied", "dial_ended"];
+
 /// A batch, and who waits for its end.
 type Work = (Batch, oneshot::Sender<Result<u64, AuditError>>);
 
@@ -144,9 +156,30 @@ impl Log {
     }
 }
 
+impl Teller<'_> {
+    /// Puts the name into a line. That of a machine which it does not speak for it has only claimed.
+    fn put_name(self, line: &mut Map<String, Value>) {
+        let (field, name, other) = match self {
+            Teller::Node(node) => ("node", node, Some("proxy")),
+            Teller::Proxy(proxy, is_sshd) => {
+                let text = |field: &str| line.get(field).and_then(Value::as_str).unwrap_or_default();
+                let may = OF_PROXIES.contains(&text("event")) || is_sshd(text("node"));
+                ("proxy", proxy, (!may).then_some("node"))
+            }
+        };
+        line.insert(field.to_string(), name.into());
+        if let Some(other) = other
+            && let Some(claimed) = line.remove(other)
+        {
+            line.insert(format!("claimed_{other}"), claimed);
+        }
+    }
+}
+
 /// The lines of a batch as a source sends them. Its name goes into each, so that none speaks for another; what is no
 /// JSON object is kept as a text.
-pub fn lines(bytes: &[u8], offset: u64, node: Option<&str>, now: u64) -> Vec<Line> {
+pub fn lines(bytes: &[u8], offset: u64, teller: Teller<'_>, now: u64) -> Vec<Line> {
+    let is_node = matches!(teller, Teller::Node(_));
     let mut end = offset;
     let mut out = Vec::new();
     for raw in bytes.split_inclusive(|&b| b == b'\n') {
@@ -167,15 +200,13 @@ pub fn lines(bytes: &[u8], offset: u64, node: Option<&str>, now: u64) -> Vec<Lin
             object.insert("text".to_string(), text.into());
             object
         });
-        if let Some(node) = node {
-            object.insert("node".to_string(), node.into());
-        }
+        teller.put_name(&mut object);
         let field = |name: &str| object.get(name).and_then(Value::as_str).map(str::to_string);
         // A try to log in names an account too, and is nobody's yet.
         let is_inside =
             object.contains_key("login") && field("event").is_none_or(|e| !e.starts_with("login_"));
         let of = match (field("session"), object.get("connection").and_then(Value::as_u64)) {
-            _ if node.is_none() || !is_inside || object.contains_key("user") => None,
+            _ if !is_node || !is_inside || object.contains_key("user") => None,
             (Some(session), _) => Some(Of::Session(session)),
             (None, connection) => connection.map(Of::Connection),
         };
@@ -323,7 +354,7 @@ fn user_of(
         Of::Session(id) => db
             .prepare_cached(
                 "SELECT user FROM events INDEXED BY by_session WHERE json_extract(line, '$.session') = ?1
-                     AND event = 'session_started' AND node = ?2 LIMIT 1",
+                     AND event = 'session_started' AND node = ?2 AND json_extract(line, '$.proxy') IS NULL LIMIT 1",
             )?
             .query_row(params![id, node], |row| row.get(0))
             .optional()?,
@@ -331,7 +362,7 @@ fn user_of(
         Of::Connection(number) => db
             .prepare_cached(
                 "SELECT user FROM events INDEXED BY by_login WHERE node = ?1 AND json_extract(line, '$.connection') = ?2
-                     AND event = 'login_accepted' ORDER BY id DESC LIMIT 1",
+                     AND event = 'login_accepted' AND json_extract(line, '$.proxy') IS NULL ORDER BY id DESC LIMIT 1",
             )?
             .query_row(params![node, i64::try_from(*number).unwrap_or(i64::MAX)], |row| row.get(0))
             .optional()?,

@@ -10,7 +10,7 @@ mod schema;
 
 pub use copy::copy;
 pub use event::Event;
-pub use log::{Batch, Line, Log, Settings, lines};
+pub use log::{Batch, Line, Log, Settings, Teller, lines};
 pub use reader::{Found, Mark, Query};
 pub use schema::check;
 

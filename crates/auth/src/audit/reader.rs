@@ -118,10 +118,13 @@ impl Query {
     }
 }
 
-/// Of a session that no event says has ended. No machine ends another's: each line has the name of its own.
+/// Of a session that no event says has ended. No machine ends another's: each line has the name of its own, and of a plain
+/// sshd's session the proxy speaks that it goes through. A name that was only claimed is that of a sshd which is removed by now.
 const PRESENT: &str = " AND event = 'session_started' AND json_extract(line, '$.session') IS NOT NULL AND NOT EXISTS (
     SELECT 1 FROM events AS ends WHERE json_extract(ends.line, '$.session') = json_extract(events.line, '$.session')
-        AND ends.event = 'session_ended' AND ends.node IS events.node)";
+        AND ends.event = 'session_ended' AND json_extract(ends.line, '$.proxy') IS json_extract(events.line, '$.proxy')
+        AND coalesce(ends.node, json_extract(ends.line, '$.claimed_node'))
+            IS coalesce(events.node, json_extract(events.line, '$.claimed_node')))";
 
 impl Log {
     /// Where the answer to `query` begins: with the first event, unless only the last ones are wanted.

@@ -518,3 +518,106 @@ fn another_programs_file_is_not_taken_for_the_log() {
     );
     std::fs::remove_dir_all(&directory).unwrap();
 }
+
+/// What was taken over knows the ids of sessions, and says what it likes.
+#[test]
+fn a_proxy_speaks_for_plain_sshds_and_for_no_node() {
+    run(async {
+        let place = Place::new().await;
+        let edge = place.machine("proxy", "edge").await;
+        let west = place.machine("proxy", "west").await;
+        let web1 = place.machine("node", "web1").await;
+        let register = v1::RegisterNodeRequest {
+            name: "db1".into(),
+            address: "db1.example:22".into(),
+            ..v1::RegisterNodeRequest::default()
+        };
+        place.admin().await.register_node(register).await.unwrap();
+        let mut proxy = place.proxy(&edge).await;
+        let line = |event: &str, session: &str, rest: &str| {
+            format!("{{\"event\":\"{event}\",\"session\":\"{session}\",\"login\":\"root\",{rest}}}\n")
+        };
+        let present = async || {
+            let request = v1::EventsRequest {
+                present: true,
+                ..v1::EventsRequest::default()
+            };
+            let mut stream = place.admin().await.events(request).await.unwrap().into_inner();
+            let mut found = String::new();
+            while let Some(event) = stream.message().await.unwrap() {
+                let line: serde_json::Value = serde_json::from_str(&event.line).unwrap();
+                found += line["session"].as_str().unwrap();
+            }
+            found
+        };
+        let of_web1 = line(
+            "session_started",
+            "a",
+            "\"connection\":1,\"user\":\"ada\",\"proxy\":\"edge\"",
+        );
+        proxy.audit(batch(&web1, "web1", "a", 0, &of_web1)).await.unwrap();
+        let started = place.events("session_started").await;
+        assert_eq!(
+            (&started[0]["proxy"], &started[0]["claimed_proxy"]),
+            (&serde_json::Value::Null, &"edge".into())
+        );
+        let of_db1 = line("session_started", "b", "\"node\":\"db1\",\"user\":\"bob\"");
+        proxy.audit(batch(&edge, "edge", "a", 0, &of_db1)).await.unwrap();
+        assert_eq!(present().await, "ab");
+        // In the node's name, and in another proxy's.
+        let forged = [
+            line(
+                "session_ended",
+                "a",
+                "\"node\":\"web1\",\"user\":\"eve\",\"proxy\":\"other\"",
+            ),
+            line("session_ended", "b", "\"node\":\"db1\",\"proxy\":\"edge\""),
+            line(
+                "login_accepted",
+                "c",
+                "\"node\":\"web1\",\"connection\":2,\"user\":\"eve\"",
+            ),
+            "{\"event\":\"dial_ended\",\"node\":\"web1\",\"proxy\":\"edge\"}\n".to_owned(),
+            "no json\n".to_owned(),
+        ];
+        proxy
+            .audit(batch(&west, "west", "a", 0, &forged.concat()))
+            .await
+            .unwrap();
+        assert_eq!(present().await, "ab", "no other machine's word");
+        let ended = place.events("session_ended").await;
+        let names = |event: &serde_json::Value| {
+            ["node", "claimed_node", "proxy"].map(|field| event[field].as_str().unwrap_or("-").to_owned())
+        };
+        assert_eq!(names(&ended[0]), ["-", "web1", "west"]);
+        assert_eq!(names(&ended[1]), ["db1", "-", "west"]);
+        assert_eq!(
+            names(&place.events("dial_ended").await[0]),
+            ["web1", "-", "west"],
+            "its own word"
+        );
+        assert_eq!(names(&place.events("unreadable").await[0]), ["-", "-", "west"]);
+        let denied = line("denied", "d", "\"connection\":2");
+        proxy.audit(batch(&web1, "web1", "b", 0, &denied)).await.unwrap();
+        let denied = place.events("denied").await;
+        assert_eq!(
+            denied[0]["user"],
+            serde_json::Value::Null,
+            "nobody's whom the proxy names"
+        );
+        // Its own session it ends, also when the sshd was removed meanwhile.
+        place
+            .admin()
+            .await
+            .remove_node(v1::NodeName { name: "db1".into() })
+            .await
+            .unwrap();
+        let end = line("session_ended", "b", "\"node\":\"db1\"");
+        proxy.audit(batch(&edge, "edge", "b", 0, &end)).await.unwrap();
+        assert_eq!(present().await, "a");
+        assert_eq!(
+            names(&place.events("session_ended").await[2]),
+            ["-", "db1", "edge"]
+        );
+    });
+}

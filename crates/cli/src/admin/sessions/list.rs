@@ -140,10 +140,9 @@ impl SessionTable {
         let Ok(event) = serde_json::from_str::<Value>(line) else {
             return;
         };
-        let (id, node) = (
-            text(&event, "session").to_owned(),
-            text(&event, "node").to_owned(),
-        );
+        // Of a plain sshd that is removed by now the proxy has only claimed the name.
+        let node = [text(&event, "node"), text(&event, "claimed_node")].concat();
+        let id = text(&event, "session").to_owned();
         if id.is_empty() {
             return;
         }
@@ -155,7 +154,10 @@ impl SessionTable {
                 session.started = event;
             }
             ENDED => {
-                if let Some(session) = self.0.get_mut(&(node, id)) {
+                // Nobody ends a session but the machine that told of its start.
+                if let Some(session) = self.0.get_mut(&(node, id))
+                    && text(&session.started, "proxy") == text(&event, "proxy")
+                {
                     session.runs = false;
                     session.ended = Some(event);
                 }
@@ -305,5 +307,20 @@ bb                      ada    web1               2026-01-31 14:00:06  2026-01-3
             (ended["signal"].as_i64(), ended["ended_by"].as_str()),
             (Some(9), Some("uid 0"))
         );
+    }
+
+    #[test]
+    fn no_proxy_ends_a_session_that_another_told_of() {
+        let mut found = SessionTable::default();
+        for line in [
+            r#"{"event":"session_started","session":"dd","node":"db1","proxy":"edge"}"#,
+            r#"{"event":"session_ended","session":"dd","node":"db1","proxy":"west"}"#,
+            r#"{"event":"session_started","session":"ee","node":"db1","proxy":"edge"}"#,
+            r#"{"event":"session_ended","session":"ee","claimed_node":"db1","proxy":"edge"}"#,
+        ] {
+            found.take(line);
+        }
+        let runs: Vec<bool> = found.0.into_values().map(|session| session.runs).collect();
+        assert_eq!(runs, [true, false]);
     }
 }
