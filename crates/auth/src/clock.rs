@@ -120,10 +120,11 @@ pub fn read_rfc3339(text: &str) -> Option<u64> {
         && hour < 24
         && minute < 60
         && second <= 60;
-    if !in_range || part.len() > 9 {
+    // Digits alone are cut: between two bytes of one character a slice would end the process.
+    if !in_range || !(1..=9).contains(&part.len()) || !part.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
-    let millis: u64 = numbers(&format!("{part:0<3}")[..3], '.')?[0];
+    let millis: u64 = format!("{part:0<3}")[..3].parse().ok()?;
     // Years begin in March here, as above.
     let (year, month) = match month {
         1 | 2 => (year - 1, month + 9),
@@ -161,6 +162,11 @@ mod tests {
             "2026-01-01",
             "2026-13-01T00:00:00Z",
             "2026-01-01T00:00:00.aZ",
+            "2026-01-01T00:00:00.Z",
+            "2026-11-23T21:50:00.ééZ",
+            "2026-11-23T21:50:00.1éZ",
+            "2026-11-23T21:50:00.123éZ",
+            "2026-11-23T21:50:00.\u{1f600}Z",
             "1969-12-31T00:00:00Z",
         ] {
             assert_eq!(read_rfc3339(text), None, "{text}");
