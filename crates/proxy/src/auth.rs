@@ -113,6 +113,7 @@ async fn pause(gate: &Gate, backoff: &mut Backoff) {
 
 async fn watch(gate: &Gate) {
     let mut backoff = Backoff::RECONNECT;
+    let mut is_saved = true;
     loop {
         let mut service = service(gate).await;
         let serial = gate.view.borrow().state.serial;
@@ -128,10 +129,13 @@ async fn watch(gate: &Gate) {
                     backoff.worked();
                     for (what, signed) in [(true, reply.state), (false, reply.fresh)] {
                         let Some(signed) = signed else { continue };
-                        if let Err(why) = take_state(gate, what, signed) {
-                            tracing::error!("a state from auth is not taken: {why}");
+                        match take_state(gate, what, signed) {
+                            Ok(()) => is_saved &= !what,
+                            Err(why) => tracing::error!("a state from auth is not taken: {why}"),
                         }
                     }
+                    // It holds already: a disk that is full or gone keeps no lock from being applied.
+                    is_saved = is_saved || save_state(gate);
                 }
             }
             Err(status) => h2::words(&status),
@@ -148,15 +152,28 @@ fn take_state(gate: &Gate, whole: bool, signed: fleetgate_proto::v1::Signed) -> 
     } else {
         before.refresh(signed)?
     };
-    if whole && !gate.is_leaving() {
-        identity::save_state(&gate.config.state_directory, &view.signed)?;
-    }
     let trusts_others = view.state.trust.tls_ca != before.state.trust.tls_ca;
     gate.view.send_replace(view);
-    if trusts_others {
-        server::show(gate)?;
+    if trusts_others && let Err(why) = server::show(gate) {
+        tracing::error!("what this proxy shows is as before: {why}");
     }
     Ok(())
+}
+
+/// Keeps the state for the next start. What does not work is tried again when auth says that the state still holds.
+fn save_state(gate: &Gate) -> bool {
+    // The process that has taken this one's place keeps it.
+    if gate.is_leaving() {
+        return true;
+    }
+    let signed = gate.view.borrow().signed.clone();
+    let saved = identity::save_state(&gate.config.state_directory, &signed);
+    if let Err(why) = &saved {
+        tracing::error!(
+            "the cluster's state holds, and cannot be kept: with no auth this proxy would begin with an older one: {why}"
+        );
+    }
+    saved.is_ok()
 }
 
 async fn inventory(gate: &Gate) {

@@ -10,6 +10,8 @@ mod reach;
 mod restart;
 #[path = "parts/silence.rs"]
 mod silence;
+#[path = "parts/stop.rs"]
+mod stop;
 mod support;
 
 use certified::until_closed;
