@@ -287,21 +287,42 @@ impl Spool {
         }
         let position = std::fs::read_to_string(directory.join("position")).unwrap_or_default();
         let mut parts = position.split_whitespace().map(|part| part.parse::<u64>().ok());
-        let (number, delivered) = match (parts.next().flatten(), parts.next().flatten()) {
-            (Some(number), Some(delivered)) => (number, delivered),
-            _ => (since_1970(SystemTime::now()).as_secs(), 0),
-        };
+        let known = parts.next().flatten().zip(parts.next().flatten());
+        let (number, delivered) = known.unwrap_or_else(|| (since_1970(SystemTime::now()).as_secs(), 0));
         let (file, length) = log(&directory, number)?;
-        Ok(Some(Spool {
+        let mut spool = Spool {
             place,
             directory,
             _lock: lock,
             file,
             number,
             length,
-            // A file that somebody cut is told from its end on.
-            delivered: delivered.min(length),
-        }))
+            delivered,
+        };
+        if delivered > length {
+            // Auth has more than is there, because a disk lost it or somebody cut it: what is written behind would be taken
+            // for what auth has.
+            spool.begin(number + 1)?;
+        } else if known.is_none() {
+            // Or the next process would not find what this one leaves.
+            spool.save_position()?;
+        }
+        Ok(Some(spool))
+    }
+
+    /// Goes on in a new log; the old one has nothing left. Its successor is known before it goes.
+    fn begin(&mut self, number: u64) -> Result<(), String> {
+        let (file, length) = log(&self.directory, number)?;
+        save_position(&self.directory, number, 0)?;
+        let old = self.directory.join(format!("{}.jsonl", self.number));
+        (self.file, self.length) = (file, length);
+        (self.number, self.delivered) = (number, 0);
+        let _ = std::fs::remove_file(old);
+        Ok(())
+    }
+
+    fn save_position(&self) -> Result<(), String> {
+        save_position(&self.directory, self.number, self.delivered)
     }
 
     /// What auth knows the log by.
@@ -324,8 +345,10 @@ impl Spool {
         Ok(())
     }
 
-    /// Whole lines from where auth has them up to.
+    /// Whole lines from where auth has them up to. They are on the disk before auth has them: what a power cut takes would
+    /// make a log that is shorter than what auth has of it.
     fn batch(&self) -> Result<Vec<u8>, std::io::Error> {
+        self.file.sync_data()?;
         let left = usize::try_from(self.length - self.delivered).unwrap_or(BATCH);
         let mut bytes = vec![0; left.min(BATCH)];
         self.file.read_exact_at(&mut bytes, self.delivered)?;
@@ -337,16 +360,18 @@ impl Spool {
 
     fn note(&mut self, delivered: u64) -> Result<(), String> {
         self.delivered = delivered.min(self.length);
-        if self.delivered == self.length && self.length >= LOG_MAX {
-            let old = self.directory.join(format!("{}.jsonl", self.number));
-            let number = self.number + 1;
-            (self.file, self.length) = log(&self.directory, number)?;
-            (self.number, self.delivered) = (number, 0);
-            let _ = std::fs::remove_file(old);
+        match self.delivered == self.length && self.length >= LOG_MAX {
+            true => self.begin(self.number + 1),
+            false => self.save_position(),
         }
-        let position = format!("{} {}\n", self.number, self.delivered);
-        replace(&self.directory.join("position"), position.as_bytes())
     }
+}
+
+fn save_position(directory: &Path, number: u64, delivered: u64) -> Result<(), String> {
+    replace(
+        &directory.join("position"),
+        format!("{number} {delivered}\n").as_bytes(),
+    )
 }
 
 fn log(directory: &Path, number: u64) -> Result<(File, u64), String> {
@@ -427,6 +452,77 @@ mod tests {
             kept.push(spool);
         }
         assert_eq!(kept.len(), PLACES);
+        std::fs::remove_dir_all(&state).expect("removed");
+    }
+
+    /// A position is on the disk at once, and lines are not: after a power cut the log may be shorter.
+    #[test]
+    fn what_is_written_behind_a_loss_is_nothing_that_auth_has() {
+        let state = std::env::temp_dir().join(format!("fleetgate-proxy-loss-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&state);
+        let take = || Spool::take(&state).expect("a place");
+        let mut spool = take();
+        spool.append(b"one\ntwo\n").expect("written");
+        spool.note(8).expect("noted");
+        let (name, path) = (spool.name(), state.join(format!("audit/{}.jsonl", spool.number)));
+        drop(spool);
+        let mut control = take();
+        assert_eq!((control.name(), control.delivered), (name.clone(), 8), "control");
+        control.append(b"lost\n").expect("written");
+        control.note(13).expect("noted");
+        drop(control);
+        let file = OpenOptions::new().write(true).open(&path).expect("there");
+        file.set_len(4).expect("cut");
+        for again in [false, true] {
+            let mut spool = take();
+            assert_ne!(spool.name(), name, "auth knows this one to be longer");
+            if !again {
+                spool.append(b"three\n").expect("written");
+            }
+            assert_eq!(
+                (spool.delivered, spool.batch().expect("read")),
+                (0, b"three\n".to_vec())
+            );
+        }
+        assert!(!path.exists());
+        std::fs::remove_dir_all(&state).expect("removed");
+    }
+
+    #[test]
+    fn a_log_goes_when_the_next_one_is_known() {
+        let state = std::env::temp_dir().join(format!("fleetgate-proxy-next-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&state);
+        let take = || Spool::take(&state).expect("a place");
+        // A process that was killed before auth had anything of it.
+        let mut spool = take();
+        spool.append(b"one\n").expect("written");
+        // Another second: the number of a new log.
+        let number = spool.number - 10;
+        let position = state.join("audit/position");
+        let told = std::fs::read_to_string(&position).expect("noted at once");
+        assert_eq!(told, format!("{} 0\n", spool.number));
+        drop(spool);
+        std::fs::rename(
+            state.join(format!("audit/{}.jsonl", number + 10)),
+            state.join(format!("audit/{number}.jsonl")),
+        )
+        .expect("moved");
+        save_position(&state.join("audit"), number, 0).expect("noted");
+        let mut spool = take();
+        assert_eq!(spool.batch().expect("read"), b"one\n");
+        // The position cannot be written: nothing goes, and nothing is written under a name that nobody knows.
+        spool.append(&vec![b'\n'; LOG_MAX as usize]).expect("written");
+        let (length, old) = (spool.length, state.join(format!("audit/{number}.jsonl")));
+        std::fs::create_dir(position.with_extension("new")).expect("in the way");
+        assert!(spool.note(length).is_err());
+        assert_eq!((spool.number, old.exists()), (number, true));
+        std::fs::remove_dir(position.with_extension("new")).expect("removed");
+        spool.note(length).expect("noted");
+        assert_eq!((spool.number, spool.length, old.exists()), (number + 1, 0, false));
+        assert_eq!(
+            std::fs::read_to_string(&position).expect("there"),
+            format!("{} 0\n", number + 1)
+        );
         std::fs::remove_dir_all(&state).expect("removed");
     }
 }
