@@ -101,14 +101,7 @@ impl Audit {
 
 /// Writes and delivers, until the proxy ends.
 pub(crate) async fn run(gate: Arc<Gate>, mut events: Events) {
-    let mut spool = match Spool::take(&gate.config.state_directory) {
-        Ok(spool) => spool,
-        Err(error) => {
-            tracing::error!("audit events cannot be kept, and are lost while auth is away: {error}");
-            // They are counted, by a queue that is full.
-            return std::future::pending().await;
-        }
-    };
+    let mut spool = taken(&gate.config.state_directory).await;
     let mut lines = Vec::new();
     let adopting = adopt(&gate, spool.place);
     tokio::pin!(adopting);
@@ -143,6 +136,20 @@ pub(crate) async fn run(gate: Arc<Gate>, mut events: Events) {
                 note(&mut spool, kept);
             }
         }
+    }
+}
+
+/// The directory, as soon as there is one. Meanwhile events wait in the queue, and are counted when that is full.
+async fn taken(state: &Path) -> Spool {
+    loop {
+        match Spool::take(state) {
+            Ok(spool) => return spool,
+            Err(error) => tracing::error!(
+                "audit events cannot be kept, and are lost beyond {WAITING}: {error}; it is tried again in {} s",
+                ADOPT.as_secs()
+            ),
+        }
+        tokio::time::sleep(ADOPT).await;
     }
 }
 
@@ -523,6 +530,23 @@ mod tests {
             std::fs::read_to_string(&position).expect("there"),
             format!("{} 0\n", number + 1)
         );
+        std::fs::remove_dir_all(&state).expect("removed");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_place_that_is_not_there_at_first_is_taken_later() {
+        let state = std::env::temp_dir().join(format!("fleetgate-proxy-later-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&state);
+        std::fs::create_dir_all(&state).expect("made");
+        std::fs::write(state.join("audit"), "in the way").expect("written");
+        let taking = taken(&state);
+        tokio::pin!(taking);
+        assert!(
+            tokio::time::timeout(ADOPT * 3, &mut taking).await.is_err(),
+            "control"
+        );
+        std::fs::remove_file(state.join("audit")).expect("removed");
+        assert_eq!(taking.await.place, 0);
         std::fs::remove_dir_all(&state).expect("removed");
     }
 }
