@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc::{self, Receiver, Sender};
+use tokio::sync::oneshot;
 
 /// Events that wait for the disk; more are counted and told.
 pub const WAITING: usize = 8_192;
@@ -99,9 +100,15 @@ impl Audit {
     }
 }
 
-/// Writes and delivers, until the proxy ends.
-pub(crate) async fn run(gate: Arc<Gate>, mut events: Events) {
-    let mut spool = taken(&gate.config.state_directory).await;
+/// Writes and delivers. When it is to close it writes what it was told by then, and ends; the next process delivers that.
+pub(crate) async fn run(gate: Arc<Gate>, mut events: Events, mut closing: oneshot::Receiver<()>) {
+    let mut spool = tokio::select! {
+        spool = taken(&gate.config.state_directory) => spool,
+        _ = &mut closing => {
+            tracing::error!("{} audit events are lost: there is no place to keep them", events.waiting());
+            return;
+        }
+    };
     let mut lines = Vec::new();
     let adopting = adopt(&gate, spool.place);
     tokio::pin!(adopting);
@@ -131,6 +138,16 @@ pub(crate) async fn run(gate: Arc<Gate>, mut events: Events) {
                 write(&gate, &mut spool, &events, &mut lines);
             }
             () = &mut adopting => {}
+            _ = &mut closing => {
+                while let Ok(line) = events.from_all.try_recv() {
+                    lines.push(line);
+                }
+                write(&gate, &mut spool, &events, &mut lines);
+                if let Err(error) = spool.file.sync_data() {
+                    tracing::error!("the last audit events are perhaps not on the disk: {error}");
+                }
+                return;
+            }
             kept = answered => {
                 delivery = None;
                 note(&mut spool, kept);
@@ -153,12 +170,22 @@ async fn taken(state: &Path) -> Spool {
     }
 }
 
+impl Events {
+    /// How many nobody has written.
+    fn waiting(&self) -> u64 {
+        self.from_all.len() as u64 + self.lost.load(Relaxed)
+    }
+}
+
 fn write(gate: &Gate, spool: &mut Spool, events: &Events, lines: &mut Vec<String>) {
     let lost = events.lost.swap(0, Relaxed);
     if lost > 0 {
         let mut fields = Map::new();
         fields.insert("count".to_owned(), lost.into());
         lines.insert(0, gate.audit.line("audit_lost", &fields));
+    }
+    if lines.is_empty() {
+        return;
     }
     let text = lines.concat();
     if let Err(error) = spool.append(text.as_bytes()) {

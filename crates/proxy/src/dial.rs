@@ -25,14 +25,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tonic::codegen::tokio_stream::Stream;
 use tonic::{Code, Request, Response, Status, Streaming};
 
+mod open;
 mod plain;
 
+pub(crate) use open::OpenDials;
+use open::Told;
 use plain::PlainLeg;
 
 /// How long a client has for its first frame, and a node for its answer.
@@ -226,16 +229,6 @@ enum FromNode {
     Plain(PlainLeg),
 }
 
-/// What is told to the audit log when the session ends, however it ends.
-struct Told {
-    gate: Arc<Gate>,
-    who: serde_json::Map<String, serde_json::Value>,
-    begun: Instant,
-    received: Arc<AtomicU64>,
-    sent: u64,
-    reason: Cow<'static, str>,
-}
-
 /// What the node reads: the dial, then the client's frames.
 pub(crate) struct ToNode {
     first: Option<Frame>,
@@ -309,14 +302,7 @@ async fn open(gate: Arc<Gate>, user: User, mut from_client: Streaming<Frame>) ->
         from_node,
         refused: Box::pin(until_refused(gate.clone(), user, node, login)),
         steps,
-        told: Told {
-            gate,
-            who,
-            begun: Instant::now(),
-            received,
-            sent: 0,
-            reason: Cow::Borrowed("the client left"),
-        },
+        told: Told::new(gate, who, received),
         _end: end,
         _place: place,
     })
@@ -554,7 +540,7 @@ impl Stream for Going {
                     return match session.from_node.poll_next(cx) {
                         Poll::Pending => Poll::Pending,
                         Poll::Ready(Some(Ok(frame))) => {
-                            session.told.sent += ssh_length(&frame);
+                            session.told.sent(ssh_length(&frame));
                             match session.steps.pass(frame) {
                                 Some(frame) => Poll::Ready(Some(Ok(frame))),
                                 None => continue,
@@ -656,18 +642,6 @@ impl Stream for ToNode {
                 Poll::Ready(None | Some(Err(_))) => self.from_client = None,
             }
         }
-    }
-}
-
-impl Drop for Told {
-    fn drop(&mut self) {
-        self.who
-            .insert("received".to_owned(), self.received.load(Relaxed).into());
-        self.who.insert("sent".to_owned(), self.sent.into());
-        let lasted = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.who.insert("lasted_ms".to_owned(), lasted.into());
-        self.who.insert("reason".to_owned(), self.reason.as_ref().into());
-        self.gate.audit.tell("dial_ended", &self.who);
     }
 }
 

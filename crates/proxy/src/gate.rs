@@ -3,6 +3,7 @@
 
 use crate::audit::Audit;
 use crate::config::Config;
+use crate::dial::OpenDials;
 use crate::identity::Identity;
 use crate::jump::Local;
 use crate::places::{Place, Places};
@@ -59,6 +60,8 @@ pub(crate) struct Gate {
     pub(crate) sessions: Places<Name>,
     /// Connections of those who have shown who they are, counted by whom their certificate names.
     pub(crate) certified: Places<String>,
+    /// Those of users that are open, for the audit log.
+    pub(crate) dials: OpenDials,
     pub(crate) audit: Audit,
     /// Gets every connection's steps, where the configuration names one.
     pub(crate) collector: OnceLock<Exporter>,

@@ -4,6 +4,7 @@
 use crate::audit::{self, Events};
 use crate::auth;
 use crate::config::Config;
+use crate::dial::OpenDials;
 use crate::gate::Gate;
 use crate::identity::Identity;
 use crate::jump::{self, Local};
@@ -33,6 +34,8 @@ pub const STOP: Duration = Duration::from_secs(5);
 /// How long a proxy that drains serves the sessions that it has. It renews its certificate no more, and a third of that
 /// one's seven days is left at least.
 pub const DRAIN: Duration = Duration::from_secs(48 * 3600);
+/// How long a proxy that stops waits for its last audit events to be written.
+const LAST_EVENTS: Duration = Duration::from_secs(2);
 /// Sessions of all users at once.
 pub const SESSIONS: usize = 1 << 17;
 /// Connections of one user, node or other machine beyond `sessions_per_user`, since each session may come by one of its own.
@@ -80,6 +83,7 @@ impl Server {
             reachable: Reachable::default(),
             strangers: Arc::new(Strangers::new(config.strangers.clone(), config.bounds())),
             sessions: Places::new(SESSIONS, config.sessions_per_user as usize),
+            dials: OpenDials::default(),
             certified: Places::new(
                 usize::MAX,
                 (config.sessions_per_user as usize).saturating_add(CONNECTIONS_BESIDE),
@@ -136,7 +140,9 @@ impl Server {
         // They end with this function: nothing of a proxy outlives it but connections that drain.
         let mut tasks = JoinSet::new();
         tasks.spawn(auth::run(gate.clone()));
-        tasks.spawn(audit::run(gate.clone(), self.events));
+        let (close_audit, audit_closing) = oneshot::channel();
+        let mut writing = JoinSet::new();
+        writing.spawn(audit::run(gate.clone(), self.events, audit_closing));
         tasks.spawn(reachable::run(Arc::downgrade(&gate)));
         // It holds no gate: who does is at work.
         let (strangers, held) = (gate.strangers.clone(), Arc::downgrade(&gate));
@@ -178,7 +184,6 @@ impl Server {
             let why = ssh.run_until(over).await;
             tracing::info!("stopping: {why}");
         }
-        gate.strangers.tell(&gate);
         gate.stopping.send_replace(true);
         tracing::info!("stopping; {} nodes are told", gate.tunnels.names().len());
         let ended = async {
@@ -188,6 +193,16 @@ impl Server {
             }
         };
         let _ = tokio::time::timeout(STOP, ssh.run_until(ended)).await;
+        // What has not ended by itself ends with this process: nobody is told of it but the audit log.
+        gate.dials.end(&gate);
+        gate.strangers.tell(&gate);
+        let _ = close_audit.send(());
+        if tokio::time::timeout(LAST_EVENTS, writing.join_next())
+            .await
+            .is_err()
+        {
+            tracing::error!("the last audit events could not be written in time");
+        }
         Ok(())
     }
 }

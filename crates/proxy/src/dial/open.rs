@@ -1,0 +1,102 @@
+//! The dials that are open, for the audit log: each one's end is told once, when its session ends or when the proxy does. A
+//! session whose client reads nothing is asked by nobody, so it does not notice that the proxy stops.
+
+use crate::gate::Gate;
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// Those that are open.
+#[derive(Default)]
+pub(crate) struct OpenDials(Mutex<Numbered>);
+
+#[derive(Default)]
+struct Numbered {
+    next: u64,
+    open: BTreeMap<u64, Arc<OpenDial>>,
+}
+
+struct OpenDial {
+    who: Map<String, Value>,
+    begun: Instant,
+    received: Arc<AtomicU64>,
+    sent: AtomicU64,
+}
+
+/// One of them: its end is told when this is dropped.
+pub(super) struct Told {
+    gate: Arc<Gate>,
+    number: u64,
+    dial: Arc<OpenDial>,
+    /// Why it ends.
+    pub(super) reason: Cow<'static, str>,
+}
+
+impl OpenDials {
+    fn numbered(&self) -> MutexGuard<'_, Numbered> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The proxy ends, and they end with it.
+    pub(crate) fn end(&self, gate: &Gate) {
+        let open = std::mem::take(&mut self.numbered().open);
+        for dial in open.values() {
+            dial.tell_end(gate, "the proxy stops");
+        }
+    }
+}
+
+impl OpenDial {
+    fn tell_end(&self, gate: &Gate, reason: &str) {
+        let mut fields = self.who.clone();
+        let lasted = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let ended = [
+            ("received", self.received.load(Relaxed).into()),
+            ("sent", self.sent.load(Relaxed).into()),
+            ("lasted_ms", lasted.into()),
+            ("reason", reason.into()),
+        ];
+        fields.extend(ended.map(|(field, value): (&str, Value)| (field.to_owned(), value)));
+        gate.audit.tell("dial_ended", &fields);
+    }
+}
+
+impl Told {
+    /// It begins.
+    pub(super) fn new(gate: Arc<Gate>, who: Map<String, Value>, received: Arc<AtomicU64>) -> Told {
+        let dial = Arc::new(OpenDial {
+            who,
+            begun: Instant::now(),
+            received,
+            sent: AtomicU64::new(0),
+        });
+        let mut numbered = gate.dials.numbered();
+        let number = numbered.next;
+        numbered.next += 1;
+        numbered.open.insert(number, dial.clone());
+        drop(numbered);
+        Told {
+            gate,
+            number,
+            dial,
+            reason: Cow::Borrowed("the client left"),
+        }
+    }
+
+    /// So many more bytes went to the client.
+    pub(super) fn sent(&self, bytes: u64) {
+        self.dial.sent.fetch_add(bytes, Relaxed);
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        let open = self.gate.dials.numbered().open.remove(&self.number);
+        if let Some(dial) = open {
+            dial.tell_end(&self.gate, &self.reason);
+        }
+    }
+}
