@@ -4,10 +4,13 @@
 //! ```text
 //! STATE_DIRECTORY/audit/NUMBER.jsonl     one log: its number is its name to auth
 //!                       position         the log, and up to where auth has it
+//!                       sessions         those on plain sshds that are open; see [`sessions`]
 //!                       lock             locked by the process that writes here
 //! STATE_DIRECTORY/audit-1/NUMBER.jsonl   the same for a process that began while another one drained; its logs are
 //!                                        NUMBER-1 to auth
 //! ```
+
+mod sessions;
 
 use crate::auth;
 use crate::gate::Gate;
@@ -15,6 +18,7 @@ use crate::identity::replace;
 use fleetgate_proto::signed;
 use fleetgate_proto::v1::AuditBatch;
 use serde_json::{Map, Value};
+use sessions::OpenSessions;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -63,6 +67,7 @@ struct Spool {
     number: u64,
     length: u64,
     delivered: u64,
+    sessions: OpenSessions,
 }
 
 /// Both ends.
@@ -187,8 +192,7 @@ fn write(gate: &Gate, spool: &mut Spool, events: &Events, lines: &mut Vec<String
     if lines.is_empty() {
         return;
     }
-    let text = lines.concat();
-    if let Err(error) = spool.append(text.as_bytes()) {
+    if let Err(error) = spool.write(lines) {
         events
             .lost
             .fetch_add(lost + lines.len() as u64 - u64::from(lost > 0), Relaxed);
@@ -324,6 +328,7 @@ impl Spool {
         let known = parts.next().flatten().zip(parts.next().flatten());
         let (number, delivered) = known.unwrap_or_else(|| (since_1970(SystemTime::now()).as_secs(), 0));
         let (file, length) = log(&directory, number)?;
+        let sessions = OpenSessions::load(&directory).map_err(failed)?;
         let mut spool = Spool {
             place,
             directory,
@@ -332,6 +337,7 @@ impl Spool {
             number,
             length,
             delivered,
+            sessions,
         };
         if delivered > length {
             // Auth has more than is there, because a disk lost it or somebody cut it: what is written behind would be taken
@@ -341,7 +347,32 @@ impl Spool {
             // Or the next process would not find what this one leaves.
             spool.save_position()?;
         }
+        spool.end_sessions();
         Ok(Some(spool))
+    }
+
+    /// Writes the ends of sessions that ended with the process which wrote here before.
+    fn end_sessions(&mut self) {
+        let ends = self.sessions.ends(&time(SystemTime::now()));
+        if ends.is_empty() {
+            return;
+        }
+        let written = self.append(ends.as_bytes());
+        let noted = written.and_then(|()| self.sessions.clear().map_err(|e| e.to_string()));
+        if let Err(error) = noted {
+            tracing::error!("the ends of sessions on plain sshds are not told: {error}");
+        }
+    }
+
+    /// Writes lines. Which sessions are open by them is noted beside, as far as the disk takes it.
+    fn write(&mut self, lines: &[String]) -> Result<(), String> {
+        let begun = self.sessions.begin(lines);
+        self.append(lines.concat().as_bytes())?;
+        let ended = self.sessions.end(lines);
+        if let Err(error) = begun.and(ended) {
+            tracing::warn!("which sessions on plain sshds are open cannot be noted: {error}");
+        }
+        Ok(())
     }
 
     /// Goes on in a new log; the old one has nothing left. Its successor is known before it goes.
@@ -574,6 +605,38 @@ mod tests {
         );
         std::fs::remove_file(state.join("audit")).expect("removed");
         assert_eq!(taking.await.place, 0);
+        std::fs::remove_dir_all(&state).expect("removed");
+    }
+
+    #[test]
+    fn the_ends_of_a_killed_process_sessions_are_told_by_the_next_one() {
+        let state = std::env::temp_dir().join(format!("fleetgate-proxy-ends-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&state);
+        let take = || Spool::take(&state).expect("a place");
+        let line = |event: &str, session: &str| {
+            format!("{{\"event\":\"{event}\",\"node\":\"db1\",\"session\":\"{session}\",\"user\":\"ada\"}}\n")
+        };
+        let mut spool = take();
+        let lines = [
+            line("session_started", "a"),
+            line("session_started", "b"),
+            line("session_ended", "a"),
+        ];
+        spool.write(&lines).expect("written");
+        let (name, told) = (spool.name(), spool.length);
+        // It was delivered whole, and nothing of it is there any more.
+        spool.note(told).expect("noted");
+        drop(spool);
+        let spool = take();
+        let left = String::from_utf8(spool.batch().expect("read")).expect("text");
+        assert_eq!((spool.name(), left.lines().count()), (name, 1), "{left}");
+        let end: Value = serde_json::from_str(&left).expect("a line");
+        let of = ["event", "session", "node", "user"].map(|field| end[field].as_str().unwrap_or("-"));
+        assert_eq!(of, ["session_ended", "b", "db1", "ada"]);
+        assert_eq!(end["inherited"], true);
+        let length = spool.length;
+        drop(spool);
+        assert_eq!(take().length, length, "once");
         std::fs::remove_dir_all(&state).expect("removed");
     }
 }
