@@ -402,7 +402,8 @@ const OF_WATCHED: [&str; 16] = [
 const MARKS: [&str; 3] = ["kernel", "register", "claimed"];
 
 /// Fields that are there only where they are known.
-const SOMETIMES: [&str; 26] = [
+const SOMETIMES: [&str; 27] = [
+    "sessions",
     "audit",
     "unwatched",
     "code",

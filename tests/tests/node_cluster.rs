@@ -399,9 +399,15 @@ fn an_order_ends_one_session_and_leaves_the_others_of_its_user() {
     let (_, text) = here(&["sessions", "ls", "--login", "bob"]);
     assert_eq!(text, "no sessions\n");
 
-    // An order of the cluster's, which the node believes for the state's signature.
+    // An order of the cluster's, which the node believes for the state's signature. It says which sessions it has then.
     fleet.lock([Target::Session(ids[0].clone())]);
     reload(&manager, &service);
+    let told = audited("the state", |e| {
+        e["event"] == "cluster_state" && e["done"] == true
+    });
+    let told = told["sessions"].as_array().expect("ids");
+    let told: BTreeSet<&str> = told.iter().filter_map(|id| id.as_str()).collect();
+    assert_eq!(told, ids.iter().map(String::as_str).collect());
     let out = by_state.wait_with_output().expect("ours");
     assert_ne!(out.status.code(), Some(0));
     wait_until("its process ends", || is_gone(first));

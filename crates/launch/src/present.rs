@@ -59,6 +59,24 @@ pub fn present(directory: &Path) -> std::io::Result<Vec<Present>> {
     Ok(found)
 }
 
+/// The ids of all notes, which have no order; none: there are more than `most`. It reads the directory alone, so a note whose session has just
+/// ended may be among them.
+pub fn noted(directory: &Path, most: usize) -> std::io::Result<Option<Vec<String>>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let name = entry?.file_name();
+        let id = name.to_str().and_then(|name| name.strip_suffix(".json"));
+        let Some(id) = id.filter(|id| !id.starts_with('.')) else {
+            continue;
+        };
+        if found.len() == most {
+            return Ok(None);
+        }
+        found.push(id.to_owned());
+    }
+    Ok(Some(found))
+}
+
 /// Where the order to end a session is left for the server that the session is of.
 pub fn end_order(directory: &Path, id: &SessionId) -> PathBuf {
     directory.join(format!("{}.end", hex(id)))

@@ -120,11 +120,23 @@ impl Query {
 
 /// Of a session that no event says has ended. No machine ends another's: each line has the name of its own, and of a plain
 /// sshd's session the proxy speaks that it goes through. A name that was only claimed is that of a sshd which is removed by now.
+///
+/// An end may never arrive: it was lost with an auth that a backup was put in the place of, or with the power of its machine.
+/// So a node says which sessions it has when it begins and at each new state, and a restore makes one. What it says counts for
+/// sessions that began five seconds before, because a session that begins meanwhile may not be among them. Nobody says so of
+/// plain sshds: after a restore it is not known of their sessions of before whether they run.
 const PRESENT: &str = " AND event = 'session_started' AND json_extract(line, '$.session') IS NOT NULL AND NOT EXISTS (
     SELECT 1 FROM events AS ends WHERE json_extract(ends.line, '$.session') = json_extract(events.line, '$.session')
         AND ends.event = 'session_ended' AND json_extract(ends.line, '$.proxy') IS json_extract(events.line, '$.proxy')
         AND coalesce(ends.node, json_extract(ends.line, '$.claimed_node'))
-            IS coalesce(events.node, json_extract(events.line, '$.claimed_node')))";
+            IS coalesce(events.node, json_extract(events.line, '$.claimed_node')))
+    AND instr(coalesce((SELECT json_extract(told.line, '$.sessions') FROM events AS told INDEXED BY by_state
+        WHERE told.node = events.node AND told.event IN ('cluster_state', 'node_started') AND told.id > events.id
+            AND told.time >= events.time + 5000 AND json_extract(told.line, '$.sessions') IS NOT NULL
+            AND json_extract(told.line, '$.proxy') IS NULL
+        ORDER BY told.id DESC LIMIT 1), line), json_extract(line, '$.session')) > 0
+    AND (json_extract(line, '$.proxy') IS NULL OR NOT EXISTS (
+        SELECT 1 FROM events AS restored WHERE restored.event = 'restored' AND restored.id > events.id))";
 
 impl Log {
     /// Where the answer to `query` begins: with the first event, unless only the last ones are wanted.

@@ -37,6 +37,7 @@ const INDEXES: &str = "
     CREATE INDEX IF NOT EXISTS by_user_time ON events (user, time) WHERE user IS NOT NULL;
     CREATE INDEX IF NOT EXISTS by_node_time ON events (node, time) WHERE node IS NOT NULL;
     CREATE INDEX IF NOT EXISTS by_login ON events (node, json_extract(line, '$.connection')) WHERE event = 'login_accepted';
+    CREATE INDEX IF NOT EXISTS by_state ON events (node) WHERE event IN ('cluster_state', 'node_started');
     CREATE INDEX IF NOT EXISTS by_session ON events (json_extract(line, '$.session'), event);";
 
 /// What the connection that writes keeps of the file in its own memory, in KB. The rest is in the page cache, which the kernel

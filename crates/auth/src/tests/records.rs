@@ -2,7 +2,7 @@
 
 use super::place::{Holder, Place, run};
 use crate::audit::{self, Batch, Event, Line, Log, Mark, Query, Settings};
-use crate::clock::SetClock;
+use crate::clock::{Clock, SetClock};
 use fleetgate_proto::{signed, v1};
 use std::sync::Arc;
 use tonic::Code;
@@ -619,5 +619,81 @@ fn a_proxy_speaks_for_plain_sshds_and_for_no_node() {
             names(&place.events("session_ended").await[2]),
             ["-", "db1", "edge"]
         );
+    });
+}
+
+#[test]
+fn a_session_that_its_node_does_not_know_any_more_is_over() {
+    run(async {
+        let place = Place::new().await;
+        let edge = place.machine("proxy", "edge").await;
+        let web1 = place.machine("node", "web1").await;
+        let mut proxy = place.proxy(&edge).await;
+        let now = place.clock.millis();
+        let line = |after: u64, rest: &str| {
+            let time = crate::clock::rfc3339(now + after);
+            format!("{{\"time\":\"{time}\",{rest}}}\n")
+        };
+        let started = |after, id: &str| {
+            line(
+                after,
+                &format!("\"event\":\"session_started\",\"session\":\"{id}\",\"login\":\"ada\""),
+            )
+        };
+        let of_sshd = line(
+            0,
+            "\"event\":\"session_started\",\"session\":\"dd\",\"node\":\"db1\",\"proxy\":\"edge\"",
+        );
+        let present = async || {
+            let request = v1::EventsRequest {
+                present: true,
+                ..v1::EventsRequest::default()
+            };
+            let mut stream = place.admin().await.events(request).await.unwrap().into_inner();
+            let mut found = Vec::new();
+            while let Some(event) = stream.message().await.unwrap() {
+                let line: serde_json::Value = serde_json::from_str(&event.line).unwrap();
+                found.push(line["session"].as_str().unwrap().to_owned());
+            }
+            found.sort();
+            found
+        };
+        // The log of a node, one batch after the other.
+        let mut offset = 0;
+        let mut tell = async |lines: String| {
+            let from = batch(&web1, "web1", "a", offset, &lines);
+            offset += lines.len() as u64;
+            proxy.audit(from).await.unwrap();
+        };
+        tell(started(0, "aa") + &started(0, "bb") + &started(8_000, "cc")).await;
+        place
+            .proxy(&edge)
+            .await
+            .audit(batch(&edge, "edge", "1", 0, &of_sshd))
+            .await
+            .unwrap();
+        let all = ["aa", "bb", "cc", "dd"];
+        assert_eq!(present().await, all);
+        // A state that is refused, and a node that is older or has too many to tell, say nothing of sessions.
+        tell(line(9_000, "\"event\":\"cluster_state\",\"done\":false")).await;
+        assert_eq!(present().await, all);
+        // It has one of three: the third began so short a time before that it may not be among those that were told.
+        tell(line(
+            9_000,
+            "\"event\":\"cluster_state\",\"done\":true,\"sessions\":[\"bb\"]",
+        ))
+        .await;
+        assert_eq!(present().await, ["bb", "cc", "dd"]);
+        // Nobody knows of a plain sshd's, and a restore forgets what it was told meanwhile.
+        place
+            .service()
+            .ledger
+            .tell(Event::new("restored", now + 9_000))
+            .await
+            .unwrap();
+        assert_eq!(present().await, ["bb", "cc"]);
+        // The machine was off.
+        tell(line(30_000, "\"event\":\"node_started\",\"sessions\":[]")).await;
+        assert_eq!(present().await, [""; 0]);
     });
 }

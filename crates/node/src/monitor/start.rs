@@ -355,6 +355,7 @@ pub fn open(parts: Parts) -> Result<Node, MonitorError> {
     node.open_tunnel();
     node.tools.audit.tell(Event::NodeStarted {
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        sessions: node.sessions.ids(&node.tools.config.runtime_directory),
     });
     Ok(node)
 }

@@ -2,15 +2,22 @@
 //! session, which every node has by the signed state; on one machine root ends it there. It decides nothing itself.
 
 use super::super::{Scope, ask, scope};
+use super::list::{ENDED, STARTED};
 use crate::flags::{Given, Outcome};
 use crate::show;
 use fleetgate_client::error::ClientError;
+use fleetgate_client::waiting::{Awaited, BoundedChannel, bounded};
 use fleetgate_launch::present::{self, present};
 use fleetgate_node::config::Config;
+use fleetgate_proto::v1::admin_client::AdminClient;
 use fleetgate_proto::v1::{AddLockRequest, EventsRequest, LockTarget};
 use fleetgate_sys::process;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
+/// How often it is looked whether the session ended.
+const LOOK: Duration = Duration::from_millis(200);
 /// The longest reason.
 const MAX_REASON: usize = 1024;
 
@@ -34,19 +41,20 @@ pub fn end(given: &Given) -> Outcome {
 }
 
 fn in_cluster(given: &Given, id: &str, reason: String) -> Result<String, ClientError> {
-    let request = EventsRequest {
-        session: id.to_owned(),
-        present: true,
-        ..EventsRequest::default()
-    };
     ask(given, async |mut admin| {
-        let mut events = admin.events(request).await?.into_inner();
-        let mut found = Vec::new();
-        while let Some(event) = events.message().await? {
-            let event: Value = serde_json::from_str(&event.line).unwrap_or_default();
-            found.extend(event["session"].as_str().map(str::to_owned));
+        let running = sessions(&mut admin, id, &Value::Null, Wanted::Present).await?;
+        let begun = match running.is_empty() {
+            true => sessions(&mut admin, id, &Value::Null, Wanted::Events(STARTED)).await?,
+            false => running.clone(),
+        };
+        let session = only(id, begun.keys().cloned().collect())?;
+        let started = begun.get(&session).cloned().unwrap_or_default();
+        if running.is_empty() {
+            let ended = sessions(&mut admin, &session, &started, Wanted::Events(ENDED)).await?;
+            if let Some(why) = why_not(&session, &started, ended.get(&session)) {
+                return Err(ClientError::Refused(why));
+            }
         }
-        let session = only(id, found)?;
         let target = LockTarget {
             kind: "session".to_owned(),
             name: session.clone(),
@@ -57,8 +65,93 @@ fn in_cluster(given: &Given, id: &str, reason: String) -> Result<String, ClientE
             lifetime: 0,
         };
         admin.add_lock(lock).await?;
+        let awaited = Awaited {
+            whom: format!("the node {}", node_of(&started)),
+            remedy: "the order is kept for a day, and ends the session when the node hears of it; `fleetgate ls` says \
+                     whether the node is connected",
+        };
+        bounded(&awaited, async {
+            loop {
+                // In this order: what is not there any more has its end in the log, or none.
+                let runs = !sessions(&mut admin, &session, &started, Wanted::Present)
+                    .await?
+                    .is_empty();
+                let ended = sessions(&mut admin, &session, &started, Wanted::Events(ENDED)).await?;
+                match (ended.is_empty(), runs) {
+                    (false, _) => return Ok(()),
+                    (true, false) if !running.is_empty() => {
+                        return Err(ClientError::Refused(unknown(&session, &started)));
+                    }
+                    _ => tokio::time::sleep(LOOK).await,
+                }
+            }
+        })
+        .await?;
         Ok(session)
     })
+}
+
+/// Which events of a session are asked for.
+#[derive(Clone, Copy)]
+enum Wanted {
+    /// How those began that run.
+    Present,
+    /// Events of this name.
+    Events(&'static str),
+}
+
+/// Such events of the sessions whose ids begin so, by their ids; where one's start is given, as the same machine told them.
+async fn sessions(
+    admin: &mut AdminClient<BoundedChannel>,
+    id: &str,
+    started: &Value,
+    wanted: Wanted,
+) -> Result<BTreeMap<String, Value>, ClientError> {
+    let mut request = EventsRequest {
+        session: id.to_owned(),
+        node: started["node"].as_str().unwrap_or_default().to_owned(),
+        ..EventsRequest::default()
+    };
+    match wanted {
+        Wanted::Present => request.present = true,
+        Wanted::Events(name) => request.event = name.to_owned(),
+    }
+    let mut events = admin.events(request).await?.into_inner();
+    let mut found = BTreeMap::new();
+    while let Some(event) = events.message().await? {
+        let event: Value = serde_json::from_str(&event.line).unwrap_or_default();
+        let is_same = started.is_null() || event["proxy"] == started["proxy"];
+        if let Some(session) = event["session"].as_str().filter(|_| is_same) {
+            found.insert(session.to_owned(), event);
+        }
+    }
+    Ok(found)
+}
+
+/// Why there is nothing to end of a session that does not run as far as auth knows. None: it may run for all that.
+fn why_not(session: &str, started: &Value, ended: Option<&Value>) -> Option<String> {
+    match ended {
+        Some(ended) => Some(format!(
+            "the session {session} ended at {}",
+            show::moment(ended["time"].as_str().unwrap_or_default())
+        )),
+        // Nobody says of a plain sshd which sessions it has.
+        None if started["proxy"].is_string() => None,
+        None => Some(unknown(session, started)),
+    }
+}
+
+fn unknown(session: &str, started: &Value) -> String {
+    format!(
+        "the node {} does not know the session {session}: it is over, and its end was never told",
+        node_of(started)
+    )
+}
+
+/// Of a plain sshd that is removed by now the proxy has only claimed the name.
+fn node_of(started: &Value) -> &str {
+    let names = ["node", "claimed_node"].map(|field| started[field].as_str());
+    names.into_iter().flatten().next().unwrap_or_default()
 }
 
 fn here(config: &Config, id: &str, reason: &str) -> Result<String, ClientError> {
@@ -88,5 +181,39 @@ fn only(id: &str, mut found: Vec<String>) -> Result<String, ClientError> {
             "SESSION: {id} begins the ids of {} sessions: give more of it",
             more + 1
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_ended_is_told_as_it_is() {
+        let (of_node, of_sshd) = (
+            json!({ "node": "web1" }),
+            json!({ "node": "db1", "proxy": "edge" }),
+        );
+        let ended = json!({ "time": "2026-01-31T14:00:05.123Z" });
+        for (started, ended, words) in [
+            (
+                &of_node,
+                Some(&ended),
+                Some("the session ab ended at 2026-01-31 14:00:05"),
+            ),
+            (
+                &of_node,
+                None,
+                Some("the node web1 does not know the session ab: it is over, and its end was never told"),
+            ),
+            (
+                &of_sshd,
+                Some(&ended),
+                Some("the session ab ended at 2026-01-31 14:00:05"),
+            ),
+            (&of_sshd, None, None),
+        ] {
+            assert_eq!(why_not("ab", started, ended).as_deref(), words);
+        }
     }
 }

@@ -16,8 +16,8 @@ use std::path::Path;
 
 /// How much of an id a table has; enough to name a session.
 const ID_SHOWN: usize = 16;
-const STARTED: &str = "session_started";
-const ENDED: &str = "session_ended";
+pub(super) const STARTED: &str = "session_started";
+pub(super) const ENDED: &str = "session_ended";
 
 /// A session: how it began, and how it ended if it did. Both are events of the audit log.
 #[derive(Debug, Default)]
@@ -52,25 +52,31 @@ pub fn list(given: &Given) -> Outcome {
 }
 
 fn of_cluster(given: &Given, all: bool) -> Result<Vec<Session>, ClientError> {
-    let request = EventsRequest {
+    let request = |present| EventsRequest {
         node: given.value("node").unwrap_or_default().to_owned(),
         from: given.moment("since").map_or(0, |at| at.max(1)),
-        events: match all {
-            true => vec![STARTED.to_owned(), ENDED.to_owned()],
-            false => Vec::new(),
+        events: match present {
+            true => Vec::new(),
+            false => vec![STARTED.to_owned(), ENDED.to_owned()],
         },
-        present: !all,
+        present,
         ..EventsRequest::default()
     };
-    let mut found = SessionTable::default();
+    let (mut found, mut running) = (SessionTable::default(), SessionTable::default());
     ask(given, async |mut admin| {
-        let mut events = admin.events(request).await?.into_inner();
+        if all {
+            let mut events = admin.events(request(false)).await?.into_inner();
+            while let Some(event) = events.message().await? {
+                found.take(&event.line);
+            }
+        }
+        let mut events = admin.events(request(true)).await?.into_inner();
         while let Some(event) = events.message().await? {
-            found.take(&event.line);
+            running.take(&event.line);
         }
         Ok(0)
     })?;
-    Ok(found.0.into_values().collect())
+    Ok(found.with(running))
 }
 
 /// Those of this machine. What is noted runs, whatever the log says; a log that was rotated away is no obstacle.
@@ -164,6 +170,17 @@ impl SessionTable {
             }
             _ => {}
         }
+    }
+
+    /// With those that are known to run: any other one is over, whether its end was told or not.
+    fn with(mut self, running: SessionTable) -> Vec<Session> {
+        for (key, session) in &mut self.0 {
+            session.runs &= running.0.contains_key(key);
+        }
+        for (key, session) in running.0 {
+            self.0.entry(key).or_insert(session);
+        }
+        self.0.into_values().collect()
     }
 }
 
@@ -277,6 +294,26 @@ fn text<'a>(event: &'a Value, field: &str) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_session_that_auth_does_not_know_to_run_is_over_though_its_end_was_never_told() {
+        let table_of = |ids: &[&str]| {
+            let mut found = SessionTable::default();
+            for id in ids {
+                found.take(&format!(
+                    r#"{{"event":"session_started","session":"{id}","node":"web1"}}"#
+                ));
+            }
+            found
+        };
+        let sessions = table_of(&["aa", "bb"]).with(table_of(&["bb", "cc"]));
+        let found: Vec<_> = sessions
+            .iter()
+            .map(|s| (text(&s.started, "session"), s.runs))
+            .collect();
+        assert_eq!(found, [("aa", false), ("bb", true), ("cc", true)]);
+        assert!(table(&sessions, true).contains("over"));
+    }
 
     #[test]
     fn sessions_are_made_of_their_starts_and_ends() {

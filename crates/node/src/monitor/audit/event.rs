@@ -68,7 +68,11 @@ impl EndOrder {
 #[allow(missing_docs)]
 pub enum Event {
     /// The node accepts connections.
-    NodeStarted { version: String },
+    NodeStarted {
+        version: String,
+        /// The ids of all sessions of this machine, which an earlier monitor began.
+        sessions: Option<Vec<String>>,
+    },
     /// The configuration was read again; `refused` says why the old one stays.
     NodeReloaded { refused: Option<String> },
     /// A connection was turned away before anything was said on it.
@@ -129,7 +133,12 @@ pub enum Event {
         reason: String,
     },
     /// The cluster's state was replaced, or one that was brought is not taken.
-    ClusterState { serial: u64, refused: Option<String> },
+    ClusterState {
+        serial: u64,
+        refused: Option<String>,
+        /// The ids of all sessions of this machine.
+        sessions: Option<Vec<String>>,
+    },
     /// A session runs.
     SessionStarted {
         connection: Connection,
@@ -306,9 +315,10 @@ impl Event {
 
     fn fill(&self, f: &mut Fields) {
         match self {
-            Event::NodeStarted { version } => {
+            Event::NodeStarted { version, sessions } => {
                 f.text("event", "node_started");
                 f.text("version", version);
+                f.sessions(sessions.as_deref());
             }
             Event::NodeReloaded { refused } => {
                 f.text("event", "node_reloaded");
@@ -408,11 +418,16 @@ impl Event {
                 f.text("rule", rule);
                 f.text("reason", reason);
             }
-            Event::ClusterState { serial, refused } => {
+            Event::ClusterState {
+                serial,
+                refused,
+                sessions,
+            } => {
                 f.text("event", "cluster_state");
                 f.put("serial", *serial);
                 f.put("done", refused.is_none());
                 f.maybe("reason", refused.as_deref());
+                f.sessions(sessions.as_deref());
             }
             Event::SessionStarted {
                 connection,
@@ -660,11 +675,19 @@ impl Fields {
     }
 
     pub(super) fn session(&mut self, id: &SessionId) {
-        self.text(
-            "session",
-            &id.iter().map(|b| format!("{b:02x}")).collect::<String>(),
-        );
+        self.text("session", &digits(id));
     }
+
+    fn sessions(&mut self, ids: Option<&[String]>) {
+        if let Some(ids) = ids {
+            self.put("sessions", ids);
+        }
+    }
+}
+
+/// A session's id as events have it.
+pub(in crate::monitor) fn digits(id: &SessionId) -> String {
+    id.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 /// No more of a text than its bound, cut between characters.

@@ -9,6 +9,7 @@ mod shipping;
 mod watched;
 mod writer;
 
+pub(super) use event::digits;
 pub use event::{AsAudited, EndOrder, Event, FileDone, Gap, SessionKind};
 pub use shipping::{Batch, Deliver, MAX_BATCH, Shipping, begin_at_end};
 pub use watched::{Watched, What};

@@ -57,8 +57,9 @@ fn each_event_has_its_line() {
         (
             Event::NodeStarted {
                 version: "1.2.3".into(),
+                sessions: Some(Vec::new()),
             },
-            "\"event\":\"node_started\",\"version\":\"1.2.3\"".to_owned(),
+            "\"event\":\"node_started\",\"version\":\"1.2.3\",\"sessions\":[]".to_owned(),
         ),
         (
             Event::NodeReloaded {
@@ -148,7 +149,16 @@ fn each_event_has_its_line() {
         (
             Event::ClusterState {
                 serial: 3,
+                refused: None,
+                sessions: Some(vec!["0a".into(), "0b".into()]),
+            },
+            "\"event\":\"cluster_state\",\"serial\":3,\"done\":true,\"sessions\":[\"0a\",\"0b\"]".into(),
+        ),
+        (
+            Event::ClusterState {
+                serial: 3,
                 refused: Some("forged".into()),
+                sessions: None,
             },
             "\"event\":\"cluster_state\",\"serial\":3,\"done\":false,\"reason\":\"forged\"".into(),
         ),

@@ -64,7 +64,11 @@ impl Node {
                 let serial = cluster.state().serial;
                 tracing::error!(serial, "a state of the cluster is not taken: {why}");
                 let refused = Some(why);
-                self.tools.audit.tell(Event::ClusterState { serial, refused });
+                self.tools.audit.tell(Event::ClusterState {
+                    serial,
+                    refused,
+                    sessions: None,
+                });
             }
         }
     }
@@ -92,8 +96,13 @@ impl Node {
         };
         let serial = cluster.state().serial;
         tracing::info!(serial, "the cluster's state was replaced");
-        let refused = None;
-        self.tools.audit.tell(Event::ClusterState { serial, refused });
+        // Auth forgets with a restore which sessions ended since the backup; a restored state is a new one.
+        let sessions = self.sessions.ids(&self.tools.config.runtime_directory);
+        self.tools.audit.tell(Event::ClusterState {
+            serial,
+            refused: None,
+            sessions,
+        });
         self.say_age();
         self.look_for_locks();
     }

@@ -20,13 +20,13 @@ mod within_pam;
 pub use files::names_socket;
 pub use order::{Inherited, Refused, offered};
 
-use super::audit::{EndOrder, SessionKind};
+use super::audit::{EndOrder, SessionKind, digits};
 use super::cgroup::{Cgroups, Usage};
 use super::timers::Timer;
 use super::tools::Tools;
 use super::wakes::{Key, Owner};
 use crate::config::{Config, SelinuxUse};
-use fleetgate_launch::{End, Keeper};
+use fleetgate_launch::{End, Keeper, present};
 use fleetgate_seal::Ladder;
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::process::Exit;
@@ -34,12 +34,15 @@ use fleetgate_sys::{Errno, Fd, epoll};
 use fleetgate_wire::common::SessionId;
 use fleetgate_wire::node::front::{Ticket, ToFront};
 use fleetgate_wire::node::{Connection, Ended};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::CString;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+/// The most sessions whose ids are told in one event: 35 KB, of the 64 KB that auth takes.
+const MAX_TOLD: usize = 1000;
 
 /// All sessions.
 pub struct Sessions {
@@ -229,6 +232,15 @@ impl Sessions {
             session.doomed = true;
             session.kill();
         }
+    }
+
+    /// The ids of all sessions of this machine, those of other monitors too; none: they are not known, or too many to tell.
+    pub fn ids(&self, runtime_directory: &Path) -> Option<Vec<String>> {
+        let noted = present::noted(&runtime_directory.join("sessions"), MAX_TOLD).ok()??;
+        // What could not be noted runs for all that.
+        let ours = self.all.values().map(|session| digits(&session.id));
+        let ids: BTreeSet<String> = noted.into_iter().chain(ours).collect();
+        (ids.len() <= MAX_TOLD).then(|| ids.into_iter().collect())
     }
 
     /// Ends one session by its id, whichever connection it is of; whether it is one of ours that was not told before.
