@@ -2,7 +2,7 @@
 //! happens on the connection is the engine's.
 
 use super::background::{self, Starter};
-use super::options::{Asked, Control, Explain, Options, Tty, printed};
+use super::options::{Asked, Control, Explain, LogLevel, Options, Tty, printed};
 use super::x11::Display;
 use super::{Credential, Direct, Hosts, Plan, SshError, Strict, Work, exit, terminal};
 use crate::ask::Terminal;
@@ -20,6 +20,8 @@ use fleetgate_policy::text;
 use fleetgate_proto::v1::Node;
 use fleetgate_proto::v1::denied::Reason;
 use fleetgate_ssh::settings::Keepalive;
+use fleetgate_sys::glibc::nss;
+use fleetgate_sys::process;
 use ring::rand::{SecureRandom, SystemRandom};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -77,7 +79,7 @@ fn act(words: &[OsString], help: &dyn Fn() -> String, starter: Option<Starter>) 
     if options.background && starter.is_none() {
         return background::start(words);
     }
-    if !options.quiet {
+    if options.level >= LogLevel::Info {
         for note in &options.notes {
             say::line(note);
         }
@@ -98,13 +100,17 @@ fn act(words: &[OsString], help: &dyn Fn() -> String, starter: Option<Starter>) 
     match outcome {
         Ok(code) => code,
         Err(error) => {
-            // As ssh: -q silences what went wrong on the way, not what is wrong with the way in.
-            if !options.quiet || matches!(error, SshError::Host(_) | SshError::Refused(_)) {
+            if is_said(options.level, &error) {
                 say::line(&error);
             }
             error.code()
         }
     }
+}
+
+/// As ssh: -q silences what went wrong on the way, not what is wrong with the way in.
+fn is_said(level: LogLevel, error: &SshError) -> bool {
+    level >= LogLevel::Error || matches!(error, SshError::Host(_) | SshError::Refused(_))
 }
 
 /// `-O`, in ssh's words.
@@ -126,7 +132,7 @@ async fn about_kept(options: &Options, control: Control) -> Result<i32, SshError
             "Stop listening request sent.".to_owned()
         }
     };
-    if !options.quiet {
+    if options.level >= LogLevel::Info {
         eprintln!("{words}");
     }
     Ok(0)
@@ -287,7 +293,7 @@ fn account(options: &Options, profile: &Profile) -> String {
     if let Some(user) = &options.user {
         return user.clone();
     }
-    let here = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).ok();
+    let here = name_here();
     match (profile.logins.as_slice(), here) {
         ([one], _) if !one.contains(['*', '?', '{']) => one.clone(),
         (logins, Some(here)) if logins.contains(&here) => here,
@@ -295,6 +301,17 @@ fn account(options: &Options, profile: &Profile) -> String {
         (_, Some(here)) => here,
         (_, None) => profile.user.clone(),
     }
+}
+
+/// The user's own name on this machine: as the environment says, or as the account database has it.
+fn name_here() -> Option<String> {
+    let said = |name| std::env::var(name).ok().filter(|name: &String| !name.is_empty());
+    said("USER").or_else(|| said("LOGNAME")).or_else(name_by_id)
+}
+
+fn name_by_id() -> Option<String> {
+    let account = nss::user_by_id(process::effective_uid()).ok()??;
+    account.name.into_string().ok()
 }
 
 /// The client's own steps, to the collector that the environment names (OpenTelemetry's own variable), if it names one.
@@ -372,11 +389,13 @@ async fn direct(options: &Options, starter: Option<Starter>, ledger: &mut Ledger
     };
     let user = match &options.user {
         Some(user) => user.clone(),
-        None => std::env::var("USER")
-            .or_else(|_| std::env::var("LOGNAME"))
-            .map_err(|_| {
-                SshError::Local("which account? USER is not set; say it: USER@HOST or -l USER".into())
-            })?,
+        None => name_here().ok_or_else(|| {
+            SshError::Local(
+                "which account? USER is not set, and no account here has this process's user id; say it: USER@HOST or \
+                 -l USER"
+                    .into(),
+            )
+        })?,
     };
     let plan = plan(options, user, "client-node", starter);
     let mut carrier = Direct {
@@ -398,7 +417,7 @@ pub(crate) fn plan(options: &Options, user: String, leg: &'static str, starter: 
             Tty::Yes => here,
             Tty::Auto => here && options.work == Work::Shell,
         };
-    if options.tty == Tty::Yes && !here && !options.quiet {
+    if options.tty == Tty::Yes && !here && options.level >= LogLevel::Info {
         say::line("standard input is no terminal, so none is asked for; -tt asks all the same");
     }
     Plan {
@@ -421,7 +440,7 @@ pub(crate) fn plan(options: &Options, user: String, leg: &'static str, starter: 
         }),
         batch: options.batch,
         drain: options.explain.is_some(),
-        quiet: options.quiet,
+        level: options.level,
         verbose: options.verbose,
         ways: options.ways,
         algorithms: options.algorithms.clone(),
@@ -461,9 +480,26 @@ fn keys(options: &Options) -> Result<Vec<Credential>, SshError> {
         let certificate = beside.exists().then_some(beside.as_path());
         Credential::of_files(path, certificate)
     };
-    if !options.identities.is_empty() {
-        let named = options.identities.iter().map(|path| load(path));
+    // As ssh: a file that is not there is no file that was named.
+    let is_there = |path: &&PathBuf| match std::fs::metadata(path) {
+        Ok(_) => true,
+        Err(e) => {
+            if options.level >= LogLevel::Info {
+                let why = e.to_string();
+                let why = why.split(" (os error").next().unwrap_or_default();
+                say::line(format_args!(
+                    "Warning: Identity file {} not accessible: {why}.",
+                    path.display()
+                ));
+            }
+            false
+        }
+    };
+    let named: Vec<&PathBuf> = options.identities.iter().filter(is_there).collect();
+    if !named.is_empty() {
         return named
+            .into_iter()
+            .map(|path| load(path))
             .collect::<Result<_, _>>()
             .map_err(|e| SshError::Login(e.to_string()));
     }
@@ -484,3 +520,6 @@ fn home(file: &str) -> Result<PathBuf, SshError> {
         None => Err(SshError::Local("HOME is not set".into())),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,7 @@ use super::forward::{Listener, To};
 use super::hosts::Hosts;
 use super::local::{Local, Streams};
 use super::login::Login;
+use super::options::LogLevel;
 use super::socks;
 use super::terminal::{self, Raw};
 use super::{Plan, SshError, Work};
@@ -365,7 +366,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
                         Then::Nothing
                     }
                     Event::Banner(text) => {
-                        if !self.plan.quiet {
+                        if self.plan.level >= LogLevel::Info {
                             eprint!("{}", printable(text).replace('\n', "\r\n"));
                         }
                         Then::Nothing
@@ -437,7 +438,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
             match then {
                 Then::Nothing => {}
                 Then::Trust(Ok(words)) => {
-                    if let Some(words) = words.filter(|_| !self.plan.quiet) {
+                    if let Some(words) = words.filter(|_| self.plan.level >= LogLevel::Info) {
                         say::raw_line(words);
                     }
                     self.connection.trust_host(true);
@@ -541,7 +542,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
     }
 
     fn warn(&self, words: &str) {
-        if !self.plan.quiet {
+        if self.plan.level >= LogLevel::Info {
             say::raw_line(words);
         }
     }

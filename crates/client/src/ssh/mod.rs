@@ -36,6 +36,7 @@ use fleetgate_ssh::kex::Method;
 use fleetgate_ssh::settings::{Keepalive, Settings};
 use forward::{Forward, Listener, To};
 use login::Login;
+use options::LogLevel;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -85,8 +86,8 @@ pub struct Plan {
     pub batch: bool,
     /// What the carrier says behind the end is waited for.
     pub drain: bool,
-    /// No warnings.
-    pub quiet: bool,
+    /// What is said on standard error.
+    pub level: LogLevel,
     /// What happens is said on standard error, the more the higher.
     pub verbose: u8,
     /// How the user may prove himself.
@@ -298,7 +299,7 @@ async fn listen(plan: &Plan) -> Result<Vec<(Listener, To)>, SshError> {
             if plan.exit_on_forward_failure {
                 return Err(SshError::Local(words));
             }
-            if !plan.quiet {
+            if plan.level >= LogLevel::Error {
                 say::line(words);
             }
         }

@@ -2,8 +2,10 @@
 //! and everything behind the host is the command. It reads; it looks nothing up.
 
 mod file;
+mod finish;
 pub mod flags;
 pub mod names;
+mod place;
 pub mod printed;
 mod values;
 
@@ -15,7 +17,7 @@ use fleetgate_ssh::settings::Settings;
 use names::Rule;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 use values::{chosen, escape, joined, path, paths, persist, remote, time};
@@ -51,6 +53,17 @@ pub enum Control {
     Exit,
     /// That it is lent to nobody any more.
     Stop,
+}
+
+/// What is said on standard error (ssh_config(5), LogLevel); each says what the ones before it say, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// Nothing but that the host or the user is refused: `-q`.
+    Quiet,
+    /// Errors.
+    Error,
+    /// Warnings and information.
+    Info,
 }
 
 /// How X11 is forwarded.
@@ -95,8 +108,8 @@ pub struct Options {
     pub escape: Option<u8>,
     /// `-v`, more for more.
     pub verbose: u8,
-    /// `-q`.
-    pub quiet: bool,
+    /// `-q`, LogLevel.
+    pub level: LogLevel,
     /// `--explain`.
     pub explain: Option<Explain>,
     /// SetEnv.
@@ -174,8 +187,10 @@ impl Options {
                 b"-V" => return Ok(Asked::Version),
                 b"--" => {
                     // ssh takes the host behind it, if there was none.
-                    if host.is_none() {
-                        host = rest.next();
+                    if host.is_none()
+                        && let Some(word) = rest.next()
+                    {
+                        host = Some(line.place(&text(word)?)?);
                     }
                     break;
                 }
@@ -186,20 +201,18 @@ impl Options {
                     break;
                 }
                 _ => {
-                    host = Some(word);
+                    host = Some(line.place(&text(word)?)?);
                     // Flags may still stand behind the host, before the command.
                     continue;
                 }
             }
         }
         line.command.extend(rest.cloned());
-        let nowhere = OsString::from("*");
-        let Some(host) = host.or_else(|| line.options.control.map(|_| &nowhere)) else {
+        let Some(host) = host.or_else(|| line.options.control.map(|_| "*".to_owned())) else {
             return Err("NODE is missing: `fleetgate ssh [USER@]NODE [COMMAND]`".into());
         };
-        line.files(&text(host)?)?;
-        line.finish(&text(host)?)
-            .map(|options| Asked::Run(Box::new(options)))
+        line.files(&host)?;
+        line.finish(&host).map(|options| Asked::Run(Box::new(options)))
     }
 }
 
@@ -247,7 +260,7 @@ impl Default for Line {
                 remotes: Vec::new(),
                 escape: Some(b'~'),
                 verbose: 0,
-                quiet: false,
+                level: LogLevel::Info,
                 explain: None,
                 set_env: Vec::new(),
                 send_env: Vec::new(),
@@ -300,7 +313,10 @@ impl Line {
             ("--explain", Some(v)) if v == "json" => self.options.explain = Some(Explain::Json),
             ("--explain", Some(v)) => return Err(format!("`--explain` wants nothing or json, not `{v}`")),
             ("--home", value) => self.options.home = Some(given("--home", value, rest)?),
-            ("--proxy", value) => self.options.proxy = Some(given("--proxy", value, rest)?),
+            ("--proxy", value) => {
+                self.options.proxy = Some(given("--proxy", value, rest)?);
+                self.set.insert("ProxyJump");
+            }
             _ => {
                 return Err(format!("there is no flag `{name}`"));
             }
@@ -322,6 +338,7 @@ impl Line {
                 let placed = |why: String| in_its_place(&name, &value, why);
                 return self.valued(flag, &value).map_err(placed);
             }
+            self.set.extend(flags::stands_for(flag));
             match flag {
                 b't' if matches!(self.options.tty, Tty::Yes | Tty::Force) => self.options.tty = Tty::Force,
                 b't' => self.options.tty = Tty::Yes,
@@ -331,8 +348,11 @@ impl Line {
                 b's' => self.subsystem = true,
                 b'A' => self.options.agent = true,
                 b'a' => self.options.agent = false,
-                b'q' => self.options.quiet = true,
-                b'v' => self.options.verbose = self.options.verbose.saturating_add(1),
+                b'q' => (self.options.level, self.options.verbose) = (LogLevel::Quiet, 0),
+                b'v' => {
+                    self.options.level = LogLevel::Info;
+                    self.options.verbose = self.options.verbose.saturating_add(1);
+                }
                 b'f' => self.options.background = true,
                 b'G' => self.options.print = true,
                 b'X' => self.x11 = true,
@@ -355,6 +375,7 @@ impl Line {
     }
 
     fn valued(&mut self, flag: u8, value: &str) -> Result<(), String> {
+        self.set.extend(flags::stands_for(flag));
         match flag {
             b'L' => self.forward(Forward::parse(value)?, true),
             b'R' => self.forward(remote(value)?, false),
@@ -364,9 +385,9 @@ impl Line {
                 Ok(())
             }
             b'o' => self.option_word(value),
-            b'c' => self.option("Ciphers", value),
-            b'm' => self.option("MACs", value),
-            b'S' => self.option("ControlPath", value),
+            b'c' => self.anew("Ciphers", value),
+            b'm' => self.anew("MACs", value),
+            b'S' => self.anew("ControlPath", value),
             b'F' => {
                 self.config = Some(path(value)).filter(|_| value != "none");
                 Ok(())
@@ -393,10 +414,7 @@ impl Line {
                 self.options.identities.push(path(value));
                 Ok(())
             }
-            b'l' => {
-                self.options.user = Some(value.to_owned());
-                Ok(())
-            }
+            b'l' => self.option("User", value),
             b'p' => self.option("Port", value),
             b'W' => {
                 self.to = Some(To::parse(value)?);
@@ -445,6 +463,12 @@ impl Line {
             .ok_or_else(|| format!("-o {given}: NAME=VALUE"))?;
         let quoted = value.strip_prefix('"').and_then(|v| v.strip_suffix('"'));
         self.option(name, quoted.unwrap_or(value))
+    }
+
+    /// An option whose letter counts, whatever `-o` said before it.
+    fn anew(&mut self, name: &'static str, value: &str) -> Result<(), String> {
+        self.set.remove(name);
+        self.option(name, value)
     }
 
     /// One option, by the rule that it has.
@@ -545,8 +569,9 @@ impl Line {
             "LocalForward" => return self.forward(Forward::parse(&joined(value))?, true),
             "RemoteForward" => return self.forward(remote(&joined(value))?, false),
             "LogLevel" => match value.to_ascii_uppercase().as_str() {
-                "QUIET" | "FATAL" | "ERROR" => o.quiet = true,
-                "INFO" => o.quiet = false,
+                "QUIET" => o.level = LogLevel::Quiet,
+                "FATAL" | "ERROR" => o.level = LogLevel::Error,
+                "INFO" => o.level = LogLevel::Info,
                 "VERBOSE" | "DEBUG" | "DEBUG1" => o.verbose = 1,
                 "DEBUG2" => o.verbose = 2,
                 "DEBUG3" => o.verbose = 3,
@@ -611,8 +636,10 @@ impl Line {
             "SetEnv" => {
                 for pair in value.split_whitespace() {
                     let (name, value) = pair.split_once('=').ok_or_else(|| wrong("NAME=VALUE"))?;
-                    o.set_env
-                        .push((name.to_owned(), value.trim_matches('"').to_owned()));
+                    if !o.set_env.iter().any(|(earlier, _)| earlier == name) {
+                        o.set_env
+                            .push((name.to_owned(), value.trim_matches('"').to_owned()));
+                    }
                 }
             }
             "StdinNull" => o.input = !flag()?,
@@ -625,130 +652,15 @@ impl Line {
                     _ => return Err(wrong("yes, ask, accept-new or no")),
                 }
             }
-            "User" => {
-                o.user.get_or_insert_with(|| value.to_owned());
-            }
+            "User" => o.user = Some(value.to_owned()),
             "UserKnownHostsFile" => o.known_hosts.extend(paths(value)),
             // The table's test sees to it that there is none.
             _ => self.ignore(&format!("-o {name}")),
         }
         Ok(())
     }
-
-    /// `-F`: what the file says for this host, behind what the command line says.
-    fn files(&mut self, host: &str) -> Result<(), String> {
-        let Some(config) = self.config.take() else {
-            return Ok(());
-        };
-        let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
-        let text = crate::files::read_text(&config).map_err(|e| e.to_string())?;
-        for line in file::options(&text, host).map_err(|e| format!("{}: {e}", config.display()))? {
-            self.option_word(&line.text)
-                .map_err(|e| format!("{}:{}: {e}", config.display(), line.number))?;
-        }
-        Ok(())
-    }
-
-    fn finish(mut self, host: &str) -> Result<Options, String> {
-        let o = &mut self.options;
-        let (user, host) = match host.rsplit_once('@') {
-            Some((user, host)) => (Some(user), host),
-            None => (None, host),
-        };
-        // ssh_config(5), HostName: `%h` is the host as it was given.
-        let host = match &self.host_name {
-            Some(name) => name.replace("%h", host),
-            None => host.to_owned(),
-        };
-        let host = host.as_str();
-        if let Some(user) = user {
-            // ssh: -l and User come first.
-            o.user.get_or_insert_with(|| user.to_owned());
-        }
-        if o.user.as_deref() == Some("") || host.is_empty() {
-            return Err("a name is missing: [USER@]NODE".into());
-        }
-        let (host, port) = match (o.direct, host.strip_prefix('[').and_then(|h| h.split_once(']'))) {
-            (true, Some((host, port))) => (host, port.strip_prefix(':').filter(|p| !p.is_empty())),
-            (true, None) if host.matches(':').count() == 1 => {
-                let (host, port) = host.split_once(':').unwrap_or((host, ""));
-                (host, Some(port))
-            }
-            _ => (host, None),
-        };
-        o.host = host.to_owned();
-        let said = port
-            .map(|p| p.parse().map_err(|_| format!("{p:?} is no port")))
-            .transpose()?;
-        o.port = said.or(self.port);
-        if !o.direct {
-            if self.port.is_some() {
-                o.notes
-                    .push("a node is reached through the proxy and has no port: it is ignored".into());
-            }
-            if !o.identities.is_empty() {
-                o.notes
-                    .push("-i is for --direct, and is ignored: a node gets the login's own key".into());
-            }
-            if o.alias.is_some() {
-                return Err("HostKeyAlias is for --direct: a node is known by its own name".into());
-            }
-            if o.strict != Strict::Yes && self.set.contains("StrictHostKeyChecking")
-                || !o.known_hosts.is_empty()
-                || o.global_hosts.is_some()
-            {
-                o.notes.push(
-                    "a node is known by the cluster's authorities, always: StrictHostKeyChecking and files of known hosts \
-                     are for --direct, and are ignored"
-                        .into(),
-                );
-            }
-        } else if o.proxy.is_some() {
-            return Err("--direct goes through no proxy: leave out -J, or leave out --direct".into());
-        }
-        if self.clear {
-            (o.locals, o.remotes) = (Vec::new(), Vec::new());
-        }
-        o.x11 = self.x11.then_some(match self.trusted {
-            true => X11::Trusted,
-            false => X11::Untrusted,
-        });
-        let mut command = self.command.join(OsStr::new(" ")).into_vec();
-        match self.remote_command {
-            Some(_) if !command.is_empty() => {
-                return Err("RemoteCommand says what is to run, and a command stands on the line too".into());
-            }
-            Some(remote) => command = remote.into_bytes(),
-            None => {}
-        }
-        o.work = match (self.to, self.no_command, self.subsystem, command.is_empty()) {
-            (Some(to), _, _, true) => Work::To(to),
-            (Some(_), ..) => return Err("-W is a connection and takes no command".into()),
-            (None, true, _, true) => Work::None,
-            (None, true, ..) => return Err("-N says that there is no command, and there is one".into()),
-            (None, false, true, true) => return Err("-s: which subsystem?".into()),
-            (None, false, true, false) => Work::Subsystem(command),
-            (None, false, false, true) => Work::Shell,
-            (None, false, false, false) => Work::Exec(command),
-        };
-        if o.background {
-            match o.work {
-                Work::Shell => {
-                    return Err("-f: there is no command to run in the background; -N forwards alone".into());
-                }
-                Work::To(_) => {
-                    return Err(
-                        "-f: -W is about standard input and output, and the background has none".into(),
-                    );
-                }
-                _ => o.input = false,
-            }
-        }
-        Ok(self.options)
-    }
 }
 
-/// A value: the rest of the word, or the next word.
 /// What is wrong with a letter's value, said of the letter: some letters are options by another name.
 fn in_its_place(letter: &str, value: &str, why: String) -> String {
     if why.trim_start_matches('`').starts_with(letter) {
@@ -763,6 +675,7 @@ fn in_its_place(letter: &str, value: &str, why: String) -> String {
     }
 }
 
+/// A value: the rest of the word, or the next word.
 fn given<'a>(
     name: &str,
     inside: Option<String>,

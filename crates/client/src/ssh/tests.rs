@@ -1,6 +1,7 @@
 //! The client against the core's own server side, in memory: how many flights a command takes. Bytes move only when the
 //! client has nothing more to say and waits, so each wait is one round trip.
 
+use super::options::LogLevel;
 use super::{Carrier, Credential, Hosts, Plan, SshError, Strict, Work, run};
 use crate::ledger::Ledger;
 use fleetgate_ssh::Connection;
@@ -253,7 +254,7 @@ fn plan() -> Plan {
         keepalive: None,
         batch: true,
         drain: false,
-        quiet: true,
+        level: LogLevel::Quiet,
         verbose: 0,
         ways: super::LoginMethods::default(),
         algorithms: super::Algorithms::default(),

@@ -1,6 +1,7 @@
 //! Forwarded connections: from our listeners to the far side, from there to here, and the agent's.
 
 use super::super::forward::{Listen, Listener, To};
+use super::super::options::LogLevel;
 use super::super::{SshError, Work, socks};
 use super::{Engine, Flow, Local, MAX_PENDING, Ready, Stage};
 use fleetgate_ssh::Connection;
@@ -29,7 +30,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
                 };
                 let port = port.and_then(|p| u16::try_from(p).ok()).unwrap_or(asked);
                 self.remote_ports[i] = Some(port);
-                if asked == 0 && port != 0 && !self.plan.quiet {
+                if asked == 0 && port != 0 && self.plan.level >= LogLevel::Info {
                     eprint!("Allocated port {port} for remote forward to {}\r\n", forward.to);
                 }
             }

@@ -41,6 +41,25 @@ const fn repeated(mut flag: SshFlag) -> SshFlag {
     flag
 }
 
+/// The options that a flag is another way to say. They have their value then: neither `-o` behind it nor a file changes it.
+pub(super) fn stands_for(letter: u8) -> impl Iterator<Item = &'static str> {
+    let names: &[&str] = match letter {
+        b'A' | b'a' => &["ForwardAgent"],
+        b'e' => &["EscapeChar"],
+        b'f' => &["ForkAfterAuthentication", "StdinNull"],
+        b'J' => &["ProxyJump"],
+        b'N' | b's' => &["SessionType"],
+        b'n' => &["StdinNull"],
+        b'q' | b'v' => &["LogLevel"],
+        b'T' | b't' => &["RequestTTY"],
+        b'W' => &["SessionType", "RequestTTY"],
+        b'X' | b'x' => &["ForwardX11"],
+        b'Y' => &["ForwardX11", "ForwardX11Trusted"],
+        _ => &[],
+    };
+    names.iter().copied()
+}
+
 /// All of them.
 pub const FLAGS: &[SshFlag] = &[
     short('4', "", "IPv4 alone; ignored, with a warning."),

@@ -18,7 +18,7 @@ fn read(line: &str) -> Result<Options, String> {
 #[test]
 fn the_command_line_is_read_as_ssh_reads_its_own() {
     type Check = fn(&Options) -> bool;
-    let table: [(&str, Check); 24] = [
+    let table: [(&str, Check); 30] = [
         ("web1", |o| {
             o.host == "web1" && o.user.is_none() && o.work == Work::Shell
         }),
@@ -42,9 +42,23 @@ fn the_command_line_is_read_as_ssh_reads_its_own() {
             o.work == Work::None && o.tty == Tty::No && o.locals.len() == 1
         }),
         ("-lroot -nq web1", |o| {
-            o.user.as_deref() == Some("root") && !o.input && o.quiet
+            o.user.as_deref() == Some("root") && !o.input && o.level == LogLevel::Quiet
         }),
         ("-l root ann@web1", |o| o.user.as_deref() == Some("root")),
+        ("ann@web1 -l root", |o| o.user.as_deref() == Some("ann")),
+        ("-l root -o User=ann -l eve web1", |o| {
+            o.user.as_deref() == Some("root")
+        }),
+        ("ssh://ann@web1", |o| {
+            o.user.as_deref() == Some("ann") && o.host == "web1" && o.port.is_none()
+        }),
+        ("--direct ssh://a%40b;x=y@[::1]:3022/", |o| {
+            o.user.as_deref() == Some("a@b") && o.host == "::1" && o.port == Some(3022)
+        }),
+        ("--direct ssh://web1:3022 -p 22", |o| o.port == Some(3022)),
+        ("--direct -p 22 -l root ssh://ann@web1:3022", |o| {
+            o.port == Some(22) && o.user.as_deref() == Some("root")
+        }),
         ("-W db:5432 web1", |o| {
             matches!(&o.work, Work::To(To::Tcp { port: 5432, .. }))
         }),
@@ -138,6 +152,11 @@ fn what_is_not_served_is_said() {
         ("-W db:1 web1 true", "takes no command"),
         ("-s web1", "which subsystem"),
         ("@web1", "a name is missing"),
+        ("ssh://", "ssh://[USER@]HOST[:PORT]"),
+        ("ssh://@web1", "ssh://[USER@]HOST[:PORT]"),
+        ("ssh://web1:0", "ssh://[USER@]HOST[:PORT]"),
+        ("ssh://web1/etc", "ssh://[USER@]HOST[:PORT]"),
+        ("ssh://a%0@web1", "ssh://[USER@]HOST[:PORT]"),
         ("--direct -J p web1", "no proxy"),
     ] {
         let error = read(line).expect_err(line);
@@ -341,6 +360,67 @@ fn a_file_of_options_is_read_behind_the_command_line() {
         "{error}"
     );
     std::fs::remove_file(&file).expect("removed");
+}
+
+/// Each flag against a file that says the opposite.
+#[test]
+fn what_the_command_line_says_counts_before_the_file() {
+    type Check = fn(&Options) -> bool;
+    let file = std::env::temp_dir().join(format!("fleetgate-opposite-{}", std::process::id()));
+    let table: [(&str, &str, Check); 23] = [
+        ("bob@web1", "User alice", |o| o.user.as_deref() == Some("bob")),
+        ("-l bob web1", "User alice", |o| o.user.as_deref() == Some("bob")),
+        ("ssh://bob@web1", "Host web1\nUser alice", |o| {
+            o.user.as_deref() == Some("bob")
+        }),
+        ("ssh://web1", "Host web1\nUser alice", |o| {
+            o.user.as_deref() == Some("alice")
+        }),
+        ("--direct ssh://web1:22", "Port 33", |o| o.port == Some(22)),
+        ("-a web1", "ForwardAgent yes", |o| !o.agent),
+        ("-A web1", "ForwardAgent no", |o| o.agent),
+        ("-x web1", "ForwardX11 yes", |o| o.x11.is_none()),
+        ("-X web1", "ForwardX11 no", |o| o.x11.is_some()),
+        ("-Y web1", "ForwardX11 no\nForwardX11Trusted no", |o| {
+            o.x11 == Some(X11::Trusted)
+        }),
+        ("-T web1", "RequestTTY force", |o| o.tty == Tty::No),
+        ("-t web1", "RequestTTY no", |o| o.tty == Tty::Yes),
+        ("-q web1", "LogLevel INFO", |o| o.level == LogLevel::Quiet),
+        ("-v web1", "LogLevel QUIET", |o| {
+            o.level == LogLevel::Info && o.verbose == 1
+        }),
+        ("-n web1", "StdinNull no", |o| !o.input),
+        ("-f web1 id", "ForkAfterAuthentication no\nStdinNull no", |o| {
+            o.background && !o.input
+        }),
+        ("-e none web1", "EscapeChar ~", |o| o.escape.is_none()),
+        ("-N web1", "SessionType default", |o| o.work == Work::None),
+        ("-s web1 sftp", "SessionType none", |o| {
+            matches!(o.work, Work::Subsystem(_))
+        }),
+        ("-J p:3 web1", "ProxyJump a,b", |o| {
+            o.proxy.as_deref() == Some("p:3")
+        }),
+        ("-o SetEnv=A=1 web1", "SetEnv A=2 B=3", |o| {
+            o.set_env == [("A".to_owned(), "1".to_owned()), ("B".to_owned(), "3".to_owned())]
+        }),
+        ("-S none web1", "ControlPath /x", |o| o.keep == Keep::No),
+        ("-c aes256-ctr web1", "Ciphers aes128-ctr", |o| {
+            let named = o.algorithms.ciphers.iter().flatten().map(|c| c.name());
+            named.eq(["aes256-ctr"])
+        }),
+    ];
+    for (line, text, check) in table {
+        std::fs::write(&file, text).expect("written");
+        let line = format!("-F {} {line}", file.display());
+        let options = read(&line).unwrap_or_else(|e| panic!("{line}: {text}: {e}"));
+        assert!(check(&options), "{line}: {text}: {options:?}");
+    }
+    std::fs::remove_file(&file).expect("removed");
+    // Of a flag and `-o` on one line the flag counts, wherever it stands.
+    let options = read("-o ForwardAgent=yes -a -o ForwardAgent=yes web1").expect("read");
+    assert!(!options.agent);
 }
 
 #[test]

@@ -1,0 +1,95 @@
+//! Where to, as ssh reads it: `[USER@]HOST`, or `ssh://[USER@]HOST[:PORT]`.
+
+use super::Line;
+
+/// The word, in its parts.
+#[derive(Debug, PartialEq, Eq)]
+struct Place {
+    user: Option<String>,
+    host: String,
+    port: Option<u16>,
+}
+
+impl Line {
+    /// Takes user and port of the word, where no flag before it named them, and gives the host. ssh reads the word where it
+    /// stands, so it counts before flags behind it, and before the file of `-F`.
+    pub(super) fn place(&mut self, word: &str) -> Result<String, String> {
+        let place = match word.strip_prefix("ssh://") {
+            Some(rest) => uri(rest).ok_or_else(|| format!("`{word}`: ssh://[USER@]HOST[:PORT]"))?,
+            None => plain(word),
+        };
+        if place.user.as_deref() == Some("") || place.host.is_empty() {
+            return Err("a name is missing: [USER@]NODE".into());
+        }
+        if let Some(user) = place.user
+            && self.set.insert("User")
+        {
+            self.options.user = Some(user);
+        }
+        if let Some(port) = place.port
+            && self.set.insert("Port")
+        {
+            self.port = Some(port);
+        }
+        Ok(place.host)
+    }
+}
+
+fn plain(word: &str) -> Place {
+    let (user, host) = match word.rsplit_once('@') {
+        Some((user, host)) => (Some(user.to_owned()), host),
+        None => (None, word),
+    };
+    Place {
+        user,
+        host: host.to_owned(),
+        port: None,
+    }
+}
+
+/// What stands behind `ssh://`. As with ssh the user may be percent-encoded and have parameters behind `;`, which do not
+/// count, and there is no path.
+fn uri(rest: &str) -> Option<Place> {
+    let (user, rest) = match rest.split_once('@') {
+        Some((user, rest)) => {
+            let name = user.split(';').next().unwrap_or_default();
+            (Some(decoded(name).filter(|name| !name.is_empty())?), rest)
+        }
+        None => (None, rest),
+    };
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    let (host, behind) = match rest.strip_prefix('[') {
+        Some(inside) => inside.split_once(']')?,
+        None => rest.split_at(rest.find(':').unwrap_or(rest.len())),
+    };
+    let port = match behind.strip_prefix(':') {
+        Some("") => None,
+        Some(port) => Some(port.parse().ok().filter(|&port| port != 0)?),
+        None if behind.is_empty() => None,
+        None => return None,
+    };
+    let is_host = !host.is_empty() && !host.contains(['/', '@', ' ']);
+    is_host.then(|| Place {
+        user,
+        host: host.to_owned(),
+        port,
+    })
+}
+
+/// `%41` is `A` (RFC 3986 §2.1).
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, behind)) = rest.split_first() {
+        rest = behind;
+        if first != b'%' {
+            bytes.push(first);
+            continue;
+        }
+        let digits = rest.get(..2).filter(|d| d.iter().all(u8::is_ascii_hexdigit))?;
+        let byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+        bytes.push(Some(byte).filter(|&b| b != 0)?);
+        rest = &rest[2..];
+    }
+    String::from_utf8(bytes).ok()
+}
