@@ -193,6 +193,16 @@ impl Cluster {
         child.wait().expect("ours");
     }
 
+    /// The process of auth or of the proxy.
+    pub fn serving(&self, role: &str) -> Option<i32> {
+        let (_, child) = self.services.iter().find(|(name, _)| name == STATE)?;
+        let words = format!("fleetgate {role} --config");
+        let below = descendants(child.id() as i32);
+        below
+            .into_iter()
+            .find(|pid| command_line(*pid).starts_with(&words))
+    }
+
     /// What they logged.
     pub fn log(&self, state: &str) -> String {
         std::fs::read_to_string(format!("{DIR}/{state}.log")).unwrap_or_default()

@@ -270,6 +270,12 @@ pub fn stop(pid: i32) {
     });
 }
 
+/// Lets it go on.
+pub fn go_on(pid: i32) {
+    const SIGCONT: i32 = 18;
+    process::signal(&process::pidfd_open(pid).expect("it lives"), SIGCONT).expect("signalled");
+}
+
 /// Ends a process of the test's own at once.
 pub fn kill(pid: i32) {
     if let Ok(pidfd) = process::pidfd_open(pid) {

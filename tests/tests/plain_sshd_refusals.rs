@@ -6,6 +6,7 @@
 
 use fleetgate_tests::cluster::Cluster;
 use fleetgate_tests::plain::{HOST_KEYS, Machine, REGISTERED, WAYS, WORDS, Way};
+use fleetgate_tests::service::{go_on, stop};
 use fleetgate_tests::world::wait_until;
 use fleetgate_tests::{is_root, skip};
 use serde_json::Value;
@@ -523,4 +524,32 @@ fn a_lock_ends_what_runs_there() {
         });
         machine.cluster.script(UNLOCK);
     }
+}
+
+#[test]
+fn an_auth_that_hangs_is_named_and_waited_for_no_longer_than_the_bound() {
+    if !is_root() {
+        return skip("a network and accounts of its own need root");
+    }
+    let machine = Machine::registered();
+    all_come_in(&machine, "before");
+    let auth = machine.cluster.serving("auth").expect("it runs");
+    stop(auth);
+    for (n, way) in WAYS.iter().enumerate() {
+        let (well, said) = asked(&machine, way, &format!("w ada@db1 '{ECHO}'"));
+        assert!(!well && !said.contains(IN), "{}: {said}", way.name);
+        // A while later its connection is given up.
+        let words = match n {
+            0 => {
+                "the auth service did not answer the proxy within 10 s: try again, or have an administrator look"
+            }
+            _ => "the auth service ",
+        };
+        assert!(said.contains(words), "{}: {said}", way.name);
+        // ssh has no words for what it waits for.
+        let waits = said.contains("waiting for the auth service behind the proxy 127.0.0.1:3080");
+        assert_eq!(waits, way.name != "ssh -J", "{}: {said}", way.name);
+    }
+    go_on(auth);
+    all_come_in(&machine, "when it goes on");
 }

@@ -1,6 +1,7 @@
 //! Why something was not done, in words that a person can act on, and what the program exits with.
 
 use fleetgate_base::exit;
+use fleetgate_policy::text;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -73,9 +74,7 @@ impl fmt::Display for ClientError {
             ClientError::Usage(what) | ClientError::Refused(what) | ClientError::Stale(what) => {
                 f.write_str(what)
             }
-            // Most reasons name the place themselves.
-            ClientError::Unreachable(whom, why) if why.contains(whom.as_str()) => f.write_str(why),
-            ClientError::Unreachable(whom, why) => write!(f, "{whom}: {why}"),
+            ClientError::Unreachable(whom, why) => f.write_str(&text::at(whom, why)),
             ClientError::Interrupted => f.write_str("interrupted"),
             ClientError::NoTerminal(what, instead) => {
                 write!(f, "there is no terminal to ask for {what} on; {instead}")

@@ -4,7 +4,7 @@
 use crate::error::ClientError;
 use crate::files;
 use crate::profile::Home;
-use crate::waiting::{Awaited, BoundedChannel, bounded};
+use crate::waiting::{Awaited, BoundedChannel, bounded, noticed};
 use fleetgate_net::h2::{self, Tuning};
 use fleetgate_net::tls::{self, Believe, Client, Credentials, Trust};
 use fleetgate_net::{dial, x509};
@@ -65,7 +65,8 @@ pub async fn address(given: &str) -> Result<String, ClientError> {
         true => format!("[{given}]"),
         false => given.to_owned(),
     };
-    first_open(PORTS.map(|port| format!("{host}:{port}")), NEXT_PORT).await
+    let found = first_open(PORTS.map(|port| format!("{host}:{port}")), NEXT_PORT);
+    noticed(&Awaited::proxy(&host).whom, found).await
 }
 
 /// Whether a port stands behind the host: `name:port`, `192.0.2.1:port`, `[2001:db8::1]:port`.
@@ -143,8 +144,10 @@ pub async fn auth(
 ) -> Result<BoundedChannel, ClientError> {
     let failed = |e: &dyn std::fmt::Display| ClientError::Unreachable(proxy.to_owned(), e.to_string());
     let client = Client::new(believe, credentials, &[tls::H2]).map_err(|e| failed(&e))?;
-    let stream = bounded(&Awaited::proxy(proxy), async {
-        dial::connect(proxy, dial::DEADLINE).await.map_err(|e| failed(&e))
+    let awaited = Awaited::proxy(proxy);
+    let stream = bounded(&awaited, async {
+        let connected = dial::connect(proxy, dial::DEADLINE).await;
+        connected.map_err(|e| awaited.unreached(&e))
     })
     .await?;
     // TLS is with auth itself: a handshake that hangs hangs there, or between the proxy and it.

@@ -5,8 +5,9 @@
 use crate::error::ClientError;
 use crate::ledger::Ledger;
 use crate::reach;
+use crate::say;
 use crate::ssh::{Carrier, SshError};
-use crate::waiting::{Awaited, noticed};
+use crate::waiting::{Awaited, Notice, noticed};
 use bytes::Bytes;
 use fleetgate_net::dial;
 use fleetgate_net::h2::{self, AUTH_MESSAGE, Channel, Closed, TRANSPORT_MESSAGE, Tuning};
@@ -56,6 +57,11 @@ pub struct DialOptions {
 pub struct DialStream {
     out: Arc<Out>,
     from: From,
+    /// The node's name, and the proxy's address.
+    node: String,
+    proxy: String,
+    /// Until the first SSH bytes.
+    notice: Notice,
     /// SSH bytes of the last frame that were not read yet.
     rest: Bytes,
     ended: bool,
@@ -130,15 +136,23 @@ impl Proxy {
         ledger.begin("tcp", LEG);
         ledger.asks("connect");
         ledger.waits();
-        let whom = Awaited::proxy(address).whom;
-        let stream = noticed(&whom, dial::connect(address, time.unwrap_or(dial::DEADLINE))).await;
-        let stream = stream.map_err(|e| failed(&e))?;
+        let proxy = Awaited::proxy(address);
+        let connect = dial::connect(address, time.unwrap_or(dial::DEADLINE));
+        let stream = noticed(&proxy.whom, connect).await;
+        let stream = stream.map_err(|e| proxy.unreached(&e))?;
         ledger.begin("tls", LEG);
         ledger.asks("handshake");
         ledger.waits();
-        let (stream, _) = noticed(&whom, client.connect(tls::PROXY, stream))
-            .await
-            .map_err(|e| failed(&e))?;
+        let time = time.unwrap_or(tls::HANDSHAKE).min(tls::HANDSHAKE);
+        let handshake = client.connect(tls::PROXY, stream);
+        let (stream, _) = match timeout(time, noticed(&proxy.whom, handshake)).await {
+            Ok(Err(e)) if !e.is_late() => return Err(failed(&e)),
+            Ok(Ok(connected)) => connected,
+            _ => {
+                let why = proxy.late_after(time);
+                return Err(ClientError::Unreachable(proxy.whom.clone(), why));
+            }
+        };
         ledger.end();
         let channel = h2::connect(stream, Tuning::USER).await.map_err(|e| failed(&e))?;
         Ok(Proxy::new(channel, address))
@@ -192,15 +206,17 @@ impl Proxy {
         let frames = Frames(out.clone());
         let mut client = self.client(TRANSPORT_MESSAGE);
         let closed = self.closed();
-        let whom = format!("{node}, through the proxy {}", self.address);
         DialStream {
             out,
             from: From::Waiting(Box::pin(async move {
-                match noticed(&whom, client.dial(frames)).await {
+                match client.dial(frames).await {
                     Err(status) => Err(why(status, closed).await),
                     answer => answer,
                 }
             })),
+            node: node.to_owned(),
+            proxy: self.address.clone(),
+            notice: Notice::new(),
             rest: Bytes::new(),
             ended: false,
             heard: false,
@@ -216,7 +232,8 @@ impl Proxy {
         // A large fleet's inventory is longer than a transport's frame.
         let mut client = self.client(AUTH_MESSAGE);
         let selector = selector.to_owned();
-        let answer = match client.nodes(NodesRequest { selector }).await {
+        let asked = client.nodes(NodesRequest { selector });
+        let answer = match noticed(&Awaited::proxy(&self.address).whom, asked).await {
             Err(status) => Err(why(status, self.closed()).await),
             answer => answer,
         };
@@ -231,6 +248,16 @@ impl DialStream {
     /// What is said beside SSH's bytes, now and later.
     pub fn beside(&self) -> Beside {
         self.beside.clone()
+    }
+
+    /// For whom it waits until SSH's first bytes. In front of a node whose SSH ends at the proxy that is the auth service
+    /// alone, which signs what the proxy shows.
+    fn awaited(&self) -> String {
+        let opened = self.beside.said().opened.clone();
+        match opened.is_some_and(|opened| opened.terminated) {
+            true => Awaited::auth_behind(&self.proxy).whom,
+            false => format!("{}, through the proxy {}", self.node, self.proxy),
+        }
     }
 
     /// The request is on its way once it is asked about.
@@ -279,13 +306,24 @@ impl AsyncRead for DialStream {
             if self.ended {
                 return Poll::Ready(Ok(()));
             }
-            let frame = ready!(self.poll_frame(cx))?;
+            let frame = match self.poll_frame(cx) {
+                Poll::Ready(frame) => frame?,
+                Poll::Pending => {
+                    if self.notice.is_due(cx) {
+                        say::line(format_args!("waiting for {}", self.awaited()));
+                    }
+                    return Poll::Pending;
+                }
+            };
             if frame.is_some() && !self.heard {
                 self.heard = true;
                 self.beside.said().heard = true;
             }
             match frame {
-                Some(Kind::Ssh(bytes)) => self.rest = bytes,
+                Some(Kind::Ssh(bytes)) => {
+                    self.notice.end();
+                    self.rest = bytes;
+                }
                 Some(Kind::Opened(opened)) => self.beside.said().opened = Some(opened),
                 Some(Kind::Spans(more)) => {
                     let mut said = self.beside.said();

@@ -3,12 +3,14 @@
 
 use crate::error::ClientError;
 use crate::say;
+use fleetgate_net::dial;
 use fleetgate_net::h2::Channel;
 use http::Request;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::time::Sleep;
 use tonic::Status;
 use tonic::body::Body;
 use tower_service::Service;
@@ -55,8 +57,21 @@ impl Awaited {
         }
     }
 
+    /// Why there is no connection to them, with what helps where nobody answers.
+    pub(crate) fn unreached(&self, error: &dial::Error) -> ClientError {
+        let why = match error {
+            dial::Error::Deadline { .. } => format!("{error}; {}", self.remedy),
+            _ => error.to_string(),
+        };
+        ClientError::Unreachable(error.target().to_owned(), why)
+    }
+
     pub(crate) fn late(&self) -> String {
-        format!("no answer within {} s; {}", ANSWER_TIMEOUT.as_secs(), self.remedy)
+        self.late_after(ANSWER_TIMEOUT)
+    }
+
+    pub(crate) fn late_after(&self, time: Duration) -> String {
+        format!("no answer within {} s; {}", time.as_secs(), self.remedy)
     }
 }
 
@@ -83,6 +98,52 @@ pub async fn bounded<T>(
     match tokio::time::timeout(ANSWER_TIMEOUT, noticed(&awaited.whom, work)).await {
         Ok(done) => done,
         Err(_) => Err(ClientError::Unreachable(awaited.whom.clone(), awaited.late())),
+    }
+}
+
+/// What says once for whom a stream waits whose first bytes do not come.
+pub struct Notice {
+    timer: Option<Pin<Box<Sleep>>>,
+    is_over: bool,
+}
+
+impl Notice {
+    /// It counts from when it is asked first.
+    #[must_use]
+    pub fn new() -> Notice {
+        Notice {
+            timer: None,
+            is_over: false,
+        }
+    }
+
+    /// Something came.
+    pub fn end(&mut self) {
+        *self = Notice {
+            timer: None,
+            is_over: true,
+        };
+    }
+
+    /// Nothing has come yet: whether it is time to say so now.
+    pub fn is_due(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.is_over {
+            return false;
+        }
+        let timer = self
+            .timer
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(NOTICE_AFTER)));
+        if timer.as_mut().poll(cx).is_pending() {
+            return false;
+        }
+        self.end();
+        true
+    }
+}
+
+impl Default for Notice {
+    fn default() -> Notice {
+        Notice::new()
     }
 }
 
@@ -159,6 +220,21 @@ mod tests {
                 "{words}"
             );
             assert_eq!(bounded(&auth, async { Ok(7) }).await.ok(), Some(7));
+        });
+    }
+
+    #[test]
+    fn a_stream_that_says_nothing_is_told_of_once() {
+        run(async {
+            let is_due =
+                async |notice: &mut Notice| std::future::poll_fn(|cx| Poll::Ready(notice.is_due(cx))).await;
+            let (mut silent, mut heard) = (Notice::new(), Notice::new());
+            for (millis, wanted) in [(0, false), (999, false), (2, true), (60_000, false)] {
+                tokio::time::sleep(Duration::from_millis(millis)).await;
+                assert_eq!(is_due(&mut silent).await, wanted, "{millis}");
+                assert!(!is_due(&mut heard).await);
+                heard.end();
+            }
         });
     }
 

@@ -139,6 +139,18 @@ where
     }
 }
 
+impl Error {
+    /// Whither, as it was given.
+    #[must_use]
+    pub fn target(&self) -> &str {
+        match self {
+            Error::Name { target, .. }
+            | Error::Unreachable { target, .. }
+            | Error::Deadline { target, .. } => target,
+        }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

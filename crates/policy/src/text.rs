@@ -31,6 +31,15 @@ pub fn is_unseen(c: char) -> bool {
         )
 }
 
+/// What went wrong with something, named once: many reasons name it themselves.
+#[must_use]
+pub fn at(what: &str, why: &str) -> String {
+    match why.contains(what) {
+        true => why.to_owned(),
+        false => format!("{what}: {why}"),
+    }
+}
+
 /// One line that can be shown.
 #[must_use]
 pub fn printable(text: &str) -> String {

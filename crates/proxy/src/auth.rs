@@ -11,6 +11,7 @@ use fleetgate_net::h2::{self, AUTH_MESSAGE, Channel, Tuning};
 use fleetgate_net::tls::{AUTH, Believe, Client, H2, Stream};
 use fleetgate_net::{Trust, dial as tcp};
 use fleetgate_policy::cluster::Name;
+use fleetgate_policy::text;
 use fleetgate_proto::signed;
 use fleetgate_proto::v1::cluster_client::ClusterClient;
 use fleetgate_proto::v1::{
@@ -19,14 +20,18 @@ use fleetgate_proto::v1::{
 };
 use fleetgate_ssh::key::Certificate;
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
+use tonic::{Response, Status};
 
 /// How long a node's request waits for auth.
 pub const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a user's login at a plain sshd waits for auth.
+pub const USER_PATIENCE: Duration = Duration::from_secs(10);
 /// How often all that is connected is reported: the heartbeat.
 pub const HEARTBEAT: Duration = Duration::from_secs(30);
 /// Reports that are under way at once.
@@ -58,7 +63,7 @@ async fn connect(gate: &Gate) {
                 gate.auth.send_replace(None);
                 tracing::warn!("the connection to auth at {} broke: {why}", gate.config.auth);
             }
-            Err(why) => tracing::warn!("auth at {} is not reached: {why}", gate.config.auth),
+            Err(why) => tracing::warn!("auth is not reached: {}", text::at(&gate.config.auth, &why)),
         }
         sleep(backoff.failed(random())).await;
     }
@@ -412,11 +417,7 @@ pub(crate) async fn sign_host(
         node,
         key: key.into(),
     };
-    let answer = timeout(PATIENCE, async { service(gate).await.sign_host(asked).await }).await;
-    let answer = answer
-        .map_err(|_| AWAY.to_owned())?
-        .map_err(|status| h2::words(&status))?
-        .into_inner();
+    let answer = for_user(gate, async { service(gate).await.sign_host(asked).await }).await?;
     let certificate = Certificate::parse(&answer.certificate).map_err(|e| e.to_string())?;
     let cookie = <[u8; 16]>::try_from(&answer.cookie[..]).map_err(|_| "auth gave no cookie".to_owned())?;
     Ok((certificate, cookie))
@@ -437,11 +438,28 @@ pub(crate) async fn sign_login(
         exchange: proof.exchange.to_vec().into(),
         request: proof.request.clone().into(),
     };
-    let answer = timeout(PATIENCE, async { service(gate).await.sign_login(asked).await }).await;
-    let answer = answer
-        .map_err(|_| AWAY.to_owned())?
-        .map_err(|status| h2::words(&status))?;
-    Ok(answer.into_inner().certificate.to_vec())
+    let answer = for_user(gate, async { service(gate).await.sign_login(asked).await }).await?;
+    Ok(answer.certificate.to_vec())
 }
 
-const AWAY: &str = "the auth service is not reached: try again, or tell an administrator";
+/// Auth's answer, for a user who waits for it; else words for him.
+async fn for_user<T>(
+    gate: &Gate,
+    ask: impl Future<Output = Result<Response<T>, Status>>,
+) -> Result<T, String> {
+    match timeout(USER_PATIENCE, ask).await {
+        Ok(answer) => answer
+            .map(Response::into_inner)
+            .map_err(|status| h2::words(&status)),
+        Err(_) => {
+            let why = match gate.auth.borrow().is_some() {
+                true => format!("did not answer the proxy within {} s", USER_PATIENCE.as_secs()),
+                false => "is not reached by the proxy".to_owned(),
+            };
+            Err(format!(
+                "the auth service {why}: try again, or have an administrator look on auth's machine whether it runs \
+                 (`systemctl status fleetgate`) and what its log says"
+            ))
+        }
+    }
+}

@@ -56,22 +56,29 @@ impl<S: Bytes> End<S> {
         }
     }
 
-    /// Sends what is left, as far as the peer reads within this time.
+    /// Sends what is left, as far as the peer reads within this time, and ends the stream.
     pub async fn last_words(&mut self, within: Duration) {
         let rest = std::future::poll_fn(|cx| {
-            while !self.core.output().is_empty() {
-                match ready!(Pin::new(&mut self.stream).poll_write(cx, self.core.output())) {
-                    Ok(n) if n > 0 => self.core.sent(n),
-                    _ => return Poll::Ready(()),
-                }
-            }
+            ready!(self.poll_rest(cx));
             Pin::new(&mut self.stream).poll_shutdown(cx).map(|_| ())
         });
         let _ = tokio::time::timeout(within, rest).await;
     }
 
-    /// Reads what nobody wants until the peer is done: one that is still writing would miss our last words.
+    fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while !self.core.output().is_empty() {
+            match ready!(Pin::new(&mut self.stream).poll_write(cx, self.core.output())) {
+                Ok(n) if n > 0 => self.core.sent(n),
+                _ => return Poll::Ready(()),
+            }
+        }
+        Pin::new(&mut self.stream).poll_flush(cx).map(|_| ())
+    }
+
+    /// Sends what is left, and reads what nobody wants until the peer is done: one that is still writing would miss our last
+    /// words, had the stream ended.
     pub async fn hear_out(&mut self, within: Duration) {
+        let _ = tokio::time::timeout(within, std::future::poll_fn(|cx| self.poll_rest(cx))).await;
         let rest = std::future::poll_fn(|cx| {
             let mut room = [0; 1024];
             loop {

@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 use tokio::net::TcpStream;
 
 /// What an ed25519 certificate signs with.
-const ALGORITHM: &str = "ssh-ed25519-cert-v01@openssh.com";
+pub(super) const ALGORITHM: &str = "ssh-ed25519-cert-v01@openssh.com";
 
 /// Logs in there.
 pub(super) async fn log_in(host: &dyn Host, caller: &Caller) -> Result<End<TcpStream>, String> {

@@ -120,21 +120,24 @@ pub async fn serve(
     why
 }
 
-/// There is no key to go on with: all that can be said is why. One that nobody is shown is offered, so that the client has
-/// something to agree on and reads what stands behind.
+/// There is no key to go on with: all that can be said is why. One that nobody is shown is offered, also as a certificate's,
+/// so that the client has something to agree on and reads what stands behind.
 async fn turn_away(stream: impl Bytes, why: String) -> String {
-    let offered = fresh_key().map(|key| HostKeyOffer {
-        algorithm: "ssh-ed25519".to_owned(),
-        blob: key.public().blob().to_vec(),
+    let blob = fresh_key()
+        .map(|key| key.public().blob().to_vec())
+        .unwrap_or_default();
+    let offered = [host::ALGORITHM, "ssh-ed25519"].map(|algorithm| HostKeyOffer {
+        algorithm: algorithm.to_owned(),
+        blob: blob.clone(),
     });
     let settings = Settings {
-        host_keys: offered.into_iter().collect(),
+        host_keys: offered.into(),
         ..Settings::default()
     };
     let mut end = End::new(Connection::server(settings.into(), door::cookie()), stream);
     end.core.disconnect(Reason::ServiceNotAvailable, &why);
-    end.last_words(LAST_WORDS).await;
     end.hear_out(LAST_WORDS).await;
+    end.last_words(LAST_WORDS).await;
     why
 }
 
