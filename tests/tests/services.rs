@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use fleetgate_tests::cluster::Cluster;
+use fleetgate_tests::service::{go_on, stop};
 use fleetgate_tests::{is_root, skip};
 
 /// `service ROLE` prints where /proc has the role's process: auth as its socket tells it, and what has the same parent.
@@ -85,4 +86,34 @@ fn an_auth_that_stood_still_takes_what_waited() {
         is "$(grep -c 'connected to auth' cluster.log)" 1
         if grep -E 'the connection to auth at .* broke|not kept' cluster.log; then exit 1; fi"#
     ));
+}
+
+/// With a connection that was kept, and without one.
+#[test]
+fn a_proxy_that_says_nothing_is_named_and_waited_for_no_longer_than_the_bound() {
+    if !is_root() {
+        return skip("services that give up root need root");
+    }
+    let cluster = Cluster::with_node();
+    let proxy = cluster.serving("proxy").expect("it runs");
+    for command in [
+        r#""$F" ls --home home"#,
+        r#""$F" ssh --home home ada@gate true"#,
+        r#""$F" login --home home --password-file password --authenticator totp --no-agent"#,
+    ] {
+        for before in [
+            r#""$F" ssh --home home ada@gate true"#,
+            r#""$F" ssh --home home -O exit || true"#,
+        ] {
+            cluster.script(before);
+            stop(proxy);
+            let said = cluster.attempt(&format!("exec 2>&1; {command}"));
+            go_on(proxy);
+            let said = said.expect_err(command);
+            for words in ["waiting for ", "the proxy 127.0.0.1:3080", "no answer within "] {
+                assert!(said.contains(words), "{command}, after {before}: {said}");
+            }
+        }
+    }
+    cluster.script(r#""$F" ls --home home | grep gate"#);
 }

@@ -396,9 +396,9 @@ async fn a_peer_that_answers_no_ping_is_gone() {
 #[tokio::test(start_paused = true)]
 async fn a_request_behind_a_silence_asks_whether_the_peer_is_there() {
     let (silence, answer) = Tuning::USER.doubt.unwrap();
-    // Asked at once it is given the usual time; behind a silence, and a moment before a usual ping, the shorter one.
+    // Asked at once it is given a moment; behind a silence, and a moment before a usual ping, it has to say so at once.
     for (after, until) in [
-        (Duration::ZERO, Tuning::USER.ping.unwrap() + Tuning::USER.answer),
+        (Duration::ZERO, h2::UNANSWERED + answer),
         (silence, silence + answer),
         (
             Tuning::USER.ping.unwrap() + silence,

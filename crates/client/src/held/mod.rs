@@ -17,12 +17,13 @@ use crate::reach;
 use crate::transport::Proxy;
 use borrow::{Loan, Unlent, borrow};
 use desk::Ask;
+use fleetgate_net::dial;
 use fleetgate_proto::v1::Node;
 use fleetgate_sys::process::{self, effective_uid};
 use std::fmt;
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The name under which this program is the holder.
 pub const NAME: &str = "fleetgate-holder";
@@ -32,6 +33,9 @@ pub const SOCKET: &str = "mux/proxy";
 pub const PERSIST: Duration = Duration::from_secs(600);
 /// How long a holder that is there may take to say so. One that still connects is waited for as long as a connection may take.
 const DEADLINE: Duration = Duration::from_secs(5);
+
+/// How long another connection may take at least, after the one that was kept was found to be dead.
+const ANOTHER: Duration = Duration::from_secs(3);
 
 /// Ends a process that does nothing about it (signal(7)).
 const SIGTERM: i32 = 15;
@@ -53,6 +57,8 @@ pub struct Borrower<'a, N> {
     time: Option<Duration>,
     note: N,
     was_there: bool,
+    /// When a connection was wanted last.
+    begun: Instant,
 }
 
 impl<'a, N: Fn(fmt::Arguments<'_>)> Borrower<'a, N> {
@@ -65,11 +71,13 @@ impl<'a, N: Fn(fmt::Arguments<'_>)> Borrower<'a, N> {
             time,
             note,
             was_there: false,
+            begun: Instant::now(),
         }
     }
 
     /// The proxy at `address`.
     pub async fn proxy(&mut self, address: &str, ledger: &mut Ledger) -> Result<Proxy, ClientError> {
+        self.begun = Instant::now();
         self.was_there = false;
         if let Keep::For(persist) = self.keep {
             match borrow(self.home, address, persist, self.time, ledger).await {
@@ -121,6 +129,9 @@ impl<'a, N: Fn(fmt::Arguments<'_>)> Borrower<'a, N> {
             "the connection that was kept is dead ({why}); another one is made"
         ));
         end(self.home);
+        // Both together take hardly longer than one.
+        let left = dial::DEADLINE.saturating_sub(self.begun.elapsed()).max(ANOTHER);
+        self.time = Some(self.time.map_or(left, |time| time.min(left)));
         (self.keep, self.was_there) = (Keep::No, false);
         true
     }

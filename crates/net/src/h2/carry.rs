@@ -16,6 +16,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+/// A request behind which nothing came for so long is followed by a ping, where there may be doubt.
+pub const UNANSWERED: Duration = Duration::from_secs(3);
+
 /// A connection until its end, which is told.
 pub(super) struct Carrying<IO: Wire> {
     connection: Connection<Shared<IO>, Bytes>,
@@ -39,6 +42,8 @@ struct Pulse {
     quiet: Duration,
     answer: Duration,
     doubt: Option<(Duration, Duration)>,
+    /// When the first request was made behind which nothing has come.
+    requested: Option<Instant>,
 }
 
 impl<IO: Wire> Carrying<IO> {
@@ -61,6 +66,7 @@ impl<IO: Wire> Carrying<IO> {
                 quiet,
                 answer: tuning.answer,
                 doubt: tuning.doubt,
+                requested: None,
             }),
             tell,
             asking,
@@ -97,12 +103,22 @@ impl<IO: Wire> Future for Carrying<IO> {
 }
 
 impl Pulse {
-    /// A request is on its way. Behind a long silence nobody knows whether the peer is still there.
+    /// A request is on its way. Behind a long silence nobody knows whether the peer is still there; behind a short one it is
+    /// asked when nothing comes.
     fn doubt(&mut self, heard: Instant) {
-        let Some((_, answer)) = self.doubt.filter(|(silence, _)| heard.elapsed() >= *silence) else {
+        let Some((silence, answer)) = self.doubt else {
             return;
         };
-        let due = Instant::now() + answer;
+        let now = Instant::now();
+        if heard.elapsed() < silence {
+            if !self.asked && self.requested.is_none_or(|at| heard > at) {
+                self.requested = Some(now);
+                let due = self.due.deadline().min(now + UNANSWERED);
+                self.due.as_mut().reset(due);
+            }
+            return;
+        }
+        let due = now + answer;
         if !self.asked {
             self.ask(answer);
         } else if due < self.due.deadline() {
@@ -133,12 +149,20 @@ impl Pulse {
                 }
                 return self.due.as_mut().poll(cx).map(|()| Broken::Silent(self.patience));
             }
-            match self.due.as_mut().poll(cx) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(()) if Instant::now() < heard + self.quiet => {
+            if self.due.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            let is_unanswered = self.requested.take().is_some_and(|at| heard <= at);
+            match self.doubt.filter(|_| is_unanswered) {
+                Some((_, answer)) => {
+                    if !self.ask(answer) {
+                        return Poll::Pending;
+                    }
+                }
+                None if Instant::now() < heard + self.quiet => {
                     self.due.as_mut().reset(heard + self.quiet);
                 }
-                Poll::Ready(()) => {
+                None => {
                     if !self.ask(self.answer) {
                         return Poll::Pending;
                     }

@@ -50,7 +50,11 @@ impl fmt::Display for Broken {
         match self {
             Broken::Io(error) => write!(f, "the connection broke: {error}"),
             Broken::Http2(error) => write!(f, "HTTP/2: {error}"),
-            Broken::Silent(span) => write!(f, "a ping was not answered within {} s", span.as_secs()),
+            Broken::Silent(span) => write!(
+                f,
+                "a ping was not answered within {} s: the network between is cut, or the other side hangs",
+                span.as_secs()
+            ),
         }
     }
 }

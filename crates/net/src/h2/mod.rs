@@ -11,6 +11,7 @@ mod server;
 mod wire;
 
 pub use call::{Answer, Call};
+pub use carry::UNANSWERED;
 pub use channel::{Broken, Channel, Closed, connect, reason, words};
 pub use routes::{Page, Routes};
 pub use server::{Caller, serve};
