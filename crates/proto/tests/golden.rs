@@ -118,7 +118,8 @@ fn frames_of_the_first_version_are_understood_and_written_as_ever() {
         log: "1".to_owned(),
         offset: 512,
     };
-    check("to-node-kept", to_node(to_node::Kind::Kept(position)));
+    check("to-node-kept", to_node(to_node::Kind::Kept(position.clone())));
+    check("to-node-unkept", to_node(to_node::Kind::Unkept(position)));
     check("to-node-leaving", to_node(to_node::Kind::Leaving(true)));
     let from_node = |kind| FromNode { kind: Some(kind) };
     check(

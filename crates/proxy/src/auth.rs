@@ -308,30 +308,34 @@ pub(crate) async fn renew(gate: &Gate, node: &Name, renew: Renew) -> Option<ToNo
     })
 }
 
-/// A node's audit records. None: they are not kept yet; the node sends them again.
+/// A node's audit records, and whether they are kept: where they are not, the node sends them again.
 pub(crate) async fn audit(gate: &Gate, node: &Name, batch: AuditBatch) -> Option<ToNode> {
-    let kept = deliver(gate, node, batch).await?;
-    Some(ToNode {
-        kind: Some(to_node::Kind::Kept(kept)),
-    })
+    let from = AuditPosition {
+        log: batch.log.clone(),
+        offset: batch.offset,
+    };
+    let kind = match deliver(gate, node, batch).await {
+        Some(kept) => to_node::Kind::Kept(kept),
+        None => to_node::Kind::Unkept(from),
+    };
+    Some(ToNode { kind: Some(kind) })
 }
 
 /// Audit records of a node or of this proxy, and up to where they are kept now.
 pub(crate) async fn deliver(gate: &Gate, source: &Name, batch: AuditBatch) -> Option<AuditPosition> {
+    let (log, offset) = (batch.log.clone(), batch.offset);
     let from = AuditFrom {
         source: source.to_string(),
         batch: Some(batch),
     };
-    match timeout(PATIENCE, async { service(gate).await.audit(from).await })
-        .await
-        .ok()?
-    {
-        Ok(answer) => Some(answer.into_inner()),
-        Err(status) => {
-            tracing::warn!(%source, "audit events wait until auth takes them: {}", h2::words(&status));
-            None
-        }
-    }
+    let answer = timeout(PATIENCE, async { service(gate).await.audit(from).await }).await;
+    let why = match answer {
+        Ok(Ok(answer)) => return Some(answer.into_inner()),
+        Ok(Err(status)) => h2::words(&status),
+        Err(_) => format!("auth has not answered for {} s", PATIENCE.as_secs()),
+    };
+    tracing::warn!(%source, log, offset, "audit events wait until auth takes them: {why}");
+    None
 }
 
 /// Renews this proxy's own certificate when a third of its time is left.

@@ -2,6 +2,8 @@
 //! hostile.
 #![forbid(unsafe_code)]
 
+#[path = "parts/audit.rs"]
+mod audit;
 #[path = "parts/certified.rs"]
 mod certified;
 #[path = "parts/reach.rs"]

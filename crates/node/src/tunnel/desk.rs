@@ -3,7 +3,10 @@
 
 use super::dial::{Dialling, Locked, keep};
 use super::line::{Heard, Line, Monitor};
+use super::pending::{Controls, Pending};
+use super::service::name;
 use crate::seat::Ended;
+use fleetgate_net::backoff::random;
 use fleetgate_net::tls::{self, Believe, Credentials, Trust};
 use fleetgate_proto::v1::{
     AuditBatch, AuditPosition, FromNode, NodeFacts, Renew, Span, Spans, Statement, from_node,
@@ -18,6 +21,7 @@ use std::ffi::CString;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::net::UnixStream;
 use tokio::sync::{Mutex, Notify, mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
@@ -46,6 +50,8 @@ pub(super) enum Ask {
     Left(mpsc::Sender<FromNode>),
     /// Audit lines are kept.
     Kept(AuditPosition),
+    /// Audit lines from there on are not kept, says the proxy that has them.
+    Unkept(AuditPosition),
     /// The request for certificates was answered.
     Renewed,
 }
@@ -54,13 +60,6 @@ pub(super) enum Ask {
 pub(super) struct Taken {
     pub socket: UnixStream,
     pub spans: Option<mpsc::Receiver<Spans>>,
-}
-
-/// A message that is to reach auth by whichever proxy takes it.
-struct Pending {
-    post: FromNode,
-    /// Whom it was given.
-    with: Option<mpsc::Sender<FromNode>>,
 }
 
 pub(super) struct Desk {
@@ -78,8 +77,7 @@ pub(super) struct Desk {
     arriving: HashMap<Ticket, Arriving>,
     explaining: HashMap<Ticket, mpsc::Sender<Spans>>,
     resolving: HashMap<CString, Vec<oneshot::Sender<Vec<SocketAddr>>>>,
-    /// By the proxy's name.
-    controls: Vec<(Arc<str>, mpsc::Sender<FromNode>)>,
+    controls: Controls,
     /// One of them ended.
     gone: Arc<Notify>,
     facts: NodeFacts,
@@ -138,13 +136,16 @@ impl Desk {
     async fn run(&mut self) -> Result<std::convert::Infallible, Ended> {
         let (line, gone) = (self.line.clone(), self.gone.clone());
         loop {
+            let due = [&self.renew, &self.audit].into_iter().flatten();
+            let due = due.filter_map(Pending::due).min();
             tokio::select! {
-                heard = line.hear() => self.obey(heard?)?,
+                heard = line.hear() => self.obey(heard?).await?,
                 Some(ask) = self.asks.recv() => self.asked(ask).await?,
+                () = until(due) => self.carry().await?,
                 Some(_) = self.dials.join_next() => {}
                 () = gone.notified() => {
                     self.controls.retain(|(_, control)| !control.is_closed());
-                    self.carry();
+                    self.carry().await?;
                 }
             }
             let leaving = *self.leave.borrow();
@@ -154,7 +155,7 @@ impl Desk {
         }
     }
 
-    fn obey(&mut self, (word, fds): Heard) -> Result<(), Ended> {
+    async fn obey(&mut self, (word, fds): Heard) -> Result<(), Ended> {
         match word {
             ToTunnel::Begin { .. } => return Err(Ended::Because("a second beginning".to_owned())),
             // Nobody waits for it any more.
@@ -197,12 +198,12 @@ impl Desk {
             ToTunnel::Renew { message } => {
                 let renew = Renew::decode(message.as_slice()).map_err(Ended::at("a request to renew"))?;
                 self.renew = Some(Pending::new(from_node::Kind::Renew(renew)));
-                self.carry();
+                self.carry().await?;
             }
             ToTunnel::Audit { message } => {
                 let batch = AuditBatch::decode(message.as_slice()).map_err(Ended::at("audit records"))?;
                 self.audit = Some(Pending::new(from_node::Kind::Audit(batch)));
-                self.carry();
+                self.carry().await?;
             }
             ToTunnel::Statement { proxy, message } => {
                 let statement = Statement::decode(message.as_slice()).map_err(Ended::at("a statement"))?;
@@ -254,14 +255,14 @@ impl Desk {
                 }
                 let _ = control.try_send(post(from_node::Kind::Facts(self.facts.clone())));
                 self.controls.push((proxy, control));
-                self.carry();
+                self.carry().await?;
             }
             Ask::Left(control) => {
                 self.controls.retain(|(_, known)| !known.same_channel(&control));
                 for pending in [&mut self.renew, &mut self.audit].into_iter().flatten() {
-                    pending.with.take_if(|with| with.same_channel(&control));
+                    pending.take_from(&control);
                 }
-                self.carry();
+                self.carry().await?;
             }
             Ask::Kept(position) => {
                 if let Some(Pending { post, .. }) = &self.audit
@@ -270,6 +271,15 @@ impl Desk {
                     && batch.offset + batch.lines.len() as u64 <= position.offset
                 {
                     self.audit = None;
+                }
+            }
+            Ask::Unkept(position) => {
+                if let Some(pending) = &mut self.audit
+                    && let Some(from_node::Kind::Audit(batch)) = &pending.post.kind
+                    && (batch.log.as_str(), batch.offset) == (position.log.as_str(), position.offset)
+                    && let Some(proxy) = pending.failed(Instant::now(), random())
+                {
+                    self.tell_unkept(&proxy).await?;
                 }
             }
             Ask::Renewed => self.renew = None,
@@ -330,26 +340,38 @@ impl Desk {
     }
 
     /// Gives what is pending to a proxy that takes it, if nobody has it.
-    fn carry(&mut self) {
-        for pending in [&mut self.renew, &mut self.audit].into_iter().flatten() {
-            if pending.with.as_ref().is_some_and(|with| !with.is_closed()) {
-                continue;
-            }
-            let taker = self
-                .controls
-                .iter()
-                .find(|(_, control)| control.try_send(pending.post.clone()).is_ok());
-            pending.with = taker.map(|(_, control)| control.clone());
+    async fn carry(&mut self) -> Result<(), Ended> {
+        let now = Instant::now();
+        if let Some(renew) = &mut self.renew {
+            renew.give(&self.controls, now, random());
         }
+        let silent = self.audit.as_mut();
+        match silent.and_then(|audit| audit.give(&self.controls, now, random())) {
+            Some(proxy) => self.tell_unkept(&proxy).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Has the monitor log that this proxy did not have the batch kept.
+    async fn tell_unkept(&self, proxy: &str) -> Result<(), Ended> {
+        let Some(from_node::Kind::Audit(batch)) = self.audit.as_ref().and_then(|a| a.post.kind.as_ref())
+        else {
+            return Ok(());
+        };
+        let word = FromTunnel::AuditUnkept {
+            proxy: name(proxy),
+            log: name(&batch.log),
+            offset: batch.offset,
+        };
+        self.line.say(&word).await
     }
 }
 
-impl Pending {
-    fn new(kind: from_node::Kind) -> Pending {
-        Pending {
-            post: post(kind),
-            with: None,
-        }
+/// Waits until then; without a time for ever.
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due.into()).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -7,6 +7,7 @@
 mod desk;
 mod dial;
 mod line;
+mod pending;
 mod quiet;
 mod service;
 mod session;

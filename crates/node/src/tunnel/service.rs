@@ -291,6 +291,7 @@ impl Serving {
                 let _ = self.desk.send(Ask::Kept(kept)).await;
                 self.say_small(word).await;
             }
+            Some(to_node::Kind::Unkept(from)) => _ = self.desk.send(Ask::Unkept(from)).await,
             // The first is its control stream's; another kind is a newer proxy's.
             Some(to_node::Kind::Leaving(_)) | None => {}
         }

@@ -160,6 +160,45 @@ fn facts_documents_certificates_and_audit_go_both_ways() {
 }
 
 #[test]
+fn audit_lines_that_auth_did_not_keep_are_sent_again_on_the_same_tunnel() {
+    run(async {
+        let cluster = Cluster::new();
+        let proxy = Proxy::new(&cluster).await;
+        let mut tunnel = Tunnel::start(&cluster, &[&proxy]);
+        let (joined, ()) = tokio::join!(proxy.joined(), tunnel.connected(&cluster));
+        let mut control = control(&joined).await;
+        assert!(matches!(control.next().await, Some(from_node::Kind::Facts(_))));
+        let batch = AuditBatch {
+            log: "1".into(),
+            offset: 5,
+            lines: b"{}\n".as_slice().into(),
+            ..AuditBatch::default()
+        };
+        let message = batch.encode_to_vec();
+        tunnel.say(&ToTunnel::Audit { message }, &[]);
+        assert!(matches!(control.next().await, Some(from_node::Kind::Audit(b)) if b == batch));
+        // A word on something else says nothing about it.
+        for (log, offset) in [("2", 5), ("1", 8), ("1", 5)] {
+            let log = log.to_owned();
+            control
+                .say(to_node::Kind::Unkept(AuditPosition { log, offset }))
+                .await;
+        }
+        tunnel
+            .hear(&cluster, "that it is not kept", |word| match word {
+                FromTunnel::AuditUnkept { proxy, log, offset } => {
+                    assert_eq!((proxy.as_c_str(), log.as_c_str(), *offset), (c"p1", c"1", 5));
+                    Some(())
+                }
+                _ => None,
+            })
+            .await;
+        assert!(matches!(control.next().await, Some(from_node::Kind::Audit(b)) if b == batch));
+        assert_eq!(tunnel.finish(), Some(0));
+    });
+}
+
+#[test]
 fn a_proxy_that_goes_is_dialled_again_and_sessions_of_another_stay() {
     run(async {
         let cluster = Cluster::new();

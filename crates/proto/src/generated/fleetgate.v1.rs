@@ -214,7 +214,7 @@ pub struct Node {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ToNode {
-    #[prost(oneof = "to_node::Kind", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "to_node::Kind", tags = "1, 2, 3, 4, 5, 6")]
     pub kind: ::core::option::Option<to_node::Kind>,
 }
 /// Nested message and enum types in `ToNode`.
@@ -236,6 +236,9 @@ pub mod to_node {
         /// This proxy stops: dial it again later, use the others.
         #[prost(bool, tag = "5")]
         Leaving(bool),
+        /// The audit records that begin at this position are not kept: auth refused them, or did not answer. Send them again.
+        #[prost(message, tag = "6")]
+        Unkept(super::AuditPosition),
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -85,6 +85,8 @@ pub struct Auth {
     pub reached: tokio::sync::Mutex<mpsc::UnboundedReceiver<ReachReport>>,
     pub batches: mpsc::UnboundedSender<AuditFrom>,
     pub audited: tokio::sync::Mutex<mpsc::UnboundedReceiver<AuditFrom>>,
+    /// So many batches of nodes are not kept.
+    pub keeps_not: AtomicU64,
 }
 
 impl World {
@@ -131,6 +133,7 @@ impl World {
             reached: reached.into(),
             batches,
             audited: audited.into(),
+            keeps_not: AtomicU64::new(0),
         });
         let auth_address = serve_auth(&cluster, auth.clone()).await;
 
@@ -398,7 +401,7 @@ pub fn sign(key: &PrivateKey, message: &[u8], document: Vec<u8>) -> Signed {
     }
 }
 
-fn leaf(cluster: &Cluster, subject: Subject, dns: &str) -> (Key, Vec<Vec<u8>>) {
+pub fn leaf(cluster: &Cluster, subject: Subject, dns: &str) -> (Key, Vec<Vec<u8>>) {
     let key = Key::generate();
     let leaf = cluster.authority.issue(&Leaf {
         public: key.public().spki(),
@@ -547,6 +550,13 @@ impl cluster_server::Cluster for Auth {
         let signed = fleetgate_proto::signed::audit(&from.source, &batch);
         key.verify(&signed, &batch.signature)
             .map_err(|e| Status::invalid_argument(e.to_string()))?;
+        let keeps_not = || {
+            self.keeps_not
+                .fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1))
+        };
+        if from.source != "p1" && keeps_not().is_ok() {
+            return Err(Status::unavailable("the disk is full"));
+        }
         let position = AuditPosition {
             offset: batch.offset + batch.lines.len() as u64,
             log: batch.log,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Begin → Ready → (Sign → Signed)* · (Resolve → Addresses)* · (Arrived → Session(+ socket) | NotTaken)*
-//!               → State* · Fresh* · (Renew → Renewed)* · (Audit → AuditKept)*
+//!               → State* · Fresh* · (Renew → Renewed)* · (Audit → AuditUnkept* · AuditKept)*
 //! ```
 //!
 //! A session's bytes go between its HTTP/2 stream and one end of a socket pair that the monitor made. The monitor makes
@@ -180,6 +180,8 @@ choice! {
         9 => Lost { proxy: CString, why: CString },
         /// Sign what the node says of itself to this proxy, now and whenever it changes.
         10 => Attest { proxy: CString },
+        /// This proxy did not have lines of this file from there on kept; they are sent again. For the log.
+        11 => AuditUnkept { proxy: CString, log: CString, offset: u64 },
     }
 }
 

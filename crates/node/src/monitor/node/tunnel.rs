@@ -259,6 +259,15 @@ impl Node {
                     self.tools.audit.kept(log.into_owned(), offset);
                 }
             }
+            FromTunnel::AuditUnkept { proxy, log, offset } => {
+                let (log, proxy) = (quoted(&log), quoted(&proxy));
+                tracing::warn!(
+                    proxy,
+                    log,
+                    offset,
+                    "audit lines are not kept by the cluster yet: they are sent again"
+                );
+            }
             FromTunnel::Attest { proxy } => {
                 if !is_leaving {
                     if !tunnel.stated.contains(&proxy) {
