@@ -124,7 +124,7 @@ impl Query {
 /// An end may never arrive: it was lost with an auth that a backup was put in the place of, or with the power of its machine.
 /// So a node says which sessions it has when it begins and at each new state, and a restore makes one. What it says counts for
 /// sessions that began five seconds before, because a session that begins meanwhile may not be among them. Nobody says so of
-/// plain sshds: after a restore it is not known of their sessions of before whether they run.
+/// plain sshds: after a restore it is not known of their sessions of before whether they run. Of a restore auth alone tells.
 const PRESENT: &str = " AND event = 'session_started' AND json_extract(line, '$.session') IS NOT NULL AND NOT EXISTS (
     SELECT 1 FROM events AS ends WHERE json_extract(ends.line, '$.session') = json_extract(events.line, '$.session')
         AND ends.event = 'session_ended' AND json_extract(ends.line, '$.proxy') IS json_extract(events.line, '$.proxy')
@@ -136,7 +136,8 @@ const PRESENT: &str = " AND event = 'session_started' AND json_extract(line, '$.
             AND json_extract(told.line, '$.proxy') IS NULL
         ORDER BY told.id DESC LIMIT 1), line), json_extract(line, '$.session')) > 0
     AND (json_extract(line, '$.proxy') IS NULL OR NOT EXISTS (
-        SELECT 1 FROM events AS restored WHERE restored.event = 'restored' AND restored.id > events.id))";
+        SELECT 1 FROM events AS restored WHERE restored.event = 'restored' AND restored.id > events.id
+            AND restored.node IS NULL AND json_extract(restored.line, '$.proxy') IS NULL))";
 
 impl Log {
     /// Where the answer to `query` begins: with the first event, unless only the last ones are wanted.

@@ -684,6 +684,16 @@ fn a_session_that_its_node_does_not_know_any_more_is_over() {
         ))
         .await;
         assert_eq!(present().await, ["bb", "cc", "dd"]);
+        // No machine but auth's tells of a restore.
+        tell(line(9_000, "\"event\":\"restored\"")).await;
+        let of_edge = line(9_000, "\"event\":\"restored\"");
+        place
+            .proxy(&edge)
+            .await
+            .audit(batch(&edge, "edge", "2", 0, &of_edge))
+            .await
+            .unwrap();
+        assert_eq!(present().await, ["bb", "cc", "dd"]);
         // Nobody knows of a plain sshd's, and a restore forgets what it was told meanwhile.
         place
             .service()
