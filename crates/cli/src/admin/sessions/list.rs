@@ -206,7 +206,8 @@ fn table(sessions: &[Session], all: bool) -> String {
         let started = &session.started;
         let id = text(started, "session");
         let mut row = vec![
-            id[..id.len().min(ID_SHOWN)].to_owned(),
+            // An id is the node's word: it may be any text.
+            id.chars().take(ID_SHOWN).collect(),
             text(started, "user").to_owned(),
             text(started, "login").to_owned(),
             text(started, "node").to_owned(),
@@ -359,5 +360,23 @@ bb                      ada    web1               2026-01-31 14:00:06  2026-01-3
         }
         let runs: Vec<bool> = found.0.into_values().map(|session| session.runs).collect();
         assert_eq!(runs, [true, false]);
+    }
+
+    #[test]
+    fn an_id_that_no_session_has_is_cut_between_characters() {
+        let mut found = SessionTable::default();
+        for id in ["aaaabbbbccccdddéeeee", "ééééééééééééééééééééééé"] {
+            found.take(&format!(
+                r#"{{"event":"session_started","session":"{id}","node":"web1"}}"#
+            ));
+        }
+        let sessions: Vec<Session> = found.0.into_values().collect();
+        let rows = table(&sessions, false);
+        let ids: Vec<_> = rows
+            .lines()
+            .skip(1)
+            .map(|row| row.split("  ").next().unwrap_or_default())
+            .collect();
+        assert_eq!(ids, ["aaaabbbbccccdddé", "éééééééééééééééé"]);
     }
 }
