@@ -22,7 +22,7 @@ const TRIES: usize = 16;
 pub const MAX_OUTBOX: usize = 10_000;
 /// How many of them go into one transaction of the audit log.
 const TOGETHER: usize = 64;
-/// How long the outbox waits when the audit log could not be written.
+/// How long the outbox waits when the audit log could not be written, and the copy when the store could not be read.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// The state, as the service changes it.
@@ -311,22 +311,39 @@ impl Ledger {
 impl Follower {
     /// Keeps the copy up to date until the store is closed.
     pub async fn run(mut self) {
+        while let Some(update) = self.next().await {
+            self.take(&update);
+        }
+    }
+
+    /// The next update. None: the store is closed.
+    async fn next(&mut self) -> Option<Update> {
         loop {
             match self.watch.next().await {
-                Ok(update) => self.take(&update),
-                Err(StoreError::Compacted(_)) => match load(&*self.store).await {
-                    Ok((book, watch)) => {
-                        let revision = book.revision;
-                        *self.book.write().unwrap_or_else(PoisonError::into_inner) = book;
-                        self.watch = watch;
-                        self.seen.send_replace(revision);
-                    }
-                    Err(refused) => {
-                        tracing::error!("the store cannot be read again: {refused}");
-                        return;
-                    }
-                },
-                Err(_) => return,
+                Ok(update) => return Some(update),
+                Err(StoreError::Closed) => return None,
+                // It fell behind: after an error a watch has no more updates.
+                Err(_) => self.reload().await?,
+            }
+        }
+    }
+
+    /// Reads the store anew, as often as that takes. None: it is closed.
+    async fn reload(&mut self) -> Option<()> {
+        loop {
+            match load(&*self.store).await {
+                Ok((book, watch)) => {
+                    let revision = book.revision;
+                    *self.book.write().unwrap_or_else(PoisonError::into_inner) = book;
+                    self.watch = watch;
+                    self.seen.send_replace(revision);
+                    return Some(());
+                }
+                Err(refused) if refused == StoreError::Closed.into() => return None,
+                Err(refused) => {
+                    tracing::error!("the store cannot be read again: {refused}");
+                    tokio::time::sleep(AGAIN).await;
+                }
             }
         }
     }

@@ -81,7 +81,8 @@ pub struct Server {
     tcp: TcpListener,
     unix: UnixListener,
     shown: watch::Receiver<tls::Server>,
-    beside: JoinSet<()>,
+    /// What must run for as long as the service does.
+    beside: JoinSet<&'static str>,
 }
 
 /// The store, which an auth service that is just ending may still have for a moment.
@@ -115,7 +116,10 @@ impl Server {
         let mut beside = beside.start();
         let shown = Showing::new(service.clone()).await?;
         let (tell, served) = watch::channel(shown.server()?);
-        beside.spawn(shown.run(tell));
+        beside.spawn(async move {
+            shown.run(tell).await;
+            "renews the service's own certificate"
+        });
         let listens = |what: &dyn std::fmt::Display, e: std::io::Error| {
             Refused::unavailable(format!(
                 "{what} cannot be listened on: {e}; is another auth service running?"
@@ -148,12 +152,19 @@ impl Server {
         self.service.clone()
     }
 
+    /// Lets a test have something run beside the service.
+    #[cfg(test)]
+    pub(crate) fn beside(&mut self) -> &mut JoinSet<&'static str> {
+        &mut self.beside
+    }
+
     /// The hash of the cluster's TLS authority, by which it is known.
     pub fn pin(&self) -> Result<fleetgate_net::Pin> {
         self.service.pin()
     }
 
-    /// Answers until `leave`; then what is under way is ended.
+    /// Answers until `leave`; then what is under way is ended. An error: something without which no change is done has ended.
+    /// Whoever started the service starts it again.
     pub async fn run(mut self, leave: impl Future<Output = ()>) -> Result<()> {
         let (stop, stopped) = watch::channel(false);
         let mut connections = JoinSet::new();
@@ -168,9 +179,13 @@ impl Server {
             places: Places::new(STRANGERS_OF_ONE),
         });
         tokio::pin!(leave);
-        loop {
+        let done = loop {
             tokio::select! {
-                () = &mut leave => break,
+                () = &mut leave => break Ok(()),
+                Some(ended) = self.beside.join_next() => break Err(match ended {
+                    Ok(task) => Refused::unavailable(format!("what {task} has ended: the service has to be started again")),
+                    Err(e) => Refused::unavailable(format!("what runs beside the service has ended: {e}")),
+                }),
                 accepted = self.tcp.accept() => match (accepted, room.clone().try_acquire_owned()) {
                     (Ok((stream, peer)), Ok(permit)) => {
                         let (remote, stopped) = (remote.clone(), stopped.clone());
@@ -197,7 +212,7 @@ impl Server {
                 },
                 Some(_) = connections.join_next() => {}
             }
-        }
+        };
         let _ = stop.send(true);
         self.service.stopping.send_replace(true);
         let _ = tokio::time::timeout(LEAVING, async {
@@ -218,7 +233,7 @@ impl Server {
             }
         };
         let _ = tokio::time::timeout(LEAVING, closed).await;
-        Ok(())
+        done
     }
 }
 

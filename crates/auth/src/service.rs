@@ -241,18 +241,27 @@ impl Service {
 }
 
 impl Beside {
-    /// Starts what keeps the service up to date; it ends when the set is dropped.
-    pub fn start(self) -> JoinSet<()> {
+    /// Starts what keeps the service up to date; it ends when the set is dropped. A task that ends before says what it did.
+    pub fn start(self) -> JoinSet<&'static str> {
         let Beside {
             follower,
             publisher,
             service,
         } = self;
         let mut tasks = JoinSet::new();
-        tasks.spawn(follower.run());
-        tasks.spawn(publisher.run());
+        tasks.spawn(async move {
+            follower.run().await;
+            "keeps the copy of the state up to date"
+        });
+        tasks.spawn(async move {
+            publisher.run().await;
+            "signs the state"
+        });
         let ledger = service.ledger.clone();
-        tasks.spawn(async move { ledger.post().await });
+        tasks.spawn(async move {
+            ledger.post().await;
+            "writes the audit log"
+        });
         tasks.spawn(async move {
             let mut turns = tokio::time::interval(TURN);
             turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
