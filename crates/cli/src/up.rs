@@ -33,7 +33,7 @@ const DRAINED: Duration = Duration::from_secs(49 * 3600);
 const MESSAGES: usize = 64;
 /// When told to end, a role has so long before it is killed.
 const FAREWELL: Duration = Duration::from_secs(10);
-/// A role has so long to become ready at the first start.
+/// A role has so long to become ready. At its first start it is given up then, later it is killed and started again.
 const START: Duration = Duration::from_secs(60);
 /// Names that are tried for the directory of the sockets.
 const PLACES: u32 = 1000;
@@ -216,7 +216,7 @@ impl Service {
         let child = command.spawn();
         inherited(false).map_err(|e| failed(&e))?;
         let child = child.map_err(|e| failed(&e))?;
-        let pidfd = process::pidfd_open(child.id() as i32).map_err(|e| failed(&e))?;
+        let (child, pidfd) = watched(child, process::pidfd_open).map_err(|e| failed(&e))?;
         self.state = State::Starting(Running {
             child,
             pidfd,
@@ -397,7 +397,7 @@ impl Up {
     /// The first role that never ran, when those before it are ready; and those whose pause is over.
     fn start_what_is_due(&mut self) -> Result<(), String> {
         for service in &mut self.services {
-            match &service.state {
+            match &mut service.state {
                 State::Pausing(until) if Instant::now() >= *until => {
                     tracing::info!("starting {} again", service.role.name());
                     // The others go on: what was missing (memory, processes) may be there in a moment.
@@ -410,16 +410,17 @@ impl Up {
                     service.start(&self.place)?;
                     return Ok(());
                 }
-                State::Starting(running) if !service.proven => {
-                    if running.since.elapsed() >= START {
-                        return Err(format!(
-                            "{} is not ready after {} s; its log is above",
-                            service.role.name(),
-                            START.as_secs()
-                        ));
+                State::Starting(running) if running.since.elapsed() >= START => {
+                    let late = format!("{} is not ready after {} s", service.role.name(), START.as_secs());
+                    if !service.proven {
+                        return Err(format!("{late}; its log is above"));
                     }
-                    return Ok(());
+                    tracing::error!("{late}: it is killed and started again");
+                    let _ = process::signal(&running.pidfd, signals::KILL);
+                    // Its death is taken note of like any other. Where the kernel holds it, it is killed again later.
+                    running.since = Instant::now();
                 }
+                State::Starting(_) if !service.proven => return Ok(()),
                 _ => {}
             }
         }
@@ -438,9 +439,11 @@ impl Up {
             watches.push(Watch::new(leaving.running.pidfd.raw(), poll::READ));
         }
         let now = Instant::now();
-        let due = self.services.iter().filter_map(|s| match &s.state {
+        // Nothing is started any more while all of it ends.
+        let starts = self.services.iter().filter(|_| self.ending.is_none());
+        let due = starts.filter_map(|s| match &s.state {
             State::Pausing(until) => Some(*until),
-            State::Starting(running) if !s.proven => Some(running.since + START),
+            State::Starting(running) => Some(running.since + START),
             _ => None,
         });
         let drained = self.leaving.iter().map(|leaving| leaving.until);
@@ -551,6 +554,18 @@ impl Up {
             }
         }
         Err(why.into())
+    }
+}
+
+/// A process and what tells its end. One whose end nobody would hear of is not left behind.
+fn watched(mut child: Child, open: impl FnOnce(i32) -> Result<Fd, Errno>) -> Result<(Child, Fd), Errno> {
+    match open(child.id() as i32) {
+        Ok(pidfd) => Ok((child, pidfd)),
+        Err(e) => {
+            let _ = child.kill();
+            let _ = child.wait();
+            Err(e)
+        }
     }
 }
 

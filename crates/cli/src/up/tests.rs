@@ -104,3 +104,44 @@ fn what_drains_for_longer_than_it_may_is_killed() {
     up.look_for_leavers();
     assert!(up.leaving.is_empty());
 }
+
+/// A role that was ready once and hangs at a later start is killed and started again. The others go on.
+#[test]
+fn a_role_that_hangs_when_it_is_started_again_is_killed() {
+    let place = Place::make().expect("a directory");
+    let (mut service, _says) = starting(&place.0);
+    service.proven = true;
+    let State::Starting(running) = &mut service.state else {
+        unreachable!("it was made so");
+    };
+    running.child = Command::new("sleep").arg("600").spawn().expect("spawned");
+    running.pidfd = process::pidfd_open(running.child.id() as i32).expect("it lives");
+    running.since = Instant::now()
+        .checked_sub(START)
+        .expect("since the machine's start");
+    let mut up = Up {
+        services: vec![service],
+        place,
+        leaving: Vec::new(),
+        signals: signals::descriptor(&[signals::HUP]).expect("taken"),
+        manager: Notify::from_environment(),
+        ending: None,
+        all: false,
+        announced: false,
+    };
+    up.start_what_is_due().expect("the others go on");
+    let pidfd = &up.services[0].running().expect("not reaped").pidfd;
+    let died = poll::poll(&mut [Watch::new(pidfd.raw(), poll::READ)], Some(10_000));
+    assert!(died.expect("polled") > 0, "it was not killed");
+    up.look_for_death(0).expect("the others go on");
+    assert!(matches!(up.services[0].state, State::Pausing(_)));
+}
+
+#[test]
+fn a_process_that_cannot_be_watched_is_not_left_behind() {
+    let child = Command::new("sleep").arg("600").spawn().expect("spawned");
+    let process = PathBuf::from(format!("/proc/{}", child.id()));
+    let told = watched(child, |_| Err(Errno::EMFILE));
+    assert!(matches!(told, Err(Errno::EMFILE)));
+    assert!(!process.exists(), "it lives on");
+}
