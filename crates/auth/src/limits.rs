@@ -10,6 +10,10 @@ use tokio::sync::oneshot;
 
 /// The most sources or names that are told apart; the others share one bucket.
 pub const MAX_BUCKETS: usize = 16_384;
+/// So often a table is swept at least where it is small.
+const SWEEP_AFTER: usize = 64;
+/// How long after the last sweep a table without room is swept again.
+const SWEEP_FULL_MS: u64 = 1000;
 
 /// Whom a connection comes from, as far as limits go: an address, of IPv6 its /64, or this machine's own socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,9 +55,29 @@ pub struct Buckets<K> {
 
 #[derive(Debug)]
 struct Table<K> {
-    /// When each will be full again, in milliseconds; full ones are left out.
+    /// When each will be full again, in milliseconds. A sweep leaves out those that are.
     full_at: HashMap<K, u64>,
     others: u64,
+    /// How many times one is taken before the next sweep.
+    sweep_in: usize,
+    /// When the last sweep was.
+    swept_ms: u64,
+}
+
+impl<K: Eq + Hash> Table<K> {
+    /// Forgets full buckets: after as many calls as there were buckets left, so that a call costs the same however many
+    /// there are; and once a second where there is no room for another.
+    fn sweep(&mut self, now_ms: u64) {
+        let is_full = self.full_at.len() >= MAX_BUCKETS;
+        if self.sweep_in > 0 && !(is_full && now_ms >= self.swept_ms.saturating_add(SWEEP_FULL_MS)) {
+            self.sweep_in -= 1;
+            return;
+        }
+        self.full_at.retain(|_, full| *full > now_ms);
+        self.sweep_in = self.full_at.len().max(SWEEP_AFTER);
+        self.full_at.shrink_to(2 * self.sweep_in);
+        self.swept_ms = now_ms;
+    }
 }
 
 /// Places that one source, or whatever else they are counted by, may hold at once.
@@ -193,6 +217,8 @@ impl<K: Eq + Hash + Clone> Buckets<K> {
             table: Mutex::new(Table {
                 full_at: HashMap::new(),
                 others: 0,
+                sweep_in: 0,
+                swept_ms: 0,
             }),
         }
     }
@@ -200,9 +226,7 @@ impl<K: Eq + Hash + Clone> Buckets<K> {
     /// Takes one for `key`, or says after how many seconds to try again.
     pub fn take(&self, key: &K, now_ms: u64) -> Result<(), u64> {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        if !table.full_at.contains_key(key) && table.full_at.len() >= MAX_BUCKETS {
-            table.full_at.retain(|_, full| *full > now_ms);
-        }
+        table.sweep(now_ms);
         let room = table.full_at.len() < MAX_BUCKETS || table.full_at.contains_key(key);
         let full = match room {
             true => table.full_at.entry(key.clone()).or_insert(now_ms),
@@ -264,6 +288,17 @@ mod tests {
         // Full ones are forgotten.
         assert_eq!(buckets.take(&(2 * MAX_BUCKETS), 60_000), Ok(()));
         assert!(buckets.table.lock().unwrap().full_at.len() <= MAX_BUCKETS);
+    }
+
+    #[test]
+    fn full_buckets_are_forgotten_long_before_there_is_no_room() {
+        let buckets = Buckets::new(RATE);
+        let mut most = 0;
+        for key in 0..10_000 {
+            assert_eq!(buckets.take(&key, key * 60_000), Ok(()));
+            most = most.max(buckets.table.lock().unwrap().full_at.len());
+        }
+        assert!(most <= SWEEP_AFTER + 1, "{most}");
     }
 
     #[test]

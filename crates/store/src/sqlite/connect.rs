@@ -14,6 +14,9 @@ use std::time::Duration;
 const BUSY: Duration = Duration::from_secs(5);
 /// How far the WAL file may stay grown after a large transaction.
 const WAL_BYTES: i64 = 16 << 20;
+/// What a connection keeps of the file in its own memory, in KB. The rest is in the page cache, which the kernel takes back where
+/// it needs to. SQLite's own bound is 2 MB for each of three connections.
+const CACHE_KB: i64 = 512;
 
 /// A connection.
 #[derive(Debug)]
@@ -125,6 +128,7 @@ fn set(database: Connection) -> Result<Connection> {
     database.pragma_update(None, "trusted_schema", false)?;
     // Whoever opened it may open no other files, those for what is sorted included.
     database.pragma_update(None, "temp_store", "MEMORY")?;
+    database.pragma_update(None, "cache_size", -CACHE_KB)?;
     Ok(database)
 }
 
@@ -138,4 +142,23 @@ fn nothing_beside(error: &rusqlite::Error) -> bool {
 fn has_wal(path: &Path) -> bool {
     let wal = std::fs::symlink_metadata(beside(path, "-wal"));
     wal.is_ok_and(|found| found.len() > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_connection_keeps_a_bounded_part_of_the_file_in_memory() {
+        let path = std::env::temp_dir().join(format!("fleetgate-store-cache-{}", std::process::id()));
+        std::fs::write(&path, []).expect("written");
+        for connect in [as_usual, as_it_is] {
+            let database = connect(&path).expect("an empty database");
+            let size: i64 = database
+                .query_row("PRAGMA cache_size", [], |row| row.get(0))
+                .expect("told");
+            assert_eq!(size, -CACHE_KB);
+        }
+        std::fs::remove_file(&path).expect("removed");
+    }
 }
