@@ -317,4 +317,35 @@ mod tests {
                 .contains("1 of 2 checks failed: a")
         );
     }
+
+    /// Where both servers fail in one way, they are not the same.
+    #[test]
+    fn only_an_answer_of_sshds_is_compared_with_ours() {
+        const CHECK: &str = include_str!("../selinux/check");
+        let (_, functions) = CHECK.split_once("\ncheck() {").expect("it is there");
+        let (functions, _) = functions.split_once("\nline() {").expect("it is there");
+        for (sshds, ours, holds) in [
+            ("a:b:user_t:s0", "a:b:user_t:s0", true),
+            ("a:b:user_t:s0 c:d:tty_t:s0", "a:b:user_t:s0 c:d:tty_t:s0", true),
+            ("SSH-", "SSH-", true),
+            ("unknown to logind", "unknown to logind", true),
+            ("a:b:user_t:s0", "a:b:other_t:s0", false),
+            ("", "", false),
+            ("refused", "refused", false),
+            ("Permission denied.", "Permission denied.", false),
+            ("a:b:user_t:s0 refused", "a:b:user_t:s0 refused", false),
+        ] {
+            let script = format!("check() {{{functions}\nsame name \"$1\" \"$2\"");
+            let mut shell = std::process::Command::new("sh");
+            let said = shell
+                .args(["-c", &script, "sh", sshds, ours])
+                .output()
+                .expect("a shell");
+            let said = String::from_utf8(said.stdout).expect("text");
+            assert!(
+                matches!(parse(said.trim_end()), Line::Check("name", held, _) if held == holds),
+                "{sshds}: {said}"
+            );
+        }
+    }
 }

@@ -24,6 +24,8 @@ const WARM_UP: f64 = 0.25;
 const FEWEST: usize = 12;
 /// What a process may grow by, in KB for a thousand sessions.
 const MOST: f64 = 1.0;
+/// The most sessions of a hundred that may fail in a run with faults: those that need a service that is stopped or dead.
+const MOST_FAILED: u64 = 20;
 /// How long a cluster may take until it serves.
 const UP_WITHIN: Duration = Duration::from_secs(120);
 /// How long after a fault the next one comes.
@@ -105,7 +107,10 @@ pub fn main(args: &[String]) -> Result {
     let series = cluster.run(Duration::from_secs(60 * minutes), faults)?;
     let (ended, failed) = (cluster.ended.load(Relaxed), cluster.failed.load(Relaxed));
     println!("{ended} sessions in {minutes} min, {failed} of them failed");
-    let (mut grew, mut fitted) = (Vec::new(), 0);
+    let mut wrong = wrong_sessions(faults, ended, failed);
+    let seen: Vec<&str> = series.keys().map(|(name, _)| name.as_str()).collect();
+    wrong.extend(missing(&seen));
+    let mut fitted = 0;
     for ((name, pid), samples) in &series {
         let warm = &samples[(samples.len() as f64 * WARM_UP) as usize..];
         if warm.len() < FEWEST {
@@ -116,21 +121,38 @@ pub fn main(args: &[String]) -> Result {
         let slope = slope(warm) * 1000.0;
         println!("{name:<6} {pid:>8}  {first:>7.0} KB to {last:>7.0} KB  {slope:>7.2} KB for 1,000 sessions");
         if slope > MOST {
-            grew.push(format!(
+            wrong.push(format!(
                 "{name} grew by {slope:.2} KB for 1,000 sessions, and may by {MOST}"
             ));
         }
     }
-    if !faults && failed > 0 {
-        grew.push(format!("{failed} sessions failed, and nothing was in their way"));
-    }
     if fitted == 0 {
-        grew.push("no process was there for long enough: give it more --minutes".to_owned());
+        wrong.push("no process was there for long enough: give it more --minutes".to_owned());
     }
-    match grew.is_empty() {
+    match wrong.is_empty() {
         true => Ok(()),
-        false => Err(grew.join("; ")),
+        false => Err(wrong.join("; ")),
     }
+}
+
+/// What is wrong with how the sessions ended.
+fn wrong_sessions(faults: bool, ended: u64, failed: u64) -> Vec<String> {
+    match (faults, failed) {
+        _ if ended == 0 => vec!["no session ended".to_owned()],
+        (false, 1..) => vec![format!("{failed} sessions failed, and nothing was in their way")],
+        (true, _) if failed * 100 > ended * MOST_FAILED => vec![format!(
+            "{failed} of {ended} sessions failed, and {MOST_FAILED} % may where services are stopped and killed"
+        )],
+        _ => Vec::new(),
+    }
+}
+
+/// Services whose memory was never taken.
+fn missing(seen: &[&str]) -> Vec<String> {
+    let unseen = SERVICES.iter().filter(|service| !seen.contains(service));
+    unseen
+        .map(|service| format!("{service} was never seen"))
+        .collect()
 }
 
 impl Cluster {
@@ -298,6 +320,29 @@ fn slope(points: &[(f64, f64)]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_whose_sessions_fail_or_whose_services_are_not_there_is_refused() {
+        for (faults, ended, failed, is_wrong) in [
+            (false, 1000, 0, false),
+            (false, 1000, 1, true),
+            (true, 1000, 0, false),
+            (true, 1000, 200, false),
+            (true, 1000, 201, true),
+            (true, 1000, 1000, true),
+            (false, 0, 0, true),
+            (true, 0, 0, true),
+        ] {
+            let wrong = wrong_sessions(faults, ended, failed);
+            assert_eq!(
+                !wrong.is_empty(),
+                is_wrong,
+                "{faults} {ended} {failed}: {wrong:?}"
+            );
+        }
+        assert!(missing(&SERVICES).is_empty());
+        assert_eq!(missing(&["auth", "monitor"]), ["proxy was never seen"]);
+    }
 
     #[test]
     fn a_line_is_fitted() {
