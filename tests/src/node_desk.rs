@@ -203,7 +203,7 @@ impl Desk {
     /// Closes everything; what the audit log says.
     pub fn close(mut self) -> Vec<Value> {
         self.networks.connection_ended(CONNECTION);
-        self.sessions.connection_ended(&mut self.tools, CONNECTION);
+        self.sessions.connection_ended(CONNECTION);
         self.until(|desk| desk.sessions.count() == 0);
         let writing = self.writing.take();
         let directory = std::mem::take(&mut self.directory);

@@ -49,7 +49,7 @@ pub fn run(given: &Given) -> Outcome {
         given,
         state: cluster::state(given)?,
         path,
-        cluster: name(given, "name")?,
+        cluster: name_or_machine(given, "name")?,
         node: name_or_machine(given, "node-name")?,
         public: given
             .value("public")
@@ -241,10 +241,7 @@ async fn enter(
     Ok(entered?)
 }
 
-fn name(given: &Given, flag: &str) -> Result<Name, ClientError> {
-    name_or_machine(given, flag)
-}
-
+/// What a flag says, or the machine's name.
 fn name_or_machine(given: &Given, flag: &str) -> Result<Name, ClientError> {
     let text = given
         .value(flag)

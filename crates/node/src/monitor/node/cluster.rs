@@ -280,7 +280,7 @@ impl Node {
             rule: refusal.rule.clone(),
             reason: refusal.words.clone(),
         });
-        self.sessions.end_all(&mut self.tools, number);
+        self.sessions.end_all(number);
         self.networks.connection_ended(number);
     }
 }

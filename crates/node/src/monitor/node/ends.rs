@@ -72,7 +72,7 @@ impl Node {
             .timers
             .after(LAST_WORD, Key::new(Owner::Connections, number));
         known.grace = Some(timer);
-        self.sessions.connection_ended(&mut self.tools, number);
+        self.sessions.connection_ended(number);
         self.networks.connection_ended(number);
     }
 
@@ -102,7 +102,7 @@ impl Node {
         match known.stage {
             Stage::Login(_) | Stage::Moving => self.tools.metrics.login(LoginResult::Abandoned),
             Stage::Accepted(_, front) | Stage::Open(_, front) => {
-                self.sessions.connection_ended(&mut self.tools, number);
+                self.sessions.connection_ended(number);
                 self.networks.connection_ended(number);
                 self.fronts.left(front, number, &mut self.tools.timers);
             }

@@ -91,7 +91,7 @@ impl Node {
             }
             FromFront::HangUp { ticket, .. } => {
                 if let Some(granted) = known.granted() {
-                    self.sessions.hang_up(&mut self.tools, granted, ticket);
+                    self.sessions.hang_up(granted, ticket);
                 }
             }
             FromFront::Forwarded {

@@ -600,7 +600,7 @@ impl Sessions {
             session.kill();
         }
         if session.unheard || session.hung_up {
-            self.hang_up_session(tools, number);
+            self.hang_up_session(number);
         }
     }
 

@@ -206,7 +206,7 @@ impl Sessions {
 
     /// The connection is gone, and its grant with it: nothing more is begun for it, and what sits at a terminal is hung
     /// up, and named commands are ended. Others go on until they notice, as with sshd.
-    pub fn connection_ended(&mut self, tools: &mut Tools, connection: Connection) {
+    pub fn connection_ended(&mut self, connection: Connection) {
         if self.by_connection.remove(&connection).is_none() {
             return;
         }
@@ -221,13 +221,13 @@ impl Sessions {
                 session.unheard = true;
                 self.by_ticket.remove(&(connection, session.ticket));
             }
-            self.hang_up_session(tools, number);
+            self.hang_up_session(number);
         }
     }
 
     /// The connection is locked: nothing more is begun for it, and what runs is killed.
-    pub fn end_all(&mut self, tools: &mut Tools, connection: Connection) {
-        self.connection_ended(tools, connection);
+    pub fn end_all(&mut self, connection: Connection) {
+        self.connection_ended(connection);
         for session in self.all.values_mut().filter(|s| s.connection == connection) {
             session.doomed = true;
             session.kill();

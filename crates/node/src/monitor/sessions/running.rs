@@ -98,17 +98,16 @@ impl Sessions {
     }
 
     /// The client closed the session's channel.
-    pub fn hang_up(&mut self, tools: &mut Tools, granted: &Granted, ticket: Ticket) {
+    pub fn hang_up(&mut self, granted: &Granted, ticket: Ticket) {
         if let Some(number) = self.by_ticket.get(&(granted.connection, ticket)).copied() {
-            self.hang_up_session(tools, number);
+            self.hang_up_session(number);
         }
     }
 
     /// As a terminal that goes away does: to who sits at one. A named command is ended, since nobody is left to read what
     /// it says, and nobody logged in who could end it. Any other session without a terminal sees the end of its standard
     /// input, and goes on as long as it likes; sshd does the same.
-    pub(super) fn hang_up_session(&mut self, tools: &mut Tools, number: u64) {
-        let _ = tools;
+    pub(super) fn hang_up_session(&mut self, number: u64) {
         if let Some(session) = self.all.get_mut(&number) {
             session.hung_up = true;
             if session.kind == SessionKind::Command {
