@@ -2,6 +2,7 @@
 //! first; the second measures spans: rates, and the lives of what is in memory. The caller brings both, so that a test can
 //! turn them. It waits for nothing.
 
+use fleetgate_sys::clock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,15 +26,15 @@ pub struct MachineClock;
 
 impl Clock for MachineClock {
     fn millis(&self) -> u64 {
-        in_millis(fleetgate_sys::clock::wall())
+        in_millis(clock::wall())
     }
 
     fn uptime(&self) -> u64 {
-        in_millis(fleetgate_sys::clock::boot())
+        in_millis(clock::boot())
     }
 }
 
-fn in_millis(time: fleetgate_sys::clock::Time) -> u64 {
+fn in_millis(time: clock::Time) -> u64 {
     time.sec.unsigned_abs() * 1000 + u64::from(time.nsec / 1_000_000)
 }
 
@@ -79,31 +80,19 @@ impl Clock for SetClock {
     }
 }
 
-/// A second as RFC 3339 has it, in UTC.
+/// A moment as RFC 3339 has it, in UTC.
 pub fn rfc3339(millis: u64) -> String {
-    let (days, rest) = (millis / 86_400_000, millis % 86_400_000);
-    // Days since 1970 to a date of the Gregorian calendar, whose years begin in March here: then the leap day is last.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (seconds, millis) = (rest / 1000, rest % 1000);
     format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{millis:03}Z",
-        seconds / 3600,
-        seconds / 60 % 60,
-        seconds % 60
+        "{}.{:03}Z",
+        clock::utc((millis / 1000).cast_signed()),
+        millis % 1000
     )
 }
 
 /// Milliseconds since 1970 of a moment as audit lines have it: RFC 3339 in UTC.
 pub fn read_rfc3339(text: &str) -> Option<u64> {
     let text = text.strip_suffix('Z')?;
-    let (date, clock) = text.split_once('T')?;
+    let (date, time) = text.split_once('T')?;
     let numbers = |text: &str, by: char| -> Option<Vec<u64>> {
         let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
         let parts = text.split(by);
@@ -111,9 +100,9 @@ pub fn read_rfc3339(text: &str) -> Option<u64> {
             .map(|part| digits(part).then(|| part.parse().ok())?)
             .collect()
     };
-    let (clock, part) = clock.split_once('.').unwrap_or((clock, "0"));
+    let (time, part) = time.split_once('.').unwrap_or((time, "0"));
     let [year, month, day] = numbers(date, '-')?.try_into().ok()?;
-    let [hour, minute, second] = numbers(clock, ':')?.try_into().ok()?;
+    let [hour, minute, second] = numbers(time, ':')?.try_into().ok()?;
     let in_range = (1970..=9999).contains(&year)
         && (1..=12).contains(&month)
         && (1..=31).contains(&day)
@@ -125,15 +114,8 @@ pub fn read_rfc3339(text: &str) -> Option<u64> {
         return None;
     }
     let millis: u64 = format!("{part:0<3}")[..3].parse().ok()?;
-    // Years begin in March here, as above.
-    let (year, month) = match month {
-        1 | 2 => (year - 1, month + 9),
-        _ => (year, month - 3),
-    };
-    let (era, year_of_era) = (year / 400, year % 400);
-    let day_of_year = (153 * month + 2) / 5 + day - 1;
-    let days = era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    let seconds = days.checked_sub(719_468)? * 86_400 + hour * 3600 + minute * 60 + second;
+    let days = clock::days(year.cast_signed(), month as u8, day as u8);
+    let seconds = u64::try_from(days).ok()? * 86_400 + hour * 3600 + minute * 60 + second;
     Some(seconds * 1000 + millis)
 }
 

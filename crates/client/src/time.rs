@@ -1,5 +1,6 @@
 //! Times as people read them. The clock is read here and nowhere else in this crate.
 
+use fleetgate_sys::clock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Seconds since 1970.
@@ -42,21 +43,8 @@ pub fn seen_from(now: u64, moment: u64) -> String {
 /// RFC 3339 in UTC, as audit lines have it.
 #[must_use]
 pub fn utc(seconds: u64) -> String {
-    // Days to a date, after the civil calendar's cycle of 400 years (146097 days), counted from 1 March of the year 0.
-    let (days, rest) = (seconds / 86_400 + 719_468, seconds % 86_400);
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year_of_era = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day_of_year = day - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    format!(
-        "{year:04}-{month:02}-{:02}T{:02}:{:02}:{:02}Z",
-        day_of_year - (153 * shifted + 2) / 5 + 1,
-        rest / 3600,
-        rest / 60 % 60,
-        rest % 60
-    )
+    let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
+    format!("{}Z", clock::utc(seconds))
 }
 
 /// A moment as people write it, seen from `now`; Unix seconds. How long ago (`90s`, `10m`, `8h`, `7d`), a day
@@ -74,8 +62,8 @@ pub fn moment(word: &str, now: u64) -> Option<u64> {
     if let Some(ago) = ago(word) {
         return Some(now.saturating_sub(ago));
     }
-    if let Some(clock) = clock(word) {
-        return Some(today + clock);
+    if let Some(seconds) = time_of_day(word) {
+        return Some(today + seconds);
     }
     let (date, rest) = match word.find(['T', ' ']) {
         Some(at) => (&word[..at], Some(&word[at + 1..])),
@@ -89,7 +77,7 @@ pub fn moment(word: &str, now: u64) -> Option<u64> {
         Some(time) => (time, 0),
         None => match rest.rfind(['+', '-']) {
             Some(at) => {
-                let shift = i64::try_from(clock(&rest[at + 1..])?).ok()?;
+                let shift = i64::try_from(time_of_day(&rest[at + 1..])?).ok()?;
                 (
                     &rest[..at],
                     if rest.as_bytes()[at] == b'-' {
@@ -102,7 +90,7 @@ pub fn moment(word: &str, now: u64) -> Option<u64> {
             None => (rest, 0),
         },
     };
-    (day + clock(time)?).checked_add_signed(-east)
+    (day + time_of_day(time)?).checked_add_signed(-east)
 }
 
 /// Seconds of `90s`, `10m`, `8h`, `7d`.
@@ -118,7 +106,7 @@ fn ago(word: &str) -> Option<u64> {
 }
 
 /// Seconds of `14:00`, `14:00:05`, `14:00:05.123`.
-fn clock(word: &str) -> Option<u64> {
+fn time_of_day(word: &str) -> Option<u64> {
     let (word, part) = word.split_once('.').unwrap_or((word, "0"));
     number(part)?;
     let parts: Vec<u64> = word.split(':').map(number).collect::<Option<_>>()?;
@@ -138,14 +126,8 @@ fn day(word: &str) -> Option<u64> {
     if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
-    // Years begin in March here: then the leap day is last.
-    let (y, m) = match month {
-        1 | 2 => (year - 1, month + 9),
-        _ => (year, month - 3),
-    };
-    let (era, of_era) = (y / 400, y % 400);
-    let days = era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + (153 * m + 2) / 5 + day - 1;
-    let seconds = days.checked_sub(719_468)? * 86_400;
+    let days = clock::days(year.cast_signed(), month as u8, day as u8);
+    let seconds = u64::try_from(days).ok()? * 86_400;
     // The 31st of a month that has 30 days is another day's date.
     let date = format!("{year:04}-{month:02}-{day:02}T");
     utc(seconds).starts_with(&date).then_some(seconds)

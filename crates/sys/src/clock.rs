@@ -1,6 +1,7 @@
 //! Clocks. The only place that asks the kernel for the time.
 
 use crate::{Result, syscall};
+use core::fmt;
 
 /// A moment or a span: seconds and nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,7 +78,7 @@ pub fn is_synchronised() -> Result<bool> {
     Ok(state as i32 != libc::TIME_ERROR && timex.status & libc::STA_UNSYNC == 0)
 }
 
-/// A moment as people of this machine's time zone write it.
+/// A moment as people write it, in UTC or in this machine's time zone. Its text is RFC 3339's without the zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Civil {
     /// The year, such as 2026.
@@ -116,4 +117,78 @@ pub fn local(sec: i64) -> Option<Civil> {
         second: tm.tm_sec as u8,
         weekday: tm.tm_wday as u8,
     })
+}
+
+/// Days since 1970 at the beginning of an era.
+const ERA: i64 = -719_468;
+/// Days of an era.
+const ERA_DAYS: i64 = 146_097;
+
+/// `sec` since 1970 in UTC, for every moment. An era is 400 years of the Gregorian calendar, which have the same days always.
+/// Its years begin in March, so that the leap day is the last of its year.
+pub fn utc(sec: i64) -> Civil {
+    let (day, second) = (sec.div_euclid(86_400), sec.rem_euclid(86_400));
+    let (era, of_era) = ((day - ERA).div_euclid(ERA_DAYS), (day - ERA).rem_euclid(ERA_DAYS));
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let month = (from_march + 2) % 12 + 1;
+    Civil {
+        year: era * 400 + year_of_era + i64::from(month <= 2),
+        month: month as u8,
+        day: (of_year - (153 * from_march + 2) / 5 + 1) as u8,
+        hour: (second / 3600) as u8,
+        minute: (second / 60 % 60) as u8,
+        second: (second % 60) as u8,
+        weekday: (day + 4).rem_euclid(7) as u8,
+    }
+}
+
+/// Days from 1970 to a date. A day that its month does not have is one of the next month.
+pub fn days(year: i64, month: u8, day: u8) -> i64 {
+    let year = year - i64::from(month <= 2);
+    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let of_year = (153 * ((i64::from(month) + 9) % 12) + 2) / 5 + i64::from(day) - 1;
+    era * ERA_DAYS + of_era * 365 + of_era / 4 - of_era / 100 + of_year + ERA
+}
+
+impl fmt::Display for Civil {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}",
+            self.year, self.month, self.day, self.hour, self.minute, self.second
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn moments_are_dates_and_dates_are_days() {
+        for (sec, text, weekday) in [
+            (0, "1970-01-01T00:00:00", 4),
+            (-1, "1969-12-31T23:59:59", 3),
+            (951_782_399, "2000-02-28T23:59:59", 1),
+            (951_782_400, "2000-02-29T00:00:00", 2),
+            (1_709_251_199, "2024-02-29T23:59:59", 4),
+            (1_767_225_599, "2025-12-31T23:59:59", 3),
+            (4_107_542_399, "2100-02-28T23:59:59", 0),
+            (4_107_542_400, "2100-03-01T00:00:00", 1),
+            (-62_162_121_600, "0000-02-29T00:00:00", 2),
+            (253_402_300_800, "10000-01-01T00:00:00", 6),
+        ] {
+            let civil = utc(sec);
+            assert_eq!((civil.to_string().as_str(), civil.weekday), (text, weekday));
+            let day = days(civil.year, civil.month, civil.day);
+            assert_eq!(day, sec.div_euclid(86_400), "{text}");
+        }
+        assert_eq!(days(2026, 11, 21), 20_778);
+        assert_eq!(days(2025, 2, 29), days(2025, 3, 1));
+        // Whatever a file or a certificate says is a moment.
+        assert!(utc(i64::MIN).year < 0 && utc(i64::MAX).year > 0);
+    }
 }

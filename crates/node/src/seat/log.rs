@@ -96,27 +96,7 @@ impl Log {
 
 /// RFC 3339, in UTC, to the microsecond.
 fn utc(sec: i64, nsec: u32) -> String {
-    let (days, second) = (sec.div_euclid(86_400), sec.rem_euclid(86_400));
-    // Days since 0000-03-01: leap days stand at the end of such years, and 400 of them have the same days always.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
-    let year = era * 400 + year_of_era + i64::from(month <= 2);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:06}Z",
-        second / 3600,
-        second / 60 % 60,
-        second % 60,
-        nsec / 1000
-    )
+    format!("{}.{:06}Z", clock::utc(sec), nsec / 1000)
 }
 
 #[cfg(test)]

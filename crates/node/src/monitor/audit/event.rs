@@ -3,7 +3,7 @@
 
 use super::MAX_TEXT;
 use crate::monitor::cluster::Member;
-use fleetgate_sys::clock::Time;
+use fleetgate_sys::clock::{self, Time};
 use fleetgate_wire::common::SessionId;
 use fleetgate_wire::node::Connection;
 use serde_json::{Map, Value};
@@ -706,25 +706,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// `2026-01-31T23:59:59.123Z`. Days to a date after Howard Hinnant's civil_from_days, which holds for every year.
+/// `2026-01-31T23:59:59.123Z`.
 pub(crate) fn utc(at: Time) -> String {
-    let (days, second) = (at.sec.div_euclid(86_400), at.sec.rem_euclid(86_400));
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 {
-        from_march + 3
-    } else {
-        from_march - 9
-    };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let (hour, minute) = (second / 3600, second / 60 % 60);
-    let milli = at.nsec / 1_000_000;
-    format!(
-        "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{:02}.{milli:03}Z",
-        second % 60
-    )
+    format!("{}.{:03}Z", clock::utc(at.sec), at.nsec / 1_000_000)
 }

@@ -1,6 +1,5 @@
-//! What each step of a login comes to, without a resolver: the calendar, and which keys are the same.
+//! What each step of a login comes to, without a resolver: which keys are the same.
 
-use super::calendar::days_from_civil;
 use super::*;
 
 #[test]
@@ -22,18 +21,5 @@ fn the_same_key_is_known_again_and_passwords_are_none() {
         (key("x"), How::Password, false),
     ] {
         assert_eq!(same_key(&a, &b), same, "{a} {b}");
-    }
-}
-
-#[test]
-fn days_are_counted_from_1970() {
-    for (date, days) in [
-        ((1970, 1, 1), 0),
-        ((1970, 3, 1), 59),
-        ((2000, 2, 29), 11_016),
-        ((2026, 11, 21), 20_778),
-        ((1969, 12, 31), -1),
-    ] {
-        assert_eq!(days_from_civil(date.0, date.1, date.2), days, "{date:?}");
     }
 }

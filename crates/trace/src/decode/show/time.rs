@@ -3,6 +3,8 @@
 use super::super::constants as c;
 use super::super::kind::{I64, INT, Kind, LONG, Layout, SIZE, U64, Width, f, named};
 use super::super::reader::{Reader, Stage};
+use fleetgate_sys::clock;
+use std::io::Write;
 
 /// struct timespec.
 pub(in super::super) static TIMESPEC: Layout = Layout {
@@ -144,39 +146,15 @@ pub(in super::super) fn stamp(r: &mut Reader, seconds: i64, part: u64, digits: u
     r.out.comment(&text);
 }
 
-/// `2026-11-22T03:00:00.000000001+0000`; None where no calendar reaches. The civil date is counted from 0000-03-01, so that
-/// a leap day is the last of its year.
+/// `2026-11-22T03:00:00.000000001+0000`; None where no calendar reaches.
 fn when(seconds: i64, part: u64, digits: u32) -> Option<Vec<u8>> {
-    const DAY: i64 = 86_400;
-    const ERA_DAYS: i64 = 146_097;
-    const FROM_MARCH_0000: i64 = 719_468;
     if part >= 10u64.pow(digits) || seconds.unsigned_abs() > 1 << 40 {
         return None;
     }
-    let days = seconds.div_euclid(DAY) + FROM_MARCH_0000;
-    let of_day = seconds.rem_euclid(DAY);
-    let (era, of_era) = (days.div_euclid(ERA_DAYS), days.rem_euclid(ERA_DAYS));
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = (month_from_march + 2) % 12 + 1;
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
     let mut text = Vec::with_capacity(40);
-    for (value, digits, then) in [
-        (year, 4, b'-'),
-        (month, 2, b'-'),
-        (day, 2, b'T'),
-        (of_day / 3600, 2, b':'),
-        (of_day / 60 % 60, 2, b':'),
-        (of_day % 60, 2, b'.'),
-    ] {
-        digits_of(&mut text, value.unsigned_abs(), digits);
-        text.push(then);
-    }
-    if part == 0 {
-        text.pop();
-    } else {
+    let _ = write!(text, "{}", clock::utc(seconds));
+    if part > 0 {
+        text.push(b'.');
         digits_of(&mut text, part, digits);
     }
     text.extend_from_slice(b"+0000");
