@@ -9,18 +9,22 @@ use fleetgate_net::h2::{self, Caller, Routes, Tuning};
 use fleetgate_net::{dial, tls};
 use fleetgate_policy::cluster::{Name, Subject};
 use fleetgate_wire::node::tunnel::{FromTunnel, LockedProxy, Proxy};
+use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Mutex, Notify, mpsc, oneshot, watch};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 /// A connection that lived for so long worked: the next wait is the first again.
 const SETTLED: Duration = Duration::from_secs(10);
 
 /// How long a proxy that is locked has to tell the state, by which the lock may be over.
 const FOR_THE_STATE: Duration = Duration::from_secs(5);
+
+/// The most connections to one proxy that go on for their sessions after the proxy has said that it leaves.
+const MAX_LEAVING: usize = 8;
 
 /// Proxies that are locked.
 pub(super) type Locked = Arc<[LockedProxy]>;
@@ -51,15 +55,53 @@ struct Dialled {
     is_served: bool,
 }
 
+/// Connections whose proxy has said that it leaves. Each goes on until its last session has ended.
+#[derive(Default)]
+struct LeavingConnections {
+    tasks: JoinSet<String>,
+    /// The oldest first.
+    handles: VecDeque<AbortHandle>,
+}
+
+impl LeavingConnections {
+    /// One more. Where there are too many, the oldest ends: a proxy that says nothing but that it leaves costs a bounded
+    /// number of descriptors.
+    fn add(&mut self, serving: impl Future<Output = String> + Send + 'static) {
+        while self.tasks.try_join_next().is_some() {}
+        self.handles.retain(|handle| !handle.is_finished());
+        if self.handles.len() >= MAX_LEAVING
+            && let Some(oldest) = self.handles.pop_front()
+        {
+            oldest.abort();
+        }
+        self.handles.push_back(self.tasks.spawn(serving));
+    }
+
+    /// Until all of them have ended.
+    async fn finish(&mut self) {
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+/// How long to wait for the next connection when the proxy says after `lived` that it leaves. One that drains says so of a
+/// connection that worked, and the next is made at once. Two machines with one identity take each other's place for ever.
+fn wait_after_leaving(lived: Duration, backoff: &mut Backoff, random: u64) -> Duration {
+    if lived >= SETTLED {
+        backoff.worked();
+        return Duration::ZERO;
+    }
+    backoff.answered();
+    backoff.failed(random)
+}
+
 /// Holds a connection to `proxy` until it is told to leave. When the proxy drains, the next connection is made at once, and
 /// the one before goes on until its last session has ended.
 pub(super) async fn keep(proxy: Proxy, mut dialling: Dialling) {
     let shown = shown(&proxy);
     let mut backoff = Backoff::RECONNECT;
     let mut last = String::new();
-    let mut older = JoinSet::new();
+    let mut older = LeavingConnections::default();
     while !*dialling.leave.borrow() {
-        while older.try_join_next().is_some() {}
         let since = Instant::now();
         let (connected, why) = match open(&proxy, &shown, &mut dialling).await {
             Err(why) => (false, why),
@@ -70,8 +112,9 @@ pub(super) async fn keep(proxy: Proxy, mut dialling: Dialling) {
             }) => tokio::select! {
                 why = &mut serving => (is_served, why),
                 () = left.notified() => {
-                    older.spawn(serving);
-                    backoff.worked();
+                    older.add(serving);
+                    let wait = wait_after_leaving(since.elapsed(), &mut backoff, random());
+                    pause(wait, &mut dialling.leave).await;
                     continue;
                 }
             },
@@ -94,12 +137,17 @@ pub(super) async fn keep(proxy: Proxy, mut dialling: Dialling) {
             let _ = dialling.line.say(&word).await;
         }
         last = why;
-        tokio::select! {
-            () = tokio::time::sleep(backoff.failed(random())) => {}
-            _ = dialling.leave.changed() => {}
-        }
+        pause(backoff.failed(random()), &mut dialling.leave).await;
     }
-    while older.join_next().await.is_some() {}
+    older.finish().await;
+}
+
+/// Waits so long, or until it is told to leave.
+async fn pause(wait: Duration, leave: &mut watch::Receiver<bool>) {
+    tokio::select! {
+        () = tokio::time::sleep(wait) => {}
+        _ = leave.changed() => {}
+    }
 }
 
 /// Makes one connection. An error: why there is none.
@@ -223,5 +271,26 @@ pub(super) fn shown(proxy: &Proxy) -> String {
     match host.contains(':') {
         true => format!("[{host}]:{}", proxy.port),
         false => format!("{host}:{}", proxy.port),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_that_leaves_at_once_is_dialled_after_a_pause_and_one_that_drains_without() {
+        let mut backoff = Backoff::RECONNECT;
+        let first = wait_after_leaving(Duration::from_secs(1), &mut backoff, u64::MAX);
+        assert_eq!(first, Duration::from_millis(250));
+        let mut longest = first;
+        for _ in 0..20 {
+            longest = wait_after_leaving(Duration::from_secs(1), &mut backoff, u64::MAX);
+        }
+        assert_eq!(longest, Backoff::ANSWERED / 2);
+        let settled = wait_after_leaving(SETTLED, &mut backoff, u64::MAX);
+        assert_eq!(settled, Duration::ZERO);
+        let again = wait_after_leaving(Duration::from_secs(1), &mut backoff, u64::MAX);
+        assert_eq!(again, first, "it worked: waits are short again");
     }
 }

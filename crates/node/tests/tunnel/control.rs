@@ -226,6 +226,29 @@ fn a_proxy_that_goes_is_dialled_again_and_sessions_of_another_stay() {
 }
 
 #[test]
+fn a_proxy_that_only_says_that_it_leaves_holds_a_bounded_number_of_connections() {
+    run(async {
+        let cluster = Cluster::new();
+        let proxy = Proxy::new(&cluster).await;
+        let mut tunnel = Tunnel::start(&cluster, &[&proxy]);
+        let mut held = Vec::new();
+        // Nine that leave, one more than the bound, and one that stays.
+        for _ in 0..10 {
+            let (joined, ()) = tokio::join!(proxy.joined(), tunnel.connected(&cluster));
+            let control = control(&joined).await;
+            if held.len() < 9 {
+                control.say(to_node::Kind::Leaving(true)).await;
+            }
+            held.push((joined, control));
+        }
+        soon("the oldest ends", held[0].0.channel.closed().wait()).await;
+        let (mut session, _) = tokio::join!(held[1].0.session(Kind::Dial(dial(b""))), tunnel.taken(&cluster));
+        assert!(matches!(session.next().await, Some(Kind::Opened(_))));
+        assert_eq!(tunnel.finish(), Some(0));
+    });
+}
+
+#[test]
 fn a_statement_is_asked_for_with_each_sign_of_freshness_and_goes_to_its_proxy_alone() {
     run(async {
         let cluster = Cluster::new();
