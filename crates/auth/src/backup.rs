@@ -129,9 +129,29 @@ pub async fn restore(
         false => Existing::Keep,
     };
     let from = backup.join(AUDIT_FILE);
+    let state = backup.join(STATE_FILE);
+    for file in [&state, &from] {
+        if !file.is_file() {
+            return Err(Refused::invalid(format!(
+                "{} is no backup of fleetgate's: {} is not there",
+                backup.display(),
+                file.display()
+            )));
+        }
+    }
     // Looked at before anything is replaced.
     audit::check(&from)?;
-    restore_state(&backup.join(STATE_FILE), directory, existing)?;
+    restore_state(&state, directory, existing).map_err(|e| match e {
+        StoreError::Corrupt(path, why) if path == state => Refused::invalid(format!(
+            "the backup {} is damaged: {why}; nothing was changed, take another backup",
+            path.display()
+        )),
+        StoreError::Foreign(path) if path == state => Refused::invalid(format!(
+            "{} is no store of fleetgate's, or is damaged; nothing was changed, take another backup",
+            path.display()
+        )),
+        e => e.into(),
+    })?;
     // The store is ours while it is open, so nobody has the audit log open either.
     let store = Arc::new(Sqlite::open(directory)?);
     put_audit(&from, &directory.join(AUDIT_FILE)).map_err(|e| {

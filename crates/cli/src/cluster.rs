@@ -76,7 +76,9 @@ pub fn roles(config: &Path) -> Result<Vec<Role>, String> {
     fleetgate_base::own::unchanged(config)?;
     let text = std::fs::read_to_string(config).map_err(|e| {
         let remedy = match e.kind() {
-            std::io::ErrorKind::NotFound => "; `fleetgate init` makes a cluster and this file",
+            std::io::ErrorKind::NotFound => {
+                "; `fleetgate init` makes a cluster and this file, `fleetgate join` makes this machine a node of one"
+            },
             _ => "",
         };
         format!("{}: {e}{remedy}", config.display())

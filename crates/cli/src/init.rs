@@ -39,6 +39,7 @@ struct Machine<'a> {
 pub fn run(given: &Given) -> Outcome {
     let path = cluster::configuration(given)?;
     if path.exists() {
+        says_the_same(given, &path)?;
         return print(&format!(
             "{} is there already: `fleetgate up` runs what it names; for another cluster give another --state\n",
             path.display()
@@ -86,6 +87,31 @@ pub fn run(given: &Given) -> Outcome {
          fleetgate join --proxy {public} --token-file -   # there\n",
         path.display()
     ))
+}
+
+/// A setting that the configuration which is there has otherwise would do nothing.
+fn says_the_same(given: &Given, path: &Path) -> Result<(), Box<dyn Error>> {
+    let text = std::fs::read_to_string(path).map_err(ClientError::file(path))?;
+    for (flag, key) in [
+        ("public", "public_address"),
+        ("listen", "listen"),
+        ("auth-listen", "listen"),
+    ] {
+        if given.value(flag).is_some_and(|value| !has(&text, key, value)) {
+            let words = format!(
+                "{} is there already, and says otherwise: change that file, or give another --state for another cluster",
+                path.display()
+            );
+            return Err(given.wrong(format!("`--{flag}`: {words}")).into());
+        }
+    }
+    Ok(())
+}
+
+/// Whether a configuration has this value.
+fn has(text: &str, key: &str, value: &str) -> bool {
+    let line = format!("{key} = {}", cluster::quoted(value));
+    text.lines().any(|l| l.trim() == line)
 }
 
 /// Makes this machine the one that a restored cluster's auth service and proxy are on: with a proxy's keys of its own,
@@ -273,4 +299,23 @@ pub fn public(listen: SocketAddr) -> String {
         name => name,
     };
     format!("{name}:{}", listen.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_of_a_cluster_that_is_there_is_compared() {
+        let text = "[auth]\nlisten = \"127.0.0.1:3081\"\n\n[proxy]\nlisten = \"[::]:3080\"\npublic_address = \"gate:3080\"\n";
+        for (key, value, there) in [
+            ("public_address", "gate:3080", true),
+            ("public_address", "other:3080", false),
+            ("listen", "127.0.0.1:3081", true),
+            ("listen", "[::]:3080", true),
+            ("listen", "[::]:443", false),
+        ] {
+            assert_eq!(has(text, key, value), there, "{key} {value}");
+        }
+    }
 }

@@ -75,13 +75,17 @@ fn system(program: &'static str, given: &Given) -> Outcome {
     let home = Home::find(None)?;
     let profile = home.login()?;
     files::private_directory(&home.file("mux"))?;
-    let config = config::ssh_config(&home, &profile, &this_program()?, &["*"]);
+    // What the user's own ssh_config says of other hosts is not meant for nodes. In a file, because an account that is
+    // named as ACCOUNT@NODE has to come before it.
+    let text = config::ssh_config(&home, &profile, &this_program()?, &["*"]);
+    let config = home.file("ssh_config");
+    files::write(
+        &config,
+        0o600,
+        format!("{text}    User {}\n", profile.account()).as_bytes(),
+    )?;
     let mut command = Command::new(program);
-    // What the user's own ssh_config says of other hosts is not meant for nodes.
-    command.args(["-F", "none"]);
-    for line in config.lines().filter_map(|line| line.strip_prefix("    ")) {
-        command.args(["-o", line]);
-    }
+    command.arg("-F").arg(&config);
     let failed = command.args(&given.operands).exec();
     let remedy = match failed.kind() {
         std::io::ErrorKind::NotFound => "; it is OpenSSH's: install its client",

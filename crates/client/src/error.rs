@@ -63,8 +63,13 @@ impl fmt::Display for ClientError {
             ClientError::Broken(path, why) => write!(f, "{}: {why}", path.display()),
             ClientError::NoLogin(home) => write!(
                 f,
-                "there is no login in {}; log in with `fleetgate login --proxy HOST:PORT`",
-                home.display()
+                "there is no login in {}; log in with `fleetgate login{}`",
+                home.display(),
+                // After a logout the next login knows the proxy.
+                match home.join("last.json").exists() {
+                    true => "",
+                    false => " --proxy HOST:PORT",
+                }
             ),
             ClientError::Expired { user, proxy, ago } => write!(
                 f,

@@ -2,6 +2,8 @@
 
 use crate::error::ClientError;
 use crate::{files, time};
+use fleetgate_sys::glibc::nss;
+use fleetgate_sys::process;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
@@ -17,6 +19,7 @@ use zeroize::Zeroizing;
 /// | `last.json` | after a logout: the [`Profile`] of that login, so that the next one knows proxy and user |
 /// | `known_hosts` | the cluster's host authorities, as ssh reads them |
 /// | `ssh_config` | from `fleetgate config ssh --write` |
+/// | `ssh_config` | what `fleetgate scp` and `sftp` tell OpenSSH's programs |
 /// | `device`, `device.pub`, `device.json` | this machine's own key, if it is enrolled |
 /// | `mux/` | sockets of ssh's ControlMaster, and of whoever holds the connection to the proxy |
 #[derive(Clone, Debug)]
@@ -46,6 +49,35 @@ pub struct Profile {
     /// By how many seconds this machine's clock was ahead of the cluster's.
     #[serde(default)]
     pub clock_ahead: i64,
+}
+
+impl Profile {
+    /// The account that is meant where none is named: the only one that the roles open; else the one of the user's name
+    /// in the cluster; else the one of the same name as here.
+    #[must_use]
+    pub fn account(&self) -> String {
+        self.account_of(name_here())
+    }
+
+    fn account_of(&self, here: Option<String>) -> String {
+        match (self.logins.as_slice(), here) {
+            ([one], _) if !one.contains(['*', '?', '{']) => one.clone(),
+            (logins, _) if logins.contains(&self.user) => self.user.clone(),
+            (_, Some(here)) => here,
+            (_, None) => self.user.clone(),
+        }
+    }
+}
+
+/// The user's own name on this machine: as the environment says, or as the account database has it.
+pub(crate) fn name_here() -> Option<String> {
+    let said = |name| std::env::var(name).ok().filter(|name: &String| !name.is_empty());
+    said("USER").or_else(|| said("LOGNAME")).or_else(name_by_id)
+}
+
+pub(crate) fn name_by_id() -> Option<String> {
+    let account = nss::user_by_id(process::effective_uid()).ok()??;
+    account.name.into_string().ok()
 }
 
 impl Home {
@@ -135,7 +167,15 @@ impl Home {
     /// Removes the login. What stays is no secret but the device's key: where the cluster is, and by which authorities it is
     /// known (`state.json`). Without those the next login would need a new invite, or the hash from an administrator.
     pub fn forget(&self) -> Result<(), ClientError> {
-        for name in ["id", "id.pub", "id-cert.pub", "tls.key", "tls.crt", "known_hosts"] {
+        for name in [
+            "id",
+            "id.pub",
+            "id-cert.pub",
+            "tls.key",
+            "tls.crt",
+            "known_hosts",
+            "ssh_config",
+        ] {
             files::remove(&self.file(name))?;
         }
         let profile = self.file("profile.json");
@@ -186,6 +226,26 @@ pub(crate) mod tests {
             mfa: Some(100),
             device: None,
             clock_ahead: 0,
+        }
+    }
+
+    #[test]
+    fn the_account_that_is_meant_where_none_is_named() {
+        for (logins, here, account) in [
+            (&["deploy"][..], Some("root"), "deploy"),
+            (&["alice", "root"], Some("root"), "alice"),
+            (&["postgres", "root"], Some("root"), "root"),
+            (&["*"], Some("bob"), "bob"),
+            (&[], None, "alice"),
+        ] {
+            let mut profile = profile();
+            profile.user = "alice".to_owned();
+            profile.logins = logins.iter().map(|l| (*l).to_owned()).collect();
+            assert_eq!(
+                profile.account_of(here.map(str::to_owned)),
+                account,
+                "{logins:?} {here:?}"
+            );
         }
     }
 

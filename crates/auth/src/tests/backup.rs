@@ -85,8 +85,31 @@ fn a_cluster_comes_back_from_its_backup() {
         let clock_for = || Arc::new(clock.clone());
         let refused = restore(&to, &directory, false, clock_for()).await;
         assert!(refused.is_err(), "what is there is not replaced unless told to");
-        let refused = restore(&directory.join("nothing"), &directory, true, clock_for()).await;
-        assert!(refused.is_err());
+        let why = async |from: &Path| {
+            let refused = restore(from, &directory, true, clock_for()).await;
+            refused.expect_err("no backup").to_string()
+        };
+        let nothing = why(&directory.join("nothing")).await;
+        assert!(
+            nothing.contains("nothing is no backup of fleetgate's"),
+            "{nothing}"
+        );
+        let damaged = to.with_extension("damaged");
+        std::fs::create_dir_all(&damaged).unwrap();
+        for file in ["state.db", "audit.db"] {
+            std::fs::copy(to.join(file), damaged.join(file)).unwrap();
+        }
+        let cut = std::fs::OpenOptions::new()
+            .write(true)
+            .open(damaged.join("state.db"));
+        cut.unwrap().set_len(5000).unwrap();
+        let said = why(&damaged).await;
+        assert!(
+            said.contains("damaged") && said.contains("take another backup"),
+            "{said}"
+        );
+        assert!(!said.contains("fleetgate restore"), "{said}");
+        std::fs::remove_dir_all(&damaged).unwrap();
         clock.advance(10);
         restore(&to, &directory, true, clock_for())
             .await

@@ -92,9 +92,14 @@ pub fn remove(given: &Given) -> Outcome {
 }
 
 fn target_text(lock: &Lock) -> String {
-    lock.target
+    let whom = lock
+        .target
         .as_ref()
-        .map_or(String::new(), |t| format!("{} {}", t.kind, t.name))
+        .map_or(String::new(), |t| format!("{} {}", t.kind, t.name));
+    match lock.issued_before {
+        0 => whom,
+        before => format!("{whom}, logins until {}", moment(before, "")),
+    }
 }
 
 fn document(l: &Lock) -> Value {
@@ -103,4 +108,24 @@ fn document(l: &Lock) -> Value {
         "id": l.id, "kind": target.kind, "name": target.name, "reason": l.reason, "created": l.created,
         "expires": l.expires, "by": l.by, "issued_before": l.issued_before,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_of_what_was_issued_until_a_moment_does_not_read_as_one_of_everything() {
+        let target = Some(LockTarget {
+            kind: "user".to_owned(),
+            name: "alice".to_owned(),
+        });
+        let mut lock = Lock {
+            target,
+            ..Lock::default()
+        };
+        assert_eq!(target_text(&lock), "user alice");
+        lock.issued_before = fleetgate_client::time::now() - 180;
+        assert_eq!(target_text(&lock), "user alice, logins until 3m ago");
+    }
 }

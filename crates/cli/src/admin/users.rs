@@ -102,7 +102,7 @@ pub fn change(given: &Given) -> Outcome {
         || match &user.roles[..] {
             [] => format!("{} has no roles, and comes in nowhere\n", user.name),
             roles => format!(
-                "{} has the roles {} from the next login on\n",
+                "{} has the roles {} from the next login on; what is open ends now\n",
                 user.name,
                 roles.join(", ")
             ),

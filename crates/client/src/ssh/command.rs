@@ -10,7 +10,7 @@ use crate::error::ClientError;
 use crate::explain::Waterfall;
 use crate::held::{self, Borrower};
 use crate::ledger::Ledger;
-use crate::profile::{Home, Profile};
+use crate::profile::{Home, name_here};
 use crate::transport::{Beside, DialOptions, Through};
 use crate::{config, login, reach, say};
 use bytes::Bytes;
@@ -20,8 +20,6 @@ use fleetgate_policy::text;
 use fleetgate_proto::v1::Node;
 use fleetgate_proto::v1::denied::Reason;
 use fleetgate_ssh::settings::Keepalive;
-use fleetgate_sys::glibc::nss;
-use fleetgate_sys::process;
 use ring::rand::{SecureRandom, SystemRandom};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -195,7 +193,7 @@ async fn through(
                 (proxy, config::node(&options.host, &profile.cluster).to_owned())
             }
         };
-        let user = account(options, &profile);
+        let user = options.user.clone().unwrap_or_else(|| profile.account());
         let hosts = Hosts::of_cluster(&node, home.file("known_hosts"));
         let key = Credential::of_files(&home.file("id"), Some(&home.file("id-cert.pub"))).map_err(told)?;
         let mut plan = plan(options, user.clone(), "client-node", starter.clone());
@@ -286,32 +284,6 @@ fn choose(mut nodes: Vec<Node>, options: &Options) -> Result<String, SshError> {
         Some(name) => Ok((*name).to_owned()),
         None => Err(SshError::Refused(format!("{answer:?} is none of them"))),
     }
-}
-
-/// The account: as said; else the only one that the roles open; else the one of the same name as here.
-fn account(options: &Options, profile: &Profile) -> String {
-    if let Some(user) = &options.user {
-        return user.clone();
-    }
-    let here = name_here();
-    match (profile.logins.as_slice(), here) {
-        ([one], _) if !one.contains(['*', '?', '{']) => one.clone(),
-        (logins, Some(here)) if logins.contains(&here) => here,
-        (logins, _) if logins.contains(&profile.user) => profile.user.clone(),
-        (_, Some(here)) => here,
-        (_, None) => profile.user.clone(),
-    }
-}
-
-/// The user's own name on this machine: as the environment says, or as the account database has it.
-fn name_here() -> Option<String> {
-    let said = |name| std::env::var(name).ok().filter(|name: &String| !name.is_empty());
-    said("USER").or_else(|| said("LOGNAME")).or_else(name_by_id)
-}
-
-fn name_by_id() -> Option<String> {
-    let account = nss::user_by_id(process::effective_uid()).ok()??;
-    account.name.into_string().ok()
 }
 
 /// The client's own steps, to the collector that the environment names (OpenTelemetry's own variable), if it names one.

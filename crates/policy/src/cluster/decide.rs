@@ -333,7 +333,9 @@ fn no_role(attempt: &Attempt<'_>, user: &Name) -> Refusal {
         let logins = logins_of(here, user).join(", ");
         (
             roles.clone(),
-            format!("by {roles}, {user} has the logins {logins} on {node}, not {login}: {remedy}"),
+            format!(
+                "by {roles}, {user} has the logins {logins} on {node}, not {login}: name one of these, or {remedy}"
+            ),
         )
     };
     Refusal {

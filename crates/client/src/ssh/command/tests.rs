@@ -1,6 +1,8 @@
 //! What the command makes of its options, without a connection.
 
 use super::*;
+use crate::profile::name_by_id;
+use fleetgate_sys::process;
 
 fn options(line: &str) -> Options {
     let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();

@@ -145,7 +145,9 @@ fn who_comes_in_where_and_what_the_others_are_told() {
             no(
                 Reason::Role,
                 "role dba",
-                &format!("by role dba, alice has the logins alice, postgres on db1, not root: {REMEDY}"),
+                &format!(
+                    "by role dba, alice has the logins alice, postgres on db1, not root: name one of these, or {REMEDY}"
+                ),
             ),
         ),
         (
@@ -413,7 +415,7 @@ fn steps_are_for_people() {
             "no lock holds against alice, root or db1".to_string(),
             "role dba is for the logins {user}, postgres, not root".to_string(),
             format!(
-                "refused by role dba: by role dba, alice has the logins alice, postgres on db1, not root: {REMEDY}"
+                "refused by role dba: by role dba, alice has the logins alice, postgres on db1, not root: name one of these, or {REMEDY}"
             ),
         ]
     );
