@@ -6,6 +6,7 @@ use crate::config::Config;
 use crate::dial::OpenDials;
 use crate::identity::Identity;
 use crate::jump::Local;
+use crate::passing::Passing;
 use crate::places::{Place, Places};
 use crate::reachable::Reachable;
 use crate::server::CONNECTIONS_BESIDE;
@@ -56,6 +57,8 @@ pub(crate) struct Gate {
     pub(crate) reachable: Reachable,
     /// Those who have not shown who they are.
     pub(crate) strangers: Arc<Strangers>,
+    /// Those of them who are passed on to auth.
+    pub(crate) passing: Passing,
     /// Users' sessions, counted.
     pub(crate) sessions: Places<Name>,
     /// Connections of those who have shown who they are, counted by whom their certificate names.

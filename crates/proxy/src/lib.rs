@@ -12,6 +12,7 @@ pub mod hello;
 pub mod identity;
 mod jump;
 mod mux;
+mod passing;
 mod places;
 mod queue;
 mod reachable;

@@ -1,17 +1,16 @@
 //! One address for everything: what a connection is, its first byte says, and nothing is waited for beyond what settles
 //! it. TLS for the auth service is passed on unread. Whoever has not shown who he is has little time and few places.
 
-use crate::auth;
 use crate::gate::{Gate, Guest};
 use crate::hello::{self, Asked, HELLO_MAX};
 use crate::jump::Local;
 use crate::ssh::door;
 use crate::state::now;
 use crate::strangers::Place;
-use crate::{dial, tunnels, web};
+use crate::{dial, passing, tunnels, web};
 use fleetgate_net::h2::{self, Caller, Routes, Tuning};
+use fleetgate_net::http1;
 use fleetgate_net::tls::{self, AUTH, Kind, Peer, TUNNEL};
-use fleetgate_net::{http1, relay};
 use fleetgate_policy::cluster::{Identity, Target};
 use fleetgate_policy::strangers::Offence;
 use std::io;
@@ -20,7 +19,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, copy_bidirectional_with_sizes};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
@@ -31,15 +30,13 @@ pub const FIRST_BYTES: Duration = Duration::from_secs(10);
 pub const SILENCE: Duration = Duration::from_millis(300);
 /// How long gRPC without a certificate may go on: there is little that it could ask for.
 pub const STRANGER_LIFE: Duration = Duration::from_secs(30);
-/// What is on its way to auth in either direction.
-const SPLICE: usize = 16 * 1024;
 /// After an accept that failed, as when there are no descriptors left.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// What an open connection whose user was locked still has to read why.
 const LOCKED_WORDS: Duration = Duration::from_millis(500);
 
 /// Why a stranger's connection ends that did nothing.
-const GAVE_WAY: &str = "its place went to another source";
+pub(crate) const GAVE_WAY: &str = "its place went to another source";
 
 /// A connection of which the first bytes were read.
 pub(crate) struct Begun<IO> {
@@ -114,7 +111,7 @@ impl Mux {
             Ok(Ok(What::Auth(mut connection))) => {
                 connection.sent = 0;
                 tokio::select! {
-                    () = self.pass_on(connection, address) => {}
+                    () = passing::pass_on(&self.gate, connection, address) => {}
                     () = place.given_up() => tracing::debug!(%address, "{}", GAVE_WAY),
                 }
             }
@@ -132,25 +129,6 @@ impl Mux {
                 self.gate.strangers.offend(address.ip(), Offence::TooLate);
                 tracing::debug!(%address, "silent for too long");
             }
-        }
-    }
-
-    /// Bytes to auth and back; whichever side has no more says so, and the other goes on.
-    async fn pass_on(&self, mut connection: Begun<TcpStream>, address: SocketAddr) {
-        // The caller's own TLS goes through it unread. Auth counts by source, and believes a proxy that has proven itself.
-        let mut auth = match auth::dial(&self.gate, tls::RELAY).await {
-            Ok(auth) => auth,
-            Err(why) => return tracing::warn!(%address, "auth is not reached: {why}"),
-        };
-        if let Err(error) = auth.write_all(relay::line(address).as_bytes()).await {
-            return tracing::warn!(%address, "auth is gone: {error}");
-        }
-        tokio::select! {
-            ended = copy_bidirectional_with_sizes(&mut connection, &mut auth, SPLICE, SPLICE) => match ended {
-                Ok((to, from)) => tracing::debug!(%address, "passed on to auth: {to} bytes there, {from} back"),
-                Err(error) => tracing::debug!(%address, "passed on to auth, and broke: {error}"),
-            },
-            () = self.gate.stopped() => {}
         }
     }
 

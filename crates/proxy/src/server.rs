@@ -9,6 +9,7 @@ use crate::gate::Gate;
 use crate::identity::Identity;
 use crate::jump::{self, Local};
 use crate::mux::Mux;
+use crate::passing::Passing;
 use crate::places::Places;
 use crate::reachable::{self, Reachable};
 use crate::sandbox;
@@ -81,6 +82,7 @@ impl Server {
             reports: Notify::new(),
             tunnels: Tunnels::default(),
             reachable: Reachable::default(),
+            passing: Passing::new(&config),
             strangers: Arc::new(Strangers::new(config.strangers.clone(), config.bounds())),
             sessions: Places::new(SESSIONS, config.sessions_per_user as usize),
             dials: OpenDials::default(),

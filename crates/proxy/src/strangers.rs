@@ -67,6 +67,11 @@ impl Strangers {
         self.start.elapsed()
     }
 
+    /// What this address counts as.
+    pub(crate) fn source(&self, address: IpAddr) -> Network {
+        self.settings.source(address)
+    }
+
     /// A place for somebody from this address; why there is none.
     pub(crate) fn enter(&self, address: IpAddr) -> Result<Place, String> {
         let now = self.now();

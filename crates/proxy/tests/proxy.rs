@@ -6,6 +6,8 @@
 mod audit;
 #[path = "parts/certified.rs"]
 mod certified;
+#[path = "parts/passing.rs"]
+mod passing;
 #[path = "parts/reach.rs"]
 mod reach;
 #[path = "parts/restart.rs"]

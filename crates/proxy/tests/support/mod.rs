@@ -24,6 +24,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tonic::codegen::tokio_stream::Stream;
@@ -85,6 +86,10 @@ pub struct Auth {
     pub reached: tokio::sync::Mutex<mpsc::UnboundedReceiver<ReachReport>>,
     pub batches: mpsc::UnboundedSender<AuditFrom>,
     pub audited: tokio::sync::Mutex<mpsc::UnboundedReceiver<AuditFrom>>,
+    /// Handshakes that go on.
+    pub handshakes: AtomicU64,
+    /// How long each takes, in milliseconds.
+    pub handshake: AtomicU64,
     /// So many batches of nodes are not kept.
     pub keeps_not: AtomicU64,
 }
@@ -133,6 +138,8 @@ impl World {
             reached: reached.into(),
             batches,
             audited: audited.into(),
+            handshakes: AtomicU64::new(0),
+            handshake: AtomicU64::new(0),
             keeps_not: AtomicU64::new(0),
         });
         let auth_address = serve_auth(&cluster, auth.clone()).await;
@@ -417,6 +424,9 @@ pub fn leaf(cluster: &Cluster, subject: Subject, dns: &str) -> (Key, Vec<Vec<u8>
     )
 }
 
+/// Fewer than auth's own 64, and as many as a proxy has at once: what is beyond is turned away.
+const HANDSHAKES_OF_ONE: u64 = 26;
+
 async fn serve_auth(cluster: &Cluster, auth: Arc<Auth>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -427,12 +437,22 @@ async fn serve_auth(cluster: &Cluster, auth: Arc<Auth>) -> SocketAddr {
         &[H2, RELAY],
     )
     .unwrap();
-    let routes = Arc::new(Routes::new().with(ClusterServer::from_arc(auth)));
+    let routes = Arc::new(Routes::new().with(ClusterServer::from_arc(auth.clone())));
     tokio::spawn(async move {
         while let Ok((tcp, address)) = listener.accept().await {
-            let (server, routes) = (server.clone(), routes.clone());
+            let (server, routes, auth) = (server.clone(), routes.clone(), auth.clone());
             tokio::spawn(async move {
-                let Ok((mut stream, peer)) = server.accept(tcp).await else {
+                // As auth bounds them by the address.
+                let others = auth.handshakes.fetch_add(1, SeqCst);
+                let accepted = match others < HANDSHAKES_OF_ONE {
+                    true => {
+                        tokio::time::sleep(Duration::from_millis(auth.handshake.load(SeqCst))).await;
+                        server.accept(tcp).await.ok()
+                    }
+                    false => None,
+                };
+                auth.handshakes.fetch_sub(1, SeqCst);
+                let Some((mut stream, peer)) = accepted else {
                     return;
                 };
                 let caller = |peer, address| Caller {
