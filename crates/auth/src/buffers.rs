@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
+use zeroize::Zeroize;
 
 /// The buffers, and so the passwords that are worked on at once.
 pub const BUFFERS: usize = 2;
@@ -120,7 +121,7 @@ impl Buffers {
     pub fn rest(&self, now: Instant) {
         for buffer in &mut self.state().free {
             if now.saturating_duration_since(buffer.used) >= REST_AFTER {
-                buffer.memory = Vec::new();
+                buffer.give_back();
             }
         }
     }
@@ -134,6 +135,24 @@ impl Buffers {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Buffer {
+    /// Wipes the memory first: what a password was stretched to would lie in the free pages.
+    fn give_back(&mut self) {
+        wipe(&mut self.memory);
+        self.memory = Vec::new();
+    }
+}
+
+fn wipe(memory: &mut [Block]) {
+    memory.iter_mut().for_each(Zeroize::zeroize);
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        wipe(&mut self.memory);
     }
 }
 
@@ -334,6 +353,20 @@ mod tests {
         let state = buffers.state();
         assert_eq!((state.free.len(), state.waiting), (BUFFERS, 0));
         assert!(state.lines.is_empty() && state.turns.is_empty());
+    }
+
+    #[test]
+    fn memory_is_wiped_before_it_is_given_back() {
+        let buffers = Buffers::new(3);
+        let mut lent = now(&buffers, source(1)).unwrap();
+        let memory = lent.memory().unwrap();
+        memory.iter_mut().for_each(|block| block.as_mut().fill(7));
+        wipe(memory);
+        assert!(
+            memory
+                .iter()
+                .all(|block| block.as_ref().iter().all(|word| *word == 0))
+        );
     }
 
     #[test]

@@ -562,13 +562,25 @@ fn target(kind: Kind, name: &Name) -> Target {
 
 /// A node and a proxy that had the same name one after the other have a lock each.
 fn removed_id(kind: Kind, name: &Name) -> Name {
-    // The longest names are cut: what stands for two of them locks older certificates of the later one alone.
-    let cut: String = name.as_str().chars().take(96).collect();
+    let whole = name.as_str();
+    // Of the longest names the end is a digest: two that begin alike have a lock each. It is longer than any that is whole.
+    let told = match whole.char_indices().nth(96) {
+        None => whole.to_string(),
+        Some(_) => {
+            let digest = ring::digest::digest(&ring::digest::SHA256, whole.as_bytes());
+            let begin: String = whole.chars().take(80).collect();
+            let end: String = digest.as_ref()[..8]
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect();
+            format!("{begin}-{end}")
+        }
+    };
     let word = match kind {
         Kind::Node => "removed",
         Kind::Proxy => "proxy-removed",
     };
-    Name::parse(&format!("{word}-{cut}")).expect("a name behind a word is one")
+    Name::parse(&format!("{word}-{told}")).expect("a name behind a word is one")
 }
 
 fn token_gone() -> Refused {
@@ -610,6 +622,29 @@ fn member_in_event(member: &Member) -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn machines_whose_long_names_begin_alike_have_a_lock_each() {
+        let id = |kind, name: &str| removed_id(kind, &Name::parse(name).expect("a name")).to_string();
+        let long = "a".repeat(fleetgate_policy::cluster::MAX_NAME - 1);
+        let names = [
+            "web1",
+            &"a".repeat(96),
+            &"a".repeat(97),
+            &format!("{long}b"),
+            &format!("{long}c"),
+        ];
+        let ids: std::collections::BTreeSet<String> = [Kind::Node, Kind::Proxy]
+            .into_iter()
+            .flat_map(|kind| names.map(|name| id(kind, name)))
+            .collect();
+        assert_eq!(ids.len(), 2 * names.len());
+        assert_eq!(id(Kind::Node, "web1"), "removed-web1");
+        // No whole name is told like one that was cut.
+        let cut = id(Kind::Node, names[3]);
+        let alike = cut.strip_prefix("removed-").expect("the word");
+        assert_ne!(id(Kind::Node, alike), cut);
+    }
 
     #[test]
     fn addresses_of_plain_nodes() {
