@@ -14,21 +14,28 @@ use crate::service::Service;
 use fleetgate_net::h2::{self, Caller, Routes, Tuning, Wire};
 use fleetgate_net::tls::{self, AUTH, H2, RELAY, Shown};
 use fleetgate_net::{Credentials, Trust, relay};
+use fleetgate_policy::cluster::Subject;
 use fleetgate_store::Store;
 use fleetgate_store::sqlite::Sqlite;
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
 /// The unix socket's name below the directory.
 pub const SOCKET: &str = "auth.sock";
-/// The most connections by TLS at once.
+/// The most connections by TLS at once, but for [`RESERVED`].
 pub const MAX_CONNECTIONS: usize = 4096;
+/// Further ones of the cluster's proxies, which everybody else is behind: they come in when all other places are taken.
+pub const RESERVED: usize = 64;
+/// The most connections of one user, node or other machine with a certificate, but for proxies.
+pub const CERTIFIED_OF_ONE: usize = 256;
+/// How often it is said that connections are refused.
+const REFUSALS_TOLD: Duration = Duration::from_secs(60);
 /// The most connections by the unix socket at once.
 pub const MAX_LOCAL: usize = 64;
 /// The most of them from one source (IPv6: one /64) without a certificate.
@@ -60,6 +67,8 @@ pub struct Config {
     pub audit_size: u64,
     /// The time.
     pub clock: Arc<dyn Clock>,
+    /// The most connections by TLS at once, but for those that are kept for proxies.
+    pub connections: usize,
 }
 
 impl Config {
@@ -70,6 +79,7 @@ impl Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 3025)),
             audit_size: DEFAULT_SIZE,
             clock: Arc::new(MachineClock),
+            connections: MAX_CONNECTIONS,
         }
     }
 }
@@ -169,7 +179,7 @@ impl Server {
         let (stop, stopped) = watch::channel(false);
         let mut connections = JoinSet::new();
         let (room, local_room) = (
-            Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+            Arc::new(Semaphore::new(self.config.connections)),
             Arc::new(Semaphore::new(MAX_LOCAL)),
         );
         let remote = Arc::new(Remote {
@@ -177,7 +187,12 @@ impl Server {
             routes: Arc::new(Face::routes(self.service.clone(), None)),
             handshakes: Handshakes::new(HANDSHAKES_OF_ONE),
             places: Places::new(STRANGERS_OF_ONE),
+            certified: Places::new(CERTIFIED_OF_ONE),
+            beyond: Handshakes::new(RESERVED),
+            reserved: Arc::new(Semaphore::new(RESERVED)),
+            refused: Mutex::default(),
         });
+        let mut local_refused = Refusals::default();
         tokio::pin!(leave);
         let done = loop {
             tokio::select! {
@@ -186,28 +201,29 @@ impl Server {
                     Ok(task) => Refused::unavailable(format!("what {task} has ended: the service has to be started again")),
                     Err(e) => Refused::unavailable(format!("what runs beside the service has ended: {e}")),
                 }),
-                accepted = self.tcp.accept() => match (accepted, room.clone().try_acquire_owned()) {
-                    (Ok((stream, peer)), Ok(permit)) => {
+                accepted = self.tcp.accept() => match accepted {
+                    Ok((stream, peer)) => {
                         let (remote, stopped) = (remote.clone(), stopped.clone());
                         let shown = self.shown.borrow().clone();
+                        let permit = room.clone().try_acquire_owned().ok();
                         connections.spawn(async move {
-                            let done = remote.serve(stream, peer, shown, stopped).await;
-                            drop(permit);
-                            if let Err(why) = done {
+                            if let Err(why) = remote.serve(stream, peer, shown, stopped, permit).await {
                                 tracing::debug!("the connection from {peer}: {why}");
                             }
                         });
                     }
-                    // There is no room: the connection is closed, and whoever it was tries again.
-                    (Ok(_), Err(_)) => tracing::warn!("more than {MAX_CONNECTIONS} connections: one is refused"),
-                    (Err(e), _) => refused_by_the_machine(&e).await,
+                    Err(e) => refused_by_the_machine(&e).await,
                 },
                 accepted = self.unix.accept() => match (accepted, local_room.clone().try_acquire_owned()) {
                     (Ok((stream, _)), Ok(permit)) => {
                         let (service, stopped) = (self.service.clone(), stopped.clone());
                         connections.spawn(administered(stream, service, stopped, permit));
                     }
-                    (Ok(_), Err(_)) => tracing::warn!("more than {MAX_LOCAL} local connections: one is refused"),
+                    (Ok(_), Err(_)) => {
+                        if let Some(count) = local_refused.count(Instant::now()) {
+                            tracing::warn!(count, "more than {MAX_LOCAL} local connections: refused");
+                        }
+                    }
                     (Err(e), _) => refused_by_the_machine(&e).await,
                 },
                 Some(_) = connections.join_next() => {}
@@ -243,9 +259,52 @@ struct Remote {
     routes: Arc<Routes>,
     handshakes: Handshakes,
     places: Arc<Places>,
+    /// By whom the certificate names.
+    certified: Arc<Places<String>>,
+    /// Handshakes of those who came when all places were taken.
+    beyond: Handshakes,
+    /// Places of proxies among those.
+    reserved: Arc<Semaphore>,
+    refused: Mutex<Refusals>,
+}
+
+/// Connections that were refused for want of room, of which a line a minute tells.
+#[derive(Default)]
+struct Refusals {
+    count: u64,
+    told: Option<Instant>,
+}
+
+impl Refusals {
+    /// One more; how many there are to tell of, if it is time.
+    fn count(&mut self, now: Instant) -> Option<u64> {
+        self.count += 1;
+        let is_time = self
+            .told
+            .is_none_or(|told| now.saturating_duration_since(told) >= REFUSALS_TOLD);
+        is_time.then(|| {
+            self.told = Some(now);
+            std::mem::take(&mut self.count)
+        })
+    }
 }
 
 impl Remote {
+    /// Without a place of the others: one that is kept for proxies, and not for whom they pass on.
+    fn reserved(&self, shown: &Caller, passes_on: bool) -> std::result::Result<OwnedSemaphorePermit, String> {
+        let proven = face::caller(None, shown);
+        let is_proxy = !passes_on && proven.proxy(&self.service).is_ok();
+        let reserved = is_proxy.then(|| self.reserved.clone().try_acquire_owned().ok());
+        let reserved = reserved.flatten();
+        reserved.ok_or_else(|| {
+            let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(count) = refused.count(Instant::now()) {
+                tracing::warn!(count, "there are as many connections as may be: refused");
+            }
+            "all places are taken".to_owned()
+        })
+    }
+
     /// One connection: a caller's, or a proxy's that passes a caller's on.
     async fn serve(
         &self,
@@ -253,19 +312,28 @@ impl Remote {
         peer: SocketAddr,
         server: tls::Server,
         stopped: watch::Receiver<bool>,
+        permit: Option<OwnedSemaphorePermit>,
     ) -> std::result::Result<(), String> {
         let _ = stream.set_nodelay(true);
-        let (mut stream, shown) = self
-            .handshakes
-            .run(Source::of(peer.ip()), server.accept(stream))
-            .await?;
-        if shown.alpn.as_deref() != Some(RELAY) {
-            return self.answer(stream, shown, peer, stopped).await;
-        }
-        let known = h2::Caller {
+        let handshake = self.handshakes.run(Source::of(peer.ip()), server.accept(stream));
+        let (mut stream, shown) = match permit {
+            Some(_) => handshake.await?,
+            // One more ends the oldest: whoever is silent there keeps no proxy out.
+            None => self.beyond.run(Source::Local, handshake).await?,
+        };
+        let alpn = shown.alpn.clone();
+        let known = Caller {
             peer: Some(Arc::new(shown)),
             address: Some(peer),
         };
+        let passes_on = alpn.as_deref() == Some(RELAY);
+        let _permit = match permit {
+            Some(permit) => permit,
+            None => self.reserved(&known, passes_on)?,
+        };
+        if !passes_on {
+            return self.answer(stream, known, stopped).await;
+        }
         let proxy = face::caller(None, &known);
         proxy
             .proxy(&self.service)
@@ -278,7 +346,13 @@ impl Remote {
             let (stream, shown) = accepted.await?;
             match shown.alpn.as_deref() == Some(RELAY) {
                 true => Err("a proxy passes on no other proxy".to_owned()),
-                false => self.answer(stream, shown, source, stopped).await,
+                false => {
+                    let caller = Caller {
+                        peer: Some(Arc::new(shown)),
+                        address: Some(source),
+                    };
+                    self.answer(stream, caller, stopped).await
+                }
             }
         };
         tokio::select! {
@@ -287,26 +361,32 @@ impl Remote {
         }
     }
 
-    /// Answers what is asked on a connection from this address, after its handshake.
+    /// Answers what is asked on a connection, after its handshake.
     async fn answer<IO: Wire + 'static>(
         &self,
         stream: IO,
-        peer: tls::Peer,
-        source: SocketAddr,
+        caller: Caller,
         stopped: watch::Receiver<bool>,
     ) -> std::result::Result<(), String> {
-        let known = peer.identity.is_some();
-        let place = match known {
-            true => None,
-            false => {
-                let place = self.places.take(Source::of(source.ip()));
-                Some(place.ok_or("too many connections of one source without a certificate")?)
+        let subject = caller.peer.as_ref().and_then(|peer| peer.identity.as_ref());
+        let subject = subject.map(|identity| identity.subject.clone());
+        let known = subject.is_some();
+        let (mut place, mut certified) = (None, None);
+        match subject {
+            // Each of those has many others behind it, and is one of few.
+            Some(Subject::Proxy(_)) => {}
+            Some(subject) => {
+                let taken = self.certified.take(subject.to_string());
+                certified = Some(taken.ok_or_else(|| format!("{subject} has too many connections"))?);
             }
-        };
-        let caller = Caller {
-            peer: Some(Arc::new(peer)),
-            address: Some(source),
-        };
+            None => {
+                let source = caller
+                    .address
+                    .map_or(Source::Local, |address| Source::of(address.ip()));
+                let taken = self.places.take(source);
+                place = Some(taken.ok_or("too many connections of one source without a certificate")?);
+            }
+        }
         let leave = async {
             tokio::select! {
                 () = stop(stopped) => {}
@@ -328,7 +408,7 @@ impl Remote {
             done = h2::serve(stream, caller, self.routes.clone(), tuning, leave) => done.map_err(|e| e.to_string()),
             refused = refused => Err(format!("it is ended: {refused}")),
         };
-        drop(place);
+        drop((place, certified));
         done
     }
 }
@@ -435,5 +515,19 @@ impl Showing {
                 Err(refused) => tracing::error!("the service's own certificate: {refused}"),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Lines about connections that were refused.
+
+    use super::*;
+
+    #[test]
+    fn refused_connections_are_a_line_a_minute() {
+        let (mut refused, now) = (Refusals::default(), Instant::now());
+        let lines = (0..1_000).filter_map(|n| refused.count(now + REFUSALS_TOLD * n / 400));
+        assert_eq!(lines.collect::<Vec<_>>(), [1, 400, 400]);
     }
 }

@@ -9,7 +9,7 @@ use crate::error::Refused;
 use crate::init::local;
 use crate::ledger::MAX_OUTBOX;
 use crate::members::{MAX_MEMBERS, MAX_TOKENS};
-use crate::server::{HANDSHAKES_OF_ONE, MAX_LOCAL, SOCKET, STRANGERS_OF_ONE};
+use crate::server::{CERTIFIED_OF_ONE, HANDSHAKES_OF_ONE, MAX_LOCAL, RESERVED, SOCKET, STRANGERS_OF_ONE};
 use crate::tries::MAX_TRIED;
 use crate::users::MAX_USERS;
 use fleetgate_net::h2::Channel;
@@ -257,6 +257,60 @@ fn handshakes_that_nobody_finishes_shut_no_proxy_out() {
         let by_proxy = place.passing_on(&edge, "192.0.2.1:1").await.unwrap();
         let mut user = place.stranger_by(by_proxy).await.expect("a user by the proxy");
         assert!(user.hello(v1::HelloRequest {}).await.is_ok());
+    });
+}
+
+#[test]
+fn proxies_come_in_when_all_places_are_taken_and_nobody_else() {
+    run(async {
+        let place = Place::new().await;
+        let edge = place.machine("proxy", "edge").await;
+        let (directory, clock) = place.stop().await;
+        let place = Place::with(directory, clock, 16).await;
+        let mut held = Vec::new();
+        // The last ones are without a place, and more than are kept: none of them keeps a proxy out.
+        for _ in 0..16 + RESERVED + 8 {
+            held.push(TcpStream::connect(place.address).await.unwrap());
+        }
+        let stranger = async || {
+            let tcp = TcpStream::connect(place.address).await.unwrap();
+            let mut stranger = place.stranger_by(tcp).await?;
+            let hello = stranger.hello(v1::HelloRequest {}).await;
+            hello.map(|_| ()).map_err(|status| status.to_string())
+        };
+        assert!(stranger().await.is_err(), "the control: all places are taken");
+        let mut proxy = place.proxy(&edge).await;
+        assert!(proxy.watch(v1::WatchRequest { serial: 0 }).await.is_ok());
+        let by_proxy = place.passing_on(&edge, "192.0.2.1:1").await.unwrap();
+        assert!(
+            place.stranger_by(by_proxy).await.is_err(),
+            "what is kept for proxies is not for those they pass on"
+        );
+        held.clear();
+        // Those that went are noticed one after the other.
+        while stranger().await.is_err() {}
+    });
+}
+
+#[test]
+fn connections_of_one_certificate_to_auth_are_bounded() {
+    run(async {
+        let place = Place::new().await;
+        let (ada, kim) = (place.user("ada", &[]).await, place.user("kim", &[]).await);
+        let ((ada, _), (kim, _)) = (place.log_in(&ada).await, place.log_in(&kim).await);
+        let mut held = Vec::new();
+        let says = async |holder| {
+            let mut client = IdentityClient::new(place.channel_of(holder).await);
+            place.clock.advance(1);
+            client.hello(v1::HelloRequest {}).await.map(|_| client)
+        };
+        for _ in 0..CERTIFIED_OF_ONE {
+            held.push(says(&ada).await.expect("there is room"));
+        }
+        assert!(says(&ada).await.is_err(), "one more");
+        assert!(says(&kim).await.is_ok(), "somebody else");
+        held.clear();
+        while says(&ada).await.is_err() {}
     });
 }
 

@@ -1,6 +1,7 @@
 //! A cluster in a directory of its own, and who asks it.
 
 use crate::clock::{Clock, SetClock};
+use crate::server::MAX_CONNECTIONS;
 use crate::service::Service;
 use crate::{Config, Kind, SOCKET, Server, init, join_here};
 use bytes::Bytes;
@@ -79,9 +80,15 @@ impl Place {
 
     /// The service on a directory that is there.
     pub async fn on(directory: PathBuf, clock: SetClock) -> Place {
+        Place::with(directory, clock, MAX_CONNECTIONS).await
+    }
+
+    /// The same with so many connections at once.
+    pub async fn with(directory: PathBuf, clock: SetClock, connections: usize) -> Place {
         let config = Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             clock: Arc::new(clock.clone()),
+            connections,
             ..Config::new(&directory)
         };
         let listener = std::net::TcpListener::bind(config.listen).expect("a free port");
