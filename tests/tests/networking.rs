@@ -284,14 +284,14 @@ fn what_the_resolver_says_comes_back() {
         (Found::Unknown, Reason::UnknownName),
         (Found::Host { addresses: vec![] }, Reason::UnknownName),
         (Found::TimedOut, Reason::TimedOut),
-        (Found::Failed { why: c("SERVFAIL") }, Reason::System),
+        (Found::Failed { why: c("SERVFAIL") }, Reason::UnknownName),
         (Found::Group { gid: 1 }, Reason::System),
         // Beyond what is read: that question alone is lost.
         (
             Found::Host {
                 addresses: vec![endpoint(Ipv4Addr::LOCALHOST, 0); 2000],
             },
-            Reason::System,
+            Reason::UnknownName,
         ),
     ];
     for (found, reason) in cases {

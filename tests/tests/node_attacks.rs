@@ -83,7 +83,7 @@ fn a_lobby_lets_nobody_in_whom_the_monitor_has_not_verified() {
                 drop(visit);
                 assert_eq!(
                     s.lobby.ask(other.arrival.number, &request),
-                    Some(Verdict::Accepted)
+                    Some(Verdict::Accepted { notes: Vec::new() })
                 );
             },
             Want::Nothing,
@@ -115,7 +115,10 @@ fn a_lobby_lets_nobody_in_whom_the_monitor_has_not_verified() {
                 let bound = s.key.bound_request(id, "ada", other.blob());
                 assert!(is_rejected(s.lobby.ask(number, &bound)));
                 let bound = s.key.bound_request(id, "ada", own.blob());
-                assert_eq!(s.lobby.ask(number, &bound), Some(Verdict::Accepted));
+                assert_eq!(
+                    s.lobby.ask(number, &bound),
+                    Some(Verdict::Accepted { notes: Vec::new() })
+                );
             },
             Want::Nothing,
         ),
@@ -185,7 +188,10 @@ fn a_lobby_lets_nobody_in_whom_the_monitor_has_not_verified() {
                     _ => None,
                 });
                 let first = heard.map(|(_, verdict)| verdict);
-                assert_eq!(first, Some((other.arrival.number, Verdict::Accepted)));
+                assert_eq!(
+                    first,
+                    Some((other.arrival.number, Verdict::Accepted { notes: Vec::new() }))
+                );
             },
             Want::Nothing,
         ),

@@ -422,7 +422,9 @@ fn a_grant_ends_with_its_certificate() {
         let key = scene.certified(&format!("short{seconds}"), &format!("-V always:+{seconds}s"));
         let visit = lobby.establish(&node);
         let id = visit.client.session_id().expect("keys").to_vec();
-        if lobby.ask(visit.arrival.number, &key.request(&id, "ada")) != Some(Verdict::Accepted) {
+        if lobby.ask(visit.arrival.number, &key.request(&id, "ada"))
+            != Some(Verdict::Accepted { notes: Vec::new() })
+        {
             continue;
         }
         lobby.seat.say(&FromLobby::HandOver {

@@ -175,3 +175,65 @@ fn pam_and_more_than_one_method() {
         },
     ]);
 }
+
+/// What the account modules say is read by users who have shown who they are, and a refusal says what helps.
+#[test]
+fn users_read_what_pam_says_of_their_accounts() {
+    const SOON: &str = "shadow 3 $(($(date +%s) / 86400 - 1)); shadow 5 3; shadow 6 7";
+    drive(&[
+        Table {
+            before: "line ''",
+            node: "pam = \"on\"\npassword = true\nkeyboard_interactive = true",
+            sshd: None,
+            cases: &[
+                (
+                    SOON,
+                    "s -o LogLevel=INFO gate echo in 2>&1",
+                    "0 *password will expire in 2 days*in",
+                    &["login_accepted"],
+                ),
+                (
+                    SOON,
+                    "asked password -o LogLevel=INFO gate echo in 2>&1",
+                    "0 *password will expire in 2 days*in",
+                    &["login_accepted"],
+                ),
+                (
+                    SOON,
+                    "asked keyboard-interactive -o LogLevel=INFO gate echo in 2>&1",
+                    "0 *password will expire in 2 days*in",
+                    &["login_accepted"],
+                ),
+                (
+                    "shadow 3 0",
+                    "s -o LogLevel=INFO gate true 2>&1",
+                    "255 *required to change your password*the password of ada has expired: log in with keyboard-interactive*",
+                    &["login_refused account"],
+                ),
+                (
+                    "shadow 3 0",
+                    "asked password -o LogLevel=INFO gate true 2>&1",
+                    "255 *the password of ada has expired: log in with keyboard-interactive*",
+                    &["login_refused password"],
+                ),
+                (
+                    "shadow 3 0; export ANSWER=wrong",
+                    "asked password -o LogLevel=INFO gate true 2>&1 | grep -c expired",
+                    "1 0",
+                    &["login_refused password"],
+                ),
+            ],
+        },
+        Table {
+            before: "line ''; shadow 3 0",
+            node: "pam = \"on\"",
+            sshd: None,
+            cases: &[(
+                "",
+                "s -o LogLevel=INFO gate true 2>&1",
+                "255 *because this node has keyboard-interactive off*",
+                &["login_refused account"],
+            )],
+        },
+    ]);
+}

@@ -98,7 +98,7 @@ choice! {
         12 => NoMemory,
         /// It took too long.
         13 => TimedOut,
-        /// The name is not known.
+        /// The name is not known; with an error number: nobody can say now whether it is.
         14 => UnknownName,
         /// A request that this helper does not serve.
         15 => Unsupported,

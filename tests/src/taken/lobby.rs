@@ -189,7 +189,10 @@ impl Lobby {
             _ => None,
         });
         assert_eq!(asked.as_ref(), Some(&request));
-        assert_eq!(self.ask(visit.arrival.number, &request), Some(Verdict::Accepted));
+        assert_eq!(
+            self.ask(visit.arrival.number, &request),
+            Some(Verdict::Accepted { notes: Vec::new() })
+        );
         visit.server.answer_auth(AuthAnswer::Accept);
         let accepted = visit.turn(|_, event| match event {
             Event::AuthReply(AuthReply::Accepted) => Some(()),

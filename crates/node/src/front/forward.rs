@@ -601,10 +601,37 @@ fn text_of(address: &[u8; 16]) -> String {
 fn why(failure: &Failure) -> String {
     match (failure.errno, &failure.reason) {
         (0, Reason::UnknownName) => "the name is not known".to_owned(),
+        (_, Reason::UnknownName) => "Temporary failure in name resolution".to_owned(),
         (0, Reason::TimedOut) => "it took too long".to_owned(),
         (0, Reason::TooMany) => "there are too many".to_owned(),
         (0, Reason::Denied) => "this login may not do that".to_owned(),
         (0, _) => "it cannot be done".to_owned(),
         (errno, _) => Errno(errno).text().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_service_that_fails_is_no_error_of_input_or_output() {
+        for (errno, reason, words) in [
+            (0, Reason::UnknownName, "the name is not known"),
+            (
+                Errno::EIO.0,
+                Reason::UnknownName,
+                "Temporary failure in name resolution",
+            ),
+            (Errno::EIO.0, Reason::System, Errno::EIO.text()),
+        ] {
+            let subject = CString::default();
+            let failure = Failure {
+                reason,
+                errno,
+                subject,
+            };
+            assert_eq!(why(&failure), words);
+        }
     }
 }

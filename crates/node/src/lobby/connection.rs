@@ -134,7 +134,10 @@ impl Guest {
     pub(super) fn decided(&mut self, verdict: Verdict) {
         let asked = self.asked.take();
         let answer = match verdict {
-            Verdict::Accepted => {
+            Verdict::Accepted { notes } => {
+                if !notes.is_empty() {
+                    self.core.banner(&notes);
+                }
                 self.accepted = true;
                 AuthAnswer::Accept
             }

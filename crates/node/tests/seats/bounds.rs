@@ -61,7 +61,7 @@ fn what_a_guest_sends_at_once_is_bounded() {
     w.until(|w| w.lobby_told.iter().any(|t| matches!(t, FromLobby::Auth { .. })));
     // It goes on sending while its login is decided.
     while stream::send_now(w.clients[c].socket.raw(), &[0; 10_000]).is_ok() {}
-    let (connection, verdict) = (w.clients[c].number, Verdict::Accepted);
+    let (connection, verdict) = (w.clients[c].number, Verdict::Accepted { notes: Vec::new() });
     w.lobby.say(&ToLobby::Verdict { connection, verdict }, &[]);
     w.until(|w| w.clients[c].over.is_some());
     assert!(

@@ -177,7 +177,10 @@ fn a_login_that_waits_for_the_monitor_holds_up_no_other() {
     assert!(!w.clients[slow].said.contains(&Said::LoggedIn));
     // A lobby that drains takes what is under way to its end.
     w.lobby.say(&ToLobby::Drain, &[]);
-    let (connection, verdict) = (w.clients[slow].number, fleetgate_wire::node::Verdict::Accepted);
+    let (connection, verdict) = (
+        w.clients[slow].number,
+        fleetgate_wire::node::Verdict::Accepted { notes: Vec::new() },
+    );
     w.lobby.say(&ToLobby::Verdict { connection, verdict }, &[]);
     w.front.say(
         &ToFront::End {

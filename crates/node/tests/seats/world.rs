@@ -353,7 +353,7 @@ impl World {
                 self.lobby.say(&word, &[]);
             }
             FromLobby::Auth { connection, .. } if !self.undecided => {
-                let verdict = Verdict::Accepted;
+                let verdict = Verdict::Accepted { notes: Vec::new() };
                 self.lobby.say(&ToLobby::Verdict { connection, verdict }, &[]);
             }
             FromLobby::HandOver { connection, state } => {

@@ -185,7 +185,7 @@ impl Asked {
             Found::Failed { why } => {
                 let sentence =
                     alloc::format!("the name service failed ({})", refusal::printable(why.as_bytes()));
-                return Err(self.refused(Reason::System, Errno::EIO, &sentence));
+                return Err(self.refused(Reason::UnknownName, Errno::EIO, &sentence));
             }
             _ => {
                 return Err(self.refused(

@@ -131,8 +131,9 @@ record! {
 choice! {
     /// What the monitor says to a login request.
     pub enum Verdict("verdict") {
-        /// In. The next word from the lobby is [`lobby::FromLobby::HandOver`].
-        0 => Accepted,
+        /// In, and the user shall read these words of PAM's before. The next word from the lobby is
+        /// [`lobby::FromLobby::HandOver`].
+        0 => Accepted { notes: Vec<u8> },
         /// Not this way: what may be tried, and whether this step was right and others are needed.
         1 => Rejected { methods: Vec<CString>, partial: bool },
         /// The key that was asked about would do.

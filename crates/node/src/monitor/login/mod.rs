@@ -9,6 +9,7 @@ mod methods;
 pub mod pam;
 mod penalties;
 mod publickey;
+mod talk;
 pub mod turns;
 
 pub use facts::MAX_KEY_FILES;
@@ -34,7 +35,7 @@ use fleetgate_sys::Errno;
 use fleetgate_wire::common::Account;
 use fleetgate_wire::names::Found;
 use fleetgate_wire::node::{Connection, Prompt, Verdict};
-use fleetgate_wire::pam::{Prompt as PamPrompt, Secret};
+use fleetgate_wire::pam::Secret;
 use floor::Floor;
 use methods::Progress;
 use pam::{Conversation, Said};
@@ -83,6 +84,8 @@ pub struct Entry {
     pub members: Vec<Member>,
     /// Until when, on the boot-time clock.
     pub expires: Option<Duration>,
+    /// What PAM said that the user shall read.
+    pub notes: Vec<u8>,
     /// PAM's conversation, accepted and not opened.
     pub pam: Option<PamSession>,
 }
@@ -136,6 +139,8 @@ pub struct Login {
     /// A conversation that waits for its turn.
     queued: Option<Purpose>,
     floor: Floor,
+    /// What PAM said beside its questions, and nobody has read yet.
+    notes: Vec<u8>,
     /// A conversation that PAM accepted.
     accepted: Option<Conversation>,
     /// Its source was charged for wrong passwords.
@@ -149,8 +154,10 @@ struct Talk {
     purpose: Purpose,
     /// So many answers are awaited of the user.
     asked: Option<usize>,
-    /// PAM's messages, to be shown with the next question.
+    /// PAM's messages, to be shown with the next question, or with the verdict.
     notes: Vec<u8>,
+    /// It asked what has no answer here: what the log says of it.
+    unanswered: Option<&'static str>,
 }
 
 enum Purpose {
@@ -177,6 +184,7 @@ impl Login {
             talk: None,
             queued: None,
             floor: Floor::default(),
+            notes: Vec::new(),
             accepted: None,
             was_charged: false,
             refused_key: None,
@@ -275,16 +283,16 @@ impl Login {
             match talk.conversation.hear() {
                 Said::Nothing => return Step::Wait,
                 Said::Ask(prompts) => {
-                    if let Some(step) = self.prompted(prompts, scene) {
+                    if let Some(step) = self.prompted(prompts) {
                         return step;
                     }
                 }
                 Said::Accepted(user) => return self.accepted(&user, scene),
-                Said::Refused(why) => {
-                    self.charge_wrong_password(scene);
+                Said::Refused { why, at } => return self.turned_away(&why, at, scene),
+                Said::Broken(why) => {
+                    let why = talk.unanswered.map_or(why, str::to_owned);
                     return self.fail(&why, scene);
                 }
-                Said::Broken(why) => return self.fail(&why, scene),
             }
         }
         Step::Wait
@@ -429,11 +437,7 @@ impl Login {
     /// Begins a conversation.
     fn talk(&mut self, purpose: Purpose, scene: &mut Scene<'_>) -> Step {
         let config = scene.tools.config.clone();
-        let method = match &purpose {
-            Purpose::Password(_) => Way::Password.name(),
-            Purpose::Interactive => Way::KeyboardInteractive.name(),
-            Purpose::Account => "account",
-        };
+        let method = purpose.method();
         if let Some(why) = self.why_no_password(&purpose, scene) {
             return self.refuse(method, &why, scene);
         }
@@ -481,6 +485,7 @@ impl Login {
                     purpose,
                     asked: None,
                     notes: Vec::new(),
+                    unanswered: None,
                 });
                 Step::Wait
             }
@@ -492,102 +497,6 @@ impl Login {
             }
             Err(e) => self.fail(&format!("the resolver takes no conversation: {e}"), scene),
         }
-    }
-
-    /// PAM asks; none: that was answered here.
-    fn prompted(&mut self, prompts: Vec<PamPrompt>, scene: &mut Scene<'_>) -> Option<Step> {
-        let talk = self.talk.as_mut()?;
-        let asks = prompts.iter().filter(|p| p.asks()).count();
-        for message in prompts.iter().filter(|p| !p.asks()) {
-            talk.notes.extend_from_slice(message.text.to_bytes());
-            talk.notes.push(b'\n');
-        }
-        if asks == 0 {
-            return None;
-        }
-        match &mut talk.purpose {
-            Purpose::Password(password) => {
-                let password = password.take().and_then(|p| CString::new(p.as_slice()).ok());
-                let answers = password.and_then(|password| {
-                    let answers = pam::by_password(&prompts, &password);
-                    password.into_bytes_with_nul().zeroize();
-                    answers
-                });
-                match answers {
-                    Some(answers) => {
-                        talk.conversation.answer(answers);
-                        None
-                    }
-                    None => {
-                        talk.conversation.abort();
-                        Some(self.fail(
-                            "PAM asks for more than a password: use keyboard-interactive",
-                            scene,
-                        ))
-                    }
-                }
-            }
-            Purpose::Interactive => {
-                talk.asked = Some(asks);
-                let notes = std::mem::take(&mut talk.notes);
-                let prompts = prompts.into_iter().filter(|p| p.asks());
-                Some(Step::Say(Verdict::Ask {
-                    name: Vec::new(),
-                    instruction: notes,
-                    prompts: prompts
-                        .map(|p| Prompt {
-                            echo: p.style == 2,
-                            text: p.text.into_bytes(),
-                        })
-                        .collect(),
-                }))
-            }
-            Purpose::Account => {
-                talk.conversation.abort();
-                Some(self.fail(
-                    "PAM's account modules have a question, for which a key has no answer: log in with \
-                     keyboard-interactive",
-                    scene,
-                ))
-            }
-        }
-    }
-
-    /// PAM lets him in.
-    fn accepted(&mut self, user: &std::ffi::CStr, scene: &mut Scene<'_>) -> Step {
-        let Some(talk) = self.talk.take() else {
-            return Step::Wait;
-        };
-        if Some(user.to_bytes()) != self.user.as_deref() {
-            return self.fail("PAM says that he is somebody else", scene);
-        }
-        let how = match talk.purpose {
-            Purpose::Account => {
-                self.accepted = Some(talk.conversation);
-                return self.enter(scene);
-            }
-            Purpose::Password(_) => (Way::Password, How::Password),
-            Purpose::Interactive => (Way::KeyboardInteractive, How::KeyboardInteractive),
-        };
-        // Asked again: what the modules say to somebody who may not come in counts for nothing.
-        let user = self.user.clone().unwrap_or_default();
-        let key = Key::new(Owner::Logins, scene.connection);
-        let trust = self.trust.clone();
-        let known = self
-            .facts
-            .gather(&user, false, &trust, scene.tools, (Lane::of(scene.source), key));
-        let allowed = match (
-            known.as_ref().and_then(|k| Some((k.account?, k.groups))),
-            Name::parse(&user),
-        ) {
-            (Some((account, groups)), Ok(name)) => allowed(account, &name, groups, &trust, scene),
-            _ => Err("there is no such account".to_owned()),
-        };
-        if let Err(why) = allowed {
-            return self.refuse(how.0.name(), &why, scene);
-        }
-        self.accepted = Some(talk.conversation);
-        self.proven(how.0, how.1, publickey::unrestricted(), None, scene)
     }
 
     /// One way was gone to its end.
@@ -709,6 +618,7 @@ impl Login {
             base,
             members,
             expires,
+            notes: talk::lines(&std::mem::take(&mut self.notes)),
             pam,
         }))
     }
@@ -716,13 +626,8 @@ impl Login {
     /// A refusal of what is pending.
     fn fail(&mut self, why: &str, scene: &mut Scene<'_>) -> Step {
         let queued = self.queued.take();
-        let method = match self.talk.take().map(|t| t.purpose).or(queued) {
-            Some(Purpose::Password(_)) => Way::Password.name(),
-            Some(Purpose::Interactive) => Way::KeyboardInteractive.name(),
-            Some(Purpose::Account) => "account",
-            None => "login",
-        };
-        self.refuse(method, why, scene)
+        let purpose = self.talk.take().map(|t| t.purpose).or(queued);
+        self.refuse(purpose.as_ref().map_or("login", Purpose::method), why, scene)
     }
 
     fn refuse(&mut self, method: &str, why: &str, scene: &mut Scene<'_>) -> Step {
@@ -739,13 +644,7 @@ impl Login {
         scene: &mut Scene<'_>,
     ) -> Step {
         self.note(method, &refusal.words, (user, Some(refusal.rule)), scene);
-        match self.rejected_counted(scene) {
-            Step::Say(Verdict::Rejected { methods, .. }) => Step::Say(Verdict::Refused {
-                methods,
-                words: CString::new(refusal.words).unwrap_or_default(),
-            }),
-            end => end,
-        }
+        self.rejected_for(refusal.words, scene)
     }
 
     fn note(
@@ -773,6 +672,17 @@ impl Login {
             return end(NO_MORE_AUTH_METHODS, c"too many tries to log in");
         }
         self.rejected(false)
+    }
+
+    /// The same, and the user reads why.
+    fn rejected_for(&mut self, words: String, scene: &Scene<'_>) -> Step {
+        match self.rejected_counted(scene) {
+            Step::Say(Verdict::Rejected { methods, .. }) => Step::Say(Verdict::Refused {
+                methods,
+                words: CString::new(words).unwrap_or_default(),
+            }),
+            end => end,
+        }
     }
 
     fn rejected(&mut self, partial: bool) -> Step {

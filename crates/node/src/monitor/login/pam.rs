@@ -18,10 +18,26 @@ pub enum Said {
     Ask(Vec<Prompt>),
     /// He may come in, as this user.
     Accepted(CString),
-    /// He may not: a sentence for the log.
-    Refused(String),
+    /// He may not.
+    Refused {
+        /// A sentence for the log.
+        why: String,
+        /// What refused him.
+        at: At,
+    },
     /// PAM says nothing that could be understood: a sentence for the log.
     Broken(String),
+}
+
+/// What of PAM refused somebody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// The account, after he has shown who he is.
+    Account,
+    /// The change of a password that has expired, after that.
+    Password,
+    /// Something else: he has not shown who he is.
+    Other,
 }
 
 /// The conversation.
@@ -59,11 +75,18 @@ impl Conversation {
         match fleetgate_wire::decode(&self.buffer[..got.len]) {
             Ok(FromPam::Ask { prompts }) => Said::Ask(prompts),
             Ok(FromPam::Accepted { user }) => Said::Accepted(user),
-            Ok(FromPam::Refused { call, code, message }) => Said::Refused(format!(
-                "PAM refused: {}: {} (code {code})",
-                call.to_string_lossy(),
-                message.to_string_lossy()
-            )),
+            Ok(FromPam::Refused { call, code, message }) => Said::Refused {
+                why: format!(
+                    "PAM refused: {}: {} (code {code})",
+                    call.to_string_lossy(),
+                    message.to_string_lossy()
+                ),
+                at: match call.to_bytes() {
+                    b"pam_acct_mgmt" => At::Account,
+                    b"pam_chauthtok" => At::Password,
+                    _ => At::Other,
+                },
+            },
             Ok(_) => Said::Broken("the PAM process said what does not belong there".to_owned()),
             Err(e) => Said::Broken(format!("the PAM process said what cannot be read: {e}")),
         }

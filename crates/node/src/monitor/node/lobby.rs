@@ -329,7 +329,7 @@ impl Node {
         self.connections.logged_in(number, Box::new(granted), front);
         self.tell_lobby(&ToLobby::Verdict {
             connection: number,
-            verdict: Verdict::Accepted,
+            verdict: Verdict::Accepted { notes: entry.notes },
         });
         // The lobby's grace for the hand-over: a connection that is in and stays there is nobody's.
         let timer = self

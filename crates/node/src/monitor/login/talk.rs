@@ -1,0 +1,200 @@
+//! What PAM says in a conversation: questions, messages, and its verdict. Messages are for users who have shown who they
+//! are: before the session, or with the refusal.
+
+use super::pam::At;
+use super::*;
+use fleetgate_wire::pam::Prompt as PamPrompt;
+use std::ffi::CStr;
+
+/// The most bytes of PAM's messages that a user reads at once.
+const MAX_NOTES: usize = 4096;
+
+impl Purpose {
+    /// The method, for log and audit.
+    pub(super) fn method(&self) -> &'static str {
+        match self {
+            Purpose::Password(_) => Way::Password.name(),
+            Purpose::Interactive => Way::KeyboardInteractive.name(),
+            Purpose::Account => "account",
+        }
+    }
+}
+
+impl Talk {
+    /// PAM asks what has no answer here. Its verdict is awaited all the same: it says whether the user has shown who he is.
+    fn give_up(&mut self, why: &'static str) {
+        self.conversation.abort();
+        self.unanswered = Some(why);
+    }
+}
+
+impl Login {
+    /// PAM asks; none: that was answered here.
+    pub(super) fn prompted(&mut self, prompts: Vec<PamPrompt>) -> Option<Step> {
+        let talk = self.talk.as_mut()?;
+        let asks = prompts.iter().filter(|p| p.asks()).count();
+        for message in prompts.iter().filter(|p| !p.asks()) {
+            let text = message.text.to_bytes();
+            if talk.notes.len() + text.len() < MAX_NOTES {
+                talk.notes.extend_from_slice(text);
+                talk.notes.push(b'\n');
+            }
+        }
+        if asks == 0 {
+            return None;
+        }
+        match &mut talk.purpose {
+            Purpose::Password(password) => {
+                let password = password.take().and_then(|p| CString::new(p.as_slice()).ok());
+                let answers = password.and_then(|password| {
+                    let answers = pam::by_password(&prompts, &password);
+                    password.into_bytes_with_nul().zeroize();
+                    answers
+                });
+                match answers {
+                    Some(answers) => talk.conversation.answer(answers),
+                    None => talk.give_up("PAM asks for more than a password: use keyboard-interactive"),
+                }
+                None
+            }
+            Purpose::Interactive => {
+                talk.asked = Some(asks);
+                let notes = std::mem::take(&mut talk.notes);
+                let prompts = prompts.into_iter().filter(|p| p.asks());
+                Some(Step::Say(Verdict::Ask {
+                    name: Vec::new(),
+                    instruction: notes,
+                    prompts: prompts
+                        .map(|p| Prompt {
+                            echo: p.style == 2,
+                            text: p.text.into_bytes(),
+                        })
+                        .collect(),
+                }))
+            }
+            Purpose::Account => {
+                talk.give_up(
+                    "PAM's account modules have a question, for which a key has no answer: log in with \
+                     keyboard-interactive",
+                );
+                None
+            }
+        }
+    }
+
+    /// PAM lets him in.
+    pub(super) fn accepted(&mut self, user: &CStr, scene: &mut Scene<'_>) -> Step {
+        let Some(talk) = self.talk.take() else {
+            return Step::Wait;
+        };
+        if Some(user.to_bytes()) != self.user.as_deref() {
+            return self.fail("PAM says that he is somebody else", scene);
+        }
+        self.notes.extend_from_slice(&talk.notes);
+        let how = match talk.purpose {
+            Purpose::Account => {
+                self.accepted = Some(talk.conversation);
+                return self.enter(scene);
+            }
+            Purpose::Password(_) => (Way::Password, How::Password),
+            Purpose::Interactive => (Way::KeyboardInteractive, How::KeyboardInteractive),
+        };
+        if let Err(why) = self.allowed_still(scene) {
+            return self.refuse(how.0.name(), &why, scene);
+        }
+        self.accepted = Some(talk.conversation);
+        self.proven(how.0, how.1, publickey::unrestricted(), None, scene)
+    }
+
+    /// PAM does not let him in. Only a user who has shown who he is reads why.
+    pub(super) fn turned_away(&mut self, why: &str, at: At, scene: &mut Scene<'_>) -> Step {
+        let Some(Talk {
+            purpose, unanswered, ..
+        }) = &self.talk
+        else {
+            return Step::Wait;
+        };
+        let (by_key, can_change) = (
+            matches!(purpose, Purpose::Account),
+            matches!(purpose, Purpose::Interactive),
+        );
+        let unanswered = *unanswered;
+        if unanswered.is_none() {
+            self.charge_wrong_password(scene);
+        }
+        let why = unanswered.unwrap_or(why);
+        let is_known = by_key || at != At::Other && self.allowed_still(scene).is_ok();
+        let name = String::from_utf8_lossy(self.user.as_deref().unwrap_or_default());
+        let words = match at {
+            _ if !is_known => return self.fail(why, scene),
+            At::Password if can_change => format!("the password of {name} has expired and was not changed"),
+            At::Password if self.trust.ways.contains(&Way::KeyboardInteractive) => format!(
+                "the password of {name} has expired: log in with keyboard-interactive to change it \
+                 (ssh -o PreferredAuthentications=keyboard-interactive)"
+            ),
+            At::Password => format!(
+                "the password of {name} has expired: it has to be changed on the machine itself, because this node \
+                 has keyboard-interactive off"
+            ),
+            At::Account | At::Other => unanswered.unwrap_or_default().to_owned(),
+        };
+        self.refuse_with_notes(why, &words, scene)
+    }
+
+    /// Asked again: what the modules say to somebody who may not come in counts for nothing.
+    fn allowed_still(&mut self, scene: &mut Scene<'_>) -> Result<(), String> {
+        let user = self.user.clone().unwrap_or_default();
+        let key = Key::new(Owner::Logins, scene.connection);
+        let trust = self.trust.clone();
+        let known = self
+            .facts
+            .gather(&user, false, &trust, scene.tools, (Lane::of(scene.source), key));
+        match (
+            known.as_ref().and_then(|k| Some((k.account?, k.groups))),
+            Name::parse(&user),
+        ) {
+            (Some((account, groups)), Ok(name)) => allowed(account, &name, groups, &trust, scene),
+            _ => Err("there is no such account".to_owned()),
+        }
+    }
+
+    /// A refusal with what PAM said before it, and then `words`.
+    fn refuse_with_notes(&mut self, why: &str, words: &str, scene: &mut Scene<'_>) -> Step {
+        let Some(talk) = self.talk.take() else {
+            return self.fail(why, scene);
+        };
+        let mut said = talk.notes;
+        said.extend_from_slice(words.as_bytes());
+        let text = String::from_utf8_lossy(&lines(&said)).trim_end().to_owned();
+        if text.is_empty() {
+            return self.refuse(talk.purpose.method(), why, scene);
+        }
+        self.note(talk.purpose.method(), why, (None, None), scene);
+        self.rejected_for(text, scene)
+    }
+}
+
+/// As a banner has it: lines end with CR LF (RFC 4252 §5.4), and the last one does.
+pub(super) fn lines(notes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(notes.len());
+    for line in notes.split(|b| *b == b'\n') {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if !line.is_empty() {
+            out.extend_from_slice(line);
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_become_lines_of_a_banner() {
+        for (notes, banner) in [("", ""), ("\n\n", ""), ("a\nb\r\n\nc", "a\r\nb\r\nc\r\n")] {
+            assert_eq!(lines(notes.as_bytes()), banner.as_bytes(), "{notes:?}");
+        }
+    }
+}
