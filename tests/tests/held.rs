@@ -20,7 +20,8 @@ end_all() { for p in $(holders); do kill "$@" "$p"; done; nobody; }
 steps() {
     "$F" ssh --home home --explain=json "$@" ada@gate true 2>&1 | python3 -c '
 import json, sys
-print(*[s["name"] for s in json.load(sys.stdin)["spans"] if s["place"] == "client"], sep=", ")'
+said = sys.stdin.read().splitlines()[-1]
+print(*[s["name"] for s in json.loads(said)["spans"] if s["place"] == "client"], sep=", ")'
 }
 reached() { ss -Htn state established '( dport = :3080 )' | wc -l; }
 plain() {
