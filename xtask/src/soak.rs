@@ -58,7 +58,7 @@ until "$F" login --proxy 127.0.0.1:3080 --invite-file invite --password-file pas
 do sleep 1; done
 until "$F" ssh root@soak true 2> ssh.log; do sleep 0.2; done
 echo ready
-work() { while :; do if timeout 60 "$F" ssh root@soak true 2> "failed.$1"; then echo ok; else echo failed; fi; done; }
+work() { while :; do if timeout 60 "$F" ssh root@soak true 2> "failed.$1"; then echo ok; else cat "failed.$1" >> failures; echo failed; fi; done; }
 for n in $(seq "$WORKERS"); do work "$n" & done
 wait
 "#;
@@ -107,6 +107,10 @@ pub fn main(args: &[String]) -> Result {
     let series = cluster.run(Duration::from_secs(60 * minutes), faults)?;
     let (ended, failed) = (cluster.ended.load(Relaxed), cluster.failed.load(Relaxed));
     println!("{ended} sessions in {minutes} min, {failed} of them failed");
+    print!(
+        "{}",
+        std::fs::read_to_string(cluster.at.join("failures")).unwrap_or_default()
+    );
     let mut wrong = wrong_sessions(faults, ended, failed);
     let seen: Vec<&str> = series.keys().map(|(name, _)| name.as_str()).collect();
     wrong.extend(missing(&seen));
