@@ -39,6 +39,9 @@ pub const PENDING_RESETS: usize = 20;
 pub const MEMBER_PENDING_RESETS: usize = 1_024;
 /// Streams that we reset because of a peer's errors; beyond it the connection ends (CVE-2025-8671).
 pub const ERROR_RESETS: usize = 128;
+/// The same of a node towards its proxy, over the whole life of a tunnel. A session that ends at the node first is forgotten
+/// after some fifty others, and what the proxy still sends for it counts as its error: a busy tunnel has one in a hundred.
+pub const TUNNEL_ERROR_RESETS: usize = 1 << 20;
 /// A message of the transport: a frame carries up to 64 KB of SSH.
 pub const TRANSPORT_MESSAGE: usize = 128 * 1024;
 /// A message to or from the auth service.
@@ -58,6 +61,8 @@ pub struct Tuning {
     pub doubt: Option<(Duration, Duration)>,
     /// Of a server: streams that the peer may have opened and reset before they were looked at.
     pub resets: usize,
+    /// Of a server: streams that it may have reset because of the peer's errors.
+    pub error_resets: usize,
     /// Of a server that leaves: a connection on which nothing was asked yet has so long from its beginning for its first
     /// request, because it was made for one.
     pub first_request: Duration,
@@ -71,6 +76,7 @@ impl Tuning {
         answer: Duration::from_secs(10),
         doubt: None,
         resets: PENDING_RESETS,
+        error_resets: TUNNEL_ERROR_RESETS,
         first_request: Duration::ZERO,
     };
     /// A user's connection to a proxy: all of the user's sessions may be on it, and it is kept for the next one.
@@ -80,6 +86,7 @@ impl Tuning {
         answer: Duration::from_secs(20),
         doubt: Some((Duration::from_secs(10), Duration::from_secs(5))),
         resets: PENDING_RESETS,
+        error_resets: ERROR_RESETS,
         first_request: Duration::from_secs(5),
     };
     /// Between two processes of one user on one machine.
@@ -89,6 +96,7 @@ impl Tuning {
         answer: Duration::from_secs(20),
         doubt: None,
         resets: PENDING_RESETS,
+        error_resets: ERROR_RESETS,
         first_request: Duration::ZERO,
     };
     /// A connection to the auth service of somebody with a certificate.
@@ -103,6 +111,7 @@ impl Tuning {
         answer: Duration::from_secs(20),
         doubt: None,
         resets: PENDING_RESETS,
+        error_resets: ERROR_RESETS,
         first_request: Duration::ZERO,
     };
 }

@@ -2,9 +2,7 @@
 
 use super::io::{Clock, Io, Spawn};
 use super::wire::{Shared, Wire};
-use super::{
-    CONNECTION_WINDOW, ERROR_RESETS, FRAME, HEADER_TABLE, HEADERS, Routes, SEND_BUFFER, STREAM_WINDOW, Tuning,
-};
+use super::{CONNECTION_WINDOW, FRAME, HEADER_TABLE, HEADERS, Routes, SEND_BUFFER, STREAM_WINDOW, Tuning};
 use crate::tls::Peer;
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -60,7 +58,7 @@ where
         .header_table_size(HEADER_TABLE)
         .max_concurrent_streams(tuning.streams)
         .max_pending_accept_reset_streams(tuning.resets)
-        .max_local_error_reset_streams(ERROR_RESETS)
+        .max_local_error_reset_streams(tuning.error_resets)
         .keep_alive_interval(tuning.ping)
         .keep_alive_timeout(tuning.answer)
         .auto_date_header(false);
