@@ -236,10 +236,12 @@ fn raw(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// :method POST, :scheme https, :path /, by the static table (RFC 7541 appendix A).
 const REQUEST: &[u8] = &[0x83, 0x87, 0x84];
+const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RESET: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
+const GOAWAY: u8 = 7;
 const CONTINUATION: u8 = 9;
 const END_HEADERS: u8 = 4;
 
@@ -274,6 +276,75 @@ async fn streams_that_were_given_up_meanwhile_end_no_members_connection() {
         assert_eq!(answered, goes_on, "{resets} resets");
         drop(stream);
         assert_eq!(ended.await.unwrap().is_ok(), goes_on, "{resets} resets");
+    }
+}
+
+/// A stream that the server has ended and forgotten may get more from a client that did not know yet.
+#[tokio::test]
+async fn late_frames_for_ended_streams_end_no_long_connection() {
+    // The server knows the last fifty for a second.
+    const KNOWN: usize = 50;
+    for (tuning, late, goes_on) in [
+        (Tuning::AUTH, h2::ERROR_RESETS, true),
+        (Tuning::AUTH, h2::ERROR_RESETS + KNOWN + 1, false),
+        (Tuning::USER, h2::USER_ERROR_RESETS, true),
+        (Tuning::USER, h2::USER_ERROR_RESETS + KNOWN + 1, false),
+        (Tuning::TUNNEL, 2 * h2::USER_ERROR_RESETS, true),
+    ] {
+        let (mut stream, ended) = served_as(tuning);
+        stream
+            .write_all(&[PREFACE, &raw(SETTINGS, 0, 0, &[])].concat())
+            .await
+            .unwrap();
+        let ids: Vec<u32> = (0..late as u32).map(|n| 2 * n + 1).collect();
+        let mut heard = Vec::new();
+        let mut lives = true;
+        for some in ids.chunks(100) {
+            let requests: Vec<u8> = some
+                .iter()
+                .flat_map(|id| raw(HEADERS, END_HEADERS, *id, REQUEST))
+                .collect();
+            lives = lives && stream.write_all(&requests).await.is_ok();
+            let mut resets = 0;
+            while lives && resets < some.len() {
+                match read_raw(&mut stream, &mut heard).await {
+                    Some((RESET, _)) => resets += 1,
+                    Some(_) => {}
+                    None => lives = false,
+                }
+            }
+            let frames: Vec<u8> = some.iter().flat_map(|id| raw(DATA, 0, *id, b"late")).collect();
+            lives = lives && stream.write_all(&frames).await.is_ok();
+        }
+        lives = lives && stream.write_all(&raw(PING, 0, 0, b"are you?")).await.is_ok();
+        while lives {
+            match read_raw(&mut stream, &mut heard).await {
+                Some((PING, _)) => break,
+                Some(_) => {}
+                None => lives = false,
+            }
+        }
+        assert_eq!(lives, goes_on, "{late} late frames");
+        drop(stream);
+        assert_eq!(ended.await.unwrap().is_ok(), goes_on, "{late} late frames");
+    }
+}
+
+/// The next frame's type and payload; None at the end, or when the server leaves.
+async fn read_raw(stream: &mut DuplexStream, heard: &mut Vec<u8>) -> Option<(u8, Vec<u8>)> {
+    loop {
+        if let [high, middle, low, kind, _, _, _, _, _, rest @ ..] = heard.as_slice() {
+            let length = u32::from_be_bytes([0, *high, *middle, *low]) as usize;
+            if let Some(payload) = rest.get(..length) {
+                let frame = (*kind, payload.to_vec());
+                heard.drain(..9 + length);
+                return (frame.0 != GOAWAY).then_some(frame);
+            }
+        }
+        match stream.read_buf(heard).await {
+            Ok(0) | Err(_) => return None,
+            Ok(_) => {}
+        }
     }
 }
 

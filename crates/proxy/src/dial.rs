@@ -218,8 +218,8 @@ pub(crate) struct Session {
     refused: Pin<Box<dyn Future<Output = Refusal> + Send>>,
     steps: Steps,
     told: Told,
-    /// The other direction ends with this one.
-    _end: oneshot::Sender<()>,
+    /// The other direction ends with this one; the node waits for that before it ends the stream.
+    end: Option<oneshot::Sender<()>>,
     _place: Place<Name>,
 }
 
@@ -303,7 +303,7 @@ async fn open(gate: Arc<Gate>, user: User, mut from_client: Streaming<Frame>) ->
         refused: Box::pin(until_refused(gate.clone(), user, node, login)),
         steps,
         told: Told::new(gate, who, received),
-        _end: end,
+        end: Some(end),
         _place: place,
     })
 }
@@ -541,6 +541,9 @@ impl Stream for Going {
                         Poll::Pending => Poll::Pending,
                         Poll::Ready(Some(Ok(frame))) => {
                             session.told.sent(ssh_length(&frame));
+                            if let Some(Kind::SshEnd(true)) = frame.kind {
+                                session.end = None;
+                            }
                             match session.steps.pass(frame) {
                                 Some(frame) => Poll::Ready(Some(Ok(frame))),
                                 None => continue,

@@ -99,6 +99,17 @@ async fn a_session_goes_through_and_is_told() {
 }
 
 #[tokio::test]
+async fn a_nodes_end_ends_the_clients_side_towards_it() {
+    let world = World::new("end").await;
+    let _node = world.node("web1", Behaviour::End).await;
+    let mut alice = world.alice().await;
+    let mut session = Session::begin(&mut alice, dial_as("web1", "root", b"SSH-2.0-first")).await;
+    assert!(matches!(session.next().await, Some(Kind::Opened(_))));
+    assert_eq!(session.next().await, Some(Kind::SshEnd(true)));
+    assert_eq!(session.next().await, None, "the client has not ended its side");
+}
+
+#[tokio::test]
 async fn a_collector_gets_the_steps_of_a_connection_and_the_client_only_what_it_asked_for() {
     let mut collector = Collector::start().await;
     let world = World::with("collector", |config| {

@@ -4,7 +4,8 @@ use super::call::{Answer, Call};
 use super::carry::{Asking, Carrying};
 use super::wire::{Shared, Wire};
 use super::{
-    CONNECTION_WINDOW, ERROR_RESETS, FRAME, HEADER_TABLE, HEADERS, SEND_BUFFER, STREAM_WINDOW, Tuning,
+    CONNECTION_WINDOW, FORGOTTEN, FORGOTTEN_AFTER, FRAME, HEADER_TABLE, HEADERS, SEND_BUFFER, STREAM_WINDOW,
+    Tuning,
 };
 use crate::tls;
 use bytes::Bytes;
@@ -100,7 +101,9 @@ where
         // Pushed streams are none of gRPC's.
         .enable_push(false)
         .max_concurrent_streams(0)
-        .max_local_error_reset_streams(Some(ERROR_RESETS));
+        .max_concurrent_reset_streams(FORGOTTEN)
+        .reset_stream_duration(FORGOTTEN_AFTER)
+        .max_local_error_reset_streams(Some(tuning.error_resets));
     let (send, connection) = builder.handshake(wire.same()).await?;
     let (tell, ended) = watch::channel(None);
     let asking = Asking::default();

@@ -37,11 +37,19 @@ pub const HEADER_TABLE: u32 = 4 * 1024;
 pub const PENDING_RESETS: usize = 20;
 /// The same from a peer that has shown a certificate: one that served others while we stood still gives up what they gave up.
 pub const MEMBER_PENDING_RESETS: usize = 1_024;
-/// Streams that we reset because of a peer's errors; beyond it the connection ends (CVE-2025-8671).
+/// Streams that we reset because of a peer's errors, over the life of a connection; beyond it the connection ends
+/// (CVE-2025-8671). A reset that the peer does not read costs us some 400 bytes.
 pub const ERROR_RESETS: usize = 128;
-/// The same of a node towards its proxy, over the whole life of a tunnel. A session that ends at the node first is forgotten
-/// after some fifty others, and what the proxy still sends for it counts as its error: a busy tunnel has one in a hundred.
-pub const TUNNEL_ERROR_RESETS: usize = 1 << 20;
+/// The same on a tunnel, which lives long and carries many sessions: 26 MB where the peer reads none of them. A frame for a
+/// stream that is forgotten counts as an error of the peer's. Sessions end so that there is none ([`FORGOTTEN`]).
+pub const TUNNEL_ERROR_RESETS: usize = 1 << 16;
+/// The same on a user's connection.
+pub const USER_ERROR_RESETS: usize = 1_024;
+/// Streams that the asking side gave up are known for [`FORGOTTEN_AFTER`], so many of them at once. What still comes for them
+/// is dropped without a word; for an older one it is an error of the peer's.
+pub const FORGOTTEN: usize = 4_096;
+/// A long round trip, and what waited in the peer's buffers.
+pub const FORGOTTEN_AFTER: Duration = Duration::from_secs(10);
 /// A message of the transport: a frame carries up to 64 KB of SSH.
 pub const TRANSPORT_MESSAGE: usize = 128 * 1024;
 /// A message to or from the auth service.
@@ -61,7 +69,7 @@ pub struct Tuning {
     pub doubt: Option<(Duration, Duration)>,
     /// Of a server: streams that the peer may have opened and reset before they were looked at.
     pub resets: usize,
-    /// Of a server: streams that it may have reset because of the peer's errors.
+    /// Streams that this side may have reset because of the peer's errors.
     pub error_resets: usize,
     /// Of a server that leaves: a connection on which nothing was asked yet has so long from its beginning for its first
     /// request, because it was made for one.
@@ -86,7 +94,7 @@ impl Tuning {
         answer: Duration::from_secs(20),
         doubt: Some((Duration::from_secs(10), Duration::from_secs(5))),
         resets: PENDING_RESETS,
-        error_resets: ERROR_RESETS,
+        error_resets: USER_ERROR_RESETS,
         first_request: Duration::from_secs(5),
     };
     /// Between two processes of one user on one machine.

@@ -1,21 +1,29 @@
 //! One session: frames of an HTTP/2 stream on one side, a socket pair's end on the other. It holds one frame each way: the
 //! stream is asked for the next when this one is written, and the socket is read when the stream takes more, so a side
 //! that does not read holds up the other and costs nobody memory. It looks at no byte.
+//!
+//! When the node's side is over the proxy reads so, and ends its own; the stream ends behind that. One that ended before
+//! would be reset, and what is still on the way for it would count as the proxy's error (h2's `ERROR_RESETS`).
 
 use bytes::{Bytes, BytesMut};
 use fleetgate_proto::v1::{Denied, Frame, Opened, Spans, denied::Reason, frame::Kind};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio::time::{Sleep, sleep};
 use tonic::codegen::tokio_stream::Stream;
 use tonic::{Status, Streaming};
 
 /// The most bytes of one frame to the proxy: with what is around them they are one frame of HTTP/2.
 const FRAME: usize = fleetgate_net::h2::FRAME as usize - 32;
+
+/// How long a proxy may take to end its side of a session that is over.
+const LINGER: Duration = Duration::from_secs(2);
 
 /// What goes to the proxy, as it is asked for.
 pub(super) struct Outward(State);
@@ -32,7 +40,8 @@ struct Open {
     spans: Option<mpsc::Receiver<Spans>>,
     /// Towards the monitor; ended with this.
     inward: JoinHandle<()>,
-    ended: bool,
+    /// The node's side is over: how long the proxy's is still awaited.
+    linger: Option<Pin<Box<Sleep>>>,
 }
 
 impl Outward {
@@ -62,7 +71,7 @@ impl Outward {
             from,
             spans,
             inward: tokio::spawn(inward(frames, first, to)),
-            ended: false,
+            linger: None,
         })))
     }
 }
@@ -73,7 +82,13 @@ impl Stream for Outward {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         match &mut self.0 {
             State::Only(frame) => Poll::Ready(frame.take().map(Ok)),
-            State::Open(open) => open.next(cx).map(|frame| frame.map(Ok)),
+            State::Open(open) => {
+                let frame = ready!(open.next(cx));
+                if frame.is_none() {
+                    self.0 = State::Only(None);
+                }
+                Poll::Ready(frame.map(Ok))
+            }
         }
     }
 }
@@ -91,7 +106,10 @@ impl Open {
                 None => self.spans = None,
             }
         }
-        if self.ended {
+        if let Some(linger) = &mut self.linger {
+            if Pin::new(&mut self.inward).poll(cx).is_pending() {
+                ready!(linger.as_mut().poll(cx));
+            }
             return Poll::Ready(None);
         }
         let read = ready!(self.poll_read(cx));
@@ -99,7 +117,7 @@ impl Open {
             Some(bytes) => Kind::Ssh(bytes),
             None => {
                 // The node's side is over: an SSH server says all before it closes, and hears nothing after it.
-                self.ended = true;
+                self.linger = Some(Box::pin(sleep(LINGER)));
                 Kind::SshEnd(true)
             }
         })))
@@ -130,19 +148,27 @@ impl Drop for Open {
     }
 }
 
-/// Frames to the socket. Its half is closed when this ends, by the client's word or because the stream is gone.
-async fn inward(mut frames: Streaming<Frame>, first: Bytes, mut to: OwnedWriteHalf) {
-    if to.write_all(&first).await.is_err() {
-        return;
-    }
-    while let Ok(Some(frame)) = frames.message().await {
-        match frame.kind {
-            // Written whole, or nobody reads any more.
-            Some(Kind::Ssh(bytes)) if to.write_all(&bytes).await.is_err() => return,
-            Some(Kind::SshEnd(true)) => return,
-            // A newer proxy's, or not for a node: an agent's bytes travel inside SSH here.
-            _ => {}
+/// Frames to the socket. Its half is closed by the client's word, or because the stream is gone. What comes when nobody reads
+/// any more is dropped, until the proxy's side is over.
+async fn inward(mut frames: Streaming<Frame>, first: Bytes, to: OwnedWriteHalf) {
+    let mut to = Some(to);
+    let mut next = Some(first);
+    loop {
+        if let (Some(bytes), Some(socket)) = (&next, &mut to)
+            && socket.write_all(bytes).await.is_err()
+        {
+            to = None;
         }
+        next = match frames.message().await {
+            Ok(Some(Frame { kind: Some(Kind::Ssh(bytes)) })) => Some(bytes),
+            Ok(Some(Frame { kind: Some(Kind::SshEnd(true)) })) => {
+                to = None;
+                None
+            }
+            // A newer proxy's, or not for a node: an agent's bytes travel inside SSH here.
+            Ok(Some(_)) => None,
+            Ok(None) | Err(_) => return,
+        };
     }
 }
 

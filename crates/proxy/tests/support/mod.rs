@@ -603,6 +603,8 @@ pub enum Behaviour {
     Pour,
     /// Reads nothing.
     Stall,
+    /// Says Opened and its end, and ends the stream when the proxy has ended its side.
+    End,
     /// Answers when [`Node::answers`] lets it, and then as an echo.
     Late,
     /// Never opens its Control stream.
@@ -706,6 +708,10 @@ impl Tunnel for Serving {
                     while send.send(frame(Kind::Ssh(lump.clone()))).await.is_ok() {
                         read.fetch_add(lump.len() as u64, Relaxed);
                     }
+                }
+                Behaviour::End => {
+                    let _ = send.send(frame(Kind::SshEnd(true))).await;
+                    while from.message().await.unwrap().is_some() {}
                 }
                 Behaviour::Stall => {
                     // Until the proxy has enough of it.
