@@ -242,6 +242,7 @@ const RESET: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
+const NO_ERROR: [u8; 4] = [0; 4];
 const CONTINUATION: u8 = 9;
 const END_HEADERS: u8 = 4;
 
@@ -308,7 +309,7 @@ async fn late_frames_for_ended_streams_end_no_long_connection() {
             let mut resets = 0;
             while lives && resets < some.len() {
                 match read_raw(&mut stream, &mut heard).await {
-                    Some((RESET, _)) => resets += 1,
+                    Some((RESET, reason)) if reason == NO_ERROR => resets += 1,
                     Some(_) => {}
                     None => lives = false,
                 }
