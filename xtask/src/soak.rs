@@ -1,9 +1,11 @@
 //! `cargo xtask soak`: sessions through a cluster of its own for ten minutes, and how the memory of each service grows with
 //! them: a line is fitted to what each process has, against the sessions that there were. With `--faults` services are
-//! stopped and killed meanwhile. It runs as root, in namespaces of its own, and is no part of `cargo xtask test`.
+//! stopped and killed meanwhile. What was taken is in `target/bench/soak.json`. It runs as root, in namespaces of its own, and
+//! is no part of `cargo xtask test`.
 
 use crate::build;
 use crate::shell::{Result, heading, target};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -22,6 +24,8 @@ const EVERY: Duration = Duration::from_secs(5);
 const WARM_UP: f64 = 0.25;
 /// The fewest samples that a line is fitted to.
 const FEWEST: usize = 12;
+/// The fewest sessions of one process by which its growth is judged: caches still fill behind the first.
+const FEWEST_SESSIONS: f64 = 20_000.0;
 /// What a process may grow by, in KB for a thousand sessions.
 const MOST: f64 = 1.0;
 /// The most sessions of a hundred that may fail in a run with faults: those that need a service that is stopped or dead.
@@ -120,23 +124,43 @@ pub fn main(args: &[String]) -> Result {
         if warm.len() < FEWEST {
             continue;
         }
-        fitted += 1;
         let (first, last) = (warm[0].1, warm[warm.len() - 1].1);
         let slope = slope(warm) * 1000.0;
         println!("{name:<6} {pid:>8}  {first:>7.0} KB to {last:>7.0} KB  {slope:>7.2} KB for 1,000 sessions");
+        let sessions = warm[warm.len() - 1].0 - warm[0].0;
+        if sessions < FEWEST_SESSIONS {
+            println!("       {sessions:.0} sessions are too few to judge it: give it more --minutes");
+            continue;
+        }
+        fitted += 1;
         if slope > MOST {
             wrong.push(format!(
                 "{name} grew by {slope:.2} KB for 1,000 sessions, and may by {MOST}"
             ));
         }
     }
-    if fitted == 0 {
+    save(&series)?;
+    // With faults no process lives for long.
+    if fitted == 0 && !faults {
         wrong.push("no process was there for long enough: give it more --minutes".to_owned());
     }
     match wrong.is_empty() {
         true => Ok(()),
         false => Err(wrong.join("; ")),
     }
+}
+
+/// Writes what each process had, by sessions until then, to `target/bench/soak.json`.
+fn save(series: &BTreeMap<(String, u32), Series>) -> Result {
+    let all: Vec<_> = series
+        .iter()
+        .map(|((name, pid), samples)| json!({ "service": name, "pid": pid, "sessions_kb": samples }))
+        .collect();
+    let path = target().join("bench/soak.json");
+    let parent = path.parent().unwrap_or(&path);
+    std::fs::create_dir_all(parent).map_err(|e| format!("{}: {e}", parent.display()))?;
+    let text = serde_json::to_string(&all).map_err(|e| e.to_string())?;
+    std::fs::write(&path, text + "\n").map_err(|e| format!("{}: {e}", path.display()))
 }
 
 /// What is wrong with how the sessions ended.

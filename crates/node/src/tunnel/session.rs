@@ -160,8 +160,12 @@ async fn inward(mut frames: Streaming<Frame>, first: Bytes, to: OwnedWriteHalf) 
             to = None;
         }
         next = match frames.message().await {
-            Ok(Some(Frame { kind: Some(Kind::Ssh(bytes)) })) => Some(bytes),
-            Ok(Some(Frame { kind: Some(Kind::SshEnd(true)) })) => {
+            Ok(Some(Frame {
+                kind: Some(Kind::Ssh(bytes)),
+            })) => Some(bytes),
+            Ok(Some(Frame {
+                kind: Some(Kind::SshEnd(true)),
+            })) => {
                 to = None;
                 None
             }
