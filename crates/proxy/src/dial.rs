@@ -533,9 +533,13 @@ impl Stream for Going {
                 },
                 Going::Open(session) => {
                     if let Poll::Ready(refusal) = session.refused.as_mut().poll(cx) {
-                        session.told.reason = Cow::Owned(refusal.words.clone());
+                        let is_whole = session.end.is_none();
+                        if !is_whole {
+                            session.told.reason = Cow::Owned(refusal.words.clone());
+                        }
                         *self = Going::Over;
-                        return Poll::Ready(Some(Ok(last(refused(&refusal)))));
+                        // Behind the node's end the client has all of the session.
+                        return Poll::Ready((!is_whole).then(|| Ok(last(refused(&refusal)))));
                     }
                     return match session.from_node.poll_next(cx) {
                         Poll::Pending => Poll::Pending,
@@ -543,6 +547,7 @@ impl Stream for Going {
                             session.told.sent(ssh_length(&frame));
                             if let Some(Kind::SshEnd(true)) = frame.kind {
                                 session.end = None;
+                                session.told.reason = Cow::Borrowed("the node ended it");
                             }
                             match session.steps.pass(frame) {
                                 Some(frame) => Poll::Ready(Some(Ok(frame))),
@@ -551,6 +556,10 @@ impl Stream for Going {
                         }
                         Poll::Ready(None) => {
                             session.told.reason = Cow::Borrowed("the node ended it");
+                            *self = Going::Over;
+                            Poll::Ready(None)
+                        }
+                        Poll::Ready(Some(Err(_))) if session.end.is_none() => {
                             *self = Going::Over;
                             Poll::Ready(None)
                         }
@@ -621,7 +630,7 @@ impl Stream for ToNode {
             return Poll::Ready(Some(first));
         }
         // The other direction is over, so this one is: whoever sent on would find nobody.
-        if Pin::new(&mut self.end).poll(cx).is_ready() {
+        if self.from_client.is_some() && Pin::new(&mut self.end).poll(cx).is_ready() {
             self.from_client = None;
         }
         loop {

@@ -35,18 +35,18 @@ pub const HEADERS: u32 = 16 * 1024;
 pub const HEADER_TABLE: u32 = 4 * 1024;
 /// Streams that a peer opened and reset before they were looked at; beyond it the connection ends (CVE-2023-44487).
 pub const PENDING_RESETS: usize = 20;
-/// The same from a peer that has shown a certificate: one that served others while we stood still gives up what they gave up.
+/// The same from a peer that has shown a certificate and asks for many: one that served others while we stood still gives up what they gave up.
 pub const MEMBER_PENDING_RESETS: usize = 1_024;
 /// Streams that we reset because of a peer's errors, over the life of a connection; beyond it the connection ends
 /// (CVE-2025-8671). A reset that the peer does not read costs us some 400 bytes.
 pub const ERROR_RESETS: usize = 128;
 /// The same on a tunnel, which lives long and carries many sessions: 26 MB where the peer reads none of them. A frame for a
-/// stream that is forgotten counts as an error of the peer's. Sessions end so that there is none ([`FORGOTTEN`]).
+/// stream that is forgotten counts as an error of the peer's. A session that both sides end causes none.
 pub const TUNNEL_ERROR_RESETS: usize = 1 << 16;
 /// The same on a user's connection.
 pub const USER_ERROR_RESETS: usize = 1_024;
-/// Streams that the asking side gave up are known for [`FORGOTTEN_AFTER`], so many of them at once. What still comes for them
-/// is dropped without a word; for an older one it is an error of the peer's.
+/// Streams that the asking side gave up are known for [`FORGOTTEN_AFTER`], so many of them at once; further ones are not. What
+/// still comes for one that is known is dropped without a word; for another it is an error of the peer's.
 pub const FORGOTTEN: usize = 4_096;
 /// A long round trip, and what waited in the peer's buffers.
 pub const FORGOTTEN_AFTER: Duration = Duration::from_secs(10);
@@ -83,7 +83,7 @@ impl Tuning {
         ping: Some(Duration::from_secs(20)),
         answer: Duration::from_secs(10),
         doubt: None,
-        resets: PENDING_RESETS,
+        resets: MEMBER_PENDING_RESETS,
         error_resets: TUNNEL_ERROR_RESETS,
         first_request: Duration::ZERO,
     };

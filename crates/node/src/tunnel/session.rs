@@ -3,7 +3,7 @@
 //! that does not read holds up the other and costs nobody memory. It looks at no byte.
 //!
 //! When the node's side is over the proxy reads so, and ends its own; the stream ends behind that. One that ended before
-//! would be reset, and what is still on the way for it would count as the proxy's error (h2's `ERROR_RESETS`).
+//! would be reset, and what is still on the way for it would count as the proxy's error (h2's `TUNNEL_ERROR_RESETS`).
 
 use bytes::{Bytes, BytesMut};
 use fleetgate_proto::v1::{Denied, Frame, Opened, Spans, denied::Reason, frame::Kind};
