@@ -35,7 +35,8 @@ pub const HEADERS: u32 = 16 * 1024;
 pub const HEADER_TABLE: u32 = 4 * 1024;
 /// Streams that a peer opened and reset before they were looked at; beyond it the connection ends (CVE-2023-44487).
 pub const PENDING_RESETS: usize = 20;
-/// The same from a peer that has shown a certificate and asks for many: one that served others while we stood still gives up what they gave up.
+/// The same from a peer that has shown a certificate and asks for many others: while we stand still, it gives up what they
+/// give up.
 pub const MEMBER_PENDING_RESETS: usize = 1_024;
 /// Streams that we reset because of a peer's errors, over the life of a connection; beyond it the connection ends
 /// (CVE-2025-8671). A reset that the peer does not read costs us some 400 bytes.
