@@ -81,6 +81,23 @@ fn a_session_carries_bytes_both_ways_and_either_side_ends_it() {
 }
 
 #[test]
+fn a_session_that_is_over_waits_for_the_proxys_side_no_longer_than_the_bound() {
+    run(async {
+        let cluster = Cluster::new();
+        let proxy = Proxy::new(&cluster).await;
+        let mut tunnel = Tunnel::start(&cluster, &[&proxy]);
+        let (joined, ()) = tokio::join!(proxy.joined(), tunnel.connected(&cluster));
+        let (mut session, (_, _, node)) =
+            tokio::join!(joined.session(Kind::Dial(dial(b""))), tunnel.taken(&cluster));
+        assert!(matches!(session.next().await, Some(Kind::Opened(_))));
+        drop(node);
+        assert_eq!(session.next().await, Some(Kind::SshEnd(true)));
+        assert_eq!(session.next().await, None, "the proxy's side is still open");
+        assert_eq!(tunnel.finish(), Some(0));
+    });
+}
+
+#[test]
 fn what_is_no_session_is_denied_with_its_reason() {
     run(async {
         let cluster = Cluster::new();
