@@ -1,5 +1,6 @@
 //! SSH clients that no distribution packages, for the suites `interop_*`: fetched once into `target/peers`, each at
-//! one version that its lock file names with a digest, by the tool that its language has for that.
+//! one version that its lock file names with a digest, by the tool that its language has for that. A security key made of
+//! software, which is ours, is compiled beside them.
 //!
 //! What cannot be fetched is said and left out; the rows that need it then skip themselves by name, which with
 //! `CI=true` is a failure. Nothing is installed outside `target`.
@@ -34,6 +35,11 @@ const PEERS: &[Peer] = &[
         name: "go",
         locks: &["go.mod", "go.sum", "main.go"],
         fetch: go,
+    },
+    Peer {
+        name: "fido",
+        locks: &["token.c"],
+        fetch: fido,
     },
 ];
 
@@ -101,4 +107,15 @@ fn go(sources: &Path, to: &Path) -> Result {
         .env("GOTOOLCHAIN", "local")
         .args(["build", "-mod=readonly", "-o"]);
     run(go.arg(to.join("client")).arg("."))
+}
+
+/// With the libraries that ssh-sk-helper has: the token is loaded into it.
+fn fido(sources: &Path, to: &Path) -> Result {
+    let mut cc = Command::new("cc");
+    cc.args([
+        "-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-fPIC", "-shared", "-o",
+    ])
+    .arg(to.join("token.so"))
+    .arg(sources.join("token.c"));
+    run(cc.args(["-lfido2", "-lcrypto"]))
 }

@@ -315,63 +315,6 @@ fn algorithms_and_signatures_that_do_not_fit_are_refused() {
     assert!(verify(&rsa, "rsa-sha2-256", &message, &short).is_ok());
 }
 
-/// A token made of a key that is at hand.
-fn token(key: &PrivateKey) -> PublicKey {
-    let application = b"ssh:".to_vec();
-    PublicKey::new(match key.public().parts() {
-        public::Parts::Ed25519(k) => public::Parts::SkEd25519 { key: *k, application },
-        public::Parts::EcdsaP256(p) => public::Parts::SkEcdsaP256 {
-            point: p.clone(),
-            application,
-        },
-        _ => panic!("no token is of this type"),
-    })
-}
-
-#[test]
-fn tokens_say_what_their_user_did() {
-    for kind in [KeyType::Ed25519, KeyType::EcdsaP256] {
-        let (key, _) = PrivateKey::generate(kind, "").unwrap();
-        let public = token(&key);
-        let again = PublicKey::parse(public.blob()).unwrap();
-        assert_eq!(again, public);
-        let name = public.key_type().name();
-        let sign = |flags: u8, said: u8| {
-            let message = verify::token_message(b"ssh:", Some((flags, 7)), b"m");
-            let inner = key.sign(kind.name(), &message).unwrap();
-            let mut r = Reader::new(&inner);
-            r.string("name").unwrap();
-            let mut out = Vec::new();
-            out.put_string(name);
-            out.put_string(r.string("signature").unwrap());
-            out.put_u8(said);
-            out.put_u32(7);
-            out
-        };
-        let both = Touch {
-            presence: true,
-            verification: true,
-        };
-        for (flags, said, touch, want) in [
-            (1, 1, Touch::REQUIRED, Ok((true, false))),
-            (5, 5, Touch::REQUIRED, Ok((true, true))),
-            (5, 5, both, Ok((true, true))),
-            (0, 0, Touch::NONE, Ok((false, false))),
-            (0, 0, Touch::REQUIRED, Err(BadSignature::NotTouched)),
-            (1, 1, both, Err(BadSignature::NotVerified)),
-            (0, 1, Touch::REQUIRED, Err(BadSignature::Wrong)),
-        ] {
-            let got = verify_touched(&public, name, b"m", &sign(flags, said), touch);
-            let got = got.map(|v| {
-                let token = v.token.unwrap();
-                assert_eq!(token.counter, 7);
-                (token.presence, token.verification)
-            });
-            assert_eq!(got, want, "{name} {flags} {said} {touch:?}");
-        }
-    }
-}
-
 #[test]
 fn certificates_are_those_of_ssh_keygen() {
     let folder = Folder::new("certificates");

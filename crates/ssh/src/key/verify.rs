@@ -215,3 +215,6 @@ fn fixed(body: &[u8], len: usize) -> Result<Vec<u8>, BadSignature> {
     r.end()?;
     Ok(out)
 }
+
+#[cfg(test)]
+mod tests;
