@@ -47,13 +47,15 @@ pub struct Server {
 
 /// The subjects of this run, each with the number of rows of a table that it is asked: all of them the node, directly
 /// and by each way through the proxy, and the first one Debian's sshd, so that a broken world shows as such. The plain
-/// build is asked directly alone. `FLEETGATE_INTEROP` (`sshd`, `node`, `jump`, `proxy-command`) asks one all of them.
+/// build is asked directly alone. `FLEETGATE_INTEROP` (`sshd`, `node`, `jump`, `proxy-command`) asks one all of them, `both`
+/// asks sshd and the node.
 pub fn subjects() -> Vec<(Subject, usize)> {
     let all = usize::MAX;
     let plain = std::env::var("FLEETGATE_SUBJECT").is_ok_and(|s| s == "plain");
     match std::env::var("FLEETGATE_INTEROP").as_deref() {
         Ok("sshd") => vec![(Subject::Sshd, all)],
         Ok("node") => vec![(Subject::Node, all)],
+        Ok("both") => vec![(Subject::Sshd, all), (Subject::Node, all)],
         Ok("jump") => vec![(Subject::Jump, all)],
         Ok("proxy-command") => vec![(Subject::ProxyCommand, all)],
         Err(_) if plain => vec![(Subject::Sshd, 1), (Subject::Node, all)],
@@ -63,7 +65,7 @@ pub fn subjects() -> Vec<(Subject, usize)> {
             (Subject::Jump, all),
             (Subject::ProxyCommand, all),
         ],
-        Ok(other) => panic!("FLEETGATE_INTEROP={other}: it takes sshd, node, jump or proxy-command"),
+        Ok(other) => panic!("FLEETGATE_INTEROP={other}: it takes both, sshd, node, jump or proxy-command"),
     }
 }
 
