@@ -2,7 +2,7 @@
 //! software (`tests/peers/fido`). Every row is a line of authorized_keys or a certificate, a key, and whether it lets in.
 #![forbid(unsafe_code)]
 
-use fleetgate_tests::peer::{Row, drive};
+use fleetgate_tests::peer::{Row, drive, drive_directly};
 
 /// What stands before each row: keys of both kinds as `each` makes them, and the account's one file of keys.
 const BEGIN: &str = r#"needs $FETCHED/fido/token.so
@@ -123,6 +123,12 @@ fn certificates() {
 const AGENT: &str = r#"with() { eval $(ssh-agent) > /dev/null; ssh-add -q $1 2> /dev/null; "${@:2}"; ssh-agent -k > /dev/null; }
 "#;
 
+/// `fleetgate ssh` as ada.
+const CLIENT: &str = r#"fg() { $FLEETGATE ssh --direct -n -o BatchMode=yes -o UserKnownHostsFile=$T/known_hosts -l ada "$@" 127.0.0.1:2222 id -un; }
+fg_enters() { is "$(fg "$@")" ada; }
+fg_refused() { exits 255 fg "$@"; }
+"#;
+
 /// The same with what an agent's rows begin with.
 fn with_agent(begin: &str, rows: &[(&str, &str)]) -> Vec<Row> {
     let scripts: Vec<_> = rows
@@ -147,5 +153,43 @@ fn agents() {
              line no-touch-required n; with own/n enters n.pub
              new v -O verify-required; line verify-required v; mv v own; with own/v enters v.pub",
         )],
+    ));
+}
+
+#[test]
+fn our_client() {
+    drive_directly(&with_agent(
+        CLIENT,
+        &[
+            (
+                "held by an agent, for fleetgate ssh",
+                "new k; line '' k; with k fg_enters
+                 new n -O no-touch-required; line '' n; with n fg_refused; line no-touch-required n; with n fg_enters
+                 new v -O verify-required; line verify-required v; with v fg_enters
+                 : > $KEYS; new c; certify $T/user_ca c; with c fg_enters",
+            ),
+            (
+                "the file of a key that an agent holds, for fleetgate ssh -i",
+                "new k; line '' k; with k fg_enters -i k -o IdentitiesOnly=yes
+                 with $T/user_rsa fg_refused -i k 2> err; grep -q 'ssh-add k' err
+                 fg_refused -i k 2> err; grep -q 'ssh-add k' err
+                 : > $KEYS; certify $T/user_ca k; with k fg_enters -i k
+                 mkdir own; cp k own; with own/k fg_enters -i k",
+            ),
+            (
+                "a token that does not sign is passed over for the next key, for fleetgate ssh",
+                "new k; line '' k; cat $T/user_ed25519.pub >> $KEYS
+                 without() { chmod 0 helper; code=0; fg 2> err > out || code=$?; }
+                 cp $PEERS/fido/helper helper; export SSH_SK_HELPER=$PWD/helper
+                 both() { ssh-add -q $T/user_ed25519; fg_enters; without; is $code 0; is \"$(cat out)\" ada; }
+                 with k both; grep -q 'refuses to sign' err",
+            ),
+            (
+                "a file with a passphrase that an agent holds, for fleetgate ssh -i",
+                "ssh-keygen -q -t ed25519 -N secret -f k; line '' k
+                 export SSH_ASKPASS=$T/askpass SSH_ASKPASS_REQUIRE=force; with k fg_enters -i k
+                 fg_refused -i k 2> err; grep -q 'ssh-add k' err",
+            ),
+        ],
     ));
 }

@@ -2,6 +2,7 @@
 //! happens on the connection is the engine's.
 
 use super::background::{self, Starter};
+use super::login::held_by_agent;
 use super::options::{Asked, Control, Explain, LogLevel, Options, Tty, printed};
 use super::x11::Display;
 use super::{Credential, Direct, Hosts, Plan, SshError, Strict, Work, exit, terminal};
@@ -35,7 +36,7 @@ const EXPORT_TIME: Duration = Duration::from_secs(1);
 /// Nodes that are shown to choose from, at most.
 const MAX_CHOICES: usize = 50;
 /// Keys that are looked for in `~/.ssh` where none is named.
-const USUAL_KEYS: [&str; 3] = ["id_ed25519", "id_ecdsa", "id_rsa"];
+const USUAL_KEYS: [&str; 5] = ["id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk"];
 
 /// Does what the words behind `fleetgate ssh` say; what `--help` says is `help`'s. The exit code.
 pub fn command(words: &[OsString], help: &dyn Fn() -> String) -> i32 {
@@ -195,7 +196,8 @@ async fn through(
         };
         let user = options.user.clone().unwrap_or_else(|| profile.account());
         let hosts = Hosts::of_cluster(&node, home.file("known_hosts"));
-        let key = Credential::of_files(&home.file("id"), Some(&home.file("id-cert.pub"))).map_err(told)?;
+        let key = Credential::of_files(&home.file("id"), Some(&home.file("id-cert.pub")), &Vec::new)
+            .map_err(told)?;
         let mut plan = plan(options, user.clone(), "client-node", starter.clone());
         plan.place.clone_from(&node);
         let mut carrier = Through {
@@ -450,7 +452,7 @@ fn keys(options: &Options) -> Result<Vec<Credential>, SshError> {
         beside.push("-cert.pub");
         let beside = PathBuf::from(beside);
         let certificate = beside.exists().then_some(beside.as_path());
-        Credential::of_files(path, certificate)
+        Credential::of_files(path, certificate, &held_by_agent)
     };
     // As ssh: a file that is not there is no file that was named.
     let is_there = |path: &&PathBuf| match std::fs::metadata(path) {
@@ -477,11 +479,15 @@ fn keys(options: &Options) -> Result<Vec<Credential>, SshError> {
     }
     let mut keys = match options.identities_only {
         true => Vec::new(),
-        false => Credential::of_agent().unwrap_or_default(),
+        false => Credential::of_agent(),
     };
     if let Ok(folder) = home(".ssh") {
-        // One with a passphrase is the agent's to use.
-        keys.extend(USUAL_KEYS.iter().filter_map(|name| load(&folder.join(name)).ok()));
+        for key in USUAL_KEYS.iter().filter_map(|name| load(&folder.join(name)).ok()) {
+            // One with a passphrase may be among the agent's already.
+            if !keys.iter().any(|k| k.is_shown_as(&key)) {
+                keys.push(key);
+            }
+        }
     }
     Ok(keys)
 }

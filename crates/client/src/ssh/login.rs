@@ -1,7 +1,7 @@
 //! How the user proves himself: keys of files and of the agent, in order, then what the server asks for at the terminal.
 //! It makes requests; the connection sends them.
 
-use crate::agent::{self, Agent, AgentError};
+use crate::agent::{self, Agent};
 use crate::ask::Terminal;
 use crate::error::ClientError;
 use crate::files;
@@ -53,7 +53,8 @@ pub struct Credential {
 
 enum By {
     Key(Box<PrivateKey>),
-    Agent,
+    /// By the agent, which knows the key or certificate as this blob.
+    Agent(Vec<u8>),
 }
 
 impl std::fmt::Debug for Credential {
@@ -63,56 +64,87 @@ impl std::fmt::Debug for Credential {
 }
 
 impl Credential {
-    /// A key of a file, and its certificate, if there is a file of that.
-    pub fn of_files(key: &Path, certificate: Option<&Path>) -> Result<Credential, ClientError> {
+    /// A key of a file, and its certificate, if there is a file of that. A security key and a file with a passphrase are
+    /// for an agent to sign with: `held` asks it which keys it has, and is called for such a file only.
+    pub fn of_files(
+        key: &Path,
+        certificate: Option<&Path>,
+        held: &dyn Fn() -> Vec<agent::Identity>,
+    ) -> Result<Credential, ClientError> {
         let mode = std::fs::metadata(key).map_err(ClientError::file(key))?.mode();
         let bytes = files::read(key)?;
         let broken = |path: &Path| {
             let path = path.to_owned();
             move |e: KeyError| ClientError::Broken(path, e.to_string())
         };
-        let private = PrivateKey::read(&bytes, mode).map_err(broken(key))?;
         let certificate = match certificate {
             None => None,
             Some(path) => Some(Certificate::from_line(&files::read_text(path)?).map_err(broken(path))?),
         };
-        if certificate.as_ref().is_some_and(|c| c.key() != private.public()) {
+        let (public, by) = match PrivateKey::read(&bytes, mode) {
+            Ok(private) => (private.public().clone(), By::Key(Box::new(private))),
+            Err(why @ (KeyError::SecurityKey | KeyError::Encrypted)) => {
+                let public = PrivateKey::public_half(&bytes).map_err(broken(key))?;
+                let blobs = [Some(public.blob()), certificate.as_ref().map(|c| c.blob())];
+                let identity = held().into_iter().find(|i| blobs.contains(&Some(&i.blob[..])));
+                let Some(identity) = identity else {
+                    let words = format!(
+                        "{why}; an ssh-agent signs with it, after `ssh-add {}`",
+                        key.display()
+                    );
+                    return Err(ClientError::Broken(key.to_owned(), words));
+                };
+                (public, By::Agent(identity.blob))
+            }
+            Err(e) => return Err(broken(key)(e)),
+        };
+        if certificate.as_ref().is_some_and(|c| *c.key() != public) {
             return Err(ClientError::Broken(
                 key.to_owned(),
                 "the certificate beside it is for another key".into(),
             ));
         }
-        Ok(Credential::new(private, certificate, key.display().to_string()))
+        let shown = certificate.as_ref().map_or_else(|| public.blob(), |c| c.blob());
+        Ok(Credential::by(by, shown, key.display().to_string()))
     }
 
     /// A key at hand, and its certificate.
     pub fn new(key: PrivateKey, certificate: Option<Certificate>, name: String) -> Credential {
-        let blob = certificate
+        let shown = certificate
             .as_ref()
             .map_or_else(|| key.public().blob(), |c| c.blob())
             .to_vec();
+        Credential::by(By::Key(Box::new(key)), &shown, name)
+    }
+
+    /// The keys that the user's agent has; none where there is no agent.
+    pub fn of_agent() -> Vec<Credential> {
+        held_by_agent()
+            .into_iter()
+            .map(|i| {
+                Credential::by(
+                    By::Agent(i.blob.clone()),
+                    &i.blob,
+                    format!("the agent's {:?}", i.comment),
+                )
+            })
+            .filter(|c| !c.algorithms.is_empty())
+            .take(MAX_KEYS)
+            .collect()
+    }
+
+    fn by(by: By, shown: &[u8], name: String) -> Credential {
         Credential {
-            algorithms: algorithms(&blob),
-            blob,
+            blob: shown.to_vec(),
             name,
-            by: By::Key(Box::new(key)),
+            algorithms: algorithms(shown),
+            by,
         }
     }
 
-    /// The keys that the user's agent has.
-    pub fn of_agent() -> Result<Vec<Credential>, AgentError> {
-        let identities = Agent::connect(std::env::var_os(agent::SOCKET))?.identities()?;
-        let credential = |i: agent::Identity| Credential {
-            algorithms: algorithms(&i.blob),
-            name: format!("the agent's {:?}", i.comment),
-            blob: i.blob,
-            by: By::Agent,
-        };
-        let usable = identities
-            .into_iter()
-            .map(credential)
-            .filter(|c| !c.algorithms.is_empty());
-        Ok(usable.take(MAX_KEYS).collect())
+    /// Whether both show the server the same.
+    pub fn is_shown_as(&self, other: &Credential) -> bool {
+        self.blob == other.blob
     }
 
     /// server-sig-algs names signatures, of certificates too (RFC 8308 §3.1).
@@ -133,11 +165,18 @@ impl Credential {
             By::Key(key) => key
                 .sign(algorithm, data)
                 .map_err(|e| format!("{}: {e}", self.name)),
-            By::Agent => Agent::connect(std::env::var_os(agent::SOCKET))
-                .and_then(|mut agent| agent.sign(&self.blob, algorithm, data))
+            By::Agent(blob) => Agent::connect(std::env::var_os(agent::SOCKET))
+                .and_then(|mut agent| agent.sign(blob, algorithm, data))
                 .map_err(|e| format!("{}: {e}", self.name)),
         }
     }
+}
+
+/// What the user's agent has; nothing where there is no agent.
+pub fn held_by_agent() -> Vec<agent::Identity> {
+    Agent::connect(std::env::var_os(agent::SOCKET))
+        .and_then(|mut agent| agent.identities())
+        .unwrap_or_default()
 }
 
 fn algorithms(blob: &[u8]) -> Vec<&'static str> {
@@ -259,11 +298,23 @@ impl Login {
         Ok(Try::Nothing)
     }
 
-    /// The key that was asked about would do.
-    pub(crate) fn key_would_do(&mut self, session: &[u8], server: Option<&[String]>) -> Result<Try, String> {
-        match self.queried.take() {
-            Some(at) => self.signed(at, session, server),
-            None => Ok(Try::Nothing),
+    /// The key that was asked about would do. As with ssh, one that does not sign, such as a security key that is not
+    /// plugged in, is passed over for the next: `warn` says why.
+    pub(crate) fn key_would_do(
+        &mut self,
+        session: &[u8],
+        server: Option<&[String]>,
+        warn: &dyn Fn(&str),
+    ) -> Result<Try, String> {
+        let Some(at) = self.queried.take() else {
+            return Ok(Try::Nothing);
+        };
+        match self.signed(at, session, server) {
+            Err(why) if self.next < self.keys.len() => {
+                warn(&why);
+                self.next(session, server, None)
+            }
+            signed => signed,
         }
     }
 
@@ -307,3 +358,6 @@ impl Login {
         Ok(Try::Request(Zeroizing::new(unsigned.signed(&signature))))
     }
 }
+
+#[cfg(test)]
+mod tests;

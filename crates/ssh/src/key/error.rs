@@ -29,6 +29,8 @@ pub enum KeyError {
     Text(&'static str),
     /// A private key file that is locked with a passphrase.
     Encrypted,
+    /// The file of a security key's key: the private key is in the device.
+    SecurityKey,
     /// A private key file of an older format.
     OldFormat,
     /// A private key file that others may read.
@@ -72,6 +74,9 @@ impl fmt::Display for KeyError {
             KeyError::Encrypted => f.write_str(
                 "the private key has a passphrase: remove it with ssh-keygen -p, or take a key without one",
             ),
+            KeyError::SecurityKey => {
+                f.write_str("the private key is in a security key, and not in this file")
+            }
             KeyError::OldFormat => {
                 f.write_str("the private key has not OpenSSH's format: ssh-keygen -p -f FILE converts it")
             }

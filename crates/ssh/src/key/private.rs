@@ -51,19 +51,13 @@ impl PrivateKey {
     /// From a file's text.
     pub fn parse(file: &[u8]) -> Result<PrivateKey, KeyError> {
         let binary = unwrap(file)?;
-        let mut r = Reader::new(binary.strip_prefix(MAGIC).ok_or(KeyError::OldFormat)?);
-        let (cipher, kdf) = (r.text("cipher")?, r.text("key derivation")?);
-        if cipher != "none" || kdf != "none" {
-            return Err(KeyError::Encrypted);
-        }
-        r.string("key derivation")?;
-        if r.u32("number of keys")? != 1 {
-            return Err(Malformed::Invalid("number of keys").into());
-        }
-        let public = PublicKey::parse(r.string("public key")?)?;
-        let private = r.string("private key")?;
-        r.end()?;
-        PrivateKey::private(public, private)
+        let (public, private) = halves(&binary)?;
+        PrivateKey::private(public, private.ok_or(KeyError::Encrypted)?)
+    }
+
+    /// The public half alone, which a file has in the clear also where it has a passphrase or is a security key's.
+    pub fn public_half(file: &[u8]) -> Result<PublicKey, KeyError> {
+        Ok(halves(&unwrap(file)?)?.0)
     }
 
     /// Makes one, with the text for its file. Ed25519 and ECDSA.
@@ -246,10 +240,26 @@ fn read_pair(public: &PublicKey, r: &mut Reader<'_>) -> Result<Pair, KeyError> {
             Ok(Pair::Ecdsa(pair))
         }
         Parts::Rsa { e, n } => read_rsa(r, e, n).map(|pair| Pair::Rsa(Box::new(pair))),
-        Parts::SkEd25519 { .. } | Parts::SkEcdsaP256 { .. } => {
-            Err(KeyError::CannotSign(public.key_type().name().to_string()))
-        }
+        Parts::SkEd25519 { .. } | Parts::SkEcdsaP256 { .. } => Err(KeyError::SecurityKey),
     }
+}
+
+/// What a file has: the public half and, unless a passphrase locks it, the private one.
+fn halves(binary: &[u8]) -> Result<(PublicKey, Option<&[u8]>), KeyError> {
+    let mut r = Reader::new(binary.strip_prefix(MAGIC).ok_or(KeyError::OldFormat)?);
+    let open = [r.text("cipher")?, r.text("key derivation")?] == ["none"; 2];
+    r.string("key derivation")?;
+    if r.u32("number of keys")? != 1 {
+        return Err(Malformed::Invalid("number of keys").into());
+    }
+    let public = PublicKey::parse(r.string("public key")?)?;
+    let private = r.string("private key")?;
+    if !open {
+        // A cipher's tag may stand behind it.
+        return Ok((public, None));
+    }
+    r.end()?;
+    Ok((public, Some(private)))
 }
 
 fn read_ecdsa(

@@ -189,6 +189,34 @@ fn generated_keys_are_read_by_ssh_keygen() {
 }
 
 #[test]
+fn a_file_shows_its_public_half_locked_or_not() {
+    let folder = Folder::new("halves");
+    let open = folder.key("open", &["ed25519"]);
+    assert_eq!(PrivateKey::public_half(folder.text("open").as_bytes()), Ok(open));
+    // The ciphers of the last two put a tag behind the private half.
+    for cipher in [
+        "aes256-ctr",
+        "aes256-gcm@openssh.com",
+        "chacha20-poly1305@openssh.com",
+    ] {
+        let arguments = ["-q", "-t", "ecdsa", "-N", "secret", "-Z", cipher, "-f", "locked"];
+        folder.made(&arguments);
+        let public = PublicKey::from_line(&folder.text("locked.pub")).unwrap();
+        let file = folder.text("locked");
+        assert_eq!(PrivateKey::public_half(file.as_bytes()), Ok(public), "{cipher}");
+        assert!(matches!(
+            PrivateKey::parse(file.as_bytes()),
+            Err(KeyError::Encrypted)
+        ));
+        for name in ["locked", "locked.pub"] {
+            std::fs::remove_file(folder.path(name)).unwrap();
+        }
+    }
+    assert!(PrivateKey::public_half(b"").is_err());
+    assert!(PrivateKey::public_half(folder.text("open.pub").as_bytes()).is_err());
+}
+
+#[test]
 fn private_keys_that_are_refused_say_why() {
     let folder = Folder::new("refused");
     folder.key("good", &["ed25519"]);

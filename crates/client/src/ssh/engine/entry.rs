@@ -2,9 +2,10 @@
 //! server is known to read on.
 
 use super::super::login::Try;
+use super::super::options::LogLevel;
 use super::super::{SshError, Work, escape, terminal};
 use super::{Asked, Engine, Flow, Local, Raw, Stage, tell};
-use crate::say::printable;
+use crate::say::{self, printable};
 use fleetgate_ssh::cipher::{Cipher, Mac};
 use fleetgate_ssh::event::{AuthReply, ChannelId, ChannelKind, Request};
 use fleetgate_ssh::facts::Chosen;
@@ -92,7 +93,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
                 }
             }
             AuthReply::KeyOk => {
-                let tried = self.login.key_would_do(&session, algorithms.as_deref());
+                let level = self.plan.level;
+                let warn = |why: &str| match level >= LogLevel::Error {
+                    true => say::line(why),
+                    false => {}
+                };
+                let tried = self.login.key_would_do(&session, algorithms.as_deref(), &warn);
                 tried.map_err(SshError::Login)?
             }
             AuthReply::Ask {
