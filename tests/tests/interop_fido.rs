@@ -185,6 +185,15 @@ fn our_client() {
                  with k both; grep -q 'refuses to sign' err",
             ),
             (
+                "a touch that takes its time, for fleetgate ssh",
+                "new k; line '' k; mkfifo touch; export SSH_SK_HELPER=$PWD/helper
+                 # It waits until somebody writes.
+                 sed \"2i : < $PWD/touch\" $PEERS/fido/helper > helper; chmod 755 helper
+                 slow() { fg > out 2> err & client=$!; until_so grep -q 'touch the security key' err
+                     : > touch; wait $client; is \"$(cat out)\" ada; }
+                 with k slow",
+            ),
+            (
                 "a file with a passphrase that an agent holds, for fleetgate ssh -i",
                 "ssh-keygen -q -t ed25519 -N secret -f k; line '' k
                  export SSH_ASKPASS=$T/askpass SSH_ASKPASS_REQUIRE=force; with k fg_enters -i k

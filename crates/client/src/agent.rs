@@ -1,11 +1,14 @@
 //! The user's ssh-agent (draft-miller-ssh-agent): which keys it has, signatures by them, keys put in and taken out. It
 //! keeps no key, never asks for a passphrase, and waits for the agent only as long as a person may be asked.
 
+use crate::waiting::NOTICE_AFTER;
 use fleetgate_ssh::codec::{Malformed, Reader, Write as _};
 use fleetgate_ssh::key::{Certificate, KeyError, PrivateKey};
+use fleetgate_sys::poll::{self, Watch};
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -106,8 +109,14 @@ impl Agent {
     }
 
     /// A signature blob over `data` by the key or certificate `blob`. The algorithm counts for RSA keys only: others
-    /// have one each.
-    pub fn sign(&mut self, blob: &[u8], algorithm: &str, data: &[u8]) -> Result<Vec<u8>, AgentError> {
+    /// have one each. Where the agent has not answered after a second, because it waits for its user, `waits` is called.
+    pub fn sign(
+        &mut self,
+        blob: &[u8],
+        algorithm: &str,
+        data: &[u8],
+        waits: &dyn Fn(),
+    ) -> Result<Vec<u8>, AgentError> {
         let flags = match algorithm {
             "rsa-sha2-256" | "rsa-sha2-256-cert-v01@openssh.com" => FLAG_RSA_SHA2_256,
             "rsa-sha2-512" | "rsa-sha2-512-cert-v01@openssh.com" => FLAG_RSA_SHA2_512,
@@ -117,7 +126,13 @@ impl Agent {
         request.put_string(blob);
         request.put_string(data);
         request.put_u32(flags);
-        let answer = self.ask(&request, SIGNATURE_TIME)?;
+        self.send(&request)?;
+        let notice = u32::try_from(NOTICE_AFTER.as_millis()).unwrap_or(u32::MAX);
+        let mut watch = [Watch::new(self.stream.as_raw_fd(), poll::READ)];
+        if poll::poll(&mut watch, Some(notice)).is_ok_and(|ready| ready == 0) {
+            waits();
+        }
+        let answer = self.receive(SIGNATURE_TIME)?;
         let mut r = Reader::new(&answer);
         if r.u8("number")? != SIGN_RESPONSE {
             return Err(AgentError::Refused("to sign"));
@@ -168,12 +183,22 @@ impl Agent {
     }
 
     fn ask(&mut self, request: &[u8], time: Duration) -> Result<Zeroizing<Vec<u8>>, AgentError> {
+        self.send(request)?;
+        self.receive(time)
+    }
+
+    fn send(&mut self, request: &[u8]) -> Result<(), AgentError> {
         let mut framed = Zeroizing::new(Vec::with_capacity(request.len() + 4));
         framed.put_string(request);
-        let mut exchange = || -> io::Result<Zeroizing<Vec<u8>>> {
+        self.stream
+            .set_write_timeout(Some(ANSWER_TIME))
+            .and_then(|()| self.stream.write_all(&framed))
+            .map_err(AgentError::Lost)
+    }
+
+    fn receive(&mut self, time: Duration) -> Result<Zeroizing<Vec<u8>>, AgentError> {
+        let mut read = || -> io::Result<Zeroizing<Vec<u8>>> {
             self.stream.set_read_timeout(Some(time))?;
-            self.stream.set_write_timeout(Some(ANSWER_TIME))?;
-            self.stream.write_all(&framed)?;
             let mut length = [0; 4];
             self.stream.read_exact(&mut length)?;
             let length = u32::from_be_bytes(length) as usize;
@@ -187,7 +212,7 @@ impl Agent {
             self.stream.read_exact(&mut answer)?;
             Ok(answer)
         };
-        let answer = exchange().map_err(AgentError::Lost)?;
+        let answer = read().map_err(AgentError::Lost)?;
         match answer[0] {
             FAILURE => Ok(Zeroizing::new(vec![FAILURE])),
             _ => Ok(answer),
@@ -286,7 +311,7 @@ mod tests {
                 comment: "a comment".into(),
             };
             assert_eq!(agent.identities().unwrap(), [wanted]);
-            let signature = agent.sign(&blob, kind.name(), b"message").unwrap();
+            let signature = agent.sign(&blob, kind.name(), b"message", &|| {}).unwrap();
             let public = PublicKey::parse(&blob).unwrap();
             verify(&public, kind.name(), b"message", &signature).unwrap();
             assert!(verify(&public, kind.name(), b"another", &signature).is_err());
@@ -294,10 +319,34 @@ mod tests {
             assert_eq!(agent.identities().unwrap(), []);
             assert!(matches!(agent.remove(&blob), Err(AgentError::Refused(_))));
             assert!(matches!(
-                agent.sign(&blob, kind.name(), b"message"),
+                agent.sign(&blob, kind.name(), b"message", &|| {}),
                 Err(AgentError::Refused(_))
             ));
         }
+    }
+
+    /// The agent answers once it was noticed that it did not, so a lack of the notice would be a hang.
+    #[test]
+    fn an_agent_that_waits_for_its_user_is_noticed() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let (touch, touched) = std::sync::mpsc::channel();
+        let agent = std::thread::spawn(move || {
+            let mut length = [0; 4];
+            theirs.read_exact(&mut length).unwrap();
+            let mut request = vec![0; u32::from_be_bytes(length) as usize];
+            theirs.read_exact(&mut request).unwrap();
+            assert_eq!(request[0], SIGN_REQUEST);
+            touched.recv().unwrap();
+            let mut answer = vec![SIGN_RESPONSE];
+            answer.put_string("signature");
+            let mut framed = Vec::new();
+            framed.put_string(&answer);
+            theirs.write_all(&framed).unwrap();
+        });
+        let waits = || touch.send(()).unwrap();
+        let signature = Agent { stream: ours }.sign(b"key", "ssh-ed25519", b"data", &waits);
+        assert_eq!(signature.unwrap(), b"signature");
+        agent.join().unwrap();
     }
 
     #[test]
@@ -331,7 +380,9 @@ mod tests {
             .add(file.as_bytes(), Some(&certificate), "ann", None)
             .unwrap();
         assert_eq!(agent.identities().unwrap()[0].blob, certificate.blob());
-        let signature = agent.sign(certificate.blob(), "ssh-ed25519", b"message").unwrap();
+        let signature = agent
+            .sign(certificate.blob(), "ssh-ed25519", b"message", &|| {})
+            .unwrap();
         verify(key.public(), "ssh-ed25519", b"message", &signature).unwrap();
         let (_, other) = PrivateKey::generate(KeyType::Ed25519, "bob").unwrap();
         let wrong = agent.add(other.as_bytes(), Some(&certificate), "", None);

@@ -142,6 +142,13 @@ impl Credential {
         }
     }
 
+    /// What the user reads while an agent has not signed yet.
+    fn waits(&self, algorithm: &str) -> String {
+        let is_token = Algorithm::parse(algorithm).is_some_and(|a| a.key_type().is_token());
+        let hint = if is_token { ": touch the security key" } else { "" };
+        format!("waiting for the ssh-agent to sign with {}{hint}", self.name)
+    }
+
     /// Whether both show the server the same.
     pub fn is_shown_as(&self, other: &Credential) -> bool {
         self.blob == other.blob
@@ -160,13 +167,13 @@ impl Credential {
             .copied()
     }
 
-    fn sign(&self, algorithm: &str, data: &[u8]) -> Result<Vec<u8>, String> {
+    fn sign(&self, algorithm: &str, data: &[u8], say: &dyn Fn(&str)) -> Result<Vec<u8>, String> {
         match &self.by {
             By::Key(key) => key
                 .sign(algorithm, data)
                 .map_err(|e| format!("{}: {e}", self.name)),
             By::Agent(blob) => Agent::connect(std::env::var_os(agent::SOCKET))
-                .and_then(|mut agent| agent.sign(blob, algorithm, data))
+                .and_then(|mut agent| agent.sign(blob, algorithm, data, &|| say(&self.waits(algorithm))))
                 .map_err(|e| format!("{}: {e}", self.name)),
         }
     }
@@ -199,6 +206,8 @@ pub(crate) struct Login {
     /// Nobody is to be asked anything.
     batch: bool,
     ways: LoginMethods,
+    /// How lines are said while it goes on.
+    say: fn(&str),
     /// What was tried.
     pub(crate) tried: Vec<String>,
 }
@@ -212,7 +221,13 @@ pub(crate) enum Try {
 }
 
 impl Login {
-    pub(crate) fn new(user: String, keys: Vec<Credential>, batch: bool, ways: LoginMethods) -> Login {
+    pub(crate) fn new(
+        user: String,
+        keys: Vec<Credential>,
+        batch: bool,
+        ways: LoginMethods,
+        say: fn(&str),
+    ) -> Login {
         Login {
             user,
             keys: if ways.keys { keys } else { Vec::new() },
@@ -221,6 +236,7 @@ impl Login {
             asked: 0,
             batch,
             ways,
+            say,
             tried: Vec::new(),
         }
     }
@@ -299,19 +315,14 @@ impl Login {
     }
 
     /// The key that was asked about would do. As with ssh, one that does not sign, such as a security key that is not
-    /// plugged in, is passed over for the next: `warn` says why.
-    pub(crate) fn key_would_do(
-        &mut self,
-        session: &[u8],
-        server: Option<&[String]>,
-        warn: &dyn Fn(&str),
-    ) -> Result<Try, String> {
+    /// plugged in, is passed over for the next.
+    pub(crate) fn key_would_do(&mut self, session: &[u8], server: Option<&[String]>) -> Result<Try, String> {
         let Some(at) = self.queried.take() else {
             return Ok(Try::Nothing);
         };
         match self.signed(at, session, server) {
             Err(why) if self.next < self.keys.len() => {
-                warn(&why);
+                (self.say)(&why);
                 self.next(session, server, None)
             }
             signed => signed,
@@ -353,7 +364,7 @@ impl Login {
             return Ok(Try::Nothing);
         };
         let unsigned = Request::unsigned(session, self.user.as_bytes(), algorithm, &key.blob, None);
-        let signature = key.sign(algorithm, unsigned.to_sign())?;
+        let signature = key.sign(algorithm, unsigned.to_sign(), &self.say)?;
         self.tried.push(key.name.clone());
         Ok(Try::Request(Zeroizing::new(unsigned.signed(&signature))))
     }

@@ -241,7 +241,11 @@ pub async fn run<C: Carrier>(
     ledger: &mut Ledger,
 ) -> Result<i32, SshError> {
     let mut listeners = listen(plan).await?;
-    let mut login = Login::new(plan.user.clone(), keys, plan.batch, plan.ways);
+    let say: fn(&str) = match plan.level >= LogLevel::Error {
+        true => |line| say::line(line),
+        false => |_| {},
+    };
+    let mut login = Login::new(plan.user.clone(), keys, plan.batch, plan.ways, say);
     let defaults = Settings::default();
     let settings = Arc::new(Settings {
         host_key_algorithms: match &plan.algorithms.host_keys {

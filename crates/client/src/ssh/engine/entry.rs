@@ -2,10 +2,9 @@
 //! server is known to read on.
 
 use super::super::login::Try;
-use super::super::options::LogLevel;
 use super::super::{SshError, Work, escape, terminal};
 use super::{Asked, Engine, Flow, Local, Raw, Stage, tell};
-use crate::say::{self, printable};
+use crate::say::printable;
 use fleetgate_ssh::cipher::{Cipher, Mac};
 use fleetgate_ssh::event::{AuthReply, ChannelId, ChannelKind, Request};
 use fleetgate_ssh::facts::Chosen;
@@ -93,12 +92,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
                 }
             }
             AuthReply::KeyOk => {
-                let level = self.plan.level;
-                let warn = |why: &str| match level >= LogLevel::Error {
-                    true => say::line(why),
-                    false => {}
-                };
-                let tried = self.login.key_would_do(&session, algorithms.as_deref(), &warn);
+                let tried = self.login.key_would_do(&session, algorithms.as_deref());
                 tried.map_err(SshError::Login)?
             }
             AuthReply::Ask {

@@ -118,3 +118,44 @@ fn no_agent_is_asked_about_an_open_key() {
     assert!(Credential::of_files(&token, None, &held).is_err());
     assert!(asked.get());
 }
+
+fn agents_key(key: &PrivateKey) -> Credential {
+    let blob = key.public().blob();
+    Credential::by(By::Agent(blob.to_vec()), blob, "nowhere".into())
+}
+
+#[test]
+fn a_key_that_does_not_sign_is_passed_over() {
+    // No agent that this test could meet has the key.
+    let unplugged = || agents_key(&PrivateKey::generate(KeyType::Ed25519, "").unwrap().0);
+    let (key, _) = PrivateKey::generate(KeyType::EcdsaP256, "").unwrap();
+    let good = Credential::new(key, None, "good".into());
+    let blob = good.blob.clone();
+    let keys = vec![unplugged(), good, unplugged()];
+    let mut login = Login::new("ada".into(), keys, true, LoginMethods::default(), |_| {});
+    let shows_good =
+        |request: Try| matches!(request, Try::Request(r) if r.windows(blob.len()).any(|w| w == blob));
+    assert!(!shows_good(login.next(b"id", None, None).unwrap()));
+    assert!(shows_good(login.key_would_do(b"id", None).unwrap()));
+    assert!(shows_good(login.key_would_do(b"id", None).unwrap()));
+    assert_eq!(login.tried, ["good"]);
+    // Behind the last one there is nothing to pass on to: its reason is the command's.
+    assert!(!shows_good(login.next(b"id", None, None).unwrap()));
+    let reason = login.key_would_do(b"id", None).map(drop).unwrap_err();
+    assert!(reason.starts_with("nowhere: "), "{reason}");
+}
+
+#[test]
+fn a_security_key_is_asked_for_by_name() {
+    let (key, _) = PrivateKey::generate(KeyType::Ed25519, "").unwrap();
+    let credential = agents_key(&key);
+    for (algorithm, wanted) in [
+        ("ssh-ed25519", "waiting for the ssh-agent to sign with nowhere"),
+        (
+            "sk-ssh-ed25519-cert-v01@openssh.com",
+            "waiting for the ssh-agent to sign with nowhere: touch the security key",
+        ),
+    ] {
+        assert_eq!(credential.waits(algorithm), wanted);
+    }
+}
