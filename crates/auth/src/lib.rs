@@ -35,6 +35,7 @@ pub mod sandbox;
 mod secret;
 mod server;
 mod service;
+mod shares;
 mod state;
 mod totp;
 mod tries;

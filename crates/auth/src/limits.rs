@@ -1,12 +1,10 @@
 //! How often somebody may ask: token buckets in tables that do not grow. It decides nothing about who is right. Times are
 //! milliseconds since boot: by the calendar's, a clock that is set back would refuse everybody for as long.
 
-use std::collections::{HashMap, VecDeque};
-use std::fmt::Display;
+use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::sync::oneshot;
 
 /// The most sources or names that are told apart; the others share one bucket.
 pub const MAX_BUCKETS: usize = 16_384;
@@ -116,84 +114,6 @@ impl<K: Eq + Hash + Clone> Places<K> {
     pub fn held(&self, key: &K) -> usize {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.get(key).copied().unwrap_or(0)
-    }
-}
-
-/// Handshakes that go on, by source.
-#[derive(Debug)]
-pub struct Handshakes {
-    most: usize,
-    table: Mutex<Ongoing>,
-}
-
-#[derive(Debug, Default)]
-struct Ongoing {
-    last: u64,
-    /// Oldest first; whoever drops the sender ends that handshake.
-    of: HashMap<Source, VecDeque<(u64, oneshot::Sender<()>)>>,
-}
-
-impl Handshakes {
-    /// So many of each source at once.
-    pub fn new(most: usize) -> Handshakes {
-        Handshakes {
-            most,
-            table: Mutex::default(),
-        }
-    }
-
-    /// Runs a handshake. When its source begins too many others meanwhile, it is ended.
-    pub async fn run<T, E: Display>(
-        &self,
-        source: Source,
-        handshake: impl Future<Output = Result<T, E>>,
-    ) -> Result<T, String> {
-        let (number, displaced) = self.begin(source);
-        let _entry = Entry {
-            handshakes: self,
-            source,
-            number,
-        };
-        tokio::select! {
-            done = handshake => done.map_err(|e| e.to_string()),
-            _ = displaced => Err("its source has begun too many handshakes since".to_owned()),
-        }
-    }
-
-    fn begin(&self, source: Source) -> (u64, oneshot::Receiver<()>) {
-        let (keep, displaced) = oneshot::channel();
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        table.last += 1;
-        let number = table.last;
-        let of = table.of.entry(source).or_default();
-        if of.len() >= self.most {
-            of.pop_front();
-        }
-        of.push_back((number, keep));
-        (number, displaced)
-    }
-}
-
-/// Takes a handshake off the table when it ends, however it ends.
-struct Entry<'a> {
-    handshakes: &'a Handshakes,
-    source: Source,
-    number: u64,
-}
-
-impl Drop for Entry<'_> {
-    fn drop(&mut self) {
-        let mut table = self
-            .handshakes
-            .table
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(of) = table.of.get_mut(&self.source) {
-            of.retain(|(number, _)| *number != self.number);
-            if of.is_empty() {
-                table.of.remove(&self.source);
-            }
-        }
     }
 }
 

@@ -9,18 +9,20 @@ use crate::error::{Refused, Result};
 use crate::face::{self, Face};
 use crate::init::open_audit;
 use crate::issue::{self, MEMBER_LIFETIME};
-use crate::limits::{Handshakes, Places, Source};
+use crate::limits::{Place, Places, Source};
 use crate::service::Service;
+use crate::shares::{NoPlace, Shares, WhenEven};
 use fleetgate_net::h2::{self, Caller, Routes, Tuning, Wire};
 use fleetgate_net::tls::{self, AUTH, H2, RELAY, Shown};
 use fleetgate_net::{Credentials, Trust, relay};
 use fleetgate_policy::cluster::Subject;
 use fleetgate_store::Store;
 use fleetgate_store::sqlite::Sqlite;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -32,16 +34,28 @@ pub const SOCKET: &str = "auth.sock";
 pub const MAX_CONNECTIONS: usize = 4096;
 /// Further ones of the cluster's proxies, which everybody else is behind: they come in when all other places are taken.
 pub const RESERVED: usize = 64;
-/// The most connections of one user, node or other machine with a certificate, but for proxies.
+/// The most of those of one proxy. One more ends its oldest; a proxy that has fewer takes the place of one that has more.
+pub const RESERVED_OF_ONE: usize = 8;
+/// The most handshakes at once of those who came when all other places were taken.
+pub const HANDSHAKES_BEYOND: usize = 64;
+/// The most connections of one user or node with a certificate.
 pub const CERTIFIED_OF_ONE: usize = 256;
+/// The most connections of one proxy, but for those that it passes on. Each of its processes has one, and some may drain.
+pub const PROXY_OF_ONE: usize = 32;
+/// The connections that one proxy passes on have at most this part of all places: it passes 1,024 on, and so does one more
+/// that drains.
+pub const PASSED_ON_SHARE: usize = 2;
+/// The most proxies of which it is known from where they came last.
+const KNOWN_PROXIES: usize = 1024;
 /// How often it is said that connections are refused.
 const REFUSALS_TOLD: Duration = Duration::from_secs(60);
 /// The most connections by the unix socket at once.
 pub const MAX_LOCAL: usize = 64;
 /// The most of them from one source (IPv6: one /64) without a certificate.
 pub const STRANGERS_OF_ONE: usize = 64;
-/// The most TLS handshakes of one source at once. One more ends the oldest, so that a proxy on auth's own machine, whose
-/// handshake takes a moment, is not shut out by a user there who begins many and finishes none.
+/// The most TLS handshakes of one source at once, of those that one proxy passes on or of others. One more ends the oldest, so
+/// that a proxy on auth's own machine, whose handshake takes a moment, is not shut out by a user there who begins many and
+/// finishes none.
 pub const HANDSHAKES_OF_ONE: usize = 64;
 /// How long a connection without a certificate may last: long enough to type a password.
 const STRANGER_LIFE: Duration = Duration::from_secs(600);
@@ -69,6 +83,8 @@ pub struct Config {
     pub clock: Arc<dyn Clock>,
     /// The most connections by TLS at once, but for those that are kept for proxies.
     pub connections: usize,
+    /// The most TLS handshakes at once of one source.
+    pub handshakes: usize,
 }
 
 impl Config {
@@ -80,6 +96,7 @@ impl Config {
             audit_size: DEFAULT_SIZE,
             clock: Arc::new(MachineClock),
             connections: MAX_CONNECTIONS,
+            handshakes: HANDSHAKES_OF_ONE,
         }
     }
 }
@@ -185,11 +202,14 @@ impl Server {
         let remote = Arc::new(Remote {
             service: self.service.clone(),
             routes: Arc::new(Face::routes(self.service.clone(), None)),
-            handshakes: Handshakes::new(HANDSHAKES_OF_ONE),
+            handshakes: Shares::new(usize::MAX, self.config.handshakes, WhenEven::EndOldest),
             places: Places::new(STRANGERS_OF_ONE),
             certified: Places::new(CERTIFIED_OF_ONE),
-            beyond: Handshakes::new(RESERVED),
-            reserved: Arc::new(Semaphore::new(RESERVED)),
+            proxies: Places::new(PROXY_OF_ONE),
+            passed_on: Places::new((self.config.connections / PASSED_ON_SHARE).max(1)),
+            beyond: Shares::new(HANDSHAKES_BEYOND, HANDSHAKES_BEYOND, WhenEven::EndOldest),
+            reserved: Shares::new(RESERVED, RESERVED_OF_ONE, WhenEven::Refuse),
+            known: Mutex::default(),
             refused: Mutex::default(),
         });
         let mut local_refused = Refusals::default();
@@ -257,15 +277,51 @@ impl Server {
 struct Remote {
     service: Arc<Service>,
     routes: Arc<Routes>,
-    handshakes: Handshakes,
-    places: Arc<Places>,
+    handshakes: Shares<Arrival>,
+    places: Arc<Places<Arrival>>,
     /// By whom the certificate names.
     certified: Arc<Places<String>>,
+    /// Proxies' own, by their names.
+    proxies: Arc<Places<String>>,
+    /// What proxies pass on, by their names.
+    passed_on: Arc<Places<String>>,
     /// Handshakes of those who came when all places were taken.
-    beyond: Handshakes,
-    /// Places of proxies among those.
-    reserved: Arc<Semaphore>,
+    beyond: Shares<Source>,
+    /// Places of proxies among those, by their names.
+    reserved: Shares<String>,
+    known: Mutex<ProxySources>,
     refused: Mutex<Refusals>,
+}
+
+/// Where a connection comes from: a source, and the proxy whose word that is, if it is one's. What a proxy says takes nothing
+/// from those who come otherwise.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Arrival {
+    by: Option<String>,
+    source: Source,
+}
+
+impl Arrival {
+    fn new(by: Option<&str>, address: SocketAddr) -> Arrival {
+        Arrival {
+            by: by.map(str::to_owned),
+            source: Source::of(address.ip()),
+        }
+    }
+}
+
+/// From where each proxy came last.
+#[derive(Debug, Default)]
+struct ProxySources(HashMap<String, Source>);
+
+impl ProxySources {
+    fn came(&mut self, name: &str, source: Source) {
+        // As many names as that were made by administrators, and most are gone.
+        if self.0.len() >= KNOWN_PROXIES && !self.0.contains_key(name) {
+            self.0.clear();
+        }
+        self.0.insert(name.to_owned(), source);
+    }
 }
 
 /// Connections that were refused for want of room, of which a line a minute tells.
@@ -290,21 +346,6 @@ impl Refusals {
 }
 
 impl Remote {
-    /// Without a place of the others: one that is kept for proxies, and not for whom they pass on.
-    fn reserved(&self, shown: &Caller, passes_on: bool) -> std::result::Result<OwnedSemaphorePermit, String> {
-        let proven = face::caller(None, shown);
-        let is_proxy = !passes_on && proven.proxy(&self.service).is_ok();
-        let reserved = is_proxy.then(|| self.reserved.clone().try_acquire_owned().ok());
-        let reserved = reserved.flatten();
-        reserved.ok_or_else(|| {
-            let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(count) = refused.count(Instant::now()) {
-                tracing::warn!(count, "there are as many connections as may be: refused");
-            }
-            "all places are taken".to_owned()
-        })
-    }
-
     /// One connection: a caller's, or a proxy's that passes a caller's on.
     async fn serve(
         &self,
@@ -315,35 +356,88 @@ impl Remote {
         permit: Option<OwnedSemaphorePermit>,
     ) -> std::result::Result<(), String> {
         let _ = stream.set_nodelay(true);
-        let handshake = self.handshakes.run(Source::of(peer.ip()), server.accept(stream));
-        let (mut stream, shown) = match permit {
+        let arrival = Arrival::new(None, peer);
+        let handshake = self.handshake(arrival, server.accept(stream));
+        let (stream, shown) = match permit {
             Some(_) => handshake.await?,
-            // One more ends the oldest: whoever is silent there keeps no proxy out.
-            None => self.beyond.run(Source::Local, handshake).await?,
+            None => {
+                let favoured = || self.known_sources();
+                let turn = self.beyond.run(Source::of(peer.ip()), favoured, handshake);
+                turn.await.map_err(|e| e.to_string())??
+            }
         };
-        let alpn = shown.alpn.clone();
-        let known = Caller {
+        let passes_on = shown.alpn.as_deref() == Some(RELAY);
+        let caller = Caller {
             peer: Some(Arc::new(shown)),
             address: Some(peer),
         };
-        let passes_on = alpn.as_deref() == Some(RELAY);
-        let _permit = match permit {
-            Some(permit) => permit,
-            None => self.reserved(&known, passes_on)?,
-        };
-        if !passes_on {
-            return self.answer(stream, known, stopped).await;
+        let proven = face::caller(None, &caller);
+        let proxy = proven.proxy(&self.service).map(ToString::to_string);
+        if let Ok(name) = &proxy {
+            self.lock_known().came(name, Source::of(peer.ip()));
         }
-        let proxy = face::caller(None, &known);
-        proxy
-            .proxy(&self.service)
-            .map_err(|refused| refused.to_string())?;
+        if permit.is_some() {
+            return match passes_on {
+                true => {
+                    let name = proxy.map_err(|refused| refused.to_string())?;
+                    self.pass_on(stream, &name, &caller, server, stopped).await
+                }
+                false => self.answer(stream, caller, peer, None, stopped).await,
+            };
+        }
+        // Without a place of the others: one that is kept for proxies, and not for whom they pass on.
+        let reserved = match proxy {
+            Ok(name) if !passes_on => {
+                let answer = self.answer(stream, caller, peer, None, stopped);
+                self.reserved.run(name, HashSet::new, answer).await
+            }
+            _ => Err(NoPlace::Full),
+        };
+        reserved.map_err(|why| {
+            let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(count) = refused.count(Instant::now()) {
+                tracing::warn!(count, "there are as many connections as may be: refused");
+            }
+            why.to_string()
+        })?
+    }
+
+    /// A handshake, in its source's turn.
+    async fn handshake<T>(
+        &self,
+        arrival: Arrival,
+        accepted: impl Future<Output = std::result::Result<T, tls::Error>>,
+    ) -> std::result::Result<T, String> {
+        let turn = self.handshakes.run(arrival, HashSet::new, accepted);
+        let done = turn.await.map_err(|e| e.to_string())?;
+        done.map_err(|e| e.to_string())
+    }
+
+    fn lock_known(&self) -> MutexGuard<'_, ProxySources> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From where proxies that have proven themselves came last.
+    fn known_sources(&self) -> HashSet<Source> {
+        self.lock_known().0.values().copied().collect()
+    }
+
+    /// A connection that a proxy passes on.
+    async fn pass_on(
+        &self,
+        mut stream: tls::Stream<TcpStream>,
+        by: &str,
+        proxy: &Caller,
+        server: tls::Server,
+        stopped: watch::Receiver<bool>,
+    ) -> std::result::Result<(), String> {
+        let taken = self.passed_on.take(by.to_owned());
+        let _place = taken.ok_or("its proxy passes on as many connections as it may")?;
+        let proven = face::caller(None, proxy);
         let passed_on = async {
             let source = relay::read(&mut stream).await.map_err(|e| e.to_string())?;
-            let accepted = self
-                .handshakes
-                .run(Source::of(source.ip()), server.accept(stream));
-            let (stream, shown) = accepted.await?;
+            let arrival = Arrival::new(Some(by), source);
+            let (stream, shown) = self.handshake(arrival, server.accept(stream)).await?;
             match shown.alpn.as_deref() == Some(RELAY) {
                 true => Err("a proxy passes on no other proxy".to_owned()),
                 false => {
@@ -351,39 +445,47 @@ impl Remote {
                         peer: Some(Arc::new(shown)),
                         address: Some(source),
                     };
-                    self.answer(stream, caller, stopped).await
+                    self.answer(stream, caller, source, Some(by), stopped).await
                 }
             }
         };
         tokio::select! {
             done = passed_on => done,
-            refused = proxy.until_refused(&self.service) => Err(format!("its proxy is refused: {refused}")),
+            refused = proven.until_refused(&self.service) => Err(format!("its proxy is refused: {refused}")),
         }
     }
 
-    /// Answers what is asked on a connection, after its handshake.
+    /// Answers what is asked on a connection, after its handshake; `by`: the proxy that passes it on.
     async fn answer<IO: Wire + 'static>(
         &self,
         stream: IO,
         caller: Caller,
+        from: SocketAddr,
+        by: Option<&str>,
         stopped: watch::Receiver<bool>,
     ) -> std::result::Result<(), String> {
         let subject = caller.peer.as_ref().and_then(|peer| peer.identity.as_ref());
         let subject = subject.map(|identity| identity.subject.clone());
         let known = subject.is_some();
-        let (mut place, mut certified) = (None, None);
+        let proven = face::caller(None, &caller);
+        let (mut place, mut certified) = (None::<Place<Arrival>>, None);
         match subject {
-            // Each of those has many others behind it, and is one of few.
-            Some(Subject::Proxy(_)) => {}
             Some(subject) => {
-                let taken = self.certified.take(subject.to_string());
+                let places = match subject {
+                    Subject::Proxy(_) => &self.proxies,
+                    _ => &self.certified,
+                };
+                // A certificate that proves nothing any more takes no place of who has the name now.
+                let name = match proven.identity(&self.service) {
+                    Ok(_) => subject.to_string(),
+                    Err(_) => format!("{subject}, refused"),
+                };
+                let taken = places.take(name);
                 certified = Some(taken.ok_or_else(|| format!("{subject} has too many connections"))?);
             }
             None => {
-                let source = caller
-                    .address
-                    .map_or(Source::Local, |address| Source::of(address.ip()));
-                let taken = self.places.take(source);
+                let arrival = Arrival::new(by, from);
+                let taken = self.places.take(arrival);
                 place = Some(taken.ok_or("too many connections of one source without a certificate")?);
             }
         }
@@ -397,7 +499,6 @@ impl Remote {
             true => Tuning::AUTH_MEMBER,
             false => Tuning::AUTH,
         };
-        let proven = face::caller(None, &caller);
         // Requests are refused from that moment on. A state that says why is on its way to a proxy, which passes it on.
         let refused = async {
             let refused = proven.until_refused(&self.service).await;

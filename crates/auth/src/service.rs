@@ -10,7 +10,7 @@ use crate::clock_watch::ClockWatch;
 use crate::cookies::Cookies;
 use crate::error::{Refused, Result};
 use crate::ledger::{Follower, Ledger, Plan};
-use crate::limits::{Buckets, Places, Rate, Source};
+use crate::limits::{Buckets, Place, Places, Rate, Source};
 use crate::nodes::Inventory;
 use crate::password::Passwords;
 use crate::refusals::Refusals;
@@ -33,6 +33,8 @@ pub const GUESSES: Rate = Rate {
     burst: 10,
     every_ms: 3_000,
 };
+/// The most that one proxy watches at once. Each of its processes watches two things, and each may keep an answer waiting.
+pub const WATCHES_OF_ONE: usize = 64;
 /// How long a change waits to be published.
 const PUBLISHED: Duration = Duration::from_secs(2);
 /// How often it looks what time has done: rotations, expiry, silence.
@@ -55,6 +57,8 @@ pub struct Service {
     guesses: Buckets<Origin>,
     pub(crate) unslowed: Buckets<Name>,
     pub(crate) slowed: Arc<Places<Name>>,
+    /// What proxies watch, by their names.
+    pub(crate) watches: Arc<Places<Name>>,
 }
 
 /// What runs beside the service's answers.
@@ -90,6 +94,7 @@ impl Service {
             guesses: Buckets::new(GUESSES),
             unslowed: Buckets::new(UNSLOWED),
             slowed: Places::new(MAX_SLOWED),
+            watches: Places::new(WATCHES_OF_ONE),
         });
         let beside = Beside {
             follower,
@@ -97,6 +102,17 @@ impl Service {
             service: service.clone(),
         };
         Ok((service, beside))
+    }
+
+    /// A place for something that a proxy watches.
+    pub(crate) fn watches(&self, caller: &Caller) -> Result<Place<Name>> {
+        let proxy = caller.proxy(self)?;
+        let taken = self.watches.take(proxy.clone());
+        taken.ok_or_else(|| {
+            Refused::busy(format!(
+                "the proxy {proxy} watches {WATCHES_OF_ONE} things, as many as it may: end other processes of it"
+            ))
+        })
     }
 
     /// A stream's task, until it has ended or the service stops.

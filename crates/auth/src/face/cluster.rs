@@ -19,18 +19,23 @@ impl v1::cluster_server::Cluster for Face {
 
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Reply<Answers<v1::WatchReply>> {
         let caller = self.caller(&request)?;
-        let service = &self.service;
-        caller.proxy(service)?;
-        let (known, published) = (request.into_inner().serial, service.published.clone());
+        let place = self.service.watches(&caller)?;
         let service = self.service.clone();
-        answers(move |to| service.until_stopped(watch(to, published, known)))
+        let (known, published) = (request.into_inner().serial, service.published.clone());
+        answers(move |to| async move {
+            service.until_stopped(watch(to, published, known)).await;
+            drop(place);
+        })
     }
 
     async fn watch_nodes(&self, request: Request<v1::WatchRequest>) -> Reply<Answers<v1::NodeChange>> {
         let caller = self.caller(&request)?;
-        caller.proxy(&self.service)?;
+        let place = self.service.watches(&caller)?;
         let service = self.service.clone();
-        answers(move |to| service.until_stopped(watch_nodes(to, service.clone())))
+        answers(move |to| async move {
+            service.until_stopped(watch_nodes(to, service.clone())).await;
+            drop(place);
+        })
     }
 
     async fn report(&self, request: Request<v1::NodeReport>) -> Reply<v1::Empty> {

@@ -11,6 +11,7 @@ mod memory;
 mod path;
 mod place;
 mod plain;
+mod proxies;
 mod records;
 mod refusals;
 mod removed;

@@ -86,10 +86,19 @@ impl Place {
     /// The same with so many connections at once.
     pub async fn with(directory: PathBuf, clock: SetClock, connections: usize) -> Place {
         let config = Config {
-            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-            clock: Arc::new(clock.clone()),
             connections,
             ..Config::new(&directory)
+        };
+        Place::by(config, clock).await
+    }
+
+    /// The service by this configuration, on a free port.
+    pub async fn by(config: Config, clock: SetClock) -> Place {
+        let directory = config.directory.clone();
+        let config = Config {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            clock: Arc::new(clock.clone()),
+            ..config
         };
         let listener = std::net::TcpListener::bind(config.listen).expect("a free port");
         let server = Server::open(config, listener).await.expect("the service");
@@ -152,6 +161,18 @@ impl Place {
         let key = Key::from_pkcs8(holder.keys.tls.pkcs8()).expect("a key");
         let credentials = Credentials::new(key, &holder.chain).expect("a pair");
         self.channel(&Believe::Pin(pin), Some(&credentials)).await
+    }
+
+    /// The same; why it is refused.
+    pub async fn try_channel_of(&self, holder: &Holder) -> Result<Channel, String> {
+        let pin = self.service().pin().map_err(|refused| refused.to_string())?;
+        let client =
+            tls::Client::new(&Believe::Pin(pin), Some(&holder.credentials()), &[H2]).expect("a client");
+        let stream = TcpStream::connect(self.address)
+            .await
+            .map_err(|e| e.to_string())?;
+        let (stream, _) = client.connect(AUTH, stream).await.map_err(|e| e.to_string())?;
+        h2::connect(stream, Tuning::AUTH).await.map_err(|e| e.to_string())
     }
 
     /// Somebody with certificates, who believes the authorities of a state.
@@ -412,6 +433,12 @@ impl Drop for Place {
 static STATED: AtomicU32 = AtomicU32::new(1);
 
 impl Holder {
+    /// What it shows by TLS.
+    pub fn credentials(&self) -> Credentials {
+        let key = Key::from_pkcs8(self.keys.tls.pkcs8()).expect("a key");
+        Credentials::new(key, &self.chain).expect("a pair")
+    }
+
     /// The name in its certificate.
     pub fn name(&self) -> String {
         let leaf = fleetgate_net::x509::Certificate::read(&self.chain[0]).expect("a certificate");
