@@ -177,8 +177,10 @@ mod tests {
     use std::pin::Pin;
     use std::task::{Context, Waker};
 
+    type Run<'a> = Pin<Box<dyn Future<Output = Result<(), NoPlace>> + 'a>>;
+
     /// Work that never ends by itself.
-    struct Work<'a>(Option<Pin<Box<dyn Future<Output = Result<(), NoPlace>> + 'a>>>);
+    struct Work<'a>(Option<Run<'a>>);
 
     fn begin<'a>(shares: &'a Shares<u32>, key: u32, favoured: &[u32]) -> Work<'a> {
         let favoured = favoured.iter().copied().collect::<HashSet<u32>>();

@@ -9,7 +9,7 @@ use super::offer::Offer;
 use super::seats::SeatId;
 use super::strangers::Strangers;
 use super::timers::Timer;
-use super::tunnel::Via;
+use super::tunnel::{ProxyPlaces, Via};
 use crate::config::Limits;
 use fleetgate_policy::address::Network;
 use fleetgate_policy::strangers::{Admission, Bounds, Full as Refused, Waiting};
@@ -106,22 +106,18 @@ pub struct Connections {
     direct: Waiting<Number>,
     /// Those that came by a proxy have bounds of their own: the peers are somebody's word, and whoever makes them up
     /// takes no room from those who come by themselves.
-    tunnelled: Waiting<Number>,
+    tunnelled: ProxyPlaces,
 }
 
 impl Connections {
-    /// Whether one more may come from here, by a proxy or not; the connection that gives way to it where one has to.
+    /// Whether one more may come from here, by this proxy or by itself; the connection that gives way to it where one has to.
     pub fn room(
         &self,
         source: Network,
-        tunnelled: bool,
+        proxy: Option<&str>,
         limits: &Limits,
         strangers: &Strangers,
     ) -> Result<Option<Number>, Full> {
-        let waiting = match tunnelled {
-            true => &self.tunnelled,
-            false => &self.direct,
-        };
         if self.table.len() >= limits.connections as usize {
             return Err(Full::All);
         }
@@ -129,8 +125,12 @@ impl Connections {
             all: limits.unauthenticated as usize,
             of_source: limits.unauthenticated_per_source as usize,
         };
-        let is_known = |source: &Network| strangers.is_known(source, tunnelled);
-        match waiting.admit(&source, bounds, is_known, random) {
+        let is_known = |source: &Network| strangers.is_known(source, proxy.is_some());
+        let admission = match proxy {
+            Some(proxy) => self.tunnelled.admit(proxy, &source, bounds, is_known),
+            None => self.direct.admit(&source, bounds, is_known, random),
+        };
+        match admission {
             Admission::Free => Ok(None),
             Admission::InPlaceOf(other) => Ok(Some(other)),
             Admission::Refused(why) => Err(Full::Waiting(why)),
@@ -145,8 +145,11 @@ impl Connections {
 
     /// Takes one in; it is not logged in.
     pub fn add(&mut self, connection: Connection) {
-        self.waiting(connection.via.is_some())
-            .add(connection.counts_as, connection.number);
+        let (source, number) = (connection.counts_as, connection.number);
+        match &connection.via {
+            Some(via) => self.tunnelled.add(&via.proxy, source, number),
+            None => self.direct.add(source, number),
+        }
         self.table.insert(connection.number, connection);
     }
 
@@ -156,8 +159,8 @@ impl Connections {
             && matches!(connection.stage, Stage::Login(_))
         {
             connection.stage = Stage::Accepted(granted, front);
-            let (source, tunnelled) = (connection.counts_as, connection.via.is_some());
-            self.waiting(tunnelled).remove(&source, number);
+            let (source, proxy) = (connection.counts_as, connection.proxy());
+            self.waits_no_more(number, &source, proxy.as_deref());
         }
     }
 
@@ -192,8 +195,7 @@ impl Connections {
         // ENOTCONN: the peer was first.
         let _ = net::shut(&connection.socket);
         if matches!(connection.stage, Stage::Login(_)) {
-            self.waiting(connection.via.is_some())
-                .remove(&connection.counts_as, number);
+            self.waits_no_more(number, &connection.counts_as, connection.proxy().as_deref());
         }
         Some(connection)
     }
@@ -215,16 +217,16 @@ impl Connections {
         self.table.len()
     }
 
-    fn waiting(&mut self, tunnelled: bool) -> &mut Waiting<Number> {
-        match tunnelled {
-            true => &mut self.tunnelled,
-            false => &mut self.direct,
+    fn waits_no_more(&mut self, number: Number, source: &Network, proxy: Option<&str>) {
+        match proxy {
+            Some(proxy) => self.tunnelled.remove(proxy, source, number),
+            None => self.direct.remove(source, number),
         }
     }
 }
 
 /// A number that nobody can guess. Should the kernel have none, the first of those that are greedy gives way.
-fn random() -> u32 {
+pub fn random() -> u32 {
     let mut bytes = [0; 4];
     let _ = net::random(&mut bytes);
     u32::from_ne_bytes(bytes)
@@ -332,7 +334,7 @@ mod tests {
         };
         let strangers = Strangers::new(&Settings::default());
         let mut all = Connections::default();
-        let room = |all: &Connections, source: &str| all.room(from(source), false, &limits, &strangers);
+        let room = |all: &Connections, source: &str| all.room(from(source), None, &limits, &strangers);
         let mut numbers = Vec::new();
         for source in ["10.0.0.1", "::ffff:10.0.0.1", "2001:db8::1", "2001:db8::2"] {
             numbers.push(connection(&mut all, source));
@@ -359,7 +361,7 @@ mod tests {
         assert_eq!(
             all.room(
                 from("10.0.0.7"),
-                false,
+                None,
                 &Limits {
                     connections: 9,
                     ..limits.clone()
@@ -385,15 +387,70 @@ mod tests {
         };
         let mut all = Connections::default();
         let strangers = Strangers::new(&Settings::default());
-        let room = |all: &Connections, tunnelled| all.room(from("10.0.0.1"), tunnelled, &limits, &strangers);
+        let room = |all: &Connections, proxy| all.room(from("10.0.0.1"), proxy, &limits, &strangers);
         let first = arrived(&mut all, "10.0.0.1", Some(via.clone()));
         arrived(&mut all, "10.0.0.1", Some(via.clone()));
-        assert_eq!(room(&all, true), Err(Full::Waiting(Refused::Source)));
+        assert_eq!(room(&all, Some("p1")), Err(Full::Waiting(Refused::Source)));
         arrived(&mut all, "10.0.0.2", Some(via.clone()));
         arrived(&mut all, "10.0.0.2", Some(via));
-        assert_eq!(room(&all, false), Ok(None));
+        assert_eq!(room(&all, None), Ok(None));
         all.end(first).expect("there");
-        assert!(room(&all, true).is_ok());
+        assert!(room(&all, Some("p1")).is_ok());
+    }
+
+    #[test]
+    fn a_proxy_that_takes_all_places_shuts_no_other_out() {
+        let limits = Limits {
+            unauthenticated: 8,
+            unauthenticated_per_source: 4,
+            ..Limits::default()
+        };
+        let via = |proxy: &str| Via {
+            proxy: proxy.into(),
+            user: "ann".into(),
+            seat: 1,
+            ticket: 1,
+        };
+        let strangers = Strangers::new(&Settings::default());
+        let mut all = Connections::default();
+        // One more by this proxy; the proxy of the one that gives way to it.
+        let comes = |all: &mut Connections, source: String, proxy: &str| {
+            let given_up = all.room(from(&source), Some(proxy), &limits, &strangers)?;
+            let given_up = given_up.map(|other| all.end(other).expect("it is there"));
+            arrived(all, &source, Some(via(proxy)));
+            Ok::<_, Full>(given_up.and_then(|other| other.proxy()))
+        };
+        let has = |all: &Connections, proxy: &str| {
+            let of = |c: &Connection| c.proxy().as_deref() == Some(proxy);
+            all.numbers(of).len()
+        };
+        // Each of a source of its own, as the proxy says.
+        for n in 0..8 {
+            assert_eq!(comes(&mut all, format!("10.0.1.{n}"), "p1"), Ok(None));
+        }
+        assert_eq!(has(&all, "p1"), 8, "the control: it has all");
+        // Another proxy's come in until they have as many.
+        for n in 0..4 {
+            let gone = comes(&mut all, format!("10.0.2.{}", n / 2), "p2");
+            assert_eq!(gone, Ok(Some("p1".to_owned())));
+        }
+        // From then on each takes from its own.
+        for n in 0..50 {
+            let gone = comes(&mut all, format!("10.0.3.{n}"), "p1");
+            assert_eq!(gone, Ok(Some("p1".to_owned())));
+        }
+        let gone = comes(&mut all, "10.0.4.1".to_owned(), "p2");
+        assert_eq!(gone, Ok(Some("p2".to_owned())));
+        let more = comes(&mut all, "10.0.3.49".to_owned(), "p1");
+        assert_eq!(more, Err(Full::Waiting(Refused::All)), "its source has as many");
+        assert_eq!((has(&all, "p1"), has(&all, "p2")), (4, 4));
+        for number in all.numbers(|_| true) {
+            all.end(number);
+        }
+        assert!(
+            all.tunnelled.is_empty(),
+            "nothing is kept of proxies that are gone"
+        );
     }
 
     #[test]

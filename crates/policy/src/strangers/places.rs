@@ -55,6 +55,13 @@ impl<T> Default for Waiting<T> {
 /// A source from which somebody logged in lately counts for a part of what it has: it may be a whole office.
 const KNOWN_COUNTS: usize = 4;
 
+fn weight(source: &Network, has: usize, is_known: impl Fn(&Network) -> bool) -> usize {
+    match is_known(source) {
+        true => has / KNOWN_COUNTS,
+        false => has,
+    }
+}
+
 impl<T: Copy + PartialEq> Waiting<T> {
     /// How many there are.
     pub fn len(&self) -> usize {
@@ -74,7 +81,7 @@ impl<T: Copy + PartialEq> Waiting<T> {
         is_known: impl Fn(&Network) -> bool,
         random: impl FnOnce() -> u32,
     ) -> Admission<T> {
-        let own = self.of.get(source).map_or(0, Vec::len);
+        let own = self.has(source);
         if own >= bounds.of_source {
             return Admission::Refused(Full::Source);
         }
@@ -82,11 +89,7 @@ impl<T: Copy + PartialEq> Waiting<T> {
         if self.all < free_for_all {
             return Admission::Free;
         }
-        let weight = |source: &Network, has: usize| match is_known(source) {
-            true => has / KNOWN_COUNTS,
-            false => has,
-        };
-        let own = weight(source, own);
+        let own = weight(source, own, &is_known);
         if self.all < bounds.all {
             let sources = self.of.len().max(1);
             let scarce = self.all - free_for_all;
@@ -98,17 +101,31 @@ impl<T: Copy + PartialEq> Waiting<T> {
                 false => Admission::Free,
             };
         }
-        let greediest = self
-            .of
-            .iter()
-            .map(|(source, held)| (weight(source, held.len()), held))
-            .max_by_key(|(weight, _)| *weight);
-        match greediest {
-            Some((most, held)) if most > own && !held.is_empty() => {
-                Admission::InPlaceOf(held[random() as usize % held.len()])
-            }
+        match self.greediest(is_known, random) {
+            Some((most, gives_way)) if most > own => Admission::InPlaceOf(gives_way),
             _ => Admission::Refused(Full::All),
         }
+    }
+
+    /// One of the source that has most, and for how many that source counts.
+    pub fn greediest(
+        &self,
+        is_known: impl Fn(&Network) -> bool,
+        random: impl FnOnce() -> u32,
+    ) -> Option<(usize, T)> {
+        let weights = self
+            .of
+            .iter()
+            .map(|(source, held)| (weight(source, held.len(), &is_known), held));
+        let (most, held) = weights
+            .filter(|(_, held)| !held.is_empty())
+            .max_by_key(|(weight, _)| *weight)?;
+        Some((most, held[random() as usize % held.len()]))
+    }
+
+    /// How many a source has.
+    pub fn has(&self, source: &Network) -> usize {
+        self.of.get(source).map_or(0, Vec::len)
     }
 
     /// One more waits.

@@ -74,9 +74,10 @@ impl Node {
             return Err(self.refused(arrived, why));
         }
         let counts_as = config.strangers.source(source.ip());
+        let proxy = arrived.via.as_ref().map(|via| via.proxy.as_str());
         let room = self
             .connections
-            .room(counts_as, tunnelled, limits, &self.tools.strangers);
+            .room(counts_as, proxy, limits, &self.tools.strangers);
         match room {
             Ok(None) => {}
             Ok(Some(other)) => self.end(other, "its place went to another source"),

@@ -3,10 +3,12 @@
 //! documents count by their signatures.
 
 mod budget;
+mod places;
 pub mod renewal;
 mod statement;
 
 pub use budget::Budget;
+pub use places::ProxyPlaces;
 pub use statement::signed_statement;
 
 use super::audit::Batch;
