@@ -4,6 +4,7 @@
 use crate::audit::DEFAULT_SIZE;
 use crate::authorities::SKEW;
 use crate::backup::STATE_FILE;
+use crate::caller::Caller as Proven;
 use crate::clock::{Clock, MachineClock};
 use crate::error::{Refused, Result};
 use crate::face::{self, Face};
@@ -475,12 +476,7 @@ impl Remote {
                     Subject::Proxy(_) => &self.proxies,
                     _ => &self.certified,
                 };
-                // A certificate that proves nothing any more takes no place of who has the name now.
-                let name = match proven.identity(&self.service) {
-                    Ok(_) => subject.to_string(),
-                    Err(_) => format!("{subject}, refused"),
-                };
-                let taken = places.take(name);
+                let taken = places.take(counts_as(&proven, &subject, &self.service));
                 certified = Some(taken.ok_or_else(|| format!("{subject} has too many connections"))?);
             }
             None => {
@@ -511,6 +507,15 @@ impl Remote {
         };
         drop((place, certified));
         done
+    }
+}
+
+/// What connections of this certificate are counted as. One that proves nothing any more takes no place of the name's present
+/// owner.
+pub(crate) fn counts_as(proven: &Proven, subject: &Subject, service: &Service) -> String {
+    match proven.identity(service) {
+        Ok(_) => subject.to_string(),
+        Err(_) => format!("{subject}, refused"),
     }
 }
 

@@ -2,14 +2,18 @@
 
 use super::place::{Holder, Place, run};
 use crate::Config;
+use crate::caller::{Caller, Who};
+use crate::server::counts_as;
 use crate::server::{CERTIFIED_OF_ONE, HANDSHAKES_BEYOND, PASSED_ON_SHARE, PROXY_OF_ONE};
 use crate::server::{RESERVED, RESERVED_OF_ONE, STRANGERS_OF_ONE};
 use crate::service::WATCHES_OF_ONE;
 use fleetgate_net::h2::Channel;
 use fleetgate_net::tls::{self, AUTH, Believe, H2};
+use fleetgate_net::x509::Certificate;
 use fleetgate_proto::v1;
 use fleetgate_proto::v1::identity_client::IdentityClient;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
@@ -239,6 +243,30 @@ fn connections_of_one_proxy_are_bounded() {
         held.clear();
         while comes_in(&place, &edge).await.is_err() {}
         const { assert!(PROXY_OF_ONE < CERTIFIED_OF_ONE) };
+    });
+}
+
+#[test]
+fn a_removed_proxys_certificate_takes_no_place_of_the_next_of_its_name() {
+    run(async {
+        let place = Place::new().await;
+        let counted = |holder: &Holder| {
+            let certificate = Certificate::read(&holder.chain[0]).expect("a certificate");
+            let identity = certificate.identity().expect("it reads").expect("it has one");
+            let subject = identity.subject.clone();
+            let proven = Caller {
+                who: Who::Certificate(Arc::new(identity), Arc::new(certificate)),
+                address: None,
+            };
+            counts_as(&proven, &subject, &place.service())
+        };
+        let gone = place.machine("proxy", "edge").await;
+        let before = counted(&gone);
+        let name = v1::NodeName { name: "edge".into() };
+        place.admin().await.remove_node(name).await.expect("removed");
+        let next = place.machine("proxy", "edge").await;
+        assert_eq!(counted(&next), before, "the control: they have one name");
+        assert_ne!(counted(&gone), before);
     });
 }
 
