@@ -1,6 +1,7 @@
 //! A node's session as a byte stream: what `ssh -J` needs, where the SSH bytes come out of a channel and not out of frames.
 //! It holds one frame that is not read yet, and one that is not sent yet.
 
+use crate::dial::NodeFrames;
 use crate::steps::Steps;
 use bytes::{Buf, Bytes};
 use fleetgate_proto::v1::Frame;
@@ -10,8 +11,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc::{self, Receiver, Sender};
+use tonic::Status;
 use tonic::codegen::tokio_stream::Stream;
-use tonic::{Status, Streaming};
 
 /// What goes into one frame.
 const PART: usize = 32 * 1024;
@@ -26,7 +27,7 @@ type Waiting = Pin<Box<dyn Future<Output = Option<Sender<Frame>>> + Send>>;
 pub(crate) struct Carried<K> {
     send: Option<Sender<Frame>>,
     waiting: Option<Waiting>,
-    read: Streaming<Frame>,
+    read: NodeFrames,
     unread: Bytes,
     over: bool,
     steps: Steps,
@@ -44,7 +45,7 @@ pub(crate) fn sending(first: Frame) -> (Sender<Frame>, Sent) {
 
 impl<K> Carried<K> {
     /// Of a session that was begun.
-    pub(crate) fn new(send: Sender<Frame>, read: Streaming<Frame>, steps: Steps, kept: K) -> Carried<K> {
+    pub(crate) fn new(send: Sender<Frame>, read: NodeFrames, steps: Steps, kept: K) -> Carried<K> {
         Carried {
             send: Some(send),
             waiting: None,

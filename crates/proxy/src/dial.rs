@@ -18,25 +18,30 @@ use fleetgate_proto::v1::tunnel_client::TunnelClient;
 use fleetgate_proto::v1::{Denied, Dial, Frame, Node, NodesReply, NodesRequest, Via};
 use fleetgate_ssh::key::Certificate;
 use serde_json::json;
-use std::borrow::Cow;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tonic::codegen::tokio_stream::Stream;
 use tonic::{Code, Request, Response, Status, Streaming};
 
+mod client;
 mod open;
 mod plain;
+mod session;
+mod streams;
 
+use client::{ClientSide, FromClient};
 pub(crate) use open::OpenDials;
 use open::Told;
-use plain::PlainLeg;
+use session::{FromNode, Session};
+pub(crate) use streams::{NodeFrames, Streams};
+pub use streams::{UNANSWERED, UNANSWERED_OF_ONE};
 
 /// How long a client has for its first frame, and a node for its answer.
 pub const FIRST: Duration = Duration::from_secs(10);
@@ -66,6 +71,8 @@ pub(crate) struct User {
 
 /// What lets a user through: the decision, a place, and the way.
 pub(crate) struct Entry {
+    /// Of the user: what is counted is counted by it.
+    pub(crate) name: Name,
     node: Name,
     pub(crate) place: Place<Name>,
     pub(crate) way: Way,
@@ -88,6 +95,11 @@ impl User {
             source: Some(source),
         }
     }
+
+    /// What he counts by, whatever the number of his connections and certificates.
+    fn name(&self, gate: &Gate) -> Name {
+        self.identity.user().unwrap_or(&gate.name).clone()
+    }
 }
 
 #[tonic::async_trait]
@@ -97,15 +109,20 @@ impl Transport for Dialling {
     async fn dial(&self, request: Request<Streaming<Frame>>) -> Result<Response<Going>, Status> {
         let user = who(&request)?;
         let gate = self.0.clone();
+        let from_client = FromClient::new(request.into_inner());
+        let client = from_client.side();
         let opening = async move {
-            let opened = open(gate.clone(), user, request.into_inner()).await;
+            let opened = open(gate.clone(), user, from_client).await;
             opened.map_err(|denied| match leaves(&gate, &denied) {
                 // Not an answer: the client asks by another connection, which is to the new process.
                 true => Failed::Leaving(Status::unavailable(denied.words)),
                 false => Failed::Denied(denied),
             })
         };
-        Ok(Response::new(Going::Opening(Box::pin(opening))))
+        Ok(Response::new(Going {
+            stage: Stage::Opening(Box::pin(opening)),
+            _client: client,
+        }))
     }
 
     async fn nodes(&self, request: Request<NodesRequest>) -> Result<Response<NodesReply>, Status> {
@@ -194,7 +211,13 @@ fn reachable(gate: &Gate, user: &User, selector: &Selector) -> Result<Vec<Node>,
 }
 
 /// What the client reads.
-pub(crate) enum Going {
+pub(crate) struct Going {
+    stage: Stage,
+    /// Behind the stage: nobody else reads what the client sends by then.
+    _client: ClientSide,
+}
+
+enum Stage {
     /// Until a node answers, or nobody does.
     Opening(Pin<Box<dyn Future<Output = Result<Session, Failed>> + Send>>),
     /// Frames of the node.
@@ -204,39 +227,21 @@ pub(crate) enum Going {
 }
 
 /// Why there is no session.
-pub(crate) enum Failed {
+enum Failed {
     /// What the client is told.
     Denied(Denied),
     /// This process drains, and the node is connected to the next one alone.
     Leaving(Status),
 }
 
-/// An open session: what the node sends, and what ends it.
-pub(crate) struct Session {
-    from_node: FromNode,
-    /// When the decision no longer holds.
-    refused: Pin<Box<dyn Future<Output = Refusal> + Send>>,
-    steps: Steps,
-    told: Told,
-    /// The other direction ends with this one; the node waits for that before it ends the stream.
-    end: Option<oneshot::Sender<()>>,
-    _place: Place<Name>,
-}
-
-/// A node with fleetgate sends frames; from a plain sshd come bytes.
-enum FromNode {
-    Tunnel(Streaming<Frame>),
-    Plain(PlainLeg),
-}
-
 /// What the node reads: the dial, then the client's frames.
 pub(crate) struct ToNode {
     first: Option<Frame>,
-    from_client: Option<Streaming<Frame>>,
+    from_client: Option<FromClient>,
     received: Arc<AtomicU64>,
     end: oneshot::Receiver<()>,
     /// Takes the client's frames back where the node took none of them.
-    back: Option<oneshot::Sender<Streaming<Frame>>>,
+    back: Option<oneshot::Sender<FromClient>>,
 }
 
 /// Why there is no session with a node.
@@ -246,9 +251,9 @@ pub(crate) struct NoSession {
     pub(crate) node_leaves: bool,
 }
 
-async fn open(gate: Arc<Gate>, user: User, mut from_client: Streaming<Frame>) -> Result<Session, Denied> {
-    let first = timeout(FIRST, from_client.message()).await;
-    let Ok(Ok(Some(Frame {
+async fn open(gate: Arc<Gate>, user: User, from_client: FromClient) -> Result<Session, Denied> {
+    let first = timeout(FIRST, from_client.next()).await;
+    let Ok(Some(Ok(Frame {
         kind: Some(Kind::Dial(mut dial)),
     }))) = first
     else {
@@ -258,15 +263,19 @@ async fn open(gate: Arc<Gate>, user: User, mut from_client: Streaming<Frame>) ->
         ));
     };
     let mut steps = Steps::begin(&gate, &mut dial);
-    await_node(&gate, &dial, 0).await;
-    let entry = admit(&gate, &user, &dial);
+    let entry = enter(&gate, &user, &dial).await;
     steps.ended("decide", 0);
     let entry = entry.inspect_err(|denied| {
         if !leaves(&gate, denied) {
             tell_denied(&gate, &user, &dial, denied);
         }
     })?;
-    let Entry { node, place, way } = entry;
+    let Entry {
+        name,
+        node,
+        place,
+        way,
+    } = entry;
 
     let source = user.source.map(|address| address.to_string()).unwrap_or_default();
     let who = json!({
@@ -285,27 +294,27 @@ async fn open(gate: Arc<Gate>, user: User, mut from_client: Streaming<Frame>) ->
     });
     let (agent, login) = (dial.agent, dial.login.clone());
     let received = Arc::new(AtomicU64::new(dial.ssh.len() as u64));
-    let (from_node, end) = match way {
+    let (from_node, end, left) = match way {
         Way::Tunnel(tunnel) => {
-            let (frames, end) = begin(&gate, tunnel, &dial, from_client, &received).await?;
-            (FromNode::Tunnel(frames), end)
+            let begun = begin(&gate, &name, tunnel, &dial, from_client, &received).await;
+            let (frames, end) = begun.inspect_err(|denied| {
+                if denied.reason() == Why::Busy {
+                    tell_denied(&gate, &user, &dial, denied);
+                }
+            })?;
+            (FromNode::Tunnel(frames), end, None)
         }
         Way::Plain(known) => {
             let (to_node, end, _) = ToNode::new(dial, from_client, received.clone());
-            let leg = plain::begin(&gate, user.source, known, agent, to_node)?;
-            (FromNode::Plain(leg), end)
+            let (leg, left) = plain::begin(&gate, user.source, known, agent, to_node)?;
+            (FromNode::Plain(leg), end, Some(left))
         }
     };
     gate.audit.tell("dial", &who);
     steps.ended("open a stream", 1);
-    Ok(Session {
-        from_node,
-        refused: Box::pin(until_refused(gate.clone(), user, node, login)),
-        steps,
-        told: Told::new(gate, who, received),
-        end: Some(end),
-        _place: place,
-    })
+    let told = Told::new(gate.clone(), who, received);
+    let refused = until_refused(gate, user, node, login);
+    Ok(Session::begin(from_node, end, steps, told, place, refused, left))
 }
 
 /// The node that is meant, and its labels.
@@ -328,11 +337,17 @@ pub(crate) fn labels_of(gate: &Gate, node: &Name) -> Option<Labels> {
     }
 }
 
+/// Lets a user through when the node is there.
+pub(crate) async fn enter(gate: &Gate, user: &User, dial: &Dial) -> Result<Entry, Denied> {
+    await_node(gate, dial, 0).await;
+    admit(gate, user, dial)
+}
+
 /// Whether this user may, and how he gets there. No node hears of it.
-pub(crate) fn admit(gate: &Gate, user: &User, dial: &Dial) -> Result<Entry, Denied> {
+fn admit(gate: &Gate, user: &User, dial: &Dial) -> Result<Entry, Denied> {
     let (node, labels) = target(gate, dial)?;
     decision(&gate.view.borrow(), user, &node, &labels, &dial.login).map_err(|refusal| refused(&refusal))?;
-    let name = user.identity.user().cloned().unwrap_or_else(|| gate.name.clone());
+    let name = user.name(gate);
     let place = gate.sessions.take(&name).ok_or_else(|| {
         let most = gate.config.sessions_per_user;
         denied(
@@ -353,7 +368,12 @@ pub(crate) fn admit(gate: &Gate, user: &User, dial: &Dial) -> Result<Entry, Deni
             denied(Why::Offline, &format!("{node} {why}"))
         })?),
     };
-    Ok(Entry { node, place, way })
+    Ok(Entry {
+        name,
+        node,
+        place,
+        way,
+    })
 }
 
 /// Whether the node may well be there, or known, for the process that has taken this one's place.
@@ -372,14 +392,15 @@ pub(crate) async fn await_node(gate: &Gate, dial: &Dial, after: u64) {
 /// by then: a client's first flight has no login in it.
 async fn begin(
     gate: &Gate,
+    user: &Name,
     mut tunnel: Arc<Tunnel>,
     dial: &Dial,
-    mut from_client: Streaming<Frame>,
+    mut from_client: FromClient,
     received: &Arc<AtomicU64>,
-) -> Result<(Streaming<Frame>, oneshot::Sender<()>), Denied> {
+) -> Result<(NodeFrames, oneshot::Sender<()>), Denied> {
     loop {
         let (to_node, end, back) = ToNode::new(dial.clone(), from_client, received.clone());
-        let failed = match session(&tunnel, &dial.node, to_node).await {
+        let failed = match session(&tunnel, user, &dial.node, to_node).await {
             Ok(frames) => return Ok((frames, end)),
             Err(failed) => failed,
         };
@@ -408,22 +429,38 @@ pub(crate) async fn newer(
 }
 
 /// A stream to a node for what `to_node` has to send.
-pub(crate) async fn session<S>(tunnel: &Tunnel, node: &str, to_node: S) -> Result<Streaming<Frame>, NoSession>
+pub(crate) async fn session<S>(
+    tunnel: &Tunnel,
+    user: &Name,
+    node: &str,
+    to_node: S,
+) -> Result<NodeFrames, NoSession>
 where
     S: Stream<Item = Frame> + Send + 'static,
 {
+    let place = tunnel
+        .streams
+        .wait(user, node)
+        .await
+        .map_err(|denied| NoSession {
+            denied,
+            node_leaves: false,
+        })?;
     let mut client = TunnelClient::new(tunnel.channel.clone())
         .max_decoding_message_size(TRANSPORT_MESSAGE)
         .max_encoding_message_size(TRANSPORT_MESSAGE);
     match timeout(FIRST, client.session(to_node)).await {
-        Ok(Ok(answer)) => Ok(answer.into_inner()),
-        Ok(Err(status)) => Err(NoSession {
-            denied: denied(
-                Why::Offline,
-                &format!("{node} does not answer: {}", h2::words(&status)),
-            ),
-            node_leaves: status.code() == Code::Unavailable || !tunnel.channel.takes_requests(),
-        }),
+        Ok(Ok(answer)) => Ok(NodeFrames::new(answer.into_inner(), place)),
+        Ok(Err(status)) => {
+            place.over();
+            Err(NoSession {
+                denied: denied(
+                    Why::Offline,
+                    &format!("{node} does not answer: {}", h2::words(&status)),
+                ),
+                node_leaves: status.code() == Code::Unavailable || !tunnel.channel.takes_requests(),
+            })
+        }
         Err(_) => Err(NoSession {
             denied: denied(
                 Why::Offline,
@@ -518,69 +555,26 @@ impl Stream for Going {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
-            match &mut *self {
-                Going::Over => return Poll::Ready(None),
-                Going::Opening(opening) => match opening.as_mut().poll(cx) {
-                    Poll::Pending => return Poll::Pending,
-                    Poll::Ready(Ok(session)) => *self = Going::Open(Box::new(session)),
-                    Poll::Ready(Err(failed)) => {
-                        *self = Going::Over;
+            match &mut self.stage {
+                Stage::Over => return Poll::Ready(None),
+                Stage::Opening(opening) => match ready!(opening.as_mut().poll(cx)) {
+                    Ok(session) => self.stage = Stage::Open(Box::new(session)),
+                    Err(failed) => {
+                        self.stage = Stage::Over;
                         return Poll::Ready(Some(match failed {
                             Failed::Denied(denied) => Ok(last(denied)),
                             Failed::Leaving(status) => Err(status),
                         }));
                     }
                 },
-                Going::Open(session) => {
-                    if let Poll::Ready(refusal) = session.refused.as_mut().poll(cx) {
-                        let is_whole = session.end.is_none();
-                        if !is_whole {
-                            session.told.reason = Cow::Owned(refusal.words.clone());
-                        }
-                        *self = Going::Over;
-                        // Behind the node's end the client has all of the session.
-                        return Poll::Ready((!is_whole).then(|| Ok(last(refused(&refusal)))));
+                Stage::Open(session) => {
+                    let (frame, is_last) = ready!(session.poll_next(cx));
+                    if is_last {
+                        self.stage = Stage::Over;
                     }
-                    return match session.from_node.poll_next(cx) {
-                        Poll::Pending => Poll::Pending,
-                        Poll::Ready(Some(Ok(frame))) => {
-                            session.told.sent(ssh_length(&frame));
-                            if let Some(Kind::SshEnd(true)) = frame.kind {
-                                session.end = None;
-                                session.told.reason = Cow::Borrowed("the node ended it");
-                            }
-                            match session.steps.pass(frame) {
-                                Some(frame) => Poll::Ready(Some(Ok(frame))),
-                                None => continue,
-                            }
-                        }
-                        Poll::Ready(None) => {
-                            session.told.reason = Cow::Borrowed("the node ended it");
-                            *self = Going::Over;
-                            Poll::Ready(None)
-                        }
-                        Poll::Ready(Some(Err(_))) if session.end.is_none() => {
-                            *self = Going::Over;
-                            Poll::Ready(None)
-                        }
-                        Poll::Ready(Some(Err(status))) => {
-                            session.told.reason = Cow::Borrowed("the node is gone");
-                            *self = Going::Over;
-                            let words = format!("the connection to the node broke: {}", h2::words(&status));
-                            Poll::Ready(Some(Ok(last(denied(Why::Offline, &words)))))
-                        }
-                    };
+                    return Poll::Ready(frame.map(Ok));
                 }
             }
-        }
-    }
-}
-
-impl FromNode {
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Status>>> {
-        match self {
-            FromNode::Tunnel(frames) => Pin::new(frames).poll_next(cx),
-            FromNode::Plain(leg) => leg.poll_next(cx).map(|frame| frame.map(Ok)),
         }
     }
 }
@@ -595,9 +589,9 @@ impl ToNode {
     #[allow(clippy::type_complexity)]
     fn new(
         dial: Dial,
-        from_client: Streaming<Frame>,
+        from_client: FromClient,
         received: Arc<AtomicU64>,
-    ) -> (ToNode, oneshot::Sender<()>, oneshot::Receiver<Streaming<Frame>>) {
+    ) -> (ToNode, oneshot::Sender<()>, oneshot::Receiver<FromClient>) {
         let (end, ended) = oneshot::channel();
         let (back, brought) = oneshot::channel();
         let to_node = ToNode {
@@ -634,10 +628,10 @@ impl Stream for ToNode {
             self.from_client = None;
         }
         loop {
-            let Some(from_client) = &mut self.from_client else {
+            let Some(from_client) = &self.from_client else {
                 return Poll::Ready(None);
             };
-            match Pin::new(from_client).poll_next(cx) {
+            match from_client.poll_next(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Some(Ok(frame))) => {
                     // From here on the node has what no other could be given.

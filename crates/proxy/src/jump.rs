@@ -16,8 +16,9 @@ use crate::strangers::Place;
 use fleetgate_net::dial as tcp;
 use fleetgate_policy::cluster::{Allowed, Identity, Name, SSH_EXTENSION};
 use fleetgate_policy::strangers::Offence;
+use fleetgate_proto::v1::denied::Reason as Why;
 use fleetgate_proto::v1::frame::Kind;
-use fleetgate_proto::v1::{Dial, Frame, Via};
+use fleetgate_proto::v1::{Denied, Dial, Frame, Via};
 use fleetgate_ssh::codec::Reader;
 use fleetgate_ssh::key::{Certificate, HostKey, KeyType, Presented, PublicKey, UserCheck};
 use serde_json::{Map, Value, json};
@@ -30,6 +31,7 @@ use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, duplex};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
 /// What is on its way between a session on a node without fleetgate and its user, each way.
@@ -39,8 +41,14 @@ pub const BETWEEN: usize = 64 * 1024;
 pub(crate) enum Local {
     /// A connection that begins with `S`.
     Ssh(Begun<TcpStream>, SocketAddr, Place, Guest),
-    /// A session on a node without fleetgate.
-    Plain(DuplexStream, SocketAddr, Arc<Known>, Option<AgentFrames>),
+    /// A session on a node without fleetgate; who hears why it has ended.
+    Plain(
+        DuplexStream,
+        SocketAddr,
+        Arc<Known>,
+        Option<AgentFrames>,
+        oneshot::Sender<String>,
+    ),
 }
 
 /// Serves what comes, until the proxy ends.
@@ -51,8 +59,12 @@ pub(crate) async fn run(gate: Arc<Gate>, mut local: UnboundedReceiver<Local>) {
             Local::Ssh(stream, source, place, guest) => {
                 _ = spawn_local(jumps(gate, stream, source, place, guest))
             }
-            Local::Plain(stream, source, node, agent) => {
-                _ = spawn_local(plain(gate, stream, source, node, agent))
+            Local::Plain(stream, source, node, agent, leave) => {
+                _ = spawn_local(async move {
+                    let why = plain(gate, stream, source, node, agent).await;
+                    // Nobody waits for it where the client has left.
+                    let _ = leave.send(why);
+                })
             }
         }
     }
@@ -81,13 +93,15 @@ async fn plain<S>(
     source: SocketAddr,
     node: Arc<Known>,
     agent: Option<AgentFrames>,
-) where
+) -> String
+where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let name = node.node.name.clone();
     let host = Plain { gate, node, source };
     let why = terminate::serve(stream, source, Rc::new(host), agent).await;
     tracing::debug!(address = %source, node = name, "a session at a plain sshd has ended: {why}");
+    why
 }
 
 /// `ssh -J`; the place among strangers until somebody is in.
@@ -185,10 +199,9 @@ async fn reach(gate: Arc<Gate>, caller: &Caller, node: &str) -> Result<crate::ss
         ..Dial::default()
     };
     let mut steps = Steps::begin(&gate, &mut first);
-    dial::await_node(&gate, &first, 0).await;
-    let entry = dial::admit(&gate, &user, &first);
+    let entry = dial::enter(&gate, &user, &first).await;
     steps.ended("decide", 0);
-    let entry = entry.map_err(|denied| {
+    let refused = |denied: Denied| {
         let reason = denied.words;
         if gate.strangers.has_line(caller.source.ip(), "dial_denied", true) {
             tell(
@@ -203,7 +216,8 @@ async fn reach(gate: Arc<Gate>, caller: &Caller, node: &str) -> Result<crate::ss
             );
         }
         reason
-    })?;
+    };
+    let entry = entry.map_err(refused)?;
     tell(
         &gate,
         "dial",
@@ -232,10 +246,11 @@ async fn reach(gate: Arc<Gate>, caller: &Caller, node: &str) -> Result<crate::ss
         let (send, sent) = sending(Frame {
             kind: Some(Kind::Dial(first.clone())),
         });
-        match dial::session(&tunnel, node, sent).await {
+        match dial::session(&tunnel, &entry.name, node, sent).await {
             Ok(read) => break (send, read),
             Err(failed) => match dial::newer(&gate, &first, &tunnel, failed.node_leaves).await {
                 Some(newer) => tunnel = newer,
+                None if failed.denied.reason() == Why::Busy => return Err(refused(failed.denied)),
                 None => return Err(failed.denied.words),
             },
         }

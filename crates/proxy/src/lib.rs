@@ -6,7 +6,7 @@ mod audit;
 mod auth;
 mod carried;
 pub mod config;
-mod dial;
+pub mod dial;
 mod gate;
 pub mod hello;
 pub mod identity;

@@ -2,6 +2,7 @@
 //! Control stream for each tells the node the cluster's state and takes what it has to say. Sessions are `dial`'s.
 
 use crate::auth;
+use crate::dial::Streams;
 use crate::gate::Gate;
 use crate::places::Place;
 use crate::queue::{Queue, queue};
@@ -47,6 +48,8 @@ pub(crate) struct Tunnel {
     pub(crate) number: u64,
     /// Where it serves.
     pub(crate) channel: Channel,
+    /// Its sessions, counted by user.
+    pub(crate) streams: Arc<Streams>,
     facts: watch::Sender<NodeFacts>,
     last_statement: Mutex<Option<LastStatement>>,
     /// A newer one has taken its place.
@@ -173,6 +176,7 @@ impl Tunnels {
         let tunnel = Arc::new(Tunnel {
             number: registry.last,
             channel,
+            streams: Arc::default(),
             facts: watch::Sender::new(NodeFacts::default()),
             last_statement: Mutex::default(),
             replaced: watch::Sender::new(false),

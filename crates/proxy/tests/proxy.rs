@@ -6,6 +6,10 @@
 mod audit;
 #[path = "parts/certified.rs"]
 mod certified;
+#[path = "parts/dials.rs"]
+mod dials;
+#[path = "parts/late.rs"]
+mod late;
 #[path = "parts/passing.rs"]
 mod passing;
 #[path = "parts/reach.rs"]

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWriteExt, DuplexStream, ReadBuf, ReadHalf, WriteHalf, duplex, split};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
 use tonic::codegen::tokio_stream::StreamExt;
 
 /// What goes into one frame.
@@ -28,15 +29,16 @@ pub(super) struct PlainLeg {
     over: bool,
 }
 
-/// Begins one.
+/// Begins one. The other is told why its SSH has ended.
 pub(super) fn begin(
     gate: &Gate,
     source: Option<SocketAddr>,
     node: Arc<Known>,
     agent: bool,
     to_node: ToNode,
-) -> Result<PlainLeg, Denied> {
+) -> Result<(PlainLeg, oneshot::Receiver<String>), Denied> {
     let (here, there) = duplex(BETWEEN);
+    let (leave, left) = oneshot::channel();
     let (read, write) = split(here);
     let (to_client, from_node) = unbounded_channel();
     let (to_agent, from_client) = unbounded_channel();
@@ -47,15 +49,16 @@ pub(super) fn begin(
     let frames = agent.then(|| AgentFrames::new(to_client, from_client));
     let source = source.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
     gate.local
-        .send(Local::Plain(there, source, node, frames))
+        .send(Local::Plain(there, source, node, frames, leave))
         .map_err(|_| denied(Why::Offline, "the proxy stops"))?;
     tokio::spawn(pump(to_node, write, to_agent));
-    Ok(PlainLeg {
+    let leg = PlainLeg {
         opened: Some(Frame { kind: Some(opened) }),
         read,
         agent: from_node,
         over: false,
-    })
+    };
+    Ok((leg, left))
 }
 
 /// The client's frames, until it has no more or the other direction is over.

@@ -270,6 +270,7 @@ impl World {
         let (told, states) = mpsc::unbounded_channel();
         let (say, says) = mpsc::channel(16);
         let (arrive, dials) = mpsc::unbounded_channel();
+        let (leave_session, left) = mpsc::unbounded_channel();
         let read = Arc::new(AtomicU64::new(0));
         let answers = Arc::new(Notify::new());
         let serving = Serving {
@@ -277,6 +278,7 @@ impl World {
             told,
             says: Mutex::new(Some(says)),
             arrive,
+            leave: leave_session,
             read: read.clone(),
             answers: answers.clone(),
         };
@@ -321,6 +323,7 @@ impl World {
             told: states,
             say,
             dials,
+            left,
             read,
             answers,
             vanish: Some(leave),
@@ -616,6 +619,8 @@ pub struct Node {
     pub told: mpsc::UnboundedReceiver<ToNode>,
     pub say: mpsc::Sender<FromNode>,
     pub dials: mpsc::UnboundedReceiver<Dial>,
+    /// Sessions that the proxy has left: whether it ended its side, or reset the stream.
+    pub left: mpsc::UnboundedReceiver<bool>,
     pub read: Arc<AtomicU64>,
     pub answers: Arc<Notify>,
     pub vanish: Option<oneshot::Sender<()>>,
@@ -641,6 +646,7 @@ struct Serving {
     told: mpsc::UnboundedSender<ToNode>,
     says: Mutex<Option<mpsc::Receiver<FromNode>>>,
     arrive: mpsc::UnboundedSender<Dial>,
+    leave: mpsc::UnboundedSender<bool>,
     read: Arc<AtomicU64>,
     answers: Arc<Notify>,
 }
@@ -673,6 +679,7 @@ impl Tunnel for Serving {
         let mut from = request.into_inner();
         let (send, frames) = mpsc::channel(1);
         let (behaviour, arrive, read) = (self.behaviour, self.arrive.clone(), self.read.clone());
+        let leave = self.leave.clone();
         let Some(Frame {
             kind: Some(Kind::Dial(dial)),
         }) = from.message().await.unwrap()
@@ -694,20 +701,26 @@ impl Tunnel for Serving {
             match behaviour {
                 Behaviour::Echo | Behaviour::Late | Behaviour::Mute => {
                     let _ = send.send(frame(Kind::Ssh(first))).await;
-                    while let Ok(Some(frame)) = from.message().await {
+                    let is_ended = loop {
+                        let frame = match from.message().await {
+                            Ok(Some(frame)) => frame,
+                            end => break end.is_ok(),
+                        };
                         if let Some(Kind::Ssh(bytes)) = &frame.kind {
                             read.fetch_add(bytes.len() as u64, Relaxed);
                         }
                         if send.send(frame).await.is_err() {
-                            return;
+                            break false;
                         }
-                    }
+                    };
+                    let _ = leave.send(is_ended);
                 }
                 Behaviour::Pour => {
                     let lump = Bytes::from(vec![7; 32 * 1024]);
                     while send.send(frame(Kind::Ssh(lump.clone()))).await.is_ok() {
                         read.fetch_add(lump.len() as u64, Relaxed);
                     }
+                    let _ = leave.send(false);
                 }
                 Behaviour::End => {
                     let _ = send.send(frame(Kind::SshEnd(true))).await;

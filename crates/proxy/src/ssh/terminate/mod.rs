@@ -107,7 +107,11 @@ pub async fn serve(
 ) -> String {
     let Shown { key, cookie } = match host.host_key().await {
         Ok(shown) => shown,
-        Err(why) => return turn_away(stream, why).await,
+        Err(why) => {
+            // Whether the client reads it or not.
+            host.tell(None, Told::Refused(&why));
+            return turn_away(stream, why).await;
+        }
     };
     let core = Connection::server(settings(&key).into(), cookie);
     let mut user = User {
