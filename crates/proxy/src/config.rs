@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 pub const PATH: &str = "/etc/fleetgate/fleetgate.toml";
 /// The longest file that is read.
 const FILE_MAX: u64 = 1 << 20;
+/// More than any proxy begins.
+const MAX_DIALS: u32 = 100_000;
 
 /// A proxy's configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -35,6 +37,10 @@ pub struct Config {
     pub user: String,
     /// Connections to nodes of one user at once.
     pub sessions_per_user: u32,
+    /// Connections to nodes that one user may begin in a second, over a time; ten seconds' worth may come at once. The default
+    /// is three times what the most demanding honest tools need: 10,000 checks a minute are 167 a second. Ansible and other
+    /// runs on a fleet begin one for each node, and have the burst.
+    pub dials_per_second: u32,
     /// Connections of people who have not shown who they are, in sum.
     pub unauthenticated: u32,
     /// Of one source.
@@ -61,6 +67,7 @@ impl Default for Config {
             tls_key: None,
             user: "fleetgate".to_owned(),
             sessions_per_user: 1_000,
+            dials_per_second: 500,
             unauthenticated: 4_096,
             unauthenticated_per_source: 256,
             strangers: Strangers::default(),
@@ -135,6 +142,11 @@ impl Config {
                 "sessions_per_user is 0: nobody could come in".to_owned(),
             ));
         }
+        if !(1..=MAX_DIALS).contains(&self.dials_per_second) {
+            return Err(ConfigError(format!(
+                "dials_per_second is to be from 1 to {MAX_DIALS}"
+            )));
+        }
         if self.unauthenticated == 0 || self.unauthenticated_per_source == 0 {
             return Err(ConfigError(
                 "unauthenticated and unauthenticated_per_source are to be 1 or more: nobody could come in"
@@ -179,6 +191,8 @@ mod tests {
             ("[strangers]\nwrong_password = 1", "does not count"),
             ("[proxy.strangers]\nexempt = [\"x\"]", "is no network"),
             ("sessions_per_user = 0", "nobody could come in"),
+            ("dials_per_second = 0", "from 1 to 100000"),
+            ("dials_per_second = 100001", "from 1 to 100000"),
             (
                 "collector = \"collector\"",
                 "collector: \"collector\" is no collector",

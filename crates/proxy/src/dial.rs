@@ -33,12 +33,14 @@ use tonic::{Code, Request, Response, Status, Streaming};
 mod client;
 mod open;
 mod plain;
+mod rate;
 mod session;
 mod streams;
 
 use client::{ClientSide, FromClient};
 pub(crate) use open::OpenDials;
 use open::Told;
+pub(crate) use rate::DialRates;
 use session::{FromNode, Session};
 pub(crate) use streams::{NodeFrames, Streams};
 pub use streams::{UNANSWERED, UNANSWERED_OF_ONE};
@@ -337,8 +339,9 @@ pub(crate) fn labels_of(gate: &Gate, node: &Name) -> Option<Labels> {
     }
 }
 
-/// Lets a user through when the node is there.
+/// Lets a user through when it is his turn, and the node is there.
 pub(crate) async fn enter(gate: &Gate, user: &User, dial: &Dial) -> Result<Entry, Denied> {
+    gate.dial_rates.wait(&user.name(gate)).await?;
     await_node(gate, dial, 0).await;
     admit(gate, user, dial)
 }

@@ -3,7 +3,7 @@
 
 use crate::audit::Audit;
 use crate::config::Config;
-use crate::dial::OpenDials;
+use crate::dial::{DialRates, OpenDials};
 use crate::identity::Identity;
 use crate::jump::Local;
 use crate::passing::Passing;
@@ -61,6 +61,8 @@ pub(crate) struct Gate {
     pub(crate) passing: Passing,
     /// Users' sessions, counted.
     pub(crate) sessions: Places<Name>,
+    /// What users may dial.
+    pub(crate) dial_rates: DialRates,
     /// Connections of those who have shown who they are, counted by whom their certificate names.
     pub(crate) certified: Places<String>,
     /// Those of users that are open, for the audit log.

@@ -4,7 +4,7 @@
 use crate::audit::{self, Events};
 use crate::auth;
 use crate::config::Config;
-use crate::dial::OpenDials;
+use crate::dial::{DialRates, OpenDials};
 use crate::gate::Gate;
 use crate::identity::Identity;
 use crate::jump::{self, Local};
@@ -85,6 +85,7 @@ impl Server {
             passing: Passing::new(&config),
             strangers: Arc::new(Strangers::new(config.strangers.clone(), config.bounds())),
             sessions: Places::new(SESSIONS, config.sessions_per_user as usize),
+            dial_rates: DialRates::new(&config),
             dials: OpenDials::default(),
             certified: Places::new(
                 usize::MAX,

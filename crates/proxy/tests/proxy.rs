@@ -18,6 +18,9 @@ mod reach;
 mod restart;
 #[path = "parts/silence.rs"]
 mod silence;
+#[path = "../src/ssh/tests/world.rs"]
+#[allow(dead_code)]
+mod ssh_client;
 #[path = "parts/stop.rs"]
 mod stop;
 mod support;
@@ -35,6 +38,7 @@ use fleetgate_proto::v1::identity_client::IdentityClient;
 use fleetgate_proto::v1::{
     Denied, FromNode, HelloRequest, NodesRequest, Renew, Span, Spans, from_node, to_node,
 };
+use fleetgate_proxy::ssh;
 use fleetgate_proxy::steps::{NAME, STEPS};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -586,36 +590,6 @@ async fn the_nodes_that_somebody_may_reach_are_listed() {
         .await
         .unwrap();
     assert!(nodes.into_inner().nodes.is_empty());
-}
-
-#[tokio::test]
-async fn sessions_of_one_user_are_bounded() {
-    let world = World::with("bounded", |config| config.sessions_per_user = 2).await;
-    let _node = world.node("web1", Behaviour::Echo).await;
-    let mut alice = world.alice().await;
-    let mut open = Vec::new();
-    for _ in 0..2 {
-        let mut session = Session::begin(&mut alice, dial_as("web1", "root", b"")).await;
-        assert!(matches!(session.next().await, Some(Kind::Opened(_))));
-        open.push(session);
-    }
-    let mut third = Session::begin(&mut alice, dial_as("web1", "root", b"")).await;
-    let told = denied(third.next().await);
-    assert_eq!(
-        (told.reason, told.words.as_str()),
-        (
-            i32::from(Reason::Busy),
-            "alice has 2 connections to nodes open: close some"
-        )
-    );
-    // One that has ended makes room.
-    drop(open.pop());
-    loop {
-        let mut again = Session::begin(&mut alice, dial_as("web1", "root", b"")).await;
-        if matches!(again.next().await, Some(Kind::Opened(_))) {
-            break;
-        }
-    }
 }
 
 #[tokio::test]

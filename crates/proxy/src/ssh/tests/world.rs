@@ -4,7 +4,6 @@ use crate::ssh::end::{Bytes, End};
 use fleetgate_policy::cluster::{Identity, Name, SSH_EXTENSION, Subject};
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::auth::Request;
-use fleetgate_ssh::codec::Write;
 use fleetgate_ssh::event::{AuthReply, Event};
 use fleetgate_ssh::key::{Certificate, CertificateKind, Draft, HostKey, KeyType, PrivateKey};
 use fleetgate_ssh::settings::Settings;
@@ -40,8 +39,7 @@ pub fn identity(user: &str) -> Identity {
 
 /// A user's certificate.
 pub fn certificate(ca: &PrivateKey, user: &PrivateKey, identity: &Identity) -> Certificate {
-    let mut value = Vec::new();
-    value.put_string(identity.encode());
+    let value = identity.encode();
     let extensions: [(&str, &[u8]); 1] = [(SSH_EXTENSION, &value)];
     Draft {
         kind: CertificateKind::User,
