@@ -136,7 +136,7 @@ impl Fleet {
         let lock = |(i, target): (usize, Target)| Lock {
             id: name(&format!("l{i}")),
             target,
-            issued_before: None,
+            serial_before: None,
             expires: None,
             reason: "left".into(),
             created: now(),

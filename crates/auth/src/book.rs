@@ -126,10 +126,14 @@ impl Book {
             .map(|(_, stored)| stored)
     }
 
+    /// The number of the state.
+    pub fn last_serial(&self) -> u64 {
+        self.serial.as_ref().map_or(0, |s| s.document.serial)
+    }
+
     /// The number of the next state.
     pub fn next_serial(&self, now_ms: u64) -> u64 {
-        let last = self.serial.as_ref().map_or(0, |s| s.document.serial);
-        now_ms.max(last + 1)
+        now_ms.max(self.last_serial() + 1)
     }
 
     fn put(&mut self, entry: &Entry) -> Result<(), String> {

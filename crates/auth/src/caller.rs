@@ -188,7 +188,7 @@ pub fn locked(published: &Published, identity: &Identity, now: u64) -> Result<()
     let roles = identity.roles.iter().cloned().map(Target::Role);
     let locks = &published.state.locks;
     let mut targets = subject.into_iter().chain(device).chain(roles);
-    match targets.find_map(|target| locks.on(&target, now, identity.issued)) {
+    match targets.find_map(|target| locks.on(&target, now, identity.serial)) {
         Some(lock) => Err(Refused::forbidden(lock.refusal().words)),
         None => Ok(()),
     }

@@ -3,6 +3,7 @@
 
 use crate::audit::Event;
 use crate::authorities::SKEW;
+use crate::book::Book;
 use crate::error::Result;
 use crate::ledger::Plan;
 use crate::service::Service;
@@ -11,6 +12,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// How long the clock has to stand after it was set, in seconds, before authorities, locks, invites and tokens are removed
 /// because their time is over.
 pub const STEADY: u64 = 3600;
+
+/// How far the state's serial may be behind the clock when a certificate is made, in seconds.
+const NOTED: u64 = 86_400;
+
+/// When the last of the certificates has ended that were made up to now by whatever clock, and live for `lifetime`.
+pub fn all_ended(book: &Book, now: u64, lifetime: u64) -> u64 {
+    let latest = now.max(book.last_serial() / 1000 + NOTED);
+    // Nodes let a certificate in for a moment after its end.
+    latest.saturating_add(lifetime).saturating_add(SKEW)
+}
 
 /// What was seen of the clock.
 #[derive(Debug, Default)]
@@ -89,10 +100,21 @@ impl Service {
         .await
     }
 
+    /// Before a certificate is made at this time: lets the state's serial follow the clock, from which it is never far behind
+    /// then. So a lock that is to outlive all certificates knows by the serial how late the latest of them may end, whatever
+    /// the clock shows by then. It changes the state once a day at most where nothing else does.
+    pub(crate) async fn note_time(&self, now: u64) -> Result<()> {
+        let millis = now.saturating_mul(1000);
+        if millis <= self.book().last_serial().saturating_add(NOTED * 1000) {
+            return Ok(());
+        }
+        self.change(|book| Ok(Plan::new(()).publish(book, millis))).await
+    }
+
     /// The latest time that the state holds: of its own last change, or when a node was heard.
     fn latest_known(&self) -> u64 {
         let book = self.book();
-        let changed = book.serial.as_ref().map_or(0, |s| s.document.serial / 1000);
+        let changed = book.last_serial() / 1000;
         let heard = book.seen.values().flat_map(|shard| shard.document.values());
         heard.copied().max().unwrap_or(0).max(changed)
     }

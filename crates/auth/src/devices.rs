@@ -144,7 +144,7 @@ impl Service {
             let lock = Lock {
                 id: Name::parse(&lock_id).map_err(Refused::invalid)?,
                 target: Target::Device(device),
-                issued_before: None,
+                serial_before: None,
                 expires: Some(now + MAX_LIFETIME.as_secs()),
                 reason: "the device was removed".to_string(),
                 created: now,

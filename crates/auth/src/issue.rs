@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 /// How long a node's or proxy's certificates hold. They are renewed long before.
 pub const MEMBER_LIFETIME: u64 = 7 * 86_400;
 /// How long before its making a machine's certificate is valid already: auth's clock may be ahead of all others by as much, and
-/// what it issues meanwhile is good there. Nothing is judged by when such a certificate began; locks look at when it was issued.
+/// what it issues meanwhile is good there. Nothing is judged by when such a certificate began; locks look at its serial.
 pub const MEMBER_BEFORE: u64 = 86_400;
 /// How long a certificate for one login on a plain sshd holds.
 pub const ONE_LOGIN: u64 = 120;
@@ -99,20 +99,23 @@ pub async fn user(
     })
 }
 
-/// A node's or proxy's TLS chain. It counts as issued at `issued`, which locks look at.
+/// A node's or proxy's TLS chain, by the state of this serial.
 pub async fn member(
     signers: &Signers,
     cluster: &Name,
     (kind, name): (Kind, &Name),
     public: &[u8],
     now: u64,
-    issued: u64,
+    serial: u64,
 ) -> Result<Vec<Bytes>> {
     let (subject, dns) = match kind {
         Kind::Node => (Subject::Node(name.clone()), node_name(name.as_str())),
         Kind::Proxy => (Subject::Proxy(name.clone()), PROXY.to_string()),
     };
-    let identity = Identity::of(cluster, subject, issued);
+    let identity = Identity {
+        serial,
+        ..Identity::of(cluster, subject, now)
+    };
     let leaf = Leaf {
         public,
         names: &[dns],

@@ -13,7 +13,7 @@ use crate::totp::Seed;
 use crate::tries::Origin;
 use crate::users::secrets_key;
 use bytes::Bytes;
-use fleetgate_policy::cluster::{Identity, MIN_LIFETIME, Name, Role, Subject, Target, lifetime_of};
+use fleetgate_policy::cluster::{Identity, MIN_LIFETIME, Name, Role, Subject, lifetime_of};
 use fleetgate_proto::v1;
 use zeroize::Zeroizing;
 
@@ -55,13 +55,15 @@ impl Service {
         let Some((user, document, secrets, step)) = proven else {
             return Err(self.refuse_try(caller, name.as_ref(), wrong()).await);
         };
+        let (document, serial) = document;
         let now = self.now();
-        let issued = self.begins(&user, now);
+        self.note_time(now).await?;
         let mut identity = Identity {
             cluster: self.cluster(),
             subject: Subject::User(user.clone()),
             roles: document.roles.clone(),
-            issued,
+            issued: now,
+            serial,
             mfa: Some(now),
             device: None,
         };
@@ -208,14 +210,15 @@ impl Service {
         password: Zeroizing<String>,
         code: &str,
         line: Line,
-    ) -> Result<Option<(Name, User, book::Stored<Secrets>, u64)>> {
+    ) -> Result<Option<(Name, (User, u64), book::Stored<Secrets>, u64)>> {
         let nobody = Name::parse("_").expect("a name");
         let name = name.unwrap_or(&nobody);
         let secrets = self.ledger.secret::<Secrets>(&secrets_key(name)).await?;
         let user = {
             let book = self.book();
             let stored = book.users.get(name.as_str()).filter(|u| u.document.active);
-            stored.map(|s| s.document.clone())
+            // Together: whoever changes the user after this ends what comes of it.
+            stored.map(|s| (s.document.clone(), book.last_serial()))
         };
         let kept = secrets.as_ref().map(|s| &s.document.password);
         let fits = self.passwords.fits(password, kept, line).await?;
@@ -227,16 +230,6 @@ impl Service {
             (true, Some(step), Some(user), Some(secrets)) => Some((name.clone(), user, secrets, step)),
             _ => None,
         })
-    }
-
-    /// When a login as this user begins: behind every lock that ends older certificates.
-    fn begins(&self, user: &Name, now: u64) -> u64 {
-        let published = self.published.borrow();
-        let target = Target::User(user.clone());
-        let locks = published.state.locks.iter().filter(|l| l.target == target);
-        let last = locks.filter_map(|l| l.issued_before).max().unwrap_or(0);
-        // One that was set for the future is a lock.
-        now.max(last.min(now + 1))
     }
 
     /// What was typed as a name is told only where it is a user's: it may have been the password.

@@ -3,6 +3,7 @@
 
 use crate::book::{self, Book};
 use crate::caller::{Caller, gone, key_of};
+use crate::clock_watch::all_ended;
 use crate::documents::{Kind, Member, Token};
 use crate::error::{Refused, Result};
 use crate::issue;
@@ -195,9 +196,10 @@ impl Service {
         };
         self.may_join(&self.book(), kind, &name, &key, token.as_ref().map(|(_, t)| t))?;
         // Certificates first: a token is not burnt for a machine that gets none.
-        let issued = self.issued_after_removal(kind, &name, now);
+        self.note_time(now).await?;
+        let serial = self.book().last_serial();
         let tls_chain =
-            issue::member(&self.signers, &cluster, (kind, &name), public.spki(), now, issued).await?;
+            issue::member(&self.signers, &cluster, (kind, &name), public.spki(), now, serial).await?;
         let names = self.host_names(kind, &name);
         let host_certificates = issue::hosts(&self.signers, &cluster, &names, &host_keys, now).await?;
         self.change(|book| {
@@ -206,6 +208,7 @@ impl Service {
                 None => None,
             };
             self.may_join(book, kind, &name, &key, found.as_ref().map(|(_, t)| &t.document))?;
+            not_ended(book, kind, &name, serial)?;
             let at = member_key(kind, &name);
             let known = book.members(kind).get(name.as_str());
             let event = self
@@ -339,13 +342,6 @@ impl Service {
         }
     }
 
-    /// When a certificate that is made now counts as issued: later than all that a removal ended.
-    fn issued_after_removal(&self, kind: Kind, name: &Name, now: u64) -> u64 {
-        let book = self.book();
-        let ended = book.locks.get(removed_id(kind, name).as_str());
-        now.max(ended.and_then(|l| l.document.issued_before).unwrap_or(0))
-    }
-
     async fn renewed(&self, caller: &Caller, request: v1::RenewFor) -> Result<v1::Renewed> {
         let renew = request
             .renew
@@ -360,9 +356,10 @@ impl Service {
             .map_err(|e| Refused::invalid(format!("the TLS key: {e}")))?;
         let host_keys = issue::host_keys(&renew.host_keys)?;
         let cluster = self.cluster();
-        let issued = self.issued_after_removal(kind, &name, now);
+        self.note_time(now).await?;
+        let serial = self.book().last_serial();
         let tls_chain =
-            issue::member(&self.signers, &cluster, (kind, &name), public.spki(), now, issued).await?;
+            issue::member(&self.signers, &cluster, (kind, &name), public.spki(), now, serial).await?;
         let names = self.host_names(kind, &name);
         let host_certificates = issue::hosts(&self.signers, &cluster, &names, &host_keys, now).await?;
         let key = Pin::of(public.spki()).to_string();
@@ -371,6 +368,7 @@ impl Service {
             let stored = stored
                 .filter(|s| s.document.key == member.key)
                 .ok_or_else(|| gone(&name))?;
+            not_ended(book, kind, &name, serial)?;
             let renewed = Member {
                 key: Some(key.clone()),
                 host_keys: host_keys.iter().map(PublicKey::line).collect(),
@@ -431,6 +429,7 @@ impl Service {
     /// The machine is none of the cluster's any more; another may have its name.
     pub async fn remove_node(&self, caller: &Caller, name: &str) -> Result<()> {
         let name = Name::parse(name).map_err(Refused::invalid)?;
+        let millis = self.ledger.millis();
         self.change(|book| {
             // Nodes first: proxies are few, and few are removed.
             let mut kinds = [Kind::Node, Kind::Proxy].into_iter();
@@ -445,14 +444,12 @@ impl Service {
                 .node(name.as_str())
                 .with("kind", kind.name())
                 .with("before", member_in_event(&stored.document));
-            let before = book.locks.get(removed_id(kind, &name).as_str());
-            let before = before.and_then(|l| l.document.issued_before).unwrap_or(0);
             // Its certificates live on for days. The lock ends its tunnels now, or those that nodes have to it, and lets alone
             // the machine that joins by this name later.
             Ok(Plan::new(())
                 .step(Step::remove(member_key(kind, &name), stored.revision))
-                .step(end_machine(kind, &name, self.now(), before, &caller.by()))
-                .publish(book, self.ledger.millis())
+                .step(end_machine(book, kind, &name, millis, &caller.by()))
+                .publish(book, millis)
                 .event(event))
         })
         .await?;
@@ -535,21 +532,31 @@ fn host_of(address: &str) -> &str {
     host.trim_start_matches('[').trim_end_matches(']')
 }
 
-/// A lock on the certificates of a machine that was removed. A later one takes its place, and ends what was issued since the
-/// one `before`.
-fn end_machine(kind: Kind, name: &Name, now: u64, before: u64, by: &str) -> Step {
-    let id = removed_id(kind, name);
+/// A lock on the certificates of a machine that is removed, in a plan that publishes. A later one takes its place.
+fn end_machine(book: &Book, kind: Kind, name: &Name, millis: u64, by: &str) -> Step {
+    let (id, now) = (removed_id(kind, name), millis / 1000);
     let lock = Lock {
         id: id.clone(),
         target: target(kind, name),
-        // Those of this very second too, and those that were issued while auth's clock was ahead; who joins now gets a later one.
-        issued_before: Some(before.max(now + issue::MEMBER_BEFORE) + 1),
-        expires: Some(now + issue::MEMBER_BEFORE + issue::MEMBER_LIFETIME),
+        // Whoever joins behind this change does so by the state that has the lock, or a later one.
+        serial_before: Some(book.next_serial(millis)),
+        expires: Some(all_ended(book, now, issue::MEMBER_LIFETIME)),
         reason: "it was removed".to_owned(),
         created: now,
         by: by.to_owned(),
     };
     book::put(book::key(&["locks", id.as_str()]), &lock)
+}
+
+/// Refuses a certificate that a removal has ended while it was made.
+fn not_ended(book: &Book, kind: Kind, name: &Name, serial: u64) -> Result<()> {
+    let ended = book.locks.get(removed_id(kind, name).as_str());
+    match ended.and_then(|lock| lock.document.serial_before) {
+        Some(before) if serial < before => Err(Refused::busy(format!(
+            "{name} was removed at this very moment: try again"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// A lock's target that is this machine.

@@ -151,7 +151,8 @@ impl Service {
             cluster: published.state.cluster.clone(),
             subject: Subject::User(user.clone()),
             roles: stored.document.roles.clone(),
-            issued: now + 1,
+            issued: now,
+            serial: published.state.serial,
             mfa: Some(now.saturating_sub(request.mfa_age.unwrap_or(0).into())),
             device: request.device.then(|| Name::parse("any").expect("a name")),
         };
@@ -206,7 +207,7 @@ impl Service {
         let now = self.now();
         let lock = Lock {
             id: Name::parse(&fresh_id()?).map_err(Refused::invalid)?,
-            issued_before: None,
+            serial_before: None,
             expires: expires(&target, request.lifetime, now),
             target,
             reason: reason.to_string(),
@@ -319,7 +320,8 @@ fn lock_shown(lock: &Lock) -> v1::Lock {
         created: lock.created,
         expires: lock.expires.unwrap_or(0),
         by: lock.by.clone(),
-        issued_before: lock.issued_before.unwrap_or(0),
+        // For people, who know no serials.
+        issued_before: lock.serial_before.map_or(0, |_| lock.created),
     }
 }
 

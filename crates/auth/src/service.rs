@@ -158,7 +158,7 @@ impl Service {
     /// Plans a change and does it; what it changes in the signed state is published when this is answered.
     pub(crate) async fn change<T>(&self, plan: impl FnMut(&Book) -> Result<Plan<T>>) -> Result<T> {
         let answer = self.ledger.change(plan).await?;
-        let wanted = self.book().serial.as_ref().map_or(0, |s| s.document.serial);
+        let wanted = self.book().last_serial();
         let mut published = self.published.clone();
         let done = published.wait_for(|p| p.state.serial >= wanted);
         // The change is made, whether or not the state can be signed now: that is tried again until it can.

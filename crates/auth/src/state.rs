@@ -71,7 +71,7 @@ impl Publisher {
 
     /// Publishes the state, if it has changed.
     pub async fn changed(&self) -> Result<()> {
-        let serial = serial(&self.ledger.book());
+        let serial = self.ledger.book().last_serial();
         if serial == self.out.borrow().state.serial {
             return Ok(());
         }
@@ -141,7 +141,7 @@ pub fn build(book: &Book, now: u64) -> Result<State> {
     };
     Ok(State {
         cluster: cluster.name.clone(),
-        serial: serial(book),
+        serial: book.last_serial(),
         as_of: now,
         trust: Trust {
             user_ca: trust(Purpose::User),
@@ -157,8 +157,4 @@ pub fn build(book: &Book, now: u64) -> Result<State> {
         locks: Locks::new(book.locks.values().map(|s| s.document.clone())),
         proxies: cluster.proxies.clone(),
     })
-}
-
-fn serial(book: &Book) -> u64 {
-    book.serial.as_ref().map_or(0, |s| s.document.serial)
 }

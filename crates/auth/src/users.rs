@@ -4,6 +4,7 @@
 use crate::book::{self, Book};
 use crate::buffers::Line;
 use crate::caller::Caller;
+use crate::clock_watch::all_ended;
 use crate::documents::{Invite, Secrets, User};
 use crate::error::{Refused, Result};
 use crate::ledger::Plan;
@@ -68,7 +69,7 @@ impl Service {
     pub async fn reset_user(&self, caller: &Caller, name: &str) -> Result<v1::Invite> {
         let name = user_name(name)?;
         let (invite, secret, seed) = self.draft_invite(&name, 0)?;
-        let now = self.now();
+        let millis = self.ledger.millis();
         self.change(|book| {
             let stored = book.users.get(name.as_str()).ok_or_else(|| unknown(&name))?;
             let user = User {
@@ -85,8 +86,14 @@ impl Service {
                 .step(Step::delete(secrets_key(&name)))
                 .steps(tries::forget(book, &name))
                 .steps(invite_steps(book, &name, &invite, &secret, &seed))
-                .step(end_certificates(&name, now, "it was reset", &caller.by()))
-                .publish(book, self.ledger.millis())
+                .step(end_certificates(
+                    book,
+                    &name,
+                    millis,
+                    "it was reset",
+                    &caller.by(),
+                ))
+                .publish(book, millis)
                 .event(event))
         })
         .await?;
@@ -97,7 +104,7 @@ impl Service {
     pub async fn change_user(&self, caller: &Caller, request: v1::ChangeUserRequest) -> Result<v1::User> {
         let name = user_name(&request.name)?;
         let roles = names(&request.roles)?;
-        let now = self.now();
+        let millis = self.ledger.millis();
         self.change(|book| {
             let stored = book.users.get(name.as_str()).ok_or_else(|| unknown(&name))?;
             let user = User {
@@ -118,12 +125,13 @@ impl Service {
                 true => plan,
                 false => plan
                     .step(end_certificates(
+                        book,
                         &name,
-                        now,
+                        millis,
                         "its roles were changed",
                         &caller.by(),
                     ))
-                    .publish(book, self.ledger.millis()),
+                    .publish(book, millis),
             };
             Ok(plan.event(event))
         })
@@ -136,7 +144,7 @@ impl Service {
     /// Removes a user with everything that is his.
     pub async fn remove_user(&self, caller: &Caller, name: &str) -> Result<()> {
         let name = user_name(name)?;
-        let now = self.now();
+        let millis = self.ledger.millis();
         self.change(|book| {
             let stored = book.users.get(name.as_str()).ok_or_else(|| unknown(&name))?;
             let devices = book.devices.iter().filter(|(_, d)| d.document.user == name);
@@ -154,8 +162,14 @@ impl Service {
                 .steps(tries::forget(book, &name))
                 .steps(devices)
                 .steps(no_invites(book, &name))
-                .step(end_certificates(&name, now, "it was removed", &caller.by()))
-                .publish(book, self.ledger.millis())
+                .step(end_certificates(
+                    book,
+                    &name,
+                    millis,
+                    "it was removed",
+                    &caller.by(),
+                ))
+                .publish(book, millis)
                 .event(event))
         })
         .await
@@ -307,7 +321,7 @@ impl Service {
         // A lock on older certificates alone keeps nobody out.
         let locked = published.state.locks.iter().any(|lock| {
             lock.target == Target::User(name.clone())
-                && lock.issued_before.is_none()
+                && lock.serial_before.is_none()
                 && lock.holds(self.now(), 0)
         });
         let state = match (locked, user.active) {
@@ -347,15 +361,16 @@ pub fn secrets_key(name: &Name) -> fleetgate_store::Key {
     book::key(&["secrets", "users", name.as_str()])
 }
 
-/// A lock on the certificates that a user has now. A later one takes its place, and it goes when none of them can be left.
-pub fn end_certificates(user: &Name, now: u64, why: &str, by: &str) -> Step {
-    let id = format!("changed-{user}");
+/// A lock on the certificates that a user has now, in a plan that publishes. A later one takes its place, and it goes when none
+/// of them can be left.
+pub fn end_certificates(book: &Book, user: &Name, millis: u64, why: &str, by: &str) -> Step {
+    let (id, now) = (format!("changed-{user}"), millis / 1000);
     let lock = Lock {
         id: Name::parse(&id).expect("a user's name is short enough"),
         target: Target::User(user.clone()),
-        // Those of this very second too; who logs in now gets one of the next.
-        issued_before: Some(now + 1),
-        expires: Some(now + MAX_LIFETIME.as_secs()),
+        // Whoever logs in behind this change does so by the state that has the lock, or a later one.
+        serial_before: Some(book.next_serial(millis)),
+        expires: Some(all_ended(book, now, MAX_LIFETIME.as_secs())),
         reason: why.to_string(),
         created: now,
         by: by.to_string(),

@@ -134,7 +134,7 @@ impl Gate {
         let lock = std::iter::once(whose)
             .chain(device)
             .chain(roles)
-            .find_map(|target| view.state.locks.on(&target, now(), identity.issued).cloned());
+            .find_map(|target| view.state.locks.on(&target, now(), identity.serial).cloned());
         lock.map(|lock| lock.refusal().words)
     }
 

@@ -262,7 +262,7 @@ impl Mux {
         let target = Target::User(user.clone());
         let holds = || {
             let view = self.gate.view.borrow();
-            view.state.locks.on(&target, now(), identity.issued).is_some()
+            view.state.locks.on(&target, now(), identity.serial).is_some()
         };
         let left = expires.map_or(0, |expires| expires.saturating_sub(now()) + crate::state::SKEW);
         let locked = async {

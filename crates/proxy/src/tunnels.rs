@@ -242,7 +242,7 @@ pub(crate) async fn serve<IO>(
         tracing::info!(%address, "a tunnel without a node's certificate is refused");
         return;
     };
-    let issued = peer.identity.as_ref().map_or(0, |identity| identity.issued);
+    let serial = peer.identity.as_ref().map_or(0, |identity| identity.serial);
     let expires = peer
         .certificate
         .as_ref()
@@ -255,12 +255,12 @@ pub(crate) async fn serve<IO>(
     // A task of its own: what the beginning needed is not kept for as long as the tunnel is.
     tokio::spawn(async move {
         let _certified = certified;
-        let end = carry(&gate, channel, &node, issued, expires).await;
+        let end = carry(&gate, channel, &node, serial, expires).await;
         tracing::info!(%node, %address, "the tunnel has ended: {end}");
     });
 }
 
-async fn carry(gate: &Gate, channel: Channel, node: &Name, issued: u64, expires: u64) -> String {
+async fn carry(gate: &Gate, channel: Channel, node: &Name, serial: u64, expires: u64) -> String {
     let mut closed = channel.closed();
     let mut view = gate.view.subscribe();
     let (to_node, outgoing) = queue();
@@ -280,7 +280,7 @@ async fn carry(gate: &Gate, channel: Channel, node: &Name, issued: u64, expires:
         () = sleep(ANSWER) => return "the node did not answer".to_owned(),
     };
     drop(client);
-    if let Some(why) = locked(gate, node, issued) {
+    if let Some(why) = locked(gate, node, serial) {
         // No tunnel comes of it; and yet the node was told, since its own port is to refuse everybody too.
         let _ = tokio::time::timeout(LAST_WORDS, closed.wait()).await;
         return why;
@@ -334,7 +334,7 @@ async fn carry(gate: &Gate, channel: Channel, node: &Name, issued: u64, expires:
                 if changed.is_err() {
                     return "the proxy stops".to_owned();
                 }
-                if let Some(why) = locked(gate, node, issued) {
+                if let Some(why) = locked(gate, node, serial) {
                     // The node hears it before its tunnel ends: its own port is to refuse everybody too.
                     tell_state(&to_node, &view.borrow_and_update().signed);
                     let _ = tokio::time::timeout(LAST_WORDS, closed.wait()).await;
@@ -425,8 +425,8 @@ fn tell_fresh(to_node: &Queue<ToNode>, view: &View) -> usize {
 }
 
 /// Why this node's connection may not be, if it may not.
-fn locked(gate: &Gate, node: &Name, issued: u64) -> Option<String> {
+fn locked(gate: &Gate, node: &Name, serial: u64) -> Option<String> {
     let view = gate.view.borrow();
-    let lock = view.state.locks.on(&Target::Node(node.clone()), now(), issued)?;
+    let lock = view.state.locks.on(&Target::Node(node.clone()), now(), serial)?;
     Some(lock.refusal().words)
 }

@@ -35,7 +35,7 @@ fn to_tunnel() -> Vec<ToTunnel> {
         authorities: blobs(),
         locked: vec![LockedProxy {
             name: c"edge2".into(),
-            issued_before: u64::MAX,
+            serial_before: u64::MAX,
             expires: 0,
         }],
     };

@@ -5,6 +5,7 @@ use super::devices::{enroll, nonce};
 use super::machines::renewal;
 use super::place::{Holder, Keys, Place, run};
 use crate::RefusedKind;
+use crate::authorities::SKEW;
 use crate::caller::{Caller, Who};
 use crate::clock_watch::STEADY;
 use crate::documents::Purpose;
@@ -13,13 +14,17 @@ use crate::nodes::SILENT;
 use crate::rotation::SETTLE;
 use crate::tries::{FREE_TRIES, MAX_WAIT};
 use fleetgate_net::x509::Certificate;
-use fleetgate_policy::cluster::{Name, Target};
+use fleetgate_policy::cluster::{Attempt, Labels, Name, Target, decide_identity};
 use fleetgate_proto::v1;
 use fleetgate_ssh::key::{Certificate as HostCertificate, KeyType, PrivateKey};
 use std::net::SocketAddr;
 
 /// Six hours.
 const HOURS: i64 = 6 * 3600;
+/// Less than auth's own certificate holds.
+const DAYS: i64 = 5 * 86_400;
+/// Longer than any certificate holds.
+const WEEKS: i64 = 60 * 86_400;
 
 async fn wrong(place: &Place, user: &str, address: &str) -> Refused {
     let caller = Caller {
@@ -273,9 +278,9 @@ fn what_machines_get_while_the_clock_is_ahead_holds_elsewhere_until_they_are_rem
         let target = Target::Proxy(Name::parse("edge").expect("a name"));
         let ended = |holder: &Holder| {
             let leaf = Certificate::read(&holder.chain[0]).expect("a certificate");
-            let issued = leaf.identity().expect("it says who").expect("somebody").issued;
+            let serial = leaf.identity().expect("it says who").expect("somebody").serial;
             let state = place.service().published().state;
-            state.locks.on(&target, place.now(), issued).is_some()
+            state.locks.on(&target, place.now(), serial).is_some()
         };
         let mut holder = edge;
         for time in ["first", "second", "third"] {
@@ -288,6 +293,185 @@ fn what_machines_get_while_the_clock_is_ahead_holds_elsewhere_until_they_are_rem
             proxy.watch(watch).await.expect("it is another machine");
             assert!(ended(&holder), "the {time} time");
             holder = again;
+        }
+    });
+}
+
+/// Whether a lock ends this login, at some time from now on at which its certificate holds or one that was set ahead will.
+fn is_ended(place: &Place, given: &v1::Credentials) -> bool {
+    let leaf = Certificate::read(&given.tls_chain[0]).expect("a certificate");
+    let identity = leaf.identity().expect("it says who").expect("somebody");
+    let state = place.service().published().state;
+    let end = leaf.validity().end.max(place.now() + 1);
+    let times = [place.now(), (place.now() + end) / 2, end - 1];
+    let ends = times.map(|at| state.locks.against_identity(&identity, at).is_some());
+    assert_eq!(ends, [ends[0]; 3], "{times:?}: {:?}", state.locks);
+    ends[0]
+}
+
+/// Whether this login comes in somewhere now.
+fn comes_in(place: &Place, given: &v1::Credentials) -> Result<(), String> {
+    let leaf = Certificate::read(&given.tls_chain[0]).expect("a certificate");
+    let identity = leaf.identity().expect("it says who").expect("somebody");
+    let state = place.service().published().state;
+    let attempt = Attempt {
+        identity: &identity,
+        expires: Some(leaf.validity().end),
+        cluster: &state.cluster,
+        roles: &state.roles,
+        locks: &state.locks,
+        node: &Name::parse("web1").expect("a name"),
+        labels: &Labels::new(),
+        login: "ada",
+        now: place.now(),
+        skew: SKEW,
+    };
+    decide_identity(&attempt)
+        .map(drop)
+        .map_err(|refusal| refusal.words)
+}
+
+#[test]
+fn logins_of_before_a_change_end_however_the_clock_was_set() {
+    run(async {
+        // Ahead when the login began, or behind when it is ended.
+        for by in [0, HOURS, WEEKS, -HOURS, -DAYS] {
+            let place = Place::new().await;
+            let ada = place.user("ada", &["access"]).await;
+            place.clock.set_by(by.max(0));
+            let (_, first) = place.log_in(&ada).await;
+            assert!(!is_ended(&place, &first), "{by}: the control");
+            match by {
+                0.. => place.clock.set_by(-by),
+                _ => place.clock.set_by(by),
+            }
+            let change = |roles: &[&str]| v1::ChangeUserRequest {
+                name: "ada".into(),
+                roles: roles.iter().map(|role| role.to_string()).collect(),
+            };
+            place
+                .admin()
+                .await
+                .change_user(change(&[]))
+                .await
+                .expect("changed");
+            assert!(is_ended(&place, &first), "{by}: its roles were changed");
+            // The new second factor too knows of no code of a later time.
+            let name = || v1::UserName { name: "ada".into() };
+            place
+                .admin()
+                .await
+                .change_user(change(&["access"]))
+                .await
+                .expect("changed");
+            let reset = async || {
+                place
+                    .admin()
+                    .await
+                    .reset_user(name())
+                    .await
+                    .expect("reset")
+                    .into_inner()
+            };
+            let ada = place.accept(&reset().await).await;
+            // Who logs in now comes in now.
+            let (_, second) = place.log_in(&ada).await;
+            assert!(!is_ended(&place, &second), "{by}");
+            assert_eq!(comes_in(&place, &second), Ok(()), "{by}");
+            let invite = reset().await;
+            assert!(
+                is_ended(&place, &first) && is_ended(&place, &second),
+                "{by}: it was reset"
+            );
+            place.clock.advance(60);
+            let ada = place.accept(&invite).await;
+            let (_, third) = place.log_in(&ada).await;
+            assert_eq!(comes_in(&place, &third), Ok(()), "{by}");
+            place.admin().await.remove_user(name()).await.expect("removed");
+            for (which, login) in [&first, &second, &third].into_iter().enumerate() {
+                assert!(is_ended(&place, login), "{by}: login {which}: it was removed");
+            }
+            // Another who gets the name, and whose roles change, revives none of them.
+            place.clock.advance(60);
+            let other = place.user("ada", &["access"]).await;
+            let (_, fourth) = place.log_in(&other).await;
+            assert_eq!(comes_in(&place, &fourth), Ok(()), "{by}");
+            place
+                .admin()
+                .await
+                .change_user(change(&[]))
+                .await
+                .expect("changed");
+            for (which, login) in [&first, &second, &third, &fourth].into_iter().enumerate() {
+                assert!(is_ended(&place, login), "{by}: login {which}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_login_that_was_under_way_when_the_user_changed_is_ended() {
+    run(async {
+        let place = Place::new().await;
+        let ada = place.user("ada", &["access"]).await;
+        let (_, login) = place.log_in(&ada).await;
+        let change = v1::ChangeUserRequest {
+            name: "ada".into(),
+            roles: Vec::new(),
+        };
+        let request = place.login_request(&ada, &Keys::fresh());
+        let mut stranger = place.stranger().await;
+        place.clock.advance(30);
+        let (changed, under_way) = {
+            let mut admin = place.admin().await;
+            tokio::join!(admin.change_user(change), stranger.login(request))
+        };
+        changed.expect("changed");
+        assert!(is_ended(&place, &login), "the control");
+        if let Ok(given) = under_way {
+            let given = given.into_inner();
+            let has_roles = !given.roles.is_empty();
+            assert_eq!(is_ended(&place, &given), has_roles, "{:?}", given.roles);
+        }
+    });
+}
+
+#[test]
+fn machines_are_removed_however_far_the_clock_was_ahead() {
+    run(async {
+        for (kind, by) in [
+            ("node", WEEKS),
+            ("proxy", WEEKS),
+            ("node", -DAYS),
+            ("proxy", -DAYS),
+        ] {
+            let place = Place::new().await;
+            place.clock.set_by(by.max(0));
+            let holder = place.machine(kind, "web1").await;
+            let ended = |holder: &Holder| {
+                let leaf = Certificate::read(&holder.chain[0]).expect("a certificate");
+                let identity = leaf.identity().expect("it says who").expect("somebody");
+                let target = Target::parse(kind, "web1").expect("a target");
+                let state = place.service().published().state;
+                let times = [place.now(), leaf.validity().end.max(place.now() + 1) - 1];
+                times.map(|at| state.locks.on(&target, at, identity.serial).is_some())
+            };
+            assert_eq!(ended(&holder), [false; 2], "{kind} {by}: the control");
+            place.clock.set_by(match by {
+                0.. => -by,
+                _ => by,
+            });
+            let name = || v1::NodeName { name: "web1".into() };
+            place.admin().await.remove_node(name()).await.expect("removed");
+            assert_eq!(ended(&holder), [true; 2], "{kind} {by}");
+            let again = place.machine(kind, "web1").await;
+            assert_eq!(ended(&again), [false; 2], "{kind} {by}: another of its name");
+            place.admin().await.remove_node(name()).await.expect("removed");
+            assert_eq!(
+                (ended(&holder), ended(&again)),
+                ([true; 2], [true; 2]),
+                "{kind} {by}"
+            );
         }
     });
 }

@@ -241,7 +241,7 @@ fn a_name_belongs_to_its_key() {
         let node = fleetgate_policy::cluster::Target::Node(name.clone());
         let state = place.service().published().state.clone();
         let now = place.now();
-        assert!(state.locks.on(&node, now, now).is_some());
+        assert!(state.locks.on(&node, now, state.serial - 1).is_some());
         assert!(state.locks.on_node(&name, now).is_none());
         let token = place.token("node", "web1").await;
         let joined = place
@@ -249,8 +249,8 @@ fn a_name_belongs_to_its_key() {
             .await
             .expect("another key");
         let chain = fleetgate_net::x509::Certificate::read(&joined.tls_chain[0]).unwrap();
-        let issued = chain.identity().unwrap().unwrap().issued;
-        assert!(state.locks.on(&node, now, issued).is_none());
+        let serial = chain.identity().unwrap().unwrap().serial;
+        assert!(state.locks.on(&node, now, serial).is_none());
         // Locked out.
         let lock = v1::AddLockRequest {
             target: Some(v1::LockTarget {

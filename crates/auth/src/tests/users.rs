@@ -404,6 +404,6 @@ fn locked(place: &Place, given: &v1::Credentials) -> bool {
     published
         .state
         .locks
-        .on(&target, place.now(), identity.issued)
+        .on(&target, place.now(), identity.serial)
         .is_some()
 }

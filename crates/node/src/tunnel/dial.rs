@@ -168,14 +168,14 @@ async fn open(proxy: &Proxy, shown: &str, dialling: &mut Dialling) -> Result<Dia
         .identity
         .as_ref()
         .and_then(|identity| match &identity.subject {
-            Subject::Proxy(name) => Some((name.clone(), identity.issued)),
+            Subject::Proxy(name) => Some((name.clone(), identity.serial)),
             _ => None,
         });
     let mut locks = dialling.locked.clone();
     let is_locked = move |locks: &Locked, certified: &Option<(Name, u64)>| {
         certified
             .as_ref()
-            .is_some_and(|(name, issued)| holds(locks, name, *issued))
+            .is_some_and(|(name, serial)| holds(locks, name, *serial))
     };
     let only_state = is_locked(&locks.borrow_and_update(), &certified);
     if !only_state {
@@ -236,13 +236,13 @@ async fn open(proxy: &Proxy, shown: &str, dialling: &mut Dialling) -> Result<Dia
     })
 }
 
-/// Whether one of these locks is on a proxy of this name, with a certificate that was issued then.
-fn holds(locks: &[LockedProxy], proxy: &Name, issued: u64) -> bool {
+/// Whether one of these locks is on a proxy of this name, with a certificate that was made by the state of this serial.
+fn holds(locks: &[LockedProxy], proxy: &Name, serial: u64) -> bool {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());
     locks.iter().any(|lock| {
-        lock.name.as_bytes() == proxy.as_str().as_bytes() && issued < lock.issued_before && now < lock.expires
+        lock.name.as_bytes() == proxy.as_str().as_bytes() && serial < lock.serial_before && now < lock.expires
     })
 }
 

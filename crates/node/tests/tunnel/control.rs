@@ -295,11 +295,11 @@ fn nobody_comes_in_by_a_locked_proxy_until_the_lock_is_over() {
             matches!(session.next().await, Some(Kind::Opened(_))),
             "the control"
         );
-        let locked = |name: &str, issued_before: u64| {
+        let locked = |name: &str, serial_before: u64| {
             let mut credentials = cluster.credentials();
             credentials.locked = vec![LockedProxy {
                 name: CString::new(name).expect("a name"),
-                issued_before,
+                serial_before,
                 expires: u64::MAX,
             }];
             ToTunnel::Credentials { credentials }

@@ -28,6 +28,7 @@ const ROLES: u8 = 3;
 const ISSUED: u8 = 4;
 const MFA: u8 = 5;
 const DEVICE: u8 = 6;
+const SERIAL: u8 = 7;
 
 /// What a certificate says about whom it was made for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -40,6 +41,9 @@ pub struct Identity {
     pub roles: Vec<Name>,
     /// When the login began, Unix seconds; a refreshed certificate keeps it.
     pub issued: u64,
+    /// The serial of the state that it was made by; a refreshed certificate keeps it. Serials grow however clocks are set, so
+    /// what ends earlier certificates goes by them. 0: not known, and earlier than any.
+    pub serial: u64,
     /// When the second factor was last shown, Unix seconds.
     pub mfa: Option<u64>,
     /// The approved device whose key was used.
@@ -78,6 +82,7 @@ impl Identity {
             subject,
             roles: Vec::new(),
             issued,
+            serial: 0,
             mfa: None,
             device: None,
         }
@@ -120,6 +125,9 @@ impl Identity {
         if let Some(device) = &self.device {
             field(&mut out, DEVICE, device.as_str().as_bytes());
         }
+        if self.serial != 0 {
+            field(&mut out, SERIAL, &self.serial.to_be_bytes());
+        }
         out
     }
 
@@ -149,7 +157,7 @@ fn read(bytes: &[u8]) -> Result<Identity, String> {
         ));
     }
     let (mut cluster, mut subject, mut issued) = (None, None, None);
-    let (mut roles, mut mfa, mut device) = (Vec::new(), None, None);
+    let (mut roles, mut mfa, mut device, mut serial) = (Vec::new(), None, None, 0);
     let mut last = 0;
     while !rest.is_empty() {
         let &[number, high, low, ref behind @ ..] = rest else {
@@ -166,9 +174,15 @@ fn read(bytes: &[u8]) -> Result<Identity, String> {
             CLUSTER => cluster = Some(name(value)?),
             SUBJECT => subject = Some(read_subject(value)?),
             ROLES => roles = read_roles(value)?,
-            ISSUED => issued = Some(time(value)?),
-            MFA => mfa = Some(time(value)?),
+            ISSUED => issued = Some(integer(value)?),
+            MFA => mfa = Some(integer(value)?),
             DEVICE => device = Some(name(value)?),
+            SERIAL => {
+                serial = integer(value)?;
+                if serial == 0 {
+                    return Err("has a serial of none".to_string());
+                }
+            }
             _ => {}
         }
     }
@@ -177,6 +191,7 @@ fn read(bytes: &[u8]) -> Result<Identity, String> {
         subject: subject.ok_or("names nobody")?,
         roles,
         issued: issued.ok_or("does not say when it was made")?,
+        serial,
         mfa,
         device,
     })
@@ -218,8 +233,8 @@ fn name(value: &[u8]) -> Result<Name, String> {
     Name::parse(text).map_err(|why| format!("is out of form: {why}"))
 }
 
-fn time(value: &[u8]) -> Result<u64, String> {
-    let bytes = value.try_into().map_err(|_| "has a time out of form")?;
+fn integer(value: &[u8]) -> Result<u64, String> {
+    let bytes = value.try_into().map_err(|_| "has a number out of form")?;
     Ok(u64::from_be_bytes(bytes))
 }
 

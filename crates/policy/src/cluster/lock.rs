@@ -16,8 +16,9 @@ pub struct Lock {
     pub id: Name,
     /// For whom or what.
     pub target: Target,
-    /// Only logins that began before this, Unix seconds; none: all.
-    pub issued_before: Option<u64>,
+    /// Only certificates that were made by a state of before this serial; none: all. Serials, and not times, since clocks are
+    /// set: what was issued by a clock that was ahead is earlier all the same.
+    pub serial_before: Option<u64>,
     /// Up to when, Unix seconds; none: until it is removed.
     pub expires: Option<u64>,
     /// Why, in words that the user reads.
@@ -115,9 +116,9 @@ impl fmt::Display for Target {
 }
 
 impl Lock {
-    /// Whether it counts now for a login that began then.
-    pub fn holds(&self, now: u64, issued: u64) -> bool {
-        self.expires.is_none_or(|end| now < end) && self.issued_before.is_none_or(|before| issued < before)
+    /// Whether it counts now for a certificate that was made by the state of this serial.
+    pub fn holds(&self, now: u64, serial: u64) -> bool {
+        self.expires.is_none_or(|end| now < end) && self.serial_before.is_none_or(|before| serial < before)
     }
 
     /// What is said of a session that was ended by it.
@@ -134,7 +135,7 @@ impl Lock {
             "" => String::new(),
             why => format!(" ({why})"),
         };
-        let again = match self.issued_before {
+        let again = match self.serial_before {
             _ if matches!(self.target, Target::Session(_)) => "log in again",
             Some(_) => "log in again",
             None => "ask an administrator",
@@ -198,7 +199,7 @@ impl Locks {
             .into_iter()
             .chain(roles)
             .flatten()
-            .find_map(|target| self.on(&target, now, identity.issued))
+            .find_map(|target| self.on(&target, now, identity.serial))
             .or_else(|| self.on_node(node, now))
     }
 
@@ -211,21 +212,21 @@ impl Locks {
             .into_iter()
             .chain(roles)
             .flatten()
-            .find_map(|target| self.on(&target, now, identity.issued))
+            .find_map(|target| self.on(&target, now, identity.serial))
     }
 
-    /// The first that holds on a node for whoever comes in. One on certificates of before some time means the node's own,
+    /// The first that holds on a node for whoever comes in. One on earlier certificates means the node's own,
     /// of a machine that was removed, and not those of its users.
     pub fn on_node(&self, node: &Name, now: u64) -> Option<&Lock> {
         self.on(&Target::Node(node.clone()), now, u64::MAX)
     }
 
     /// The first that holds on a node or an account, whoever it is that comes in (a key of the node's own: break glass).
-    pub fn on(&self, target: &Target, now: u64, issued: u64) -> Option<&Lock> {
+    pub fn on(&self, target: &Target, now: u64, serial: u64) -> Option<&Lock> {
         self.by_target
             .get(target)?
             .iter()
-            .find(|lock| lock.holds(now, issued))
+            .find(|lock| lock.holds(now, serial))
     }
 }
 

@@ -4,7 +4,7 @@ use super::support::{Behaviour, Session, World, dial_as};
 use super::{denied, from, is_served};
 use fleetgate_net::Credentials;
 use fleetgate_net::h2::Channel;
-use fleetgate_net::testing::{name, now};
+use fleetgate_net::testing::name;
 use fleetgate_policy::cluster::Target;
 use fleetgate_proto::v1::NodesRequest;
 use fleetgate_proto::v1::denied::Reason;
@@ -45,7 +45,7 @@ async fn connections_of_one_certificate_are_bounded() {
 #[tokio::test]
 async fn the_list_of_nodes_is_decided_as_a_dial_is() {
     let alice = || Target::User(name("alice"));
-    for (label, target, issued_before, words) in [
+    for (label, target, serial_before, words) in [
         (
             "user",
             alice(),
@@ -62,7 +62,7 @@ async fn the_list_of_nodes_is_decided_as_a_dial_is() {
         (
             "removed",
             alice(),
-            Some(now() + 60),
+            Some(1),
             "user alice is locked (stolen laptop): log in again",
         ),
     ] {
@@ -70,7 +70,7 @@ async fn the_list_of_nodes_is_decided_as_a_dial_is() {
         let mut node = world.node("web1", Behaviour::Echo).await;
         let list = async || world.alice().await.nodes(NodesRequest::default()).await;
         assert_eq!(list().await.unwrap().into_inner().nodes.len(), 1, "control");
-        world.lock_issued_before(target, issued_before);
+        world.lock_serial_before(target, serial_before);
         node.hears_of_the_lock().await;
         let status = list().await.unwrap_err();
         assert_eq!(

@@ -207,15 +207,15 @@ impl World {
     }
 
     pub fn lock(&self, target: Target) {
-        self.lock_issued_before(target, None);
+        self.lock_serial_before(target, None);
     }
 
-    pub fn lock_issued_before(&self, target: Target, issued_before: Option<u64>) {
+    pub fn lock_serial_before(&self, target: Target, serial_before: Option<u64>) {
         self.change(|state| {
             state.locks = Locks::new([Lock {
                 id: name("l1"),
                 target,
-                issued_before,
+                serial_before,
                 expires: None,
                 reason: "stolen laptop".to_owned(),
                 created: now(),

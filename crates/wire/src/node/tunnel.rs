@@ -78,8 +78,8 @@ record! {
     pub struct LockedProxy {
         /// The name in its certificate.
         pub name: CString,
-        /// Certificates that were issued before this, Unix seconds.
-        pub issued_before: u64,
+        /// Certificates that were made by a state of before this serial.
+        pub serial_before: u64,
         /// When the lock ends, Unix seconds.
         pub expires: u64,
     }

@@ -27,8 +27,8 @@ pub struct Cluster {
     signed: Signed,
     user_cas: Vec<PublicKey>,
     labels: Labels,
-    /// When the machine got its certificate, Unix seconds; later ones are later. None: it cannot be read.
-    issued: Option<u64>,
+    /// By the state of which serial the machine's certificate was made. None: it cannot be read.
+    serial: Option<u64>,
     /// Somebody was told that the state is old.
     stale: bool,
 }
@@ -92,7 +92,7 @@ impl Cluster {
             signed,
             user_cas,
             labels: Labels::new(),
-            issued: issued(joined),
+            serial: serial(joined),
             stale: false,
         })
     }
@@ -186,8 +186,8 @@ impl Cluster {
     /// The lock that holds against whoever it is that logs in here as `login`: this node's or the account's.
     pub fn locked(&self, login: &str, now: u64) -> Option<&Lock> {
         let locks = &self.state.locks;
-        // A login without the cluster's identity began now, for all that is known of it.
-        let account = || locks.on(&Target::Login(login.to_owned()), now, now);
+        // A login without the cluster's identity is no earlier than any, for all that is known of it.
+        let account = || locks.on(&Target::Login(login.to_owned()), now, u64::MAX);
         locks.on_node(&self.node, now).or_else(account)
     }
 
@@ -197,8 +197,8 @@ impl Cluster {
         let node = Target::Node(self.node.clone());
         let of_older_certificates = |lock: &Lock| {
             lock.target == node
-                && lock.issued_before.is_some()
-                && self.issued.is_some_and(|issued| lock.holds(now, issued))
+                && lock.serial_before.is_some()
+                && self.serial.is_some_and(|serial| lock.holds(now, serial))
         };
         self.state.locks.iter().any(of_older_certificates)
     }
@@ -258,9 +258,9 @@ pub fn is_of_the_same(state_directory: &Path, signed: &Signed) -> bool {
     })
 }
 
-fn issued(joined: &Joined) -> Option<u64> {
+fn serial(joined: &Joined) -> Option<u64> {
     let leaf = Certificate::read(joined.tls_chain.first()?).ok()?;
-    Some(leaf.identity().ok()??.issued)
+    Some(leaf.identity().ok()??.serial)
 }
 
 fn authorities(state: &State) -> Result<Vec<PublicKey>, String> {

@@ -194,7 +194,7 @@ fn locks_of_node_and_login_are_for_everybody() {
     let lock = |target| Lock {
         id: name("l1"),
         target,
-        issued_before: None,
+        serial_before: None,
         expires: None,
         reason: String::new(),
         created: 0,
@@ -311,16 +311,16 @@ fn a_member_is_who_the_certificate_says_and_is_decided_about_again() {
 
 #[test]
 fn a_machine_knows_by_the_state_that_it_was_removed() {
-    let lock = |id: &str, node: &str, issued_before| Lock {
+    let lock = |id: &str, node: &str, serial_before| Lock {
         id: name(id),
         target: Target::Node(name(node)),
-        issued_before,
+        serial_before,
         expires: Some(5000),
         reason: "it was removed".to_owned(),
         created: 1000,
         by: "ada".to_owned(),
     };
-    for (lock, issued, is_removed) in [
+    for (lock, serial, is_removed) in [
         (lock("removed-web1", "web1", Some(2000)), Some(1000), true),
         // It joined again since.
         (lock("removed-web1", "web1", Some(2000)), Some(2000), false),
@@ -331,8 +331,8 @@ fn a_machine_knows_by_the_state_that_it_was_removed() {
     ] {
         let mut hand = Hand::new();
         let mut cluster = hand.cluster();
-        cluster.issued = issued;
-        let case = format!("{lock:?}, {issued:?}");
+        cluster.serial = serial;
+        let case = format!("{lock:?}, {serial:?}");
         assert!(!cluster.is_removed(1500), "{case}");
         let signed = hand.next(|state| state.locks = Locks::new([lock]));
         assert_eq!(

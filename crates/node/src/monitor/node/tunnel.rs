@@ -626,7 +626,7 @@ fn locked_proxies(locks: &Locks) -> Vec<LockedProxy> {
     let told = newest_first.into_iter().take(MAX_LOCKED);
     told.map(|(_, name, lock)| LockedProxy {
         name: CString::new(name.as_str()).unwrap_or_default(),
-        issued_before: lock.issued_before.unwrap_or(u64::MAX),
+        serial_before: lock.serial_before.unwrap_or(u64::MAX),
         expires: lock.expires.unwrap_or(u64::MAX),
     })
     .collect()

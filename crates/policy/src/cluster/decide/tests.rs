@@ -47,7 +47,7 @@ fn lock(id: &str, target: Target, change: impl FnOnce(&mut Lock)) -> Lock {
     let mut lock = Lock {
         id: name(id),
         target,
-        issued_before: None,
+        serial_before: None,
         expires: None,
         reason: String::new(),
         created: NOW - 10,
@@ -74,6 +74,7 @@ fn alice(roles: &[&str]) -> Case {
             subject: Subject::User(name("alice")),
             roles: roles.iter().map(|role| name(role)).collect(),
             issued: NOW - 60,
+            serial: 41,
             mfa: Some(NOW - 60),
             device: None,
         },
@@ -325,11 +326,11 @@ fn who_comes_in_where_and_what_the_others_are_told() {
             yes(&["dba"]),
         ),
         (
-            alice(&["dba"]).locked(Target::User(name("alice")), |l| l.issued_before = Some(NOW)),
+            alice(&["dba"]).locked(Target::User(name("alice")), |l| l.serial_before = Some(42)),
             no(Reason::Lock, "lock l1", "user alice is locked: log in again"),
         ),
         (
-            alice(&["dba"]).locked(Target::User(name("alice")), |l| l.issued_before = Some(NOW - 60)),
+            alice(&["dba"]).locked(Target::User(name("alice")), |l| l.serial_before = Some(41)),
             yes(&["dba"]),
         ),
         (

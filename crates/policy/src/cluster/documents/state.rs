@@ -44,7 +44,7 @@ pub(super) struct LockDocument {
     id: Name,
     target: TargetDocument,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    issued_before: Option<u64>,
+    serial_before: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     expires: Option<u64>,
     #[serde(default)]
@@ -148,7 +148,7 @@ impl From<&Lock> for LockDocument {
                 kind: lock.target.kind().to_string(),
                 name: lock.target.name().to_string(),
             },
-            issued_before: lock.issued_before,
+            serial_before: lock.serial_before,
             expires: lock.expires,
             reason: lock.reason.clone(),
             created: lock.created,
@@ -165,7 +165,7 @@ impl LockDocument {
         let target = Target::parse(&self.target.kind, &self.target.name).map_err(of)?;
         Ok(Lock {
             target,
-            issued_before: self.issued_before,
+            serial_before: self.serial_before,
             expires: self.expires,
             reason: self.reason,
             created: self.created,

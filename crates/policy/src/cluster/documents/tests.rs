@@ -80,7 +80,7 @@ fn lock() -> Lock {
     Lock {
         id: name("l1"),
         target: Target::Login("DOMAIN\\bob".into()),
-        issued_before: Some(5),
+        serial_before: Some(5),
         expires: Some(7),
         reason: "left".into(),
         created: 3,
@@ -265,7 +265,7 @@ fn the_first_form_of_the_state_stays_as_it_is() {
         r#""kinds":["shell","sftp","terminal","forward"],"commands":["disk","load"],"require_mfa":"15m","#,
         r#""require_trusted_device":true,"audit":"files","io_uring":"refuse","unwatched":"allow","lifetime":"8h","session":"1h","sessions":4,"#,
         r#""admin":true},{"name":"eu.dev","nodes":["env=dev"],"logins":["{user}"]}],"#,
-        r#""locks":[{"id":"l1","target":{"kind":"login","name":"DOMAIN\\bob"},"issued_before":5,"expires":7,"#,
+        r#""locks":[{"id":"l1","target":{"kind":"login","name":"DOMAIN\\bob"},"serial_before":5,"expires":7,"#,
         r#""reason":"left","created":3,"by":"user root"}],"proxies":["proxy.example.com:443"]}"#,
     );
     assert_eq!(String::from_utf8(state().to_json()).unwrap(), golden);
@@ -319,7 +319,7 @@ fn the_first_form_of_the_state_stays_as_it_is() {
 #[test]
 fn locks_and_signs_of_freshness_come_back() {
     let mut plain = lock();
-    (plain.issued_before, plain.expires) = (None, None);
+    (plain.serial_before, plain.expires) = (None, None);
     for target in [
         Target::User(name("a")),
         Target::Node(name("a")),

@@ -12,6 +12,7 @@ fn alice() -> Identity {
         subject: Subject::User(name("alice")),
         roles: vec![name("dba"), name("ops")],
         issued: 1_800_000_000,
+        serial: 0,
         mfa: Some(1_800_000_060),
         device: Some(name("laptop")),
     }
@@ -59,6 +60,7 @@ impl Dice {
             subject,
             roles,
             issued: self.roll(u64::MAX),
+            serial: self.roll(2) * self.roll(u64::MAX),
             mfa: (self.roll(2) == 0).then(|| self.roll(u64::MAX)),
             device: (self.roll(2) == 0).then(|| self.name()),
         }
@@ -105,8 +107,14 @@ fn the_first_version_stays_as_it_is() {
         \x04\x00\x08\0\0\0\0\x6b\x49\xd2\x00\x05\x00\x08\0\0\0\0\x6b\x49\xd2\x3c\x06\x00\x06laptop";
     assert_eq!(alice().encode(), golden);
     // What a later fleetgate adds is skipped.
-    let later = [&golden[..], b"\x07\x00\x02hi\xff\x00\x00"].concat();
+    let later = [&golden[..], b"\x08\x00\x02hi\xff\x00\x00"].concat();
     assert_eq!(Identity::parse(&later), Ok(alice()));
+    let by_state = Identity {
+        serial: 258,
+        ..alice()
+    };
+    let with_serial = [&golden[..], b"\x07\x00\x08\0\0\0\0\0\0\x01\x02"].concat();
+    assert_eq!(by_state.encode(), with_serial);
 }
 
 #[test]
@@ -138,7 +146,8 @@ fn what_is_out_of_form_is_refused() {
         (b"\x01\x03\x00\x04\x01b\x01a", "has roles out of order"),
         (b"\x01\x03\x00\x04\x01a\x01a", "has roles out of order"),
         (b"\x01\x03\x00\x02\x02a", "is cut off"),
-        (b"\x01\x04\x00\x01a", "has a time out of form"),
+        (b"\x01\x04\x00\x01a", "has a number out of form"),
+        (b"\x01\x07\x00\x08\0\0\0\0\0\0\0\0", "has a serial of none"),
         (
             b"\x01\x01\x00\x01A",
             "is out of form: the name \"A\" has 'A' in it: a name has lower-case letters, digits and . _ -",
@@ -162,6 +171,7 @@ fn the_largest_identity_fits() {
     largest.subject = Subject::User(wide(1));
     largest.cluster = wide(2);
     largest.device = Some(wide(3));
+    largest.serial = u64::MAX;
     assert_eq!(Identity::parse(&largest.encode()), Ok(largest));
 }
 

@@ -32,6 +32,7 @@ pub fn identity(user: &str) -> Identity {
         subject: Subject::User(name(user)),
         roles: vec![name("access")],
         issued: 1,
+        serial: 1,
         mfa: None,
         device: None,
     }

@@ -202,7 +202,7 @@ fn certificates_of_a_cluster() {
         hand.state.locks = Locks::new(case.lock.clone().map(|target| Lock {
             id: name("l1"),
             target,
-            issued_before: None,
+            serial_before: None,
             expires: None,
             reason: "why".into(),
             created: 0,
