@@ -3,7 +3,7 @@
 //! than its share is refused at random, the more often the fewer are left.
 
 use crate::address::Network;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// How many may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,14 +39,25 @@ pub enum Admission<T> {
 /// Connections that wait, by their source.
 #[derive(Debug)]
 pub struct Waiting<T> {
-    pub(super) of: HashMap<Network, Vec<T>>,
+    pub(super) of: HashMap<Network, Held<T>>,
+    /// The sources that hold so many: whoever holds most is found without a look at all others.
+    by_count: BTreeMap<usize, Vec<Network>>,
     all: usize,
+}
+
+/// What one source holds.
+#[derive(Debug)]
+pub(super) struct Held<T> {
+    pub(super) ones: Vec<T>,
+    /// Its place among the sources that hold as many.
+    slot: usize,
 }
 
 impl<T> Default for Waiting<T> {
     fn default() -> Waiting<T> {
         Waiting {
             of: HashMap::new(),
+            by_count: BTreeMap::new(),
             all: 0,
         }
     }
@@ -107,30 +118,50 @@ impl<T: Copy + PartialEq> Waiting<T> {
         }
     }
 
-    /// One of the source that has most, and for how many that source counts.
+    /// One of the source that weighs most, and how much that source weighs. Of several such sources one by chance. No source
+    /// weighs more than it holds, so the look ends at the first stranger: only known sources lie before it.
     pub fn greediest(
         &self,
         is_known: impl Fn(&Network) -> bool,
         random: impl FnOnce() -> u32,
     ) -> Option<(usize, T)> {
-        let weights = self
-            .of
-            .iter()
-            .map(|(source, held)| (weight(source, held.len(), &is_known), held));
-        let (most, held) = weights
-            .filter(|(_, held)| !held.is_empty())
-            .max_by_key(|(weight, _)| *weight)?;
-        Some((most, held[random() as usize % held.len()]))
+        let chance = random() as usize;
+        let (mut most, mut greediest) = (None, None);
+        for (&count, sources) in self.by_count.iter().rev() {
+            if most.is_some_and(|most| count <= most) {
+                break;
+            }
+            let (behind, first) = sources.split_at(chance % sources.len().max(1));
+            for source in first.iter().chain(behind) {
+                let weight = weight(source, count, &is_known);
+                if most.is_none_or(|most| weight > most) {
+                    (most, greediest) = (Some(weight), Some((source, sources.len())));
+                }
+                if weight == count {
+                    break;
+                }
+            }
+        }
+        let (source, of) = greediest?;
+        let ones = &self.of.get(source)?.ones;
+        // What is left of the chance, behind the choice of the source.
+        Some((most?, ones[chance / of % ones.len()]))
     }
 
     /// How many a source has.
     pub fn has(&self, source: &Network) -> usize {
-        self.of.get(source).map_or(0, Vec::len)
+        self.of.get(source).map_or(0, |held| held.ones.len())
     }
 
     /// One more waits.
     pub fn add(&mut self, source: Network, one: T) {
-        self.of.entry(source).or_default().push(one);
+        self.leave(&source);
+        let held = self.of.entry(source).or_insert_with(|| Held {
+            ones: Vec::new(),
+            slot: 0,
+        });
+        held.ones.push(one);
+        self.enter(source);
         self.all += 1;
     }
 
@@ -139,13 +170,42 @@ impl<T: Copy + PartialEq> Waiting<T> {
         let Some(held) = self.of.get_mut(source) else {
             return;
         };
-        let Some(at) = held.iter().position(|held| *held == one) else {
+        let Some(at) = held.ones.iter().position(|held| *held == one) else {
             return;
         };
-        held.swap_remove(at);
+        self.leave(source);
+        if let Some(held) = self.of.get_mut(source) {
+            held.ones.swap_remove(at);
+        }
         self.all -= 1;
-        if held.is_empty() {
-            self.of.remove(source);
+        match self.has(source) {
+            0 => drop(self.of.remove(source)),
+            _ => self.enter(*source),
+        }
+    }
+
+    /// Takes a source from among those that hold as many.
+    fn leave(&mut self, source: &Network) {
+        let Some(held) = self.of.get(source) else { return };
+        let (count, slot) = (held.ones.len(), held.slot);
+        let Some(sources) = self.by_count.get_mut(&count) else {
+            return;
+        };
+        sources.swap_remove(slot);
+        if let Some(held) = sources.get(slot).and_then(|moved| self.of.get_mut(moved)) {
+            held.slot = slot;
+        }
+        if sources.is_empty() {
+            self.by_count.remove(&count);
+        }
+    }
+
+    /// Puts it among those that hold as many.
+    fn enter(&mut self, source: Network) {
+        if let Some(held) = self.of.get_mut(&source) {
+            let sources = self.by_count.entry(held.ones.len()).or_default();
+            held.slot = sources.len();
+            sources.push(source);
         }
     }
 }

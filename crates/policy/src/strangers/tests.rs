@@ -1,6 +1,7 @@
 //! Penalties, places and sums in virtual time.
 
 use super::*;
+use std::cell::Cell;
 use std::collections::HashMap;
 
 fn ip(text: &str) -> IpAddr {
@@ -285,7 +286,7 @@ fn comes(waiting: &mut Waiting<u64>, from: &str, number: u64, random: u32) -> Ad
         let of: HashMap<u64, Network> = waiting
             .of
             .iter()
-            .flat_map(|(s, v)| v.iter().map(|n| (*n, *s)))
+            .flat_map(|(s, v)| v.ones.iter().map(|n| (*n, *s)))
             .collect();
         waiting.remove(&of[&victim], victim);
     }
@@ -383,6 +384,95 @@ fn a_known_source_counts_for_a_quarter_and_has_its_bound_none_the_less() {
         matches!(third, Admission::InPlaceOf(victim) if (1_000..2_000).contains(&victim)),
         "{third:?}"
     );
+}
+
+#[test]
+fn a_flood_from_everywhere_costs_no_look_at_every_source() {
+    let mut waiting = Waiting::default();
+    let address = |n: u64| source(&format!("10.{}.{}.1", n / 256, n % 256));
+    for n in 0..512 {
+        waiting.add(address(n), n);
+    }
+    let looks = Cell::new(0);
+    let is_known = |_: &Network| {
+        looks.set(looks.get() + 1);
+        false
+    };
+    let mut victims = std::collections::HashSet::new();
+    for n in 0..1_000_u32 {
+        match waiting.admit(&source("192.0.2.1"), BOUNDS, is_known, || {
+            n.wrapping_mul(2_654_435_761)
+        }) {
+            Admission::InPlaceOf(victim) => victims.insert(victim),
+            refused => panic!("{refused:?}"),
+        };
+    }
+    assert!(looks.get() <= 2_000, "{}", looks.get());
+    // It goes by chance, and not by who has the highest address.
+    assert!(victims.len() > 256, "{}", victims.len());
+}
+
+#[test]
+fn the_greediest_is_found_whatever_came_and_went() {
+    let mut waiting: Waiting<u64> = Waiting::default();
+    let mut model: HashMap<Network, Vec<u64>> = HashMap::new();
+    let mut dice = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut roll = |n: u64| {
+        dice = dice
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (dice >> 33) % n
+    };
+    let bounds = Bounds {
+        all: 0,
+        of_source: 1_000,
+    };
+    // Every third is known, and counts for a quarter.
+    let is_known = |network: &Network| {
+        (0..60)
+            .step_by(3)
+            .any(|n| *network == source(&format!("10.0.0.{n}")))
+    };
+    let weight = |network: &Network, has: usize| if is_known(network) { has / 4 } else { has };
+    for number in 0..5_000 {
+        let few = 1 + roll(60);
+        let from = source(&format!("10.0.0.{}", roll(few)));
+        match roll(5) {
+            0 | 1 => {
+                let held = model.entry(from).or_default();
+                if !held.is_empty() {
+                    let gone = held.swap_remove(roll(held.len() as u64) as usize);
+                    waiting.remove(&from, gone);
+                }
+            }
+            _ => {
+                model.entry(from).or_default().push(number);
+                waiting.add(from, number);
+            }
+        }
+        model.retain(|_, held| !held.is_empty());
+        let newcomer = source(&format!("10.0.0.{}", roll(60)));
+        let own = weight(&newcomer, model.get(&newcomer).map_or(0, Vec::len));
+        let most = model
+            .iter()
+            .map(|(s, held)| weight(s, held.len()))
+            .max()
+            .unwrap_or(0);
+        let random = roll(1 << 31) as u32;
+        match waiting.admit(&newcomer, bounds, is_known, || random) {
+            Admission::InPlaceOf(victim) => {
+                let (source, held) = model
+                    .iter()
+                    .find(|(_, held)| held.contains(&victim))
+                    .expect("it is there");
+                assert_eq!(weight(source, held.len()), most, "{number}");
+                assert!(most > own, "{number}");
+            }
+            Admission::Refused(Full::All) => assert!(most <= own, "{number}: {most} {own}"),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(waiting.len(), model.values().map(Vec::len).sum::<usize>());
+    }
 }
 
 #[test]
