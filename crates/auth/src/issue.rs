@@ -18,6 +18,10 @@ pub const MEMBER_LIFETIME: u64 = 7 * 86_400;
 /// How long before its making a machine's certificate is valid already: auth's clock may be ahead of all others by as much, and
 /// what it issues meanwhile is good there. Nothing is judged by when such a certificate began; locks look at its serial.
 pub const MEMBER_BEFORE: u64 = 86_400;
+/// How long a host certificate in the name of a plain sshd holds. A proxy gets one for each connection, with the cookie for its
+/// key exchange, and is let in nowhere without auth: so it need not outlive the client's look at it, and an hour is for
+/// clients whose clocks are ahead. One that is held longer is of use to a proxy that was removed, and to nobody else.
+pub const PLAIN_HOST: u64 = 3600;
 /// How long a certificate for one login on a plain sshd holds.
 pub const ONE_LOGIN: u64 = 120;
 /// The most host keys of a node.
@@ -150,13 +154,13 @@ pub fn names(cluster: &Name, name: &Name) -> Vec<String> {
     vec![name.to_string(), format!("{name}.{cluster}")]
 }
 
-/// Host certificates in these names for these keys, in their order.
+/// Host certificates in these names for these keys, in their order, that hold for so long from now on.
 pub async fn hosts(
     signers: &Signers,
     cluster: &Name,
     names: &[String],
     keys: &[PublicKey],
-    now: u64,
+    (now, lifetime): (u64, u64),
 ) -> Result<Vec<Bytes>> {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut certificates = Vec::with_capacity(keys.len());
@@ -167,7 +171,7 @@ pub async fn hosts(
             key_id: &format!("host {} ({cluster})", names.join(" ")),
             principals: &names,
             valid_after: now.saturating_sub(MEMBER_BEFORE),
-            valid_before: now + MEMBER_LIFETIME,
+            valid_before: now + lifetime,
             critical: &[],
             extensions: &[],
         };

@@ -201,7 +201,14 @@ impl Service {
         let tls_chain =
             issue::member(&self.signers, &cluster, (kind, &name), public.spki(), now, serial).await?;
         let names = self.host_names(kind, &name);
-        let host_certificates = issue::hosts(&self.signers, &cluster, &names, &host_keys, now).await?;
+        let host_certificates = issue::hosts(
+            &self.signers,
+            &cluster,
+            &names,
+            &host_keys,
+            (now, issue::MEMBER_LIFETIME),
+        )
+        .await?;
         self.change(|book| {
             let found = match &token {
                 Some((hash, _)) => Some((hash, book.tokens.get(hash).ok_or_else(token_gone)?)),
@@ -361,7 +368,14 @@ impl Service {
         let tls_chain =
             issue::member(&self.signers, &cluster, (kind, &name), public.spki(), now, serial).await?;
         let names = self.host_names(kind, &name);
-        let host_certificates = issue::hosts(&self.signers, &cluster, &names, &host_keys, now).await?;
+        let host_certificates = issue::hosts(
+            &self.signers,
+            &cluster,
+            &names,
+            &host_keys,
+            (now, issue::MEMBER_LIFETIME),
+        )
+        .await?;
         let key = Pin::of(public.spki()).to_string();
         self.change(|book| {
             let stored = book.members(kind).get(name.as_str());

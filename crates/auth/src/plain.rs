@@ -82,7 +82,7 @@ impl Service {
         let keys = issue::host_keys(&[request.key])?;
         let cluster = self.cluster();
         let names = issue::names(&cluster, &node);
-        let mut made = issue::hosts(&self.signers, &cluster, &names, &keys, now).await?;
+        let mut made = issue::hosts(&self.signers, &cluster, &names, &keys, (now, issue::PLAIN_HOST)).await?;
         let event = self.event("host_signed", caller).node(node.as_str());
         self.ledger.tell(event).await?;
         let key = keys.first().map_or(&[][..], |key| key.blob());

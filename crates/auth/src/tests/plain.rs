@@ -8,6 +8,7 @@ use fleetgate_policy::cluster::{Identity, SSH_EXTENSION};
 use fleetgate_proto::v1;
 use fleetgate_proto::v1::cluster_client::ClusterClient;
 use fleetgate_ssh::codec::Reader;
+use fleetgate_ssh::key::certificate::CertificateRefused;
 use fleetgate_ssh::key::{Certificate, CertificateKind, Draft, HostKey, KeyType, PrivateKey};
 use tonic::Code;
 use zeroize::Zeroizing;
@@ -268,7 +269,16 @@ fn one_login_on_a_plain_sshd() {
             .into_inner()
             .certificate;
         let made = Certificate::parse(&made).unwrap();
-        assert_eq!(made.check_host("db1", place.now(), 0, |_| true), Ok(()));
+        // For as long as a connection takes to begin, on clocks that are up to an hour ahead or a day behind.
+        for at in [place.now() - 86_400, place.now(), place.now() + 3599] {
+            assert_eq!(made.check_host("db1", at, 0, |_| true), Ok(()), "{at}");
+        }
+        let later = made.check_host("db1", place.now() + 3600, 0, |_| true);
+        assert_eq!(
+            later,
+            Err(CertificateRefused::Expired),
+            "the proxy may be removed by then"
+        );
         assert!(proxy.sign_host(host("web1")).await.is_err());
     });
 }
