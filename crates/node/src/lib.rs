@@ -3,6 +3,8 @@
 #![forbid(unsafe_code)]
 
 // The static images hold the seats alone: they are built without the feature `monitor`.
+#[cfg(any(feature = "monitor", feature = "tunnel"))]
+pub mod budget;
 #[cfg(feature = "monitor")]
 pub mod config;
 #[cfg(feature = "monitor")]

@@ -3,7 +3,7 @@
 
 use super::desk::Ask;
 use super::line::Line;
-use super::service::{Bounded, Serving, name};
+use super::service::{Bounded, Serving, Share, name};
 use fleetgate_net::backoff::{Backoff, random};
 use fleetgate_net::h2::{self, Caller, Routes, Tuning};
 use fleetgate_net::{dial, tls};
@@ -101,9 +101,10 @@ pub(super) async fn keep(proxy: Proxy, mut dialling: Dialling) {
     let mut backoff = Backoff::RECONNECT;
     let mut last = String::new();
     let mut older = LeavingConnections::default();
+    let share = Share::default();
     while !*dialling.leave.borrow() {
         let since = Instant::now();
-        let (connected, why) = match open(&proxy, &shown, &mut dialling).await {
+        let (connected, why) = match open(&proxy, &shown, &mut dialling, share.clone()).await {
             Err(why) => (false, why),
             Ok(Dialled {
                 mut serving,
@@ -151,7 +152,7 @@ async fn pause(wait: Duration, leave: &mut watch::Receiver<bool>) {
 }
 
 /// Makes one connection. An error: why there is none.
-async fn open(proxy: &Proxy, shown: &str, dialling: &mut Dialling) -> Result<Dialled, String> {
+async fn open(proxy: &Proxy, shown: &str, dialling: &mut Dialling, share: Share) -> Result<Dialled, String> {
     let addresses = addresses(proxy, dialling).await.ok_or("the node ends")?;
     if addresses.is_empty() {
         return Err(format!("{shown} has no address: is the name right?"));
@@ -193,6 +194,7 @@ async fn open(proxy: &Proxy, shown: &str, dialling: &mut Dialling) -> Result<Dia
         leave: dialling.leave.clone(),
         gone: dialling.gone.clone(),
         documents: dialling.documents.clone(),
+        share,
         left: left.clone(),
     };
     let caller = Caller {

@@ -5,6 +5,7 @@
 use super::desk::{Ask, Taken};
 use super::line::Line;
 use super::session::Outward;
+use crate::budget::{Budget, SHARE, SMALL_WORD, WORD};
 use bytes::Bytes;
 use fleetgate_net::h2::TRANSPORT_MESSAGE;
 use fleetgate_policy::cluster::MAX_STATE;
@@ -19,12 +20,12 @@ use fleetgate_wire::node::tunnel::{FromTunnel, MAX_FIRST, MAX_PIECE, Vouched};
 use std::ffi::CString;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::{Mutex, Notify, mpsc, oneshot, watch};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tonic::codegen::tokio_stream::Stream;
 use tonic::codegen::{Body as HttpBody, Service, http};
 use tonic::server::NamedService;
@@ -34,6 +35,8 @@ use tonic::{Request, Response, Status, Streaming};
 const FIRST_FRAME: Duration = Duration::from_secs(10);
 /// Words to a proxy that does not read them.
 const POSTS: usize = 8;
+/// The longest signature of a document: longer ones are none (`ssh::key`).
+const MAX_SIGNATURE: usize = 2048;
 /// The longest name that is passed on of what a proxy vouches for.
 const MAX_NAME: usize = 256;
 
@@ -55,8 +58,44 @@ pub(super) struct Serving {
     pub gone: Arc<Notify>,
     /// Held while the pieces of a document are said, so that those of two proxies do not mix.
     pub documents: Arc<Mutex<()>>,
+    /// What it may have the monitor do, with all connections to this proxy.
+    pub share: Share,
     /// Told when the proxy leaves: it serves what it has, and another process takes what is new.
     pub left: Arc<Notify>,
+}
+
+/// What a proxy may have the monitor do: the connections to it share one.
+#[derive(Clone)]
+pub(super) struct Share(Arc<std::sync::Mutex<Budget>>);
+
+impl Default for Share {
+    fn default() -> Share {
+        Share(Arc::new(std::sync::Mutex::new(Budget::new(SHARE.0, SHARE.1))))
+    }
+}
+
+impl Share {
+    /// Waits until the proxy may say this. So one that says it without end is read slowly, and ends nobody else's sessions.
+    async fn take(&self, word: &ToNode) {
+        let cost = match &word.kind {
+            Some(to_node::Kind::State(signed)) => WORD + signed.document.len() as u64,
+            Some(to_node::Kind::Fresh(_) | to_node::Kind::Renewed(_)) => WORD,
+            Some(to_node::Kind::Kept(_) | to_node::Kind::Unkept(_) | to_node::Kind::Leaving(_)) | None => {
+                SMALL_WORD
+            }
+        };
+        loop {
+            let wait = self
+                .0
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .wait(cost, boot());
+            if wait.is_zero() {
+                return;
+            }
+            sleep(wait).await;
+        }
+    }
 }
 
 /// The service with a bound for each kind of message.
@@ -210,7 +249,10 @@ impl Tunnel for Serving {
                             }
                             serving.left.notify_one();
                         }
-                        Ok(Some(word)) => serving.heard(word).await,
+                        Ok(Some(word)) => {
+                            serving.share.take(&word).await;
+                            serving.heard(word).await;
+                        }
                         _ => return,
                     },
                     _ = leave.changed() => {}
@@ -248,6 +290,9 @@ impl Serving {
             return;
         }
         match word.kind {
+            // No honest proxy sends it, and it would end the tunnel, or leave pieces that spoil the next state.
+            Some(to_node::Kind::State(Signed { document, signature }))
+                if document.len() > MAX_STATE || signature.len() > MAX_SIGNATURE => {}
             Some(to_node::Kind::State(Signed { document, signature })) => {
                 let _one_at_a_time = self.documents.lock().await;
                 let mut pieces = document.chunks(MAX_PIECE).peekable();
@@ -322,6 +367,12 @@ fn refused(reason: Reason, words: &str) -> Result<Response<Outward>, Status> {
 pub(super) fn name(text: &str) -> CString {
     let clean: String = text.chars().filter(|c| *c != '\0').take(MAX_NAME).collect();
     CString::new(clean).unwrap_or_default()
+}
+
+/// The time since boot.
+fn boot() -> Duration {
+    let time = fleetgate_sys::clock::boot();
+    Duration::new(time.sec.unsigned_abs(), time.nsec)
 }
 
 fn endpoint(source: SocketAddr) -> Endpoint {

@@ -1,6 +1,8 @@
 //! What the cluster and the node say to each other beside sessions, and how connections come and go.
 
 use crate::world::{Cluster, Frames, Joined, Proxy, Tunnel, dial, facts, run, settings, soon};
+use fleetgate_node::budget::{Budget, SHARE, WORD};
+use fleetgate_policy::cluster::MAX_STATE;
 use fleetgate_proto::v1::denied::Reason;
 use fleetgate_proto::v1::frame::Kind;
 use fleetgate_proto::v1::tunnel_client::TunnelClient;
@@ -424,5 +426,87 @@ fn a_proxy_of_another_cluster_is_not_believed() {
         let ((), why) = tokio::join!(accept, lost);
         assert!(why.contains("certificate") || why.contains("authority"), "{why}");
         assert_eq!(tunnel.finish(), Some(0));
+    });
+}
+
+/// What a proxy that lies may send the monitor's way, so that all of them together stay below what ends the tunnel there.
+#[test]
+fn a_proxy_that_sends_documents_without_end_takes_no_more_than_its_share() {
+    run(async {
+        let cluster = Cluster::new();
+        let (liar, honest) = (Proxy::new(&cluster).await, Proxy::new(&cluster).await);
+        let mut tunnel = Tunnel::start(&cluster, &[&liar, &honest]);
+        let (first, second, ()) = tokio::join!(liar.joined(), honest.joined(), async {
+            tunnel.connected(&cluster).await;
+            tunnel.connected(&cluster).await;
+        });
+        let (lies, truth) = (control(&first).await, control(&second).await);
+        let fresh = |document: &'static [u8]| {
+            let document = document.into();
+            let signature = b"sig".as_slice().into();
+            to_node::Kind::Fresh(Signed { document, signature })
+        };
+        tokio::spawn(async move {
+            loop {
+                lies.say(fresh(b"lie")).await;
+            }
+        });
+        let begun = std::time::Instant::now();
+        // The two count parts of a millisecond each by itself.
+        let mut share = Budget::new(SHARE.0 + 2 * WORD, 2 * SHARE.1);
+        let heard = |word: &FromTunnel| match word {
+            FromTunnel::Fresh { document, .. } => Some(document.clone()),
+            _ => None,
+        };
+        for lie in 0..SHARE.0 / WORD + 20 {
+            let document = tunnel.hear(&cluster, "a lie", heard).await;
+            assert_eq!(document, b"lie");
+            assert!(share.spend(WORD, begun.elapsed()), "{lie} lies");
+        }
+        truth.say(fresh(b"truth")).await;
+        while tunnel.hear(&cluster, "the truth", heard).await != b"truth" {}
+    });
+}
+
+#[test]
+fn a_state_that_no_honest_proxy_sends_spoils_none_of_another() {
+    run(async {
+        let cluster = Cluster::new();
+        let (liar, honest) = (Proxy::new(&cluster).await, Proxy::new(&cluster).await);
+        let mut tunnel = Tunnel::start(&cluster, &[&liar, &honest]);
+        let (first, second, ()) = tokio::join!(liar.joined(), honest.joined(), async {
+            tunnel.connected(&cluster).await;
+            tunnel.connected(&cluster).await;
+        });
+        let (lies, truth) = (control(&first).await, control(&second).await);
+        let state = |document: usize, signature: usize| {
+            let (document, signature) = (vec![b'x'; document].into(), vec![b'y'; signature].into());
+            to_node::Kind::State(Signed { document, signature })
+        };
+        // Longer than any, with a signature that fits no frame, and with none that ends the pieces.
+        for lie in [state(MAX_STATE + 1, 100), state(10, 1 << 20), state(0, 100)] {
+            lies.say(lie).await;
+        }
+        // Behind them, so that they were heard.
+        let fresh = Signed {
+            document: b"lie".as_slice().into(),
+            signature: b"sig".as_slice().into(),
+        };
+        lies.say(to_node::Kind::Fresh(fresh)).await;
+        tunnel
+            .hear(&cluster, "the last lie", |word| {
+                matches!(word, FromTunnel::Fresh { .. }).then_some(())
+            })
+            .await;
+        truth.say(state(MAX_PIECE + 1, 64)).await;
+        for (len, signed) in [(MAX_PIECE, 0), (1, 64)] {
+            let piece = tunnel
+                .hear(&cluster, "a piece", |word| match word {
+                    FromTunnel::State { piece, signature, .. } => Some((piece.len(), signature.len())),
+                    _ => None,
+                })
+                .await;
+            assert_eq!(piece, (len, signed));
+        }
     });
 }

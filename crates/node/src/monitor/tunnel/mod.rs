@@ -2,12 +2,10 @@
 //! for an answer by it. The seat is believed in nothing: addresses that it names are marked as the proxy's word, and
 //! documents count by their signatures.
 
-mod budget;
 mod places;
 pub mod renewal;
 mod statement;
 
-pub use budget::Budget;
 pub use places::ProxyPlaces;
 pub use statement::signed_statement;
 
@@ -15,9 +13,9 @@ use super::audit::Batch;
 use super::seats::SeatId;
 use super::timers::{Timer, now};
 use super::wakes::{self, Owner};
+use crate::budget::{Budget, DOCUMENTS};
 use crate::identity::{self, Home, Identity};
 use fleetgate_net::x509::{Certificate, Key};
-use fleetgate_policy::cluster::MAX_STATE;
 use fleetgate_sys::{Errno, Fd, epoll};
 use fleetgate_wire::node::tunnel::{Proxy, Ticket};
 use std::collections::VecDeque;
@@ -29,8 +27,6 @@ use std::time::Duration;
 
 /// Signatures for TLS handshakes: of all proxies at once, and then so many a second.
 pub const SIGNATURES: (u64, u64) = (512, 10);
-/// Bytes of documents whose signatures are to be checked, likewise.
-pub const DOCUMENTS: (u64, u64) = (4 * MAX_STATE as u64, 1 << 20);
 /// Statements about the node that are signed, likewise; beyond that the next sign of freshness brings one.
 pub const STATEMENTS: (u64, u64) = (512, 16);
 /// The most proxies that the node makes statements to.
