@@ -248,7 +248,10 @@ impl Node {
                 let bytes = |all: Vec<Blob>| all.into_iter().map(|blob| blob.bytes).collect();
                 match refused.is_empty() {
                     true => self.renewed(bytes(tls_chain), bytes(host_certificates)),
-                    false => tracing::warn!("certificates are not renewed: {}", quoted(&refused)),
+                    false if tunnel.tells() => {
+                        tracing::warn!("certificates are not renewed: {}", quoted(&refused))
+                    }
+                    false => {}
                 }
             }
             FromTunnel::AuditKept { log, offset } => {
@@ -260,13 +263,14 @@ impl Node {
                 }
             }
             FromTunnel::AuditUnkept { proxy, log, offset } => {
-                let (log, proxy) = (quoted(&log), quoted(&proxy));
-                tracing::warn!(
-                    proxy,
-                    log,
-                    offset,
-                    "audit lines are not kept by the cluster yet: they are sent again"
-                );
+                if tunnel.tells() {
+                    tracing::warn!(
+                        proxy = quoted(&proxy),
+                        log = quoted(&log),
+                        offset,
+                        "audit lines are not kept by the cluster yet: they are sent again"
+                    );
+                }
             }
             FromTunnel::Attest { proxy } => {
                 if !is_leaving {
@@ -591,7 +595,8 @@ impl Node {
         let config = self.tools.config.clone();
         let joined = match checked {
             Ok(joined) => joined,
-            Err(why) => return tracing::error!("certificates are not renewed: {why}"),
+            Err(why) if tunnel.tells() => return tracing::error!("certificates are not renewed: {why}"),
+            Err(_) => return,
         };
         let kept = tunnel
             .home

@@ -31,7 +31,7 @@ pub const SIGNATURES: (u64, u64) = (512, 10);
 pub const STATEMENTS: (u64, u64) = (512, 16);
 /// The most proxies that the node makes statements to.
 pub const MAX_STATED: usize = 256;
-/// Words about connections to proxies that are logged, likewise.
+/// Words about proxies, and of theirs, that are logged, likewise.
 const TOLD: (u64, u64) = (100, 1);
 
 /// What a key of [`Owner::Tunnel`] is about: the low bits of its id. Above them is the tunnel's number.
@@ -204,7 +204,7 @@ impl Tunnel {
         self.batches.1.try_iter().last()
     }
 
-    /// Whether a word about a connection to a proxy is to be logged.
+    /// Whether a word about a proxy, or of one, is to be logged.
     pub fn tells(&mut self) -> bool {
         self.told.spend(1, now())
     }

@@ -52,14 +52,19 @@ pub fn accept(
     now: u64,
 ) -> Result<Identity, String> {
     let bad = |why: String| format!("the certificates that came are not ours: {why}");
+    let first = tls_chain.first().map(Vec::as_slice).unwrap_or_default();
+    let leaf = Certificate::read(first).map_err(|e| bad(e.to_string()))?;
+    // A proxy may have kept an earlier answer, and would let ours run out by it. First, since it costs no signature.
+    let present = old.tls_chain.first().and_then(|der| Certificate::read(der).ok());
+    if present.is_some_and(|present| leaf.validity().end <= present.validity().end) {
+        return Err(bad("they end no later than those that are there".to_owned()));
+    }
     let trust = Trust::new(&state.trust.tls_ca).map_err(|e| e.to_string())?;
     // Ours may be behind the clock of whoever signed it.
     trust
         .check_client(&tls_chain, now)
         .or_else(|_| trust.check_client(&tls_chain, now + SKEW))
         .map_err(|e| bad(e.to_string()))?;
-    let first = tls_chain.first().map(Vec::as_slice).unwrap_or_default();
-    let leaf = Certificate::read(first).map_err(|e| bad(e.to_string()))?;
     if leaf.public() != key.public().spki() {
         return Err(bad("the TLS certificate is for another key".to_owned()));
     }
@@ -71,8 +76,27 @@ pub fn accept(
     if !is_ours || !leaf.names().contains(&node_name(&old.node)) {
         return Err(bad("the TLS certificate is for another name".to_owned()));
     }
-    for blob in &host_certificates {
-        let certificate = HostCertificate::parse(blob).map_err(|e| bad(e.to_string()))?;
+    let read = |blob: &Vec<u8>| HostCertificate::parse(blob).map_err(|e| bad(e.to_string()));
+    let certificates: Vec<HostCertificate> = host_certificates.iter().map(read).collect::<Result<_, _>>()?;
+    let before: Vec<HostCertificate> = old
+        .host_certificates
+        .iter()
+        .filter_map(|blob| read(blob).ok())
+        .collect();
+    let ends = |all: &[HostCertificate], key: &[u8]| {
+        let of_key = all.iter().filter(|certificate| certificate.key().blob() == key);
+        of_key.map(HostCertificate::valid_before).max()
+    };
+    // Without one, users would not know the node any more.
+    if host_keys
+        .iter()
+        .any(|key| ends(&certificates, key) < ends(&before, key))
+    {
+        return Err(bad(
+            "a host key that has one gets none, or one that ends before it".to_owned(),
+        ));
+    }
+    for certificate in &certificates {
         if !host_keys.iter().any(|key| key == certificate.key().blob()) {
             return Err(bad("a host certificate is for another key".to_owned()));
         }
@@ -93,6 +117,7 @@ mod tests {
     use super::*;
     use fleetgate_net::x509::{Authority, Leaf, PublicKey as TlsPublic};
     use fleetgate_policy::cluster::{Identity as Says, Name};
+    use fleetgate_ssh::key::{CertificateKind, Draft, KeyType, PrivateKey};
 
     const NOW: u64 = 1_800_000_000;
 
@@ -154,9 +179,7 @@ mod tests {
         };
         let mut state = State::new(Name::parse("home").expect("a name"));
         state.trust.tls_ca = vec![authority.certificate().der().to_vec()];
-        let take = |leaf: Vec<u8>, host: Vec<Vec<u8>>| {
-            accept(&old, &key, &[b"host".to_vec()], &state, vec![leaf], host, NOW)
-        };
+        let take = |leaf: Vec<u8>, host: Vec<Vec<u8>>| accept(&old, &key, &[], &state, vec![leaf], host, NOW);
         let good = issue(&authority, &key, "web1", life.clone());
         assert_eq!(
             take(good.clone(), Vec::new()).map(|i| i.tls_chain),
@@ -191,6 +214,56 @@ mod tests {
             ),
         ] {
             assert!(take(leaf, host).is_err(), "{what}");
+        }
+    }
+
+    #[test]
+    fn what_a_proxy_kept_of_an_earlier_renewal_is_not_taken_again_and_nothing_is_left_out() {
+        let authority = Authority::generate("home", NOW - 100..NOW + 100_000).expect("made");
+        let (ca, _) = PrivateKey::generate(KeyType::Ed25519, "").expect("a key");
+        let (host, _) = PrivateKey::generate(KeyType::Ed25519, "").expect("a key");
+        let key = Key::generate();
+        let mut state = State::new(Name::parse("home").expect("a name"));
+        state.trust.tls_ca = vec![authority.certificate().der().to_vec()];
+        state.trust.host_ca = vec![ca.public().blob().to_vec()];
+        let certified = |end: u64| {
+            let draft = Draft {
+                kind: CertificateKind::Host,
+                serial: 1,
+                key_id: "web1",
+                principals: &["web1"],
+                valid_after: NOW - 10,
+                valid_before: end,
+                critical: &[],
+                extensions: &[],
+            };
+            let made = draft.sign(host.public(), &ca).expect("signed");
+            made.blob().to_vec()
+        };
+        let made = |end: u64| issue(&authority, &key, "web1", NOW - 10..end);
+        let old = Identity {
+            cluster: "home".into(),
+            node: "web1".into(),
+            proxies: Vec::new(),
+            tls_chain: vec![made(NOW + 1000)],
+            host_certificates: vec![certified(NOW + 1000)],
+            labels: Default::default(),
+        };
+        let keys = [host.public().blob().to_vec()];
+        let take = |leaf: u64, hosts: &[u64]| {
+            let hosts = hosts.iter().map(|end| certified(*end)).collect();
+            accept(&old, &key, &keys, &state, vec![made(leaf)], hosts, NOW).is_ok()
+        };
+        for (leaf, hosts, is_taken) in [
+            (NOW + 2000, &[NOW + 2000][..], true),
+            // An older one, and the very one that is had.
+            (NOW + 500, &[NOW + 2000], false),
+            (NOW + 1000, &[NOW + 2000], false),
+            (NOW + 2000, &[NOW + 500], false),
+            // Users would not know the node any more.
+            (NOW + 2000, &[], false),
+        ] {
+            assert_eq!(take(leaf, hosts), is_taken, "{leaf} {hosts:?}");
         }
     }
 }
