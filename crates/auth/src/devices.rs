@@ -183,7 +183,8 @@ impl Service {
         };
         let Some(device) = device else {
             return Err(Refused::forbidden(
-                "the device is not known: it was removed, or it is another user's; run fleetgate device enroll again",
+                "the device is not known: it was removed, or it is another user's; remove the file device.id in \
+                 ~/.fleetgate, log in, and run fleetgate device enroll again",
             ));
         };
         let key = PublicKey::from_line(&device.key)

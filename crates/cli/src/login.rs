@@ -26,10 +26,9 @@ const CLOCK_WARNING: i64 = 30;
 /// `login`
 pub fn run(given: &Given) -> Outcome {
     let home = Home::find(given.value("home"))?;
-    let known = home.profile().ok().or_else(|| home.last());
     let profile = match given.has("mfa") {
         true => refresh(given, &home)?,
-        false => log_in(given, &home, known.as_ref())?,
+        false => log_in(given, &home, &Known::of(&home))?,
     };
     if !given.has("no-agent") {
         match login::into_agent(&home, &profile) {
@@ -50,7 +49,38 @@ fn refresh(given: &Given, home: &Home) -> Result<Profile, ClientError> {
     reach::run(login::refresh(home, &code))
 }
 
-fn log_in(given: &Given, home: &Home, known: Option<&Profile>) -> Result<Profile, ClientError> {
+/// What is known of the login before.
+struct Known {
+    /// Where and who.
+    profile: Option<Profile>,
+    /// There is one that cannot be read.
+    is_damaged: bool,
+}
+
+impl Known {
+    /// A file that cannot be read is named: the login goes on by what is given to it, and writes that file anew.
+    fn of(home: &Home) -> Known {
+        let profile = home.profile();
+        let damage = match (&profile, home.damaged_last()) {
+            (Ok(_), _) | (Err(ClientError::NoLogin(_)), None) => None,
+            (Err(ClientError::NoLogin(_)), Some(last)) => Some(format!(
+                "{}: cannot be read; say the proxy with --proxy and the user with --user",
+                last.display()
+            )),
+            (Err(why), _) => Some(why.to_string()),
+        };
+        if let Some(damage) = &damage {
+            eprintln!("fleetgate: {}", show::printable(damage));
+        }
+        Known {
+            profile: profile.ok().or_else(|| home.last()),
+            is_damaged: damage.is_some(),
+        }
+    }
+}
+
+fn log_in(given: &Given, home: &Home, before: &Known) -> Result<Profile, ClientError> {
+    let known = before.profile.as_ref();
     // Before anything is asked for: auth refuses it too.
     if given
         .seconds("ttl")
@@ -79,6 +109,8 @@ fn log_in(given: &Given, home: &Home, known: Option<&Profile>) -> Result<Profile
                 .map_err(|e| ClientError::Usage(format!("`--ca`: {e}")))?,
         )),
         (None, None, Some(_)) => Some(reach::believe(home)?),
+        // Of which proxy the login was is not known. Whom it believed is: anybody else is refused by that.
+        (None, None, None) if before.is_damaged => reach::believe(home).ok(),
         _ => None,
     };
     let ticket = match &believe {
@@ -239,10 +271,21 @@ fn user(given: &Given, known: Option<&Profile>) -> Result<String, ClientError> {
 /// `logout`
 pub fn logout(given: &Given) -> Outcome {
     let home = Home::find(given.value("home"))?;
-    let profile = home.profile()?;
+    let profile = match home.profile() {
+        Err(why @ ClientError::NoLogin(_)) => return Err(why.into()),
+        profile => profile,
+    };
     login::out_of_agent(&home)?;
     held::end(&home);
     home.forget()?;
+    // What can be read or not, its keys are gone.
+    let profile = match profile {
+        Err(ClientError::Broken(path, why)) => {
+            let why = format!("{why}. The login was removed all the same");
+            return Err(ClientError::Broken(path, why).into());
+        }
+        profile => profile?,
+    };
     print(&format!(
         "{} is logged out of {}\n",
         profile.user, profile.cluster

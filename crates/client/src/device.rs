@@ -7,11 +7,15 @@ use crate::{files, reach};
 use fleetgate_proto::v1::identity_client::IdentityClient;
 use fleetgate_proto::v1::{ChallengeRequest, Device, DeviceProof, EnrollDeviceRequest, Keys};
 use fleetgate_ssh::key::{KeyType, PrivateKey};
+use std::path::Path;
+use zeroize::Zeroizing;
 
 /// In front of what the key signs at a login.
 const PROOF: &[u8] = b"fleetgate-device-v1";
 /// In front of what it signs when it is made known.
 const ENROLL: &[u8] = b"fleetgate-enroll-v1";
+/// What helps where a file of the device is damaged.
+const ENROLL_AGAIN: &str = "remove it and run `fleetgate device enroll`";
 
 /// Makes this device known under a name. A key that is there is used again.
 pub async fn enroll(home: &Home, name: &str) -> Result<Device, ClientError> {
@@ -56,10 +60,18 @@ pub(crate) async fn proof(
     };
     let nonce = auth.challenge(ChallengeRequest {}).await?.into_inner().nonce;
     Ok(Some(DeviceProof {
-        device: files::read_text(&id)?.trim().to_owned(),
+        device: text_of(&id)?.trim().to_owned(),
         signature: sign(&key, &[PROOF, &nonce, &keys.ssh, &keys.tls])?.into(),
         nonce,
     }))
+}
+
+/// The device's id, as auth gave it.
+fn text_of(id: &Path) -> Result<Zeroizing<String>, ClientError> {
+    files::read_text(id).map_err(|e| match e {
+        ClientError::Broken(path, why) => ClientError::Broken(path, format!("{why}; {ENROLL_AGAIN}")),
+        e => e,
+    })
 }
 
 fn key(home: &Home) -> Result<Option<PrivateKey>, ClientError> {
@@ -68,10 +80,9 @@ fn key(home: &Home) -> Result<Option<PrivateKey>, ClientError> {
         return Ok(None);
     }
     let text = files::read(&path)?;
-    PrivateKey::parse(&text).map(Some).map_err(|e| {
-        let remedy = "remove it and run `fleetgate device enroll`";
-        ClientError::Broken(path, format!("{e}; {remedy}"))
-    })
+    PrivateKey::parse(&text)
+        .map(Some)
+        .map_err(|e| ClientError::Broken(path, format!("{e}; {ENROLL_AGAIN}")))
 }
 
 fn sign(key: &PrivateKey, parts: &[&[u8]]) -> Result<Vec<u8>, ClientError> {

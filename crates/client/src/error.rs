@@ -1,5 +1,6 @@
 //! Why something was not done, in words that a person can act on, and what the program exits with.
 
+use crate::profile;
 use fleetgate_base::exit;
 use fleetgate_policy::text;
 use std::fmt;
@@ -49,6 +50,24 @@ impl ClientError {
         }
     }
 
+    /// The same about a file that each login writes: it says so.
+    #[must_use]
+    pub fn of_login(self) -> ClientError {
+        let (path, why) = match self {
+            ClientError::File(path, e) => (path, e.to_string()),
+            ClientError::Broken(path, why) => (path, why),
+            other => return other,
+        };
+        // Without it a login does not know whom to believe.
+        let remedy = match path.ends_with(profile::STATE) {
+            true => {
+                "`fleetgate login --ca sha256:HASH` writes it anew; an administrator reads the hash in `fleetgate ca status`"
+            }
+            false => "`fleetgate login` writes it anew",
+        };
+        ClientError::Broken(path, format!("{why}; {remedy}"))
+    }
+
     /// For `map_err`: about this file.
     pub fn file(path: &Path) -> impl FnOnce(io::Error) -> ClientError {
         let path = path.to_owned();
@@ -66,9 +85,9 @@ impl fmt::Display for ClientError {
                 "there is no login in {}; log in with `fleetgate login{}`",
                 home.display(),
                 // After a logout the next login knows the proxy.
-                match home.join("last.json").exists() {
-                    true => "",
-                    false => " --proxy HOST:PORT",
+                match profile::last_of(home) {
+                    Some(_) => "",
+                    None => " --proxy HOST:PORT",
                 }
             ),
             ClientError::Expired { user, proxy, ago } => write!(

@@ -11,8 +11,8 @@ use fleetgate_net::x509;
 use fleetgate_policy::cluster::{Name, State};
 use fleetgate_proto::v1::identity_client::IdentityClient;
 use fleetgate_proto::v1::{
-    AcceptInviteRequest, BeginInviteRequest, Credentials, HelloRequest, Keys as PublicKeys, LoginRequest,
-    RefreshRequest,
+    AcceptInviteRequest, BeginInviteRequest, Credentials, HelloReply, HelloRequest, Keys as PublicKeys,
+    LoginRequest, RefreshRequest,
 };
 use fleetgate_ssh::key::certificate::Certificate;
 use fleetgate_ssh::key::{KeyType, PrivateKey, PublicKey};
@@ -60,11 +60,17 @@ pub struct Shown<'a> {
 
 /// By how many seconds this machine's clock is ahead of the cluster's.
 pub async fn clock_ahead(auth: &mut IdentityClient<BoundedChannel>) -> Result<i64, ClientError> {
+    hello(auth).await.map(|(_, ahead)| ahead)
+}
+
+/// What the auth service says of itself to anybody, and by how many seconds this machine's clock is ahead of its.
+pub async fn hello(auth: &mut IdentityClient<BoundedChannel>) -> Result<(HelloReply, i64), ClientError> {
     let before = time::now();
-    let theirs = auth.hello(HelloRequest {}).await?.into_inner().now;
+    let reply = auth.hello(HelloRequest {}).await?.into_inner();
     // The answer was made between the two.
-    let ours = before + (time::now() - before) / 2;
-    Ok(ours as i64 - theirs as i64)
+    let ours = before + time::now().saturating_sub(before) / 2;
+    let ahead = ours as i64 - reply.now as i64;
+    Ok((reply, ahead))
 }
 
 /// What an invite is good for: who it is for, and the second factor to set up.
@@ -247,9 +253,8 @@ fn agent() -> Option<Agent> {
 }
 
 fn keys(home: &Home) -> Result<(Zeroizing<String>, Certificate), ClientError> {
-    let path = home.file("id-cert.pub");
-    let line = crate::files::read_text(&path)?;
-    let certificate = Certificate::from_line(&line)
-        .map_err(|e| ClientError::Broken(path, format!("{e}; `fleetgate login` writes it anew")))?;
-    Ok((crate::files::read_text(&home.file("id"))?, certificate))
+    const CERTIFICATE: &str = "id-cert.pub";
+    let line = home.read_text(CERTIFICATE)?;
+    let certificate = Certificate::from_line(&line).map_err(|e| home.broken(CERTIFICATE, &e))?;
+    Ok((home.read_text("id")?, certificate))
 }

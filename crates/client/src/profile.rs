@@ -114,21 +114,30 @@ impl Home {
         files::private_directory(&self.0)
     }
 
+    /// A file that each login writes.
+    pub fn read(&self, name: &str) -> Result<Zeroizing<Vec<u8>>, ClientError> {
+        files::read(&self.file(name)).map_err(ClientError::of_login)
+    }
+
+    /// The same, as text.
+    pub fn read_text(&self, name: &str) -> Result<Zeroizing<String>, ClientError> {
+        files::read_text(&self.file(name)).map_err(ClientError::of_login)
+    }
+
+    /// A file that each login writes, and that does not hold what it should.
+    pub fn broken(&self, name: &str, why: &dyn std::fmt::Display) -> ClientError {
+        ClientError::Broken(self.file(name), why.to_string()).of_login()
+    }
+
     /// The login in it, whether or not its time is over.
     pub fn profile(&self) -> Result<Profile, ClientError> {
-        let path = self.file("profile.json");
-        let text = match files::read(&path) {
+        let text = match files::read(&self.file(PROFILE)) {
             Err(ClientError::File(_, e)) if e.kind() == std::io::ErrorKind::NotFound => {
                 return Err(ClientError::NoLogin(self.0.clone()));
             }
-            read => read?,
+            read => read.map_err(ClientError::of_login)?,
         };
-        serde_json::from_slice(&text).map_err(|e| {
-            ClientError::Broken(
-                path,
-                format!("cannot be read ({e}); `fleetgate login` writes it anew"),
-            )
-        })
+        serde_json::from_slice(&text).map_err(|e| self.broken(PROFILE, &format_args!("cannot be read ({e})")))
     }
 
     /// The login in it, which holds now.
@@ -153,15 +162,22 @@ impl Home {
         files::write(&self.file("id-cert.pub"), 0o600, keys.ssh_certificate.as_bytes())?;
         files::write(&self.file("tls.key"), 0o600, keys.tls.as_bytes())?;
         files::write(&self.file("tls.crt"), 0o600, keys.tls_certificates.as_bytes())?;
-        files::write(&self.file("state.json"), 0o600, &keys.state)?;
+        files::write(&self.file(STATE), 0o600, &keys.state)?;
         files::write(&self.file("known_hosts"), 0o600, keys.known_hosts.as_bytes())?;
         let text = serde_json::to_string_pretty(profile).unwrap_or_default() + "\n";
-        files::write(&self.file("profile.json"), 0o600, text.as_bytes())
+        files::write(&self.file(PROFILE), 0o600, text.as_bytes())
     }
 
     /// The login that was logged out last, for the next one: it opens nothing.
     pub fn last(&self) -> Option<Profile> {
-        serde_json::from_slice(&files::read(&self.file(LAST)).ok()?).ok()
+        last_of(&self.0)
+    }
+
+    /// The file of that login, if there is one that cannot be read.
+    #[must_use]
+    pub fn damaged_last(&self) -> Option<PathBuf> {
+        let path = self.file(LAST);
+        (path.exists() && self.last().is_none()).then_some(path)
     }
 
     /// Removes the login. What stays is no secret but the device's key: where the cluster is, and by which authorities it is
@@ -178,14 +194,26 @@ impl Home {
         ] {
             files::remove(&self.file(name))?;
         }
-        let profile = self.file("profile.json");
-        files::write(&self.file(LAST), 0o600, &files::read(&profile)?)?;
+        let profile = self.file(PROFILE);
+        // One that cannot be read tells the next login nothing.
+        if self.profile().is_ok() {
+            files::write(&self.file(LAST), 0o600, &files::read(&profile)?)?;
+        }
         files::remove(&profile)
     }
 }
 
+/// Whom the login believes.
+pub(crate) const STATE: &str = "state.json";
+/// Who is logged in.
+const PROFILE: &str = "profile.json";
 /// The profile of a login that is over by logout.
 const LAST: &str = "last.json";
+
+/// The login in the directory `home` that was logged out last.
+pub(crate) fn last_of(home: &Path) -> Option<Profile> {
+    serde_json::from_slice(&files::read(&home.join(LAST)).ok()?).ok()
+}
 
 /// The texts of the files of a login.
 pub struct Keys {

@@ -2,8 +2,7 @@
 //! it on unread. Who is at the other end is checked by TLS and nowhere else.
 
 use crate::error::ClientError;
-use crate::files;
-use crate::profile::Home;
+use crate::profile::{Home, STATE};
 use crate::waiting::{Awaited, BoundedChannel, bounded, noticed};
 use fleetgate_net::h2::{self, Tuning};
 use fleetgate_net::tls::{self, Believe, Client, Credentials, Trust};
@@ -49,6 +48,10 @@ impl Desk {
             .max_encoding_message_size(h2::AUTH_MESSAGE))
     }
 }
+
+/// Files of a login: what it shows.
+const CHAIN: &str = "tls.crt";
+const KEY: &str = "tls.key";
 
 /// Where a proxy usually listens, best first: its own port, and the one that every network lets out.
 const PORTS: [u16; 2] = [3080, 443];
@@ -176,11 +179,8 @@ pub async fn identity(
 
 /// Whom the login in this home believes.
 pub fn believe(home: &Home) -> Result<Believe, ClientError> {
-    let path = home.file("state.json");
-    let document = files::read(&path)?;
-    let broken = |e: &dyn std::fmt::Display| {
-        ClientError::Broken(path.clone(), format!("{e}; `fleetgate login` writes it anew"))
-    };
+    let document = home.read(STATE)?;
+    let broken = |e: &dyn std::fmt::Display| home.broken(STATE, e);
     let state = State::parse_json(&document).map_err(|e| broken(&e))?;
     Ok(Believe::Trust(
         Trust::new(&state.trust.tls_ca).map_err(|e| broken(&e))?,
@@ -189,9 +189,11 @@ pub fn believe(home: &Home) -> Result<Believe, ClientError> {
 
 /// What the login in this home shows.
 pub fn credentials(home: &Home) -> Result<Credentials, ClientError> {
-    let (chain, key) = (home.file("tls.crt"), home.file("tls.key"));
-    Credentials::given(&files::read(&chain)?, &files::read(&key)?)
-        .map_err(|e| ClientError::Broken(chain, format!("{e}; `fleetgate login` writes it anew")))
+    let (chain, key) = (home.read(CHAIN)?, home.read(KEY)?);
+    Credentials::given(&chain, &key).map_err(|e| {
+        let name = if tls::is_key(&key) { CHAIN } else { KEY };
+        home.broken(name, &e)
+    })
 }
 
 /// The certificate that the login in this home shows.

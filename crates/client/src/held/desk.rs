@@ -2,7 +2,6 @@
 //! their length before them, since what follows the answer is HTTP/2's already.
 
 use crate::error::ClientError;
-use crate::files;
 use crate::ledger::Step;
 use crate::profile::Home;
 use crate::transport::LEG;
@@ -119,7 +118,7 @@ pub(super) fn key(home: &Home, address: &str) -> Result<String, ClientError> {
         digest.update(&[0]);
     }
     for file in ["tls.crt", "state.json"] {
-        digest.update(&files::read(&home.file(file))?);
+        digest.update(&home.read(file)?);
     }
     Ok(digest
         .finish()

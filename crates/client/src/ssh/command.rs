@@ -197,7 +197,7 @@ async fn through(
         let user = options.user.clone().unwrap_or_else(|| profile.account());
         let hosts = Hosts::of_cluster(&node, home.file("known_hosts"));
         let key = Credential::of_files(&home.file("id"), Some(&home.file("id-cert.pub")), &Vec::new)
-            .map_err(told)?;
+            .map_err(|e| told(e.of_login()))?;
         let mut plan = plan(options, user.clone(), "client-node", starter.clone());
         plan.place.clone_from(&node);
         let mut carrier = Through {

@@ -194,6 +194,11 @@ impl Hosts {
                     .take(256)
                     .collect::<String>()
             )),
+            Err(why @ CertificateRefused::Ca(_)) if self.certificates => about(format!(
+                "{why}: {} has no line of it, or a damaged one. `fleetgate login` writes that file anew; after that, {name} \
+                 is no node of this cluster",
+                self.files_named()
+            )),
             Err(why) => about(why.to_string()),
         }
     }

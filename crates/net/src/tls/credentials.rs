@@ -4,7 +4,7 @@ use super::Error;
 use crate::x509::{Certificate, Key};
 use fleetgate_policy::cluster::Identity;
 use rustls::client::ResolvesClientCert;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, SubjectPublicKeyInfoDer};
 use rustls::sign::{self, CertifiedKey, SigningKey};
 use rustls::{SignatureAlgorithm, SignatureScheme};
@@ -51,9 +51,14 @@ impl Credentials {
     pub fn given(chain: &[u8], key: &[u8]) -> Result<Credentials, Error> {
         let chain: Vec<_> = CertificateDer::pem_slice_iter(chain)
             .collect::<Result<_, _>>()
-            .map_err(|e| Error::setting(format!("the certificate file cannot be read as PEM: {e}")))?;
+            .map_err(|e| {
+                Error::setting(format!(
+                    "the certificate file cannot be read as PEM: {}",
+                    words(&e)
+                ))
+            })?;
         let key = PrivateKeyDer::from_pem_slice(key)
-            .map_err(|e| Error::setting(format!("the key file cannot be read as PEM: {e}")))?;
+            .map_err(|e| Error::setting(format!("the key file cannot be read as PEM: {}", words(&e))))?;
         let key = rustls::crypto::ring::sign::any_supported_type(&key).map_err(Error::setting)?;
         let credentials = Credentials::by(key, chain)?;
         credentials
@@ -104,6 +109,22 @@ impl Credentials {
     pub(super) fn resolver(&self) -> Arc<dyn ResolvesClientCert> {
         Arc::new(Always(self.certified.clone()))
     }
+}
+
+/// The library's words show bytes as numbers.
+fn words(error: &pem::Error) -> String {
+    match error {
+        pem::Error::MissingSectionEnd { .. } => "it ends in the middle".to_owned(),
+        pem::Error::NoItemsFound => "nothing of the kind is in it".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// Whether this PEM holds a private key that can be used.
+#[must_use]
+pub fn is_key(pem: &[u8]) -> bool {
+    PrivateKeyDer::from_pem_slice(pem)
+        .is_ok_and(|key| rustls::crypto::ring::sign::any_supported_type(&key).is_ok())
 }
 
 /// The hash that a client's CertificateVerify signs (RFC 8446 §4.4.3); None if the message is anything else. Whoever signs

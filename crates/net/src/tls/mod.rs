@@ -11,7 +11,7 @@ mod room;
 mod stream;
 mod verify;
 
-pub use credentials::{Credentials, Signer, client_handshake_hash};
+pub use credentials::{Credentials, Signer, client_handshake_hash, is_key};
 pub use error::{Error, Kind};
 pub use room::rest;
 pub use stream::{LINGER, LINGER_BYTES, Stream};
