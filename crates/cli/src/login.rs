@@ -45,7 +45,6 @@ pub fn run(given: &Given) -> Outcome {
 fn refresh(given: &Given, home: &Home) -> Result<Profile, ClientError> {
     home.login()?;
     let code = code(given)?;
-    let _ = login::out_of_agent(home);
     reach::run(login::refresh(home, &code))
 }
 
@@ -122,8 +121,6 @@ fn log_in(given: &Given, home: &Home, before: &Known) -> Result<Profile, ClientE
         (None, Some(ticket)) => Believe::Pin(ticket.pin),
         (None, None) => unreachable!("without a pin there is an invite"),
     };
-    // The old login's key is taken out of the agent while its files are still there.
-    let _ = login::out_of_agent(home);
     reach::run(async {
         let mut auth = reach::identity(proxy, &believe, None).await?;
         let user = match &ticket {

@@ -205,6 +205,8 @@ fn keep(
         device: identity.device.map(|d| d.to_string()),
         clock_ahead,
     };
+    // The old login's key leaves the agent now: one that was refused takes nothing away, and its files are still there.
+    let _ = out_of_agent(home);
     home.save(&profile, &keys)?;
     // What is kept is the old login's.
     held::end(home);

@@ -221,7 +221,6 @@ async fn through(
                 };
                 terminal.say(&format!("{refused}\n"));
                 let code = terminal.secret("Code of the second factor: ").map_err(told)?;
-                let _ = login::out_of_agent(&home);
                 let fresh = login::refresh(&home, &code).await.map_err(told)?;
                 let _ = login::into_agent(&home, &fresh);
             }
