@@ -13,7 +13,9 @@ use fleetgate_node::identity::{self, Identity};
 use fleetgate_node::monitor::{self, Signed};
 use fleetgate_proto::v1::JoinReply;
 use serde_json::json;
+use std::fs::DirBuilder;
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 /// Joins; a machine that has joined says so.
@@ -73,6 +75,15 @@ pub fn run(given: &Given) -> Outcome {
             .collect(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
+    // A token is good once, so a place that cannot be written is found out before the token is shown.
+    let mut places = vec![match &own {
+        Some(_) => state.as_path(),
+        None => &config.state_directory,
+    }];
+    places.extend(path.parent().filter(|_| own.is_some()));
+    for place in places {
+        check_writable(place)?;
+    }
     let joined = reach::run(join::join(proxy, &token, machine))?;
     let reply = &joined.reply;
     let mut proxy_place = None;
@@ -143,6 +154,26 @@ pub fn run(given: &Given) -> Outcome {
             )
         },
     )
+}
+
+/// Makes the directory, where it is missing, and tries a file in it.
+fn check_writable(place: &Path) -> Result<(), ClientError> {
+    let probe = place.join(".fleetgate-join");
+    let made = match place.is_dir() {
+        true => Ok(()),
+        false => DirBuilder::new().recursive(true).mode(0o700).create(place),
+    };
+    let tried = made
+        .map_err(ClientError::file(place))
+        .and_then(|()| files::write(&probe, 0o600, b""))
+        .and_then(|()| files::remove(&probe));
+    tried.map_err(|e| match e {
+        ClientError::File(_, e) => ClientError::Broken(
+            place.to_owned(),
+            format!("{e}; the token was not used. Join as root, or give --state DIR of your own"),
+        ),
+        e => e,
+    })
 }
 
 /// Where a proxy is, and what it needs.
@@ -235,6 +266,23 @@ pub fn keep_node(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_said_before_the_token_is_used() {
+        let directory = std::env::temp_dir().join(format!("fleetgate-join-{}", std::process::id()));
+        check_writable(&directory.join("state")).expect("made");
+        let left = std::fs::read_dir(directory.join("state")).expect("there").count();
+        assert_eq!(left, 0, "nothing of the try is left");
+        std::fs::remove_dir_all(&directory).expect("removed");
+        // Nobody makes a directory there, root included.
+        let error = check_writable(Path::new("/proc/fleetgate")).expect_err("refused");
+        assert_eq!(error.code(), 1);
+        let words = error.to_string();
+        assert!(
+            words.starts_with("/proc/fleetgate: ") && words.contains("the token was not used"),
+            "{words}"
+        );
+    }
 
     #[test]
     fn a_proxys_section_is_read_by_the_proxy_and_names_what_it_needs() {

@@ -44,7 +44,8 @@ impl ClientError {
     #[must_use]
     pub fn code(&self) -> i32 {
         match self {
-            ClientError::Usage(_) => exit::USAGE,
+            // What would have been asked for can be given by a flag.
+            ClientError::Usage(_) | ClientError::NoTerminal(..) => exit::USAGE,
             ClientError::Unreachable(..) => exit::UNREACHABLE,
             _ => exit::REFUSED,
         }

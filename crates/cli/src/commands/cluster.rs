@@ -90,7 +90,8 @@ pub const TABLE: &[Command] = &[
         "Shows a token that `fleetgate token add` printed, and gets certificates for this machine: what it becomes is \
          the token's to say. The cluster is known by the token: nobody else can answer for it. Keys are made here and \
          never leave; the SSH host keys are the machine's own. Where it has joined already, it says so; one that the \
-         cluster removed joins anew.",
+         cluster removed joins anew. The exit code is 1 where the cluster refused or a file could not be written, 2 where \
+         the command line or the token cannot be meant, 255 where no connection came about.",
         join::run,
     )
     .flags(&[

@@ -136,7 +136,7 @@ impl Value {
             Value::Login => "the name of an account".to_owned(),
             Value::Selector => "a name, a pattern of names, or labels, as env=prod,role=db".to_owned(),
             Value::Session => "the id of a session, the first column of `fleetgate sessions ls`".to_owned(),
-            Value::UserAtNode => "USER@NODE".to_owned(),
+            Value::UserAtNode => "a user and a node, as ada@web1".to_owned(),
             Value::Connection => "the number of a connection, the field `connection` of events".to_owned(),
             Value::HostPort => "a host with its port, as proxy.example.org:3080".to_owned(),
             Value::Proxy => "a host, as proxy.example.org or proxy.example.org:3080".to_owned(),
