@@ -6,8 +6,10 @@ use crate::{print, show};
 use fleetgate_base::exit;
 use fleetgate_client::error::ClientError;
 use fleetgate_client::files;
-use fleetgate_policy::cluster::{NO_ACCOUNT, Role, write_roles};
-use fleetgate_proto::v1::{ApplyRoleRequest, Empty, EventsRequest, RoleName, TestRoleRequest};
+use fleetgate_policy::cluster::{Labels, NO_ACCOUNT, Name, Role, Selector, parse_roles, write_roles};
+use fleetgate_proto::v1::{
+    ApplyRoleRequest, Empty, EventsRequest, Node, NodesRequest, RoleName, TestRoleRequest,
+};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -15,6 +17,8 @@ use std::path::Path;
 
 /// The latest logins of a node that are looked at for accounts that are not there.
 const LOGINS_LOOKED_AT: u32 = 1000;
+/// Auth's word for a role that was so already.
+const UNCHANGED: &str = "unchanged";
 
 /// `role apply`
 pub fn apply(given: &Given) -> Outcome {
@@ -31,10 +35,26 @@ pub fn apply(given: &Given) -> Outcome {
         path => files::read_text(Path::new(path))?.to_string(),
     };
     let dry_run = given.has("dry-run");
+    // A file that cannot be read is refused by auth, in its words.
+    let roles = parse_roles("the role file", &text).unwrap_or_default();
     let request = ApplyRoleRequest { text, dry_run };
-    let changes = ask(given, async |mut admin| {
-        Ok(admin.apply_role(request).await?.into_inner().changes)
+    let (changes, nodes) = ask(given, async |mut admin| {
+        let changes = admin.apply_role(request).await?.into_inner().changes;
+        let every = NodesRequest::default();
+        Ok((changes, admin.nodes(every).await?.into_inner().nodes))
     })?;
+    let changed = |role: &&Role| {
+        let mut changes = changes.iter();
+        changes.any(|c| c.name == role.name.as_str() && c.what != UNCHANGED)
+    };
+    let warnings: Vec<String> = roles
+        .iter()
+        .filter(changed)
+        .flat_map(|role| without_nodes(role, &nodes))
+        .collect();
+    for warning in &warnings {
+        eprintln!("{}", show::printable(warning));
+    }
     show::either(
         given.has("json"),
         || {
@@ -42,7 +62,7 @@ pub fn apply(given: &Given) -> Outcome {
                 .iter()
                 .map(|c| json!({ "name": c.name, "what": c.what }))
                 .collect();
-            json!({ "changes": rows, "dry_run": dry_run })
+            json!({ "changes": rows, "dry_run": dry_run, "warnings": warnings })
         },
         || {
             let would = if dry_run { " (would be)" } else { "" };
@@ -52,6 +72,27 @@ pub fn apply(given: &Given) -> Outcome {
                 .collect()
         },
     )
+}
+
+/// A sentence for each selector of a role that no node fits: a label or a name that was mistyped opens nothing.
+fn without_nodes(role: &Role, nodes: &[Node]) -> Vec<String> {
+    let fits = |selector: &Selector| {
+        nodes.iter().any(|node| {
+            let name = Name::parse(&node.name);
+            let labels = Labels::of(node.labels.iter().map(|(k, v)| (k.as_str(), v.as_str())));
+            name.is_ok_and(|name| selector.matches(&name, &labels.unwrap_or_default()))
+        })
+    };
+    let unfit = role.nodes.iter().filter(|selector| !fits(selector));
+    unfit
+        .map(|selector| {
+            format!(
+                "warning: role {}: no node matches {:?} now: `fleetgate node ls` lists them with their labels",
+                role.name,
+                selector.to_string()
+            )
+        })
+        .collect()
 }
 
 /// `role ls`
@@ -200,6 +241,26 @@ fn document(role: &Role) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_selector_that_no_node_fits_is_warned_of() {
+        let text = "[role.dba]\nnodes = [\"env=prd\", \"web*\", \"db1\"]\nlogins = [\"root\"]\n";
+        let roles = parse_roles("roles.toml", text).expect("roles");
+        let node = Node {
+            name: "web1".to_owned(),
+            labels: [("env".to_owned(), "prod".to_owned())].into(),
+            ..Node::default()
+        };
+        let warnings = without_nodes(&roles[0], std::slice::from_ref(&node));
+        assert_eq!(warnings.len(), 2, "{warnings:?}");
+        assert!(
+            warnings[0].contains("role dba: no node matches \"env=prd\""),
+            "{warnings:?}"
+        );
+        assert!(warnings[1].contains("\"db1\""), "{warnings:?}");
+        let right = parse_roles("roles.toml", &text.replace("prd", "prod").replace("db1", "*"));
+        assert_eq!(without_nodes(&right.expect("roles")[0], &[node]), [""; 0]);
+    }
 
     #[test]
     fn an_account_that_was_missing_is_warned_of_until_somebody_came_in() {
