@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The state in a backup's directory; the audit log has the name that it has in the service's.
-pub(crate) const STATE_FILE: &str = "state.db";
+pub const STATE_FILE: &str = "state.db";
 /// The longest path that a kernel takes.
 const MAX_PATH: usize = 4096;
 
@@ -94,7 +94,7 @@ pub fn copy(directory: &Path, to: &Path) -> Result<Copied> {
         )));
     }
     let part = Part::new(to)?;
-    copy_state(directory, &part.path.join(STATE_FILE), Existing::Keep)?;
+    copy_state(directory, &part.path.join(STATE_FILE), Existing::Keep).map_err(|e| Refused::of_store(&e))?;
     audit::copy(&directory.join(AUDIT_FILE), &part.path.join(AUDIT_FILE))?;
     let bytes = size(&part.path).map_err(|e| said(to, &e))?;
     Ok(Copied {
@@ -150,10 +150,10 @@ pub async fn restore(
             "{} is no store of fleetgate's, or is damaged; nothing was changed, take another backup",
             path.display()
         )),
-        e => e.into(),
+        e => Refused::of_store(&e),
     })?;
     // The store is ours while it is open, so nobody has the audit log open either.
-    let store = Arc::new(Sqlite::open(directory)?);
+    let store = Arc::new(Sqlite::open(directory).map_err(|e| Refused::of_store(&e))?);
     put_audit(&from, &directory.join(AUDIT_FILE)).map_err(|e| {
         Refused::unavailable(format!(
             "{}: {e}: the state is restored, the audit log is not: restore again with --replace",

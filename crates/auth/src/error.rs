@@ -100,9 +100,19 @@ impl From<StoreError> for Refused {
             StoreError::Busy | StoreError::Watches => Refused::busy(error.to_string()),
             other => {
                 tracing::error!("{other}");
-                Refused::unavailable(other.to_string())
+                Refused::of_store(&other)
             }
         }
+    }
+}
+
+impl Refused {
+    /// The same for a command, which says by itself why it failed: a service's log is where others read it.
+    pub(crate) fn of_store(error: &StoreError) -> Refused {
+        Refused::unavailable(match error {
+            StoreError::Locked(_) => format!("{error} (`systemctl stop fleetgate`, or end `fleetgate up`)"),
+            other => other.to_string(),
+        })
     }
 }
 

@@ -31,7 +31,7 @@ pub async fn init(directory: &Path, cluster: &Name, proxies: &[String], clock: A
             "a cluster has at most {MAX_PROXIES} proxies"
         )));
     }
-    let store = Sqlite::open(directory)?;
+    let store = Sqlite::open(directory).map_err(|e| Refused::of_store(&e))?;
     let now = clock.seconds();
     let serial = Serial {
         serial: clock.millis(),
@@ -109,7 +109,7 @@ async fn joined(
     clock: Arc<dyn Clock>,
     anew: bool,
 ) -> Result<v1::JoinReply> {
-    let store: Arc<dyn Store> = Arc::new(Sqlite::open(directory)?);
+    let store: Arc<dyn Store> = Arc::new(Sqlite::open(directory).map_err(|e| Refused::of_store(&e))?);
     let audit = open_audit(directory, crate::audit::DEFAULT_SIZE, clock.clone())?;
     let (service, beside) = Service::open(store, audit, clock).await?;
     let mut tasks = beside.start();
