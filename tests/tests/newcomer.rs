@@ -1,7 +1,9 @@
-//! What somebody meets who has just begun, or made a mistake.
+//! What somebody meets who has just begun, or made a mistake: damaged files of a login, a wrong password, a token and a place
+//! that do not fit, a role for machines that are not there, and what `doctor` says of the services.
 #![forbid(unsafe_code)]
 
-use fleetgate_tests::cluster::Cluster;
+use fleetgate_tests::cluster::{Cluster, PROXY, STATE};
+use fleetgate_tests::world::wait_until;
 use fleetgate_tests::{is_root, skip};
 
 /// `damaged FILE HOW` makes the home `hurt` from ada's, with this file damaged; `said WORDS` runs the program, and prints its
@@ -92,4 +94,211 @@ fn a_damaged_file_of_a_login_is_named_with_what_mends_it() {
     // The keys of a login that cannot be read are removed like others.
     let left = say("damaged profile.json cut; said logout --home hurt > /dev/null; ls hurt");
     assert_eq!(left, "state.json\n");
+}
+
+#[test]
+fn a_login_that_is_refused_takes_nothing_out_of_the_agent() {
+    if !is_root() {
+        return skip("a node needs root");
+    }
+    let cluster = Cluster::new();
+    let told = cluster.script(
+        r#"eval "$(ssh-agent -s)" > /dev/null
+        trap 'kill $SSH_AGENT_PID' EXIT
+        again "$F" login --home home --password-file password --authenticator totp
+        ssh-add -l | grep -c ED25519-CERT
+        echo 'another password than hers' > wrong
+        if "$F" login --home home --password-file wrong --authenticator totp 2> why; then exit 1; fi
+        grep -c 'password or code is wrong' why
+        ssh-add -l | grep -c ED25519-CERT
+        again "$F" login --home home --password-file password --authenticator totp
+        ssh-add -l | grep -c ED25519-CERT"#,
+    );
+    // The last one has taken the place of the first.
+    assert_eq!(told, "1\n1\n1\n1\n");
+}
+
+#[test]
+fn joining_exits_with_2_for_usage_1_where_it_is_refused_and_255_without_a_connection() {
+    if !is_root() {
+        return skip("a node needs root");
+    }
+    let cluster = Cluster::new();
+    cluster.script(
+        r#""$F" token add --state cluster > token; "$F" token add --state cluster > used
+        "$F" user add --state cluster bea --role everything > person
+        "$F" join --proxy 127.0.0.1:3080 --token-file used --name other --state other
+        { tr -d '\n' < token; echo x; } > unknown"#,
+    );
+    for (words, code, wanted) in [
+        ("--token-file token", "2", "`--proxy` is missing"),
+        (
+            "--proxy 127.0.0.1:3080",
+            "2",
+            "no terminal to ask for Token on; give --token-file",
+        ),
+        (
+            "--proxy 127.0.0.1:3080 --token-file person",
+            "2",
+            "a machine joins by a token",
+        ),
+        (
+            "--proxy 127.0.0.1:3080 --token-file token --label x",
+            "2",
+            "`--label` wants",
+        ),
+        (
+            "--proxy 127.0.0.1:3080 --token-file unknown",
+            "1",
+            "the token is not known",
+        ),
+        (
+            "--proxy 127.0.0.1:3080 --token-file used",
+            "1",
+            "the token was used",
+        ),
+        (
+            "--proxy 127.0.0.1:3080 --token-file nowhere",
+            "1",
+            "nowhere: No such file",
+        ),
+        (
+            "--proxy 127.0.0.1:3080 --token-file token --state /proc/node",
+            "1",
+            "/proc/node: No such file or directory (os error 2); the token was not used",
+        ),
+        (
+            "--proxy 127.0.0.1:1 --token-file token",
+            "255",
+            "no connection to 127.0.0.1:1",
+        ),
+        // The token is as good as before.
+        (
+            "--proxy 127.0.0.1:3080 --token-file token",
+            "0",
+            "this machine is the node fresh",
+        ),
+        (
+            "--proxy 127.0.0.1:3080 --token-file token",
+            "0",
+            "`fleetgate join --again`",
+        ),
+    ] {
+        let state = if words.contains("--state") {
+            ""
+        } else {
+            "--state fresh"
+        };
+        let told = cluster.script(&format!("{TOOLS}said join --name fresh {state} {words}"));
+        assert!(
+            told.starts_with(&format!("{code} ")) && told.contains(wanted),
+            "{words}: {told}"
+        );
+    }
+}
+
+#[test]
+fn a_role_for_machines_that_are_not_there_is_applied_and_said() {
+    if !is_root() {
+        return skip("a node needs root");
+    }
+    let cluster = Cluster::new();
+    cluster.join_node();
+    let apply = |nodes: &str| {
+        let role = format!("[role.dba]\\nnodes = [{nodes}]\\nlogins = [\"root\"]\\n");
+        cluster.script(&format!(
+            "{TOOLS}printf '{role}' > dba.toml; said role apply --state cluster -f dba.toml"
+        ))
+    };
+    let told = apply(r#""place=celar", "gate""#);
+    assert!(
+        told.contains("warning: role dba: no node matches \"place=celar\" now")
+            && told.contains("dba created"),
+        "{told}"
+    );
+    assert!(told.starts_with("0 ") && !told.contains("\"gate\""), "{told}");
+    // What changes nothing says nothing anew.
+    assert_eq!(apply(r#""place=celar", "gate""#), "0 dba unchanged\n");
+    assert_eq!(apply(r#""place=cellar", "gate""#), "0 dba changed\n");
+}
+
+#[test]
+fn doctor_says_how_the_services_are() {
+    if !is_root() {
+        return skip("services that give up root need root");
+    }
+    let mut cluster = Cluster::new();
+    const DOCTOR: &str = r#"code=0; "$P" doctor --config cluster/fleetgate.toml > seen || code=$?
+        echo "code $code"; grep -A1 'auth service\|auth state\|auth port\|auth disk\|proxy ' seen"#;
+    let seen = cluster.script(&format!("P=$F; {DOCTOR}"));
+    for wanted in [
+        "good   auth service        answers for the cluster test, version 0.1.0; its state is open",
+        "good   auth port           127.0.0.1:3025 answers",
+        "proxy service       127.0.0.1:3080 answers and reaches auth",
+        "good   proxy certificate   ends in ",
+        " MB are left for /run/test/cluster/auth",
+        " MB are left for /run/test/cluster/proxy",
+    ] {
+        assert!(seen.contains(wanted), "{wanted}: {seen}");
+    }
+    assert!(!seen.contains("wrong "), "{seen}");
+
+    // Another program than the one that runs, as after an upgrade.
+    let seen = cluster.script(&format!("cp \"$F\" another; P=./another; {DOCTOR}"));
+    for service in ["auth", "proxy"] {
+        let of_it = seen
+            .split(&format!("{service} service "))
+            .nth(1)
+            .unwrap_or_default();
+        let of_it: String = of_it.lines().take(2).collect();
+        assert!(
+            of_it.contains("its program is ") && of_it.contains("-> `systemctl restart fleetgate`"),
+            "{service}: {seen}"
+        );
+    }
+
+    // Auth does not answer: the proxy answers, and does not reach it.
+    let auth = cluster.serving("auth").expect("it runs");
+    let seen = cluster.script(&format!("P=$F; kill -STOP {auth}; {DOCTOR}; kill -CONT {auth}"));
+    for wanted in [
+        "code 1",
+        "wrong  auth service",
+        "no answer within 10 s",
+        "wrong  proxy service       127.0.0.1:3080 answers, but auth is not reached through it: ",
+        "-> see that auth runs, and that it is at 127.0.0.1:3025 (`auth` in [proxy], `listen` in [auth])",
+    ] {
+        assert!(seen.contains(wanted), "{wanted}: {seen}");
+    }
+
+    // Neither runs; then the state is damaged, and the certificate gone.
+    cluster.down(STATE);
+    let mut seen = String::new();
+    wait_until("both have ended", || {
+        seen = cluster.script(&format!("P=$F; {DOCTOR}"));
+        seen.matches("does not run").count() == 2
+    });
+    for wanted in [
+        "code 1",
+        "good   auth state          /run/test/cluster/auth can be read",
+        "-> start it: `systemctl start fleetgate`, or `fleetgate up`",
+    ] {
+        assert!(seen.contains(wanted), "{wanted}: {seen}");
+    }
+    let seen = cluster.script(&format!(
+        "mv cluster/auth/state.db kept; echo nothing > cluster/auth/state.db; chmod 600 cluster/auth/state.db
+        mv cluster/proxy/tls.chain chain; P=$F; {DOCTOR}
+        mv kept cluster/auth/state.db; mv chain cluster/proxy/tls.chain"
+    ));
+    for wanted in [
+        "wrong  auth state",
+        "-> `fleetgate restore BACKUP --replace`",
+        "wrong  proxy service       /run/test/cluster/proxy/tls.chain: ",
+        "-> join it again",
+    ] {
+        assert!(seen.contains(wanted), "{wanted}: {seen}");
+    }
+    // The control: it starts, and all is well again.
+    cluster.up(STATE, PROXY);
+    let seen = cluster.script(&format!("P=$F; {DOCTOR}"));
+    assert!(!seen.contains("wrong "), "{seen}");
 }

@@ -1,8 +1,12 @@
 //! `fleetgate doctor`: what is wrong with this host, thing by thing, with the remedy. What a node needs is the node's to
-//! examine; here stands what a login needs, where there is one.
+//! examine; here stands what the cluster's services and a login need, where there are any.
 
+mod services;
+
+use crate::cluster::SYSTEM_CONFIG;
+use crate::flags::Given;
 use crate::flags::Outcome;
-use crate::print;
+use crate::{cluster, node, print};
 use fleetgate_base::exit;
 use fleetgate_client::agent::Agent;
 use fleetgate_client::error::ClientError;
@@ -13,20 +17,29 @@ use fleetgate_node::config::Config;
 use fleetgate_node::doctor::{Finding, Grade, examine};
 use fleetgate_node::identity::Identity;
 use serde_json::json;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Prints the findings; the exit code is 1 when one of them is wrong.
-pub fn run(config: &Path, as_json: bool) -> Outcome {
+pub fn run(given: &Given) -> Outcome {
+    let config = &node::configuration(given);
     let mut findings = examine(config);
     findings.extend(certificates(config));
+    findings.extend(services::look(&of_services(given), config));
     findings.extend(login());
-    print(&if as_json {
+    print(&if given.has("json") {
         document(&findings)
     } else {
         table(&findings)
     })?;
     let wrong = findings.iter().any(|f| f.grade == Grade::Wrong);
     Ok(if wrong { exit::REFUSED } else { 0 })
+}
+
+/// The configuration of the services: the one that is given, one's own, or the machine's.
+fn of_services(given: &Given) -> PathBuf {
+    let own = cluster::configuration(given).ok();
+    own.filter(|path| given.has("config") || path.exists())
+        .unwrap_or_else(|| SYSTEM_CONFIG.into())
 }
 
 /// A certificate that ends sooner than this was not renewed when it should have been.

@@ -14,7 +14,7 @@ use crate::audit;
 use crate::state::View;
 use fleetgate_base::own;
 use fleetgate_net::Credentials;
-use fleetgate_net::x509::Key;
+use fleetgate_net::x509::{self, Key};
 use fleetgate_policy::cluster::{MAX_STATE, Name, Subject};
 use fleetgate_proto::v1::Signed;
 use fleetgate_ssh::key::{Certificate, HostKey, KeyType};
@@ -152,6 +152,19 @@ impl Identity {
         }
         Ok(key)
     }
+}
+
+/// The certificate and the newest state of a proxy's state directory. Unlike [`Identity::load`] this makes nothing.
+pub fn look(directory: &Path) -> Result<(x509::Certificate, Signed), String> {
+    let at = |name: &str| directory.join(name);
+    let failed = |name: &str, why: &dyn std::fmt::Display| format!("{}: {why}", at(name).display());
+    let file = read(&at(CHAIN), FILE_MAX).map_err(|e| failed(CHAIN, &e))?;
+    let chain = parse_chain(&file).unwrap_or_default();
+    let leaf = chain.first().ok_or_else(|| failed(CHAIN, &"it is damaged"))?;
+    let leaf = x509::Certificate::read(leaf).map_err(|e| failed(CHAIN, &e))?;
+    let state = read(&at(STATE), STATE_MAX).map_err(|e| failed(STATE, &e))?;
+    let state = Signed::decode(state.as_slice()).map_err(|e| failed(STATE, &e))?;
+    Ok((leaf, state))
 }
 
 /// The SSH key that stands there, or a new one.

@@ -186,6 +186,49 @@ pub fn set_attribute(fd: &Fd, name: &CStr, value: &[u8]) -> Result<()> {
     .map(drop)
 }
 
+/// What a file system has, and what of it is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes in all.
+    pub bytes: u64,
+    /// Bytes that others than root may still write.
+    pub bytes_left: u64,
+    /// Files in all; 0 where the file system does not count them.
+    pub files: u64,
+    /// Files that can still be made.
+    pub files_left: u64,
+}
+
+/// The room of the file system that `path` lies on.
+pub fn room(path: &CStr) -> Result<Room> {
+    let mut found: StatFs = [0; 15];
+    // SAFETY: the kernel reads one string and writes one struct statfs, which is what StatFs is.
+    unsafe { syscall!(libc::SYS_statfs, path.as_ptr(), &raw mut found) }?;
+    let [
+        _kind,
+        block,
+        blocks,
+        _free,
+        available,
+        files,
+        files_left,
+        _id,
+        _name,
+        fragment,
+        ..,
+    ] = found;
+    let unit = if fragment > 0 { fragment } else { block };
+    Ok(Room {
+        bytes: blocks.saturating_mul(unit),
+        bytes_left: available.saturating_mul(unit),
+        files,
+        files_left,
+    })
+}
+
+/// The kernel's struct statfs of a machine with 64 bits: fifteen words.
+type StatFs = [u64; 15];
+
 /// Cuts or extends the file to `len` bytes.
 pub fn truncate(fd: &Fd, len: u64) -> Result<()> {
     // SAFETY: numbers only.
@@ -226,4 +269,17 @@ pub fn read_up_to(fd: &Fd, max: usize) -> Result<Vec<u8>> {
         }
     }
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_room_of_a_file_system_is_read() {
+        let room = room(c"/").expect("there is one");
+        assert!(room.bytes > 0 && room.bytes_left <= room.bytes, "{room:?}");
+        assert!(room.files_left <= room.files, "{room:?}");
+        assert_eq!(super::room(c"/nonexistent/place"), Err(Errno::ENOENT));
+    }
 }

@@ -49,7 +49,9 @@ pub const TABLE: &[Command] = &[
         about: "Looks at everything that a node with this configuration would need: privileges, kernel, clock, ports, host \
                 keys, ways in, PAM, cgroups, files. Changes nothing. `good` is as it should be, `less` works with less than \
                 there could be, `wrong` keeps the node from starting or everybody from coming in; then the exit code is 1. Where \
-                you are logged in it also looks at the login, its proxy, the clock and the ssh-agent. \
+                the auth service or the proxy is configured, it also looks whether they run and answer, whether the proxy \
+                reaches auth, at the end of certificates, the room on their disks, and whether the program was replaced \
+                since they began. Where you are logged in it also looks at the login, its proxy, the clock and the ssh-agent. \
                 How sessions are sealed is `fleetgate seal doctor`.",
         flags: &[CONFIG, JSON],
         operands: Operands::None,
@@ -58,7 +60,7 @@ pub const TABLE: &[Command] = &[
             ("for a program", "fleetgate doctor --config node.toml --json"),
         ],
         hidden: false,
-        run: |given| doctor::run(&node::configuration(given), given.has("json")),
+        run: doctor::run,
     },
     Command {
         words: &["node"],

@@ -83,6 +83,17 @@ pub fn restore(from: &Path, directory: &Path, existing: Existing) -> Result<Revi
     Ok(revision)
 }
 
+/// Looks whether the store in `directory` can be read, and is sound. It is not opened for writing, and nothing is mended.
+pub fn look(directory: &Path) -> Result<(), Error> {
+    let path = Place::existing(directory)?.database();
+    let store = connect::open_to_copy(&path).map_err(|e| fault::told(&path, &e))?;
+    connect::sound(&path, &store.database, false)?;
+    match schema::version(&store.database, STEPS.len()).map_err(|e| fault::unfit(&path, e))? {
+        0 => Err(Error::Foreign(path)),
+        _ => Ok(()),
+    }
+}
+
 /// A file that is being written under a name of its own; removed unless it was renamed.
 struct Part {
     path: PathBuf,

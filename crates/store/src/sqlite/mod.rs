@@ -32,7 +32,7 @@ use tokio::sync::oneshot;
 use work::{Done, Work};
 use writer::{Ask, To, Writer};
 
-pub use backup::{Existing, RESTORED, backup, restore};
+pub use backup::{Existing, RESTORED, backup, look, restore};
 
 /// The most changes, and the most questions, that wait.
 pub const MAX_WAITING: usize = 4096;
