@@ -22,15 +22,30 @@ use fleetgate_proto::v1::admin_client::AdminClient;
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Asks the auth service.
 pub fn ask<T>(
     given: &Given,
     work: impl AsyncFnOnce(AdminClient<BoundedChannel>) -> Result<T, ClientError>,
 ) -> Result<T, ClientError> {
-    let desk = desk(given)?;
+    let desk = match (desk(given)?, auths_socket(given)) {
+        // Auth's own machine, where auth does not run: that is said, and not that some proxy is out of reach.
+        (Desk::Login(_), Some(socket)) => Desk::Socket(socket),
+        (desk, _) => desk,
+    };
     reach::run(async { work(desk.admin().await?).await })
+}
+
+/// The auth service's socket, where its state is on this machine and nobody chose a login.
+fn auths_socket(given: &Given) -> Option<PathBuf> {
+    let socket = cluster::socket(&cluster::state(given).ok()?);
+    let is_here = socket.with_file_name(fleetgate_auth::STATE_FILE).exists();
+    (is_here && !chose_login(given)).then_some(socket)
+}
+
+fn chose_login(given: &Given) -> bool {
+    given.has("home") || std::env::var_os("FLEETGATE_HOME").is_some_and(|h| !h.is_empty())
 }
 
 /// Asks the auth service of this machine by its socket; none: it does not run.
@@ -82,8 +97,7 @@ pub fn scope(given: &Given) -> Result<Scope, ClientError> {
 
 /// The unix socket where `--state` says so, or where there is one; else the login, through its proxy.
 fn desk(given: &Given) -> Result<Desk, ClientError> {
-    let chosen = given.has("home") || std::env::var_os("FLEETGATE_HOME").is_some_and(|h| !h.is_empty());
-    if given.has("state") || !chosen {
+    if given.has("state") || !chose_login(given) {
         let socket = cluster::state(given).map(|state| cluster::socket(&state));
         match socket {
             Ok(socket) if given.has("state") || socket.exists() => return Ok(Desk::Socket(socket)),
