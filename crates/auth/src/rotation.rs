@@ -13,6 +13,7 @@ use crate::error::{Refused, Result};
 use crate::issue::MEMBER_LIFETIME;
 use crate::ledger::Plan;
 use crate::service::Service;
+use fleetgate_policy::text::span;
 use fleetgate_proto::v1;
 use fleetgate_store::Step;
 use serde_json::json;
@@ -254,12 +255,12 @@ fn told(book: &Book, purpose: Purpose, authority: &Authority) -> String {
     let kind = purpose.name();
     match authority.phase {
         Phase::Next if waits(book, purpose, authority).is_some() => format!(
-            "the next {kind} authority is trusted; once it signs, the one before is trusted for {} s",
-            authority.grace
+            "the next {kind} authority is trusted; once it signs, the one before is trusted for {}",
+            span(authority.grace)
         ),
         Phase::Next => format!(
-            "the next {kind} authority signs from {until} on at the latest; the one before is trusted for {} s after that",
-            authority.grace
+            "the next {kind} authority signs from {until} on at the latest; the one before is trusted for {} after that",
+            span(authority.grace)
         ),
         _ => format!(
             "the {kind} authority of before is trusted until {until}; the one that signs now stays: to replace it too, run \

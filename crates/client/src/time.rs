@@ -1,5 +1,6 @@
 //! Times as people read them. The clock is read here and nowhere else in this crate.
 
+pub use fleetgate_policy::text::span;
 use fleetgate_sys::clock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,25 +10,6 @@ pub fn now() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |d| d.as_secs())
-}
-
-/// So many seconds: the two largest units that are not zero.
-#[must_use]
-pub fn span(seconds: u64) -> String {
-    let units = [
-        (seconds / 86_400, "d"),
-        (seconds / 3600 % 24, "h"),
-        (seconds / 60 % 60, "m"),
-        (seconds % 60, "s"),
-    ];
-    let from = units.iter().position(|(n, _)| *n > 0).unwrap_or(3);
-    let parts: Vec<String> = units[from..]
-        .iter()
-        .take(2)
-        .filter(|(n, _)| *n > 0 || from == 3)
-        .map(|(n, unit)| format!("{n}{unit}"))
-        .collect();
-    parts.join(" ")
 }
 
 /// A moment, seen from `now`.

@@ -40,6 +40,25 @@ pub fn at(what: &str, why: &str) -> String {
     }
 }
 
+/// So many seconds: the two largest units that are not zero.
+#[must_use]
+pub fn span(seconds: u64) -> String {
+    let units = [
+        (seconds / 86_400, "d"),
+        (seconds / 3600 % 24, "h"),
+        (seconds / 60 % 60, "m"),
+        (seconds % 60, "s"),
+    ];
+    let from = units.iter().position(|(n, _)| *n > 0).unwrap_or(3);
+    let parts: Vec<String> = units[from..]
+        .iter()
+        .take(2)
+        .filter(|(n, _)| *n > 0 || from == 3)
+        .map(|(n, unit)| format!("{n}{unit}"))
+        .collect();
+    parts.join(" ")
+}
+
 /// One line that can be shown.
 #[must_use]
 pub fn printable(text: &str) -> String {
