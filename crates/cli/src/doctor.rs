@@ -177,7 +177,12 @@ fn table(findings: &[Finding]) -> String {
     let width = findings.iter().map(|f| f.what.len()).max().unwrap_or(0);
     let mut text = String::new();
     for f in findings {
-        text += &format!("{:<5}  {:<width$}  {}\n", f.grade.name(), f.what, f.found);
+        text += &format!(
+            "{:<5}  {:<width$}  {}\n",
+            f.grade.name(),
+            f.what,
+            f.found.replace('\n', " ")
+        );
         if !f.remedy.is_empty() {
             text += &format!("{:<5}  {:<width$}  -> {}\n", "", "", f.remedy);
         }
