@@ -269,6 +269,7 @@ pub fn granted(account: &Account, permits: Permits) -> Granted {
             },
             login: Login::parse(account.name.to_bytes()).expect("a name"),
             permits,
+            must_change_password: false,
             source: "192.0.2.7:4711".parse().expect("an address"),
             expires: None,
         },

@@ -117,6 +117,7 @@ pub fn start(service: &str, user: &str, authenticate: bool) -> Start {
         remote_user: c(""),
         tty: c("ssh"),
         authenticate,
+        defer_change: false,
         environment: Vec::new(),
         prompt_timeout_ms: 60_000,
     }
@@ -159,7 +160,7 @@ impl PamSession {
     /// Waits for Accepted; the user.
     pub fn accepted(&self) -> String {
         match self.hear() {
-            FromPam::Accepted { user } => crate::world::text(&user),
+            FromPam::Accepted { user, .. } => crate::world::text(&user),
             other => panic!("not accepted: {other:?}"),
         }
     }

@@ -338,6 +338,7 @@ fn shell_of(script: &str, subject: Subject) -> (i32, String) {
         .env("HOME", "/run/home/root")
         .env("LC_ALL", "C.UTF-8")
         .env("TERM", "xterm")
+        .env("PEERS", crate::peer::peers())
         .env("SUBJECT", format!("{subject:?}"))
         .stdin(Stdio::null())
         .stdout(said.try_clone().expect("dup"))

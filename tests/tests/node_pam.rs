@@ -180,60 +180,119 @@ fn pam_and_more_than_one_method() {
 #[test]
 fn users_read_what_pam_says_of_their_accounts() {
     const SOON: &str = "shadow 3 $(($(date +%s) / 86400 - 1)); shadow 5 3; shadow 6 7";
-    drive(&[
-        Table {
-            before: "line ''",
-            node: "pam = \"on\"\npassword = true\nkeyboard_interactive = true",
-            sshd: None,
-            cases: &[
-                (
-                    SOON,
-                    "s -o LogLevel=INFO gate echo in 2>&1",
-                    "0 *password will expire in 2 days*in",
-                    &["login_accepted"],
-                ),
-                (
-                    SOON,
-                    "asked password -o LogLevel=INFO gate echo in 2>&1",
-                    "0 *password will expire in 2 days*in",
-                    &["login_accepted"],
-                ),
-                (
-                    SOON,
-                    "asked keyboard-interactive -o LogLevel=INFO gate echo in 2>&1",
-                    "0 *password will expire in 2 days*in",
-                    &["login_accepted"],
-                ),
-                (
-                    "shadow 3 0",
-                    "s -o LogLevel=INFO gate true 2>&1",
-                    "255 *required to change your password*the password of ada has expired: log in with keyboard-interactive*",
-                    &["login_refused account"],
-                ),
-                (
-                    "shadow 3 0",
-                    "asked password -o LogLevel=INFO gate true 2>&1",
-                    "255 *the password of ada has expired: log in with keyboard-interactive*",
-                    &["login_refused password"],
-                ),
-                (
-                    "shadow 3 0; export ANSWER=wrong",
-                    "asked password -o LogLevel=INFO gate true 2>&1 | grep -c expired",
-                    "1 0",
-                    &["login_refused password"],
-                ),
-            ],
-        },
-        Table {
-            before: "line ''; shadow 3 0",
-            node: "pam = \"on\"",
-            sshd: None,
-            cases: &[(
+    drive(&[Table {
+        before: "line ''",
+        node: "pam = \"on\"\npassword = true\nkeyboard_interactive = true",
+        sshd: None,
+        cases: &[
+            (
+                SOON,
+                "s -o LogLevel=INFO gate echo in 2>&1",
+                "0 *password will expire in 2 days*in",
+                &["login_accepted"],
+            ),
+            (
+                SOON,
+                "asked password -o LogLevel=INFO gate echo in 2>&1",
+                "0 *password will expire in 2 days*in",
+                &["login_accepted"],
+            ),
+            (
+                SOON,
+                "asked keyboard-interactive -o LogLevel=INFO gate echo in 2>&1",
+                "0 *password will expire in 2 days*in",
+                &["login_accepted"],
+            ),
+            (
+                "shadow 3 0; export ANSWER=wrong",
+                "asked password -o LogLevel=INFO gate true 2>&1 | grep -c expired",
+                "1 0",
+                &["login_refused password"],
+            ),
+        ],
+    }]);
+}
+
+/// A password that has expired is changed before anything else: in the conversation where PAM has one, else by `passwd` in
+/// the place of the session's program, whatever that was to be. The real client sits at a terminal.
+#[test]
+fn a_password_that_has_expired_is_changed_on_the_way_in() {
+    /// ada's password has expired; she comes in and changes it, with these options of ssh.
+    macro_rules! changes {
+        ($options:literal, $command:literal) => {
+            concat!(
+                "shadow 2 \"$(openssl passwd -6 old-horse-71)\"; shadow 3 0; NEW='battery staple 7'; \
+                 change() { python3 $PEERS/python/new_password.py old-horse-71 \"$NEW\" -- ssh -F $T/bare -o BatchMode=no ",
+                $options,
+                " -tt gate ",
+                $command,
+                "; }"
+            )
+        };
+    }
+    const BY_KEY: &str = changes!(
+        "-o PreferredAuthentications=publickey -i $T/user_ed25519",
+        "echo in"
+    );
+    const BY_PASSWORD: &str = changes!("-o PreferredAuthentications=password", "echo in");
+    const BY_QUESTIONS: &str = changes!("-o PreferredAuthentications=keyboard-interactive", "echo in");
+    // Of what the terminal shows: what matters, on one line.
+    const PASSWD: &str = "0 *You must change your password now and login again!*Current password*password updated successfully*";
+    drive(&[Table {
+        before: "line ''",
+        node: "pam = \"on\"\npassword = true\nkeyboard_interactive = true",
+        sshd: Some("UsePAM yes\nKbdInteractiveAuthentication yes\nPasswordAuthentication yes"),
+        cases: &[
+            (BY_KEY, "change", PASSWD, &["login_accepted key"]),
+            // It was changed: the next one is in, by the new password too.
+            ("", "s gate echo in", "0 in", &["login_accepted key"]),
+            (
+                "export ANSWER='battery staple 7'",
+                "asked password gate echo in",
+                "0 in",
+                &["login_accepted password"],
+            ),
+            (BY_PASSWORD, "change", PASSWD, &["login_accepted password"]),
+            (
+                BY_QUESTIONS,
+                "change",
+                "0 *Current password*Retype new password*in*",
+                &["login_accepted keyboard-interactive"],
+            ),
+            ("", "s gate echo in", "0 in", &["login_accepted key"]),
+            // Without a terminal nothing is changed, and nothing else is done.
+            (
+                "shadow 3 0",
+                "s gate echo in 2>&1",
+                "1 *Password change required but no TTY available.*",
+                &["login_accepted key"],
+            ),
+            ("", "s gate echo in 2>/dev/null", "1 ", &["login_accepted key"]),
+            (
                 "",
-                "s -o LogLevel=INFO gate true 2>&1",
-                "255 *because this node has keyboard-interactive off*",
-                &["login_refused account"],
-            )],
-        },
-    ]);
+                "s -W 127.0.0.1:2222 gate < /dev/null 2>/dev/null | grep -c SSH-2",
+                "1 0",
+                &["login_accepted key"],
+            ),
+            (
+                "",
+                "echo get /etc/hostname | sftp -F $T/bare -i $T/user_ed25519 -b - gate > /dev/null 2>&1; test $? != 0 && echo out",
+                "0 out",
+                &["login_accepted key"],
+            ),
+            // The control: with a password that has not expired both go on.
+            (
+                "shadow 3 \"$(($(date +%s) / 86400))\"",
+                "s -W 127.0.0.1:2222 gate < /dev/null 2>/dev/null | grep -c SSH-2",
+                "0 1",
+                &["login_accepted key"],
+            ),
+            (
+                "",
+                "echo get /etc/hostname got | sftp -F $T/bare -i $T/user_ed25519 -b - gate > /dev/null 2>&1 && echo got",
+                "0 got",
+                &["login_accepted key"],
+            ),
+        ],
+    }]);
 }

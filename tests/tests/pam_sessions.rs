@@ -172,7 +172,7 @@ fn an_expired_password_is_changed_on_the_way_in() {
                     session.answer(&answers);
                 }
             }
-            FromPam::Accepted { user } => break text(&user),
+            FromPam::Accepted { user, .. } => break text(&user),
             other => panic!("not changed: {other:?}"),
         }
     };

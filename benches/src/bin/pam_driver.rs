@@ -86,6 +86,7 @@ impl Driver {
             remote_user: c(""),
             tty: c("ssh"),
             authenticate: false,
+            defer_change: false,
             environment: Vec::new(),
             prompt_timeout_ms: 10_000,
         }

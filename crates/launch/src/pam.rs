@@ -117,7 +117,7 @@ impl PamSession {
             patience,
         };
         match session.converse(talk)? {
-            FromPam::Accepted { user } => Ok((session, user)),
+            FromPam::Accepted { user, .. } => Ok((session, user)),
             other => Err(unexpected(&other)),
         }
     }

@@ -85,6 +85,8 @@ pub struct Grant {
     pub login: Login,
     /// What of.
     pub permits: Permits,
+    /// The account's password has expired: until its user logs in again a session is `passwd`, and nothing else is allowed.
+    pub must_change_password: bool,
     /// From where.
     pub source: SocketAddr,
     /// Up to when on the boot-time clock, which nobody sets; none: as long as its connection.
@@ -127,9 +129,21 @@ impl Grant {
                 "the login of {} has expired: log in again",
                 self.login
             ))),
+            _ if self.must_change_password && !is_of_a_session(&order.what) => Err(Denied::new(format!(
+                "the password of {} has expired: log in with a terminal (ssh -t) and change it",
+                self.login
+            ))),
             _ => Ok(()),
         }
     }
+}
+
+/// What a session with `passwd` in the place of its program may be asked for.
+fn is_of_a_session(what: &What<'_>) -> bool {
+    matches!(
+        what,
+        What::Shell | What::Exec(_) | What::Pty | What::Environment(_)
+    )
 }
 
 #[cfg(test)]
@@ -150,6 +164,7 @@ mod tests {
             },
             login: alice.clone(),
             permits,
+            must_change_password: false,
             source: "192.0.2.1:22".parse().unwrap(),
             expires: Some(Duration::from_secs(10)),
         };
@@ -186,6 +201,51 @@ mod tests {
             if what == What::Shell {
                 assert_eq!(grant.program(&asked).is_ok(), want.is_ok());
             }
+        }
+    }
+
+    #[test]
+    fn with_a_password_that_has_expired_there_is_a_session_and_nothing_else() {
+        let alice = Login::parse(b"alice").unwrap();
+        let grant = |must_change_password| Grant {
+            id: GrantId(1),
+            identity: Identity { proven: Vec::new() },
+            login: alice.clone(),
+            permits: Permits::all(),
+            must_change_password,
+            source: "192.0.2.1:22".parse().unwrap(),
+            expires: None,
+        };
+        for (what, allowed) in [
+            (What::Shell, true),
+            (What::Exec(b"id"), true),
+            (What::Pty, true),
+            (What::Environment(b"LANG"), true),
+            (What::Subsystem(b"sftp"), false),
+            (What::Subsystem(b"netconf"), false),
+            (What::ConnectTcp(b"db", 5432), false),
+            (What::ListenTcp(b"", 0), false),
+            (What::ConnectUnix(b"/run/x"), false),
+            (What::ListenUnix(b"/run/x"), false),
+            (What::Agent, false),
+            (What::X11, false),
+            (What::UserRc, false),
+        ] {
+            let asked = Asked {
+                login: &alice,
+                now: Duration::ZERO,
+                what,
+            };
+            let refused = grant(true).allows(&asked).map_err(|d| d.to_string());
+            assert_eq!(refused.is_ok(), allowed, "{what:?}");
+            let words = refused.err().unwrap_or_default();
+            assert_eq!(
+                words.contains("has expired: log in with a terminal"),
+                !allowed,
+                "{words}"
+            );
+            // Whatever it is, it is the password that stands in the way.
+            assert!(grant(false).allows(&asked).is_ok(), "{what:?}");
         }
     }
 

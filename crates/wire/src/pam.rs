@@ -40,6 +40,9 @@ record! {
         pub tty: CString,
         /// Ask the modules who this is; else the caller already knows (a key).
         pub authenticate: bool,
+        /// A password that has to be changed is said with [`FromPam::Accepted`] and not changed here: nobody is there to
+        /// be asked, and the session's program will be `passwd`.
+        pub defer_change: bool,
         /// PAM environment to begin with.
         pub environment: Vec<Variable>,
         /// How long the peer may take to answer one prompt.
@@ -54,8 +57,8 @@ choice! {
         /// alone want no answer, and none is waited for.
         0 => Ask { prompts: Vec<Prompt> },
         /// He is who he says and may come in (authenticate and acct_mgmt, with a password change if due). `user`
-        /// is who the modules say he is.
-        1 => Accepted { user: CString },
+        /// is who the modules say he is. `must_change`: the change is due, and was deferred.
+        1 => Accepted { user: CString, must_change: bool },
         /// The session is open. `groups`: the supplementary groups as the modules left them (pam_group adds
         /// some). `process`: the PAM process, which stays until the end.
         2 => Opened { environment: Vec<Variable>, groups: Vec<u32>, process: i32 },

@@ -355,6 +355,7 @@ fn start(d: &mut Dice) -> resolver::ToResolver {
             remote_user: d.text(),
             tty: d.text(),
             authenticate: d.truth(),
+            defer_change: d.truth(),
             environment: d.list(variable),
             prompt_timeout_ms: d.u32(),
         },
@@ -369,7 +370,10 @@ fn from_pam(d: &mut Dice) -> pam::FromPam {
                 text: d.text(),
             }),
         },
-        1 => pam::FromPam::Accepted { user: d.text() },
+        1 => pam::FromPam::Accepted {
+            user: d.text(),
+            must_change: d.truth(),
+        },
         2 => pam::FromPam::Opened {
             environment: d.list(variable),
             groups: d.list(Dice::u32),

@@ -61,12 +61,16 @@ fn live(libpam: Option<Libpam>, start: &Start, link: &Rc<Link>) -> Result<(), St
         .set(LOGIN_SECONDS)
         .map_err(|e| system(c"timer_settime", e))?;
     let mut login = Login::begin(libpam, start, link)?;
-    login.enter(start.authenticate)?;
+    let must_change = login.enter(start.authenticate, start.defer_change)?;
     let user = login
         .pam
         .user()
         .map_err(|code| login.refused(c"pam_get_item", code))?;
-    link.say(&FromPam::Accepted { user: user.clone() }, &[]);
+    let accepted = FromPam::Accepted {
+        user: user.clone(),
+        must_change,
+    };
+    link.say(&accepted, &[]);
     let tty = match link.hear(true)?.0 {
         ToPam::Open { tty } => tty,
         ToPam::Close => {
@@ -178,18 +182,21 @@ impl Login {
         }
     }
 
-    /// Who he is, and whether he may come in.
-    fn enter(&mut self, authenticate: bool) -> Result<(), Stop> {
+    /// Who he is, and whether he may come in. Whether his password has to be changed first, where that is `deferred`; else
+    /// it is changed here.
+    fn enter(&mut self, authenticate: bool, deferred: bool) -> Result<bool, Stop> {
         let strict = flags::DISALLOW_NULL_AUTHTOK;
         if authenticate {
             let done = self.pam.authenticate(strict);
             done.map_err(|code| self.refused(c"pam_authenticate", code))?;
         }
         match self.pam.acct_mgmt(strict) {
-            Ok(()) => Ok(()),
+            Ok(()) => Ok(false),
+            Err(Code::NEW_AUTHTOK_REQD) if deferred => Ok(true),
             Err(Code::NEW_AUTHTOK_REQD) => {
                 let changed = self.pam.chauthtok(flags::CHANGE_EXPIRED_AUTHTOK);
-                changed.map_err(|code| self.refused(c"pam_chauthtok", code))
+                changed.map_err(|code| self.refused(c"pam_chauthtok", code))?;
+                Ok(false)
             }
             Err(code) => Err(self.refused(c"pam_acct_mgmt", code)),
         }

@@ -88,6 +88,8 @@ pub struct Entry {
     pub notes: Vec<u8>,
     /// PAM's conversation, accepted and not opened.
     pub pam: Option<PamSession>,
+    /// PAM says that the password has to be changed before anything else.
+    pub must_change_password: bool,
 }
 
 /// Where a login happens.
@@ -143,6 +145,8 @@ pub struct Login {
     notes: Vec<u8>,
     /// A conversation that PAM accepted.
     accepted: Option<Conversation>,
+    /// That one says so of the password.
+    must_change_password: bool,
     /// Its source was charged for wrong passwords.
     was_charged: bool,
     /// The last key that would not do, unless something else was refused since: told when the connection ends.
@@ -186,6 +190,7 @@ impl Login {
             floor: Floor::default(),
             notes: Vec::new(),
             accepted: None,
+            must_change_password: false,
             was_charged: false,
             refused_key: None,
         }
@@ -287,7 +292,10 @@ impl Login {
                         return step;
                     }
                 }
-                Said::Accepted(user) => return self.accepted(&user, scene),
+                Said::Accepted(user, must_change) => {
+                    self.must_change_password = must_change;
+                    return self.accepted(&user, scene);
+                }
                 Said::Refused { why, at } => return self.turned_away(&why, at, scene),
                 Said::Broken(why) => {
                     let why = talk.unanswered.map_or(why, str::to_owned);
@@ -474,7 +482,10 @@ impl Login {
             &string(config.pam_service.clone().into_bytes()),
             &string(self.user.clone().unwrap_or_default()),
             &string(scene.source.to_canonical().to_string().into_bytes()),
-            !matches!(purpose, Purpose::Account),
+            (
+                !matches!(purpose, Purpose::Account),
+                matches!(purpose, Purpose::Interactive),
+            ),
             config.limits.login_grace.0,
         );
         let key = Key::new(Owner::Logins, scene.connection);
@@ -620,6 +631,7 @@ impl Login {
             expires,
             notes: talk::lines(&std::mem::take(&mut self.notes)),
             pam,
+            must_change_password: self.must_change_password,
         }))
     }
 

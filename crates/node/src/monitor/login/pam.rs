@@ -16,8 +16,8 @@ pub enum Said {
     Nothing,
     /// It wants these answered; messages stand among them.
     Ask(Vec<Prompt>),
-    /// He may come in, as this user.
-    Accepted(CString),
+    /// He may come in, as this user; whether he has to change his password there before anything else.
+    Accepted(CString, bool),
     /// He may not.
     Refused {
         /// A sentence for the log.
@@ -74,7 +74,7 @@ impl Conversation {
         };
         match fleetgate_wire::decode(&self.buffer[..got.len]) {
             Ok(FromPam::Ask { prompts }) => Said::Ask(prompts),
-            Ok(FromPam::Accepted { user }) => Said::Accepted(user),
+            Ok(FromPam::Accepted { user, must_change }) => Said::Accepted(user, must_change),
             Ok(FromPam::Refused { call, code, message }) => Said::Refused {
                 why: format!(
                     "PAM refused: {}: {} (code {code})",
@@ -111,12 +111,13 @@ impl Conversation {
     }
 }
 
-/// How PAM is asked about somebody.
+/// How PAM is asked about somebody. `asked`: the user answers its questions, also for a new password; else that is left to
+/// the session.
 pub fn start(
     service: &CStr,
     user: &CStr,
     host: &CStr,
-    authenticate: bool,
+    (authenticate, asked): (bool, bool),
     prompt_timeout: Duration,
 ) -> Start {
     Start {
@@ -126,6 +127,7 @@ pub fn start(
         remote_user: CString::default(),
         tty: c"ssh".into(),
         authenticate,
+        defer_change: !asked,
         environment: Vec::new(),
         prompt_timeout_ms: u32::try_from(prompt_timeout.as_millis()).unwrap_or(u32::MAX),
     }

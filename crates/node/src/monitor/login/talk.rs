@@ -114,10 +114,7 @@ impl Login {
         else {
             return Step::Wait;
         };
-        let (by_key, can_change) = (
-            matches!(purpose, Purpose::Account),
-            matches!(purpose, Purpose::Interactive),
-        );
+        let by_key = matches!(purpose, Purpose::Account);
         let unanswered = *unanswered;
         if unanswered.is_none() {
             self.charge_wrong_password(scene);
@@ -127,15 +124,7 @@ impl Login {
         let name = String::from_utf8_lossy(self.user.as_deref().unwrap_or_default());
         let words = match at {
             _ if !is_known => return self.fail(why, scene),
-            At::Password if can_change => format!("the password of {name} has expired and was not changed"),
-            At::Password if self.trust.ways.contains(&Way::KeyboardInteractive) => format!(
-                "the password of {name} has expired: log in with keyboard-interactive to change it \
-                 (ssh -o PreferredAuthentications=keyboard-interactive)"
-            ),
-            At::Password => format!(
-                "the password of {name} has expired: it has to be changed on the machine itself, because this node \
-                 has keyboard-interactive off"
-            ),
+            At::Password => format!("the password of {name} has expired and was not changed"),
             At::Account | At::Other => unanswered.unwrap_or_default().to_owned(),
         };
         self.refuse_with_notes(why, &words, scene)

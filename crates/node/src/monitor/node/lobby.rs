@@ -284,6 +284,7 @@ impl Node {
                 identity: entry.identity,
                 login: entry.login,
                 permits: entry.permits,
+                must_change_password: entry.must_change_password,
                 source,
                 expires: entry.expires,
             },
@@ -319,6 +320,12 @@ impl Node {
         tracing::info!(
             connection = number, %source, via, login = %granted.grant.login, identity = %granted.grant.identity, "a login"
         );
+        if granted.grant.must_change_password {
+            tracing::info!(
+                connection = number,
+                "its password has expired: its sessions are `passwd`"
+            );
+        }
         self.tools.audit.tell(Event::LoginAccepted {
             connection: number,
             source,

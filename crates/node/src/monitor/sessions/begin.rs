@@ -406,6 +406,12 @@ impl Sessions {
         let mut given = streams.given;
         let mut events = None;
         let (work, mut kept) = match &beginning.decided.program {
+            // A forced `internal-sftp` has no place for `passwd`.
+            Permitted::Sftp { .. } if beginning.grant.must_change_password => {
+                return Err(Refused::new(
+                    "the password has expired, and file transfer cannot change it",
+                ));
+            }
             Permitted::Sftp { arguments } => {
                 let order = order::sftp(&facts, arguments)?;
                 if self.root {
@@ -475,6 +481,7 @@ impl Sessions {
                 remote_user: CString::default(),
                 tty,
                 authenticate: false,
+                defer_change: beginning.grant.must_change_password,
                 environment: Vec::new(),
                 prompt_timeout_ms: NO_TIME,
             },

@@ -7,7 +7,7 @@ use crate::monitor::audit::SessionKind;
 use fleetgate_policy::permits::Program as Permitted;
 use fleetgate_policy::{Asked, Grant, What};
 use fleetgate_sys::clock::Time;
-use fleetgate_wire::common::{Account, Moment, SessionId};
+use fleetgate_wire::common::{Account, Ageing, Moment, SessionId};
 use fleetgate_wire::exec::{Checks, Environment, Exec, Limit, Login, Program, Resources};
 use fleetgate_wire::node::front::{self, Start, Terminal};
 use fleetgate_wire::node::{Ends, Kind, MAX_COMMAND, MAX_ENVIRONMENT, MAX_MODES, MAX_VARIABLES, Permits};
@@ -209,6 +209,18 @@ pub fn exec(facts: &Facts<'_>, decided: &Decided) -> Result<Exec, Refused> {
         pam,
         ..
     } = *facts;
+    let must_change = facts.grant.must_change_password;
+    let mut account = account.clone();
+    if must_change {
+        // PAM's word; the helper knows that of shadow(5), and executes `passwd` then.
+        account.ageing = Some(Ageing {
+            last_change: 0,
+            max_days: -1,
+            inactive_days: -1,
+            expires: -1,
+            locked: false,
+        });
+    }
     let terminal = start.terminal.is_some();
     let program = match &decided.program {
         Permitted::Line { command, .. } => Program::Command {
@@ -255,7 +267,7 @@ pub fn exec(facts: &Facts<'_>, decided: &Decided) -> Result<Exec, Refused> {
         login,
         checks: Checks {
             nologin: root,
-            expiry: root && !pam,
+            expiry: root && (!pam || must_change),
         },
         resources: Resources {
             // Inside PAM the limits are pam_limits' own.
@@ -267,7 +279,7 @@ pub fn exec(facts: &Facts<'_>, decided: &Decided) -> Result<Exec, Refused> {
             loginuid: root && decided.is_login(),
         },
         selinux: facts.context.cloned(),
-        ..Exec::new(facts.session, account.clone(), program)
+        ..Exec::new(facts.session, account, program)
     })
 }
 

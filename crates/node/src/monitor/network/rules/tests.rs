@@ -10,6 +10,7 @@ fn grant(permits: Permits) -> Grant {
         identity: Identity { proven: Vec::new() },
         login: Login::parse(b"ada").expect("a name"),
         permits,
+        must_change_password: false,
         source: "192.0.2.7:1".parse().expect("an address"),
         expires: Some(Duration::from_secs(10)),
     }

@@ -17,6 +17,7 @@ fn grant(permits: May) -> Grant {
         },
         login: Name::parse(b"ada").expect("a name"),
         permits,
+        must_change_password: false,
         source: "192.0.2.7:4711".parse().expect("an address"),
         expires: Some(Duration::from_secs(200)),
     }
