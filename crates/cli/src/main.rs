@@ -45,7 +45,7 @@ fn main() {
         Some(b"fleetgate-session") => session(rest),
         Some(b"fleetgate-front") => fleetgate_worker::run(&rest),
         Some(b"fleetgate-tunnel") => fleetgate_tunnel::run(&rest),
-        Some(b"fleetgate-guardian") => fleetgate_trace::guardian::main(&rest),
+        Some(b"fleetgate-guardian") => fleetgate_calls::guardian::main(&rest),
         Some(name) if name == held::NAME.as_bytes() => held::holder::main(&rest),
         Some(name) if name == background::NAME.as_bytes() => fleetgate_client::ssh::in_background(&rest),
         Some(b"fleetgate-resolver") => fleetgate_resolver::run(&rest),

@@ -1,4 +1,4 @@
-//! The guardian of watched sessions, which is any tracer's (`fleetgate_trace::guardian`), in a worker's sandbox.
+//! The guardian of watched sessions, which is any tracer's (`fleetgate_calls::guardian`), in a worker's sandbox.
 
 use crate::start::{Ended, Start};
 
@@ -7,7 +7,7 @@ pub(crate) fn run(start: &Start) -> Ended {
     if let Err(ended) = start.confine(&[]) {
         return ended;
     }
-    match fleetgate_trace::guardian::main(&[]) {
+    match fleetgate_calls::guardian::main(&[]) {
         0 => Ended::Quietly,
         code => Ended::Because(format!("it ended with code {code}")),
     }

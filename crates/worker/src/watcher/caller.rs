@@ -1,10 +1,10 @@
 //! A caller, as /proc and its memory show it while its call waits. Nothing that is read here waits for anybody but the
 //! caller itself: a file system in user space is not asked.
 
+use fleetgate_calls::audit::{Caller, Image, Who};
+use fleetgate_calls::memory::Memory;
 use fleetgate_sys::file::{self, CWD, flags};
 use fleetgate_sys::{memory, tree};
-use fleetgate_trace::audit::{Caller, Image, Who};
-use fleetgate_trace::decode::Memory;
 use std::cell::OnceCell;
 use std::ffi::CString;
 

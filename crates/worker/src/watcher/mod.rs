@@ -12,11 +12,11 @@ mod thread;
 
 use crate::rest::Rest;
 use crate::start::{Control, Ended, Log, Start};
+use fleetgate_calls::guardian::{Error, Guardian};
 use fleetgate_sys::epoll::{self, Epoll, Event};
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::slots::Slots;
 use fleetgate_sys::{Errno, Fd, exe, seccomp, socket};
-use fleetgate_trace::guardian::{Error, Guardian};
 use fleetgate_wire::common::SessionId;
 use fleetgate_wire::exec::HELD;
 use fleetgate_wire::node::watch::{CREDIT, FromWatcher, LEVELS, ToWatcher, Watched};

@@ -3,12 +3,12 @@
 
 use super::caller::Task;
 use super::outbox::Outbox;
+use fleetgate_calls::abi::Call;
+use fleetgate_calls::audit::{self, Caller, Calls, Fact, Level, Told};
 use fleetgate_sys::poll::{CLOSED, READ, Watch, poll};
 use fleetgate_sys::seccomp::{self, Waiting};
 use fleetgate_sys::slots::Slots;
 use fleetgate_sys::{Errno, Fd, clock};
-use fleetgate_trace::abi::Call;
-use fleetgate_trace::audit::{self, Caller, Calls, Fact, Level, Told};
 use fleetgate_wire::common::Moment;
 use fleetgate_wire::node::Blob;
 use fleetgate_wire::node::watch::{Field, Seen, Source, Value, Watched};

@@ -7,7 +7,7 @@ use super::super::reader::{Reader, Registers};
 use super::super::show::processes::{self as p, ID, ONE_ID};
 use super::super::show::{signals, time};
 use super::{Res, Row, call};
-use crate::abi::Abi;
+use fleetgate_calls::abi::Abi;
 
 const ARGV: Kind = Kind::By(p::argument_list, Width::Word);
 const ENVP: Kind = Kind::By(p::environment, Width::Word);

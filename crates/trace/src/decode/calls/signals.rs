@@ -34,7 +34,7 @@ pub(super) static ROWS: &[Row] = &[
 
 fn waited(r: &mut super::super::reader::Reader, result: i64) {
     r.out.returned(super::super::Returned::Number(result));
-    if let Some(name) = crate::tables::signal::name(result as i32) {
+    if let Some(name) = fleetgate_calls::tables::signal::name(result as i32) {
         r.out.open_note();
         r.out.note("signal", false);
         r.out.name(name);

@@ -5,7 +5,7 @@ use super::super::kind::{FD, INT, Kind, LONG, Layout, U64, UINT, Width, bits, f,
 use super::super::reader::{ITEM, Reader, Registers};
 use super::super::{Returned, names::Names};
 use super::time::stamp;
-use crate::abi::Abi;
+use fleetgate_calls::abi::Abi;
 
 const O_ACCMODE: u64 = 3;
 const O_CREAT: u64 = 0x40;
@@ -454,7 +454,7 @@ pub(in super::super) fn fcntl_result(r: &mut Reader, result: i64) {
         }
         11 => {
             r.out.returned(Returned::Number(result));
-            if let Some(name) = crate::tables::signal::name(result as i32) {
+            if let Some(name) = fleetgate_calls::tables::signal::name(result as i32) {
                 r.out.open_note();
                 r.out.note("signal", false);
                 r.out.name(name);

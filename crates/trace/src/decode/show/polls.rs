@@ -5,7 +5,7 @@ use super::super::kind::{Kind, Width};
 use super::super::reader::{ITEM, Reader, number};
 use super::super::{Returned, Set};
 use super::time::{TIMESPEC, TIMEVAL};
-use crate::abi::Abi;
+use fleetgate_calls::abi::Abi;
 
 /// What a descriptor is polled for.
 const WAITED: Kind = Kind::Bits(&c::POLL, Width::Two);

@@ -7,8 +7,8 @@ use super::super::kind::{
 use super::super::names::Names;
 use super::super::reader::{ITEM, Reader, Registers, number};
 use super::time::TIMEVAL;
-use crate::abi::Abi;
-use crate::tables::signal;
+use fleetgate_calls::abi::Abi;
+use fleetgate_calls::tables::signal;
 
 /// What execve is given: strings behind a list of addresses that ends with none.
 pub(in super::super) fn argument_list(r: &mut Reader, at: u64) {

@@ -4,8 +4,8 @@ use super::super::Set;
 use super::super::constants as c;
 use super::super::kind::{ADDRESS, Kind, Layout, SIZE, Width, f};
 use super::super::reader::{Reader, number};
-use crate::abi::Abi;
-use crate::tables::signal as names;
+use fleetgate_calls::abi::Abi;
+use fleetgate_calls::tables::signal as names;
 
 /// Bits of a set.
 const SIGNALS: u32 = 64;

@@ -1,7 +1,8 @@
 //! Holds docs/trace-expressions.md to the tables: every class, argument and name that an expression knows stands there, and
 //! nothing else.
 
-use super::{CLASSES, constants, signatures};
+use super::classes::CLASSES;
+use super::{constants, signatures};
 
 const PAGE: &str = include_str!("../../../../docs/trace-expressions.md");
 /// How wide a line of a list is.

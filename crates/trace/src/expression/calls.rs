@@ -1,10 +1,12 @@
 //! Sets of calls.
 
-use super::super::{Class, Is, Selection, Test, When, signatures};
 use super::arguments::{self, Asked, Group};
+use super::classes::Class;
+use super::signatures;
 use super::{Wrong, parts, trimmed};
-use crate::abi::{Abi, Call, X32_BIT};
-use crate::tables;
+use fleetgate_calls::abi::{Abi, Call, X32_BIT};
+use fleetgate_calls::select::{Is, Selection, When};
+use fleetgate_calls::tables;
 use regex_lite::RegexBuilder;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -280,7 +282,7 @@ impl Reading<'_> {
             .iter()
             .flat_map(|abi| tables::calls(*abi))
             .map(|(_, name)| name);
-        let classes = super::super::CLASSES.iter().map(|class| class.name);
+        let classes = crate::expression::classes::CLASSES.iter().map(|class| class.name);
         Wrong::new(self.text, place, reason).or(names.chain(classes))
     }
 }
@@ -308,62 +310,4 @@ fn tests_of(text: &str, place: Range<usize>) -> Result<(Range<usize>, Option<Tes
     let inside = open + 1..place.end - 1;
     let asked = arguments::tests(text, inside.clone())?;
     Ok((trimmed(text, place.start..open), Some((inside, asked))))
-}
-
-impl Selection {
-    /// All other calls of the numberings that are served here. None: a test has no opposite that a filter can ask.
-    fn others(&self) -> Option<Selection> {
-        let mut others = Selection::none();
-        for abi in Abi::SERVED.iter().filter(|abi| !self.is_all(**abi)) {
-            others.add_all(*abi);
-        }
-        for abi in Abi::SERVED {
-            for (number, when) in self.of(*abi) {
-                others.set(Call { abi: *abi, number }, when.opposite()?);
-            }
-        }
-        Some(others)
-    }
-}
-
-impl When {
-    /// Where it does not hold: of every group, some test fails. None for several groups of several tests, too: the opposite
-    /// of those is as many groups as their product.
-    fn opposite(&self) -> Option<When> {
-        let groups = match self {
-            When::Always => return Some(When::NEVER),
-            When::Any(groups) if groups.is_empty() => return Some(When::Always),
-            When::Any(groups) => groups,
-        };
-        if let [group] = groups.as_slice() {
-            let tests = group.iter().map(|test| Some(vec![test.opposite()?]));
-            return tests.collect::<Option<_>>().map(When::Any);
-        }
-        let tests = groups.iter().map(|group| match group.as_slice() {
-            [test] => test.opposite(),
-            _ => None,
-        });
-        Some(When::Any(vec![tests.collect::<Option<_>>()?]))
-    }
-}
-
-impl Test {
-    fn opposite(&self) -> Option<Test> {
-        let whole = if self.wide { u64::MAX } else { u64::from(u32::MAX) };
-        let is = match self.is {
-            Is::Masked { mask, value } if mask & whole == whole => Is::Not(value),
-            Is::Masked { mask, value } if mask.is_power_of_two() => match value & mask {
-                0 => Is::AnyOf(mask),
-                _ => Is::Masked { mask, value: 0 },
-            },
-            Is::Masked { mask, value: 0 } => Is::AnyOf(mask),
-            Is::AnyOf(bits) => Is::Masked { mask: bits, value: 0 },
-            Is::Not(value) => Is::Masked {
-                mask: u64::MAX,
-                value,
-            },
-            Is::Masked { .. } | Is::AtLeast(_) => return None,
-        };
-        Some(Test { is, ..*self })
-    }
 }

@@ -1,7 +1,7 @@
 //! Sets of words and of signals.
 
 use super::{Wrong, parts, trimmed};
-use crate::tables::signal;
+use fleetgate_calls::tables::signal;
 use std::marker::PhantomData;
 use std::ops::Range;
 

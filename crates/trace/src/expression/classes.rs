@@ -176,7 +176,7 @@ pub const CLASSES: &[Class] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::abi::{Abi, Call};
+    use fleetgate_calls::abi::{Abi, Call};
 
     #[test]
     fn every_member_of_a_class_is_a_call_and_stands_once() {

@@ -35,10 +35,15 @@
 
 mod arguments;
 mod calls;
+mod classes;
+mod constants;
+#[cfg(test)]
+mod page;
 mod sets;
+mod signatures;
 mod wrong;
 
-use super::Selection;
+use fleetgate_calls::select::Selection;
 pub use sets::{Decoded, Member, Quiet, Set, Signals, Status};
 use std::ops::Range;
 pub use wrong::Wrong;

@@ -1,14 +1,6 @@
 //! Which calls are wanted: numbers of each numbering, where asked for with tests of arguments, which the kernel can make
-//! itself. What a filter cannot know (results, paths) is not here. [`parse`] has the language in which people say it.
-
-mod classes;
-mod constants;
-#[cfg(test)]
-mod page;
-pub mod parse;
-mod signatures;
-
-pub use classes::{CLASSES, Class};
+//! itself. What a filter cannot know (results, paths) is not here. The language in which
+//! people say it is the tracer's (`fleetgate_trace::expression`).
 
 use crate::abi::{Abi, Call};
 use std::collections::{BTreeMap, BTreeSet};
@@ -213,5 +205,63 @@ impl Selection {
         } else {
             self.wanted.insert(call, when);
         }
+    }
+}
+
+impl Selection {
+    /// All other calls of the numberings that are served here. None: a test has no opposite that a filter can ask.
+    pub fn others(&self) -> Option<Selection> {
+        let mut others = Selection::none();
+        for abi in Abi::SERVED.iter().filter(|abi| !self.is_all(**abi)) {
+            others.add_all(*abi);
+        }
+        for abi in Abi::SERVED {
+            for (number, when) in self.of(*abi) {
+                others.set(Call { abi: *abi, number }, when.opposite()?);
+            }
+        }
+        Some(others)
+    }
+}
+
+impl When {
+    /// Where it does not hold: of every group, some test fails. None for several groups of several tests, too: the opposite
+    /// of those is as many groups as their product.
+    fn opposite(&self) -> Option<When> {
+        let groups = match self {
+            When::Always => return Some(When::NEVER),
+            When::Any(groups) if groups.is_empty() => return Some(When::Always),
+            When::Any(groups) => groups,
+        };
+        if let [group] = groups.as_slice() {
+            let tests = group.iter().map(|test| Some(vec![test.opposite()?]));
+            return tests.collect::<Option<_>>().map(When::Any);
+        }
+        let tests = groups.iter().map(|group| match group.as_slice() {
+            [test] => test.opposite(),
+            _ => None,
+        });
+        Some(When::Any(vec![tests.collect::<Option<_>>()?]))
+    }
+}
+
+impl Test {
+    fn opposite(&self) -> Option<Test> {
+        let whole = if self.wide { u64::MAX } else { u64::from(u32::MAX) };
+        let is = match self.is {
+            Is::Masked { mask, value } if mask & whole == whole => Is::Not(value),
+            Is::Masked { mask, value } if mask.is_power_of_two() => match value & mask {
+                0 => Is::AnyOf(mask),
+                _ => Is::Masked { mask, value: 0 },
+            },
+            Is::Masked { mask, value: 0 } => Is::AnyOf(mask),
+            Is::AnyOf(bits) => Is::Masked { mask: bits, value: 0 },
+            Is::Not(value) => Is::Masked {
+                mask: u64::MAX,
+                value,
+            },
+            Is::Masked { .. } | Is::AtLeast(_) => return None,
+        };
+        Some(Test { is, ..*self })
     }
 }

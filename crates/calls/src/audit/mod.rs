@@ -15,7 +15,7 @@ pub use decode::{Fact, MAX_ARGV, MAX_PATH, MAX_WORDS, Source, Told, Value, tell,
 pub use row::{Level, Row, Sort};
 pub use table::{Calls, UNKNOWN, event, selection, with_pass};
 
-use crate::decode::Memory;
+use crate::memory::Memory;
 
 /// Who made a call, as the kernel has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

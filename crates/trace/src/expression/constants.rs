@@ -1,6 +1,6 @@
 //! Names for numbers in tests of arguments, as the kernel of this program's architecture has them.
 
-use crate::tables::signal;
+use fleetgate_calls::tables::signal;
 
 /// The number of a name: one of the table, or a signal's.
 pub(super) fn value(name: &str) -> Option<u64> {

@@ -1,8 +1,8 @@
 //! Names of arguments, so that a test can say `flags` where it means the third. Of the calls that people test; any other
 //! can be asked by position. The names are those of the manual, as JSON has them.
 
-use super::{Is, Test};
-use crate::abi::{Abi, Call};
+use fleetgate_calls::abi::{Abi, Call};
+use fleetgate_calls::select::{Is, Test};
 
 /// An argument of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

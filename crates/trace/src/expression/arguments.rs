@@ -1,9 +1,10 @@
 //! Tests of arguments: `flags&O_WRONLY|O_RDWR, 1=3`.
 
-use super::super::signatures::{self, Argument, Found};
-use super::super::{Is, Test, constants};
+use super::constants;
+use super::signatures::{self, Argument, Found};
 use super::{Wrong, parts, trimmed};
-use crate::abi::{Abi, Call};
+use fleetgate_calls::abi::{Abi, Call};
+use fleetgate_calls::select::{Is, Test};
 use std::ops::Range;
 
 /// A test as it was written: what it means depends on the call.

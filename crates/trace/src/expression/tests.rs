@@ -2,10 +2,11 @@
 #![cfg(target_arch = "x86_64")]
 
 use super::calls::{MAX_PATTERN, MAX_PATTERNS};
+use super::classes::CLASSES;
 use super::*;
-use crate::abi::{Abi, Call, X32_BIT};
-use crate::select::{CLASSES, Is, When};
-use crate::tables;
+use fleetgate_calls::abi::{Abi, Call, X32_BIT};
+use fleetgate_calls::select::{Is, When};
+use fleetgate_calls::tables;
 
 /// `name`, `name@32`, with `?` behind those that are chosen for some arguments only.
 fn chosen(calls: &Selection) -> Vec<String> {
