@@ -4,16 +4,15 @@
 use crate::dial::{Dialling, Locked, keep};
 use crate::line::{Heard, Line, Monitor};
 use crate::pending::{Controls, Pending};
-use crate::service::name;
+use crate::request::{AcceptedSession, Request};
+use crate::text::c_string;
 use fleetgate_net::backoff::random;
 use fleetgate_net::tls::{self, Believe, Credentials, Trust};
-use fleetgate_proto::v1::{
-    AuditBatch, AuditPosition, FromNode, NodeFacts, Renew, Span, Spans, Statement, from_node,
-};
+use fleetgate_proto::v1::{AuditBatch, FromNode, NodeFacts, Renew, Span, Spans, Statement, from_node};
 use fleetgate_sys::Fd;
 use fleetgate_sys::net::Address;
 use fleetgate_wire::common::Endpoint;
-use fleetgate_wire::node::tunnel::{self, Facts, FromTunnel, Proxy, Settings, Ticket, ToTunnel, Vouched};
+use fleetgate_wire::node::tunnel::{self, Facts, FromTunnel, Proxy, Settings, Ticket, ToTunnel};
 use fleetgate_worker::start::Ended;
 use prost::Message;
 use std::collections::HashMap;
@@ -26,46 +25,13 @@ use tokio::net::UnixStream;
 use tokio::sync::{Mutex, Notify, mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
-/// Questions of the connections' tasks that wait for the loop.
-const ASKS: usize = 64;
-
-/// What the connections' tasks ask for.
-pub(crate) enum Ask {
-    /// A session came.
-    Arrived {
-        vouched: Vouched,
-        first: Vec<u8>,
-        /// Somebody wants to know where its time goes.
-        explains: bool,
-        answer: oneshot::Sender<Result<Taken, String>>,
-    },
-    /// Where this host is.
-    Resolve {
-        host: CString,
-        answer: oneshot::Sender<Vec<SocketAddr>>,
-    },
-    /// A control stream was opened by this proxy; words to it.
-    Control(Arc<str>, mpsc::Sender<FromNode>),
-    /// The proxy of this control stream leaves: it is to end, and others get the words.
-    Left(mpsc::Sender<FromNode>),
-    /// Audit lines are kept.
-    Kept(AuditPosition),
-    /// Audit lines from there on are not kept, says the proxy that has them.
-    Unkept(AuditPosition),
-    /// The request for certificates was answered.
-    Renewed,
-}
-
-/// A session that the monitor took.
-pub(crate) struct Taken {
-    pub socket: UnixStream,
-    pub spans: Option<mpsc::Receiver<Spans>>,
-}
+/// Requests of the connections' tasks that wait for the loop.
+const REQUESTS: usize = 64;
 
 pub(crate) struct Desk {
     line: Arc<Line>,
-    asks: mpsc::Receiver<Ask>,
-    ask: mpsc::Sender<Ask>,
+    asks: mpsc::Receiver<Request>,
+    ask: mpsc::Sender<Request>,
     node: Arc<str>,
     documents: Arc<Mutex<()>>,
     client: watch::Sender<tls::Client>,
@@ -87,7 +53,7 @@ pub(crate) struct Desk {
 
 struct Arriving {
     explains: bool,
-    answer: oneshot::Sender<Result<Taken, String>>,
+    answer: oneshot::Sender<Result<AcceptedSession, String>>,
 }
 
 /// Serves until the monitor ends it; to be called inside the runtime.
@@ -106,7 +72,7 @@ pub(crate) async fn serve(socket: Fd, settings: Settings) -> Ended {
 
 impl Desk {
     fn new(line: Arc<Line>, settings: Settings) -> Result<Desk, Ended> {
-        let (ask, asks) = mpsc::channel(ASKS);
+        let (ask, asks) = mpsc::channel(REQUESTS);
         let client = client(&line, &settings.credentials)?;
         let mut desk = Desk {
             line,
@@ -224,9 +190,9 @@ impl Desk {
         Ok(())
     }
 
-    async fn asked(&mut self, ask: Ask) -> Result<(), Ended> {
+    async fn asked(&mut self, ask: Request) -> Result<(), Ended> {
         match ask {
-            Ask::Arrived {
+            Request::Arrived {
                 vouched,
                 first,
                 explains,
@@ -242,14 +208,14 @@ impl Desk {
                 };
                 self.line.say(&word).await?;
             }
-            Ask::Resolve { host, answer } => {
+            Request::Resolve { host, answer } => {
                 let waiting = self.resolving.entry(host.clone()).or_default();
                 waiting.push(answer);
                 if waiting.len() == 1 {
                     self.line.say(&FromTunnel::Resolve { host }).await?;
                 }
             }
-            Ask::Control(proxy, control) => {
+            Request::Control(proxy, control) => {
                 if *self.leave.borrow() {
                     return Ok(());
                 }
@@ -257,14 +223,14 @@ impl Desk {
                 self.controls.push((proxy, control));
                 self.carry().await?;
             }
-            Ask::Left(control) => {
+            Request::Left(control) => {
                 self.controls.retain(|(_, known)| !known.same_channel(&control));
                 for pending in [&mut self.renew, &mut self.audit].into_iter().flatten() {
                     pending.take_from(&control);
                 }
                 self.carry().await?;
             }
-            Ask::Kept(position) => {
+            Request::Kept(position) => {
                 if let Some(Pending { post, .. }) = &self.audit
                     && let Some(from_node::Kind::Audit(batch)) = &post.kind
                     && batch.log == position.log
@@ -273,7 +239,7 @@ impl Desk {
                     self.audit = None;
                 }
             }
-            Ask::Unkept(position) => {
+            Request::Unkept(position) => {
                 if let Some(pending) = &mut self.audit
                     && let Some(from_node::Kind::Audit(batch)) = &pending.post.kind
                     && (batch.log.as_str(), batch.offset) == (position.log.as_str(), position.offset)
@@ -282,7 +248,7 @@ impl Desk {
                     self.tell_unkept(&proxy).await?;
                 }
             }
-            Ask::Renewed => self.renew = None,
+            Request::Renewed => self.renew = None,
         }
         Ok(())
     }
@@ -300,7 +266,7 @@ impl Desk {
             spans
         });
         // Whoever asked may be gone: then the socket is closed here, and the monitor sees that.
-        let _ = answer.send(Ok(Taken { socket, spans }));
+        let _ = answer.send(Ok(AcceptedSession { socket, spans }));
         Ok(())
     }
 
@@ -359,8 +325,8 @@ impl Desk {
             return Ok(());
         };
         let word = FromTunnel::AuditUnkept {
-            proxy: name(proxy),
-            log: name(&batch.log),
+            proxy: c_string(proxy),
+            log: c_string(&batch.log),
             offset: batch.offset,
         };
         self.line.say(&word).await

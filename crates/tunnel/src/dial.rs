@@ -1,9 +1,10 @@
 //! One proxy: dialled, served, and dialled again when it is gone, each with waits of its own, so that what happens to one
 //! does nothing to the sessions of another.
 
-use crate::desk::Ask;
 use crate::line::Line;
-use crate::service::{Bounded, Serving, name};
+use crate::request::Request;
+use crate::service::{Bounded, Serving};
+use crate::text::c_string;
 use fleetgate_net::backoff::{Backoff, random};
 use fleetgate_net::h2::{self, Caller, Routes, Tuning};
 use fleetgate_net::{dial, tls};
@@ -32,7 +33,7 @@ pub(crate) type Locked = Arc<[LockedProxy]>;
 /// What every dialled connection needs.
 #[derive(Clone)]
 pub(crate) struct Dialling {
-    pub desk: mpsc::Sender<Ask>,
+    pub desk: mpsc::Sender<Request>,
     pub line: Arc<Line>,
     pub node: Arc<str>,
     pub documents: Arc<Mutex<()>>,
@@ -131,8 +132,8 @@ pub(crate) async fn keep(proxy: Proxy, mut dialling: Dialling) {
         // The same reason again is no news.
         if connected || why != last {
             let word = FromTunnel::Lost {
-                proxy: name(&shown),
-                why: name(&why),
+                proxy: c_string(&shown),
+                why: c_string(&why),
             };
             let _ = dialling.line.say(&word).await;
         }
@@ -179,7 +180,9 @@ async fn open(proxy: &Proxy, shown: &str, dialling: &mut Dialling) -> Result<Dia
     };
     let only_state = is_locked(&locks.borrow_and_update(), &certified);
     if !only_state {
-        let word = FromTunnel::Connected { proxy: name(shown) };
+        let word = FromTunnel::Connected {
+            proxy: c_string(shown),
+        };
         let _ = dialling.line.say(&word).await;
     }
     let left = Arc::new(Notify::new());
@@ -253,7 +256,7 @@ async fn addresses(proxy: &Proxy, dialling: &Dialling) -> Option<Vec<SocketAddr>
         return Some(vec![SocketAddr::new(ip, proxy.port)]);
     }
     let (answer, answered) = oneshot::channel();
-    let ask = Ask::Resolve {
+    let ask = Request::Resolve {
         host: proxy.host.clone(),
         answer,
     };

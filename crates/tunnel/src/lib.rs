@@ -10,8 +10,10 @@ mod dial;
 mod line;
 mod pending;
 mod quiet;
+mod request;
 mod service;
 mod session;
+mod text;
 
 use fleetgate_sys::Fd;
 use fleetgate_sys::pages;

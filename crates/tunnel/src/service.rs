@@ -2,9 +2,10 @@
 //! matters. A proxy is believed in who a client is and where he comes from, which the node decides nothing by; the
 //! documents that it passes on go to the monitor, which checks them.
 
-use crate::desk::{Ask, Taken};
 use crate::line::Line;
+use crate::request::{AcceptedSession, Request as LoopRequest};
 use crate::session::Outward;
+use crate::text::c_string;
 use bytes::Bytes;
 use fleetgate_net::h2::TRANSPORT_MESSAGE;
 use fleetgate_policy::cluster::MAX_STATE;
@@ -16,7 +17,6 @@ use fleetgate_proto::v1::{Dial, Frame, FromNode, Signed, ToNode, Via};
 use fleetgate_wire::common::Endpoint;
 use fleetgate_wire::node::Blob;
 use fleetgate_wire::node::tunnel::{FromTunnel, MAX_FIRST, MAX_PIECE, Vouched};
-use std::ffi::CString;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -34,13 +34,11 @@ use tonic::{Request, Response, Status, Streaming};
 const FIRST_FRAME: Duration = Duration::from_secs(10);
 /// Words to a proxy that does not read them.
 const POSTS: usize = 8;
-/// The longest name that is passed on of what a proxy vouches for.
-const MAX_NAME: usize = 256;
 
 /// What sessions and control streams of one connection need.
 #[derive(Clone)]
 pub(crate) struct Serving {
-    pub desk: mpsc::Sender<Ask>,
+    pub desk: mpsc::Sender<LoopRequest>,
     pub line: Arc<Line>,
     pub node: Arc<str>,
     /// As its certificate says.
@@ -160,7 +158,7 @@ impl Tunnel for Serving {
         let mut rest: Bytes = dial.ssh;
         let head = rest.split_to(rest.len().min(MAX_FIRST));
         let (answer, answered) = oneshot::channel();
-        let ask = Ask::Arrived {
+        let ask = LoopRequest::Arrived {
             vouched,
             first: head.into(),
             explains,
@@ -170,7 +168,7 @@ impl Tunnel for Serving {
             return refused(Reason::Offline, "the node ends");
         }
         match answered.await {
-            Ok(Ok(Taken { socket, spans })) => Ok(Response::new(Outward::open(
+            Ok(Ok(AcceptedSession { socket, spans })) => Ok(Response::new(Outward::open(
                 &self.node, socket, rest, frames, spans,
             ))),
             // The proxy gives it to the next process of this node, when that has dialled.
@@ -190,7 +188,7 @@ impl Tunnel for Serving {
         if !self.only_state {
             let opened = self
                 .desk
-                .send(Ask::Control(self.proxy.clone(), post.clone()))
+                .send(LoopRequest::Control(self.proxy.clone(), post.clone()))
                 .await;
             opened.map_err(|_| Status::unavailable("the node ends"))?;
         }
@@ -206,7 +204,7 @@ impl Tunnel for Serving {
                     word = words.message() => match word {
                         Ok(Some(ToNode { kind: Some(to_node::Kind::Leaving(_)) })) => {
                             if let Some(own) = own.upgrade() {
-                                let _ = serving.desk.send(Ask::Left(own)).await;
+                                let _ = serving.desk.send(LoopRequest::Left(own)).await;
                             }
                             serving.left.notify_one();
                         }
@@ -234,8 +232,8 @@ impl Serving {
         }
         Ok(Vouched {
             source: endpoint(source),
-            proxy: name(&self.proxy),
-            user: name(&via.user),
+            proxy: c_string(&self.proxy),
+            user: c_string(&via.user),
             trace: dial.trace.to_vec(),
             explain: dial.explain,
         })
@@ -274,24 +272,24 @@ impl Serving {
                 self.attest().await;
             }
             Some(to_node::Kind::Renewed(renewed)) => {
-                let _ = self.desk.send(Ask::Renewed).await;
+                let _ = self.desk.send(LoopRequest::Renewed).await;
                 let blobs = |all: Vec<Bytes>| all.into_iter().map(|b| Blob { bytes: b.into() }).collect();
                 let word = FromTunnel::Renewed {
                     tls_chain: blobs(renewed.tls_chain),
                     host_certificates: blobs(renewed.host_certificates),
-                    refused: name(&renewed.refused),
+                    refused: c_string(&renewed.refused),
                 };
                 self.say_small(word).await;
             }
             Some(to_node::Kind::Kept(kept)) => {
                 let word = FromTunnel::AuditKept {
-                    log: name(&kept.log),
+                    log: c_string(&kept.log),
                     offset: kept.offset,
                 };
-                let _ = self.desk.send(Ask::Kept(kept)).await;
+                let _ = self.desk.send(LoopRequest::Kept(kept)).await;
                 self.say_small(word).await;
             }
-            Some(to_node::Kind::Unkept(from)) => _ = self.desk.send(Ask::Unkept(from)).await,
+            Some(to_node::Kind::Unkept(from)) => _ = self.desk.send(LoopRequest::Unkept(from)).await,
             // The first is its control stream's; another kind is a newer proxy's.
             Some(to_node::Kind::Leaving(_)) | None => {}
         }
@@ -301,7 +299,7 @@ impl Serving {
     async fn attest(&self) {
         if !self.only_state {
             self.attested.store(true, Ordering::Relaxed);
-            let proxy = name(&self.proxy);
+            let proxy = c_string(&self.proxy);
             let _ = self.line.say(&FromTunnel::Attest { proxy }).await;
         }
     }
@@ -316,12 +314,6 @@ impl Serving {
 
 fn refused(reason: Reason, words: &str) -> Result<Response<Outward>, Status> {
     Ok(Response::new(Outward::denied(reason, words)))
-}
-
-/// A text for a frame; a peer's may hold anything.
-pub(crate) fn name(text: &str) -> CString {
-    let clean: String = text.chars().filter(|c| *c != '\0').take(MAX_NAME).collect();
-    CString::new(clean).unwrap_or_default()
 }
 
 fn endpoint(source: SocketAddr) -> Endpoint {

@@ -2,8 +2,9 @@
 //! and its X11 display. All of them are made by the login's networking helper, as the user, and come through the
 //! monitor; here a channel is joined with each, and what the grant has not is refused without asking.
 
+use super::channel::{Channel, Forward, Listener, Listens, Use};
 use super::key::Key;
-use super::line::{Channel, Forward, Line};
+use super::line::Line;
 use super::pump::Pump;
 use super::{Around, words};
 use crate::start::Ended;
@@ -29,49 +30,6 @@ const MAX_USES: usize = 1024;
 const DISPLAYS: (u16, u16) = (10, 1000);
 /// Whoever is not the user may not connect to a socket that listens for him.
 const UMASK: u32 = 0o177;
-
-/// What the monitor's answer by a ticket is for.
-pub(super) enum Use {
-    /// A session's program, and the client's request for it.
-    Start(u32, Option<ReplyId>),
-    /// A socket for a channel.
-    Connect(u32),
-    /// The agent's socket, and the sessions that wait for it.
-    Agent(Vec<(u32, Option<ReplyId>)>),
-    /// A session's display.
-    Display {
-        channel: u32,
-        reply: Option<ReplyId>,
-        single: bool,
-    },
-    /// TCP that the helper listens for; stays as long as that.
-    Tcp {
-        host: Vec<u8>,
-        port: u32,
-        reply: Option<ReplyId>,
-        bound: Option<u16>,
-    },
-    /// A unix-domain socket that is to listen.
-    Unix(Vec<u8>, Option<ReplyId>),
-    /// Something that listened and is to listen no more.
-    Cancel(Option<ReplyId>),
-    /// Proofs of host keys.
-    Prove(Option<ReplyId>),
-}
-
-/// A socket that listens here.
-pub(super) struct Listener {
-    fd: Fd,
-    ticket: Ticket,
-    what: Listens,
-}
-
-/// For what.
-enum Listens {
-    Agent,
-    Display { single: bool },
-    Unix(Vec<u8>),
-}
 
 impl Line {
     /// Asks the networking helper, through the monitor.

@@ -1,10 +1,10 @@
 //! One connection of the login: its socket, its SSH core, its channels. It reads, deals with and writes what there is,
 //! and keeps no more than the windows allow. A peer that sends garbage loses this and nothing else.
 
-use super::forward::{Listener, Use};
+use super::channel::Session;
+use super::channel::{Channel, Forward, Listener, Use};
 use super::key::Key;
-use super::pump::{Poured, Pump, Which};
-use super::session::Session;
+use super::pump::{Poured, Which};
 use super::{Around, words};
 use crate::lobby::reason_of;
 use crate::start::Ended;
@@ -16,7 +16,6 @@ use fleetgate_sys::{Errno, Fd, net, stream};
 use fleetgate_wire::node::front::{FromFront, Ticket, ToFront};
 use fleetgate_wire::node::{self, Kind, Permits};
 use std::collections::{BTreeMap, VecDeque};
-use std::ffi::CString;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,58 +68,6 @@ struct Ending {
     silent: bool,
     /// Until when it may read our last words.
     until: Option<Duration>,
-}
-
-/// One channel.
-pub(super) enum Channel {
-    /// Shells, commands, subsystems.
-    Session(Box<Session>),
-    /// A socket on this side.
-    Forward(Box<Forward>),
-}
-
-/// A channel over a socket.
-pub(super) struct Forward {
-    /// The ticket that its socket came by, or of the listener.
-    pub(super) ticket: Ticket,
-    /// For the audit log.
-    pub(super) to: CString,
-    /// The socket, until the peer agreed to the channel.
-    pub(super) waiting: Option<Fd>,
-    pub(super) pump: Pump,
-    pub(super) eof_sent: bool,
-    pub(super) closed: bool,
-    queued: bool,
-}
-
-impl Forward {
-    pub(super) fn new(ticket: Ticket, to: CString, waiting: Option<Fd>) -> Box<Forward> {
-        Box::new(Forward {
-            ticket,
-            to,
-            waiting,
-            pump: Pump::default(),
-            eof_sent: false,
-            closed: false,
-            queued: false,
-        })
-    }
-}
-
-impl Channel {
-    pub(super) fn pump(&mut self) -> &mut Pump {
-        match self {
-            Channel::Session(session) => &mut session.pump,
-            Channel::Forward(forward) => &mut forward.pump,
-        }
-    }
-
-    fn queued(&mut self) -> &mut bool {
-        match self {
-            Channel::Session(session) => &mut session.queued,
-            Channel::Forward(forward) => &mut forward.queued,
-        }
-    }
 }
 
 /// What a turn left.

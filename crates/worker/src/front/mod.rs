@@ -7,6 +7,7 @@
 //! in three packets): 5 waits, 2 receives and 3 sends on its socket, 1 frame out and 2 in (4 receives: the last of each
 //! turn finds nothing), 3 to make the pipes non-blocking, 2 to watch them, 4 reads and 3 closes.
 
+mod channel;
 mod forward;
 mod kept;
 mod key;

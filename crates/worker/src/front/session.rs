@@ -7,17 +7,17 @@
 //! - CLOSE after both.
 
 use super::Around;
-use super::forward::Use;
-use super::line::{Channel, Line};
+use super::channel::{Channel, Session, Stage, Use};
+use super::line::Line;
 use super::pump::Pump;
 use crate::start::Ended;
-use fleetgate_ssh::event::{ChannelId, Pty, ReplyId, Request, Stream, WindowSize};
+use fleetgate_ssh::event::{ChannelId, ReplyId, Request, Stream};
 use fleetgate_sys::{Fd, terminal};
 use fleetgate_wire::net::What;
-use fleetgate_wire::node::front::{self, ClientVariable, FromFront, Program, Start, Terminal, Ticket};
-use fleetgate_wire::node::{self, Kind, MAX_COMMAND, MAX_ENVIRONMENT, MAX_MODES, MAX_VARIABLES};
+use fleetgate_wire::node::front::{self, FromFront, Program, Start, Terminal, Ticket};
+use fleetgate_wire::node::{self, Kind, MAX_COMMAND, MAX_MODES};
 use std::ffi::{CStr, CString};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long an EOF waits for the exit status. The process's descriptors close before its end is told.
 const EOF_HELD: Duration = Duration::from_millis(3);
@@ -31,48 +31,6 @@ const MAX_NAME: usize = 255;
 const MAX_X11: usize = 1024;
 /// The most of a reason that is shown to the user.
 const MAX_SHOWN: usize = 1024;
-
-/// One session.
-#[derive(Default)]
-pub(super) struct Session {
-    pub(super) pump: Pump,
-    pub(super) queued: bool,
-    /// The client sent EOF before the program ran.
-    pub(super) no_input: bool,
-    pty: Option<Pty>,
-    environment: Vec<ClientVariable>,
-    environment_len: usize,
-    agent: Option<Ticket>,
-    pub(super) x11: Option<front::X11>,
-    /// Answers about the agent's socket and the display that the start waits for.
-    pub(super) awaited: u32,
-    wanted: Option<(Program, Option<ReplyId>)>,
-    /// A subsystem is: its client reads answers, not words.
-    subsystem: bool,
-    stage: Stage,
-    /// When its start was asked of the monitor, if that is told.
-    asked_at: Option<Instant>,
-    /// The exit status was said, or there is none to be said.
-    exited: bool,
-    eof_sent: bool,
-    /// The client closed the channel.
-    left: bool,
-    pub(super) closed: bool,
-}
-
-/// How far a session's program is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Stage {
-    /// Nothing was asked for yet.
-    #[default]
-    Before,
-    /// Asked of the client, not yet of the monitor.
-    Wanted,
-    /// Asked of the monitor.
-    Starting(Ticket),
-    Running(Ticket),
-    Over,
-}
 
 impl Line {
     /// A request on a channel.
@@ -459,54 +417,6 @@ impl Line {
             session.agent = ticket;
         }
         self.answer(reply, ticket.is_some());
-    }
-}
-
-impl Session {
-    /// One that the client opened.
-    pub(super) fn new() -> Session {
-        Session {
-            pump: Pump::before(),
-            ..Session::default()
-        }
-    }
-
-    /// The client closed it: nothing more can be said to it but how the program ended.
-    pub(super) fn leave(&mut self) {
-        self.left = true;
-        self.pump.end_output();
-        self.pump.finish();
-    }
-
-    /// Its output ended, and the client was not told.
-    fn owes_eof(&self) -> bool {
-        matches!(self.stage, Stage::Running(_)) && self.pump.is_drained() && !self.eof_sent
-    }
-
-    /// One variable more, within the bounds.
-    fn set(&mut self, name: Vec<u8>, value: Vec<u8>) -> bool {
-        let len = name.len() + value.len();
-        if self.environment.len() >= MAX_VARIABLES || self.environment_len + len > MAX_ENVIRONMENT {
-            return false;
-        }
-        self.environment_len += len;
-        self.environment.push(ClientVariable { name, value });
-        true
-    }
-
-    fn resize(&mut self, size: WindowSize) -> bool {
-        let Some(pty) = &mut self.pty else { return false };
-        pty.size = size;
-        let least = |n: u32| u16::try_from(n).unwrap_or(u16::MAX);
-        match self.pump.master() {
-            Some(master) => terminal::set_window(
-                master,
-                (least(size.columns), least(size.rows)),
-                (least(size.width), least(size.height)),
-            )
-            .is_ok(),
-            None => true,
-        }
     }
 }
 
