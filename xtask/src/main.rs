@@ -68,8 +68,9 @@ const CHORES: &[Chore] = &[
     },
     Chore {
         name: "graph",
-        takes: "",
-        does: "draws crates and modules into docs/pictures; prints sizes, depths, and circles of imports",
+        takes: "[CRATE]",
+        does: "draws crates and modules into docs/pictures; prints sizes, depths, and circles of imports; of one crate, the \
+               imports that make its circles",
         run: graph::main,
     },
     Chore {

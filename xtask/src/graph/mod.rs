@@ -16,16 +16,18 @@ const PICTURES: &str = "docs/pictures";
 /// The crates whose modules are drawn.
 const DRAWN: [&str; 3] = ["node", "worker", "tunnel"];
 /// The crates without a circle between modules; the others are still to be straightened.
-const STRAIGHT: [&str; 9] = [
-    "base", "calls", "logins", "proto", "seal", "tunnel", "wire", "worker", "wtmpdb",
+const STRAIGHT: [&str; 10] = [
+    "base", "calls", "logins", "node", "proto", "seal", "tunnel", "wire", "worker", "wtmpdb",
 ];
 
 /// `cargo xtask graph`
 pub fn main(args: &[String]) -> Result {
-    if let Some(arg) = args.first() {
-        return Err(format!("graph takes no arguments, not {arg:?}"));
-    }
     let (files, metadata) = (tidy::files()?, tidy::metadata()?);
+    match args {
+        [] => {}
+        [name] => return circles_of(name, &files, &metadata),
+        _ => return Err("graph takes the name of one crate, or nothing".to_owned()),
+    }
     for (name, svg) in pictures(&files, &metadata) {
         let path = format!("{PICTURES}/{name}.svg");
         write(&root().join(&path), svg.as_bytes())?;
@@ -49,6 +51,26 @@ pub fn main(args: &[String]) -> Result {
         }
     }
     println!("{:<10} {all:>6}", "all");
+    Ok(())
+}
+
+/// Prints the imports that make the circles of one crate.
+fn circles_of(name: &str, files: &[File], metadata: &Metadata) -> Result {
+    let crates = crates(files, metadata);
+    let modules = crates
+        .get(name)
+        .ok_or_else(|| format!("graph: there is no crate {name:?}"))?;
+    for circle in modules.circles() {
+        println!("a circle of {}", circle.len());
+        let member = |path: &imports::Path| circle.iter().find(|m| path.starts_with(m));
+        for (from, to) in &modules.imports {
+            if let (Some(a), Some(b)) = (member(from), member(to))
+                && a != b
+            {
+                println!("  {} -> {}", from.join("::"), to.join("::"));
+            }
+        }
+    }
     Ok(())
 }
 

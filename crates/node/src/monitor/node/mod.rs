@@ -14,9 +14,9 @@ mod watcher;
 
 use super::arrivals::{Accepted, Arrivals, PAUSE, RESUME};
 use super::audit::{Event, Writing};
-use super::cluster::LabelCommands;
 use super::connections::{Connections, Stage};
 use super::fronts::Fronts;
+use super::label_commands::LabelCommands;
 use super::login::{Login, Scene, Step};
 use super::metrics::{Process, Serving};
 use super::network::Networks;
@@ -34,7 +34,6 @@ use fleetgate_wire::node::Connection as Number;
 use fleetgate_wire::node::front::ToFront;
 use fleetgate_wire::node::tunnel::ToTunnel;
 use fleetgate_worker::rest::Rest;
-pub use fronts::Waiting;
 pub use lobby::Lobby;
 use std::sync::Arc;
 use std::time::Duration;
