@@ -2,12 +2,12 @@
 //! bounds, and nothing that the caller could write is called the kernel's.
 #![no_main]
 
-use fleetgate_trace::abi::{Abi, Call};
-use fleetgate_trace::audit::{
+use fleetgate_calls::abi::{Abi, Call};
+use fleetgate_calls::audit::{
     Caller, Calls, Image, Level, MAX_ARGV, MAX_PATH, MAX_WORDS, Source, Told, Value, Who, event, tell,
     tell_socketcall,
 };
-use fleetgate_trace::decode::Memory;
+use fleetgate_calls::memory::Memory;
 use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
 

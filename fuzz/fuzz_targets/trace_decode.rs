@@ -1,9 +1,10 @@
 //! Any call with any registers and memory: never a panic, text that can be printed, JSON that can be read, and an end.
 #![no_main]
 
-use fleetgate_trace::abi::{Abi, Call};
+use fleetgate_calls::abi::{Abi, Call};
 use fleetgate_trace::catch::Enter;
-use fleetgate_trace::decode::{self, Limits, Memory, Out};
+use fleetgate_calls::memory::Memory;
+use fleetgate_trace::decode::{self, Limits, Out};
 use fleetgate_trace::report::json::Json;
 use fleetgate_trace::report::text::{COLUMN, Text};
 use libfuzzer_sys::fuzz_target;

@@ -2,8 +2,8 @@
 //! neither in a set nor in its opposite.
 #![no_main]
 
-use fleetgate_trace::abi::{Abi, Call};
-use fleetgate_trace::select::parse;
+use fleetgate_calls::abi::{Abi, Call};
+use fleetgate_trace::expression;
 use libfuzzer_sys::fuzz_target;
 
 /// Arguments that many tests tell apart.
@@ -15,12 +15,12 @@ const ARGUMENTS: [[u64; 6]; 4] = [
 ];
 
 fuzz_target!(|text: &str| {
-    if let Err(wrong) = parse::expression(text) {
+    if let Err(wrong) = expression::expression(text) {
         let place = wrong.text.get(wrong.at..wrong.at + wrong.length);
         assert!(place.is_some(), "{wrong:?}");
         assert!(!wrong.reason.is_empty() && wrong.to_string().contains('^'));
     }
-    let (Ok(calls), Ok(others)) = (parse::calls(text), parse::calls(&format!("!{text}"))) else {
+    let (Ok(calls), Ok(others)) = (expression::calls(text), expression::calls(&format!("!{text}"))) else {
         return;
     };
     for abi in Abi::SERVED {

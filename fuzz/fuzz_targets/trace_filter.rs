@@ -2,9 +2,9 @@
 //! kernel would let go on unasked never stops. The listing of any program can be written.
 #![no_main]
 
-use fleetgate_trace::abi::{Abi, Call};
-use fleetgate_trace::filter::{Answers, Data, MAX_INSTRUCTIONS, compile, constant, run, show};
-use fleetgate_trace::select::{Is, Selection, Test, When};
+use fleetgate_calls::abi::{Abi, Call};
+use fleetgate_calls::filter::{Answers, Data, MAX_INSTRUCTIONS, compile, constant, run, show};
+use fleetgate_calls::select::{Is, Selection, Test, When};
 use libfuzzer_sys::fuzz_target;
 
 struct Bytes<'a>(&'a [u8]);

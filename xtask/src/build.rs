@@ -122,11 +122,11 @@ pub fn helper_into(target: &Path) -> Result<PathBuf> {
 
 /// The static program of lobby and fronts, watcher and guardian.
 fn front_into(target: &Path) -> Result<PathBuf> {
-    seat_into(
+    worker_into(
         target,
-        &Seat {
+        &Worker {
             name: "front",
-            features: "",
+            package: "fleetgate-worker",
             most: FRONT_MAX,
             why: "every login maps it",
         },
@@ -135,32 +135,32 @@ fn front_into(target: &Path) -> Result<PathBuf> {
 
 /// The static program of the tunnel.
 fn tunnel_into(target: &Path) -> Result<PathBuf> {
-    seat_into(
+    worker_into(
         target,
-        &Seat {
+        &Worker {
             name: "tunnel",
-            features: "tunnel",
+            package: "fleetgate-tunnel",
             most: TUNNEL_MAX,
             why: "every node of a cluster maps it",
         },
     )
 }
 
-/// A static program of `node`.
-struct Seat {
+/// A static program of the node's workers.
+struct Worker {
     name: &'static str,
-    features: &'static str,
+    package: &'static str,
     most: u64,
     why: &'static str,
 }
 
-fn seat_into(target: &Path, seat: &Seat) -> Result<PathBuf> {
-    let Seat {
+fn worker_into(target: &Path, worker: &Worker) -> Result<PathBuf> {
+    let Worker {
         name,
-        features,
+        package,
         most,
         why,
-    } = seat;
+    } = worker;
     ensure_musl()?;
     let mut command = building(target);
     command.args([
@@ -168,17 +168,11 @@ fn seat_into(target: &Path, seat: &Seat) -> Result<PathBuf> {
         // One profile for both: what they share is built once.
         "front",
         "--package",
-        "fleetgate-node",
+        package,
         "--bin",
     ]);
     command.arg(format!("fleetgate-{name}"));
-    command.args([
-        "--no-default-features",
-        "--features",
-        features,
-        "--target",
-        &musl(),
-    ]);
+    command.args(["--target", &musl()]);
     // ring's C and assembly want a compiler by the target's name; the system's own makes the same objects, as they
     // use nothing of the C library but its headers' types.
     let compiler = format!("CC_{}", musl().replace('-', "_"));

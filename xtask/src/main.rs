@@ -9,6 +9,7 @@ mod build;
 mod dist;
 mod elf;
 mod fuzz;
+mod graph;
 mod peers;
 mod proto;
 mod selinux;
@@ -64,6 +65,13 @@ const CHORES: &[Chore] = &[
         takes: "[--deb FILE]",
         does: "a Debian that enforces SELinux, in an emulator: the contexts of fleetgate's sessions beside sshd's",
         run: selinux::main,
+    },
+    Chore {
+        name: "graph",
+        takes: "[CRATE]",
+        does: "draws crates and modules into docs/pictures; prints sizes, depths, and circles of imports; of one crate, the \
+               imports that make its circles",
+        run: graph::main,
     },
     Chore {
         name: "dist",

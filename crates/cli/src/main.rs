@@ -43,9 +43,9 @@ fn main() {
     std::process::exit(match name.as_bytes().rsplit(|b| *b == b'/').next() {
         // Where no static images are embedded, this program is launched under their names.
         Some(b"fleetgate-session") => session(rest),
-        Some(b"fleetgate-front") => fleetgate_node::seat::run(&rest),
-        Some(b"fleetgate-tunnel") => fleetgate_node::seat::run_tunnel(&rest),
-        Some(b"fleetgate-guardian") => fleetgate_trace::guardian::main(&rest),
+        Some(b"fleetgate-front") => fleetgate_worker::run(&rest),
+        Some(b"fleetgate-tunnel") => fleetgate_tunnel::run(&rest),
+        Some(b"fleetgate-guardian") => fleetgate_calls::guardian::main(&rest),
         Some(name) if name == held::NAME.as_bytes() => held::holder::main(&rest),
         Some(name) if name == background::NAME.as_bytes() => fleetgate_client::ssh::in_background(&rest),
         Some(b"fleetgate-resolver") => fleetgate_resolver::run(&rest),

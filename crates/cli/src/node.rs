@@ -3,9 +3,9 @@
 use crate::flags::{Given, Outcome};
 use crate::{cluster, images, print};
 use fleetgate_node::config::{Config, PATH};
-use fleetgate_node::seat::Format;
 use fleetgate_node::{monitor, starter};
 use fleetgate_seal::{Embedded, Source};
+use fleetgate_worker::start::Format;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 

@@ -1,22 +1,17 @@
 //! The tracer: from "which calls" to a filter that stops nothing else, ways to catch what stops, and what a stopped call
 //! means. It prints to whoever asks and decides nothing: whether a call goes on is never its business, it always does.
 //!
-//! The way of a call, in the order of the modules: [`select`] says which calls are wanted, [`filter`] compiles that for the
-//! kernel, [`catch`] brings what stopped, [`decode`] reads registers and memory and says what they mean to an
-//! [`decode::Out`], [`report`] has the lines, sums and pictures that people read. [`abi`] and [`tables`] know the numbers.
+//! The way of a call: [`expression`] reads which are wanted, `fleetgate_calls` compiles that for the kernel, [`catch`] brings what stopped,
+//! [`decode`] reads registers and memory and says what they mean to an [`decode::Out`], [`report`] has the lines, sums and
+//! pictures that people read.
 #![forbid(unsafe_code)]
 
-pub mod abi;
-pub mod audit;
 pub mod catch;
 pub mod decode;
-pub mod filter;
+pub mod expression;
 pub mod follow;
-pub mod guardian;
 pub mod interrupt;
 pub mod named;
 pub mod relatives;
 pub mod report;
 pub mod run;
-pub mod select;
-pub mod tables;

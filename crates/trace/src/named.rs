@@ -2,10 +2,11 @@
 //! and those that do not fit go on and are reported to nobody.
 
 use crate::catch::Enter;
-use crate::decode::{self, Base, Memory, Place};
+use crate::decode::{self, Base, Place};
 use crate::follow::fits;
 use crate::run::Wanted;
-use crate::select::Selection;
+use fleetgate_calls::memory::Memory;
+use fleetgate_calls::select::Selection;
 
 /// Of the calls that are wanted, those that name something.
 pub struct Named {
@@ -70,7 +71,7 @@ fn joined(base: &[u8], path: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::abi::{Abi, Call};
+    use fleetgate_calls::abi::{Abi, Call};
 
     /// A task in /home/ada whose descriptor 3 is /etc, with a path in its memory.
     struct Task(&'static [u8]);

@@ -2,12 +2,12 @@
 //! but what is reported: every call goes on, whatever the reports make of it.
 
 use crate::catch::{Catch, End, Enter, Event, Found, Then, Wait};
-use crate::decode::Memory;
 use crate::relatives::Relatives;
 use crate::report::Reports;
 use crate::report::sockets;
 use crate::report::stamp::Moment;
-use crate::select::Selection;
+use fleetgate_calls::memory::Memory;
+use fleetgate_calls::select::Selection;
 use std::collections::BTreeSet;
 
 /// What the kernel cannot be asked to select.

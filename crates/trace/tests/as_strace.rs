@@ -3,11 +3,12 @@
 //! in [`DIFFERENT`]. A process of its own, because it waits for what it traces.
 #![forbid(unsafe_code)]
 
+use fleetgate_calls::abi::Call;
+use fleetgate_calls::memory::Memory;
 use fleetgate_sys::memory;
 use fleetgate_sys::ptrace::{self, AT_CALL, At, Status, event};
-use fleetgate_trace::abi::Call;
 use fleetgate_trace::catch::Enter;
-use fleetgate_trace::decode::{self, Begun, Limits, Memory};
+use fleetgate_trace::decode::{self, Begun, Limits};
 use fleetgate_trace::report::text::{COLUMN, Text};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -5,6 +5,7 @@
 mod alone;
 
 use alone::filter;
+use fleetgate_calls::guardian::{self, Guardian, Image};
 use fleetgate_sys::Errno;
 use fleetgate_sys::file;
 use fleetgate_sys::net::PrivateDirectory;
@@ -17,7 +18,6 @@ use fleetgate_sys::spawn::Strings;
 use fleetgate_sys::traced::{self, Start, Step};
 use fleetgate_trace::catch::notify::{self, Note, Notify};
 use fleetgate_trace::catch::{Catch, End, Event, Found, Then, Wait};
-use fleetgate_trace::guardian::{self, Guardian, Image};
 use fleetgate_wire::encode;
 use fleetgate_wire::guard::{Kept, MAX_LISTENERS, MAX_TRACERS, Request};
 use std::ffi::{CStr, CString, OsString};

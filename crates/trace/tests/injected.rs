@@ -5,11 +5,11 @@
 mod alone;
 
 use alone::filter;
+use fleetgate_calls::guardian::{Guardian, Image};
 use fleetgate_sys::process;
 use fleetgate_trace::catch::inject::{Error, Injection, inject};
 use fleetgate_trace::catch::notify::Notify;
 use fleetgate_trace::catch::{Catch, Event, Found, Then, Wait};
-use fleetgate_trace::guardian::{Guardian, Image};
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs;

@@ -10,7 +10,7 @@ use crate::shell::{Result, read_text, root, write};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-const COMMITTED: &str = "crates/trace/src/tables";
+const COMMITTED: &str = "crates/calls/src/tables";
 /// How wide a line of a table may be.
 const WIDTH: usize = 110;
 /// Numbers beyond this are no system calls: a table is as long as its highest number.

@@ -3,13 +3,14 @@
 //! Each rule is a small function from texts to findings, with a test that shows it a violation. It changes
 //! nothing; `cargo fmt` does the one repair that can be made without thinking.
 
-mod graph;
-mod lexer;
+mod crates;
+pub mod lexer;
 mod papers;
 mod source;
 
 use crate::shell::{Result, cargo, heading, output, read_text, root, run, target};
-use crate::{bench, build};
+use crate::{bench, build, graph};
+pub use crates::{Metadata, metadata};
 use std::fmt;
 use std::process::Command;
 
@@ -29,7 +30,8 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn new(place: impl Into<String>, rule: impl Into<String>) -> Finding {
+    /// A rule that does not hold at a place.
+    pub fn new(place: impl Into<String>, rule: impl Into<String>) -> Finding {
         Finding {
             place: place.into(),
             rule: rule.into(),
@@ -56,9 +58,10 @@ pub fn main(args: &[String]) -> Result {
     run(cargo().args(["fmt", "--all", "--check"])).map_err(|e| format!("{e}\n`cargo fmt --all` mends it"))?;
     heading("house rules");
     let files = files()?;
-    let metadata = graph::metadata()?;
+    let metadata = metadata()?;
     let mut findings = source::check(&files);
-    findings.extend(graph::check(&metadata, &files));
+    findings.extend(crates::check(&metadata, &files));
+    findings.extend(graph::check(&files, &metadata));
     findings.extend(papers::check(&files, &metadata, bench::BENCHES));
     for finding in &findings {
         println!("{finding}");
@@ -71,7 +74,7 @@ pub fn main(args: &[String]) -> Result {
 }
 
 /// Every text of the checkout that is or would be committed.
-fn files() -> Result<Vec<File>> {
+pub fn files() -> Result<Vec<File>> {
     let mut git = Command::new("git");
     git.current_dir(root())
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
@@ -93,7 +96,7 @@ fn files() -> Result<Vec<File>> {
 }
 
 /// The text of one file, for rules about documents.
-fn text<'a>(files: &'a [File], path: &str) -> Option<&'a str> {
+pub fn text<'a>(files: &'a [File], path: &str) -> Option<&'a str> {
     files.iter().find(|f| f.path == path).map(|f| f.text.as_str())
 }
 

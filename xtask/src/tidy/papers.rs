@@ -1,6 +1,6 @@
 //! Rules that hold the documents to the code: the code map's arrows, the reasons for dependencies, the promises.
 
-use super::graph::Metadata;
+use super::crates::Metadata;
 use super::{File, Finding, text};
 use crate::bench::Entry;
 use std::collections::BTreeSet;

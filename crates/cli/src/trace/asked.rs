@@ -2,6 +2,7 @@
 
 use crate::flags::Given;
 use fleetgate_trace::decode::Limits;
+use fleetgate_trace::expression::{self, Decoded, Expressions, Quiet, Status};
 use fleetgate_trace::follow::Follow;
 use fleetgate_trace::named::Named;
 use fleetgate_trace::report::decoded::{AsJson, AsText, Choice};
@@ -12,7 +13,6 @@ use fleetgate_trace::report::stamp::{Day, Stamp};
 use fleetgate_trace::report::sums::Sort;
 use fleetgate_trace::report::{Log, Silent};
 use fleetgate_trace::run::Wanted;
-use fleetgate_trace::select::parse::{self, Decoded, Expressions, Quiet, Status};
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
@@ -209,7 +209,7 @@ impl Asked {
 fn expressions(given: &Given) -> Result<Expressions, String> {
     let mut all = Expressions::default();
     for text in given.values("expression") {
-        let expression = parse::expression(text).map_err(|wrong| format!("-e: {wrong}"))?;
+        let expression = expression::expression(text).map_err(|wrong| format!("-e: {wrong}"))?;
         all.take(expression);
     }
     Ok(all)

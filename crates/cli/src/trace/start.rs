@@ -2,6 +2,9 @@
 
 use super::asked::{Asked, Subject};
 use crate::cluster::is_root;
+use fleetgate_calls::filter::{self, Answers, Program};
+use fleetgate_calls::guardian::{Guardian, Image};
+use fleetgate_calls::select::Selection;
 use fleetgate_sys::Fd;
 use fleetgate_sys::spawn::Strings;
 use fleetgate_sys::traced::Start;
@@ -9,11 +12,8 @@ use fleetgate_trace::catch::inject::inject;
 use fleetgate_trace::catch::notify::Notify;
 use fleetgate_trace::catch::ptrace::{Launch, Ptrace, needs};
 use fleetgate_trace::catch::{Catch, End, program};
-use fleetgate_trace::filter::{self, Answers, Program};
 use fleetgate_trace::follow::Follow;
-use fleetgate_trace::guardian::{Guardian, Image};
 use fleetgate_trace::relatives::Relatives;
-use fleetgate_trace::select::Selection;
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 

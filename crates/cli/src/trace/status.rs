@@ -2,17 +2,17 @@
 
 use crate::cluster::is_root;
 use crate::print;
+use fleetgate_calls::abi::{Abi, Call};
+use fleetgate_calls::filter::{self, Answers};
+use fleetgate_calls::guardian::{Guardian, Image};
+use fleetgate_calls::select::{Selection, When};
 use fleetgate_sys::spawn::Strings;
 use fleetgate_sys::traced::Start;
-use fleetgate_trace::abi::{Abi, Call};
 use fleetgate_trace::catch::inject::inject;
 use fleetgate_trace::catch::notify::Notify;
 use fleetgate_trace::catch::ptrace::{Launch, Ptrace};
 use fleetgate_trace::catch::{Catch, Event, Found, Then, Wait, program};
-use fleetgate_trace::filter::{self, Answers};
 use fleetgate_trace::follow::Follow;
-use fleetgate_trace::guardian::{Guardian, Image};
-use fleetgate_trace::select::{Selection, When};
 use serde_json::{Value, json};
 use std::ffi::{CStr, CString};
 use std::process::{Child, Command, Stdio};

@@ -4,10 +4,9 @@
 use super::exchange::Exchanges;
 use super::granted::Granted;
 use super::login::Login;
-use super::node::Waiting as Order;
 use super::offer::Offer;
 use super::seats::SeatId;
-use super::strangers::Strangers;
+use super::strangers::{Strangers, random};
 use super::timers::Timer;
 use super::tunnel::{ProxyPlaces, Via};
 use crate::config::Limits;
@@ -15,11 +14,23 @@ use fleetgate_policy::address::Network;
 use fleetgate_policy::strangers::{Admission, Bounds, Full as Refused, Waiting};
 use fleetgate_sys::poll::{HANGUP, Watch, poll};
 use fleetgate_sys::{Fd, net};
+use fleetgate_wire::node::front::{Start, Ticket};
 use fleetgate_wire::node::{Connection as Number, Ends};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// The lobby ends who is not in in time; the monitor ends him so much later if it did not.
+pub const GRACE_MARGIN: Duration = Duration::from_secs(2);
+
+/// An order that waits for the account.
+pub enum Order {
+    /// A session.
+    Session(Ticket, Start),
+    /// A socket.
+    Network(Ticket, fleetgate_wire::net::What),
+}
 
 /// One.
 pub struct Connection {
@@ -225,13 +236,6 @@ impl Connections {
     }
 }
 
-/// A number that nobody can guess. Should the kernel have none, the first of those that are greedy gives way.
-pub fn random() -> u32 {
-    let mut bytes = [0; 4];
-    let _ = net::random(&mut bytes);
-    u32::from_ne_bytes(bytes)
-}
-
 impl Connection {
     /// It is handed over: from now on it is its front's. None: it is not logged in, or was handed over before.
     pub fn open(&mut self) -> Option<SeatId> {
@@ -275,10 +279,10 @@ impl Connection {
 
 #[cfg(test)]
 mod tests {
-    use super::super::host_keys::HostKeys;
-    use super::super::trust::Trust;
     use super::*;
     use crate::config::Config;
+    use crate::monitor::host_keys::HostKeys;
+    use crate::monitor::trust::Trust;
     use fleetgate_policy::strangers::Settings;
     use fleetgate_wire::common::Endpoint;
 

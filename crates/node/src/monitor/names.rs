@@ -92,6 +92,14 @@ struct Waiting {
     files: [Option<[i64; 6]>; FILES.len()],
 }
 
+/// A fresh look-up socket, for a helper: none where the resolver takes no word.
+pub fn fresh_socket(resolver: &Fd) -> Option<Fd> {
+    let (ours, theirs) = socket::pair().ok()?;
+    let frame = fleetgate_wire::encode(&ToResolver::Names);
+    socket::send_now(resolver, &frame, &[theirs.raw()]).ok()?;
+    Some(ours)
+}
+
 impl Names {
     /// Nobody to ask yet.
     pub fn new() -> Names {

@@ -241,7 +241,7 @@ fn launch(
         max_pending: MAX_UNANSWERED as u32,
         selinux,
     };
-    let names = super::sessions::names_socket(&tools.resolver);
+    let names = super::names::fresh_socket(&tools.resolver);
     let fds = names.into_iter().map(|fd| (Role::Resolver, fd)).collect();
     let launch = Launch {
         deadline: tools.config.limits.launch.0,

@@ -4,30 +4,31 @@
 use super::arrivals::Arrivals;
 use super::audit::{Audit, Event};
 use super::cgroup::{Cgroups, Usage, outside};
-use super::cluster::{Cluster, LabelCommands, check_labels};
 use super::connections::Connections;
 use super::fronts::Fronts;
 use super::host_keys::HostKeys;
+use super::label_commands::{self, LabelCommands};
 use super::launches::Launches;
-use super::login::turns::Turns;
+use super::login::pam;
 use super::metrics::{self, Metrics};
 use super::names::Names;
 use super::network::Networks;
 use super::node::{Lobby, Node, Pair};
 use super::offer::Offer;
+use super::pam_turns::Turns;
 use super::seats::{Executed, Images, Late, News, Seat, SeatId, Seats, Starts, Words, open_ladder};
 use super::sessions::{Inherited, Sessions, needs_contexts};
+use super::settings::{is_reachable, joined, offer, worker_user};
 use super::starter::Starter;
 use super::steps::Steps;
 use super::strangers::Strangers;
 use super::timers::Timers;
 use super::tools::{Reaper, Tools};
 use super::trust::Trust;
-use super::tunnel::Tunnel;
 use super::wakes::{Key, Owner, Wakes};
 use super::watching::Watching;
 use crate::config::{Config, PamUse, SelinuxUse};
-use crate::identity::{DIRECTORY, Identity, is_joined, load_tls_key};
+use crate::identity::{DIRECTORY, is_joined, load_tls_key};
 use fleetgate_base::own;
 use fleetgate_launch::{Keeper, Places, Session, Wtmpdb};
 use fleetgate_policy::Audit as Level;
@@ -39,7 +40,7 @@ use fleetgate_wire::node::lobby::ToLobby;
 use fleetgate_wire::node::starter::{CONTROL, FIRST_LISTENER};
 use std::ffi::CString;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -88,8 +89,6 @@ fn at<E: fmt::Display>(doing: &'static str) -> impl Fn(E) -> MonitorError {
 const DESCRIPTORS: u64 = 1 << 19;
 /// The out-of-memory killer takes others before the monitor; sessions get the score back that the service had.
 const OOM_SCORE: &str = "-500";
-/// Who lobby and fronts are where the configured user is missing.
-const NOBODY: (u32, u32) = (65534, 65534);
 /// How long the first processes may take to be executed.
 const FIRST_START: Duration = Duration::from_secs(60);
 
@@ -98,13 +97,8 @@ pub fn uses_pam(config: &Config, user_mode: bool) -> bool {
     match (config.pam, user_mode) {
         (_, true) | (PamUse::Off, _) => false,
         (PamUse::On, _) => true,
-        (PamUse::Auto, _) => pam_service_is_there(config),
+        (PamUse::Auto, _) => pam::service_is_there(config),
     }
-}
-
-/// Whether PAM's service has a file.
-pub fn pam_service_is_there(config: &Config) -> bool {
-    Path::new("/etc/pam.d").join(&config.pam_service).exists()
 }
 
 /// Puts what has its default where it belongs without root: below the user's own directories.
@@ -141,7 +135,7 @@ pub fn check(config: &Config, user_mode: bool) -> Result<(), String> {
     let mut config = config.clone();
     settle(&mut config, user_mode);
     let config = &config;
-    check_labels(config)?;
+    label_commands::check(config)?;
     is_own(config)?;
     joined(config)?;
     if let Some(address) = config.metrics {
@@ -193,7 +187,7 @@ pub fn run(options: Options) -> Result<(), MonitorError> {
         tunnel: Late::new(options.sources.tunnel, c"fleetgate-tunnel"),
         resolver_arguments: resolver_arguments(&config, uses_pam(&config, options.user_mode)),
         guardian_cgroup: (!options.user_mode).then(outside).flatten(),
-        user: (!options.user_mode).then(|| seat_user(&config.user)),
+        user: (!options.user_mode).then(|| worker_user(&config.user)),
     };
     let starts = Executed::new(images).map_err(at("starting a thread"))?;
     let parts = Parts {
@@ -264,7 +258,7 @@ pub fn open(parts: Parts) -> Result<Node, MonitorError> {
     }
     let trust = Trust::new(&config, pam, is_joined(&config.state_directory)).map_err(MonitorError)?;
     let offer = offer(&config, parts.user_mode).map_err(MonitorError)?;
-    check_labels(&config).map_err(MonitorError)?;
+    label_commands::check(&config).map_err(MonitorError)?;
     // It serves on by itself: nobody is to be locked out of a machine because a part of that was lost.
     let joined = joined(&config)
         .inspect_err(|why| tracing::error!("the node serves without its cluster: {why}"))
@@ -393,21 +387,6 @@ fn executed(seats: &mut Seats, ids: &[SeatId], wakes: &mut Wakes) -> Result<Vec<
     Ok(heard_early)
 }
 
-/// What is offered: the host's keys with the cluster's certificates for them.
-pub(super) fn offer(config: &Config, user_mode: bool) -> Result<Arc<Offer>, String> {
-    let keys = HostKeys::load(config, user_mode).map_err(|e| format!("no host key: {e}"))?;
-    // What is wrong with an identity is told where the tunnel is.
-    let joined = Identity::load(&config.state_directory).ok().flatten();
-    let keys = keys.certified(joined.as_ref().map_or(&[], |joined| &joined.host_certificates));
-    Offer::new(config, keys)
-}
-
-/// What `fleetgate join` left: all of it or nothing. An error: a part of it is missing or cannot be read.
-pub(super) fn joined(config: &Config) -> Result<Option<(Tunnel, Cluster)>, String> {
-    let tunnel = Tunnel::load(&config.state_directory)?;
-    Ok(tunnel.zip(Cluster::load(config)?))
-}
-
 /// Whether nobody else may change what the node keeps: who may says whom it believes.
 fn is_own(config: &Config) -> Result<(), String> {
     let state = &config.state_directory;
@@ -415,18 +394,6 @@ fn is_own(config: &Config) -> Result<(), String> {
         own::unchanged(directory)?;
     }
     load_tls_key(state).map(drop).map_err(|e| e.to_string())
-}
-
-/// Whether there is any way in.
-pub(super) fn is_reachable(has_port: bool, is_joined: bool) -> Result<(), String> {
-    match has_port || is_joined {
-        true => Ok(()),
-        false => Err(
-            "`listen` is empty and this machine joined no cluster, so nobody could come in: name an address, or run \
-             `fleetgate join`"
-                .to_owned(),
-        ),
-    }
 }
 
 /// The keeper. What an earlier monitor left is mended here: the ends of its sessions are told too.
@@ -513,24 +480,6 @@ fn protect(user_mode: bool) -> Result<(), MonitorError> {
         tracing::warn!("the out-of-memory killer may take the monitor: {e}");
     }
     Ok(())
-}
-
-/// Ids of the system user. It is looked for in /etc/passwd alone: the resolver is not there yet, and no directory has
-/// a say in who the node's own processes are.
-pub(super) fn seat_user(name: &str) -> (u32, u32) {
-    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let found = passwd.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let (user, _, uid, gid) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
-        (user == name).then(|| Some((uid.parse().ok()?, gid.parse().ok()?)))?
-    });
-    found.filter(|(uid, _)| *uid != 0).unwrap_or_else(|| {
-        tracing::warn!(
-            "there is no system user {name:?} (`useradd --system {name}` makes one): lobby and fronts run as nobody, \
-             which other programs may do too"
-        );
-        NOBODY
-    })
 }
 
 #[cfg(test)]

@@ -144,3 +144,10 @@ impl Strangers {
         taken
     }
 }
+
+/// A number that nobody can guess. Should the kernel have none, the first of those that are greedy gives way.
+pub fn random() -> u32 {
+    let mut bytes = [0; 4];
+    let _ = fleetgate_sys::net::random(&mut bytes);
+    u32::from_ne_bytes(bytes)
+}

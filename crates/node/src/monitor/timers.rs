@@ -63,8 +63,8 @@ impl Timers {
 
 #[cfg(test)]
 mod tests {
-    use super::super::wakes::Owner;
     use super::*;
+    use crate::monitor::wakes::Owner;
 
     #[test]
     fn timers_come_in_their_order_and_can_be_taken_back() {

@@ -4,9 +4,9 @@
 use super::audit::Audit;
 use super::cluster::{Cluster, StateWriter};
 use super::launches::Launches;
-use super::login::turns::Turns;
 use super::metrics::Metrics;
 use super::names::Names;
+use super::pam_turns::Turns;
 use super::seats::Words;
 use super::steps::Steps;
 use super::strangers::Strangers;

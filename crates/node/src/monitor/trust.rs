@@ -1,7 +1,6 @@
 //! Whom the node trusts, read from the configuration and the files that it names, at start and at each reload: user
 //! CAs, revoked keys, allow and deny lists, methods, and what every login may do at most.
 
-use super::login::MAX_KEY_FILES;
 use crate::config::{self, Config};
 use fleetgate_policy::access::{Access, RootLogin};
 use fleetgate_policy::commands::{Command, Commands};
@@ -11,6 +10,8 @@ use fleetgate_ssh::key::{Presented, PublicKey};
 use std::collections::BTreeMap;
 use std::path::Path;
 
+/// The most key files; `checkhomedir` takes no more with the principals file.
+pub const MAX_KEY_FILES: usize = 15;
 /// The longest file of CA keys.
 pub const MAX_CA_FILE: u64 = 1 << 20;
 /// The most lists of `authentication_methods`, and methods of one.

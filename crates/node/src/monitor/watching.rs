@@ -1,10 +1,10 @@
 //! Sessions that are watched: what their filters are, whose they are, and what is still to be said to the watcher. It
 //! starts no process: the loop does ([`super::node`]).
 
+use fleetgate_calls::audit::{Level, selection, with_pass};
+use fleetgate_calls::filter::{Answers, Program, compile};
 use fleetgate_policy::{Audit, Stance, Watching as Wanted};
 use fleetgate_sys::{Fd, net, socket};
-use fleetgate_trace::audit::{Level, selection, with_pass};
-use fleetgate_trace::filter::{Answers, Program, compile};
 use fleetgate_wire::common::SessionId;
 use fleetgate_wire::exec::Watch;
 use fleetgate_wire::node::Connection;

@@ -4,18 +4,18 @@
 //! monitor, every session would end with it, because only a parent hears how its children end. So the starter ends
 //! at once and the monitor goes on as a process without a service (`KillMode=process`) until its last connection has.
 //! It decides nothing and reads nothing from the network. Once the monitor is ready it only waits, and for that it needs no
-//! program of many megabytes: it becomes `fleetgate-front starter` (`vigil`), 0.2 MB instead of 0.7, in a seat's sandbox.
+//! program of many megabytes: it becomes `fleetgate-front starter` (`worker::idle_starter`), 0.2 MB instead of 0.7, in a worker's sandbox.
 
 mod listeners;
 mod notify;
 
 use crate::config::{Config, ConfigError};
-use crate::seat::Format;
-use crate::vigil::{self, Stage, Vigil};
 use fleetgate_base::parent;
 use fleetgate_sys::spawn::{Child, Program, Spawn, SpawnError, Stack, Strings, spawn};
 use fleetgate_sys::{Errno, Fd, file, socket};
 use fleetgate_wire::node::starter::FIRST_LISTENER;
+use fleetgate_worker::idle_starter::{self, IdleStarter, Stage};
+use fleetgate_worker::start::Format;
 use listeners::Listening;
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fmt;
@@ -90,8 +90,8 @@ impl From<ConfigError> for StarterError {
 pub fn run(options: &Options) -> Result<i32, StarterError> {
     let system = |doing| move |e| StarterError::System(doing, e);
     parent::follow().map_err(StarterError::Ended)?;
-    let signals = vigil::signals().map_err(system("taking signals"))?;
-    let log = vigil::log(options.format);
+    let signals = idle_starter::signals().map_err(system("taking signals"))?;
+    let log = idle_starter::log(options.format);
     let systemd = notify::systemd(log);
     let config = Config::load(&options.config)?;
     let addresses = match (options.listen.as_slice(), options.user_mode) {
@@ -107,20 +107,21 @@ pub fn run(options: &Options) -> Result<i32, StarterError> {
     let child = start(options, &theirs, &listening)?;
     drop(theirs);
 
-    let mut vigil = Vigil::new(control, child.pidfd, signals, systemd, log).map_err(system("watching"))?;
-    let image = match vigil.until_ready().map_err(StarterError::Ended)? {
+    let mut starter =
+        IdleStarter::new(control, child.pidfd, signals, systemd, log).map_err(system("watching"))?;
+    let image = match starter.until_ready().map_err(StarterError::Ended)? {
         Stage::Over => return Ok(0),
         Stage::Ready(image) => image,
     };
-    notify::keep(&vigil.systemd, &listening);
+    notify::keep(&starter.systemd, &listening);
     // The monitor has them: a connection that comes when it is gone is to be refused, or kept by systemd.
     drop(listening);
-    vigil.systemd.say("READY=1");
+    starter.systemd.say("READY=1");
     tracing::info!("ready");
     if let Some(image) = image {
-        vigil.become_small(&image);
+        starter.become_small(&image);
     }
-    vigil.serve().map(|()| 0).map_err(StarterError::Ended)
+    starter.serve().map(|()| 0).map_err(StarterError::Ended)
 }
 
 /// Executes the monitor: this very program under its own word, by descriptor, so that an upgrade of the file does not

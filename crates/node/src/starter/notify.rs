@@ -2,11 +2,11 @@
 //! (sd_listen_fds(3)). Without systemd there is none of it.
 
 use super::listeners::Listening;
-use crate::seat::Log;
-use crate::vigil::Systemd;
 use fleetgate_base::sockets::{self, InheritedSockets};
 use fleetgate_base::{notify, parent};
 use fleetgate_sys::Fd;
+use fleetgate_worker::idle_starter::Systemd;
+use fleetgate_worker::start::Log;
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 
@@ -55,8 +55,9 @@ pub fn keep(systemd: &Systemd, listening: &Listening) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seat::Format;
     use fleetgate_sys::{process, socket};
+    use fleetgate_worker::idle_starter;
+    use fleetgate_worker::start::Format;
     use std::os::linux::net::SocketAddrExt;
     use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram};
 
@@ -67,7 +68,7 @@ mod tests {
         let listener = UnixDatagram::bind_addr(&address).expect("bound");
         let systemd = Systemd::on(
             notify::connect(format!("@{name}").into()),
-            crate::vigil::log(Format::Text),
+            idle_starter::log(Format::Text),
         );
         systemd.say("READY=1");
         for given in [true, false] {

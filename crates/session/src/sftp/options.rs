@@ -123,8 +123,8 @@ fn text(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::protocol::Operation;
     use super::*;
+    use crate::sftp::protocol::Operation;
 
     fn serve(args: &[&str]) -> Result<Options, String> {
         let args: alloc::vec::Vec<&[u8]> = args.iter().map(|a| a.as_bytes()).collect();

@@ -98,8 +98,8 @@ fn signing_name(ca: &PrivateKey) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{Folder, private};
     use super::*;
+    use crate::key::tests::{Folder, private};
 
     const EXTENSIONS: &[(&str, &[u8])] = &[("permit-pty", b""), ("note@example.com", b"value"), ("a", b"")];
 
@@ -168,8 +168,8 @@ mod tests {
     #[test]
     fn what_could_not_be_read_back_is_not_made() {
         let (ca, _) = PrivateKey::generate(KeyType::Ed25519, "").unwrap();
-        let many = vec!["ada"; super::super::certificate::MAX_PRINCIPALS + 1];
-        let long = "x".repeat(super::super::certificate::MAX_KEY_ID + 1);
+        let many = vec!["ada"; crate::key::certificate::MAX_PRINCIPALS + 1];
+        let long = "x".repeat(crate::key::certificate::MAX_KEY_ID + 1);
         let fine = draft(CertificateKind::User, &["ada"]);
         assert!(fine.sign(ca.public(), &ca).is_ok());
         let bad = [

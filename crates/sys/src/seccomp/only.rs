@@ -266,8 +266,8 @@ fn bind(ranges: &[Range], otherwise: Otherwise) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::answer;
     use super::*;
+    use crate::seccomp::answer;
     use alloc::vec;
 
     const ERROR: Errno = Errno::EKEYEXPIRED;

@@ -118,8 +118,8 @@ pub fn serve_only() -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{HARMLESS, answer};
     use super::*;
+    use crate::seccomp::{HARMLESS, answer};
     use std::net::{TcpListener, ToSocketAddrs, UdpSocket};
     use std::os::unix::net::UnixStream;
 

@@ -286,11 +286,11 @@ mod tests {
 
     #[test]
     fn a_terminal_takes_them() {
-        let (_ours, user, _) = super::super::open().expect("a pseudo terminal");
-        let old = super::super::modes(user.raw()).expect("its modes");
+        let (_ours, user, _) = crate::terminal::open().expect("a pseudo terminal");
+        let old = crate::terminal::modes(user.raw()).expect("its modes");
         let new = old.with_encoded(&encoded(&[(53, 0), (3, 8), (129, 19_200)]));
-        super::super::set_modes(user.raw(), &new).expect("set");
-        let got = super::super::modes(user.raw()).expect("its modes");
+        crate::terminal::set_modes(user.raw(), &new).expect("set");
+        let got = crate::terminal::modes(user.raw()).expect("its modes");
         assert_eq!(
             (got.local, got.characters, got.control & SPEED),
             (new.local, new.characters, libc::B19200)

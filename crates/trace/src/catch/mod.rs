@@ -6,7 +6,7 @@ pub mod notify;
 pub mod program;
 pub mod ptrace;
 
-use crate::abi::Call;
+use fleetgate_calls::abi::Call;
 use fleetgate_sys::ptrace::Signal;
 
 /// What has happened to a traced task. It stands still until [`Catch::go_on`] names it, where the way can hold it at all.

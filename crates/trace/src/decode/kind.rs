@@ -2,7 +2,7 @@
 
 use super::names::Names;
 use super::reader::{Reader, Registers};
-use crate::abi::Abi;
+use fleetgate_calls::abi::Abi;
 
 /// Bytes of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,20 +25,9 @@ pub use places::{Base, Place, paths};
 
 use crate::catch::Enter;
 use calls::Row;
+use fleetgate_calls::memory::Memory;
 use kind::Kind;
 use reader::{Reader, Stage};
-
-/// A stopped task's memory, and what the kernel says of its descriptors.
-pub trait Memory {
-    /// Reads: how many bytes there were from `at` on.
-    fn read(&self, at: u64, into: &mut [u8]) -> usize;
-
-    /// What a descriptor is, as `/proc/PID/fd` names it. None: not open, or nobody asked for that.
-    fn descriptor(&self, fd: i32) -> Option<Vec<u8>>;
-
-    /// The directory that relative paths begin at.
-    fn directory(&self) -> Option<Vec<u8>>;
-}
 
 /// How much is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +101,7 @@ const HALF: u8 = 0x80;
 
 /// How many arguments a call has; of one that nobody knows, as many as there are registers.
 #[must_use]
-pub fn arity(call: Option<crate::abi::Call>) -> usize {
+pub fn arity(call: Option<fleetgate_calls::abi::Call>) -> usize {
     calls::row(call).map_or(6, |row| row.arguments.len().min(6))
 }
 

@@ -1,10 +1,10 @@
 //! Which files and descriptors a call names, without showing anything.
 
-use super::Memory;
 use super::calls;
 use super::kind::Kind;
 use super::reader::{PATH_MAX, Reader, Registers};
 use crate::catch::Enter;
+use fleetgate_calls::memory::Memory;
 
 /// A file or a descriptor that a call names.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,10 +4,11 @@
 use super::calls::{Res, Row};
 use super::kind::{Count, Field, Kind, Layout, Width};
 use super::names::Names;
-use super::{Limits, Memory, Out, Returned};
-use crate::abi::Abi;
+use super::{Limits, Out, Returned};
 use crate::catch::Enter;
-use crate::tables::errno;
+use fleetgate_calls::abi::Abi;
+use fleetgate_calls::memory::Memory;
+use fleetgate_calls::tables::errno;
 
 /// The longest path that the kernel takes, without its NUL.
 pub(super) const PATH_MAX: usize = 4095;

@@ -1,10 +1,10 @@
 //! Calls with registers and memory that a test made up, as text and as JSON; and with any that there may be.
 
 use super::*;
-use crate::abi::{Abi, Call};
 use crate::report::json::Json;
 use crate::report::text::{COLUMN, Text};
-use crate::tables;
+use fleetgate_calls::abi::{Abi, Call};
+use fleetgate_calls::tables;
 
 /// Memory in pieces; everything else is not mapped.
 #[derive(Default)]

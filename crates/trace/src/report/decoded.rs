@@ -4,8 +4,9 @@ use super::json::Json;
 use super::text::Text;
 use super::words::{Ended, Words};
 use crate::catch::Enter;
-use crate::decode::{self, Begun, Limits, Memory, Out};
-use crate::select::Selection;
+use crate::decode::{self, Begun, Limits, Out};
+use fleetgate_calls::memory::Memory;
+use fleetgate_calls::select::Selection;
 
 /// As strace prints them.
 pub struct AsText(pub Choice);

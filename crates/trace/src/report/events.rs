@@ -8,7 +8,7 @@ use super::signals;
 use super::stamp::Moment;
 use super::words::{Ended, Words};
 use crate::catch::{End, Enter, Event};
-use crate::decode::Memory;
+use fleetgate_calls::memory::Memory;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -81,7 +81,7 @@ impl<W: Words> Events<W> {
         let name = call_name(enter);
         let _ = write!(line, ",\"call\":\"{name}\"");
         if let Some(abi) = enter.call.map(|call| call.abi)
-            && abi != crate::abi::Abi::NATIVE
+            && abi != fleetgate_calls::abi::Abi::NATIVE
         {
             let _ = write!(line, ",\"abi\":\"{}\"", abi.name());
         }

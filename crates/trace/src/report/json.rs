@@ -7,7 +7,7 @@
 
 use super::text::{decimal, hexadecimal};
 use crate::decode::{Out, Returned, Set};
-use crate::tables::signal;
+use fleetgate_calls::tables::signal;
 
 /// Writes a call's arguments and its result.
 #[derive(Debug)]

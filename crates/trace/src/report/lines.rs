@@ -7,7 +7,7 @@ use super::signals;
 use super::stamp::{Moment, Stamp};
 use super::words::{Ended, Words, align};
 use crate::catch::{End, Enter, Event};
-use crate::decode::Memory;
+use fleetgate_calls::memory::Memory;
 use fleetgate_sys::ptrace::Signal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -61,7 +61,7 @@ impl Statuses {
     /// Whether a call with this result is shown.
     #[must_use]
     pub fn has(self, result: i64) -> bool {
-        match crate::tables::errno::of_result(result) {
+        match fleetgate_calls::tables::errno::of_result(result) {
             Some(_) => self.failed,
             None => self.successful,
         }
@@ -144,7 +144,7 @@ impl<B> Task<B> {
 /// A call's name, or its number where it has none: `syscall_0x1d6`.
 #[must_use]
 pub fn call_name(enter: &Enter) -> String {
-    match enter.call.and_then(crate::abi::Call::name) {
+    match enter.call.and_then(fleetgate_calls::abi::Call::name) {
         Some(name) => name.to_owned(),
         None => format!("syscall_{:#x}", enter.number),
     }

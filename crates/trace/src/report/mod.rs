@@ -16,7 +16,7 @@ pub mod text;
 pub mod words;
 
 use crate::catch::Event;
-use crate::decode::Memory;
+use fleetgate_calls::memory::Memory;
 use output::Output;
 use picture::Picture;
 use stamp::Moment;

@@ -311,8 +311,8 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::abi::{Abi, Call};
     use crate::catch::{End, Enter};
+    use fleetgate_calls::abi::{Abi, Call};
 
     fn call(picture: &mut Picture, tid: i32, number: u32, from: i64, to: i64) {
         let enter = Enter {

@@ -1,6 +1,6 @@
 //! A signal in words: `{si_signo=SIGCHLD, si_code=CLD_EXITED, …}`, as strace shows it. Pure text.
 
-use crate::tables::signal;
+use fleetgate_calls::tables::signal;
 use fleetgate_sys::ptrace::Signal;
 use std::fmt::Write;
 

@@ -4,7 +4,7 @@
 use super::lines::call_name;
 use super::stamp::Moment;
 use crate::catch::Event;
-use crate::tables::errno;
+use fleetgate_calls::tables::errno;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -244,8 +244,8 @@ impl Sums {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::abi::{Abi, Call};
     use crate::catch::{End, Enter};
+    use fleetgate_calls::abi::{Abi, Call};
 
     /// What was summed of these: task, call, and how it ended after so many microseconds.
     fn sums(wall: bool, sort: Sort) -> Sums {

@@ -2,7 +2,7 @@
 //! name and after its result is not of this file.
 
 use crate::decode::{Out, Returned, Set};
-use crate::tables::signal;
+use fleetgate_calls::tables::signal;
 
 /// The column that results stand in, where there is room.
 pub const COLUMN: usize = 40;

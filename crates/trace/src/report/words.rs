@@ -1,7 +1,7 @@
 //! The seam between what a call means and whoever writes it down: arguments and result in one form, text or JSON.
 
 use crate::catch::Enter;
-use crate::decode::Memory;
+use fleetgate_calls::memory::Memory;
 
 /// Puts calls into words.
 pub trait Words {

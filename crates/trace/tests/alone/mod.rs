@@ -1,11 +1,11 @@
 //! Tests that need a process of their own: a program that starts itself as tracer and as guardian, and runs its tests one
 //! after the other.
 
+use fleetgate_calls::abi::{Abi, Call};
+use fleetgate_calls::filter::{Answers, compile};
+use fleetgate_calls::guardian;
+use fleetgate_calls::select::{Selection, When};
 use fleetgate_sys::seccomp::Instruction;
-use fleetgate_trace::abi::{Abi, Call};
-use fleetgate_trace::filter::{Answers, compile};
-use fleetgate_trace::guardian;
-use fleetgate_trace::select::{Selection, When};
 use std::ffi::OsString;
 
 /// The program's main function: the role that it was started in, or the tests whose names have the first word.

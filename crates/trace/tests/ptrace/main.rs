@@ -8,12 +8,12 @@ mod image;
 mod launched;
 mod unwanted;
 
+use fleetgate_calls::abi::{Abi, Call};
+use fleetgate_calls::select::{Selection, When};
 use fleetgate_sys::seccomp::Instruction;
-use fleetgate_trace::abi::{Abi, Call};
 use fleetgate_trace::catch::ptrace::{Counts, Launch, Ptrace};
 use fleetgate_trace::catch::{Catch, End, Event, Found, Then, Wait, program};
 use fleetgate_trace::follow::Follow;
-use fleetgate_trace::select::{Selection, When};
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! `fleetgate sessions end`: the end of one session by an administrator's order. In a cluster the order is a lock on the
 //! session, which every node has by the signed state; on one machine root ends it there. It decides nothing itself.
 
-use super::super::{Scope, ask, scope};
 use super::list::{ENDED, STARTED};
+use crate::admin::{Scope, ask, scope};
 use crate::flags::{Given, Outcome};
 use crate::show;
 use fleetgate_client::error::ClientError;

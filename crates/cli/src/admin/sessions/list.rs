@@ -1,7 +1,7 @@
 //! `fleetgate sessions ls`: who is in now, since when, from where, doing what. In a cluster auth's audit log knows; on one
 //! machine its notes of running sessions and its own audit log. It changes nothing.
 
-use super::super::{Scope, ask};
+use crate::admin::{Scope, ask};
 use crate::flags::{Given, Outcome};
 use crate::show;
 use fleetgate_client::error::ClientError;
@@ -31,7 +31,7 @@ struct Session {
 /// Prints them.
 pub fn list(given: &Given) -> Outcome {
     let all = given.has("all");
-    let mut sessions = match super::super::scope(given)? {
+    let mut sessions = match crate::admin::scope(given)? {
         Scope::Cluster => of_cluster(given, all)?,
         Scope::Here(config) => of_machine(&config, all)?,
     };

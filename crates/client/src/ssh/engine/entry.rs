@@ -1,10 +1,10 @@
 //! The way in: keys are there, the login is asked for, and behind it all that is to be done, in one flight where the
 //! server is known to read on.
 
-use super::super::login::Try;
-use super::super::{SshError, Work, escape, terminal};
 use super::{Asked, Engine, Flow, Local, Raw, Stage, tell};
 use crate::say::printable;
+use crate::ssh::login::Try;
+use crate::ssh::{SshError, Work, escape, terminal};
 use fleetgate_ssh::cipher::{Cipher, Mac};
 use fleetgate_ssh::event::{AuthReply, ChannelId, ChannelKind, Request};
 use fleetgate_ssh::facts::Chosen;

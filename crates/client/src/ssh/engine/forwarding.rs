@@ -1,9 +1,9 @@
 //! Forwarded connections: from our listeners to the far side, from there to here, and the agent's.
 
-use super::super::forward::{Listen, Listener, To};
-use super::super::options::LogLevel;
-use super::super::{SshError, Work, socks};
 use super::{Engine, Flow, Local, MAX_PENDING, Ready, Stage};
+use crate::ssh::forward::{Listen, Listener, To};
+use crate::ssh::options::LogLevel;
+use crate::ssh::{SshError, Work, socks};
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::channel::refusal;
 use fleetgate_ssh::event::{ChannelId, ChannelKind};

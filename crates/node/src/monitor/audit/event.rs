@@ -173,7 +173,7 @@ pub enum Event {
         signal: Option<i32>,
         /// None: nobody saw when it ended.
         lasted: Option<Duration>,
-        usage: super::super::cgroup::Usage,
+        usage: crate::monitor::cgroup::Usage,
         /// Somebody ordered it.
         ordered: Option<EndOrder>,
         /// The monitor that began it had ended before it, or was killed.

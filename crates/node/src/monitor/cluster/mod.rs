@@ -1,11 +1,9 @@
 //! The node's part of its cluster: the signed state, the node's labels, and the decision about each login. What proxies
 //! and the tunnel bring is believed for its signature alone; a state that is older than what is known is refused.
 
-mod commands;
 mod member;
 mod signed;
 
-pub use commands::{LEAST_EVERY, LabelCommands, MOST_TIMEOUT, Value, check as check_labels};
 pub use member::Member;
 pub use signed::{MAX_SIGNED, Signed, StateWriter};
 

@@ -1,9 +1,9 @@
 //! Whether an account may come in at all, whatever proves that it is its owner. It asks nobody: account, groups and
 //! lists are given.
 
-use super::super::trust::Trust;
 use super::Scene;
 use super::publickey::Closed;
+use crate::monitor::trust::Trust;
 use fleetgate_policy::Login as Name;
 use fleetgate_policy::access;
 use fleetgate_sys::clock;

@@ -2,10 +2,10 @@
 //! groups of the resolver, its key files of a helper that reads them as the user. For a name that nobody has, the same
 //! is asked of the same processes, so that an answer's time tells nothing.
 
-use super::super::names::Lane;
-use super::super::tools::Tools;
-use super::super::trust::Trust;
-use super::super::wakes::Key;
+use crate::monitor::names::Lane;
+use crate::monitor::tools::Tools;
+use crate::monitor::trust::{MAX_KEY_FILES, Trust};
+use crate::monitor::wakes::Key;
 use fleetgate_launch::{Begun, Launch, LaunchError, Running};
 use fleetgate_policy::Login as Name;
 use fleetgate_sys::{file, process};
@@ -18,8 +18,6 @@ use std::ffi::{CStr, CString};
 
 /// As whom nobody's files are looked for.
 const NOBODY: u32 = 65534;
-/// The most key files; `checkhomedir` takes no more with the principals file.
-pub const MAX_KEY_FILES: usize = 15;
 
 /// What is known so far.
 #[derive(Default)]

@@ -1,6 +1,6 @@
 //! Which ways of logging in are open next, where more than one is asked for (sshd's AuthenticationMethods).
 
-use super::super::trust::Way;
+use crate::monitor::trust::Way;
 
 /// How far somebody is.
 #[derive(Clone, Debug)]

@@ -10,13 +10,10 @@ pub mod pam;
 mod penalties;
 mod publickey;
 mod talk;
-pub mod turns;
-
-pub use facts::MAX_KEY_FILES;
 
 use super::cluster::Member;
 use super::names::Lane;
-use super::start::pam_service_is_there;
+use super::pam_turns::{Kind, Turn};
 use super::timers;
 use super::tools::Tools;
 use super::trust::{Trust, Way};
@@ -45,7 +42,6 @@ use std::ffi::CString;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use turns::{Kind, Turn};
 use zeroize::{Zeroize, Zeroizing};
 
 /// DISCONNECT's reasons (RFC 4253 §11.1).
@@ -450,7 +446,7 @@ impl Login {
             return self.refuse(method, &why, scene);
         }
         // libpam would go by the service `other` instead, which lets in whom nobody wrote a rule for.
-        if !pam_service_is_there(&config) {
+        if !pam::service_is_there(&config) {
             let why = format!("pam is on and /etc/pam.d/{} is not there", config.pam_service);
             return self.refuse(method, &why, scene);
         }

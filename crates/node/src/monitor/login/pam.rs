@@ -1,13 +1,20 @@
 //! A conversation with PAM on behalf of a login: a socket to a PAM process, and no thread. It keeps no answer.
 
-use super::super::wakes::{Key, Wakes};
+use crate::config::Config;
+use crate::monitor::wakes::{Key, Wakes};
 use fleetgate_launch::pam::PamSession;
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::{Errno, Fd, socket};
 use fleetgate_wire::pam::{FromPam, Prompt, Secret, Start, ToPam, answers_frame, wipe};
 use fleetgate_wire::resolver::ToResolver;
 use std::ffi::{CStr, CString};
+use std::path::Path;
 use std::time::Duration;
+
+/// Whether PAM's service has a file.
+pub fn service_is_there(config: &Config) -> bool {
+    Path::new("/etc/pam.d").join(&config.pam_service).exists()
+}
 
 /// How a conversation ended.
 #[derive(Debug)]

@@ -1,9 +1,9 @@
 //! Whether a key or certificate lets somebody in: a pure function of what was asked, what is trusted and what the key
 //! files say.
 
-use super::super::cluster::{Cluster, Member};
-use super::super::trust::Trust;
 use super::facts::Files;
+use crate::monitor::cluster::{Cluster, Member};
+use crate::monitor::trust::Trust;
 use fleetgate_policy::Permits;
 use fleetgate_policy::cluster;
 use fleetgate_policy::grant::How;

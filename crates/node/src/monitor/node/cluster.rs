@@ -1,17 +1,18 @@
 //! The cluster's side: a state that was brought, what of open connections it ends, and each order decided about anew.
 //! Whoever brings a state is believed in nothing; see [`Cluster`].
 
-use super::super::audit::{EndOrder, Event};
-use super::super::cluster::{Change, Cluster, Signed, Value};
-use super::super::connections::Stage;
-use super::super::granted::Granted;
-use super::super::start::seat_user;
-use super::super::tools::Tools;
-use super::super::trust::Trust;
-use super::super::tunnel::Tunnel;
-use super::super::wakes::{Key, Owner};
 use super::Node;
 use super::ends::LAST_WORD;
+use crate::monitor::audit::{EndOrder, Event};
+use crate::monitor::cluster::{Change, Cluster, Signed};
+use crate::monitor::connections::Stage;
+use crate::monitor::granted::Granted;
+use crate::monitor::label_commands::Value;
+use crate::monitor::settings::worker_user;
+use crate::monitor::tools::Tools;
+use crate::monitor::trust::Trust;
+use crate::monitor::tunnel::Tunnel;
+use crate::monitor::wakes::{Key, Owner};
 use fleetgate_policy::cluster::Refusal;
 use fleetgate_sys::process;
 use fleetgate_wire::common::SessionId;
@@ -41,7 +42,7 @@ impl Node {
         self.look_at_age();
         let ids = match self.tools.user_mode {
             true => (process::effective_uid(), process::effective_gid()),
-            false => seat_user(&self.tools.config.user),
+            false => worker_user(&self.tools.config.user),
         };
         self.label_commands.replace(&mut self.tools, ids);
     }
@@ -293,7 +294,7 @@ fn session_id(digits: &str) -> Option<SessionId> {
 /// The lock that holds against a login that is open.
 fn lock(granted: &Granted, cluster: &Cluster, now: u64) -> Option<Refusal> {
     let login = granted.grant.login.as_str();
-    let against = |m: &super::super::cluster::Member| {
+    let against = |m: &crate::monitor::cluster::Member| {
         cluster
             .state()
             .locks

@@ -1,14 +1,13 @@
 //! The ends of connections, and of processes that ask for what they may not: whatever hung on one goes with it.
 
-use super::super::audit::Event;
-use super::super::connections::Stage;
-use super::super::metrics::LoginResult;
-use super::super::seats::{Seat, SeatId};
-use super::super::strangers::Line;
-use super::super::timers::now;
-use super::super::wakes::{Key, Owner};
 use super::Node;
-use super::lobby::GRACE_MARGIN;
+use crate::monitor::audit::Event;
+use crate::monitor::connections::{GRACE_MARGIN, Stage};
+use crate::monitor::metrics::LoginResult;
+use crate::monitor::seats::{Seat, SeatId};
+use crate::monitor::strangers::Line;
+use crate::monitor::timers::now;
+use crate::monitor::wakes::{Key, Owner};
 use fleetgate_wire::node::Connection as Number;
 use std::ffi::CStr;
 use std::time::Duration;

@@ -1,12 +1,12 @@
 //! Key exchanges that lobby and fronts want signed: each connection's in its own time, so that nobody who replaces his
 //! keys without end has the monitor sign for him alone. What is signed, and that it may be, is `exchange`'s.
 
-use super::super::connections::{Connection, Stage};
-use super::super::offer::Offer;
-use super::super::seats::Seat;
-use super::super::timers::now;
-use super::super::wakes::{Key, Owner};
 use super::Node;
+use crate::monitor::connections::{Connection, Stage};
+use crate::monitor::offer::Offer;
+use crate::monitor::seats::Seat;
+use crate::monitor::timers::now;
+use crate::monitor::wakes::{Key, Owner};
 use fleetgate_wire::node::Connection as Number;
 use fleetgate_wire::node::front::ToFront;
 use fleetgate_wire::node::lobby::ToLobby;

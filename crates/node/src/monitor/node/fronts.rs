@@ -1,20 +1,20 @@
 //! The fronts' side: orders about their own connections, checked against the grant by the parts that do them. A word
 //! about another's connection is as if it were about none.
 
-use super::super::audit::Event;
-use super::super::connections::Stage;
-use super::super::host_keys::MAX_PROOFS;
-use super::super::names::Lane;
-use super::super::seats::{Seat, SeatId};
-use super::super::wakes::{Key, Owner};
 use super::Node;
 use super::cluster::decide_again;
 use super::ends::quoted;
+use crate::monitor::audit::Event;
+use crate::monitor::connections::{Order, Stage};
+use crate::monitor::host_keys::MAX_PROOFS;
+use crate::monitor::names::Lane;
+use crate::monitor::seats::{Seat, SeatId};
+use crate::monitor::wakes::{Key, Owner};
 use fleetgate_policy::{Denied, Kind, Permits};
 use fleetgate_wire::common::Account;
 use fleetgate_wire::names::Found;
 use fleetgate_wire::net::Done;
-use fleetgate_wire::node::front::{FromFront, Start, Ticket, ToFront};
+use fleetgate_wire::node::front::{FromFront, ToFront};
 use fleetgate_wire::node::{Blob, Connection as Number};
 use fleetgate_wire::{Failure, Reason};
 use std::ffi::CStr;
@@ -23,14 +23,6 @@ use std::ffi::CStr;
 pub const MAX_PROOFS_OF_CONNECTION: usize = 4 * MAX_PROOFS;
 /// The most sessions and sockets of one connection that wait for its account to be looked up.
 pub const MAX_WAITING: usize = 64;
-
-/// An order that waits for the account.
-pub enum Waiting {
-    /// A session.
-    Session(Ticket, Start),
-    /// A socket.
-    Network(Ticket, fleetgate_wire::net::What),
-}
 
 /// What is told of an account that somebody logged in as.
 const NO_ACCOUNT: &str = "there is no such account any more";
@@ -82,8 +74,8 @@ impl Node {
         match word {
             FromFront::Ready => {}
             FromFront::Sign { exchange, .. } => self.exchange(connection, exchange.into()),
-            FromFront::Start { ticket, start, .. } => self.order(connection, Waiting::Session(ticket, start)),
-            FromFront::Network { ticket, what, .. } => self.order(connection, Waiting::Network(ticket, what)),
+            FromFront::Start { ticket, start, .. } => self.order(connection, Order::Session(ticket, start)),
+            FromFront::Network { ticket, what, .. } => self.order(connection, Order::Network(ticket, what)),
             FromFront::Signal { ticket, name, .. } => {
                 if let Some(granted) = known.granted() {
                     self.sessions.signal(&mut self.tools, granted, ticket, &name);
@@ -141,7 +133,7 @@ impl Node {
     }
 
     /// An order waits for the account as it is now, and for the orders before it.
-    fn order(&mut self, number: Number, order: Waiting) {
+    fn order(&mut self, number: Number, order: Order) {
         let Some(known) = self.connections.get(number) else {
             return;
         };
@@ -149,12 +141,12 @@ impl Node {
             let connection = number;
             let why = "too many orders wait for the name service";
             let word = match order {
-                Waiting::Session(ticket, _) => ToFront::NotStarted {
+                Order::Session(ticket, _) => ToFront::NotStarted {
                     connection,
                     ticket,
                     why: std::ffi::CString::new(why).unwrap_or_default(),
                 },
-                Waiting::Network(ticket, _) => ToFront::Network {
+                Order::Network(ticket, _) => ToFront::Network {
                     connection,
                     ticket,
                     done: failed(why),
@@ -214,7 +206,7 @@ impl Node {
         for order in orders {
             let connection = number;
             match (order, &account) {
-                (Waiting::Session(ticket, start), Ok(account)) => {
+                (Order::Session(ticket, start), Ok(account)) => {
                     self.sessions.start(
                         &mut self.tools,
                         &self.networks,
@@ -224,11 +216,11 @@ impl Node {
                         start,
                     );
                 }
-                (Waiting::Network(ticket, what), Ok(account)) if account.ids.uid == granted.uid => {
+                (Order::Network(ticket, what), Ok(account)) if account.ids.uid == granted.uid => {
                     self.networks
                         .ask(&mut self.tools, granted, &account.ids, ticket, what);
                 }
-                (Waiting::Session(ticket, _), Err(why)) => {
+                (Order::Session(ticket, _), Err(why)) => {
                     let why = std::ffi::CString::new(why.as_str()).unwrap_or_default();
                     let word = ToFront::NotStarted {
                         connection,
@@ -237,7 +229,7 @@ impl Node {
                     };
                     self.tools.words.say(number, word, Vec::new());
                 }
-                (Waiting::Network(ticket, _), account) => {
+                (Order::Network(ticket, _), account) => {
                     let why = match account {
                         Ok(_) => "the account is not the one that logged in",
                         Err(why) => why,
@@ -257,8 +249,8 @@ impl Node {
 /// Proofs of these host keys over the monitor's own session id; all or none. Each is a signature, made on the one thread
 /// that all logins share: a connection gets no more of them than a client may want.
 fn prove(
-    known: &mut super::super::connections::Connection,
-    offer: &super::super::offer::Offer,
+    known: &mut crate::monitor::connections::Connection,
+    offer: &crate::monitor::offer::Offer,
     keys: &[Blob],
 ) -> Option<Vec<Blob>> {
     if keys.len() > MAX_PROOFS || known.proofs + keys.len() > MAX_PROOFS_OF_CONNECTION {

@@ -1,22 +1,22 @@
 //! The lobby's side: what arrives goes to it, and what it asks for is decided. It is believed in nothing: a word about
 //! a connection that is not its own is as if it were about none, and one that no honest lobby says ends it.
 
-use super::super::arrivals::{Arrived, RESUME};
-use super::super::audit::{AsAudited, Event};
-use super::super::connections::{Connection, Stage};
-use super::super::exchange::{Exchanges, cookie};
-use super::super::fronts::Whose;
-use super::super::granted::Granted;
-use super::super::login::{Entry, Login, Refusal, Step};
-use super::super::metrics::LoginResult;
-use super::super::seats::{Seat, SeatId};
-use super::super::sessions::offered;
-use super::super::strangers::Line;
-use super::super::timers::now;
-use super::super::wakes::{Key, Owner};
 use super::Node;
 use super::ends::quoted;
 use super::strangers::say_not_now;
+use crate::monitor::arrivals::{Arrived, RESUME};
+use crate::monitor::audit::{AsAudited, Event};
+use crate::monitor::connections::{Connection, GRACE_MARGIN, Stage};
+use crate::monitor::exchange::{Exchanges, cookie};
+use crate::monitor::fronts::Whose;
+use crate::monitor::granted::Granted;
+use crate::monitor::login::{Entry, Login, Refusal, Step};
+use crate::monitor::metrics::LoginResult;
+use crate::monitor::seats::{Seat, SeatId};
+use crate::monitor::sessions::offered;
+use crate::monitor::strangers::Line;
+use crate::monitor::timers::now;
+use crate::monitor::wakes::{Key, Owner};
 use fleetgate_policy::{Grant, GrantId, How};
 use fleetgate_sys::Errno;
 use fleetgate_wire::node::Connection as Number;
@@ -39,9 +39,6 @@ pub struct Lobby {
 const SETTLED: Duration = Duration::from_secs(10);
 /// The first wait of one that did not, doubled each time.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
-/// The lobby ends who is not in in time; the monitor ends him so much later if it did not.
-pub(super) const GRACE_MARGIN: Duration = Duration::from_secs(2);
-
 impl Lobby {
     /// This process, from now on.
     pub fn new(seat: SeatId) -> Lobby {

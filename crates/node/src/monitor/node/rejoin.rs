@@ -2,9 +2,9 @@
 //! its life. What an earlier one brought goes on to its end; beyond that nothing that it says is heard, and nothing is
 //! signed for it.
 
-use super::super::seats::{Seat, SeatId};
-use super::super::tunnel::Tunnel;
 use super::Node;
+use crate::monitor::seats::{Seat, SeatId};
+use crate::monitor::tunnel::Tunnel;
 use fleetgate_wire::node::tunnel::{FromTunnel, ToTunnel};
 use std::ffi::CString;
 

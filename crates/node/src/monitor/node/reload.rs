@@ -1,14 +1,14 @@
 //! What the starter says: read the configuration again, accept no more, end. Without a starter, the same by signals.
 
-use super::super::audit::Event;
-use super::super::cluster::check_labels;
-use super::super::offer::Offer;
-use super::super::start::{is_reachable, joined, offer};
-use super::super::starter::Said;
-use super::super::trust::Trust;
-use super::super::uses_pam;
 use super::Node;
 use crate::config::Config;
+use crate::monitor::audit::Event;
+use crate::monitor::label_commands;
+use crate::monitor::offer::Offer;
+use crate::monitor::settings::{is_reachable, joined, offer};
+use crate::monitor::starter::Said;
+use crate::monitor::trust::Trust;
+use crate::monitor::uses_pam;
 use fleetgate_wire::node::front::ToFront;
 use fleetgate_wire::node::lobby::ToLobby;
 use std::path::Path;
@@ -46,9 +46,9 @@ impl Node {
             return Err("this node was started without a file".to_owned());
         };
         let mut config = Config::load(Path::new(&path)).map_err(|e| e.to_string())?;
-        super::super::settle(&mut config, self.tools.user_mode);
+        crate::monitor::settle(&mut config, self.tools.user_mode);
         let pam = uses_pam(&config, self.tools.user_mode);
-        check_labels(&config)?;
+        label_commands::check(&config)?;
         let joined = joined(&config)?;
         // One that drains has closed its sockets, and takes nobody in whatever it has.
         is_reachable(self.arrivals.has_port() || self.draining, joined.is_some())?;

@@ -1,12 +1,12 @@
 //! Connections that are not logged in, as the monitor's loop treats them: penalties of their sources, places, and sums in the
 //! audit log.
 
-use super::super::audit::Event;
-use super::super::connections::Stage;
-use super::super::strangers::Line;
-use super::super::timers::now;
-use super::super::wakes::{Key, Owner};
 use super::Node;
+use crate::monitor::audit::Event;
+use crate::monitor::connections::Stage;
+use crate::monitor::strangers::Line;
+use crate::monitor::timers::now;
+use crate::monitor::wakes::{Key, Owner};
 use fleetgate_policy::strangers::Offence;
 use fleetgate_sys::{Fd, stream};
 use fleetgate_wire::node::Connection as Number;

@@ -1,16 +1,16 @@
 //! The tunnel's side: what comes by a proxy arrives like anything else, and what the tunnel asks for is done where the
 //! node needs it. A word that no honest tunnel says ends it.
 
-use super::super::arrivals::{Arrived, address};
-use super::super::audit::{Batch, Shipping};
-use super::super::cluster::{Signed, StateWriter, removed_words};
-use super::super::names::Lane;
-use super::super::seats::{Seat, SeatId};
-use super::super::start::offer;
-use super::super::timers::now;
-use super::super::tunnel::{MAX_STATED, Tunnel, Via, keys, proxies, renewal, signed_statement};
 use super::Node;
 use super::ends::quoted;
+use crate::monitor::arrivals::{Arrived, address};
+use crate::monitor::audit::{Batch, Shipping};
+use crate::monitor::cluster::{Signed, StateWriter, removed_words};
+use crate::monitor::names::Lane;
+use crate::monitor::seats::{Seat, SeatId};
+use crate::monitor::settings::offer;
+use crate::monitor::timers::now;
+use crate::monitor::tunnel::{MAX_STATED, Tunnel, Via, keys, proxies, renewal, signed_statement};
 use fleetgate_net::tls::client_handshake_hash;
 use fleetgate_policy::cluster::{Locks, MAX_STATE, Target};
 use fleetgate_proto::signed;
@@ -40,7 +40,7 @@ const FRESH_COSTS: u64 = 4096;
 
 impl Node {
     /// The first start, and all that belongs to it.
-    pub(in super::super) fn open_tunnel(&mut self) {
+    pub(in crate::monitor) fn open_tunnel(&mut self) {
         let Some(tunnel) = &mut self.tunnel else { return };
         if let Some(cluster) = &self.tools.cluster
             && !cluster.state().proxies.is_empty()
@@ -418,7 +418,7 @@ impl Node {
     }
 
     /// The labels changed.
-    pub(in super::super) fn tell_facts(&mut self) {
+    pub(in crate::monitor) fn tell_facts(&mut self) {
         if let Some(settings) = self.settings() {
             self.tell_tunnel(&ToTunnel::Facts {
                 facts: settings.facts,

@@ -1,7 +1,7 @@
 //! One process's socket: words out, frames in, never waiting. A process that does not read loses its seat, not our
 //! memory.
 
-use super::super::wakes::{Key, Wakes};
+use crate::monitor::wakes::{Key, Wakes};
 use fleetgate_sys::poll::{READ, WRITE};
 use fleetgate_sys::{Errno, Fd, socket};
 use fleetgate_wire::Encode;
@@ -140,8 +140,8 @@ impl Drop for Peer {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::wakes::Owner;
     use super::*;
+    use crate::monitor::wakes::Owner;
     use fleetgate_wire::node::lobby::ToLobby;
 
     #[test]

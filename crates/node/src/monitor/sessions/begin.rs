@@ -1,16 +1,16 @@
 //! The steps from a front's Start until the program runs or the client is told why not.
 
-use super::order::{self, Decided, Facts, Refused};
+use super::facts::{ClusterUser, Decided, Facts};
+use super::order::{self, Refused};
 use super::streams::Streams;
 use super::within_pam::Wanted;
-use super::{
-    About, Session, Sessions, State, confinement, ended, environment, files, key, running, say, text,
-};
+use super::{About, Session, Sessions, State, confinement, ended, environment, key, running, say, text};
 use crate::monitor::arrivals::address;
 use crate::monitor::audit::{Event, SessionKind};
 use crate::monitor::cluster::Member;
 use crate::monitor::granted::Granted;
 use crate::monitor::launches::Outcome;
+use crate::monitor::names;
 use crate::monitor::network::Networks;
 use crate::monitor::timers::{Timer, now};
 use crate::monitor::tools::Tools;
@@ -46,7 +46,7 @@ pub(super) struct Beginning {
     display: Option<u16>,
     context: Option<CString>,
     watching: Watching,
-    cluster_user: environment::ClusterUser,
+    cluster_user: ClusterUser,
     /// The conversation that let the connection in, for the connection's first session.
     accepted: Option<PamSession>,
     pam: bool,
@@ -82,7 +82,7 @@ impl Sessions {
             Ok(number) if self.selinux => {
                 let user = self.all.get(&number).map(|s| text(&s.login)).unwrap_or_default();
                 tools.names.ask(
-                    super::super::names::Lane::IN,
+                    crate::monitor::names::Lane::IN,
                     Question::Context { user },
                     key(number, About::Context),
                 );
@@ -199,7 +199,7 @@ impl Sessions {
                 display,
                 context: None,
                 watching,
-                cluster_user: environment::ClusterUser::of(&granted.members),
+                cluster_user: ClusterUser::of(&granted.members),
                 accepted: if pam { granted.pam.take() } else { None },
                 pam,
                 xauth: None,
@@ -425,7 +425,7 @@ impl Sessions {
                 given.push((Role::Events, theirs));
                 events = Some(ours);
                 // Without one the listing shows numbers alone.
-                if let Some(names) = files::names_socket(&tools.resolver) {
+                if let Some(names) = names::fresh_socket(&tools.resolver) {
                     given.push((Role::Resolver, names));
                 }
                 let plain = Exec::new(session.id, beginning.account.clone(), Program::Shell);

@@ -1,8 +1,7 @@
 //! The variables of a session that the server knows, in sshd's order: authorized_keys, PAM, `set_env`, then what the
 //! connection is. The helper adds the account's own and filters what the client sent.
 
-use super::order::{Decided, Facts};
-use crate::monitor::cluster::Member;
+use super::facts::{Decided, Facts};
 use fleetgate_policy::{Grant, What};
 use fleetgate_wire::common::{Endpoint, Variable};
 use fleetgate_wire::node::front::Start;
@@ -14,28 +13,6 @@ const NOT_OF_PAM: [&[u8]; 2] = [b"SSH_AUTH_INFO", b"SSH_CONNECTION"];
 
 /// No variable of a client begins so: these are the server's word about who somebody is.
 const OURS: &[u8] = b"FLEETGATE_";
-
-/// Who somebody is in the cluster, as his programs read it; empty without one.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ClusterUser {
-    /// The cluster's user.
-    pub user: String,
-    /// The roles that let him in, between commas.
-    pub roles: String,
-}
-
-impl ClusterUser {
-    /// Of somebody with these certificates: the first counts, as in the audit log.
-    pub fn of(members: &[Member]) -> ClusterUser {
-        let Some(member) = members.first() else {
-            return ClusterUser::default();
-        };
-        ClusterUser {
-            user: member.user().map(ToString::to_string).unwrap_or_default(),
-            roles: member.roles(),
-        }
-    }
-}
 
 /// What the client sent and the grant lets it send. The configuration's patterns are for the helper.
 pub fn of_client(grant: &Grant, start: &Start) -> Vec<Variable> {

@@ -4,7 +4,6 @@ use crate::monitor::audit::{Audit, Event, FileDone};
 use fleetgate_sys::{Errno, Fd, socket};
 use fleetgate_wire::common::SessionId;
 use fleetgate_wire::node::Connection;
-use fleetgate_wire::resolver::ToResolver;
 use fleetgate_wire::{Reply, sftp};
 
 /// The most events of one session that are taken in one turn of the loop: others have a turn between.
@@ -57,14 +56,6 @@ pub fn last_word(control: &Fd, audit: &Audit, connection: Connection, session: S
             done,
         });
     }
-}
-
-/// A fresh look-up socket, for a helper.
-pub fn names_socket(resolver: &Fd) -> Option<Fd> {
-    let (ours, theirs) = socket::pair().ok()?;
-    let frame = fleetgate_wire::encode(&ToResolver::Names);
-    socket::send_now(resolver, &frame, &[theirs.raw()]).ok()?;
-    Some(ours)
 }
 
 fn done(event: sftp::Event) -> FileDone {

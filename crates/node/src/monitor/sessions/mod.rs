@@ -11,14 +11,15 @@
 mod begin;
 mod confinement;
 mod environment;
+mod facts;
 mod files;
 pub mod order;
 mod running;
 mod streams;
 mod within_pam;
 
-pub use files::names_socket;
-pub use order::{Inherited, Refused, offered};
+pub use facts::Inherited;
+pub use order::{Refused, offered};
 
 use super::audit::{EndOrder, SessionKind, digits};
 use super::cgroup::{Cgroups, Usage};

@@ -2,7 +2,7 @@
 //! that has more, so one that fills them with sources that it makes up takes from itself alone. The tunnel tells the names, so
 //! all of them together have one bound.
 
-use crate::monitor::connections::random;
+use crate::monitor::strangers::random;
 use fleetgate_policy::address::Network;
 use fleetgate_policy::strangers::{Admission, Bounds, Full, Waiting};
 use fleetgate_wire::node::Connection as Number;

@@ -1,9 +1,9 @@
 //! The second connection: to the node's sshd, with a certificate for this one login. The sshd is reached and the
 //! certificate signed side by side.
 
-use super::super::door::Caller;
-use super::super::end::End;
 use super::{Host, fresh_key};
+use crate::ssh::door::Caller;
+use crate::ssh::end::End;
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::auth::Request;
 use fleetgate_ssh::event::{AuthReply, Event};
@@ -26,8 +26,8 @@ pub(super) async fn log_in(host: &dyn Host, caller: &Caller) -> Result<End<TcpSt
         Algorithm::parse(name).is_some_and(|a| !a.is_certificate() && pinned.contains(&a.key_type()))
     };
     settings.host_key_algorithms.sort_by_key(|name| !known(name));
-    settings.limits.window = super::super::WINDOW;
-    settings.limits.max_channels = 2 * super::super::MAX_CHANNELS;
+    settings.limits.window = crate::ssh::WINDOW;
+    settings.limits.max_channels = 2 * crate::ssh::MAX_CHANNELS;
     let mut login = Login {
         end: End::new(Connection::client(settings.into()), stream),
         host,

@@ -1,10 +1,10 @@
 //! Between the two connections: channels in pairs, each with a queue for either direction that holds what the other
 //! side does not take yet, in the order in which it came, and never more than the window that it was sent under.
 
-use super::super::door::{Caller, Door};
-use super::super::end::{Bytes, End};
 use super::agent::AgentFrames;
 use super::{Host, Told};
+use crate::ssh::door::{Caller, Door};
+use crate::ssh::end::{Bytes, End};
 use fleetgate_net::backoff::random;
 use fleetgate_policy::cluster::Allowed;
 use fleetgate_policy::permits::What;

@@ -189,7 +189,7 @@ fn tries_at_the_proxy_are_counted() {
         while let Ok(false) = client.log_in("ada", &w.key, &bare).await {
             tries += 1;
         }
-        assert_eq!(tries, super::super::door::TRIES);
+        assert_eq!(tries, crate::ssh::door::TRIES);
         assert_eq!(hears.await.as_deref(), Ok("too many tries"));
     });
 }

@@ -1,7 +1,7 @@
 //! Peers that want too much: what they make us remember is measured, and the connection ends with a reason.
 
-use super::super::{MAX_HELD, MAX_REFUSALS, MAX_REQUESTS_OF_CHANNEL, Message};
 use super::{LIMITS, Side, open, request};
+use crate::channel::{MAX_HELD, MAX_REFUSALS, MAX_REQUESTS_OF_CHANNEL, Message};
 use crate::event::{ChannelKind, Global, Request};
 
 #[test]
@@ -129,8 +129,8 @@ fn what_is_held_for_channels_that_wait_is_bounded() {
 #[test]
 fn an_idle_channel_is_small() {
     assert!(
-        size_of::<super::super::one::Channel>() <= 128,
+        size_of::<crate::channel::one::Channel>() <= 128,
         "{}",
-        size_of::<super::super::one::Channel>()
+        size_of::<crate::channel::one::Channel>()
     );
 }

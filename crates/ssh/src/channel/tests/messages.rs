@@ -1,7 +1,7 @@
 //! Every message: written and read again, cut at every byte, with a byte too many, and what is wrong with it named.
 
-use super::super::{MAX_HOST_KEYS, Message};
 use super::other;
+use crate::channel::{MAX_HOST_KEYS, Message};
 use crate::codec::{Malformed, Write};
 use crate::event::{ChannelKind, Global, Pty, Request, Stream, WindowSize};
 

@@ -1,7 +1,7 @@
 //! Opening and closing: numbers, what is said ahead, refusals, the order of the last messages.
 
-use super::super::{Channels, Message, Role};
 use super::{LIMITS, Side, confirmed, data, open, other, request};
+use crate::channel::{Channels, Message, Role};
 use crate::event::{ChannelKind, Global, Request};
 
 #[test]

@@ -1,7 +1,7 @@
 //! Requests and their answers: in order for each channel and for the connection, whatever order the owner has.
 
-use super::super::Message;
 use super::{Side, open, other, request};
+use crate::channel::Message;
 use crate::event::{ChannelKind, Global, Request};
 
 fn forward(port: u32) -> Message<'static> {

@@ -1,8 +1,8 @@
 //! Windows: nobody sends more than the other has room for, adjustments come in lumps, and whoever waited for room is
 //! told when there is some.
 
-use super::super::{Channels, MAX_GROWTH, Message, Role, START_WINDOW};
 use super::{Side, confirmed, data, open};
+use crate::channel::{Channels, MAX_GROWTH, Message, Role, START_WINDOW};
 use crate::event::{ChannelId, ChannelKind, Stream};
 use crate::settings::Limits;
 

@@ -13,7 +13,7 @@ mod look;
 mod task;
 
 use super::notify::{Note, Notify, ONLY};
-use crate::guardian::{self, Guardian};
+use fleetgate_calls::guardian::{self, Guardian};
 use fleetgate_sys::poll::{READ, Watch, poll};
 use fleetgate_sys::seccomp::{Instruction, flag};
 use fleetgate_sys::slots::Slots;

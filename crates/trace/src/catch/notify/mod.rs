@@ -10,13 +10,13 @@
 //!
 //! What is read of a task's memory was there at that moment: another thread may change it before the kernel reads it. And
 //! the filter stays until the last program under it has ended; whoever is gone by then leaves that to the
-//! [guardian](crate::guardian).
+//! [guardian](fleetgate_calls::guardian).
 
 mod tasks;
 
 use super::{Catch, End, Enter, Event, Found, Then, Wait};
-use crate::abi::Call;
-use crate::guardian::{self, Adopted, Guardian, Image};
+use fleetgate_calls::abi::Call;
+use fleetgate_calls::guardian::{self, Adopted, Guardian, Image};
 use fleetgate_sys::poll::{CLOSED, READ, Watch, poll};
 use fleetgate_sys::process::{self, Exit};
 use fleetgate_sys::seccomp::{self, Waiting, flag};

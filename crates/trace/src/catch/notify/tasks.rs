@@ -1,6 +1,6 @@
 //! Which tasks were met already. A number that comes back after its task has ended is not told apart.
 
-use super::super::Event;
+use crate::catch::Event;
 use std::collections::HashSet;
 use std::fs;
 

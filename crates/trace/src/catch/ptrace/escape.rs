@@ -7,8 +7,8 @@
 
 use super::Ptrace;
 use super::tasks::Inside;
-use crate::abi::{Abi, Call};
-use crate::select::{Is, Test, When};
+use fleetgate_calls::abi::{Abi, Call};
+use fleetgate_calls::select::{Is, Test, When};
 use fleetgate_sys::memory;
 use fleetgate_sys::ptrace::{self, Entry};
 

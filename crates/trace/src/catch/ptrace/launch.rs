@@ -3,10 +3,10 @@
 
 use super::Ptrace;
 use super::tasks::{Held, Inside, Task};
-use crate::abi::{Abi, Call};
 use crate::catch::{Enter, Event};
 use crate::follow::Follow;
-use crate::select::Selection;
+use fleetgate_calls::abi::{Abi, Call};
+use fleetgate_calls::select::Selection;
 use fleetgate_sys::ptrace::{self, AT_CALL, At, Status, event};
 use fleetgate_sys::seccomp::{self, Instruction};
 use fleetgate_sys::spawn::Strings;

@@ -25,9 +25,9 @@ mod tasks;
 
 use super::{Catch, End, Event, Found, Then, Wait};
 use crate::follow::Follow;
-use crate::select::Selection;
 use escape::Changed;
 pub use escape::needs;
+use fleetgate_calls::select::Selection;
 use fleetgate_sys::ptrace::{Status, event};
 use fleetgate_sys::spawn::Strings;
 use fleetgate_sys::{Errno, memory, poll, process, ptrace};

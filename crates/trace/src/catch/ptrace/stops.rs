@@ -2,8 +2,8 @@
 
 use super::Ptrace;
 use super::tasks::{Held, Inside, Task, Watch};
-use crate::abi::Call;
 use crate::catch::{End, Enter, Event};
+use fleetgate_calls::abi::Call;
 use fleetgate_sys::ptrace::{self, AT_CALL, At, Entry, Status, event};
 
 /// A call as it begins.

@@ -1,12 +1,12 @@
 //! Calls on names of files: directories, links, owners, times, file systems.
 
-use super::super::constants as c;
-use super::super::kind::{AT, Count, FD, HEX, INT, Kind, MODE, PATH, SIZE, TEXT, UINT, Width, bits, named};
-use super::super::reader::Reader;
-use super::super::show::files::{self, FILE_MODE};
-use super::super::show::processes::ID;
-use super::super::show::time;
 use super::{Res, Row, call};
+use crate::decode::constants as c;
+use crate::decode::kind::{AT, Count, FD, HEX, INT, Kind, MODE, PATH, SIZE, TEXT, UINT, Width, bits, named};
+use crate::decode::reader::Reader;
+use crate::decode::show::files::{self, FILE_MODE};
+use crate::decode::show::processes::ID;
+use crate::decode::show::time;
 
 const WRITTEN: Kind = Kind::Late(&Kind::Bytes(Count::Result));
 const TIMES: Kind = Kind::By(time::file_times, Width::Word);
@@ -155,7 +155,7 @@ fn sized(r: &mut Reader, at: u64, size: usize) {
     r.bytes(at, length);
 }
 
-fn config_value(registers: &super::super::reader::Registers) -> Option<Kind> {
+fn config_value(registers: &crate::decode::reader::Registers) -> Option<Kind> {
     Some(match registers.argument(1) as u32 {
         1 => TEXT,
         2 => Kind::Bytes(Count::Argument(4)),

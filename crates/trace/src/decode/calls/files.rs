@@ -1,11 +1,11 @@
 //! Calls on open files, and those that open them.
 
-use super::super::constants as c;
-use super::super::kind::{
+use super::{Res, Row, call};
+use crate::decode::constants as c;
+use crate::decode::kind::{
     ADDRESS, AT, Count, FD, HEX, I64, INT, Kind, LONG, MODE, PATH, SIZE, TEXT, UINT, Width, bits, named,
 };
-use super::super::show::{devices, files, network, polls, signals, time};
-use super::{Res, Row, call};
+use crate::decode::show::{devices, files, network, polls, signals, time};
 
 const READ: Kind = Kind::Late(&Kind::Bytes(Count::Result));
 const OPEN_FLAGS: Kind = Kind::By(files::open_flags32, Width::Four);
@@ -124,7 +124,7 @@ const OPEN_EXTRA: Kind = bits(&c::OPEN);
 const MARKED: Kind = Kind::Bits(&c::FANOTIFY_EVENT, Width::Eight);
 
 /// A class, and bits.
-fn fanotify_flags(r: &mut super::super::reader::Reader, value: u64) {
+fn fanotify_flags(r: &mut crate::decode::reader::Reader, value: u64) {
     const CLASS: u64 = 0xc;
     let value = value & 0xffff_ffff;
     r.out.open_bits();
@@ -141,7 +141,7 @@ fn fanotify_flags(r: &mut super::super::reader::Reader, value: u64) {
 }
 
 /// On 64-bit machines the offset of preadv2 is one register, and the next is not used.
-fn low_offset(registers: &super::super::reader::Registers) -> Option<Kind> {
+fn low_offset(registers: &crate::decode::reader::Registers) -> Option<Kind> {
     Some(if registers.abi.word() == 8 {
         Kind::Signed(Width::Eight)
     } else {
@@ -149,11 +149,11 @@ fn low_offset(registers: &super::super::reader::Registers) -> Option<Kind> {
     })
 }
 
-fn high_offset(registers: &super::super::reader::Registers) -> Option<Kind> {
+fn high_offset(registers: &crate::decode::reader::Registers) -> Option<Kind> {
     (registers.abi.word() == 4).then_some(UINT)
 }
 
-fn statx_flags(r: &mut super::super::reader::Reader, value: u64) {
+fn statx_flags(r: &mut crate::decode::reader::Reader, value: u64) {
     const SYNC: u64 = 0x6000;
     let value = value & 0xffff_ffff;
     if value & SYNC != 0 {
@@ -169,12 +169,12 @@ fn statx_flags(r: &mut super::super::reader::Reader, value: u64) {
     r.out.close_bits();
 }
 
-fn offset_before(r: &mut super::super::reader::Reader, at: u64) {
+fn offset_before(r: &mut crate::decode::reader::Reader, at: u64) {
     r.out.open_bare_change();
     r.list(&I64, at, 1);
 }
 
-fn offset_after(r: &mut super::super::reader::Reader, at: u64) {
+fn offset_after(r: &mut crate::decode::reader::Reader, at: u64) {
     if at != 0 && r.success().is_some_and(|result| result > 0) {
         r.out.became();
         r.list(&I64, at, 1);

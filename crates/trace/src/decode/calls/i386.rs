@@ -1,10 +1,10 @@
 //! Calls that a 32-bit program makes otherwise than a 64-bit one: other structures behind the same names. What is not
 //! decoded is an address.
 
-use super::super::constants as c;
-use super::super::kind::{ADDRESS, AT, FD, INT, Kind, PATH, SIZE, UINT, Width, bits, named};
-use super::super::show::processes::{self as p};
 use super::{Res, Row, call};
+use crate::decode::constants as c;
+use crate::decode::kind::{ADDRESS, AT, FD, INT, Kind, PATH, SIZE, UINT, Width, bits, named};
+use crate::decode::show::processes::{self as p};
 
 #[rustfmt::skip]
 pub(super) static ROWS: &[Row] = &[
@@ -50,6 +50,6 @@ pub(super) static ROWS: &[Row] = &[
 ];
 
 const LATE_OFFSET: Kind = Kind::Late(&Kind::One(&Kind::Signed(Width::Eight)));
-const SIGNAL: Kind = Kind::By(super::super::show::signals::signal, Width::Four);
+const SIGNAL: Kind = Kind::By(crate::decode::show::signals::signal, Width::Four);
 /// A user or group of 16 bits.
 const ID16: Kind = Kind::Signed(Width::Two);

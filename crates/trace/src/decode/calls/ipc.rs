@@ -1,12 +1,12 @@
 //! Calls of System V's and POSIX's ways between processes, keys.
 
-use super::super::constants as c;
-use super::super::kind::{
+use super::{Res, Row, call};
+use crate::decode::constants as c;
+use crate::decode::kind::{
     ADDRESS, Count, FD, HEX, INT, Kind, LONG, PATH, SIZE, TEXT, UINT, Width, bits, named,
 };
-use super::super::reader::{Reader, Registers};
-use super::super::show::{files, signals, time};
-use super::{Res, Row, call};
+use crate::decode::reader::{Reader, Registers};
+use crate::decode::show::{files, signals, time};
 
 const KEY: Kind = Kind::By(key, Width::Four);
 
@@ -45,11 +45,11 @@ pub(super) static ROWS: &[Row] = &[
 ];
 
 const RING: Kind = Kind::By(ring, Width::Four);
-static OPERATION: Kind = Kind::Inner(&super::super::kind::Layout {
+static OPERATION: Kind = Kind::Inner(&crate::decode::kind::Layout {
     fields: &[
-        super::super::kind::f("sem_num", super::super::kind::USHORT),
-        super::super::kind::f("sem_op", super::super::kind::SHORT),
-        super::super::kind::f("sem_flg", Kind::Bits(&c::SEM_FLAGS, Width::Two)),
+        crate::decode::kind::f("sem_num", crate::decode::kind::USHORT),
+        crate::decode::kind::f("sem_op", crate::decode::kind::SHORT),
+        crate::decode::kind::f("sem_flg", Kind::Bits(&c::SEM_FLAGS, Width::Two)),
     ],
 });
 
@@ -70,7 +70,7 @@ fn plain_flags(r: &mut Reader, value: u64) {
 }
 
 /// Bits, and a mode.
-fn made_with(r: &mut Reader, value: u64, names: &'static super::super::names::Names) {
+fn made_with(r: &mut Reader, value: u64, names: &'static crate::decode::names::Names) {
     let value = value & 0xffff_ffff;
     r.out.open_bits();
     let out = &mut *r.out;

@@ -1,9 +1,9 @@
 //! Calls on memory.
 
-use super::super::constants as c;
-use super::super::kind::{ADDRESS, FD, HEX, INT, Kind, SIZE, Width, bits, named};
-use super::super::show::memory;
 use super::{Res, Row, call};
+use crate::decode::constants as c;
+use crate::decode::kind::{ADDRESS, FD, HEX, INT, Kind, SIZE, Width, bits, named};
+use crate::decode::show::memory;
 
 const PROT: Kind = Kind::Bits(&c::PROT, Width::Word);
 const FLAGS: Kind = Kind::By(memory::map_flags, Width::Word);
@@ -45,12 +45,12 @@ pub(super) static ROWS: &[Row] = &[
 ];
 
 const HEX32: Kind = Kind::Hex(Width::Four);
-static NO_FLAGS: super::super::names::Names =
-    super::super::names::Names::new("MEMBARRIER_CMD_FLAG_???", &[(1, "MEMBARRIER_CMD_FLAG_CPU")]);
+static NO_FLAGS: crate::decode::names::Names =
+    crate::decode::names::Names::new("MEMBARRIER_CMD_FLAG_???", &[(1, "MEMBARRIER_CMD_FLAG_CPU")]);
 
 /// What there is, where that was asked.
-fn barriers(r: &mut super::super::reader::Reader, result: i64) {
-    use super::super::Returned;
+fn barriers(r: &mut crate::decode::reader::Reader, result: i64) {
+    use crate::decode::Returned;
     if r.argument(0) as u32 != 0 {
         return r.out.returned(Returned::Number(result));
     }
@@ -68,11 +68,11 @@ fn barriers(r: &mut super::super::reader::Reader, result: i64) {
 }
 
 /// The processor counts only where the flag says so.
-fn processor(registers: &super::super::reader::Registers) -> Option<Kind> {
+fn processor(registers: &crate::decode::reader::Registers) -> Option<Kind> {
     (registers.argument(1) & 1 != 0).then_some(INT)
 }
 
 /// An offset in pages of 4096 bytes.
-fn pages(r: &mut super::super::reader::Reader, value: u64) {
+fn pages(r: &mut crate::decode::reader::Reader, value: u64) {
     r.out.hex(value.wrapping_mul(4096));
 }

@@ -1,13 +1,13 @@
 //! Calls on the kernel itself: filters, programs in it, modules, rings, random numbers.
 
-use super::super::constants as c;
-use super::super::kind::{
+use super::{Res, Row, call};
+use crate::decode::constants as c;
+use crate::decode::kind::{
     ADDRESS, Count, FD, HEX, INT, Kind, Layout, SIZE, TEXT, U64, UINT, Width, bits, f, gap, named,
 };
-use super::super::reader::{Reader, Registers};
-use super::super::show::processes::PROGRAM;
-use super::super::show::signals;
-use super::{Res, Row, call};
+use crate::decode::reader::{Reader, Registers};
+use crate::decode::show::processes::PROGRAM;
+use crate::decode::show::signals;
 
 const HEX32: Kind = Kind::Hex(Width::Four);
 
@@ -172,7 +172,7 @@ fn rule(registers: &Registers) -> Option<Kind> {
 /// A descriptor, or a version where that was asked for.
 fn ruleset(r: &mut Reader, result: i64) {
     if r.argument(2) & 1 != 0 {
-        r.out.returned(super::super::Returned::Number(result));
+        r.out.returned(crate::decode::Returned::Number(result));
     } else {
         r.returned_descriptor(result);
     }

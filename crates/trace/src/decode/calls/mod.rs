@@ -14,8 +14,8 @@ mod time;
 
 use super::kind::Kind;
 use super::reader::Reader;
-use crate::abi::{Abi, Call};
-use crate::tables;
+use fleetgate_calls::abi::{Abi, Call};
+use fleetgate_calls::tables;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 

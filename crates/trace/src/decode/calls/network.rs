@@ -1,9 +1,9 @@
 //! Calls on sockets.
 
-use super::super::constants as c;
-use super::super::kind::{Count, FD, INT, Kind, SIZE, UINT, Width, bits, named};
-use super::super::show::{network as n, options, time};
 use super::{Res, Row, call};
+use crate::decode::constants as c;
+use crate::decode::kind::{Count, FD, INT, Kind, SIZE, UINT, Width, bits, named};
+use crate::decode::show::{network as n, options, time};
 
 const TYPE: Kind = Kind::By(n::socket_type, Width::Four);
 const PROTOCOL: Kind = Kind::By(n::protocol, Width::Four);

@@ -1,13 +1,13 @@
 //! Calls on processes: made, run, waited for, limited, and who they are.
 
-use super::super::Returned;
-use super::super::constants as c;
-use super::super::kind::{ADDRESS, AT, Count, FD, HEX, INT, Kind, PATH, SIZE, UINT, Width, bits, named};
-use super::super::reader::{Reader, Registers};
-use super::super::show::processes::{self as p, ID, ONE_ID};
-use super::super::show::{signals, time};
 use super::{Res, Row, call};
-use crate::abi::Abi;
+use crate::decode::Returned;
+use crate::decode::constants as c;
+use crate::decode::kind::{ADDRESS, AT, Count, FD, HEX, INT, Kind, PATH, SIZE, UINT, Width, bits, named};
+use crate::decode::reader::{Reader, Registers};
+use crate::decode::show::processes::{self as p, ID, ONE_ID};
+use crate::decode::show::{signals, time};
+use fleetgate_calls::abi::Abi;
 
 const ARGV: Kind = Kind::By(p::argument_list, Width::Word);
 const ENVP: Kind = Kind::By(p::environment, Width::Word);
@@ -121,7 +121,7 @@ pub(super) static ROWS: &[Row] = &[
     call("setns", &[("fd", FD), ("nstype", bits(&c::SETNS))], Res::Number),
     call("pidfd_open", &[("pid", INT), ("flags", bits(&c::PIDFD))], Res::Descriptor),
     call("pidfd_getfd", &[("pidfd", FD), ("targetfd", INT), ("flags", HEX32)], Res::Descriptor),
-    call("process_vm_readv", &[("pid", INT), ("local_iov", Kind::Kept(super::super::show::files::keep_nothing, super::super::show::files::filled_vectors)), ("liovcnt", SIZE),
+    call("process_vm_readv", &[("pid", INT), ("local_iov", Kind::Kept(crate::decode::show::files::keep_nothing, crate::decode::show::files::filled_vectors)), ("liovcnt", SIZE),
         ("remote_iov", Kind::By(remote, Width::Word)), ("riovcnt", SIZE), ("flags", HEX)], Res::Number),
     call("process_vm_writev", &[("pid", INT), ("local_iov", Kind::By(sent, Width::Word)), ("liovcnt", SIZE),
         ("remote_iov", Kind::By(remote, Width::Word)), ("riovcnt", SIZE), ("flags", HEX)], Res::Number),
@@ -283,7 +283,7 @@ fn personality_result(r: &mut Reader, result: i64) {
 
 fn sent(r: &mut Reader, at: u64) {
     let count = r.argument(2);
-    super::super::show::files::vectors(r, at, count);
+    crate::decode::show::files::vectors(r, at, count);
 }
 
 /// Vectors of another process: addresses alone.
@@ -292,10 +292,10 @@ fn remote(r: &mut Reader, at: u64) {
     r.list(&Kind::Inner(&REMOTE), at, count);
 }
 
-static REMOTE: super::super::kind::Layout = super::super::kind::Layout {
+static REMOTE: crate::decode::kind::Layout = crate::decode::kind::Layout {
     fields: &[
-        super::super::kind::f("iov_base", ADDRESS),
-        super::super::kind::f("iov_len", SIZE),
+        crate::decode::kind::f("iov_base", ADDRESS),
+        crate::decode::kind::f("iov_len", SIZE),
     ],
 };
 

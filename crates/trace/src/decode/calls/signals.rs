@@ -1,9 +1,9 @@
 //! Calls on signals.
 
-use super::super::constants as c;
-use super::super::kind::{FD, INT, Kind, SIZE, Width, bits, named};
-use super::super::show::{signals as s, time};
 use super::{Res, Row, call};
+use crate::decode::constants as c;
+use crate::decode::kind::{FD, INT, Kind, SIZE, Width, bits, named};
+use crate::decode::show::{signals as s, time};
 
 const SIGNAL: Kind = Kind::By(s::signal, Width::Four);
 const ACTION: Kind = Kind::By(s::action, Width::Word);
@@ -32,9 +32,9 @@ pub(super) static ROWS: &[Row] = &[
     call("restart_syscall", &[], Res::Number),
 ];
 
-fn waited(r: &mut super::super::reader::Reader, result: i64) {
-    r.out.returned(super::super::Returned::Number(result));
-    if let Some(name) = crate::tables::signal::name(result as i32) {
+fn waited(r: &mut crate::decode::reader::Reader, result: i64) {
+    r.out.returned(crate::decode::Returned::Number(result));
+    if let Some(name) = fleetgate_calls::tables::signal::name(result as i32) {
         r.out.open_note();
         r.out.note("signal", false);
         r.out.name(name);

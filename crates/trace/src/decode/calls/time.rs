@@ -1,11 +1,11 @@
 //! Calls on time, and on words that threads wait for.
 
-use super::super::constants as c;
-use super::super::kind::{ADDRESS, FD, HEX, INT, Kind, LONG, Layout, UINT, Width, bits, f, named};
-use super::super::names::Names;
-use super::super::reader::{Reader, Registers};
-use super::super::show::{signals, time as t};
 use super::{Res, Row, call};
+use crate::decode::constants as c;
+use crate::decode::kind::{ADDRESS, FD, HEX, INT, Kind, LONG, Layout, UINT, Width, bits, f, named};
+use crate::decode::names::Names;
+use crate::decode::reader::{Reader, Registers};
+use crate::decode::show::{signals, time as t};
 
 const SPEC: Kind = Kind::To(&t::TIMESPEC);
 const LATE_SPEC: Kind = Kind::Late(&SPEC);
@@ -95,7 +95,7 @@ static TIMEX: Layout = Layout {
 };
 
 fn clock_state(r: &mut Reader, result: i64) {
-    r.out.returned(super::super::Returned::Number(result));
+    r.out.returned(crate::decode::Returned::Number(result));
     if let Some(name) = c::TIME_STATE.find(result.cast_unsigned(), u64::MAX) {
         r.out.open_note();
         r.out.note("state", false);

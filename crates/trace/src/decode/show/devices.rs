@@ -1,9 +1,9 @@
 //! ioctl: what is asked of a device, and the arguments of what is asked most.
 
-use super::super::constants as c;
-use super::super::kind::{HEX, INT, Kind, Layout, SIZE, UINT, USHORT, Width, f};
-use super::super::names::Names;
-use super::super::reader::{Reader, Registers, number};
+use crate::decode::constants as c;
+use crate::decode::kind::{HEX, INT, Kind, Layout, SIZE, UINT, USHORT, Width, f};
+use crate::decode::names::Names;
+use crate::decode::reader::{Reader, Registers, number};
 
 /// Where names of requests are looked up, in this order.
 static REQUESTS: [&Names; 6] = [
@@ -16,7 +16,7 @@ static REQUESTS: [&Names; 6] = [
 ];
 
 /// What is asked: a name, or its parts.
-pub(in super::super) fn request(r: &mut Reader, value: u64) {
+pub(in crate::decode) fn request(r: &mut Reader, value: u64) {
     let value = value & 0xffff_ffff;
     if let Some(name) = REQUESTS.iter().find_map(|names| names.find(value, u64::MAX)) {
         return r.out.name(name);
@@ -63,7 +63,7 @@ static ATTRIBUTES: Kind = Kind::One(&FILE_ATTRIBUTES);
 static FILE_ATTRIBUTES: Kind = HEX;
 
 /// What ioctl is given or gives.
-pub(in super::super) fn argument(registers: &Registers) -> Option<Kind> {
+pub(in crate::decode) fn argument(registers: &Registers) -> Option<Kind> {
     Some(match registers.argument(1) as u32 {
         // TCGETS; TCSETS, TCSETSW, TCSETSF
         0x5401 => Kind::Late(&SETTINGS),

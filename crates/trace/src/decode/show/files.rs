@@ -1,11 +1,11 @@
 //! Files: how they are opened, what they are, where they are locked.
 
-use super::super::constants as c;
-use super::super::kind::{FD, INT, Kind, LONG, Layout, U64, UINT, Width, bits, f, gap, named};
-use super::super::reader::{ITEM, Reader, Registers};
-use super::super::{Returned, names::Names};
 use super::time::stamp;
-use crate::abi::Abi;
+use crate::decode::constants as c;
+use crate::decode::kind::{FD, INT, Kind, LONG, Layout, U64, UINT, Width, bits, f, gap, named};
+use crate::decode::reader::{ITEM, Reader, Registers};
+use crate::decode::{Returned, names::Names};
+use fleetgate_calls::abi::Abi;
 
 const O_ACCMODE: u64 = 3;
 const O_CREAT: u64 = 0x40;
@@ -21,7 +21,7 @@ fn open_names(abi: Abi) -> &'static Names {
 }
 
 /// Flags of open.
-pub(in super::super) fn open_flags(r: &mut Reader, value: u64) {
+pub(in crate::decode) fn open_flags(r: &mut Reader, value: u64) {
     let value = r.cut(value, Width::Eight);
     r.out.open_bits();
     r.out.bit(match value & O_ACCMODE {
@@ -39,31 +39,31 @@ pub(in super::super) fn open_flags(r: &mut Reader, value: u64) {
 }
 
 /// Flags of open as an argument, of 32 bits.
-pub(in super::super) fn open_flags32(r: &mut Reader, value: u64) {
+pub(in crate::decode) fn open_flags32(r: &mut Reader, value: u64) {
     open_flags(r, value & 0xffff_ffff);
 }
 
 /// The mode of a file that open may make.
-pub(in super::super) fn creates(flags: u64) -> Option<Kind> {
+pub(in crate::decode) fn creates(flags: u64) -> Option<Kind> {
     (flags & (O_CREAT | O_TMPFILE) != 0).then_some(Kind::Octal(Width::Four))
 }
 
-pub(in super::super) fn open_mode(registers: &Registers) -> Option<Kind> {
+pub(in crate::decode) fn open_mode(registers: &Registers) -> Option<Kind> {
     creates(registers.argument(1))
 }
 
-pub(in super::super) fn openat_mode(registers: &Registers) -> Option<Kind> {
+pub(in crate::decode) fn openat_mode(registers: &Registers) -> Option<Kind> {
     creates(registers.argument(2))
 }
 
 /// struct open_how: its mode only where a file may be made, or there is one.
-pub(in super::super) fn how(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn how(r: &mut Reader, at: u64) {
     let mut bytes = [0; 24];
     if r.argument(3) < 24 || !r.read(at, &mut bytes) {
         return r.out.address(at);
     }
     let word =
-        |index: usize| super::super::reader::number(bytes.get(index * 8..index * 8 + 8).unwrap_or_default());
+        |index: usize| crate::decode::reader::number(bytes.get(index * 8..index * 8 + 8).unwrap_or_default());
     r.out.open();
     r.out.field("flags");
     open_flags(r, word(0));
@@ -77,7 +77,7 @@ pub(in super::super) fn how(r: &mut Reader, at: u64) {
 }
 
 /// A file's type and permissions.
-pub(in super::super) fn file_mode(r: &mut Reader, value: u64) {
+pub(in crate::decode) fn file_mode(r: &mut Reader, value: u64) {
     let value = value & 0xffff_ffff;
     let (kind, left) = (value & 0o170_000, value & !0o170_000);
     let name = c::FILE_TYPE.find(kind, u64::MAX).filter(|_| kind != 0);
@@ -98,21 +98,21 @@ pub(in super::super) fn file_mode(r: &mut Reader, value: u64) {
 }
 
 /// Permissions alone, as an argument.
-pub(in super::super) const FILE_MODE: Kind = Kind::By(file_mode, Width::Four);
+pub(in crate::decode) const FILE_MODE: Kind = Kind::By(file_mode, Width::Four);
 
 /// A device's number, as the kernel packs it in 64 bits.
-pub(in super::super) fn device(r: &mut Reader, value: u64) {
+pub(in crate::decode) fn device(r: &mut Reader, value: u64) {
     let major = (value >> 8 & 0xfff) | (value >> 32 & 0xffff_f000);
     let minor = (value & 0xff) | (value >> 12 & 0xffff_ff00);
     r.out.device(major as u32, minor as u32);
 }
 
 /// The device of mknod: none where no device is made.
-pub(in super::super) fn mknod_device(registers: &Registers) -> Option<Kind> {
+pub(in crate::decode) fn mknod_device(registers: &Registers) -> Option<Kind> {
     node(registers.argument(1))
 }
 
-pub(in super::super) fn mknodat_device(registers: &Registers) -> Option<Kind> {
+pub(in crate::decode) fn mknodat_device(registers: &Registers) -> Option<Kind> {
     node(registers.argument(2))
 }
 
@@ -167,7 +167,7 @@ const ARM: Stat = Stat {
 };
 
 /// struct stat of 64-bit programs; the one of 32-bit programs has other fields and is left as an address.
-pub(in super::super) fn stat(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn stat(r: &mut Reader, at: u64) {
     let layout = match r.abi {
         Abi::Aarch64 => &ARM,
         Abi::X86_64 | Abi::X32 => &X86_64,
@@ -178,8 +178,9 @@ pub(in super::super) fn stat(r: &mut Reader, at: u64) {
     if !r.read(at, bytes) {
         return r.out.address(at);
     }
-    let get =
-        |at: usize, width: usize| super::super::reader::number(bytes.get(at..at + width).unwrap_or_default());
+    let get = |at: usize, width: usize| {
+        crate::decode::reader::number(bytes.get(at..at + width).unwrap_or_default())
+    };
     let brief = r.limits.abbreviate;
     let mode = get(layout.mode, 4);
     r.out.open();
@@ -240,13 +241,14 @@ const STATX_TIME: Layout = Layout {
 static STATX_STAMP: Layout = STATX_TIME;
 
 /// struct statx, the same everywhere.
-pub(in super::super) fn statx(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn statx(r: &mut Reader, at: u64) {
     let mut bytes = [0; 256];
     if !r.read(at, &mut bytes) {
         return r.out.address(at);
     }
-    let get =
-        |at: usize, width: usize| super::super::reader::number(bytes.get(at..at + width).unwrap_or_default());
+    let get = |at: usize, width: usize| {
+        crate::decode::reader::number(bytes.get(at..at + width).unwrap_or_default())
+    };
     let brief = r.limits.abbreviate;
     r.out.open();
     r.out.field("stx_mask");
@@ -302,7 +304,7 @@ pub(in super::super) fn statx(r: &mut Reader, at: u64) {
 }
 
 /// struct statfs of 64-bit programs.
-pub(in super::super) static STATFS: Layout = Layout {
+pub(in crate::decode) static STATFS: Layout = Layout {
     fields: &[
         f("f_type", Kind::Named(&c::STATFS_TYPE, Width::Word)),
         f("f_bsize", LONG),
@@ -320,7 +322,7 @@ pub(in super::super) static STATFS: Layout = Layout {
 };
 
 /// Nothing is worth keeping.
-pub(in super::super) fn keep_nothing(_: &Reader, _: u64) -> u64 {
+pub(in crate::decode) fn keep_nothing(_: &Reader, _: u64) -> u64 {
     0
 }
 
@@ -330,7 +332,7 @@ static FSID: Layout = Layout {
 static X32: Kind = Kind::Hex(Width::Four);
 
 /// Entries of a directory: how many.
-pub(in super::super) fn entries(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn entries(r: &mut Reader, at: u64) {
     // Each entry has its length after 16 bytes; 65536 bytes hold more of them than anybody counts by hand.
     const MOST: usize = 1 << 20;
     let length = r.success().unwrap_or(0).max(0) as usize;
@@ -396,7 +398,7 @@ static ONE_HINT: Kind = Kind::One(&HINT);
 static HINT: Kind = Kind::Named(&c::RW_HINT, Width::Eight);
 
 /// The third argument of fcntl.
-pub(in super::super) fn fcntl_argument(registers: &Registers) -> Option<Kind> {
+pub(in crate::decode) fn fcntl_argument(registers: &Registers) -> Option<Kind> {
     let wide = registers.abi != Abi::I386;
     Some(match registers.argument(1) as u32 {
         // F_DUPFD, F_DUPFD_CLOEXEC
@@ -433,7 +435,7 @@ pub(in super::super) fn fcntl_argument(registers: &Registers) -> Option<Kind> {
 }
 
 /// What fcntl returned.
-pub(in super::super) fn fcntl_result(r: &mut Reader, result: i64) {
+pub(in crate::decode) fn fcntl_result(r: &mut Reader, result: i64) {
     let value = result.cast_unsigned() & 0xffff_ffff;
     match r.argument(1) as u32 {
         0 | 1030 => r.returned_descriptor(result),
@@ -454,7 +456,7 @@ pub(in super::super) fn fcntl_result(r: &mut Reader, result: i64) {
         }
         11 => {
             r.out.returned(Returned::Number(result));
-            if let Some(name) = crate::tables::signal::name(result as i32) {
+            if let Some(name) = fleetgate_calls::tables::signal::name(result as i32) {
                 r.out.open_note();
                 r.out.note("signal", false);
                 r.out.name(name);
@@ -475,12 +477,12 @@ pub(in super::super) fn fcntl_result(r: &mut Reader, result: i64) {
 }
 
 /// struct iovec with what a program gives.
-pub(in super::super) fn vectors(r: &mut Reader, at: u64, count: u64) {
+pub(in crate::decode) fn vectors(r: &mut Reader, at: u64, count: u64) {
     vectors_of(r, at, count, u64::MAX);
 }
 
 /// struct iovec with at most so many bytes in it, one after the other.
-pub(in super::super) fn vectors_of(r: &mut Reader, at: u64, count: u64, bytes: u64) {
+pub(in crate::decode) fn vectors_of(r: &mut Reader, at: u64, count: u64, bytes: u64) {
     let word = r.abi.word();
     if at == 0 || count == 0 {
         if at == 0 {
@@ -509,8 +511,8 @@ pub(in super::super) fn vectors_of(r: &mut Reader, at: u64, count: u64, bytes: u
             };
         }
         let (base, length) = item.split_at(word);
-        let base = super::super::reader::number(base);
-        let length = super::super::reader::number(length);
+        let base = crate::decode::reader::number(base);
+        let length = crate::decode::reader::number(length);
         if index == 0 {
             r.out.open_list();
         }
@@ -528,13 +530,13 @@ pub(in super::super) fn vectors_of(r: &mut Reader, at: u64, count: u64, bytes: u
 }
 
 /// The vectors of writev and its like.
-pub(in super::super) fn given_vectors(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn given_vectors(r: &mut Reader, at: u64) {
     let count = r.argument(2);
     vectors(r, at, count);
 }
 
 /// The vectors of readv and its like, with what was read; where nothing was, their addresses.
-pub(in super::super) fn filled_vectors(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn filled_vectors(r: &mut Reader, at: u64) {
     let count = r.argument(2);
     match r.success() {
         Some(bytes) => vectors_of(r, at, count, bytes.max(0).cast_unsigned()),
@@ -551,7 +553,7 @@ static VECTOR: Layout = Layout {
 };
 
 /// struct mount_attr.
-pub(in super::super) static MOUNT_ATTRIBUTES: Layout = Layout {
+pub(in crate::decode) static MOUNT_ATTRIBUTES: Layout = Layout {
     fields: &[
         f("attr_set", Kind::Bits(&c::MOUNT_ATTR, Width::Eight)),
         f("attr_clr", Kind::Bits(&c::MOUNT_ATTR, Width::Eight)),
@@ -561,6 +563,6 @@ pub(in super::super) static MOUNT_ATTRIBUTES: Layout = Layout {
 };
 
 /// struct file_handle without the handle.
-pub(in super::super) static HANDLE: Layout = Layout {
+pub(in crate::decode) static HANDLE: Layout = Layout {
     fields: &[f("handle_bytes", UINT), f("handle_type", INT)],
 };

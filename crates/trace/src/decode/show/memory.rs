@@ -1,15 +1,15 @@
 //! Memory: what is mapped, and how.
 
-use super::super::constants as c;
-use super::super::kind::Kind;
-use super::super::reader::{Reader, Registers};
+use crate::decode::constants as c;
+use crate::decode::kind::Kind;
+use crate::decode::reader::{Reader, Registers};
 
 /// Where the size of a huge page stands among the flags of mmap.
 const HUGE_SHIFT: u32 = 26;
 const HUGE_MASK: u64 = 0x3f;
 
 /// Flags of mmap: of a type, and bits.
-pub(in super::super) fn map_flags(r: &mut Reader, value: u64) {
+pub(in crate::decode) fn map_flags(r: &mut Reader, value: u64) {
     let value = value & 0xffff_ffff;
     r.out.open_bits();
     match c::MAP_TYPE.find(value & 0xf, u64::MAX) {
@@ -36,7 +36,7 @@ pub(in super::super) fn map_flags(r: &mut Reader, value: u64) {
 }
 
 /// The fifth argument of mremap, if it has one.
-pub(in super::super) fn new_address(registers: &Registers) -> Option<Kind> {
+pub(in crate::decode) fn new_address(registers: &Registers) -> Option<Kind> {
     // MREMAP_FIXED, MREMAP_DONTUNMAP
     (registers.argument(3) & 6 != 0).then_some(Kind::Address)
 }

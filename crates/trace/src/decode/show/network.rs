@@ -1,10 +1,10 @@
 //! The network: addresses, messages, what stands beside them.
 
-use super::super::constants as c;
-use super::super::kind::{FD, INT, Kind, Layout, UINT, Width, f};
-use super::super::names::Names;
-use super::super::reader::{ITEM, Reader, number};
 use super::files::vectors_of;
+use crate::decode::constants as c;
+use crate::decode::kind::{FD, INT, Kind, Layout, UINT, Width, f};
+use crate::decode::names::Names;
+use crate::decode::reader::{ITEM, Reader, number};
 
 const AF_UNIX: u64 = 1;
 const AF_INET: u64 = 2;
@@ -17,7 +17,7 @@ const AF_VSOCK: u64 = 40;
 const ADDRESS: usize = 128;
 
 /// What a socket is: a type, and bits.
-pub(in super::super) fn socket_type(r: &mut Reader, value: u64) {
+pub(in crate::decode) fn socket_type(r: &mut Reader, value: u64) {
     let value = value & 0xffff_ffff;
     let Some(name) = c::SOCK.find(value & 0xf, u64::MAX) else {
         return r.bits(&c::SOCK_FLAGS, value);
@@ -33,7 +33,7 @@ pub(in super::super) fn socket_type(r: &mut Reader, value: u64) {
 }
 
 /// A protocol, of the family that the first argument says.
-pub(in super::super) fn protocol(r: &mut Reader, value: u64) {
+pub(in crate::decode) fn protocol(r: &mut Reader, value: u64) {
     match r.argument(0) & 0xffff_ffff {
         AF_INET | AF_INET6 => r.named(&c::IPPROTO, value, Width::Four),
         AF_NETLINK => r.named(&c::NETLINK_PROTO, value, Width::Four),
@@ -48,30 +48,30 @@ pub(in super::super) fn protocol(r: &mut Reader, value: u64) {
 }
 
 /// An address that a program gives, whose length is the argument after it.
-pub(in super::super) fn given_address(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn given_address(r: &mut Reader, at: u64) {
     let length = r.argument(2);
     address(r, at, length);
 }
 
 /// That of sendto.
-pub(in super::super) fn sendto_address(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn sendto_address(r: &mut Reader, at: u64) {
     let length = r.argument(5);
     address(r, at, length);
 }
 
 /// Keeps the length that a program allows.
-pub(in super::super) fn keep_length(r: &Reader, at: u64) -> u64 {
+pub(in crate::decode) fn keep_length(r: &Reader, at: u64) -> u64 {
     r.read_number(at, Width::Four).unwrap_or(u64::MAX)
 }
 
 /// An address that the kernel fills in, whose length is behind the argument after it.
-pub(in super::super) fn filled_address_1(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn filled_address_1(r: &mut Reader, at: u64) {
     let length = r.argument(2);
     filled_address(r, at, length);
 }
 
 /// That of recvfrom.
-pub(in super::super) fn filled_address_4(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn filled_address_4(r: &mut Reader, at: u64) {
     let length = r.argument(5);
     filled_address(r, at, length);
 }
@@ -85,7 +85,7 @@ fn filled_address(r: &mut Reader, at: u64, length_at: u64) {
 }
 
 /// A length that the call changes.
-pub(in super::super) fn changed_length(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn changed_length(r: &mut Reader, at: u64) {
     let before = r.saved[0];
     let now = r.read_number(at, Width::Four);
     let Some(now) = now.filter(|_| before != u64::MAX) else {
@@ -105,7 +105,7 @@ pub(in super::super) fn changed_length(r: &mut Reader, at: u64) {
 }
 
 /// An address of `length` bytes.
-pub(in super::super) fn address(r: &mut Reader, at: u64, length: u64) {
+pub(in crate::decode) fn address(r: &mut Reader, at: u64, length: u64) {
     let mut bytes = [0; ADDRESS];
     // The length is an `int`.
     let length = (length as u32).min(ADDRESS as u32) as usize;
@@ -273,7 +273,7 @@ fn header(r: &Reader, at: u64) -> Option<[u64; 7]> {
 }
 
 /// What sendmsg is given.
-pub(in super::super) fn sent_message(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn sent_message(r: &mut Reader, at: u64) {
     match header(r, at) {
         Some(words) => message(r, &words, None, u64::MAX),
         None => r.out.address(at),
@@ -281,12 +281,12 @@ pub(in super::super) fn sent_message(r: &mut Reader, at: u64) {
 }
 
 /// Keeps the length of a name that a program allows.
-pub(in super::super) fn keep_name_length(r: &Reader, at: u64) -> u64 {
+pub(in crate::decode) fn keep_name_length(r: &Reader, at: u64) -> u64 {
     header(r, at).map_or(u64::MAX, |words| words[1])
 }
 
 /// What recvmsg brought.
-pub(in super::super) fn received_message(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn received_message(r: &mut Reader, at: u64) {
     let kept = r.saved[0];
     match (r.success(), header(r, at)) {
         (Some(result), Some(words)) => message(r, &words, Some(kept), result.max(0).cast_unsigned()),
@@ -419,18 +419,18 @@ fn beside_data(r: &mut Reader, level: u64, kind: u64, data: &[u8]) {
 }
 
 /// struct ucred.
-pub(in super::super) static CREDENTIALS: Layout = Layout {
+pub(in crate::decode) static CREDENTIALS: Layout = Layout {
     fields: &[f("pid", INT), f("uid", UINT), f("gid", UINT)],
 };
 
 /// struct mmsghdr of sendmmsg, and of recvmmsg as many as came.
-pub(in super::super) fn sent_messages(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn sent_messages(r: &mut Reader, at: u64) {
     let count = r.argument(2) & 0xffff_ffff;
     messages(r, at, count, false);
 }
 
 /// See [`sent_messages`].
-pub(in super::super) fn received_messages(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn received_messages(r: &mut Reader, at: u64) {
     let count = r.success().unwrap_or(0).max(0).cast_unsigned();
     messages(r, at, count, true);
 }
@@ -471,9 +471,9 @@ fn messages(r: &mut Reader, at: u64, count: u64, received: bool) {
 }
 
 /// Two descriptors that pipe and socketpair make.
-pub(in super::super) fn two_descriptors(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn two_descriptors(r: &mut Reader, at: u64) {
     r.list(&FD, at, 2);
 }
 
 /// socketpair's, where it succeeded.
-pub(in super::super) static PAIR: Kind = Kind::By(two_descriptors, Width::Word);
+pub(in crate::decode) static PAIR: Kind = Kind::By(two_descriptors, Width::Word);

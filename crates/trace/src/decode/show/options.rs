@@ -1,13 +1,13 @@
 //! Options of sockets.
 
-use super::super::constants as c;
-use super::super::kind::{INT, Kind, Layout, Width, f};
-use super::super::reader::Reader;
 use super::network::CREDENTIALS;
 use super::time::TIMEVAL;
+use crate::decode::constants as c;
+use crate::decode::kind::{INT, Kind, Layout, Width, f};
+use crate::decode::reader::Reader;
 
 /// The name of an option, of the level that the argument before it says.
-pub(in super::super) fn name(r: &mut Reader, value: u64) {
+pub(in crate::decode) fn name(r: &mut Reader, value: u64) {
     let family = match r.argument(1) & 0xffff_ffff {
         0 => &c::SO_IP,
         1 => &c::SO,
@@ -27,13 +27,13 @@ static LINGER: Layout = Layout {
 };
 
 /// What setsockopt sets.
-pub(in super::super) fn given(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn given(r: &mut Reader, at: u64) {
     let length = r.argument(4) & 0xffff_ffff;
     value(r, at, length);
 }
 
 /// What getsockopt got.
-pub(in super::super) fn got(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn got(r: &mut Reader, at: u64) {
     let length_at = r.argument(4);
     match (r.success(), r.read_number(length_at, Width::Four)) {
         (Some(_), Some(length)) => value(r, at, length),

@@ -1,17 +1,17 @@
 //! Waiting for descriptors: what is waited for, and what was ready.
 
-use super::super::constants as c;
-use super::super::kind::{Kind, Width};
-use super::super::reader::{ITEM, Reader, number};
-use super::super::{Returned, Set};
 use super::time::{TIMESPEC, TIMEVAL};
-use crate::abi::Abi;
+use crate::decode::constants as c;
+use crate::decode::kind::{Kind, Width};
+use crate::decode::reader::{ITEM, Reader, number};
+use crate::decode::{Returned, Set};
+use fleetgate_calls::abi::Abi;
 
 /// What a descriptor is polled for.
 const WAITED: Kind = Kind::Bits(&c::POLL, Width::Two);
 
 /// The descriptors of poll, with what is waited for.
-pub(in super::super) fn polled(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn polled(r: &mut Reader, at: u64) {
     let count = r.argument(1) & 0xffff_ffff;
     if at == 0 || count == 0 {
         if at == 0 {
@@ -53,7 +53,7 @@ pub(in super::super) fn polled(r: &mut Reader, at: u64) {
 }
 
 /// What poll found.
-pub(in super::super) fn poll_result(r: &mut Reader, result: i64) {
+pub(in crate::decode) fn poll_result(r: &mut Reader, result: i64) {
     found(r, result);
     if result != 0 {
         r.out.close_note();
@@ -61,7 +61,7 @@ pub(in super::super) fn poll_result(r: &mut Reader, result: i64) {
 }
 
 /// What ppoll found, and what was left of the time.
-pub(in super::super) fn ppoll_result(r: &mut Reader, result: i64) {
+pub(in crate::decode) fn ppoll_result(r: &mut Reader, result: i64) {
     found(r, result);
     if result != 0 {
         time_left(r, 2, false);
@@ -131,7 +131,7 @@ fn time_left(r: &mut Reader, index: usize, micro: bool) {
 const SELECTED: u64 = 1 << 16;
 
 /// A set of select, up to the number that the first argument says.
-pub(in super::super) fn set(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn set(r: &mut Reader, at: u64) {
     let count = (r.argument(0) as i32).max(0).cast_unsigned();
     let count = u64::from(count).min(SELECTED);
     let mut bytes = vec![0; (count as usize).div_ceil(64) * 8];
@@ -163,12 +163,12 @@ fn is_set(bytes: &[u8], fd: u64) -> bool {
 }
 
 /// What select found: `1 (in [3], left {…})`.
-pub(in super::super) fn select_result(r: &mut Reader, result: i64) {
+pub(in crate::decode) fn select_result(r: &mut Reader, result: i64) {
     selected(r, result, true);
 }
 
 /// What pselect6 found.
-pub(in super::super) fn pselect_result(r: &mut Reader, result: i64) {
+pub(in crate::decode) fn pselect_result(r: &mut Reader, result: i64) {
     selected(r, result, false);
 }
 
@@ -193,7 +193,7 @@ fn selected(r: &mut Reader, result: i64, micro: bool) {
 }
 
 /// pselect6's last argument: a set of signals and its size.
-pub(in super::super) fn select_signals(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn select_signals(r: &mut Reader, at: u64) {
     let word = r.abi.word();
     let mut bytes = [0; 16];
     let bytes = &mut bytes[..2 * word];
@@ -232,7 +232,7 @@ fn epoll_item(r: &mut Reader, item: &[u8]) {
 }
 
 /// The event of epoll_ctl.
-pub(in super::super) fn epoll_event(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn epoll_event(r: &mut Reader, at: u64) {
     let mut item = [0; 16];
     let item = &mut item[..epoll_size(r.abi)];
     // EPOLL_CTL_DEL takes none.
@@ -244,7 +244,7 @@ pub(in super::super) fn epoll_event(r: &mut Reader, at: u64) {
 }
 
 /// What epoll_wait found.
-pub(in super::super) fn epoll_events(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn epoll_events(r: &mut Reader, at: u64) {
     let count = r.success().unwrap_or(0).max(0).cast_unsigned();
     let size = epoll_size(r.abi);
     if at == 0 {

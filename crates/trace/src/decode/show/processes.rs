@@ -1,22 +1,22 @@
 //! Processes: how they are made, what they run, what they may use, how they end.
 
-use super::super::constants as c;
-use super::super::kind::{
+use super::time::TIMEVAL;
+use crate::decode::constants as c;
+use crate::decode::kind::{
     ADDRESS, FD, HEX, INT, Kind, LONG, Layout, SIZE, TEXT, U64, UINT, USHORT, Width, bits, f, gap, named, v,
 };
-use super::super::names::Names;
-use super::super::reader::{ITEM, Reader, Registers, number};
-use super::time::TIMEVAL;
-use crate::abi::Abi;
-use crate::tables::signal;
+use crate::decode::names::Names;
+use crate::decode::reader::{ITEM, Reader, Registers, number};
+use fleetgate_calls::abi::Abi;
+use fleetgate_calls::tables::signal;
 
 /// What execve is given: strings behind a list of addresses that ends with none.
-pub(in super::super) fn argument_list(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn argument_list(r: &mut Reader, at: u64) {
     strings(r, at);
 }
 
 /// The environment: how much of it there is, or all of it.
-pub(in super::super) fn environment(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn environment(r: &mut Reader, at: u64) {
     if !r.limits.abbreviate || at == 0 {
         return strings(r, at);
     }
@@ -104,7 +104,7 @@ impl Pointers {
 }
 
 /// How a child ended; nothing where none did.
-pub(in super::super) fn wait_status(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn wait_status(r: &mut Reader, at: u64) {
     if r.success().is_none_or(|pid| pid == 0) {
         return r.out.address(at);
     }
@@ -115,7 +115,7 @@ pub(in super::super) fn wait_status(r: &mut Reader, at: u64) {
 }
 
 /// What it used; nothing where none ended.
-pub(in super::super) fn wait_usage(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn wait_usage(r: &mut Reader, at: u64) {
     if r.success().is_some_and(|pid| pid > 0) {
         r.structure(&USAGE, at);
     } else {
@@ -124,7 +124,7 @@ pub(in super::super) fn wait_usage(r: &mut Reader, at: u64) {
 }
 
 /// struct rusage.
-pub(in super::super) static USAGE: Layout = Layout {
+pub(in crate::decode) static USAGE: Layout = Layout {
     fields: &[
         f("ru_utime", Kind::Inner(&TIMEVAL)),
         f("ru_stime", Kind::Inner(&TIMEVAL)),
@@ -152,7 +152,7 @@ const CHILD_CLEARTID: u64 = 0x20_0000;
 const CHILD_SETTID: u64 = 0x100_0000;
 
 /// Flags of clone: bits, and the signal of the child's end.
-pub(in super::super) fn clone_flags(r: &mut Reader, value: u64) {
+pub(in crate::decode) fn clone_flags(r: &mut Reader, value: u64) {
     let end = value & 0xff;
     r.out.open_bits();
     let out = &mut *r.out;
@@ -173,22 +173,22 @@ static LATE_INT: Kind = Kind::Late(&INT_THERE);
 static JUST_ADDRESS: Kind = ADDRESS;
 
 /// clone's arguments stand in another order on x86_64 than elsewhere: (stack, parent, child, tls).
-pub(in super::super) fn clone_parent(registers: &Registers) -> Option<Kind> {
+pub(in crate::decode) fn clone_parent(registers: &Registers) -> Option<Kind> {
     let flags = registers.argument(0);
     (flags & (PARENT_SETTID | PIDFD) != 0).then_some(Kind::Labelled(&LATE_INT))
 }
 
-pub(in super::super) fn clone_tls(registers: &Registers) -> Option<Kind> {
+pub(in crate::decode) fn clone_tls(registers: &Registers) -> Option<Kind> {
     (registers.argument(0) & SETTLS != 0).then_some(Kind::Labelled(&JUST_ADDRESS))
 }
 
-pub(in super::super) fn clone_child(registers: &Registers) -> Option<Kind> {
+pub(in crate::decode) fn clone_child(registers: &Registers) -> Option<Kind> {
     let flags = registers.argument(0);
     (flags & (CHILD_SETTID | CHILD_CLEARTID) != 0).then_some(Kind::Labelled(&JUST_ADDRESS))
 }
 
 /// struct clone_args, of which the words behind the first eight came later.
-pub(in super::super) fn clone_arguments(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn clone_arguments(r: &mut Reader, at: u64) {
     r.out.open_bare_change();
     let size = (r.argument(1).min(88) / 8 * 8) as usize;
     let mut bytes = [0; 88];
@@ -237,7 +237,7 @@ pub(in super::super) fn clone_arguments(r: &mut Reader, at: u64) {
 }
 
 /// What clone3 wrote where its structure says.
-pub(in super::super) fn cloned(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn cloned(r: &mut Reader, at: u64) {
     if r.success().is_some() {
         cloned_numbers(r, at);
     }
@@ -267,7 +267,7 @@ fn cloned_numbers(r: &mut Reader, at: u64) {
 }
 
 /// A limit of a process: without end, or a number.
-pub(in super::super) fn limit(r: &mut Reader, value: u64) {
+pub(in crate::decode) fn limit(r: &mut Reader, value: u64) {
     let endless = if r.abi == Abi::I386 && value == 0xffff_ffff {
         "RLIM_INFINITY"
     } else {
@@ -284,7 +284,7 @@ pub(in super::super) fn limit(r: &mut Reader, value: u64) {
 }
 
 /// struct rlimit64.
-pub(in super::super) static LIMIT64: Layout = Layout {
+pub(in crate::decode) static LIMIT64: Layout = Layout {
     fields: &[
         f("rlim_cur", Kind::By(limit, Width::Eight)),
         f("rlim_max", Kind::By(limit, Width::Eight)),
@@ -292,7 +292,7 @@ pub(in super::super) static LIMIT64: Layout = Layout {
 };
 
 /// struct rlimit.
-pub(in super::super) static LIMIT: Layout = Layout {
+pub(in crate::decode) static LIMIT: Layout = Layout {
     fields: &[
         f("rlim_cur", Kind::By(limit, Width::Word)),
         f("rlim_max", Kind::By(limit, Width::Word)),
@@ -300,7 +300,7 @@ pub(in super::super) static LIMIT: Layout = Layout {
 };
 
 /// struct new_utsname.
-pub(in super::super) static NAMES: Layout = Layout {
+pub(in crate::decode) static NAMES: Layout = Layout {
     fields: &[
         f("sysname", Kind::Characters(65)),
         f("nodename", Kind::Characters(65)),
@@ -312,7 +312,7 @@ pub(in super::super) static NAMES: Layout = Layout {
 };
 
 /// struct sysinfo.
-pub(in super::super) static SYSTEM: Layout = Layout {
+pub(in crate::decode) static SYSTEM: Layout = Layout {
     fields: &[
         f("uptime", LONG),
         f("loads", Kind::Array(&SIZE, 3)),
@@ -331,7 +331,7 @@ pub(in super::super) static SYSTEM: Layout = Layout {
 };
 
 /// A user or group: -1 leaves it.
-pub(in super::super) fn identity(r: &mut Reader, value: u64) {
+pub(in crate::decode) fn identity(r: &mut Reader, value: u64) {
     let value = value & 0xffff_ffff;
     if value == 0xffff_ffff {
         r.out.number(-1)
@@ -341,17 +341,17 @@ pub(in super::super) fn identity(r: &mut Reader, value: u64) {
 }
 
 /// One, as an argument.
-pub(in super::super) const ID: Kind = Kind::By(identity, Width::Four);
+pub(in crate::decode) const ID: Kind = Kind::By(identity, Width::Four);
 /// One behind an address.
-pub(in super::super) static ONE_ID: Kind = Kind::One(&ID);
+pub(in crate::decode) static ONE_ID: Kind = Kind::One(&ID);
 
 /// struct user_cap_header_struct.
-pub(in super::super) static CAPABILITY_HEADER: Layout = Layout {
+pub(in crate::decode) static CAPABILITY_HEADER: Layout = Layout {
     fields: &[f("version", named(&c::CAPABILITY_VERSION)), f("pid", INT)],
 };
 
 /// What a process is capable of: three sets in two halves.
-pub(in super::super) fn capabilities(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn capabilities(r: &mut Reader, at: u64) {
     let mut bytes = [0; 24];
     if !r.read(at, &mut bytes) {
         return r.out.address(at);
@@ -393,12 +393,12 @@ fn capability_set(r: &mut Reader, value: u64) {
 }
 
 /// struct sock_fprog: a filter's length and place.
-pub(in super::super) static PROGRAM: Layout = Layout {
+pub(in crate::decode) static PROGRAM: Layout = Layout {
     fields: &[f("len", USHORT), f("filter", ADDRESS)],
 };
 
 /// Whether a process may leave its memory in a file.
-pub(in super::super) static DUMPABLE: Names = Names::new(
+pub(in crate::decode) static DUMPABLE: Names = Names::new(
     "SUID_DUMP_???",
     &[
         (0, "SUID_DUMP_DISABLE"),
@@ -413,7 +413,7 @@ static ONE_INT: Kind = Kind::One(&INT);
 static PLAIN_TEXT: Kind = TEXT;
 
 /// prctl's arguments behind its first, by what that says.
-pub(in super::super) fn prctl_1(registers: &Registers) -> Option<Kind> {
+pub(in crate::decode) fn prctl_1(registers: &Registers) -> Option<Kind> {
     Some(match registers.argument(0) as u32 {
         // PR_SET_PDEATHSIG
         1 => SIGNAL,
@@ -444,7 +444,7 @@ pub(in super::super) fn prctl_1(registers: &Registers) -> Option<Kind> {
 }
 
 /// See [`prctl_1`].
-pub(in super::super) fn prctl_2(registers: &Registers) -> Option<Kind> {
+pub(in crate::decode) fn prctl_2(registers: &Registers) -> Option<Kind> {
     Some(match registers.argument(0) as u32 {
         22 if registers.argument(1) == 2 => Kind::To(&PROGRAM),
         1..=4 | 7 | 8 | 13..=16 | 21 | 23 | 24 | 27..=32 | 34 | 36 | 37 => return None,
@@ -457,7 +457,7 @@ pub(in super::super) fn prctl_2(registers: &Registers) -> Option<Kind> {
 }
 
 /// See [`prctl_1`].
-pub(in super::super) fn prctl_rest(registers: &Registers) -> Option<Kind> {
+pub(in crate::decode) fn prctl_rest(registers: &Registers) -> Option<Kind> {
     Some(match registers.argument(0) as u32 {
         1..=4 | 7 | 8 | 13..=16 | 21..=24 | 27..=32 | 34 | 36 | 37 => return None,
         38 | 39 | 41 | 42 => SIZE,
@@ -469,7 +469,7 @@ static ADDRESS_THERE: Kind = Kind::One(&LONG_HEX);
 static LONG_HEX: Kind = HEX;
 
 /// arch_prctl's second argument.
-pub(in super::super) fn arch_argument(registers: &Registers) -> Option<Kind> {
+pub(in crate::decode) fn arch_argument(registers: &Registers) -> Option<Kind> {
     Some(match registers.argument(0) as u32 {
         // ARCH_GET_FS, ARCH_GET_GS
         0x1003 | 0x1004 => Kind::Late(&ADDRESS_THERE),
@@ -479,7 +479,7 @@ pub(in super::super) fn arch_argument(registers: &Registers) -> Option<Kind> {
 }
 
 /// struct sched_attr.
-pub(in super::super) static SCHEDULING: Layout = Layout {
+pub(in crate::decode) static SCHEDULING: Layout = Layout {
     fields: &[
         f("size", UINT),
         f("sched_policy", named(&c::SCHED)),
@@ -493,7 +493,7 @@ pub(in super::super) static SCHEDULING: Layout = Layout {
 };
 
 /// Processors: those of a set.
-pub(in super::super) fn processors(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn processors(r: &mut Reader, at: u64) {
     let given = r.argument(1);
     // The kernel says how many bytes it wrote; it has no more processors than 8192.
     let length = r
@@ -504,7 +504,7 @@ pub(in super::super) fn processors(r: &mut Reader, at: u64) {
     if length == 0 || !r.read(at, &mut bytes) {
         return r.out.address(at);
     }
-    r.out.open_set(super::super::Set::Of);
+    r.out.open_set(crate::decode::Set::Of);
     for (index, byte) in bytes.iter().enumerate() {
         for bit in 0..8 {
             if byte >> bit & 1 != 0 {
@@ -513,5 +513,5 @@ pub(in super::super) fn processors(r: &mut Reader, at: u64) {
             }
         }
     }
-    r.out.close_set(super::super::Set::Of);
+    r.out.close_set(crate::decode::Set::Of);
 }

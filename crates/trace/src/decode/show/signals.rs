@@ -1,11 +1,11 @@
 //! Signals: one, sets of them, what is done about them.
 
-use super::super::Set;
-use super::super::constants as c;
-use super::super::kind::{ADDRESS, Kind, Layout, SIZE, Width, f};
-use super::super::reader::{Reader, number};
-use crate::abi::Abi;
-use crate::tables::signal as names;
+use crate::decode::Set;
+use crate::decode::constants as c;
+use crate::decode::kind::{ADDRESS, Kind, Layout, SIZE, Width, f};
+use crate::decode::reader::{Reader, number};
+use fleetgate_calls::abi::Abi;
+use fleetgate_calls::tables::signal as names;
 
 /// Bits of a set.
 const SIGNALS: u32 = 64;
@@ -13,7 +13,7 @@ const SIGNALS: u32 = 64;
 const MANY: u32 = SIGNALS * 2 / 3;
 
 /// A signal by name.
-pub(in super::super) fn signal(r: &mut Reader, value: u64) {
+pub(in crate::decode) fn signal(r: &mut Reader, value: u64) {
     let value = value as i32;
     match names::name(value) {
         Some(name) => r.out.name(name),
@@ -22,7 +22,7 @@ pub(in super::super) fn signal(r: &mut Reader, value: u64) {
 }
 
 /// A set of them.
-pub(in super::super) fn set(r: &mut Reader, bits: u64, size: u64) {
+pub(in crate::decode) fn set(r: &mut Reader, bits: u64, size: u64) {
     let all = if size < 8 { (1 << (size * 8)) - 1 } else { u64::MAX };
     let inverted = bits.count_ones() >= MANY;
     let set = if inverted { Set::AllBut } else { Set::Of };
@@ -38,7 +38,7 @@ pub(in super::super) fn set(r: &mut Reader, bits: u64, size: u64) {
 }
 
 /// A set behind an address, of so many bytes.
-pub(in super::super) fn set_at(r: &mut Reader, at: u64, size: u64) {
+pub(in crate::decode) fn set_at(r: &mut Reader, at: u64, size: u64) {
     let mut bytes = [0; 8];
     let length = size.min(8) as usize;
     if size == 0 || size > 128 || !r.read(at, &mut bytes[..length]) {
@@ -48,39 +48,39 @@ pub(in super::super) fn set_at(r: &mut Reader, at: u64, size: u64) {
 }
 
 /// The set of rt_sigprocmask, rt_sigsuspend, ppoll, epoll_pwait, whose size is the argument after it.
-pub(in super::super) fn set_of_0(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn set_of_0(r: &mut Reader, at: u64) {
     let size = r.argument(1);
     set_at(r, at, size);
 }
 
-pub(in super::super) fn set_of_1(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn set_of_1(r: &mut Reader, at: u64) {
     let size = r.argument(2);
     set_at(r, at, size);
 }
 
-pub(in super::super) fn set_of_2(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn set_of_2(r: &mut Reader, at: u64) {
     let size = r.argument(3);
     set_at(r, at, size);
 }
 
-pub(in super::super) fn set_of_3(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn set_of_3(r: &mut Reader, at: u64) {
     let size = r.argument(4);
     set_at(r, at, size);
 }
 
-pub(in super::super) fn set_of_4(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn set_of_4(r: &mut Reader, at: u64) {
     let size = r.argument(5);
     set_at(r, at, size);
 }
 
 /// rt_sigtimedwait has its set's size last.
-pub(in super::super) fn set_waited(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn set_waited(r: &mut Reader, at: u64) {
     let size = r.argument(3);
     set_at(r, at, size);
 }
 
 /// What is done about a signal: struct sigaction as the kernel has it.
-pub(in super::super) fn action(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn action(r: &mut Reader, at: u64) {
     const RESTORER: u64 = 0x0400_0000;
     let word = r.abi.word();
     // aarch64 has the restorer's place, and uses it as x86 does.
@@ -111,7 +111,7 @@ pub(in super::super) fn action(r: &mut Reader, at: u64) {
 }
 
 /// stack_t.
-pub(in super::super) static STACK: Layout = Layout {
+pub(in crate::decode) static STACK: Layout = Layout {
     fields: &[
         f("ss_sp", ADDRESS),
         f("ss_flags", Kind::Bits(&c::SIGALTSTACK, Width::Four)),
@@ -120,7 +120,7 @@ pub(in super::super) static STACK: Layout = Layout {
 };
 
 /// siginfo_t, as much of it as its kind has.
-pub(in super::super) fn information(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn information(r: &mut Reader, at: u64) {
     const SIGCHLD: i32 = 17;
     let mut bytes = [0; 128];
     if !r.read(at, &mut bytes) {
@@ -176,7 +176,7 @@ pub(in super::super) fn information(r: &mut Reader, at: u64) {
 }
 
 /// struct sigevent.
-pub(in super::super) fn event(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn event(r: &mut Reader, at: u64) {
     let word = r.abi.word();
     let mut bytes = [0; 32];
     let bytes = &mut bytes[..word + 16];
@@ -206,4 +206,4 @@ pub(in super::super) fn event(r: &mut Reader, at: u64) {
 }
 
 /// What rt_sigqueueinfo sends.
-pub(in super::super) const INFORMATION: Kind = Kind::By(information, Width::Word);
+pub(in crate::decode) const INFORMATION: Kind = Kind::By(information, Width::Word);

@@ -1,50 +1,50 @@
 //! Times: as structures, and when that was for a person.
 
-use super::super::constants as c;
-use super::super::kind::{I64, INT, Kind, LONG, Layout, SIZE, U64, Width, f, named};
-use super::super::reader::{Reader, Stage};
+use crate::decode::constants as c;
+use crate::decode::kind::{I64, INT, Kind, LONG, Layout, SIZE, U64, Width, f, named};
+use crate::decode::reader::{Reader, Stage};
 use fleetgate_sys::clock;
 use std::io::Write;
 
 /// struct timespec.
-pub(in super::super) static TIMESPEC: Layout = Layout {
+pub(in crate::decode) static TIMESPEC: Layout = Layout {
     fields: &[f("tv_sec", LONG), f("tv_nsec", SIZE)],
 };
 /// The same with 64 bits for 32-bit programs.
-pub(in super::super) static TIMESPEC64: Layout = Layout {
+pub(in crate::decode) static TIMESPEC64: Layout = Layout {
     fields: &[f("tv_sec", I64), f("tv_nsec", U64)],
 };
 /// struct timeval.
-pub(in super::super) static TIMEVAL: Layout = Layout {
+pub(in crate::decode) static TIMEVAL: Layout = Layout {
     fields: &[f("tv_sec", LONG), f("tv_usec", SIZE)],
 };
 /// struct itimerval.
-pub(in super::super) static ITIMERVAL: Layout = Layout {
+pub(in crate::decode) static ITIMERVAL: Layout = Layout {
     fields: &[
         f("it_interval", Kind::Inner(&TIMEVAL)),
         f("it_value", Kind::Inner(&TIMEVAL)),
     ],
 };
 /// struct itimerspec.
-pub(in super::super) static ITIMERSPEC: Layout = Layout {
+pub(in crate::decode) static ITIMERSPEC: Layout = Layout {
     fields: &[
         f("it_interval", Kind::Inner(&TIMESPEC)),
         f("it_value", Kind::Inner(&TIMESPEC)),
     ],
 };
 /// The same with 64 bits for 32-bit programs.
-pub(in super::super) static ITIMERSPEC64: Layout = Layout {
+pub(in crate::decode) static ITIMERSPEC64: Layout = Layout {
     fields: &[
         f("it_interval", Kind::Inner(&TIMESPEC64)),
         f("it_value", Kind::Inner(&TIMESPEC64)),
     ],
 };
 /// struct timezone.
-pub(in super::super) static TIMEZONE: Layout = Layout {
+pub(in crate::decode) static TIMEZONE: Layout = Layout {
     fields: &[f("tz_minuteswest", INT), f("tz_dsttime", INT)],
 };
 /// struct tms.
-pub(in super::super) static TMS: Layout = Layout {
+pub(in crate::decode) static TMS: Layout = Layout {
     fields: &[
         f("tms_utime", LONG),
         f("tms_stime", LONG),
@@ -53,7 +53,7 @@ pub(in super::super) static TMS: Layout = Layout {
     ],
 };
 /// struct utimbuf.
-pub(in super::super) fn utimbuf(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn utimbuf(r: &mut Reader, at: u64) {
     let word = r.abi.word();
     let mut bytes = [0; 16];
     let bytes = &mut bytes[..2 * word];
@@ -63,7 +63,7 @@ pub(in super::super) fn utimbuf(r: &mut Reader, at: u64) {
     let (access, change) = bytes.split_at(word);
     r.out.open();
     for (name, bytes) in [("actime", access), ("modtime", change)] {
-        let value = r.signed(super::super::reader::number(bytes), Width::Word);
+        let value = r.signed(crate::decode::reader::number(bytes), Width::Word);
         r.out.field(name);
         r.out.number(value);
         stamp(r, value, 0, 9);
@@ -72,10 +72,10 @@ pub(in super::super) fn utimbuf(r: &mut Reader, at: u64) {
 }
 
 /// struct sigevent's and timer_create's clock.
-pub(in super::super) const CLOCK: Kind = named(&c::CLOCK);
+pub(in crate::decode) const CLOCK: Kind = named(&c::CLOCK);
 
 /// Two times of a file.
-pub(in super::super) fn file_times(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn file_times(r: &mut Reader, at: u64) {
     const NOW: i64 = 0x3fff_ffff;
     const OMIT: i64 = 0x3fff_fffe;
     let word = r.abi.word();
@@ -87,8 +87,8 @@ pub(in super::super) fn file_times(r: &mut Reader, at: u64) {
     r.out.open_list();
     for time in bytes.chunks(2 * word) {
         let (seconds, nanoseconds) = time.split_at(word);
-        let seconds = r.signed(super::super::reader::number(seconds), Width::Word);
-        let nanoseconds = r.signed(super::super::reader::number(nanoseconds), Width::Word);
+        let seconds = r.signed(crate::decode::reader::number(seconds), Width::Word);
+        let nanoseconds = r.signed(crate::decode::reader::number(nanoseconds), Width::Word);
         r.out.item();
         match nanoseconds {
             NOW => r.out.name("UTIME_NOW"),
@@ -108,7 +108,7 @@ pub(in super::super) fn file_times(r: &mut Reader, at: u64) {
 }
 
 /// Two struct timeval of a file.
-pub(in super::super) fn old_file_times(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn old_file_times(r: &mut Reader, at: u64) {
     let word = r.abi.word();
     let mut bytes = [0; 32];
     let bytes = &mut bytes[..4 * word];
@@ -119,8 +119,8 @@ pub(in super::super) fn old_file_times(r: &mut Reader, at: u64) {
     for time in bytes.chunks(2 * word) {
         r.out.item();
         let (seconds, micros) = time.split_at(word);
-        let seconds = r.signed(super::super::reader::number(seconds), Width::Word);
-        let micros = r.signed(super::super::reader::number(micros), Width::Word);
+        let seconds = r.signed(crate::decode::reader::number(seconds), Width::Word);
+        let micros = r.signed(crate::decode::reader::number(micros), Width::Word);
         r.fields(&TIMEVAL, time);
         stamp(r, seconds, micros.cast_unsigned(), 6);
     }
@@ -128,7 +128,7 @@ pub(in super::super) fn old_file_times(r: &mut Reader, at: u64) {
 }
 
 /// What was left of a wait: only one that was interrupted tells.
-pub(in super::super) fn left(r: &mut Reader, at: u64) {
+pub(in crate::decode) fn left(r: &mut Reader, at: u64) {
     match r.stage {
         Stage::Ended(-516) => r.structure(&TIMESPEC, at),
         _ => r.out.address(at),
@@ -136,7 +136,7 @@ pub(in super::super) fn left(r: &mut Reader, at: u64) {
 }
 
 /// When that was, for a person: a comment as strace makes it, always in UTC. `part` has so many digits.
-pub(in super::super) fn stamp(r: &mut Reader, seconds: i64, part: u64, digits: u32) {
+pub(in crate::decode) fn stamp(r: &mut Reader, seconds: i64, part: u64, digits: u32) {
     if seconds == 0 && part == 0 {
         return;
     }

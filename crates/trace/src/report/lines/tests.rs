@@ -1,9 +1,9 @@
 //! Lines of events that nobody really had.
 
 use super::*;
-use crate::abi::{Abi, Call};
 use crate::report::output::Target;
 use crate::report::signals::tests::signal;
+use fleetgate_calls::abi::{Abi, Call};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,9 +1,9 @@
 //! Certificates of a cluster that was made by hand, at a node's own port: who is let in, who is told why not, and who is
 //! told nothing.
 
-use super::super::super::cluster::tests::{Card, Hand, key, name};
 use super::*;
 use crate::config::Config;
+use crate::monitor::cluster::tests::{Card, Hand, key, name};
 use fleetgate_policy::Kind;
 use fleetgate_policy::cluster::{Lock, Locks, Reason, Subject, Target};
 use fleetgate_ssh::auth::{Method, Request};

@@ -1,9 +1,14 @@
 //! What a request becomes: the decision, the order, the words of a refusal. Tables; nothing is opened.
 
 use super::*;
+use crate::config::Config;
+use crate::monitor::sessions::facts::{ClusterUser, Inherited};
 use fleetgate_policy::commands::{Command, Commands};
 use fleetgate_policy::{GrantId, How, Identity, Login as Name, Permits as May, Rule};
+use fleetgate_sys::clock::Time;
 use fleetgate_wire::common::{Endpoint, Ids, Variable};
+use fleetgate_wire::exec::Limit;
+use fleetgate_wire::node::Ends;
 use fleetgate_wire::node::front::ClientVariable;
 use std::sync::Arc;
 
@@ -311,7 +316,7 @@ struct Case {
     terminal: Option<CString>,
     agent: Option<CString>,
     display: Option<u16>,
-    cluster_user: environment::ClusterUser,
+    cluster_user: ClusterUser,
     pam: bool,
     root: bool,
 }
@@ -325,7 +330,7 @@ impl Case {
             terminal: None,
             agent: None,
             display: None,
-            cluster_user: environment::ClusterUser::default(),
+            cluster_user: ClusterUser::default(),
             pam: false,
             root: true,
         }

@@ -1,0 +1,99 @@
+//! The tunnel: holds the node's connection to each proxy, which it dialled, and serves gRPC on it. It has no key, no file
+//! and no user's data: TLS signatures are asked of the monitor, sessions' bytes are carried unread between a stream and
+//! a socket, and what proxies say of the cluster goes to the monitor, which checks it.
+//!
+//! Other workers have a loop of their own; this one has tokio, since TLS and HTTP/2 come with it. One thread.
+#![forbid(unsafe_code)]
+
+mod desk;
+mod dial;
+mod line;
+mod pending;
+mod quiet;
+mod request;
+mod service;
+mod session;
+mod text;
+
+use fleetgate_sys::Fd;
+use fleetgate_sys::pages;
+use fleetgate_wire::node::tunnel::{Settings, ToTunnel};
+use fleetgate_worker::sandbox::{CONTROL, Worker};
+use fleetgate_worker::start::{Ended, Program, Start};
+use quiet::Quiet;
+use std::ffi::OsString;
+use std::sync::Arc;
+
+const PROGRAM: Program = Program {
+    name: c"fleetgate-tunnel",
+    workers: &[(Worker::Tunnel, serve)],
+    starter: None,
+};
+
+/// Runs the subcommand in `args` (without the program's name); returns the exit code. Before this the process must have
+/// made no thread.
+pub fn run(args: &[OsString]) -> i32 {
+    PROGRAM.run(args)
+}
+
+/// The tunnel hears its first word before the sandbox stands: it is the monitor's, and names the ports to connect to.
+fn serve(start: &Start) -> Ended {
+    let control = Fd::from_raw(CONTROL);
+    let prepared = match Prepared::new(&control) {
+        Ok(prepared) => prepared,
+        Err(ended) => return ended,
+    };
+    match start.confine(&prepared.ports()) {
+        Ok(()) => prepared.serve(control),
+        Err(ended) => ended,
+    }
+}
+
+/// All that is made before the sandbox is entered: the runtime, whose descriptors the sandbox has no call for, and the
+/// settings, which say what ports may be connected to.
+struct Prepared {
+    runtime: tokio::runtime::Runtime,
+    quiet: Arc<Quiet>,
+    program: Option<pages::Program>,
+    settings: Settings,
+}
+
+impl Prepared {
+    /// Waits for the monitor's first word on `control`.
+    fn new(control: &Fd) -> Result<Prepared, Ended> {
+        let ToTunnel::Begin { settings } = line::first(control)? else {
+            return Err(Ended::Because("the first word is not Begin".to_owned()));
+        };
+        let quiet = Arc::new(Quiet::default());
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .on_thread_unpark(quiet.woke())
+            .build()
+            .map_err(Ended::at("making the runtime"))?;
+        Ok(Prepared {
+            runtime,
+            quiet,
+            program: pages::Program::find().ok(),
+            settings,
+        })
+    }
+
+    /// Ports that are to be connected to.
+    fn ports(&self) -> Vec<u16> {
+        self.settings.proxies.iter().map(|proxy| proxy.port).collect()
+    }
+
+    /// Serves until the monitor ends it.
+    fn serve(self, control: Fd) -> Ended {
+        let Prepared {
+            runtime,
+            quiet,
+            program,
+            settings,
+        } = self;
+        runtime.block_on(async {
+            tokio::spawn(quiet.keep(program));
+            desk::serve(control, settings).await
+        })
+    }
+}

@@ -1,0 +1,42 @@
+//! What the tasks of connections ask of the tunnel's loop. Types alone.
+
+use fleetgate_proto::v1::{AuditPosition, FromNode, Spans};
+use fleetgate_wire::node::tunnel::Vouched;
+use std::ffi::CString;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::net::UnixStream;
+use tokio::sync::{mpsc, oneshot};
+
+/// A request to the loop.
+pub(crate) enum Request {
+    /// A session came.
+    Arrived {
+        vouched: Vouched,
+        first: Vec<u8>,
+        /// Somebody wants to know where its time goes.
+        explains: bool,
+        answer: oneshot::Sender<Result<AcceptedSession, String>>,
+    },
+    /// Where this host is.
+    Resolve {
+        host: CString,
+        answer: oneshot::Sender<Vec<SocketAddr>>,
+    },
+    /// A control stream was opened by this proxy; words to it.
+    Control(Arc<str>, mpsc::Sender<FromNode>),
+    /// The proxy of this control stream leaves: it is to end, and others get the words.
+    Left(mpsc::Sender<FromNode>),
+    /// Audit lines are kept.
+    Kept(AuditPosition),
+    /// Audit lines from there on are not kept, says the proxy that has them.
+    Unkept(AuditPosition),
+    /// The request for certificates was answered.
+    Renewed,
+}
+
+/// A session that the monitor accepted.
+pub(crate) struct AcceptedSession {
+    pub socket: UnixStream,
+    pub spans: Option<mpsc::Receiver<Spans>>,
+}

@@ -1,0 +1,595 @@
+//! Sockets for the client: connections to where it wants (-L, -D, -W), from where it wants to be reached (-R), its agent
+//! and its X11 display. All of them are made by the login's networking helper, as the user, and come through the
+//! monitor; here a channel is joined with each, and what the grant has not is refused without asking.
+
+use super::channel::{Channel, Forward, Listener, Listens, Use};
+use super::key::Key;
+use super::line::Line;
+use super::pump::Pump;
+use super::{Around, words};
+use crate::start::Ended;
+use fleetgate_ssh::channel::refusal;
+use fleetgate_ssh::codec::Write;
+use fleetgate_ssh::event::{ChannelId, ChannelKind, Global, ReplyId};
+use fleetgate_sys::net::{self, Address};
+use fleetgate_sys::{Errno, Fd};
+use fleetgate_wire::common::Endpoint;
+use fleetgate_wire::net::{Done, MAX_HOST, What};
+use fleetgate_wire::node::front::{FromFront, Ticket};
+use fleetgate_wire::node::{Blob, Kind};
+use fleetgate_wire::{Failure, Reason};
+use std::ffi::CString;
+
+/// How long a connect may take: as long as the kernel's own patience.
+const CONNECT_MS: u32 = 120_000;
+/// Connections that wait to be accepted by the helper or here.
+const BACKLOG: u32 = 128;
+/// Requests to the monitor that are unanswered or stand for something that listens, of one connection.
+const MAX_USES: usize = 1024;
+/// Displays that are looked through, as sshd does.
+const DISPLAYS: (u16, u16) = (10, 1000);
+/// Whoever is not the user may not connect to a socket that listens for him.
+const UMASK: u32 = 0o177;
+
+impl Line {
+    /// Asks the networking helper, through the monitor.
+    pub(super) fn ask(&mut self, ticket: Ticket, what: What, around: &mut Around<'_>) -> Result<(), Ended> {
+        around.control.say(&FromFront::Network {
+            connection: self.number,
+            ticket,
+            what,
+        })
+    }
+
+    /// direct-tcpip.
+    pub(super) fn connect(
+        &mut self,
+        channel: ChannelId,
+        host: &[u8],
+        port: u32,
+        around: &mut Around<'_>,
+    ) -> Result<(), Ended> {
+        let to = words(&[host, format!(":{port}").as_bytes()].concat());
+        if !self.permits.has(Kind::ConnectForward) {
+            return self.refuse(channel, &[b"direct-tcpip to ", to.as_bytes()].concat(), around);
+        }
+        let (Some(host), Ok(port)) = (host_of(host), u16::try_from(port)) else {
+            self.core
+                .refuse(channel, refusal::CONNECT_FAILED, "not a host and port");
+            return Ok(());
+        };
+        self.channels
+            .insert(channel.0, Channel::Forward(Forward::new(0, to, None)));
+        let ticket = self.ticket(Use::Connect(channel.0));
+        let timeout_ms = CONNECT_MS;
+        self.ask(
+            ticket,
+            What::Connect {
+                host,
+                port,
+                timeout_ms,
+            },
+            around,
+        )
+    }
+
+    /// direct-streamlocal@openssh.com.
+    pub(super) fn connect_unix(
+        &mut self,
+        channel: ChannelId,
+        path: &[u8],
+        around: &mut Around<'_>,
+    ) -> Result<(), Ended> {
+        let to = words(path);
+        if !self.permits.has(Kind::ConnectForward) {
+            return self.refuse(
+                channel,
+                &[b"direct-streamlocal to ", to.as_bytes()].concat(),
+                around,
+            );
+        }
+        let Some(path) = path_of(path) else {
+            self.core
+                .refuse(channel, refusal::CONNECT_FAILED, "not a socket's path");
+            return Ok(());
+        };
+        self.channels
+            .insert(channel.0, Channel::Forward(Forward::new(0, to, None)));
+        let ticket = self.ticket(Use::Connect(channel.0));
+        let timeout_ms = CONNECT_MS;
+        self.ask(ticket, What::ConnectUnix { path, timeout_ms }, around)
+    }
+
+    /// x11-req.
+    pub(super) fn want_display(
+        &mut self,
+        channel: ChannelId,
+        single: bool,
+        reply: Option<ReplyId>,
+        around: &mut Around<'_>,
+    ) -> Result<(), Ended> {
+        if !self.permits.has(Kind::X11) {
+            if let Some(Channel::Session(session)) = self.channels.get_mut(&channel.0) {
+                session.x11 = None;
+            }
+            self.answer(reply, false);
+            return self.deny(b"x11-req", around);
+        }
+        if let Some(Channel::Session(session)) = self.channels.get_mut(&channel.0) {
+            session.awaited += 1;
+        }
+        let channel = channel.0;
+        let ticket = self.ticket(Use::Display {
+            channel,
+            reply,
+            single,
+        });
+        let (first, last) = DISPLAYS;
+        let any_address = false;
+        self.ask(
+            ticket,
+            What::X11Display {
+                first,
+                last,
+                any_address,
+            },
+            around,
+        )
+    }
+
+    /// A request for the whole connection.
+    pub(super) fn global(
+        &mut self,
+        request: Global,
+        reply: Option<ReplyId>,
+        around: &mut Around<'_>,
+    ) -> Result<(), Ended> {
+        let listens = matches!(
+            request,
+            Global::TcpipForward { .. } | Global::StreamlocalForward { .. }
+        );
+        if listens && !self.permits.has(Kind::ListenForward) {
+            self.answer_global(reply, None);
+            return self.deny(b"remote forwarding", around);
+        }
+        if self.uses.len() >= MAX_USES {
+            self.answer_global(reply, None);
+            return Ok(());
+        }
+        match request {
+            Global::TcpipForward { host, port } => {
+                let (Some(name), Ok(number)) = (listening_host(&host), u16::try_from(port)) else {
+                    self.answer_global(reply, None);
+                    return Ok(());
+                };
+                let bound = None;
+                let ticket = self.ticket(Use::Tcp {
+                    host,
+                    port,
+                    reply,
+                    bound,
+                });
+                let what = What::Accept {
+                    host: name,
+                    port: number,
+                    backlog: BACKLOG,
+                };
+                self.ask(ticket, what, around)
+            }
+            Global::StreamlocalForward { path } => {
+                let Some(name) = path_of(&path) else {
+                    self.answer_global(reply, None);
+                    return Ok(());
+                };
+                let ticket = self.ticket(Use::Unix(path, reply));
+                let what = What::ListenUnix {
+                    path: name,
+                    umask: UMASK,
+                    unlink_first: false,
+                    backlog: BACKLOG,
+                };
+                self.ask(ticket, what, around)
+            }
+            Global::CancelTcpipForward { host, port } => {
+                let is = |what: &Use| match what {
+                    Use::Tcp {
+                        host: h,
+                        port: p,
+                        bound: Some(bound),
+                        ..
+                    } => *h == host && (*p == port && port != 0 || u32::from(*bound) == port),
+                    _ => false,
+                };
+                let of = self
+                    .uses
+                    .iter()
+                    .find(|(_, what)| is(what))
+                    .map(|(ticket, _)| *ticket);
+                self.cancel(of, reply, around)
+            }
+            Global::CancelStreamlocalForward { path } => {
+                let is = |l: &Listener| matches!(&l.what, Listens::Unix(p) if *p == path);
+                let of = self.listeners.values().find(|l| is(l)).map(|l| l.ticket);
+                self.cancel(of, reply, around)
+            }
+            Global::ProveHostKeys { keys } => {
+                let ticket = self.ticket(Use::Prove(reply));
+                let keys = keys.into_iter().map(|bytes| Blob { bytes }).collect();
+                around.control.say(&FromFront::Prove {
+                    connection: self.number,
+                    ticket,
+                    keys,
+                })
+            }
+            // The core itself refuses sessions from here on.
+            Global::NoMoreSessions => {
+                self.answer_global(reply, Some(&[]));
+                Ok(())
+            }
+            Global::HostKeys { .. } | Global::Other { .. } => {
+                self.answer_global(reply, None);
+                Ok(())
+            }
+        }
+    }
+
+    /// The helper's answer to a request, or a connection on what it listens on.
+    pub(super) fn network(
+        &mut self,
+        ticket: Ticket,
+        done: Done,
+        fds: Vec<Fd>,
+        around: &mut Around<'_>,
+    ) -> Result<(), Ended> {
+        // What stays as long as something listens.
+        if let Some(Use::Tcp { reply, bound, .. }) = self.uses.get_mut(&ticket) {
+            match done {
+                Done::Listening { local } if bound.is_none() => {
+                    let first = local.first().map_or(0, |l| l.port);
+                    *bound = Some(first);
+                    let reply = reply.take();
+                    self.listening(ticket, reply, first);
+                }
+                Done::Accepted { peer, .. } if bound.is_some() => self.accepted_tcp(ticket, &peer, fds),
+                Done::Failed { .. } => {
+                    let reply = reply.take();
+                    self.uses.remove(&ticket);
+                    self.answer_global(reply, None);
+                }
+                _ => {}
+            }
+            return Ok(());
+        }
+        match (self.uses.remove(&ticket), done) {
+            (Some(Use::Connect(channel)), Done::Connected { .. }) => {
+                self.connected(ticket, channel, fds, around)?;
+            }
+            (Some(Use::Connect(channel)), Done::Failed { failure }) => {
+                self.channels.remove(&channel);
+                let reason = match failure.reason {
+                    Reason::Denied if failure.errno == 0 => refusal::PROHIBITED,
+                    _ => refusal::CONNECT_FAILED,
+                };
+                self.core.refuse(ChannelId(channel), reason, &why(&failure));
+            }
+            (Some(Use::Agent(waiting)), done) => {
+                let ready = matches!(done, Done::UnixListening { .. }) && !fds.is_empty();
+                if ready {
+                    self.listen(ticket, fds, |_| Listens::Agent, around)?;
+                } else {
+                    self.agent = None;
+                }
+                for (channel, reply) in waiting {
+                    self.agent_ready(channel, reply, ready.then_some(ticket));
+                    self.there(channel, around)?;
+                }
+            }
+            (
+                Some(Use::Display {
+                    channel,
+                    reply,
+                    single,
+                }),
+                done,
+            ) => {
+                let ready = matches!(done, Done::Display { .. }) && !fds.is_empty();
+                if ready {
+                    self.listen(ticket, fds, |_| Listens::Display { single }, around)?;
+                }
+                match self.channels.get_mut(&channel) {
+                    Some(Channel::Session(session)) if ready => {
+                        if let Some(x11) = &mut session.x11 {
+                            x11.display = ticket;
+                        }
+                    }
+                    Some(Channel::Session(session)) => session.x11 = None,
+                    // The client closed it meanwhile.
+                    _ if ready => self.stop_listening(ticket, around)?,
+                    _ => {}
+                }
+                self.answer(reply, ready);
+                self.there(channel, around)?;
+            }
+            (Some(Use::Unix(path, reply)), done) => {
+                let ready = matches!(done, Done::UnixListening { .. }) && !fds.is_empty();
+                if ready {
+                    self.listen(ticket, fds, |_| Listens::Unix(path.clone()), around)?;
+                }
+                self.answer_global(reply, ready.then_some(&[]));
+            }
+            (Some(Use::Cancel(reply)), done) => {
+                let done = matches!(done, Done::Cancelled).then_some(&[][..]);
+                self.answer_global(reply, done);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Signatures that prove host keys.
+    pub(super) fn proved(&mut self, ticket: Ticket, signatures: Option<Vec<Blob>>) {
+        let Some(Use::Prove(reply)) = self.uses.remove(&ticket) else {
+            return;
+        };
+        let answer = signatures.map(|all| {
+            let mut out = Vec::new();
+            for blob in all {
+                out.put_string(&blob.bytes);
+            }
+            out
+        });
+        self.answer_global(reply, answer.as_deref());
+    }
+
+    /// What a session waited for is there, or cannot be.
+    fn there(&mut self, channel: u32, around: &mut Around<'_>) -> Result<(), Ended> {
+        if let Some(Channel::Session(session)) = self.channels.get_mut(&channel) {
+            session.awaited = session.awaited.saturating_sub(1);
+        }
+        self.start_if_ready(channel, around)
+    }
+
+    /// A socket for a channel that the client asked for.
+    fn connected(
+        &mut self,
+        ticket: Ticket,
+        channel: u32,
+        fds: Vec<Fd>,
+        around: &mut Around<'_>,
+    ) -> Result<(), Ended> {
+        let Some(socket) = fds.into_iter().next() else {
+            return Err(Ended::Because(
+                "a connection of the helper's came without its socket".to_owned(),
+            ));
+        };
+        let Some(Channel::Forward(forward)) = self.channels.get_mut(&channel) else {
+            return Ok(());
+        };
+        forward.ticket = ticket;
+        forward.pump = Pump::socket(socket);
+        match self.watch(channel, around) {
+            Ok(()) => {
+                self.core.accept(ChannelId(channel));
+                self.core.close_later(ChannelId(channel));
+            }
+            Err(e) => {
+                self.channels.remove(&channel);
+                self.core.refuse(ChannelId(channel), refusal::SHORTAGE, e.text());
+            }
+        }
+        Ok(())
+    }
+
+    /// The helper listens for the client: RFC 4254 §7.1 wants the port where the client left it open.
+    fn listening(&mut self, ticket: Ticket, reply: Option<ReplyId>, bound: u16) {
+        let asked = match self.uses.get(&ticket) {
+            Some(Use::Tcp { port, .. }) => *port,
+            _ => return,
+        };
+        let port = u32::from(bound).to_be_bytes();
+        self.answer_global(reply, Some(if asked == 0 { &port } else { &[] }));
+    }
+
+    /// Somebody connected where the helper listens.
+    fn accepted_tcp(&mut self, ticket: Ticket, peer: &Endpoint, fds: Vec<Fd>) {
+        let Some(Use::Tcp {
+            host,
+            bound: Some(bound),
+            ..
+        }) = self.uses.get(&ticket)
+        else {
+            return;
+        };
+        let kind = ChannelKind::ForwardedTcpip {
+            host: host.clone(),
+            port: (*bound).into(),
+            origin: text_of(&peer.address).into_bytes(),
+            origin_port: peer.port.into(),
+        };
+        let to = words(format!("the client, from {}:{}", text_of(&peer.address), peer.port).as_bytes());
+        if let Some(socket) = fds.into_iter().next() {
+            self.offer(ticket, &kind, to, socket);
+        }
+    }
+
+    /// Opens a channel for a socket. There may be as many as allowed: then the connection is dropped.
+    fn offer(&mut self, ticket: Ticket, kind: &ChannelKind, to: CString, socket: Fd) {
+        if let Some(channel) = self.core.open(kind) {
+            let forward = Forward::new(ticket, to, Some(socket));
+            self.channels.insert(channel.0, Channel::Forward(forward));
+        }
+    }
+
+    /// The client agreed to a channel of ours.
+    pub(super) fn opened(&mut self, channel: ChannelId, around: &mut Around<'_>) -> Result<(), Ended> {
+        let Some(Channel::Forward(forward)) = self.channels.get_mut(&channel.0) else {
+            return Ok(());
+        };
+        if let Some(socket) = forward.waiting.take() {
+            forward.pump = Pump::socket(socket);
+            self.core.close_later(channel);
+            if self.watch(channel.0, around).is_err() {
+                self.core.close(channel);
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the loop told of connections on sockets that listen here.
+    fn listen(
+        &mut self,
+        ticket: Ticket,
+        fds: Vec<Fd>,
+        what: impl Fn(usize) -> Listens,
+        around: &mut Around<'_>,
+    ) -> Result<(), Ended> {
+        for (n, fd) in fds.into_iter().enumerate() {
+            let id = self
+                .listeners
+                .last_key_value()
+                .map_or(0, |(id, _)| id.wrapping_add(1));
+            around
+                .epoll
+                .add_edges(&fd, Key::Listener(self.place, id).to_number())
+                .map_err(Ended::at("watching a listener"))?;
+            let what = what(n);
+            self.listeners.insert(id, Listener { fd, ticket, what });
+        }
+        Ok(())
+    }
+
+    /// Connections wait on a listener.
+    pub(super) fn listener_ready(&mut self, listener: u32) {
+        loop {
+            let Some(l) = self.listeners.get(&listener) else {
+                return;
+            };
+            let (socket, peer) = match net::accept_any(&l.fd) {
+                Ok(accepted) => accepted,
+                // The end of what waits, or somebody who went away again.
+                Err(Errno::ECONNABORTED) => continue,
+                Err(_) => return,
+            };
+            let ticket = l.ticket;
+            let (kind, to, last) = match &l.what {
+                Listens::Agent => (ChannelKind::Agent, c"the client's agent".to_owned(), false),
+                Listens::Display { single } => {
+                    let peer = peer.unwrap_or(Address::v4([127, 0, 0, 1], 0));
+                    let kind = ChannelKind::X11 {
+                        origin: text_of(&peer.ip).into_bytes(),
+                        origin_port: peer.port.into(),
+                    };
+                    (kind, c"the client's display".to_owned(), *single)
+                }
+                Listens::Unix(path) => (
+                    ChannelKind::ForwardedStreamlocal { path: path.clone() },
+                    words(&[b"the client, from ", &path[..]].concat()),
+                    false,
+                ),
+            };
+            self.offer(ticket, &kind, to, socket);
+            if last {
+                // One connection only: whoever comes next finds nobody.
+                self.listeners.retain(|_, l| l.ticket != ticket);
+            }
+        }
+    }
+
+    /// Ends what listens, at the client's wish.
+    fn cancel(
+        &mut self,
+        of: Option<Ticket>,
+        reply: Option<ReplyId>,
+        around: &mut Around<'_>,
+    ) -> Result<(), Ended> {
+        let Some(of) = of else {
+            self.answer_global(reply, None);
+            return Ok(());
+        };
+        self.uses.remove(&of);
+        self.listeners.retain(|_, l| l.ticket != of);
+        let ticket = self.ticket(Use::Cancel(reply));
+        self.ask(ticket, What::Cancel { of }, around)
+    }
+
+    /// Ends what listens, because what it was for is gone.
+    pub(super) fn stop_listening(&mut self, of: Ticket, around: &mut Around<'_>) -> Result<(), Ended> {
+        self.cancel(Some(of), None, around)
+    }
+
+    fn answer_global(&mut self, reply: Option<ReplyId>, done: Option<&[u8]>) {
+        if let Some(reply) = reply {
+            self.core.answer_global(reply, done);
+        }
+    }
+}
+
+/// A host to connect to.
+fn host_of(host: &[u8]) -> Option<CString> {
+    if host.is_empty() || host.len() > MAX_HOST {
+        return None;
+    }
+    CString::new(host).ok()
+}
+
+/// A host to listen on; empty: all addresses.
+fn listening_host(host: &[u8]) -> Option<CString> {
+    if host.is_empty() {
+        Some(CString::default())
+    } else {
+        host_of(host)
+    }
+}
+
+/// A socket's path: what fits into the kernel's sockaddr_un.
+fn path_of(path: &[u8]) -> Option<CString> {
+    const MAX_PATH: usize = 107;
+    if path.is_empty() || path.len() > MAX_PATH {
+        return None;
+    }
+    CString::new(path).ok()
+}
+
+/// An address as people write it.
+fn text_of(address: &[u8; 16]) -> String {
+    std::net::Ipv6Addr::from(*address).to_canonical().to_string()
+}
+
+/// Why a socket could not be had, for the client.
+fn why(failure: &Failure) -> String {
+    match (failure.errno, &failure.reason) {
+        (0, Reason::UnknownName) => "the name is not known".to_owned(),
+        (_, Reason::UnknownName) => "Temporary failure in name resolution".to_owned(),
+        (0, Reason::TimedOut) => "it took too long".to_owned(),
+        (0, Reason::TooMany) => "there are too many".to_owned(),
+        (0, Reason::Denied) => "this login may not do that".to_owned(),
+        (0, _) => "it cannot be done".to_owned(),
+        (errno, _) => Errno(errno).text().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_service_that_fails_is_no_error_of_input_or_output() {
+        for (errno, reason, words) in [
+            (0, Reason::UnknownName, "the name is not known"),
+            (
+                Errno::EIO.0,
+                Reason::UnknownName,
+                "Temporary failure in name resolution",
+            ),
+            (Errno::EIO.0, Reason::System, Errno::EIO.text()),
+        ] {
+            let subject = CString::default();
+            let failure = Failure {
+                reason,
+                errno,
+                subject,
+            };
+            assert_eq!(why(&failure), words);
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! A front: the connections of one login, after it. Their bytes go straight between the network and the pipes, terminals
+//! and sockets that the monitor handed over; whatever makes a process, a socket or a signature is asked of the monitor.
+//! It opens nothing itself and knows no other login's bytes.
+//!
+//! One loop for all connections. What is under way on one holds up no other: every read and write takes what there is,
+//! and a busy connection gets its share of a turn. Calls for a command on a connection that stands (`ssh -S`, the answer
+//! in three packets): 5 waits, 2 receives and 3 sends on its socket, 1 frame out and 2 in (4 receives: the last of each
+//! turn finds nothing), 3 to make the pipes non-blocking, 2 to watch them, 4 reads and 3 closes.
+
+mod channel;
+mod forward;
+mod kept;
+mod key;
+mod line;
+mod pump;
+mod session;
+
+use crate::rest::Rest;
+use crate::start::{Control, Ended, Log, Start, ssh_settings};
+use fleetgate_ssh::settings::{Limits, Settings};
+use fleetgate_sys::Fd;
+use fleetgate_sys::epoll::{Epoll, Event};
+use fleetgate_wire::node;
+use fleetgate_wire::node::front::{FromFront, ToFront};
+use key::Key;
+use line::{Line, Turned};
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::CString;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// So many events are taken at once.
+const EVENTS: usize = 64;
+
+/// What a connection needs of the front in its turn.
+struct Around<'a> {
+    control: &'a mut Control,
+    epoll: &'a Epoll,
+    log: Log,
+    now: Duration,
+}
+
+/// All of it.
+struct Front {
+    control: Control,
+    epoll: Epoll,
+    rest: Rest,
+    log: Log,
+    started: Instant,
+    settings: Option<Arc<Settings>>,
+    /// By place.
+    lines: Vec<Option<Box<Line>>>,
+    /// The place of each connection.
+    places: BTreeMap<node::Connection, u32>,
+    /// Places that have more to do than one turn.
+    due: VecDeque<u32>,
+}
+
+/// Serves until the monitor ends it.
+pub(crate) fn run(start: &Start) -> Ended {
+    // Most fronts end before they ever rest, so where the program lies is read when one does.
+    let rest = Rest::later();
+    let epoll = match Epoll::new() {
+        Ok(epoll) => epoll,
+        Err(e) => return Ended::at("making an epoll")(e),
+    };
+    if let Err(ended) = start.confine(&[]) {
+        return ended;
+    }
+    let mut front = Front {
+        control: Control::inherited(),
+        epoll,
+        rest,
+        log: start.log,
+        started: Instant::now(),
+        settings: None,
+        lines: Vec::new(),
+        places: BTreeMap::new(),
+        due: VecDeque::new(),
+    };
+    match front.run() {
+        Ok(never) => match never {},
+        Err(ended) => ended,
+    }
+}
+
+impl Front {
+    fn run(&mut self) -> Result<std::convert::Infallible, Ended> {
+        self.control.watch(&self.epoll, Key::Control.to_number())?;
+        self.control.say(&FromFront::Ready)?;
+        let mut events = [Event::EMPTY; EVENTS];
+        loop {
+            let timeout = if self.due.is_empty() {
+                self.next_deadline()
+            } else {
+                Some(0)
+            };
+            // Without a connection it is ended in a moment, or has the next one.
+            let timeout = match self.places.is_empty() {
+                true => self.rest.wait_for_the_end(timeout),
+                false => self.rest.wait(timeout),
+            };
+            self.control.will_wait(&self.epoll)?;
+            let count = self
+                .epoll
+                .wait(&mut events, timeout)
+                .map_err(Ended::at("waiting"))?;
+            if self.rest.woke(count) {
+                fleetgate_ssh::release_buffers();
+                kept::release();
+            }
+            // First what happened, of all of them, then one turn for each: one write for all that it brings.
+            let mut hear = false;
+            for event in &events[..count] {
+                match Key::from_number(event.key()) {
+                    Key::Control => hear = true,
+                    Key::Socket(place) => {
+                        if let Some(line) = self.line(place) {
+                            line.ready(event.readable(), event.writable(), event.hung_up());
+                            self.becomes_due(place);
+                        }
+                    }
+                    Key::Channel(place, which, channel) => {
+                        if let Some(line) = self.line(place) {
+                            line.channel_ready(channel, which, event);
+                            self.becomes_due(place);
+                        }
+                    }
+                    Key::Listener(place, listener) => {
+                        if let Some(line) = self.line(place) {
+                            line.listener_ready(listener);
+                            self.becomes_due(place);
+                        }
+                    }
+                }
+            }
+            if hear {
+                self.hear()?;
+            }
+            self.pass_deadlines();
+            for _ in 0..self.due.len() {
+                if let Some(place) = self.due.pop_front() {
+                    self.turn(place)?;
+                }
+            }
+        }
+    }
+
+    fn line(&mut self, place: u32) -> Option<&mut Line> {
+        self.lines.get_mut(place as usize)?.as_deref_mut()
+    }
+
+    fn becomes_due(&mut self, place: u32) {
+        if let Some(line) = self.line(place)
+            && line.becomes_due()
+        {
+            self.due.push_back(place);
+        }
+    }
+
+    /// Everything the monitor has to say now.
+    fn hear(&mut self) -> Result<(), Ended> {
+        let was_congested = self.control.is_congested();
+        self.control.flush()?;
+        while let Some((word, fds)) = self.control.receive::<ToFront>()? {
+            self.obey(word, fds)?;
+        }
+        if was_congested && !self.control.is_congested() {
+            // They were not read meanwhile, and their edges are gone.
+            for place in 0..self.lines.len() as u32 {
+                self.becomes_due(place);
+            }
+        }
+        Ok(())
+    }
+
+    fn obey(&mut self, word: ToFront, fds: Vec<Fd>) -> Result<(), Ended> {
+        let number = match &word {
+            ToFront::Begin { settings } => {
+                self.settings = Some(ssh_settings(settings, Limits::default()).map_err(Ended::Because)?);
+                return Ok(());
+            }
+            ToFront::Arrived { connection, .. }
+            | ToFront::Signed { connection, .. }
+            | ToFront::Started { connection, .. }
+            | ToFront::NotStarted { connection, .. }
+            | ToFront::Ended { connection, .. }
+            | ToFront::Network { connection, .. }
+            | ToFront::Proved { connection, .. }
+            | ToFront::End { connection, .. } => *connection,
+        };
+        if let ToFront::Arrived {
+            state,
+            permits,
+            cookie,
+            ..
+        } = word
+        {
+            let (Some(settings), Some(socket)) = (self.settings.clone(), fds.into_iter().next()) else {
+                return Err(Ended::Because(
+                    "a connection came without a socket, or before the settings".to_owned(),
+                ));
+            };
+            let place = match self.lines.iter().position(Option::is_none) {
+                Some(place) => place,
+                None if self.lines.len() < key::MAX_PLACES => {
+                    self.lines.push(None);
+                    self.lines.len() - 1
+                }
+                None => {
+                    return self
+                        .control
+                        .say(&closed(number, "there are too many connections", 0, 0));
+                }
+            };
+            let thawed = Line::thaw(
+                number,
+                place as u32,
+                (settings, state.expose()),
+                socket,
+                permits,
+                cookie,
+            );
+            let line = match thawed {
+                Ok(line) => line,
+                Err(why) => return self.control.say(&closed(number, &why, 0, 0)),
+            };
+            if let Err(e) = self
+                .epoll
+                .add_edges(line.socket(), Key::Socket(place as u32).to_number())
+            {
+                let why = format!("watching its socket: {e}");
+                return self.control.say(&closed(number, &why, 0, 0));
+            }
+            self.lines[place] = Some(Box::new(line));
+            self.places.insert(number, place as u32);
+            self.becomes_due(place as u32);
+            return Ok(());
+        }
+        // A connection that is gone by now is no error: our word about it and this one crossed.
+        let Some(&place) = self.places.get(&number) else {
+            return Ok(());
+        };
+        let mut around = Around {
+            control: &mut self.control,
+            epoll: &self.epoll,
+            log: self.log,
+            now: self.started.elapsed(),
+        };
+        if let Some(line) = self.lines.get_mut(place as usize).and_then(Option::as_deref_mut) {
+            line.obey(word, fds, &mut around)?;
+        }
+        self.becomes_due(place);
+        Ok(())
+    }
+
+    /// Gives a connection its turn, and says to the monitor when that was its last.
+    fn turn(&mut self, place: u32) -> Result<(), Ended> {
+        let mut around = Around {
+            control: &mut self.control,
+            epoll: &self.epoll,
+            log: self.log,
+            now: self.started.elapsed(),
+        };
+        let Some(line) = self.lines.get_mut(place as usize).and_then(Option::as_deref_mut) else {
+            return Ok(());
+        };
+        match line.turn(&mut around)? {
+            Turned::Idle => {}
+            Turned::More => self.becomes_due(place),
+            Turned::Ended(why) => {
+                line.forwards_end(&mut around)?;
+                let (number, received, sent) = line.leave(&self.epoll);
+                self.lines[place as usize] = None;
+                self.places.remove(&number);
+                if self.places.is_empty() {
+                    // For the next connection there are new ones; until then this process is as small as it can be.
+                    fleetgate_ssh::release_buffers();
+                    kept::release();
+                    self.lines.clear();
+                }
+                self.control.say(&closed(number, &why, received, sent))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn next_deadline(&self) -> Option<u32> {
+        let next = self.lines.iter().flatten().filter_map(|l| l.deadline()).min()?;
+        let left = next.saturating_sub(self.started.elapsed());
+        // Rounded up: a wait that ends too early would be made again for nothing.
+        Some(u32::try_from(left.as_micros().div_ceil(1000)).unwrap_or(u32::MAX))
+    }
+
+    fn pass_deadlines(&mut self) {
+        let Some(next) = self.lines.iter().flatten().filter_map(|l| l.deadline()).min() else {
+            return;
+        };
+        let now = self.started.elapsed();
+        if next > now {
+            return;
+        }
+        for place in 0..self.lines.len() as u32 {
+            if self
+                .line(place)
+                .is_some_and(|l| l.deadline().is_some_and(|d| d <= now))
+            {
+                self.becomes_due(place);
+            }
+        }
+    }
+}
+
+fn closed(connection: node::Connection, why: &str, received: u64, sent: u64) -> FromFront {
+    FromFront::Closed {
+        connection,
+        why: words(why.as_bytes()),
+        received,
+        sent,
+    }
+}
+
+/// Words for a frame; a peer's may hold anything.
+fn words(text: &[u8]) -> CString {
+    let clean: Vec<u8> = text.iter().copied().filter(|b| *b != 0).take(1024).collect();
+    CString::new(clean).unwrap_or_default()
+}

@@ -1,0 +1,304 @@
+//! The lobby: every connection until its login. One loop, no user's data, no key that outlives a handshake: exchange
+//! hashes are signed and logins decided by the monitor, and a connection whose login was accepted leaves for a front.
+//! What it waits for on one connection holds up no other.
+
+mod connection;
+
+use crate::rest::Rest;
+use crate::start::{Control, Ended, Log, Start, ssh_settings};
+use connection::{Guest, Next, Words};
+use fleetgate_ssh::event::Reason;
+use fleetgate_ssh::settings::{Limits, Settings};
+use fleetgate_sys::Fd;
+use fleetgate_sys::epoll::{Epoll, Event};
+use fleetgate_wire::node::lobby::{FromLobby, ToLobby};
+use fleetgate_wire::node::{self, MAX_KEXINIT, State};
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The longest packet before a login: a KEXINIT, or a login request with a certificate. With one such packet half read
+/// and [`connection::READ_MAX`] behind it, a connection's unread bytes stay below [`node::MAX_UNREAD`].
+const MAX_PACKET: u32 = MAX_KEXINIT as u32 + 2048;
+/// What a peer may make us say before it reads: banners, refusals.
+const MAX_OUTPUT: usize = 64 * 1024;
+/// So many events are taken at once.
+const EVENTS: usize = 64;
+/// The control socket's key; connections have their numbers.
+const CONTROL: u64 = u64::MAX;
+
+/// All of it.
+struct Lobby {
+    control: Control,
+    log: Log,
+    epoll: Epoll,
+    rest: Rest,
+    started: Instant,
+    settings: Option<Arc<Settings>>,
+    banner: Vec<u8>,
+    guests: BTreeMap<node::Connection, Guest>,
+    draining: bool,
+}
+
+/// Serves until the monitor ends it.
+pub(crate) fn run(start: &Start) -> Ended {
+    // The lobby lives long, and may not read files: it learns now where its program lies in memory.
+    let rest = Rest::new();
+    let epoll = match Epoll::new() {
+        Ok(epoll) => epoll,
+        Err(e) => return Ended::at("making an epoll")(e),
+    };
+    if let Err(ended) = start.confine(&[]) {
+        return ended;
+    }
+    let mut lobby = Lobby {
+        control: Control::inherited(),
+        log: start.log,
+        epoll,
+        rest,
+        started: Instant::now(),
+        settings: None,
+        banner: Vec::new(),
+        guests: BTreeMap::new(),
+        draining: false,
+    };
+    match lobby.run() {
+        Ok(never) => match never {},
+        Err(ended) => ended,
+    }
+}
+
+impl Lobby {
+    fn run(&mut self) -> Result<std::convert::Infallible, Ended> {
+        self.control.watch(&self.epoll, CONTROL)?;
+        self.control.say(&FromLobby::Ready)?;
+        let mut events = [Event::EMPTY; EVENTS];
+        loop {
+            let timeout = self.rest.wait(self.next_deadline());
+            self.control.will_wait(&self.epoll)?;
+            let count = self
+                .epoll
+                .wait(&mut events, timeout)
+                .map_err(Ended::at("waiting"))?;
+            if self.rest.woke(count) {
+                fleetgate_ssh::release_buffers();
+            }
+            let now = self.started.elapsed();
+            for event in &events[..count] {
+                match event.key() {
+                    CONTROL => self.hear()?,
+                    number => {
+                        if let Some(guest) = self.guests.get_mut(&number) {
+                            guest.ready(event.readable(), event.writable());
+                            self.turn(number)?;
+                        }
+                    }
+                }
+            }
+            self.pass_deadlines(now)?;
+            if self.draining && self.guests.is_empty() {
+                return Err(Ended::Quietly);
+            }
+        }
+    }
+
+    /// Everything the monitor has to say now.
+    fn hear(&mut self) -> Result<(), Ended> {
+        let was_congested = self.control.is_congested();
+        self.control.flush()?;
+        while let Some((word, fds)) = self.control.receive::<ToLobby>()? {
+            self.obey(word, fds)?;
+        }
+        if was_congested && !self.control.is_congested() {
+            // They were not read meanwhile, and their edges are gone.
+            let all: Vec<node::Connection> = self.guests.keys().copied().collect();
+            for number in all {
+                self.turn(number)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn obey(&mut self, word: ToLobby, fds: Vec<Fd>) -> Result<(), Ended> {
+        let number = match word {
+            ToLobby::Begin { settings } => {
+                let limits = Limits {
+                    max_packet: MAX_PACKET,
+                    kexinit_max: MAX_KEXINIT,
+                    ..Limits::default()
+                };
+                self.banner.clone_from(&settings.banner);
+                let mut core = ssh_settings(&settings, limits).map_err(Ended::Because)?;
+                if let Some(core) = Arc::get_mut(&mut core) {
+                    core.limits.max_buffered = MAX_OUTPUT;
+                    // The time for logging in is the one that counts.
+                    core.keepalive = None;
+                }
+                self.settings = Some(core);
+                return Ok(());
+            }
+            ToLobby::Arrived {
+                connection,
+                cookie,
+                grace_ms,
+                ends: _,
+            } => {
+                let (Some(settings), Some(socket)) = (&self.settings, fds.into_iter().next()) else {
+                    return Err(Ended::Because(
+                        "a connection came without a socket, or before the settings".to_owned(),
+                    ));
+                };
+                let deadline = self.started.elapsed() + std::time::Duration::from_millis(grace_ms.into());
+                let guest = Guest::new(
+                    settings.clone(),
+                    socket,
+                    cookie,
+                    deadline,
+                    !self.banner.is_empty(),
+                );
+                if let Err(e) = self.epoll.add_edges(guest.socket(), connection) {
+                    let why = format!("watching its socket: {e}");
+                    return self.control.say(&closed(connection, &why));
+                }
+                self.guests.insert(connection, guest);
+                connection
+            }
+            ToLobby::Signed {
+                connection,
+                signature,
+                cookie,
+            } => {
+                // A connection that is gone by now is no error: our word about it and this one crossed.
+                let Some(guest) = self.guests.get_mut(&connection) else {
+                    return Ok(());
+                };
+                self.log.timing("signature", guest.answered());
+                guest.signed(&signature, cookie);
+                connection
+            }
+            ToLobby::Verdict { connection, verdict } => {
+                let Some(guest) = self.guests.get_mut(&connection) else {
+                    return Ok(());
+                };
+                self.log.timing("decision", guest.answered());
+                guest.decided(verdict);
+                connection
+            }
+            ToLobby::End {
+                connection,
+                reason,
+                text,
+            } => {
+                let Some(guest) = self.guests.get_mut(&connection) else {
+                    return Ok(());
+                };
+                guest.end(reason_of(reason), &text.to_string_lossy());
+                connection
+            }
+            ToLobby::Drain => {
+                self.draining = true;
+                return Ok(());
+            }
+        };
+        self.turn(number)
+    }
+
+    /// Gives a connection its turn, and says to the monitor what came of it.
+    fn turn(&mut self, number: node::Connection) -> Result<(), Ended> {
+        let Some(guest) = self.guests.get_mut(&number) else {
+            return Ok(());
+        };
+        let may_read = !self.control.is_congested();
+        let words = Words {
+            control: &mut self.control,
+            log: self.log,
+            connection: number,
+            banner: &self.banner,
+        };
+        match guest.turn(self.started.elapsed(), may_read, words)? {
+            Next::Stay => {}
+            Next::Leave(why) => {
+                self.control.say(&closed(number, &why))?;
+                if let Some(guest) = self.guests.remove(&number) {
+                    guest.leave();
+                }
+            }
+            Next::Move => {
+                if let Some(guest) = self.guests.remove(&number) {
+                    let (socket, mut state) = guest.hand_over();
+                    // The monitor has a descriptor too: the kernel would go on telling us of it.
+                    let _ = self.epoll.remove(&socket);
+                    if state.len() > node::MAX_FRAME - 64 {
+                        self.control
+                            .say(&closed(number, "its state is too long to be handed over"))?;
+                    } else {
+                        self.control.say(&FromLobby::HandOver {
+                            connection: number,
+                            state: State::new(std::mem::take(&mut *state)),
+                        })?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn next_deadline(&self) -> Option<u32> {
+        let next = self.guests.values().map(Guest::deadline).min()?;
+        let left = next.saturating_sub(self.started.elapsed());
+        // Rounded up: a wait that ends too early would be made again for nothing.
+        Some(u32::try_from(left.as_millis() + 1).unwrap_or(u32::MAX))
+    }
+
+    fn pass_deadlines(&mut self, now: std::time::Duration) -> Result<(), Ended> {
+        let late: Vec<node::Connection> = self
+            .guests
+            .iter()
+            .filter(|(_, g)| g.deadline() <= now)
+            .map(|(n, _)| *n)
+            .collect();
+        for number in late {
+            if let Some(guest) = self.guests.get_mut(&number) {
+                guest.late();
+            }
+            self.turn(number)?;
+        }
+        Ok(())
+    }
+}
+
+fn closed(connection: node::Connection, why: &str) -> FromLobby {
+    FromLobby::Closed {
+        connection,
+        why: words(why),
+    }
+}
+
+/// Words for a frame; a peer's may hold anything.
+fn words(text: &str) -> CString {
+    let clean: String = text.chars().filter(|c| *c != '\0').take(512).collect();
+    CString::new(clean).unwrap_or_default()
+}
+
+/// The reason as the core spells it; numbers that nobody of ours sends are the owner's wish.
+pub(crate) fn reason_of(number: u32) -> Reason {
+    use Reason::{
+        ByApplication, ConnectionLost, HostKeyNotVerifiable, KeyExchangeFailed, MacError, NoMoreAuthMethods,
+        ProtocolError, ServiceNotAvailable, TooManyConnections, VersionNotSupported,
+    };
+    [
+        ProtocolError,
+        KeyExchangeFailed,
+        MacError,
+        ServiceNotAvailable,
+        VersionNotSupported,
+        HostKeyNotVerifiable,
+        ConnectionLost,
+        TooManyConnections,
+        NoMoreAuthMethods,
+    ]
+    .into_iter()
+    .find(|r| *r as u32 == number)
+    .unwrap_or(ByApplication)
+}

@@ -1,0 +1,232 @@
+//! The common start of every worker: its arguments, its sandbox, its socket to the monitor, its log, and the self test
+//! of its program. Which workers a program has is a table of the program's; nothing here knows any of them.
+//!
+//! A worker ends at once when the monitor does, and when the monitor sends something that is no frame.
+
+mod control;
+mod log;
+mod self_test;
+mod settings;
+
+pub use control::Control;
+pub use log::{Format, Log};
+pub(crate) use settings::ssh_settings;
+
+use crate::sandbox::{self, CONTROL, Identity, Worker};
+use std::ffi::{CStr, OsString};
+use std::fmt;
+
+/// Why a worker ends.
+#[derive(Debug)]
+pub enum Ended {
+    /// The monitor closed its end, or the work was done.
+    Quietly,
+    /// A failure, which the operator reads in the log.
+    Because(String),
+}
+
+impl Ended {
+    /// The words for an error at a step.
+    pub fn at<E: fmt::Display>(step: &'static str) -> impl Fn(E) -> Ended {
+        move |e| Ended::Because(format!("{step}: {e}"))
+    }
+}
+
+/// A program of workers.
+#[derive(Clone, Copy)]
+pub struct Program {
+    /// The name under which it is executed.
+    pub name: &'static CStr,
+    /// Its workers: each is a subcommand.
+    pub workers: &'static [(Worker, Serve)],
+    /// The starter's own subcommand, where the program has it: the exit code, or nothing where the words are not its own.
+    pub starter: Option<fn(&[&str]) -> Option<i32>>,
+}
+
+/// Runs a worker to its end. What it opens, it opens before it calls [`Start::confine`]: the sandbox has no call for it.
+pub type Serve = fn(&Start) -> Ended;
+
+/// What a worker starts with.
+#[derive(Clone, Copy, Debug)]
+pub struct Start {
+    worker: Worker,
+    identity: Option<Identity>,
+    /// Its log.
+    pub log: Log,
+}
+
+impl Start {
+    /// Enters the sandbox; the worker may connect to `ports`, if it connects at all. The log says what this kernel has not.
+    pub fn confine(&self, ports: &[u16]) -> Result<(), Ended> {
+        let missing = sandbox::enter(self.worker, self.identity, ports)
+            .map_err(|failed| Ended::Because(failed.to_string()))?;
+        for part in missing {
+            self.log.warn(&format_args!("runs {part}"));
+        }
+        Ok(())
+    }
+}
+
+/// A worker's command line.
+#[derive(Debug, PartialEq, Eq)]
+struct Arguments {
+    identity: Option<Identity>,
+    format: Format,
+    timings: bool,
+}
+
+impl Program {
+    /// Runs the subcommand in `args` (without the program's name); returns the exit code. Before this the process must
+    /// have made no thread.
+    pub fn run(self, args: &[OsString]) -> i32 {
+        let words: Vec<&str> = args.iter().filter_map(|a| a.to_str()).collect();
+        if words.len() != args.len() {
+            return self.usage("an argument that is not UTF-8");
+        }
+        match (words.as_slice(), self.starter) {
+            (["true", rest @ ..], _) => self_test::run(self, rest),
+            (["--version"], _) => {
+                println!("{} {}", self.shown(), env!("CARGO_PKG_VERSION"));
+                0
+            }
+            (["starter", rest @ ..], Some(starter)) => {
+                starter(rest).unwrap_or_else(|| self.usage("starter: not in these words"))
+            }
+            ([word, rest @ ..], _) => match self.workers.iter().find(|(w, _)| w.name() == *word) {
+                Some((worker, serve)) => match parse(rest) {
+                    Ok(arguments) => start(*worker, *serve, &arguments),
+                    Err(why) => self.usage(&why),
+                },
+                None => self.not_by_hand(),
+            },
+            ([], _) => self.not_by_hand(),
+        }
+    }
+
+    fn not_by_hand(self) -> i32 {
+        self.usage(&format!(
+            "{} is started by fleetgate node, not by hand",
+            self.shown()
+        ))
+    }
+
+    fn shown(self) -> std::borrow::Cow<'static, str> {
+        self.name.to_string_lossy()
+    }
+
+    fn usage(self, why: &str) -> i32 {
+        let name = self.shown();
+        let workers: Vec<_> = self.workers.iter().map(|(worker, _)| worker.name()).collect();
+        eprintln!(
+            "{name}: {why}\nusage: {name} {} [--uid UID --gid GID] [--log text|json] [--timings on|off]   \
+             (descriptor {CONTROL} is its socket to the monitor)\n       {name} true | --version",
+            workers.join("|")
+        );
+        2
+    }
+}
+
+fn parse(args: &[&str]) -> Result<Arguments, String> {
+    let (mut uid, mut gid, mut format, mut timings) = (None, None, Format::Text, false);
+    for pair in args.chunks(2) {
+        let [name, value] = pair else {
+            return Err(format!("{} needs a value", pair[0]));
+        };
+        let number = || {
+            value
+                .parse::<u32>()
+                .map_err(|_| format!("{name} {value}: not a number"))
+        };
+        match *name {
+            "--uid" => uid = Some(number()?),
+            "--gid" => gid = Some(number()?),
+            "--log" => {
+                format = match *value {
+                    "text" => Format::Text,
+                    "json" => Format::Json,
+                    _ => return Err("--log is text or json".to_owned()),
+                }
+            }
+            "--timings" => {
+                timings = match *value {
+                    "on" => true,
+                    "off" => false,
+                    _ => return Err("--timings is on or off".to_owned()),
+                }
+            }
+            _ => return Err(format!("unknown option {name}")),
+        }
+    }
+    let identity = match (uid, gid) {
+        (Some(uid), Some(gid)) => Some(Identity { uid, gid }),
+        (None, None) => None,
+        _ => return Err("--uid and --gid go together".to_owned()),
+    };
+    Ok(Arguments {
+        identity,
+        format,
+        timings,
+    })
+}
+
+/// Closes what the worker was started with beside its control socket, and runs it to its end; the exit code.
+fn start(worker: Worker, serve: Serve, arguments: &Arguments) -> i32 {
+    let start = Start {
+        worker,
+        identity: arguments.identity,
+        log: Log {
+            format: arguments.format,
+            name: worker.name(),
+            timings: arguments.timings,
+        },
+    };
+    let ended = match sandbox::close_others() {
+        Ok(()) => serve(&start),
+        Err(failed) => Ended::Because(failed.to_string()),
+    };
+    match ended {
+        Ended::Quietly => 0,
+        Ended::Because(why) => {
+            start.log.error(&why);
+            1
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_of_a_worker() {
+        let words = |text: &'static str| parse(&text.split_whitespace().collect::<Vec<_>>());
+        let identity = Some(Identity { uid: 7, gid: 8 });
+        assert_eq!(
+            words("--uid 7 --gid 8 --log json --timings on"),
+            Ok(Arguments {
+                identity,
+                format: Format::Json,
+                timings: true,
+            })
+        );
+        assert_eq!(
+            words(""),
+            Ok(Arguments {
+                identity: None,
+                format: Format::Text,
+                timings: false,
+            })
+        );
+        for bad in [
+            "--uid 7",
+            "--uid",
+            "--uid x --gid 1",
+            "--log xml",
+            "--timings 1",
+            "--frob 1",
+            "x",
+        ] {
+            assert!(words(bad).is_err(), "{bad}");
+        }
+    }
+}
