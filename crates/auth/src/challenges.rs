@@ -1,52 +1,40 @@
 //! Nonces for devices' signatures: good once, for a minute. They are kept in memory: a restart means to ask again.
 
 use crate::error::Result;
-use crate::secret::random;
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use crate::one_time::OneTime;
 
 /// How long one is good, in milliseconds.
 pub const GOOD_MS: u64 = 60_000;
-/// The most at once; the oldest goes.
-pub const MAX_NONCES: usize = 10_000;
 /// The bytes of one.
 pub const LENGTH: usize = 32;
 
 /// Nonces that were given out.
-#[derive(Debug, Default)]
-pub struct Challenges(Mutex<HashMap<[u8; LENGTH], u64>>);
+#[derive(Debug)]
+pub struct Challenges(OneTime<LENGTH, ()>);
+
+impl Default for Challenges {
+    fn default() -> Challenges {
+        Challenges(OneTime::new(GOOD_MS))
+    }
+}
 
 impl Challenges {
     /// A new one.
     pub fn give(&self, uptime: u64) -> Result<[u8; LENGTH]> {
-        let mut nonce = [0; LENGTH];
-        random(&mut nonce)?;
-        let mut given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if given.len() >= MAX_NONCES {
-            given.retain(|_, until| *until > uptime);
-        }
-        if given.len() >= MAX_NONCES
-            && let Some(oldest) = given.iter().min_by_key(|(_, until)| **until).map(|(n, _)| *n)
-        {
-            given.remove(&oldest);
-        }
-        given.insert(nonce, uptime + GOOD_MS);
-        Ok(nonce)
+        self.0.give((), uptime)
     }
 
     /// Whether it was given out and is good; from now on it is not.
     pub fn take(&self, nonce: &[u8], uptime: u64) -> bool {
-        let Ok(nonce) = <[u8; LENGTH]>::try_from(nonce) else {
-            return false;
-        };
-        let mut given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        given.remove(&nonce).is_some_and(|until| uptime < until)
+        let nonce = <[u8; LENGTH]>::try_from(nonce);
+        nonce.is_ok_and(|nonce| self.0.take(&nonce, uptime).is_some())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::one_time::MAX;
 
     #[test]
     fn a_nonce_is_good_once_and_for_a_minute() {
@@ -60,13 +48,24 @@ mod tests {
     }
 
     #[test]
+    fn nonces_that_nobody_used_are_forgotten_long_before_there_is_no_room() {
+        let challenges = Challenges::default();
+        let mut most = 0;
+        for minute in 0..MAX as u64 {
+            challenges.give(minute * 30_000).unwrap();
+            most = most.max(challenges.0.len());
+        }
+        assert!(most < 100, "{most}, of which two are good at once");
+    }
+
+    #[test]
     fn nonces_are_bounded() {
         let challenges = Challenges::default();
         let first = challenges.give(0).unwrap();
-        for _ in 0..MAX_NONCES {
+        for _ in 0..MAX {
             challenges.give(1).unwrap();
         }
-        assert_eq!(challenges.0.lock().unwrap().len(), MAX_NONCES);
+        assert_eq!(challenges.0.len(), MAX);
         assert!(!challenges.take(&first, 1), "the oldest went");
     }
 }

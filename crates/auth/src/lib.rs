@@ -25,6 +25,7 @@ mod limits;
 mod login;
 mod members;
 mod nodes;
+mod one_time;
 mod password;
 mod plain;
 mod reach;
