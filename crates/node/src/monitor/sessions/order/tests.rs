@@ -556,6 +556,24 @@ fn logins_checks_and_resources_are_as_sshd_has_them() {
             },
         ),
         (
+            "PAM says that the password has expired",
+            Case {
+                pam: true,
+                grant: Grant {
+                    must_change_password: true,
+                    ..grant(May::all())
+                },
+                ..on_terminal()
+            },
+            Want {
+                login: Some((true, true)),
+                checks: (true, true),
+                limits: 0,
+                etc: false,
+                ..plain()
+            },
+        ),
+        (
             "a named command",
             Case::new(named(), line("echo hi")),
             Want {
@@ -586,6 +604,9 @@ fn logins_checks_and_resources_are_as_sshd_has_them() {
             "{name}"
         );
         assert_eq!((order.checks.nologin, order.checks.expiry), want.checks, "{name}");
+        let last_change = order.account.ageing.as_ref().map(|a| a.last_change);
+        let must_change = case.grant.must_change_password.then_some(0);
+        assert_eq!(last_change, must_change, "{name}");
         assert_eq!(order.resources.keyring, want.keyring, "{name}");
         assert_eq!(order.resources.loginuid, want.loginuid, "{name}");
         assert_eq!(order.resources.limits.len(), want.limits, "{name}");
