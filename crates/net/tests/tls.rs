@@ -314,7 +314,7 @@ fn what_does_not_fit_together_is_said_before_any_connection() {
         ),
         (
             Credentials::given(b"", b"").unwrap_err(),
-            "the key file cannot be read as PEM: no items found",
+            "the key file cannot be read as PEM: nothing of the kind is in it",
         ),
     ] {
         assert_eq!((error.kind(), error.to_string().as_str()), (Kind::Setting, words));

@@ -27,11 +27,11 @@ pub struct Rest {
 
 impl Rest {
     /// To be made before the sandbox is entered: it reads where the program lies in memory.
-    pub fn new() -> Rest {
+    pub fn now() -> Rest {
         Rest::of(Program::find().map(Place::Known))
     }
 
-    /// As [`Rest::new`], but it is read when it is needed, by a descriptor and read(2), and never by who ends before.
+    /// As [`Rest::now`], but it is read when it is needed, by a descriptor and read(2), and never by who ends before.
     pub fn later() -> Rest {
         Rest::of(Mappings::open().map(Place::Unread))
     }
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn it_rests_once_for_each_quiet() {
-        assert!(matches!(Rest::new().program, Place::Known(_)));
+        assert!(matches!(Rest::now().program, Place::Known(_)));
         let mut rest = Rest::later();
         assert!(matches!(rest.program, Place::Unread(_)));
         // (what the loop would wait for, what it waits for, events, whether it rests)

@@ -80,7 +80,7 @@ impl IdleStarter {
             monitor,
             signals,
             epoll,
-            rest: Rest::new(),
+            rest: Rest::now(),
             log,
             ending: false,
         })

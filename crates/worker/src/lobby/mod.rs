@@ -44,7 +44,7 @@ struct Lobby {
 /// Serves until the monitor ends it.
 pub(crate) fn run(start: &Start) -> Ended {
     // The lobby lives long, and may not read files: it learns now where its program lies in memory.
-    let rest = Rest::new();
+    let rest = Rest::now();
     let epoll = match Epoll::new() {
         Ok(epoll) => epoll,
         Err(e) => return Ended::at("making an epoll")(e),

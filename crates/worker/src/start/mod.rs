@@ -39,9 +39,12 @@ pub struct Program {
     pub name: &'static CStr,
     /// Its workers: each is a subcommand.
     pub workers: &'static [(Worker, Serve)],
-    /// The starter's own subcommand, where the program has it: the exit code, or nothing where the words are not its own.
-    pub starter: Option<fn(&[&str]) -> Option<i32>>,
+    /// The starter's own subcommand, where the program has it.
+    pub starter: Option<Starter>,
 }
+
+/// Runs the starter that only waits: the exit code, or nothing where the words are not its own.
+pub type Starter = fn(&[&str]) -> Option<i32>;
 
 /// Runs a worker to its end. What it opens, it opens before it calls [`Start::confine`]: the sandbox has no call for it.
 pub type Serve = fn(&Start) -> Ended;

@@ -87,7 +87,7 @@ impl Prepared {
         Ok(Prepared {
             epoll: Epoll::new().map_err(Ended::at("making an epoll"))?,
             bell: epoll::bell().map_err(Ended::at("making an eventfd"))?,
-            rest: Rest::new(),
+            rest: Rest::now(),
         })
     }
 

@@ -102,7 +102,7 @@ impl Node {
 
     fn turn_until_done(&mut self) -> Result<(), Errno> {
         let mut keys = Vec::new();
-        let mut rest = Rest::new();
+        let mut rest = Rest::now();
         while !self.done {
             let wait = match self.tools.names.has_ready() {
                 true => Some(0),
