@@ -1,7 +1,7 @@
 //! Login records in wtmpdb's database: a writer that runs once per login and once per logout, and ends.
 //!
 //! It is a process of its own because SQLite and the machine's libwtmpdb may wait, allocate and crash, none of
-//! which may happen to the server. Whoever keeps sessions (`launch`'s keeper, the monitor later) starts
+//! which may happen to the server. The keeper of sessions (`launch`, in the node's monitor) starts
 //!
 //! ```text
 //! fleetgate wtmpdb login  STATE USEC USER TTY HOST SERVICE
