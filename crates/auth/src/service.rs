@@ -19,7 +19,7 @@ use crate::tries::{MAX_SLOWED, Origin, UNSLOWED};
 use fleetgate_policy::cluster::Name;
 use fleetgate_store::Store;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -39,6 +39,9 @@ pub const WATCHES_OF_ONE: usize = 64;
 const PUBLISHED: Duration = Duration::from_secs(2);
 /// How often it looks what time has done: rotations, expiry, silence.
 const TURN: Duration = Duration::from_secs(1);
+/// How often memory that the C library holds free is given back. It keeps up to 2 MB at the end of each heap, and every page
+/// between blocks in use: each batch of records that is larger than any before would leave its pages behind.
+const GIVEN_BACK: Duration = Duration::from_secs(10);
 
 /// The auth service.
 pub struct Service {
@@ -281,9 +284,14 @@ impl Beside {
         tasks.spawn(async move {
             let mut turns = tokio::time::interval(TURN);
             turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            let mut given_back = Instant::now();
             loop {
                 turns.tick().await;
                 service.turn().await;
+                if given_back.elapsed() >= GIVEN_BACK {
+                    fleetgate_sys::heap::rest();
+                    given_back = Instant::now();
+                }
             }
         });
         tasks

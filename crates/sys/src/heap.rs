@@ -65,6 +65,16 @@ pub fn keep_large_apart() {
     };
 }
 
+/// The bytes that are allocated of the C library now, also those that a thread keeps for its next small blocks. Pages that are
+/// free between them are not among them: by this a process that loses blocks is told from one whose heap has holes.
+#[cfg(target_env = "gnu")]
+pub fn in_use() -> usize {
+    // SAFETY: any thread may call it at any time; it only counts.
+    let counts = unsafe { libc::mallinfo() };
+    // They are ints, which are above 2 GB what unsigned ones would be.
+    counts.uordblks as u32 as usize + counts.hblkhd as u32 as usize
+}
+
 fn give_back() {
     for (size, blocks) in BLOCKS.iter().enumerate() {
         for block in blocks {
@@ -142,6 +152,20 @@ mod tests {
 
     fn layout(size: usize) -> Layout {
         Layout::from_size_align(size, 8).expect("a layout")
+    }
+
+    #[test]
+    #[cfg(target_env = "gnu")]
+    fn what_is_in_use_is_counted_whatever_its_size() {
+        // Tests beside this one allocate too, but not so much.
+        const ALL: usize = 64 << 20;
+        for block in [1 << 10, ALL] {
+            let before = in_use();
+            let blocks: Vec<Vec<u8>> = (0..ALL / block).map(|_| Vec::with_capacity(block)).collect();
+            assert!(in_use() > before + ALL / 2, "{block}");
+            drop(blocks);
+            assert!(in_use() < before + ALL / 2, "{block}");
+        }
     }
 
     #[test]
