@@ -68,7 +68,7 @@ fn parse(value: &Value, prefix: &str) -> Metadata {
         let roots = list(&package["targets"]);
         let roots = roots
             .iter()
-            .map(|t| string(&t["src_path"]).replace(prefix, ""))
+            .map(|t| without_climbing(&string(&t["src_path"]).replace(prefix, "")))
             .collect();
         packages.push(Package {
             name: string(&package["name"]),
@@ -101,6 +101,18 @@ fn parse(value: &Value, prefix: &str) -> Metadata {
     let session = seen.iter().filter(|id| Some(*id) != start.as_ref());
     let session = session.filter_map(|id| names.get(id).cloned()).collect();
     Metadata { packages, session }
+}
+
+/// The path without its `..`: two crates may share a build script.
+fn without_climbing(path: &str) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for name in path.split('/') {
+        match name {
+            ".." => drop(names.pop()),
+            name => names.push(name),
+        }
+    }
+    names.join("/")
 }
 
 /// Every crate root forbids unsafe code.
@@ -159,6 +171,12 @@ mod tests {
             ["fleetgate-sys", "libc"].map(str::to_owned).into()
         );
         assert_eq!(metadata.packages[0].uses, ["fleetgate-sys".to_owned()].into());
+    }
+
+    #[test]
+    fn a_root_that_two_crates_share_has_one_name() {
+        assert_eq!(without_climbing("crates/a/../b/build.rs"), "crates/b/build.rs");
+        assert_eq!(without_climbing("crates/a/src/lib.rs"), "crates/a/src/lib.rs");
     }
 
     #[test]
