@@ -306,3 +306,18 @@ fn all_windows_together_are_bounded() {
     s.get(Message::Close(127));
     assert_eq!(s.channels.growth, MAX_GROWTH);
 }
+
+#[test]
+fn a_window_for_a_channel_that_has_closed_is_ignored() {
+    let mut s = Side::server();
+    s.get(open(0, ChannelKind::Session));
+    s.accept(0);
+    assert_eq!(s.get(Message::Close(0)), "closed 0");
+    assert_eq!(s.get(Message::Adjust { ours: 0, bytes: 10 }), "-");
+    assert_eq!(s.get(Message::Adjust { ours: 9, bytes: 10 }), "-");
+    // Anything else on it still ends the connection.
+    assert_eq!(
+        s.get(Message::Eof(0)),
+        "ProtocolError: EOF for channel 0, which does not exist"
+    );
+}
