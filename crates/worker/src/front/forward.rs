@@ -15,7 +15,7 @@ use fleetgate_sys::net::{self, Address};
 use fleetgate_sys::{Errno, Fd};
 use fleetgate_wire::common::Endpoint;
 use fleetgate_wire::net::{Done, MAX_HOST, What};
-use fleetgate_wire::node::front::{FromFront, Ticket};
+use fleetgate_wire::node::front::{FromFront, RequestKind, Ticket};
 use fleetgate_wire::node::{Blob, Kind};
 use fleetgate_wire::{Failure, Reason};
 use std::ffi::CString;
@@ -51,7 +51,8 @@ impl Line {
     ) -> Result<(), Ended> {
         let to = words(&[host, format!(":{port}").as_bytes()].concat());
         if !self.permits.has(Kind::ConnectForward) {
-            return self.refuse(channel, &[b"direct-tcpip to ", to.as_bytes()].concat(), around);
+            let what = [b"direct-tcpip to ", to.as_bytes()].concat();
+            return self.refuse(channel, RequestKind::ConnectTcp, &what, around);
         }
         let (Some(host), Ok(port)) = (host_of(host), u16::try_from(port)) else {
             self.core
@@ -82,11 +83,8 @@ impl Line {
     ) -> Result<(), Ended> {
         let to = words(path);
         if !self.permits.has(Kind::ConnectForward) {
-            return self.refuse(
-                channel,
-                &[b"direct-streamlocal to ", to.as_bytes()].concat(),
-                around,
-            );
+            let what = [b"direct-streamlocal to ", to.as_bytes()].concat();
+            return self.refuse(channel, RequestKind::ConnectUnix, &what, around);
         }
         let Some(path) = path_of(path) else {
             self.core
@@ -113,7 +111,7 @@ impl Line {
                 session.x11 = None;
             }
             self.answer(reply, false);
-            return self.deny(b"x11-req", around);
+            return self.deny(RequestKind::X11, b"x11-req", around);
         }
         if let Some(Channel::Session(session)) = self.channels.get_mut(&channel.0) {
             session.awaited += 1;
@@ -150,7 +148,7 @@ impl Line {
         );
         if listens && !self.permits.has(Kind::ListenForward) {
             self.answer_global(reply, None);
-            return self.deny(b"remote forwarding", around);
+            return self.deny(RequestKind::Listen, b"remote forwarding", around);
         }
         if self.uses.len() >= MAX_USES {
             self.answer_global(reply, None);

@@ -13,7 +13,7 @@ use fleetgate_ssh::settings::Settings;
 use fleetgate_ssh::{Connection, driver};
 use fleetgate_sys::epoll::{self, Epoll};
 use fleetgate_sys::{Errno, Fd, net, stream};
-use fleetgate_wire::node::front::{FromFront, Ticket, ToFront};
+use fleetgate_wire::node::front::{FromFront, RequestKind, Ticket, ToFront};
 use fleetgate_wire::node::{self, Kind, Permits};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -445,7 +445,7 @@ impl Line {
                     .into_iter()
                     .any(|k| self.permits.has(k));
                 if !any {
-                    return self.refuse(channel, b"session", around);
+                    return self.refuse(channel, RequestKind::Session, b"session", around);
                 }
                 self.channels
                     .insert(channel.0, Channel::Session(Box::new(Session::new())));
@@ -476,6 +476,7 @@ impl Line {
     pub(super) fn refuse(
         &mut self,
         channel: ChannelId,
+        kind: RequestKind,
         what: &[u8],
         around: &mut Around<'_>,
     ) -> Result<(), Ended> {
@@ -484,17 +485,23 @@ impl Line {
             fleetgate_ssh::channel::refusal::PROHIBITED,
             "this login may not do that",
         );
-        self.deny(what, around)
+        self.deny(kind, what, around)
     }
 
     /// Tells of a refusal for the audit log.
-    pub(super) fn deny(&mut self, what: &[u8], around: &mut Around<'_>) -> Result<(), Ended> {
+    pub(super) fn deny(
+        &mut self,
+        kind: RequestKind,
+        what: &[u8],
+        around: &mut Around<'_>,
+    ) -> Result<(), Ended> {
         self.denied += 1;
         if self.denied > MAX_DENIED {
             return Ok(());
         }
         around.control.say(&FromFront::Denied {
             connection: self.number,
+            kind,
             what: words(what),
         })
     }

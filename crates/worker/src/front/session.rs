@@ -14,7 +14,7 @@ use crate::start::Ended;
 use fleetgate_ssh::event::{ChannelId, ReplyId, Request, Stream};
 use fleetgate_sys::{Fd, terminal};
 use fleetgate_wire::net::What;
-use fleetgate_wire::node::front::{self, FromFront, Program, Start, Terminal, Ticket};
+use fleetgate_wire::node::front::{self, FromFront, Program, RequestKind, Start, Terminal, Ticket};
 use fleetgate_wire::node::{self, Kind, MAX_COMMAND, MAX_MODES};
 use std::ffi::{CStr, CString};
 use std::time::Duration;
@@ -27,6 +27,8 @@ const NOW: Duration = Duration::MAX;
 const MAX_TERM: usize = 255;
 /// The longest name of a subsystem or signal.
 const MAX_NAME: usize = 255;
+/// The most of a refused command that is told for the audit log.
+const MAX_TOLD: usize = 200;
 /// The longest authentication protocol and cookie of X11.
 const MAX_X11: usize = 1024;
 /// The most of a reason that is shown to the user.
@@ -54,7 +56,7 @@ impl Line {
         let done = match request {
             Request::Pty(pty) if early => {
                 if !permits.has(Kind::Pty) {
-                    self.deny(b"pty-req", around)?;
+                    self.deny(RequestKind::Terminal, b"pty-req", around)?;
                     false
                 } else if pty.term.len() > MAX_TERM || pty.modes.len() > MAX_MODES {
                     false
@@ -64,24 +66,12 @@ impl Line {
                 }
             }
             Request::Env { name, value } if early => session.set(name, value),
-            Request::Shell if early => {
-                let (kind, what) = (Kind::Shell, b"shell".to_vec());
-                return self.want(channel, Program::Shell, (kind, what), reply, around);
-            }
+            Request::Shell if early => return self.want(channel, Program::Shell, reply, around),
             Request::Exec { command } if early && command.len() <= MAX_COMMAND => {
-                let what = [b"exec ", &command[..command.len().min(200)]].concat();
-                return self.want(
-                    channel,
-                    Program::Exec { command },
-                    (Kind::Exec, what),
-                    reply,
-                    around,
-                );
+                return self.want(channel, Program::Exec { command }, reply, around);
             }
             Request::Subsystem { name } if early && name.len() <= MAX_NAME => {
-                let kind = if name == b"sftp" { Kind::Sftp } else { Kind::Exec };
-                let what = [b"subsystem ", &name[..]].concat();
-                return self.want(channel, Program::Subsystem { name }, (kind, what), reply, around);
+                return self.want(channel, Program::Subsystem { name }, reply, around);
             }
             Request::WindowChange(size) => session.resize(size),
             Request::Break { .. } => session
@@ -130,13 +120,25 @@ impl Line {
         &mut self,
         channel: ChannelId,
         program: Program,
-        (kind, what): (Kind, Vec<u8>),
         reply: Option<ReplyId>,
         around: &mut Around<'_>,
     ) -> Result<(), Ended> {
+        let kind = match &program {
+            Program::Shell => Kind::Shell,
+            Program::Subsystem { name } if name == b"sftp" => Kind::Sftp,
+            Program::Exec { .. } | Program::Subsystem { .. } => Kind::Exec,
+        };
         if !self.permits.has(kind) {
             self.answer(reply, false);
-            return self.deny(&what, around);
+            let (kind, what) = match &program {
+                Program::Shell => (RequestKind::Shell, b"shell".to_vec()),
+                Program::Exec { command } => {
+                    let head = &command[..command.len().min(MAX_TOLD)];
+                    (RequestKind::Exec, [b"exec ", head].concat())
+                }
+                Program::Subsystem { name } => (RequestKind::Subsystem, [b"subsystem ", &name[..]].concat()),
+            };
+            return self.deny(kind, &what, around);
         }
         let Some(Channel::Session(session)) = self.channels.get_mut(&channel.0) else {
             return Ok(());
@@ -187,7 +189,8 @@ impl Line {
             return Ok(());
         }
         self.not_started(ticket, c"the command and its environment are too long");
-        self.deny(b"exec: the command and its environment are too long", around)
+        let what = b"exec: the command and its environment are too long";
+        self.deny(RequestKind::Unable, what, around)
     }
 
     /// The monitor started it.
@@ -235,10 +238,8 @@ impl Line {
             // More descriptors than the kernel watches for this user: the session cannot be carried.
             self.drop_input(channel);
             self.core.close(ChannelId(channel));
-            return self.deny(
-                format!("session: watching its descriptors: {e}").as_bytes(),
-                around,
-            );
+            let what = format!("session: watching its descriptors: {e}");
+            return self.deny(RequestKind::Unable, what.as_bytes(), around);
         }
         self.flush(channel);
         self.watch_if_full(channel, around);
@@ -390,7 +391,7 @@ impl Line {
     ) -> Result<(), Ended> {
         if !self.permits.has(Kind::Agent) {
             self.answer(reply, false);
-            return self.deny(b"auth-agent-req@openssh.com", around);
+            return self.deny(RequestKind::Agent, b"auth-agent-req@openssh.com", around);
         }
         if let Some(ticket) = self.agent
             && !self.uses.contains_key(&ticket)

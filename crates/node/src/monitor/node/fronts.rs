@@ -14,7 +14,7 @@ use fleetgate_policy::{Denied, Kind, Permits};
 use fleetgate_wire::common::Account;
 use fleetgate_wire::names::Found;
 use fleetgate_wire::net::Done;
-use fleetgate_wire::node::front::{FromFront, ToFront};
+use fleetgate_wire::node::front::{FromFront, RequestKind, ToFront};
 use fleetgate_wire::node::{Blob, Connection as Number};
 use fleetgate_wire::{Failure, Reason};
 use std::ffi::CStr;
@@ -89,12 +89,12 @@ impl Node {
             FromFront::Forwarded {
                 to, sent, received, ..
             } => self.forwarded(connection, &to, sent, received),
-            FromFront::Denied { what, .. } => {
+            FromFront::Denied { kind, what, .. } => {
                 let login = known.login().unwrap_or_default();
                 let what = what.to_string_lossy().into_owned();
                 let what = match known
                     .granted()
-                    .and_then(|g| rule_against(&what, &g.grant.permits))
+                    .and_then(|g| rule_against(&kind, &g.grant.permits))
                 {
                     Some(rule) => format!("{what}: {rule}"),
                     None => what,
@@ -280,19 +280,20 @@ fn failed(why: &str) -> Done {
 }
 
 /// Fronts refuse what is not worth asking for without knowing why: the rule, for the audit log.
-fn rule_against(what: &str, permits: &Permits) -> Option<Denied> {
-    let kinds = [
-        ("pty-req", Kind::Pty),
-        ("direct-tcpip", Kind::ConnectTcp),
-        ("direct-streamlocal", Kind::ConnectUnix),
-        ("remote forwarding", Kind::ListenTcp),
-        ("auth-agent-req", Kind::Agent),
-        ("x11-req", Kind::X11),
-        ("shell", Kind::Shell),
-        ("exec", Kind::Exec),
-        ("subsystem", Kind::Sftp),
-    ];
-    let (_, kind) = kinds.into_iter().find(|(word, _)| what.starts_with(word))?;
+fn rule_against(kind: &RequestKind, permits: &Permits) -> Option<Denied> {
+    let kind = match kind {
+        RequestKind::Shell => Kind::Shell,
+        RequestKind::Exec => Kind::Exec,
+        RequestKind::Subsystem => Kind::Sftp,
+        RequestKind::Terminal => Kind::Pty,
+        RequestKind::ConnectTcp => Kind::ConnectTcp,
+        RequestKind::ConnectUnix => Kind::ConnectUnix,
+        RequestKind::Listen => Kind::ListenTcp,
+        RequestKind::Agent => Kind::Agent,
+        RequestKind::X11 => Kind::X11,
+        // A session is refused where no kind of program is allowed: there may be a rule against each.
+        RequestKind::Session | RequestKind::Unable => return None,
+    };
     permits.allow_kind(kind).err()
 }
 
@@ -309,5 +310,29 @@ fn about(word: &FromFront) -> Option<Number> {
         | FromFront::Prove { connection, .. }
         | FromFront::HangUp { connection, .. }
         | FromFront::Closed { connection, .. } => Some(*connection),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fleetgate_policy::Rule;
+
+    #[test]
+    fn a_refused_request_is_told_with_the_rule_against_its_kind() {
+        let mut permits = Permits::all();
+        permits.forbid(&[Kind::Pty], &Rule::new("line 3"));
+        for (kind, has_rule) in [
+            (RequestKind::Terminal, true),
+            (RequestKind::Shell, false),
+            (RequestKind::Unable, false),
+        ] {
+            let rule = rule_against(&kind, &permits).map(|denied| denied.to_string());
+            assert_eq!(
+                rule.is_some_and(|rule| rule.contains("line 3")),
+                has_rule,
+                "{kind:?}"
+            );
+        }
     }
 }
