@@ -74,7 +74,6 @@ impl Start {
 #[derive(Debug, PartialEq, Eq)]
 struct Arguments {
     identity: Option<Identity>,
-    format: Format,
     timings: bool,
 }
 
@@ -121,7 +120,7 @@ impl Program {
         let name = self.shown();
         let workers: Vec<_> = self.workers.iter().map(|(worker, _)| worker.name()).collect();
         eprintln!(
-            "{name}: {why}\nusage: {name} {} [--uid UID --gid GID] [--log text|json] [--timings on|off]   \
+            "{name}: {why}\nusage: {name} {} [--uid UID --gid GID] [--timings on|off]   \
              (descriptor {CONTROL} is its socket to the monitor)\n       {name} true | --version",
             workers.join("|")
         );
@@ -130,7 +129,7 @@ impl Program {
 }
 
 fn parse(args: &[&str]) -> Result<Arguments, String> {
-    let (mut uid, mut gid, mut format, mut timings) = (None, None, Format::Text, false);
+    let (mut uid, mut gid, mut timings) = (None, None, false);
     for pair in args.chunks(2) {
         let [name, value] = pair else {
             return Err(format!("{} needs a value", pair[0]));
@@ -143,13 +142,6 @@ fn parse(args: &[&str]) -> Result<Arguments, String> {
         match *name {
             "--uid" => uid = Some(number()?),
             "--gid" => gid = Some(number()?),
-            "--log" => {
-                format = match *value {
-                    "text" => Format::Text,
-                    "json" => Format::Json,
-                    _ => return Err("--log is text or json".to_owned()),
-                }
-            }
             "--timings" => {
                 timings = match *value {
                     "on" => true,
@@ -165,11 +157,7 @@ fn parse(args: &[&str]) -> Result<Arguments, String> {
         (None, None) => None,
         _ => return Err("--uid and --gid go together".to_owned()),
     };
-    Ok(Arguments {
-        identity,
-        format,
-        timings,
-    })
+    Ok(Arguments { identity, timings })
 }
 
 /// Closes what the worker was started with beside its control socket, and runs it to its end; the exit code.
@@ -178,7 +166,7 @@ fn start(worker: Worker, serve: Serve, arguments: &Arguments) -> i32 {
         worker,
         identity: arguments.identity,
         log: Log {
-            format: arguments.format,
+            format: Format::Monitor,
             name: worker.name(),
             timings: arguments.timings,
         },
@@ -205,10 +193,9 @@ mod tests {
         let words = |text: &'static str| parse(&text.split_whitespace().collect::<Vec<_>>());
         let identity = Some(Identity { uid: 7, gid: 8 });
         assert_eq!(
-            words("--uid 7 --gid 8 --log json --timings on"),
+            words("--uid 7 --gid 8 --timings on"),
             Ok(Arguments {
                 identity,
-                format: Format::Json,
                 timings: true,
             })
         );
@@ -216,7 +203,6 @@ mod tests {
             words(""),
             Ok(Arguments {
                 identity: None,
-                format: Format::Text,
                 timings: false,
             })
         );
@@ -224,7 +210,7 @@ mod tests {
             "--uid 7",
             "--uid",
             "--uid x --gid 1",
-            "--log xml",
+            "--log text",
             "--timings 1",
             "--frob 1",
             "x",

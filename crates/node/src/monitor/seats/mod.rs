@@ -2,7 +2,7 @@
 //! pipe. What they say is handed on unread; when one ends, whoever needs it is told once.
 
 mod late;
-mod lines;
+mod log_pipe;
 mod peer;
 mod start;
 #[cfg(test)]
@@ -22,7 +22,7 @@ use fleetgate_sys::process::{self, Exit, SIGKILL};
 use fleetgate_sys::{Errno, Fd, epoll, file, socket};
 use fleetgate_wire::Encode;
 use fleetgate_wire::node::MAX_FRAME;
-use lines::Lines;
+use log_pipe::{LogPipe, log_line};
 use peer::Peer;
 use std::collections::HashMap;
 use std::sync::mpsc;
@@ -50,7 +50,7 @@ struct Sitting {
     /// None: it is not spoken to any more, and only its end is waited for.
     peer: Option<Peer>,
     process: Option<Process>,
-    log: Option<Lines>,
+    log: Option<LogPipe>,
     /// When its start was asked for.
     since: Duration,
     /// Why it has to go, in words for the log.
@@ -129,7 +129,7 @@ impl Seats {
                 seat,
                 peer,
                 process: None,
-                log: Some(Lines::new(log)),
+                log: Some(LogPipe::new(log)),
                 since: now(),
                 going: None,
                 quiet: false,
@@ -239,7 +239,7 @@ impl Seats {
                 let more = sitting
                     .log
                     .as_mut()
-                    .is_some_and(|log| log.read(|line| tracing::info!(from = name, pid, "{line}")));
+                    .is_some_and(|log| log.read(|line| log_line(name, pid, line)));
                 if !more {
                     sitting.log = None;
                 }
@@ -331,11 +331,11 @@ impl Seats {
     fn remove(&mut self, id: SeatId, how: String, news: &mut Vec<News>) {
         if let Some(mut sitting) = self.table.remove(&id) {
             let name = sitting.seat.name();
+            let pid = sitting.process.as_ref().map_or(0, |p| p.pid);
             if let Some(log) = &mut sitting.log {
-                log.read(|line| tracing::info!(from = name, "{line}"));
+                log.read(|line| log_line(name, pid, line));
             }
             if !sitting.quiet {
-                let pid = sitting.process.as_ref().map_or(0, |p| p.pid);
                 news.push(News::Gone(id, sitting.seat, pid, how));
             }
         }

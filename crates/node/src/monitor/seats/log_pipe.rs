@@ -1,7 +1,8 @@
-//! What a process writes to its standard error, as lines of our log. They are its words: bounded, escaped, and marked
-//! with its name.
+//! A process's standard error, as lines of our log: each has its own level and time. They are the process's words: bounded,
+//! escaped, and marked with its name.
 
 use fleetgate_sys::{Errno, Fd, file};
+use tracing::Level;
 
 /// The longest line; the rest of a longer one is cut.
 const MAX_LINE: usize = 1024;
@@ -9,15 +10,15 @@ const MAX_LINE: usize = 1024;
 const PER_TURN: usize = 8192;
 
 /// A process's pipe.
-pub struct Lines {
+pub struct LogPipe {
     pipe: Fd,
     line: Vec<u8>,
 }
 
-impl Lines {
+impl LogPipe {
     /// From the reading end, which does not wait.
-    pub fn new(pipe: Fd) -> Lines {
-        Lines {
+    pub fn new(pipe: Fd) -> LogPipe {
+        LogPipe {
             pipe,
             line: Vec::new(),
         }
@@ -52,15 +53,55 @@ impl Lines {
     }
 }
 
+/// Writes a line of this process to the log. The time is the log's: a process is not believed about the clock.
+pub fn log_line(name: &str, pid: i32, line: &str) {
+    let (level, line) = level(line);
+    match level {
+        Level::ERROR => tracing::error!(from = name, pid, "{line}"),
+        Level::WARN => tracing::warn!(from = name, pid, "{line}"),
+        Level::INFO => tracing::info!(from = name, pid, "{line}"),
+        _ => tracing::debug!(from = name, pid, "{line}"),
+    }
+}
+
+/// A line's level and message, as workers write them (`start::Format::Monitor` there). A line without a level is told as
+/// it is: the resolver's, and those of the runtime of a worker that dies.
+fn level(line: &str) -> (Level, &str) {
+    let (word, message) = line.split_once(' ').unwrap_or_default();
+    match word {
+        "ERROR" => (Level::ERROR, message),
+        "WARN" => (Level::WARN, message),
+        "DEBUG" => (Level::DEBUG, message),
+        _ => (Level::INFO, line),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
+    fn a_line_has_the_level_that_the_process_gave_it() {
+        for (line, expected) in [
+            (
+                "DEBUG timing of a signature: 1 us",
+                (Level::DEBUG, "timing of a signature: 1 us"),
+            ),
+            ("WARN runs without seccomp", (Level::WARN, "runs without seccomp")),
+            ("ERROR why", (Level::ERROR, "why")),
+            ("a panic of its runtime", (Level::INFO, "a panic of its runtime")),
+            ("DEBUG", (Level::INFO, "DEBUG")),
+            ("", (Level::INFO, "")),
+        ] {
+            assert_eq!(level(line), expected);
+        }
+    }
+
+    #[test]
     fn lines_are_bounded_and_escaped() {
         let (read, write) = file::pipe().expect("pipe");
         read.set_nonblocking(true).expect("flag");
-        let mut lines = Lines::new(read);
+        let mut lines = LogPipe::new(read);
         let mut told = Vec::new();
         let long = "x".repeat(2 * MAX_LINE);
         let text = format!("one\n\ntw\x1b[31mo\n{long}\nthree");
