@@ -340,6 +340,7 @@ pub fn open(parts: Parts) -> Result<Node, MonitorError> {
         age_timer: None,
         label_commands: LabelCommands::default(),
         strangers_timer: None,
+        ends: Vec::new(),
         grants: 0,
         done: false,
     };

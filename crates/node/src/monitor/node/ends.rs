@@ -122,7 +122,7 @@ impl Node {
             connection = number, source = %known.source, login = login.as_deref().unwrap_or(""),
             "a connection ended: {why}"
         );
-        self.tools.audit.tell(Event::ConnectionEnded {
+        let event = Event::ConnectionEnded {
             connection: number,
             source: known.source,
             login,
@@ -131,7 +131,20 @@ impl Node {
             sent,
             lasted,
             via,
-        });
+        };
+        self.ends.push((number, event));
+        self.tell_ends(false);
+    }
+
+    /// Tells of connections that ended. A session that is being launched starts whatever became of its connection: the end
+    /// is told behind it, so that whoever reads the log knows the connection's last session when he reads of its end.
+    /// `all`: the node ends, and nothing is waited for.
+    pub(super) fn tell_ends(&mut self, all: bool) {
+        let sessions = &self.sessions;
+        let due = |end: &mut (Number, Event)| all || !sessions.is_beginning(end.0);
+        for (_, event) in self.ends.extract_if(.., due) {
+            self.tools.audit.tell(event);
+        }
     }
 
     /// A process asked for what no honest one asks for: it is taken over, or broken, and ends with all its connections.

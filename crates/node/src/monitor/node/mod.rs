@@ -76,6 +76,8 @@ pub struct Node {
     pub(super) age_timer: Option<Timer>,
     /// When sums of what strangers did are due.
     pub(super) strangers_timer: Option<Timer>,
+    /// Ends of connections that are not told yet.
+    pub(super) ends: Vec<(Number, Event)>,
     /// The next grant's number.
     pub(super) grants: u64,
     pub(super) done: bool,
@@ -85,6 +87,7 @@ impl Node {
     /// Serves until it is told to end and the last connection and session have.
     pub fn serve(mut self) -> Result<(), Errno> {
         let served = self.turn_until_done();
+        self.tell_ends(true);
         self.tell_sums(true);
         let writing = self.writing.take();
         drop(self);
@@ -200,6 +203,7 @@ impl Node {
     fn deliver(&mut self) {
         self.give_turns();
         self.watch_sessions();
+        self.tell_ends(false);
         while let Some((connection, word, fds)) = self.tools.words.pop() {
             let front = self.connections.get(connection).and_then(|c| match &c.stage {
                 Stage::Open(_, front) if !c.hung_up => Some(*front),

@@ -209,6 +209,7 @@ impl Sessions {
         self.all.insert(number, session);
         self.by_ticket.insert((connection, ticket), number);
         *self.by_connection.entry(connection).or_default() += 1;
+        self.beginning.push(connection);
         Ok(number)
     }
 
@@ -499,6 +500,11 @@ impl Sessions {
             return;
         };
         let State::Beginning(beginning) = std::mem::replace(&mut session.state, State::Between) else {
+            return;
+        };
+        let connection = session.connection;
+        self.begun(connection);
+        let Some(session) = self.all.get_mut(&number) else {
             return;
         };
         let Some(under_way) = beginning.under_way else {

@@ -59,6 +59,8 @@ pub struct Sessions {
     all: HashMap<u64, Session>,
     by_ticket: HashMap<(Connection, Ticket), u64>,
     by_connection: HashMap<Connection, u32>,
+    /// The connections of sessions that are on their way, each as often as it has some.
+    beginning: Vec<Connection>,
 }
 
 /// What a wake-up of a session's is about; the low bits of a key's id.
@@ -181,12 +183,25 @@ impl Sessions {
             all: HashMap::new(),
             by_ticket: HashMap::new(),
             by_connection: HashMap::new(),
+            beginning: Vec::new(),
         })
     }
 
     /// How many there are, those on their way too.
     pub fn count(&self) -> usize {
         self.all.len()
+    }
+
+    /// Whether a session of this connection is on its way: its start, or why there is none, is still to be told.
+    pub fn is_beginning(&self, connection: Connection) -> bool {
+        self.beginning.contains(&connection)
+    }
+
+    /// A session of this connection is on its way no more.
+    fn begun(&mut self, connection: Connection) {
+        if let Some(at) = self.beginning.iter().position(|of| *of == connection) {
+            self.beginning.swap_remove(at);
+        }
     }
 
     /// A descriptor or a timer of theirs has news.
@@ -260,6 +275,9 @@ impl Sessions {
     /// Forgets a session that is over, or never was.
     fn forget(&mut self, number: u64) -> Option<Session> {
         let session = self.all.remove(&number)?;
+        if matches!(session.state, State::Beginning(_)) {
+            self.begun(session.connection);
+        }
         self.by_ticket.remove(&(session.connection, session.ticket));
         if let Some(count) = self.by_connection.get_mut(&session.connection) {
             *count -= 1;
