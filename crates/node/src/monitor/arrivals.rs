@@ -1,5 +1,6 @@
 //! Listening sockets and what arrives on them. It decides nothing about a connection but whether there is room.
 
+use super::Monitor;
 use super::tunnel::Via;
 use super::wakes::{Key, Owner, Wakes};
 use fleetgate_sys::net::{self, Address};
@@ -156,6 +157,30 @@ pub fn shown(address: &Address) -> SocketAddr {
     match ip.to_ipv4_mapped() {
         Some(v4) => SocketAddr::new(v4.into(), address.port),
         None => SocketAddrV6::new(ip, address.port, 0, address.scope).into(),
+    }
+}
+
+impl Monitor {
+    /// A listening socket has connections, or a pause is over.
+    pub(crate) fn arrivals_woken(&mut self, id: u64) {
+        if id == RESUME {
+            return self.lobby_resume();
+        }
+        for _ in 0..self.arrivals.per_turn() {
+            match self.arrivals.accept(id) {
+                // A refusal is told there.
+                Accepted::One(arrived) => drop(self.arrived(arrived)),
+                Accepted::Empty => return,
+                Accepted::Short(e) => {
+                    tracing::error!(
+                        "no connection can be accepted: {e}; raise LimitNOFILE or lower limits.connections"
+                    );
+                    self.arrivals.pause(&self.tools.wakes);
+                    self.tools.timers.after(PAUSE, Key::new(Owner::Arrivals, RESUME));
+                    return;
+                }
+            }
+        }
     }
 }
 

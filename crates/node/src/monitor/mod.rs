@@ -8,23 +8,28 @@
 //! A part that waits for something gives its own [`Key`]; the loop calls it back with the key's id: `woken` (a
 //! descriptor or a timer), `launched` (a launch's outcome), `named` (a name's answer), `connection_ended`. An order of a
 //! front reaches its part with the [`Granted`] connection and, for a session, the account as it is at that moment.
+//!
+//! The path of one session: `arrivals` (accept) → [`lobby`] → `login` → [`fronts`] (the order) → [`sessions`]. Each of these
+//! modules holds a subsystem whole: its state, and what it does with the frames of its process (`impl Monitor`; in a file
+//! `handler` where the module has several). [`event_loop`] calls them and knows nothing else.
 
 mod arrivals;
 pub mod audit;
 pub mod cgroup;
 pub mod cluster;
 mod connections;
-mod exchange;
+mod event_loop;
+mod exchanges;
 mod fronts;
 pub mod granted;
 mod host_keys;
 pub mod label_commands;
 pub mod launches;
+mod lobby;
 mod login;
 pub mod metrics;
 pub mod names;
 pub mod network;
-mod node;
 mod offer;
 pub mod pam_turns;
 pub mod seats;
@@ -39,12 +44,12 @@ pub mod tools;
 mod trust;
 pub mod tunnel;
 pub mod wakes;
-pub mod watching;
+pub mod watcher;
 pub mod x11;
 
 pub use cluster::Signed;
+pub use event_loop::Monitor;
 pub use granted::Granted;
-pub use node::Node;
 pub use start::{MonitorError, Options, Parts, Sources, audit_log, check, host_keys, open, run};
 pub(crate) use start::{settle, uses_pam};
 pub use tools::Tools;

@@ -3,6 +3,7 @@
 //! counts at the next session over an open connection. That a name is nobody's is kept as long, or the time of an answer
 //! would tell a stranger whose it is.
 
+use super::Monitor;
 use super::timers::now;
 use super::wakes::{Key, Owner, Wakes};
 use fleetgate_sys::poll::READ;
@@ -14,6 +15,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ffi::{CStr, CString};
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long an account is believed without asking again. Directories (LDAP) tell nobody of their changes.
@@ -327,6 +329,29 @@ fn stamps() -> [Option<[i64; 6]>; FILES.len()] {
             m.mode().into(),
         ])
     })
+}
+
+impl Monitor {
+    /// The resolver ended: the next one.
+    pub(crate) fn restart_resolver(&mut self) {
+        match self.seats.start_resolver(&self.tools.wakes) {
+            Ok((seat, control)) => {
+                self.resolver = seat;
+                self.tools.resolver = Arc::new(control);
+                self.attach_names();
+            }
+            Err(e) => tracing::error!("the resolver is not started again: {e}"),
+        }
+    }
+
+    /// Asks the resolver that there is.
+    pub(crate) fn attach_names(&mut self) {
+        let deadline = self.tools.config.limits.name_service.as_millis();
+        let resolver = self.tools.resolver.clone();
+        if let Err(e) = self.tools.names.attach(&resolver, deadline, &self.tools.wakes) {
+            tracing::error!("the resolver takes no questions: {e}");
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The monitor's start: its own protection, the images, the processes that are executed before any key is loaded, then
 //! the keys, then the loop.
 
+use super::Monitor;
 use super::arrivals::Arrivals;
 use super::audit::{Audit, Event};
 use super::cgroup::{Cgroups, Usage, outside};
@@ -9,11 +10,11 @@ use super::fronts::Fronts;
 use super::host_keys::HostKeys;
 use super::label_commands::{self, LabelCommands};
 use super::launches::Launches;
+use super::lobby::Lobby;
 use super::login::pam;
 use super::metrics::{self, Metrics};
 use super::names::Names;
 use super::network::Networks;
-use super::node::{Lobby, Node, Pair};
 use super::offer::Offer;
 use super::pam_turns::Turns;
 use super::seats::{Executed, Images, Late, News, Seat, SeatId, Seats, Starts, Words, open_ladder};
@@ -26,7 +27,7 @@ use super::timers::Timers;
 use super::tools::{Reaper, Tools};
 use super::trust::Trust;
 use super::wakes::{Key, Owner, Wakes};
-use super::watching::Watching;
+use super::watcher::{Pair, Watching};
 use crate::config::{Config, PamUse, SelinuxUse};
 use crate::identity::{DIRECTORY, is_joined, load_tls_key};
 use fleetgate_base::own;
@@ -235,7 +236,7 @@ pub struct Parts {
 }
 
 /// Makes the node: executes resolver and lobby, and only then loads the keys.
-pub fn open(parts: Parts) -> Result<Node, MonitorError> {
+pub fn open(parts: Parts) -> Result<Monitor, MonitorError> {
     let config = Arc::new(parts.config);
     let mut wakes = Wakes::new().map_err(at("making an epoll"))?;
     let mut seats = Seats::new(parts.starts, &wakes).map_err(at("making an eventfd"))?;
@@ -316,7 +317,7 @@ pub fn open(parts: Parts) -> Result<Node, MonitorError> {
     )
     .map_err(at("making an eventfd"))?;
     let networks = Networks::new(needs_contexts(&tools.config));
-    let mut node = Node {
+    let mut monitor = Monitor {
         tools,
         seats,
         arrivals,
@@ -344,15 +345,15 @@ pub fn open(parts: Parts) -> Result<Node, MonitorError> {
         grants: 0,
         done: false,
     };
-    node.attach_names();
-    node.join_cluster();
-    node.take(heard);
-    node.open_tunnel();
-    node.tools.audit.tell(Event::NodeStarted {
+    monitor.attach_names();
+    monitor.join_cluster();
+    monitor.take(heard);
+    monitor.open_tunnel();
+    monitor.tools.audit.tell(Event::NodeStarted {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        sessions: node.sessions.ids(&node.tools.config.runtime_directory),
+        sessions: monitor.sessions.ids(&monitor.tools.config.runtime_directory),
     });
-    Ok(node)
+    Ok(monitor)
 }
 
 /// Waits until these were executed: keys are loaded after that, so that no process is made from memory with keys in it.

@@ -1,12 +1,22 @@
-//! The monitor's end of the starter's socket, and its signals: who tells it to reload, to drain, to end.
+//! The starter, as the monitor knows it: its socket, and the signals that say the same without one. Both ask for three
+//! things: read the configuration again, accept no more, end.
 
+use super::audit::Event;
+use super::offer::Offer;
+use super::settings::{is_reachable, joined, offer};
+use super::trust::Trust;
 use super::wakes::{Key, Owner, Wakes};
+use super::{Monitor, label_commands, uses_pam};
+use crate::config::Config;
 use fleetgate_seal::Ladder;
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::{Errno, Fd, signals, socket};
 use fleetgate_wire::Encode;
+use fleetgate_wire::node::front::ToFront;
+use fleetgate_wire::node::lobby::ToLobby;
 use fleetgate_wire::node::starter::{FromMonitor, ToMonitor};
 use std::ffi::CString;
+use std::path::Path;
 use std::sync::Arc;
 
 /// What is wanted.
@@ -116,6 +126,83 @@ impl Starter {
         if let Some(control) = &self.control {
             // It is gone, or does not listen: nothing depends on it.
             let _ = socket::send_now(control, &fleetgate_wire::encode(word), fds);
+        }
+    }
+}
+
+impl Monitor {
+    pub(crate) fn starter_woken(&mut self, id: u64) {
+        while let Some(said) = self.starter.hear(id) {
+            match said {
+                Said::Reload => {
+                    let refused = self.reload().err();
+                    self.starter.reloaded(refused.as_deref());
+                    match &refused {
+                        None => tracing::info!("the configuration was read again"),
+                        Some(why) => tracing::error!("the old configuration stays: {why}"),
+                    }
+                    self.tools.audit.reopen();
+                    self.tools.audit.tell(Event::NodeReloaded { refused });
+                }
+                Said::Drain => self.drain(),
+                Said::End => {
+                    self.drain();
+                    for number in self.connections.numbers(|_| true) {
+                        self.end(number, "the node ends");
+                    }
+                    self.done = true;
+                }
+            }
+        }
+    }
+
+    /// Reads the configuration again. Whatever is wrong with it, the old one stays whole.
+    fn reload(&mut self) -> Result<(), String> {
+        let Some(path) = self.config_path.clone() else {
+            return Err("this node was started without a file".to_owned());
+        };
+        let mut config = Config::load(Path::new(&path)).map_err(|e| e.to_string())?;
+        crate::monitor::settle(&mut config, self.tools.user_mode);
+        let pam = uses_pam(&config, self.tools.user_mode);
+        label_commands::check(&config)?;
+        let joined = joined(&config)?;
+        // One that drains has closed its sockets, and takes nobody in whatever it has.
+        is_reachable(self.arrivals.has_port() || self.draining, joined.is_some())?;
+        let trust = Trust::new(&config, pam, joined.is_some())?;
+        let offer = offer(&config, self.tools.user_mode)?;
+        self.trust = trust.into();
+        self.tools.pam = pam;
+        self.tools.strangers.set(&config.strangers);
+        self.tools.config = config.into();
+        self.cluster_reloaded(joined);
+        self.offer_this(offer);
+        self.tell_facts();
+        Ok(())
+    }
+
+    /// Offers this to connections that come from now on.
+    pub(crate) fn offer_this(&mut self, offer: Arc<Offer>) {
+        self.offer = offer;
+        let settings = self.offer.settings.clone();
+        self.tell_lobby(&ToLobby::Begin { settings });
+        for front in self.fronts.ids() {
+            let settings = self.offer.settings.clone();
+            self.seats
+                .say(front, &ToFront::Begin { settings }, Vec::new(), &self.tools.wakes);
+        }
+    }
+
+    /// Accepts no more; what is there goes on to its end.
+    fn drain(&mut self) {
+        if !self.draining {
+            self.draining = true;
+            self.arrivals.close(&self.tools.wakes);
+            // The next monitor wants its port, and starts once the starter has heard that we drain.
+            self.page = None;
+            self.tell_lobby(&ToLobby::Drain);
+            self.drain_tunnel();
+            self.starter.draining();
+            tracing::info!(connections = self.connections.len(), "accepting no more");
         }
     }
 }

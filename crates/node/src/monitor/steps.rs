@@ -1,10 +1,11 @@
 //! Where a connection's time went, for those whose client wants to know: steps are collected as they end, and handed over
 //! once, when its first session runs. Of a connection that nobody asked about nothing is kept.
 
+use super::Monitor;
 use super::seats::SeatId;
 use fleetgate_sys::clock;
-use fleetgate_wire::node::Connection;
 use fleetgate_wire::node::tunnel::{MAX_SPANS, Span, Ticket};
+use fleetgate_wire::node::{Connection, Connection as Number};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::time::Duration;
@@ -61,6 +62,14 @@ impl Steps {
     pub fn take(&mut self, connection: Connection) -> Option<(SeatId, Ticket, Vec<Span>)> {
         let asked = self.0.remove(&connection)?;
         Some((asked.seat, asked.ticket, asked.spans))
+    }
+}
+
+impl Monitor {
+    /// One step of a login's way, for benchmarks and for those who ask.
+    pub(crate) fn timing(&mut self, connection: Number, step: &str, took: Duration) {
+        tracing::debug!(connection, step, micros = took.as_micros() as u64, "timing");
+        self.tools.steps.add(connection, c"node", step, took);
     }
 }
 

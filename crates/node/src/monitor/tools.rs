@@ -12,7 +12,7 @@ use super::steps::Steps;
 use super::strangers::Strangers;
 use super::timers::Timers;
 use super::wakes::{Key, Owner, Wakes};
-use super::watching::Watching;
+use super::watcher::Watching;
 use crate::config::Config;
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::{Fd, process};

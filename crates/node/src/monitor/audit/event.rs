@@ -686,7 +686,7 @@ impl Fields {
 }
 
 /// A session's id as events have it.
-pub(in crate::monitor) fn digits(id: &SessionId) -> String {
+pub(crate) fn digits(id: &SessionId) -> String {
     id.iter().map(|b| format!("{b:02x}")).collect()
 }
 

@@ -1,9 +1,11 @@
 //! The node's part of its cluster: the signed state, the node's labels, and the decision about each login. What proxies
 //! and the tunnel bring is believed for its signature alone; a state that is older than what is known is refused.
 
+mod handler;
 mod member;
 mod signed;
 
+pub(crate) use handler::decide_again;
 pub use member::Member;
 pub use signed::{MAX_SIGNED, Signed, StateWriter};
 
@@ -287,4 +289,4 @@ fn is_signed(keys: &[Vec<u8>], message: &[u8], signature: &[u8]) -> Result<(), S
 }
 
 #[cfg(test)]
-pub(in crate::monitor) mod tests;
+pub(crate) mod tests;

@@ -5,11 +5,14 @@ mod account;
 mod calendar;
 mod facts;
 mod floor;
+mod handler;
 mod methods;
 pub mod pam;
 mod penalties;
 mod publickey;
 mod talk;
+
+pub(crate) use handler::to_offer;
 
 use super::cluster::Member;
 use super::names::Lane;

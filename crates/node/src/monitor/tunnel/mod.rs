@@ -2,8 +2,12 @@
 //! for an answer by it. The seat is believed in nothing: addresses that it names are marked as the proxy's word, and
 //! documents count by their signatures.
 
+mod handler;
 mod places;
+mod process;
+mod rejoin;
 pub mod renewal;
+mod state;
 mod statement;
 
 pub use places::ProxyPlaces;

@@ -1,8 +1,8 @@
 //! The ends of connections, and of processes that ask for what they may not: whatever hung on one goes with it.
 
-use super::Node;
+use super::{GRACE_MARGIN, Stage};
+use crate::monitor::Monitor;
 use crate::monitor::audit::Event;
-use crate::monitor::connections::{GRACE_MARGIN, Stage};
 use crate::monitor::metrics::LoginResult;
 use crate::monitor::seats::{Seat, SeatId};
 use crate::monitor::strangers::Line;
@@ -13,12 +13,12 @@ use std::ffi::CStr;
 use std::time::Duration;
 
 /// How long a front has to say what a connection that hung up carried.
-pub(super) const LAST_WORD: Duration = Duration::from_millis(500);
+pub(crate) const LAST_WORD: Duration = Duration::from_millis(500);
 /// The most of a process's own words that goes into the log.
 pub const MAX_WORDS: usize = 512;
 
 /// What lobby or front say, for the log: no line of its own, and no longer than its bound.
-pub(super) fn quoted(said: &CStr) -> String {
+pub(crate) fn quoted(said: &CStr) -> String {
     let all = said.to_bytes();
     let head = String::from_utf8_lossy(&all[..all.len().min(MAX_WORDS)]);
     let mut words = String::with_capacity(head.len());
@@ -31,9 +31,9 @@ pub(super) fn quoted(said: &CStr) -> String {
     words
 }
 
-impl Node {
+impl Monitor {
     /// Its socket hung up, or it is not logged in in time.
-    pub(super) fn connection_woken(&mut self, number: Number) {
+    pub(crate) fn connection_woken(&mut self, number: Number) {
         let Some(known) = self.connections.get(number) else {
             return;
         };
@@ -56,7 +56,7 @@ impl Node {
 
     /// Its socket is dead: all that hung on it goes now. Its front may have a last word about it, the bytes that it
     /// carried, for which the record waits a moment.
-    pub(super) fn hung_up(&mut self, number: Number) {
+    pub(crate) fn hung_up(&mut self, number: Number) {
         let Some(known) = self.connections.get(number) else {
             return;
         };
@@ -76,11 +76,11 @@ impl Node {
     }
 
     /// A connection ends, and all that hung on it: its grant, its networking helper, its sessions' terminals and pipes.
-    pub(super) fn end(&mut self, number: Number, why: &str) {
+    pub(crate) fn end(&mut self, number: Number, why: &str) {
         self.end_with(number, why, 0, 0);
     }
 
-    pub(super) fn end_with(&mut self, number: Number, why: &str, received: u64, sent: u64) {
+    pub(crate) fn end_with(&mut self, number: Number, why: &str, received: u64, sent: u64) {
         if let Some(Stage::Login(login)) = self.connections.get(number).map(|c| &mut c.stage) {
             let unreported_refusal = login.unreported_refusal();
             self.tell_refusals(number, unreported_refusal);
@@ -139,7 +139,7 @@ impl Node {
     /// Tells of connections that ended. A session that is being launched starts whatever became of its connection: the end
     /// is told behind it, so that whoever reads the log knows the connection's last session when he reads of its end.
     /// `all`: the node ends, and nothing is waited for.
-    pub(super) fn tell_ends(&mut self, all: bool) {
+    pub(crate) fn tell_ends(&mut self, all: bool) {
         let sessions = &self.sessions;
         let due = |end: &mut (Number, Event)| all || !sessions.is_beginning(end.0);
         for (_, event) in self.ends.extract_if(.., due) {
@@ -148,7 +148,7 @@ impl Node {
     }
 
     /// A process asked for what no honest one asks for: it is taken over, or broken, and ends with all its connections.
-    pub(super) fn violated(&mut self, what: Seat, seat: SeatId, connection: Option<Number>, why: &str) {
+    pub(crate) fn violated(&mut self, what: Seat, seat: SeatId, connection: Option<Number>, why: &str) {
         let name = what.name();
         tracing::error!(connection, "the {name} asked for what it may not: {why}");
         self.seats

@@ -1,28 +1,20 @@
 //! The lobby's side: what arrives goes to it, and what it asks for is decided. It is believed in nothing: a word about
 //! a connection that is not its own is as if it were about none, and one that no honest lobby says ends it.
 
-use super::Node;
-use super::ends::quoted;
-use super::strangers::say_not_now;
-use crate::monitor::arrivals::{Arrived, RESUME};
-use crate::monitor::audit::{AsAudited, Event};
-use crate::monitor::connections::{Connection, GRACE_MARGIN, Stage};
-use crate::monitor::exchange::{Exchanges, cookie};
-use crate::monitor::fronts::Whose;
-use crate::monitor::granted::Granted;
-use crate::monitor::login::{Entry, Login, Refusal, Step};
-use crate::monitor::metrics::LoginResult;
-use crate::monitor::seats::{Seat, SeatId};
-use crate::monitor::sessions::offered;
-use crate::monitor::strangers::Line;
-use crate::monitor::timers::now;
-use crate::monitor::wakes::{Key, Owner};
-use fleetgate_policy::{Grant, GrantId, How};
+use super::Monitor;
+use super::arrivals::{Arrived, RESUME};
+use super::audit::Event;
+use super::connections::{Connection, GRACE_MARGIN, Stage, quoted};
+use super::exchanges::{Exchanges, cookie};
+use super::login::{Login, to_offer};
+use super::seats::{Seat, SeatId};
+use super::strangers::{Line, say_not_now};
+use super::timers::now;
+use super::wakes::{Key, Owner};
 use fleetgate_sys::Errno;
-use fleetgate_wire::node::Connection as Number;
 use fleetgate_wire::node::front::ToFront;
 use fleetgate_wire::node::lobby::{FromLobby, ToLobby};
-use fleetgate_wire::node::{Kind, Permits, State, Verdict};
+use fleetgate_wire::node::{Connection as Number, State};
 use std::time::Duration;
 
 /// The lobby that there is.
@@ -50,15 +42,15 @@ impl Lobby {
     }
 }
 
-impl Node {
+impl Monitor {
     /// Tells the lobby.
-    pub(super) fn tell_lobby(&mut self, word: &ToLobby) {
+    pub(crate) fn tell_lobby(&mut self, word: &ToLobby) {
         self.seats
             .say(self.lobby.seat, word, Vec::new(), &self.tools.wakes);
     }
 
     /// A connection came; its number, or why it is refused, which is told.
-    pub(super) fn arrived(&mut self, arrived: Arrived) -> Result<Number, String> {
+    pub(crate) fn arrived(&mut self, arrived: Arrived) -> Result<Number, String> {
         let config = self.tools.config.clone();
         let limits = &config.limits;
         let source = arrived.source;
@@ -156,7 +148,7 @@ impl Node {
     }
 
     /// A frame of the lobby's.
-    pub(super) fn lobby_says(&mut self, frame: &[u8]) {
+    pub(crate) fn lobby_says(&mut self, frame: &[u8]) {
         let word = match fleetgate_wire::decode::<FromLobby>(frame) {
             Ok(word) => word,
             Err(e) => return self.violated(Seat::Lobby, self.lobby.seat, None, &e.to_string()),
@@ -203,149 +195,6 @@ impl Node {
             .is_some_and(|known| known.parting.is_some())
     }
 
-    /// What follows from a step of a login.
-    pub(super) fn login_step(&mut self, number: Number, step: Step, refusals: Vec<Refusal>) {
-        self.tell_refusals(number, refusals);
-        match step {
-            Step::Wait => {}
-            Step::Say(verdict) => {
-                if let (Verdict::End { text, .. }, Some(known)) = (&verdict, self.connections.get(number)) {
-                    known.parting = Some(text.to_string_lossy().into_owned());
-                }
-                self.tell_lobby(&ToLobby::Verdict {
-                    connection: number,
-                    verdict,
-                });
-            }
-            Step::In(entry) => self.let_in(number, *entry),
-            Step::Violation(why) => self.violated(Seat::Lobby, self.lobby.seat, Some(number), why),
-        }
-    }
-
-    pub(super) fn tell_refusals(&mut self, number: Number, refusals: impl IntoIterator<Item = Refusal>) {
-        let Some((source, via)) = self.connections.get(number).map(|c| (c.source, c.proxy())) else {
-            return;
-        };
-        for Refusal {
-            login,
-            method,
-            reason,
-            user,
-            rule,
-        } in refusals
-        {
-            self.tools.metrics.login(LoginResult::Refused);
-            let line = Line {
-                source: source.ip(),
-                tunnelled: via.is_some(),
-                what: "login_refused",
-                is_user: user.is_some(),
-            };
-            if !self.has_line(line) {
-                tracing::debug!(connection = number, %source, ?login, method, "a login is refused: {reason}");
-                continue;
-            }
-            tracing::info!(connection = number, %source, ?login, method, "a login is refused: {reason}");
-            self.tools.audit.tell(Event::LoginRefused {
-                connection: number,
-                source,
-                login,
-                method,
-                reason,
-                user,
-                rule,
-                via: via.clone(),
-            });
-        }
-    }
-
-    /// A login was proven: the grant is noted, and its front begins to start while the lobby freezes the connection.
-    fn let_in(&mut self, number: Number, entry: Entry) {
-        let Some(known) = self.connections.of_lobby(number) else {
-            return;
-        };
-        let took = now().saturating_sub(known.clock);
-        known.clock = now();
-        if let Some(timer) = known.grace.take() {
-            self.tools.timers.cancel(timer);
-        }
-        let (source, ends, via) = (known.source, known.ends.clone(), known.proxy());
-        self.timing(number, "login", took);
-        self.grants += 1;
-        let whose = Whose::new(&entry.login, entry.account.ids.uid, &entry.identity);
-        let granted = Granted {
-            connection: number,
-            ends,
-            grant: Grant {
-                id: GrantId(self.grants),
-                identity: entry.identity,
-                login: entry.login,
-                permits: entry.permits,
-                must_change_password: entry.must_change_password,
-                source,
-                expires: entry.expires,
-            },
-            members: entry.members,
-            base: entry.base,
-            uid: entry.account.ids.uid,
-            pam: entry.pam,
-        };
-        let front = self.fronts.seat(
-            whose,
-            number,
-            &self.offer,
-            &mut self.seats,
-            &self.tools.wakes,
-            &mut self.tools.timers,
-        );
-        let front = match front {
-            Ok(front) => front,
-            Err(e) => {
-                tracing::error!(connection = number, "no front can be started for a login: {e}");
-                return self.end(number, "no front can be started for its login");
-            }
-        };
-        self.tools.metrics.login(LoginResult::Accepted);
-        let proven = &granted.grant.identity.proven;
-        let by_password = proven
-            .iter()
-            .any(|how| matches!(how, How::Password | How::KeyboardInteractive));
-        let account = granted.grant.login.as_str().as_bytes();
-        self.tools
-            .strangers
-            .logged_in(source.ip(), via.is_some(), account, by_password);
-        tracing::info!(
-            connection = number, %source, via, login = %granted.grant.login, identity = %granted.grant.identity, "a login"
-        );
-        if granted.grant.must_change_password {
-            tracing::info!(
-                connection = number,
-                "its password has expired: its sessions are `passwd`"
-            );
-        }
-        self.tools.audit.tell(Event::LoginAccepted {
-            connection: number,
-            source,
-            login: granted.grant.login.to_string(),
-            identity: granted.grant.identity.to_string(),
-            cluster: granted.members.first().map(AsAudited::new),
-            via,
-        });
-        self.connections.logged_in(number, Box::new(granted), front);
-        self.tell_lobby(&ToLobby::Verdict {
-            connection: number,
-            verdict: Verdict::Accepted { notes: entry.notes },
-        });
-        // The lobby's grace for the hand-over: a connection that is in and stays there is nobody's.
-        let timer = self
-            .tools
-            .timers
-            .after(GRACE_MARGIN, Key::new(Owner::Connections, number));
-        if let Some(known) = self.connections.of_lobby(number) {
-            known.grace = Some(timer);
-        }
-    }
-
     /// The frozen connection, for its front.
     fn handed_over(&mut self, number: Number, state: State) {
         let Some(known) = self.connections.of_lobby(number) else {
@@ -387,7 +236,7 @@ impl Node {
     }
 
     /// It died: who was in it is out, and it is started again, later and later if it keeps dying.
-    pub(super) fn lobby_gone(&mut self) {
+    pub(crate) fn lobby_gone(&mut self) {
         let of_lobby = self.connections.numbers(|c| !matches!(c.stage, Stage::Open(..)));
         for number in of_lobby {
             self.end(number, "the lobby ended");
@@ -407,7 +256,7 @@ impl Node {
     }
 
     /// A pause is over: for want of descriptors, or of a lobby.
-    pub(super) fn lobby_resume(&mut self) {
+    pub(crate) fn lobby_resume(&mut self) {
         if self.draining {
             return;
         }
@@ -437,25 +286,5 @@ impl Node {
         let begin = ToLobby::Begin { settings };
         self.seats.say(seat, &begin, Vec::new(), &self.tools.wakes);
         Ok(seat)
-    }
-}
-
-/// What the front may ask for. What roles allow may change while the connection is open, and why they refuse a program is
-/// for its user to read: that the front does not know, so it is to ask.
-fn to_offer(granted: &Granted, now: Duration) -> Permits {
-    let offered = offered(&granted.grant, now);
-    match granted.members.is_empty() {
-        true => offered,
-        false => [Kind::Shell, Kind::Exec, Kind::Sftp]
-            .into_iter()
-            .fold(offered, Permits::with),
-    }
-}
-
-impl Node {
-    /// One step of a login's way, for benchmarks and for those who ask.
-    pub(super) fn timing(&mut self, connection: Number, step: &str, took: Duration) {
-        tracing::debug!(connection, step, micros = took.as_micros() as u64, "timing");
-        self.tools.steps.add(connection, c"node", step, took);
     }
 }

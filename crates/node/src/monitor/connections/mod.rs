@@ -1,7 +1,11 @@
 //! Every connection, from accept to its end: its socket's duplicate, its exchanges, its way to a login, its grant. Who
 //! may speak of it is decided here: the lobby before its hand-over, its own front after it, nobody else ever.
 
-use super::exchange::Exchanges;
+mod ends;
+
+pub(crate) use ends::{LAST_WORD, quoted};
+
+use super::exchanges::Exchanges;
 use super::granted::Granted;
 use super::login::Login;
 use super::offer::Offer;

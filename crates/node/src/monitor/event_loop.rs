@@ -1,23 +1,13 @@
-//! The loop that owns all parts and wires them: who is woken is called, and what one part says for another is carried
-//! there. Each file beside this one has one side: the lobby, the fronts, the tunnel, connections' ends, reload and end.
+//! The loop: it waits, and calls the part that a descriptor, a timer or an answer is for. What a part does is in the part's
+//! own module; this file only dispatches.
 
-mod cluster;
-mod ends;
-mod exchanges;
-mod fronts;
-mod lobby;
-mod rejoin;
-mod reload;
-mod strangers;
-mod tunnel;
-mod watcher;
-
-use super::arrivals::{Accepted, Arrivals, PAUSE, RESUME};
+use super::arrivals::Arrivals;
 use super::audit::{Event, Writing};
 use super::connections::{Connections, Stage};
 use super::fronts::Fronts;
 use super::label_commands::LabelCommands;
-use super::login::{Login, Scene, Step};
+use super::lobby::Lobby;
+use super::login::Login;
 use super::metrics::{Process, Serving};
 use super::network::Networks;
 use super::offer::Offer;
@@ -29,61 +19,60 @@ use super::tools::Tools;
 use super::trust::Trust;
 use super::tunnel::Tunnel;
 use super::wakes::{Key, Owner};
+use super::watcher::Pair;
 use fleetgate_sys::Errno;
 use fleetgate_wire::node::Connection as Number;
 use fleetgate_wire::node::front::ToFront;
 use fleetgate_wire::node::tunnel::ToTunnel;
 use fleetgate_worker::rest::Rest;
-pub use lobby::Lobby;
 use std::sync::Arc;
 use std::time::Duration;
-pub use watcher::Pair;
 
 /// How long the last audit events may take to the disk when the node ends.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// All of it.
-pub struct Node {
-    pub(super) tools: Tools,
-    pub(super) seats: Seats,
-    pub(super) arrivals: Arrivals,
-    pub(super) connections: Connections,
-    pub(super) fronts: Fronts,
-    pub(super) sessions: Sessions,
-    pub(super) networks: Networks,
-    pub(super) starter: Starter,
-    pub(super) offer: Arc<Offer>,
-    pub(super) trust: Arc<Trust>,
-    pub(super) lobby: Lobby,
+pub struct Monitor {
+    pub(crate) tools: Tools,
+    pub(crate) seats: Seats,
+    pub(crate) arrivals: Arrivals,
+    pub(crate) connections: Connections,
+    pub(crate) fronts: Fronts,
+    pub(crate) sessions: Sessions,
+    pub(crate) networks: Networks,
+    pub(crate) starter: Starter,
+    pub(crate) offer: Arc<Offer>,
+    pub(crate) trust: Arc<Trust>,
+    pub(crate) lobby: Lobby,
     /// None: the machine did not join a cluster.
-    pub(super) tunnel: Option<Tunnel>,
+    pub(crate) tunnel: Option<Tunnel>,
     /// Tunnels of who the node was before it left, or joined anew: until their sessions have ended.
-    pub(super) parted: Vec<SeatId>,
+    pub(crate) parted: Vec<SeatId>,
     /// How many tunnels there were before the one that is there.
-    pub(super) tunnels: u64,
-    pub(super) resolver: SeatId,
-    pub(super) config_path: Option<std::path::PathBuf>,
-    pub(super) writing: Option<Writing>,
+    pub(crate) tunnels: u64,
+    pub(crate) resolver: SeatId,
+    pub(crate) config_path: Option<std::path::PathBuf>,
+    pub(crate) writing: Option<Writing>,
     /// The page of metrics; none: it is not served.
-    pub(super) page: Option<Serving>,
+    pub(crate) page: Option<Serving>,
     /// Who watches sessions.
-    pub(super) watchers: Pair,
+    pub(crate) watchers: Pair,
     /// No more are accepted; it ends with the last connection and the last session.
-    pub(super) draining: bool,
+    pub(crate) draining: bool,
     /// Commands that say the node's labels.
-    pub(super) label_commands: LabelCommands,
+    pub(crate) label_commands: LabelCommands,
     /// When the state's age is looked at next.
-    pub(super) age_timer: Option<Timer>,
+    pub(crate) age_timer: Option<Timer>,
     /// When sums of what strangers did are due.
-    pub(super) strangers_timer: Option<Timer>,
+    pub(crate) strangers_timer: Option<Timer>,
     /// Ends of connections that are not told yet.
-    pub(super) ends: Vec<(Number, Event)>,
+    pub(crate) ends: Vec<(Number, Event)>,
     /// The next grant's number.
-    pub(super) grants: u64,
-    pub(super) done: bool,
+    pub(crate) grants: u64,
+    pub(crate) done: bool,
 }
 
-impl Node {
+impl Monitor {
     /// Serves until it is told to end and the last connection and session have.
     pub fn serve(mut self) -> Result<(), Errno> {
         let served = self.turn_until_done();
@@ -223,7 +212,7 @@ impl Node {
     }
 
     /// What the processes said, and which of them ended.
-    pub(super) fn take(&mut self, news: Vec<News>) {
+    pub(crate) fn take(&mut self, news: Vec<News>) {
         for one in news {
             match one {
                 News::Heard(seat, frame) if seat == self.lobby.seat => self.lobby_says(&frame.bytes),
@@ -272,96 +261,6 @@ impl Node {
             Seat::Tunnel => self.tunnel_gone(seat),
             Seat::Watcher | Seat::Guardian => self.watcher_gone(seat),
             _ => {}
-        }
-    }
-
-    fn arrivals_woken(&mut self, id: u64) {
-        if id == RESUME {
-            return self.lobby_resume();
-        }
-        for _ in 0..self.arrivals.per_turn() {
-            match self.arrivals.accept(id) {
-                // A refusal is told there.
-                Accepted::One(arrived) => drop(self.arrived(arrived)),
-                Accepted::Empty => return,
-                Accepted::Short(e) => {
-                    tracing::error!(
-                        "no connection can be accepted: {e}; raise LimitNOFILE or lower limits.connections"
-                    );
-                    self.arrivals.pause(&self.tools.wakes);
-                    self.tools.timers.after(PAUSE, Key::new(Owner::Arrivals, RESUME));
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Lets a login go on, and does what follows.
-    fn login(&mut self, number: Number, go: impl FnOnce(&mut Login, &mut Scene<'_>) -> Step) {
-        let Some(connection) = self.connections.of_lobby(number) else {
-            return;
-        };
-        let Stage::Login(login) = &mut connection.stage else {
-            return;
-        };
-        let mut refusals = Vec::new();
-        let mut scene = Scene {
-            connection: number,
-            source: connection.source.ip(),
-            tunnelled: connection.via.is_some(),
-            session_id: connection.exchanges.session_id(),
-            host_key: connection.exchanges.host_key(),
-            tools: &mut self.tools,
-            refusals: &mut refusals,
-        };
-        let step = go(login, &mut scene);
-        let step = login.hold(step, &mut scene);
-        self.login_step(number, step, refusals);
-        let talks = self
-            .connections
-            .get(number)
-            .is_some_and(|c| matches!(&c.stage, Stage::Login(login) if login.needs_turn()));
-        if !talks {
-            self.tools.pam_turns.leave(number);
-        }
-    }
-
-    /// Logins that waited for PAM go on where there is a place again.
-    fn give_turns(&mut self) {
-        let config = self.tools.config.clone();
-        while let Some(number) = self.tools.pam_turns.next(&config.limits) {
-            self.login(number, Login::take_turn);
-        }
-    }
-
-    fn files_read(&mut self, number: Number, outcome: super::launches::Outcome) {
-        // Nobody waits for it any more: its helper is still to be waited for.
-        let waits = self
-            .connections
-            .of_lobby(number)
-            .is_some_and(|c| matches!(c.stage, Stage::Login(_)));
-        match outcome {
-            Ok((running, _)) if !waits => self.tools.reaper.take(running.pidfd),
-            outcome => self.login(number, |login, scene| login.read(outcome, scene)),
-        }
-    }
-
-    fn restart_resolver(&mut self) {
-        match self.seats.start_resolver(&self.tools.wakes) {
-            Ok((seat, control)) => {
-                self.resolver = seat;
-                self.tools.resolver = Arc::new(control);
-                self.attach_names();
-            }
-            Err(e) => tracing::error!("the resolver is not started again: {e}"),
-        }
-    }
-
-    pub(super) fn attach_names(&mut self) {
-        let deadline = self.tools.config.limits.name_service.as_millis();
-        let resolver = self.tools.resolver.clone();
-        if let Err(e) = self.tools.names.attach(&resolver, deadline, &self.tools.wakes) {
-            tracing::error!("the resolver takes no questions: {e}");
         }
     }
 }

@@ -2,15 +2,15 @@
 //! its life. What an earlier one brought goes on to its end; beyond that nothing that it says is heard, and nothing is
 //! signed for it.
 
-use super::Node;
+use crate::monitor::Monitor;
 use crate::monitor::seats::{Seat, SeatId};
 use crate::monitor::tunnel::Tunnel;
 use fleetgate_wire::node::tunnel::{FromTunnel, ToTunnel};
 use std::ffi::CString;
 
-impl Node {
+impl Monitor {
     /// Who the node is now; none: it is in no cluster.
-    pub(super) fn tunnel_reloaded(&mut self, loaded: Option<Tunnel>) {
+    pub(crate) fn tunnel_reloaded(&mut self, loaded: Option<Tunnel>) {
         // The one that runs may have newer certificates than the one that was loaded, and has the connections.
         if let (Some(known), Some(loaded)) = (&mut self.tunnel, &loaded)
             && known.is_of(loaded)
@@ -52,7 +52,7 @@ impl Node {
     }
 
     /// A word of a tunnel's whose identity the node no longer has. It may have been said before that one heard so.
-    pub(super) fn parted_says(&mut self, seat: SeatId, frame: &[u8]) {
+    pub(crate) fn parted_says(&mut self, seat: SeatId, frame: &[u8]) {
         let word = match fleetgate_wire::decode::<FromTunnel>(frame) {
             Ok(word) => word,
             Err(e) => return self.violated(Seat::Tunnel, seat, None, &e.to_string()),

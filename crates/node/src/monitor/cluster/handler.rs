@@ -1,14 +1,14 @@
 //! The cluster's side: a state that was brought, what of open connections it ends, and each order decided about anew.
 //! Whoever brings a state is believed in nothing; see [`Cluster`].
 
-use super::Node;
-use super::ends::LAST_WORD;
+use crate::monitor::Monitor;
 use crate::monitor::audit::{EndOrder, Event};
 use crate::monitor::cluster::{Change, Cluster, Signed};
-use crate::monitor::connections::Stage;
+use crate::monitor::connections::{LAST_WORD, Stage};
 use crate::monitor::granted::Granted;
 use crate::monitor::label_commands::Value;
 use crate::monitor::settings::worker_user;
+use crate::monitor::timers::unix_seconds;
 use crate::monitor::tools::Tools;
 use crate::monitor::trust::Trust;
 use crate::monitor::tunnel::Tunnel;
@@ -29,9 +29,9 @@ const AGE: u64 = 0;
 /// DISCONNECT's reason (RFC 4253 §11.1): by application.
 const BY_APPLICATION: u32 = 11;
 
-impl Node {
+impl Monitor {
     /// Begins with the cluster that the machine joined, if it did.
-    pub(in crate::monitor) fn join_cluster(&mut self) {
+    pub(crate) fn join_cluster(&mut self) {
         let Some(cluster) = &self.tools.cluster else {
             return;
         };
@@ -48,7 +48,7 @@ impl Node {
     }
 
     /// A state that somebody brought.
-    pub(in crate::monitor) fn cluster_state(&mut self, signed: Signed) {
+    pub(crate) fn cluster_state(&mut self, signed: Signed) {
         let Some(cluster) = &mut self.tools.cluster else {
             return;
         };
@@ -75,7 +75,7 @@ impl Node {
     }
 
     /// A sign that the state still holds.
-    pub(in crate::monitor) fn cluster_fresh(&mut self, document: Vec<u8>, signature: Vec<u8>) {
+    pub(crate) fn cluster_fresh(&mut self, document: Vec<u8>, signature: Vec<u8>) {
         let Some(cluster) = &mut self.tools.cluster else {
             return;
         };
@@ -91,7 +91,7 @@ impl Node {
     }
 
     /// The state is another: what its locks are for is ended now.
-    pub(in crate::monitor) fn cluster_changed(&mut self) {
+    pub(crate) fn cluster_changed(&mut self) {
         let Some(cluster) = &self.tools.cluster else {
             return;
         };
@@ -109,7 +109,7 @@ impl Node {
     }
 
     /// The configuration was read again: the machine may have joined or left, and its labels be others.
-    pub(super) fn cluster_reloaded(&mut self, loaded: Option<(Tunnel, Cluster)>) {
+    pub(crate) fn cluster_reloaded(&mut self, loaded: Option<(Tunnel, Cluster)>) {
         let (tunnel, loaded) = loaded.unzip();
         let both = self.tunnel.as_ref().zip(tunnel.as_ref());
         let is_same = both.is_some_and(|(known, loaded)| known.is_of(loaded));
@@ -140,7 +140,7 @@ impl Node {
     }
 
     /// A timer of the cluster's.
-    pub(super) fn cluster_woken(&mut self, id: u64) {
+    pub(crate) fn cluster_woken(&mut self, id: u64) {
         if id == AGE {
             self.age_timer = None;
             return self.look_at_age();
@@ -170,7 +170,7 @@ impl Node {
     }
 
     fn say_age(&mut self) {
-        let now = wall();
+        let now = unix_seconds();
         let Some(cluster) = &mut self.tools.cluster else {
             return;
         };
@@ -184,7 +184,7 @@ impl Node {
 
     /// Ends what a lock is for, on every way in.
     fn look_for_locks(&mut self) {
-        let now = wall();
+        let now = unix_seconds();
         let all = self.connections.numbers(|c| !matches!(c.stage, Stage::Login(_)));
         for number in all {
             let Some(cluster) = &self.tools.cluster else {
@@ -309,8 +309,8 @@ fn lock(granted: &Granted, cluster: &Cluster, now: u64) -> Option<Refusal> {
 }
 
 /// Decides about a login of the cluster again, for an order: what was a yes an hour ago may be a no, or a smaller yes.
-pub(super) fn decide_again(granted: &mut Granted, tools: &Tools, trust: &Trust) -> Result<(), String> {
-    let now = wall();
+pub(crate) fn decide_again(granted: &mut Granted, tools: &Tools, trust: &Trust) -> Result<(), String> {
+    let now = unix_seconds();
     let login = granted.grant.login.as_str();
     let Some(cluster) = &tools.cluster else {
         return match granted.members.is_empty() {
@@ -338,9 +338,4 @@ pub(super) fn decide_again(granted: &mut Granted, tools: &Tools, trust: &Trust) 
         granted.grant.permits = permits;
     }
     Ok(())
-}
-
-/// Seconds since 1970.
-fn wall() -> u64 {
-    u64::try_from(fleetgate_sys::clock::wall().sec).unwrap_or(0)
 }
