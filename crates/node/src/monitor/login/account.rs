@@ -4,8 +4,7 @@
 use super::Scene;
 use super::publickey::Closed;
 use crate::monitor::trust::Trust;
-use fleetgate_policy::Login as Name;
-use fleetgate_policy::access;
+use fleetgate_policy::{Login as Name, access};
 use fleetgate_sys::clock;
 use fleetgate_wire::common::Account;
 

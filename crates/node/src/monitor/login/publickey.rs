@@ -4,9 +4,8 @@
 use super::facts::Files;
 use crate::monitor::cluster::{Cluster, Member};
 use crate::monitor::trust::Trust;
-use fleetgate_policy::Permits;
-use fleetgate_policy::cluster;
 use fleetgate_policy::grant::How;
+use fleetgate_policy::{Permits, cluster};
 use fleetgate_ssh::auth::PublicKey;
 use fleetgate_ssh::key::{
     Algorithm, AuthorizedKeys, Certificate, CertificateKind, Found, Presented, Principals, Restrictions,

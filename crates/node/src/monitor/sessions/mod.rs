@@ -5,15 +5,17 @@
 //! start → (SELinux context) → (xauth) → launch, inside PAM on a thread → Started → the keeper hears of the end → Ended
 //! ```
 //!
-//! Read in this order: [`order`] (what is decided, and the order itself), `environment`, `streams`, `begin` (the steps
-//! until it runs), `running` (what may happen to it then). It never reads or writes what a session says.
+//! Read in this order: `admit` (may it be?), [`order`] (what is decided, and the order itself), `environment`, `streams`,
+//! `prepare` and `launch` (the steps until it runs), `running` (what may happen to it then). It never reads or writes what a session says.
 
-mod begin;
+mod admit;
 mod confinement;
 mod environment;
 mod facts;
 mod files;
+mod launch;
 pub mod order;
+mod prepare;
 mod running;
 mod streams;
 mod within_pam;
@@ -143,7 +145,7 @@ struct Session {
 
 enum State {
     /// On its way; nothing of it runs.
-    Beginning(Box<begin::Beginning>),
+    Beginning(Box<admit::Beginning>),
     /// It runs.
     Running(Box<running::Running>),
     /// Being moved from one to the other.

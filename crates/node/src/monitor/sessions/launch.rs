@@ -1,31 +1,23 @@
-//! The steps from a front's Start until the program runs or the client is told why not.
+//! A session's launch: the order for the helper and its descriptors, the launch itself (inside PAM, where that is used), and
+//! what it comes to.
 
-use super::facts::{ClusterUser, Decided, Facts};
+use super::facts::Facts;
 use super::order::{self, Refused};
 use super::streams::Streams;
 use super::within_pam::Wanted;
-use super::{About, Session, Sessions, State, confinement, ended, environment, key, running, say, text};
-use crate::monitor::arrivals::address;
-use crate::monitor::audit::{Event, SessionKind};
-use crate::monitor::cluster::Member;
-use crate::monitor::granted::Granted;
+use super::{About, Sessions, State, confinement, ended, environment, key, running, say, text};
+use crate::monitor::audit::Event;
 use crate::monitor::launches::Outcome;
 use crate::monitor::names;
-use crate::monitor::network::Networks;
-use crate::monitor::timers::{Timer, now};
 use crate::monitor::tools::Tools;
-use crate::monitor::x11;
-use fleetgate_launch::pam::PamSession;
 use fleetgate_launch::{Begun, Launch, LaunchError, Session as Kept};
+use fleetgate_policy::Audit;
 use fleetgate_policy::permits::Program as Permitted;
-use fleetgate_policy::{Audit, Grant, Watching};
 use fleetgate_sys::poll::READ;
-use fleetgate_sys::{Errno, Fd, clock, process, socket};
-use fleetgate_wire::common::Account;
+use fleetgate_sys::{Errno, Fd, clock, socket};
 use fleetgate_wire::exec::{Exec, Program};
-use fleetgate_wire::names::{About as Question, Found};
-use fleetgate_wire::node::front::{Start, Ticket, ToFront};
-use fleetgate_wire::node::{Ended, Ends};
+use fleetgate_wire::node::Ended;
+use fleetgate_wire::node::front::ToFront;
 use fleetgate_wire::order::{Role, Work};
 use fleetgate_wire::pam::Start as PamStart;
 use fleetgate_wire::{Failure, Reason};
@@ -35,27 +27,8 @@ use std::time::Duration;
 /// How long a user has to answer what PAM asks: nobody is asked here.
 const NO_TIME: u32 = 1;
 
-/// A session on its way.
-pub(super) struct Beginning {
-    grant: Grant,
-    ends: Ends,
-    start: Start,
-    account: Account,
-    decided: Decided,
-    agent: Option<CString>,
-    display: Option<u16>,
-    context: Option<CString>,
-    watching: Watching,
-    cluster_user: ClusterUser,
-    /// The conversation that let the connection in, for the connection's first session.
-    accepted: Option<PamSession>,
-    pam: bool,
-    xauth: Option<(Fd, Timer)>,
-    /// Made and under way: what the front will be given, and what the keeper will note.
-    under_way: Option<UnderWay>,
-}
-
-struct UnderWay {
+/// A launch under way.
+pub(super) struct UnderWay {
     ours: Vec<Fd>,
     one: bool,
     kept: Kept,
@@ -66,211 +39,6 @@ struct UnderWay {
 }
 
 impl Sessions {
-    /// A front asks for a session. `account`: as the name service has it at this moment.
-    pub fn start(
-        &mut self,
-        tools: &mut Tools,
-        networks: &Networks,
-        granted: &mut Granted,
-        account: Account,
-        ticket: Ticket,
-        start: Start,
-    ) {
-        let connection = granted.connection;
-        let login = granted.grant.login.to_string();
-        match self.admit(tools, networks, granted, account, ticket, start) {
-            Ok(number) if self.selinux => {
-                let user = self.all.get(&number).map(|s| text(&s.login)).unwrap_or_default();
-                tools.names.ask(
-                    crate::monitor::names::Lane::IN,
-                    Question::Context { user },
-                    key(number, About::Context),
-                );
-            }
-            Ok(number) => self.go_on(tools, number),
-            Err(Refused(why)) => {
-                tools.metrics.denied();
-                tools.audit.tell(Event::Denied {
-                    connection,
-                    login,
-                    what: why.clone(),
-                });
-                tools.words.say(
-                    connection,
-                    ToFront::NotStarted {
-                        connection,
-                        ticket,
-                        why: text(&why),
-                    },
-                    Vec::new(),
-                );
-            }
-        }
-    }
-
-    /// The checks, and the session's entry.
-    fn admit(
-        &mut self,
-        tools: &mut Tools,
-        networks: &Networks,
-        granted: &mut Granted,
-        account: Account,
-        ticket: Ticket,
-        start: Start,
-    ) -> Result<u64, Refused> {
-        let connection = granted.connection;
-        let decided = order::decide(&granted.grant, &start, now())?;
-        if account.ids.uid != granted.uid {
-            return Err(Refused::new(
-                "the account is not the one that logged in: log in again",
-            ));
-        }
-        if self.by_ticket.contains_key(&(connection, ticket)) {
-            return Err(Refused::new("the session's number is in use"));
-        }
-        let count = self.by_connection.get(&connection).copied().unwrap_or(0);
-        if count >= tools.config.limits.sessions {
-            return Err(Refused(format!(
-                "a connection has at most {count} sessions (limits.sessions)"
-            )));
-        }
-        let of_roles = |of: &Member| of.allowed.limits.sessions;
-        if let Some(most) = granted.members.iter().filter_map(of_roles).min()
-            && count >= most
-        {
-            return Err(Refused(format!(
-                "a connection has at most {most} sessions by its roles: end one of them"
-            )));
-        }
-        let lasting = |of: &Member| of.allowed.limits.session;
-        let limit = granted.members.iter().filter_map(lasting).min();
-        let watching = granted
-            .members
-            .iter()
-            .map(|of| of.allowed.watching)
-            .fold(tools.config.watching(), Watching::and);
-        let agent = match start.agent {
-            Some(of) => Some(
-                networks
-                    .agent(connection, of)
-                    .ok_or(Refused::new("there is no agent to forward"))?,
-            ),
-            None => None,
-        };
-        let display = match &start.x11 {
-            Some(x11) => {
-                let number = networks.display(connection, x11.display);
-                Some(number.ok_or(Refused::new("there is no display to forward"))?)
-            }
-            None => None,
-        };
-        self.next += 1;
-        let number = self.next;
-        let [high, low] = fleetgate_sys::exe::random();
-        let pam = tools.pam && decided.is_login();
-        let session = Session {
-            connection,
-            source: address(&granted.ends.peer),
-            user: granted.user(),
-            ordered: None,
-            parting: None,
-            ticket,
-            login: granted.grant.login.to_string(),
-            uid: account.ids.uid,
-            id: (u128::from(high) << 64 | u128::from(low)).to_be_bytes(),
-            kind: decided.kind,
-            fixed: granted.grant.permits.forced().is_some() || decided.kind == SessionKind::Sftp,
-            terminal: None,
-            command: decided.command(),
-            original: decided.original.clone(),
-            cgroup: None,
-            unheard: false,
-            hung_up: false,
-            doomed: false,
-            limit,
-            over: None,
-            state: State::Beginning(Box::new(Beginning {
-                grant: granted.grant.clone(),
-                ends: granted.ends.clone(),
-                start,
-                account,
-                decided,
-                agent,
-                display,
-                context: None,
-                watching,
-                cluster_user: ClusterUser::of(&granted.members),
-                accepted: if pam { granted.pam.take() } else { None },
-                pam,
-                xauth: None,
-                under_way: None,
-            })),
-        };
-        self.all.insert(number, session);
-        self.by_ticket.insert((connection, ticket), number);
-        *self.by_connection.entry(connection).or_default() += 1;
-        self.beginning.push(connection);
-        Ok(number)
-    }
-
-    /// A name was found: the SELinux context.
-    pub fn named(&mut self, tools: &mut Tools, id: u64, found: Found) {
-        let Some((number, About::Context)) = super::parts(id) else {
-            return;
-        };
-        let Some(Session {
-            state: State::Beginning(beginning),
-            ..
-        }) = self.all.get_mut(&number)
-        else {
-            return;
-        };
-        match found {
-            Found::Context { context } => {
-                beginning.context = context;
-                self.go_on(tools, number);
-            }
-            // In a system that has contexts nobody runs without his own.
-            other => {
-                tracing::error!("the SELinux context of a session is not known: {other:?}");
-                self.refuse(
-                    tools,
-                    number,
-                    Refused::new("the session's SELinux context is not known"),
-                );
-            }
-        }
-    }
-
-    /// xauth first, then the program.
-    fn go_on(&mut self, tools: &mut Tools, number: u64) {
-        let Some(session) = self.all.get(&number) else {
-            return;
-        };
-        let State::Beginning(beginning) = &session.state else {
-            return;
-        };
-        let script = match (&beginning.start.x11, beginning.display) {
-            (Some(x11), Some(display)) => Some(order::xauth_script(x11, display)),
-            _ => None,
-        };
-        match script {
-            Some(Err(why)) => self.refuse(tools, number, why),
-            Some(Ok(script)) => {
-                let xauth = x11::launch(session.id, &beginning.account, &tools.config.xauth, &script);
-                let launch = xauth.map_err(|e| e.to_string()).and_then(|launch| {
-                    let submitted = tools.launches.submit(launch, key(number, About::Xauth));
-                    submitted.map_err(|e| e.to_string())
-                });
-                if let Err(why) = launch {
-                    tracing::warn!("xauth is not run: {why}; X11 clients of this session are refused");
-                    self.launch(tools, number);
-                }
-            }
-            None => self.launch(tools, number),
-        }
-    }
-
     /// A launch came to something.
     pub fn launched(&mut self, tools: &mut Tools, id: u64, outcome: Outcome) {
         match super::parts(id) {
@@ -280,64 +48,8 @@ impl Sessions {
         }
     }
 
-    fn xauth_launched(&mut self, tools: &mut Tools, number: u64, outcome: Outcome) {
-        let session = self.all.get_mut(&number);
-        match (session.map(|s| &mut s.state), outcome) {
-            (Some(State::Beginning(beginning)), Ok((running, _))) => {
-                let watched = tools
-                    .wakes
-                    .watch(&running.pidfd, READ, key(number, About::XauthEnded));
-                let timer = tools.timers.after(x11::PATIENCE, key(number, About::XauthLate));
-                beginning.xauth = Some((running.pidfd, timer));
-                if watched.is_err() {
-                    self.xauth_ended(tools, number);
-                }
-            }
-            (None, Ok((running, _))) => tools.reaper.take(running.pidfd),
-            (_, outcome) => {
-                if let Err(e) = outcome {
-                    tracing::warn!("xauth is not run: {e}; X11 clients of this session are refused");
-                }
-                self.launch(tools, number);
-            }
-        }
-    }
-
-    pub(super) fn xauth_ended(&mut self, tools: &mut Tools, number: u64) {
-        let Some(Session {
-            state: State::Beginning(beginning),
-            ..
-        }) = self.all.get_mut(&number)
-        else {
-            return;
-        };
-        let Some((pidfd, timer)) = beginning.xauth.take() else {
-            return;
-        };
-        tools.timers.cancel(timer);
-        match process::wait(&pidfd, false) {
-            Ok(Some(process::Exit::Code(0))) => {}
-            exit => tracing::warn!(
-                "xauth failed ({exit:?}); X11 clients of this session may be refused. Is {} there?",
-                tools.config.xauth.display()
-            ),
-        }
-        self.launch(tools, number);
-    }
-
-    pub(super) fn xauth_late(&mut self, number: u64) {
-        if let Some(Session {
-            state: State::Beginning(beginning),
-            ..
-        }) = self.all.get(&number)
-            && let Some((pidfd, _)) = &beginning.xauth
-        {
-            let _ = process::signal(pidfd, process::SIGKILL);
-        }
-    }
-
     /// Makes the order and hands it on.
-    fn launch(&mut self, tools: &mut Tools, number: u64) {
+    pub(super) fn launch(&mut self, tools: &mut Tools, number: u64) {
         // While this waited the connection may have ended.
         if self.all.get(&number).is_some_and(|s| s.unheard) {
             self.forget(number);
@@ -668,32 +380,6 @@ impl Sessions {
         );
         session.unheard = true;
         self.refuse(tools, number, why);
-    }
-
-    /// It will not be: the client is told, unless he was, and the audit log.
-    fn refuse(&mut self, tools: &mut Tools, number: u64, Refused(why): Refused) {
-        let Some(session) = self.forget(number) else {
-            return;
-        };
-        if let Some(cgroup) = &session.cgroup {
-            let _ = std::fs::remove_dir(cgroup);
-        }
-        let (connection, ticket) = (session.connection, session.ticket);
-        say(
-            tools,
-            &session,
-            ToFront::NotStarted {
-                connection,
-                ticket,
-                why: text(&why),
-            },
-            Vec::new(),
-        );
-        tools.audit.tell(Event::SessionRefused {
-            connection,
-            login: session.login,
-            reason: why,
-        });
     }
 }
 
