@@ -3,8 +3,8 @@
 
 use fleetgate_net::testing::Cluster as Tls;
 use fleetgate_net::x509::Key;
+use fleetgate_node::config::cluster::Signed;
 use fleetgate_node::identity::{Identity as Joined, save_tls_key};
-use fleetgate_node::monitor::cluster::Signed;
 use fleetgate_policy::cluster::{
     Identity, Lock, Locks, Name, Role, SSH_EXTENSION, Selector, State, Subject, Target,
 };

@@ -1,13 +1,14 @@
 //! Listening sockets and what arrives on them. It decides nothing about a connection but whether there is room.
 
 use super::Monitor;
-use super::tunnel::Via;
+use super::seats::SeatId;
 use super::wakes::{Key, Owner, Wakes};
 use fleetgate_sys::net::{self, Address};
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::{Errno, Fd};
 use fleetgate_wire::common::Endpoint;
 use fleetgate_wire::node::Ends;
+use fleetgate_wire::node::tunnel::Ticket;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::time::Duration;
 
@@ -34,6 +35,19 @@ pub struct Arrived {
     pub ends: Ends,
     /// The proxy that it came by; all else is its word then.
     pub via: Option<Via>,
+}
+
+/// What a connection's proxy says about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Via {
+    /// The proxy's name.
+    pub proxy: String,
+    /// Whose certificate it saw.
+    pub user: String,
+    /// The tunnel that brought it.
+    pub seat: SeatId,
+    /// Its number there.
+    pub ticket: Ticket,
 }
 
 /// What one turn of accepting came to.

@@ -1,6 +1,6 @@
 //! A connection after its login: what every order on it is checked against.
 
-use super::cluster::Member;
+use crate::config::cluster::Member;
 use fleetgate_launch::pam::PamSession;
 use fleetgate_policy::{Grant, Permits};
 use fleetgate_wire::node::{Connection, Ends};

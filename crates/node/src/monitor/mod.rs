@@ -14,12 +14,10 @@
 //! `handler` where the module has several). [`event_loop`] calls them and knows nothing else.
 
 mod arrivals;
-pub mod audit;
 pub mod cgroup;
-pub mod cluster;
+mod cluster;
 mod connections;
 mod event_loop;
-mod exchanges;
 mod fronts;
 pub mod granted;
 mod host_keys;
@@ -27,7 +25,6 @@ pub mod label_commands;
 pub mod launches;
 mod lobby;
 mod login;
-pub mod metrics;
 pub mod names;
 pub mod network;
 mod offer;
@@ -47,8 +44,9 @@ pub mod wakes;
 pub mod watcher;
 pub mod x11;
 
-pub use cluster::Signed;
 pub use event_loop::Monitor;
+pub use fleetgate_audit as audit;
+pub use fleetgate_audit::metrics;
 pub use granted::Granted;
 pub use start::{MonitorError, Options, Parts, Sources, audit_log, check, host_keys, open, run};
 pub(crate) use start::{settle, uses_pam};

@@ -4,7 +4,7 @@
 use super::Monitor;
 use super::arrivals::Arrivals;
 use super::audit::{Audit, Event};
-use super::cgroup::{Cgroups, Usage, outside};
+use super::cgroup::{Cgroups, outside, usage};
 use super::connections::Connections;
 use super::fronts::Fronts;
 use super::host_keys::HostKeys;
@@ -19,13 +19,14 @@ use super::offer::Offer;
 use super::pam_turns::Turns;
 use super::seats::{Executed, Images, Late, News, Seat, SeatId, Seats, Starts, Words, open_ladder};
 use super::sessions::{Inherited, Sessions, needs_contexts};
-use super::settings::{is_reachable, joined, offer, worker_user};
+use super::settings::{is_reachable, offer, worker_user};
 use super::starter::Starter;
 use super::steps::Steps;
 use super::strangers::Strangers;
 use super::timers::Timers;
 use super::tools::{Reaper, Tools};
 use super::trust::Trust;
+use super::tunnel::joined;
 use super::wakes::{Key, Owner, Wakes};
 use super::watcher::{Pair, Watching};
 use crate::config::{Config, PamUse, SelinuxUse};
@@ -35,7 +36,8 @@ use fleetgate_launch::{Keeper, Places, Session, Wtmpdb};
 use fleetgate_policy::Audit as Level;
 use fleetgate_seal::{Ladder, Source};
 use fleetgate_sys::poll::READ;
-use fleetgate_sys::process::{self, Limit, numbers::RLIMIT_NOFILE};
+use fleetgate_sys::process::numbers::RLIMIT_NOFILE;
+use fleetgate_sys::process::{self, Limit};
 use fleetgate_sys::{Fd, credentials, net, signals};
 use fleetgate_wire::node::lobby::ToLobby;
 use fleetgate_wire::node::starter::{CONTROL, FIRST_LISTENER};
@@ -410,9 +412,9 @@ fn keeper(config: &Config, user_mode: bool, audit: Audit) -> Result<Keeper, Moni
             code: None,
             signal: None,
             lasted,
-            usage: Usage::of(session.cgroup.as_deref(), None),
+            usage: usage(session.cgroup.as_deref(), None),
             ordered: None,
-            is_inherited: true,
+            inherited: true,
         });
     };
     Keeper::start_telling(&directory, Places::system(), wtmpdb, tell).map_err(at("keeping sessions"))

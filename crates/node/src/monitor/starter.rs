@@ -3,8 +3,9 @@
 
 use super::audit::Event;
 use super::offer::Offer;
-use super::settings::{is_reachable, joined, offer};
+use super::settings::{is_reachable, offer};
 use super::trust::Trust;
+use super::tunnel::joined;
 use super::wakes::{Key, Owner, Wakes};
 use super::{Monitor, label_commands, uses_pam};
 use crate::config::Config;

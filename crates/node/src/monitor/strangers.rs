@@ -6,14 +6,12 @@
 
 use super::Monitor;
 use super::audit::Event;
-use super::connections::Stage;
 use super::timers::now;
 use super::wakes::{Key, Owner};
 use fleetgate_policy::address::Network;
 use fleetgate_policy::strangers::{Lines, Offence, Penalties, Settings, Sum};
 use fleetgate_sys::clock::{self, Time};
 use fleetgate_sys::{Fd, stream};
-use fleetgate_wire::node::Connection as Number;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -203,25 +201,6 @@ impl Monitor {
                 first: sum.first,
                 last: sum.last,
             });
-        }
-    }
-
-    /// A connection that is not logged in ends by its peer's doing: what that costs its source.
-    pub(crate) fn charge_for_end(&mut self, number: Number) {
-        let grace = self.tools.config.limits.login_grace.0;
-        let Some(known) = self.connections.get(number) else {
-            return;
-        };
-        let Stage::Login(login) = &known.stage else {
-            return;
-        };
-        let offence = match now().saturating_sub(known.since) >= grace {
-            true => Some(Offence::TooLate),
-            false => login.offence_at_end(),
-        };
-        let (source, tunnelled) = (known.source.ip(), known.via.is_some());
-        if let Some(offence) = offence {
-            self.tools.strangers.offend(source, tunnelled, offence);
         }
     }
 }

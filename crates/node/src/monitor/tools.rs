@@ -2,7 +2,6 @@
 //! nothing else of each other.
 
 use super::audit::Audit;
-use super::cluster::{Cluster, StateWriter};
 use super::launches::Launches;
 use super::metrics::Metrics;
 use super::names::Names;
@@ -14,6 +13,7 @@ use super::timers::Timers;
 use super::wakes::{Key, Owner, Wakes};
 use super::watcher::Watching;
 use crate::config::Config;
+use crate::config::cluster::{Cluster, StateWriter};
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::{Fd, process};
 use std::collections::HashMap;

@@ -8,6 +8,7 @@ use crate::monitor::seats::{Seat, SeatId};
 use crate::monitor::strangers::Line;
 use crate::monitor::timers::now;
 use crate::monitor::wakes::{Key, Owner};
+use fleetgate_policy::strangers::Offence;
 use fleetgate_wire::node::Connection as Number;
 use std::ffi::CStr;
 use std::time::Duration;
@@ -164,6 +165,25 @@ impl Monitor {
         };
         for number in theirs {
             self.end(number, &format!("the {name} asked for what it may not"));
+        }
+    }
+
+    /// A connection that is not logged in ends by its peer's doing: what that costs its source.
+    pub(crate) fn charge_for_end(&mut self, number: Number) {
+        let grace = self.tools.config.limits.login_grace.0;
+        let Some(known) = self.connections.get(number) else {
+            return;
+        };
+        let Stage::Login(login) = &known.stage else {
+            return;
+        };
+        let offence = match now().saturating_sub(known.since) >= grace {
+            true => Some(Offence::TooLate),
+            false => login.offence_at_end(),
+        };
+        let (source, tunnelled) = (known.source.ip(), known.via.is_some());
+        if let Some(offence) = offence {
+            self.tools.strangers.offend(source, tunnelled, offence);
         }
     }
 }

@@ -2,24 +2,27 @@
 //! may speak of it is decided here: the lobby before its hand-over, its own front after it, nobody else ever.
 
 mod ends;
+pub mod exchanges;
+mod places;
 
 pub(crate) use ends::{LAST_WORD, quoted};
 
-use super::exchanges::Exchanges;
-use super::granted::Granted;
-use super::login::Login;
-use super::offer::Offer;
-use super::seats::SeatId;
-use super::strangers::{Strangers, random};
-use super::timers::Timer;
-use super::tunnel::{ProxyPlaces, Via};
 use crate::config::Limits;
+use crate::monitor::arrivals::Via;
+use crate::monitor::granted::Granted;
+use crate::monitor::login::Login;
+use crate::monitor::offer::Offer;
+use crate::monitor::seats::SeatId;
+use crate::monitor::strangers::{Strangers, random};
+use crate::monitor::timers::Timer;
+use exchanges::Exchanges;
 use fleetgate_policy::address::Network;
 use fleetgate_policy::strangers::{Admission, Bounds, Full as Refused, Waiting};
 use fleetgate_sys::poll::{HANGUP, Watch, poll};
 use fleetgate_sys::{Fd, net};
 use fleetgate_wire::node::front::{Start, Ticket};
 use fleetgate_wire::node::{Connection as Number, Ends};
+use places::ProxyPlaces;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;

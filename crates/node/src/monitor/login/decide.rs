@@ -7,7 +7,7 @@ use super::publickey::{self, Decision, Session};
 use super::refusals::end;
 use super::talk::{self, Purpose};
 use super::{Entry, Login, PROTOCOL_ERROR, Scene, Step};
-use crate::monitor::cluster::Member;
+use crate::config::cluster::Member;
 use crate::monitor::names::Lane;
 use crate::monitor::timers;
 use crate::monitor::trust::Way;

@@ -6,7 +6,6 @@ mod calendar;
 mod decide;
 mod facts;
 mod floor;
-mod handler;
 mod methods;
 pub mod pam;
 mod penalties;
@@ -14,11 +13,9 @@ mod publickey;
 mod refusals;
 mod talk;
 
-pub(crate) use handler::to_offer;
-
-use super::cluster::Member;
 use super::tools::Tools;
 use super::trust::{Trust, Way};
+use crate::config::cluster::Member;
 use facts::Facts;
 use fleetgate_launch::pam::PamSession;
 use fleetgate_launch::{Begun, LaunchError, Running};

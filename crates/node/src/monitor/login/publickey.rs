@@ -2,7 +2,7 @@
 //! files say.
 
 use super::facts::Files;
-use crate::monitor::cluster::{Cluster, Member};
+use crate::config::cluster::{Cluster, Member};
 use crate::monitor::trust::Trust;
 use fleetgate_policy::grant::How;
 use fleetgate_policy::{Permits, cluster};

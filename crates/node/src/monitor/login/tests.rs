@@ -1,7 +1,7 @@
 //! What each step of a login comes to, without a resolver: which keys are the same.
 
-use super::*;
 use super::penalties::same_key;
+use super::*;
 
 #[test]
 fn the_same_key_is_known_again_and_passwords_are_none() {

@@ -1,8 +1,8 @@
 //! What a session's order is made of: what was decided, and what is known of connection, account and service.
 
 use crate::config::Config;
+use crate::config::cluster::Member;
 use crate::monitor::audit::SessionKind;
-use crate::monitor::cluster::Member;
 use fleetgate_policy::Grant;
 use fleetgate_policy::permits::Program as Permitted;
 use fleetgate_sys::clock::Time;

@@ -23,8 +23,8 @@ mod within_pam;
 pub use facts::Inherited;
 pub use order::{Refused, offered};
 
-use super::audit::{EndOrder, SessionKind, digits};
-use super::cgroup::{Cgroups, Usage};
+use super::audit::{EndOrder, SessionKind, Usage, digits};
+use super::cgroup::Cgroups;
 use super::timers::Timer;
 use super::tools::Tools;
 use super::wakes::{Key, Owner};

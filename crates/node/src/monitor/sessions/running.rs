@@ -1,8 +1,9 @@
 //! What may happen to a session that runs: signals, a hang-up, its end.
 
 use super::{Ends, Session, Sessions, State, files, lasted, say};
+use crate::monitor::audit::Usage;
 use crate::monitor::audit::{EndOrder, Event, SessionKind};
-use crate::monitor::cgroup::Usage;
+use crate::monitor::cgroup;
 use crate::monitor::granted::Granted;
 use crate::monitor::tools::Tools;
 use fleetgate_launch::End;
@@ -55,7 +56,7 @@ pub(super) struct Running {
 impl Ends {
     /// Called on the keeper's thread: before the session's cgroup is removed, so what was used in it is still there.
     pub fn tell(&self, number: u64, end: End, cgroup: Option<&Path>) {
-        let usage = Usage::of(cgroup, end.usage);
+        let usage = cgroup::usage(cgroup, end.usage);
         self.list
             .lock()
             .expect("no panic is survived")
@@ -267,7 +268,7 @@ impl Sessions {
             lasted: Some(lasted(running.since)),
             usage,
             ordered,
-            is_inherited: false,
+            inherited: false,
         });
     }
 }

@@ -3,13 +3,13 @@
 
 use super::state::FRESH_COSTS;
 use crate::monitor::Monitor;
-use crate::monitor::arrivals::{Arrived, address};
+use crate::monitor::arrivals::{Arrived, Via, address};
 use crate::monitor::audit::Batch;
 use crate::monitor::connections::quoted;
 use crate::monitor::names::Lane;
 use crate::monitor::seats::{Seat, SeatId};
 use crate::monitor::timers::now;
-use crate::monitor::tunnel::{MAX_STATED, Tunnel, Via, keys};
+use crate::monitor::tunnel::{MAX_STATED, Tunnel, keys};
 use fleetgate_net::tls::client_handshake_hash;
 use fleetgate_policy::cluster::MAX_STATE;
 use fleetgate_proto::signed;

@@ -3,24 +3,24 @@
 //! documents count by their signatures.
 
 mod handler;
-mod places;
 mod process;
 mod rejoin;
 pub mod renewal;
 mod state;
 mod statement;
 
-pub use places::ProxyPlaces;
 pub use statement::signed_statement;
 
 use super::audit::Batch;
 use super::seats::SeatId;
 use super::timers::{Timer, now};
 use super::wakes::{self, Owner};
+use crate::config::Config;
+use crate::config::cluster::Cluster;
 use crate::identity::{self, Home, Identity};
 use fleetgate_net::x509::{Certificate, Key};
 use fleetgate_sys::{Errno, Fd, epoll};
-use fleetgate_wire::node::tunnel::{Proxy, Ticket};
+use fleetgate_wire::node::tunnel::Proxy;
 use fleetgate_worker::budget::{Budget, DOCUMENTS};
 use std::collections::VecDeque;
 use std::ffi::CString;
@@ -50,19 +50,6 @@ pub mod keys {
     pub const NAME: u64 = 3;
     /// So many bits.
     pub const BITS: u32 = 2;
-}
-
-/// What a connection's proxy says about it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Via {
-    /// The proxy's name.
-    pub proxy: String,
-    /// Whose certificate it saw.
-    pub user: String,
-    /// The tunnel that brought it.
-    pub seat: SeatId,
-    /// Its number there.
-    pub ticket: Ticket,
 }
 
 /// All of it.
@@ -212,6 +199,12 @@ impl Tunnel {
     pub fn tells(&mut self) -> bool {
         self.told.spend(1, now())
     }
+}
+
+/// What `fleetgate join` left: all of it or nothing. An error: a part of it is missing or cannot be read.
+pub fn joined(config: &Config) -> Result<Option<(Tunnel, Cluster)>, String> {
+    let tunnel = Tunnel::load(&config.state_directory)?;
+    Ok(tunnel.zip(Cluster::load(config)?))
 }
 
 /// `host:port` each; what is none is passed over: the state was checked by whoever signed it.

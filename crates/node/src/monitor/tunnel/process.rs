@@ -2,9 +2,9 @@
 //! when another takes its place.
 
 use super::{keys, proxies};
+use crate::config::cluster::StateWriter;
 use crate::monitor::Monitor;
 use crate::monitor::audit::Shipping;
-use crate::monitor::cluster::StateWriter;
 use crate::monitor::seats::{Seat, SeatId};
 use crate::monitor::timers::now;
 use fleetgate_wire::node::tunnel::ToTunnel;

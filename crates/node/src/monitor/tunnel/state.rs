@@ -2,8 +2,8 @@
 //! believe, and what the node says of itself.
 
 use super::{proxies, signed_statement};
+use crate::config::cluster::{Signed, removed_words};
 use crate::monitor::Monitor;
-use crate::monitor::cluster::{Signed, removed_words};
 use crate::monitor::timers::{now, unix_seconds};
 use fleetgate_policy::cluster::{Locks, Target};
 use fleetgate_sys::clock;

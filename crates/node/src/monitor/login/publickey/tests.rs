@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::config::Config;
-use crate::monitor::cluster::tests::{Card, Hand, key, name};
+use crate::config::testing::{Card, Hand, key, name};
 use fleetgate_policy::Kind;
 use fleetgate_policy::cluster::{Lock, Locks, Reason, Subject, Target};
 use fleetgate_ssh::auth::{Method, Request};

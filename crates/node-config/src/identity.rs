@@ -142,7 +142,7 @@ impl Home {
 }
 
 /// Puts a file of these bytes at `path`, mode 0600: whole and on the disk, or as it was before.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), IdentityError> {
+pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), IdentityError> {
     let failed = |e: std::io::Error| IdentityError(format!("{}: {e}", path.display()));
     let directory = path.parent().unwrap_or(Path::new("/"));
     DirBuilder::new()
@@ -167,7 +167,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), IdentityError> {
 }
 
 /// A whole file, if it is there.
-pub(crate) fn read(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, IdentityError> {
+pub fn read(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, IdentityError> {
     let failed = |e: std::io::Error| IdentityError(format!("{}: {e}", path.display()));
     let file = match std::fs::File::open(path) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),

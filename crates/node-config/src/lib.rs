@@ -1,6 +1,11 @@
-//! `node.toml`: what it may say, and what goes without it. Pure but for reading the one file; what a path in it
-//! holds is read by whoever needs it.
+//! What a node goes by: `node.toml`, which this file describes, its [`identity`] in its cluster, and the [`cluster`]'s
+//! signed state with the decisions that follow from it. The files that `node.toml` names are read by the parts that need them.
+#![forbid(unsafe_code)]
 
+pub mod cluster;
+pub mod identity;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod types;
 
 pub use types::{CommandEntry, Duration, LabelCommand, PamUse, RootLogin, SelinuxUse, Size};

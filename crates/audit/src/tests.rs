@@ -1,8 +1,7 @@
 //! What each event's line is, word for word, and what becomes of events that cannot be written.
 
-use super::event::utc;
+use super::fields::utc;
 use super::*;
-use crate::monitor::cgroup::Usage;
 use fleetgate_sys::clock::Time;
 use fleetgate_wire::node::Blob;
 use fleetgate_wire::node::watch::{Field, Source, Value};
@@ -211,7 +210,7 @@ fn each_event_has_its_line() {
                     by: "uid 0".into(),
                     reason: "maintenance".into(),
                 }),
-                is_inherited: false,
+                inherited: false,
             },
             format!(
                 "\"event\":\"session_ended\",\"connection\":7,\"login\":\"ada\",{session},\"code\":1,\
@@ -229,7 +228,7 @@ fn each_event_has_its_line() {
                 lasted: None,
                 usage: Usage::default(),
                 ordered: None,
-                is_inherited: true,
+                inherited: true,
             },
             format!("\"event\":\"session_ended\",\"connection\":7,\"login\":\"ada\",{session},\"inherited\":true"),
         ),
@@ -364,12 +363,12 @@ fn each_event_has_its_line() {
             "\"event\":\"process_died\",\"process\":\"lobby\",\"pid\":9,\"how\":\"signal 9\"".into(),
         ),
         (
-            Event::Lost(Gap {
+            Event::Lost {
                 count: 5,
                 first: Time { sec: 1, nsec: 0 },
                 last: Time { sec: 60, nsec: 0 },
                 cut: true,
-            }),
+            },
             "\"event\":\"audit_lost\",\"count\":5,\"first\":\"1970-01-01T00:00:01.000Z\",\
              \"last\":\"1970-01-01T00:01:00.000Z\",\"cut\":true"
                 .into(),

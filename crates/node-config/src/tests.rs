@@ -93,7 +93,7 @@ fn keys(unknown: &str) -> Vec<String> {
 
 #[test]
 fn every_key_is_documented() {
-    let page = include_str!("../../../../docs/node.md");
+    let page = include_str!("../../../docs/node.md");
     let documented: Vec<&str> = page
         .lines()
         .filter(|line| line.starts_with("| `"))

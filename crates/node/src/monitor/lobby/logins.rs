@@ -1,13 +1,14 @@
 //! Logins, as the loop drives them: each step of one, and what follows from it. A login that was proven gets its grant and
 //! its front.
 
-use super::{Entry, Login, Refusal, Scene, Step};
+use crate::config::cluster::Member;
 use crate::monitor::Monitor;
-use crate::monitor::audit::{AsAudited, Event};
+use crate::monitor::audit::{ClusterUser, Event};
 use crate::monitor::connections::{GRACE_MARGIN, Stage};
 use crate::monitor::fronts::Whose;
 use crate::monitor::granted::Granted;
 use crate::monitor::launches::Outcome;
+use crate::monitor::login::{Entry, Login, Refusal, Scene, Step};
 use crate::monitor::metrics::LoginResult;
 use crate::monitor::seats::Seat;
 use crate::monitor::sessions::offered;
@@ -197,7 +198,7 @@ impl Monitor {
             source,
             login: granted.grant.login.to_string(),
             identity: granted.grant.identity.to_string(),
-            cluster: granted.members.first().map(AsAudited::new),
+            cluster: granted.members.first().map(audited),
             via,
         });
         self.connections.logged_in(number, Box::new(granted), front);
@@ -218,12 +219,22 @@ impl Monitor {
 
 /// What the front may ask for. What roles allow may change while the connection is open, and why they refuse a program is
 /// for its user to read: that the front does not know, so it is to ask.
-pub(crate) fn to_offer(granted: &Granted, now: Duration) -> Permits {
+pub(super) fn to_offer(granted: &Granted, now: Duration) -> Permits {
     let offered = offered(&granted.grant, now);
     match granted.members.is_empty() {
         true => offered,
         false => [Kind::Shell, Kind::Exec, Kind::Sftp]
             .into_iter()
             .fold(offered, Permits::with),
+    }
+}
+
+/// Who somebody is in the cluster, as the audit log has it.
+fn audited(member: &Member) -> ClusterUser {
+    ClusterUser {
+        user: member.user().map(ToString::to_string).unwrap_or_default(),
+        roles: member.roles(),
+        mfa: member.identity.mfa,
+        device: member.identity.device.as_ref().map(ToString::to_string),
     }
 }

@@ -1,16 +1,20 @@
 //! The audit log: who came in or did not, what they ran, opened and moved, as one JSON object per line (docs/audit.md).
+//! [`metrics`] are its counterpart in numbers.
 //!
 //! Telling never waits: events go into a bounded queue, and a thread of its own writes them. What the queue or the disk
 //! has no room for is counted, and the count is written as soon as there is room again. It never decides anything, and
 //! no secret is ever told.
+#![forbid(unsafe_code)]
 
 mod event;
+mod fields;
+pub mod metrics;
 mod shipping;
 mod watched;
 mod writer;
 
-pub(super) use event::digits;
-pub use event::{AsAudited, EndOrder, Event, FileDone, Gap, SessionKind};
+pub use event::{ClusterUser, EndOrder, Event, FileDone, Gap, SessionKind, Usage};
+pub use fields::digits;
 pub use shipping::{Batch, Deliver, MAX_BATCH, Shipping, begin_at_end};
 pub use watched::{Watched, What};
 pub use writer::{Audit, Writing};

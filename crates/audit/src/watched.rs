@@ -1,7 +1,7 @@
 //! Events of watched sessions. Their fields are the watcher's; each line says which of them can be believed how far:
 //! `kernel`, `register` and `claimed` are the names of the fields that come from there.
 
-use super::event::Fields;
+use super::fields::{Field as _, Fields};
 use fleetgate_wire::common::SessionId;
 use fleetgate_wire::node::Connection;
 use fleetgate_wire::node::watch::{Field, Source, Value};
@@ -51,8 +51,10 @@ impl Watched {
             What::Lost { .. } => "watch_lost",
             What::Gap { .. } => "watch_gap",
         };
-        f.of(event, self.connection, Some(&self.login));
-        f.session(&self.session);
+        event.put("event", f);
+        self.connection.put("connection", f);
+        self.login.put("login", f);
+        self.session.put("session", f);
         match &self.what {
             What::Call { fields, .. } => fill(fields, f),
             What::Lost { count } => f.put("count", *count),
@@ -82,7 +84,7 @@ fn fill(fields: &[Field], f: &mut Fields) {
                 false
             }
             Value::Text { bytes, cut } => {
-                f.bytes(&name, Some(bytes));
+                bytes.put(&name, f);
                 *cut
             }
             Value::Words { words, cut } => {

@@ -1,15 +1,13 @@
 //! The node's part of its cluster: the signed state, the node's labels, and the decision about each login. What proxies
 //! and the tunnel bring is believed for its signature alone; a state that is older than what is known is refused.
 
-mod handler;
 mod member;
 mod signed;
 
-pub(crate) use handler::decide_again;
 pub use member::Member;
 pub use signed::{MAX_SIGNED, Signed, StateWriter};
 
-use crate::config::Config;
+use crate::Config;
 use crate::identity::Identity as Joined;
 use fleetgate_net::x509::Certificate;
 use fleetgate_policy::cluster::{
@@ -289,4 +287,4 @@ fn is_signed(keys: &[Vec<u8>], message: &[u8], signature: &[u8]) -> Result<(), S
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

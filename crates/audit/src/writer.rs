@@ -323,8 +323,13 @@ impl Log {
             text.push('\n');
         }
         if let Some(gap) = gap {
-            let cut = gap.cut || self.torn;
-            text += &Event::Lost(Gap { cut, ..gap }).line(clock::wall());
+            let event = Event::Lost {
+                count: gap.count,
+                first: gap.first,
+                last: gap.last,
+                cut: gap.cut || self.torn,
+            };
+            text += &event.line(clock::wall());
         }
         text += lines;
         if text.is_empty() {

@@ -8,7 +8,7 @@
 //! The position is noted at most once a second. A crash forgets the newest of it, and lines are sent again: whoever keeps
 //! them knows by log and offset that he has them.
 
-use crate::identity::{self, DIRECTORY, Home, IdentityError};
+use fleetgate_node_config::identity::{self, DIRECTORY, Home, IdentityError};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileExt, MetadataExt};

@@ -4,7 +4,7 @@
 //! that stalls holds up other readers of the page and nobody else. Counting is an atomic addition. It never listens on
 //! anything but loopback, and a name or an address of a user's is never a label.
 
-use super::audit::{Audit, SessionKind};
+use crate::{Audit, SessionKind};
 use fleetgate_seal::Strategy;
 use fleetgate_sys::{Fd, net};
 use std::fmt::Write as _;

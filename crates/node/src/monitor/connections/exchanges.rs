@@ -5,12 +5,12 @@
 //! Each connection's exchanges are signed in its own time, so that a client that replaces its keys without end does not have
 //! the monitor sign for it alone.
 
-use super::Monitor;
-use super::connections::{Connection, Stage};
-use super::offer::Offer;
-use super::seats::Seat;
-use super::timers::now;
-use super::wakes::{Key, Owner};
+use super::{Connection, Stage};
+use crate::monitor::Monitor;
+use crate::monitor::offer::Offer;
+use crate::monitor::seats::Seat;
+use crate::monitor::timers::now;
+use crate::monitor::wakes::{Key, Owner};
 use fleetgate_ssh::event::Exchange;
 use fleetgate_sys::{Errno, net};
 use fleetgate_wire::node::Connection as Number;

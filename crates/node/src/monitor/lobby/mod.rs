@@ -1,20 +1,23 @@
 //! The lobby's side: what arrives goes to it, and what it asks for is decided. It is believed in nothing: a word about
 //! a connection that is not its own is as if it were about none, and one that no honest lobby says ends it.
 
-use super::Monitor;
-use super::arrivals::{Arrived, RESUME};
-use super::audit::Event;
-use super::connections::{Connection, GRACE_MARGIN, Stage, quoted};
-use super::exchanges::{Exchanges, cookie};
-use super::login::{Login, to_offer};
-use super::seats::{Seat, SeatId};
-use super::strangers::{Line, say_not_now};
-use super::timers::now;
-use super::wakes::{Key, Owner};
+mod logins;
+
+use crate::monitor::Monitor;
+use crate::monitor::arrivals::{Arrived, RESUME};
+use crate::monitor::audit::Event;
+use crate::monitor::connections::exchanges::{Exchanges, cookie};
+use crate::monitor::connections::{Connection, GRACE_MARGIN, Stage, quoted};
+use crate::monitor::login::Login;
+use crate::monitor::seats::{Seat, SeatId};
+use crate::monitor::strangers::{Line, say_not_now};
+use crate::monitor::timers::now;
+use crate::monitor::wakes::{Key, Owner};
 use fleetgate_sys::Errno;
 use fleetgate_wire::node::front::ToFront;
 use fleetgate_wire::node::lobby::{FromLobby, ToLobby};
 use fleetgate_wire::node::{Connection as Number, State};
+use logins::to_offer;
 use std::time::Duration;
 
 /// The lobby that there is.

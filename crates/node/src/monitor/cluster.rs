@@ -1,18 +1,18 @@
 //! The cluster's side: a state that was brought, what of open connections it ends, and each order decided about anew.
 //! Whoever brings a state is believed in nothing; see [`Cluster`].
 
-use crate::monitor::Monitor;
-use crate::monitor::audit::{EndOrder, Event};
-use crate::monitor::cluster::{Change, Cluster, Signed};
-use crate::monitor::connections::{LAST_WORD, Stage};
-use crate::monitor::granted::Granted;
-use crate::monitor::label_commands::Value;
-use crate::monitor::settings::worker_user;
-use crate::monitor::timers::unix_seconds;
-use crate::monitor::tools::Tools;
-use crate::monitor::trust::Trust;
-use crate::monitor::tunnel::Tunnel;
-use crate::monitor::wakes::{Key, Owner};
+use super::Monitor;
+use super::audit::{EndOrder, Event};
+use super::connections::{LAST_WORD, Stage};
+use super::granted::Granted;
+use super::label_commands::Value;
+use super::settings::worker_user;
+use super::timers::unix_seconds;
+use super::tools::Tools;
+use super::trust::Trust;
+use super::tunnel::Tunnel;
+use super::wakes::{Key, Owner};
+use crate::config::cluster::{Change, Cluster, Member, Signed};
 use fleetgate_policy::cluster::Refusal;
 use fleetgate_sys::process;
 use fleetgate_wire::common::SessionId;
@@ -294,7 +294,7 @@ fn session_id(digits: &str) -> Option<SessionId> {
 /// The lock that holds against a login that is open.
 fn lock(granted: &Granted, cluster: &Cluster, now: u64) -> Option<Refusal> {
     let login = granted.grant.login.as_str();
-    let against = |m: &crate::monitor::cluster::Member| {
+    let against = |m: &Member| {
         cluster
             .state()
             .locks
