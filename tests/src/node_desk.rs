@@ -11,13 +11,13 @@ use fleetgate_node::monitor::launches::Launches;
 use fleetgate_node::monitor::metrics::Metrics;
 use fleetgate_node::monitor::names::Names;
 use fleetgate_node::monitor::network::Networks;
-use fleetgate_node::monitor::seats::Words;
 use fleetgate_node::monitor::sessions::{Inherited, Sessions};
 use fleetgate_node::monitor::steps::Steps;
 use fleetgate_node::monitor::strangers::Strangers;
 use fleetgate_node::monitor::timers::{Timers, now};
 use fleetgate_node::monitor::tools::Reaper;
 use fleetgate_node::monitor::wakes::{Key, Owner, Wakes};
+use fleetgate_node::monitor::workers::Messages;
 use fleetgate_node::monitor::{Granted, Tools};
 use fleetgate_policy::{Grant, GrantId, How, Identity, Login, Permits};
 use fleetgate_sys::{Fd, socket};
@@ -79,7 +79,7 @@ impl Desk {
             launches: Launches::new(ladder.clone()).expect("launch threads"),
             names: Names::new(),
             pam_turns: Default::default(),
-            words: Words::default(),
+            words: Messages::default(),
             reaper: Reaper::default(),
             audit,
             metrics: Arc::new(Metrics::default()),

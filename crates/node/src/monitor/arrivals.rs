@@ -1,8 +1,8 @@
 //! Listening sockets and what arrives on them. It decides nothing about a connection but whether there is room.
 
 use super::Monitor;
-use super::seats::SeatId;
 use super::wakes::{Key, Owner, Wakes};
+use super::workers::WorkerId;
 use fleetgate_sys::net::{self, Address};
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::{Errno, Fd};
@@ -45,7 +45,7 @@ pub struct Via {
     /// Whose certificate it saw.
     pub user: String,
     /// The tunnel that brought it.
-    pub seat: SeatId,
+    pub worker: WorkerId,
     /// Its number there.
     pub ticket: Ticket,
 }

@@ -264,7 +264,7 @@ impl Monitor {
                     reason: BY_APPLICATION,
                     text,
                 };
-                self.seats.say(front, &word, Vec::new(), &self.tools.wakes);
+                self.workers.say(front, &word, Vec::new(), &self.tools.wakes);
             }
             None => self.tell_lobby(&ToLobby::End {
                 connection: number,

@@ -11,7 +11,6 @@ use super::login::Login;
 use super::metrics::{Process, Serving};
 use super::network::Networks;
 use super::offer::Offer;
-use super::seats::{News, Seat, SeatId, Seats};
 use super::sessions::Sessions;
 use super::starter::Starter;
 use super::timers::{Timer, now};
@@ -20,6 +19,7 @@ use super::trust::Trust;
 use super::tunnel::Tunnel;
 use super::wakes::{Key, Owner};
 use super::watcher::Pair;
+use super::workers::{WorkerEvent, WorkerId, WorkerKind, Workers};
 use fleetgate_sys::Errno;
 use fleetgate_wire::node::Connection as Number;
 use fleetgate_wire::node::front::ToFront;
@@ -34,7 +34,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// All of it.
 pub struct Monitor {
     pub(crate) tools: Tools,
-    pub(crate) seats: Seats,
+    pub(crate) workers: Workers,
     pub(crate) arrivals: Arrivals,
     pub(crate) connections: Connections,
     pub(crate) fronts: Fronts,
@@ -47,10 +47,10 @@ pub struct Monitor {
     /// None: the machine did not join a cluster.
     pub(crate) tunnel: Option<Tunnel>,
     /// Tunnels of who the node was before it left, or joined anew: until their sessions have ended.
-    pub(crate) parted: Vec<SeatId>,
+    pub(crate) parted: Vec<WorkerId>,
     /// How many tunnels there were before the one that is there.
     pub(crate) tunnels: u64,
-    pub(crate) resolver: SeatId,
+    pub(crate) resolver: WorkerId,
     pub(crate) config_path: Option<std::path::PathBuf>,
     pub(crate) writing: Option<Writing>,
     /// The page of metrics; none: it is not served.
@@ -132,7 +132,7 @@ impl Monitor {
     fn look_around(&mut self, rests: bool) {
         self.tools.reaper.look(rests, &self.tools.wakes);
         let mut news = Vec::new();
-        self.seats.started(&self.tools.wakes, &mut news);
+        self.workers.started(&self.tools.wakes, &mut news);
         if !news.is_empty() {
             self.take(news);
             self.deliver();
@@ -144,13 +144,13 @@ impl Monitor {
         match key.owner {
             Owner::Starter => self.starter_woken(id),
             Owner::Arrivals => self.arrivals_woken(id),
-            Owner::Seats => {
+            Owner::Workers => {
                 let mut news = Vec::new();
-                self.seats.woken(id, &self.tools.wakes, &mut news);
+                self.workers.woken(id, &self.tools.wakes, &mut news);
                 self.take(news);
             }
-            Owner::Starts if id == 0 => self.seats.rung(),
-            Owner::Starts => self.fronts.idle(id, &mut self.seats),
+            Owner::Starts if id == 0 => self.workers.rung(),
+            Owner::Starts => self.fronts.idle(id, &mut self.workers),
             Owner::Names => {
                 for (key, found) in self.tools.names.take() {
                     match key.owner {
@@ -188,7 +188,7 @@ impl Monitor {
         }
     }
 
-    /// Words of parts go to the fronts of their connections.
+    /// Messages of parts go to the fronts of their connections.
     fn deliver(&mut self) {
         self.give_turns();
         self.watch_sessions();
@@ -200,49 +200,52 @@ impl Monitor {
             });
             // The first session runs: whoever wants to know where the time went is told now.
             if matches!(word, ToFront::Started { .. })
-                && let Some((seat, ticket, spans)) = self.tools.steps.take(connection)
+                && let Some((worker, ticket, spans)) = self.tools.steps.take(connection)
             {
                 let word = ToTunnel::Spans { ticket, spans };
-                self.seats.say(seat, &word, Vec::new(), &self.tools.wakes);
+                self.workers.say(worker, &word, Vec::new(), &self.tools.wakes);
             }
             if let Some(front) = front {
-                self.seats.say(front, &word, fds, &self.tools.wakes);
+                self.workers.say(front, &word, fds, &self.tools.wakes);
             }
         }
     }
 
     /// What the processes said, and which of them ended.
-    pub(crate) fn take(&mut self, news: Vec<News>) {
+    pub(crate) fn take(&mut self, news: Vec<WorkerEvent>) {
         for one in news {
             match one {
-                News::Heard(seat, frame) if seat == self.lobby.seat => self.lobby_says(&frame.bytes),
-                News::Heard(seat, frame) if self.tunnel.as_ref().is_some_and(|t| t.is(seat)) => {
-                    self.tunnel_says(seat, &frame.bytes);
+                WorkerEvent::Heard(worker, frame) if worker == self.lobby.worker => {
+                    self.lobby_says(&frame.bytes)
                 }
-                News::Heard(seat, frame) if self.parted.contains(&seat) => {
-                    self.parted_says(seat, &frame.bytes);
+                WorkerEvent::Heard(worker, frame) if self.tunnel.as_ref().is_some_and(|t| t.is(worker)) => {
+                    self.tunnel_says(worker, &frame.bytes);
                 }
-                News::Heard(seat, frame) if self.watchers.is_watcher(seat) => {
-                    self.watcher_says(seat, &frame.bytes);
+                WorkerEvent::Heard(worker, frame) if self.parted.contains(&worker) => {
+                    self.parted_says(worker, &frame.bytes);
                 }
-                News::Heard(seat, frame) => self.front_says(seat, &frame.bytes),
-                News::Gone(seat, what, pid, how) => self.seat_gone(seat, what, pid, &how),
+                WorkerEvent::Heard(worker, frame) if self.watchers.is_watcher(worker) => {
+                    self.watcher_says(worker, &frame.bytes);
+                }
+                WorkerEvent::Heard(worker, frame) => self.front_says(worker, &frame.bytes),
+                WorkerEvent::Gone(worker, what, pid, how) => self.worker_gone(worker, what, pid, &how),
             }
         }
     }
 
-    fn seat_gone(&mut self, seat: SeatId, what: Seat, pid: i32, how: &str) {
+    fn worker_gone(&mut self, worker: WorkerId, what: WorkerKind, pid: i32, how: &str) {
         let name = what.name();
-        let is_leaving = what == Seat::Tunnel && self.tunnel.as_ref().is_none_or(|t| t.seat != Some(seat));
-        if !(self.draining && what == Seat::Lobby || is_leaving) {
+        let is_leaving =
+            what == WorkerKind::Tunnel && self.tunnel.as_ref().is_none_or(|t| t.worker != Some(worker));
+        if !(self.draining && what == WorkerKind::Lobby || is_leaving) {
             tracing::error!(process = name, pid, "the {name} is gone: {how}");
             self.tools.metrics.died(match what {
-                Seat::Lobby => Process::Lobby,
-                Seat::Front => Process::Front,
-                Seat::Resolver => Process::Resolver,
-                Seat::Tunnel => Process::Tunnel,
-                Seat::Watcher => Process::Watcher,
-                Seat::Guardian => Process::Guardian,
+                WorkerKind::Lobby => Process::Lobby,
+                WorkerKind::Front => Process::Front,
+                WorkerKind::Resolver => Process::Resolver,
+                WorkerKind::Tunnel => Process::Tunnel,
+                WorkerKind::Watcher => Process::Watcher,
+                WorkerKind::Guardian => Process::Guardian,
             });
             self.tools.audit.tell(Event::ProcessDied {
                 process: name.to_owned(),
@@ -251,15 +254,15 @@ impl Monitor {
             });
         }
         match what {
-            Seat::Lobby if seat == self.lobby.seat => self.lobby_gone(),
-            Seat::Front => {
-                for connection in self.fronts.forget(seat) {
+            WorkerKind::Lobby if worker == self.lobby.worker => self.lobby_gone(),
+            WorkerKind::Front => {
+                for connection in self.fronts.forget(worker) {
                     self.end(connection, "its front ended");
                 }
             }
-            Seat::Resolver if seat == self.resolver => self.restart_resolver(),
-            Seat::Tunnel => self.tunnel_gone(seat),
-            Seat::Watcher | Seat::Guardian => self.watcher_gone(seat),
+            WorkerKind::Resolver if worker == self.resolver => self.restart_resolver(),
+            WorkerKind::Tunnel => self.tunnel_gone(worker),
+            WorkerKind::Watcher | WorkerKind::Guardian => self.watcher_gone(worker),
             _ => {}
         }
     }

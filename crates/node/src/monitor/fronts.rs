@@ -11,9 +11,9 @@ use super::connections::{Order, Stage, quoted};
 use super::host_keys::MAX_PROOFS;
 use super::names::Lane;
 use super::offer::Offer;
-use super::seats::{Seat, SeatId, Seats};
 use super::timers::{Timer, Timers};
 use super::wakes::{Key, Owner, Wakes};
+use super::workers::{WorkerId, WorkerKind, Workers};
 use fleetgate_policy::grant::Identity;
 use fleetgate_policy::{Denied, Kind, Login, Permits};
 use fleetgate_sys::Errno;
@@ -54,8 +54,8 @@ impl Whose {
 /// All fronts.
 #[derive(Default)]
 pub struct Fronts {
-    seats: HashMap<Whose, SeatId>,
-    table: HashMap<SeatId, Front>,
+    workers: HashMap<Whose, WorkerId>,
+    table: HashMap<WorkerId, Front>,
 }
 
 struct Front {
@@ -66,23 +66,23 @@ struct Front {
 
 impl Fronts {
     /// The front of this login, started if there is none, with this connection among its own.
-    pub fn seat(
+    pub fn worker(
         &mut self,
         whose: Whose,
         connection: Connection,
         offer: &Offer,
-        seats: &mut Seats,
+        workers: &mut Workers,
         wakes: &Wakes,
         timers: &mut Timers,
-    ) -> Result<SeatId, Errno> {
-        let id = match self.seats.get(&whose) {
+    ) -> Result<WorkerId, Errno> {
+        let id = match self.workers.get(&whose) {
             Some(id) => *id,
             None if self.table.len() >= MAX_FRONTS => return Err(Errno::EAGAIN),
             None => {
-                let id = seats.start(Seat::Front, wakes)?;
+                let id = workers.start(WorkerKind::Front, wakes)?;
                 let settings = offer.settings.clone();
-                seats.say(id, &ToFront::Begin { settings }, Vec::new(), wakes);
-                self.seats.insert(whose.clone(), id);
+                workers.say(id, &ToFront::Begin { settings }, Vec::new(), wakes);
+                self.workers.insert(whose.clone(), id);
                 self.table.insert(
                     id,
                     Front {
@@ -104,7 +104,7 @@ impl Fronts {
     }
 
     /// A connection of it ended.
-    pub fn left(&mut self, id: SeatId, connection: Connection, timers: &mut Timers) {
+    pub fn left(&mut self, id: WorkerId, connection: Connection, timers: &mut Timers) {
         if let Some(front) = self.table.get_mut(&id) {
             front.connections.remove(&connection);
             if front.connections.is_empty() && front.idle.is_none() {
@@ -114,31 +114,31 @@ impl Fronts {
     }
 
     /// It had no connection for a while.
-    pub fn idle(&mut self, id: SeatId, seats: &mut Seats) {
+    pub fn idle(&mut self, id: WorkerId, workers: &mut Workers) {
         if self.table.get(&id).is_some_and(|f| f.connections.is_empty()) {
             self.forget(id);
-            seats.dismiss(id);
+            workers.dismiss(id);
         }
     }
 
     /// It ended, or is to be used no more; the connections that it had.
-    pub fn forget(&mut self, id: SeatId) -> Vec<Connection> {
+    pub fn forget(&mut self, id: WorkerId) -> Vec<Connection> {
         let Some(front) = self.table.remove(&id) else {
             return Vec::new();
         };
-        if self.seats.get(&front.whose) == Some(&id) {
-            self.seats.remove(&front.whose);
+        if self.workers.get(&front.whose) == Some(&id) {
+            self.workers.remove(&front.whose);
         }
         front.connections.into_iter().collect()
     }
 
     /// All of them.
-    pub fn ids(&self) -> Vec<SeatId> {
+    pub fn ids(&self) -> Vec<WorkerId> {
         self.table.keys().copied().collect()
     }
 
     /// Whether this process is a front.
-    pub fn is(&self, id: SeatId) -> bool {
+    pub fn is(&self, id: WorkerId) -> bool {
         self.table.contains_key(&id)
     }
 }
@@ -153,17 +153,17 @@ const NO_ACCOUNT: &str = "there is no such account any more";
 
 impl Monitor {
     /// A frame of a front's.
-    pub(crate) fn front_says(&mut self, front: SeatId, frame: &[u8]) {
+    pub(crate) fn front_says(&mut self, front: WorkerId, frame: &[u8]) {
         if !self.fronts.is(front) {
             return;
         }
         let word = match fleetgate_wire::decode::<FromFront>(frame) {
             Ok(word) => word,
-            Err(e) => return self.violated(Seat::Front, front, None, &e.to_string()),
+            Err(e) => return self.violated(WorkerKind::Front, front, None, &e.to_string()),
         };
         let Some(connection) = about(&word) else {
             // Ready: the only word that is about no connection.
-            return self.seats.ready(front);
+            return self.workers.ready(front);
         };
         if let FromFront::Closed {
             why, received, sent, ..

@@ -1,7 +1,7 @@
 //! The monitor: root, one thread, one epoll that owns all state. It accepts, keeps the host keys, verifies every login
 //! itself, launches, and closes what ended. Nothing in it blocks, and it believes nothing that lobby or fronts say.
 //!
-//! Parts, each with its own state: [`wakes`] and [`timers`] say who is woken, [`seats`] are the processes it executed,
+//! Parts, each with its own state: [`wakes`] and [`timers`] say who is woken, [`workers`] are the processes it executed,
 //! [`names`] and [`launches`] are answers on their way. [`tools`] is what every part may use; a [`granted`] connection
 //! is what orders are checked against. [`audit`] and [`metrics`] are told by every part.
 //!
@@ -29,7 +29,6 @@ pub mod names;
 pub mod network;
 mod offer;
 pub mod pam_turns;
-pub mod seats;
 pub mod sessions;
 mod settings;
 mod start;
@@ -42,6 +41,7 @@ mod trust;
 pub mod tunnel;
 pub mod wakes;
 pub mod watcher;
+pub mod workers;
 pub mod x11;
 
 pub use event_loop::Monitor;

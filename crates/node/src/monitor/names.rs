@@ -334,9 +334,9 @@ fn stamps() -> [Option<[i64; 6]>; FILES.len()] {
 impl Monitor {
     /// The resolver ended: the next one.
     pub(crate) fn restart_resolver(&mut self) {
-        match self.seats.start_resolver(&self.tools.wakes) {
-            Ok((seat, control)) => {
-                self.resolver = seat;
+        match self.workers.start_resolver(&self.tools.wakes) {
+            Ok((worker, control)) => {
+                self.resolver = worker;
                 self.tools.resolver = Arc::new(control);
                 self.attach_names();
             }

@@ -17,7 +17,6 @@ use super::names::Names;
 use super::network::Networks;
 use super::offer::Offer;
 use super::pam_turns::Turns;
-use super::seats::{Executed, Images, Late, News, Seat, SeatId, Seats, Starts, Words, open_ladder};
 use super::sessions::{Inherited, Sessions, needs_contexts};
 use super::settings::{is_reachable, offer, worker_user};
 use super::starter::Starter;
@@ -29,6 +28,10 @@ use super::trust::Trust;
 use super::tunnel::joined;
 use super::wakes::{Key, Owner, Wakes};
 use super::watcher::{Pair, Watching};
+use super::workers::{
+    Executor, Images, LateLadder, Messages, WorkerEvent, WorkerId, WorkerKind, WorkerStarter, Workers,
+    open_ladder,
+};
 use crate::config::{Config, PamUse, SelinuxUse};
 use crate::identity::{DIRECTORY, is_joined, load_tls_key};
 use fleetgate_base::own;
@@ -187,12 +190,12 @@ pub fn run(options: Options) -> Result<(), MonitorError> {
     let images = Images {
         front,
         resolver: ladder(&options.sources.resolver, c"fleetgate-resolver")?,
-        tunnel: Late::new(options.sources.tunnel, c"fleetgate-tunnel"),
+        tunnel: LateLadder::new(options.sources.tunnel, c"fleetgate-tunnel"),
         resolver_arguments: resolver_arguments(&config, uses_pam(&config, options.user_mode)),
         guardian_cgroup: (!options.user_mode).then(outside).flatten(),
         user: (!options.user_mode).then(|| worker_user(&config.user)),
     };
-    let starts = Executed::new(images).map_err(at("starting a thread"))?;
+    let starts = Executor::new(images).map_err(at("starting a thread"))?;
     let parts = Parts {
         config,
         config_path: Some(options.config),
@@ -222,7 +225,7 @@ pub struct Parts {
     /// The session helper's images.
     pub session: Arc<Ladder>,
     /// Who starts lobby, fronts and resolver.
-    pub starts: Box<dyn Starts>,
+    pub starts: Box<dyn WorkerStarter>,
     /// Listening sockets.
     pub listeners: Vec<Fd>,
     /// The starter.
@@ -241,14 +244,14 @@ pub struct Parts {
 pub fn open(parts: Parts) -> Result<Monitor, MonitorError> {
     let config = Arc::new(parts.config);
     let mut wakes = Wakes::new().map_err(at("making an epoll"))?;
-    let mut seats = Seats::new(parts.starts, &wakes).map_err(at("making an eventfd"))?;
-    let (resolver, resolver_control) = seats
+    let mut workers = Workers::new(parts.starts, &wakes).map_err(at("making an eventfd"))?;
+    let (resolver, resolver_control) = workers
         .start_resolver(&wakes)
         .map_err(at("starting the resolver"))?;
-    let lobby = seats
-        .start(Seat::Lobby, &wakes)
+    let lobby = workers
+        .start(WorkerKind::Lobby, &wakes)
         .map_err(at("starting the lobby"))?;
-    let heard = executed(&mut seats, &[resolver, lobby], &mut wakes)?;
+    let heard = executed(&mut workers, &[resolver, lobby], &mut wakes)?;
 
     let pam = uses_pam(&config, parts.user_mode);
     match (pam, parts.user_mode) {
@@ -268,7 +271,7 @@ pub fn open(parts: Parts) -> Result<Monitor, MonitorError> {
         .unwrap_or_default();
     let (tunnel, cluster) = joined.unzip();
     let settings = offer.settings.clone();
-    seats.say(lobby, &ToLobby::Begin { settings }, Vec::new(), &wakes);
+    workers.say(lobby, &ToLobby::Begin { settings }, Vec::new(), &wakes);
 
     let (audit, writing) = Audit::start(&config.audit_log)
         .map_err(|e| MonitorError(format!("`audit_log`, {}: {e}", config.audit_log.display())))?;
@@ -302,7 +305,7 @@ pub fn open(parts: Parts) -> Result<Monitor, MonitorError> {
         launches,
         names: Names::new(),
         pam_turns: Turns::default(),
-        words: Words::default(),
+        words: Messages::default(),
         reaper: Reaper::default(),
         watching: Watching::default(),
         strangers,
@@ -321,7 +324,7 @@ pub fn open(parts: Parts) -> Result<Monitor, MonitorError> {
     let networks = Networks::new(needs_contexts(&tools.config));
     let mut monitor = Monitor {
         tools,
-        seats,
+        workers,
         arrivals,
         connections: Connections::default(),
         fronts: Fronts::default(),
@@ -359,10 +362,14 @@ pub fn open(parts: Parts) -> Result<Monitor, MonitorError> {
 }
 
 /// Waits until these were executed: keys are loaded after that, so that no process is made from memory with keys in it.
-fn executed(seats: &mut Seats, ids: &[SeatId], wakes: &mut Wakes) -> Result<Vec<News>, MonitorError> {
+fn executed(
+    workers: &mut Workers,
+    ids: &[WorkerId],
+    wakes: &mut Wakes,
+) -> Result<Vec<WorkerEvent>, MonitorError> {
     let (mut keys, mut news) = (Vec::new(), Vec::new());
     let mut heard_early = Vec::new();
-    while !ids.iter().all(|id| seats.runs(*id)) {
+    while !ids.iter().all(|id| workers.runs(*id)) {
         keys.clear();
         wakes
             .wait(Some(FIRST_START.as_millis() as u32), &mut keys)
@@ -374,15 +381,15 @@ fn executed(seats: &mut Seats, ids: &[SeatId], wakes: &mut Wakes) -> Result<Vec<
         }
         for key in &keys {
             match key.owner {
-                Owner::Starts => seats.started(wakes, &mut news),
-                Owner::Seats => seats.woken(key.id, wakes, &mut news),
+                Owner::Starts => workers.started(wakes, &mut news),
+                Owner::Workers => workers.woken(key.id, wakes, &mut news),
                 _ => {}
             }
         }
         for one in news.drain(..) {
             match one {
-                News::Gone(_, seat, _, how) => {
-                    return Err(MonitorError(format!("the {}: {how}", seat.name())));
+                WorkerEvent::Gone(_, worker, _, how) => {
+                    return Err(MonitorError(format!("the {}: {how}", worker.name())));
                 }
                 heard => heard_early.push(heard),
             }

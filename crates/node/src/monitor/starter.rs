@@ -188,7 +188,7 @@ impl Monitor {
         self.tell_lobby(&ToLobby::Begin { settings });
         for front in self.fronts.ids() {
             let settings = self.offer.settings.clone();
-            self.seats
+            self.workers
                 .say(front, &ToFront::Begin { settings }, Vec::new(), &self.tools.wakes);
         }
     }

@@ -2,7 +2,7 @@
 //! once, when its first session runs. Of a connection that nobody asked about nothing is kept.
 
 use super::Monitor;
-use super::seats::SeatId;
+use super::workers::WorkerId;
 use fleetgate_sys::clock;
 use fleetgate_wire::node::tunnel::{MAX_SPANS, Span, Ticket};
 use fleetgate_wire::node::{Connection, Connection as Number};
@@ -17,16 +17,23 @@ pub struct Steps(HashMap<Connection, Asked>);
 /// Whom they are told.
 #[derive(Debug)]
 struct Asked {
-    seat: SeatId,
+    worker: WorkerId,
     ticket: Ticket,
     spans: Vec<Span>,
 }
 
 impl Steps {
     /// The session `ticket` of this tunnel asks for this connection's.
-    pub fn watch(&mut self, connection: Connection, seat: SeatId, ticket: Ticket) {
+    pub fn watch(&mut self, connection: Connection, worker: WorkerId, ticket: Ticket) {
         let spans = Vec::new();
-        self.0.insert(connection, Asked { seat, ticket, spans });
+        self.0.insert(
+            connection,
+            Asked {
+                worker,
+                ticket,
+                spans,
+            },
+        );
     }
 
     /// A step ended now, and took so long.
@@ -59,9 +66,9 @@ impl Steps {
     }
 
     /// What there is, for whom; no more is collected.
-    pub fn take(&mut self, connection: Connection) -> Option<(SeatId, Ticket, Vec<Span>)> {
+    pub fn take(&mut self, connection: Connection) -> Option<(WorkerId, Ticket, Vec<Span>)> {
         let asked = self.0.remove(&connection)?;
-        Some((asked.seat, asked.ticket, asked.spans))
+        Some((asked.worker, asked.ticket, asked.spans))
     }
 }
 
@@ -86,8 +93,8 @@ mod tests {
         for _ in 0..2 * MAX_SPANS {
             steps.add(2, c"node", "login", Duration::from_millis(1));
         }
-        let (seat, ticket, spans) = steps.take(2).expect("asked for");
-        assert_eq!((seat, ticket, spans.len()), (7, 9, MAX_SPANS));
+        let (worker, ticket, spans) = steps.take(2).expect("asked for");
+        assert_eq!((worker, ticket, spans.len()), (7, 9, MAX_SPANS));
         assert!(spans.iter().all(|s| s.end - s.start == 1_000_000));
         assert_eq!(steps.take(2), None);
     }

@@ -13,8 +13,8 @@ pub enum Owner {
     /// Listening sockets.
     Arrivals,
     /// Lobby, fronts and resolver: their sockets, their ends, what they log.
-    Seats,
-    /// Started seats.
+    Workers,
+    /// Started workers.
     Starts,
     /// The look-up socket.
     Names,
@@ -47,7 +47,7 @@ pub enum Owner {
 const OWNERS: [Owner; 17] = [
     Owner::Starter,
     Owner::Arrivals,
-    Owner::Seats,
+    Owner::Workers,
     Owner::Starts,
     Owner::Names,
     Owner::Launches,

@@ -4,9 +4,9 @@
 
 use super::Monitor;
 use super::audit::{self, Event, What};
-use super::seats::{Seat, SeatId};
 use super::timers::{Timer, now};
 use super::wakes::{Key, Owner};
+use super::workers::{WorkerId, WorkerKind};
 use fleetgate_calls::audit::{self as calls, Level, selection, with_pass};
 use fleetgate_calls::filter::{Answers, Program, compile};
 use fleetgate_policy::{Audit, Stance, Watching as Wanted};
@@ -181,8 +181,8 @@ const CATCH_UP: Duration = Duration::from_millis(20);
 /// Which processes they are.
 #[derive(Default)]
 pub struct Pair {
-    watcher: Option<SeatId>,
-    guardian: Option<SeatId>,
+    watcher: Option<WorkerId>,
+    guardian: Option<WorkerId>,
     /// The watcher has its sandbox, and can be spoken to.
     ready: bool,
     idle: Option<Timer>,
@@ -197,8 +197,8 @@ pub struct Pair {
 }
 
 impl Pair {
-    pub(crate) fn is_watcher(&self, seat: SeatId) -> bool {
-        self.watcher == Some(seat)
+    pub(crate) fn is_watcher(&self, worker: WorkerId) -> bool {
+        self.watcher == Some(worker)
     }
 }
 
@@ -220,22 +220,22 @@ impl Monitor {
         if self.watchers.pause.is_some() {
             return;
         }
-        for seat in [Seat::Guardian, Seat::Watcher] {
-            let place = match seat {
-                Seat::Guardian => &mut self.watchers.guardian,
+        for worker in [WorkerKind::Guardian, WorkerKind::Watcher] {
+            let place = match worker {
+                WorkerKind::Guardian => &mut self.watchers.guardian,
                 _ => &mut self.watchers.watcher,
             };
             if place.is_some() {
                 continue;
             }
-            match self.seats.start(seat, &self.tools.wakes) {
+            match self.workers.start(worker, &self.tools.wakes) {
                 Ok(id) => *place = Some(id),
                 Err(e) => {
-                    tracing::error!("the {} is not started: {e}", seat.name());
+                    tracing::error!("the {} is not started: {e}", worker.name());
                     return self.pause_watchers();
                 }
             }
-            if seat == Seat::Guardian {
+            if worker == WorkerKind::Guardian {
                 self.watchers.guarding_since = now();
                 self.join_watchers();
             }
@@ -259,12 +259,13 @@ impl Monitor {
         match socket::pair() {
             Ok((one, other)) => {
                 let wakes = &self.tools.wakes;
-                self.seats.say(guardian, &Request::Tracer, vec![one], wakes);
-                self.seats.say(watcher, &ToWatcher::Guardian, vec![other], wakes);
+                self.workers.say(guardian, &Request::Tracer, vec![one], wakes);
+                self.workers
+                    .say(watcher, &ToWatcher::Guardian, vec![other], wakes);
             }
             Err(e) => {
                 tracing::error!("the watcher has no guardian: {e}");
-                self.seats.end(watcher, "it could be given no guardian");
+                self.workers.end(watcher, "it could be given no guardian");
             }
         }
     }
@@ -275,17 +276,17 @@ impl Monitor {
         };
         for (watched, socket) in self.tools.watching.take_waiting() {
             let word = ToWatcher::Session { watched };
-            self.seats.say(watcher, &word, vec![socket], &self.tools.wakes);
+            self.workers.say(watcher, &word, vec![socket], &self.tools.wakes);
         }
     }
 
     /// The watcher says something.
-    pub(crate) fn watcher_says(&mut self, seat: SeatId, frame: &[u8]) {
+    pub(crate) fn watcher_says(&mut self, worker: WorkerId, frame: &[u8]) {
         let word = match fleetgate_wire::decode::<FromWatcher>(frame) {
             Ok(word) => word,
             Err(e) => {
                 let why = format!("it asked for what it may not: {e}");
-                return self.seats.end(seat, &why);
+                return self.workers.end(worker, &why);
             }
         };
         match word {
@@ -294,7 +295,7 @@ impl Monitor {
                 self.join_watchers();
                 for (key, watched) in self.tools.watching.left_behind() {
                     let word = ToWatcher::Adopt { key, watched };
-                    self.seats.say(seat, &word, Vec::new(), &self.tools.wakes);
+                    self.workers.say(worker, &word, Vec::new(), &self.tools.wakes);
                 }
                 self.introduce();
             }
@@ -304,7 +305,7 @@ impl Monitor {
                 self.watchers.taken = self.watchers.taken.saturating_add(events.len() as u32);
                 for seen in events {
                     let Some(event) = calls::event(&seen.event.to_string_lossy()) else {
-                        return self.seats.end(seat, "it told of what no watcher tells");
+                        return self.workers.end(worker, "it told of what no watcher tells");
                     };
                     let at = Time {
                         sec: seen.at.sec,
@@ -347,7 +348,7 @@ impl Monitor {
             && let Some(watcher) = self.watchers.watcher
         {
             let word = ToWatcher::More { events };
-            self.seats.say(watcher, &word, Vec::new(), &self.tools.wakes);
+            self.workers.say(watcher, &word, Vec::new(), &self.tools.wakes);
         }
     }
 
@@ -394,20 +395,20 @@ impl Monitor {
         self.watchers.ready = false;
         // The watcher first: nobody has the guardian answer for it.
         let both = [self.watchers.watcher.take(), self.watchers.guardian.take()];
-        for seat in both.into_iter().flatten() {
-            self.seats.dismiss(seat);
+        for worker in both.into_iter().flatten() {
+            self.workers.dismiss(worker);
         }
     }
 
     /// One of them is gone. What it did the other one goes on with until the next is there.
-    pub(crate) fn watcher_gone(&mut self, seat: SeatId) {
-        if self.watchers.watcher == Some(seat) {
+    pub(crate) fn watcher_gone(&mut self, worker: WorkerId) {
+        if self.watchers.watcher == Some(worker) {
             if !std::mem::take(&mut self.watchers.ready) {
                 self.pause_watchers();
             }
             self.watchers.watcher = None;
             self.watchers.taken = 0;
-        } else if self.watchers.guardian == Some(seat) {
+        } else if self.watchers.guardian == Some(worker) {
             self.watchers.guardian = None;
             if now().saturating_sub(self.watchers.guarding_since) < PAUSE {
                 self.pause_watchers();

@@ -233,7 +233,7 @@ fn the_agent_is_reached_by_the_sessions_that_asked_for_it() {
         tickets.push(w.starts.pop().expect("started").agent.expect("with an agent"));
     }
     assert_eq!(tickets[0], tickets[1], "one socket for both");
-    let name = format!("seat-agent-{}-{}", std::process::id(), tickets[0]);
+    let name = format!("worker-agent-{}-{}", std::process::id(), tickets[0]);
     let path = std::env::temp_dir().join(name);
     let mut socket = std::os::unix::net::UnixStream::connect(&path).expect("it listens");
     std::fs::remove_file(path).expect("ours");

@@ -4,10 +4,10 @@ use super::{GRACE_MARGIN, Stage};
 use crate::monitor::Monitor;
 use crate::monitor::audit::Event;
 use crate::monitor::metrics::LoginResult;
-use crate::monitor::seats::{Seat, SeatId};
 use crate::monitor::strangers::Line;
 use crate::monitor::timers::now;
 use crate::monitor::wakes::{Key, Owner};
+use crate::monitor::workers::{WorkerId, WorkerKind};
 use fleetgate_policy::strangers::Offence;
 use fleetgate_wire::node::Connection as Number;
 use std::ffi::CStr;
@@ -149,19 +149,25 @@ impl Monitor {
     }
 
     /// A process asked for what no honest one asks for: it is taken over, or broken, and ends with all its connections.
-    pub(crate) fn violated(&mut self, what: Seat, seat: SeatId, connection: Option<Number>, why: &str) {
+    pub(crate) fn violated(
+        &mut self,
+        what: WorkerKind,
+        worker: WorkerId,
+        connection: Option<Number>,
+        why: &str,
+    ) {
         let name = what.name();
         tracing::error!(connection, "the {name} asked for what it may not: {why}");
-        self.seats
-            .end(seat, &format!("it asked for what it may not: {why}"));
+        self.workers
+            .end(worker, &format!("it asked for what it may not: {why}"));
         let theirs = match what {
-            Seat::Lobby => self.connections.numbers(|c| !matches!(c.stage, Stage::Open(..))),
-            Seat::Tunnel => self
+            WorkerKind::Lobby => self.connections.numbers(|c| !matches!(c.stage, Stage::Open(..))),
+            WorkerKind::Tunnel => self
                 .connections
-                .numbers(|c| c.via.as_ref().is_some_and(|via| via.seat == seat)),
+                .numbers(|c| c.via.as_ref().is_some_and(|via| via.worker == worker)),
             _ => self
                 .connections
-                .numbers(|c| matches!(c.stage, Stage::Open(_, own) if own == seat)),
+                .numbers(|c| matches!(c.stage, Stage::Open(_, own) if own == worker)),
         };
         for number in theirs {
             self.end(number, &format!("the {name} asked for what it may not"));

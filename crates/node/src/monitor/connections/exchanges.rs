@@ -8,9 +8,9 @@
 use super::{Connection, Stage};
 use crate::monitor::Monitor;
 use crate::monitor::offer::Offer;
-use crate::monitor::seats::Seat;
 use crate::monitor::timers::now;
 use crate::monitor::wakes::{Key, Owner};
+use crate::monitor::workers::WorkerKind;
 use fleetgate_ssh::event::Exchange;
 use fleetgate_sys::{Errno, net};
 use fleetgate_wire::node::Connection as Number;
@@ -212,11 +212,11 @@ impl Monitor {
 
     /// No honest process asks for this.
     fn signs_not(&mut self, number: Number, why: &str) {
-        let (seat, id) = match self.connections.get(number).map(|c| &c.stage) {
-            Some(Stage::Open(_, front)) => (Seat::Front, *front),
-            _ => (Seat::Lobby, self.lobby.seat),
+        let (worker, id) = match self.connections.get(number).map(|c| &c.stage) {
+            Some(Stage::Open(_, front)) => (WorkerKind::Front, *front),
+            _ => (WorkerKind::Lobby, self.lobby.worker),
         };
-        self.violated(seat, id, Some(number), why);
+        self.violated(worker, id, Some(number), why);
     }
 }
 

@@ -12,9 +12,9 @@ use crate::monitor::arrivals::Via;
 use crate::monitor::granted::Granted;
 use crate::monitor::login::Login;
 use crate::monitor::offer::Offer;
-use crate::monitor::seats::SeatId;
 use crate::monitor::strangers::{Strangers, random};
 use crate::monitor::timers::Timer;
+use crate::monitor::workers::WorkerId;
 use exchanges::Exchanges;
 use fleetgate_policy::address::Network;
 use fleetgate_policy::strangers::{Admission, Bounds, Full as Refused, Waiting};
@@ -80,9 +80,9 @@ pub enum Stage {
     /// In the lobby.
     Login(Box<Login>),
     /// Logged in, and not handed over yet: still the lobby's.
-    Accepted(Box<Granted>, SeatId),
+    Accepted(Box<Granted>, WorkerId),
     /// With its front.
-    Open(Box<Granted>, SeatId),
+    Open(Box<Granted>, WorkerId),
     /// Being changed from one to the other; never seen between two calls.
     Moving,
 }
@@ -172,7 +172,7 @@ impl Connections {
     }
 
     /// It is logged in: the bounds for others do not count it any more.
-    pub fn logged_in(&mut self, number: Number, granted: Box<Granted>, front: SeatId) {
+    pub fn logged_in(&mut self, number: Number, granted: Box<Granted>, front: WorkerId) {
         if let Some(connection) = self.table.get_mut(&number)
             && matches!(connection.stage, Stage::Login(_))
         {
@@ -195,14 +195,14 @@ impl Connections {
     }
 
     /// The one of this number, if it is this front's.
-    pub fn of_front(&mut self, number: Number, front: SeatId) -> Option<&mut Connection> {
+    pub fn of_front(&mut self, number: Number, front: WorkerId) -> Option<&mut Connection> {
         self.table
             .get_mut(&number)
             .filter(|c| !c.hung_up && matches!(c.stage, Stage::Open(_, own) if own == front))
     }
 
     /// The one of this number, if it was this front's until it hung up.
-    pub fn was_of_front(&mut self, number: Number, front: SeatId) -> bool {
+    pub fn was_of_front(&mut self, number: Number, front: WorkerId) -> bool {
         let known = self.table.get(&number);
         known.is_some_and(|c| c.hung_up && matches!(c.stage, Stage::Open(_, own) if own == front))
     }
@@ -245,7 +245,7 @@ impl Connections {
 
 impl Connection {
     /// It is handed over: from now on it is its front's. None: it is not logged in, or was handed over before.
-    pub fn open(&mut self) -> Option<SeatId> {
+    pub fn open(&mut self) -> Option<WorkerId> {
         let front = match &self.stage {
             Stage::Accepted(_, front) => *front,
             _ => return None,
@@ -393,7 +393,7 @@ mod tests {
         let via = Via {
             proxy: "p1".into(),
             user: "ann".into(),
-            seat: 1,
+            worker: 1,
             ticket: 1,
         };
         let mut all = Connections::default();
@@ -419,7 +419,7 @@ mod tests {
         let via = |proxy: &str| Via {
             proxy: proxy.into(),
             user: "ann".into(),
-            seat: 1,
+            worker: 1,
             ticket: 1,
         };
         let strangers = Strangers::new(&Settings::default());

@@ -10,11 +10,11 @@ use crate::monitor::granted::Granted;
 use crate::monitor::launches::Outcome;
 use crate::monitor::login::{Entry, Login, Refusal, Scene, Step};
 use crate::monitor::metrics::LoginResult;
-use crate::monitor::seats::Seat;
 use crate::monitor::sessions::offered;
 use crate::monitor::strangers::Line;
 use crate::monitor::timers::now;
 use crate::monitor::wakes::{Key, Owner};
+use crate::monitor::workers::WorkerKind;
 use fleetgate_policy::grant::How;
 use fleetgate_policy::{Grant, GrantId};
 use fleetgate_wire::node::lobby::ToLobby;
@@ -88,7 +88,7 @@ impl Monitor {
                 });
             }
             Step::In(entry) => self.let_in(number, *entry),
-            Step::Violation(why) => self.violated(Seat::Lobby, self.lobby.seat, Some(number), why),
+            Step::Violation(why) => self.violated(WorkerKind::Lobby, self.lobby.worker, Some(number), why),
         }
     }
 
@@ -160,11 +160,11 @@ impl Monitor {
             uid: entry.account.ids.uid,
             pam: entry.pam,
         };
-        let front = self.fronts.seat(
+        let front = self.fronts.worker(
             whose,
             number,
             &self.offer,
-            &mut self.seats,
+            &mut self.workers,
             &self.tools.wakes,
             &mut self.tools.timers,
         );

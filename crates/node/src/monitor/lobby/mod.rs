@@ -9,10 +9,10 @@ use crate::monitor::audit::Event;
 use crate::monitor::connections::exchanges::{Exchanges, cookie};
 use crate::monitor::connections::{Connection, GRACE_MARGIN, Stage, quoted};
 use crate::monitor::login::Login;
-use crate::monitor::seats::{Seat, SeatId};
 use crate::monitor::strangers::{Line, say_not_now};
 use crate::monitor::timers::now;
 use crate::monitor::wakes::{Key, Owner};
+use crate::monitor::workers::{WorkerId, WorkerKind};
 use fleetgate_sys::Errno;
 use fleetgate_wire::node::front::ToFront;
 use fleetgate_wire::node::lobby::{FromLobby, ToLobby};
@@ -23,7 +23,7 @@ use std::time::Duration;
 /// The lobby that there is.
 pub struct Lobby {
     /// Its process.
-    pub seat: SeatId,
+    pub worker: WorkerId,
     /// Since when.
     since: Duration,
     /// How long nothing is accepted when it dies again.
@@ -36,9 +36,9 @@ const SETTLED: Duration = Duration::from_secs(10);
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 impl Lobby {
     /// This process, from now on.
-    pub fn new(seat: SeatId) -> Lobby {
+    pub fn new(worker: WorkerId) -> Lobby {
         Lobby {
-            seat,
+            worker,
             since: now(),
             backoff: Duration::ZERO,
         }
@@ -48,8 +48,8 @@ impl Lobby {
 impl Monitor {
     /// Tells the lobby.
     pub(crate) fn tell_lobby(&mut self, word: &ToLobby) {
-        self.seats
-            .say(self.lobby.seat, word, Vec::new(), &self.tools.wakes);
+        self.workers
+            .say(self.lobby.worker, word, Vec::new(), &self.tools.wakes);
     }
 
     /// A connection came; its number, or why it is refused, which is told.
@@ -124,8 +124,8 @@ impl Monitor {
             proofs: 0,
             waiting: Vec::new(),
         });
-        self.seats
-            .say(self.lobby.seat, &word, vec![socket], &self.tools.wakes);
+        self.workers
+            .say(self.lobby.worker, &word, vec![socket], &self.tools.wakes);
         Ok(number)
     }
 
@@ -154,7 +154,7 @@ impl Monitor {
     pub(crate) fn lobby_says(&mut self, frame: &[u8]) {
         let word = match fleetgate_wire::decode::<FromLobby>(frame) {
             Ok(word) => word,
-            Err(e) => return self.violated(Seat::Lobby, self.lobby.seat, None, &e.to_string()),
+            Err(e) => return self.violated(WorkerKind::Lobby, self.lobby.worker, None, &e.to_string()),
         };
         match word {
             FromLobby::Ready => self.lobby_ready(),
@@ -168,7 +168,7 @@ impl Monitor {
                     known.clock = now();
                     if !matches!(known.stage, Stage::Login(_)) {
                         let why = "a login request after the login";
-                        return self.violated(Seat::Lobby, self.lobby.seat, Some(connection), why);
+                        return self.violated(WorkerKind::Lobby, self.lobby.worker, Some(connection), why);
                     }
                 }
                 if !self.is_parting(connection) {
@@ -208,7 +208,7 @@ impl Monitor {
         }
         let Some(front) = known.open() else {
             let why = "a connection is handed over without a login";
-            return self.violated(Seat::Lobby, self.lobby.seat, Some(number), why);
+            return self.violated(WorkerKind::Lobby, self.lobby.worker, Some(number), why);
         };
         let took = now().saturating_sub(known.clock);
         if let Some(timer) = known.grace.take() {
@@ -227,7 +227,7 @@ impl Monitor {
                     permits,
                     cookie,
                 };
-                self.seats.say(front, &word, vec![socket], &self.tools.wakes);
+                self.workers.say(front, &word, vec![socket], &self.tools.wakes);
             }
             Err(e) => self.end(number, &format!("it could not be handed over: {e}")),
         }
@@ -263,15 +263,15 @@ impl Monitor {
         if self.draining {
             return;
         }
-        if self.seats.is_there(self.lobby.seat) {
+        if self.workers.is_there(self.lobby.worker) {
             return self.arrivals.resume(&self.tools.wakes);
         }
         match self.start_lobby() {
-            Ok(seat) => {
+            Ok(worker) => {
                 let backoff = self.lobby.backoff;
                 self.lobby = Lobby {
                     backoff,
-                    ..Lobby::new(seat)
+                    ..Lobby::new(worker)
                 };
             }
             Err(e) => {
@@ -283,11 +283,11 @@ impl Monitor {
         }
     }
 
-    fn start_lobby(&mut self) -> Result<SeatId, Errno> {
-        let seat = self.seats.start(Seat::Lobby, &self.tools.wakes)?;
+    fn start_lobby(&mut self) -> Result<WorkerId, Errno> {
+        let worker = self.workers.start(WorkerKind::Lobby, &self.tools.wakes)?;
         let settings = self.offer.settings.clone();
         let begin = ToLobby::Begin { settings };
-        self.seats.say(seat, &begin, Vec::new(), &self.tools.wakes);
-        Ok(seat)
+        self.workers.say(worker, &begin, Vec::new(), &self.tools.wakes);
+        Ok(worker)
     }
 }

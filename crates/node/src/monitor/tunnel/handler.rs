@@ -7,9 +7,9 @@ use crate::monitor::arrivals::{Arrived, Via, address};
 use crate::monitor::audit::Batch;
 use crate::monitor::connections::quoted;
 use crate::monitor::names::Lane;
-use crate::monitor::seats::{Seat, SeatId};
 use crate::monitor::timers::now;
 use crate::monitor::tunnel::{MAX_STATED, Tunnel, keys};
+use crate::monitor::workers::{WorkerId, WorkerKind};
 use fleetgate_net::tls::client_handshake_hash;
 use fleetgate_policy::cluster::MAX_STATE;
 use fleetgate_proto::signed;
@@ -42,29 +42,29 @@ impl Monitor {
     }
 
     /// A frame of a tunnel's.
-    pub(crate) fn tunnel_says(&mut self, seat: SeatId, frame: &[u8]) {
+    pub(crate) fn tunnel_says(&mut self, worker: WorkerId, frame: &[u8]) {
         let word = match fleetgate_wire::decode::<FromTunnel>(frame) {
             Ok(word) => word,
-            Err(e) => return self.violated(Seat::Tunnel, seat, None, &e.to_string()),
+            Err(e) => return self.violated(WorkerKind::Tunnel, worker, None, &e.to_string()),
         };
-        if let Err(why) = self.tunnel_asks(seat, word) {
-            self.violated(Seat::Tunnel, seat, None, why);
+        if let Err(why) = self.tunnel_asks(worker, word) {
+            self.violated(WorkerKind::Tunnel, worker, None, why);
         }
     }
 
     /// An error is what no honest tunnel asks for.
-    fn tunnel_asks(&mut self, seat: SeatId, word: FromTunnel) -> Result<(), &'static str> {
+    fn tunnel_asks(&mut self, worker: WorkerId, word: FromTunnel) -> Result<(), &'static str> {
         let Some(tunnel) = &mut self.tunnel else {
             return Ok(());
         };
         // One that was told to leave has sessions, and nothing else to say.
-        let is_leaving = tunnel.seat != Some(seat);
+        let is_leaving = tunnel.worker != Some(worker);
         match word {
             FromTunnel::State { .. } | FromTunnel::Fresh { .. } | FromTunnel::Renewed { .. }
                 if is_leaving => {}
             FromTunnel::Ready => {
                 // A node without a port of its own serves from here on.
-                if self.seats.is_there(self.lobby.seat) {
+                if self.workers.is_there(self.lobby.worker) {
                     self.starter.ready();
                 }
             }
@@ -77,13 +77,13 @@ impl Monitor {
                 }
                 let signature = Some(tunnel.key.sign(&message));
                 let word = ToTunnel::Signed { ticket, signature };
-                self.seats.say(seat, &word, Vec::new(), &self.tools.wakes);
+                self.workers.say(worker, &word, Vec::new(), &self.tools.wakes);
             }
             FromTunnel::Resolve { host } => {
                 if !tunnel.proxies.iter().any(|proxy| proxy.host == host) {
                     return Err("the address of what is no proxy");
                 }
-                let asked = (host, seat);
+                let asked = (host, worker);
                 if tunnel.looking.as_ref() != Some(&asked) && !tunnel.wanted.contains(&asked) {
                     tunnel.wanted.push_back(asked);
                 }
@@ -97,7 +97,7 @@ impl Monitor {
                 if first.len() > MAX_FIRST {
                     return Err("more first bytes than may be");
                 }
-                self.tunnelled(seat, ticket, &vouched, &first);
+                self.tunnelled(worker, ticket, &vouched, &first);
             }
             FromTunnel::State {
                 piece,
@@ -180,7 +180,7 @@ impl Monitor {
 
     /// A session: one end of a socket pair is the connection, the other is the tunnel's. What the client said already is in
     /// it before anybody looks.
-    fn tunnelled(&mut self, seat: SeatId, ticket: Ticket, vouched: &Vouched, first: &[u8]) {
+    fn tunnelled(&mut self, worker: WorkerId, ticket: Ticket, vouched: &Vouched, first: &[u8]) {
         let taken = pair(first).and_then(|(ours, theirs)| {
             let peer = &vouched.source;
             let arrived = Arrived {
@@ -193,11 +193,11 @@ impl Monitor {
                 via: Some(Via {
                     proxy: quoted(&vouched.proxy),
                     user: quoted(&vouched.user),
-                    seat,
+                    worker,
                     ticket,
                 }),
             };
-            if !self.seats.is_there(self.lobby.seat) || self.draining {
+            if !self.workers.is_there(self.lobby.worker) || self.draining {
                 return Err("the node takes no connections now".to_owned());
             }
             self.arrived(arrived).map(|number| (number, theirs))
@@ -205,7 +205,7 @@ impl Monitor {
         let (word, fds) = match taken {
             Ok((number, theirs)) => {
                 if vouched.explain || !vouched.trace.is_empty() {
-                    self.tools.steps.watch(number, seat, ticket);
+                    self.tools.steps.watch(number, worker, ticket);
                 }
                 (ToTunnel::Session { ticket }, vec![theirs])
             }
@@ -214,20 +214,20 @@ impl Monitor {
                 (ToTunnel::NotTaken { ticket, why }, Vec::new())
             }
         };
-        self.seats.say(seat, &word, fds, &self.tools.wakes);
+        self.workers.say(worker, &word, fds, &self.tools.wakes);
     }
 
     /// One name at a time: what hangs holds up proxies, and no login.
     fn look_up(&mut self) {
         if let Some(tunnel) = &mut self.tunnel
             && tunnel.looking.is_none()
-            && let Some((host, seat)) = tunnel.wanted.pop_front()
+            && let Some((host, worker)) = tunnel.wanted.pop_front()
         {
             let about = About::Host {
                 name: host.clone(),
                 port: 0,
             };
-            tunnel.looking = Some((host, seat));
+            tunnel.looking = Some((host, worker));
             let key = tunnel.wake(keys::NAME);
             self.tools.names.ask(Lane::IN, about, key);
         }
@@ -236,7 +236,7 @@ impl Monitor {
     /// A proxy's addresses.
     pub(crate) fn proxy_named(&mut self, id: u64, found: Found) {
         let asked = self.tunnel.as_mut().filter(|tunnel| tunnel.about(id).is_some());
-        let Some((host, seat)) = asked.and_then(|tunnel| tunnel.looking.take()) else {
+        let Some((host, worker)) = asked.and_then(|tunnel| tunnel.looking.take()) else {
             return;
         };
         let found = match found {
@@ -244,7 +244,7 @@ impl Monitor {
             _ => Vec::new(),
         };
         let word = ToTunnel::Addresses { host, found };
-        self.seats.say(seat, &word, Vec::new(), &self.tools.wakes);
+        self.workers.say(worker, &word, Vec::new(), &self.tools.wakes);
         self.look_up();
     }
 

@@ -1,5 +1,5 @@
-//! The monitor's part of the tunnel: who the node is, whom it dials, what the tunnel seat may have signed, and what waits
-//! for an answer by it. The seat is believed in nothing: addresses that it names are marked as the proxy's word, and
+//! The monitor's part of the tunnel: who the node is, whom it dials, what the tunnel worker may have signed, and what waits
+//! for an answer by it. The worker is believed in nothing: addresses that it names are marked as the proxy's word, and
 //! documents count by their signatures.
 
 mod handler;
@@ -12,9 +12,9 @@ mod statement;
 pub use statement::signed_statement;
 
 use super::audit::Batch;
-use super::seats::SeatId;
 use super::timers::{Timer, now};
 use super::wakes::{self, Owner};
+use super::workers::WorkerId;
 use crate::config::Config;
 use crate::config::cluster::Cluster;
 use crate::identity::{self, Home, Identity};
@@ -40,7 +40,7 @@ const TOLD: (u64, u64) = (100, 1);
 
 /// What a key of [`Owner::Tunnel`] is about: the low bits of its id. Above them is the tunnel's number.
 pub mod keys {
-    /// The seat is to be started again.
+    /// The worker is to be started again.
     pub const START: u64 = 0;
     /// Audit lines are there.
     pub const AUDIT: u64 = 1;
@@ -64,15 +64,15 @@ pub struct Tunnel {
     pub home: Home,
     /// The cluster removed the node, and its log says so.
     pub removed: bool,
-    /// The seat that dials.
-    pub seat: Option<SeatId>,
-    /// Seats that dial no more and have sessions left.
-    pub leaving: Vec<SeatId>,
-    /// Since when the seat is there.
+    /// The worker that dials.
+    pub worker: Option<WorkerId>,
+    /// Workers that dial no more and have sessions left.
+    pub leaving: Vec<WorkerId>,
+    /// Since when the worker is there.
     pub since: Duration,
     /// How long the next start waits.
     pub backoff: Duration,
-    /// Whom the seat dials.
+    /// Whom the worker dials.
     pub proxies: Vec<Proxy>,
     /// Ports that its sandbox lets it connect to.
     pub ports: Vec<u16>,
@@ -87,10 +87,10 @@ pub struct Tunnel {
     pub stated: Vec<CString>,
     /// What may be signed for them.
     pub statements: Budget,
-    /// The name that is being looked up, for this seat; others wait.
-    pub looking: Option<(CString, SeatId)>,
+    /// The name that is being looked up, for this worker; others wait.
+    pub looking: Option<(CString, WorkerId)>,
     /// Those.
-    pub wanted: VecDeque<(CString, SeatId)>,
+    pub wanted: VecDeque<(CString, WorkerId)>,
     /// Audit lines that are under way.
     pub batch: Option<Batch>,
     batches: (mpsc::Sender<Batch>, mpsc::Receiver<Batch>),
@@ -98,7 +98,7 @@ pub struct Tunnel {
     pub bell: Arc<Fd>,
     /// Renews certificates.
     pub renewal: Option<Timer>,
-    /// Starts the seat again.
+    /// Starts the worker again.
     pub again: Option<Timer>,
 }
 
@@ -125,7 +125,7 @@ impl Tunnel {
             home: Home::of(state_directory, &key),
             key,
             removed: false,
-            seat: None,
+            worker: None,
             leaving: Vec::new(),
             since: Duration::ZERO,
             backoff: Duration::ZERO,
@@ -169,8 +169,8 @@ impl Tunnel {
     }
 
     /// Whether this process is a tunnel of ours.
-    pub fn is(&self, seat: SeatId) -> bool {
-        self.seat == Some(seat) || self.leaving.contains(&seat)
+    pub fn is(&self, worker: WorkerId) -> bool {
+        self.worker == Some(worker) || self.leaving.contains(&worker)
     }
 
     /// When the TLS certificate holds.

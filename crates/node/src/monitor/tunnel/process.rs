@@ -5,8 +5,8 @@ use super::{keys, proxies};
 use crate::config::cluster::StateWriter;
 use crate::monitor::Monitor;
 use crate::monitor::audit::Shipping;
-use crate::monitor::seats::{Seat, SeatId};
 use crate::monitor::timers::now;
+use crate::monitor::workers::{WorkerId, WorkerKind};
 use fleetgate_wire::node::tunnel::ToTunnel;
 use std::time::Duration;
 
@@ -55,16 +55,16 @@ impl Monitor {
         let Some((tunnel, settings)) = self.tunnel.as_mut().zip(settings) else {
             return;
         };
-        if self.draining || tunnel.seat.is_some() {
+        if self.draining || tunnel.worker.is_some() {
             return;
         }
         tunnel.since = now();
         tunnel.ports = settings.proxies.iter().map(|proxy| proxy.port).collect();
         tunnel.pieces.clear();
         tunnel.stated.clear();
-        match self.seats.start(Seat::Tunnel, &self.tools.wakes) {
-            Ok(seat) => {
-                tunnel.seat = Some(seat);
+        match self.workers.start(WorkerKind::Tunnel, &self.tools.wakes) {
+            Ok(worker) => {
+                tunnel.worker = Some(worker);
                 let batch = tunnel.batch.clone();
                 self.tell_tunnel(&ToTunnel::Begin { settings });
                 if let Some(batch) = batch {
@@ -79,14 +79,14 @@ impl Monitor {
     }
 
     /// It died: its sessions end by their sockets, and it is started again, later and later if it keeps dying.
-    pub(crate) fn tunnel_gone(&mut self, seat: SeatId) {
-        self.parted.retain(|parted| *parted != seat);
+    pub(crate) fn tunnel_gone(&mut self, worker: WorkerId) {
+        self.parted.retain(|parted| *parted != worker);
         let Some(tunnel) = &mut self.tunnel else { return };
-        tunnel.leaving.retain(|leaving| *leaving != seat);
-        if tunnel.seat != Some(seat) {
+        tunnel.leaving.retain(|leaving| *leaving != worker);
+        if tunnel.worker != Some(worker) {
             return;
         }
-        tunnel.seat = None;
+        tunnel.worker = None;
         tunnel.wanted.clear();
         let lived = now().saturating_sub(tunnel.since);
         tunnel.backoff = match lived >= SETTLED {
@@ -108,17 +108,17 @@ impl Monitor {
     /// No more sessions come by it; those that are there go on.
     pub(crate) fn drain_tunnel(&mut self) {
         if let Some(tunnel) = &mut self.tunnel
-            && let Some(seat) = tunnel.seat.take()
+            && let Some(worker) = tunnel.worker.take()
         {
-            tunnel.leaving.push(seat);
+            tunnel.leaving.push(worker);
             let word = ToTunnel::Drain;
-            self.seats.say(seat, &word, Vec::new(), &self.tools.wakes);
+            self.workers.say(worker, &word, Vec::new(), &self.tools.wakes);
         }
     }
 
     pub(super) fn tell_tunnel(&mut self, word: &ToTunnel) {
-        if let Some(seat) = self.tunnel.as_ref().and_then(|tunnel| tunnel.seat) {
-            self.seats.say(seat, word, Vec::new(), &self.tools.wakes);
+        if let Some(worker) = self.tunnel.as_ref().and_then(|tunnel| tunnel.worker) {
+            self.workers.say(worker, word, Vec::new(), &self.tools.wakes);
         }
     }
 }

@@ -3,8 +3,8 @@
 //! signed for it.
 
 use crate::monitor::Monitor;
-use crate::monitor::seats::{Seat, SeatId};
 use crate::monitor::tunnel::Tunnel;
+use crate::monitor::workers::{WorkerId, WorkerKind};
 use fleetgate_wire::node::tunnel::{FromTunnel, ToTunnel};
 use std::ffi::CString;
 
@@ -43,8 +43,8 @@ impl Monitor {
         self.tools.audit.ship(None);
         self.tools.state_writer = None;
         // Whoever waits for an address would never end.
-        for (host, seat) in tunnel.looking.into_iter().chain(tunnel.wanted) {
-            self.answer_nothing(seat, host);
+        for (host, worker) in tunnel.looking.into_iter().chain(tunnel.wanted) {
+            self.answer_nothing(worker, host);
         }
         self.parted.extend(tunnel.leaving);
         let (cluster, node) = (&tunnel.joined.cluster, &tunnel.joined.node);
@@ -52,10 +52,10 @@ impl Monitor {
     }
 
     /// A word of a tunnel's whose identity the node no longer has. It may have been said before that one heard so.
-    pub(crate) fn parted_says(&mut self, seat: SeatId, frame: &[u8]) {
+    pub(crate) fn parted_says(&mut self, worker: WorkerId, frame: &[u8]) {
         let word = match fleetgate_wire::decode::<FromTunnel>(frame) {
             Ok(word) => word,
-            Err(e) => return self.violated(Seat::Tunnel, seat, None, &e.to_string()),
+            Err(e) => return self.violated(WorkerKind::Tunnel, worker, None, &e.to_string()),
         };
         let answer = match word {
             FromTunnel::Arrived { ticket, .. } => {
@@ -66,15 +66,15 @@ impl Monitor {
                 let signature = None;
                 ToTunnel::Signed { ticket, signature }
             }
-            FromTunnel::Resolve { host } => return self.answer_nothing(seat, host),
+            FromTunnel::Resolve { host } => return self.answer_nothing(worker, host),
             _ => return,
         };
-        self.seats.say(seat, &answer, Vec::new(), &self.tools.wakes);
+        self.workers.say(worker, &answer, Vec::new(), &self.tools.wakes);
     }
 
-    fn answer_nothing(&mut self, seat: SeatId, host: CString) {
+    fn answer_nothing(&mut self, worker: WorkerId, host: CString) {
         let found = Vec::new();
         let word = ToTunnel::Addresses { host, found };
-        self.seats.say(seat, &word, Vec::new(), &self.tools.wakes);
+        self.workers.say(worker, &word, Vec::new(), &self.tools.wakes);
     }
 }

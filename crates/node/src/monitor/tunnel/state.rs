@@ -81,7 +81,7 @@ impl Monitor {
         let named = proxies(&cluster.state().proxies);
         if !named.is_empty() && named != tunnel.proxies {
             tunnel.proxies.clone_from(&named);
-            // Ports that its sandbox does not know: another seat takes over, and this one ends with its sessions.
+            // Ports that its sandbox does not know: another worker takes over, and this one ends with its sessions.
             if named.iter().any(|proxy| !tunnel.ports.contains(&proxy.port)) {
                 self.drain_tunnel();
                 return self.start_tunnel();

@@ -1,4 +1,4 @@
-//! One process's socket: words out, frames in, never waiting. A process that does not read loses its seat, not our
+//! One process's socket: words out, frames in, never waiting. A process that does not read is ended; it costs none of our
 //! memory.
 
 use crate::monitor::wakes::{Key, Wakes};
@@ -14,7 +14,7 @@ pub const MAX_WAITING: usize = 8 << 20;
 const FD_COSTS: usize = 4096;
 
 /// The socket.
-pub struct Peer {
+pub struct WorkerSocket {
     socket: Fd,
     key: Key,
     waiting: VecDeque<(Vec<u8>, Vec<Fd>)>,
@@ -37,7 +37,7 @@ impl Drop for Frame {
 
 /// Why a process is not spoken to any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lost {
+pub enum LossReason {
     /// Its end of the socket is closed.
     Closed,
     /// It does not read what it is told.
@@ -46,11 +46,11 @@ pub enum Lost {
     Garbage,
 }
 
-impl Peer {
+impl WorkerSocket {
     /// Speaks on `socket`, which is watched from now on.
-    pub fn new(socket: Fd, key: Key, wakes: &Wakes) -> Result<Peer, Errno> {
+    pub fn new(socket: Fd, key: Key, wakes: &Wakes) -> Result<WorkerSocket, Errno> {
         wakes.watch(&socket, READ, key)?;
-        Ok(Peer {
+        Ok(WorkerSocket {
             socket,
             key,
             waiting: VecDeque::new(),
@@ -66,7 +66,7 @@ impl Peer {
         fds: Vec<Fd>,
         wakes: &Wakes,
         room: &mut Vec<u8>,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), LossReason> {
         *room = fleetgate_wire::encode_in(std::mem::take(room), word);
         let said = self.send(room, fds, wakes);
         wipe(room);
@@ -74,26 +74,26 @@ impl Peer {
         said
     }
 
-    fn send(&mut self, frame: &[u8], fds: Vec<Fd>, wakes: &Wakes) -> Result<(), Lost> {
+    fn send(&mut self, frame: &[u8], fds: Vec<Fd>, wakes: &Wakes) -> Result<(), LossReason> {
         if self.waiting.is_empty() {
             let raw: Vec<i32> = fds.iter().map(Fd::raw).collect();
             match socket::send_now(&self.socket, frame, &raw) {
                 Ok(()) => return Ok(()),
                 Err(Errno::EAGAIN) => {}
-                Err(_) => return Err(Lost::Closed),
+                Err(_) => return Err(LossReason::Closed),
             }
             let _ = wakes.change(&self.socket, READ | WRITE, self.key);
         }
         self.held += frame.len() + fds.len() * FD_COSTS;
         self.waiting.push_back((frame.to_vec(), fds));
         if self.held > MAX_WAITING {
-            return Err(Lost::Deaf);
+            return Err(LossReason::Deaf);
         }
         Ok(())
     }
 
     /// Sends what waits, as far as there is room.
-    pub fn flush(&mut self, wakes: &Wakes) -> Result<(), Lost> {
+    pub fn flush(&mut self, wakes: &Wakes) -> Result<(), LossReason> {
         if self.waiting.is_empty() {
             return Ok(());
         }
@@ -106,7 +106,7 @@ impl Peer {
                     self.waiting.pop_front();
                 }
                 Err(Errno::EAGAIN) => return Ok(()),
-                Err(_) => return Err(Lost::Closed),
+                Err(_) => return Err(LossReason::Closed),
             }
         }
         let _ = wakes.change(&self.socket, READ, self.key);
@@ -114,10 +114,10 @@ impl Peer {
     }
 
     /// The next frame, if there is one. Lobby and fronts send no descriptors.
-    pub fn hear(&self, buffer: &mut [u8]) -> Result<Option<Frame>, Lost> {
+    pub fn hear(&self, buffer: &mut [u8]) -> Result<Option<Frame>, LossReason> {
         match socket::receive(&self.socket, buffer, false) {
-            Ok(got) if got.len == 0 => Err(Lost::Closed),
-            Ok(got) if got.truncated || !got.fds.is_empty() => Err(Lost::Garbage),
+            Ok(got) if got.len == 0 => Err(LossReason::Closed),
+            Ok(got) if got.truncated || !got.fds.is_empty() => Err(LossReason::Garbage),
             Ok(got) => {
                 let frame = &mut buffer[..got.len];
                 let bytes = frame.to_vec();
@@ -125,12 +125,12 @@ impl Peer {
                 Ok(Some(Frame { bytes, fds: got.fds }))
             }
             Err(Errno::EAGAIN) => Ok(None),
-            Err(_) => Err(Lost::Closed),
+            Err(_) => Err(LossReason::Closed),
         }
     }
 }
 
-impl Drop for Peer {
+impl Drop for WorkerSocket {
     fn drop(&mut self) {
         for (frame, _) in &mut self.waiting {
             wipe(frame);
@@ -148,7 +148,7 @@ mod tests {
     fn a_process_that_does_not_read_is_given_up_and_one_that_does_gets_everything_in_order() {
         let wakes = Wakes::new().expect("epoll");
         let (ours, theirs) = socket::pair().expect("pair");
-        let mut peer = Peer::new(ours, Key::new(Owner::Seats, 4), &wakes).expect("peer");
+        let mut peer = WorkerSocket::new(ours, Key::new(Owner::Workers, 4), &wakes).expect("peer");
         let mut room = Vec::new();
         let word = |connection| ToLobby::Signed {
             connection,
@@ -167,17 +167,17 @@ mod tests {
         }
         assert_eq!(peer.held, 0);
         let deaf = (0..1000).map(|n| peer.say(&word(n), Vec::new(), &wakes, &mut room));
-        assert!(deaf.collect::<Result<Vec<_>, _>>() == Err(Lost::Deaf));
+        assert!(deaf.collect::<Result<Vec<_>, _>>() == Err(LossReason::Deaf));
     }
 
     #[test]
     fn a_frame_is_made_where_it_stays_and_leaves_nothing_where_it_was_heard() {
         let wakes = Wakes::new().expect("epoll");
         let (ours, theirs) = socket::pair().expect("pair");
-        let key = Key::new(Owner::Seats, 4);
+        let key = Key::new(Owner::Workers, 4);
         let (mut one, other) = (
-            Peer::new(ours, key, &wakes).expect("peer"),
-            Peer::new(theirs, key, &wakes).expect("peer"),
+            WorkerSocket::new(ours, key, &wakes).expect("peer"),
+            WorkerSocket::new(theirs, key, &wakes).expect("peer"),
         );
         let (mut room, mut buffer) = (Vec::with_capacity(4096), vec![0; 4096]);
         let place = room.as_ptr();
@@ -201,12 +201,12 @@ mod tests {
         let mut buffer = vec![0; 16];
         for (frame, with_fd, want) in [
             (&b"short"[..], false, Ok(true)),
-            (&[1; 17][..], false, Err(Lost::Garbage)),
-            (&b"x"[..], true, Err(Lost::Garbage)),
-            (&b""[..], false, Err(Lost::Closed)),
+            (&[1; 17][..], false, Err(LossReason::Garbage)),
+            (&b"x"[..], true, Err(LossReason::Garbage)),
+            (&b""[..], false, Err(LossReason::Closed)),
         ] {
             let (ours, theirs) = socket::pair().expect("pair");
-            let peer = Peer::new(ours, Key::new(Owner::Seats, 4), &wakes).expect("peer");
+            let peer = WorkerSocket::new(ours, Key::new(Owner::Workers, 4), &wakes).expect("peer");
             let fds: &[i32] = if with_fd { &[theirs.raw()] } else { &[] };
             socket::send(&theirs, frame, fds).expect("send");
             assert_eq!(peer.hear(&mut buffer).map(|f| f.is_some()), want, "{frame:?}");

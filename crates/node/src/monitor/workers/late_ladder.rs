@@ -6,16 +6,16 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 /// A ladder, or what it will be made of.
-pub struct Late {
+pub struct LateLadder {
     source: Source,
     name: &'static CStr,
     opened: Option<Arc<Ladder>>,
 }
 
-impl Late {
+impl LateLadder {
     /// Of this source; its processes have this name.
-    pub const fn new(source: Source, name: &'static CStr) -> Late {
-        Late {
+    pub const fn new(source: Source, name: &'static CStr) -> LateLadder {
+        LateLadder {
             source,
             name,
             opened: None,
@@ -55,7 +55,7 @@ mod tests {
     fn it_is_opened_once_and_tried_again_where_it_failed() {
         let path = std::env::temp_dir().join(format!("fleetgate-late-{}", std::process::id()));
         let _ = std::fs::remove_file(&path);
-        let mut late = Late::new(Source::File(path.clone()), c"true");
+        let mut late = LateLadder::new(Source::File(path.clone()), c"true");
         assert!(late.opened().is_none());
         for _ in 0..2 {
             let why = late.ladder().expect_err("there is no file");

@@ -5,14 +5,14 @@ use fleetgate_seal::{Image, Source, Strategy};
 use fleetgate_sys::spawn::{Program, Spawn, Stack, Strings, spawn};
 use std::sync::{Arc, Mutex};
 
-/// Starts `cat` on the control socket, and notes what it is told of deaths.
+/// WorkerStarter `cat` on the control socket, and notes what it is told of deaths.
 struct Cats {
     image: Arc<Image>,
-    early: Arc<Mutex<Vec<(Seat, Death)>>>,
+    early: Arc<Mutex<Vec<(WorkerKind, Death)>>>,
 }
 
-impl Starts for Cats {
-    fn start(&mut self, order: Order) {
+impl WorkerStarter for Cats {
+    fn start(&mut self, order: StartOrder) {
         let (argv, envp) = (Strings::new([c"cat"]), Strings::new([]));
         let what = Spawn {
             program: Program::Path(c"/bin/cat"),
@@ -29,8 +29,8 @@ impl Starts for Cats {
         }));
     }
 
-    fn died_early(&mut self, seat: Seat, _: Arc<Image>, death: Death) {
-        self.early.lock().expect("no panic holds it").push((seat, death));
+    fn died_early(&mut self, kind: WorkerKind, _: Arc<Image>, death: Death) {
+        self.early.lock().expect("no panic holds it").push((kind, death));
     }
 }
 
@@ -56,26 +56,28 @@ fn a_death_before_the_first_word_is_looked_into() {
             image: image.clone(),
             early: Arc::clone(&early),
         };
-        let mut seats = Seats::new(Box::new(cats), &wakes).expect("seats");
-        let id = seats.start(Seat::Lobby, &wakes).expect("asked");
+        let mut workers = Workers::new(Box::new(cats), &wakes).expect("workers");
+        let id = workers.start(WorkerKind::Lobby, &wakes).expect("asked");
         let (mut news, mut keys) = (Vec::new(), Vec::new());
-        seats.started(&wakes, &mut news);
+        workers.started(&wakes, &mut news);
         if let Life::Spoke = life {
             let word = fleetgate_wire::node::starter::ToMonitor::Drain;
-            seats.say(id, &word, Vec::new(), &wakes);
+            workers.say(id, &word, Vec::new(), &wakes);
         }
         let mut killed = false;
         let gone = loop {
-            let heard = news.iter().any(|n| matches!(n, News::Heard(..)));
-            if let Some(News::Gone(_, seat, _, how)) = news.iter().find(|n| matches!(n, News::Gone(..))) {
-                break (*seat, how.clone());
+            let heard = news.iter().any(|n| matches!(n, WorkerEvent::Heard(..)));
+            if let Some(WorkerEvent::Gone(_, worker, _, how)) =
+                news.iter().find(|n| matches!(n, WorkerEvent::Gone(..)))
+            {
+                break (*worker, how.clone());
             }
             if !killed && (heard || !matches!(life, Life::Spoke)) {
                 killed = true;
                 match life {
-                    Life::Ended => seats.end(id, "the test ends it"),
+                    Life::Ended => workers.end(id, "the test ends it"),
                     _ => {
-                        let pidfd = &seats.table[&id].process.as_ref().expect("it runs").pidfd;
+                        let pidfd = &workers.table[&id].process.as_ref().expect("it runs").pidfd;
                         process::signal(pidfd, SIGKILL).expect("killed");
                     }
                 }
@@ -84,17 +86,17 @@ fn a_death_before_the_first_word_is_looked_into() {
             wakes.wait(Some(60_000), &mut keys).expect("wait");
             assert!(!keys.is_empty(), "{life:?}: nothing happened");
             for key in &keys {
-                if key.owner == Owner::Seats {
-                    seats.woken(key.id, &wakes, &mut news);
+                if key.owner == Owner::Workers {
+                    workers.woken(key.id, &wakes, &mut news);
                 }
             }
         };
-        assert_eq!(gone.0, Seat::Lobby, "{life:?}: {}", gone.1);
+        assert_eq!(gone.0, WorkerKind::Lobby, "{life:?}: {}", gone.1);
         let early = early.lock().expect("no panic holds it");
         let told: Vec<bool> = early
             .iter()
-            .map(|(seat, death)| {
-                *seat == Seat::Lobby && matches!(death, Death::Killed { signal: SIGKILL, .. })
+            .map(|(worker, death)| {
+                *worker == WorkerKind::Lobby && matches!(death, Death::Killed { signal: SIGKILL, .. })
             })
             .collect();
         assert_eq!(told, vec![true; usize::from(blamed)], "{life:?}");

@@ -1,7 +1,7 @@
 //! Starting the processes, on a thread of its own: an exec that endpoint security holds up holds up no login. The
 //! image comes from a ladder; one that cannot be executed is left for the next rung.
 
-use super::Late;
+use super::LateLadder;
 use fleetgate_seal::{Death, Image, Ladder, Verdict};
 use fleetgate_sys::spawn::{Program, Spawn, Stack, Step, Strings, spawn};
 use fleetgate_sys::{Fd, file};
@@ -10,7 +10,7 @@ use std::sync::{Arc, mpsc};
 
 /// What a process is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Seat {
+pub enum WorkerKind {
     /// Everything before a login.
     Lobby,
     /// One login's connections.
@@ -25,16 +25,16 @@ pub enum Seat {
     Guardian,
 }
 
-impl Seat {
+impl WorkerKind {
     /// In words.
     pub const fn name(self) -> &'static str {
         match self {
-            Seat::Lobby => "lobby",
-            Seat::Front => "front",
-            Seat::Resolver => "resolver",
-            Seat::Tunnel => "tunnel",
-            Seat::Watcher => "watcher",
-            Seat::Guardian => "guardian",
+            WorkerKind::Lobby => "lobby",
+            WorkerKind::Front => "front",
+            WorkerKind::Resolver => "resolver",
+            WorkerKind::Tunnel => "tunnel",
+            WorkerKind::Watcher => "watcher",
+            WorkerKind::Guardian => "guardian",
         }
     }
 }
@@ -54,9 +54,9 @@ pub struct Process {
 }
 
 /// A process to start: its end of the control socket becomes descriptor 3, `log` its standard error.
-pub struct Order {
+pub struct StartOrder {
     /// What for.
-    pub seat: Seat,
+    pub kind: WorkerKind,
     /// Its end of the control socket.
     pub control: Fd,
     /// Where its lines go.
@@ -65,36 +65,36 @@ pub struct Order {
     pub done: Box<dyn FnOnce(Started) + Send>,
 }
 
-/// Whoever starts processes. The monitor's own is [`Executed`]; tests of what a taken-over process can do sit in the
-/// seats themselves.
-pub trait Starts: Send {
+/// Starts processes. The monitor's own is [`Executor`]; a test of what a taken-over process can do has one that gives the
+/// test the other end of the control socket.
+pub trait WorkerStarter: Send {
     /// Starts one, without waiting.
-    fn start(&mut self, order: Order);
+    fn start(&mut self, order: StartOrder);
 
     /// One that was started from `image` died before it said a word. Whether the image is to blame is found out before
     /// the next start.
-    fn died_early(&mut self, seat: Seat, image: Arc<Image>, death: Death);
+    fn died_early(&mut self, kind: WorkerKind, image: Arc<Image>, death: Death);
 }
 
 /// Executes them from ladders, unprivileged where this process is root.
-pub struct Executed {
+pub struct Executor {
     jobs: mpsc::Sender<Job>,
 }
 
 enum Job {
-    Start(Order),
-    Examine(Seat, Arc<Image>, Death),
+    Start(StartOrder),
+    Examine(WorkerKind, Arc<Image>, Death),
 }
 
-/// What [`Executed`] starts from, and as whom.
+/// What [`Executor`] starts from, and as whom.
 pub struct Images {
     /// Lobby and fronts.
     pub front: Arc<Ladder>,
     /// The resolver.
     pub resolver: Arc<Ladder>,
     /// The tunnel, which a node of no cluster does not have.
-    pub tunnel: Late,
-    /// Words behind the resolver's `serve`.
+    pub tunnel: LateLadder,
+    /// Messages behind the resolver's `serve`.
     pub resolver_arguments: Vec<CString>,
     /// Where the guardian is born, outside of the service; none: where the monitor is.
     pub guardian_cgroup: Option<Fd>,
@@ -104,20 +104,24 @@ pub struct Images {
 
 impl Images {
     /// The ladder that a process is started from.
-    fn of(&mut self, seat: Seat) -> Result<Arc<Ladder>, String> {
-        match seat {
-            Seat::Resolver => Ok(self.resolver.clone()),
-            Seat::Lobby | Seat::Front | Seat::Watcher | Seat::Guardian => Ok(self.front.clone()),
-            Seat::Tunnel => self.tunnel.ladder(),
+    fn of(&mut self, kind: WorkerKind) -> Result<Arc<Ladder>, String> {
+        match kind {
+            WorkerKind::Resolver => Ok(self.resolver.clone()),
+            WorkerKind::Lobby | WorkerKind::Front | WorkerKind::Watcher | WorkerKind::Guardian => {
+                Ok(self.front.clone())
+            }
+            WorkerKind::Tunnel => self.tunnel.ladder(),
         }
     }
 
     /// The ladder that a process was started from.
-    fn known(&self, seat: Seat) -> Option<Arc<Ladder>> {
-        match seat {
-            Seat::Resolver => Some(self.resolver.clone()),
-            Seat::Lobby | Seat::Front | Seat::Watcher | Seat::Guardian => Some(self.front.clone()),
-            Seat::Tunnel => self.tunnel.opened(),
+    fn known(&self, kind: WorkerKind) -> Option<Arc<Ladder>> {
+        match kind {
+            WorkerKind::Resolver => Some(self.resolver.clone()),
+            WorkerKind::Lobby | WorkerKind::Front | WorkerKind::Watcher | WorkerKind::Guardian => {
+                Some(self.front.clone())
+            }
+            WorkerKind::Tunnel => self.tunnel.opened(),
         }
     }
 }
@@ -125,13 +129,13 @@ impl Images {
 /// How often one start is tried: each rung of the ladder.
 const MAX_TRIES: u32 = 6;
 
-impl Executed {
-    /// Starts the thread.
-    pub fn new(mut images: Images) -> std::io::Result<Executed> {
+impl Executor {
+    /// WorkerStarter the thread.
+    pub fn new(mut images: Images) -> std::io::Result<Executor> {
         let (jobs, queue) = mpsc::channel();
         let mut stack = Stack::new()?;
         std::thread::Builder::new()
-            .name("seats".to_owned())
+            .name("workers".to_owned())
             .stack_size(256 << 10)
             .spawn(move || {
                 for job in queue {
@@ -141,36 +145,36 @@ impl Executed {
                             (order.done)(started);
                         }
                         // The ladder tells of a move itself.
-                        Job::Examine(seat, image, death) => {
-                            if let Some(ladder) = images.known(seat) {
+                        Job::Examine(kind, image, death) => {
+                            if let Some(ladder) = images.known(kind) {
                                 let _ = ladder.image_failed(&image, death);
                             }
                         }
                     }
                 }
             })?;
-        Ok(Executed { jobs })
+        Ok(Executor { jobs })
     }
 }
 
-impl Starts for Executed {
-    fn start(&mut self, order: Order) {
+impl WorkerStarter for Executor {
+    fn start(&mut self, order: StartOrder) {
         if let Err(mpsc::SendError(Job::Start(order))) = self.jobs.send(Job::Start(order)) {
             (order.done)(Err("the thread that starts processes is gone".to_owned()));
         }
     }
 
-    fn died_early(&mut self, seat: Seat, image: Arc<Image>, death: Death) {
+    fn died_early(&mut self, kind: WorkerKind, image: Arc<Image>, death: Death) {
         // Where the thread is gone nothing starts any more, and the next start says so.
-        let _ = self.jobs.send(Job::Examine(seat, image, death));
+        let _ = self.jobs.send(Job::Examine(kind, image, death));
     }
 }
 
-fn execute(images: &mut Images, order: &Order, stack: &mut Stack) -> Started {
-    let ladder = images.of(order.seat)?;
+fn execute(images: &mut Images, order: &StartOrder, stack: &mut Stack) -> Started {
+    let ladder = images.of(order.kind)?;
     let null = file::openat(file::CWD, c"/dev/null", file::flags::O_RDWR, 0)
         .map_err(|e| format!("/dev/null: {e}"))?;
-    let arguments = arguments(images, order.seat);
+    let arguments = arguments(images, order.kind);
     for _ in 0..MAX_TRIES {
         let image = ladder.image().map_err(|e| e.to_string())?;
         let argv = Strings::new(std::iter::once(image.name()).chain(arguments.iter().map(CString::as_c_str)));
@@ -183,7 +187,7 @@ fn execute(images: &mut Images, order: &Order, stack: &mut Stack) -> Started {
             cgroup: images
                 .guardian_cgroup
                 .as_ref()
-                .filter(|_| order.seat == Seat::Guardian),
+                .filter(|_| order.kind == WorkerKind::Guardian),
         };
         match spawn(&what, stack) {
             Ok(child) => {
@@ -203,14 +207,14 @@ fn execute(images: &mut Images, order: &Order, stack: &mut Stack) -> Started {
     Err("no rung of the ladder executes it".to_owned())
 }
 
-fn arguments(images: &Images, seat: Seat) -> Vec<CString> {
+fn arguments(images: &Images, kind: WorkerKind) -> Vec<CString> {
     let word = |text: &str| CString::new(text).unwrap_or_default();
-    if seat == Seat::Resolver {
+    if kind == WorkerKind::Resolver {
         return std::iter::once(word("serve"))
             .chain(images.resolver_arguments.iter().cloned())
             .collect();
     }
-    let mut words = vec![word(seat.name())];
+    let mut words = vec![word(kind.name())];
     if let Some((uid, gid)) = images.user {
         words.extend([
             word("--uid"),

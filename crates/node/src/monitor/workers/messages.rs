@@ -5,12 +5,12 @@ use fleetgate_wire::node::Connection;
 use fleetgate_wire::node::front::ToFront;
 use std::collections::VecDeque;
 
-/// Words to fronts, each about a connection; its front gets them at the end of the turn, in order. A connection that is
+/// Messages to fronts, each about a connection; its front gets them at the end of the turn, in order. A connection that is
 /// gone by then has none.
 #[derive(Default)]
-pub struct Words(VecDeque<(Connection, ToFront, Vec<Fd>)>);
+pub struct Messages(VecDeque<(Connection, ToFront, Vec<Fd>)>);
 
-impl Words {
+impl Messages {
     /// Says `word` about `connection`, with these descriptors beside it.
     pub fn say(&mut self, connection: Connection, word: ToFront, fds: Vec<Fd>) {
         self.0.push_back((connection, word, fds));
