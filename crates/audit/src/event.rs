@@ -77,7 +77,7 @@ macro_rules! events {
         pub enum $name {
             $($(#[$vmeta])* $variant { $($field: $type),* },)*
             /// What a watched session did.
-            Watched(Box<crate::Watched>),
+            Watched(Box<crate::WatchedEvent>),
         }
 
         impl $name {

@@ -16,8 +16,8 @@ mod writer;
 pub use event::{ClusterUser, EndOrder, Event, FileDone, Gap, SessionKind, Usage};
 pub use fields::digits;
 pub use shipping::{Batch, Deliver, MAX_BATCH, Shipping, begin_at_end};
-pub use watched::{Watched, What};
-pub use writer::{Audit, Writing};
+pub use watched::{WatchReport, WatchedEvent};
+pub use writer::{Audit, WriterThread};
 
 /// How many events may wait for the disk; one more is lost and counted.
 pub const QUEUE: usize = 8192;

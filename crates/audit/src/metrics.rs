@@ -315,7 +315,7 @@ pub fn check(address: SocketAddr) -> Result<(), MetricsError> {
 }
 
 /// The page while it is served. Dropping it gives the port back at once.
-pub struct Serving {
+pub struct MetricsServer {
     state: Arc<State>,
     thread: Thread,
 }
@@ -330,7 +330,11 @@ struct State {
 
 /// Serves the page on `address`. A port that another program has is told, and tried again until it is free: without
 /// metrics a node still lets people in.
-pub fn serve(address: SocketAddr, metrics: Arc<Metrics>, audit: Audit) -> Result<Serving, MetricsError> {
+pub fn serve(
+    address: SocketAddr,
+    metrics: Arc<Metrics>,
+    audit: Audit,
+) -> Result<MetricsServer, MetricsError> {
     check(address)?;
     let state = Arc::<State>::default();
     let thread = std::thread::Builder::new()
@@ -341,13 +345,13 @@ pub fn serve(address: SocketAddr, metrics: Arc<Metrics>, audit: Audit) -> Result
             move || state.serve(address, &metrics, &audit)
         })
         .map_err(|e| MetricsError::Listen(address, e))?;
-    Ok(Serving {
+    Ok(MetricsServer {
         state,
         thread: thread.thread().clone(),
     })
 }
 
-impl Serving {
+impl MetricsServer {
     /// Where it is served; none: not yet.
     #[cfg(test)]
     fn address(&self) -> Option<fleetgate_sys::net::Address> {
@@ -355,7 +359,7 @@ impl Serving {
     }
 }
 
-impl Drop for Serving {
+impl Drop for MetricsServer {
     fn drop(&mut self) {
         let listener = {
             let mut listener = self.state.listener();

@@ -1,4 +1,4 @@
-//! What each event's line is, word for word, and what becomes of events that cannot be written.
+//! WatchReport each event's line is, word for word, and what becomes of events that cannot be written.
 
 use super::fields::utc;
 use super::*;
@@ -31,8 +31,8 @@ fn field(name: &std::ffi::CStr, source: Source, value: Value) -> Field {
     }
 }
 
-fn watched(what: What) -> Event {
-    Event::Watched(Box::new(Watched {
+fn watched(what: WatchReport) -> Event {
+    Event::Watched(Box::new(WatchedEvent {
         connection: 7,
         session: ID,
         login: "ada".into(),
@@ -282,7 +282,7 @@ fn each_event_has_its_line() {
                 .into(),
         ),
         (
-            watched(What::Call {
+            watched(WatchReport::Call {
                 event: "exec",
                 fields: vec![
                     field(c"pid", Source::Kernel, Value::Number { number: 9 }),
@@ -323,7 +323,7 @@ fn each_event_has_its_line() {
             ),
         ),
         (
-            watched(What::Gap {
+            watched(WatchReport::Gap {
                 lasted_ms: 12,
                 calls: 3,
             }),
@@ -333,7 +333,7 @@ fn each_event_has_its_line() {
             ),
         ),
         (
-            watched(What::Lost { count: 4 }),
+            watched(WatchReport::Lost { count: 4 }),
             format!(
                 "\"event\":\"watch_lost\",\"connection\":7,\"login\":\"ada\",{session},\"count\":4"
             ),

@@ -7,22 +7,22 @@ use fleetgate_wire::node::Connection;
 use fleetgate_wire::node::watch::{Field, Source, Value};
 use serde_json::Value as Json;
 
-/// What a watched session did, and whose session it is.
+/// WatchReport a watched session did, and whose session it is.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Watched {
+pub struct WatchedEvent {
     /// The connection that it came by.
     pub connection: Connection,
     /// The session.
     pub session: SessionId,
     /// The account.
     pub login: String,
-    /// What.
-    pub what: What,
+    /// WatchReport.
+    pub what: WatchReport,
 }
 
-/// What is told of it.
+/// WatchReport is told of it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum What {
+pub enum WatchReport {
     /// A call.
     Call {
         /// The event's name in docs/audit.md.
@@ -44,21 +44,21 @@ pub enum What {
     },
 }
 
-impl Watched {
+impl WatchedEvent {
     pub(super) fn fill(&self, f: &mut Fields) {
         let event = match &self.what {
-            What::Call { event, .. } => event,
-            What::Lost { .. } => "watch_lost",
-            What::Gap { .. } => "watch_gap",
+            WatchReport::Call { event, .. } => event,
+            WatchReport::Lost { .. } => "watch_lost",
+            WatchReport::Gap { .. } => "watch_gap",
         };
         event.put("event", f);
         self.connection.put("connection", f);
         self.login.put("login", f);
         self.session.put("session", f);
         match &self.what {
-            What::Call { fields, .. } => fill(fields, f),
-            What::Lost { count } => f.put("count", *count),
-            What::Gap { lasted_ms, calls } => {
+            WatchReport::Call { fields, .. } => fill(fields, f),
+            WatchReport::Lost { count } => f.put("count", *count),
+            WatchReport::Gap { lasted_ms, calls } => {
                 f.put("lasted_ms", *lasted_ms);
                 f.put("calls", *calls);
             }

@@ -31,7 +31,7 @@ pub struct Audit {
 }
 
 /// The thread behind it; joining it waits until everything is written.
-pub struct Writing(JoinHandle<()>);
+pub struct WriterThread(JoinHandle<()>);
 
 enum Word {
     Told(Time, Box<Event>),
@@ -62,11 +62,11 @@ struct Shared {
 impl Audit {
     /// Begins to write to `path`; `-` is standard output. The file is opened at once, so that a path that cannot be
     /// had is an error here and not a silent loss later.
-    pub fn start(path: &Path) -> std::io::Result<(Audit, Writing)> {
+    pub fn start(path: &Path) -> std::io::Result<(Audit, WriterThread)> {
         Audit::with_queue(path, QUEUE)
     }
 
-    pub(super) fn with_queue(path: &Path, bound: usize) -> std::io::Result<(Audit, Writing)> {
+    pub(super) fn with_queue(path: &Path, bound: usize) -> std::io::Result<(Audit, WriterThread)> {
         let shared = Arc::new(Shared {
             path: path.to_owned(),
             bound,
@@ -85,7 +85,7 @@ impl Audit {
                 let shared = shared.clone();
                 move || log.serve(&words, &shared)
             })?;
-        Ok((Audit { queue, shared }, Writing(thread)))
+        Ok((Audit { queue, shared }, WriterThread(thread)))
     }
 
     /// Tells an event; never waits.
@@ -146,7 +146,7 @@ impl Audit {
     }
 }
 
-impl Writing {
+impl WriterThread {
     /// Waits until everything is written, once the last [`Audit`] is gone.
     pub fn finish(self) {
         let _ = self.0.join();

@@ -9,7 +9,7 @@ use fleetgate_client::{files, reach, time};
 use fleetgate_net::tls::Believe;
 use fleetgate_net::x509::Key;
 use fleetgate_node::config::Config;
-use fleetgate_node::config::cluster::{self as state, Signed};
+use fleetgate_node::config::cluster::{self as state, SignedState};
 use fleetgate_node::identity::{self, Identity};
 use fleetgate_node::monitor;
 use fleetgate_proto::v1::JoinReply;
@@ -242,7 +242,7 @@ pub fn keep_node(
     reply: &JoinReply,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let signed = reply.state.clone().unwrap_or_default();
-    let signed = Signed {
+    let signed = SignedState {
         document: signed.document.to_vec(),
         signature: signed.signature.to_vec(),
     };

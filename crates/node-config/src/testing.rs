@@ -1,7 +1,7 @@
 //! A cluster made by hand, for tests: its keys, what it signs, and the certificates of its users.
 #![allow(missing_docs)]
 
-use crate::cluster::{Cluster, Signed};
+use crate::cluster::{Cluster, SignedState};
 use crate::identity::Identity as Joined;
 use fleetgate_policy::cluster::{Identity, Name, Role, SSH_EXTENSION, Selector, State, Subject};
 use fleetgate_ssh::key::{Certificate, CertificateKind, Draft, KeyType, PrivateKey, PublicKey};
@@ -47,12 +47,12 @@ impl Hand {
     }
 
     /// The state as it is now, signed.
-    pub fn signed(&self) -> Signed {
+    pub fn signed(&self) -> SignedState {
         sign(&self.state_key, self.state.to_json(), State::signed)
     }
 
     /// The next state, signed.
-    pub fn next(&mut self, change: impl FnOnce(&mut State)) -> Signed {
+    pub fn next(&mut self, change: impl FnOnce(&mut State)) -> SignedState {
         self.state.serial += 1;
         change(&mut self.state);
         self.signed()
@@ -75,9 +75,9 @@ pub fn joined(cluster: &str) -> Joined {
     }
 }
 
-pub fn sign(key: &PrivateKey, document: Vec<u8>, with: fn(&[u8]) -> Vec<u8>) -> Signed {
+pub fn sign(key: &PrivateKey, document: Vec<u8>, with: fn(&[u8]) -> Vec<u8>) -> SignedState {
     let signature = key.sign("ssh-ed25519", &with(&document)).expect("signed");
-    Signed { document, signature }
+    SignedState { document, signature }
 }
 
 /// A certificate of a user of the cluster, for a key of its own.

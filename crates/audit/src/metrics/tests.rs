@@ -133,7 +133,7 @@ fn only_loopback_is_listened_on() {
 }
 
 /// The port that a page is served on, once it is.
-fn port(page: &Serving) -> u16 {
+fn port(page: &MetricsServer) -> u16 {
     loop {
         match page.address() {
             Some(address) => return address.port,

@@ -5,7 +5,7 @@ mod member;
 mod signed;
 
 pub use member::Member;
-pub use signed::{MAX_SIGNED, Signed, StateWriter};
+pub use signed::{MAX_SIGNED, SignedState, StateWriter};
 
 use crate::Config;
 use crate::identity::Identity as Joined;
@@ -22,7 +22,7 @@ use std::path::Path;
 pub struct Cluster {
     node: Name,
     state: State,
-    signed: Signed,
+    signed: SignedState,
     user_cas: Vec<PublicKey>,
     labels: Labels,
     /// By the state of which serial the machine's certificate was made. None: it cannot be read.
@@ -46,7 +46,7 @@ impl Cluster {
         let Some(joined) = Joined::load(&config.state_directory).map_err(|e| e.to_string())? else {
             return Ok(None);
         };
-        let Some(signed) = Signed::load(&config.state_directory)? else {
+        let Some(signed) = SignedState::load(&config.state_directory)? else {
             return Err(format!(
                 "this machine joined the cluster {}, and its state is missing in {}: join again",
                 joined.cluster,
@@ -55,7 +55,7 @@ impl Cluster {
         };
         let mut cluster = Cluster::new(&joined, signed)?;
         // One that is damaged, or of an earlier state, says nothing: the next comes within a minute.
-        if let Ok(Some(fresh)) = Signed::load_fresh(&config.state_directory) {
+        if let Ok(Some(fresh)) = SignedState::load_fresh(&config.state_directory) {
             let _ = cluster.receive_fresh(&fresh.document, &fresh.signature);
         }
         // The token's last: they are the administrator's who made it, as auth and the proxies have them.
@@ -69,7 +69,7 @@ impl Cluster {
     }
 
     /// A node that joined, with a state that was believed before: it is signed by a key of its own list.
-    pub fn new(joined: &Joined, signed: Signed) -> Result<Cluster, String> {
+    pub fn new(joined: &Joined, signed: SignedState) -> Result<Cluster, String> {
         let node = Name::parse(&joined.node)?;
         let state = State::parse_json(&signed.document).map_err(|why| why.to_string())?;
         if state.cluster.as_str() != joined.cluster {
@@ -106,7 +106,7 @@ impl Cluster {
         };
         self.user_cas = authorities(&state)?;
         self.state = state;
-        self.signed = Signed {
+        self.signed = SignedState {
             document: document.to_vec(),
             signature: signature.to_vec(),
         };
@@ -131,7 +131,7 @@ impl Cluster {
     }
 
     /// The same as it was signed.
-    pub fn signed(&self) -> &Signed {
+    pub fn signed(&self) -> &SignedState {
         &self.signed
     }
 
@@ -246,8 +246,8 @@ pub fn is_removed(state_directory: &Path, now: u64) -> bool {
 }
 
 /// Whether this state is of the cluster whose state stands below the state directory: a key that that one names signed it.
-pub fn is_of_the_same(state_directory: &Path, signed: &Signed) -> bool {
-    let Ok(Some(known)) = Signed::load(state_directory) else {
+pub fn is_of_the_same(state_directory: &Path, signed: &SignedState) -> bool {
+    let Ok(Some(known)) = SignedState::load(state_directory) else {
         return false;
     };
     State::parse_json(&known.document).is_ok_and(|known| {

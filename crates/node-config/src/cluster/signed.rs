@@ -19,7 +19,7 @@ pub const MAX_SIGNED: usize = MAX_STATE / 3 * 4 + (64 << 10);
 
 /// A state and its signature, as they came.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Signed {
+pub struct SignedState {
     /// The document.
     pub document: Vec<u8>,
     /// An SSH signature blob.
@@ -33,18 +33,18 @@ struct Text {
     signature: String,
 }
 
-impl Signed {
+impl SignedState {
     /// What stands below this state directory; none: there is none.
-    pub fn load(state_directory: &Path) -> Result<Option<Signed>, String> {
-        Signed::read(&place(state_directory, STATE))
+    pub fn load(state_directory: &Path) -> Result<Option<SignedState>, String> {
+        SignedState::read(&place(state_directory, STATE))
     }
 
     /// The last sign that it still holds.
-    pub fn load_fresh(state_directory: &Path) -> Result<Option<Signed>, String> {
-        Signed::read(&place(state_directory, FRESH))
+    pub fn load_fresh(state_directory: &Path) -> Result<Option<SignedState>, String> {
+        SignedState::read(&place(state_directory, FRESH))
     }
 
-    fn read(path: &Path) -> Result<Option<Signed>, String> {
+    fn read(path: &Path) -> Result<Option<SignedState>, String> {
         let failed = |why: String| format!("{}: {why}", path.display());
         let file = match std::fs::File::open(path) {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
@@ -60,7 +60,7 @@ impl Signed {
         let bad = "it is not as a node writes it; join again";
         let text: Text = serde_json::from_slice(&text).map_err(|e| failed(format!("{e}: {bad}")))?;
         let bytes = |text: &str| Base64::decode_vec(text).map_err(|e| failed(format!("{e}: {bad}")));
-        Ok(Some(Signed {
+        Ok(Some(SignedState {
             document: bytes(&text.document)?,
             signature: bytes(&text.signature)?,
         }))
@@ -88,12 +88,12 @@ fn place(state_directory: &Path, file: &str) -> PathBuf {
 
 /// Writes states on a thread of its own: a disk that is slow holds up no login.
 #[derive(Debug)]
-pub struct StateWriter(Sender<(&'static str, Signed)>);
+pub struct StateWriter(Sender<(&'static str, SignedState)>);
 
 impl StateWriter {
     /// Into this node's directory.
     pub fn start(home: Home) -> Result<StateWriter, std::io::Error> {
-        let (send, receive) = channel::<(&'static str, Signed)>();
+        let (send, receive) = channel::<(&'static str, SignedState)>();
         std::thread::Builder::new()
             .name("state".to_owned())
             .stack_size(256 << 10)
@@ -113,13 +113,13 @@ impl StateWriter {
     }
 
     /// Writes this one soon.
-    pub fn write(&self, signed: Signed) {
+    pub fn write(&self, signed: SignedState) {
         // The thread ends with the last who may tell it something.
         let _ = self.0.send((STATE, signed));
     }
 
     /// Writes this sign that it still holds soon.
-    pub fn write_fresh(&self, signed: Signed) {
+    pub fn write_fresh(&self, signed: SignedState) {
         let _ = self.0.send((FRESH, signed));
     }
 }
@@ -134,17 +134,17 @@ mod tests {
     fn what_is_written_is_read_and_damage_is_named() {
         let directory = std::env::temp_dir().join(format!("fleetgate-state-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&directory);
-        assert_eq!(Signed::load(&directory), Ok(None));
-        let signed = Signed {
+        assert_eq!(SignedState::load(&directory), Ok(None));
+        let signed = SignedState {
             document: b"{}".to_vec(),
             signature: vec![0, 255],
         };
         signed.save(&directory).expect("written");
-        assert_eq!(Signed::load(&directory), Ok(Some(signed)));
+        assert_eq!(SignedState::load(&directory), Ok(Some(signed)));
         let key = Key::generate();
         save_tls_key(&directory, key.pkcs8()).expect("written");
         let writer = StateWriter::start(Home::of(&directory, &key)).expect("a thread");
-        let numbered = |n: u8| Signed {
+        let numbered = |n: u8| SignedState {
             document: vec![n],
             signature: Vec::new(),
         };
@@ -152,16 +152,17 @@ mod tests {
             writer.write(numbered(n));
             writer.write_fresh(numbered(n + 100));
         }
-        let is_last = |kept: Result<Option<Signed>, String>, n| kept == Ok(Some(numbered(n)));
+        let is_last = |kept: Result<Option<SignedState>, String>, n| kept == Ok(Some(numbered(n)));
         for _ in 0..1000 {
-            let both = is_last(Signed::load(&directory), 8) && is_last(Signed::load_fresh(&directory), 108);
+            let both = is_last(SignedState::load(&directory), 8)
+                && is_last(SignedState::load_fresh(&directory), 108);
             if both {
                 break;
             }
             let _ = fleetgate_sys::poll::poll(&mut [], Some(10));
         }
-        assert!(is_last(Signed::load(&directory), 8));
-        assert!(is_last(Signed::load_fresh(&directory), 108));
+        assert!(is_last(SignedState::load(&directory), 8));
+        assert!(is_last(SignedState::load_fresh(&directory), 108));
         let path = place(&directory, STATE);
         for (text, part) in [
             (&b"{}"[..], "missing field `document`"),
@@ -169,7 +170,7 @@ mod tests {
             (&vec![b' '; MAX_SIGNED + 1], "longer than"),
         ] {
             std::fs::write(&path, text).expect("written");
-            let error = Signed::load(&directory).expect_err("damaged");
+            let error = SignedState::load(&directory).expect_err("damaged");
             assert!(error.contains("state.json: ") && error.contains(part), "{error}");
         }
         std::fs::remove_dir_all(&directory).expect("clean");

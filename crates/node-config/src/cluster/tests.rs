@@ -12,8 +12,9 @@ fn what_is_signed_is_believed_and_nothing_else() {
     let mut cluster = hand.cluster();
     let old = hand.signed();
     let other = key();
-    let receive =
-        |cluster: &mut Cluster, signed: &Signed| cluster.receive_state(&signed.document, &signed.signature);
+    let receive = |cluster: &mut Cluster, signed: &SignedState| {
+        cluster.receive_state(&signed.document, &signed.signature)
+    };
 
     assert_eq!(receive(&mut cluster, &old), Ok(Change::None));
     let second = hand.next(|state| state.proxies = vec!["other:443".into()]);
@@ -22,11 +23,11 @@ fn what_is_signed_is_believed_and_nothing_else() {
     assert_eq!(cluster.signed(), &second);
 
     let forged = sign(&other, hand.next(|_| {}).document, State::signed);
-    let unsigned = Signed {
+    let unsigned = SignedState {
         signature: Vec::new(),
         ..hand.signed()
     };
-    let changed = Signed {
+    let changed = SignedState {
         document: String::from_utf8(hand.signed().document)
             .expect("text")
             .replace("other:443", "wrong:443")

@@ -100,19 +100,19 @@ pub struct Cgroups {
     /// The number of this process's pid namespace.
     namespace: String,
     /// One made ahead, so that no session waits for the file system.
-    spare: Option<Made>,
+    spare: Option<SessionCgroup>,
 }
 
-/// A cgroup that nothing is in yet. Dropping it leaves the directory; [`Made::remove`] does not.
+/// A cgroup that nothing is in yet. Dropping it leaves the directory; [`SessionCgroup::remove`] does not.
 #[derive(Debug)]
-pub struct Made {
+pub struct SessionCgroup {
     /// Its directory.
     pub path: PathBuf,
     /// The same, open.
     pub directory: Fd,
 }
 
-impl Made {
+impl SessionCgroup {
     /// Nothing was born in it.
     pub fn remove(self) {
         let _ = std::fs::remove_dir(&self.path);
@@ -158,7 +158,7 @@ impl Cgroups {
     }
 
     /// A cgroup for one session.
-    pub fn take(&mut self) -> Result<Made, Unusable> {
+    pub fn take(&mut self) -> Result<SessionCgroup, Unusable> {
         match self.spare.take() {
             // Somebody may have tidied up: an empty directory looks forgotten.
             Some(made) if made.path.exists() => Ok(made),
@@ -173,7 +173,7 @@ impl Cgroups {
         }
     }
 
-    fn make(&mut self) -> Result<Made, Unusable> {
+    fn make(&mut self) -> Result<SessionCgroup, Unusable> {
         let number = {
             let mut made = MADE.lock().expect("no panic is survived");
             *made += 1;
@@ -184,7 +184,7 @@ impl Cgroups {
             .join(format!("{PREFIX}{}.{}-{number}", self.namespace, id()));
         std::fs::create_dir(&path).map_err(|e| Unusable::System(path.clone(), e.into()))?;
         match open(&path) {
-            Ok(directory) => Ok(Made { path, directory }),
+            Ok(directory) => Ok(SessionCgroup { path, directory }),
             Err(e) => {
                 let _ = std::fs::remove_dir(&path);
                 Err(Unusable::System(path, e))

@@ -4,15 +4,15 @@
 use super::Monitor;
 use super::audit::{EndOrder, Event};
 use super::connections::{LAST_WORD, Stage};
-use super::granted::Granted;
 use super::label_commands::Value;
+use super::open_login::OpenLogin;
 use super::settings::worker_user;
 use super::timers::unix_seconds;
 use super::tools::Tools;
 use super::trust::Trust;
 use super::tunnel::Tunnel;
 use super::wakes::{Key, Owner};
-use crate::config::cluster::{Change, Cluster, Member, Signed};
+use crate::config::cluster::{Change, Cluster, Member, SignedState};
 use fleetgate_policy::cluster::Refusal;
 use fleetgate_sys::process;
 use fleetgate_wire::common::SessionId;
@@ -48,7 +48,7 @@ impl Monitor {
     }
 
     /// A state that somebody brought.
-    pub(crate) fn cluster_state(&mut self, signed: Signed) {
+    pub(crate) fn cluster_state(&mut self, signed: SignedState) {
         let Some(cluster) = &mut self.tools.cluster else {
             return;
         };
@@ -82,7 +82,7 @@ impl Monitor {
         match cluster.receive_fresh(&document, &signature) {
             Ok(()) => {
                 if let Some(writer) = &self.tools.state_writer {
-                    writer.write_fresh(Signed { document, signature });
+                    writer.write_fresh(SignedState { document, signature });
                 }
                 self.say_age();
             }
@@ -292,7 +292,7 @@ fn session_id(digits: &str) -> Option<SessionId> {
 }
 
 /// The lock that holds against a login that is open.
-fn lock(granted: &Granted, cluster: &Cluster, now: u64) -> Option<Refusal> {
+fn lock(granted: &OpenLogin, cluster: &Cluster, now: u64) -> Option<Refusal> {
     let login = granted.grant.login.as_str();
     let against = |m: &Member| {
         cluster
@@ -309,7 +309,7 @@ fn lock(granted: &Granted, cluster: &Cluster, now: u64) -> Option<Refusal> {
 }
 
 /// Decides about a login of the cluster again, for an order: what was a yes an hour ago may be a no, or a smaller yes.
-pub(crate) fn decide_again(granted: &mut Granted, tools: &Tools, trust: &Trust) -> Result<(), String> {
+pub(crate) fn decide_again(granted: &mut OpenLogin, tools: &Tools, trust: &Trust) -> Result<(), String> {
     let now = unix_seconds();
     let login = granted.grant.login.as_str();
     let Some(cluster) = &tools.cluster else {

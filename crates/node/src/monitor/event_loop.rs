@@ -1,14 +1,14 @@
 //! The loop: it waits, and calls the part that a descriptor, a timer or an answer is for. What a part does is in the part's
 //! own module; this file only dispatches.
 
-use super::arrivals::Arrivals;
-use super::audit::{Event, Writing};
+use super::accept::Listeners;
+use super::audit::{Event, WriterThread};
 use super::connections::{Connections, Stage};
 use super::fronts::Fronts;
 use super::label_commands::LabelCommands;
 use super::lobby::Lobby;
 use super::login::Login;
-use super::metrics::{Process, Serving};
+use super::metrics::{MetricsServer, Process};
 use super::network::Networks;
 use super::offer::Offer;
 use super::sessions::Sessions;
@@ -18,7 +18,7 @@ use super::tools::Tools;
 use super::trust::Trust;
 use super::tunnel::Tunnel;
 use super::wakes::{Key, Owner};
-use super::watcher::Pair;
+use super::watcher::WatcherProcesses;
 use super::workers::{WorkerEvent, WorkerId, WorkerKind, Workers};
 use fleetgate_sys::Errno;
 use fleetgate_wire::node::Connection as Number;
@@ -35,7 +35,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 pub struct Monitor {
     pub(crate) tools: Tools,
     pub(crate) workers: Workers,
-    pub(crate) arrivals: Arrivals,
+    pub(crate) listeners: Listeners,
     pub(crate) connections: Connections,
     pub(crate) fronts: Fronts,
     pub(crate) sessions: Sessions,
@@ -52,11 +52,11 @@ pub struct Monitor {
     pub(crate) tunnels: u64,
     pub(crate) resolver: WorkerId,
     pub(crate) config_path: Option<std::path::PathBuf>,
-    pub(crate) writing: Option<Writing>,
+    pub(crate) writing: Option<WriterThread>,
     /// The page of metrics; none: it is not served.
-    pub(crate) page: Option<Serving>,
+    pub(crate) page: Option<MetricsServer>,
     /// Who watches sessions.
-    pub(crate) watchers: Pair,
+    pub(crate) watchers: WatcherProcesses,
     /// No more are accepted; it ends with the last connection and the last session.
     pub(crate) draining: bool,
     /// Commands that say the node's labels.
@@ -143,7 +143,7 @@ impl Monitor {
         let id = key.id;
         match key.owner {
             Owner::Starter => self.starter_woken(id),
-            Owner::Arrivals => self.arrivals_woken(id),
+            Owner::Listeners => self.listeners_woken(id),
             Owner::Workers => {
                 let mut news = Vec::new();
                 self.workers.woken(id, &self.tools.wakes, &mut news);

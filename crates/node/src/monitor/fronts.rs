@@ -32,18 +32,18 @@ const IDLE: Duration = Duration::from_secs(3);
 /// The most fronts: each is a process.
 pub const MAX_FRONTS: usize = 4096;
 
-/// Whose front it is. The uid too: an account that was made anew under the name is another.
+/// FrontOwner front it is. The uid too: an account that was made anew under the name is another.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Whose {
+pub struct FrontOwner {
     login: Login,
     uid: u32,
     identity: String,
 }
 
-impl Whose {
+impl FrontOwner {
     /// This login's.
-    pub fn new(login: &Login, uid: u32, identity: &Identity) -> Whose {
-        Whose {
+    pub fn new(login: &Login, uid: u32, identity: &Identity) -> FrontOwner {
+        FrontOwner {
             login: login.clone(),
             uid,
             identity: identity.to_string(),
@@ -54,12 +54,12 @@ impl Whose {
 /// All fronts.
 #[derive(Default)]
 pub struct Fronts {
-    workers: HashMap<Whose, WorkerId>,
+    workers: HashMap<FrontOwner, WorkerId>,
     table: HashMap<WorkerId, Front>,
 }
 
 struct Front {
-    whose: Whose,
+    whose: FrontOwner,
     connections: HashSet<Connection>,
     idle: Option<Timer>,
 }
@@ -68,7 +68,7 @@ impl Fronts {
     /// The front of this login, started if there is none, with this connection among its own.
     pub fn worker(
         &mut self,
-        whose: Whose,
+        whose: FrontOwner,
         connection: Connection,
         offer: &Offer,
         workers: &mut Workers,

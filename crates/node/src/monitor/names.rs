@@ -1,4 +1,4 @@
-//! Names, asked of the resolver on a look-up socket. Asking never waits: who asked is woken with the answer. Accounts
+//! Names, asked of the resolver on a look-up socket. LookupSocket never waits: who asked is woken with the answer. Accounts
 //! are kept for a few seconds, and no longer than the files that say who is who stay the same, so that a changed shell
 //! counts at the next session over an open connection. That a name is nobody's is kept as long, or the time of an answer
 //! would tell a stranger whose it is.
@@ -58,7 +58,7 @@ impl Lane {
 }
 
 /// One look-up socket, and the questions for which it had no room.
-struct Asking {
+struct LookupSocket {
     socket: Fd,
     unsent: VecDeque<Vec<u8>>,
 }
@@ -66,7 +66,7 @@ struct Asking {
 /// All questions.
 pub struct Names {
     /// None, or one per lane.
-    asking: Vec<Asking>,
+    asking: Vec<LookupSocket>,
     deadline_ms: u32,
     buffer: Vec<u8>,
     next: u32,
@@ -126,7 +126,7 @@ impl Names {
             let word = fleetgate_wire::encode(&ToResolver::Names);
             socket::send_now(resolver, &word, &[theirs.raw()])?;
             wakes.watch(&socket, READ, Key::new(Owner::Names, lane as u64))?;
-            asking.push(Asking {
+            asking.push(LookupSocket {
                 socket,
                 unsent: VecDeque::new(),
             });
@@ -228,7 +228,7 @@ impl Names {
 
     /// The resolver reads no more while it owes many answers; each answer is a reason to try again.
     fn flush(&mut self) {
-        let sent = self.asking.iter_mut().try_for_each(Asking::flush);
+        let sent = self.asking.iter_mut().try_for_each(LookupSocket::flush);
         if sent.is_err() {
             self.fail_all("the resolver ended");
         }
@@ -295,7 +295,7 @@ impl Slow {
     }
 }
 
-impl Asking {
+impl LookupSocket {
     /// Sends what there is room for.
     fn flush(&mut self) -> Result<(), Errno> {
         while let Some(frame) = self.unsent.front() {

@@ -2,7 +2,7 @@
 //! the keys, then the loop.
 
 use super::Monitor;
-use super::arrivals::Arrivals;
+use super::accept::Listeners;
 use super::audit::{Audit, Event};
 use super::cgroup::{Cgroups, outside, usage};
 use super::connections::Connections;
@@ -27,7 +27,7 @@ use super::tools::{Reaper, Tools};
 use super::trust::Trust;
 use super::tunnel::joined;
 use super::wakes::{Key, Owner, Wakes};
-use super::watcher::{Pair, Watching};
+use super::watcher::{WatcherProcesses, Watching};
 use super::workers::{
     Executor, Images, LateLadder, Messages, WorkerEvent, WorkerId, WorkerKind, WorkerStarter, Workers,
     open_ladder,
@@ -288,10 +288,10 @@ pub fn open(parts: Parts) -> Result<Monitor, MonitorError> {
     let keeper = keeper(&config, parts.user_mode, audit.clone())?;
     let starter = Starter::new(parts.control, parts.signals, parts.small, &wakes)
         .map_err(at("watching the starter"))?;
-    let mut arrivals =
-        Arrivals::new(parts.listeners, &wakes).map_err(at("watching the listening sockets"))?;
+    let mut listeners =
+        Listeners::new(parts.listeners, &wakes).map_err(at("watching the listening sockets"))?;
     // Until the lobby is ready, what arrives waits in the kernel.
-    arrivals.pause(&wakes);
+    listeners.pause(&wakes);
     let strangers = Strangers::new(&config.strangers);
     let tools = Tools {
         config,
@@ -325,7 +325,7 @@ pub fn open(parts: Parts) -> Result<Monitor, MonitorError> {
     let mut monitor = Monitor {
         tools,
         workers,
-        arrivals,
+        listeners,
         connections: Connections::default(),
         fronts: Fronts::default(),
         sessions,
@@ -342,7 +342,7 @@ pub fn open(parts: Parts) -> Result<Monitor, MonitorError> {
         writing: Some(writing),
         page,
         draining: false,
-        watchers: Pair::default(),
+        watchers: WatcherProcesses::default(),
         age_timer: None,
         label_commands: LabelCommands::default(),
         strangers_timer: None,

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 /// What is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum StarterCommand {
     /// Read the configuration again.
     Reload,
     /// Accept no more.
@@ -67,12 +67,12 @@ impl Starter {
     }
 
     /// The next thing that is wanted.
-    pub fn hear(&mut self, id: u64) -> Option<Said> {
+    pub fn hear(&mut self, id: u64) -> Option<StarterCommand> {
         if id == SIGNALS {
             return match signals::next(self.signals.as_ref()?) {
-                Ok(Some(signals::HUP)) => Some(Said::Reload),
-                Ok(Some(signals::INT)) => Some(Said::End),
-                Ok(Some(_)) => Some(Said::Drain),
+                Ok(Some(signals::HUP)) => Some(StarterCommand::Reload),
+                Ok(Some(signals::INT)) => Some(StarterCommand::End),
+                Ok(Some(_)) => Some(StarterCommand::Drain),
                 Ok(None) | Err(_) => None,
             };
         }
@@ -83,13 +83,13 @@ impl Starter {
             // The starter ended: the service is stopped, or a new one is there already.
             _ => {
                 self.control = None;
-                return Some(Said::Drain);
+                return Some(StarterCommand::Drain);
             }
         };
         match fleetgate_wire::decode(&buffer[..got.len]) {
-            Ok(ToMonitor::Reload) => Some(Said::Reload),
-            Ok(ToMonitor::Drain) => Some(Said::Drain),
-            Ok(ToMonitor::End) => Some(Said::End),
+            Ok(ToMonitor::Reload) => Some(StarterCommand::Reload),
+            Ok(ToMonitor::Drain) => Some(StarterCommand::Drain),
+            Ok(ToMonitor::End) => Some(StarterCommand::End),
             Err(e) => {
                 tracing::error!("the starter said what cannot be read: {e}");
                 None
@@ -135,7 +135,7 @@ impl Monitor {
     pub(crate) fn starter_woken(&mut self, id: u64) {
         while let Some(said) = self.starter.hear(id) {
             match said {
-                Said::Reload => {
+                StarterCommand::Reload => {
                     let refused = self.reload().err();
                     self.starter.reloaded(refused.as_deref());
                     match &refused {
@@ -145,8 +145,8 @@ impl Monitor {
                     self.tools.audit.reopen();
                     self.tools.audit.tell(Event::NodeReloaded { refused });
                 }
-                Said::Drain => self.drain(),
-                Said::End => {
+                StarterCommand::Drain => self.drain(),
+                StarterCommand::End => {
                     self.drain();
                     for number in self.connections.numbers(|_| true) {
                         self.end(number, "the node ends");
@@ -168,7 +168,7 @@ impl Monitor {
         label_commands::check(&config)?;
         let joined = joined(&config)?;
         // One that drains has closed its sockets, and takes nobody in whatever it has.
-        is_reachable(self.arrivals.has_port() || self.draining, joined.is_some())?;
+        is_reachable(self.listeners.has_port() || self.draining, joined.is_some())?;
         let trust = Trust::new(&config, pam, joined.is_some())?;
         let offer = offer(&config, self.tools.user_mode)?;
         self.trust = trust.into();
@@ -197,7 +197,7 @@ impl Monitor {
     fn drain(&mut self) {
         if !self.draining {
             self.draining = true;
-            self.arrivals.close(&self.tools.wakes);
+            self.listeners.close(&self.tools.wakes);
             // The next monitor wants its port, and starts once the starter has heard that we drain.
             self.page = None;
             self.tell_lobby(&ToLobby::Drain);
@@ -221,8 +221,8 @@ mod tests {
             socket::send(&theirs, &fleetgate_wire::encode(&word), &[]).expect("send");
         }
         socket::send(&theirs, b"garbage", &[]).expect("send");
-        assert_eq!(starter.hear(CONTROL), Some(Said::Reload));
-        assert_eq!(starter.hear(CONTROL), Some(Said::End));
+        assert_eq!(starter.hear(CONTROL), Some(StarterCommand::Reload));
+        assert_eq!(starter.hear(CONTROL), Some(StarterCommand::End));
         assert_eq!(starter.hear(CONTROL), None);
         starter.ready();
         starter.ready();
@@ -234,7 +234,7 @@ mod tests {
             Some(Errno::EAGAIN)
         );
         drop(theirs);
-        assert_eq!(starter.hear(CONTROL), Some(Said::Drain));
+        assert_eq!(starter.hear(CONTROL), Some(StarterCommand::Drain));
         assert_eq!(starter.hear(CONTROL), None);
     }
 }

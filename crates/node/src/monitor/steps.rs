@@ -1,5 +1,5 @@
 //! Where a connection's time went, for those whose client wants to know: steps are collected as they end, and handed over
-//! once, when its first session runs. Of a connection that nobody asked about nothing is kept.
+//! once, when its first session runs. Of a connection that nobody recipient about nothing is kept.
 
 use super::Monitor;
 use super::workers::WorkerId;
@@ -12,11 +12,11 @@ use std::time::Duration;
 
 /// Of all connections.
 #[derive(Debug, Default)]
-pub struct Steps(HashMap<Connection, Asked>);
+pub struct Steps(HashMap<Connection, Recipient>);
 
 /// Whom they are told.
 #[derive(Debug)]
-struct Asked {
+struct Recipient {
     worker: WorkerId,
     ticket: Ticket,
     spans: Vec<Span>,
@@ -28,7 +28,7 @@ impl Steps {
         let spans = Vec::new();
         self.0.insert(
             connection,
-            Asked {
+            Recipient {
                 worker,
                 ticket,
                 spans,
@@ -50,13 +50,13 @@ impl Steps {
         took: Duration,
         ago: Duration,
     ) {
-        if let Some(asked) = self.0.get_mut(&connection)
-            && asked.spans.len() < MAX_SPANS
+        if let Some(recipient) = self.0.get_mut(&connection)
+            && recipient.spans.len() < MAX_SPANS
         {
             let now = clock::wall();
             let now = (now.sec as u64) * 1_000_000_000 + u64::from(now.nsec);
             let end = now.saturating_sub(ago.as_nanos() as u64);
-            asked.spans.push(Span {
+            recipient.spans.push(Span {
                 name: CString::new(name).unwrap_or_default(),
                 place: place.into(),
                 start: end.saturating_sub(took.as_nanos() as u64),
@@ -67,8 +67,8 @@ impl Steps {
 
     /// What there is, for whom; no more is collected.
     pub fn take(&mut self, connection: Connection) -> Option<(WorkerId, Ticket, Vec<Span>)> {
-        let asked = self.0.remove(&connection)?;
-        Some((asked.worker, asked.ticket, asked.spans))
+        let recipient = self.0.remove(&connection)?;
+        Some((recipient.worker, recipient.ticket, recipient.spans))
     }
 }
 
@@ -93,7 +93,7 @@ mod tests {
         for _ in 0..2 * MAX_SPANS {
             steps.add(2, c"node", "login", Duration::from_millis(1));
         }
-        let (worker, ticket, spans) = steps.take(2).expect("asked for");
+        let (worker, ticket, spans) = steps.take(2).expect("recipient for");
         assert_eq!((worker, ticket, spans.len()), (7, 9, MAX_SPANS));
         assert!(spans.iter().all(|s| s.end - s.start == 1_000_000));
         assert_eq!(steps.take(2), None);

@@ -31,7 +31,7 @@ struct Side {
 
 /// A line about somebody who is not logged in.
 #[derive(Clone, Copy, Debug)]
-pub struct Line {
+pub struct StrangerEvent {
     /// From where.
     pub source: IpAddr,
     /// By a proxy.
@@ -119,7 +119,7 @@ impl Strangers {
     }
 
     /// Whether this has a line of its own; if not it is summed.
-    pub fn has_line(&mut self, line: Line) -> bool {
+    pub fn has_line(&mut self, line: StrangerEvent) -> bool {
         let side = self.of(line.tunnelled);
         let source = side.penalties.settings().source(line.source);
         let is_known = line.is_user;
@@ -161,7 +161,7 @@ const NOT_NOW: &[u8] =
 
 impl Monitor {
     /// Whether this is told by itself. If not it is counted, and told in a sum.
-    pub(crate) fn has_line(&mut self, line: Line) -> bool {
+    pub(crate) fn has_line(&mut self, line: StrangerEvent) -> bool {
         let has = self.tools.strangers.has_line(line);
         if self.strangers_timer.is_none() {
             self.plan_sums();

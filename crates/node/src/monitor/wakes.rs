@@ -11,7 +11,7 @@ pub enum Owner {
     /// The starter's socket, and signals.
     Starter,
     /// Listening sockets.
-    Arrivals,
+    Listeners,
     /// Lobby, fronts and resolver: their sockets, their ends, what they log.
     Workers,
     /// Started workers.
@@ -46,7 +46,7 @@ pub enum Owner {
 
 const OWNERS: [Owner; 17] = [
     Owner::Starter,
-    Owner::Arrivals,
+    Owner::Listeners,
     Owner::Workers,
     Owner::Starts,
     Owner::Names,

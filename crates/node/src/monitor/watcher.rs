@@ -3,7 +3,7 @@
 //! watcher says goes to the audit log.
 
 use super::Monitor;
-use super::audit::{self, Event, What};
+use super::audit::{self, Event, WatchReport};
 use super::timers::{Timer, now};
 use super::wakes::{Key, Owner};
 use super::workers::{WorkerId, WorkerKind};
@@ -21,9 +21,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Whose a watched session is.
+/// SessionOwner a watched session is.
 #[derive(Clone, Debug)]
-pub struct Whose {
+pub struct SessionOwner {
     /// The connection that it came by.
     pub connection: Connection,
     /// The account.
@@ -36,7 +36,7 @@ pub struct Whose {
 #[derive(Debug, Default)]
 pub struct Watching {
     filters: HashMap<u8, Arc<Program>>,
-    sessions: HashMap<SessionId, Whose>,
+    sessions: HashMap<SessionId, SessionOwner>,
     /// Which listeners the watcher holds.
     keys: HashMap<u64, SessionId>,
     /// Sessions that the watcher is not told of yet, with its end of the introduction.
@@ -66,7 +66,7 @@ impl Watching {
             refuse_io_uring: wanted.io_uring == Stance::Refuse,
         };
         self.waiting.push((watched.clone(), ours));
-        let whose = Whose {
+        let whose = SessionOwner {
             connection,
             login: login.to_owned(),
             watched,
@@ -123,8 +123,8 @@ impl Watching {
         std::mem::take(&mut self.waiting)
     }
 
-    /// Whose a session is.
-    pub fn whose(&self, session: &SessionId) -> Option<&Whose> {
+    /// SessionOwner a session is.
+    pub fn whose(&self, session: &SessionId) -> Option<&SessionOwner> {
         self.sessions.get(session)
     }
 
@@ -180,7 +180,7 @@ const CATCH_UP: Duration = Duration::from_millis(20);
 
 /// Which processes they are.
 #[derive(Default)]
-pub struct Pair {
+pub struct WatcherProcesses {
     watcher: Option<WorkerId>,
     guardian: Option<WorkerId>,
     /// The watcher has its sandbox, and can be spoken to.
@@ -196,7 +196,7 @@ pub struct Pair {
     room: Option<Timer>,
 }
 
-impl Pair {
+impl WatcherProcesses {
     pub(crate) fn is_watcher(&self, worker: WorkerId) -> bool {
         self.watcher == Some(worker)
     }
@@ -311,7 +311,7 @@ impl Monitor {
                         sec: seen.at.sec,
                         nsec: seen.at.nsec,
                     };
-                    let what = What::Call {
+                    let what = WatchReport::Call {
                         event,
                         fields: seen.fields,
                     };
@@ -320,13 +320,13 @@ impl Monitor {
                 self.have_more_told();
             }
             FromWatcher::Lost { session, count } => {
-                self.tell_watched(session, What::Lost { count }, None);
+                self.tell_watched(session, WatchReport::Lost { count }, None);
             }
             FromWatcher::Gap {
                 session,
                 lasted_ms,
                 calls,
-            } => self.tell_watched(session, What::Gap { lasted_ms, calls }, None),
+            } => self.tell_watched(session, WatchReport::Gap { lasted_ms, calls }, None),
             FromWatcher::Over { session } => {
                 self.tools.watching.over(&session);
                 self.perhaps_idle();
@@ -352,11 +352,11 @@ impl Monitor {
         }
     }
 
-    fn tell_watched(&mut self, session: SessionId, what: What, at: Option<Time>) {
+    fn tell_watched(&mut self, session: SessionId, what: WatchReport, at: Option<Time>) {
         let Some(whose) = self.tools.watching.whose(&session) else {
             return;
         };
-        let event = Event::Watched(Box::new(audit::Watched {
+        let event = Event::Watched(Box::new(audit::WatchedEvent {
             connection: whose.connection,
             session,
             login: whose.login.clone(),

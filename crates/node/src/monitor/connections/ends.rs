@@ -4,7 +4,7 @@ use super::{GRACE_MARGIN, Stage};
 use crate::monitor::Monitor;
 use crate::monitor::audit::Event;
 use crate::monitor::metrics::LoginResult;
-use crate::monitor::strangers::Line;
+use crate::monitor::strangers::StrangerEvent;
 use crate::monitor::timers::now;
 use crate::monitor::wakes::{Key, Owner};
 use crate::monitor::workers::{WorkerId, WorkerKind};
@@ -109,7 +109,7 @@ impl Monitor {
         }
         self.tools.metrics.connection_ended();
         let lasted = now().saturating_sub(known.since);
-        let line = Line {
+        let line = StrangerEvent {
             source: known.source.ip(),
             tunnelled: via.is_some(),
             what: "connection_ended",

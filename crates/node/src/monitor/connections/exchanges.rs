@@ -51,7 +51,7 @@ impl fmt::Display for Violation {
 
 /// A signature, and the cookie of the next exchange.
 #[derive(Debug)]
-pub struct Signed {
+pub struct ExchangeSignature {
     /// A blob.
     pub signature: Vec<u8>,
     /// Good for one.
@@ -121,7 +121,7 @@ impl Exchanges {
 
     /// Signs what `frame` (of `kex::exchange`) is the transcript of, if it is an exchange of this connection under one
     /// of these offers: the one that it came under, or today's.
-    pub fn sign(&mut self, frame: &[u8], offers: &[&Offer]) -> Result<Signed, Violation> {
+    pub fn sign(&mut self, frame: &[u8], offers: &[&Offer]) -> Result<ExchangeSignature, Violation> {
         let bad = |why: &str| Violation(why.to_owned());
         let exchange =
             Exchange::decode(frame).map_err(|e| Violation(format!("the transcript cannot be read: {e}")))?;
@@ -148,7 +148,7 @@ impl Exchanges {
             self.session_id = Some(hash.as_ref().to_vec());
             self.host_key.clone_from(&exchange.host_key);
         }
-        Ok(Signed {
+        Ok(ExchangeSignature {
             signature,
             cookie: next,
         })

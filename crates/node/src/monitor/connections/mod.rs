@@ -8,10 +8,10 @@ mod places;
 pub(crate) use ends::{LAST_WORD, quoted};
 
 use crate::config::Limits;
-use crate::monitor::arrivals::Via;
-use crate::monitor::granted::Granted;
+use crate::monitor::accept::Via;
 use crate::monitor::login::Login;
 use crate::monitor::offer::Offer;
+use crate::monitor::open_login::OpenLogin;
 use crate::monitor::strangers::{Strangers, random};
 use crate::monitor::timers::Timer;
 use crate::monitor::workers::WorkerId;
@@ -80,9 +80,9 @@ pub enum Stage {
     /// In the lobby.
     Login(Box<Login>),
     /// Logged in, and not handed over yet: still the lobby's.
-    Accepted(Box<Granted>, WorkerId),
+    Accepted(Box<OpenLogin>, WorkerId),
     /// With its front.
-    Open(Box<Granted>, WorkerId),
+    Open(Box<OpenLogin>, WorkerId),
     /// Being changed from one to the other; never seen between two calls.
     Moving,
 }
@@ -172,7 +172,7 @@ impl Connections {
     }
 
     /// It is logged in: the bounds for others do not count it any more.
-    pub fn logged_in(&mut self, number: Number, granted: Box<Granted>, front: WorkerId) {
+    pub fn logged_in(&mut self, number: Number, granted: Box<OpenLogin>, front: WorkerId) {
         if let Some(connection) = self.table.get_mut(&number)
             && matches!(connection.stage, Stage::Login(_))
         {
@@ -268,7 +268,7 @@ impl Connection {
     }
 
     /// What was granted on it.
-    pub fn granted(&mut self) -> Option<&mut Granted> {
+    pub fn granted(&mut self) -> Option<&mut OpenLogin> {
         match &mut self.stage {
             Stage::Login(_) | Stage::Moving => None,
             Stage::Accepted(granted, _) | Stage::Open(granted, _) => Some(granted),

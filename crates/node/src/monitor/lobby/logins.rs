@@ -5,13 +5,13 @@ use crate::config::cluster::Member;
 use crate::monitor::Monitor;
 use crate::monitor::audit::{ClusterUser, Event};
 use crate::monitor::connections::{GRACE_MARGIN, Stage};
-use crate::monitor::fronts::Whose;
-use crate::monitor::granted::Granted;
+use crate::monitor::fronts::FrontOwner;
 use crate::monitor::launches::Outcome;
 use crate::monitor::login::{Entry, Login, Refusal, Scene, Step};
 use crate::monitor::metrics::LoginResult;
+use crate::monitor::open_login::OpenLogin;
 use crate::monitor::sessions::offered;
-use crate::monitor::strangers::Line;
+use crate::monitor::strangers::StrangerEvent;
 use crate::monitor::timers::now;
 use crate::monitor::wakes::{Key, Owner};
 use crate::monitor::workers::WorkerKind;
@@ -105,7 +105,7 @@ impl Monitor {
         } in refusals
         {
             self.tools.metrics.login(LoginResult::Refused);
-            let line = Line {
+            let line = StrangerEvent {
                 source: source.ip(),
                 tunnelled: via.is_some(),
                 what: "login_refused",
@@ -142,8 +142,8 @@ impl Monitor {
         let (source, ends, via) = (known.source, known.ends.clone(), known.proxy());
         self.timing(number, "login", took);
         self.grants += 1;
-        let whose = Whose::new(&entry.login, entry.account.ids.uid, &entry.identity);
-        let granted = Granted {
+        let whose = FrontOwner::new(&entry.login, entry.account.ids.uid, &entry.identity);
+        let granted = OpenLogin {
             connection: number,
             ends,
             grant: Grant {
@@ -219,7 +219,7 @@ impl Monitor {
 
 /// What the front may ask for. What roles allow may change while the connection is open, and why they refuse a program is
 /// for its user to read: that the front does not know, so it is to ask.
-pub(super) fn to_offer(granted: &Granted, now: Duration) -> Permits {
+pub(super) fn to_offer(granted: &OpenLogin, now: Duration) -> Permits {
     let offered = offered(&granted.grant, now);
     match granted.members.is_empty() {
         true => offered,

@@ -4,12 +4,12 @@
 mod logins;
 
 use crate::monitor::Monitor;
-use crate::monitor::arrivals::{Arrived, RESUME};
+use crate::monitor::accept::{NewConnection, RESUME};
 use crate::monitor::audit::Event;
 use crate::monitor::connections::exchanges::{Exchanges, cookie};
 use crate::monitor::connections::{Connection, GRACE_MARGIN, Stage, quoted};
 use crate::monitor::login::Login;
-use crate::monitor::strangers::{Line, say_not_now};
+use crate::monitor::strangers::{StrangerEvent, say_not_now};
 use crate::monitor::timers::now;
 use crate::monitor::wakes::{Key, Owner};
 use crate::monitor::workers::{WorkerId, WorkerKind};
@@ -53,7 +53,7 @@ impl Monitor {
     }
 
     /// A connection came; its number, or why it is refused, which is told.
-    pub(crate) fn arrived(&mut self, arrived: Arrived) -> Result<Number, String> {
+    pub(crate) fn arrived(&mut self, arrived: NewConnection) -> Result<Number, String> {
         let config = self.tools.config.clone();
         let limits = &config.limits;
         let source = arrived.source;
@@ -130,10 +130,10 @@ impl Monitor {
     }
 
     /// Refuses it; the reason.
-    fn refused(&mut self, arrived: Arrived, reason: String) -> String {
+    fn refused(&mut self, arrived: NewConnection, reason: String) -> String {
         let source = arrived.source;
         self.tools.metrics.connection_refused();
-        let line = Line {
+        let line = StrangerEvent {
             source: source.ip(),
             tunnelled: arrived.via.is_some(),
             what: "connection_refused",
@@ -234,7 +234,7 @@ impl Monitor {
     }
 
     fn lobby_ready(&mut self) {
-        self.arrivals.resume(&self.tools.wakes);
+        self.listeners.resume(&self.tools.wakes);
         self.starter.ready();
     }
 
@@ -252,10 +252,10 @@ impl Monitor {
             true => Duration::ZERO,
             false => (self.lobby.backoff * 2).clamp(BACKOFF.0, BACKOFF.1),
         };
-        self.arrivals.pause(&self.tools.wakes);
+        self.listeners.pause(&self.tools.wakes);
         self.tools
             .timers
-            .after(self.lobby.backoff, Key::new(Owner::Arrivals, RESUME));
+            .after(self.lobby.backoff, Key::new(Owner::Listeners, RESUME));
     }
 
     /// A pause is over: for want of descriptors, or of a lobby.
@@ -264,7 +264,7 @@ impl Monitor {
             return;
         }
         if self.workers.is_there(self.lobby.worker) {
-            return self.arrivals.resume(&self.tools.wakes);
+            return self.listeners.resume(&self.tools.wakes);
         }
         match self.start_lobby() {
             Ok(worker) => {
@@ -278,7 +278,7 @@ impl Monitor {
                 tracing::error!("the lobby is not started: {e}");
                 self.tools
                     .timers
-                    .after(BACKOFF.1, Key::new(Owner::Arrivals, RESUME));
+                    .after(BACKOFF.1, Key::new(Owner::Listeners, RESUME));
             }
         }
     }

@@ -111,7 +111,7 @@ impl Login {
                         },
                     ) => self.proven(way, how, *restrictions, member.map(|m| *m), scene),
                     (Ok(()), Decision::Denied(denied)) => {
-                        let publickey::Denied { user, refusal } = *denied;
+                        let publickey::ClusterRefusal { user, refusal } = *denied;
                         self.deny(way.name(), user, refusal, scene)
                     }
                     (Err(why), _) | (_, Decision::Refused(why)) if is_query => {

@@ -29,7 +29,7 @@ use fleetgate_wire::node::{Connection, Verdict};
 use fleetgate_wire::pam::Secret;
 use floor::Floor;
 use methods::Progress;
-use pam::{Conversation, Said};
+use pam::{Conversation, PamAnswer};
 use refusals::end;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -250,18 +250,18 @@ impl Login {
         }
         while let Some(talk) = &mut self.talk {
             match talk.conversation.hear() {
-                Said::Nothing => return Step::Wait,
-                Said::Ask(prompts) => {
+                PamAnswer::Nothing => return Step::Wait,
+                PamAnswer::Ask(prompts) => {
                     if let Some(step) = self.prompted(prompts) {
                         return step;
                     }
                 }
-                Said::Accepted(user, must_change) => {
+                PamAnswer::Accepted(user, must_change) => {
                     self.must_change_password = must_change;
                     return self.accepted(&user, scene);
                 }
-                Said::Refused { why, at } => return self.turned_away(&why, at, scene),
-                Said::Broken(why) => {
+                PamAnswer::Refused { why, at } => return self.turned_away(&why, at, scene),
+                PamAnswer::Broken(why) => {
                     let why = talk.unanswered.map_or(why, str::to_owned);
                     return self.fail(&why, scene);
                 }

@@ -1,15 +1,15 @@
 //! Admission: whether a front's Start becomes a session. It is held against the connection's grant and against the limits;
 //! a refusal is told to the client and to the audit log. The steps that follow are `prepare` and `launch`.
 
-use super::facts::{ClusterUser, Decided};
-use super::launch::UnderWay;
+use super::facts::{ClusterUser, ProgramChoice};
+use super::launch::PendingLaunch;
 use super::order::{self, Refused};
 use super::{About, Session, Sessions, State, key, say, text};
 use crate::config::cluster::Member;
-use crate::monitor::arrivals::address;
+use crate::monitor::accept::address;
 use crate::monitor::audit::{Event, SessionKind};
-use crate::monitor::granted::Granted;
 use crate::monitor::network::Networks;
+use crate::monitor::open_login::OpenLogin;
 use crate::monitor::timers::{Timer, now};
 use crate::monitor::tools::Tools;
 use fleetgate_launch::pam::PamSession;
@@ -22,12 +22,12 @@ use fleetgate_wire::node::front::{Start, Ticket, ToFront};
 use std::ffi::CString;
 
 /// A session on its way.
-pub(super) struct Beginning {
+pub(super) struct PendingSession {
     pub(super) grant: Grant,
     pub(super) ends: Ends,
     pub(super) start: Start,
     pub(super) account: Account,
-    pub(super) decided: Decided,
+    pub(super) decided: ProgramChoice,
     pub(super) agent: Option<CString>,
     pub(super) display: Option<u16>,
     pub(super) context: Option<CString>,
@@ -38,7 +38,7 @@ pub(super) struct Beginning {
     pub(super) pam: bool,
     pub(super) xauth: Option<(Fd, Timer)>,
     /// Made and under way: what the front will be given, and what the keeper will note.
-    pub(super) under_way: Option<UnderWay>,
+    pub(super) under_way: Option<PendingLaunch>,
 }
 
 impl Sessions {
@@ -47,7 +47,7 @@ impl Sessions {
         &mut self,
         tools: &mut Tools,
         networks: &Networks,
-        granted: &mut Granted,
+        granted: &mut OpenLogin,
         account: Account,
         ticket: Ticket,
         start: Start,
@@ -89,7 +89,7 @@ impl Sessions {
         &mut self,
         tools: &mut Tools,
         networks: &Networks,
-        granted: &mut Granted,
+        granted: &mut OpenLogin,
         account: Account,
         ticket: Ticket,
         start: Start,
@@ -165,7 +165,7 @@ impl Sessions {
             doomed: false,
             limit,
             over: None,
-            state: State::Beginning(Box::new(Beginning {
+            state: State::Pending(Box::new(PendingSession {
                 grant: granted.grant.clone(),
                 ends: granted.ends.clone(),
                 start,

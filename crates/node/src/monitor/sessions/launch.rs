@@ -4,13 +4,13 @@
 use super::facts::Facts;
 use super::order::{self, Refused};
 use super::streams::Streams;
-use super::within_pam::Wanted;
+use super::within_pam::PamLaunch;
 use super::{About, Sessions, State, confinement, ended, environment, key, running, say, text};
 use crate::monitor::audit::Event;
 use crate::monitor::launches::Outcome;
 use crate::monitor::names;
 use crate::monitor::tools::Tools;
-use fleetgate_launch::{Begun, Launch, LaunchError, Session as Kept};
+use fleetgate_launch::{Begun, Launch, LaunchError, Session as SessionRecord};
 use fleetgate_policy::Audit;
 use fleetgate_policy::permits::Program as Permitted;
 use fleetgate_sys::poll::READ;
@@ -28,10 +28,10 @@ use std::time::Duration;
 const NO_TIME: u32 = 1;
 
 /// A launch under way.
-pub(super) struct UnderWay {
+pub(super) struct PendingLaunch {
     ours: Vec<Fd>,
     one: bool,
-    kept: Kept,
+    kept: SessionRecord,
     events: Option<Fd>,
     /// How closely it is watched.
     audit: Option<&'static str>,
@@ -64,7 +64,7 @@ impl Sessions {
         let Some(session) = self.all.get_mut(&number) else {
             return Ok(());
         };
-        let State::Beginning(beginning) = &mut session.state else {
+        let State::Pending(beginning) = &mut session.state else {
             return Ok(());
         };
         let failed = |doing: &'static str| {
@@ -142,7 +142,7 @@ impl Sessions {
                     given.push((Role::Resolver, names));
                 }
                 let plain = Exec::new(session.id, beginning.account.clone(), Program::Shell);
-                (Work::Sftp(order), Kept::of(&plain, 0))
+                (Work::Sftp(order), SessionRecord::of(&plain, 0))
             }
             _ => {
                 let mut order = order::exec(&facts, &beginning.decided)?;
@@ -150,7 +150,7 @@ impl Sessions {
                     order.watch = Some(watch);
                     given.push((Role::Watcher, watcher));
                 }
-                let kept = Kept::of(&order, 0);
+                let kept = SessionRecord::of(&order, 0);
                 (Work::Exec(order), kept)
             }
         };
@@ -171,7 +171,7 @@ impl Sessions {
             ..Launch::new(work, given)
         };
         let is_direct = matches!(beginning.decided.program, Permitted::Argv(_));
-        beginning.under_way = Some(UnderWay {
+        beginning.under_way = Some(PendingLaunch {
             ours: streams.ours,
             one: streams.one,
             kept,
@@ -184,7 +184,7 @@ impl Sessions {
             return tools.launches.submit(launch, key).map_err(|e| not_launched(&e));
         }
         let tty = session.terminal.clone().unwrap_or_else(|| c"ssh".into());
-        let wanted = Wanted {
+        let wanted = PamLaunch {
             number,
             accepted: beginning.accepted.take(),
             start: PamStart {
@@ -211,7 +211,7 @@ impl Sessions {
         let Some(session) = self.all.get_mut(&number) else {
             return;
         };
-        let State::Beginning(beginning) = std::mem::replace(&mut session.state, State::Between) else {
+        let State::Pending(beginning) = std::mem::replace(&mut session.state, State::Between) else {
             return;
         };
         let connection = session.connection;
@@ -222,7 +222,7 @@ impl Sessions {
         let Some(under_way) = beginning.under_way else {
             return;
         };
-        let UnderWay {
+        let PendingLaunch {
             ours,
             one,
             mut kept,

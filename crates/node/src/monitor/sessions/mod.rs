@@ -56,7 +56,7 @@ pub struct Sessions {
     root: bool,
     selinux: bool,
     ends: Arc<Ends>,
-    opened: within_pam::Opened,
+    opened: within_pam::PamSessions,
     next: u64,
     all: HashMap<u64, Session>,
     by_ticket: HashMap<(Connection, Ticket), u64>,
@@ -145,7 +145,7 @@ struct Session {
 
 enum State {
     /// On its way; nothing of it runs.
-    Beginning(Box<admit::Beginning>),
+    Pending(Box<admit::PendingSession>),
     /// It runs.
     Running(Box<running::Running>),
     /// Being moved from one to the other.
@@ -180,7 +180,7 @@ impl Sessions {
             root: !tools.user_mode,
             selinux: needs_contexts(&tools.config),
             ends,
-            opened: within_pam::Opened::default(),
+            opened: within_pam::PamSessions::default(),
             next: 0,
             all: HashMap::new(),
             by_ticket: HashMap::new(),
@@ -277,7 +277,7 @@ impl Sessions {
     /// Forgets a session that is over, or never was.
     fn forget(&mut self, number: u64) -> Option<Session> {
         let session = self.all.remove(&number)?;
-        if matches!(session.state, State::Beginning(_)) {
+        if matches!(session.state, State::Pending(_)) {
             self.begun(session.connection);
         }
         self.by_ticket.remove(&(session.connection, session.ticket));

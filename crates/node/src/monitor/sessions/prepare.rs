@@ -16,7 +16,7 @@ impl Sessions {
             return;
         };
         let Some(Session {
-            state: State::Beginning(beginning),
+            state: State::Pending(beginning),
             ..
         }) = self.all.get_mut(&number)
         else {
@@ -44,7 +44,7 @@ impl Sessions {
         let Some(session) = self.all.get(&number) else {
             return;
         };
-        let State::Beginning(beginning) = &session.state else {
+        let State::Pending(beginning) = &session.state else {
             return;
         };
         let script = match (&beginning.start.x11, beginning.display) {
@@ -71,7 +71,7 @@ impl Sessions {
     pub(super) fn xauth_launched(&mut self, tools: &mut Tools, number: u64, outcome: Outcome) {
         let session = self.all.get_mut(&number);
         match (session.map(|s| &mut s.state), outcome) {
-            (Some(State::Beginning(beginning)), Ok((running, _))) => {
+            (Some(State::Pending(beginning)), Ok((running, _))) => {
                 let watched = tools
                     .wakes
                     .watch(&running.pidfd, READ, key(number, About::XauthEnded));
@@ -93,7 +93,7 @@ impl Sessions {
 
     pub(super) fn xauth_ended(&mut self, tools: &mut Tools, number: u64) {
         let Some(Session {
-            state: State::Beginning(beginning),
+            state: State::Pending(beginning),
             ..
         }) = self.all.get_mut(&number)
         else {
@@ -115,7 +115,7 @@ impl Sessions {
 
     pub(super) fn xauth_late(&mut self, number: u64) {
         if let Some(Session {
-            state: State::Beginning(beginning),
+            state: State::Pending(beginning),
             ..
         }) = self.all.get(&number)
             && let Some((pidfd, _)) = &beginning.xauth

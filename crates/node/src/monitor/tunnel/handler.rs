@@ -3,7 +3,7 @@
 
 use super::state::FRESH_COSTS;
 use crate::monitor::Monitor;
-use crate::monitor::arrivals::{Arrived, Via, address};
+use crate::monitor::accept::{NewConnection, Via, address};
 use crate::monitor::audit::Batch;
 use crate::monitor::connections::quoted;
 use crate::monitor::names::Lane;
@@ -183,7 +183,7 @@ impl Monitor {
     fn tunnelled(&mut self, worker: WorkerId, ticket: Ticket, vouched: &Vouched, first: &[u8]) {
         let taken = pair(first).and_then(|(ours, theirs)| {
             let peer = &vouched.source;
-            let arrived = Arrived {
+            let arrived = NewConnection {
                 source: address(peer),
                 ends: Ends {
                     peer: peer.clone(),

@@ -2,7 +2,7 @@
 //! believe, and what the node says of itself.
 
 use super::{proxies, signed_statement};
-use crate::config::cluster::{Signed, removed_words};
+use crate::config::cluster::{SignedState, removed_words};
 use crate::monitor::Monitor;
 use crate::monitor::timers::{now, unix_seconds};
 use fleetgate_policy::cluster::{Locks, Target};
@@ -33,7 +33,7 @@ impl Monitor {
             return Err("documents without end");
         }
         let before = cluster.state().serial;
-        self.cluster_state(Signed {
+        self.cluster_state(SignedState {
             document: document.to_vec(),
             signature: signature.to_vec(),
         });

@@ -20,13 +20,13 @@ pub const PAUSE: Duration = Duration::from_millis(100);
 pub const RESUME: u64 = 1 << 32;
 
 /// The sockets.
-pub struct Arrivals {
+pub struct Listeners {
     listeners: Vec<Fd>,
     paused: bool,
 }
 
 /// One that arrived.
-pub struct Arrived {
+pub struct NewConnection {
     /// Its socket.
     pub socket: Fd,
     /// The peer.
@@ -51,23 +51,23 @@ pub struct Via {
 }
 
 /// What one turn of accepting came to.
-pub enum Accepted {
+pub enum AcceptResult {
     /// One.
-    One(Arrived),
+    One(NewConnection),
     /// No more now.
     Empty,
     /// There is no descriptor or memory for one; accepting pauses.
     Short(Errno),
 }
 
-impl Arrivals {
+impl Listeners {
     /// Accepts on these.
-    pub fn new(listeners: Vec<Fd>, wakes: &Wakes) -> Result<Arrivals, Errno> {
+    pub fn new(listeners: Vec<Fd>, wakes: &Wakes) -> Result<Listeners, Errno> {
         for (at, listener) in listeners.iter().enumerate() {
             listener.set_nonblocking(true)?;
-            wakes.watch(listener, READ, Key::new(Owner::Arrivals, at as u64))?;
+            wakes.watch(listener, READ, Key::new(Owner::Listeners, at as u64))?;
         }
-        Ok(Arrivals {
+        Ok(Listeners {
             listeners,
             paused: false,
         })
@@ -79,25 +79,27 @@ impl Arrivals {
     }
 
     /// The next connection on this socket.
-    pub fn accept(&mut self, listener: u64) -> Accepted {
+    pub fn accept(&mut self, listener: u64) -> AcceptResult {
         if self.paused {
-            return Accepted::Empty;
+            return AcceptResult::Empty;
         }
         let Some(listener) = self.listeners.get(listener as usize) else {
-            return Accepted::Empty;
+            return AcceptResult::Empty;
         };
         match net::accept(listener) {
             Ok((socket, peer)) => match arrived(socket, peer) {
-                Ok(arrived) => Accepted::One(arrived),
-                Err(_) => Accepted::Empty,
+                Ok(arrived) => AcceptResult::One(arrived),
+                Err(_) => AcceptResult::Empty,
             },
-            Err(e @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::ENOBUFS)) => Accepted::Short(e),
+            Err(e @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::ENOBUFS)) => {
+                AcceptResult::Short(e)
+            }
             // EAGAIN; ECONNABORTED and its kin: the peer was gone before we looked.
-            Err(_) => Accepted::Empty,
+            Err(_) => AcceptResult::Empty,
         }
     }
 
-    /// Accepts nothing until [`Arrivals::resume`]; what arrives waits in the kernel's queue.
+    /// Accepts nothing until [`Listeners::resume`]; what arrives waits in the kernel's queue.
     pub fn pause(&mut self, wakes: &Wakes) {
         self.paused = true;
         self.watch(wakes, 0);
@@ -113,7 +115,7 @@ impl Arrivals {
 
     fn watch(&self, wakes: &Wakes, events: i16) {
         for (at, listener) in self.listeners.iter().enumerate() {
-            let _ = wakes.change(listener, events, Key::new(Owner::Arrivals, at as u64));
+            let _ = wakes.change(listener, events, Key::new(Owner::Listeners, at as u64));
         }
     }
 
@@ -132,13 +134,13 @@ impl Arrivals {
     }
 }
 
-fn arrived(socket: Fd, peer: Address) -> Result<Arrived, Errno> {
+fn arrived(socket: Fd, peer: Address) -> Result<NewConnection, Errno> {
     // Neither is worth a connection.
     let _ = net::set_no_delay(&socket);
     let _ = net::set_keep_alive(&socket);
     let local = net::local(&socket)?;
-    Ok(Arrived {
-        source: shown(&peer),
+    Ok(NewConnection {
+        source: socket_address(&peer),
         ends: Ends {
             peer: endpoint(&peer),
             local: endpoint(&local),
@@ -158,7 +160,7 @@ fn endpoint(address: &Address) -> Endpoint {
 
 /// As the standard library has it.
 pub fn address(end: &Endpoint) -> SocketAddr {
-    shown(&Address {
+    socket_address(&Address {
         ip: end.address,
         scope: end.scope,
         port: end.port,
@@ -166,7 +168,7 @@ pub fn address(end: &Endpoint) -> SocketAddr {
 }
 
 /// The same of the kernel's form.
-pub fn shown(address: &Address) -> SocketAddr {
+pub fn socket_address(address: &Address) -> SocketAddr {
     let ip = Ipv6Addr::from(address.ip);
     match ip.to_ipv4_mapped() {
         Some(v4) => SocketAddr::new(v4.into(), address.port),
@@ -176,21 +178,21 @@ pub fn shown(address: &Address) -> SocketAddr {
 
 impl Monitor {
     /// A listening socket has connections, or a pause is over.
-    pub(crate) fn arrivals_woken(&mut self, id: u64) {
+    pub(crate) fn listeners_woken(&mut self, id: u64) {
         if id == RESUME {
             return self.lobby_resume();
         }
-        for _ in 0..self.arrivals.per_turn() {
-            match self.arrivals.accept(id) {
+        for _ in 0..self.listeners.per_turn() {
+            match self.listeners.accept(id) {
                 // A refusal is told there.
-                Accepted::One(arrived) => drop(self.arrived(arrived)),
-                Accepted::Empty => return,
-                Accepted::Short(e) => {
+                AcceptResult::One(arrived) => drop(self.arrived(arrived)),
+                AcceptResult::Empty => return,
+                AcceptResult::Short(e) => {
                     tracing::error!(
                         "no connection can be accepted: {e}; raise LimitNOFILE or lower limits.connections"
                     );
-                    self.arrivals.pause(&self.tools.wakes);
-                    self.tools.timers.after(PAUSE, Key::new(Owner::Arrivals, RESUME));
+                    self.listeners.pause(&self.tools.wakes);
+                    self.tools.timers.after(PAUSE, Key::new(Owner::Listeners, RESUME));
                     return;
                 }
             }
@@ -208,22 +210,22 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let fd = Fd::from(std::os::fd::OwnedFd::from(listener));
-        let mut arrivals = Arrivals::new(vec![fd], &wakes).expect("arrivals");
-        arrivals.pause(&wakes);
+        let mut listeners = Listeners::new(vec![fd], &wakes).expect("listeners");
+        listeners.pause(&wakes);
         let client = std::net::TcpStream::connect(address).expect("connects");
         let mut keys = Vec::new();
         wakes.wait(Some(0), &mut keys).expect("wait");
         assert_eq!(keys, []);
-        assert!(matches!(arrivals.accept(0), Accepted::Empty));
-        arrivals.resume(&wakes);
+        assert!(matches!(listeners.accept(0), AcceptResult::Empty));
+        listeners.resume(&wakes);
         wakes.wait(Some(10_000), &mut keys).expect("wait");
-        assert_eq!(keys, [Key::new(Owner::Arrivals, 0)]);
-        let Accepted::One(one) = arrivals.accept(0) else {
+        assert_eq!(keys, [Key::new(Owner::Listeners, 0)]);
+        let AcceptResult::One(one) = listeners.accept(0) else {
             panic!("nothing arrived")
         };
         assert_eq!(one.source, client.local_addr().expect("an address"));
         assert_eq!(one.ends.local.port, address.port());
-        assert!(matches!(arrivals.accept(0), Accepted::Empty));
-        assert!(matches!(arrivals.accept(7), Accepted::Empty));
+        assert!(matches!(listeners.accept(0), AcceptResult::Empty));
+        assert!(matches!(listeners.accept(7), AcceptResult::Empty));
     }
 }

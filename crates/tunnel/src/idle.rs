@@ -15,15 +15,15 @@ const FEW: u64 = 8;
 
 /// Told by the runtime whenever it is woken.
 #[derive(Default)]
-pub(crate) struct Quiet {
+pub(crate) struct IdleDetector {
     woken: AtomicU64,
     resting: AtomicBool,
     up: Notify,
 }
 
-impl Quiet {
+impl IdleDetector {
     /// For the runtime to call.
-    pub(crate) fn woke(self: &Arc<Quiet>) -> impl Fn() + Send + Sync + 'static {
+    pub(crate) fn woke(self: &Arc<IdleDetector>) -> impl Fn() + Send + Sync + 'static {
         let quiet = self.clone();
         move || {
             quiet.woken.fetch_add(1, Relaxed);
@@ -34,7 +34,7 @@ impl Quiet {
     }
 
     /// Gives back what is not needed, for ever.
-    pub(crate) async fn keep(self: Arc<Quiet>, program: Option<Program>) {
+    pub(crate) async fn keep(self: Arc<IdleDetector>, program: Option<Program>) {
         loop {
             let before = self.woken.load(Relaxed);
             tokio::time::sleep(AFTER).await;

@@ -5,7 +5,7 @@ use fleetgate_net::tls::Signer;
 use fleetgate_sys::{Errno, Fd, socket};
 use fleetgate_wire::node::MAX_FRAME;
 use fleetgate_wire::node::tunnel::{FromTunnel, MAX_SIGN, Ticket, ToTunnel};
-use fleetgate_worker::start::Ended;
+use fleetgate_worker::start::WorkerEnd;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,23 +16,23 @@ use tokio::sync::Notify;
 const ROOM: usize = MAX_FRAME + 8 * 1024;
 
 /// A word and the descriptors beside it.
-pub(crate) type Heard = (ToTunnel, Vec<Fd>);
+pub(crate) type MonitorFrame = (ToTunnel, Vec<Fd>);
 
 /// The socket.
-pub(crate) struct Line {
+pub(crate) struct MonitorSocket {
     socket: AsyncFd<Fd>,
-    early: Mutex<VecDeque<Heard>>,
+    early: Mutex<VecDeque<MonitorFrame>>,
     came_early: Notify,
 }
 
-impl Line {
+impl MonitorSocket {
     /// On this socket; to be called inside the runtime.
-    pub(crate) fn new(socket: Fd) -> Result<Arc<Line>, Ended> {
+    pub(crate) fn new(socket: Fd) -> Result<Arc<MonitorSocket>, WorkerEnd> {
         // What takes its place is unsafe, for types that give out another descriptor every time; ours is one number that
         // stays open as long as it is watched.
         #[allow(deprecated)]
-        let socket = AsyncFd::new(socket).map_err(Ended::at("watching the control socket"))?;
-        Ok(Arc::new(Line {
+        let socket = AsyncFd::new(socket).map_err(WorkerEnd::at("watching the control socket"))?;
+        Ok(Arc::new(MonitorSocket {
             socket,
             early: Mutex::default(),
             came_early: Notify::new(),
@@ -40,14 +40,14 @@ impl Line {
     }
 
     /// The next word.
-    pub(crate) async fn hear(&self) -> Result<Heard, Ended> {
+    pub(crate) async fn hear(&self) -> Result<MonitorFrame, WorkerEnd> {
         loop {
             if let Some(heard) = self.early().pop_front() {
                 return Ok(heard);
             }
             let mut guard = tokio::select! {
                 () = self.came_early.notified() => continue,
-                ready = self.socket.readable() => ready.map_err(Ended::at("waiting for the monitor"))?,
+                ready = self.socket.readable() => ready.map_err(WorkerEnd::at("waiting for the monitor"))?,
             };
             match receive(self.socket.get_ref(), false) {
                 Ok(heard) => return Ok(heard),
@@ -58,7 +58,7 @@ impl Line {
     }
 
     /// Says `word`, as soon as there is room.
-    pub(crate) async fn say(&self, word: &FromTunnel) -> Result<(), Ended> {
+    pub(crate) async fn say(&self, word: &FromTunnel) -> Result<(), WorkerEnd> {
         let frame = fleetgate_wire::encode(word);
         loop {
             match socket::send_now(self.socket.get_ref(), &frame, &[]) {
@@ -67,7 +67,9 @@ impl Line {
                 Err(e) => return Err(broken(e)),
             }
             let ready = self.socket.writable().await;
-            ready.map_err(Ended::at("waiting for the monitor"))?.clear_ready();
+            ready
+                .map_err(WorkerEnd::at("waiting for the monitor"))?
+                .clear_ready();
             // There may have been room between the two.
             match socket::send_now(self.socket.get_ref(), &frame, &[]) {
                 Ok(()) => return Ok(()),
@@ -77,13 +79,13 @@ impl Line {
         }
     }
 
-    fn early(&self) -> std::sync::MutexGuard<'_, VecDeque<Heard>> {
+    fn early(&self) -> std::sync::MutexGuard<'_, VecDeque<MonitorFrame>> {
         self.early.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks for a signature and waits for it: rustls wants it at once. The monitor never waits for us, so this takes as
     /// long as one signature does, once for each connection that is dialled.
-    fn signature(&self, ticket: Ticket, message: &[u8]) -> Result<Vec<u8>, Ended> {
+    fn signature(&self, ticket: Ticket, message: &[u8]) -> Result<Vec<u8>, WorkerEnd> {
         let word = FromTunnel::Sign {
             ticket,
             message: message.to_vec(),
@@ -99,7 +101,7 @@ impl Line {
                     _,
                 )) if of == ticket => {
                     return signature
-                        .ok_or_else(|| Ended::Because("the monitor signs no such thing".to_owned()));
+                        .ok_or_else(|| WorkerEnd::Because("the monitor signs no such thing".to_owned()));
                 }
                 Ok(other) => {
                     self.early().push_back(other);
@@ -114,14 +116,14 @@ impl Line {
 
 /// Signs by the monitor, which has the key.
 pub(crate) struct Monitor {
-    line: Arc<Line>,
+    monitor: Arc<MonitorSocket>,
     next: AtomicU64,
 }
 
 impl Monitor {
-    pub(crate) fn new(line: Arc<Line>) -> Monitor {
+    pub(crate) fn new(monitor: Arc<MonitorSocket>) -> Monitor {
         Monitor {
-            line,
+            monitor,
             next: AtomicU64::new(1),
         }
     }
@@ -133,10 +135,12 @@ impl Signer for Monitor {
             return Err("the message is longer than a handshake's".to_owned());
         }
         let ticket = self.next.fetch_add(1, Ordering::Relaxed);
-        self.line.signature(ticket, message).map_err(|ended| match ended {
-            Ended::Quietly => "the monitor is gone".to_owned(),
-            Ended::Because(why) => why,
-        })
+        self.monitor
+            .signature(ticket, message)
+            .map_err(|ended| match ended {
+                WorkerEnd::Quietly => "the monitor is gone".to_owned(),
+                WorkerEnd::Because(why) => why,
+            })
     }
 }
 
@@ -147,7 +151,7 @@ impl std::fmt::Debug for Monitor {
 }
 
 /// The first word of all, waited for before there is a runtime.
-pub(crate) fn first(socket: &Fd) -> Result<ToTunnel, Ended> {
+pub(crate) fn first(socket: &Fd) -> Result<ToTunnel, WorkerEnd> {
     loop {
         match receive(socket, true) {
             Ok((word, _)) => return Ok(word),
@@ -158,26 +162,28 @@ pub(crate) fn first(socket: &Fd) -> Result<ToTunnel, Ended> {
 }
 
 /// One frame. An error of none: there is none now.
-fn receive(socket: &Fd, wait: bool) -> Result<Heard, Option<Ended>> {
+fn receive(socket: &Fd, wait: bool) -> Result<MonitorFrame, Option<WorkerEnd>> {
     // Longer than what the allocator keeps: the kernel gives it page by page as it is used, and takes it back.
     let mut room = vec![0; ROOM];
     let got = match socket::receive(socket, &mut room, wait) {
-        Ok(got) if got.len == 0 => return Err(Some(Ended::Quietly)),
+        Ok(got) if got.len == 0 => return Err(Some(WorkerEnd::Quietly)),
         Ok(got) if got.truncated => {
-            return Err(Some(Ended::Because("a frame of the monitor was cut".to_owned())));
+            return Err(Some(WorkerEnd::Because(
+                "a frame of the monitor was cut".to_owned(),
+            )));
         }
         Ok(got) => got,
         Err(Errno::EAGAIN) => return Err(None),
         Err(e) => return Err(Some(broken(e))),
     };
     let word = fleetgate_wire::decode(&room[..got.len])
-        .map_err(|e| Some(Ended::Because(format!("a frame of the monitor: {e}"))))?;
+        .map_err(|e| Some(WorkerEnd::Because(format!("a frame of the monitor: {e}"))))?;
     Ok((word, got.fds))
 }
 
-fn broken(e: Errno) -> Ended {
+fn broken(e: Errno) -> WorkerEnd {
     match e {
-        Errno::EPIPE | Errno::ECONNRESET => Ended::Quietly,
-        e => Ended::Because(format!("the socket to the monitor: {e}")),
+        Errno::EPIPE | Errno::ECONNRESET => WorkerEnd::Quietly,
+        e => WorkerEnd::Because(format!("the socket to the monitor: {e}")),
     }
 }

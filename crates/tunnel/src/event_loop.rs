@@ -1,8 +1,8 @@
 //! The loop of the tunnel: hears the monitor and the connections' tasks, and has all that must be known to both. A
 //! session's bytes do not come by here.
 
-use crate::dial::{Dialling, Locked, keep};
-use crate::line::{Heard, Line, Monitor};
+use crate::dial::{DialContext, LockedProxies, keep};
+use crate::monitor_socket::{Monitor, MonitorFrame, MonitorSocket};
 use crate::pending::{Controls, Pending};
 use crate::request::{AcceptedSession, Request};
 use crate::text::c_string;
@@ -13,7 +13,7 @@ use fleetgate_sys::Fd;
 use fleetgate_sys::net::Address;
 use fleetgate_wire::common::Endpoint;
 use fleetgate_wire::node::tunnel::{self, Facts, FromTunnel, Proxy, Settings, Ticket, ToTunnel};
-use fleetgate_worker::start::Ended;
+use fleetgate_worker::start::WorkerEnd;
 use prost::Message;
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -28,19 +28,19 @@ use tokio::task::{AbortHandle, JoinSet};
 /// Requests of the connections' tasks that wait for the loop.
 const REQUESTS: usize = 64;
 
-pub(crate) struct Desk {
-    line: Arc<Line>,
+pub(crate) struct EventLoop {
+    monitor: Arc<MonitorSocket>,
     asks: mpsc::Receiver<Request>,
     ask: mpsc::Sender<Request>,
     node: Arc<str>,
     documents: Arc<Mutex<()>>,
     client: watch::Sender<tls::Client>,
-    locked: watch::Sender<Locked>,
+    locked: watch::Sender<LockedProxies>,
     leave: watch::Sender<bool>,
     dials: JoinSet<()>,
     dialled: Vec<(Proxy, AbortHandle)>,
     tickets: Ticket,
-    arriving: HashMap<Ticket, Arriving>,
+    arriving: HashMap<Ticket, PendingSession>,
     explaining: HashMap<Ticket, mpsc::Sender<Spans>>,
     resolving: HashMap<CString, Vec<oneshot::Sender<Vec<SocketAddr>>>>,
     controls: Controls,
@@ -51,18 +51,18 @@ pub(crate) struct Desk {
     audit: Option<Pending>,
 }
 
-struct Arriving {
+struct PendingSession {
     explains: bool,
     answer: oneshot::Sender<Result<AcceptedSession, String>>,
 }
 
 /// Serves until the monitor ends it; to be called inside the runtime.
-pub(crate) async fn serve(socket: Fd, settings: Settings) -> Ended {
+pub(crate) async fn serve(socket: Fd, settings: Settings) -> WorkerEnd {
     let begun = async {
-        let line = Line::new(socket)?;
-        let mut desk = Desk::new(line, settings)?;
-        desk.line.say(&FromTunnel::Ready).await?;
-        desk.run().await
+        let monitor = MonitorSocket::new(socket)?;
+        let mut event_loop = EventLoop::new(monitor, settings)?;
+        event_loop.monitor.say(&FromTunnel::Ready).await?;
+        event_loop.run().await
     };
     match begun.await {
         Ok(never) => match never {},
@@ -70,12 +70,12 @@ pub(crate) async fn serve(socket: Fd, settings: Settings) -> Ended {
     }
 }
 
-impl Desk {
-    fn new(line: Arc<Line>, settings: Settings) -> Result<Desk, Ended> {
+impl EventLoop {
+    fn new(monitor: Arc<MonitorSocket>, settings: Settings) -> Result<EventLoop, WorkerEnd> {
         let (ask, asks) = mpsc::channel(REQUESTS);
-        let client = client(&line, &settings.credentials)?;
-        let mut desk = Desk {
-            line,
+        let client = client(&monitor, &settings.credentials)?;
+        let mut event_loop = EventLoop {
+            monitor,
             asks,
             ask,
             node: settings.node.to_string_lossy().into(),
@@ -95,17 +95,17 @@ impl Desk {
             renew: None,
             audit: None,
         };
-        desk.dial(settings.proxies);
-        Ok(desk)
+        event_loop.dial(settings.proxies);
+        Ok(event_loop)
     }
 
-    async fn run(&mut self) -> Result<std::convert::Infallible, Ended> {
-        let (line, gone) = (self.line.clone(), self.gone.clone());
+    async fn run(&mut self) -> Result<std::convert::Infallible, WorkerEnd> {
+        let (monitor, gone) = (self.monitor.clone(), self.gone.clone());
         loop {
             let due = [&self.renew, &self.audit].into_iter().flatten();
             let due = due.filter_map(Pending::due).min();
             tokio::select! {
-                heard = line.hear() => self.obey(heard?).await?,
+                heard = monitor.hear() => self.obey(heard?).await?,
                 Some(ask) = self.asks.recv() => self.asked(ask).await?,
                 () = until(due) => self.carry().await?,
                 Some(_) = self.dials.join_next() => {}
@@ -116,14 +116,14 @@ impl Desk {
             }
             let leaving = *self.leave.borrow();
             if leaving && self.dials.is_empty() {
-                return Err(Ended::Quietly);
+                return Err(WorkerEnd::Quietly);
             }
         }
     }
 
-    async fn obey(&mut self, (word, fds): Heard) -> Result<(), Ended> {
+    async fn obey(&mut self, (word, fds): MonitorFrame) -> Result<(), WorkerEnd> {
         match word {
-            ToTunnel::Begin { .. } => return Err(Ended::Because("a second beginning".to_owned())),
+            ToTunnel::Begin { .. } => return Err(WorkerEnd::Because("a second beginning".to_owned())),
             // Nobody waits for it any more.
             ToTunnel::Signed { .. } => {}
             ToTunnel::Addresses { host, found } => {
@@ -134,7 +134,7 @@ impl Desk {
             }
             ToTunnel::Session { ticket } => {
                 let Some(socket) = fds.into_iter().next() else {
-                    return Err(Ended::Because("a session came without a socket".to_owned()));
+                    return Err(WorkerEnd::Because("a session came without a socket".to_owned()));
                 };
                 self.taken(ticket, socket)?;
             }
@@ -157,22 +157,23 @@ impl Desk {
             }
             ToTunnel::Proxies { proxies } => self.dial(proxies),
             ToTunnel::Credentials { credentials } => {
-                let client = client(&self.line, &credentials)?;
+                let client = client(&self.monitor, &credentials)?;
                 self.client.send_replace(client);
                 self.locked.send_replace(credentials.locked.into());
             }
             ToTunnel::Renew { message } => {
-                let renew = Renew::decode(message.as_slice()).map_err(Ended::at("a request to renew"))?;
+                let renew = Renew::decode(message.as_slice()).map_err(WorkerEnd::at("a request to renew"))?;
                 self.renew = Some(Pending::new(from_node::Kind::Renew(renew)));
                 self.carry().await?;
             }
             ToTunnel::Audit { message } => {
-                let batch = AuditBatch::decode(message.as_slice()).map_err(Ended::at("audit records"))?;
+                let batch = AuditBatch::decode(message.as_slice()).map_err(WorkerEnd::at("audit records"))?;
                 self.audit = Some(Pending::new(from_node::Kind::Audit(batch)));
                 self.carry().await?;
             }
             ToTunnel::Statement { proxy, message } => {
-                let statement = Statement::decode(message.as_slice()).map_err(Ended::at("a statement"))?;
+                let statement =
+                    Statement::decode(message.as_slice()).map_err(WorkerEnd::at("a statement"))?;
                 let proxy = proxy.to_string_lossy();
                 for (_, control) in self.controls.iter().filter(|(name, _)| **name == *proxy) {
                     // One that does not read gets the next.
@@ -190,7 +191,7 @@ impl Desk {
         Ok(())
     }
 
-    async fn asked(&mut self, ask: Request) -> Result<(), Ended> {
+    async fn asked(&mut self, ask: Request) -> Result<(), WorkerEnd> {
         match ask {
             Request::Arrived {
                 vouched,
@@ -200,19 +201,19 @@ impl Desk {
             } => {
                 self.tickets += 1;
                 let ticket = self.tickets;
-                self.arriving.insert(ticket, Arriving { explains, answer });
+                self.arriving.insert(ticket, PendingSession { explains, answer });
                 let word = FromTunnel::Arrived {
                     ticket,
                     vouched,
                     first,
                 };
-                self.line.say(&word).await?;
+                self.monitor.say(&word).await?;
             }
             Request::Resolve { host, answer } => {
                 let waiting = self.resolving.entry(host.clone()).or_default();
                 waiting.push(answer);
                 if waiting.len() == 1 {
-                    self.line.say(&FromTunnel::Resolve { host }).await?;
+                    self.monitor.say(&FromTunnel::Resolve { host }).await?;
                 }
             }
             Request::Control(proxy, control) => {
@@ -253,12 +254,12 @@ impl Desk {
         Ok(())
     }
 
-    fn taken(&mut self, ticket: Ticket, socket: Fd) -> Result<(), Ended> {
-        let Some(Arriving { explains, answer }) = self.arriving.remove(&ticket) else {
+    fn taken(&mut self, ticket: Ticket, socket: Fd) -> Result<(), WorkerEnd> {
+        let Some(PendingSession { explains, answer }) = self.arriving.remove(&ticket) else {
             return Ok(());
         };
         let socket = std::os::unix::net::UnixStream::from(OwnedFd::from(socket));
-        let socket = UnixStream::from_std(socket).map_err(Ended::at("watching a session's socket"))?;
+        let socket = UnixStream::from_std(socket).map_err(WorkerEnd::at("watching a session's socket"))?;
         let spans = explains.then(|| {
             self.explaining.retain(|_, to| !to.is_closed());
             let (to, spans) = mpsc::channel(1);
@@ -283,9 +284,9 @@ impl Desk {
             if self.dialled.iter().any(|(known, _)| *known == proxy) {
                 continue;
             }
-            let dialling = Dialling {
-                desk: self.ask.clone(),
-                line: self.line.clone(),
+            let dialling = DialContext {
+                requests: self.ask.clone(),
+                monitor: self.monitor.clone(),
                 node: self.node.clone(),
                 documents: self.documents.clone(),
                 gone: self.gone.clone(),
@@ -306,7 +307,7 @@ impl Desk {
     }
 
     /// Gives what is pending to a proxy that takes it, if nobody has it.
-    async fn carry(&mut self) -> Result<(), Ended> {
+    async fn carry(&mut self) -> Result<(), WorkerEnd> {
         let now = Instant::now();
         if let Some(renew) = &mut self.renew {
             renew.give(&self.controls, now, random());
@@ -319,7 +320,7 @@ impl Desk {
     }
 
     /// Has the monitor log that this proxy did not have the batch kept.
-    async fn tell_unkept(&self, proxy: &str) -> Result<(), Ended> {
+    async fn tell_unkept(&self, proxy: &str) -> Result<(), WorkerEnd> {
         let Some(from_node::Kind::Audit(batch)) = self.audit.as_ref().and_then(|a| a.post.kind.as_ref())
         else {
             return Ok(());
@@ -329,7 +330,7 @@ impl Desk {
             log: c_string(&batch.log),
             offset: batch.offset,
         };
-        self.line.say(&word).await
+        self.monitor.say(&word).await
     }
 }
 
@@ -346,12 +347,13 @@ fn post(kind: from_node::Kind) -> FromNode {
 }
 
 /// TLS with these certificates, whose key the monitor has.
-fn client(line: &Arc<Line>, from: &tunnel::Credentials) -> Result<tls::Client, Ended> {
-    let trust = Trust::new(from.authorities.iter().map(|a| &a.bytes)).map_err(Ended::at("authorities"))?;
-    let signer = Arc::new(Monitor::new(line.clone()));
+fn client(monitor: &Arc<MonitorSocket>, from: &tunnel::Credentials) -> Result<tls::Client, WorkerEnd> {
+    let trust =
+        Trust::new(from.authorities.iter().map(|a| &a.bytes)).map_err(WorkerEnd::at("authorities"))?;
+    let signer = Arc::new(Monitor::new(monitor.clone()));
     let credentials = Credentials::remote(signer, from.chain.iter().map(|c| &c.bytes))
-        .map_err(Ended::at("the node's certificate"))?;
-    tls::Client::new(&Believe::Trust(trust), Some(&credentials), &[tls::TUNNEL]).map_err(Ended::at("TLS"))
+        .map_err(WorkerEnd::at("the node's certificate"))?;
+    tls::Client::new(&Believe::Trust(trust), Some(&credentials), &[tls::TUNNEL]).map_err(WorkerEnd::at("TLS"))
 }
 
 fn facts(from: Facts) -> NodeFacts {

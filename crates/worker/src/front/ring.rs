@@ -15,11 +15,11 @@ thread_local! {
 
 /// Bytes, first in first out.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct ByteRing {
     ring: VecDeque<u8>,
 }
 
-impl Kept {
+impl ByteRing {
     /// How many there are.
     pub(super) fn len(&self) -> usize {
         self.ring.len()
@@ -70,7 +70,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for ByteRing {
     fn drop(&mut self) {
         self.give_back();
     }
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn what_is_never_empty_does_not_grow_and_keeps_its_order() {
-        let mut kept = Kept::default();
+        let mut kept = ByteRing::default();
         let (mut next, mut expected) = (0u8, 0u8);
         let mut chunk = || {
             (0..10_000)
@@ -120,7 +120,7 @@ mod tests {
         release();
         let aside = || SPARE.with_borrow(VecDeque::capacity);
         for (len, stays) in [(1000, true), (SPARE_MAX + 1, false)] {
-            let mut kept = Kept::default();
+            let mut kept = ByteRing::default();
             kept.push(&vec![0; len]);
             assert_eq!(aside(), 0, "it is in use");
             kept.passed(kept.first().len());

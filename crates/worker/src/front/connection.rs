@@ -5,9 +5,9 @@ use super::channel::Session;
 use super::channel::{Channel, Forward, Listener, Use};
 use super::key::Key;
 use super::pump::{Poured, Which};
-use super::{Around, words};
+use super::{Context, words};
 use crate::lobby::reason_of;
-use crate::start::Ended;
+use crate::start::WorkerEnd;
 use fleetgate_ssh::event::{ChannelId, ChannelKind, End, Event, Global, ReplyId};
 use fleetgate_ssh::settings::Settings;
 use fleetgate_ssh::{Connection, driver};
@@ -31,7 +31,7 @@ const MAX_DENIED: u32 = 100;
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// One connection.
-pub(super) struct Line {
+pub(super) struct ClientConnection {
     pub(super) number: node::Connection,
     pub(super) place: u32,
     pub(super) core: Connection,
@@ -71,14 +71,14 @@ struct Ending {
 }
 
 /// What a turn left.
-pub(super) enum Turned {
+pub(super) enum TurnResult {
     Idle,
     /// There is more to do.
     More,
     Ended(String),
 }
 
-impl Line {
+impl ClientConnection {
     /// From what the lobby handed over.
     pub(super) fn thaw(
         number: node::Connection,
@@ -87,11 +87,11 @@ impl Line {
         socket: Fd,
         permits: Permits,
         cookie: [u8; 16],
-    ) -> Result<Line, String> {
+    ) -> Result<ClientConnection, String> {
         let mut core = Connection::thaw(state, settings)
             .map_err(|e| format!("the lobby's state cannot be read: {e}"))?;
         core.cookie(cookie);
-        Ok(Line {
+        Ok(ClientConnection {
             number,
             place,
             core,
@@ -166,17 +166,22 @@ impl Line {
     }
 
     /// A word of the monitor's about this connection.
-    pub(super) fn obey(&mut self, word: ToFront, fds: Vec<Fd>, around: &mut Around<'_>) -> Result<(), Ended> {
+    pub(super) fn obey(
+        &mut self,
+        word: ToFront,
+        fds: Vec<Fd>,
+        context: &mut Context<'_>,
+    ) -> Result<(), WorkerEnd> {
         match word {
             ToFront::Signed {
                 signature, cookie, ..
             } => self.core.signed(&signature, cookie),
-            ToFront::Started { ticket, one, .. } => self.started(ticket, one, fds, around)?,
+            ToFront::Started { ticket, one, .. } => self.started(ticket, one, fds, context)?,
             ToFront::NotStarted { ticket, why, .. } => self.not_started(ticket, &why),
             ToFront::Ended {
                 ticket, ended, why, ..
             } => self.program_ended(ticket, &ended, &why),
-            ToFront::Network { ticket, done, .. } => self.network(ticket, done, fds, around)?,
+            ToFront::Network { ticket, done, .. } => self.network(ticket, done, fds, context)?,
             ToFront::Proved {
                 ticket, signatures, ..
             } => self.proved(ticket, signatures),
@@ -187,52 +192,52 @@ impl Line {
     }
 
     /// Reads, deals with and writes what there is.
-    pub(super) fn turn(&mut self, around: &mut Around<'_>) -> Result<Turned, Ended> {
+    pub(super) fn turn(&mut self, context: &mut Context<'_>) -> Result<TurnResult, WorkerEnd> {
         self.due = false;
-        self.core.tick(around.now);
-        self.pass_eofs(around.now);
-        let turned = self.rounds(around);
-        self.hold_eofs(around.now);
+        self.core.tick(context.now);
+        self.pass_eofs(context.now);
+        let turned = self.rounds(context);
+        self.hold_eofs(context.now);
         turned
     }
 
-    fn rounds(&mut self, around: &mut Around<'_>) -> Result<Turned, Ended> {
+    fn rounds(&mut self, context: &mut Context<'_>) -> Result<TurnResult, WorkerEnd> {
         for _ in 0..ROUNDS {
             if self.ending.is_none() {
-                self.deal(around)?;
+                self.deal(context)?;
             }
             let poured = self.ending.is_none() && self.pour();
             let wrote = match self.write() {
                 Ok(wrote) => wrote,
-                Err(e) => return Ok(Turned::Ended(format!("writing: {e}"))),
+                Err(e) => return Ok(TurnResult::Ended(format!("writing: {e}"))),
             };
-            if let Some(ended) = self.last_words(around.now) {
+            if let Some(ended) = self.last_words(context.now) {
                 return Ok(ended);
             }
-            let read = !around.control.is_congested()
+            let read = !context.control.is_congested()
                 && self.readable
                 && self.kept < MAX_KEPT
                 && self.core.wants_input();
             if read && let Some(why) = self.read() {
-                return Ok(Turned::Ended(why));
+                return Ok(TurnResult::Ended(why));
             }
             // What was written made room, which the core tells of when it is asked.
             if !read && !poured && !wrote {
-                return Ok(Turned::Idle);
+                return Ok(TurnResult::Idle);
             }
         }
-        Ok(Turned::More)
+        Ok(TurnResult::More)
     }
 
     /// What is left of a connection that ends.
-    fn last_words(&mut self, now: Duration) -> Option<Turned> {
+    fn last_words(&mut self, now: Duration) -> Option<TurnResult> {
         let unsaid = !self.core.output().is_empty();
         let ending = self.ending.as_mut()?;
         let until = *ending.until.get_or_insert(now + LAST_WORDS);
         if ending.silent || !unsaid || until <= now {
-            return Some(Turned::Ended(std::mem::take(&mut ending.why)));
+            return Some(TurnResult::Ended(std::mem::take(&mut ending.why)));
         }
-        Some(Turned::Idle)
+        Some(TurnResult::Idle)
     }
 
     /// Ends the connection itself: the monitor has a descriptor of it too, so closing ours would not. Its number, and
@@ -293,7 +298,7 @@ impl Line {
     }
 
     /// Every event there is.
-    fn deal(&mut self, around: &mut Around<'_>) -> Result<(), Ended> {
+    fn deal(&mut self, context: &mut Context<'_>) -> Result<(), WorkerEnd> {
         loop {
             let event = match self.core.poll() {
                 Ok(Some(event)) => event,
@@ -316,7 +321,7 @@ impl Line {
                     let done = pump.take(bytes);
                     self.kept += bytes.len() - done;
                     self.core.consumed(channel, done);
-                    self.watch_if_full(channel.0, around);
+                    self.watch_if_full(channel.0, context);
                     self.settle(channel.0);
                 }
                 Event::Writable(channel) => self.queue(channel.0),
@@ -324,7 +329,7 @@ impl Line {
                     channel,
                     request,
                     reply,
-                } => self.request(channel, request, reply, around)?,
+                } => self.request(channel, request, reply, context)?,
                 Event::Eof(channel) => {
                     if let Some(ch) = self.channels.get_mut(&channel.0) {
                         match ch {
@@ -334,17 +339,17 @@ impl Line {
                         self.settle(channel.0);
                     }
                 }
-                Event::Open { channel, kind } => self.open(channel, kind, around)?,
-                Event::Opened(channel) => self.opened(channel, around)?,
+                Event::Open { channel, kind } => self.open(channel, kind, context)?,
+                Event::Opened(channel) => self.opened(channel, context)?,
                 Event::OpenFailed { channel, .. } => {
                     self.channels.remove(&channel.0);
                 }
-                Event::Closed(channel) => self.closed(channel, around)?,
+                Event::Closed(channel) => self.closed(channel, context)?,
                 Event::Leaving(channel) => self.leaving(channel),
-                Event::Global { request, reply } => self.global(request, reply, around)?,
+                Event::Global { request, reply } => self.global(request, reply, context)?,
                 Event::SignExchange(exchange) => {
                     let exchange = exchange.encode().to_vec();
-                    around.control.say(&FromFront::Sign {
+                    context.control.say(&FromFront::Sign {
                         connection: self.number,
                         exchange,
                     })?;
@@ -385,13 +390,13 @@ impl Line {
     }
 
     /// Has the loop tell of room in a pipe that turned out to be full.
-    pub(super) fn watch_if_full(&mut self, channel: u32, around: &mut Around<'_>) {
+    pub(super) fn watch_if_full(&mut self, channel: u32, context: &mut Context<'_>) {
         if let Some(ch) = self.channels.get_mut(&channel)
             && let Some(fd) = ch.pump().newly_full()
         {
             let key = Key::Channel(self.place, Which::Input, channel);
             // Where it cannot be watched the program reads on, and is given more with the next data.
-            let _ = around.epoll.add_edges(fd, key.to_number());
+            let _ = context.epoll.add_edges(fd, key.to_number());
         }
     }
 
@@ -437,7 +442,12 @@ impl Line {
     }
 
     /// The peer opens a channel.
-    fn open(&mut self, channel: ChannelId, kind: ChannelKind, around: &mut Around<'_>) -> Result<(), Ended> {
+    fn open(
+        &mut self,
+        channel: ChannelId,
+        kind: ChannelKind,
+        context: &mut Context<'_>,
+    ) -> Result<(), WorkerEnd> {
         self.announce();
         match kind {
             ChannelKind::Session => {
@@ -445,7 +455,7 @@ impl Line {
                     .into_iter()
                     .any(|k| self.permits.has(k));
                 if !any {
-                    return self.refuse(channel, RequestKind::Session, b"session", around);
+                    return self.refuse(channel, RequestKind::Session, b"session", context);
                 }
                 self.channels
                     .insert(channel.0, Channel::Session(Box::new(Session::new())));
@@ -453,8 +463,8 @@ impl Line {
                 self.core.close_later(channel);
                 Ok(())
             }
-            ChannelKind::DirectTcpip { host, port, .. } => self.connect(channel, &host, port, around),
-            ChannelKind::DirectStreamlocal { path } => self.connect_unix(channel, &path, around),
+            ChannelKind::DirectTcpip { host, port, .. } => self.connect(channel, &host, port, context),
+            ChannelKind::DirectStreamlocal { path } => self.connect_unix(channel, &path, context),
             ChannelKind::Other { name, .. } => {
                 let text = format!(
                     "unknown channel type {}",
@@ -478,14 +488,14 @@ impl Line {
         channel: ChannelId,
         kind: RequestKind,
         what: &[u8],
-        around: &mut Around<'_>,
-    ) -> Result<(), Ended> {
+        context: &mut Context<'_>,
+    ) -> Result<(), WorkerEnd> {
         self.core.refuse(
             channel,
             fleetgate_ssh::channel::refusal::PROHIBITED,
             "this login may not do that",
         );
-        self.deny(kind, what, around)
+        self.deny(kind, what, context)
     }
 
     /// Tells of a refusal for the audit log.
@@ -493,13 +503,13 @@ impl Line {
         &mut self,
         kind: RequestKind,
         what: &[u8],
-        around: &mut Around<'_>,
-    ) -> Result<(), Ended> {
+        context: &mut Context<'_>,
+    ) -> Result<(), WorkerEnd> {
         self.denied += 1;
         if self.denied > MAX_DENIED {
             return Ok(());
         }
-        around.control.say(&FromFront::Denied {
+        context.control.say(&FromFront::Denied {
             connection: self.number,
             kind,
             what: words(what),
@@ -538,32 +548,32 @@ impl Line {
     }
 
     /// A channel is gone, on both sides.
-    fn closed(&mut self, channel: ChannelId, around: &mut Around<'_>) -> Result<(), Ended> {
+    fn closed(&mut self, channel: ChannelId, context: &mut Context<'_>) -> Result<(), WorkerEnd> {
         let Some(mut ch) = self.channels.remove(&channel.0) else {
             return Ok(());
         };
         self.kept -= ch.pump().shut();
         match ch {
-            Channel::Session(session) => self.session_closed(*session, around),
-            Channel::Forward(forward) => self.forward_ended(forward, around),
+            Channel::Session(session) => self.session_closed(*session, context),
+            Channel::Forward(forward) => self.forward_ended(forward, context),
         }
     }
 
     /// The connection ends: with it those of its forwards that have their sockets, which are told like any other's end.
-    pub(super) fn forwards_end(&mut self, around: &mut Around<'_>) -> Result<(), Ended> {
+    pub(super) fn forwards_end(&mut self, context: &mut Context<'_>) -> Result<(), WorkerEnd> {
         for (_, ch) in std::mem::take(&mut self.channels) {
             if let Channel::Forward(forward) = ch
                 && forward.ticket != 0
                 && forward.waiting.is_none()
             {
-                self.forward_ended(forward, around)?;
+                self.forward_ended(forward, context)?;
             }
         }
         Ok(())
     }
 
-    fn forward_ended(&self, forward: Box<Forward>, around: &mut Around<'_>) -> Result<(), Ended> {
-        around.control.say(&FromFront::Forwarded {
+    fn forward_ended(&self, forward: Box<Forward>, context: &mut Context<'_>) -> Result<(), WorkerEnd> {
+        context.control.say(&FromFront::Forwarded {
             connection: self.number,
             ticket: forward.ticket,
             to: forward.to,
@@ -580,12 +590,12 @@ impl Line {
     }
 
     /// Has the loop told of a channel's descriptors.
-    pub(super) fn watch(&mut self, channel: u32, around: &Around<'_>) -> Result<(), Errno> {
+    pub(super) fn watch(&mut self, channel: u32, context: &Context<'_>) -> Result<(), Errno> {
         let Some(ch) = self.channels.get_mut(&channel) else {
             return Ok(());
         };
         for (which, fd) in ch.pump().watched() {
-            around
+            context
                 .epoll
                 .add_edges(fd, Key::Channel(self.place, which, channel).to_number())?;
         }

@@ -6,7 +6,7 @@ use fleetgate_policy::{Grant, Permits};
 use fleetgate_wire::node::{Connection, Ends};
 
 /// A login that was let in, on its one connection. Gone with it.
-pub struct Granted {
+pub struct OpenLogin {
     /// The connection.
     pub connection: Connection,
     /// Where from and where to.
@@ -24,7 +24,7 @@ pub struct Granted {
     pub pam: Option<PamSession>,
 }
 
-impl Granted {
+impl OpenLogin {
     /// The user of the cluster, for the audit log.
     pub fn user(&self) -> Option<String> {
         self.members
