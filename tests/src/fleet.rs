@@ -3,8 +3,8 @@
 
 use fleetgate_net::testing::Cluster as Tls;
 use fleetgate_net::x509::Key;
+use fleetgate_node::config::cluster::SignedState;
 use fleetgate_node::identity::{Identity as Joined, save_tls_key};
-use fleetgate_node::monitor::cluster::Signed;
 use fleetgate_policy::cluster::{
     Identity, Lock, Locks, Name, Role, SSH_EXTENSION, Selector, State, Subject, Target,
 };
@@ -148,7 +148,7 @@ impl Fleet {
 
     fn publish(&self) {
         let document = self.state.to_json();
-        let signed = Signed {
+        let signed = SignedState {
             signature: self
                 .state_key
                 .sign("ssh-ed25519", &State::signed(&document))

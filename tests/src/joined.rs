@@ -5,8 +5,8 @@ use crate::service::ssh;
 use fleetgate_net::h2::{self, Channel, Tuning};
 use fleetgate_net::tls::{self, Credentials, Shown, Trust};
 use fleetgate_net::x509::{Authority, Key, Leaf};
+use fleetgate_node::config::cluster::SignedState;
 use fleetgate_node::identity::{Identity as Joined, save_tls_key};
-use fleetgate_node::monitor::cluster::Signed;
 use fleetgate_policy::cluster::{Fresh, Identity, Name, State, Subject};
 use fleetgate_proto::v1::frame::Kind;
 use fleetgate_proto::v1::tunnel_client::TunnelClient;
@@ -84,12 +84,12 @@ impl Cluster {
     }
 
     /// The state as it is now, signed.
-    pub fn signed(&self) -> Signed {
+    pub fn signed(&self) -> SignedState {
         sign(&self.state_key, self.state.to_json(), State::signed)
     }
 
     /// The same after a change.
-    pub fn next(&mut self, change: impl FnOnce(&mut State)) -> Signed {
+    pub fn next(&mut self, change: impl FnOnce(&mut State)) -> SignedState {
         self.state.serial += 1;
         self.state.as_of = now();
         change(&mut self.state);
@@ -97,7 +97,7 @@ impl Cluster {
     }
 
     /// A sign that it holds.
-    pub fn fresh(&self) -> Signed {
+    pub fn fresh(&self) -> SignedState {
         let fresh = Fresh {
             serial: self.state.serial,
             as_of: now(),
@@ -128,9 +128,9 @@ impl Default for Cluster {
 }
 
 /// A document signed by this key.
-pub fn sign(key: &PrivateKey, document: Vec<u8>, with: fn(&[u8]) -> Vec<u8>) -> Signed {
+pub fn sign(key: &PrivateKey, document: Vec<u8>, with: fn(&[u8]) -> Vec<u8>) -> SignedState {
     let signature = key.sign("ssh-ed25519", &with(&document)).expect("signed");
-    Signed { document, signature }
+    SignedState { document, signature }
 }
 
 /// A name.

@@ -5,20 +5,20 @@ use crate::launching::ladder;
 use crate::orders::{self, PATIENCE_MS};
 use fleetgate_launch::{Keeper, Places};
 use fleetgate_node::config::Config;
-use fleetgate_node::monitor::audit::{Audit, Writing};
+use fleetgate_node::monitor::audit::{Audit, WriterThread};
 use fleetgate_node::monitor::cgroup::Cgroups;
 use fleetgate_node::monitor::launches::Launches;
 use fleetgate_node::monitor::metrics::Metrics;
 use fleetgate_node::monitor::names::Names;
 use fleetgate_node::monitor::network::Networks;
-use fleetgate_node::monitor::seats::Words;
 use fleetgate_node::monitor::sessions::{Inherited, Sessions};
 use fleetgate_node::monitor::steps::Steps;
 use fleetgate_node::monitor::strangers::Strangers;
 use fleetgate_node::monitor::timers::{Timers, now};
 use fleetgate_node::monitor::tools::Reaper;
 use fleetgate_node::monitor::wakes::{Key, Owner, Wakes};
-use fleetgate_node::monitor::{Granted, Tools};
+use fleetgate_node::monitor::workers::Messages;
+use fleetgate_node::monitor::{OpenLogin, Tools};
 use fleetgate_policy::{Grant, GrantId, How, Identity, Login, Permits};
 use fleetgate_sys::{Fd, socket};
 use fleetgate_wire::common::{Account, Endpoint};
@@ -42,11 +42,11 @@ pub struct Desk {
     /// The sockets.
     pub networks: Networks,
     /// The connection.
-    pub granted: Granted,
+    pub granted: OpenLogin,
     /// Whose it is.
     pub account: Account,
     directory: PathBuf,
-    writing: Option<Writing>,
+    writing: Option<WriterThread>,
     said: VecDeque<(ToFront, Vec<Fd>)>,
     next: Ticket,
 }
@@ -79,7 +79,7 @@ impl Desk {
             launches: Launches::new(ladder.clone()).expect("launch threads"),
             names: Names::new(),
             pam_turns: Default::default(),
-            words: Words::default(),
+            words: Messages::default(),
             reaper: Reaper::default(),
             audit,
             metrics: Arc::new(Metrics::default()),
@@ -250,13 +250,13 @@ impl Desk {
 }
 
 /// A connection of `account` that may do this.
-pub fn granted(account: &Account, permits: Permits) -> Granted {
+pub fn granted(account: &Account, permits: Permits) -> OpenLogin {
     let end = |port| Endpoint {
         address: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 7],
         scope: 0,
         port,
     };
-    Granted {
+    OpenLogin {
         connection: CONNECTION,
         ends: Ends {
             peer: end(4711),

@@ -12,7 +12,9 @@ use fleetgate_tests::taken::{
 use fleetgate_tests::world::{PATIENCE_MS, wait_until};
 use fleetgate_wire::Reason;
 use fleetgate_wire::net::{Done, What};
-use fleetgate_wire::node::front::{ClientVariable, FromFront, Program, Start, Terminal, ToFront};
+use fleetgate_wire::node::front::{
+    ClientVariable, FromFront, Program, RequestKind, Start, Terminal, ToFront,
+};
 use fleetgate_wire::node::lobby::FromLobby;
 use fleetgate_wire::node::{Blob, State, Verdict};
 use std::net::{Shutdown, TcpListener};
@@ -67,6 +69,7 @@ fn a_front_reaches_no_connection_but_its_own() {
             },
             FromFront::Denied {
                 connection,
+                kind: RequestKind::Shell,
                 what: c"what the front says".into(),
             },
             FromFront::Forwarded {
@@ -241,6 +244,36 @@ fn a_front_has_signed_what_belongs_to_its_connection_and_nothing_else() {
     let asked = (1..1000).find(|_| stage.front.prove(number, std::slice::from_ref(&host)) == Some(None));
     assert!(asked.is_some_and(|n| n > 64), "{asked:?}");
     stage.after_front("signatures", Want::Nothing);
+}
+
+#[test]
+fn the_end_of_a_connection_is_told_behind_the_start_of_its_session() {
+    let Some(scene) = Scene::new() else { return };
+    let mut stage = Stage::set(&scene);
+    let number = stage.ada.1.number;
+    // The account is known from here on: the next session is launched at once.
+    assert_eq!(stage.front.run(number, 1, "echo on"), Ok("on\n".to_owned()));
+    stage.front.seat.say(&FromFront::Start {
+        connection: number,
+        ticket: 2,
+        start: command("exec true"),
+    });
+    stage.front.seat.say(&FromFront::Closed {
+        connection: number,
+        why: c"the client left".into(),
+        received: 0,
+        sent: 0,
+    });
+    stage.ended(number);
+    let audit = stage.node.audit();
+    let of_it = audit.iter().filter(|event| event["connection"] == number);
+    let told: Vec<_> = of_it.filter_map(|event| event["event"].as_str()).collect();
+    let is = |name: &str| told.iter().filter(|event| **event == name).count();
+    assert_eq!(
+        (is("session_started"), is("connection_ended")),
+        (2, 1),
+        "{told:?}"
+    );
 }
 
 #[test]

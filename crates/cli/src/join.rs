@@ -9,8 +9,9 @@ use fleetgate_client::{files, reach, time};
 use fleetgate_net::tls::Believe;
 use fleetgate_net::x509::Key;
 use fleetgate_node::config::Config;
+use fleetgate_node::config::cluster::{self as state, SignedState};
 use fleetgate_node::identity::{self, Identity};
-use fleetgate_node::monitor::{self, Signed};
+use fleetgate_node::monitor;
 use fleetgate_proto::v1::JoinReply;
 use serde_json::json;
 use std::fs::DirBuilder;
@@ -21,8 +22,8 @@ use std::path::Path;
 /// Joins; a machine that has joined says so.
 pub fn run(given: &Given) -> Outcome {
     let state = cluster::state(given)?;
-    let known = Identity::load(&state)?
-        .filter(|_| !given.has("again") && !monitor::cluster::is_removed(&state, time::now()));
+    let known =
+        Identity::load(&state)?.filter(|_| !given.has("again") && !state::is_removed(&state, time::now()));
     if let Some(known) = known {
         let text = format!(
             "this machine is the node {} of the cluster {}; `fleetgate join --again` with a token joins anew, or \
@@ -241,13 +242,13 @@ pub fn keep_node(
     reply: &JoinReply,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let signed = reply.state.clone().unwrap_or_default();
-    let signed = Signed {
+    let signed = SignedState {
         document: signed.document.to_vec(),
         signature: signed.signature.to_vec(),
     };
     // A node that runs notes nothing any more once the key is another.
     identity::save_tls_key(state, key.pkcs8())?;
-    if !monitor::cluster::is_of_the_same(state, &signed) {
+    if !state::is_of_the_same(state, &signed) {
         monitor::audit::begin_at_end(state, audit_log)?;
     }
     signed.save(state)?;

@@ -3,8 +3,8 @@
 
 mod selinux;
 
+use crate::config::cluster::{Cluster, removed_words, stale_words};
 use crate::config::{Config, ConfigError, PamUse};
-use crate::monitor::cluster::{Cluster, removed_words, stale_words};
 use fleetgate_base::own;
 use fleetgate_policy::cluster::STALE;
 use fleetgate_sys::{clock, process};

@@ -2,9 +2,10 @@
 //! monitor starts are crates of their own, `worker` and `tunnel`. ARCHITECTURE.md draws them.
 #![forbid(unsafe_code)]
 
-pub mod config;
 pub mod doctor;
-pub mod identity;
 pub mod monitor;
 mod selinux;
 pub mod starter;
+
+pub use fleetgate_node_config as config;
+pub use fleetgate_node_config::identity;

@@ -1,9 +1,9 @@
 //! One proxy: dialled, served, and dialled again when it is gone, each with waits of its own, so that what happens to one
 //! does nothing to the sessions of another.
 
-use crate::line::Line;
+use crate::monitor_socket::MonitorSocket;
 use crate::request::Request;
-use crate::service::{Bounded, Serving, Share};
+use crate::service::{BoundedServer, ServiceContext, Share};
 use crate::text::c_string;
 use fleetgate_net::backoff::{Backoff, random};
 use fleetgate_net::h2::{self, Caller, Routes, Tuning};
@@ -28,26 +28,26 @@ const FOR_THE_STATE: Duration = Duration::from_secs(5);
 const MAX_LEAVING: usize = 8;
 
 /// Proxies that are locked.
-pub(crate) type Locked = Arc<[LockedProxy]>;
+pub(crate) type LockedProxies = Arc<[LockedProxy]>;
 
 /// What every dialled connection needs.
 #[derive(Clone)]
-pub(crate) struct Dialling {
-    pub desk: mpsc::Sender<Request>,
-    pub line: Arc<Line>,
+pub(crate) struct DialContext {
+    pub requests: mpsc::Sender<Request>,
+    pub monitor: Arc<MonitorSocket>,
     pub node: Arc<str>,
     pub documents: Arc<Mutex<()>>,
     pub gone: Arc<Notify>,
     /// TLS as it is now: certificates change while connections last.
     pub client: watch::Receiver<tls::Client>,
     /// Proxies that nobody comes in by.
-    pub locked: watch::Receiver<Locked>,
+    pub locked: watch::Receiver<LockedProxies>,
     /// True: no more.
     pub leave: watch::Receiver<bool>,
 }
 
 /// A connection that is served.
-struct Dialled {
+struct ProxyConnection {
     /// Serves it to its end, and says why it ended.
     serving: Pin<Box<dyn Future<Output = String> + Send>>,
     /// Told when the proxy leaves.
@@ -97,17 +97,17 @@ fn wait_after_leaving(lived: Duration, backoff: &mut Backoff, random: u64) -> Du
 
 /// Holds a connection to `proxy` until it is told to leave. When the proxy drains, the next connection is made at once, and
 /// the one before goes on until its last session has ended.
-pub(crate) async fn keep(proxy: Proxy, mut dialling: Dialling) {
-    let shown = shown(&proxy);
+pub(crate) async fn keep(proxy: Proxy, mut dialling: DialContext) {
+    let address = address_of(&proxy);
     let mut backoff = Backoff::RECONNECT;
     let mut last = String::new();
     let mut older = LeavingConnections::default();
     let share = Share::default();
     while !*dialling.leave.borrow() {
         let since = Instant::now();
-        let (connected, why) = match open(&proxy, &shown, &mut dialling, share.clone()).await {
+        let (connected, why) = match open(&proxy, &address, &mut dialling, share.clone()).await {
             Err(why) => (false, why),
-            Ok(Dialled {
+            Ok(ProxyConnection {
                 mut serving,
                 left,
                 is_served,
@@ -133,10 +133,10 @@ pub(crate) async fn keep(proxy: Proxy, mut dialling: Dialling) {
         // The same reason again is no news.
         if connected || why != last {
             let word = FromTunnel::Lost {
-                proxy: c_string(&shown),
+                proxy: c_string(&address),
                 why: c_string(&why),
             };
-            let _ = dialling.line.say(&word).await;
+            let _ = dialling.monitor.say(&word).await;
         }
         last = why;
         pause(backoff.failed(random()), &mut dialling.leave).await;
@@ -153,18 +153,25 @@ async fn pause(wait: Duration, leave: &mut watch::Receiver<bool>) {
 }
 
 /// Makes one connection. An error: why there is none.
-async fn open(proxy: &Proxy, shown: &str, dialling: &mut Dialling, share: Share) -> Result<Dialled, String> {
+async fn open(
+    proxy: &Proxy,
+    address: &str,
+    dialling: &mut DialContext,
+    share: Share,
+) -> Result<ProxyConnection, String> {
     let addresses = addresses(proxy, dialling).await.ok_or("the node ends")?;
     if addresses.is_empty() {
-        return Err(format!("{shown} has no address: is the name right?"));
+        return Err(format!("{address} has no address: is the name right?"));
     }
-    let io = dial::any(shown, addresses, dial::DEADLINE)
+    let io = dial::any(address, addresses, dial::DEADLINE)
         .await
         .map_err(|e| e.to_string())?;
     let client = dialling.client.borrow_and_update().clone();
     let (stream, peer) = client.connect(tls::PROXY, io).await.map_err(|e| e.to_string())?;
     if peer.alpn.as_deref() != Some(tls::TUNNEL) {
-        return Err(format!("{shown} takes no nodes: is it a proxy of this cluster?"));
+        return Err(format!(
+            "{address} takes no nodes: is it a proxy of this cluster?"
+        ));
     }
     let certified = peer
         .identity
@@ -174,7 +181,7 @@ async fn open(proxy: &Proxy, shown: &str, dialling: &mut Dialling, share: Share)
             _ => None,
         });
     let mut locks = dialling.locked.clone();
-    let is_locked = move |locks: &Locked, certified: &Option<(Name, u64)>| {
+    let is_locked = move |locks: &LockedProxies, certified: &Option<(Name, u64)>| {
         certified
             .as_ref()
             .is_some_and(|(name, serial)| holds(locks, name, *serial))
@@ -182,16 +189,19 @@ async fn open(proxy: &Proxy, shown: &str, dialling: &mut Dialling, share: Share)
     let only_state = is_locked(&locks.borrow_and_update(), &certified);
     if !only_state {
         let word = FromTunnel::Connected {
-            proxy: c_string(shown),
+            proxy: c_string(address),
         };
-        let _ = dialling.line.say(&word).await;
+        let _ = dialling.monitor.say(&word).await;
     }
     let left = Arc::new(Notify::new());
-    let serving = Serving {
-        desk: dialling.desk.clone(),
-        line: dialling.line.clone(),
+    let serving = ServiceContext {
+        requests: dialling.requests.clone(),
+        monitor: dialling.monitor.clone(),
         node: dialling.node.clone(),
-        proxy: certified.as_ref().map_or(shown, |(name, _)| name.as_str()).into(),
+        proxy: certified
+            .as_ref()
+            .map_or(address, |(name, _)| name.as_str())
+            .into(),
         only_state,
         attested: Arc::default(),
         leave: dialling.leave.clone(),
@@ -204,7 +214,7 @@ async fn open(proxy: &Proxy, shown: &str, dialling: &mut Dialling, share: Share)
         peer: Some(Arc::new(peer)),
         address: None,
     };
-    let routes = Arc::new(Routes::new().with(Bounded::new(serving)));
+    let routes = Arc::new(Routes::new().with(BoundedServer::new(serving)));
     let mut leave = dialling.leave.clone();
     let leaving = async move {
         // An error: the loop that would tell is gone, and this process with it.
@@ -234,7 +244,7 @@ async fn open(proxy: &Proxy, shown: &str, dialling: &mut Dialling, share: Share)
             },
         }
     });
-    Ok(Dialled {
+    Ok(ProxyConnection {
         serving,
         left,
         is_served: !only_state,
@@ -252,7 +262,7 @@ fn holds(locks: &[LockedProxy], proxy: &Name, serial: u64) -> bool {
 }
 
 /// The proxy's addresses: those of a name are the monitor's to look up, who has the resolver. None: the end.
-async fn addresses(proxy: &Proxy, dialling: &Dialling) -> Option<Vec<SocketAddr>> {
+async fn addresses(proxy: &Proxy, dialling: &DialContext) -> Option<Vec<SocketAddr>> {
     let host = proxy.host.to_string_lossy();
     if let Ok(ip) = host.parse::<IpAddr>() {
         return Some(vec![SocketAddr::new(ip, proxy.port)]);
@@ -262,7 +272,7 @@ async fn addresses(proxy: &Proxy, dialling: &Dialling) -> Option<Vec<SocketAddr>
         host: proxy.host.clone(),
         answer,
     };
-    dialling.desk.send(ask).await.ok()?;
+    dialling.requests.send(ask).await.ok()?;
     let mut found: Vec<SocketAddr> = answered.await.ok()?;
     for address in &mut found {
         address.set_port(proxy.port);
@@ -271,7 +281,7 @@ async fn addresses(proxy: &Proxy, dialling: &Dialling) -> Option<Vec<SocketAddr>
 }
 
 /// As people write it.
-pub(crate) fn shown(proxy: &Proxy) -> String {
+pub(crate) fn address_of(proxy: &Proxy) -> String {
     let host = proxy.host.to_string_lossy();
     match host.contains(':') {
         true => format!("[{host}]:{}", proxy.port),

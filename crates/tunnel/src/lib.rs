@@ -5,11 +5,11 @@
 //! Other workers have a loop of their own; this one has tokio, since TLS and HTTP/2 come with it. One thread.
 #![forbid(unsafe_code)]
 
-mod desk;
 mod dial;
-mod line;
+mod event_loop;
+mod idle;
+mod monitor_socket;
 mod pending;
-mod quiet;
 mod request;
 mod service;
 mod session;
@@ -19,8 +19,8 @@ use fleetgate_sys::Fd;
 use fleetgate_sys::pages;
 use fleetgate_wire::node::tunnel::{Settings, ToTunnel};
 use fleetgate_worker::sandbox::{CONTROL, Worker};
-use fleetgate_worker::start::{Ended, Program, Start};
-use quiet::Quiet;
+use fleetgate_worker::start::{Program, Start, WorkerEnd};
+use idle::IdleDetector;
 use std::ffi::OsString;
 use std::sync::Arc;
 
@@ -37,9 +37,9 @@ pub fn run(args: &[OsString]) -> i32 {
 }
 
 /// The tunnel hears its first word before the sandbox stands: it is the monitor's, and names the ports to connect to.
-fn serve(start: &Start) -> Ended {
+fn serve(start: &Start) -> WorkerEnd {
     let control = Fd::from_raw(CONTROL);
-    let prepared = match Prepared::new(&control) {
+    let prepared = match Preparation::new(&control) {
         Ok(prepared) => prepared,
         Err(ended) => return ended,
     };
@@ -51,26 +51,26 @@ fn serve(start: &Start) -> Ended {
 
 /// All that is made before the sandbox is entered: the runtime, whose descriptors the sandbox has no call for, and the
 /// settings, which say what ports may be connected to.
-struct Prepared {
+struct Preparation {
     runtime: tokio::runtime::Runtime,
-    quiet: Arc<Quiet>,
+    quiet: Arc<IdleDetector>,
     program: Option<pages::Program>,
     settings: Settings,
 }
 
-impl Prepared {
+impl Preparation {
     /// Waits for the monitor's first word on `control`.
-    fn new(control: &Fd) -> Result<Prepared, Ended> {
-        let ToTunnel::Begin { settings } = line::first(control)? else {
-            return Err(Ended::Because("the first word is not Begin".to_owned()));
+    fn new(control: &Fd) -> Result<Preparation, WorkerEnd> {
+        let ToTunnel::Begin { settings } = monitor_socket::first(control)? else {
+            return Err(WorkerEnd::Because("the first word is not Begin".to_owned()));
         };
-        let quiet = Arc::new(Quiet::default());
+        let quiet = Arc::new(IdleDetector::default());
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .on_thread_unpark(quiet.woke())
             .build()
-            .map_err(Ended::at("making the runtime"))?;
-        Ok(Prepared {
+            .map_err(WorkerEnd::at("making the runtime"))?;
+        Ok(Preparation {
             runtime,
             quiet,
             program: pages::Program::find().ok(),
@@ -84,8 +84,8 @@ impl Prepared {
     }
 
     /// Serves until the monitor ends it.
-    fn serve(self, control: Fd) -> Ended {
-        let Prepared {
+    fn serve(self, control: Fd) -> WorkerEnd {
+        let Preparation {
             runtime,
             quiet,
             program,
@@ -93,7 +93,7 @@ impl Prepared {
         } = self;
         runtime.block_on(async {
             tokio::spawn(quiet.keep(program));
-            desk::serve(control, settings).await
+            event_loop::serve(control, settings).await
         })
     }
 }

@@ -19,7 +19,7 @@ pub(crate) type Controls = Vec<(Arc<str>, mpsc::Sender<FromNode>)>;
 /// A message on its way.
 pub(crate) struct Pending {
     pub post: FromNode,
-    with: Option<With>,
+    with: Option<Recipient>,
     /// Whom it was given without success: others come first.
     failed: Option<mpsc::Sender<FromNode>>,
     /// Before that nobody gets it.
@@ -28,7 +28,7 @@ pub(crate) struct Pending {
 }
 
 /// Who has it.
-struct With {
+struct Recipient {
     proxy: Arc<str>,
     control: mpsc::Sender<FromNode>,
     until: Instant,
@@ -69,7 +69,7 @@ impl Pending {
         let taker = others
             .chain(last)
             .find(|(_, control)| control.try_send(self.post.clone()).is_ok());
-        self.with = taker.map(|(proxy, control)| With {
+        self.with = taker.map(|(proxy, control)| Recipient {
             proxy: proxy.clone(),
             control: control.clone(),
             until: now + ANSWER,

@@ -2,7 +2,7 @@
 //! matters. A proxy is believed in who a client is and where he comes from, which the node decides nothing by; the
 //! documents that it passes on go to the monitor, which checks them.
 
-use crate::line::Line;
+use crate::monitor_socket::MonitorSocket;
 use crate::request::{AcceptedSession, Request as LoopRequest};
 use crate::session::Outward;
 use crate::text::c_string;
@@ -40,9 +40,9 @@ const MAX_SIGNATURE: usize = 2048;
 
 /// What sessions and control streams of one connection need.
 #[derive(Clone)]
-pub(crate) struct Serving {
-    pub desk: mpsc::Sender<LoopRequest>,
-    pub line: Arc<Line>,
+pub(crate) struct ServiceContext {
+    pub requests: mpsc::Sender<LoopRequest>,
+    pub monitor: Arc<MonitorSocket>,
     pub node: Arc<str>,
     /// As its certificate says.
     pub proxy: Arc<str>,
@@ -98,15 +98,15 @@ impl Share {
 
 /// The service with a bound for each kind of message.
 #[derive(Clone)]
-pub(crate) struct Bounded {
-    sessions: TunnelServer<Serving>,
-    control: TunnelServer<Serving>,
+pub(crate) struct BoundedServer {
+    sessions: TunnelServer<ServiceContext>,
+    control: TunnelServer<ServiceContext>,
 }
 
-impl Bounded {
-    pub(crate) fn new(serving: Serving) -> Bounded {
+impl BoundedServer {
+    pub(crate) fn new(serving: ServiceContext) -> BoundedServer {
         let serving = Arc::new(serving);
-        Bounded {
+        BoundedServer {
             sessions: TunnelServer::from_arc(serving.clone()).max_decoding_message_size(TRANSPORT_MESSAGE),
             // A state and what is around it.
             control: TunnelServer::from_arc(serving).max_decoding_message_size(MAX_STATE + 4096),
@@ -114,19 +114,19 @@ impl Bounded {
     }
 }
 
-impl NamedService for Bounded {
-    const NAME: &'static str = <TunnelServer<Serving> as NamedService>::NAME;
+impl NamedService for BoundedServer {
+    const NAME: &'static str = <TunnelServer<ServiceContext> as NamedService>::NAME;
 }
 
-impl<B> Service<http::Request<B>> for Bounded
+impl<B> Service<http::Request<B>> for BoundedServer
 where
     B: HttpBody + Send + 'static,
     B::Error: Into<tonic::codegen::StdError> + Send + 'static,
-    TunnelServer<Serving>: Service<http::Request<B>>,
+    TunnelServer<ServiceContext>: Service<http::Request<B>>,
 {
-    type Response = <TunnelServer<Serving> as Service<http::Request<B>>>::Response;
-    type Error = <TunnelServer<Serving> as Service<http::Request<B>>>::Error;
-    type Future = <TunnelServer<Serving> as Service<http::Request<B>>>::Future;
+    type Response = <TunnelServer<ServiceContext> as Service<http::Request<B>>>::Response;
+    type Error = <TunnelServer<ServiceContext> as Service<http::Request<B>>>::Error;
+    type Future = <TunnelServer<ServiceContext> as Service<http::Request<B>>>::Future;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         Poll::Ready(Ok(()))
@@ -162,7 +162,7 @@ impl Stream for Posts {
 }
 
 #[tonic::async_trait]
-impl Tunnel for Serving {
+impl Tunnel for ServiceContext {
     type SessionStream = Outward;
     type ControlStream = Posts;
 
@@ -203,7 +203,7 @@ impl Tunnel for Serving {
             explains,
             answer,
         };
-        if self.desk.send(ask).await.is_err() {
+        if self.requests.send(ask).await.is_err() {
             return refused(Reason::Offline, "the node ends");
         }
         match answered.await {
@@ -226,7 +226,7 @@ impl Tunnel for Serving {
         let silent = self.only_state.then(|| post.clone());
         if !self.only_state {
             let opened = self
-                .desk
+                .requests
                 .send(LoopRequest::Control(self.proxy.clone(), post.clone()))
                 .await;
             opened.map_err(|_| Status::unavailable("the node ends"))?;
@@ -243,7 +243,7 @@ impl Tunnel for Serving {
                     word = words.message() => match word {
                         Ok(Some(ToNode { kind: Some(to_node::Kind::Leaving(_)) })) => {
                             if let Some(own) = own.upgrade() {
-                                let _ = serving.desk.send(LoopRequest::Left(own)).await;
+                                let _ = serving.requests.send(LoopRequest::Left(own)).await;
                             }
                             serving.left.notify_one();
                         }
@@ -264,7 +264,7 @@ impl Tunnel for Serving {
     }
 }
 
-impl Serving {
+impl ServiceContext {
     fn vouched(&self, dial: &Dial) -> Result<Vouched, &'static str> {
         const NONE: &str = "the proxy does not say whose connection it is";
         let via: &Via = dial.via.as_ref().ok_or(NONE)?;
@@ -301,7 +301,7 @@ impl Serving {
                         signature: if more { Vec::new() } else { signature.to_vec() },
                         more,
                     };
-                    let _ = self.line.say(&word).await;
+                    let _ = self.monitor.say(&word).await;
                 }
                 // Later states change the facts, for which the monitor signs by itself.
                 if !self.attested.load(Ordering::Relaxed) {
@@ -317,7 +317,7 @@ impl Serving {
                 self.attest().await;
             }
             Some(to_node::Kind::Renewed(renewed)) => {
-                let _ = self.desk.send(LoopRequest::Renewed).await;
+                let _ = self.requests.send(LoopRequest::Renewed).await;
                 let blobs = |all: Vec<Bytes>| all.into_iter().map(|b| Blob { bytes: b.into() }).collect();
                 let word = FromTunnel::Renewed {
                     tls_chain: blobs(renewed.tls_chain),
@@ -331,10 +331,10 @@ impl Serving {
                     log: c_string(&kept.log),
                     offset: kept.offset,
                 };
-                let _ = self.desk.send(LoopRequest::Kept(kept)).await;
+                let _ = self.requests.send(LoopRequest::Kept(kept)).await;
                 self.say_small(word).await;
             }
-            Some(to_node::Kind::Unkept(from)) => _ = self.desk.send(LoopRequest::Unkept(from)).await,
+            Some(to_node::Kind::Unkept(from)) => _ = self.requests.send(LoopRequest::Unkept(from)).await,
             // The first is its control stream's; another kind is a newer proxy's.
             Some(to_node::Kind::Leaving(_)) | None => {}
         }
@@ -345,14 +345,14 @@ impl Serving {
         if !self.only_state {
             self.attested.store(true, Ordering::Relaxed);
             let proxy = c_string(&self.proxy);
-            let _ = self.line.say(&FromTunnel::Attest { proxy }).await;
+            let _ = self.monitor.say(&FromTunnel::Attest { proxy }).await;
         }
     }
 
     /// What a proxy makes longer than a frame is dropped: no honest one does.
     async fn say_small(&self, word: FromTunnel) {
         if fleetgate_wire::encode(&word).len() <= MAX_PIECE {
-            let _ = self.line.say(&word).await;
+            let _ = self.monitor.say(&word).await;
         }
     }
 }

@@ -49,7 +49,7 @@ pub struct Identity {
 
 /// A part that could not be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
+pub enum MissingPart {
     /// The kernel has no landlock.
     Landlock,
     /// It is older than 6.7.
@@ -62,49 +62,49 @@ pub enum Missing {
     Identity,
 }
 
-impl fmt::Display for Missing {
+impl fmt::Display for MissingPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Missing::Landlock => {
+            MissingPart::Landlock => {
                 "without landlock (Linux 5.13, and `landlock` in lsm=): the filter on system calls alone keeps it from \
                  files"
             }
-            Missing::LandlockPorts => {
+            MissingPart::LandlockPorts => {
                 "without landlock's rules on ports (Linux 6.7): the filter on system calls alone keeps it from the network"
             }
-            Missing::LandlockScopes => {
+            MissingPart::LandlockScopes => {
                 "without landlock's scopes (Linux 6.12): the filter on system calls alone keeps it from other processes"
             }
-            Missing::Seccomp => "without a filter on system calls: this kernel has no seccomp",
-            Missing::Identity => "as the user who started it: only root can give it one of its own",
+            MissingPart::Seccomp => "without a filter on system calls: this kernel has no seccomp",
+            MissingPart::Identity => "as the user who started it: only root can give it one of its own",
         })
     }
 }
 
 /// A part that this kernel has, and that failed all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Failed {
+pub struct SandboxError {
     /// The step.
     pub step: &'static str,
     /// What the kernel said.
     pub errno: Errno,
 }
 
-impl fmt::Display for Failed {
+impl fmt::Display for SandboxError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the sandbox cannot be made: {}: {}", self.step, self.errno)
     }
 }
 
-impl std::error::Error for Failed {}
+impl std::error::Error for SandboxError {}
 
 /// The control socket; what lies above it is closed.
 pub const CONTROL: i32 = 3;
 
 /// Closes every descriptor above the control socket, whatever this process was started with. The first step: what is
 /// opened after it stays.
-pub fn close_others() -> Result<(), Failed> {
-    close_range(CONTROL + 1, u32::MAX).map_err(|errno| Failed {
+pub fn close_others() -> Result<(), SandboxError> {
+    close_range(CONTROL + 1, u32::MAX).map_err(|errno| SandboxError {
         step: "closing other descriptors",
         errno,
     })
@@ -112,8 +112,12 @@ pub fn close_others() -> Result<(), Failed> {
 
 /// Confines this process, which has one thread; it may connect to `ports`, if it connects at all. What comes back is
 /// what is missing.
-pub fn enter(worker: Worker, identity: Option<Identity>, ports: &[u16]) -> Result<Vec<Missing>, Failed> {
-    let at = |step: &'static str| move |errno: Errno| Failed { step, errno };
+pub fn enter(
+    worker: Worker,
+    identity: Option<Identity>,
+    ports: &[u16],
+) -> Result<Vec<MissingPart>, SandboxError> {
+    let at = |step: &'static str| move |errno: Errno| SandboxError { step, errno };
     let mut missing = Vec::new();
     limits(worker).map_err(at("setting limits"))?;
     credentials::set_no_new_privileges().map_err(at("no_new_privs"))?;
@@ -121,16 +125,16 @@ pub fn enter(worker: Worker, identity: Option<Identity>, ports: &[u16]) -> Resul
     let denied = (worker != Worker::Watcher).then(|| landlock::deny_all_but(ports));
     match denied {
         None => {}
-        Some(Ok(denied)) if !denied.files => missing.push(Missing::Landlock),
+        Some(Ok(denied)) if !denied.files => missing.push(MissingPart::Landlock),
         Some(Ok(denied)) => {
             if !denied.tcp {
-                missing.push(Missing::LandlockPorts);
+                missing.push(MissingPart::LandlockPorts);
             }
             if !denied.others {
-                missing.push(Missing::LandlockScopes);
+                missing.push(MissingPart::LandlockScopes);
             }
         }
-        Some(Err(e)) if landlock::is_missing(e) => missing.push(Missing::Landlock),
+        Some(Err(e)) if landlock::is_missing(e) => missing.push(MissingPart::Landlock),
         Some(Err(e)) => return Err(at("landlock")(e)),
     }
     match identity {
@@ -143,7 +147,7 @@ pub fn enter(worker: Worker, identity: Option<Identity>, ports: &[u16]) -> Resul
             credentials::set_group_ids(identity.gid).map_err(at("changing the group id"))?;
             credentials::set_user_ids(identity.uid).map_err(at("changing the user id"))?;
         }
-        Some(_) => missing.push(Missing::Identity),
+        Some(_) => missing.push(MissingPart::Identity),
         // Nobody else was to be become: a node that serves its own user only.
         None => {}
     }
@@ -154,7 +158,7 @@ pub fn enter(worker: Worker, identity: Option<Identity>, ports: &[u16]) -> Resul
     credentials::set_dumpable(false).map_err(at("not being dumpable"))?;
     match seccomp::allow_only(&mut allowed(worker), Otherwise::Kill) {
         Ok(()) => {}
-        Err(Errno::ENOSYS | Errno::EINVAL) => missing.push(Missing::Seccomp),
+        Err(Errno::ENOSYS | Errno::EINVAL) => missing.push(MissingPart::Seccomp),
         Err(e) => return Err(at("seccomp")(e)),
     }
     Ok(missing)

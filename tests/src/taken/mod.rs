@@ -1,6 +1,6 @@
 //! A real monitor whose lobby and fronts are the test itself: it holds the other end of their sockets and says what it
 //! likes. The monitor, its resolver and its helpers are the real ones; what stands in for a seat's process is a program
-//! that waits to be killed. It never changes what the monitor does: [`Starts`] is the monitor's own.
+//! that waits to be killed. It never changes what the monitor does: [`WorkerStarter`] is the monitor's own.
 
 mod front;
 mod lobby;
@@ -22,8 +22,10 @@ pub use watcher::Watcher;
 
 use crate::world::{PATIENCE_MS, wait_until};
 use fleetgate_node::config::Config;
-use fleetgate_node::monitor::seats::{Executed, Images, Late, Order, Process, Seat, Starts};
 use fleetgate_node::monitor::sessions::Inherited;
+use fleetgate_node::monitor::workers::{
+    Executor, Images, LateLadder, Process, StartOrder, WorkerKind, WorkerStarter,
+};
 use fleetgate_node::monitor::{Parts, open};
 use fleetgate_seal::{Death, Image, Ladder, Options, Source};
 use fleetgate_sys::spawn::{Program, Spawn, Stack, Strings, spawn};
@@ -50,7 +52,7 @@ pub struct Node {
 
 /// A seat that the test has.
 struct Taken {
-    seat: Seat,
+    seat: WorkerKind,
     control: Fd,
     alive: Fd,
     pid: i32,
@@ -58,18 +60,18 @@ struct Taken {
 
 /// Executes the resolver, and gives the other seats to the test.
 struct Gives {
-    real: Executed,
+    real: Executor,
     taken: mpsc::Sender<Taken>,
     stack: Stack,
 }
 
-impl Starts for Gives {
-    fn died_early(&mut self, seat: Seat, image: Arc<Image>, death: Death) {
+impl WorkerStarter for Gives {
+    fn died_early(&mut self, seat: WorkerKind, image: Arc<Image>, death: Death) {
         self.real.died_early(seat, image, death);
     }
 
-    fn start(&mut self, order: Order) {
-        if order.seat == Seat::Resolver {
+    fn start(&mut self, order: StartOrder) {
+        if order.kind == WorkerKind::Resolver {
             return self.real.start(order);
         }
         let (waits, alive) = file::pipe().expect("a pipe");
@@ -85,7 +87,7 @@ impl Starts for Gives {
         let child = spawn(&what, &mut self.stack).expect("cat starts");
         // The test may be over.
         let _ = self.taken.send(Taken {
-            seat: order.seat,
+            seat: order.kind,
             control: order.control,
             alive,
             pid: child.pid,
@@ -128,15 +130,15 @@ fn ladders() -> (Arc<Ladder>, Arc<Ladder>) {
 }
 
 impl Node {
-    /// Starts one in the calling thread's world. Its files are in the scene's directory.
+    /// WorkerStarter one in the calling thread's world. Its files are in the scene's directory.
     pub fn start(config: Config) -> Node {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let (session, resolver) = ladders();
-        let real = Executed::new(Images {
+        let real = Executor::new(Images {
             // Never executed: those seats are the test's.
             front: session.clone(),
-            tunnel: Late::new(Source::File(crate::resolver()), c"fleetgate-tunnel"),
+            tunnel: LateLadder::new(Source::File(crate::resolver()), c"fleetgate-tunnel"),
             resolver,
             resolver_arguments: Vec::new(),
             guardian_cgroup: None,
@@ -196,25 +198,25 @@ impl Node {
 
     /// The lobby that is started next; it says Ready.
     pub fn lobby(&mut self) -> Lobby {
-        Lobby::sit(self.take(Seat::Lobby))
+        Lobby::sit(self.take(WorkerKind::Lobby))
     }
 
     /// The front that is started next; it says Ready.
     pub fn front(&mut self) -> Front {
-        Front::sit(self.take(Seat::Front))
+        Front::sit(self.take(WorkerKind::Front))
     }
 
     /// The tunnel that is started next; it says Ready.
     pub fn tunnel(&mut self) -> Tunnel {
-        Tunnel::sit(self.take(Seat::Tunnel))
+        Tunnel::sit(self.take(WorkerKind::Tunnel))
     }
 
     /// The watcher that is started next; it says Ready.
     pub fn watcher(&mut self) -> Watcher {
-        Watcher::sit(self.take(Seat::Watcher))
+        Watcher::sit(self.take(WorkerKind::Watcher))
     }
 
-    fn take(&mut self, seat: Seat) -> Sitting {
+    fn take(&mut self, seat: WorkerKind) -> Sitting {
         let taken = match self.early.iter().position(|t| t.seat == seat) {
             Some(at) => self.early.remove(at),
             None => loop {

@@ -4,6 +4,7 @@
 //! process is in the hierarchy's root. Nobody is ever moved: a session's first process is born in its cgroup
 //! (CLONE_INTO_CGROUP), because writing cgroup.procs takes 5 ms. The keeper removes a session's cgroup at its end.
 
+use super::audit::Usage;
 use fleetgate_sys::file::{self, flags};
 use fleetgate_sys::process::id;
 use fleetgate_sys::{Errno, Fd, exe};
@@ -28,41 +29,25 @@ const FORGOTTEN: Duration = Duration::from_secs(3600);
 /// The most of one of the kernel's files that is read.
 const MAX_FILE: usize = 64 << 10;
 
-/// What a session used, as far as it is known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Processor time in microseconds.
-    pub cpu_micros: Option<u64>,
-    /// The most memory at once, in bytes: of the cgroup, else of its largest process, where that had more than the
-    /// monitor ever had: a process begins with what its starter had.
-    pub memory: Option<u64>,
-    /// Bytes read from block devices.
-    pub read: Option<u64>,
-    /// Bytes written to them.
-    pub written: Option<u64>,
+/// What is known of a session that ended: by its cgroup, and where that does not say by its process.
+pub fn usage(cgroup: Option<&Path>, process: Option<fleetgate_sys::process::Usage>) -> Usage {
+    let own = cgroup.map(usage_of_cgroup).unwrap_or_default();
+    Usage {
+        cpu_micros: own.cpu_micros.or(process.map(|u| u.cpu_micros)),
+        memory: own.memory.or(process.and_then(own_memory)),
+        read: own.read.or(process.map(|u| u.read)),
+        written: own.written.or(process.map(|u| u.written)),
+    }
 }
 
-impl Usage {
-    /// What is known of a session that ended: by its cgroup, and where that does not say by its process.
-    pub fn of(cgroup: Option<&Path>, process: Option<fleetgate_sys::process::Usage>) -> Usage {
-        let own = cgroup.map(Usage::of_cgroup).unwrap_or_default();
-        Usage {
-            cpu_micros: own.cpu_micros.or(process.map(|u| u.cpu_micros)),
-            memory: own.memory.or(process.and_then(own_memory)),
-            read: own.read.or(process.map(|u| u.read)),
-            written: own.written.or(process.map(|u| u.written)),
-        }
-    }
-
-    fn of_cgroup(cgroup: &Path) -> Usage {
-        let io = read(&cgroup.join("io.stat"));
-        let sum = |name| io.as_deref().map(|text| sum(text, name));
-        Usage {
-            cpu_micros: read(&cgroup.join("cpu.stat")).and_then(|text| field(&text, "usage_usec")),
-            memory: read(&cgroup.join("memory.peak")).and_then(|text| text.trim().parse().ok()),
-            read: sum("rbytes="),
-            written: sum("wbytes="),
-        }
+fn usage_of_cgroup(cgroup: &Path) -> Usage {
+    let io = read(&cgroup.join("io.stat"));
+    let sum = |name| io.as_deref().map(|text| sum(text, name));
+    Usage {
+        cpu_micros: read(&cgroup.join("cpu.stat")).and_then(|text| field(&text, "usage_usec")),
+        memory: read(&cgroup.join("memory.peak")).and_then(|text| text.trim().parse().ok()),
+        read: sum("rbytes="),
+        written: sum("wbytes="),
     }
 }
 
@@ -115,19 +100,19 @@ pub struct Cgroups {
     /// The number of this process's pid namespace.
     namespace: String,
     /// One made ahead, so that no session waits for the file system.
-    spare: Option<Made>,
+    spare: Option<SessionCgroup>,
 }
 
-/// A cgroup that nothing is in yet. Dropping it leaves the directory; [`Made::remove`] does not.
+/// A cgroup that nothing is in yet. Dropping it leaves the directory; [`SessionCgroup::remove`] does not.
 #[derive(Debug)]
-pub struct Made {
+pub struct SessionCgroup {
     /// Its directory.
     pub path: PathBuf,
     /// The same, open.
     pub directory: Fd,
 }
 
-impl Made {
+impl SessionCgroup {
     /// Nothing was born in it.
     pub fn remove(self) {
         let _ = std::fs::remove_dir(&self.path);
@@ -173,7 +158,7 @@ impl Cgroups {
     }
 
     /// A cgroup for one session.
-    pub fn take(&mut self) -> Result<Made, Unusable> {
+    pub fn take(&mut self) -> Result<SessionCgroup, Unusable> {
         match self.spare.take() {
             // Somebody may have tidied up: an empty directory looks forgotten.
             Some(made) if made.path.exists() => Ok(made),
@@ -188,7 +173,7 @@ impl Cgroups {
         }
     }
 
-    fn make(&mut self) -> Result<Made, Unusable> {
+    fn make(&mut self) -> Result<SessionCgroup, Unusable> {
         let number = {
             let mut made = MADE.lock().expect("no panic is survived");
             *made += 1;
@@ -199,7 +184,7 @@ impl Cgroups {
             .join(format!("{PREFIX}{}.{}-{number}", self.namespace, id()));
         std::fs::create_dir(&path).map_err(|e| Unusable::System(path.clone(), e.into()))?;
         match open(&path) {
-            Ok(directory) => Ok(Made { path, directory }),
+            Ok(directory) => Ok(SessionCgroup { path, directory }),
             Err(e) => {
                 let _ = std::fs::remove_dir(&path);
                 Err(Unusable::System(path, e))

@@ -1,16 +1,30 @@
 //! One front for each login: the account and the identity that was let in. A front that has no connection is kept for a
 //! moment, because the next command of the same person is often close behind, and then ended.
+//!
+//! A front orders for its own connections, and the parts that do what it orders check it against the grant. A word about
+//! another front's connection is as if it were about none.
 
+use super::Monitor;
+use super::audit::Event;
+use super::cluster::decide_again;
+use super::connections::{Order, Stage, quoted};
+use super::host_keys::MAX_PROOFS;
+use super::names::Lane;
 use super::offer::Offer;
-use super::seats::{Seat, SeatId, Seats};
 use super::timers::{Timer, Timers};
 use super::wakes::{Key, Owner, Wakes};
-use fleetgate_policy::Login;
+use super::workers::{WorkerId, WorkerKind, Workers};
 use fleetgate_policy::grant::Identity;
+use fleetgate_policy::{Denied, Kind, Login, Permits};
 use fleetgate_sys::Errno;
-use fleetgate_wire::node::Connection;
-use fleetgate_wire::node::front::ToFront;
+use fleetgate_wire::common::Account;
+use fleetgate_wire::names::Found;
+use fleetgate_wire::net::Done;
+use fleetgate_wire::node::front::{FromFront, RequestKind, ToFront};
+use fleetgate_wire::node::{Blob, Connection, Connection as Number};
+use fleetgate_wire::{Failure, Reason};
 use std::collections::{HashMap, HashSet};
+use std::ffi::CStr;
 use std::time::Duration;
 
 /// How long a front without a connection stays: its memory is promised back.
@@ -18,18 +32,18 @@ const IDLE: Duration = Duration::from_secs(3);
 /// The most fronts: each is a process.
 pub const MAX_FRONTS: usize = 4096;
 
-/// Whose front it is. The uid too: an account that was made anew under the name is another.
+/// FrontOwner front it is. The uid too: an account that was made anew under the name is another.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Whose {
+pub struct FrontOwner {
     login: Login,
     uid: u32,
     identity: String,
 }
 
-impl Whose {
+impl FrontOwner {
     /// This login's.
-    pub fn new(login: &Login, uid: u32, identity: &Identity) -> Whose {
-        Whose {
+    pub fn new(login: &Login, uid: u32, identity: &Identity) -> FrontOwner {
+        FrontOwner {
             login: login.clone(),
             uid,
             identity: identity.to_string(),
@@ -40,35 +54,35 @@ impl Whose {
 /// All fronts.
 #[derive(Default)]
 pub struct Fronts {
-    seats: HashMap<Whose, SeatId>,
-    table: HashMap<SeatId, Front>,
+    workers: HashMap<FrontOwner, WorkerId>,
+    table: HashMap<WorkerId, Front>,
 }
 
 struct Front {
-    whose: Whose,
+    whose: FrontOwner,
     connections: HashSet<Connection>,
     idle: Option<Timer>,
 }
 
 impl Fronts {
     /// The front of this login, started if there is none, with this connection among its own.
-    pub fn seat(
+    pub fn worker(
         &mut self,
-        whose: Whose,
+        whose: FrontOwner,
         connection: Connection,
         offer: &Offer,
-        seats: &mut Seats,
+        workers: &mut Workers,
         wakes: &Wakes,
         timers: &mut Timers,
-    ) -> Result<SeatId, Errno> {
-        let id = match self.seats.get(&whose) {
+    ) -> Result<WorkerId, Errno> {
+        let id = match self.workers.get(&whose) {
             Some(id) => *id,
             None if self.table.len() >= MAX_FRONTS => return Err(Errno::EAGAIN),
             None => {
-                let id = seats.start(Seat::Front, wakes)?;
+                let id = workers.start(WorkerKind::Front, wakes)?;
                 let settings = offer.settings.clone();
-                seats.say(id, &ToFront::Begin { settings }, Vec::new(), wakes);
-                self.seats.insert(whose.clone(), id);
+                workers.say(id, &ToFront::Begin { settings }, Vec::new(), wakes);
+                self.workers.insert(whose.clone(), id);
                 self.table.insert(
                     id,
                     Front {
@@ -90,7 +104,7 @@ impl Fronts {
     }
 
     /// A connection of it ended.
-    pub fn left(&mut self, id: SeatId, connection: Connection, timers: &mut Timers) {
+    pub fn left(&mut self, id: WorkerId, connection: Connection, timers: &mut Timers) {
         if let Some(front) = self.table.get_mut(&id) {
             front.connections.remove(&connection);
             if front.connections.is_empty() && front.idle.is_none() {
@@ -100,31 +114,349 @@ impl Fronts {
     }
 
     /// It had no connection for a while.
-    pub fn idle(&mut self, id: SeatId, seats: &mut Seats) {
+    pub fn idle(&mut self, id: WorkerId, workers: &mut Workers) {
         if self.table.get(&id).is_some_and(|f| f.connections.is_empty()) {
             self.forget(id);
-            seats.dismiss(id);
+            workers.dismiss(id);
         }
     }
 
     /// It ended, or is to be used no more; the connections that it had.
-    pub fn forget(&mut self, id: SeatId) -> Vec<Connection> {
+    pub fn forget(&mut self, id: WorkerId) -> Vec<Connection> {
         let Some(front) = self.table.remove(&id) else {
             return Vec::new();
         };
-        if self.seats.get(&front.whose) == Some(&id) {
-            self.seats.remove(&front.whose);
+        if self.workers.get(&front.whose) == Some(&id) {
+            self.workers.remove(&front.whose);
         }
         front.connections.into_iter().collect()
     }
 
     /// All of them.
-    pub fn ids(&self) -> Vec<SeatId> {
+    pub fn ids(&self) -> Vec<WorkerId> {
         self.table.keys().copied().collect()
     }
 
     /// Whether this process is a front.
-    pub fn is(&self, id: SeatId) -> bool {
+    pub fn is(&self, id: WorkerId) -> bool {
         self.table.contains_key(&id)
+    }
+}
+
+/// The most proofs of host keys that one connection gets in its life.
+pub const MAX_PROOFS_OF_CONNECTION: usize = 4 * MAX_PROOFS;
+/// The most sessions and sockets of one connection that wait for its account to be looked up.
+pub const MAX_WAITING: usize = 64;
+
+/// What is told of an account that somebody logged in as.
+const NO_ACCOUNT: &str = "there is no such account any more";
+
+impl Monitor {
+    /// A frame of a front's.
+    pub(crate) fn front_says(&mut self, front: WorkerId, frame: &[u8]) {
+        if !self.fronts.is(front) {
+            return;
+        }
+        let word = match fleetgate_wire::decode::<FromFront>(frame) {
+            Ok(word) => word,
+            Err(e) => return self.violated(WorkerKind::Front, front, None, &e.to_string()),
+        };
+        let Some(connection) = about(&word) else {
+            // Ready: the only word that is about no connection.
+            return self.workers.ready(front);
+        };
+        if let FromFront::Closed {
+            why, received, sent, ..
+        } = &word
+            && self.connections.was_of_front(connection, front)
+        {
+            return self.end_with(connection, &why.to_string_lossy(), *received, *sent);
+        }
+        if let FromFront::Forwarded {
+            to, sent, received, ..
+        } = &word
+            && self.connections.was_of_front(connection, front)
+        {
+            return self.forwarded(connection, to, *sent, *received);
+        }
+        let offer = self.offer.clone();
+        let Some(known) = self.connections.of_front(connection, front) else {
+            return;
+        };
+        // A client that closed its end does not show as a hang-up (EPOLLHUP is both directions), and a front that was
+        // taken over would not tell: whoever is gone orders nothing.
+        let orders = matches!(
+            word,
+            FromFront::Start { .. } | FromFront::Network { .. } | FromFront::Signal { .. }
+        );
+        if orders && known.is_left() {
+            if !known.hung_up {
+                self.hung_up(connection);
+            }
+            return;
+        }
+        match word {
+            FromFront::Ready => {}
+            FromFront::Sign { exchange, .. } => self.exchange(connection, exchange.into()),
+            FromFront::Start { ticket, start, .. } => self.order(connection, Order::Session(ticket, start)),
+            FromFront::Network { ticket, what, .. } => self.order(connection, Order::Network(ticket, what)),
+            FromFront::Signal { ticket, name, .. } => {
+                if let Some(granted) = known.granted() {
+                    self.sessions.signal(&mut self.tools, granted, ticket, &name);
+                }
+            }
+            FromFront::HangUp { ticket, .. } => {
+                if let Some(granted) = known.granted() {
+                    self.sessions.hang_up(granted, ticket);
+                }
+            }
+            FromFront::Forwarded {
+                to, sent, received, ..
+            } => self.forwarded(connection, &to, sent, received),
+            FromFront::Denied { kind, what, .. } => {
+                let login = known.login().unwrap_or_default();
+                let what = what.to_string_lossy().into_owned();
+                let what = match known
+                    .granted()
+                    .and_then(|g| rule_against(&kind, &g.grant.permits))
+                {
+                    Some(rule) => format!("{what}: {rule}"),
+                    None => what,
+                };
+                self.tools.metrics.denied();
+                self.tools.audit.tell(Event::Denied {
+                    connection,
+                    login,
+                    what,
+                });
+            }
+            FromFront::Prove { ticket, keys, .. } => {
+                let signatures = prove(known, &offer, &keys);
+                let word = ToFront::Proved {
+                    connection,
+                    ticket,
+                    signatures,
+                };
+                self.tools.words.say(connection, word, Vec::new());
+            }
+            FromFront::Closed {
+                why, received, sent, ..
+            } => self.end_with(connection, &quoted(&why), received, sent),
+        }
+    }
+
+    fn forwarded(&mut self, connection: Number, to: &CStr, sent: u64, received: u64) {
+        let login = self.connections.get(connection).and_then(|c| c.login());
+        self.tools.audit.tell(Event::Forwarded {
+            connection,
+            login: login.unwrap_or_default(),
+            to: to.to_string_lossy().into_owned(),
+            sent,
+            received,
+        });
+    }
+
+    /// An order waits for the account as it is now, and for the orders before it.
+    fn order(&mut self, number: Number, order: Order) {
+        let Some(known) = self.connections.get(number) else {
+            return;
+        };
+        if known.waiting.len() >= MAX_WAITING {
+            let connection = number;
+            let why = "too many orders wait for the name service";
+            let word = match order {
+                Order::Session(ticket, _) => ToFront::NotStarted {
+                    connection,
+                    ticket,
+                    why: std::ffi::CString::new(why).unwrap_or_default(),
+                },
+                Order::Network(ticket, _) => ToFront::Network {
+                    connection,
+                    ticket,
+                    done: failed(why),
+                },
+            };
+            return self.tools.words.say(number, word, Vec::new());
+        }
+        known.waiting.push(order);
+        if known.waiting.len() > 1 {
+            // The account is being looked up for the one before it.
+            return;
+        }
+        let Some(name) = known.granted().map(|g| g.grant.login.as_str().to_owned()) else {
+            return;
+        };
+        let name = std::ffi::CString::new(name).unwrap_or_default();
+        if let Some(account) = self
+            .tools
+            .names
+            .account(Lane::IN, &name, Key::new(Owner::Connections, number))
+        {
+            self.do_orders(number, account.ok_or(NO_ACCOUNT));
+        }
+    }
+
+    /// The account, for the orders that wait for it.
+    pub(crate) fn account_known(&mut self, number: Number, found: Found) {
+        let account = match found {
+            Found::User { account } => Ok(account),
+            Found::TimedOut => Err("the name service did not answer in time"),
+            Found::Failed { .. } => Err("the name service failed"),
+            _ => Err(NO_ACCOUNT),
+        };
+        self.do_orders(number, account);
+    }
+
+    fn do_orders(&mut self, number: Number, account: Result<Account, &str>) {
+        let Some(known) = self.connections.get(number) else {
+            return;
+        };
+        let orders = std::mem::take(&mut known.waiting);
+        let Stage::Open(granted, _) = &mut known.stage else {
+            return;
+        };
+        let account = match decide_again(granted, &self.tools, &self.trust) {
+            Ok(()) => account.map_err(str::to_owned),
+            Err(why) => {
+                self.tools.metrics.denied();
+                self.tools.audit.tell(Event::Denied {
+                    connection: number,
+                    login: granted.grant.login.to_string(),
+                    what: why.clone(),
+                });
+                Err(why)
+            }
+        };
+        for order in orders {
+            let connection = number;
+            match (order, &account) {
+                (Order::Session(ticket, start), Ok(account)) => {
+                    self.sessions.start(
+                        &mut self.tools,
+                        &self.networks,
+                        granted,
+                        account.clone(),
+                        ticket,
+                        start,
+                    );
+                }
+                (Order::Network(ticket, what), Ok(account)) if account.ids.uid == granted.uid => {
+                    self.networks
+                        .ask(&mut self.tools, granted, &account.ids, ticket, what);
+                }
+                (Order::Session(ticket, _), Err(why)) => {
+                    let why = std::ffi::CString::new(why.as_str()).unwrap_or_default();
+                    let word = ToFront::NotStarted {
+                        connection,
+                        ticket,
+                        why,
+                    };
+                    self.tools.words.say(number, word, Vec::new());
+                }
+                (Order::Network(ticket, _), account) => {
+                    let why = match account {
+                        Ok(_) => "the account is not the one that logged in",
+                        Err(why) => why,
+                    };
+                    let word = ToFront::Network {
+                        connection,
+                        ticket,
+                        done: failed(why),
+                    };
+                    self.tools.words.say(number, word, Vec::new());
+                }
+            }
+        }
+    }
+}
+
+/// Proofs of these host keys over the monitor's own session id; all or none. Each is a signature, made on the one thread
+/// that all logins share: a connection gets no more of them than a client may want.
+fn prove(
+    known: &mut crate::monitor::connections::Connection,
+    offer: &crate::monitor::offer::Offer,
+    keys: &[Blob],
+) -> Option<Vec<Blob>> {
+    if keys.len() > MAX_PROOFS || known.proofs + keys.len() > MAX_PROOFS_OF_CONNECTION {
+        return None;
+    }
+    known.proofs += keys.len();
+    let id = known.exchanges.session_id()?;
+    let one = |key: &Blob| {
+        let bytes = known
+            .offer
+            .keys
+            .prove(id, &key.bytes)
+            .or_else(|| offer.keys.prove(id, &key.bytes))?;
+        Some(Blob { bytes })
+    };
+    keys.iter().map(one).collect()
+}
+
+fn failed(why: &str) -> Done {
+    Done::Failed {
+        failure: Failure {
+            reason: Reason::Denied,
+            errno: 0,
+            subject: std::ffi::CString::new(why).unwrap_or_default(),
+        },
+    }
+}
+
+/// Fronts refuse what is not worth asking for without knowing why: the rule, for the audit log.
+fn rule_against(kind: &RequestKind, permits: &Permits) -> Option<Denied> {
+    let kind = match kind {
+        RequestKind::Shell => Kind::Shell,
+        RequestKind::Exec => Kind::Exec,
+        RequestKind::Subsystem => Kind::Sftp,
+        RequestKind::Terminal => Kind::Pty,
+        RequestKind::ConnectTcp => Kind::ConnectTcp,
+        RequestKind::ConnectUnix => Kind::ConnectUnix,
+        RequestKind::Listen => Kind::ListenTcp,
+        RequestKind::Agent => Kind::Agent,
+        RequestKind::X11 => Kind::X11,
+        // A session is refused where no kind of program is allowed: there may be a rule against each.
+        RequestKind::Session | RequestKind::Unable => return None,
+    };
+    permits.allow_kind(kind).err()
+}
+
+/// The connection that a word is about.
+fn about(word: &FromFront) -> Option<Number> {
+    match word {
+        FromFront::Ready => None,
+        FromFront::Sign { connection, .. }
+        | FromFront::Start { connection, .. }
+        | FromFront::Signal { connection, .. }
+        | FromFront::Network { connection, .. }
+        | FromFront::Forwarded { connection, .. }
+        | FromFront::Denied { connection, .. }
+        | FromFront::Prove { connection, .. }
+        | FromFront::HangUp { connection, .. }
+        | FromFront::Closed { connection, .. } => Some(*connection),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fleetgate_policy::Rule;
+
+    #[test]
+    fn a_refused_request_is_told_with_the_rule_against_its_kind() {
+        let mut permits = Permits::all();
+        permits.forbid(&[Kind::Pty], &Rule::new("line 3"));
+        for (kind, has_rule) in [
+            (RequestKind::Terminal, true),
+            (RequestKind::Shell, false),
+            (RequestKind::Unable, false),
+        ] {
+            let rule = rule_against(&kind, &permits).map(|denied| denied.to_string());
+            assert_eq!(
+                rule.is_some_and(|rule| rule.contains("line 3")),
+                has_rule,
+                "{kind:?}"
+            );
+        }
     }
 }

@@ -4,7 +4,7 @@
 use crate::config::Config;
 use fleetgate_ssh::codec::Write as _;
 use fleetgate_ssh::key::{Certificate, HostKey, KeyError, KeyType};
-use fleetgate_wire::node::HostKey as Shown;
+use fleetgate_wire::node::HostKey as OfferedKey;
 use std::ffi::CString;
 use std::fmt;
 use std::fs::{DirBuilder, OpenOptions};
@@ -115,8 +115,8 @@ impl HostKeys {
     }
 
     /// What clients are shown: certificates before keys.
-    pub fn shown(&self) -> Vec<Shown> {
-        let mut shown: Vec<Shown> = Vec::new();
+    pub fn offered(&self) -> Vec<OfferedKey> {
+        let mut offered: Vec<OfferedKey> = Vec::new();
         let algorithms = |key: &HostKey, certificate: bool| -> Vec<CString> {
             let is_certificate = |name: &&str| name.contains("-cert-v01@") == certificate;
             let names = key.algorithms().into_iter().filter(is_certificate);
@@ -127,14 +127,14 @@ impl HostKeys {
                 let algorithms = algorithms(key, certificate);
                 let blob = algorithms.first().and_then(|a| key.blob(a.to_str().ok()?));
                 if let Some(blob) = blob {
-                    shown.push(Shown {
+                    offered.push(OfferedKey {
                         blob: blob.to_vec(),
                         algorithms,
                     });
                 }
             }
         }
-        shown
+        offered
     }
 
     /// The key that `blob` belongs to under `algorithm`.
@@ -231,8 +231,8 @@ mod tests {
             state_directory: state.clone(),
             ..Config::default()
         };
-        let first = HostKeys::load(&config, true).expect("made").shown();
-        let again = HostKeys::load(&config, true).expect("read").shown();
+        let first = HostKeys::load(&config, true).expect("made").offered();
+        let again = HostKeys::load(&config, true).expect("read").offered();
         assert_eq!(first, again);
         assert_eq!(first[0].algorithms, [c"ssh-ed25519".to_owned()]);
         let mode = std::fs::metadata(state.join(OWN)).expect("there").mode();

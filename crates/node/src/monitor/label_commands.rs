@@ -1,11 +1,11 @@
 //! Labels whose values commands say: each is run now and then as the node's unprivileged user, and the first line that it
 //! prints is the value. One that fails, or takes too long, leaves the label as it was.
 
+use super::launches::Outcome;
+use super::timers::Timer;
+use super::tools::Tools;
+use super::wakes::{Key, Owner};
 use crate::config::{Config, LabelCommand};
-use crate::monitor::launches::Outcome;
-use crate::monitor::timers::Timer;
-use crate::monitor::tools::Tools;
-use crate::monitor::wakes::{Key, Owner};
 use fleetgate_launch::Launch;
 use fleetgate_policy::cluster::MAX_LABELS;
 use fleetgate_sys::file::{self, flags, pipe};

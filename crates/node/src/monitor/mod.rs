@@ -1,33 +1,34 @@
 //! The monitor: root, one thread, one epoll that owns all state. It accepts, keeps the host keys, verifies every login
 //! itself, launches, and closes what ended. Nothing in it blocks, and it believes nothing that lobby or fronts say.
 //!
-//! Parts, each with its own state: [`wakes`] and [`timers`] say who is woken, [`seats`] are the processes it executed,
-//! [`names`] and [`launches`] are answers on their way. [`tools`] is what every part may use; a [`granted`] connection
+//! Parts, each with its own state: [`wakes`] and [`timers`] say who is woken, [`workers`] are the processes it executed,
+//! [`names`] and [`launches`] are answers on their way. [`tools`] is what every part may use; a [open login](open_login) connection
 //! is what orders are checked against. [`audit`] and [`metrics`] are told by every part.
 //!
 //! A part that waits for something gives its own [`Key`]; the loop calls it back with the key's id: `woken` (a
 //! descriptor or a timer), `launched` (a launch's outcome), `named` (a name's answer), `connection_ended`. An order of a
-//! front reaches its part with the [`Granted`] connection and, for a session, the account as it is at that moment.
+//! front reaches its part with the [`OpenLogin`] connection and, for a session, the account as it is at that moment.
+//!
+//! The path of one session: `accept` → [`lobby`] → `login` → [`fronts`] (the order) → [`sessions`]. Each of these
+//! modules holds a subsystem whole: its state, and what it does with the frames of its process (`impl Monitor`; in a file
+//! `handler` where the module has several). [`event_loop`] calls them and knows nothing else.
 
-mod arrivals;
-pub mod audit;
+mod accept;
 pub mod cgroup;
-pub mod cluster;
+mod cluster;
 mod connections;
-mod exchange;
+mod event_loop;
 mod fronts;
-pub mod granted;
 mod host_keys;
 pub mod label_commands;
 pub mod launches;
+mod lobby;
 mod login;
-pub mod metrics;
 pub mod names;
 pub mod network;
-mod node;
 mod offer;
+pub mod open_login;
 pub mod pam_turns;
-pub mod seats;
 pub mod sessions;
 mod settings;
 mod start;
@@ -39,12 +40,15 @@ pub mod tools;
 mod trust;
 pub mod tunnel;
 pub mod wakes;
-pub mod watching;
+pub mod watcher;
+pub mod workers;
 pub mod x11;
 
-pub use cluster::Signed;
-pub use granted::Granted;
-pub use node::Node;
+pub(crate) use accept::socket_address;
+pub use event_loop::Monitor;
+pub use fleetgate_audit as audit;
+pub use fleetgate_audit::metrics;
+pub use open_login::OpenLogin;
 pub use start::{MonitorError, Options, Parts, Sources, audit_log, check, host_keys, open, run};
 pub(crate) use start::{settle, uses_pam};
 pub use tools::Tools;

@@ -1,8 +1,9 @@
-//! Names, asked of the resolver on a look-up socket. Asking never waits: who asked is woken with the answer. Accounts
+//! Names, asked of the resolver on a look-up socket. LookupSocket never waits: who asked is woken with the answer. Accounts
 //! are kept for a few seconds, and no longer than the files that say who is who stay the same, so that a changed shell
 //! counts at the next session over an open connection. That a name is nobody's is kept as long, or the time of an answer
 //! would tell a stranger whose it is.
 
+use super::Monitor;
 use super::timers::now;
 use super::wakes::{Key, Owner, Wakes};
 use fleetgate_sys::poll::READ;
@@ -14,6 +15,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ffi::{CStr, CString};
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long an account is believed without asking again. Directories (LDAP) tell nobody of their changes.
@@ -56,7 +58,7 @@ impl Lane {
 }
 
 /// One look-up socket, and the questions for which it had no room.
-struct Asking {
+struct LookupSocket {
     socket: Fd,
     unsent: VecDeque<Vec<u8>>,
 }
@@ -64,7 +66,7 @@ struct Asking {
 /// All questions.
 pub struct Names {
     /// None, or one per lane.
-    asking: Vec<Asking>,
+    asking: Vec<LookupSocket>,
     deadline_ms: u32,
     buffer: Vec<u8>,
     next: u32,
@@ -124,7 +126,7 @@ impl Names {
             let word = fleetgate_wire::encode(&ToResolver::Names);
             socket::send_now(resolver, &word, &[theirs.raw()])?;
             wakes.watch(&socket, READ, Key::new(Owner::Names, lane as u64))?;
-            asking.push(Asking {
+            asking.push(LookupSocket {
                 socket,
                 unsent: VecDeque::new(),
             });
@@ -226,7 +228,7 @@ impl Names {
 
     /// The resolver reads no more while it owes many answers; each answer is a reason to try again.
     fn flush(&mut self) {
-        let sent = self.asking.iter_mut().try_for_each(Asking::flush);
+        let sent = self.asking.iter_mut().try_for_each(LookupSocket::flush);
         if sent.is_err() {
             self.fail_all("the resolver ended");
         }
@@ -293,7 +295,7 @@ impl Slow {
     }
 }
 
-impl Asking {
+impl LookupSocket {
     /// Sends what there is room for.
     fn flush(&mut self) -> Result<(), Errno> {
         while let Some(frame) = self.unsent.front() {
@@ -327,6 +329,29 @@ fn stamps() -> [Option<[i64; 6]>; FILES.len()] {
             m.mode().into(),
         ])
     })
+}
+
+impl Monitor {
+    /// The resolver ended: the next one.
+    pub(crate) fn restart_resolver(&mut self) {
+        match self.workers.start_resolver(&self.tools.wakes) {
+            Ok((worker, control)) => {
+                self.resolver = worker;
+                self.tools.resolver = Arc::new(control);
+                self.attach_names();
+            }
+            Err(e) => tracing::error!("the resolver is not started again: {e}"),
+        }
+    }
+
+    /// Asks the resolver that there is.
+    pub(crate) fn attach_names(&mut self) {
+        let deadline = self.tools.config.limits.name_service.as_millis();
+        let resolver = self.tools.resolver.clone();
+        if let Err(e) = self.tools.names.attach(&resolver, deadline, &self.tools.wakes) {
+            tracing::error!("the resolver takes no questions: {e}");
+        }
+    }
 }
 
 #[cfg(test)]

@@ -8,10 +8,10 @@ mod helper;
 mod rules;
 
 use super::audit::Event;
-use super::granted::Granted;
 use super::launches::Outcome;
 use super::metrics::Process;
 use super::names::Lane;
+use super::open_login::OpenLogin;
 use super::timers::now;
 use super::tools::Tools;
 use super::wakes::{Key, Owner};
@@ -25,7 +25,7 @@ use fleetgate_wire::node::Connection;
 use fleetgate_wire::node::front::{Ticket, ToFront};
 use fleetgate_wire::order::{Role, Work};
 use fleetgate_wire::{Failure, Reason};
-use helper::{Asked, Helper, Told};
+use helper::{Helper, ListenerName, PendingRequest};
 use std::collections::HashMap;
 use std::ffi::CString;
 
@@ -52,7 +52,7 @@ impl Networks {
     }
 
     /// A front asks for a socket. `ids`: the account's, as the name service has it now.
-    pub fn ask(&mut self, tools: &mut Tools, granted: &Granted, ids: &Ids, ticket: Ticket, what: What) {
+    pub fn ask(&mut self, tools: &mut Tools, granted: &OpenLogin, ids: &Ids, ticket: Ticket, what: What) {
         let connection = granted.connection;
         let login = granted.grant.login.to_string();
         let allowed = rules::allow(&granted.grant, now(), &tools.config, what);
@@ -120,16 +120,16 @@ impl Networks {
     /// The socket's path of a forwarded agent that was asked for with `ticket`.
     pub fn agent(&self, connection: Connection, ticket: Ticket) -> Option<CString> {
         match self.helpers.get(&connection)?.listening(ticket)? {
-            Told::Path(path) => Some(path.clone()),
-            Told::Display(_) => None,
+            ListenerName::Path(path) => Some(path.clone()),
+            ListenerName::Display(_) => None,
         }
     }
 
     /// The number of a display that was asked for with `ticket`.
     pub fn display(&self, connection: Connection, ticket: Ticket) -> Option<u16> {
         match self.helpers.get(&connection)?.listening(ticket)? {
-            Told::Display(number) => Some(*number),
-            Told::Path(_) => None,
+            ListenerName::Display(number) => Some(*number),
+            ListenerName::Path(_) => None,
         }
     }
 
@@ -256,7 +256,7 @@ fn launch(
 /// An answer, with the front's number on it.
 fn answer(tools: &mut Tools, helper: &mut Helper, response: Response, fds: Vec<Fd>) {
     let Response { id, done } = response;
-    let Some(Asked { ticket, what, .. }) = helper.answered(id, &done) else {
+    let Some(PendingRequest { ticket, what, .. }) = helper.answered(id, &done) else {
         return;
     };
     let connection = helper.connection();

@@ -60,7 +60,7 @@ impl Offer {
         Ok(Arc::new(Offer {
             settings: Settings {
                 software: strings(&[software.to_owned()]).remove(0),
-                host_keys: keys.shown(),
+                host_keys: keys.offered(),
                 key_exchanges: strings(&config.key_exchanges),
                 ciphers: strings(&config.ciphers),
                 macs: strings(&config.macs),

@@ -1,10 +1,8 @@
-//! What of the configuration and of the state directory is looked at both at the start and at a reload: what is offered to
-//! clients, the cluster that this machine joined, the system user of the workers. It changes nothing.
+//! What of the configuration is looked at both at the start and at a reload: what is offered to clients, whether anybody can
+//! come in, the system user of the workers. It changes nothing.
 
-use super::cluster::Cluster;
 use super::host_keys::HostKeys;
 use super::offer::Offer;
-use super::tunnel::Tunnel;
 use crate::config::Config;
 use crate::identity::Identity;
 use std::sync::Arc;
@@ -19,12 +17,6 @@ pub fn offer(config: &Config, user_mode: bool) -> Result<Arc<Offer>, String> {
     let joined = Identity::load(&config.state_directory).ok().flatten();
     let keys = keys.certified(joined.as_ref().map_or(&[], |joined| &joined.host_certificates));
     Offer::new(config, keys)
-}
-
-/// What `fleetgate join` left: all of it or nothing. An error: a part of it is missing or cannot be read.
-pub fn joined(config: &Config) -> Result<Option<(Tunnel, Cluster)>, String> {
-    let tunnel = Tunnel::load(&config.state_directory)?;
-    Ok(tunnel.zip(Cluster::load(config)?))
 }
 
 /// Whether there is any way in.

@@ -1,32 +1,37 @@
 //! The monitor's start: its own protection, the images, the processes that are executed before any key is loaded, then
 //! the keys, then the loop.
 
-use super::arrivals::Arrivals;
+use super::Monitor;
+use super::accept::Listeners;
 use super::audit::{Audit, Event};
-use super::cgroup::{Cgroups, Usage, outside};
+use super::cgroup::{Cgroups, outside, usage};
 use super::connections::Connections;
 use super::fronts::Fronts;
 use super::host_keys::HostKeys;
 use super::label_commands::{self, LabelCommands};
 use super::launches::Launches;
+use super::lobby::Lobby;
 use super::login::pam;
 use super::metrics::{self, Metrics};
 use super::names::Names;
 use super::network::Networks;
-use super::node::{Lobby, Node, Pair};
 use super::offer::Offer;
 use super::pam_turns::Turns;
-use super::seats::{Executed, Images, Late, News, Seat, SeatId, Seats, Starts, Words, open_ladder};
 use super::sessions::{Inherited, Sessions, needs_contexts};
-use super::settings::{is_reachable, joined, offer, worker_user};
+use super::settings::{is_reachable, offer, worker_user};
 use super::starter::Starter;
 use super::steps::Steps;
 use super::strangers::Strangers;
 use super::timers::Timers;
 use super::tools::{Reaper, Tools};
 use super::trust::Trust;
+use super::tunnel::joined;
 use super::wakes::{Key, Owner, Wakes};
-use super::watching::Watching;
+use super::watcher::{WatcherProcesses, Watching};
+use super::workers::{
+    Executor, Images, LateLadder, Messages, WorkerEvent, WorkerId, WorkerKind, WorkerStarter, Workers,
+    open_ladder,
+};
 use crate::config::{Config, PamUse, SelinuxUse};
 use crate::identity::{DIRECTORY, is_joined, load_tls_key};
 use fleetgate_base::own;
@@ -34,7 +39,8 @@ use fleetgate_launch::{Keeper, Places, Session, Wtmpdb};
 use fleetgate_policy::Audit as Level;
 use fleetgate_seal::{Ladder, Source};
 use fleetgate_sys::poll::READ;
-use fleetgate_sys::process::{self, Limit, numbers::RLIMIT_NOFILE};
+use fleetgate_sys::process::numbers::RLIMIT_NOFILE;
+use fleetgate_sys::process::{self, Limit};
 use fleetgate_sys::{Fd, credentials, net, signals};
 use fleetgate_wire::node::lobby::ToLobby;
 use fleetgate_wire::node::starter::{CONTROL, FIRST_LISTENER};
@@ -184,12 +190,12 @@ pub fn run(options: Options) -> Result<(), MonitorError> {
     let images = Images {
         front,
         resolver: ladder(&options.sources.resolver, c"fleetgate-resolver")?,
-        tunnel: Late::new(options.sources.tunnel, c"fleetgate-tunnel"),
+        tunnel: LateLadder::new(options.sources.tunnel, c"fleetgate-tunnel"),
         resolver_arguments: resolver_arguments(&config, uses_pam(&config, options.user_mode)),
         guardian_cgroup: (!options.user_mode).then(outside).flatten(),
         user: (!options.user_mode).then(|| worker_user(&config.user)),
     };
-    let starts = Executed::new(images).map_err(at("starting a thread"))?;
+    let starts = Executor::new(images).map_err(at("starting a thread"))?;
     let parts = Parts {
         config,
         config_path: Some(options.config),
@@ -219,7 +225,7 @@ pub struct Parts {
     /// The session helper's images.
     pub session: Arc<Ladder>,
     /// Who starts lobby, fronts and resolver.
-    pub starts: Box<dyn Starts>,
+    pub starts: Box<dyn WorkerStarter>,
     /// Listening sockets.
     pub listeners: Vec<Fd>,
     /// The starter.
@@ -235,17 +241,17 @@ pub struct Parts {
 }
 
 /// Makes the node: executes resolver and lobby, and only then loads the keys.
-pub fn open(parts: Parts) -> Result<Node, MonitorError> {
+pub fn open(parts: Parts) -> Result<Monitor, MonitorError> {
     let config = Arc::new(parts.config);
     let mut wakes = Wakes::new().map_err(at("making an epoll"))?;
-    let mut seats = Seats::new(parts.starts, &wakes).map_err(at("making an eventfd"))?;
-    let (resolver, resolver_control) = seats
+    let mut workers = Workers::new(parts.starts, &wakes).map_err(at("making an eventfd"))?;
+    let (resolver, resolver_control) = workers
         .start_resolver(&wakes)
         .map_err(at("starting the resolver"))?;
-    let lobby = seats
-        .start(Seat::Lobby, &wakes)
+    let lobby = workers
+        .start(WorkerKind::Lobby, &wakes)
         .map_err(at("starting the lobby"))?;
-    let heard = executed(&mut seats, &[resolver, lobby], &mut wakes)?;
+    let heard = executed(&mut workers, &[resolver, lobby], &mut wakes)?;
 
     let pam = uses_pam(&config, parts.user_mode);
     match (pam, parts.user_mode) {
@@ -265,7 +271,7 @@ pub fn open(parts: Parts) -> Result<Node, MonitorError> {
         .unwrap_or_default();
     let (tunnel, cluster) = joined.unzip();
     let settings = offer.settings.clone();
-    seats.say(lobby, &ToLobby::Begin { settings }, Vec::new(), &wakes);
+    workers.say(lobby, &ToLobby::Begin { settings }, Vec::new(), &wakes);
 
     let (audit, writing) = Audit::start(&config.audit_log)
         .map_err(|e| MonitorError(format!("`audit_log`, {}: {e}", config.audit_log.display())))?;
@@ -282,10 +288,10 @@ pub fn open(parts: Parts) -> Result<Node, MonitorError> {
     let keeper = keeper(&config, parts.user_mode, audit.clone())?;
     let starter = Starter::new(parts.control, parts.signals, parts.small, &wakes)
         .map_err(at("watching the starter"))?;
-    let mut arrivals =
-        Arrivals::new(parts.listeners, &wakes).map_err(at("watching the listening sockets"))?;
+    let mut listeners =
+        Listeners::new(parts.listeners, &wakes).map_err(at("watching the listening sockets"))?;
     // Until the lobby is ready, what arrives waits in the kernel.
-    arrivals.pause(&wakes);
+    listeners.pause(&wakes);
     let strangers = Strangers::new(&config.strangers);
     let tools = Tools {
         config,
@@ -299,7 +305,7 @@ pub fn open(parts: Parts) -> Result<Node, MonitorError> {
         launches,
         names: Names::new(),
         pam_turns: Turns::default(),
-        words: Words::default(),
+        words: Messages::default(),
         reaper: Reaper::default(),
         watching: Watching::default(),
         strangers,
@@ -316,10 +322,10 @@ pub fn open(parts: Parts) -> Result<Node, MonitorError> {
     )
     .map_err(at("making an eventfd"))?;
     let networks = Networks::new(needs_contexts(&tools.config));
-    let mut node = Node {
+    let mut monitor = Monitor {
         tools,
-        seats,
-        arrivals,
+        workers,
+        listeners,
         connections: Connections::default(),
         fronts: Fronts::default(),
         sessions,
@@ -336,29 +342,34 @@ pub fn open(parts: Parts) -> Result<Node, MonitorError> {
         writing: Some(writing),
         page,
         draining: false,
-        watchers: Pair::default(),
+        watchers: WatcherProcesses::default(),
         age_timer: None,
         label_commands: LabelCommands::default(),
         strangers_timer: None,
+        ends: Vec::new(),
         grants: 0,
         done: false,
     };
-    node.attach_names();
-    node.join_cluster();
-    node.take(heard);
-    node.open_tunnel();
-    node.tools.audit.tell(Event::NodeStarted {
+    monitor.attach_names();
+    monitor.join_cluster();
+    monitor.take(heard);
+    monitor.open_tunnel();
+    monitor.tools.audit.tell(Event::NodeStarted {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        sessions: node.sessions.ids(&node.tools.config.runtime_directory),
+        sessions: monitor.sessions.ids(&monitor.tools.config.runtime_directory),
     });
-    Ok(node)
+    Ok(monitor)
 }
 
 /// Waits until these were executed: keys are loaded after that, so that no process is made from memory with keys in it.
-fn executed(seats: &mut Seats, ids: &[SeatId], wakes: &mut Wakes) -> Result<Vec<News>, MonitorError> {
+fn executed(
+    workers: &mut Workers,
+    ids: &[WorkerId],
+    wakes: &mut Wakes,
+) -> Result<Vec<WorkerEvent>, MonitorError> {
     let (mut keys, mut news) = (Vec::new(), Vec::new());
     let mut heard_early = Vec::new();
-    while !ids.iter().all(|id| seats.runs(*id)) {
+    while !ids.iter().all(|id| workers.runs(*id)) {
         keys.clear();
         wakes
             .wait(Some(FIRST_START.as_millis() as u32), &mut keys)
@@ -370,15 +381,15 @@ fn executed(seats: &mut Seats, ids: &[SeatId], wakes: &mut Wakes) -> Result<Vec<
         }
         for key in &keys {
             match key.owner {
-                Owner::Starts => seats.started(wakes, &mut news),
-                Owner::Seats => seats.woken(key.id, wakes, &mut news),
+                Owner::Starts => workers.started(wakes, &mut news),
+                Owner::Workers => workers.woken(key.id, wakes, &mut news),
                 _ => {}
             }
         }
         for one in news.drain(..) {
             match one {
-                News::Gone(_, seat, _, how) => {
-                    return Err(MonitorError(format!("the {}: {how}", seat.name())));
+                WorkerEvent::Gone(_, worker, _, how) => {
+                    return Err(MonitorError(format!("the {}: {how}", worker.name())));
                 }
                 heard => heard_early.push(heard),
             }
@@ -408,9 +419,9 @@ fn keeper(config: &Config, user_mode: bool, audit: Audit) -> Result<Keeper, Moni
             code: None,
             signal: None,
             lasted,
-            usage: Usage::of(session.cgroup.as_deref(), None),
+            usage: usage(session.cgroup.as_deref(), None),
             ordered: None,
-            is_inherited: true,
+            inherited: true,
         });
     };
     Keeper::start_telling(&directory, Places::system(), wtmpdb, tell).map_err(at("keeping sessions"))

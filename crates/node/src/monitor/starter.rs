@@ -1,17 +1,28 @@
-//! The monitor's end of the starter's socket, and its signals: who tells it to reload, to drain, to end.
+//! The starter, as the monitor knows it: its socket, and the signals that say the same without one. Both ask for three
+//! things: read the configuration again, accept no more, end.
 
+use super::audit::Event;
+use super::offer::Offer;
+use super::settings::{is_reachable, offer};
+use super::trust::Trust;
+use super::tunnel::joined;
 use super::wakes::{Key, Owner, Wakes};
+use super::{Monitor, label_commands, uses_pam};
+use crate::config::Config;
 use fleetgate_seal::Ladder;
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::{Errno, Fd, signals, socket};
 use fleetgate_wire::Encode;
+use fleetgate_wire::node::front::ToFront;
+use fleetgate_wire::node::lobby::ToLobby;
 use fleetgate_wire::node::starter::{FromMonitor, ToMonitor};
 use std::ffi::CString;
+use std::path::Path;
 use std::sync::Arc;
 
 /// What is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum StarterCommand {
     /// Read the configuration again.
     Reload,
     /// Accept no more.
@@ -56,12 +67,12 @@ impl Starter {
     }
 
     /// The next thing that is wanted.
-    pub fn hear(&mut self, id: u64) -> Option<Said> {
+    pub fn hear(&mut self, id: u64) -> Option<StarterCommand> {
         if id == SIGNALS {
             return match signals::next(self.signals.as_ref()?) {
-                Ok(Some(signals::HUP)) => Some(Said::Reload),
-                Ok(Some(signals::INT)) => Some(Said::End),
-                Ok(Some(_)) => Some(Said::Drain),
+                Ok(Some(signals::HUP)) => Some(StarterCommand::Reload),
+                Ok(Some(signals::INT)) => Some(StarterCommand::End),
+                Ok(Some(_)) => Some(StarterCommand::Drain),
                 Ok(None) | Err(_) => None,
             };
         }
@@ -72,13 +83,13 @@ impl Starter {
             // The starter ended: the service is stopped, or a new one is there already.
             _ => {
                 self.control = None;
-                return Some(Said::Drain);
+                return Some(StarterCommand::Drain);
             }
         };
         match fleetgate_wire::decode(&buffer[..got.len]) {
-            Ok(ToMonitor::Reload) => Some(Said::Reload),
-            Ok(ToMonitor::Drain) => Some(Said::Drain),
-            Ok(ToMonitor::End) => Some(Said::End),
+            Ok(ToMonitor::Reload) => Some(StarterCommand::Reload),
+            Ok(ToMonitor::Drain) => Some(StarterCommand::Drain),
+            Ok(ToMonitor::End) => Some(StarterCommand::End),
             Err(e) => {
                 tracing::error!("the starter said what cannot be read: {e}");
                 None
@@ -120,6 +131,83 @@ impl Starter {
     }
 }
 
+impl Monitor {
+    pub(crate) fn starter_woken(&mut self, id: u64) {
+        while let Some(said) = self.starter.hear(id) {
+            match said {
+                StarterCommand::Reload => {
+                    let refused = self.reload().err();
+                    self.starter.reloaded(refused.as_deref());
+                    match &refused {
+                        None => tracing::info!("the configuration was read again"),
+                        Some(why) => tracing::error!("the old configuration stays: {why}"),
+                    }
+                    self.tools.audit.reopen();
+                    self.tools.audit.tell(Event::NodeReloaded { refused });
+                }
+                StarterCommand::Drain => self.drain(),
+                StarterCommand::End => {
+                    self.drain();
+                    for number in self.connections.numbers(|_| true) {
+                        self.end(number, "the node ends");
+                    }
+                    self.done = true;
+                }
+            }
+        }
+    }
+
+    /// Reads the configuration again. Whatever is wrong with it, the old one stays whole.
+    fn reload(&mut self) -> Result<(), String> {
+        let Some(path) = self.config_path.clone() else {
+            return Err("this node was started without a file".to_owned());
+        };
+        let mut config = Config::load(Path::new(&path)).map_err(|e| e.to_string())?;
+        crate::monitor::settle(&mut config, self.tools.user_mode);
+        let pam = uses_pam(&config, self.tools.user_mode);
+        label_commands::check(&config)?;
+        let joined = joined(&config)?;
+        // One that drains has closed its sockets, and takes nobody in whatever it has.
+        is_reachable(self.listeners.has_port() || self.draining, joined.is_some())?;
+        let trust = Trust::new(&config, pam, joined.is_some())?;
+        let offer = offer(&config, self.tools.user_mode)?;
+        self.trust = trust.into();
+        self.tools.pam = pam;
+        self.tools.strangers.set(&config.strangers);
+        self.tools.config = config.into();
+        self.cluster_reloaded(joined);
+        self.offer_this(offer);
+        self.tell_facts();
+        Ok(())
+    }
+
+    /// Offers this to connections that come from now on.
+    pub(crate) fn offer_this(&mut self, offer: Arc<Offer>) {
+        self.offer = offer;
+        let settings = self.offer.settings.clone();
+        self.tell_lobby(&ToLobby::Begin { settings });
+        for front in self.fronts.ids() {
+            let settings = self.offer.settings.clone();
+            self.workers
+                .say(front, &ToFront::Begin { settings }, Vec::new(), &self.tools.wakes);
+        }
+    }
+
+    /// Accepts no more; what is there goes on to its end.
+    fn drain(&mut self) {
+        if !self.draining {
+            self.draining = true;
+            self.listeners.close(&self.tools.wakes);
+            // The next monitor wants its port, and starts once the starter has heard that we drain.
+            self.page = None;
+            self.tell_lobby(&ToLobby::Drain);
+            self.drain_tunnel();
+            self.starter.draining();
+            tracing::info!(connections = self.connections.len(), "accepting no more");
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,8 +221,8 @@ mod tests {
             socket::send(&theirs, &fleetgate_wire::encode(&word), &[]).expect("send");
         }
         socket::send(&theirs, b"garbage", &[]).expect("send");
-        assert_eq!(starter.hear(CONTROL), Some(Said::Reload));
-        assert_eq!(starter.hear(CONTROL), Some(Said::End));
+        assert_eq!(starter.hear(CONTROL), Some(StarterCommand::Reload));
+        assert_eq!(starter.hear(CONTROL), Some(StarterCommand::End));
         assert_eq!(starter.hear(CONTROL), None);
         starter.ready();
         starter.ready();
@@ -146,7 +234,7 @@ mod tests {
             Some(Errno::EAGAIN)
         );
         drop(theirs);
-        assert_eq!(starter.hear(CONTROL), Some(Said::Drain));
+        assert_eq!(starter.hear(CONTROL), Some(StarterCommand::Drain));
         assert_eq!(starter.hear(CONTROL), None);
     }
 }

@@ -1,31 +1,39 @@
 //! Where a connection's time went, for those whose client wants to know: steps are collected as they end, and handed over
-//! once, when its first session runs. Of a connection that nobody asked about nothing is kept.
+//! once, when its first session runs. Of a connection that nobody recipient about nothing is kept.
 
-use super::seats::SeatId;
+use super::Monitor;
+use super::workers::WorkerId;
 use fleetgate_sys::clock;
-use fleetgate_wire::node::Connection;
 use fleetgate_wire::node::tunnel::{MAX_SPANS, Span, Ticket};
+use fleetgate_wire::node::{Connection, Connection as Number};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::time::Duration;
 
 /// Of all connections.
 #[derive(Debug, Default)]
-pub struct Steps(HashMap<Connection, Asked>);
+pub struct Steps(HashMap<Connection, Recipient>);
 
 /// Whom they are told.
 #[derive(Debug)]
-struct Asked {
-    seat: SeatId,
+struct Recipient {
+    worker: WorkerId,
     ticket: Ticket,
     spans: Vec<Span>,
 }
 
 impl Steps {
     /// The session `ticket` of this tunnel asks for this connection's.
-    pub fn watch(&mut self, connection: Connection, seat: SeatId, ticket: Ticket) {
+    pub fn watch(&mut self, connection: Connection, worker: WorkerId, ticket: Ticket) {
         let spans = Vec::new();
-        self.0.insert(connection, Asked { seat, ticket, spans });
+        self.0.insert(
+            connection,
+            Recipient {
+                worker,
+                ticket,
+                spans,
+            },
+        );
     }
 
     /// A step ended now, and took so long.
@@ -42,13 +50,13 @@ impl Steps {
         took: Duration,
         ago: Duration,
     ) {
-        if let Some(asked) = self.0.get_mut(&connection)
-            && asked.spans.len() < MAX_SPANS
+        if let Some(recipient) = self.0.get_mut(&connection)
+            && recipient.spans.len() < MAX_SPANS
         {
             let now = clock::wall();
             let now = (now.sec as u64) * 1_000_000_000 + u64::from(now.nsec);
             let end = now.saturating_sub(ago.as_nanos() as u64);
-            asked.spans.push(Span {
+            recipient.spans.push(Span {
                 name: CString::new(name).unwrap_or_default(),
                 place: place.into(),
                 start: end.saturating_sub(took.as_nanos() as u64),
@@ -58,9 +66,17 @@ impl Steps {
     }
 
     /// What there is, for whom; no more is collected.
-    pub fn take(&mut self, connection: Connection) -> Option<(SeatId, Ticket, Vec<Span>)> {
-        let asked = self.0.remove(&connection)?;
-        Some((asked.seat, asked.ticket, asked.spans))
+    pub fn take(&mut self, connection: Connection) -> Option<(WorkerId, Ticket, Vec<Span>)> {
+        let recipient = self.0.remove(&connection)?;
+        Some((recipient.worker, recipient.ticket, recipient.spans))
+    }
+}
+
+impl Monitor {
+    /// One step of a login's way, for benchmarks and for those who ask.
+    pub(crate) fn timing(&mut self, connection: Number, step: &str, took: Duration) {
+        tracing::debug!(connection, step, micros = took.as_micros() as u64, "timing");
+        self.tools.steps.add(connection, c"node", step, took);
     }
 }
 
@@ -77,8 +93,8 @@ mod tests {
         for _ in 0..2 * MAX_SPANS {
             steps.add(2, c"node", "login", Duration::from_millis(1));
         }
-        let (seat, ticket, spans) = steps.take(2).expect("asked for");
-        assert_eq!((seat, ticket, spans.len()), (7, 9, MAX_SPANS));
+        let (worker, ticket, spans) = steps.take(2).expect("recipient for");
+        assert_eq!((worker, ticket, spans.len()), (7, 9, MAX_SPANS));
         assert!(spans.iter().all(|s| s.end - s.start == 1_000_000));
         assert_eq!(steps.take(2), None);
     }

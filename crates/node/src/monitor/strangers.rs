@@ -1,14 +1,17 @@
-//! The monitor's memory of connections that are not logged in: penalties of their sources, sources of recent logins, and audit
-//! lines so far. The rules are `fleetgate_policy::strangers`'; this file knows the clocks. It
-//! decides nothing about who is let in.
+//! Connections that are not logged in: penalties of their sources, sources of recent logins, and audit lines so far. The
+//! rules are `fleetgate_policy::strangers`'; this file knows the clocks. It decides nothing about who is let in.
 //!
-//! Sources that a proxy names are somebody's word: they are remembered apart, so that whoever makes them up harms nobody
-//! who comes by himself.
+//! A source that a proxy names is the proxy's word. Such sources are remembered apart, so that a proxy which makes them up
+//! harms nobody who comes without it.
 
+use super::Monitor;
+use super::audit::Event;
 use super::timers::now;
+use super::wakes::{Key, Owner};
 use fleetgate_policy::address::Network;
 use fleetgate_policy::strangers::{Lines, Offence, Penalties, Settings, Sum};
 use fleetgate_sys::clock::{self, Time};
+use fleetgate_sys::{Fd, stream};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -28,7 +31,7 @@ struct Side {
 
 /// A line about somebody who is not logged in.
 #[derive(Clone, Copy, Debug)]
-pub struct Line {
+pub struct StrangerEvent {
     /// From where.
     pub source: IpAddr,
     /// By a proxy.
@@ -116,7 +119,7 @@ impl Strangers {
     }
 
     /// Whether this has a line of its own; if not it is summed.
-    pub fn has_line(&mut self, line: Line) -> bool {
+    pub fn has_line(&mut self, line: StrangerEvent) -> bool {
         let side = self.of(line.tunnelled);
         let source = side.penalties.settings().source(line.source);
         let is_known = line.is_user;
@@ -150,4 +153,59 @@ pub fn random() -> u32 {
     let mut bytes = [0; 4];
     let _ = fleetgate_sys::net::random(&mut bytes);
     u32::from_ne_bytes(bytes)
+}
+
+/// What a refused client gets before the connection is closed; clients show text that comes before a version line.
+const NOT_NOW: &[u8] =
+    b"Not allowed at this time: too many failed logins or idle connections from your address\r\n";
+
+impl Monitor {
+    /// Whether this is told by itself. If not it is counted, and told in a sum.
+    pub(crate) fn has_line(&mut self, line: StrangerEvent) -> bool {
+        let has = self.tools.strangers.has_line(line);
+        if self.strangers_timer.is_none() {
+            self.plan_sums();
+        }
+        has
+    }
+
+    fn plan_sums(&mut self) {
+        let key = Key::new(Owner::Strangers, 0);
+        let due = self.tools.strangers.due();
+        self.strangers_timer = due.map(|at| self.tools.timers.at(at.max(now()), key));
+    }
+
+    /// A window is over.
+    pub(crate) fn sums_due(&mut self) {
+        self.strangers_timer = None;
+        self.tell_sums(false);
+        self.plan_sums();
+    }
+
+    /// Tells the sums that are due; `all`: the node ends.
+    pub(crate) fn tell_sums(&mut self, all: bool) {
+        for (sum, tunnelled) in self.tools.strangers.take(all) {
+            let source = sum.source.map(|source| source.short());
+            tracing::info!(
+                source,
+                tunnelled,
+                count = sum.count,
+                "more of the same from strangers: {}",
+                sum.what
+            );
+            self.tools.audit.tell(Event::Strangers {
+                of: sum.what,
+                source,
+                tunnelled,
+                count: sum.count,
+                first: sum.first,
+                last: sum.last,
+            });
+        }
+    }
+}
+
+/// Says it as far as the socket takes it at once.
+pub(crate) fn say_not_now(socket: &Fd) {
+    let _ = stream::send_now(socket.raw(), NOT_NOW);
 }

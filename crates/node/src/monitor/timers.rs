@@ -9,6 +9,11 @@ pub fn now() -> Duration {
     Duration::from_nanos(fleetgate_sys::clock::boot().as_nanos().max(0) as u64)
 }
 
+/// Seconds since 1970, by the calendar's clock, which may be set.
+pub fn unix_seconds() -> u64 {
+    u64::try_from(fleetgate_sys::clock::wall().sec).unwrap_or(0)
+}
+
 /// A timer, to be taken back by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timer(Duration, u64);

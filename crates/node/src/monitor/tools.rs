@@ -2,18 +2,18 @@
 //! nothing else of each other.
 
 use super::audit::Audit;
-use super::cluster::{Cluster, StateWriter};
 use super::launches::Launches;
 use super::metrics::Metrics;
 use super::names::Names;
 use super::pam_turns::Turns;
-use super::seats::Words;
 use super::steps::Steps;
 use super::strangers::Strangers;
 use super::timers::Timers;
 use super::wakes::{Key, Owner, Wakes};
-use super::watching::Watching;
+use super::watcher::Watching;
+use super::workers::Messages;
 use crate::config::Config;
+use crate::config::cluster::{Cluster, StateWriter};
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::{Fd, process};
 use std::collections::HashMap;
@@ -43,8 +43,8 @@ pub struct Tools {
     pub names: Names,
     /// Who may talk to PAM now.
     pub pam_turns: Turns,
-    /// Words to fronts, sent in this turn.
-    pub words: Words,
+    /// Messages to fronts, sent in this turn.
+    pub words: Messages,
     /// Helpers to wait for.
     pub reaper: Reaper,
     /// Sessions that are watched.

@@ -11,10 +11,10 @@ pub enum Owner {
     /// The starter's socket, and signals.
     Starter,
     /// Listening sockets.
-    Arrivals,
+    Listeners,
     /// Lobby, fronts and resolver: their sockets, their ends, what they log.
-    Seats,
-    /// Started seats.
+    Workers,
+    /// Started workers.
     Starts,
     /// The look-up socket.
     Names,
@@ -46,8 +46,8 @@ pub enum Owner {
 
 const OWNERS: [Owner; 17] = [
     Owner::Starter,
-    Owner::Arrivals,
-    Owner::Seats,
+    Owner::Listeners,
+    Owner::Workers,
     Owner::Starts,
     Owner::Names,
     Owner::Launches,

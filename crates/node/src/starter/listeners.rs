@@ -1,6 +1,7 @@
 //! The listening sockets: systemd's (socket activation, or kept over a restart), else made here. It accepts nothing.
 
 use super::StarterError;
+use crate::monitor::socket_address;
 use fleetgate_sys::net::{self, Address};
 use fleetgate_sys::{Errno, Fd};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -28,7 +29,7 @@ pub fn open(addresses: &[SocketAddr], sockets: Vec<Fd>) -> Result<Listening, Sta
         let addresses = sockets
             .iter()
             .filter_map(|s| net::local(s).ok())
-            .map(shown)
+            .map(|bound| socket_address(&bound))
             .collect();
         return Ok(Listening {
             sockets,
@@ -77,16 +78,8 @@ fn listen(address: SocketAddr) -> Result<(Fd, SocketAddr), Errno> {
     }
     net::bind(&socket, &kernels)?;
     net::listen(&socket, BACKLOG)?;
-    let bound = shown(net::local(&socket)?);
+    let bound = socket_address(&net::local(&socket)?);
     Ok((socket, bound))
-}
-
-fn shown(address: Address) -> SocketAddr {
-    let ip = Ipv6Addr::from(address.ip);
-    match ip.to_ipv4_mapped() {
-        Some(v4) => SocketAddr::new(v4.into(), address.port),
-        None => SocketAddr::new(ip.into(), address.port),
-    }
 }
 
 #[cfg(test)]

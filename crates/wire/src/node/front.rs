@@ -57,14 +57,42 @@ choice! {
         4 => Network { connection: Connection, ticket: Ticket, what: What },
         /// A forwarded connection (of ticket `ticket`) ended; so many bytes went each way. For the audit log.
         5 => Forwarded { connection: Connection, ticket: Ticket, to: CString, sent: u64, received: u64 },
-        /// A request of the client's that the front refused by itself. For the audit log.
-        6 => Denied { connection: Connection, what: CString },
+        /// A request of the client's that the front refused by itself. For the audit log, which names the rule against its kind.
+        6 => Denied { connection: Connection, kind: RequestKind, what: CString },
         /// Prove these host keys (hostkeys-prove-00@openssh.com); the session id is the monitor's own.
         7 => Prove { connection: Connection, ticket: Ticket, keys: Vec<Blob> },
         /// The client closed the session's channel: hang up on it, as a terminal that goes away does.
         8 => HangUp { connection: Connection, ticket: Ticket },
         /// It ended, in words for the log, with the bytes that went each way.
         9 => Closed { connection: Connection, why: CString, received: u64, sent: u64 },
+    }
+}
+
+choice! {
+    /// What a request that a front refused asked for.
+    pub enum RequestKind("kind of request") {
+        /// A session's channel, of a login that may run nothing.
+        0 => Session,
+        /// The login shell.
+        1 => Shell,
+        /// A command line.
+        2 => Exec,
+        /// A subsystem.
+        3 => Subsystem,
+        /// A terminal.
+        4 => Terminal,
+        /// A connection to a TCP address.
+        5 => ConnectTcp,
+        /// A connection to a unix socket.
+        6 => ConnectUnix,
+        /// A port or socket to listen on.
+        7 => Listen,
+        /// The agent.
+        8 => Agent,
+        /// X11.
+        9 => X11,
+        /// Any, which no rule is against: it is too large, or what it needs is not to be had.
+        10 => Unable,
     }
 }
 

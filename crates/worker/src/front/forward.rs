@@ -3,11 +3,11 @@
 //! monitor; here a channel is joined with each, and what the grant has not is refused without asking.
 
 use super::channel::{Channel, Forward, Listener, Listens, Use};
+use super::connection::ClientConnection;
 use super::key::Key;
-use super::line::Line;
 use super::pump::Pump;
-use super::{Around, words};
-use crate::start::Ended;
+use super::{Context, words};
+use crate::start::WorkerEnd;
 use fleetgate_ssh::channel::refusal;
 use fleetgate_ssh::codec::Write;
 use fleetgate_ssh::event::{ChannelId, ChannelKind, Global, ReplyId};
@@ -15,7 +15,7 @@ use fleetgate_sys::net::{self, Address};
 use fleetgate_sys::{Errno, Fd};
 use fleetgate_wire::common::Endpoint;
 use fleetgate_wire::net::{Done, MAX_HOST, What};
-use fleetgate_wire::node::front::{FromFront, Ticket};
+use fleetgate_wire::node::front::{FromFront, RequestKind, Ticket};
 use fleetgate_wire::node::{Blob, Kind};
 use fleetgate_wire::{Failure, Reason};
 use std::ffi::CString;
@@ -31,10 +31,15 @@ const DISPLAYS: (u16, u16) = (10, 1000);
 /// Whoever is not the user may not connect to a socket that listens for him.
 const UMASK: u32 = 0o177;
 
-impl Line {
+impl ClientConnection {
     /// Asks the networking helper, through the monitor.
-    pub(super) fn ask(&mut self, ticket: Ticket, what: What, around: &mut Around<'_>) -> Result<(), Ended> {
-        around.control.say(&FromFront::Network {
+    pub(super) fn ask(
+        &mut self,
+        ticket: Ticket,
+        what: What,
+        context: &mut Context<'_>,
+    ) -> Result<(), WorkerEnd> {
+        context.control.say(&FromFront::Network {
             connection: self.number,
             ticket,
             what,
@@ -47,11 +52,12 @@ impl Line {
         channel: ChannelId,
         host: &[u8],
         port: u32,
-        around: &mut Around<'_>,
-    ) -> Result<(), Ended> {
+        context: &mut Context<'_>,
+    ) -> Result<(), WorkerEnd> {
         let to = words(&[host, format!(":{port}").as_bytes()].concat());
         if !self.permits.has(Kind::ConnectForward) {
-            return self.refuse(channel, &[b"direct-tcpip to ", to.as_bytes()].concat(), around);
+            let what = [b"direct-tcpip to ", to.as_bytes()].concat();
+            return self.refuse(channel, RequestKind::ConnectTcp, &what, context);
         }
         let (Some(host), Ok(port)) = (host_of(host), u16::try_from(port)) else {
             self.core
@@ -69,7 +75,7 @@ impl Line {
                 port,
                 timeout_ms,
             },
-            around,
+            context,
         )
     }
 
@@ -78,15 +84,12 @@ impl Line {
         &mut self,
         channel: ChannelId,
         path: &[u8],
-        around: &mut Around<'_>,
-    ) -> Result<(), Ended> {
+        context: &mut Context<'_>,
+    ) -> Result<(), WorkerEnd> {
         let to = words(path);
         if !self.permits.has(Kind::ConnectForward) {
-            return self.refuse(
-                channel,
-                &[b"direct-streamlocal to ", to.as_bytes()].concat(),
-                around,
-            );
+            let what = [b"direct-streamlocal to ", to.as_bytes()].concat();
+            return self.refuse(channel, RequestKind::ConnectUnix, &what, context);
         }
         let Some(path) = path_of(path) else {
             self.core
@@ -97,7 +100,7 @@ impl Line {
             .insert(channel.0, Channel::Forward(Forward::new(0, to, None)));
         let ticket = self.ticket(Use::Connect(channel.0));
         let timeout_ms = CONNECT_MS;
-        self.ask(ticket, What::ConnectUnix { path, timeout_ms }, around)
+        self.ask(ticket, What::ConnectUnix { path, timeout_ms }, context)
     }
 
     /// x11-req.
@@ -106,14 +109,14 @@ impl Line {
         channel: ChannelId,
         single: bool,
         reply: Option<ReplyId>,
-        around: &mut Around<'_>,
-    ) -> Result<(), Ended> {
+        context: &mut Context<'_>,
+    ) -> Result<(), WorkerEnd> {
         if !self.permits.has(Kind::X11) {
             if let Some(Channel::Session(session)) = self.channels.get_mut(&channel.0) {
                 session.x11 = None;
             }
             self.answer(reply, false);
-            return self.deny(b"x11-req", around);
+            return self.deny(RequestKind::X11, b"x11-req", context);
         }
         if let Some(Channel::Session(session)) = self.channels.get_mut(&channel.0) {
             session.awaited += 1;
@@ -133,7 +136,7 @@ impl Line {
                 last,
                 any_address,
             },
-            around,
+            context,
         )
     }
 
@@ -142,15 +145,15 @@ impl Line {
         &mut self,
         request: Global,
         reply: Option<ReplyId>,
-        around: &mut Around<'_>,
-    ) -> Result<(), Ended> {
+        context: &mut Context<'_>,
+    ) -> Result<(), WorkerEnd> {
         let listens = matches!(
             request,
             Global::TcpipForward { .. } | Global::StreamlocalForward { .. }
         );
         if listens && !self.permits.has(Kind::ListenForward) {
             self.answer_global(reply, None);
-            return self.deny(b"remote forwarding", around);
+            return self.deny(RequestKind::Listen, b"remote forwarding", context);
         }
         if self.uses.len() >= MAX_USES {
             self.answer_global(reply, None);
@@ -174,7 +177,7 @@ impl Line {
                     port: number,
                     backlog: BACKLOG,
                 };
-                self.ask(ticket, what, around)
+                self.ask(ticket, what, context)
             }
             Global::StreamlocalForward { path } => {
                 let Some(name) = path_of(&path) else {
@@ -188,7 +191,7 @@ impl Line {
                     unlink_first: false,
                     backlog: BACKLOG,
                 };
-                self.ask(ticket, what, around)
+                self.ask(ticket, what, context)
             }
             Global::CancelTcpipForward { host, port } => {
                 let is = |what: &Use| match what {
@@ -205,17 +208,17 @@ impl Line {
                     .iter()
                     .find(|(_, what)| is(what))
                     .map(|(ticket, _)| *ticket);
-                self.cancel(of, reply, around)
+                self.cancel(of, reply, context)
             }
             Global::CancelStreamlocalForward { path } => {
                 let is = |l: &Listener| matches!(&l.what, Listens::Unix(p) if *p == path);
                 let of = self.listeners.values().find(|l| is(l)).map(|l| l.ticket);
-                self.cancel(of, reply, around)
+                self.cancel(of, reply, context)
             }
             Global::ProveHostKeys { keys } => {
                 let ticket = self.ticket(Use::Prove(reply));
                 let keys = keys.into_iter().map(|bytes| Blob { bytes }).collect();
-                around.control.say(&FromFront::Prove {
+                context.control.say(&FromFront::Prove {
                     connection: self.number,
                     ticket,
                     keys,
@@ -239,8 +242,8 @@ impl Line {
         ticket: Ticket,
         done: Done,
         fds: Vec<Fd>,
-        around: &mut Around<'_>,
-    ) -> Result<(), Ended> {
+        context: &mut Context<'_>,
+    ) -> Result<(), WorkerEnd> {
         // What stays as long as something listens.
         if let Some(Use::Tcp { reply, bound, .. }) = self.uses.get_mut(&ticket) {
             match done {
@@ -262,7 +265,7 @@ impl Line {
         }
         match (self.uses.remove(&ticket), done) {
             (Some(Use::Connect(channel)), Done::Connected { .. }) => {
-                self.connected(ticket, channel, fds, around)?;
+                self.connected(ticket, channel, fds, context)?;
             }
             (Some(Use::Connect(channel)), Done::Failed { failure }) => {
                 self.channels.remove(&channel);
@@ -275,13 +278,13 @@ impl Line {
             (Some(Use::Agent(waiting)), done) => {
                 let ready = matches!(done, Done::UnixListening { .. }) && !fds.is_empty();
                 if ready {
-                    self.listen(ticket, fds, |_| Listens::Agent, around)?;
+                    self.listen(ticket, fds, |_| Listens::Agent, context)?;
                 } else {
                     self.agent = None;
                 }
                 for (channel, reply) in waiting {
                     self.agent_ready(channel, reply, ready.then_some(ticket));
-                    self.there(channel, around)?;
+                    self.there(channel, context)?;
                 }
             }
             (
@@ -294,7 +297,7 @@ impl Line {
             ) => {
                 let ready = matches!(done, Done::Display { .. }) && !fds.is_empty();
                 if ready {
-                    self.listen(ticket, fds, |_| Listens::Display { single }, around)?;
+                    self.listen(ticket, fds, |_| Listens::Display { single }, context)?;
                 }
                 match self.channels.get_mut(&channel) {
                     Some(Channel::Session(session)) if ready => {
@@ -304,16 +307,16 @@ impl Line {
                     }
                     Some(Channel::Session(session)) => session.x11 = None,
                     // The client closed it meanwhile.
-                    _ if ready => self.stop_listening(ticket, around)?,
+                    _ if ready => self.stop_listening(ticket, context)?,
                     _ => {}
                 }
                 self.answer(reply, ready);
-                self.there(channel, around)?;
+                self.there(channel, context)?;
             }
             (Some(Use::Unix(path, reply)), done) => {
                 let ready = matches!(done, Done::UnixListening { .. }) && !fds.is_empty();
                 if ready {
-                    self.listen(ticket, fds, |_| Listens::Unix(path.clone()), around)?;
+                    self.listen(ticket, fds, |_| Listens::Unix(path.clone()), context)?;
                 }
                 self.answer_global(reply, ready.then_some(&[]));
             }
@@ -342,11 +345,11 @@ impl Line {
     }
 
     /// What a session waited for is there, or cannot be.
-    fn there(&mut self, channel: u32, around: &mut Around<'_>) -> Result<(), Ended> {
+    fn there(&mut self, channel: u32, context: &mut Context<'_>) -> Result<(), WorkerEnd> {
         if let Some(Channel::Session(session)) = self.channels.get_mut(&channel) {
             session.awaited = session.awaited.saturating_sub(1);
         }
-        self.start_if_ready(channel, around)
+        self.start_if_ready(channel, context)
     }
 
     /// A socket for a channel that the client asked for.
@@ -355,10 +358,10 @@ impl Line {
         ticket: Ticket,
         channel: u32,
         fds: Vec<Fd>,
-        around: &mut Around<'_>,
-    ) -> Result<(), Ended> {
+        context: &mut Context<'_>,
+    ) -> Result<(), WorkerEnd> {
         let Some(socket) = fds.into_iter().next() else {
-            return Err(Ended::Because(
+            return Err(WorkerEnd::Because(
                 "a connection of the helper's came without its socket".to_owned(),
             ));
         };
@@ -367,7 +370,7 @@ impl Line {
         };
         forward.ticket = ticket;
         forward.pump = Pump::socket(socket);
-        match self.watch(channel, around) {
+        match self.watch(channel, context) {
             Ok(()) => {
                 self.core.accept(ChannelId(channel));
                 self.core.close_later(ChannelId(channel));
@@ -421,14 +424,14 @@ impl Line {
     }
 
     /// The client agreed to a channel of ours.
-    pub(super) fn opened(&mut self, channel: ChannelId, around: &mut Around<'_>) -> Result<(), Ended> {
+    pub(super) fn opened(&mut self, channel: ChannelId, context: &mut Context<'_>) -> Result<(), WorkerEnd> {
         let Some(Channel::Forward(forward)) = self.channels.get_mut(&channel.0) else {
             return Ok(());
         };
         if let Some(socket) = forward.waiting.take() {
             forward.pump = Pump::socket(socket);
             self.core.close_later(channel);
-            if self.watch(channel.0, around).is_err() {
+            if self.watch(channel.0, context).is_err() {
                 self.core.close(channel);
             }
         }
@@ -441,17 +444,17 @@ impl Line {
         ticket: Ticket,
         fds: Vec<Fd>,
         what: impl Fn(usize) -> Listens,
-        around: &mut Around<'_>,
-    ) -> Result<(), Ended> {
+        context: &mut Context<'_>,
+    ) -> Result<(), WorkerEnd> {
         for (n, fd) in fds.into_iter().enumerate() {
             let id = self
                 .listeners
                 .last_key_value()
                 .map_or(0, |(id, _)| id.wrapping_add(1));
-            around
+            context
                 .epoll
                 .add_edges(&fd, Key::Listener(self.place, id).to_number())
-                .map_err(Ended::at("watching a listener"))?;
+                .map_err(WorkerEnd::at("watching a listener"))?;
             let what = what(n);
             self.listeners.insert(id, Listener { fd, ticket, what });
         }
@@ -500,8 +503,8 @@ impl Line {
         &mut self,
         of: Option<Ticket>,
         reply: Option<ReplyId>,
-        around: &mut Around<'_>,
-    ) -> Result<(), Ended> {
+        context: &mut Context<'_>,
+    ) -> Result<(), WorkerEnd> {
         let Some(of) = of else {
             self.answer_global(reply, None);
             return Ok(());
@@ -509,12 +512,12 @@ impl Line {
         self.uses.remove(&of);
         self.listeners.retain(|_, l| l.ticket != of);
         let ticket = self.ticket(Use::Cancel(reply));
-        self.ask(ticket, What::Cancel { of }, around)
+        self.ask(ticket, What::Cancel { of }, context)
     }
 
     /// Ends what listens, because what it was for is gone.
-    pub(super) fn stop_listening(&mut self, of: Ticket, around: &mut Around<'_>) -> Result<(), Ended> {
-        self.cancel(Some(of), None, around)
+    pub(super) fn stop_listening(&mut self, of: Ticket, context: &mut Context<'_>) -> Result<(), WorkerEnd> {
+        self.cancel(Some(of), None, context)
     }
 
     fn answer_global(&mut self, reply: Option<ReplyId>, done: Option<&[u8]>) {

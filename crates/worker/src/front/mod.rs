@@ -8,22 +8,22 @@
 //! turn finds nothing), 3 to make the pipes non-blocking, 2 to watch them, 4 reads and 3 closes.
 
 mod channel;
+mod connection;
 mod forward;
-mod kept;
 mod key;
-mod line;
 mod pump;
+mod ring;
 mod session;
 
 use crate::rest::Rest;
-use crate::start::{Control, Ended, Log, Start, ssh_settings};
+use crate::start::{Control, Log, Start, WorkerEnd, ssh_settings};
+use connection::{ClientConnection, TurnResult};
 use fleetgate_ssh::settings::{Limits, Settings};
 use fleetgate_sys::Fd;
 use fleetgate_sys::epoll::{Epoll, Event};
 use fleetgate_wire::node;
 use fleetgate_wire::node::front::{FromFront, ToFront};
 use key::Key;
-use line::{Line, Turned};
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::CString;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 const EVENTS: usize = 64;
 
 /// What a connection needs of the front in its turn.
-struct Around<'a> {
+struct Context<'a> {
     control: &'a mut Control,
     epoll: &'a Epoll,
     log: Log,
@@ -49,7 +49,7 @@ struct Front {
     started: Instant,
     settings: Option<Arc<Settings>>,
     /// By place.
-    lines: Vec<Option<Box<Line>>>,
+    connections: Vec<Option<Box<ClientConnection>>>,
     /// The place of each connection.
     places: BTreeMap<node::Connection, u32>,
     /// Places that have more to do than one turn.
@@ -57,12 +57,12 @@ struct Front {
 }
 
 /// Serves until the monitor ends it.
-pub(crate) fn run(start: &Start) -> Ended {
+pub(crate) fn run(start: &Start) -> WorkerEnd {
     // Most fronts end before they ever rest, so where the program lies is read when one does.
     let rest = Rest::later();
     let epoll = match Epoll::new() {
         Ok(epoll) => epoll,
-        Err(e) => return Ended::at("making an epoll")(e),
+        Err(e) => return WorkerEnd::at("making an epoll")(e),
     };
     if let Err(ended) = start.confine(&[]) {
         return ended;
@@ -74,7 +74,7 @@ pub(crate) fn run(start: &Start) -> Ended {
         log: start.log,
         started: Instant::now(),
         settings: None,
-        lines: Vec::new(),
+        connections: Vec::new(),
         places: BTreeMap::new(),
         due: VecDeque::new(),
     };
@@ -85,7 +85,7 @@ pub(crate) fn run(start: &Start) -> Ended {
 }
 
 impl Front {
-    fn run(&mut self) -> Result<std::convert::Infallible, Ended> {
+    fn run(&mut self) -> Result<std::convert::Infallible, WorkerEnd> {
         self.control.watch(&self.epoll, Key::Control.to_number())?;
         self.control.say(&FromFront::Ready)?;
         let mut events = [Event::EMPTY; EVENTS];
@@ -104,10 +104,10 @@ impl Front {
             let count = self
                 .epoll
                 .wait(&mut events, timeout)
-                .map_err(Ended::at("waiting"))?;
+                .map_err(WorkerEnd::at("waiting"))?;
             if self.rest.woke(count) {
                 fleetgate_ssh::release_buffers();
-                kept::release();
+                ring::release();
             }
             // First what happened, of all of them, then one turn for each: one write for all that it brings.
             let mut hear = false;
@@ -115,20 +115,20 @@ impl Front {
                 match Key::from_number(event.key()) {
                     Key::Control => hear = true,
                     Key::Socket(place) => {
-                        if let Some(line) = self.line(place) {
-                            line.ready(event.readable(), event.writable(), event.hung_up());
+                        if let Some(connection) = self.connection(place) {
+                            connection.ready(event.readable(), event.writable(), event.hung_up());
                             self.becomes_due(place);
                         }
                     }
                     Key::Channel(place, which, channel) => {
-                        if let Some(line) = self.line(place) {
-                            line.channel_ready(channel, which, event);
+                        if let Some(connection) = self.connection(place) {
+                            connection.channel_ready(channel, which, event);
                             self.becomes_due(place);
                         }
                     }
                     Key::Listener(place, listener) => {
-                        if let Some(line) = self.line(place) {
-                            line.listener_ready(listener);
+                        if let Some(connection) = self.connection(place) {
+                            connection.listener_ready(listener);
                             self.becomes_due(place);
                         }
                     }
@@ -146,20 +146,20 @@ impl Front {
         }
     }
 
-    fn line(&mut self, place: u32) -> Option<&mut Line> {
-        self.lines.get_mut(place as usize)?.as_deref_mut()
+    fn connection(&mut self, place: u32) -> Option<&mut ClientConnection> {
+        self.connections.get_mut(place as usize)?.as_deref_mut()
     }
 
     fn becomes_due(&mut self, place: u32) {
-        if let Some(line) = self.line(place)
-            && line.becomes_due()
+        if let Some(connection) = self.connection(place)
+            && connection.becomes_due()
         {
             self.due.push_back(place);
         }
     }
 
     /// Everything the monitor has to say now.
-    fn hear(&mut self) -> Result<(), Ended> {
+    fn hear(&mut self) -> Result<(), WorkerEnd> {
         let was_congested = self.control.is_congested();
         self.control.flush()?;
         while let Some((word, fds)) = self.control.receive::<ToFront>()? {
@@ -167,17 +167,17 @@ impl Front {
         }
         if was_congested && !self.control.is_congested() {
             // They were not read meanwhile, and their edges are gone.
-            for place in 0..self.lines.len() as u32 {
+            for place in 0..self.connections.len() as u32 {
                 self.becomes_due(place);
             }
         }
         Ok(())
     }
 
-    fn obey(&mut self, word: ToFront, fds: Vec<Fd>) -> Result<(), Ended> {
+    fn obey(&mut self, word: ToFront, fds: Vec<Fd>) -> Result<(), WorkerEnd> {
         let number = match &word {
             ToFront::Begin { settings } => {
-                self.settings = Some(ssh_settings(settings, Limits::default()).map_err(Ended::Because)?);
+                self.settings = Some(ssh_settings(settings, Limits::default()).map_err(WorkerEnd::Because)?);
                 return Ok(());
             }
             ToFront::Arrived { connection, .. }
@@ -197,15 +197,15 @@ impl Front {
         } = word
         {
             let (Some(settings), Some(socket)) = (self.settings.clone(), fds.into_iter().next()) else {
-                return Err(Ended::Because(
+                return Err(WorkerEnd::Because(
                     "a connection came without a socket, or before the settings".to_owned(),
                 ));
             };
-            let place = match self.lines.iter().position(Option::is_none) {
+            let place = match self.connections.iter().position(Option::is_none) {
                 Some(place) => place,
-                None if self.lines.len() < key::MAX_PLACES => {
-                    self.lines.push(None);
-                    self.lines.len() - 1
+                None if self.connections.len() < key::MAX_PLACES => {
+                    self.connections.push(None);
+                    self.connections.len() - 1
                 }
                 None => {
                     return self
@@ -213,7 +213,7 @@ impl Front {
                         .say(&closed(number, "there are too many connections", 0, 0));
                 }
             };
-            let thawed = Line::thaw(
+            let thawed = ClientConnection::thaw(
                 number,
                 place as u32,
                 (settings, state.expose()),
@@ -221,18 +221,18 @@ impl Front {
                 permits,
                 cookie,
             );
-            let line = match thawed {
-                Ok(line) => line,
+            let connection = match thawed {
+                Ok(connection) => connection,
                 Err(why) => return self.control.say(&closed(number, &why, 0, 0)),
             };
             if let Err(e) = self
                 .epoll
-                .add_edges(line.socket(), Key::Socket(place as u32).to_number())
+                .add_edges(connection.socket(), Key::Socket(place as u32).to_number())
             {
                 let why = format!("watching its socket: {e}");
                 return self.control.say(&closed(number, &why, 0, 0));
             }
-            self.lines[place] = Some(Box::new(line));
+            self.connections[place] = Some(Box::new(connection));
             self.places.insert(number, place as u32);
             self.becomes_due(place as u32);
             return Ok(());
@@ -241,43 +241,51 @@ impl Front {
         let Some(&place) = self.places.get(&number) else {
             return Ok(());
         };
-        let mut around = Around {
+        let mut context = Context {
             control: &mut self.control,
             epoll: &self.epoll,
             log: self.log,
             now: self.started.elapsed(),
         };
-        if let Some(line) = self.lines.get_mut(place as usize).and_then(Option::as_deref_mut) {
-            line.obey(word, fds, &mut around)?;
+        if let Some(connection) = self
+            .connections
+            .get_mut(place as usize)
+            .and_then(Option::as_deref_mut)
+        {
+            connection.obey(word, fds, &mut context)?;
         }
         self.becomes_due(place);
         Ok(())
     }
 
     /// Gives a connection its turn, and says to the monitor when that was its last.
-    fn turn(&mut self, place: u32) -> Result<(), Ended> {
-        let mut around = Around {
+    fn turn(&mut self, place: u32) -> Result<(), WorkerEnd> {
+        let mut context = Context {
             control: &mut self.control,
             epoll: &self.epoll,
             log: self.log,
             now: self.started.elapsed(),
         };
-        let Some(line) = self.lines.get_mut(place as usize).and_then(Option::as_deref_mut) else {
+        let Some(connection) = self
+            .connections
+            .get_mut(place as usize)
+            .and_then(Option::as_deref_mut)
+        else {
             return Ok(());
         };
-        match line.turn(&mut around)? {
-            Turned::Idle => {}
-            Turned::More => self.becomes_due(place),
-            Turned::Ended(why) => {
-                line.forwards_end(&mut around)?;
-                let (number, received, sent) = line.leave(&self.epoll);
-                self.lines[place as usize] = None;
+        match connection.turn(&mut context)? {
+            TurnResult::Idle => {}
+            TurnResult::More => self.becomes_due(place),
+            TurnResult::Ended(why) => {
+                connection.forwards_end(&mut context)?;
+                let (number, received, sent) = connection.leave(&self.epoll);
+                self.connections[place as usize] = None;
                 self.places.remove(&number);
                 if self.places.is_empty() {
                     // For the next connection there are new ones; until then this process is as small as it can be.
                     fleetgate_ssh::release_buffers();
-                    kept::release();
-                    self.lines.clear();
+                    ring::release();
+                    self.connections.clear();
                 }
                 self.control.say(&closed(number, &why, received, sent))?;
             }
@@ -286,23 +294,34 @@ impl Front {
     }
 
     fn next_deadline(&self) -> Option<u32> {
-        let next = self.lines.iter().flatten().filter_map(|l| l.deadline()).min()?;
+        let next = self
+            .connections
+            .iter()
+            .flatten()
+            .filter_map(|l| l.deadline())
+            .min()?;
         let left = next.saturating_sub(self.started.elapsed());
         // Rounded up: a wait that ends too early would be made again for nothing.
         Some(u32::try_from(left.as_micros().div_ceil(1000)).unwrap_or(u32::MAX))
     }
 
     fn pass_deadlines(&mut self) {
-        let Some(next) = self.lines.iter().flatten().filter_map(|l| l.deadline()).min() else {
+        let Some(next) = self
+            .connections
+            .iter()
+            .flatten()
+            .filter_map(|l| l.deadline())
+            .min()
+        else {
             return;
         };
         let now = self.started.elapsed();
         if next > now {
             return;
         }
-        for place in 0..self.lines.len() as u32 {
+        for place in 0..self.connections.len() as u32 {
             if self
-                .line(place)
+                .connection(place)
                 .is_some_and(|l| l.deadline().is_some_and(|d| d <= now))
             {
                 self.becomes_due(place);

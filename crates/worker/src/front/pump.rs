@@ -5,7 +5,7 @@
 //! Calls on the bulk path, for 256 KB to the client: 2 reads of 4 packets of 32 KB (OpenSSH's largest) and 2 sends; from
 //! the client: 4 receives of 64 KB and 8 writes. No poll and no change of what is watched while both sides keep up.
 
-use super::kept::Kept;
+use super::ring::ByteRing;
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::event::{ChannelId, Stream};
 use fleetgate_sys::{Errno, Fd, file, net, stream};
@@ -49,7 +49,7 @@ struct Sink {
     /// The loop is told of room.
     watched: bool,
     /// What did not fit.
-    kept: Kept,
+    kept: ByteRing,
     written: usize,
     /// The client sends nothing more.
     closing: bool,
@@ -84,7 +84,7 @@ pub(super) struct Pump {
     error: Option<Source>,
     sink: Option<Sink>,
     /// What the client sent before there were descriptors.
-    early: Option<Kept>,
+    early: Option<ByteRing>,
     /// The terminal, for its size and breaks.
     terminal: Option<Rc<Fd>>,
     /// To the client.
@@ -99,7 +99,7 @@ impl Pump {
     /// Of a program that is not started yet: what comes for it is kept.
     pub(super) fn before() -> Pump {
         Pump {
-            early: Some(Kept::default()),
+            early: Some(ByteRing::default()),
             ..Pump::default()
         }
     }
@@ -210,7 +210,7 @@ impl Pump {
 
     /// How much of what the client sent is not passed on yet.
     pub(super) fn kept(&self) -> usize {
-        let early = self.early.as_ref().map_or(0, Kept::len);
+        let early = self.early.as_ref().map_or(0, ByteRing::len);
         early + self.sink.as_ref().map_or(0, |s| s.kept.len())
     }
 
@@ -358,7 +358,7 @@ impl Sink {
             end,
             writable: true,
             watched,
-            kept: Kept::default(),
+            kept: ByteRing::default(),
             written: 0,
             closing: false,
         }

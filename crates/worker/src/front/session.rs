@@ -6,15 +6,15 @@
 //! - exit-status or exit-signal when the process ended, also while background children hold its output;
 //! - CLOSE after both.
 
-use super::Around;
+use super::Context;
 use super::channel::{Channel, Session, Stage, Use};
-use super::line::Line;
+use super::connection::ClientConnection;
 use super::pump::Pump;
-use crate::start::Ended;
+use crate::start::WorkerEnd;
 use fleetgate_ssh::event::{ChannelId, ReplyId, Request, Stream};
 use fleetgate_sys::{Fd, terminal};
 use fleetgate_wire::net::What;
-use fleetgate_wire::node::front::{self, FromFront, Program, Start, Terminal, Ticket};
+use fleetgate_wire::node::front::{self, FromFront, Program, RequestKind, Start, Terminal, Ticket};
 use fleetgate_wire::node::{self, Kind, MAX_COMMAND, MAX_MODES};
 use std::ffi::{CStr, CString};
 use std::time::Duration;
@@ -27,20 +27,22 @@ const NOW: Duration = Duration::MAX;
 const MAX_TERM: usize = 255;
 /// The longest name of a subsystem or signal.
 const MAX_NAME: usize = 255;
+/// The most of a refused command that is told for the audit log.
+const MAX_TOLD: usize = 200;
 /// The longest authentication protocol and cookie of X11.
 const MAX_X11: usize = 1024;
 /// The most of a reason that is shown to the user.
 const MAX_SHOWN: usize = 1024;
 
-impl Line {
+impl ClientConnection {
     /// A request on a channel.
     pub(super) fn request(
         &mut self,
         channel: ChannelId,
         request: Request,
         reply: Option<ReplyId>,
-        around: &mut Around<'_>,
-    ) -> Result<(), Ended> {
+        context: &mut Context<'_>,
+    ) -> Result<(), WorkerEnd> {
         let permits = self.permits;
         let Some(Channel::Session(session)) = self.channels.get_mut(&channel.0) else {
             // eow@openssh.com makes sense on any channel, all others on sessions only.
@@ -54,7 +56,7 @@ impl Line {
         let done = match request {
             Request::Pty(pty) if early => {
                 if !permits.has(Kind::Pty) {
-                    self.deny(b"pty-req", around)?;
+                    self.deny(RequestKind::Terminal, b"pty-req", context)?;
                     false
                 } else if pty.term.len() > MAX_TERM || pty.modes.len() > MAX_MODES {
                     false
@@ -64,24 +66,12 @@ impl Line {
                 }
             }
             Request::Env { name, value } if early => session.set(name, value),
-            Request::Shell if early => {
-                let (kind, what) = (Kind::Shell, b"shell".to_vec());
-                return self.want(channel, Program::Shell, (kind, what), reply, around);
-            }
+            Request::Shell if early => return self.want(channel, Program::Shell, reply, context),
             Request::Exec { command } if early && command.len() <= MAX_COMMAND => {
-                let what = [b"exec ", &command[..command.len().min(200)]].concat();
-                return self.want(
-                    channel,
-                    Program::Exec { command },
-                    (Kind::Exec, what),
-                    reply,
-                    around,
-                );
+                return self.want(channel, Program::Exec { command }, reply, context);
             }
             Request::Subsystem { name } if early && name.len() <= MAX_NAME => {
-                let kind = if name == b"sftp" { Kind::Sftp } else { Kind::Exec };
-                let what = [b"subsystem ", &name[..]].concat();
-                return self.want(channel, Program::Subsystem { name }, (kind, what), reply, around);
+                return self.want(channel, Program::Subsystem { name }, reply, context);
             }
             Request::WindowChange(size) => session.resize(size),
             Request::Break { .. } => session
@@ -90,7 +80,7 @@ impl Line {
                 .is_some_and(|m| terminal::send_break(m).is_ok()),
             Request::Signal { name } => match (session.stage, CString::new(name)) {
                 (Stage::Running(ticket), Ok(name)) if name.as_bytes().len() <= MAX_NAME => {
-                    around.control.say(&FromFront::Signal {
+                    context.control.say(&FromFront::Signal {
                         connection: self.number,
                         ticket,
                         name,
@@ -99,7 +89,7 @@ impl Line {
                 }
                 _ => false,
             },
-            Request::Agent if early => return self.want_agent(channel, reply, around),
+            Request::Agent if early => return self.want_agent(channel, reply, context),
             Request::X11 {
                 single,
                 protocol,
@@ -112,7 +102,7 @@ impl Line {
                     cookie,
                     screen,
                 });
-                return self.want_display(channel, single, reply, around);
+                return self.want_display(channel, single, reply, context);
             }
             Request::EndOfWrite => {
                 session.pump.end_output();
@@ -130,24 +120,40 @@ impl Line {
         &mut self,
         channel: ChannelId,
         program: Program,
-        (kind, what): (Kind, Vec<u8>),
         reply: Option<ReplyId>,
-        around: &mut Around<'_>,
-    ) -> Result<(), Ended> {
+        context: &mut Context<'_>,
+    ) -> Result<(), WorkerEnd> {
+        let kind = match &program {
+            Program::Shell => Kind::Shell,
+            Program::Subsystem { name } if name == b"sftp" => Kind::Sftp,
+            Program::Exec { .. } | Program::Subsystem { .. } => Kind::Exec,
+        };
         if !self.permits.has(kind) {
             self.answer(reply, false);
-            return self.deny(&what, around);
+            let (kind, what) = match &program {
+                Program::Shell => (RequestKind::Shell, b"shell".to_vec()),
+                Program::Exec { command } => {
+                    let head = &command[..command.len().min(MAX_TOLD)];
+                    (RequestKind::Exec, [b"exec ", head].concat())
+                }
+                Program::Subsystem { name } => (RequestKind::Subsystem, [b"subsystem ", &name[..]].concat()),
+            };
+            return self.deny(kind, &what, context);
         }
         let Some(Channel::Session(session)) = self.channels.get_mut(&channel.0) else {
             return Ok(());
         };
         session.stage = Stage::Wanted;
         session.wanted = Some((program, reply));
-        self.start_if_ready(channel.0, around)
+        self.start_if_ready(channel.0, context)
     }
 
     /// Has the monitor start what is wanted, once nothing is awaited.
-    pub(super) fn start_if_ready(&mut self, channel: u32, around: &mut Around<'_>) -> Result<(), Ended> {
+    pub(super) fn start_if_ready(
+        &mut self,
+        channel: u32,
+        context: &mut Context<'_>,
+    ) -> Result<(), WorkerEnd> {
         let Some(Channel::Session(session)) = self.channels.get_mut(&channel) else {
             return Ok(());
         };
@@ -176,18 +182,19 @@ impl Line {
         let ticket = self.ticket(Use::Start(channel, reply));
         if let Some(Channel::Session(session)) = self.channels.get_mut(&channel) {
             session.stage = Stage::Starting(ticket);
-            session.asked_at = around.log.start();
+            session.asked_at = context.log.start();
         }
         let word = FromFront::Start {
             connection: self.number,
             ticket,
             start,
         };
-        if around.control.say_if_it_fits(&word)? {
+        if context.control.say_if_it_fits(&word)? {
             return Ok(());
         }
         self.not_started(ticket, c"the command and its environment are too long");
-        self.deny(b"exec: the command and its environment are too long", around)
+        let what = b"exec: the command and its environment are too long";
+        self.deny(RequestKind::Unable, what, context)
     }
 
     /// The monitor started it.
@@ -196,8 +203,8 @@ impl Line {
         ticket: Ticket,
         one: bool,
         fds: Vec<Fd>,
-        around: &mut Around<'_>,
-    ) -> Result<(), Ended> {
+        context: &mut Context<'_>,
+    ) -> Result<(), WorkerEnd> {
         let Some(Use::Start(channel, reply)) = self.uses.remove(&ticket) else {
             return Ok(());
         };
@@ -205,21 +212,21 @@ impl Line {
             // The client closed the channel meanwhile, and the monitor was told to hang up.
             return Ok(());
         };
-        around.log.timing("session start", session.asked_at.take());
+        context.log.timing("session start", session.asked_at.take());
         let mut fds = fds.into_iter();
         let pump = match (one, fds.next(), fds.next(), fds.next()) {
             (true, Some(socket), None, _) => Ok(Pump::socket(socket)),
             (false, Some(master), None, _) => Pump::terminal(master),
             (false, Some(stdin), Some(stdout), Some(stderr)) => Pump::pipes(stdin, stdout, stderr),
             _ => {
-                return Err(Ended::Because(
+                return Err(WorkerEnd::Because(
                     "a session came with the wrong descriptors".to_owned(),
                 ));
             }
         };
         match pump {
             Ok(pump) => session.pump = pump.after(std::mem::take(&mut session.pump)),
-            Err(e) => return Err(Ended::Because(format!("a session's descriptors: {e}"))),
+            Err(e) => return Err(WorkerEnd::Because(format!("a session's descriptors: {e}"))),
         }
         session.stage = Stage::Running(ticket);
         // A change that came while it was starting.
@@ -231,17 +238,15 @@ impl Line {
             session.pump.finish();
         }
         self.answer(reply, true);
-        if let Err(e) = self.watch(channel, around) {
+        if let Err(e) = self.watch(channel, context) {
             // More descriptors than the kernel watches for this user: the session cannot be carried.
             self.drop_input(channel);
             self.core.close(ChannelId(channel));
-            return self.deny(
-                format!("session: watching its descriptors: {e}").as_bytes(),
-                around,
-            );
+            let what = format!("session: watching its descriptors: {e}");
+            return self.deny(RequestKind::Unable, what.as_bytes(), context);
         }
         self.flush(channel);
-        self.watch_if_full(channel, around);
+        self.watch_if_full(channel, context);
         Ok(())
     }
 
@@ -366,14 +371,18 @@ impl Line {
     }
 
     /// The client closed a session, or both sides did.
-    pub(super) fn session_closed(&mut self, session: Session, around: &mut Around<'_>) -> Result<(), Ended> {
+    pub(super) fn session_closed(
+        &mut self,
+        session: Session,
+        context: &mut Context<'_>,
+    ) -> Result<(), WorkerEnd> {
         if let Some(x11) = &session.x11
             && x11.display != 0
         {
-            self.stop_listening(x11.display, around)?;
+            self.stop_listening(x11.display, context)?;
         }
         match session.stage {
-            Stage::Starting(ticket) | Stage::Running(ticket) => around.control.say(&FromFront::HangUp {
+            Stage::Starting(ticket) | Stage::Running(ticket) => context.control.say(&FromFront::HangUp {
                 connection: self.number,
                 ticket,
             }),
@@ -386,11 +395,11 @@ impl Line {
         &mut self,
         channel: ChannelId,
         reply: Option<ReplyId>,
-        around: &mut Around<'_>,
-    ) -> Result<(), Ended> {
+        context: &mut Context<'_>,
+    ) -> Result<(), WorkerEnd> {
         if !self.permits.has(Kind::Agent) {
             self.answer(reply, false);
-            return self.deny(b"auth-agent-req@openssh.com", around);
+            return self.deny(RequestKind::Agent, b"auth-agent-req@openssh.com", context);
         }
         if let Some(ticket) = self.agent
             && !self.uses.contains_key(&ticket)
@@ -408,7 +417,7 @@ impl Line {
         }
         let ticket = self.ticket(Use::Agent(vec![(channel.0, reply)]));
         self.agent = Some(ticket);
-        self.ask(ticket, What::AgentSocket, around)
+        self.ask(ticket, What::AgentSocket, context)
     }
 
     /// The agent's socket is there for a session, or cannot be.

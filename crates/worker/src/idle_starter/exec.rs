@@ -37,8 +37,8 @@ impl IdleStarter {
             words.push(CString::new(number).unwrap_or_default());
         }
         words.push(match self.log.format {
-            Format::Text => c"text".to_owned(),
             Format::Json => c"json".to_owned(),
+            Format::Text | Format::Monitor => c"text".to_owned(),
         });
         let argv = Strings::new(words.iter().map(CString::as_c_str));
         let nothing = Strings::new(std::iter::empty());

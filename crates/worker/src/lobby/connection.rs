@@ -1,7 +1,7 @@
 //! One connection in the lobby: its socket, its SSH core, and what it waits for. A peer that sends garbage loses this
 //! and nothing else.
 
-use crate::start::{Control, Ended, Log};
+use crate::start::{Control, Log, WorkerEnd};
 use fleetgate_ssh::auth::{Method, Request};
 use fleetgate_ssh::event::{AuthAnswer, End, Event, Reason};
 use fleetgate_ssh::settings::Settings;
@@ -44,7 +44,7 @@ pub(super) struct Guest {
 }
 
 /// Where a connection's words to the monitor go.
-pub(super) struct Words<'a> {
+pub(super) struct Context<'a> {
     pub(super) control: &'a mut Control,
     pub(super) log: Log,
     pub(super) connection: node::Connection,
@@ -52,7 +52,7 @@ pub(super) struct Words<'a> {
 }
 
 /// What is to be done with a connection after its turn.
-pub(super) enum Next {
+pub(super) enum AfterTurn {
     Stay,
     /// It ended, for this reason.
     Leave(String),
@@ -186,41 +186,41 @@ impl Guest {
         &mut self,
         now: Duration,
         may_read: bool,
-        mut words: Words<'_>,
-    ) -> Result<Next, Ended> {
+        mut words: Context<'_>,
+    ) -> Result<AfterTurn, WorkerEnd> {
         self.core.tick(now);
         loop {
             if self.ending.is_none() && !self.accepted {
                 self.deal(&mut words)?;
             }
             if let Err(e) = self.write() {
-                return Ok(Next::Leave(format!("writing: {e}")));
+                return Ok(AfterTurn::Leave(format!("writing: {e}")));
             }
             if let Some(why) = &self.ending {
                 if self.gone || self.core.output().is_empty() {
-                    return Ok(Next::Leave(why.clone()));
+                    return Ok(AfterTurn::Leave(why.clone()));
                 }
                 if !self.said {
                     self.said = true;
                     self.deadline = now + LAST_WORDS;
                 }
-                return Ok(Next::Stay);
+                return Ok(AfterTurn::Stay);
             }
             if self.accepted && self.core.may_move() {
-                return Ok(Next::Move);
+                return Ok(AfterTurn::Move);
             }
             if !may_read || !self.readable || self.accepted || !self.core.wants_input() {
                 self.confirm();
-                return Ok(Next::Stay);
+                return Ok(AfterTurn::Stay);
             }
             if let Some(why) = self.read() {
-                return Ok(Next::Leave(why));
+                return Ok(AfterTurn::Leave(why));
             }
         }
     }
 
     /// Every event there is.
-    fn deal(&mut self, words: &mut Words<'_>) -> Result<(), Ended> {
+    fn deal(&mut self, words: &mut Context<'_>) -> Result<(), WorkerEnd> {
         let connection = words.connection;
         loop {
             let event = match self.core.poll() {

@@ -5,8 +5,8 @@
 mod connection;
 
 use crate::rest::Rest;
-use crate::start::{Control, Ended, Log, Start, ssh_settings};
-use connection::{Guest, Next, Words};
+use crate::start::{Control, Log, Start, WorkerEnd, ssh_settings};
+use connection::{AfterTurn, Context, Guest};
 use fleetgate_ssh::event::Reason;
 use fleetgate_ssh::settings::{Limits, Settings};
 use fleetgate_sys::Fd;
@@ -42,12 +42,12 @@ struct Lobby {
 }
 
 /// Serves until the monitor ends it.
-pub(crate) fn run(start: &Start) -> Ended {
+pub(crate) fn run(start: &Start) -> WorkerEnd {
     // The lobby lives long, and may not read files: it learns now where its program lies in memory.
     let rest = Rest::now();
     let epoll = match Epoll::new() {
         Ok(epoll) => epoll,
-        Err(e) => return Ended::at("making an epoll")(e),
+        Err(e) => return WorkerEnd::at("making an epoll")(e),
     };
     if let Err(ended) = start.confine(&[]) {
         return ended;
@@ -70,7 +70,7 @@ pub(crate) fn run(start: &Start) -> Ended {
 }
 
 impl Lobby {
-    fn run(&mut self) -> Result<std::convert::Infallible, Ended> {
+    fn run(&mut self) -> Result<std::convert::Infallible, WorkerEnd> {
         self.control.watch(&self.epoll, CONTROL)?;
         self.control.say(&FromLobby::Ready)?;
         let mut events = [Event::EMPTY; EVENTS];
@@ -80,7 +80,7 @@ impl Lobby {
             let count = self
                 .epoll
                 .wait(&mut events, timeout)
-                .map_err(Ended::at("waiting"))?;
+                .map_err(WorkerEnd::at("waiting"))?;
             if self.rest.woke(count) {
                 fleetgate_ssh::release_buffers();
             }
@@ -98,13 +98,13 @@ impl Lobby {
             }
             self.pass_deadlines(now)?;
             if self.draining && self.guests.is_empty() {
-                return Err(Ended::Quietly);
+                return Err(WorkerEnd::Quietly);
             }
         }
     }
 
     /// Everything the monitor has to say now.
-    fn hear(&mut self) -> Result<(), Ended> {
+    fn hear(&mut self) -> Result<(), WorkerEnd> {
         let was_congested = self.control.is_congested();
         self.control.flush()?;
         while let Some((word, fds)) = self.control.receive::<ToLobby>()? {
@@ -120,7 +120,7 @@ impl Lobby {
         Ok(())
     }
 
-    fn obey(&mut self, word: ToLobby, fds: Vec<Fd>) -> Result<(), Ended> {
+    fn obey(&mut self, word: ToLobby, fds: Vec<Fd>) -> Result<(), WorkerEnd> {
         let number = match word {
             ToLobby::Begin { settings } => {
                 let limits = Limits {
@@ -129,7 +129,7 @@ impl Lobby {
                     ..Limits::default()
                 };
                 self.banner.clone_from(&settings.banner);
-                let mut core = ssh_settings(&settings, limits).map_err(Ended::Because)?;
+                let mut core = ssh_settings(&settings, limits).map_err(WorkerEnd::Because)?;
                 if let Some(core) = Arc::get_mut(&mut core) {
                     core.limits.max_buffered = MAX_OUTPUT;
                     // The time for logging in is the one that counts.
@@ -145,7 +145,7 @@ impl Lobby {
                 ends: _,
             } => {
                 let (Some(settings), Some(socket)) = (&self.settings, fds.into_iter().next()) else {
-                    return Err(Ended::Because(
+                    return Err(WorkerEnd::Because(
                         "a connection came without a socket, or before the settings".to_owned(),
                     ));
                 };
@@ -205,26 +205,26 @@ impl Lobby {
     }
 
     /// Gives a connection its turn, and says to the monitor what came of it.
-    fn turn(&mut self, number: node::Connection) -> Result<(), Ended> {
+    fn turn(&mut self, number: node::Connection) -> Result<(), WorkerEnd> {
         let Some(guest) = self.guests.get_mut(&number) else {
             return Ok(());
         };
         let may_read = !self.control.is_congested();
-        let words = Words {
+        let words = Context {
             control: &mut self.control,
             log: self.log,
             connection: number,
             banner: &self.banner,
         };
         match guest.turn(self.started.elapsed(), may_read, words)? {
-            Next::Stay => {}
-            Next::Leave(why) => {
+            AfterTurn::Stay => {}
+            AfterTurn::Leave(why) => {
                 self.control.say(&closed(number, &why))?;
                 if let Some(guest) = self.guests.remove(&number) {
                     guest.leave();
                 }
             }
-            Next::Move => {
+            AfterTurn::Move => {
                 if let Some(guest) = self.guests.remove(&number) {
                     let (socket, mut state) = guest.hand_over();
                     // The monitor has a descriptor too: the kernel would go on telling us of it.
@@ -251,7 +251,7 @@ impl Lobby {
         Some(u32::try_from(left.as_millis() + 1).unwrap_or(u32::MAX))
     }
 
-    fn pass_deadlines(&mut self, now: std::time::Duration) -> Result<(), Ended> {
+    fn pass_deadlines(&mut self, now: std::time::Duration) -> Result<(), WorkerEnd> {
         let late: Vec<node::Connection> = self
             .guests
             .iter()
@@ -275,7 +275,7 @@ fn closed(connection: node::Connection, why: &str) -> FromLobby {
     }
 }
 
-/// Words for a frame; a peer's may hold anything.
+/// Context for a frame; a peer's may hold anything.
 fn words(text: &str) -> CString {
     let clean: String = text.chars().filter(|c| *c != '\0').take(512).collect();
     CString::new(clean).unwrap_or_default()

@@ -249,7 +249,7 @@ fn child(row: &(&'static str, Worker, Try, Comes)) -> ! {
     KNOWS_PORTS.store(landlock::version() >= 4, Relaxed);
     close_others().expect("closed");
     let missing = enter(row.1, identity, &[NAMED]).expect("the sandbox stands");
-    assert!(!missing.contains(&Missing::Seccomp), "{missing:?}");
+    assert!(!missing.contains(&MissingPart::Seccomp), "{missing:?}");
     match row.2 {
         Try::Call(call) => {
             let _ = seccomp::answer(call);

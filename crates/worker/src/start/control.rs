@@ -1,7 +1,7 @@
 //! The socket to the monitor: whole frames both ways, in the order they were said. What does not fit waits here;
 //! while something waits, the worker reads nothing from its connections, so that what waits stays bounded.
 
-use super::Ended;
+use super::WorkerEnd;
 use crate::sandbox::CONTROL;
 use fleetgate_sys::epoll::Epoll;
 use fleetgate_sys::{Errno, Fd, socket};
@@ -50,42 +50,42 @@ impl Control {
     }
 
     /// Has the loop told of frames under `key`.
-    pub fn watch(&mut self, epoll: &Epoll, key: u64) -> Result<(), Ended> {
+    pub fn watch(&mut self, epoll: &Epoll, key: u64) -> Result<(), WorkerEnd> {
         self.key = key;
         epoll
             .add_arrivals(&self.socket, key)
-            .map_err(Ended::at("watching the control socket"))
+            .map_err(WorkerEnd::at("watching the control socket"))
     }
 
     /// The loop is about to wait: it is told of room only where frames wait for some. To be told always, as connections
     /// are, is a wake-up for each frame that the monitor reads: eight in a first login, and two calls for each of them.
-    pub fn will_wait(&mut self, epoll: &Epoll) -> Result<(), Ended> {
+    pub fn will_wait(&mut self, epoll: &Epoll) -> Result<(), WorkerEnd> {
         let tell = self.is_congested();
         if tell != self.told_of_room {
             epoll
                 .tell_of_room(&self.socket, self.key, tell)
-                .map_err(Ended::at("watching the control socket"))?;
+                .map_err(WorkerEnd::at("watching the control socket"))?;
             self.told_of_room = tell;
         }
         Ok(())
     }
 
     /// The next frame and the descriptors beside it; none: there is none now.
-    pub fn receive<T: Decode>(&mut self) -> Result<Option<(T, Vec<Fd>)>, Ended> {
+    pub fn receive<T: Decode>(&mut self) -> Result<Option<(T, Vec<Fd>)>, WorkerEnd> {
         let got = match socket::receive(&self.socket, &mut self.room, false) {
             Ok(got) => got,
             Err(Errno::EAGAIN) => return Ok(None),
-            Err(Errno::ECONNRESET) => return Err(Ended::Quietly),
-            Err(e) => return Err(Ended::Because(format!("reading from the monitor: {e}"))),
+            Err(Errno::ECONNRESET) => return Err(WorkerEnd::Quietly),
+            Err(e) => return Err(WorkerEnd::Because(format!("reading from the monitor: {e}"))),
         };
         if got.len == 0 {
-            return Err(Ended::Quietly);
+            return Err(WorkerEnd::Quietly);
         }
         let frame = &mut self.room[..got.len];
         let word = if got.truncated {
-            Err(Ended::Because("a frame of the monitor was cut".to_owned()))
+            Err(WorkerEnd::Because("a frame of the monitor was cut".to_owned()))
         } else {
-            fleetgate_wire::decode(frame).map_err(Ended::at("a frame of the monitor"))
+            fleetgate_wire::decode(frame).map_err(WorkerEnd::at("a frame of the monitor"))
         };
         // States hold keys.
         frame.zeroize();
@@ -93,13 +93,13 @@ impl Control {
     }
 
     /// Says it, now or as soon as there is room.
-    pub fn say<T: Encode>(&mut self, word: &T) -> Result<(), Ended> {
+    pub fn say<T: Encode>(&mut self, word: &T) -> Result<(), WorkerEnd> {
         self.write(word);
         self.send_written()
     }
 
     /// As [`Control::say`], unless that makes a longer frame than any may be: false.
-    pub fn say_if_it_fits<T: Encode>(&mut self, word: &T) -> Result<bool, Ended> {
+    pub fn say_if_it_fits<T: Encode>(&mut self, word: &T) -> Result<bool, WorkerEnd> {
         self.write(word);
         if self.written.len() > MAX_FRAME {
             self.clear_written();
@@ -112,7 +112,7 @@ impl Control {
         self.written = fleetgate_wire::encode_in(std::mem::take(&mut self.written), word);
     }
 
-    fn send_written(&mut self) -> Result<(), Ended> {
+    fn send_written(&mut self) -> Result<(), WorkerEnd> {
         let sent = self.waiting.is_empty() && self.send(&self.written)?;
         if !sent {
             self.waiting_bytes += self.written.len();
@@ -123,7 +123,7 @@ impl Control {
             return Ok(());
         }
         if self.waiting_bytes > MAX_WAITING {
-            return Err(Ended::Because("the monitor reads nothing".to_owned()));
+            return Err(WorkerEnd::Because("the monitor reads nothing".to_owned()));
         }
         Ok(())
     }
@@ -135,7 +135,7 @@ impl Control {
     }
 
     /// Says what waits, as far as there is room.
-    pub fn flush(&mut self) -> Result<(), Ended> {
+    pub fn flush(&mut self) -> Result<(), WorkerEnd> {
         while let Some(mut frame) = self.waiting.pop_front() {
             if !self.send(&frame)? {
                 self.waiting.push_front(frame);
@@ -152,12 +152,12 @@ impl Control {
         !self.waiting.is_empty()
     }
 
-    fn send(&self, frame: &[u8]) -> Result<bool, Ended> {
+    fn send(&self, frame: &[u8]) -> Result<bool, WorkerEnd> {
         match socket::send_now(&self.socket, frame, &[]) {
             Ok(()) => Ok(true),
             Err(Errno::EAGAIN) => Ok(false),
-            Err(Errno::EPIPE | Errno::ECONNRESET) => Err(Ended::Quietly),
-            Err(e) => Err(Ended::Because(format!("writing to the monitor: {e}"))),
+            Err(Errno::EPIPE | Errno::ECONNRESET) => Err(WorkerEnd::Quietly),
+            Err(e) => Err(WorkerEnd::Because(format!("writing to the monitor: {e}"))),
         }
     }
 }
@@ -239,7 +239,7 @@ mod tests {
             }
             said += 1;
         };
-        assert!(matches!(ended, Ended::Because(why) if why.contains("reads nothing")));
+        assert!(matches!(ended, WorkerEnd::Because(why) if why.contains("reads nothing")));
         assert!(said * 60_000 > MAX_WAITING, "it is not given up early: {said}");
     }
 }

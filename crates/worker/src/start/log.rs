@@ -1,5 +1,6 @@
-//! A worker's log lines on standard error, in the form that the monitor's own have. There are few: what happens to
-//! connections is told to the monitor, which logs it. Secrets and what peers send never stand in one.
+//! Log lines on standard error. A worker's go to the monitor, which reads their level and writes each as a line of its own
+//! log; the starter's are in the form that the monitor's own have. There are few: what happens to connections is told to
+//! the monitor, which logs it. Secrets and what peers send never stand in one.
 
 use fleetgate_policy::text::is_unseen;
 use fleetgate_sys::{clock, file};
@@ -14,6 +15,8 @@ pub enum Format {
     Text,
     /// One JSON object each.
     Json,
+    /// For the monitor, which adds time and process: the level and the message.
+    Monitor,
 }
 
 /// Writes lines.
@@ -64,22 +67,21 @@ impl Log {
     }
 
     fn format(&self, level: &str, sec: i64, nsec: u32, what: &str) -> String {
-        let time = utc(sec, nsec);
         let name = self.name;
-        let mut line = String::with_capacity(what.len() + 96);
-        // Writing to a String does not fail.
-        let _ = match self.format {
-            Format::Text => write!(line, "{time} {level:>5} {name}: "),
-            Format::Json => write!(
-                line,
-                r#"{{"timestamp":"{time}","level":"{level}","process":"{name}","message":""#
+        let mut line = match self.format {
+            Format::Text => format!("{} {level:>5} {name}: ", utc(sec, nsec)),
+            Format::Json => format!(
+                r#"{{"timestamp":"{}","level":"{level}","process":"{name}","message":""#,
+                utc(sec, nsec)
             ),
+            Format::Monitor => format!("{level} "),
         };
         for c in what.chars() {
             match c {
                 '"' | '\\' if self.format == Format::Json => line.extend(['\\', c]),
                 c if is_unseen(c) => {
                     for unit in c.encode_utf16(&mut [0; 2]) {
+                        // Writing to a String does not fail.
                         let _ = write!(line, "\\u{unit:04x}");
                     }
                 }
@@ -87,7 +89,7 @@ impl Log {
             }
         }
         line.push_str(match self.format {
-            Format::Text => "\n",
+            Format::Text | Format::Monitor => "\n",
             Format::Json => "\"}\n",
         });
         line
@@ -114,6 +116,10 @@ mod tests {
                 Format::Json,
                 "{\"timestamp\":\"2026-02-28T23:59:59.000001Z\",\"level\":\"WARN\",\"process\":\"lobby\",\
                  \"message\":\"a \\\"b\\\" \\u000a\\u001b[c\\u202e\\udb40\\udc41\"}\n",
+            ),
+            (
+                Format::Monitor,
+                "WARN a \"b\" \\u000a\\u001b[c\\u202e\\udb40\\udc41\n",
             ),
         ] {
             let log = Log {

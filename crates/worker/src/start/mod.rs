@@ -18,17 +18,17 @@ use std::fmt;
 
 /// Why a worker ends.
 #[derive(Debug)]
-pub enum Ended {
+pub enum WorkerEnd {
     /// The monitor closed its end, or the work was done.
     Quietly,
     /// A failure, which the operator reads in the log.
     Because(String),
 }
 
-impl Ended {
+impl WorkerEnd {
     /// The words for an error at a step.
-    pub fn at<E: fmt::Display>(step: &'static str) -> impl Fn(E) -> Ended {
-        move |e| Ended::Because(format!("{step}: {e}"))
+    pub fn at<E: fmt::Display>(step: &'static str) -> impl Fn(E) -> WorkerEnd {
+        move |e| WorkerEnd::Because(format!("{step}: {e}"))
     }
 }
 
@@ -47,7 +47,7 @@ pub struct Program {
 pub type Starter = fn(&[&str]) -> Option<i32>;
 
 /// Runs a worker to its end. What it opens, it opens before it calls [`Start::confine`]: the sandbox has no call for it.
-pub type Serve = fn(&Start) -> Ended;
+pub type Serve = fn(&Start) -> WorkerEnd;
 
 /// What a worker starts with.
 #[derive(Clone, Copy, Debug)]
@@ -60,9 +60,9 @@ pub struct Start {
 
 impl Start {
     /// Enters the sandbox; the worker may connect to `ports`, if it connects at all. The log says what this kernel has not.
-    pub fn confine(&self, ports: &[u16]) -> Result<(), Ended> {
+    pub fn confine(&self, ports: &[u16]) -> Result<(), WorkerEnd> {
         let missing = sandbox::enter(self.worker, self.identity, ports)
-            .map_err(|failed| Ended::Because(failed.to_string()))?;
+            .map_err(|failed| WorkerEnd::Because(failed.to_string()))?;
         for part in missing {
             self.log.warn(&format_args!("runs {part}"));
         }
@@ -74,7 +74,6 @@ impl Start {
 #[derive(Debug, PartialEq, Eq)]
 struct Arguments {
     identity: Option<Identity>,
-    format: Format,
     timings: bool,
 }
 
@@ -89,7 +88,7 @@ impl Program {
         match (words.as_slice(), self.starter) {
             (["true", rest @ ..], _) => self_test::run(self, rest),
             (["--version"], _) => {
-                println!("{} {}", self.shown(), env!("CARGO_PKG_VERSION"));
+                println!("{} {}", self.display_name(), env!("CARGO_PKG_VERSION"));
                 0
             }
             (["starter", rest @ ..], Some(starter)) => {
@@ -109,19 +108,19 @@ impl Program {
     fn not_by_hand(self) -> i32 {
         self.usage(&format!(
             "{} is started by fleetgate node, not by hand",
-            self.shown()
+            self.display_name()
         ))
     }
 
-    fn shown(self) -> std::borrow::Cow<'static, str> {
+    fn display_name(self) -> std::borrow::Cow<'static, str> {
         self.name.to_string_lossy()
     }
 
     fn usage(self, why: &str) -> i32 {
-        let name = self.shown();
+        let name = self.display_name();
         let workers: Vec<_> = self.workers.iter().map(|(worker, _)| worker.name()).collect();
         eprintln!(
-            "{name}: {why}\nusage: {name} {} [--uid UID --gid GID] [--log text|json] [--timings on|off]   \
+            "{name}: {why}\nusage: {name} {} [--uid UID --gid GID] [--timings on|off]   \
              (descriptor {CONTROL} is its socket to the monitor)\n       {name} true | --version",
             workers.join("|")
         );
@@ -130,7 +129,7 @@ impl Program {
 }
 
 fn parse(args: &[&str]) -> Result<Arguments, String> {
-    let (mut uid, mut gid, mut format, mut timings) = (None, None, Format::Text, false);
+    let (mut uid, mut gid, mut timings) = (None, None, false);
     for pair in args.chunks(2) {
         let [name, value] = pair else {
             return Err(format!("{} needs a value", pair[0]));
@@ -143,13 +142,6 @@ fn parse(args: &[&str]) -> Result<Arguments, String> {
         match *name {
             "--uid" => uid = Some(number()?),
             "--gid" => gid = Some(number()?),
-            "--log" => {
-                format = match *value {
-                    "text" => Format::Text,
-                    "json" => Format::Json,
-                    _ => return Err("--log is text or json".to_owned()),
-                }
-            }
             "--timings" => {
                 timings = match *value {
                     "on" => true,
@@ -165,11 +157,7 @@ fn parse(args: &[&str]) -> Result<Arguments, String> {
         (None, None) => None,
         _ => return Err("--uid and --gid go together".to_owned()),
     };
-    Ok(Arguments {
-        identity,
-        format,
-        timings,
-    })
+    Ok(Arguments { identity, timings })
 }
 
 /// Closes what the worker was started with beside its control socket, and runs it to its end; the exit code.
@@ -178,18 +166,18 @@ fn start(worker: Worker, serve: Serve, arguments: &Arguments) -> i32 {
         worker,
         identity: arguments.identity,
         log: Log {
-            format: arguments.format,
+            format: Format::Monitor,
             name: worker.name(),
             timings: arguments.timings,
         },
     };
     let ended = match sandbox::close_others() {
         Ok(()) => serve(&start),
-        Err(failed) => Ended::Because(failed.to_string()),
+        Err(failed) => WorkerEnd::Because(failed.to_string()),
     };
     match ended {
-        Ended::Quietly => 0,
-        Ended::Because(why) => {
+        WorkerEnd::Quietly => 0,
+        WorkerEnd::Because(why) => {
             start.log.error(&why);
             1
         }
@@ -205,10 +193,9 @@ mod tests {
         let words = |text: &'static str| parse(&text.split_whitespace().collect::<Vec<_>>());
         let identity = Some(Identity { uid: 7, gid: 8 });
         assert_eq!(
-            words("--uid 7 --gid 8 --log json --timings on"),
+            words("--uid 7 --gid 8 --timings on"),
             Ok(Arguments {
                 identity,
-                format: Format::Json,
                 timings: true,
             })
         );
@@ -216,7 +203,6 @@ mod tests {
             words(""),
             Ok(Arguments {
                 identity: None,
-                format: Format::Text,
                 timings: false,
             })
         );
@@ -224,7 +210,7 @@ mod tests {
             "--uid 7",
             "--uid",
             "--uid x --gid 1",
-            "--log xml",
+            "--log text",
             "--timings 1",
             "--frob 1",
             "x",

@@ -9,7 +9,7 @@ pub(super) fn run(program: super::Program, args: &[&str]) -> i32 {
     match prove(program.name, &args, check) {
         Some(Ok(())) => 0,
         Some(Err((what, errno))) => {
-            eprintln!("{}: {what}: {errno}", program.shown());
+            eprintln!("{}: {what}: {errno}", program.display_name());
             1
         }
         None => program.usage("true takes --as UID:GID and --linger MS"),

@@ -11,7 +11,7 @@ mod outbox;
 mod thread;
 
 use crate::rest::Rest;
-use crate::start::{Control, Ended, Log, Start};
+use crate::start::{Control, Log, Start, WorkerEnd};
 use fleetgate_calls::guardian::{Error, Guardian};
 use fleetgate_sys::epoll::{self, Epoll, Event};
 use fleetgate_sys::poll::READ;
@@ -37,7 +37,7 @@ const FIRST: u64 = 16;
 const IO_URING_SETUP: u32 = 425;
 
 /// What is made before the sandbox, which has no calls for it.
-struct Prepared {
+struct Preparation {
     epoll: Epoll,
     bell: Fd,
     rest: Rest,
@@ -50,7 +50,7 @@ struct Introduction {
 }
 
 /// A listener that has a thread.
-struct Held {
+struct HeldListener {
     listener: Arc<Fd>,
     slots: Fd,
     watched: Watched,
@@ -64,15 +64,15 @@ struct Watcher {
     guardian: Option<Guardian>,
     outbox: Arc<Outbox>,
     introductions: BTreeMap<u64, Introduction>,
-    held: BTreeMap<u64, Held>,
+    held: BTreeMap<u64, HeldListener>,
     next: u64,
     /// So many events may be told.
     credit: u32,
 }
 
 /// Serves until the monitor ends it.
-pub(crate) fn run(start: &Start) -> Ended {
-    let prepared = match Prepared::new() {
+pub(crate) fn run(start: &Start) -> WorkerEnd {
+    let prepared = match Preparation::new() {
         Ok(prepared) => prepared,
         Err(ended) => return ended,
     };
@@ -82,16 +82,16 @@ pub(crate) fn run(start: &Start) -> Ended {
     }
 }
 
-impl Prepared {
-    fn new() -> Result<Prepared, Ended> {
-        Ok(Prepared {
-            epoll: Epoll::new().map_err(Ended::at("making an epoll"))?,
-            bell: epoll::bell().map_err(Ended::at("making an eventfd"))?,
+impl Preparation {
+    fn new() -> Result<Preparation, WorkerEnd> {
+        Ok(Preparation {
+            epoll: Epoll::new().map_err(WorkerEnd::at("making an epoll"))?,
+            bell: epoll::bell().map_err(WorkerEnd::at("making an eventfd"))?,
             rest: Rest::now(),
         })
     }
 
-    fn serve(self, control: Control, log: Log) -> Ended {
+    fn serve(self, control: Control, log: Log) -> WorkerEnd {
         let mut watcher = Watcher {
             control,
             epoll: self.epoll,
@@ -112,11 +112,11 @@ impl Prepared {
 }
 
 impl Watcher {
-    fn run(&mut self) -> Result<Infallible, Ended> {
+    fn run(&mut self) -> Result<Infallible, WorkerEnd> {
         self.control.watch(&self.epoll, CONTROL)?;
         self.epoll
             .add(self.outbox.bell(), READ, BELL)
-            .map_err(Ended::at("watching the bell"))?;
+            .map_err(WorkerEnd::at("watching the bell"))?;
         self.control.say(&FromWatcher::Ready)?;
         let mut events = [Event::EMPTY; EVENTS];
         loop {
@@ -124,7 +124,7 @@ impl Watcher {
             let count = self
                 .epoll
                 .wait(&mut events, self.rest.wait(None))
-                .map_err(Ended::at("waiting"))?;
+                .map_err(WorkerEnd::at("waiting"))?;
             self.rest.woke(count);
             for event in &events[..count] {
                 match event.key() {
@@ -137,7 +137,7 @@ impl Watcher {
         }
     }
 
-    fn hear(&mut self) -> Result<(), Ended> {
+    fn hear(&mut self) -> Result<(), WorkerEnd> {
         while let Some((word, mut fds)) = self.control.receive::<ToWatcher>()? {
             match word {
                 ToWatcher::Guardian => {
@@ -183,7 +183,7 @@ impl Watcher {
     }
 
     /// A session whose helper may come: it hears that somebody is here.
-    fn introduce(&mut self, socket: Fd, watched: Watched) -> Result<(), Ended> {
+    fn introduce(&mut self, socket: Fd, watched: Watched) -> Result<(), WorkerEnd> {
         let number = self.next;
         self.next += 1;
         let session = watched.session;
@@ -207,7 +207,7 @@ impl Watcher {
     }
 
     /// A helper has brought its listener, or is gone.
-    fn introduced(&mut self, number: u64) -> Result<(), Ended> {
+    fn introduced(&mut self, number: u64) -> Result<(), WorkerEnd> {
         let Some(introduction) = self.introductions.get(&number) else {
             return Ok(());
         };
@@ -228,7 +228,7 @@ impl Watcher {
     }
 
     /// Watches a new listener, and says so to the helper.
-    fn take(&mut self, number: u64, listener: Fd, watched: Watched) -> Result<(), Ended> {
+    fn take(&mut self, number: u64, listener: Fd, watched: Watched) -> Result<(), WorkerEnd> {
         let session = watched.session;
         match self.hold(listener, watched) {
             Ok(key) => {
@@ -255,7 +255,7 @@ impl Watcher {
             .file()
             .duplicate(0)
             .map_err(|e| format!("its memory: {e}"))?;
-        let held = Held {
+        let held = HeldListener {
             listener: Arc::new(listener),
             slots: file,
             watched,
@@ -273,7 +273,7 @@ impl Watcher {
     }
 
     /// Takes over what the watcher before this one held.
-    fn adopt(&mut self, key: u64, watched: Watched) -> Result<(), Ended> {
+    fn adopt(&mut self, key: u64, watched: Watched) -> Result<(), WorkerEnd> {
         let session = watched.session;
         let adopted = match self.guardian.as_ref().map(|guardian| guardian.adopt(key)) {
             Some(Ok(adopted)) => adopted,
@@ -298,7 +298,7 @@ impl Watcher {
         let Ok(file) = adopted.slots.file().duplicate(0) else {
             return Ok(());
         };
-        let held = Held {
+        let held = HeldListener {
             listener: Arc::new(adopted.listener),
             slots: file,
             watched,
@@ -329,7 +329,7 @@ impl Watcher {
     }
 
     /// What the threads have seen goes to the monitor, as far as it listens.
-    fn tell(&mut self) -> Result<(), Ended> {
+    fn tell(&mut self) -> Result<(), WorkerEnd> {
         while !self.control.is_congested() {
             let Some(word) = self.outbox.next(self.credit) else {
                 break;
@@ -351,7 +351,7 @@ impl Watcher {
         Ok(())
     }
 
-    fn perhaps_over(&mut self, session: Option<SessionId>) -> Result<(), Ended> {
+    fn perhaps_over(&mut self, session: Option<SessionId>) -> Result<(), WorkerEnd> {
         let Some(session) = session else { return Ok(()) };
         let is_held = self.held.values().any(|held| held.watched.session == session);
         let may_come = self
@@ -365,6 +365,6 @@ impl Watcher {
     }
 }
 
-fn missing(what: &str) -> Ended {
-    Ended::Because(format!("a word of the monitor came without its {what}"))
+fn missing(what: &str) -> WorkerEnd {
+    WorkerEnd::Because(format!("a word of the monitor came without its {what}"))
 }

@@ -1,4 +1,4 @@
-//! What a client can make the seats hold, say and do; and what the seats gave up.
+//! What a client can make the workers hold, say and do; and what the workers gave up.
 
 use crate::world::{Said, World};
 use fleetgate_ssh::event::{Global, Stream};
@@ -8,7 +8,7 @@ use fleetgate_wire::node::lobby::{FromLobby, ToLobby};
 use fleetgate_wire::node::{Kind, MAX_UNREAD, Verdict};
 
 #[test]
-fn a_seat_is_confined() {
+fn a_worker_is_confined() {
     for name in ["lobby", "front"] {
         let mut w = World::new();
         // What is said is said from inside the sandbox.

@@ -116,7 +116,7 @@ fn openssh_is_told_all_host_keys_and_gets_proofs() {
 }
 
 #[test]
-fn the_monitor_ends_connections_in_either_seat() {
+fn the_monitor_ends_connections_in_either_worker() {
     let mut w = World::new();
     let c = w.login();
     // Until then it may still be on its way to the front.
@@ -194,14 +194,14 @@ fn a_login_that_waits_for_the_monitor_holds_up_no_other() {
 }
 
 #[test]
-fn a_seat_ends_with_the_monitor_and_at_its_garbage() {
+fn a_worker_ends_with_the_monitor_and_at_its_garbage() {
     for name in ["lobby", "front"] {
-        assert_eq!(crate::world::Seat::start(name).finish(), Some(0), "{name}");
+        assert_eq!(crate::world::WorkerKind::start(name).finish(), Some(0), "{name}");
         for garbage in [&b"garbage"[..], b"fg\x01\xff", b"fg"] {
-            let mut seat = crate::world::Seat::start(name);
-            socket::send(&seat.control, garbage, &[]).expect("sent");
+            let mut worker = crate::world::WorkerKind::start(name);
+            socket::send(&worker.control, garbage, &[]).expect("sent");
             assert_eq!(
-                seat.child.wait().expect("it ends").code(),
+                worker.child.wait().expect("it ends").code(),
                 Some(1),
                 "{name}: {garbage:?}"
             );

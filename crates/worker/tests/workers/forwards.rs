@@ -3,7 +3,7 @@
 use crate::world::{Said, World};
 use fleetgate_ssh::event::{ChannelKind, Global, Request, Stream};
 use fleetgate_wire::node::Kind;
-use fleetgate_wire::node::front::FromFront;
+use fleetgate_wire::node::front::{FromFront, RequestKind};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 
@@ -103,10 +103,15 @@ fn what_cannot_be_reached_or_may_not_be_is_refused() {
             direct(0x1_0000_u32 as u16),
             all,
             1,
-            Some("direct-tcpip to 127.0.0.1:0"),
+            Some((RequestKind::ConnectTcp, "direct-tcpip to 127.0.0.1:0")),
         ),
         (local.clone(), 0, 2, None),
-        (local, all, 1, Some("direct-streamlocal to /some/socket")),
+        (
+            local,
+            all,
+            1,
+            Some((RequestKind::ConnectUnix, "direct-streamlocal to /some/socket")),
+        ),
         (other, 0, 3, None),
     ] {
         let mut w = World::new();
@@ -114,8 +119,11 @@ fn what_cannot_be_reached_or_may_not_be_is_refused() {
         let c = w.login();
         let ch = w.clients[c].core.open(&kind).expect("allowed");
         w.until(|w| w.clients[c].said.contains(&Said::OpenFailed(ch.0, reason)));
-        if let Some(told) = told {
-            let denied = |t: &FromFront| matches!(t, FromFront::Denied { what, .. } if what.to_bytes() == told.as_bytes());
+        if let Some((refused, told)) = told {
+            let denied = |t: &FromFront| {
+                matches!(t, FromFront::Denied { kind, what, .. }
+                    if *kind == refused && what.to_bytes() == told.as_bytes())
+            };
             w.until(|w| w.told.iter().any(denied));
         }
         let ch = w.exec(c, "echo alive");
@@ -225,7 +233,7 @@ fn the_agent_is_reached_by_the_sessions_that_asked_for_it() {
         tickets.push(w.starts.pop().expect("started").agent.expect("with an agent"));
     }
     assert_eq!(tickets[0], tickets[1], "one socket for both");
-    let name = format!("seat-agent-{}-{}", std::process::id(), tickets[0]);
+    let name = format!("worker-agent-{}-{}", std::process::id(), tickets[0]);
     let path = std::env::temp_dir().join(name);
     let mut socket = std::os::unix::net::UnixStream::connect(&path).expect("it listens");
     std::fs::remove_file(path).expect("ours");

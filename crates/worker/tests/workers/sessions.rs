@@ -3,7 +3,7 @@
 use crate::world::{Said, World};
 use fleetgate_ssh::event::{Pty, Request, Stream, WindowSize};
 use fleetgate_sys::{file, process, terminal};
-use fleetgate_wire::node::front::{FromFront, Program};
+use fleetgate_wire::node::front::{FromFront, Program, RequestKind};
 use fleetgate_wire::node::{Kind, MAX_COMMAND, MAX_ENVIRONMENT, MAX_VARIABLES};
 
 /// How a program ends.
@@ -368,27 +368,40 @@ fn what_the_grant_has_not_is_refused_and_told() {
     });
     let command = b"id".to_vec();
     let rows = [
-        (Kind::Shell, Request::Shell, "shell"),
-        (Kind::Exec, Request::Exec { command }, "exec id"),
+        (Kind::Shell, Request::Shell, RequestKind::Shell, "shell"),
+        (
+            Kind::Exec,
+            Request::Exec { command },
+            RequestKind::Exec,
+            "exec id",
+        ),
         (
             Kind::Sftp,
             Request::Subsystem {
                 name: b"sftp".to_vec(),
             },
+            RequestKind::Subsystem,
             "subsystem sftp",
         ),
-        (Kind::Pty, pty, "pty-req"),
-        (Kind::Agent, Request::Agent, "auth-agent-req@openssh.com"),
+        (Kind::Pty, pty, RequestKind::Terminal, "pty-req"),
+        (
+            Kind::Agent,
+            Request::Agent,
+            RequestKind::Agent,
+            "auth-agent-req@openssh.com",
+        ),
     ];
-    for (kind, request, told) in rows {
+    for (kind, request, refused, told) in rows {
         let mut w = World::new();
         w.permits.0 &= !(kind as u32);
         let c = w.login();
         let ch = w.session(c);
         w.clients[c].core.request(ch, &request, true);
         w.until(|w| w.clients[c].steps(ch).ends_with(&[Said::Replied(ch.0, false)]));
-        let denied =
-            |w: &FromFront| matches!(w, FromFront::Denied { what, .. } if what.to_bytes() == told.as_bytes());
+        let denied = |w: &FromFront| {
+            matches!(w, FromFront::Denied { kind, what, .. }
+                if *kind == refused && what.to_bytes() == told.as_bytes())
+        };
         w.until(|w| w.told.iter().any(denied));
         assert!(w.starts.is_empty(), "{told}");
     }

@@ -23,15 +23,15 @@ use std::time::{Duration, Instant};
 /// What a test waits for at most; only a failing test waits so long.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A seat and the socket to it.
-pub struct Seat {
+/// A worker and the socket to it.
+pub struct WorkerKind {
     pub control: Fd,
     pub child: Child,
 }
 
-impl Seat {
+impl WorkerKind {
     /// Starts the real program.
-    pub fn start(name: &str) -> Seat {
+    pub fn start(name: &str) -> WorkerKind {
         let (ours, theirs) = socket::pair().expect("a pair");
         // The static image, where the tests are to be run with it.
         let program = std::env::var("FLEETGATE_FRONT");
@@ -49,21 +49,21 @@ impl Seat {
             .stdin(OwnedFd::from(theirs))
             .spawn()
             .expect("it starts");
-        Seat { control: ours, child }
+        WorkerKind { control: ours, child }
     }
 
     /// Says a word, with descriptors.
     pub fn say<T: Encode>(&self, word: &T, fds: &[i32]) {
-        socket::send(&self.control, &fleetgate_wire::encode(word), fds).expect("the seat listens");
+        socket::send(&self.control, &fleetgate_wire::encode(word), fds).expect("the worker listens");
     }
 
     fn hear<T: Decode>(&self) -> Option<T> {
         let mut room = vec![0; node::MAX_FRAME + 4096];
         match socket::receive(&self.control, &mut room, false) {
-            Ok(got) if got.len == 0 => panic!("the seat ended"),
+            Ok(got) if got.len == 0 => panic!("the worker ended"),
             Ok(got) => Some(fleetgate_wire::decode(&room[..got.len]).expect("a frame")),
             Err(Errno::EAGAIN) => None,
-            Err(e) => panic!("the seat ended: {e}"),
+            Err(e) => panic!("the worker ended: {e}"),
         }
     }
 
@@ -124,8 +124,8 @@ pub enum Said {
 
 /// All of it.
 pub struct World {
-    pub lobby: Seat,
-    pub front: Seat,
+    pub lobby: WorkerKind,
+    pub front: WorkerKind,
     pub host_key: HostKey,
     pub clients: Vec<Client>,
     pub permits: Permits,
@@ -168,7 +168,7 @@ impl World {
         let (host_key, _) = HostKey::generate(KeyType::Ed25519, "test").expect("a key");
         let mut settings = settings(&host_key);
         change(&mut settings);
-        let (lobby, front) = (Seat::start("lobby"), Seat::start("front"));
+        let (lobby, front) = (WorkerKind::start("lobby"), WorkerKind::start("front"));
         lobby.say(
             &ToLobby::Begin {
                 settings: settings.clone(),
@@ -567,7 +567,7 @@ impl World {
                 Done::Listening { local }
             }
             What::AgentSocket => {
-                let path = std::env::temp_dir().join(format!("seat-agent-{}-{ticket}", std::process::id()));
+                let path = std::env::temp_dir().join(format!("worker-agent-{}-{ticket}", std::process::id()));
                 let _ = std::fs::remove_file(&path);
                 let listener = std::os::unix::net::UnixListener::bind(&path).expect("a path");
                 listener.set_nonblocking(true).expect("set");

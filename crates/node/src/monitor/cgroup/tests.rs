@@ -46,20 +46,20 @@ fn usage_is_the_cgroups_and_else_the_processs() {
         read: Some(read),
         written: Some(written),
     };
-    assert_eq!(Usage::of(None, None), Usage::default());
-    assert_eq!(Usage::of(Some(path), Some(process)), whole(1, MUCH, 3, 4));
+    assert_eq!(usage(None, None), Usage::default());
+    assert_eq!(usage(Some(path), Some(process)), whole(1, MUCH, 3, 4));
     let write = |name: &str, text: &str| std::fs::write(path.join(name), text).expect("written");
     write("cpu.stat", "usage_usec 700\nuser_usec 500\nsystem_usec 200\n");
-    assert_eq!(Usage::of(Some(path), Some(process)), whole(700, MUCH, 3, 4));
+    assert_eq!(usage(Some(path), Some(process)), whole(700, MUCH, 3, 4));
     write("memory.peak", "4096\n");
     write(
         "io.stat",
         "8:0 rbytes=10 wbytes=20 rios=1\n8:16 rbytes=5 wbytes=1\n",
     );
-    assert_eq!(Usage::of(Some(path), None), whole(700, 4096, 15, 21));
+    assert_eq!(usage(Some(path), None), whole(700, 4096, 15, 21));
     write("cpu.stat", "garbage");
     write("memory.peak", "max");
-    assert_eq!(Usage::of(Some(path), Some(process)), whole(1, MUCH, 15, 21));
+    assert_eq!(usage(Some(path), Some(process)), whole(1, MUCH, 15, 21));
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn memory_of_a_session_without_a_cgroup_is_not_that_of_its_starter() {
         small.memory >= LARGE as u64,
         "control: the kernel's floor is there"
     );
-    assert_eq!(Usage::of(None, Some(small)).memory, None);
+    assert_eq!(usage(None, Some(small)).memory, None);
     let much = used(&[
         c"/bin/dd",
         c"if=/dev/zero",
@@ -184,7 +184,7 @@ fn memory_of_a_session_without_a_cgroup_is_not_that_of_its_starter() {
         c"status=none",
     ]);
     assert!(
-        Usage::of(None, Some(much))
+        usage(None, Some(much))
             .memory
             .is_some_and(|bytes| bytes > 256 << 20)
     );

@@ -2,10 +2,9 @@
 //! lists are given.
 
 use super::Scene;
-use super::publickey::Closed;
+use super::publickey::ClosedAccount;
 use crate::monitor::trust::Trust;
-use fleetgate_policy::Login as Name;
-use fleetgate_policy::access;
+use fleetgate_policy::{Login as Name, access};
 use fleetgate_sys::clock;
 use fleetgate_wire::common::Account;
 
@@ -40,10 +39,10 @@ pub fn allowed(
 }
 
 /// Why nobody comes in as this account, whatever he shows; none: somebody may.
-pub fn closed(account: Option<&Account>, scene: &Scene<'_>) -> Option<Closed> {
+pub fn closed(account: Option<&Account>, scene: &Scene<'_>) -> Option<ClosedAccount> {
     match account {
-        None => Some(Closed::Missing),
-        Some(account) => not_in_use(account, scene).map(Closed::NotInUse),
+        None => Some(ClosedAccount::Missing),
+        Some(account) => not_in_use(account, scene).map(ClosedAccount::NotInUse),
     }
 }
 

@@ -22,14 +22,14 @@ const NOBODY: u32 = 65534;
 /// What is known so far.
 #[derive(Default)]
 pub struct Facts {
-    account: Asked<Option<Account>>,
-    groups: Asked<Vec<String>>,
-    files: Asked<Files>,
+    account: Lookup<Option<Account>>,
+    groups: Lookup<Vec<String>>,
+    files: Lookup<Files>,
 }
 
 /// One fact.
 #[derive(Default)]
-enum Asked<T> {
+enum Lookup<T> {
     #[default]
     No,
     Pending,
@@ -48,7 +48,7 @@ pub struct Files {
 }
 
 /// Everything that was asked for.
-pub struct Known<'a> {
+pub struct AccountFacts<'a> {
     /// None: nobody has this name.
     pub account: Option<&'a Account>,
     /// The names of its groups, where the lists ask about them.
@@ -66,20 +66,20 @@ impl Facts {
         trust: &Trust,
         tools: &mut Tools,
         (lane, key): (Lane, Key),
-    ) -> Option<Known<'_>> {
-        if let Asked::No = self.account {
+    ) -> Option<AccountFacts<'_>> {
+        if let Lookup::No = self.account {
             self.account = match name(user) {
-                None => Asked::Known(None),
+                None => Lookup::Known(None),
                 Some(name) => match tools.names.account(lane, &name, key) {
-                    Some(account) => Asked::Known(account),
-                    None => Asked::Pending,
+                    Some(account) => Lookup::Known(account),
+                    None => Lookup::Pending,
                 },
             };
         }
-        let Asked::Known(account) = &self.account else {
+        let Lookup::Known(account) = &self.account else {
             return None;
         };
-        if let Asked::No = self.groups {
+        if let Lookup::No = self.groups {
             self.groups = match account {
                 Some(account) if trust.asks_groups => {
                     let mut gids = account.ids.groups.clone();
@@ -89,24 +89,24 @@ impl Facts {
                     gids.truncate(fleetgate_wire::names::MAX_IDS);
                     let uids = Vec::new();
                     tools.names.ask(lane, About::Names { uids, gids }, key);
-                    Asked::Pending
+                    Lookup::Pending
                 }
-                _ => Asked::Known(Vec::new()),
+                _ => Lookup::Known(Vec::new()),
             };
         }
-        let Asked::Known(groups) = &self.groups else {
+        let Lookup::Known(groups) = &self.groups else {
             return None;
         };
-        if let (Asked::No, true) = (&self.files, want_files) {
+        if let (Lookup::No, true) = (&self.files, want_files) {
             self.files = match order(user, account.as_ref(), trust) {
                 Some(order) => match tools
                     .launches
                     .submit(Launch::new(Work::CheckHome(order), Vec::new()), key)
                 {
-                    Ok(()) => Asked::Pending,
-                    Err(e) => Asked::Known(Files::problem(e.to_string())),
+                    Ok(()) => Lookup::Pending,
+                    Err(e) => Lookup::Known(Files::problem(e.to_string())),
                 },
-                None => Asked::Known(Files::default()),
+                None => Lookup::Known(Files::default()),
             };
         }
         static NONE: Files = Files {
@@ -115,11 +115,11 @@ impl Facts {
             problems: Vec::new(),
         };
         let files = match (&self.files, want_files) {
-            (Asked::Known(files), _) => files,
+            (Lookup::Known(files), _) => files,
             (_, false) => &NONE,
             (_, true) => return None,
         };
-        Some(Known {
+        Some(AccountFacts {
             account: account.as_ref(),
             groups,
             files,
@@ -133,24 +133,24 @@ impl Facts {
             Found::Failed { why } => Err(format!("the name service failed: {}", why.to_string_lossy())),
             _ => Ok(()),
         };
-        if let Asked::Pending = self.account {
+        if let Lookup::Pending = self.account {
             let (account, result) = match found {
                 Found::User { account } => (Some(account), Ok(())),
                 other => (None, failed(other)),
             };
-            self.account = Asked::Known(account);
+            self.account = Lookup::Known(account);
             return result;
         }
-        if let Asked::Pending = self.groups {
+        if let Lookup::Pending = self.groups {
             let (names, result) = match found {
                 Found::Names { groups, .. } => (groups, Ok(())),
                 other => (Vec::new(), failed(other)),
             };
             let text = |n: CString| n.into_string().unwrap_or_default();
-            self.groups = Asked::Known(names.into_iter().map(text).collect());
+            self.groups = Lookup::Known(names.into_iter().map(text).collect());
             // Without the groups nobody knows whether a deny list has one of them.
             if result.is_err() {
-                self.account = Asked::Known(None);
+                self.account = Lookup::Known(None);
             }
             return result;
         }
@@ -169,7 +169,7 @@ impl Facts {
             Ok((running, Begun::Home { home, files, long })) => {
                 tools.reaper.take(running.pidfd);
                 let account = match &self.account {
-                    Asked::Known(Some(account)) => Some(account),
+                    Lookup::Known(Some(account)) => Some(account),
                     _ => None,
                 };
                 let mut out = collect(user, account, trust, files, long);
@@ -189,13 +189,13 @@ impl Facts {
             }
             Err(e) => Files::problem(e.to_string()),
         };
-        self.files = Asked::Known(files);
+        self.files = Lookup::Known(files);
     }
 
     /// The account, once it is known.
     pub fn account(&self) -> Option<&Account> {
         match &self.account {
-            Asked::Known(account) => account.as_ref(),
+            Lookup::Known(account) => account.as_ref(),
             _ => None,
         }
     }

@@ -18,7 +18,7 @@ pub fn service_is_there(config: &Config) -> bool {
 
 /// How a conversation ended.
 #[derive(Debug)]
-pub enum Said {
+pub enum PamAnswer {
     /// Nothing yet.
     Nothing,
     /// It wants these answered; messages stand among them.
@@ -67,22 +67,22 @@ impl Conversation {
     }
 
     /// The next word.
-    pub fn hear(&mut self) -> Said {
+    pub fn hear(&mut self) -> PamAnswer {
         let died = || {
-            Said::Broken(
+            PamAnswer::Broken(
                 "the PAM process ended without a word: one of the service's modules crashed or hung"
                     .to_owned(),
             )
         };
         let got = match socket::receive(&self.socket, &mut self.buffer, false) {
-            Err(Errno::EAGAIN) => return Said::Nothing,
+            Err(Errno::EAGAIN) => return PamAnswer::Nothing,
             Ok(got) if got.len > 0 && !got.truncated => got,
             _ => return died(),
         };
         match fleetgate_wire::decode(&self.buffer[..got.len]) {
-            Ok(FromPam::Ask { prompts }) => Said::Ask(prompts),
-            Ok(FromPam::Accepted { user, must_change }) => Said::Accepted(user, must_change),
-            Ok(FromPam::Refused { call, code, message }) => Said::Refused {
+            Ok(FromPam::Ask { prompts }) => PamAnswer::Ask(prompts),
+            Ok(FromPam::Accepted { user, must_change }) => PamAnswer::Accepted(user, must_change),
+            Ok(FromPam::Refused { call, code, message }) => PamAnswer::Refused {
                 why: format!(
                     "PAM refused: {}: {} (code {code})",
                     call.to_string_lossy(),
@@ -94,8 +94,8 @@ impl Conversation {
                     _ => At::Other,
                 },
             },
-            Ok(_) => Said::Broken("the PAM process said what does not belong there".to_owned()),
-            Err(e) => Said::Broken(format!("the PAM process said what cannot be read: {e}")),
+            Ok(_) => PamAnswer::Broken("the PAM process said what does not belong there".to_owned()),
+            Err(e) => PamAnswer::Broken(format!("the PAM process said what cannot be read: {e}")),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Penalties of a login that fails: what it costs its source, and what the audit log gets of it. It refuses nobody by itself.
 
 use super::{Login, Purpose, Refusal, Scene, Way};
-use crate::monitor::cluster::Member;
+use crate::config::cluster::Member;
 use fleetgate_policy::grant::How;
 use fleetgate_policy::strangers::Offence;
 

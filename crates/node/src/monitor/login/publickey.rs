@@ -2,11 +2,10 @@
 //! files say.
 
 use super::facts::Files;
-use crate::monitor::cluster::{Cluster, Member};
+use crate::config::cluster::{Cluster, Member};
 use crate::monitor::trust::Trust;
-use fleetgate_policy::Permits;
-use fleetgate_policy::cluster;
 use fleetgate_policy::grant::How;
+use fleetgate_policy::{Permits, cluster};
 use fleetgate_ssh::auth::PublicKey;
 use fleetgate_ssh::key::{
     Algorithm, AuthorizedKeys, Certificate, CertificateKind, Found, Presented, Principals, Restrictions,
@@ -30,12 +29,12 @@ pub enum Decision {
     /// It does not, for this reason, which is for the log.
     Refused(String),
     /// The cluster refuses a certificate whose key was proven: its user is told why.
-    Denied(Box<Denied>),
+    Denied(Box<ClusterRefusal>),
 }
 
 /// A refusal of the cluster's.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Denied {
+pub struct ClusterRefusal {
     /// Whom.
     pub user: Option<String>,
     /// Which rule, and the words.
@@ -43,17 +42,17 @@ pub struct Denied {
 }
 
 /// What is known of a key before its signature.
-struct Admitted {
+struct KeyMatch {
     restrictions: Restrictions,
     member: Option<Box<Member>>,
 }
 
 /// Why it is not taken.
-enum NotAdmitted {
+enum KeyRefusal {
     /// For the log.
     Quietly(String),
     /// For its user too, once he has proven that it is his.
-    Openly(Box<Denied>),
+    Openly(Box<ClusterRefusal>),
 }
 
 /// The session that a signature has to be over.
@@ -90,14 +89,14 @@ pub fn decide(
         return refused("it is bound to another host key than this session's".to_owned());
     }
     let admitted = match trust.revoked(&presented) {
-        Some(why) => Err(NotAdmitted::Quietly(why)),
+        Some(why) => Err(KeyRefusal::Quietly(why)),
         None => admit(&presented, visitor, files, trust, cluster),
     };
     let Some(signature) = request.signature else {
         return match admitted {
             // Whoever shows another's certificate shall not read what its user may do: first the proof, then the words.
-            Ok(_) | Err(NotAdmitted::Openly(_)) => Decision::Would,
-            Err(NotAdmitted::Quietly(why)) => refused(why),
+            Ok(_) | Err(KeyRefusal::Openly(_)) => Decision::Would,
+            Err(KeyRefusal::Quietly(why)) => refused(why),
         };
     };
     // Verified also where the key is not known: that it is not shall not be seen by the time.
@@ -105,9 +104,9 @@ pub fn decide(
     let data = request.signed_data(session.id);
     let verified = verify_touched(presented.key(), request.algorithm, &data, signature, touch);
     match (admitted, verified) {
-        (Err(NotAdmitted::Quietly(why)), _) => refused(why),
+        (Err(KeyRefusal::Quietly(why)), _) => refused(why),
         (_, Err(e)) => refused(e.to_string()),
-        (Err(NotAdmitted::Openly(denied)), Ok(_)) => Decision::Denied(denied),
+        (Err(KeyRefusal::Openly(denied)), Ok(_)) => Decision::Denied(denied),
         (Ok(admitted), Ok(_)) => Decision::Proven {
             how: how(&presented),
             restrictions: admitted.restrictions.into(),
@@ -117,7 +116,7 @@ pub fn decide(
 }
 
 /// Why nobody comes in as this account.
-pub enum Closed {
+pub enum ClosedAccount {
     /// It is not there.
     Missing,
     /// It is locked or its time is over: a sentence.
@@ -129,7 +128,7 @@ pub enum Closed {
 pub fn without_account(
     decision: Decision,
     login: &str,
-    closed: &Closed,
+    closed: &ClosedAccount,
     cluster: Option<&Cluster>,
 ) -> Decision {
     let (member, cluster) = match (decision, cluster) {
@@ -141,26 +140,26 @@ pub fn without_account(
         ) => (member, cluster),
         (Decision::Proven { .. }, _) => {
             return Decision::Refused(match closed {
-                Closed::Missing => "there is no such account".to_owned(),
-                Closed::NotInUse(why) => why.clone(),
+                ClosedAccount::Missing => "there is no such account".to_owned(),
+                ClosedAccount::NotInUse(why) => why.clone(),
             });
         }
         (other, _) => return other,
     };
     let node = cluster.node();
     let (rule, words) = match closed {
-        Closed::Missing => (
+        ClosedAccount::Missing => (
             cluster::NO_ACCOUNT,
             format!(
                 "there is no account {login} on {node}: an administrator of that machine makes one, or name another login"
             ),
         ),
-        Closed::NotInUse(why) => (
+        ClosedAccount::NotInUse(why) => (
             "account",
             format!("{login} on {node}: {why}; an administrator of that machine can change that"),
         ),
     };
-    Decision::Denied(Box::new(Denied {
+    Decision::Denied(Box::new(ClusterRefusal {
         user: member.user().map(ToString::to_string),
         refusal: cluster::Refusal {
             reason: cluster::Reason::Role,
@@ -192,20 +191,20 @@ fn admit(
     files: &Files,
     trust: &Trust,
     cluster: Option<&Cluster>,
-) -> Result<Admitted, NotAdmitted> {
+) -> Result<KeyMatch, KeyRefusal> {
     // Of a CA of the cluster's: what the cluster says goes, whoever else may trust that CA.
     if let (Presented::Certificate(certificate), Some(cluster)) = (presented, cluster)
         && cluster.is_user_ca(certificate.ca())
     {
         return by_cluster(certificate, visitor, cluster);
     }
-    let alone = |restrictions| Admitted {
+    let alone = |restrictions| KeyMatch {
         restrictions,
         member: None,
     };
     by_node(presented, visitor, files, trust)
         .map(alone)
-        .map_err(NotAdmitted::Quietly)
+        .map_err(KeyRefusal::Quietly)
 }
 
 /// A certificate of the cluster's.
@@ -213,8 +212,8 @@ fn by_cluster(
     certificate: &Certificate,
     visitor: &Visitor<'_>,
     cluster: &Cluster,
-) -> Result<Admitted, NotAdmitted> {
-    let quietly = |why: String| Err(NotAdmitted::Quietly(why));
+) -> Result<KeyMatch, KeyRefusal> {
+    let quietly = |why: String| Err(KeyRefusal::Quietly(why));
     let checked = certificate.check_user(&UserCheck {
         trusted: &|key| cluster.is_user_ca(key),
         principals: &[visitor.login],
@@ -232,14 +231,14 @@ fn by_cluster(
     let decided = Member::decide(certificate, cluster, visitor.login, visitor.now, visitor.skew);
     match (checked, decided) {
         (_, Err(why)) => quietly(why),
-        (_, Ok(Err(refusal))) => Err(NotAdmitted::Openly(Box::new(Denied {
+        (_, Ok(Err(refusal))) => Err(KeyRefusal::Openly(Box::new(ClusterRefusal {
             user: Member::identity(certificate)
                 .ok()
                 .and_then(|identity| identity.user().map(ToString::to_string)),
             refusal,
         }))),
         (Err(e), Ok(Ok(_))) => quietly(e.to_string()),
-        (Ok(restrictions), Ok(Ok(member))) => Ok(Admitted {
+        (Ok(restrictions), Ok(Ok(member))) => Ok(KeyMatch {
             restrictions,
             member: Some(Box::new(member)),
         }),

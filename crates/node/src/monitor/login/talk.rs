@@ -1,13 +1,49 @@
 //! What PAM says in a conversation: questions, messages, and its verdict. Messages are for users who have shown who they
 //! are: before the session, or with the refusal.
 
-use super::pam::At;
-use super::*;
+use super::account::allowed;
+use super::pam::{self, At, Conversation};
+use super::{Login, Scene, Step, publickey};
+use crate::monitor::names::Lane;
+use crate::monitor::pam_turns::{Kind, Turn};
+use crate::monitor::trust::Way;
+use crate::monitor::wakes::{Key, Owner};
+use fleetgate_policy::Login as Name;
+use fleetgate_policy::grant::How;
+use fleetgate_sys::Errno;
+use fleetgate_wire::node::{Prompt, Verdict};
 use fleetgate_wire::pam::Prompt as PamPrompt;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
+use std::time::Duration;
+use zeroize::{Zeroize, Zeroizing};
 
 /// The most bytes of PAM's messages that a user reads at once.
 const MAX_NOTES: usize = 4096;
+
+/// How long a login waits before it asks a resolver again whose socket was full.
+const RESOLVER_FULL: Duration = Duration::from_millis(20);
+
+/// A conversation with PAM.
+pub(super) struct Talk {
+    pub(super) conversation: Conversation,
+    pub(super) purpose: Purpose,
+    /// So many answers are awaited of the user.
+    pub(super) asked: Option<usize>,
+    /// PAM's messages, to be shown with the next question, or with the verdict.
+    pub(super) notes: Vec<u8>,
+    /// It asked what has no answer here: what the log says of it.
+    pub(super) unanswered: Option<&'static str>,
+}
+
+/// What it is for.
+pub(super) enum Purpose {
+    /// Answer with this, once.
+    Password(Option<Zeroizing<Vec<u8>>>),
+    /// Hand questions on.
+    Interactive,
+    /// Nobody is asked: may the account come in?
+    Account,
+}
 
 impl Purpose {
     /// The method, for log and audit.
@@ -29,6 +65,74 @@ impl Talk {
 }
 
 impl Login {
+    /// Begins a conversation.
+    pub(super) fn talk(&mut self, purpose: Purpose, scene: &mut Scene<'_>) -> Step {
+        let config = scene.tools.config.clone();
+        let method = purpose.method();
+        if let Some(why) = self.why_no_password(&purpose, scene) {
+            return self.refuse(method, &why, scene);
+        }
+        // libpam would go by the service `other` instead, which lets in whom nobody wrote a rule for.
+        if !pam::service_is_there(&config) {
+            let why = format!("pam is on and /etc/pam.d/{} is not there", config.pam_service);
+            return self.refuse(method, &why, scene);
+        }
+        let turn = Turn {
+            kind: match &purpose {
+                Purpose::Interactive => Kind::Conversation,
+                Purpose::Password(_) | Purpose::Account => Kind::Decision,
+            },
+            proven: self.has_key(),
+            tunnelled: scene.tunnelled,
+        };
+        let turns = &mut scene.tools.pam_turns;
+        if !turns.begin(
+            scene.connection,
+            turn,
+            config.strangers.source(scene.source),
+            &config.limits,
+        ) {
+            tracing::debug!(
+                connection = scene.connection,
+                method,
+                "a login waits for its turn at PAM"
+            );
+            self.queued = Some(purpose);
+            return Step::Wait;
+        }
+        let string = |bytes: Vec<u8>| CString::new(bytes).unwrap_or_default();
+        let start = pam::start(
+            &string(config.pam_service.clone().into_bytes()),
+            &string(self.user.clone().unwrap_or_default()),
+            &string(scene.source.to_canonical().to_string().into_bytes()),
+            (
+                !matches!(purpose, Purpose::Account),
+                matches!(purpose, Purpose::Interactive),
+            ),
+            config.limits.login_grace.0,
+        );
+        let key = Key::new(Owner::Logins, scene.connection);
+        match Conversation::begin(&scene.tools.resolver, start, &scene.tools.wakes, key) {
+            Ok(conversation) => {
+                self.talk = Some(Talk {
+                    conversation,
+                    purpose,
+                    asked: None,
+                    notes: Vec::new(),
+                    unanswered: None,
+                });
+                Step::Wait
+            }
+            // Many begin at once: the resolver has read none of the last ones yet.
+            Err(Errno::EAGAIN) => {
+                self.queued = Some(purpose);
+                scene.tools.timers.after(RESOLVER_FULL, key);
+                Step::Wait
+            }
+            Err(e) => self.fail(&format!("the resolver takes no conversation: {e}"), scene),
+        }
+    }
+
     /// PAM asks; none: that was answered here.
     pub(super) fn prompted(&mut self, prompts: Vec<PamPrompt>) -> Option<Step> {
         let talk = self.talk.as_mut()?;

@@ -1,5 +1,6 @@
 //! What each step of a login comes to, without a resolver: which keys are the same.
 
+use super::penalties::same_key;
 use super::*;
 
 #[test]

@@ -13,18 +13,18 @@ use std::ffi::CString;
 
 /// A request that the helper was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct PendingRequest {
     /// The front's number.
     pub ticket: Ticket,
     /// As the helper was told it.
     pub what: What,
     /// It listens: its number stays.
-    pub kept: Option<Kept>,
+    pub kept: Option<Listener>,
 }
 
 /// What a listener is known by.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum ListenerName {
     /// A unix socket's path.
     Path(CString),
     /// A display's number.
@@ -33,7 +33,7 @@ pub enum Told {
 
 /// A listener that is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept(Option<Told>);
+pub struct Listener(Option<ListenerName>);
 
 #[derive(Debug)]
 enum State {
@@ -55,7 +55,7 @@ pub struct Helper {
     state: State,
     next: u32,
     /// By the helper's number: unanswered, or listening.
-    asked: HashMap<u32, Asked>,
+    asked: HashMap<u32, PendingRequest>,
     by_ticket: HashMap<Ticket, u32>,
     unsent: VecDeque<u32>,
 }
@@ -132,7 +132,7 @@ impl Helper {
         }
         self.asked.insert(
             self.next,
-            Asked {
+            PendingRequest {
                 ticket,
                 what,
                 kept: None,
@@ -217,14 +217,18 @@ impl Helper {
     }
 
     /// Whom an answer is for. A listener's number stays in use until it was cancelled.
-    pub fn answered(&mut self, id: u32, done: &Done) -> Option<Asked> {
+    pub fn answered(&mut self, id: u32, done: &Done) -> Option<PendingRequest> {
         let asked = self.asked.get_mut(&id)?;
         let whole = asked.clone();
         match (done, &asked.what) {
             (Done::Accepted { .. }, _) => {}
-            (Done::Listening { .. }, _) => asked.kept = Some(Kept(None)),
-            (Done::UnixListening { path }, _) => asked.kept = Some(Kept(Some(Told::Path(path.clone())))),
-            (Done::Display { number }, _) => asked.kept = Some(Kept(Some(Told::Display(*number)))),
+            (Done::Listening { .. }, _) => asked.kept = Some(Listener(None)),
+            (Done::UnixListening { path }, _) => {
+                asked.kept = Some(Listener(Some(ListenerName::Path(path.clone()))))
+            }
+            (Done::Display { number }, _) => {
+                asked.kept = Some(Listener(Some(ListenerName::Display(*number))))
+            }
             // A display is not the helper's any more once its sockets were handed out: it knows of nothing to cancel.
             (Done::Cancelled, What::Cancel { of })
             | (
@@ -247,7 +251,7 @@ impl Helper {
     }
 
     /// What the listener of `ticket` is known by.
-    pub fn listening(&self, ticket: Ticket) -> Option<&Told> {
+    pub fn listening(&self, ticket: Ticket) -> Option<&ListenerName> {
         let asked = self.asked.get(self.by_ticket.get(&ticket)?)?;
         asked.kept.as_ref()?.0.as_ref()
     }

@@ -1,8 +1,8 @@
 //! What a session's order is made of: what was decided, and what is known of connection, account and service.
 
 use crate::config::Config;
+use crate::config::cluster::Member;
 use crate::monitor::audit::SessionKind;
-use crate::monitor::cluster::Member;
 use fleetgate_policy::Grant;
 use fleetgate_policy::permits::Program as Permitted;
 use fleetgate_sys::clock::Time;
@@ -14,7 +14,7 @@ use std::ffi::CString;
 
 /// What the grant makes of a request: decided before the account is looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decided {
+pub struct ProgramChoice {
     /// What to start.
     pub program: Permitted,
     /// Its kind.
@@ -23,7 +23,7 @@ pub struct Decided {
     pub original: Option<Vec<u8>>,
 }
 
-impl Decided {
+impl ProgramChoice {
     /// Whether a PAM session goes around it: named commands are no logins.
     pub fn is_login(&self) -> bool {
         self.kind != SessionKind::Command

@@ -5,15 +5,17 @@
 //! start → (SELinux context) → (xauth) → launch, inside PAM on a thread → Started → the keeper hears of the end → Ended
 //! ```
 //!
-//! Read in this order: [`order`] (what is decided, and the order itself), `environment`, `streams`, `begin` (the steps
-//! until it runs), `running` (what may happen to it then). It never reads or writes what a session says.
+//! Read in this order: `admit` (may it be?), [`order`] (what is decided, and the order itself), `environment`, `streams`,
+//! `prepare` and `launch` (the steps until it runs), `running` (what may happen to it then). It never reads or writes what a session says.
 
-mod begin;
+mod admit;
 mod confinement;
 mod environment;
 mod facts;
 mod files;
+mod launch;
 pub mod order;
+mod prepare;
 mod running;
 mod streams;
 mod within_pam;
@@ -21,8 +23,8 @@ mod within_pam;
 pub use facts::Inherited;
 pub use order::{Refused, offered};
 
-use super::audit::{EndOrder, SessionKind, digits};
-use super::cgroup::{Cgroups, Usage};
+use super::audit::{EndOrder, SessionKind, Usage, digits};
+use super::cgroup::Cgroups;
 use super::timers::Timer;
 use super::tools::Tools;
 use super::wakes::{Key, Owner};
@@ -54,11 +56,13 @@ pub struct Sessions {
     root: bool,
     selinux: bool,
     ends: Arc<Ends>,
-    opened: within_pam::Opened,
+    opened: within_pam::PamSessions,
     next: u64,
     all: HashMap<u64, Session>,
     by_ticket: HashMap<(Connection, Ticket), u64>,
     by_connection: HashMap<Connection, u32>,
+    /// The connections of sessions that are on their way, each as often as it has some.
+    beginning: Vec<Connection>,
 }
 
 /// What a wake-up of a session's is about; the low bits of a key's id.
@@ -141,7 +145,7 @@ struct Session {
 
 enum State {
     /// On its way; nothing of it runs.
-    Beginning(Box<begin::Beginning>),
+    Pending(Box<admit::PendingSession>),
     /// It runs.
     Running(Box<running::Running>),
     /// Being moved from one to the other.
@@ -176,17 +180,30 @@ impl Sessions {
             root: !tools.user_mode,
             selinux: needs_contexts(&tools.config),
             ends,
-            opened: within_pam::Opened::default(),
+            opened: within_pam::PamSessions::default(),
             next: 0,
             all: HashMap::new(),
             by_ticket: HashMap::new(),
             by_connection: HashMap::new(),
+            beginning: Vec::new(),
         })
     }
 
     /// How many there are, those on their way too.
     pub fn count(&self) -> usize {
         self.all.len()
+    }
+
+    /// Whether a session of this connection is on its way: its start, or why there is none, is still to be told.
+    pub fn is_beginning(&self, connection: Connection) -> bool {
+        self.beginning.contains(&connection)
+    }
+
+    /// A session of this connection is on its way no more.
+    fn begun(&mut self, connection: Connection) {
+        if let Some(at) = self.beginning.iter().position(|of| *of == connection) {
+            self.beginning.swap_remove(at);
+        }
     }
 
     /// A descriptor or a timer of theirs has news.
@@ -260,6 +277,9 @@ impl Sessions {
     /// Forgets a session that is over, or never was.
     fn forget(&mut self, number: u64) -> Option<Session> {
         let session = self.all.remove(&number)?;
+        if matches!(session.state, State::Pending(_)) {
+            self.begun(session.connection);
+        }
         self.by_ticket.remove(&(session.connection, session.ticket));
         if let Some(count) = self.by_connection.get_mut(&session.connection) {
             *count -= 1;

@@ -2,7 +2,7 @@
 //! configuration and the account are given, nothing is opened and nobody is asked.
 
 use super::environment;
-use super::facts::{Decided, Facts};
+use super::facts::{Facts, ProgramChoice};
 use crate::monitor::audit::SessionKind;
 use fleetgate_policy::permits::Program as Permitted;
 use fleetgate_policy::{Asked, Grant, What};
@@ -30,7 +30,7 @@ impl Refused {
 }
 
 /// Checks a request against the grant and the bounds of frames.
-pub fn decide(grant: &Grant, start: &Start, now: Duration) -> Result<Decided, Refused> {
+pub fn decide(grant: &Grant, start: &Start, now: Duration) -> Result<ProgramChoice, Refused> {
     bounds(start)?;
     let ask = |what| Asked {
         login: &grant.login,
@@ -62,10 +62,13 @@ pub fn decide(grant: &Grant, start: &Start, now: Duration) -> Result<Decided, Re
         },
         Permitted::Sftp { .. } => (SessionKind::Sftp, None),
         Permitted::Subsystem(name) => {
-            return Err(Refused(format!("there is no subsystem {:?} here", shown(name))));
+            return Err(Refused(format!(
+                "there is no subsystem {:?} here",
+                printable(name)
+            )));
         }
     };
-    Ok(Decided {
+    Ok(ProgramChoice {
         program,
         kind,
         original,
@@ -105,7 +108,7 @@ pub fn offered(grant: &Grant, now: Duration) -> Permits {
 }
 
 /// The order for a shell or a command.
-pub fn exec(facts: &Facts<'_>, decided: &Decided) -> Result<Exec, Refused> {
+pub fn exec(facts: &Facts<'_>, decided: &ProgramChoice) -> Result<Exec, Refused> {
     let Facts {
         config,
         start,
@@ -211,7 +214,7 @@ pub fn sftp(facts: &Facts<'_>, arguments: &[u8]) -> Result<Sftp, Refused> {
     let bad = |word: &[u8]| {
         Refused(format!(
             "the forced internal-sftp has an argument that is not known here: {:?}",
-            shown(word)
+            printable(word)
         ))
     };
     while let Some(word) = words.next() {
@@ -321,7 +324,7 @@ fn string(bytes: &[u8], what: &str) -> Result<CString, Refused> {
     CString::new(bytes).map_err(|_| Refused(format!("{what} holds a zero byte")))
 }
 
-fn shown(bytes: &[u8]) -> String {
+fn printable(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..bytes.len().min(64)]).into_owned()
 }
 

@@ -1,9 +1,10 @@
 //! What may happen to a session that runs: signals, a hang-up, its end.
 
 use super::{Ends, Session, Sessions, State, files, lasted, say};
+use crate::monitor::audit::Usage;
 use crate::monitor::audit::{EndOrder, Event, SessionKind};
-use crate::monitor::cgroup::Usage;
-use crate::monitor::granted::Granted;
+use crate::monitor::cgroup;
+use crate::monitor::open_login::OpenLogin;
 use crate::monitor::tools::Tools;
 use fleetgate_launch::End;
 use fleetgate_launch::pam::{Heard, PamSession};
@@ -55,7 +56,7 @@ pub(super) struct Running {
 impl Ends {
     /// Called on the keeper's thread: before the session's cgroup is removed, so what was used in it is still there.
     pub fn tell(&self, number: u64, end: End, cgroup: Option<&Path>) {
-        let usage = Usage::of(cgroup, end.usage);
+        let usage = cgroup::usage(cgroup, end.usage);
         self.list
             .lock()
             .expect("no panic is survived")
@@ -66,7 +67,7 @@ impl Ends {
 
 impl Sessions {
     /// A client sends a signal to his session's processes.
-    pub fn signal(&mut self, tools: &mut Tools, granted: &Granted, ticket: Ticket, name: &CStr) {
+    pub fn signal(&mut self, tools: &mut Tools, granted: &OpenLogin, ticket: Ticket, name: &CStr) {
         let number = self.by_ticket.get(&(granted.connection, ticket));
         let Some(session) = number.and_then(|number| self.all.get(number)) else {
             return;
@@ -98,7 +99,7 @@ impl Sessions {
     }
 
     /// The client closed the session's channel.
-    pub fn hang_up(&mut self, granted: &Granted, ticket: Ticket) {
+    pub fn hang_up(&mut self, granted: &OpenLogin, ticket: Ticket) {
         if let Some(number) = self.by_ticket.get(&(granted.connection, ticket)).copied() {
             self.hang_up_session(number);
         }
@@ -267,7 +268,7 @@ impl Sessions {
             lasted: Some(lasted(running.since)),
             usage,
             ordered,
-            is_inherited: false,
+            inherited: false,
         });
     }
 }

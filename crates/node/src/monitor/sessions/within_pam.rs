@@ -24,7 +24,7 @@ const MAX_SAID: usize = 2048;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the thread needs.
-pub struct Wanted {
+pub struct PamLaunch {
     /// The session's number here.
     pub number: u64,
     /// The conversation that let the connection in, for its first session.
@@ -41,12 +41,12 @@ pub struct Wanted {
 
 /// PAM sessions whose launch was made, until the monitor takes them over.
 #[derive(Clone, Default)]
-pub struct Opened {
+pub struct PamSessions {
     waiting: Arc<AtomicUsize>,
     done: Arc<Mutex<HashMap<u64, PamSession>>>,
 }
 
-impl Opened {
+impl PamSessions {
     /// Takes over the PAM session of session `number`.
     pub fn take(&self, number: u64) -> Option<PamSession> {
         self.done.lock().expect("no panic is survived").remove(&number)
@@ -56,7 +56,7 @@ impl Opened {
     pub fn begin(
         &self,
         ladder: Arc<Ladder>,
-        wanted: Wanted,
+        wanted: PamLaunch,
         done: impl FnOnce(Result<(Running, Begun), LaunchError>) + Send + 'static,
     ) -> Result<(), Refused> {
         if self.waiting.fetch_add(1, Ordering::SeqCst) >= MAX_WAITING {
@@ -89,8 +89,8 @@ impl Opened {
 
 type Done = (PamSession, (Running, Begun));
 
-fn open_and_launch(ladder: Arc<Ladder>, wanted: Wanted) -> Result<Done, LaunchError> {
-    let Wanted {
+fn open_and_launch(ladder: Arc<Ladder>, wanted: PamLaunch) -> Result<Done, LaunchError> {
+    let PamLaunch {
         accepted,
         start,
         resolver,

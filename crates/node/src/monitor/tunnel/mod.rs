@@ -1,22 +1,26 @@
-//! The monitor's part of the tunnel: who the node is, whom it dials, what the tunnel seat may have signed, and what waits
-//! for an answer by it. The seat is believed in nothing: addresses that it names are marked as the proxy's word, and
+//! The monitor's part of the tunnel: who the node is, whom it dials, what the tunnel worker may have signed, and what waits
+//! for an answer by it. The worker is believed in nothing: addresses that it names are marked as the proxy's word, and
 //! documents count by their signatures.
 
-mod places;
+mod handler;
+mod process;
+mod rejoin;
 pub mod renewal;
+mod state;
 mod statement;
 
-pub use places::ProxyPlaces;
 pub use statement::signed_statement;
 
 use super::audit::Batch;
-use super::seats::SeatId;
 use super::timers::{Timer, now};
 use super::wakes::{self, Owner};
+use super::workers::WorkerId;
+use crate::config::Config;
+use crate::config::cluster::Cluster;
 use crate::identity::{self, Home, Identity};
 use fleetgate_net::x509::{Certificate, Key};
 use fleetgate_sys::{Errno, Fd, epoll};
-use fleetgate_wire::node::tunnel::{Proxy, Ticket};
+use fleetgate_wire::node::tunnel::Proxy;
 use fleetgate_worker::budget::{Budget, DOCUMENTS};
 use std::collections::VecDeque;
 use std::ffi::CString;
@@ -36,7 +40,7 @@ const TOLD: (u64, u64) = (100, 1);
 
 /// What a key of [`Owner::Tunnel`] is about: the low bits of its id. Above them is the tunnel's number.
 pub mod keys {
-    /// The seat is to be started again.
+    /// The worker is to be started again.
     pub const START: u64 = 0;
     /// Audit lines are there.
     pub const AUDIT: u64 = 1;
@@ -46,19 +50,6 @@ pub mod keys {
     pub const NAME: u64 = 3;
     /// So many bits.
     pub const BITS: u32 = 2;
-}
-
-/// What a connection's proxy says about it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Via {
-    /// The proxy's name.
-    pub proxy: String,
-    /// Whose certificate it saw.
-    pub user: String,
-    /// The tunnel that brought it.
-    pub seat: SeatId,
-    /// Its number there.
-    pub ticket: Ticket,
 }
 
 /// All of it.
@@ -73,15 +64,15 @@ pub struct Tunnel {
     pub home: Home,
     /// The cluster removed the node, and its log says so.
     pub removed: bool,
-    /// The seat that dials.
-    pub seat: Option<SeatId>,
-    /// Seats that dial no more and have sessions left.
-    pub leaving: Vec<SeatId>,
-    /// Since when the seat is there.
+    /// The worker that dials.
+    pub worker: Option<WorkerId>,
+    /// Workers that dial no more and have sessions left.
+    pub leaving: Vec<WorkerId>,
+    /// Since when the worker is there.
     pub since: Duration,
     /// How long the next start waits.
     pub backoff: Duration,
-    /// Whom the seat dials.
+    /// Whom the worker dials.
     pub proxies: Vec<Proxy>,
     /// Ports that its sandbox lets it connect to.
     pub ports: Vec<u16>,
@@ -96,10 +87,10 @@ pub struct Tunnel {
     pub stated: Vec<CString>,
     /// What may be signed for them.
     pub statements: Budget,
-    /// The name that is being looked up, for this seat; others wait.
-    pub looking: Option<(CString, SeatId)>,
+    /// The name that is being looked up, for this worker; others wait.
+    pub looking: Option<(CString, WorkerId)>,
     /// Those.
-    pub wanted: VecDeque<(CString, SeatId)>,
+    pub wanted: VecDeque<(CString, WorkerId)>,
     /// Audit lines that are under way.
     pub batch: Option<Batch>,
     batches: (mpsc::Sender<Batch>, mpsc::Receiver<Batch>),
@@ -107,7 +98,7 @@ pub struct Tunnel {
     pub bell: Arc<Fd>,
     /// Renews certificates.
     pub renewal: Option<Timer>,
-    /// Starts the seat again.
+    /// Starts the worker again.
     pub again: Option<Timer>,
 }
 
@@ -134,7 +125,7 @@ impl Tunnel {
             home: Home::of(state_directory, &key),
             key,
             removed: false,
-            seat: None,
+            worker: None,
             leaving: Vec::new(),
             since: Duration::ZERO,
             backoff: Duration::ZERO,
@@ -178,8 +169,8 @@ impl Tunnel {
     }
 
     /// Whether this process is a tunnel of ours.
-    pub fn is(&self, seat: SeatId) -> bool {
-        self.seat == Some(seat) || self.leaving.contains(&seat)
+    pub fn is(&self, worker: WorkerId) -> bool {
+        self.worker == Some(worker) || self.leaving.contains(&worker)
     }
 
     /// When the TLS certificate holds.
@@ -208,6 +199,12 @@ impl Tunnel {
     pub fn tells(&mut self) -> bool {
         self.told.spend(1, now())
     }
+}
+
+/// What `fleetgate join` left: all of it or nothing. An error: a part of it is missing or cannot be read.
+pub fn joined(config: &Config) -> Result<Option<(Tunnel, Cluster)>, String> {
+    let tunnel = Tunnel::load(&config.state_directory)?;
+    Ok(tunnel.zip(Cluster::load(config)?))
 }
 
 /// `host:port` each; what is none is passed over: the state was checked by whoever signed it.

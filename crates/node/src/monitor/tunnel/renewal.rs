@@ -1,13 +1,18 @@
 //! Newer certificates for the same keys: asked for when a third of their life is left, taken only when they are what was
 //! asked for. It sends and writes nothing.
 
+use super::{keys, renewal};
 use crate::identity::Identity;
+use crate::monitor::Monitor;
+use crate::monitor::settings::offer;
+use crate::monitor::timers::unix_seconds;
 use fleetgate_net::tls::{Trust, node_name};
 use fleetgate_net::x509::{Certificate, Key};
 use fleetgate_policy::cluster::{State, Subject};
 use fleetgate_proto::signed;
 use fleetgate_proto::v1::Renew;
 use fleetgate_ssh::key::{Certificate as HostCertificate, PublicKey};
+use fleetgate_wire::node::tunnel::ToTunnel;
 use prost::Message;
 use std::ops::Range;
 use std::time::Duration;
@@ -110,6 +115,80 @@ pub fn accept(
         host_certificates,
         ..old.clone()
     })
+}
+
+impl Monitor {
+    /// `tried`: it was asked for just now, and the answer may come yet.
+    pub(super) fn plan_renewal(&mut self, tried: bool) {
+        let Some(tunnel) = &mut self.tunnel else { return };
+        let Some(validity) = tunnel.validity() else { return };
+        if let Some(timer) = tunnel.renewal.take() {
+            self.tools.timers.cancel(timer);
+        }
+        // The calendar's clock may be set meanwhile: it is looked at again every hour.
+        let left = renewal::due(&validity).saturating_sub(unix_seconds());
+        let wait = match left {
+            0 if tried => renewal::again(&validity),
+            left => Duration::from_secs(left.min(3600)),
+        };
+        tunnel.renewal = Some(self.tools.timers.after(wait, tunnel.wake(keys::RENEW)));
+    }
+
+    pub(super) fn renew(&mut self) {
+        let keys = self.offer.keys.public();
+        if let Some(tunnel) = &self.tunnel
+            && let Some(validity) = tunnel.validity()
+            && renewal::due(&validity) <= unix_seconds()
+        {
+            let leaf = tunnel.joined.tls_chain.first().map_or(&[][..], Vec::as_slice);
+            let message = renewal::request(&tunnel.key, &keys, leaf);
+            self.tell_tunnel(&ToTunnel::Renew { message });
+        }
+        self.plan_renewal(true);
+    }
+
+    /// Newer certificates: checked, written, and shown from now on.
+    pub(super) fn renewed(&mut self, tls_chain: Vec<Vec<u8>>, host_certificates: Vec<Vec<u8>>) {
+        let keys = self.offer.keys.public();
+        let (Some(tunnel), Some(cluster)) = (&mut self.tunnel, &self.tools.cluster) else {
+            return;
+        };
+        let state = cluster.state();
+        let checked = renewal::accept(
+            &tunnel.joined,
+            &tunnel.key,
+            &keys,
+            state,
+            tls_chain,
+            host_certificates,
+            unix_seconds(),
+        );
+        let config = self.tools.config.clone();
+        let joined = match checked {
+            Ok(joined) => joined,
+            Err(why) if tunnel.tells() => return tracing::error!("certificates are not renewed: {why}"),
+            Err(_) => return,
+        };
+        let kept = tunnel
+            .home
+            .directory()
+            .and_then(|directory| joined.save(directory));
+        if let Err(why) = kept {
+            return tracing::error!("newer certificates are not used: {why}");
+        }
+        tunnel.joined = joined;
+        tracing::info!("certificates were renewed");
+        match offer(&config, self.tools.user_mode) {
+            Ok(offer) => self.offer_this(offer),
+            Err(why) => tracing::error!("newer host certificates are not shown: {why}"),
+        }
+        if let Some(settings) = self.settings() {
+            self.tell_tunnel(&ToTunnel::Credentials {
+                credentials: settings.credentials,
+            });
+        }
+        self.plan_renewal(true);
+    }
 }
 
 #[cfg(test)]

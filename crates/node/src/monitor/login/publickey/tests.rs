@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::config::Config;
-use crate::monitor::cluster::tests::{Card, Hand, key, name};
+use crate::config::testing::{Card, Hand, key, name};
 use fleetgate_policy::Kind;
 use fleetgate_policy::cluster::{Lock, Locks, Reason, Subject, Target};
 use fleetgate_ssh::auth::{Method, Request};
@@ -252,7 +252,7 @@ fn certificates_of_a_cluster() {
         }
         // An account that is locked on the machine is no secret to who may come in as it, and to nobody else.
         let locked = |decision| {
-            let closed = Closed::NotInUse("the account is locked".to_owned());
+            let closed = ClosedAccount::NotInUse("the account is locked".to_owned());
             without_account(decision, case.login, &closed, Some(&hand.cluster()))
         };
         let told = locked(ask(&blob, &user, &hand, case.login, true));

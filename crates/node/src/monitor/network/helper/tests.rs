@@ -79,7 +79,7 @@ fn listeners_stay_until_they_are_cancelled() {
             .is_some()
     );
     assert!(helper.answered(2, &path).is_some());
-    assert_eq!(helper.listening(11), Some(&Told::Path(c"/tmp/a".into())));
+    assert_eq!(helper.listening(11), Some(&ListenerName::Path(c"/tmp/a".into())));
     assert_eq!((helper.listening(10), helper.listening(12)), (None, None));
     let peer = fleetgate_wire::common::Endpoint {
         address: [0; 16],

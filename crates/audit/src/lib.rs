@@ -1,0 +1,28 @@
+//! The audit log: who came in or did not, what they ran, opened and moved, as one JSON object per line (docs/audit.md).
+//! [`metrics`] are its counterpart in numbers.
+//!
+//! Telling never waits: events go into a bounded queue, and a thread of its own writes them. What the queue or the disk
+//! has no room for is counted, and the count is written as soon as there is room again. It never decides anything, and
+//! no secret is ever told.
+#![forbid(unsafe_code)]
+
+mod event;
+mod fields;
+pub mod metrics;
+mod shipping;
+mod watched;
+mod writer;
+
+pub use event::{ClusterUser, EndOrder, Event, FileDone, Gap, SessionKind, Usage};
+pub use fields::digits;
+pub use shipping::{Batch, Deliver, MAX_BATCH, Shipping, begin_at_end};
+pub use watched::{WatchReport, WatchedEvent};
+pub use writer::{Audit, WriterThread};
+
+/// How many events may wait for the disk; one more is lost and counted.
+pub const QUEUE: usize = 8192;
+/// The most bytes of one text of an event (a command, a path, a reason); the rest is cut, and `…` says so.
+pub const MAX_TEXT: usize = 4096;
+
+#[cfg(test)]
+mod tests;

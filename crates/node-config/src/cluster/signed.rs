@@ -1,0 +1,178 @@
+//! The signed state on the disk: what `fleetgate join` put there first, and the newest since. Whole or not at all, and
+//! root's alone. Whether it is signed rightly is not asked here.
+
+use crate::identity::{DIRECTORY, Home, IdentityError, replace};
+use base64ct::{Base64, Encoding};
+use fleetgate_policy::cluster::MAX_STATE;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Sender, channel};
+
+/// Its file, below the state directory's `cluster`.
+const STATE: &str = "state.json";
+/// That of the last sign that it still holds.
+const FRESH: &str = "fresh.json";
+/// The longest: base64 takes four bytes for three.
+pub const MAX_SIGNED: usize = MAX_STATE / 3 * 4 + (64 << 10);
+
+/// A state and its signature, as they came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignedState {
+    /// The document.
+    pub document: Vec<u8>,
+    /// An SSH signature blob.
+    pub signature: Vec<u8>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    document: String,
+    signature: String,
+}
+
+impl SignedState {
+    /// What stands below this state directory; none: there is none.
+    pub fn load(state_directory: &Path) -> Result<Option<SignedState>, String> {
+        SignedState::read(&place(state_directory, STATE))
+    }
+
+    /// The last sign that it still holds.
+    pub fn load_fresh(state_directory: &Path) -> Result<Option<SignedState>, String> {
+        SignedState::read(&place(state_directory, FRESH))
+    }
+
+    fn read(path: &Path) -> Result<Option<SignedState>, String> {
+        let failed = |why: String| format!("{}: {why}", path.display());
+        let file = match std::fs::File::open(path) {
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(|e| failed(e.to_string()))?,
+        };
+        let mut text = Vec::new();
+        file.take(MAX_SIGNED as u64 + 1)
+            .read_to_end(&mut text)
+            .map_err(|e| failed(e.to_string()))?;
+        if text.len() > MAX_SIGNED {
+            return Err(failed(format!("longer than {MAX_SIGNED} bytes")));
+        }
+        let bad = "it is not as a node writes it; join again";
+        let text: Text = serde_json::from_slice(&text).map_err(|e| failed(format!("{e}: {bad}")))?;
+        let bytes = |text: &str| Base64::decode_vec(text).map_err(|e| failed(format!("{e}: {bad}")));
+        Ok(Some(SignedState {
+            document: bytes(&text.document)?,
+            signature: bytes(&text.signature)?,
+        }))
+    }
+
+    /// Writes it.
+    pub fn save(&self, state_directory: &Path) -> Result<(), String> {
+        self.write(|text| replace(&place(state_directory, STATE), text))
+    }
+
+    fn write(&self, to: impl FnOnce(&[u8]) -> Result<(), IdentityError>) -> Result<(), String> {
+        let text = Text {
+            document: Base64::encode_string(&self.document),
+            signature: Base64::encode_string(&self.signature),
+        };
+        let mut text = serde_json::to_vec(&text).map_err(|e| e.to_string())?;
+        text.push(b'\n');
+        to(&text).map_err(|e| e.to_string())
+    }
+}
+
+fn place(state_directory: &Path, file: &str) -> PathBuf {
+    state_directory.join(DIRECTORY).join(file)
+}
+
+/// Writes states on a thread of its own: a disk that is slow holds up no login.
+#[derive(Debug)]
+pub struct StateWriter(Sender<(&'static str, SignedState)>);
+
+impl StateWriter {
+    /// Into this node's directory.
+    pub fn start(home: Home) -> Result<StateWriter, std::io::Error> {
+        let (send, receive) = channel::<(&'static str, SignedState)>();
+        std::thread::Builder::new()
+            .name("state".to_owned())
+            .stack_size(256 << 10)
+            .spawn(move || {
+                while let Ok(one) = receive.recv() {
+                    // Of each file only the last one counts.
+                    let mut newest = BTreeMap::from([one]);
+                    newest.extend(receive.try_iter());
+                    for (file, signed) in newest {
+                        if let Err(why) = signed.write(|text| home.replace(file, text)) {
+                            tracing::error!("the cluster's state is not kept for the next start: {why}");
+                        }
+                    }
+                }
+            })?;
+        Ok(StateWriter(send))
+    }
+
+    /// Writes this one soon.
+    pub fn write(&self, signed: SignedState) {
+        // The thread ends with the last who may tell it something.
+        let _ = self.0.send((STATE, signed));
+    }
+
+    /// Writes this sign that it still holds soon.
+    pub fn write_fresh(&self, signed: SignedState) {
+        let _ = self.0.send((FRESH, signed));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::save_tls_key;
+    use fleetgate_net::x509::Key;
+
+    #[test]
+    fn what_is_written_is_read_and_damage_is_named() {
+        let directory = std::env::temp_dir().join(format!("fleetgate-state-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&directory);
+        assert_eq!(SignedState::load(&directory), Ok(None));
+        let signed = SignedState {
+            document: b"{}".to_vec(),
+            signature: vec![0, 255],
+        };
+        signed.save(&directory).expect("written");
+        assert_eq!(SignedState::load(&directory), Ok(Some(signed)));
+        let key = Key::generate();
+        save_tls_key(&directory, key.pkcs8()).expect("written");
+        let writer = StateWriter::start(Home::of(&directory, &key)).expect("a thread");
+        let numbered = |n: u8| SignedState {
+            document: vec![n],
+            signature: Vec::new(),
+        };
+        for n in 0..9 {
+            writer.write(numbered(n));
+            writer.write_fresh(numbered(n + 100));
+        }
+        let is_last = |kept: Result<Option<SignedState>, String>, n| kept == Ok(Some(numbered(n)));
+        for _ in 0..1000 {
+            let both = is_last(SignedState::load(&directory), 8)
+                && is_last(SignedState::load_fresh(&directory), 108);
+            if both {
+                break;
+            }
+            let _ = fleetgate_sys::poll::poll(&mut [], Some(10));
+        }
+        assert!(is_last(SignedState::load(&directory), 8));
+        assert!(is_last(SignedState::load_fresh(&directory), 108));
+        let path = place(&directory, STATE);
+        for (text, part) in [
+            (&b"{}"[..], "missing field `document`"),
+            (b"{\"document\":\"*\",\"signature\":\"\"}", "join again"),
+            (&vec![b' '; MAX_SIGNED + 1], "longer than"),
+        ] {
+            std::fs::write(&path, text).expect("written");
+            let error = SignedState::load(&directory).expect_err("damaged");
+            assert!(error.contains("state.json: ") && error.contains(part), "{error}");
+        }
+        std::fs::remove_dir_all(&directory).expect("clean");
+    }
+}

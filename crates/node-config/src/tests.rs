@@ -1,0 +1,118 @@
+//! What node.toml says and how its errors read.
+
+use super::*;
+
+fn parse(text: &str) -> Result<Config, String> {
+    Config::parse(Path::new("node.toml"), text).map_err(|e| e.to_string())
+}
+
+#[test]
+fn an_empty_file_is_the_default() {
+    assert_eq!(parse("").expect("empty"), Config::default());
+}
+
+#[test]
+fn times_and_sizes_have_units() {
+    for (text, seconds) in [("90", 90), ("\"90s\"", 90), ("\"10m\"", 600), ("\"2h\"", 7200)] {
+        let config = parse(&format!("alive_interval = {text}")).expect(text);
+        assert_eq!(config.alive_interval, Duration::from_secs(seconds), "{text}");
+    }
+    for (text, bytes) in [("70000", 70_000), ("\"64K\"", 65536), ("\"1G\"", 1 << 30)] {
+        let config = parse(&format!("rekey_bytes = {text}")).expect(text);
+        assert_eq!(config.rekey_bytes, Size(bytes), "{text}");
+    }
+}
+
+#[test]
+fn an_error_names_its_line_and_what_was_expected() {
+    for (text, place, part) in [
+        ("listen = 22", "node.toml:1:10: ", "invalid type"),
+        (
+            "\npassword = true\nroot_login = \"maybe\"",
+            "node.toml:3:14: ",
+            "unknown variant `maybe`",
+        ),
+        ("paswword = true", "node.toml:1:1: ", "unknown field `paswword`"),
+        (
+            "[limits]\nlogin_grace = \"soon\"",
+            "node.toml:2:15: ",
+            "a time such as",
+        ),
+        (
+            "rekey_bytes = \"99999999999999999999G\"",
+            "node.toml:1:15: ",
+            "a number of bytes such as",
+        ),
+        ("alive_interval = -1", "node.toml:1:18: ", "a time such as"),
+        (
+            "[limits]\ntries = 0",
+            "node.toml:2:9: ",
+            "0 would let nobody log in",
+        ),
+    ] {
+        let error = parse(text).expect_err(text);
+        assert!(
+            error.starts_with(place) && error.contains(part),
+            "{text}: {error}"
+        );
+    }
+}
+
+#[test]
+fn keys_are_not_replaced_more_often_than_a_session_can_live_with() {
+    for (text, part) in [
+        ("rekey_bytes = 16", "rekey_bytes of 16: "),
+        ("rekey_bytes = \"63K\"", "rekey_bytes of 64512: "),
+        ("rekey_after = \"999ms\"", "rekey_after of 999 ms: "),
+    ] {
+        let error = parse(text).expect_err(text);
+        assert!(
+            error.starts_with("node.toml:1:15: ") && error.contains(part),
+            "{text}: {error}"
+        );
+    }
+    for text in [
+        "rekey_bytes = 0",
+        "rekey_bytes = \"64K\"",
+        "rekey_after = 0",
+        "rekey_after = \"1s\"",
+    ] {
+        parse(text).expect(text);
+    }
+}
+
+/// Every key, as the error about an unknown one lists them.
+fn keys(unknown: &str) -> Vec<String> {
+    let error = parse(unknown).expect_err("an unknown key");
+    let listed = error.split("expected one of ").nth(1).expect("a list");
+    listed
+        .split(", ")
+        .map(|key| key.trim().trim_matches('`').to_owned())
+        .collect()
+}
+
+#[test]
+fn every_key_is_documented() {
+    let page = include_str!("../../../docs/node.md");
+    let documented: Vec<&str> = page
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .flat_map(|line| line.split('|').nth(1).unwrap_or_default().split(", "))
+        .map(|key| key.trim().trim_matches('`'))
+        .collect();
+    let mut expected = keys("no_such_key = 1");
+    expected.extend(keys("[limits]\nno_such_key = 1"));
+    expected.extend(keys("[strangers]\nno_such_key = 1"));
+    for key in &expected {
+        assert!(
+            documented.contains(&key.as_str()),
+            "docs/node.md does not explain `{key}`"
+        );
+    }
+    for key in documented {
+        assert!(
+            expected.iter().any(|k| k == key),
+            "docs/node.md explains `{key}`, which is no key"
+        );
+    }
+}

@@ -1,0 +1,341 @@
+//! The cluster's side: a state that was brought, what of open connections it ends, and each order decided about anew.
+//! Whoever brings a state is believed in nothing; see [`Cluster`].
+
+use super::Monitor;
+use super::audit::{EndOrder, Event};
+use super::connections::{LAST_WORD, Stage};
+use super::label_commands::Value;
+use super::open_login::OpenLogin;
+use super::settings::worker_user;
+use super::timers::unix_seconds;
+use super::tools::Tools;
+use super::trust::Trust;
+use super::tunnel::Tunnel;
+use super::wakes::{Key, Owner};
+use crate::config::cluster::{Change, Cluster, Member, SignedState};
+use fleetgate_policy::cluster::Refusal;
+use fleetgate_sys::process;
+use fleetgate_wire::common::SessionId;
+use fleetgate_wire::node::Connection as Number;
+use fleetgate_wire::node::front::ToFront;
+use fleetgate_wire::node::lobby::ToLobby;
+use std::ffi::CString;
+use std::time::Duration;
+
+/// How often the state's age is looked at.
+const LOOK: Duration = Duration::from_secs(60);
+/// The timer for that.
+const AGE: u64 = 0;
+/// DISCONNECT's reason (RFC 4253 §11.1): by application.
+const BY_APPLICATION: u32 = 11;
+
+impl Monitor {
+    /// Begins with the cluster that the machine joined, if it did.
+    pub(crate) fn join_cluster(&mut self) {
+        let Some(cluster) = &self.tools.cluster else {
+            return;
+        };
+        tracing::info!(
+            cluster = %cluster.state().cluster, node = %cluster.node(), serial = cluster.state().serial,
+            "the node belongs to a cluster"
+        );
+        self.look_at_age();
+        let ids = match self.tools.user_mode {
+            true => (process::effective_uid(), process::effective_gid()),
+            false => worker_user(&self.tools.config.user),
+        };
+        self.label_commands.replace(&mut self.tools, ids);
+    }
+
+    /// A state that somebody brought.
+    pub(crate) fn cluster_state(&mut self, signed: SignedState) {
+        let Some(cluster) = &mut self.tools.cluster else {
+            return;
+        };
+        match cluster.receive_state(&signed.document, &signed.signature) {
+            Ok(change) => {
+                if let Some(writer) = &self.tools.state_writer {
+                    writer.write(signed);
+                }
+                if change == Change::State {
+                    self.cluster_changed();
+                }
+            }
+            Err(why) => {
+                let serial = cluster.state().serial;
+                tracing::error!(serial, "a state of the cluster is not taken: {why}");
+                let refused = Some(why);
+                self.tools.audit.tell(Event::ClusterState {
+                    serial,
+                    refused,
+                    sessions: None,
+                });
+            }
+        }
+    }
+
+    /// A sign that the state still holds.
+    pub(crate) fn cluster_fresh(&mut self, document: Vec<u8>, signature: Vec<u8>) {
+        let Some(cluster) = &mut self.tools.cluster else {
+            return;
+        };
+        match cluster.receive_fresh(&document, &signature) {
+            Ok(()) => {
+                if let Some(writer) = &self.tools.state_writer {
+                    writer.write_fresh(SignedState { document, signature });
+                }
+                self.say_age();
+            }
+            Err(why) => tracing::warn!("a sign that the cluster's state holds is refused: {why}"),
+        }
+    }
+
+    /// The state is another: what its locks are for is ended now.
+    pub(crate) fn cluster_changed(&mut self) {
+        let Some(cluster) = &self.tools.cluster else {
+            return;
+        };
+        let serial = cluster.state().serial;
+        tracing::info!(serial, "the cluster's state was replaced");
+        // Auth forgets with a restore which sessions ended since the backup; a restored state is a new one.
+        let sessions = self.sessions.ids(&self.tools.config.runtime_directory);
+        self.tools.audit.tell(Event::ClusterState {
+            serial,
+            refused: None,
+            sessions,
+        });
+        self.say_age();
+        self.look_for_locks();
+    }
+
+    /// The configuration was read again: the machine may have joined or left, and its labels be others.
+    pub(crate) fn cluster_reloaded(&mut self, loaded: Option<(Tunnel, Cluster)>) {
+        let (tunnel, loaded) = loaded.unzip();
+        let both = self.tunnel.as_ref().zip(tunnel.as_ref());
+        let is_same = both.is_some_and(|(known, loaded)| known.is_of(loaded));
+        let known = self.tools.cluster.take().filter(|_| is_same);
+        self.tools.cluster = match (known, loaded) {
+            // What a proxy brought is mostly newer than what stands on the disk; the other way round, an
+            // administrator put it there, and it is taken like any other.
+            (Some(mut known), Some(loaded)) => {
+                // Those of commands are told again in a moment.
+                known.set_labels(loaded.labels().clone());
+                let signed = loaded.signed().clone();
+                let is_newer = loaded.state().serial > known.state().serial;
+                self.tools.cluster = Some(known);
+                if is_newer {
+                    self.cluster_state(signed);
+                }
+                self.tools.cluster.take()
+            }
+            (_, loaded) => loaded,
+        };
+        if self.tools.cluster.is_none() {
+            self.label_commands.end(&mut self.tools);
+            self.tools.metrics.cluster(0, 0);
+        }
+        self.join_cluster();
+        self.tunnel_reloaded(tunnel);
+        self.look_for_locks();
+    }
+
+    /// A timer of the cluster's.
+    pub(crate) fn cluster_woken(&mut self, id: u64) {
+        if id == AGE {
+            self.age_timer = None;
+            return self.look_at_age();
+        }
+        let Some(Value { key, value }) = self.label_commands.woken(&mut self.tools, id) else {
+            return;
+        };
+        let Some(cluster) = &mut self.tools.cluster else {
+            return;
+        };
+        match cluster.set_label(&key, &value) {
+            Ok(true) => {
+                tracing::info!(key, value, "a label has another value");
+                self.tell_facts();
+            }
+            Ok(false) => {}
+            Err(why) => tracing::warn!("the command of a label: {why}"),
+        }
+    }
+
+    fn look_at_age(&mut self) {
+        self.say_age();
+        if self.tools.cluster.is_some() && self.age_timer.is_none() {
+            let timer = self.tools.timers.after(LOOK, Key::new(Owner::Cluster, AGE));
+            self.age_timer = Some(timer);
+        }
+    }
+
+    fn say_age(&mut self) {
+        let now = unix_seconds();
+        let Some(cluster) = &mut self.tools.cluster else {
+            return;
+        };
+        self.tools
+            .metrics
+            .cluster(cluster.state().serial, cluster.state().as_of);
+        if let Some(words) = cluster.grows_old(now) {
+            tracing::warn!("{words}");
+        }
+    }
+
+    /// Ends what a lock is for, on every way in.
+    fn look_for_locks(&mut self) {
+        let now = unix_seconds();
+        let all = self.connections.numbers(|c| !matches!(c.stage, Stage::Login(_)));
+        for number in all {
+            let Some(cluster) = &self.tools.cluster else {
+                return;
+            };
+            let Some(known) = self.connections.get(number) else {
+                continue;
+            };
+            if known.hung_up || known.parting.is_some() {
+                continue;
+            }
+            let refusal = known.granted().and_then(|granted| lock(granted, cluster, now));
+            if let Some(refusal) = refusal {
+                self.end_locked(number, &refusal);
+            }
+        }
+        self.end_ordered_sessions(now);
+    }
+
+    /// Ends single sessions that the state says are to end. Their connections stay, with whatever else they carry.
+    fn end_ordered_sessions(&mut self, now: u64) {
+        let Some(cluster) = &self.tools.cluster else {
+            return;
+        };
+        let orders: Vec<_> = cluster
+            .state()
+            .locks
+            .on_sessions(now)
+            .filter_map(|(id, lock)| Some((session_id(id)?, lock)))
+            .map(|(id, lock)| {
+                let (by, reason) = (lock.by.clone(), lock.reason.clone());
+                (id, EndOrder { by, reason })
+            })
+            .collect();
+        for (id, order) in orders {
+            if self.sessions.end_ordered(&id, &order) {
+                tracing::info!(
+                    by = order.by,
+                    reason = order.reason,
+                    "a session is ended by order"
+                );
+            }
+        }
+    }
+
+    /// Ends a connection and its sessions because of a lock. Its client is told; whoever does not tell it in time is
+    /// passed by.
+    fn end_locked(&mut self, number: Number, refusal: &Refusal) {
+        let Some(known) = self.connections.get(number) else {
+            return;
+        };
+        let source = known.source;
+        known.parting = Some(refusal.words.clone());
+        known.waiting.clear();
+        let at_front = match &known.stage {
+            Stage::Open(_, front) => Some(*front),
+            _ => None,
+        };
+        if let Some(timer) = known.grace.take() {
+            self.tools.timers.cancel(timer);
+        }
+        let timer = self
+            .tools
+            .timers
+            .after(LAST_WORD, Key::new(Owner::Connections, number));
+        known.grace = Some(timer);
+        let Some(granted) = known.granted() else { return };
+        // Nothing is ordered with it any more.
+        granted.grant.expires = Some(Duration::ZERO);
+        let login = granted.grant.login.to_string();
+        let user = granted.user();
+        let text = CString::new(refusal.words.clone()).unwrap_or_default();
+        match at_front {
+            Some(front) => {
+                let word = ToFront::End {
+                    connection: number,
+                    reason: BY_APPLICATION,
+                    text,
+                };
+                self.workers.say(front, &word, Vec::new(), &self.tools.wakes);
+            }
+            None => self.tell_lobby(&ToLobby::End {
+                connection: number,
+                reason: BY_APPLICATION,
+                text,
+            }),
+        }
+        tracing::info!(connection = number, %source, login, "a connection is ended: {refusal}");
+        self.tools.audit.tell(Event::Locked {
+            connection: number,
+            source,
+            login,
+            user,
+            rule: refusal.rule.clone(),
+            reason: refusal.words.clone(),
+        });
+        self.sessions.end_all(number);
+        self.networks.connection_ended(number);
+    }
+}
+
+/// A session's id from its hexadecimal digits.
+fn session_id(digits: &str) -> Option<SessionId> {
+    u128::from_str_radix(digits, 16).ok().map(u128::to_be_bytes)
+}
+
+/// The lock that holds against a login that is open.
+fn lock(granted: &OpenLogin, cluster: &Cluster, now: u64) -> Option<Refusal> {
+    let login = granted.grant.login.as_str();
+    let against = |m: &Member| {
+        cluster
+            .state()
+            .locks
+            .against(&m.identity, cluster.node(), login, now)
+    };
+    granted
+        .members
+        .iter()
+        .find_map(against)
+        .or_else(|| cluster.locked(login, now))
+        .map(|lock| lock.refusal())
+}
+
+/// Decides about a login of the cluster again, for an order: what was a yes an hour ago may be a no, or a smaller yes.
+pub(crate) fn decide_again(granted: &mut OpenLogin, tools: &Tools, trust: &Trust) -> Result<(), String> {
+    let now = unix_seconds();
+    let login = granted.grant.login.as_str();
+    let Some(cluster) = &tools.cluster else {
+        return match granted.members.is_empty() {
+            true => Ok(()),
+            false => Err("this node has left the cluster: log in again".to_owned()),
+        };
+    };
+    if let Some(lock) = cluster.locked(login, now) {
+        return Err(lock.refusal().words);
+    }
+    let mut is_other = false;
+    for member in &mut granted.members {
+        is_other |= member
+            .decide_again(cluster, login, now, trust.skew)
+            .map_err(|refusal| refusal.words)?;
+    }
+    if is_other {
+        let mut permits = granted.base.clone();
+        for member in &granted.members {
+            permits = member.within(permits).map_err(|denied| denied.to_string())?;
+        }
+        permits
+            .name_commands(&trust.commands)
+            .map_err(|denied| denied.to_string())?;
+        granted.grant.permits = permits;
+    }
+    Ok(())
+}

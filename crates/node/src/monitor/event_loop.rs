@@ -1,0 +1,269 @@
+//! The loop: it waits, and calls the part that a descriptor, a timer or an answer is for. What a part does is in the part's
+//! own module; this file only dispatches.
+
+use super::accept::Listeners;
+use super::audit::{Event, WriterThread};
+use super::connections::{Connections, Stage};
+use super::fronts::Fronts;
+use super::label_commands::LabelCommands;
+use super::lobby::Lobby;
+use super::login::Login;
+use super::metrics::{MetricsServer, Process};
+use super::network::Networks;
+use super::offer::Offer;
+use super::sessions::Sessions;
+use super::starter::Starter;
+use super::timers::{Timer, now};
+use super::tools::Tools;
+use super::trust::Trust;
+use super::tunnel::Tunnel;
+use super::wakes::{Key, Owner};
+use super::watcher::WatcherProcesses;
+use super::workers::{WorkerEvent, WorkerId, WorkerKind, Workers};
+use fleetgate_sys::Errno;
+use fleetgate_wire::node::Connection as Number;
+use fleetgate_wire::node::front::ToFront;
+use fleetgate_wire::node::tunnel::ToTunnel;
+use fleetgate_worker::rest::Rest;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long the last audit events may take to the disk when the node ends.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// All of it.
+pub struct Monitor {
+    pub(crate) tools: Tools,
+    pub(crate) workers: Workers,
+    pub(crate) listeners: Listeners,
+    pub(crate) connections: Connections,
+    pub(crate) fronts: Fronts,
+    pub(crate) sessions: Sessions,
+    pub(crate) networks: Networks,
+    pub(crate) starter: Starter,
+    pub(crate) offer: Arc<Offer>,
+    pub(crate) trust: Arc<Trust>,
+    pub(crate) lobby: Lobby,
+    /// None: the machine did not join a cluster.
+    pub(crate) tunnel: Option<Tunnel>,
+    /// Tunnels of who the node was before it left, or joined anew: until their sessions have ended.
+    pub(crate) parted: Vec<WorkerId>,
+    /// How many tunnels there were before the one that is there.
+    pub(crate) tunnels: u64,
+    pub(crate) resolver: WorkerId,
+    pub(crate) config_path: Option<std::path::PathBuf>,
+    pub(crate) writing: Option<WriterThread>,
+    /// The page of metrics; none: it is not served.
+    pub(crate) page: Option<MetricsServer>,
+    /// Who watches sessions.
+    pub(crate) watchers: WatcherProcesses,
+    /// No more are accepted; it ends with the last connection and the last session.
+    pub(crate) draining: bool,
+    /// Commands that say the node's labels.
+    pub(crate) label_commands: LabelCommands,
+    /// When the state's age is looked at next.
+    pub(crate) age_timer: Option<Timer>,
+    /// When sums of what strangers did are due.
+    pub(crate) strangers_timer: Option<Timer>,
+    /// Ends of connections that are not told yet.
+    pub(crate) ends: Vec<(Number, Event)>,
+    /// The next grant's number.
+    pub(crate) grants: u64,
+    pub(crate) done: bool,
+}
+
+impl Monitor {
+    /// Serves until it is told to end and the last connection and session have.
+    pub fn serve(mut self) -> Result<(), Errno> {
+        let served = self.turn_until_done();
+        self.tell_ends(true);
+        self.tell_sums(true);
+        let writing = self.writing.take();
+        drop(self);
+        // What is left of the audit log is written by a thread that ends with the last who may tell it something.
+        if let Some(writing) = writing {
+            let (done, wait) = std::sync::mpsc::channel();
+            std::thread::spawn(move || {
+                writing.finish();
+                let _ = done.send(());
+            });
+            let _ = wait.recv_timeout(LAST_WORDS);
+        }
+        served
+    }
+
+    fn turn_until_done(&mut self) -> Result<(), Errno> {
+        let mut keys = Vec::new();
+        let mut rest = Rest::now();
+        while !self.done {
+            let wait = match self.tools.names.has_ready() {
+                true => Some(0),
+                false => self.tools.timers.wait_ms(now()),
+            };
+            if self.tools.reaper.looks() {
+                rest.stir();
+            }
+            keys.clear();
+            self.tools.wakes.wait(rest.wait(wait), &mut keys)?;
+            // At first that is what only the start needed. Of an idle monitor's 5.5 MB it is 4.
+            let rests = rest.woke(keys.len());
+            self.look_around(rests);
+            for key in &keys {
+                self.wake(*key);
+                self.deliver();
+            }
+            while let Some(key) = self.tools.timers.pop(now()) {
+                self.wake(key);
+                self.deliver();
+            }
+            if self.tools.names.has_ready() {
+                self.wake(Key::new(Owner::Names, 0));
+                self.deliver();
+            }
+            // A session may outlive its connection: whoever drains sees it to its end, or nobody would write that down.
+            if self.draining && self.connections.len() == 0 && self.sessions.count() == 0 {
+                self.done = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// What wakes nobody, since something else is sure to in a moment: helpers that end, fronts that begin.
+    fn look_around(&mut self, rests: bool) {
+        self.tools.reaper.look(rests, &self.tools.wakes);
+        let mut news = Vec::new();
+        self.workers.started(&self.tools.wakes, &mut news);
+        if !news.is_empty() {
+            self.take(news);
+            self.deliver();
+        }
+    }
+
+    fn wake(&mut self, key: Key) {
+        let id = key.id;
+        match key.owner {
+            Owner::Starter => self.starter_woken(id),
+            Owner::Listeners => self.listeners_woken(id),
+            Owner::Workers => {
+                let mut news = Vec::new();
+                self.workers.woken(id, &self.tools.wakes, &mut news);
+                self.take(news);
+            }
+            Owner::Starts if id == 0 => self.workers.rung(),
+            Owner::Starts => self.fronts.idle(id, &mut self.workers),
+            Owner::Names => {
+                for (key, found) in self.tools.names.take() {
+                    match key.owner {
+                        Owner::Logins => self.login(key.id, |login, scene| login.named(found, scene)),
+                        Owner::Connections => self.account_known(key.id, found),
+                        Owner::Sessions => self.sessions.named(&mut self.tools, key.id, found),
+                        Owner::Networks => self.networks.named(&mut self.tools, key.id, found),
+                        Owner::Tunnel => self.proxy_named(key.id, found),
+                        _ => {}
+                    }
+                }
+            }
+            Owner::Launches => {
+                for (key, outcome) in self.tools.launches.take() {
+                    match key.owner {
+                        Owner::Logins => self.files_read(key.id, outcome),
+                        Owner::Sessions => self.sessions.launched(&mut self.tools, key.id, outcome),
+                        Owner::Networks => self.networks.launched(&mut self.tools, key.id, outcome),
+                        Owner::Cluster => self.label_commands.launched(&mut self.tools, key.id, outcome),
+                        _ => {}
+                    }
+                }
+            }
+            Owner::Connections => self.connection_woken(id),
+            Owner::Logins => self.login(id, Login::heard),
+            Owner::Sessions => self.sessions.woken(&mut self.tools, id),
+            Owner::Networks => self.networks.woken(&mut self.tools, id),
+            Owner::Exchanges => self.exchange_due(id),
+            Owner::Reaper => self.tools.reaper.ended(id),
+            Owner::Cluster => self.cluster_woken(id),
+            Owner::Tunnel => self.tunnel_woken(id),
+            Owner::Watcher => self.watcher_woken(id),
+            Owner::Strangers => self.sums_due(),
+            Owner::Metrics => {}
+        }
+    }
+
+    /// Messages of parts go to the fronts of their connections.
+    fn deliver(&mut self) {
+        self.give_turns();
+        self.watch_sessions();
+        self.tell_ends(false);
+        while let Some((connection, word, fds)) = self.tools.words.pop() {
+            let front = self.connections.get(connection).and_then(|c| match &c.stage {
+                Stage::Open(_, front) if !c.hung_up => Some(*front),
+                _ => None,
+            });
+            // The first session runs: whoever wants to know where the time went is told now.
+            if matches!(word, ToFront::Started { .. })
+                && let Some((worker, ticket, spans)) = self.tools.steps.take(connection)
+            {
+                let word = ToTunnel::Spans { ticket, spans };
+                self.workers.say(worker, &word, Vec::new(), &self.tools.wakes);
+            }
+            if let Some(front) = front {
+                self.workers.say(front, &word, fds, &self.tools.wakes);
+            }
+        }
+    }
+
+    /// What the processes said, and which of them ended.
+    pub(crate) fn take(&mut self, news: Vec<WorkerEvent>) {
+        for one in news {
+            match one {
+                WorkerEvent::Heard(worker, frame) if worker == self.lobby.worker => {
+                    self.lobby_says(&frame.bytes)
+                }
+                WorkerEvent::Heard(worker, frame) if self.tunnel.as_ref().is_some_and(|t| t.is(worker)) => {
+                    self.tunnel_says(worker, &frame.bytes);
+                }
+                WorkerEvent::Heard(worker, frame) if self.parted.contains(&worker) => {
+                    self.parted_says(worker, &frame.bytes);
+                }
+                WorkerEvent::Heard(worker, frame) if self.watchers.is_watcher(worker) => {
+                    self.watcher_says(worker, &frame.bytes);
+                }
+                WorkerEvent::Heard(worker, frame) => self.front_says(worker, &frame.bytes),
+                WorkerEvent::Gone(worker, what, pid, how) => self.worker_gone(worker, what, pid, &how),
+            }
+        }
+    }
+
+    fn worker_gone(&mut self, worker: WorkerId, what: WorkerKind, pid: i32, how: &str) {
+        let name = what.name();
+        let is_leaving =
+            what == WorkerKind::Tunnel && self.tunnel.as_ref().is_none_or(|t| t.worker != Some(worker));
+        if !(self.draining && what == WorkerKind::Lobby || is_leaving) {
+            tracing::error!(process = name, pid, "the {name} is gone: {how}");
+            self.tools.metrics.died(match what {
+                WorkerKind::Lobby => Process::Lobby,
+                WorkerKind::Front => Process::Front,
+                WorkerKind::Resolver => Process::Resolver,
+                WorkerKind::Tunnel => Process::Tunnel,
+                WorkerKind::Watcher => Process::Watcher,
+                WorkerKind::Guardian => Process::Guardian,
+            });
+            self.tools.audit.tell(Event::ProcessDied {
+                process: name.to_owned(),
+                pid,
+                how: how.to_owned(),
+            });
+        }
+        match what {
+            WorkerKind::Lobby if worker == self.lobby.worker => self.lobby_gone(),
+            WorkerKind::Front => {
+                for connection in self.fronts.forget(worker) {
+                    self.end(connection, "its front ended");
+                }
+            }
+            WorkerKind::Resolver if worker == self.resolver => self.restart_resolver(),
+            WorkerKind::Tunnel => self.tunnel_gone(worker),
+            WorkerKind::Watcher | WorkerKind::Guardian => self.watcher_gone(worker),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Logins, as the loop drives them: each step of one, and what follows from it. A login that was proven gets its grant and
+//! its front.
+
+use crate::config::cluster::Member;
+use crate::monitor::Monitor;
+use crate::monitor::audit::{ClusterUser, Event};
+use crate::monitor::connections::{GRACE_MARGIN, Stage};
+use crate::monitor::fronts::FrontOwner;
+use crate::monitor::launches::Outcome;
+use crate::monitor::login::{Entry, Login, Refusal, Scene, Step};
+use crate::monitor::metrics::LoginResult;
+use crate::monitor::open_login::OpenLogin;
+use crate::monitor::sessions::offered;
+use crate::monitor::strangers::StrangerEvent;
+use crate::monitor::timers::now;
+use crate::monitor::wakes::{Key, Owner};
+use crate::monitor::workers::WorkerKind;
+use fleetgate_policy::grant::How;
+use fleetgate_policy::{Grant, GrantId};
+use fleetgate_wire::node::lobby::ToLobby;
+use fleetgate_wire::node::{Connection as Number, Kind, Permits, Verdict};
+use std::time::Duration;
+
+impl Monitor {
+    /// Lets a login go on, and does what follows.
+    pub(crate) fn login(&mut self, number: Number, go: impl FnOnce(&mut Login, &mut Scene<'_>) -> Step) {
+        let Some(connection) = self.connections.of_lobby(number) else {
+            return;
+        };
+        let Stage::Login(login) = &mut connection.stage else {
+            return;
+        };
+        let mut refusals = Vec::new();
+        let mut scene = Scene {
+            connection: number,
+            source: connection.source.ip(),
+            tunnelled: connection.via.is_some(),
+            session_id: connection.exchanges.session_id(),
+            host_key: connection.exchanges.host_key(),
+            tools: &mut self.tools,
+            refusals: &mut refusals,
+        };
+        let step = go(login, &mut scene);
+        let step = login.hold(step, &mut scene);
+        self.login_step(number, step, refusals);
+        let talks = self
+            .connections
+            .get(number)
+            .is_some_and(|c| matches!(&c.stage, Stage::Login(login) if login.needs_turn()));
+        if !talks {
+            self.tools.pam_turns.leave(number);
+        }
+    }
+
+    /// Logins that waited for PAM go on where there is a place again.
+    pub(crate) fn give_turns(&mut self) {
+        let config = self.tools.config.clone();
+        while let Some(number) = self.tools.pam_turns.next(&config.limits) {
+            self.login(number, Login::take_turn);
+        }
+    }
+
+    /// The key files of a login were read.
+    pub(crate) fn files_read(&mut self, number: Number, outcome: Outcome) {
+        // Nobody waits for it any more: its helper is still to be waited for.
+        let waits = self
+            .connections
+            .of_lobby(number)
+            .is_some_and(|c| matches!(c.stage, Stage::Login(_)));
+        match outcome {
+            Ok((running, _)) if !waits => self.tools.reaper.take(running.pidfd),
+            outcome => self.login(number, |login, scene| login.read(outcome, scene)),
+        }
+    }
+
+    /// What follows from a step of a login.
+    pub(crate) fn login_step(&mut self, number: Number, step: Step, refusals: Vec<Refusal>) {
+        self.tell_refusals(number, refusals);
+        match step {
+            Step::Wait => {}
+            Step::Say(verdict) => {
+                if let (Verdict::End { text, .. }, Some(known)) = (&verdict, self.connections.get(number)) {
+                    known.parting = Some(text.to_string_lossy().into_owned());
+                }
+                self.tell_lobby(&ToLobby::Verdict {
+                    connection: number,
+                    verdict,
+                });
+            }
+            Step::In(entry) => self.let_in(number, *entry),
+            Step::Violation(why) => self.violated(WorkerKind::Lobby, self.lobby.worker, Some(number), why),
+        }
+    }
+
+    pub(crate) fn tell_refusals(&mut self, number: Number, refusals: impl IntoIterator<Item = Refusal>) {
+        let Some((source, via)) = self.connections.get(number).map(|c| (c.source, c.proxy())) else {
+            return;
+        };
+        for Refusal {
+            login,
+            method,
+            reason,
+            user,
+            rule,
+        } in refusals
+        {
+            self.tools.metrics.login(LoginResult::Refused);
+            let line = StrangerEvent {
+                source: source.ip(),
+                tunnelled: via.is_some(),
+                what: "login_refused",
+                is_user: user.is_some(),
+            };
+            if !self.has_line(line) {
+                tracing::debug!(connection = number, %source, ?login, method, "a login is refused: {reason}");
+                continue;
+            }
+            tracing::info!(connection = number, %source, ?login, method, "a login is refused: {reason}");
+            self.tools.audit.tell(Event::LoginRefused {
+                connection: number,
+                source,
+                login,
+                method,
+                reason,
+                user,
+                rule,
+                via: via.clone(),
+            });
+        }
+    }
+
+    /// A login was proven: the grant is noted, and its front begins to start while the lobby freezes the connection.
+    fn let_in(&mut self, number: Number, entry: Entry) {
+        let Some(known) = self.connections.of_lobby(number) else {
+            return;
+        };
+        let took = now().saturating_sub(known.clock);
+        known.clock = now();
+        if let Some(timer) = known.grace.take() {
+            self.tools.timers.cancel(timer);
+        }
+        let (source, ends, via) = (known.source, known.ends.clone(), known.proxy());
+        self.timing(number, "login", took);
+        self.grants += 1;
+        let whose = FrontOwner::new(&entry.login, entry.account.ids.uid, &entry.identity);
+        let granted = OpenLogin {
+            connection: number,
+            ends,
+            grant: Grant {
+                id: GrantId(self.grants),
+                identity: entry.identity,
+                login: entry.login,
+                permits: entry.permits,
+                must_change_password: entry.must_change_password,
+                source,
+                expires: entry.expires,
+            },
+            members: entry.members,
+            base: entry.base,
+            uid: entry.account.ids.uid,
+            pam: entry.pam,
+        };
+        let front = self.fronts.worker(
+            whose,
+            number,
+            &self.offer,
+            &mut self.workers,
+            &self.tools.wakes,
+            &mut self.tools.timers,
+        );
+        let front = match front {
+            Ok(front) => front,
+            Err(e) => {
+                tracing::error!(connection = number, "no front can be started for a login: {e}");
+                return self.end(number, "no front can be started for its login");
+            }
+        };
+        self.tools.metrics.login(LoginResult::Accepted);
+        let proven = &granted.grant.identity.proven;
+        let by_password = proven
+            .iter()
+            .any(|how| matches!(how, How::Password | How::KeyboardInteractive));
+        let account = granted.grant.login.as_str().as_bytes();
+        self.tools
+            .strangers
+            .logged_in(source.ip(), via.is_some(), account, by_password);
+        tracing::info!(
+            connection = number, %source, via, login = %granted.grant.login, identity = %granted.grant.identity, "a login"
+        );
+        if granted.grant.must_change_password {
+            tracing::info!(
+                connection = number,
+                "its password has expired: its sessions are `passwd`"
+            );
+        }
+        self.tools.audit.tell(Event::LoginAccepted {
+            connection: number,
+            source,
+            login: granted.grant.login.to_string(),
+            identity: granted.grant.identity.to_string(),
+            cluster: granted.members.first().map(audited),
+            via,
+        });
+        self.connections.logged_in(number, Box::new(granted), front);
+        self.tell_lobby(&ToLobby::Verdict {
+            connection: number,
+            verdict: Verdict::Accepted { notes: entry.notes },
+        });
+        // The lobby's grace for the hand-over: a connection that is in and stays there is nobody's.
+        let timer = self
+            .tools
+            .timers
+            .after(GRACE_MARGIN, Key::new(Owner::Connections, number));
+        if let Some(known) = self.connections.of_lobby(number) {
+            known.grace = Some(timer);
+        }
+    }
+}
+
+/// What the front may ask for. What roles allow may change while the connection is open, and why they refuse a program is
+/// for its user to read: that the front does not know, so it is to ask.
+pub(super) fn to_offer(granted: &OpenLogin, now: Duration) -> Permits {
+    let offered = offered(&granted.grant, now);
+    match granted.members.is_empty() {
+        true => offered,
+        false => [Kind::Shell, Kind::Exec, Kind::Sftp]
+            .into_iter()
+            .fold(offered, Permits::with),
+    }
+}
+
+/// Who somebody is in the cluster, as the audit log has it.
+fn audited(member: &Member) -> ClusterUser {
+    ClusterUser {
+        user: member.user().map(ToString::to_string).unwrap_or_default(),
+        roles: member.roles(),
+        mfa: member.identity.mfa,
+        device: member.identity.device.as_ref().map(ToString::to_string),
+    }
+}

@@ -1,0 +1,266 @@
+//! What a login request comes to: which way it goes, whether the proof holds, and whether it is the last one that is needed.
+
+use super::account::{allowed, closed};
+use super::calendar::calendar;
+use super::penalties::same_key;
+use super::publickey::{self, Decision, Session};
+use super::refusals::end;
+use super::talk::{self, Purpose};
+use super::{Entry, Login, PROTOCOL_ERROR, Scene, Step};
+use crate::config::cluster::Member;
+use crate::monitor::names::Lane;
+use crate::monitor::timers;
+use crate::monitor::trust::Way;
+use crate::monitor::wakes::{Key, Owner};
+use fleetgate_policy::Login as Name;
+use fleetgate_policy::access::{self, Proof};
+use fleetgate_policy::grant::{How, Identity};
+use fleetgate_ssh::auth::{Method, Request};
+use fleetgate_ssh::key::{Restrictions, Visitor};
+use fleetgate_wire::node::Verdict;
+use std::time::Duration;
+use zeroize::Zeroizing;
+
+/// How long PAM may take to each of its words once a session is being made.
+const PAM_PATIENCE: Duration = Duration::from_secs(30);
+
+impl Login {
+    pub(super) fn decide(&mut self, request: &Request<'_>, scene: &mut Scene<'_>) -> Step {
+        if request.service != "ssh-connection" {
+            return end(PROTOCOL_ERROR, c"there is no such service");
+        }
+        let user = self.user.get_or_insert_with(|| request.user.to_vec()).clone();
+        if user != request.user {
+            return end(PROTOCOL_ERROR, c"the user name may not change");
+        }
+        let way = match &request.method {
+            // The first is how clients ask what there is.
+            Method::None if self.attempts == 1 => return self.rejected(false),
+            Method::None => return self.refuse("none", "the method none", scene),
+            Method::PublicKey(_) => Way::PublicKey,
+            Method::Password { .. } => Way::Password,
+            Method::KeyboardInteractive { .. } => Way::KeyboardInteractive,
+            Method::Other { .. } => return self.refuse("other", "a method that is not there", scene),
+        };
+        if !self.progress.open().contains(&way) {
+            return self.refuse(way.name(), "the method is not open", scene);
+        }
+        self.floor.begin();
+        let key = Key::new(Owner::Logins, scene.connection);
+        let trust = self.trust.clone();
+        let wants_files = way == Way::PublicKey;
+        let Some(known) = self.facts.gather(
+            &user,
+            wants_files,
+            &trust,
+            scene.tools,
+            (Lane::of(scene.source), key),
+        ) else {
+            return Step::Wait;
+        };
+        let name = Name::parse(&user).ok();
+        let closed = name.as_ref().and_then(|_| closed(known.account, scene));
+        let allowed = match (known.account, &name) {
+            (Some(account), Some(name)) => allowed(account, name, known.groups, &trust, scene),
+            _ => Err("there is no such account".to_owned()),
+        };
+        match &request.method {
+            Method::PublicKey(request) => {
+                let (now, utc_offset) = calendar();
+                let visitor = Visitor {
+                    login: name.as_ref().map_or("", Name::as_str),
+                    source: scene.source,
+                    now,
+                    skew: trust.skew,
+                    utc_offset,
+                    environment: trust.user_environment,
+                };
+                let session = Session {
+                    id: scene.session_id.unwrap_or_default(),
+                    host_key: scene.host_key,
+                };
+                let decision = publickey::decide(
+                    request,
+                    session,
+                    &visitor,
+                    known.files,
+                    &trust,
+                    scene.tools.cluster.as_ref(),
+                );
+                let is_query = request.signature.is_none();
+                let (allowed, decision) = match closed {
+                    Some(closed) => (
+                        Ok(()),
+                        publickey::without_account(
+                            decision,
+                            visitor.login,
+                            &closed,
+                            scene.tools.cluster.as_ref(),
+                        ),
+                    ),
+                    None => (allowed, decision),
+                };
+                match (allowed, decision) {
+                    (Ok(()), Decision::Would) => Step::Say(Verdict::KeyOk),
+                    (
+                        Ok(()),
+                        Decision::Proven {
+                            how,
+                            restrictions,
+                            member,
+                        },
+                    ) => self.proven(way, how, *restrictions, member.map(|m| *m), scene),
+                    (Ok(()), Decision::Denied(denied)) => {
+                        let publickey::ClusterRefusal { user, refusal } = *denied;
+                        self.deny(way.name(), user, refusal, scene)
+                    }
+                    (Err(why), _) | (_, Decision::Refused(why)) if is_query => {
+                        tracing::debug!(connection = scene.connection, "a key would not do: {why}");
+                        self.refused_key = Some(why);
+                        self.rejected_counted(scene)
+                    }
+                    (Err(why), _) | (_, Decision::Refused(why)) => self.refuse(way.name(), &why, scene),
+                }
+            }
+            Method::Password { new: Some(_), .. } => self.refuse(
+                way.name(),
+                "passwords are not changed this way: use keyboard-interactive",
+                scene,
+            ),
+            Method::Password { password, .. } => {
+                // Who may not come in at all is asked for his password as everybody, and it is wrong.
+                let password = match &allowed {
+                    Ok(()) => Zeroizing::new(password.to_vec()),
+                    Err(_) => Zeroizing::new(b"\x08\n\r\x7f".to_vec()),
+                };
+                self.talk(Purpose::Password(Some(password)), scene)
+            }
+            _ => self.talk(Purpose::Interactive, scene),
+        }
+    }
+
+    /// One way was gone to its end.
+    pub(super) fn proven(
+        &mut self,
+        way: Way,
+        how: How,
+        restrictions: Restrictions,
+        member: Option<Member>,
+        scene: &mut Scene<'_>,
+    ) -> Step {
+        let by_role = |member: &Member| member.allowed.permits.only_named();
+        let proof = match way {
+            Way::PublicKey => Proof::Key {
+                forced: publickey::is_forced(&restrictions) || member.as_ref().is_some_and(by_role),
+            },
+            _ => Proof::Password,
+        };
+        if let Some(account) = self.facts.account() {
+            let account = access::Account {
+                name: account.name.to_str().unwrap_or_default(),
+                uid: account.ids.uid,
+                groups: &[],
+            };
+            if let Err(denied) = self.trust.access.root().allow(&account, proof) {
+                return self.refuse(way.name(), &denied.to_string(), scene);
+            }
+        }
+        if self.proven.iter().any(|(earlier, _)| same_key(earlier, &how)) {
+            return self.refuse(
+                way.name(),
+                "the same key again, where another is asked for",
+                scene,
+            );
+        }
+        self.proven.push((how, restrictions));
+        self.members.extend(member);
+        self.pending = None;
+        if !self.progress.went(way) {
+            return self.rejected(true);
+        }
+        if scene.tools.pam && self.accepted.is_none() {
+            let step = self.talk(Purpose::Account, scene);
+            if matches!(step, Step::Wait) {
+                // What the lobby waits for; it is not looked at again.
+                self.pending = Some(Zeroizing::default());
+            }
+            return step;
+        }
+        self.enter(scene)
+    }
+
+    /// Whether a key or certificate was proven.
+    pub(super) fn has_key(&self) -> bool {
+        let is_key = |how: &How| matches!(how, How::Key { .. } | How::Certificate { .. });
+        self.proven.iter().any(|(how, _)| is_key(how))
+    }
+
+    /// All was proven.
+    pub(super) fn enter(&mut self, scene: &mut Scene<'_>) -> Step {
+        let name = self.user.as_deref().and_then(|u| Name::parse(u).ok());
+        let (Some(account), Some(login)) = (self.facts.account().cloned(), name) else {
+            return self.fail("there is no such account", scene);
+        };
+        let mut all = publickey::unrestricted();
+        let mut proven = Vec::new();
+        for (how, restrictions) in std::mem::take(&mut self.proven) {
+            all = match all.and(restrictions) {
+                Ok(both) => both,
+                Err(denied) => return self.fail(&denied.to_string(), scene),
+            };
+            proven.push(how);
+        }
+        let (now, _) = calendar();
+        // A lock of the node or the account is for whoever comes without the cluster, too.
+        let lock = scene
+            .tools
+            .cluster
+            .as_ref()
+            .and_then(|c| c.locked(login.as_str(), now));
+        if let Some(refusal) = lock.map(fleetgate_policy::cluster::Lock::refusal) {
+            return self.deny("login", None, refusal, scene);
+        }
+        // While PAM was asked the state may have changed.
+        let mut members = std::mem::take(&mut self.members);
+        if let Some(cluster) = &scene.tools.cluster {
+            let again = members.iter_mut().find_map(|member| {
+                let decided = member.decide_again(cluster, login.as_str(), now, self.trust.skew);
+                let user = member.user().map(ToString::to_string);
+                decided.err().map(|refusal| (user, refusal))
+            });
+            if let Some((user, refusal)) = again {
+                return self.deny("login", user, refusal, scene);
+            }
+        }
+        let base = all.permits.within(self.trust.permits.clone());
+        let mut permits = base.clone();
+        for member in &members {
+            permits = match member.within(permits) {
+                Ok(permits) => permits,
+                Err(denied) => return self.fail(&denied.to_string(), scene),
+            };
+        }
+        if let Err(denied) = permits.name_commands(&self.trust.commands) {
+            return self.fail(&denied.to_string(), scene);
+        }
+        let expires = all
+            .expires
+            .map(|end| timers::now() + Duration::from_secs(end.saturating_sub(now)));
+        let pam = self
+            .accepted
+            .take()
+            .map(|conversation| conversation.into_session(&scene.tools.wakes, PAM_PATIENCE));
+        Step::In(Box::new(Entry {
+            account,
+            login,
+            identity: Identity { proven },
+            permits,
+            base,
+            members,
+            expires,
+            notes: talk::lines(&std::mem::take(&mut self.notes)),
+            pam,
+            must_change_password: self.must_change_password,
+        }))
+    }
+}

@@ -1,0 +1,34 @@
+//! A connection after its login: what every order on it is checked against.
+
+use crate::config::cluster::Member;
+use fleetgate_launch::pam::PamSession;
+use fleetgate_policy::{Grant, Permits};
+use fleetgate_wire::node::{Connection, Ends};
+
+/// A login that was let in, on its one connection. Gone with it.
+pub struct OpenLogin {
+    /// The connection.
+    pub connection: Connection,
+    /// Where from and where to.
+    pub ends: Ends,
+    /// What was granted.
+    pub grant: Grant,
+    /// As whom of the cluster; none: by what the node trusts itself.
+    pub members: Vec<Member>,
+    /// What the grant permits without what roles take away.
+    pub base: Permits,
+    /// The account's number when it was let in. An account that has another one since is not the same.
+    pub uid: u32,
+    /// With PAM: the conversation that let it in, accepted and not opened. The connection's first session takes it, so
+    /// that what the modules learnt (a ticket, a key) reaches it; later ones begin their own.
+    pub pam: Option<PamSession>,
+}
+
+impl OpenLogin {
+    /// The user of the cluster, for the audit log.
+    pub fn user(&self) -> Option<String> {
+        self.members
+            .iter()
+            .find_map(|member| member.user().map(ToString::to_string))
+    }
+}

@@ -1,0 +1,217 @@
+//! Admission: whether a front's Start becomes a session. It is held against the connection's grant and against the limits;
+//! a refusal is told to the client and to the audit log. The steps that follow are `prepare` and `launch`.
+
+use super::facts::{ClusterUser, ProgramChoice};
+use super::launch::PendingLaunch;
+use super::order::{self, Refused};
+use super::{About, Session, Sessions, State, key, say, text};
+use crate::config::cluster::Member;
+use crate::monitor::accept::address;
+use crate::monitor::audit::{Event, SessionKind};
+use crate::monitor::network::Networks;
+use crate::monitor::open_login::OpenLogin;
+use crate::monitor::timers::{Timer, now};
+use crate::monitor::tools::Tools;
+use fleetgate_launch::pam::PamSession;
+use fleetgate_policy::{Grant, Watching};
+use fleetgate_sys::Fd;
+use fleetgate_wire::common::Account;
+use fleetgate_wire::names::About as Question;
+use fleetgate_wire::node::Ends;
+use fleetgate_wire::node::front::{Start, Ticket, ToFront};
+use std::ffi::CString;
+
+/// A session on its way.
+pub(super) struct PendingSession {
+    pub(super) grant: Grant,
+    pub(super) ends: Ends,
+    pub(super) start: Start,
+    pub(super) account: Account,
+    pub(super) decided: ProgramChoice,
+    pub(super) agent: Option<CString>,
+    pub(super) display: Option<u16>,
+    pub(super) context: Option<CString>,
+    pub(super) watching: Watching,
+    pub(super) cluster_user: ClusterUser,
+    /// The conversation that let the connection in, for the connection's first session.
+    pub(super) accepted: Option<PamSession>,
+    pub(super) pam: bool,
+    pub(super) xauth: Option<(Fd, Timer)>,
+    /// Made and under way: what the front will be given, and what the keeper will note.
+    pub(super) under_way: Option<PendingLaunch>,
+}
+
+impl Sessions {
+    /// A front asks for a session. `account`: as the name service has it at this moment.
+    pub fn start(
+        &mut self,
+        tools: &mut Tools,
+        networks: &Networks,
+        granted: &mut OpenLogin,
+        account: Account,
+        ticket: Ticket,
+        start: Start,
+    ) {
+        let connection = granted.connection;
+        let login = granted.grant.login.to_string();
+        match self.admit(tools, networks, granted, account, ticket, start) {
+            Ok(number) if self.selinux => {
+                let user = self.all.get(&number).map(|s| text(&s.login)).unwrap_or_default();
+                tools.names.ask(
+                    crate::monitor::names::Lane::IN,
+                    Question::Context { user },
+                    key(number, About::Context),
+                );
+            }
+            Ok(number) => self.go_on(tools, number),
+            Err(Refused(why)) => {
+                tools.metrics.denied();
+                tools.audit.tell(Event::Denied {
+                    connection,
+                    login,
+                    what: why.clone(),
+                });
+                tools.words.say(
+                    connection,
+                    ToFront::NotStarted {
+                        connection,
+                        ticket,
+                        why: text(&why),
+                    },
+                    Vec::new(),
+                );
+            }
+        }
+    }
+
+    /// The checks, and the session's entry.
+    fn admit(
+        &mut self,
+        tools: &mut Tools,
+        networks: &Networks,
+        granted: &mut OpenLogin,
+        account: Account,
+        ticket: Ticket,
+        start: Start,
+    ) -> Result<u64, Refused> {
+        let connection = granted.connection;
+        let decided = order::decide(&granted.grant, &start, now())?;
+        if account.ids.uid != granted.uid {
+            return Err(Refused::new(
+                "the account is not the one that logged in: log in again",
+            ));
+        }
+        if self.by_ticket.contains_key(&(connection, ticket)) {
+            return Err(Refused::new("the session's number is in use"));
+        }
+        let count = self.by_connection.get(&connection).copied().unwrap_or(0);
+        if count >= tools.config.limits.sessions {
+            return Err(Refused(format!(
+                "a connection has at most {count} sessions (limits.sessions)"
+            )));
+        }
+        let of_roles = |of: &Member| of.allowed.limits.sessions;
+        if let Some(most) = granted.members.iter().filter_map(of_roles).min()
+            && count >= most
+        {
+            return Err(Refused(format!(
+                "a connection has at most {most} sessions by its roles: end one of them"
+            )));
+        }
+        let lasting = |of: &Member| of.allowed.limits.session;
+        let limit = granted.members.iter().filter_map(lasting).min();
+        let watching = granted
+            .members
+            .iter()
+            .map(|of| of.allowed.watching)
+            .fold(tools.config.watching(), Watching::and);
+        let agent = match start.agent {
+            Some(of) => Some(
+                networks
+                    .agent(connection, of)
+                    .ok_or(Refused::new("there is no agent to forward"))?,
+            ),
+            None => None,
+        };
+        let display = match &start.x11 {
+            Some(x11) => {
+                let number = networks.display(connection, x11.display);
+                Some(number.ok_or(Refused::new("there is no display to forward"))?)
+            }
+            None => None,
+        };
+        self.next += 1;
+        let number = self.next;
+        let [high, low] = fleetgate_sys::exe::random();
+        let pam = tools.pam && decided.is_login();
+        let session = Session {
+            connection,
+            source: address(&granted.ends.peer),
+            user: granted.user(),
+            ordered: None,
+            parting: None,
+            ticket,
+            login: granted.grant.login.to_string(),
+            uid: account.ids.uid,
+            id: (u128::from(high) << 64 | u128::from(low)).to_be_bytes(),
+            kind: decided.kind,
+            fixed: granted.grant.permits.forced().is_some() || decided.kind == SessionKind::Sftp,
+            terminal: None,
+            command: decided.command(),
+            original: decided.original.clone(),
+            cgroup: None,
+            unheard: false,
+            hung_up: false,
+            doomed: false,
+            limit,
+            over: None,
+            state: State::Pending(Box::new(PendingSession {
+                grant: granted.grant.clone(),
+                ends: granted.ends.clone(),
+                start,
+                account,
+                decided,
+                agent,
+                display,
+                context: None,
+                watching,
+                cluster_user: ClusterUser::of(&granted.members),
+                accepted: if pam { granted.pam.take() } else { None },
+                pam,
+                xauth: None,
+                under_way: None,
+            })),
+        };
+        self.all.insert(number, session);
+        self.by_ticket.insert((connection, ticket), number);
+        *self.by_connection.entry(connection).or_default() += 1;
+        self.beginning.push(connection);
+        Ok(number)
+    }
+
+    /// It will not be: the client is told, unless he was, and the audit log.
+    pub(super) fn refuse(&mut self, tools: &mut Tools, number: u64, Refused(why): Refused) {
+        let Some(session) = self.forget(number) else {
+            return;
+        };
+        if let Some(cgroup) = &session.cgroup {
+            let _ = std::fs::remove_dir(cgroup);
+        }
+        let (connection, ticket) = (session.connection, session.ticket);
+        say(
+            tools,
+            &session,
+            ToFront::NotStarted {
+                connection,
+                ticket,
+                why: text(&why),
+            },
+            Vec::new(),
+        );
+        tools.audit.tell(Event::SessionRefused {
+            connection,
+            login: session.login,
+            reason: why,
+        });
+    }
+}

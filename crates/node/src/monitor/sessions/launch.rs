@@ -1,0 +1,418 @@
+//! A session's launch: the order for the helper and its descriptors, the launch itself (inside PAM, where that is used), and
+//! what it comes to.
+
+use super::facts::Facts;
+use super::order::{self, Refused};
+use super::streams::Streams;
+use super::within_pam::PamLaunch;
+use super::{About, Sessions, State, confinement, ended, environment, key, running, say, text};
+use crate::monitor::audit::Event;
+use crate::monitor::launches::Outcome;
+use crate::monitor::names;
+use crate::monitor::tools::Tools;
+use fleetgate_launch::{Begun, Launch, LaunchError, Session as SessionRecord};
+use fleetgate_policy::Audit;
+use fleetgate_policy::permits::Program as Permitted;
+use fleetgate_sys::poll::READ;
+use fleetgate_sys::{Errno, Fd, clock, socket};
+use fleetgate_wire::exec::{Exec, Program};
+use fleetgate_wire::node::Ended;
+use fleetgate_wire::node::front::ToFront;
+use fleetgate_wire::order::{Role, Work};
+use fleetgate_wire::pam::Start as PamStart;
+use fleetgate_wire::{Failure, Reason};
+use std::ffi::CString;
+use std::time::Duration;
+
+/// How long a user has to answer what PAM asks: nobody is asked here.
+const NO_TIME: u32 = 1;
+
+/// A launch under way.
+pub(super) struct PendingLaunch {
+    ours: Vec<Fd>,
+    one: bool,
+    kept: SessionRecord,
+    events: Option<Fd>,
+    /// How closely it is watched.
+    audit: Option<&'static str>,
+    is_direct: bool,
+}
+
+impl Sessions {
+    /// A launch came to something.
+    pub fn launched(&mut self, tools: &mut Tools, id: u64, outcome: Outcome) {
+        match super::parts(id) {
+            Some((number, About::Xauth)) => self.xauth_launched(tools, number, outcome),
+            Some((number, About::Launch)) => self.program_launched(tools, number, outcome),
+            _ => {}
+        }
+    }
+
+    /// Makes the order and hands it on.
+    pub(super) fn launch(&mut self, tools: &mut Tools, number: u64) {
+        // While this waited the connection may have ended.
+        if self.all.get(&number).is_some_and(|s| s.unheard) {
+            self.forget(number);
+            return;
+        }
+        if let Err(why) = self.try_launch(tools, number) {
+            self.refuse(tools, number, why);
+        }
+    }
+
+    fn try_launch(&mut self, tools: &mut Tools, number: u64) -> Result<(), Refused> {
+        let Some(session) = self.all.get_mut(&number) else {
+            return Ok(());
+        };
+        let State::Pending(beginning) = &mut session.state else {
+            return Ok(());
+        };
+        let failed = |doing: &'static str| {
+            move |e: fleetgate_sys::Errno| {
+                tracing::error!("a session is not started: {doing}: {e}");
+                Refused::new("the session could not be started; the host's log says why")
+            }
+        };
+        let sftp = matches!(beginning.decided.program, Permitted::Sftp { .. });
+        let streams = match &beginning.start.terminal {
+            _ if sftp => Streams::socket().map_err(failed("making a socket"))?,
+            Some(terminal) => Streams::terminal(terminal, beginning.context.as_deref())
+                .map_err(failed("making a terminal"))?,
+            None => Streams::pipes().map_err(failed("making pipes"))?,
+        };
+        let config = tools.config.clone();
+        let facts = Facts {
+            config: &config,
+            grant: &beginning.grant,
+            ends: &beginning.ends,
+            start: &beginning.start,
+            account: &beginning.account,
+            session: session.id,
+            at: clock::wall(),
+            terminal: streams.path.as_ref(),
+            agent: beginning.agent.as_ref(),
+            display: beginning.display,
+            cluster_user: &beginning.cluster_user,
+            inherited: &self.inherited,
+            context: beginning.context.as_ref(),
+            pam: beginning.pam,
+            root: self.root,
+        };
+        // The file server tells itself what it does.
+        let watched = match beginning.watching.audit {
+            Audit::None => None,
+            _ if sftp => None,
+            _ if !self.root => {
+                return Err(Refused::new(
+                    "the session is to be watched, and only a node that runs as root can do that",
+                ));
+            }
+            _ => tools
+                .watching
+                .begin(session.connection, &session.login, session.id, beginning.watching)
+                .map_err(|why| {
+                    tracing::error!("a session is not started: watching it: {why}");
+                    Refused::new("the session could not be started; the host's log says why")
+                })?,
+        };
+        let audit = watched.as_ref().map(|_| beginning.watching.audit.name());
+        let mut given = streams.given;
+        let mut events = None;
+        let (work, mut kept) = match &beginning.decided.program {
+            // A forced `internal-sftp` has no place for `passwd`.
+            Permitted::Sftp { .. } if beginning.grant.must_change_password => {
+                return Err(Refused::new(
+                    "the password has expired, and file transfer cannot change it",
+                ));
+            }
+            Permitted::Sftp { arguments } => {
+                let order = order::sftp(&facts, arguments)?;
+                if self.root {
+                    let today = clock::wall().sec.div_euclid(86_400);
+                    confinement::may_enter(&beginning.account, !beginning.pam, today)?;
+                }
+                if let Some(root) = &order.chroot {
+                    confinement::safe_root(root)?;
+                }
+                let (ours, theirs) = socket::pair().map_err(failed("making a socket"))?;
+                given.push((Role::Events, theirs));
+                events = Some(ours);
+                // Without one the listing shows numbers alone.
+                if let Some(names) = names::fresh_socket(&tools.resolver) {
+                    given.push((Role::Resolver, names));
+                }
+                let plain = Exec::new(session.id, beginning.account.clone(), Program::Shell);
+                (Work::Sftp(order), SessionRecord::of(&plain, 0))
+            }
+            _ => {
+                let mut order = order::exec(&facts, &beginning.decided)?;
+                if let Some((watch, watcher)) = watched {
+                    order.watch = Some(watch);
+                    given.push((Role::Watcher, watcher));
+                }
+                let kept = SessionRecord::of(&order, 0);
+                (Work::Exec(order), kept)
+            }
+        };
+        let cgroup = self.cgroups.as_mut().and_then(|cgroups| match cgroups.take() {
+            Ok(made) => Some(made),
+            Err(e) => {
+                tracing::warn!("a session goes without a cgroup of its own: {e}");
+                None
+            }
+        });
+        kept.kill_remaining = config.kill_user_processes && cgroup.is_some();
+        kept.cgroup = cgroup.as_ref().map(|made| made.path.clone());
+        session.cgroup = kept.cgroup.clone();
+        session.terminal = streams.path.clone();
+        let launch = Launch {
+            cgroup: cgroup.map(|made| made.directory),
+            deadline: config.limits.launch.0,
+            ..Launch::new(work, given)
+        };
+        let is_direct = matches!(beginning.decided.program, Permitted::Argv(_));
+        beginning.under_way = Some(PendingLaunch {
+            ours: streams.ours,
+            one: streams.one,
+            kept,
+            events,
+            audit,
+            is_direct,
+        });
+        let key = key(number, About::Launch);
+        if !beginning.pam {
+            return tools.launches.submit(launch, key).map_err(|e| not_launched(&e));
+        }
+        let tty = session.terminal.clone().unwrap_or_else(|| c"ssh".into());
+        let wanted = PamLaunch {
+            number,
+            accepted: beginning.accepted.take(),
+            start: PamStart {
+                service: text(&config.pam_service),
+                user: beginning.account.name.clone(),
+                remote_host: environment::address(&beginning.ends.peer),
+                remote_user: CString::default(),
+                tty,
+                authenticate: false,
+                defer_change: beginning.grant.must_change_password,
+                environment: Vec::new(),
+                prompt_timeout_ms: NO_TIME,
+            },
+            resolver: tools.resolver.clone(),
+            launch,
+            of_keys: beginning.grant.permits.environment().len(),
+        };
+        self.opened
+            .begin(self.ladder.clone(), wanted, tools.launches.elsewhere(key))
+    }
+
+    fn program_launched(&mut self, tools: &mut Tools, number: u64, outcome: Outcome) {
+        let pam = self.opened.take(number);
+        let Some(session) = self.all.get_mut(&number) else {
+            return;
+        };
+        let State::Pending(beginning) = std::mem::replace(&mut session.state, State::Between) else {
+            return;
+        };
+        let connection = session.connection;
+        self.begun(connection);
+        let Some(session) = self.all.get_mut(&number) else {
+            return;
+        };
+        let Some(under_way) = beginning.under_way else {
+            return;
+        };
+        let PendingLaunch {
+            ours,
+            one,
+            mut kept,
+            events,
+            audit,
+            is_direct,
+        } = under_way;
+        let (running, begun) = match outcome {
+            Ok(done) => done,
+            Err(e) => return self.not_started(tools, number, e, ours, one, is_direct),
+        };
+        let spent = running.spent;
+        let micros = (spent.order + spent.spawn + spent.ready).as_micros() as u64;
+        tracing::debug!(step = "launch", micros, "timing");
+        let (steps, connection) = (&mut tools.steps, session.connection);
+        steps.add(connection, c"node", "launch", Duration::from_micros(micros));
+        steps.add_earlier(connection, c"node", "exec", spent.spawn, spent.ready);
+        steps.add(connection, c"helper", "ready", spent.ready);
+        tools.metrics.launched(running.strategy);
+        tools.metrics.session_started(session.kind);
+        kept.entry.pid = running.pid;
+        kept.connection = session.connection;
+        let (unrecorded, unwatched) = match begun {
+            Begun::Executed {
+                unrecorded,
+                unwatched,
+                ..
+            } => (
+                unrecorded.as_ref().map(in_words),
+                unwatched.as_ref().map(in_words),
+            ),
+            _ => (None, None),
+        };
+        if let Some(why) = &unwatched {
+            let login = &session.login;
+            tracing::error!(%login, pid = running.pid, "a session is not watched, though it should be: {why}");
+        }
+        if let Some(why) = &unrecorded {
+            let login = &session.login;
+            tracing::warn!(%login, pid = running.pid, "a login record is not written: {why}");
+        }
+        tools.audit.tell(Event::SessionStarted {
+            connection: session.connection,
+            session: session.id,
+            login: session.login.clone(),
+            source: session.source,
+            user: session.user.clone(),
+            kind: session.kind,
+            pid: running.pid,
+            terminal: session
+                .terminal
+                .as_ref()
+                .map(|t| t.to_string_lossy().into_owned()),
+            command: session.command.clone(),
+            original: session.original.clone(),
+            rung: running.strategy.name(),
+            unrecorded,
+            audit: audit.filter(|_| unwatched.is_none()),
+            unwatched,
+        });
+        let word = ToFront::Started {
+            connection: session.connection,
+            ticket: session.ticket,
+            one,
+        };
+        say(tools, session, word, ours);
+        if let Some(events) = &events {
+            // Without it the transfer goes on untold; the count at its end says so.
+            let _ = tools.wakes.watch(events, READ, key(number, About::Files));
+        }
+        if let Some(pam) = &pam
+            && let Err(e) = tools.wakes.watch(pam.socket(), READ, key(number, About::Pam))
+        {
+            tracing::error!("a PAM session cannot be listened to: {e}");
+        }
+        let signals = running.pidfd.duplicate(3).ok();
+        session.state = State::Running(Box::new(running::Running {
+            since: std::time::Instant::now(),
+            pid: running.pid,
+            pidfd: signals,
+            control: running.control,
+            events,
+            pam,
+            in_pam: beginning.pam,
+            exit: None,
+            kept: None,
+        }));
+        let ends = self.ends.clone();
+        let cgroup = kept.cgroup.clone();
+        let keep = self.keeper.keep(running.pidfd, kept, move |end| {
+            ends.tell(number, end, cgroup.as_deref())
+        });
+        if let Err(e) = keep {
+            tracing::error!("{e}; the end of a session is not noticed");
+        }
+        session.over = session
+            .limit
+            .map(|limit| tools.timers.after(limit, key(number, About::Over)));
+        if session.doomed {
+            session.kill();
+        }
+        if session.unheard || session.hung_up {
+            self.hang_up_session(number);
+        }
+    }
+
+    /// The launch failed. What the user was told on his terminal or standard error (no logins now, no shell) is his to
+    /// read, with the exit code that sshd gives: the session is said to have run.
+    fn not_started(
+        &mut self,
+        tools: &mut Tools,
+        number: u64,
+        error: LaunchError,
+        ours: Vec<Fd>,
+        one: bool,
+        is_direct: bool,
+    ) {
+        let told = match &error {
+            LaunchError::Refused(failure) => told_code(failure, is_direct),
+            _ => None,
+        };
+        let why = match told {
+            Some(_) => Refused(error.to_string()),
+            None => not_launched(&error),
+        };
+        let Some((status, session)) = told.zip(self.all.get_mut(&number)) else {
+            tools.metrics.launch_failed();
+            return self.refuse(tools, number, why);
+        };
+        let (connection, ticket) = (session.connection, session.ticket);
+        say(
+            tools,
+            session,
+            ToFront::Started {
+                connection,
+                ticket,
+                one,
+            },
+            ours,
+        );
+        let ended = Ended {
+            status,
+            ..ended(None)
+        };
+        say(
+            tools,
+            session,
+            ToFront::Ended {
+                connection,
+                ticket,
+                ended,
+                why: CString::default(),
+            },
+            Vec::new(),
+        );
+        session.unheard = true;
+        self.refuse(tools, number, why);
+    }
+}
+
+/// What failed, and why.
+fn in_words(failure: &Failure) -> String {
+    let subject = failure.subject.to_string_lossy();
+    match failure.errno {
+        0 => subject.into_owned(),
+        errno => format!("{subject}: {}", Errno(errno)),
+    }
+}
+
+/// Words for the user; the log has the others.
+fn not_launched(error: &LaunchError) -> Refused {
+    tracing::error!("a session is not started: {error}");
+    match error {
+        LaunchError::Pam(_) => Refused::new("PAM refused the session; the host's log says why"),
+        LaunchError::Busy { .. } => Refused::new("the host has too much to do; try again"),
+        LaunchError::Refused(failure) if failure.subject.to_bytes().starts_with(b"watching") => {
+            Refused::new("the session is to be watched, and cannot be; the host's log says why")
+        }
+        _ => Refused::new("the session could not be started; the host's log says why"),
+    }
+}
+
+/// The exit code of a helper that told the user himself why not: sshd's.
+fn told_code(failure: &Failure, is_direct: bool) -> Option<i32> {
+    match failure.reason {
+        Reason::NoLogin => Some(254),
+        Reason::AccountExpired | Reason::PasswordExpired => Some(1),
+        Reason::NoProgram if !is_direct => Some(1),
+        Reason::NoProgram if failure.errno == fleetgate_sys::Errno::ENOENT.0 => Some(127),
+        Reason::NoProgram => Some(126),
+        _ => None,
+    }
+}

@@ -1,0 +1,126 @@
+//! What a session waits for between its admission and its launch: its SELinux context, and xauth for X11.
+
+use super::order::{self, Refused};
+use super::{About, Session, Sessions, State, key};
+use crate::monitor::launches::Outcome;
+use crate::monitor::tools::Tools;
+use crate::monitor::x11;
+use fleetgate_sys::poll::READ;
+use fleetgate_sys::process;
+use fleetgate_wire::names::Found;
+
+impl Sessions {
+    /// A name was found: the SELinux context.
+    pub fn named(&mut self, tools: &mut Tools, id: u64, found: Found) {
+        let Some((number, About::Context)) = super::parts(id) else {
+            return;
+        };
+        let Some(Session {
+            state: State::Pending(beginning),
+            ..
+        }) = self.all.get_mut(&number)
+        else {
+            return;
+        };
+        match found {
+            Found::Context { context } => {
+                beginning.context = context;
+                self.go_on(tools, number);
+            }
+            // In a system that has contexts nobody runs without his own.
+            other => {
+                tracing::error!("the SELinux context of a session is not known: {other:?}");
+                self.refuse(
+                    tools,
+                    number,
+                    Refused::new("the session's SELinux context is not known"),
+                );
+            }
+        }
+    }
+
+    /// xauth first, then the program.
+    pub(super) fn go_on(&mut self, tools: &mut Tools, number: u64) {
+        let Some(session) = self.all.get(&number) else {
+            return;
+        };
+        let State::Pending(beginning) = &session.state else {
+            return;
+        };
+        let script = match (&beginning.start.x11, beginning.display) {
+            (Some(x11), Some(display)) => Some(order::xauth_script(x11, display)),
+            _ => None,
+        };
+        match script {
+            Some(Err(why)) => self.refuse(tools, number, why),
+            Some(Ok(script)) => {
+                let xauth = x11::launch(session.id, &beginning.account, &tools.config.xauth, &script);
+                let launch = xauth.map_err(|e| e.to_string()).and_then(|launch| {
+                    let submitted = tools.launches.submit(launch, key(number, About::Xauth));
+                    submitted.map_err(|e| e.to_string())
+                });
+                if let Err(why) = launch {
+                    tracing::warn!("xauth is not run: {why}; X11 clients of this session are refused");
+                    self.launch(tools, number);
+                }
+            }
+            None => self.launch(tools, number),
+        }
+    }
+
+    pub(super) fn xauth_launched(&mut self, tools: &mut Tools, number: u64, outcome: Outcome) {
+        let session = self.all.get_mut(&number);
+        match (session.map(|s| &mut s.state), outcome) {
+            (Some(State::Pending(beginning)), Ok((running, _))) => {
+                let watched = tools
+                    .wakes
+                    .watch(&running.pidfd, READ, key(number, About::XauthEnded));
+                let timer = tools.timers.after(x11::PATIENCE, key(number, About::XauthLate));
+                beginning.xauth = Some((running.pidfd, timer));
+                if watched.is_err() {
+                    self.xauth_ended(tools, number);
+                }
+            }
+            (None, Ok((running, _))) => tools.reaper.take(running.pidfd),
+            (_, outcome) => {
+                if let Err(e) = outcome {
+                    tracing::warn!("xauth is not run: {e}; X11 clients of this session are refused");
+                }
+                self.launch(tools, number);
+            }
+        }
+    }
+
+    pub(super) fn xauth_ended(&mut self, tools: &mut Tools, number: u64) {
+        let Some(Session {
+            state: State::Pending(beginning),
+            ..
+        }) = self.all.get_mut(&number)
+        else {
+            return;
+        };
+        let Some((pidfd, timer)) = beginning.xauth.take() else {
+            return;
+        };
+        tools.timers.cancel(timer);
+        match process::wait(&pidfd, false) {
+            Ok(Some(process::Exit::Code(0))) => {}
+            exit => tracing::warn!(
+                "xauth failed ({exit:?}); X11 clients of this session may be refused. Is {} there?",
+                tools.config.xauth.display()
+            ),
+        }
+        self.launch(tools, number);
+    }
+
+    pub(super) fn xauth_late(&mut self, number: u64) {
+        if let Some(Session {
+            state: State::Pending(beginning),
+            ..
+        }) = self.all.get(&number)
+            && let Some((pidfd, _)) = &beginning.xauth
+        {
+            let _ = process::signal(pidfd, process::SIGKILL);
+        }
+    }
+}

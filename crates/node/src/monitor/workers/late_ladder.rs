@@ -1,0 +1,70 @@
+//! A ladder that is opened when the first process is started from it: a node of no cluster unpacks and proves nothing for a
+//! tunnel that it does not have. It is opened on the thread that starts processes, where it holds up no login.
+
+use fleetgate_seal::{Ladder, Options, Source};
+use std::ffi::CStr;
+use std::sync::Arc;
+
+/// A ladder, or what it will be made of.
+pub struct LateLadder {
+    source: Source,
+    name: &'static CStr,
+    opened: Option<Arc<Ladder>>,
+}
+
+impl LateLadder {
+    /// Of this source; its processes have this name.
+    pub const fn new(source: Source, name: &'static CStr) -> LateLadder {
+        LateLadder {
+            source,
+            name,
+            opened: None,
+        }
+    }
+
+    /// Opens it, if that was not done. What failed is tried again at the next call.
+    pub(super) fn ladder(&mut self) -> Result<Arc<Ladder>, String> {
+        let opened = match self.opened.take() {
+            Some(ladder) => ladder,
+            None => open(&self.source, self.name)?.into(),
+        };
+        Ok(self.opened.insert(opened).clone())
+    }
+
+    /// The ladder, if it was opened.
+    pub(super) fn opened(&self) -> Option<Arc<Ladder>> {
+        self.opened.clone()
+    }
+}
+
+/// Opens a ladder. An error says where to look.
+pub fn open(source: &Source, name: &CStr) -> Result<Ladder, String> {
+    let options = Options {
+        name: Some(name.into()),
+        ..Options::default()
+    };
+    Ladder::open(source.clone(), options).map_err(|e| format!("{e}; see `fleetgate seal doctor`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn it_is_opened_once_and_tried_again_where_it_failed() {
+        let path = std::env::temp_dir().join(format!("fleetgate-late-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let mut late = LateLadder::new(Source::File(path.clone()), c"true");
+        assert!(late.opened().is_none());
+        for _ in 0..2 {
+            let why = late.ladder().expect_err("there is no file");
+            assert!(why.contains("seal doctor"), "{why}");
+        }
+        symlink("/bin/true", &path).expect("made");
+        let first = late.ladder().expect("it is there now");
+        std::fs::remove_file(&path).expect("removed");
+        assert!(Arc::ptr_eq(&first, &late.ladder().expect("open")));
+        assert!(late.opened().is_some());
+    }
+}

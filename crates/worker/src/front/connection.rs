@@ -1,0 +1,611 @@
+//! One connection of the login: its socket, its SSH core, its channels. It reads, deals with and writes what there is,
+//! and keeps no more than the windows allow. A peer that sends garbage loses this and nothing else.
+
+use super::channel::Session;
+use super::channel::{Channel, Forward, Listener, Use};
+use super::key::Key;
+use super::pump::{Poured, Which};
+use super::{Context, words};
+use crate::lobby::reason_of;
+use crate::start::WorkerEnd;
+use fleetgate_ssh::event::{ChannelId, ChannelKind, End, Event, Global, ReplyId};
+use fleetgate_ssh::settings::Settings;
+use fleetgate_ssh::{Connection, driver};
+use fleetgate_sys::epoll::{self, Epoll};
+use fleetgate_sys::{Errno, Fd, net, stream};
+use fleetgate_wire::node::front::{FromFront, RequestKind, Ticket, ToFront};
+use fleetgate_wire::node::{self, Kind, Permits};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What one channel may send in a row.
+const SHARE: usize = 128 * 1024;
+/// Reads, dealings and writes in one turn, before other connections have theirs.
+const ROUNDS: usize = 8;
+/// What clients may have sent to programs that do not read, of one connection. Beyond it nothing more is read from it.
+pub(super) const MAX_KEPT: usize = 32 << 20;
+/// Refusals that are told for the audit log, of one connection: a client could make millions.
+const MAX_DENIED: u32 = 100;
+/// How long a peer may take to read our last words.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// One connection.
+pub(super) struct ClientConnection {
+    pub(super) number: node::Connection,
+    pub(super) place: u32,
+    pub(super) core: Connection,
+    socket: Fd,
+    readable: bool,
+    hung_up: bool,
+    writable: bool,
+    pub(super) permits: Permits,
+    pub(super) channels: BTreeMap<u32, Channel>,
+    /// What the monitor's answers by these tickets are for.
+    pub(super) uses: BTreeMap<Ticket, Use>,
+    last_ticket: Ticket,
+    pub(super) listeners: BTreeMap<u32, Listener>,
+    /// The ticket of the agent's socket: one for all sessions.
+    pub(super) agent: Option<Ticket>,
+    /// Channels that may have something for the client.
+    pub(super) busy: VecDeque<u32>,
+    /// Bytes that are kept for programs.
+    pub(super) kept: usize,
+    /// Host keys were told.
+    announced: bool,
+    denied: u32,
+    /// It stands in the queue for a turn.
+    due: bool,
+    /// An EOF that waits for the exit status, at the latest until then.
+    pub(super) eof_due: Option<Duration>,
+    ending: Option<Ending>,
+}
+
+/// How it ends.
+struct Ending {
+    why: String,
+    /// Nothing is to be said to the peer.
+    silent: bool,
+    /// Until when it may read our last words.
+    until: Option<Duration>,
+}
+
+/// What a turn left.
+pub(super) enum TurnResult {
+    Idle,
+    /// There is more to do.
+    More,
+    Ended(String),
+}
+
+impl ClientConnection {
+    /// From what the lobby handed over.
+    pub(super) fn thaw(
+        number: node::Connection,
+        place: u32,
+        (settings, state): (Arc<Settings>, &[u8]),
+        socket: Fd,
+        permits: Permits,
+        cookie: [u8; 16],
+    ) -> Result<ClientConnection, String> {
+        let mut core = Connection::thaw(state, settings)
+            .map_err(|e| format!("the lobby's state cannot be read: {e}"))?;
+        core.cookie(cookie);
+        Ok(ClientConnection {
+            number,
+            place,
+            core,
+            socket,
+            readable: true,
+            hung_up: false,
+            writable: true,
+            permits,
+            channels: BTreeMap::new(),
+            uses: BTreeMap::new(),
+            last_ticket: 0,
+            listeners: BTreeMap::new(),
+            agent: None,
+            busy: VecDeque::new(),
+            kept: 0,
+            announced: false,
+            denied: 0,
+            due: false,
+            eof_due: None,
+            ending: None,
+        })
+    }
+
+    pub(super) fn socket(&self) -> &Fd {
+        &self.socket
+    }
+
+    /// Whether it was not yet in the queue for a turn.
+    pub(super) fn becomes_due(&mut self) -> bool {
+        !std::mem::replace(&mut self.due, true)
+    }
+
+    pub(super) fn ready(&mut self, readable: bool, writable: bool, hung_up: bool) {
+        self.readable |= readable;
+        self.writable |= writable;
+        self.hung_up |= hung_up;
+    }
+
+    pub(super) fn channel_ready(&mut self, channel: u32, which: Which, event: &epoll::Event) {
+        let Some(ch) = self.channels.get_mut(&channel) else {
+            return;
+        };
+        ch.pump()
+            .ready(which, event.readable(), event.writable(), event.hung_up());
+        self.queue(channel);
+        self.flush(channel);
+    }
+
+    /// When a turn is wanted at the latest.
+    pub(super) fn deadline(&self) -> Option<Duration> {
+        let until = self.ending.as_ref().and_then(|e| e.until);
+        [
+            self.core.deadline().filter(|_| self.ending.is_none()),
+            self.eof_due,
+            until,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Ends it with a DISCONNECT.
+    fn end(&mut self, reason: u32, text: &str) {
+        if self.ending.is_none() {
+            self.core.disconnect(reason_of(reason), text);
+            self.ending = Some(Ending {
+                why: text.to_owned(),
+                silent: false,
+                until: None,
+            });
+        }
+    }
+
+    /// A word of the monitor's about this connection.
+    pub(super) fn obey(
+        &mut self,
+        word: ToFront,
+        fds: Vec<Fd>,
+        context: &mut Context<'_>,
+    ) -> Result<(), WorkerEnd> {
+        match word {
+            ToFront::Signed {
+                signature, cookie, ..
+            } => self.core.signed(&signature, cookie),
+            ToFront::Started { ticket, one, .. } => self.started(ticket, one, fds, context)?,
+            ToFront::NotStarted { ticket, why, .. } => self.not_started(ticket, &why),
+            ToFront::Ended {
+                ticket, ended, why, ..
+            } => self.program_ended(ticket, &ended, &why),
+            ToFront::Network { ticket, done, .. } => self.network(ticket, done, fds, context)?,
+            ToFront::Proved {
+                ticket, signatures, ..
+            } => self.proved(ticket, signatures),
+            ToFront::End { reason, text, .. } => self.end(reason, &text.to_string_lossy()),
+            ToFront::Begin { .. } | ToFront::Arrived { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Reads, deals with and writes what there is.
+    pub(super) fn turn(&mut self, context: &mut Context<'_>) -> Result<TurnResult, WorkerEnd> {
+        self.due = false;
+        self.core.tick(context.now);
+        self.pass_eofs(context.now);
+        let turned = self.rounds(context);
+        self.hold_eofs(context.now);
+        turned
+    }
+
+    fn rounds(&mut self, context: &mut Context<'_>) -> Result<TurnResult, WorkerEnd> {
+        for _ in 0..ROUNDS {
+            if self.ending.is_none() {
+                self.deal(context)?;
+            }
+            let poured = self.ending.is_none() && self.pour();
+            let wrote = match self.write() {
+                Ok(wrote) => wrote,
+                Err(e) => return Ok(TurnResult::Ended(format!("writing: {e}"))),
+            };
+            if let Some(ended) = self.last_words(context.now) {
+                return Ok(ended);
+            }
+            let read = !context.control.is_congested()
+                && self.readable
+                && self.kept < MAX_KEPT
+                && self.core.wants_input();
+            if read && let Some(why) = self.read() {
+                return Ok(TurnResult::Ended(why));
+            }
+            // What was written made room, which the core tells of when it is asked.
+            if !read && !poured && !wrote {
+                return Ok(TurnResult::Idle);
+            }
+        }
+        Ok(TurnResult::More)
+    }
+
+    /// What is left of a connection that ends.
+    fn last_words(&mut self, now: Duration) -> Option<TurnResult> {
+        let unsaid = !self.core.output().is_empty();
+        let ending = self.ending.as_mut()?;
+        let until = *ending.until.get_or_insert(now + LAST_WORDS);
+        if ending.silent || !unsaid || until <= now {
+            return Some(TurnResult::Ended(std::mem::take(&mut ending.why)));
+        }
+        Some(TurnResult::Idle)
+    }
+
+    /// Ends the connection itself: the monitor has a descriptor of it too, so closing ours would not. Its number, and
+    /// the bytes that it received and sent.
+    pub(super) fn leave(&mut self, epoll: &Epoll) -> (node::Connection, u64, u64) {
+        // Unread bytes would make the kernel reset the connection, and the peer lose our last words.
+        let mut rest = [0u8; 4096];
+        let _ = net::shut_sending(&self.socket);
+        for _ in 0..64 {
+            if !matches!(stream::receive_now(self.socket.raw(), &mut rest), Ok(n) if n == rest.len()) {
+                break;
+            }
+        }
+        let _ = net::shut(&self.socket);
+        let _ = epoll.remove(&self.socket);
+        let facts = self.core.facts();
+        (self.number, facts.bytes_in, facts.bytes_out)
+    }
+
+    /// What came of one read; words: the connection is over.
+    fn read(&mut self) -> Option<String> {
+        let socket = self.socket.raw();
+        let mut room_len = 0;
+        let read = driver::read(&mut self.core, driver::READ_AT_LEAST, |room| {
+            room_len = room.len();
+            stream::receive_now(socket, room)
+        });
+        match read {
+            Ok(Some(0)) => Some("the peer closed the connection".to_owned()),
+            Ok(Some(n)) => {
+                // Less than was asked for: there is no more (epoll(7)).
+                self.readable = n == room_len || self.hung_up;
+                None
+            }
+            Ok(None) => None,
+            Err(Errno::EAGAIN) => {
+                self.readable = false;
+                None
+            }
+            Err(e) => Some(format!("reading: {e}")),
+        }
+    }
+
+    /// Whether anything was written.
+    fn write(&mut self) -> Result<bool, Errno> {
+        let before = self.core.output().len();
+        if !self.writable || before == 0 {
+            return Ok(false);
+        }
+        let socket = self.socket.raw();
+        match driver::write(&mut self.core, |output| stream::send_now(socket, output)) {
+            Err(Errno::EAGAIN) => {
+                self.writable = false;
+                Ok(self.core.output().len() < before)
+            }
+            other => other.map(|()| true),
+        }
+    }
+
+    /// Every event there is.
+    fn deal(&mut self, context: &mut Context<'_>) -> Result<(), WorkerEnd> {
+        loop {
+            let event = match self.core.poll() {
+                Ok(Some(event)) => event,
+                Ok(None) => return Ok(()),
+                Err(end) => {
+                    self.ending = Some(Ending {
+                        silent: matches!(end, End::Theirs { .. }),
+                        why: end.to_string(),
+                        until: None,
+                    });
+                    return Ok(());
+                }
+            };
+            match event {
+                Event::Data { channel, bytes, .. } => {
+                    let Some(ch) = self.channels.get_mut(&channel.0) else {
+                        continue;
+                    };
+                    let pump = ch.pump();
+                    let done = pump.take(bytes);
+                    self.kept += bytes.len() - done;
+                    self.core.consumed(channel, done);
+                    self.watch_if_full(channel.0, context);
+                    self.settle(channel.0);
+                }
+                Event::Writable(channel) => self.queue(channel.0),
+                Event::Request {
+                    channel,
+                    request,
+                    reply,
+                } => self.request(channel, request, reply, context)?,
+                Event::Eof(channel) => {
+                    if let Some(ch) = self.channels.get_mut(&channel.0) {
+                        match ch {
+                            Channel::Session(session) if session.pump.is_early() => session.no_input = true,
+                            ch => ch.pump().finish(),
+                        }
+                        self.settle(channel.0);
+                    }
+                }
+                Event::Open { channel, kind } => self.open(channel, kind, context)?,
+                Event::Opened(channel) => self.opened(channel, context)?,
+                Event::OpenFailed { channel, .. } => {
+                    self.channels.remove(&channel.0);
+                }
+                Event::Closed(channel) => self.closed(channel, context)?,
+                Event::Leaving(channel) => self.leaving(channel),
+                Event::Global { request, reply } => self.global(request, reply, context)?,
+                Event::SignExchange(exchange) => {
+                    let exchange = exchange.encode().to_vec();
+                    context.control.say(&FromFront::Sign {
+                        connection: self.number,
+                        exchange,
+                    })?;
+                }
+                // Cookies come with each signature, and one with the connection. The rest a server has no use for.
+                _ => {}
+            }
+        }
+    }
+
+    /// Passes on what channels have for the client; whether there is more.
+    fn pour(&mut self) -> bool {
+        for _ in 0..self.busy.len() {
+            let Some(channel) = self.busy.pop_front() else {
+                break;
+            };
+            let Some(ch) = self.channels.get_mut(&channel) else {
+                continue;
+            };
+            *ch.queued() = false;
+            let poured = ch.pump().pour(&mut self.core, ChannelId(channel), SHARE);
+            self.settle(channel);
+            if poured == Poured::Share {
+                self.queue(channel);
+            }
+        }
+        !self.busy.is_empty()
+    }
+
+    /// The channel may have something for the client.
+    pub(super) fn queue(&mut self, channel: u32) {
+        if let Some(ch) = self.channels.get_mut(&channel)
+            && ch.pump().is_readable()
+            && !std::mem::replace(ch.queued(), true)
+        {
+            self.busy.push_back(channel);
+        }
+    }
+
+    /// Has the loop tell of room in a pipe that turned out to be full.
+    pub(super) fn watch_if_full(&mut self, channel: u32, context: &mut Context<'_>) {
+        if let Some(ch) = self.channels.get_mut(&channel)
+            && let Some(fd) = ch.pump().newly_full()
+        {
+            let key = Key::Channel(self.place, Which::Input, channel);
+            // Where it cannot be watched the program reads on, and is given more with the next data.
+            let _ = context.epoll.add_edges(fd, key.to_number());
+        }
+    }
+
+    /// Passes on what is kept of a channel.
+    pub(super) fn flush(&mut self, channel: u32) {
+        if let Some(ch) = self.channels.get_mut(&channel) {
+            let done = ch.pump().flush();
+            if done > 0 {
+                self.kept -= done;
+                self.core.consumed(ChannelId(channel), done);
+            }
+            self.settle(channel);
+        }
+    }
+
+    /// Nobody reads a channel's input any more.
+    pub(super) fn drop_input(&mut self, channel: u32) {
+        if let Some(ch) = self.channels.get_mut(&channel) {
+            let dropped = ch.pump().shut();
+            self.kept -= dropped;
+            self.core.consumed(ChannelId(channel), dropped);
+        }
+    }
+
+    /// Says EOF and CLOSE where they are due.
+    pub(super) fn settle(&mut self, channel: u32) {
+        match self.channels.get_mut(&channel) {
+            Some(Channel::Session(_)) => self.settle_session(channel),
+            Some(Channel::Forward(forward)) if forward.waiting.is_none() && !forward.closed => {
+                let pump = &forward.pump;
+                if pump.is_drained() && !forward.eof_sent {
+                    forward.eof_sent = true;
+                    self.core.eof(ChannelId(channel));
+                }
+                if pump.dead || pump.is_drained() && pump.is_shut() {
+                    forward.closed = true;
+                    self.core.close(ChannelId(channel));
+                    self.drop_input(channel);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The peer opens a channel.
+    fn open(
+        &mut self,
+        channel: ChannelId,
+        kind: ChannelKind,
+        context: &mut Context<'_>,
+    ) -> Result<(), WorkerEnd> {
+        self.announce();
+        match kind {
+            ChannelKind::Session => {
+                let any = [Kind::Shell, Kind::Exec, Kind::Sftp]
+                    .into_iter()
+                    .any(|k| self.permits.has(k));
+                if !any {
+                    return self.refuse(channel, RequestKind::Session, b"session", context);
+                }
+                self.channels
+                    .insert(channel.0, Channel::Session(Box::new(Session::new())));
+                self.core.accept(channel);
+                self.core.close_later(channel);
+                Ok(())
+            }
+            ChannelKind::DirectTcpip { host, port, .. } => self.connect(channel, &host, port, context),
+            ChannelKind::DirectStreamlocal { path } => self.connect_unix(channel, &path, context),
+            ChannelKind::Other { name, .. } => {
+                let text = format!(
+                    "unknown channel type {}",
+                    String::from_utf8_lossy(&name[..name.len().min(64)])
+                );
+                self.core
+                    .refuse(channel, fleetgate_ssh::channel::refusal::UNKNOWN_TYPE, &text);
+                Ok(())
+            }
+            _ => {
+                let reason = fleetgate_ssh::channel::refusal::UNKNOWN_TYPE;
+                self.core.refuse(channel, reason, "a server opens such channels");
+                Ok(())
+            }
+        }
+    }
+
+    /// The grant has no such thing: said to the client, and told for the audit log.
+    pub(super) fn refuse(
+        &mut self,
+        channel: ChannelId,
+        kind: RequestKind,
+        what: &[u8],
+        context: &mut Context<'_>,
+    ) -> Result<(), WorkerEnd> {
+        self.core.refuse(
+            channel,
+            fleetgate_ssh::channel::refusal::PROHIBITED,
+            "this login may not do that",
+        );
+        self.deny(kind, what, context)
+    }
+
+    /// Tells of a refusal for the audit log.
+    pub(super) fn deny(
+        &mut self,
+        kind: RequestKind,
+        what: &[u8],
+        context: &mut Context<'_>,
+    ) -> Result<(), WorkerEnd> {
+        self.denied += 1;
+        if self.denied > MAX_DENIED {
+            return Ok(());
+        }
+        context.control.say(&FromFront::Denied {
+            connection: self.number,
+            kind,
+            what: words(what),
+        })
+    }
+
+    /// Tells OpenSSH's clients all host keys (UpdateHostKeys). Before their first channel is accepted, not before: what
+    /// is sent alone wakes the client for itself.
+    fn announce(&mut self) {
+        if std::mem::replace(&mut self.announced, true)
+            || !self.core.facts().peer_version.starts_with(b"SSH-2.0-OpenSSH")
+        {
+            return;
+        }
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        for offer in &self.core.settings().host_keys {
+            if !offer.algorithm.contains("-cert-") && !keys.contains(&offer.blob) {
+                keys.push(offer.blob.clone());
+            }
+        }
+        self.core.global(&Global::HostKeys { keys }, false);
+    }
+
+    /// The client closed a channel. What it sent before is passed on first, however slowly it is taken; a session whose
+    /// output has ended waits for its program's end too.
+    fn leaving(&mut self, channel: ChannelId) {
+        match self.channels.get_mut(&channel.0) {
+            Some(Channel::Session(session)) => session.leave(),
+            Some(Channel::Forward(forward)) => {
+                forward.pump.end_output();
+                forward.pump.finish();
+            }
+            None => {}
+        }
+        self.settle(channel.0);
+    }
+
+    /// A channel is gone, on both sides.
+    fn closed(&mut self, channel: ChannelId, context: &mut Context<'_>) -> Result<(), WorkerEnd> {
+        let Some(mut ch) = self.channels.remove(&channel.0) else {
+            return Ok(());
+        };
+        self.kept -= ch.pump().shut();
+        match ch {
+            Channel::Session(session) => self.session_closed(*session, context),
+            Channel::Forward(forward) => self.forward_ended(forward, context),
+        }
+    }
+
+    /// The connection ends: with it those of its forwards that have their sockets, which are told like any other's end.
+    pub(super) fn forwards_end(&mut self, context: &mut Context<'_>) -> Result<(), WorkerEnd> {
+        for (_, ch) in std::mem::take(&mut self.channels) {
+            if let Channel::Forward(forward) = ch
+                && forward.ticket != 0
+                && forward.waiting.is_none()
+            {
+                self.forward_ended(forward, context)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn forward_ended(&self, forward: Box<Forward>, context: &mut Context<'_>) -> Result<(), WorkerEnd> {
+        context.control.say(&FromFront::Forwarded {
+            connection: self.number,
+            ticket: forward.ticket,
+            to: forward.to,
+            sent: forward.pump.sent,
+            received: forward.pump.received,
+        })
+    }
+
+    /// A number for a request to the monitor.
+    pub(super) fn ticket(&mut self, what: Use) -> Ticket {
+        self.last_ticket += 1;
+        self.uses.insert(self.last_ticket, what);
+        self.last_ticket
+    }
+
+    /// Has the loop told of a channel's descriptors.
+    pub(super) fn watch(&mut self, channel: u32, context: &Context<'_>) -> Result<(), Errno> {
+        let Some(ch) = self.channels.get_mut(&channel) else {
+            return Ok(());
+        };
+        for (which, fd) in ch.pump().watched() {
+            context
+                .epoll
+                .add_edges(fd, Key::Channel(self.place, which, channel).to_number())?;
+        }
+        Ok(())
+    }
+
+    /// Answers where an answer is wanted.
+    pub(super) fn answer(&mut self, reply: Option<ReplyId>, done: bool) {
+        if let Some(reply) = reply {
+            self.core.answer(reply, done);
+        }
+    }
+}
