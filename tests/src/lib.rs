@@ -8,6 +8,7 @@
 pub mod by_hand;
 pub mod cluster;
 pub mod fleet;
+pub mod folder;
 pub mod honest;
 pub mod installed;
 pub mod joined;

@@ -1,8 +1,9 @@
 //! docs/quickstart.md as it stands: every block of it is run, one after the other, as root on a machine of its own (mounts,
 //! network and processes that go with the test). Nothing of the host's is changed.
 
+use fleetgate_tests::folder::Folder;
 use fleetgate_tests::needs_root;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Longer than this only a hang takes, in seconds.
@@ -20,35 +21,14 @@ fn script(page: &str) -> String {
 }
 
 /// A machine of its own for `SCRIPT`: what it writes goes with it, and so does what it leaves running.
-const MACHINE: &str = r#"
-mount --make-rprivate /
-cp -a /etc "$DIR/etc"
-rm -rf "$DIR/etc/fleetgate"
-mount --bind "$DIR/etc" /etc
-for place in /run /var/lib /var/log /tmp /root; do mount -t tmpfs none $place; done
-ip link set lo up
-cd "$DIR/work"
-export HOME=/root PATH="$DIR/bin:$PATH"
-unset FLEETGATE_HOME SSH_AUTH_SOCK
-exec timeout "$PATIENCE" bash "$SCRIPT"
-"#;
-
-/// A directory that goes when it is dropped.
-struct Place(PathBuf);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+const MACHINE: &str = include_str!("../../scripts/quickstart.sh");
 
 #[test]
 fn the_quickstart_works_as_it_is_written() {
     needs_root!("namespaces");
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/quickstart.md");
     let script = script(&std::fs::read_to_string(page).expect("the page"));
-    let place = Place(format!("/var/tmp/fleetgate-quickstart-{}", std::process::id()).into());
-    let dir = &place.0;
+    let dir = Folder::below(Path::new("/var/tmp"));
     for name in ["work", "bin"] {
         std::fs::create_dir_all(dir.join(name)).expect("made");
     }
@@ -65,7 +45,7 @@ fn the_quickstart_works_as_it_is_written() {
             "--mount-proc",
         ])
         .args(["bash", "-euc", MACHINE])
-        .env("DIR", dir)
+        .env("DIR", &*dir)
         .env("SCRIPT", dir.join("script"))
         .env("PATIENCE", PATIENCE)
         .stdin(Stdio::null())

@@ -2,7 +2,8 @@
 //! namespace that ends with the writer. libwtmpdb's part is played by a library made here from the documented
 //! prototypes; the real one is not in Debian 12.
 
-use fleetgate_tests::networking::{Dir, text};
+use fleetgate_tests::folder::Folder;
+use fleetgate_tests::networking::text;
 use fleetgate_tests::{fleetgate, needs_root};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -19,39 +20,39 @@ const LOGIN: &[&str] = &[
 
 /// A machine of the test's own: `lib` is its /var/lib.
 struct Machine {
-    dir: Dir,
+    dir: Folder,
 }
 
 impl Machine {
     /// With wtmpdb's directory, or without; never with its library.
     fn new(wtmpdb: bool) -> Machine {
         let machine = Machine {
-            dir: Dir::new(0o755, 0),
+            dir: Folder::owned(0o755, 0),
         };
-        std::fs::create_dir_all(machine.dir.at("lib")).expect("mkdir");
-        std::fs::create_dir_all(machine.dir.at("libraries")).expect("mkdir");
+        std::fs::create_dir_all(machine.dir.join("lib")).expect("mkdir");
+        std::fs::create_dir_all(machine.dir.join("libraries")).expect("mkdir");
         // What the loader finds first is no library: so one that is installed here is not used.
-        std::fs::write(machine.dir.at("libraries/libwtmpdb.so.0"), "").expect("write");
+        std::fs::write(machine.dir.join("libraries/libwtmpdb.so.0"), "").expect("write");
         if wtmpdb {
-            std::fs::create_dir(machine.dir.at("lib/wtmpdb")).expect("mkdir");
+            std::fs::create_dir(machine.dir.join("lib/wtmpdb")).expect("mkdir");
         }
         machine
     }
     fn database(&self) -> PathBuf {
-        self.dir.at("lib/wtmpdb/wtmp.db")
+        self.dir.join("lib/wtmpdb/wtmp.db")
     }
     fn state(&self) -> PathBuf {
-        self.dir.at("run/session")
+        self.dir.join("run/session")
     }
     fn writer(&self, words: &[&str]) -> Command {
         let mut command = Command::new("unshare");
         let mount = format!(
             "mount --bind '{}' /var/lib && exec \"$@\"",
-            text(&self.dir.at("lib"))
+            text(&self.dir.join("lib"))
         );
         command.args(["--mount", "sh", "-ec", &mount, "sh"]);
         command.arg(fleetgate()).arg("wtmpdb").args(words);
-        command.env("LD_LIBRARY_PATH", self.dir.at("libraries"));
+        command.env("LD_LIBRARY_PATH", self.dir.join("libraries"));
         command
     }
     fn run(&self, words: &[&str]) -> Output {
@@ -113,7 +114,7 @@ fn rows_are_read_back() {
     assert_eq!((found.mode() & 0o7777, found.uid()), (0o644, 0));
     let state = std::fs::metadata(machine.state()).expect("the state file");
     assert_eq!((state.mode() & 0o7777, state.uid()), (0o600, 0));
-    let run = std::fs::metadata(machine.dir.at("run")).expect("its directory");
+    let run = std::fs::metadata(machine.dir.join("run")).expect("its directory");
     assert_eq!(run.permissions().mode() & 0o7777, 0o700);
     // Told twice, written once.
     fine(machine.login());
@@ -130,10 +131,10 @@ fn a_session_without_a_host_and_a_second_one() {
     needs_root!("a mount namespace");
     let machine = Machine::new(true);
     for session in ["one", "two"] {
-        let state = text(&machine.dir.at(session));
+        let state = text(&machine.dir.join(session));
         fine(machine.run(&["login", &state, "5", "bob", "ssh:notty", "", session]));
     }
-    fine(machine.run(&["logout", &text(&machine.dir.at("two")), "6"]));
+    fine(machine.run(&["logout", &text(&machine.dir.join("two")), "6"]));
     assert_eq!(
         machine.rows(),
         "1|3|bob|5|open|ssh:notty|none|one\n2|3|bob|5|6|ssh:notty|none|two"
@@ -146,7 +147,7 @@ fn without_wtmpdb_nothing_is_written() {
     let machine = Machine::new(false);
     fine(machine.login());
     fine(machine.logout("1700000009000002"));
-    assert!(!machine.dir.at("lib/wtmpdb").exists() && !machine.dir.at("run").exists());
+    assert!(!machine.dir.join("lib/wtmpdb").exists() && !machine.dir.join("run").exists());
 }
 
 #[test]
@@ -226,7 +227,7 @@ fn writers_at_once_do_not_lose_rows() {
     let machine = Machine::new(true);
     let writers: Vec<_> = (0..8)
         .map(|i| {
-            let (state, tty) = (text(&machine.dir.at(&format!("s{i}"))), format!("pts/{i}"));
+            let (state, tty) = (text(&machine.dir.join(format!("s{i}"))), format!("pts/{i}"));
             machine
                 .writer(&["login", &state, "5", "bob", &tty, "h", "fleetgate"])
                 .stdout(Stdio::piped())
@@ -274,11 +275,11 @@ int wtmpdb_logout (const char *db_path, int64_t id, uint64_t usec_logout, char *
 fn the_library_does_it_where_it_is_installed() {
     needs_root!("a mount namespace");
     let machine = Machine::new(true);
-    let (source, told) = (machine.dir.at("library.c"), machine.dir.at("told"));
+    let (source, told) = (machine.dir.join("library.c"), machine.dir.join("told"));
     std::fs::write(&source, LIBRARY).expect("write");
     let cc = Command::new("cc")
         .args(["-shared", "-fPIC", "-o"])
-        .arg(machine.dir.at("libraries/libwtmpdb.so.0"))
+        .arg(machine.dir.join("libraries/libwtmpdb.so.0"))
         .arg(&source)
         .status();
     assert!(cc.expect("cc runs").success());

@@ -46,7 +46,7 @@ fn sockets_are_opened_within_the_grant() {
     let mut permits = Permits::all();
     let target = Target::parse(&format!("127.0.0.1:{port}"), false).expect("a target");
     permits.only_connect(vec![target], &Rule::new("permitopen"));
-    let mut desk = Desk::with("connect", Config::default(), permits);
+    let mut desk = Desk::with(Config::default(), permits);
     for _ in 0..2 {
         let ticket = desk.ask(connect(port));
         let (done, fds) = desk.socket(ticket);
@@ -73,7 +73,7 @@ fn sockets_are_opened_within_the_grant() {
 #[test]
 fn what_listens_hands_over_connections_until_it_is_cancelled() {
     needs_root!("sessions of another user");
-    let mut desk = Desk::new("listen");
+    let mut desk = Desk::new();
     let accept = What::Accept {
         host: c"".into(),
         port: 0,
@@ -119,7 +119,7 @@ fn listeners_are_bounded() {
     needs_root!("sessions of another user");
     let mut config = Config::default();
     config.limits.listeners = 2;
-    let mut desk = Desk::with("listeners", config, Permits::all());
+    let mut desk = Desk::with(config, Permits::all());
     for _ in 0..2 {
         let ticket = desk.ask(What::AgentSocket);
         assert!(matches!(desk.socket(ticket).0, Done::UnixListening { .. }));
@@ -133,7 +133,7 @@ fn listeners_are_bounded() {
 #[test]
 fn a_forwarded_agent_reaches_the_session_and_is_the_users() {
     needs_root!("sessions of another user");
-    let mut desk = Desk::new("agent");
+    let mut desk = Desk::new();
     let ticket = desk.ask(What::AgentSocket);
     let (done, fds) = desk.socket(ticket);
     let Done::UnixListening { path } = done else {
@@ -178,7 +178,7 @@ fn a_helper_that_dies_takes_nothing_with_it() {
     needs_root!("sessions of another user");
     let listener = TcpListener::bind("127.0.0.1:0").expect("listen");
     let port = listener.local_addr().expect("its address").port();
-    let mut desk = Desk::new("dies");
+    let mut desk = Desk::new();
     let ticket = desk.ask(connect(port));
     assert!(matches!(desk.socket(ticket).0, Done::Connected { .. }));
     let pid = desk.networks.helper_of(CONNECTION).expect("a helper");
@@ -213,7 +213,7 @@ fn x11_has_its_display_and_its_cookie_before_the_session_starts() {
         xauth: script.clone().into(),
         ..Config::default()
     };
-    let mut desk = Desk::with("x11", config, Permits::all());
+    let mut desk = Desk::with(config, Permits::all());
     let ticket = desk.ask(What::X11Display {
         first: 0,
         last: 1,

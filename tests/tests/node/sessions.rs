@@ -30,7 +30,7 @@ fn names(log: &[Value]) -> Vec<&str> {
 #[test]
 fn a_command_runs_and_is_told_of() {
     needs_root!("sessions of another user");
-    let mut desk = Desk::new("command");
+    let mut desk = Desk::new();
     let environment = [("LC_TEST", "yes"), ("OTHER", "no")].map(|(name, value)| ClientVariable {
         name: name.into(),
         value: value.into(),
@@ -58,7 +58,7 @@ fn a_command_runs_and_is_told_of() {
 #[test]
 fn standard_input_is_read_to_its_end() {
     needs_root!("sessions of another user");
-    let mut desk = Desk::new("stdin");
+    let mut desk = Desk::new();
     let (ticket, fds) = desk.started(command("wc -c"));
     let [stdin, output, _errors] = <[Fd; 3]>::try_from(fds).expect("three pipes");
     let writer = std::thread::spawn(move || {
@@ -80,7 +80,7 @@ fn standard_input_is_read_to_its_end() {
 #[test]
 fn a_shell_has_the_terminal_that_was_described() {
     needs_root!("sessions of another user");
-    let mut desk = Desk::new("terminal");
+    let mut desk = Desk::new();
     let (ticket, mut fds) = desk.started(on_terminal(asked(Program::Shell)));
     let mut terminal: std::fs::File = fds.pop().expect("a terminal").into();
     assert!(fds.is_empty());
@@ -105,7 +105,7 @@ fn a_shell_has_the_terminal_that_was_described() {
 #[test]
 fn signals_go_to_the_whole_group_and_only_those_that_may() {
     needs_root!("sessions of another user");
-    let mut desk = Desk::new("signal");
+    let mut desk = Desk::new();
     // The child says that it is there: between its fork and its exec it would still have its parent's trap.
     let line = "trap 'echo got; exit 9' USR1; sh -c 'echo ready; exec cat'";
     let (ticket, fds) = desk.started(command(line));
@@ -143,7 +143,7 @@ fn signals_go_to_the_whole_group_and_only_those_that_may() {
 #[test]
 fn a_session_that_a_signal_ended_is_said_to_be() {
     needs_root!("sessions of another user");
-    let mut desk = Desk::new("killed");
+    let mut desk = Desk::new();
     let (ticket, fds) = desk.started(command("kill -TERM $$"));
     assert_eq!(
         desk.ended(ticket),
@@ -160,7 +160,7 @@ fn a_session_that_a_signal_ended_is_said_to_be() {
 #[test]
 fn a_terminal_session_is_hung_up_with_its_connection() {
     needs_root!("sessions of another user");
-    let mut desk = Desk::new("hangup");
+    let mut desk = Desk::new();
     let line = "trap 'exit 0' HUP; echo ready; while :; do read x || :; done";
     let (_, fds) = desk.started(on_terminal(command(line)));
     wait_for(&fds[0], fleetgate_sys::poll::READ);
@@ -177,7 +177,7 @@ fn what_the_grant_does_not_allow_is_not_begun() {
     permits.forbid(&[fleetgate_policy::Kind::Shell], &Rule::new("the test"));
     let mut config = Config::default();
     config.limits.sessions = 1;
-    let mut desk = Desk::with("refused", config, permits);
+    let mut desk = Desk::with(config, permits);
     let ticket = desk.start(asked(Program::Shell));
     assert_eq!(desk.refused(ticket), "a shell is not allowed by the test");
     let (first, fds) = desk.started(command("cat"));
@@ -204,7 +204,7 @@ fn what_the_grant_does_not_allow_is_not_begun() {
 #[test]
 fn a_changed_shell_counts_at_the_next_session() {
     needs_root!("sessions of another user");
-    let mut desk = Desk::new("shell");
+    let mut desk = Desk::new();
     for (shell, wanted) in [(c"/bin/sh", "sh\n"), (c"/bin/bash", "bash\n")] {
         desk.account.shell = shell.into();
         let (ticket, fds) = desk.started(command("echo $0"));
@@ -226,7 +226,7 @@ fn forced_commands_run_instead() {
         b"echo \"not $SSH_ORIGINAL_COMMAND\"".to_vec(),
         &Rule::new("the test"),
     );
-    let mut desk = Desk::with("forced", Config::default(), permits);
+    let mut desk = Desk::with(Config::default(), permits);
     let (ticket, fds) = desk.started(command("id -a"));
     assert_eq!(outputs(fds).0, "not id -a\n");
     assert_eq!(desk.ended(ticket), GOOD);
@@ -237,7 +237,7 @@ fn forced_commands_run_instead() {
 #[test]
 fn the_file_server_is_one_socket_and_tells_what_was_done() {
     needs_root!("sessions of another user");
-    let mut desk = Desk::new("sftp");
+    let mut desk = Desk::new();
     let asked_at = desk.start(asked(Program::Subsystem {
         name: b"sftp".to_vec(),
     }));
@@ -290,7 +290,7 @@ fn what_a_session_leaves_running_goes_when_it_is_to() {
             kill_user_processes: kill,
             ..Config::default()
         };
-        let mut desk = Desk::with(&format!("left-{kill}"), config, Permits::all());
+        let mut desk = Desk::with(config, Permits::all());
         // What is left holds standard error open, and ends when its standard input does.
         let line = "exec 3<&0; cat <&3 >/dev/null & echo started";
         let (ticket, fds) = desk.started(command(line));

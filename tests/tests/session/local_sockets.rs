@@ -2,6 +2,7 @@
 //! when it ends.
 
 use fleetgate_sys::{Errno, Fd, process};
+use fleetgate_tests::folder::Folder;
 use fleetgate_tests::networking::*;
 use fleetgate_tests::{needs_root, test_name};
 use fleetgate_wire::net::{Done, HELPER, Networking, Request, What};
@@ -20,8 +21,8 @@ use std::path::{Path, PathBuf};
 fn unix_sockets_with_the_users_rights() {
     needs_root!("sessions of another user");
     let (user, root) = (Start::user().net(), Start::root().net());
-    let dir = Dir::new(0o700, 0);
-    let path = dir.at("server");
+    let dir = Folder::owned(0o700, 0);
+    let path = dir.join("server");
     let server = UnixListener::bind(&path).expect("listening");
     let refused = user.failure(unix_connect(&path));
     assert_eq!(
@@ -29,7 +30,7 @@ fn unix_sockets_with_the_users_rights() {
         (Reason::Denied, Errno::EACCES)
     );
     assert!(refused.subject.to_bytes().ends_with(path.as_os_str().as_bytes()));
-    let refused = user.failure(unix_listen(&dir.at("mine"), 0o177, false));
+    let refused = user.failure(unix_listen(&dir.join("mine"), 0o177, false));
     assert_eq!(
         (refused.reason, Errno(refused.errno)),
         (Reason::Denied, Errno::EACCES)
@@ -40,7 +41,7 @@ fn unix_sockets_with_the_users_rights() {
     client.set_nonblocking(false).expect("blocking");
     talk(&mut client, &mut server.accept().expect("accept").0);
     assert_eq!(
-        root.failure(unix_connect(&dir.at("nobody"))).reason,
+        root.failure(unix_connect(&dir.join("nobody"))).reason,
         Reason::Missing
     );
     drop(server);
@@ -56,9 +57,9 @@ fn unix_sockets_with_the_users_rights() {
 fn unix_listeners_have_their_mode_and_leave_nothing() {
     needs_root!("sessions of another user");
     let net = Start::user().net();
-    let dir = Dir::new(0o755, NOBODY);
+    let dir = Folder::owned(0o755, NOBODY);
     for (umask, mode) in [(0o177, 0o600), (0o111, 0o666), (0o007, 0o770)] {
-        let path = dir.at("listener");
+        let path = dir.join("listener");
         let id = net.ask(unix_listen(&path, umask, false));
         let (_, done, mut fds) = net.answer();
         assert_eq!(
@@ -89,7 +90,7 @@ fn unix_listeners_have_their_mode_and_leave_nothing() {
         assert!(!path.exists(), "its file");
     }
     // Never a file of another kind.
-    let file = dir.at("file");
+    let file = dir.join("file");
     std::fs::write(&file, "precious").expect("write");
     std::os::unix::fs::chown(&file, Some(NOBODY), None).expect("chown");
     assert_eq!(
@@ -97,7 +98,7 @@ fn unix_listeners_have_their_mode_and_leave_nothing() {
         Errno::EADDRINUSE
     );
     assert_eq!(std::fs::read_to_string(&file).expect("still there"), "precious");
-    let last = dir.at("last");
+    let last = dir.join("last");
     assert!(matches!(
         net.call(unix_listen(&last, 0, false)).0,
         Done::UnixListening { .. }
@@ -111,8 +112,8 @@ fn unix_listeners_have_their_mode_and_leave_nothing() {
 fn a_full_listener_is_knocked_at_again() {
     needs_root!("sessions of another user");
     let net = Start::user().net();
-    let dir = Dir::new(0o755, NOBODY);
-    let path = dir.at("listener");
+    let dir = Folder::owned(0o755, NOBODY);
+    let path = dir.join("listener");
     let (_, mut fds) = net.call(What::ListenUnix {
         path: c(path.as_os_str().as_bytes()),
         umask: 0,
@@ -206,8 +207,8 @@ fn agent_sockets_are_private() {
 #[test]
 fn a_real_agent_answers_over_a_forwarded_socket() {
     needs_root!("sessions of another user");
-    let dir = Dir::new(0o700, 0);
-    let (key, agent) = (dir.at("key"), dir.at("agent"));
+    let dir = Folder::owned(0o700, 0);
+    let (key, agent) = (dir.join("key"), dir.join("agent"));
     let run = |program: &str, args: &[&str]| {
         let mut command = std::process::Command::new(program);
         command.args(args).env("SSH_AUTH_SOCK", &agent);
@@ -676,9 +677,12 @@ fn killing_the_launching_side_removes_the_files() {
 /// Plays the launching side until killed.
 fn launching_side() {
     let net = Start::user().net();
-    let dir = Dir::new(0o755, NOBODY);
+    let dir = Folder::owned(0o755, NOBODY);
     let mut said = net.child.pid.to_string();
-    for what in [What::AgentSocket, unix_listen(&dir.at("listener"), 0o177, false)] {
+    for what in [
+        What::AgentSocket,
+        unix_listen(&dir.join("listener"), 0o177, false),
+    ] {
         let (done, _) = net.call(what);
         let Done::UnixListening { path } = done else {
             panic!("{done:?}");

@@ -1,14 +1,15 @@
 //! Real clients: OpenSSH's `sftp -D` and paramiko do the same to our server and to OpenSSH's, and see the same.
 
+use fleetgate_tests::folder::Folder;
 use fleetgate_tests::sftp::Field::S;
-use fleetgate_tests::sftp::{self, Scratch, kind, s};
+use fleetgate_tests::sftp::{self, kind, s};
 use fleetgate_tests::{helper, skip};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// The two servers as one word each, for `sftp -D` and for a script: theirs, then ours.
-fn servers(scratch: &Scratch) -> [String; 2] {
+fn servers(scratch: &Folder) -> [String; 2] {
     let link = scratch.join("fleetgate-session");
     // `sftp -D` splits at spaces and gives no argv[0] of its own: a link has the proper name.
     symlink(helper(), &link).unwrap();
@@ -129,7 +130,7 @@ bye
 
 #[test]
 fn openssh_s_client_sees_and_leaves_the_same() {
-    let scratch = Scratch::new("openssh");
+    let scratch = Folder::new().with_mode(0o777);
     let mut seen = Vec::new();
     for server in servers(&scratch) {
         let here = scratch.join("work");
@@ -290,7 +291,7 @@ fn paramiko_sees_and_leaves_the_same() {
     if !present.is_ok_and(|o| o.status.success()) {
         return skip("python3-paramiko is not installed");
     }
-    let scratch = Scratch::new("paramiko");
+    let scratch = Folder::new().with_mode(0o777);
     let many = scratch.join("many");
     std::fs::create_dir(&many).unwrap();
     let count = 100_000;
@@ -336,7 +337,7 @@ fn paramiko_sees_and_leaves_the_same() {
 /// The line of `ls -l`, name by name, as OpenSSH writes it: old and new dates, long names, every kind of file.
 #[test]
 fn long_names_are_openssh_s() {
-    let scratch = Scratch::new("longnames");
+    let scratch = Folder::new().with_mode(0o777);
     let dir = scratch.join("d");
     std::fs::create_dir(&dir).unwrap();
     for (n, (mode, owner, date)) in [
@@ -388,7 +389,7 @@ fn long_names_are_openssh_s() {
             .into_iter()
             .map(|mut command| {
                 command.env("TZ", zone);
-                let mut served = sftp::serve(command, scratch.path());
+                let mut served = sftp::serve(command, &scratch);
                 served.client.init();
                 let handle = served.client.ask(kind::OPENDIR, &[s("d")]).handle();
                 let answer = served.client.ask(kind::READDIR, &[S(&handle)]);

@@ -2,10 +2,11 @@
 
 use fleetgate_sys::process::Exit;
 use fleetgate_sys::{poll, socket};
+use fleetgate_tests::folder::Folder;
 use fleetgate_tests::needs_root;
 use fleetgate_tests::orders::text;
 use fleetgate_tests::sftp::Field::{L, N, S};
-use fleetgate_tests::sftp::{self, Client, Scratch, kind, s};
+use fleetgate_tests::sftp::{self, Client, kind, s};
 use fleetgate_wire::names::{About, Answer, Found, Question};
 use fleetgate_wire::order::{Role, Work};
 use fleetgate_wire::{Reason, Reply};
@@ -40,14 +41,14 @@ fn read_all(client: &mut Client, path: &str) -> Result<Vec<u8>, u32> {
 #[test]
 fn the_user_s_rights_count_and_no_others() {
     needs_root!("sessions of another user");
-    let scratch = Scratch::new("rights");
+    let scratch = Folder::new().with_mode(0o777);
     std::fs::write(scratch.join("roots"), "root's").unwrap();
     std::fs::set_permissions(scratch.join("roots"), std::fs::Permissions::from_mode(0o600)).unwrap();
     std::fs::write(scratch.join("groups"), "the group's").unwrap();
     std::fs::set_permissions(scratch.join("groups"), std::fs::Permissions::from_mode(0o640)).unwrap();
     let ids = sftp::ordinary();
     chown(scratch.join("groups"), Some(0), ids.groups.last().copied()).unwrap();
-    let mut order = sftp::order(scratch.path());
+    let mut order = sftp::order(&scratch);
     order.ids = ids.clone();
     let mut ordered = sftp::give(order, None);
     let client = &mut ordered.client;
@@ -67,10 +68,10 @@ fn the_user_s_rights_count_and_no_others() {
         DENIED
     );
     let home = client.ask(kind::EXTENDED, &[s("home-directory"), s("")]);
-    assert_eq!(home.names(), [scratch.path().to_str().unwrap()]);
+    assert_eq!(home.names(), [scratch.to_str().unwrap()]);
     assert_eq!(ordered.end(), (vec![Reply::Ready], Exit::Code(0)));
     // The control: root may.
-    let mut ordered = sftp::give(sftp::order(scratch.path()), None);
+    let mut ordered = sftp::give(sftp::order(&scratch), None);
     ordered.client.init();
     assert_eq!(
         read_all(&mut ordered.client, "roots").as_deref(),
@@ -82,7 +83,7 @@ fn the_user_s_rights_count_and_no_others() {
 #[test]
 fn nothing_leads_out_of_a_chroot() {
     needs_root!("sessions of another user");
-    let scratch = Scratch::new("chroot");
+    let scratch = Folder::new().with_mode(0o777);
     std::fs::write(scratch.join("secret"), SECRET).unwrap();
     let root = scratch.join("root");
     std::fs::create_dir_all(root.join("home/deep")).unwrap();
@@ -149,7 +150,7 @@ fn nothing_leads_out_of_a_chroot() {
 #[test]
 fn a_race_of_links_never_leads_out_of_a_chroot() {
     needs_root!("sessions of another user");
-    let scratch = Scratch::new("race");
+    let scratch = Folder::new().with_mode(0o777);
     std::fs::create_dir_all(scratch.join("out")).unwrap();
     std::fs::write(scratch.join("out/file"), SECRET).unwrap();
     let root = scratch.join("root");
@@ -204,10 +205,10 @@ fn a_race_of_links_never_leads_out_of_a_chroot() {
 #[test]
 fn an_order_that_cannot_be_followed_is_refused_by_name() {
     needs_root!("sessions of another user");
-    let scratch = Scratch::new("refused");
+    let scratch = Folder::new().with_mode(0o777);
     std::fs::write(scratch.join("file"), "").unwrap();
     let refused = |chroot: Option<&str>, start: Option<&str>| {
-        let mut order = sftp::order(scratch.path());
+        let mut order = sftp::order(&scratch);
         order.chroot = chroot.map(|name| text(scratch.join(name)));
         order.start = start.map(text);
         let (replies, exit) = sftp::give(order, None).end();
@@ -221,7 +222,7 @@ fn an_order_that_cannot_be_followed_is_refused_by_name() {
         }
     };
     // No such context: refused where the kernel runs SELinux, and where it does not.
-    let mut order = sftp::order(scratch.path());
+    let mut order = sftp::order(&scratch);
     order.ids = sftp::ordinary();
     order.selinux = Some(c"no:such:context".into());
     let (replies, exit) = sftp::give(order, None).end();
@@ -239,7 +240,7 @@ fn an_order_that_cannot_be_followed_is_refused_by_name() {
     );
     // Streams missing; work for somebody else.
     let helper = fleetgate_tests::orders::start("sftp", &[]);
-    fleetgate_tests::orders::send(&helper.control, Work::Sftp(sftp::order(scratch.path())), &[]);
+    fleetgate_tests::orders::send(&helper.control, Work::Sftp(sftp::order(&scratch)), &[]);
     assert!(matches!(
         helper.replies().as_slice(),
         [Reply::Failed { failure }] if failure.reason == Reason::BadDescriptors
@@ -263,10 +264,10 @@ fn an_order_that_cannot_be_followed_is_refused_by_name() {
 #[test]
 fn names_are_the_resolver_s_and_a_hanging_one_is_not_waited_for() {
     needs_root!("sessions of another user");
-    let scratch = Scratch::new("names");
+    let scratch = Folder::new().with_mode(0o777);
     std::fs::create_dir(scratch.join("d")).unwrap();
     for n in 0..3u32 {
-        let path = scratch.join(&format!("d/f{n}"));
+        let path = scratch.join(format!("d/f{n}"));
         std::fs::write(&path, "").unwrap();
         chown(&path, Some(60_000 + n), Some(61_000)).unwrap();
     }
@@ -318,7 +319,7 @@ fn names_are_the_resolver_s_and_a_hanging_one_is_not_waited_for() {
             .unwrap();
         }
     });
-    let mut ordered = sftp::give(sftp::order(scratch.path()), Some(&theirs));
+    let mut ordered = sftp::give(sftp::order(&scratch), Some(&theirs));
     drop(theirs);
     let client = &mut ordered.client;
     client.init();
@@ -355,7 +356,7 @@ fn names_are_the_resolver_s_and_a_hanging_one_is_not_waited_for() {
     );
     // A resolver that never answers: numbers, and a session that goes on.
     let (ours, theirs) = socket::pair().unwrap();
-    let mut ordered = sftp::give(sftp::order(scratch.path()), Some(&theirs));
+    let mut ordered = sftp::give(sftp::order(&scratch), Some(&theirs));
     ordered.client.init();
     for _ in 0..50 {
         assert!(list(&mut ordered.client).contains("60000    61000"));

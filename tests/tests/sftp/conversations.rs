@@ -1,7 +1,8 @@
 //! The same conversation, packet by packet, with OpenSSH's server and with ours: every answer the same.
 
+use fleetgate_tests::folder::Folder;
 use fleetgate_tests::sftp::Field::{L, N, S};
-use fleetgate_tests::sftp::{self, Client, Scratch, kind, s};
+use fleetgate_tests::sftp::{self, Client, kind, s};
 use fleetgate_wire::sftp::Event;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -15,15 +16,15 @@ const EXCLUSIVE: u32 = 32;
 const DENIED: u32 = 3;
 
 /// The same conversation with both servers, each in a directory of its own that `prepare` filled.
-fn same(name: &str, args: &[&str], prepare: fn(&Path), talk: fn(&mut Client) -> Vec<String>) {
+fn same(args: &[&str], prepare: fn(&Path), talk: fn(&mut Client) -> Vec<String>) {
     let mut heard = Vec::new();
     for command in [sftp::openssh(args), sftp::ours(args)] {
-        let scratch = Scratch::new(&format!("{name}-{}", heard.len()));
-        prepare(scratch.path());
-        let mut served = sftp::serve(command, scratch.path());
+        let scratch = Folder::new().with_mode(0o777);
+        prepare(&scratch);
+        let mut served = sftp::serve(command, &scratch);
         served.client.init();
         let said = talk(&mut served.client);
-        let place = scratch.path().to_str().unwrap();
+        let place = scratch.to_str().unwrap();
         heard.push(
             said.iter()
                 .map(|line| line.replace(place, "HERE"))
@@ -54,7 +55,7 @@ fn furnish(at: &Path) {
 
 #[test]
 fn statuses_are_openssh_s() {
-    same("statuses", &["-u", "022"], furnish, |client| {
+    same(&["-u", "022"], furnish, |client| {
         let long = "x".repeat(300);
         let names = [
             "file",
@@ -113,7 +114,7 @@ fn statuses_are_openssh_s() {
 
 #[test]
 fn changes_are_openssh_s() {
-    same("changes", &["-u", "027"], furnish, |client| {
+    same(&["-u", "027"], furnish, |client| {
         let mut heard = Vec::new();
         let mut note = |what: &str, answer: sftp::Answer| heard.push(format!("{what}: {answer:?}"));
         for (from, to) in [
@@ -223,7 +224,7 @@ fn changes_are_openssh_s() {
 
 #[test]
 fn open_files_behave_as_openssh_s() {
-    same("files", &["-u", "022"], furnish, |client| {
+    same(&["-u", "022"], furnish, |client| {
         let mut heard = Vec::new();
         for flags in [
             0,
@@ -299,7 +300,7 @@ fn open_files_behave_as_openssh_s() {
 
 #[test]
 fn copy_data_is_openssh_s() {
-    same("copy", &[], furnish, |client| {
+    same(&[], furnish, |client| {
         let mut heard = Vec::new();
         let from = client.open("file", READ).handle();
         for (at, len, to_at, flags) in [
@@ -389,19 +390,14 @@ fn what_a_read_only_or_narrowed_session_refuses_is_openssh_s() {
         }
         heard
     }
-    same("readonly", &["-R"], furnish, talk);
-    same(
-        "denied",
-        &["-P", "stat,rename,open,limits,hardlink"],
-        furnish,
-        talk,
-    );
-    same("allowed", &["-p", "open,readlink,statvfs"], furnish, talk);
+    same(&["-R"], furnish, talk);
+    same(&["-P", "stat,rename,open,limits,hardlink"], furnish, talk);
+    same(&["-p", "open,readlink,statvfs"], furnish, talk);
     // The control: all of it is done when it may be.
-    same("everything", &[], furnish, talk);
-    let scratch = Scratch::new("readonly-order");
-    furnish(scratch.path());
-    let mut order = sftp::order(scratch.path());
+    same(&[], furnish, talk);
+    let scratch = Folder::new().with_mode(0o777);
+    furnish(&scratch);
+    let mut order = sftp::order(&scratch);
     order.read_only = true;
     let mut ordered = sftp::give(order, None);
     let heard = talk(&mut ordered.client);

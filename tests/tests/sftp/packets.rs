@@ -1,8 +1,9 @@
 //! The file server packet by packet: garbage, handles, many requests in flight, large offsets, events.
 
 use fleetgate_sys::process::Exit;
+use fleetgate_tests::folder::Folder;
 use fleetgate_tests::sftp::Field::{L, N, S};
-use fleetgate_tests::sftp::{self, Scratch, kind, s};
+use fleetgate_tests::sftp::{self, kind, s};
 use fleetgate_wire::Reply;
 use fleetgate_wire::sftp::Event;
 use std::os::unix::fs::PermissionsExt;
@@ -19,7 +20,7 @@ const UNSUPPORTED: u32 = 8;
 
 #[test]
 fn garbage_ends_the_session_and_nothing_else() {
-    let scratch = Scratch::new("garbage");
+    let scratch = Folder::new().with_mode(0o777);
     let cases: [(&str, &[u8], i32); 6] = [
         ("a request before INIT", &[0, 0, 0, 6, 17, 0, 0, 0, 1, 0], 255),
         ("a packet beyond the bound", &[0, 4, 0, 1, 5], 11),
@@ -30,18 +31,18 @@ fn garbage_ends_the_session_and_nothing_else() {
     ];
     for (what, bytes, code) in cases {
         use std::io::Write;
-        let mut served = sftp::serve(sftp::ours(&[]), scratch.path());
+        let mut served = sftp::serve(sftp::ours(&[]), &scratch);
         served.client.stream.write_all(bytes).unwrap();
         assert_eq!(served.client.receive(), None, "{what}");
         assert_eq!(served.end(), code, "{what}");
     }
     // Cut at every byte: the end of a session, not an error.
-    let mut served = sftp::serve(sftp::ours(&[]), scratch.path());
+    let mut served = sftp::serve(sftp::ours(&[]), &scratch);
     let (_, packet) = served.client.packet(kind::STAT, &[s("x")]);
     drop(served);
     for end in 0..packet.len() {
         use std::io::Write;
-        let mut served = sftp::serve(sftp::ours(&[]), scratch.path());
+        let mut served = sftp::serve(sftp::ours(&[]), &scratch);
         served.client.init();
         served
             .client
@@ -55,8 +56,8 @@ fn garbage_ends_the_session_and_nothing_else() {
 
 #[test]
 fn a_malformed_or_unknown_request_is_answered_and_the_session_goes_on() {
-    let scratch = Scratch::new("malformed");
-    let mut served = sftp::serve(sftp::ours(&[]), scratch.path());
+    let scratch = Folder::new().with_mode(0o777);
+    let mut served = sftp::serve(sftp::ours(&[]), &scratch);
     let client = &mut served.client;
     client.init();
     for kind in 3..=20u8 {
@@ -96,8 +97,8 @@ fn a_malformed_or_unknown_request_is_answered_and_the_session_goes_on() {
 
 #[test]
 fn a_thousand_handles_are_told_apart() {
-    let scratch = Scratch::new("handles");
-    let mut served = sftp::serve(sftp::ours(&[]), scratch.path());
+    let scratch = Folder::new().with_mode(0o777);
+    let mut served = sftp::serve(sftp::ours(&[]), &scratch);
     let client = &mut served.client;
     client.init();
     let limits = client.ask(kind::EXTENDED, &[s("limits@openssh.com")]);
@@ -136,10 +137,10 @@ fn a_thousand_handles_are_told_apart() {
 #[test]
 fn many_requests_in_flight_are_answered_in_order() {
     use std::io::Write;
-    let scratch = Scratch::new("pipelined");
+    let scratch = Folder::new().with_mode(0o777);
     let content: Vec<u8> = (0..2_000_000u32).map(|n| (n / 7) as u8).collect();
     std::fs::write(scratch.join("file"), &content).unwrap();
-    let mut served = sftp::serve(sftp::ours(&[]), scratch.path());
+    let mut served = sftp::serve(sftp::ours(&[]), &scratch);
     let client = &mut served.client;
     client.init();
     let handle = client.open("file", READ).handle();
@@ -170,8 +171,8 @@ fn many_requests_in_flight_are_answered_in_order() {
 #[test]
 fn a_client_that_does_not_read_yet_is_not_stuck() {
     use std::io::Write;
-    let scratch = Scratch::new("unread");
-    let mut served = sftp::serve(sftp::ours(&[]), scratch.path());
+    let scratch = Folder::new().with_mode(0o777);
+    let mut served = sftp::serve(sftp::ours(&[]), &scratch);
     let client = &mut served.client;
     client.init();
     let handle = client.open("file", READ | WRITE | CREATE).handle();
@@ -204,8 +205,8 @@ fn a_client_that_does_not_read_yet_is_not_stuck() {
 #[test]
 fn offsets_beyond_four_gigabytes_leave_holes() {
     use std::os::unix::fs::MetadataExt;
-    let scratch = Scratch::new("sparse");
-    let mut served = sftp::serve(sftp::ours(&[]), scratch.path());
+    let scratch = Folder::new().with_mode(0o777);
+    let mut served = sftp::serve(sftp::ours(&[]), &scratch);
     let client = &mut served.client;
     client.init();
     let handle = client.open("big", READ | WRITE | CREATE).handle();
@@ -240,8 +241,8 @@ fn offsets_beyond_four_gigabytes_leave_holes() {
 /// What the client holds open is closed, and its sums told, however the session ends.
 #[test]
 fn events_tell_what_was_done() {
-    let scratch = Scratch::new("events");
-    let mut order = sftp::order(scratch.path());
+    let scratch = Folder::new().with_mode(0o777);
+    let mut order = sftp::order(&scratch);
     order.umask = Some(0o027);
     let mut ordered = sftp::give(order, None);
     let client = &mut ordered.client;
@@ -371,8 +372,8 @@ fn events_tell_what_was_done() {
 /// A listener that does not listen: nothing waits for it, and what it missed is counted.
 #[test]
 fn events_that_nobody_takes_are_counted_and_hold_nothing_up() {
-    let scratch = Scratch::new("lost");
-    let mut ordered = sftp::give(sftp::order(scratch.path()), None);
+    let scratch = Folder::new().with_mode(0o777);
+    let mut ordered = sftp::give(sftp::order(&scratch), None);
     ordered.client.init();
     let rounds = 2_000;
     for _ in 0..rounds {

@@ -2,10 +2,10 @@
 //! signals, ends, unfinished calls, times, filters. Numbers of processes, addresses and times aside. What calls mean is held
 //! to strace in the crate `trace`; what differs on purpose stands in docs/trace.md.
 
+use fleetgate_tests::folder::Folder;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A tracer.
 #[derive(Clone, Copy)]
@@ -53,17 +53,9 @@ fn difference(ours: &str, theirs: &str) -> Option<String> {
 /// What a program does, in Python: each row's own.
 const PYTHON: &str = "import os, signal, sys, threading, time, ctypes, select\n";
 
-fn folder() -> PathBuf {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::SeqCst);
-    let path = std::env::temp_dir().join(format!("fleetgate-as-strace-{}-{number}", std::process::id()));
-    std::fs::create_dir(&path).expect("a folder");
-    path
-}
-
 /// What a tracer writes about each task, in the order of their numbers, and how it exits.
 fn each(tracer: Tracer, flags: &[&str], program: &[&str]) -> (Vec<String>, Option<i32>) {
-    let folder = folder();
+    let folder = Folder::new();
     let mut command = tracer.command();
     command.args(["-f", "-f", "-o"]).arg(folder.join("t"));
     let out = command.args(flags).args(program).output().expect("it starts");
@@ -76,7 +68,6 @@ fn each(tracer: Tracer, flags: &[&str], program: &[&str]) -> (Vec<String>, Optio
             .expect("a number");
         files.insert(number, read(&path));
     }
-    std::fs::remove_dir_all(&folder).expect("it is there");
     let known: Vec<String> = files.keys().map(i32::to_string).collect();
     let texts = files
         .into_values()
@@ -87,7 +78,7 @@ fn each(tracer: Tracer, flags: &[&str], program: &[&str]) -> (Vec<String>, Optio
 
 /// What a tracer writes about one task.
 fn one(tracer: Tracer, flags: &[&str], program: &[&str]) -> (String, Option<i32>) {
-    let folder = folder();
+    let folder = Folder::new();
     let file = folder.join("t");
     let mut command = tracer.command();
     let out = command
@@ -98,7 +89,6 @@ fn one(tracer: Tracer, flags: &[&str], program: &[&str]) -> (String, Option<i32>
         .output()
         .expect("it starts");
     let text = read(&file);
-    std::fs::remove_dir_all(&folder).expect("it is there");
     (plain(&text, &[]), out.status.code())
 }
 

@@ -1,39 +1,11 @@
 //! `fleetgate trace` from the command line: exit codes, where it writes, attaching and leaving, what a killed tracer costs. What
 //! lines say is `trace_as_strace`'s business.
 
+use fleetgate_tests::folder::Folder;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-
-/// A folder that goes with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Folder {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::SeqCst);
-        let path = std::env::temp_dir().join(format!("fleetgate-trace-{}-{number}", std::process::id()));
-        std::fs::create_dir(&path).expect("a folder");
-        Folder(path)
-    }
-
-    fn at(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-
-    fn text(&self, name: &str) -> String {
-        std::fs::read_to_string(self.0.join(name)).expect("it was written")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn trace(arguments: &[&str]) -> Command {
     let mut command = Command::new(fleetgate_tests::fleetgate());
@@ -103,7 +75,7 @@ fn a_program_ends_as_it_would_alone() {
 fn standard_streams_are_the_programs_own() {
     for way in WAYS {
         let folder = Folder::new();
-        let file = folder.at("out");
+        let file = folder.word("out");
         let mut command = trace(&[way, &["-o", &file, "sh", "-c", "cat; echo err >&2"]].concat());
         command
             .stdin(Stdio::piped())
@@ -124,7 +96,7 @@ fn standard_streams_are_the_programs_own() {
 #[test]
 fn a_trace_goes_where_it_is_sent() {
     let folder = Folder::new();
-    let (file, piped, each) = (folder.at("file"), folder.at("piped"), folder.at("each"));
+    let (file, piped, each) = (folder.word("file"), folder.word("piped"), folder.word("each"));
     let command = ["sh", "-c", "/bin/true; exit 4"];
     let with = |more: &[&str]| {
         let out = run(&[&["-f", "-e", "execve"], more, command.as_slice()].concat());
@@ -141,7 +113,7 @@ fn a_trace_goes_where_it_is_sent() {
         folder.text("piped").contains("EXECVE(") && folder.text("piped").contains("+++ EXITED WITH 4 +++")
     );
     assert_eq!(with(&["-f", "-o", &each]), "");
-    let files = std::fs::read_dir(&folder.0).expect("a folder");
+    let files = std::fs::read_dir(&folder).expect("a folder");
     let each = files.filter(|f| {
         f.as_ref()
             .is_ok_and(|f| f.file_name().to_string_lossy().starts_with("each."))
@@ -155,7 +127,7 @@ fn a_trace_goes_where_it_is_sent() {
 #[test]
 fn sums_and_a_picture() {
     let folder = Folder::new();
-    let picture = folder.at("picture.svg");
+    let picture = folder.word("picture.svg");
     let out = run(&[
         "-f",
         "-c",
@@ -219,7 +191,7 @@ fn json_is_an_object_for_each_event() {
 #[test]
 fn two_runs_are_compared() {
     let folder = Folder::new();
-    let (a, b) = (folder.at("a"), folder.at("b"));
+    let (a, b) = (folder.word("a"), folder.word("b"));
     for (file, script) in [(&a, "/bin/true"), (&b, "/bin/true; cat /etc/hostname")] {
         let out = run(&[
             "-f",
