@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// So many of them run at a time: they wait for clocks, clients and each other's keys most of their time.
-const AT_A_TIME: usize = 3;
+const AT_A_TIME: usize = 2;
 /// What took less is one line together.
 const SMALL: Duration = Duration::from_secs(2);
 
