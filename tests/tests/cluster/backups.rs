@@ -6,12 +6,7 @@ use fleetgate_tests::needs_root;
 use fleetgate_tests::world::wait_until;
 
 /// `ids FLAGS` prints the ids of the sessions that `fleetgate sessions ls` has.
-const TOOLS: &str = r#"
-ids() {
-    "$F" sessions ls --state cluster --json "$@" |
-        python3 -c 'import json, sys; print("\n".join(s["session"] for s in json.load(sys.stdin)["sessions"]))'
-}
-"#;
+const TOOLS: &str = include_str!("../../scripts/backups.sh");
 
 #[test]
 fn sessions_that_ended_after_the_backup_are_over_after_the_restore() {

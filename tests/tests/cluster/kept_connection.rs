@@ -7,30 +7,7 @@ use fleetgate_tests::{is_root, skip};
 /// `holders` prints the numbers of the processes of this test's world that hold a connection for the login; `nobody` waits
 /// until there is none, and `end_all` ends them first; `steps` prints what a command of the user's waited for; `reached` how
 /// many connections to the proxy there are.
-const TOOLS: &str = r#"
-holders() {
-    for p in /proc/[0-9]*; do
-        [ "$(readlink "$p/ns/mnt")" = "$(readlink /proc/self/ns/mnt)" ] || continue
-        if tr '\0' ' ' 2> /dev/null < "$p/cmdline" | grep -q '^fleetgate-holder /run/test/home '; then echo "${p#/proc/}"; fi
-    done
-}
-nobody() { until [ -z "$(holders)" ]; do sleep 0.05; done; }
-end_all() { for p in $(holders); do kill "$@" "$p"; done; nobody; }
-steps() {
-    "$F" ssh --home home --explain=json "$@" ada@gate true 2>&1 | python3 -c '
-import json, sys
-said = sys.stdin.read().splitlines()[-1]
-print(*[s["name"] for s in json.loads(said)["spans"] if s["place"] == "client"], sep=", ")'
-}
-reached() { ss -Htn state established '( dport = :3080 )' | wc -l; }
-plain() {
-    ssh -F home.config -o ProxyCommand="$F proxy-command --home home --login %r %h %p" ada@gate.test "$@"
-}
-is() { [ "$1" = "$2" ] || { echo "'$1' is not '$2'" >&2; exit 1; }; }
-COLD='kept connection, tcp, tls, key exchange, login and command'
-WARM='kept connection, key exchange, login and command'
-OWN='tcp, tls, key exchange, login and command'
-"#;
+const TOOLS: &str = include_str!("../../scripts/kept_connection.sh");
 
 fn cluster() -> Option<Cluster> {
     match is_root() {

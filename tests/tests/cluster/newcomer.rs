@@ -7,19 +7,7 @@ use fleetgate_tests::world::wait_until;
 
 /// `damaged FILE HOW` makes the home `hurt` from ada's, with this file damaged; `said WORDS` runs the program, and prints its
 /// exit code and what it said.
-const TOOLS: &str = r#"
-damaged() {
-    rm -rf hurt; mkdir -m 700 hurt
-    for file in home/*; do if [ -f "$file" ]; then cp -p "$file" hurt; fi; done
-    case $2 in
-        cut) truncate -s 30 "hurt/$1" ;;
-        garbled) head -c 300 /dev/urandom > "hurt/$1" ;;
-        gone) rm "hurt/$1" ;;
-    esac
-}
-said() { local code=0; "$F" "$@" > out 2>&1 < /dev/null || code=$?; echo "$code $(cat out)"; }
-LOGIN="--password-file password --authenticator totp --no-agent"
-"#;
+const TOOLS: &str = include_str!("../../scripts/newcomer.sh");
 
 /// A file of a login, and the commands that need it. Nothing of ours reads `id.pub`.
 const FILES: &[(&str, &[&str])] = &[

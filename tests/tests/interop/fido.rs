@@ -4,18 +4,7 @@
 use fleetgate_tests::peer::{Row, drive, drive_directly};
 
 /// What stands before each row: keys of both kinds as `each` makes them, and the account's one file of keys.
-const BEGIN: &str = r#"needs $FETCHED/fido/token.so
-export SSH_SK_HELPER=$PEERS/fido/helper
-KEYS=$HOMES/ada/.ssh/authorized_keys
-# A key of the token: a file, then what ssh-keygen is told. $kind is ecdsa or ed25519.
-new() { rm -f $1*; ssh-keygen -q -t $kind-sk -N '' -f "$@"; }
-# A certificate for the key KEY by the authority CA.
-certify() { ssh-keygen -q -s $1 -I "${2##*/}" -n ada "${@:3}" $2.pub; }
-# The one line of authorized_keys: options, then the key.
-line() { echo "$1 $(cat $2.pub)" > $KEYS; }
-enters() { is "$(by "$@" gate id -un)" ada; }
-refused() { exits 255 by "$@" gate true; }
-"#;
+const BEGIN: &str = include_str!("../../scripts/fido.sh");
 
 /// Rows of both kinds of key.
 fn table(rows: &[(&str, &str)]) -> Vec<Row> {

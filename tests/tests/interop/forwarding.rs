@@ -4,12 +4,7 @@ use fleetgate_tests::peer::{Row, drive};
 
 /// What every row begins with: a service behind the server and one before it, which answer with what they were
 /// sent after its end, and a client in the background that is gone at the end.
-const BEGIN: &str = "
-python $PEERS/python/echo.py 7100 $PWD/echo.sock & listens 7100; listens $PWD/echo.sock; chmod 777 echo.sock . ..
-bg() { s -S $PWD/ctl -M -o ExitOnForwardFailure=yes -f -N \"$@\" gate; }
-end() { s -S $PWD/ctl -O exit gate 2> /dev/null; }
-says() { is \"$(echo hello | nc -N \"$@\")\" hello; }
-";
+const BEGIN: &str = include_str!("../../scripts/forwarding.sh");
 
 #[test]
 fn ports_and_sockets() {

@@ -5,10 +5,7 @@
 use fleetgate_tests::peer::{Row, Subject, drive_by};
 
 /// What every row begins with.
-const BEGIN: &str = r#"
-export FLEETGATE_HOME=$T/home
-f() { "$FLEETGATE" ssh "$@"; }
-"#;
+const BEGIN: &str = include_str!("../../scripts/through.sh");
 
 fn drive(rows: &[(&str, &str)]) {
     let rows: Vec<Row> = rows
