@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -85,23 +86,26 @@ fn parse(messages: &str) -> Vec<Program> {
 /// Something to run, by its name.
 pub type Run = (String, Command);
 
-/// Runs all, several at a time and in this order. One alone prints as it goes; of several each prints when it has ended. The
-/// error names those that failed.
-pub fn side_by_side(runs: Vec<Run>, spent: &Spent) -> Result {
+/// Runs all, several at a time and in this order; how many tests passed, as far as is known. One alone prints as it goes, and
+/// counts as one; of several each prints when it has ended. The error names those that failed.
+pub fn side_by_side(runs: Vec<Run>, spent: &Spent) -> Result<usize> {
     let alone = runs.len() == 1;
     let waiting = Mutex::new(VecDeque::from(runs));
-    let (failed, printing) = (Mutex::new(Vec::new()), Mutex::new(()));
+    let (failed, passed, printing) = (Mutex::new(Vec::new()), AtomicUsize::new(0), Mutex::new(()));
     std::thread::scope(|scope| {
         for _ in 0..AT_A_TIME {
             scope.spawn(|| {
                 while let Some((name, mut command)) = locked(&waiting).pop_front() {
                     let result = spent.time(&name, || match alone {
-                        true => outcome(&mut command),
+                        true => outcome(&mut command).map(|()| 1),
                         false => recorded(&name, &mut command, &printing),
                     });
-                    if let Err(why) = result {
-                        println!("{name}: {why}");
-                        locked(&failed).push(name);
+                    match result {
+                        Ok(count) => drop(passed.fetch_add(count, Ordering::Relaxed)),
+                        Err(why) => {
+                            println!("{name}: {why}");
+                            locked(&failed).push(name);
+                        }
                     }
                 }
             });
@@ -109,7 +113,7 @@ pub fn side_by_side(runs: Vec<Run>, spent: &Spent) -> Result {
     });
     let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     match failed.is_empty() {
-        true => Ok(()),
+        true => Ok(passed.into_inner()),
         false => Err(format!("failed: {}", failed.join(", "))),
     }
 }
@@ -119,8 +123,8 @@ fn outcome(command: &mut Command) -> Result {
     status.success().then_some(()).ok_or_else(|| status.to_string())
 }
 
-/// Runs it with its output in a file in `target/test-output`, and prints that.
-fn recorded(name: &str, command: &mut Command, printing: &Mutex<()>) -> Result {
+/// Runs it with its output in a file in `target/test-output`, and prints that; how many tests passed.
+fn recorded(name: &str, command: &mut Command, printing: &Mutex<()>) -> Result<usize> {
     let directory = target().join("test-output");
     let path = directory.join(format!("{}.txt", name.replace(['/', ' ', ':', ','], "-")));
     let said = |e: std::io::Error| format!("{}: {e}", path.display());
@@ -132,7 +136,8 @@ fn recorded(name: &str, command: &mut Command, printing: &Mutex<()>) -> Result {
     let _whole = locked(printing);
     println!("\n-- {name}");
     std::io::stdout().write_all(&text).map_err(said)?;
-    result
+    let passed = |line: &&str| line.starts_with("test ") && line.ends_with(" ok");
+    result.map(|()| String::from_utf8_lossy(&text).lines().filter(passed).count())
 }
 
 /// What each part took.
@@ -224,8 +229,13 @@ mod tests {
         let spent = Spent::new();
         let runs = vec![run("one", "exit 0"), run("two", "exit 3"), run("three", "exit 0")];
         assert_eq!(side_by_side(runs, &spent), Err("failed: two".to_owned()));
-        assert_eq!(side_by_side(vec![run("one", "exit 0")], &spent), Ok(()));
-        assert!(spent.report().contains("4 more together"), "{}", spent.report());
+        assert_eq!(side_by_side(vec![run("one", "exit 0")], &spent), Ok(1));
+        let said = "echo 'test a::b ... ok'; echo 'test c ... FAILED'";
+        assert_eq!(
+            side_by_side(vec![run("one", said), run("two", said)], &spent),
+            Ok(2)
+        );
+        assert!(spent.report().contains("6 more together"), "{}", spent.report());
     }
 
     #[test]
