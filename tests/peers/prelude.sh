@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # What every row's script begins with. A row is bash under `set -eu -o pipefail`: it succeeds, or says what is wrong.
 #   gate            the server's name in $CONF, as the user ada
 #   s, sf, sc       ssh, sftp, scp with $CONF

@@ -24,57 +24,12 @@ const TOLD: usize = 40;
 
 /// What every script begins with: `role LOGINS MORE` makes the one role, `in_home HOME` logs in as ada there. A test that
 /// logs in anew may have to wait until a code was not used yet, so that is tried until it works.
-const BEGIN: &str = r#"set -eu
-cd /run/test
-role_for() {
-    printf '[role.everything]\nnodes = ["%s"]\nlogins = ["ada", "root"]\n' "$1" > role.toml
-    "$F" role apply --state cluster -f role.toml
-}
-role() {
-    printf '[role.everything]\nnodes = ["*"]\nlogins = [%s]\n%s\n' "$1" "${2:-}" > role.toml
-    "$F" role apply --state cluster -f role.toml
-}
-login_config() {
-    cat > "$1.config" <<END
-Host *
-    IdentityFile $1/id
-    CertificateFile $1/id-cert.pub
-    IdentitiesOnly yes
-    IdentityAgent none
-    UserKnownHostsFile $1/known_hosts
-    GlobalKnownHostsFile /dev/null
-    StrictHostKeyChecking yes
-    BatchMode yes
-END
-}
-again() {
-    for n in $(seq 300); do "$@" > tried 2>&1 && return; done
-    cat tried >&2; return 1
-}
-"#;
+const BEGIN: &str = include_str!("../scripts/cluster.sh");
 const MAKE: &str = r#"
 "$F" init --state cluster --name test --listen 127.0.0.1:3080 --public 127.0.0.1:3080 --no-node
 "#;
-const PEOPLE: &str = r#"
-echo 'a long password of ada' > password
-role '"ada", "bea", "root"' 'kinds = ["all"]'
-umask 077
-"$F" user add --state cluster ada --role everything > invite
-"$F" login --home home --proxy 127.0.0.1:3080 --invite-file invite --password-file password --authenticator totp --no-agent
-login_config /run/test/home
-"#;
-const JOIN: &str = r#"
-mkdir node
-cat > node/fleetgate.toml <<'END'
-[node]
-listen = ["127.0.0.1:2222"]
-host_keys = ["/run/test/host_ed25519"]
-state_directory = "/run/test/node"
-root_login = "yes"
-END
-"$F" token add --state cluster --label place=cellar > token
-"$F" join --proxy 127.0.0.1:3080 --token-file token --name gate --state node
-"#;
+const PEOPLE: &str = include_str!("../scripts/people.sh");
+const JOIN: &str = include_str!("../scripts/join.sh");
 
 /// A running cluster.
 pub struct Cluster {

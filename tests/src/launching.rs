@@ -105,18 +105,15 @@ pub fn runs_from_memory(pid: i32) -> bool {
         .is_ok_and(|exe| exe.to_string_lossy().starts_with("/memfd:"))
 }
 
-/// The thread whose helpers are watched.
-pub const WATCHED: &str = "watched";
-
-/// The children of this process's watched thread.
-pub fn children_of_watched(pid: u32) -> Vec<i32> {
-    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+/// The children of this process's threads of this name (at most 15 bytes, and no other test's).
+pub fn children_of_thread(name: &str) -> Vec<i32> {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
         return Vec::new();
     };
     let watched = tasks
         .flatten()
         .map(|task| task.path())
-        .filter(|task| std::fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == WATCHED));
+        .filter(|task| std::fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == name));
     let lists = watched.filter_map(|task| std::fs::read_to_string(task.join("children")).ok());
     lists
         .flat_map(|list| {

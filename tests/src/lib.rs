@@ -8,6 +8,7 @@
 pub mod by_hand;
 pub mod cluster;
 pub mod fleet;
+pub mod folder;
 pub mod honest;
 pub mod installed;
 pub mod joined;
@@ -62,6 +63,14 @@ pub fn resolver_command() -> Command {
     named(resolver(), "fleetgate-resolver")
 }
 
+/// How the test program knows the test `function` of this module (`module_path!()`): for a test that starts itself anew.
+pub fn test_name(module: &str, function: &str) -> String {
+    match module.split_once("::") {
+        Some((_, inner)) => format!("{inner}::{function}"),
+        None => function.to_owned(),
+    }
+}
+
 fn named(path: PathBuf, name: &str) -> Command {
     use std::os::unix::process::CommandExt;
     let mut command = Command::new(path);
@@ -83,6 +92,16 @@ pub fn skip(why: &str) {
         let opened = std::fs::OpenOptions::new().append(true).create(true).open(file);
         let _ = opened.and_then(|mut f| writeln!(f, "{name}: {why}"));
     }
+}
+
+/// Leaves the calling test, as [`skip`] does, unless it runs as root; a word says what it needs root for.
+#[macro_export]
+macro_rules! needs_root {
+    ($why:expr) => {
+        if !$crate::is_root() {
+            return $crate::skip(concat!("needs root for ", $why));
+        }
+    };
 }
 
 /// Whether this is root; most end-to-end tests need it.

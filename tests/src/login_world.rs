@@ -9,28 +9,9 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-const SETUP: &str = "set -e
-mount -t tmpfs -o mode=755 none /run
-mkdir -p /run/etc /run/work /run/sshd /run/test
-mount -t overlay -o lowerdir=/etc,upperdir=/run/etc,workdir=/run/work none /etc
-mount -t tmpfs -o mode=755 none /var/log
-mkdir -p /run/home/ada/.ssh
-echo 'ada:x:54321:54322:Ada:/run/home/ada:/bin/bash' >> /etc/passwd
-echo 'ada:x:54322:' >> /etc/group
-echo 'friends:x:54323:ada' >> /etc/group
-echo 'ada:*:19000:0:99999:7:::' >> /etc/shadow
-echo '# nothing' > /run/home/ada/.bashrc
-chown -R 54321:54322 /run/home/ada
-usermod -s /bin/sh root
-echo ada:secret | chpasswd
-printf '#!/bin/sh\\necho secret\\n' > /run/test/askpass
-chmod 755 /run/test/askpass
-touch /run/utmp /var/log/wtmp /var/log/lastlog
-install -m 600 /dev/null /var/log/btmp
-printf 'Welcome to the test.\\nBe kind.\\n' > /etc/motd
-ln -sf /usr/share/zoneinfo/Europe/Berlin /etc/localtime
-printf 'LANG=C.UTF-8\\nQUOTED=\"a b\"\\n' > /etc/environment
-";
+/// What the script of every world begins with.
+pub const BASE: &str = include_str!("../scripts/base.sh");
+const SETUP: &str = include_str!("../scripts/login.sh");
 
 const SSHD: &str = "HostKey /run/test/host
 AuthorizedKeysFile /run/test/key.pub
@@ -53,7 +34,7 @@ impl World {
     /// Makes it.
     pub fn new() -> World {
         fleetgate_sys::mount::separate().expect("a mount table of its own");
-        sh(SETUP);
+        sh(&format!("{BASE}{SETUP}"));
         World(())
     }
 

@@ -15,8 +15,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// How long anything may take before a test gives up; no test waits for it to pass.
 pub const BOUND_MS: u32 = 60_000;
@@ -364,33 +363,6 @@ pub fn talk(a: &mut (impl Read + Write), b: &mut (impl Read + Write)) {
     assert_eq!(&got, b"there");
 }
 
-/// A directory of the test's own, removed at its end.
-pub struct Dir(pub PathBuf);
-impl Dir {
-    /// A new one.
-    pub fn new(mode: u32, owner: u32) -> Dir {
-        let name = format!(
-            "/tmp/fleetgate-networking-{}-{:?}",
-            std::process::id(),
-            std::thread::current().id()
-        );
-        let path = PathBuf::from(name.replace(['(', ')'], ""));
-        std::fs::create_dir(&path).expect("mkdir");
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("chmod");
-        std::os::unix::fs::chown(&path, Some(owner), Some(owner)).expect("chown");
-        Dir(path)
-    }
-    /// A path inside.
-    pub fn at(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// The resolver's part, played by the test.
 pub struct Stub(pub Fd);
 impl Stub {
@@ -421,7 +393,4 @@ impl Stub {
 }
 
 /// Addresses behind a device that nobody reads from: a connect there neither succeeds nor fails.
-pub const HOLE: &str = "ip tuntap add dev hole mode tun
-    ip addr add 192.0.2.1/24 dev hole
-    ip addr add 2001:db8::1/64 dev hole nodad
-    ip link set hole up";
+pub const HOLE: &str = include_str!("../scripts/hole.sh");

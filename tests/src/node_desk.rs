@@ -1,6 +1,7 @@
 //! The monitor's sessions and sockets without lobby, fronts and resolver: a test sits at the front's desk, asks, and looks
 //! at what is said and which descriptors come.
 
+use crate::folder::Folder;
 use crate::launching::ladder;
 use crate::orders::{self, PATIENCE_MS};
 use fleetgate_launch::{Keeper, Places};
@@ -27,7 +28,7 @@ use fleetgate_wire::node::front::{Program, Start, Terminal, Ticket, ToFront};
 use fleetgate_wire::node::{Ended, Ends};
 use serde_json::Value;
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
 /// The number of the one connection.
@@ -45,23 +46,27 @@ pub struct Desk {
     pub granted: OpenLogin,
     /// Whose it is.
     pub account: Account,
-    directory: PathBuf,
+    directory: Arc<Folder>,
     writing: Option<WriterThread>,
     said: VecDeque<(ToFront, Vec<Fd>)>,
     next: Ticket,
 }
 
+impl Default for Desk {
+    fn default() -> Desk {
+        Desk::new()
+    }
+}
+
 impl Desk {
     /// A login of [`orders::user`] that may do everything.
-    pub fn new(name: &str) -> Desk {
-        Desk::with(name, Config::default(), Permits::all())
+    pub fn new() -> Desk {
+        Desk::with(Config::default(), Permits::all())
     }
 
     /// The same with this configuration and these permits.
-    pub fn with(name: &str, config: Config, permits: Permits) -> Desk {
-        let directory = PathBuf::from(format!("/var/tmp/fleetgate-desk-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&directory);
-        std::fs::create_dir(&directory).expect("a fresh directory");
+    pub fn with(config: Config, permits: Permits) -> Desk {
+        let directory = Arc::new(Folder::below(Path::new("/var/tmp")));
         let (audit, writing) = Audit::start(&directory.join("audit.jsonl")).expect("an audit log");
         let ladder = ladder();
         let (resolver, _nobody) = socket::pair().expect("a pair");
@@ -206,11 +211,10 @@ impl Desk {
         self.sessions.connection_ended(CONNECTION);
         self.until(|desk| desk.sessions.count() == 0);
         let writing = self.writing.take();
-        let directory = std::mem::take(&mut self.directory);
+        let directory = self.directory.clone();
         drop(self);
         writing.expect("once").finish();
-        let text = std::fs::read_to_string(directory.join("audit.jsonl")).expect("the audit log");
-        let _ = std::fs::remove_dir_all(directory);
+        let text = directory.text("audit.jsonl");
         text.lines()
             .map(|line| serde_json::from_str(line).expect("JSON"))
             .collect()

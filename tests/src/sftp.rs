@@ -313,33 +313,3 @@ impl Ordered {
         (replies, self.helper.wait())
     }
 }
-
-/// A directory of a test's own, gone afterwards.
-pub struct Scratch(PathBuf);
-
-impl Scratch {
-    /// A fresh one, that everybody may enter and write.
-    pub fn new(name: &str) -> Scratch {
-        use std::os::unix::fs::PermissionsExt;
-        let path = std::env::temp_dir().join(format!("fleetgate-sftp-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).expect("mkdir");
-        let path = path.canonicalize().expect("its path");
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).expect("chmod");
-        Scratch(path)
-    }
-    /// Its path.
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-    /// A path in it.
-    pub fn join(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}

@@ -48,23 +48,7 @@ PerSourcePenalties no
 ";
 
 /// What cases use beside the prelude.
-const WORDS: &str = "K=$HOMES/ada/.ssh/authorized_keys
-KEY=$(cut -d' ' -f1,2 $T/user_ed25519.pub)
-# ada's key file: one line with these options
-line() { echo \"${1:+$1 }$KEY\" > $K; }
-# a certificate for the key k, made now
-mint() { cp $T/user_ed25519 k; cp $T/user_ed25519.pub k.pub; ssh-keygen -q -s $T/user_ca -I badge -z 7 \"$@\" k.pub; }
-# a login with that certificate
-badge() { by k gate \"$@\"; }
-# a login with the method and ANSWER
-asked() {
-    SSH_ASKPASS=$T/askpass SSH_ASKPASS_REQUIRE=force ssh -F $T/bare -o BatchMode=no \\
-        -o NumberOfPasswordPrompts=1 -o PreferredAuthentications=\"$@\"
-}
-# the fields of an account in /etc/shadow: account N VALUE
-shadow() { awk -F: -v OFS=: -v n=$1 -v v=\"$2\" '$1 == \"ada\" { $n = v } 1' /etc/shadow > shadow; cat shadow > /etc/shadow; }
-set +x
-";
+const WORDS: &str = include_str!("../scripts/ways_in.sh");
 
 /// The servers' world, and the one that runs.
 struct Gate {

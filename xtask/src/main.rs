@@ -11,6 +11,7 @@ mod elf;
 mod fuzz;
 mod graph;
 mod peers;
+mod programs;
 mod proto;
 mod selinux;
 mod shell;
@@ -39,7 +40,7 @@ const CHORES: &[Chore] = &[
     Chore {
         name: "test",
         takes: "[FILTER] [--only tidy|unit|images|plain]",
-        does: "everything that must hold: tidy, clippy, unit tests, the end-to-end suites over both subjects",
+        does: "everything that must hold: tidy, clippy, unit tests, the end-to-end programs over both subjects, and what each took",
         run: test::main,
     },
     Chore {

@@ -20,10 +20,21 @@ pub fn target() -> PathBuf {
     }
 }
 
-/// Cargo, in the checkout.
+/// Cargo, in the checkout. What `cargo run` tells of this package it is not told: build scripts that look at such a variable,
+/// ring's for one, would run anew whenever a build of a person's own follows one of ours.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
+    for (name, _) in std::env::vars_os() {
+        let told = name.to_str().is_some_and(|name| {
+            ["CARGO_PKG_", "CARGO_MANIFEST_"]
+                .iter()
+                .any(|begin| name.starts_with(begin))
+        });
+        if told {
+            command.env_remove(name);
+        }
+    }
     command
 }
 

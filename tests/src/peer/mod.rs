@@ -1,4 +1,4 @@
-//! Real clients against a real server: what every suite `interop_*` stands on.
+//! Real clients against a real server: what the program `interop` stands on.
 //!
 //! A [`World`] has a network and an `/etc` of its own, so every server listens on the same port and nothing on the
 //! machine is touched. In it runs a [`Server`]: the node under test, or Debian's sshd, which is the positive control

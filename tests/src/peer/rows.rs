@@ -46,12 +46,11 @@ pub fn peers() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("peers")
 }
 
-/// Where `cargo xtask` puts the clients that no distribution has.
-fn fetched() -> PathBuf {
+/// Where cargo builds.
+pub(super) fn target() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
     root.join(target.unwrap_or_else(|| PathBuf::from("target")))
-        .join("peers")
 }
 
 /// Runs every row against every subject of this run; fails at the end, naming all rows that failed. `FLEETGATE_ROW`
@@ -79,23 +78,25 @@ fn drive_all(rows: &[Row], subjects: &[(Subject, usize)]) {
     let only = std::env::var("FLEETGATE_ROW").unwrap_or_default();
     let plain = std::env::var("FLEETGATE_SUBJECT").is_ok_and(|s| s == "plain");
     let wanted = |row: &&Row| row.name.contains(&only) && !(plain && row.heavy);
-    let mut failed = Vec::new();
-    for &(subject, most) in subjects {
-        let asked: Vec<&Row> = rows.iter().filter(wanted).take(most).collect();
-        if asked.is_empty() {
-            continue;
+    let name = std::thread::current().name().unwrap_or_default().to_owned();
+    // A thread has one world, so they are asked side by side.
+    let failed: Vec<String> = std::thread::scope(|scope| {
+        let mut asking = Vec::new();
+        for &(subject, most) in subjects {
+            let asked: Vec<&Row> = rows.iter().filter(wanted).take(most).collect();
+            if asked.is_empty() {
+                continue;
+            }
+            let thread = std::thread::Builder::new().name(name.clone());
+            asking.push(
+                thread
+                    .spawn_scoped(scope, move || ask(subject, &asked))
+                    .expect("a thread"),
+            );
         }
-        // A thread has one world: a second would lie upon the first.
-        let name = std::thread::current().name().map(str::to_owned);
-        failed.extend(std::thread::scope(|scope| {
-            std::thread::Builder::new()
-                .name(name.unwrap_or_default())
-                .spawn_scoped(scope, || ask(subject, &asked))
-                .expect("a thread")
-                .join()
-                .expect("it has said why")
-        }));
-    }
+        let answers = asking.into_iter().map(|one| one.join().expect("it has said why"));
+        answers.flatten().collect()
+    });
     assert!(failed.is_empty(), "these rows failed:\n  {}", failed.join("\n  "));
 }
 
@@ -176,7 +177,8 @@ fn run(row: &Row, server: &str) -> Result<(), String> {
         .env("SUBJECT", server)
         .env("FLEETGATE", crate::fleetgate())
         .env("PEERS", peers())
-        .env("FETCHED", fetched())
+        // Where `cargo xtask` puts the clients that no distribution has.
+        .env("FETCHED", target().join("peers"))
         .stdin(Stdio::null())
         .stdout(file.try_clone().expect("dup"))
         .stderr(file)

@@ -2,7 +2,7 @@
 //! sees any of it, and it goes with the thread.
 
 use super::Node;
-use crate::login_world::sh;
+use crate::login_world::{BASE, sh};
 use fleetgate_node::config::{Config, Duration, PamUse};
 use fleetgate_ssh::auth::Request;
 use fleetgate_ssh::codec::Reader;
@@ -12,24 +12,7 @@ use std::path::{Path, PathBuf};
 /// Its directory.
 pub const DIR: &str = "/run/test";
 
-const SETUP: &str = "set -e
-mount -t tmpfs -o mode=755 none /run
-mkdir -p /run/etc /run/work /run/test/keys /run/home/ada /run/home/bea
-mount -t overlay -o lowerdir=/etc,upperdir=/run/etc,workdir=/run/work none /etc
-mount -t tmpfs -o mode=755 none /var/log
-touch /run/utmp /var/log/wtmp /var/log/lastlog
-install -m 600 /dev/null /var/log/btmp
-echo 'ada:x:54321:54322:Ada:/run/home/ada:/bin/sh' >> /etc/passwd
-echo 'bea:x:54331:54332:Bea:/run/home/bea:/bin/sh' >> /etc/passwd
-printf 'ada:x:54322:\\nbea:x:54332:\\n' >> /etc/group
-printf 'ada:*:19000:0:99999:7:::\\nbea:*:19000:0:99999:7:::\\n' >> /etc/shadow
-chown 54321:54322 /run/home/ada
-chown 54331:54332 /run/home/bea
-cd /run/test
-for key in host ca ada bea stranger; do ssh-keygen -q -t ed25519 -N '' -C '' -f $key; done
-cp ada.pub keys/ada
-cp bea.pub keys/bea
-";
+const SETUP: &str = include_str!("../../scripts/scene.sh");
 
 /// The calling thread's own.
 pub struct Scene(());
@@ -48,7 +31,7 @@ impl Scene {
             return None;
         }
         fleetgate_sys::mount::separate().expect("a mount table of its own");
-        sh(SETUP);
+        sh(&format!("{BASE}{SETUP}"));
         Some(Scene(()))
     }
 

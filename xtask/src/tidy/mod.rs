@@ -6,6 +6,7 @@
 mod crates;
 pub mod lexer;
 mod papers;
+mod scripts;
 mod source;
 
 use crate::shell::{Result, cargo, heading, output, read_text, root, run, target};
@@ -63,6 +64,7 @@ pub fn main(args: &[String]) -> Result {
     findings.extend(crates::check(&metadata, &files));
     findings.extend(graph::check(&files, &metadata));
     findings.extend(papers::check(&files, &metadata, bench::BENCHES));
+    findings.extend(scripts::check(&files)?);
     for finding in &findings {
         println!("{finding}");
     }

@@ -1,4 +1,4 @@
-//! Keys of files that only an agent signs with. The agent is a list here; OpenSSH's own is asked in `interop_fido`.
+//! Keys of files that only an agent signs with. The agent is a list here; OpenSSH's own is asked in `interop::fido`.
 
 use super::*;
 use crate::agent::Identity;

@@ -1,0 +1,6 @@
+//! What a user meets first: the command line, the packages, the quickstart.
+#![forbid(unsafe_code)]
+
+mod commands;
+mod packages;
+mod quickstart;

@@ -1,0 +1,156 @@
+//! The connection to the proxy that is kept for the next command: who uses it, what ends it, and that nobody is worse off
+//! where there is none, or a broken one.
+
+use fleetgate_tests::cluster::{Cluster, STATE};
+use fleetgate_tests::{is_root, skip};
+
+/// `holders` prints the numbers of the processes of this test's world that hold a connection for the login; `nobody` waits
+/// until there is none, and `end_all` ends them first; `steps` prints what a command of the user's waited for; `reached` how
+/// many connections to the proxy there are.
+const TOOLS: &str = include_str!("../../scripts/kept_connection.sh");
+
+fn cluster() -> Option<Cluster> {
+    match is_root() {
+        true => Some(Cluster::with_node()),
+        false => {
+            skip("a node that serves other accounts needs root");
+            None
+        }
+    }
+}
+
+fn script(cluster: &Cluster, text: &str) {
+    cluster.script(&format!("{TOOLS}{text}"));
+}
+
+/// The script in a cluster of its own.
+fn drive(text: &str) {
+    if let Some(cluster) = cluster() {
+        script(&cluster, text);
+    }
+}
+
+#[test]
+fn later_commands_go_by_the_connection_of_the_first() {
+    drive(
+        r#"
+        end_all
+        is "$(steps)" "$COLD"
+        holder=$(holders)
+        is "$(reached)" 2
+        # By name, by labels, for a list, and by plain ssh; one beside the other, and with bytes both ways.
+        is "$(steps)" "$WARM"
+        "$F" ssh --home home ada@place=cellar true
+        "$F" ls --home home | grep -q gate
+        plain true
+        is "$(plain 'exit 7' || echo $?)" 7
+        head -c 3000000 /dev/urandom > there
+        "$F" ssh --home home ada@gate cat < there | cmp - there & one=$!
+        plain cat < there | cmp - there & two=$!
+        "$F" ssh --home home ada@gate 'cat > /dev/null; sleep 0.2; echo late' < there > said
+        wait $one; wait $two
+        is "$(cat said)" late
+        is "$(holders)" "$holder"
+        is "$(reached)" 2
+        # It is the user's alone, and holds on to nothing that was the command's.
+        is "$(stat -c '%a %U' home/mux)" '700 root'
+        is "$(ls -l /proc/$holder/fd | grep -c -e /run/test -e /dev/pts)" 1
+        ls -l /proc/$holder/fd | grep -q 'home/mux/proxy.lock'
+        is "$(tr '\0' '\n' < /proc/$holder/environ)" ''
+        is "$(readlink /proc/$holder/cwd)" /
+        # Refusals are the proxy's own, and are not tried again on another connection.
+        if "$F" ssh --home home nobody@gate true 2> said; then exit 1; fi
+        grep -q 'has the logins ada, bea, root on gate, not nobody' said
+        is "$(holders)" "$holder""#,
+    );
+}
+
+#[test]
+fn a_connection_is_kept_for_as_long_as_it_is_asked_for_and_for_its_login() {
+    drive(
+        r#"
+        end_all
+        is "$(steps -o ControlPersist=no)" "$OWN"
+        is "$(holders)" ''
+        is "$(steps -o ControlPersist=5s)" "$COLD"
+        is "$(steps)" "$WARM"
+        nobody
+        [ ! -e home/mux/proxy ]
+        # Another login, and the end of one. Who is in stays in.
+        "$F" ssh --home home ada@gate true
+        first=$(holders)
+        mkfifo typed
+        "$F" ssh --home home ada@gate 'echo in; cat' < typed > in & session=$!
+        exec 3> typed
+        until grep -qs in in; do sleep 0.05; done
+        again "$F" login --home home --mfa --password-file password --authenticator totp --no-agent
+        until [ ! -e home/mux/proxy ]; do sleep 0.05; done
+        is "$(steps)" "$COLD"
+        kill -0 "$first"
+        is "$(holders | wc -l)" 2
+        echo stays >&3
+        exec 3>&-
+        wait $session
+        is "$(cat in)" "$(printf 'in\nstays')"
+        until ! kill -0 "$first" 2> /dev/null; do sleep 0.05; done
+        is "$(steps)" "$WARM"
+        "$F" logout --home home
+        nobody
+        [ ! -e home/mux/proxy ]"#,
+    );
+}
+
+#[test]
+fn nobody_is_worse_off_for_a_holder_that_is_gone_silent_or_in_the_way() {
+    drive(
+        r#"
+        holder=$(holders)
+        kill -9 "$holder"; nobody
+        [ -S home/mux/proxy ]
+        is "$(steps)" "$COLD"
+        is "$(steps)" "$WARM"
+        # One that says nothing.
+        kill -STOP "$(holders)"
+        "$F" ssh --home home -v -o ConnectTimeout=5 ada@gate true 2> said
+        grep -q 'is not kept: its holder does not answer' said
+        # The next ones do not wait for it, and share one again when it has gone.
+        "$F" ssh --home home -v ada@gate true 2> said
+        if grep -q 'does not answer' said; then exit 1; fi
+        end_all -9
+        is "$(steps)" "$COLD"
+        is "$(steps)" "$WARM"
+        # No place for the socket: each command has its own, and says so where somebody wants to know.
+        end_all
+        rm -r home/mux; : > home/mux
+        is "$(steps)" "$COLD"
+        nobody
+        rm home/mux
+        # Many at once, before there is one: each is served, and one holder stays.
+        for n in $(seq 12); do "$F" ssh --home home ada@gate "echo in-$n" > "in.$n" & done
+        wait
+        for n in $(seq 12); do is "$(cat "in.$n")" "in-$n"; done
+        until [ "$(holders | wc -l)" = 1 ]; do sleep 0.05; done
+        is "$(steps)" "$WARM"
+        # No proxy at all, in the same words.
+        for keep in no yes; do
+            if "$F" ssh --home home --proxy 127.0.0.1:1 -o ControlPersist=$keep ada@gate true 2> $keep; then exit 1; fi
+        done
+        grep -q 'Connection refused' yes
+        is "$(cat yes)" "$(cat no)""#,
+    );
+}
+
+#[test]
+fn a_connection_that_broke_is_made_anew() {
+    let Some(mut cluster) = cluster() else {
+        return;
+    };
+    script(&cluster, r#"is "$(steps)" "$WARM""#);
+    cluster.down(STATE);
+    script(&cluster, "nobody");
+    cluster.up(STATE, fleetgate_tests::cluster::PROXY);
+    fleetgate_tests::world::wait_until("the node is back", || {
+        cluster.attempt(r#""$F" ssh --home home ada@gate true"#).is_ok()
+    });
+    script(&cluster, r#"is "$(steps)" "$WARM""#);
+}

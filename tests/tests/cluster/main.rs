@@ -1,0 +1,13 @@
+//! A whole cluster: auth, proxy and nodes, one of them a plain sshd, as administrators and users meet them.
+#![forbid(unsafe_code)]
+
+mod backups;
+mod identity;
+mod kept_connection;
+mod newcomer;
+mod plain_sshd;
+mod plain_sshd_refusals;
+mod proxy_tls;
+mod restarts;
+mod services;
+mod spans;

@@ -1,0 +1,77 @@
+//! The round trips that ARCHITECTURE.md claims for `fleetgate ssh`, cold and by a kept connection to the proxy, counted in a recording of the lab's links. No time
+//! is asserted: a slow machine can only make the count larger, so the least of a few counts.
+
+use fleetgate_lab::{Capture, Fleet, Lab};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Long beside what the programs themselves take, as what is acknowledged before it is answered looks like another round
+/// trip; the leg that is not looked at has none.
+const FAR: Duration = Duration::from_secs(1);
+/// How often one is counted, at most.
+const TRIES: usize = 5;
+
+/// A directory of the test's own.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Directory {
+        let path = PathBuf::from(format!("/var/tmp/fleetgate-lab-{}", std::process::id()));
+        std::fs::create_dir(&path).expect("a fresh directory");
+        Directory(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for log in ["cluster.log", "node.log"] {
+                let text = std::fs::read_to_string(self.0.join(log)).unwrap_or_default();
+                eprintln!("{log}:\n{text}");
+            }
+        }
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs `command` in user and counts on the leg, by way of the file.
+fn round_trips(lab: &Lab, leg: (&str, &str), command: &mut Command, file: &Path) -> u32 {
+    let recording = lab.record(leg.0, leg.1).expect("a link");
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    let status = lab.start_in("user", command).expect("started").wait();
+    assert!(status.expect("it ends").success(), "{command:?}");
+    recording.end().expect("recorded").write(file).expect("written");
+    let asks = lab.address(leg.1, leg.0).expect("a link");
+    Capture::read(file, asks).expect("read").round_trips()
+}
+
+#[test]
+fn connections_take_the_round_trips_that_are_claimed() {
+    if let Some(why) = fleetgate_lab::unavailable() {
+        return fleetgate_tests::skip(&why);
+    }
+    let legs = [("user", "proxy"), ("proxy", "target")];
+    let lab = Lab::new(&legs.map(|(asks, answers)| (asks, answers, Duration::ZERO))).expect("a lab");
+    let directory = Directory::new();
+    let file = directory.0.join("leg.pcap");
+    let fleet = Fleet::start(&lab, &fleetgate_tests::fleetgate(), &directory.0).expect("a cluster");
+    // TCP, TLS, the dial with the first flight of SSH, login and command; the latter two reach the node, and are all that is
+    // left where the connection to the proxy was kept.
+    for (leg, claimed, kept) in legs.into_iter().flat_map(|leg| match leg.0 {
+        "user" => [(leg, 4, false), (leg, 2, true)],
+        _ => [(leg, 2, false), (leg, 2, true)],
+    }) {
+        let command = || if kept { fleet.ssh_kept() } else { fleet.ssh() };
+        let begun = lab.start_in("user", &mut command()).expect("started").wait();
+        assert!(begun.expect("it ends").success());
+        lab.set_round_trip(leg.0, leg.1, FAR).expect("a link");
+        let mut counted = Vec::new();
+        while counted.len() < TRIES && counted.last() != Some(&claimed) {
+            counted.push(round_trips(&lab, leg, &mut command(), &file));
+        }
+        assert_eq!(counted.iter().min(), Some(&claimed), "{leg:?}: {counted:?}");
+        lab.set_round_trip(leg.0, leg.1, Duration::ZERO).expect("a link");
+    }
+    lab.account().expect("nothing dropped");
+}

@@ -1,0 +1,24 @@
+//! The node by itself: logins, sessions, rules, strangers and attackers, its tunnel, and the sessions it watches.
+#![forbid(unsafe_code)]
+
+mod abuse;
+mod abuse_sessions;
+mod attacks;
+mod attacks_front;
+mod attacks_outside;
+mod attacks_tunnel;
+mod attacks_watcher;
+mod cluster;
+mod joins_later;
+mod keys_as_sshd;
+mod logins;
+mod networks;
+mod pam;
+mod pam_attacks;
+mod rules;
+mod service;
+mod sessions;
+mod strangers;
+mod tunnel;
+mod watch;
+mod watch_deaths;

@@ -1,0 +1,5 @@
+//! `fleetgate trace`, beside strace and by itself.
+#![forbid(unsafe_code)]
+
+mod as_strace;
+mod command;
