@@ -21,21 +21,21 @@ const CHAIN_MAX: usize = 8;
 
 /// The cluster's servers.
 #[derive(Debug)]
-pub(super) struct Servers(Arc<WebPkiServerVerifier>);
+pub(crate) struct Servers(Arc<WebPkiServerVerifier>);
 
 /// Servers under one authority, of which the hash is known.
 #[derive(Debug)]
-pub(super) struct Pinned {
+pub(crate) struct Pinned {
     pin: Pin,
     provider: Arc<CryptoProvider>,
 }
 
 /// The cluster's clients.
 #[derive(Debug)]
-pub(super) struct Clients(pub(super) Arc<dyn ClientCertVerifier>);
+pub(crate) struct Clients(pub(crate) Arc<dyn ClientCertVerifier>);
 
 impl Servers {
-    pub(super) fn by(roots: Arc<RootCertStore>, provider: Arc<CryptoProvider>) -> Result<Servers, Error> {
+    pub(crate) fn by(roots: Arc<RootCertStore>, provider: Arc<CryptoProvider>) -> Result<Servers, Error> {
         let usual = WebPkiServerVerifier::builder_with_provider(roots, provider)
             .build()
             .map_err(Error::setting)?;
@@ -44,13 +44,13 @@ impl Servers {
 }
 
 impl Pinned {
-    pub(super) fn new(pin: Pin, provider: Arc<CryptoProvider>) -> Pinned {
+    pub(crate) fn new(pin: Pin, provider: Arc<CryptoProvider>) -> Pinned {
         Pinned { pin, provider }
     }
 }
 
 /// By the system's authorities.
-pub(super) fn system(provider: Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, Error> {
+pub(crate) fn system(provider: Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, Error> {
     let mut roots = RootCertStore::empty();
     let certificates = CertificateDer::pem_file_iter(SYSTEM_ROOTS).map_err(|e| {
         Error::setting(format!(
