@@ -67,7 +67,10 @@ fn world() -> &'static World {
         World {
             servers: Servers::by(trust.roots.clone(), provider()).expect("an authority"),
             pinned: Pinned::new(cluster.authority.certificate().pin(), provider()),
-            clients: Clients(usual.expect("an authority")),
+            clients: Clients {
+                usual: usual.expect("an authority"),
+                provider: provider(),
+            },
             trust,
             own,
             chain,

@@ -195,7 +195,10 @@ impl Server {
                         .allow_unauthenticated()
                         .build()
                         .map_err(Error::setting)?;
-                builder.with_client_cert_verifier(Arc::new(verify::Clients(usual)))
+                builder.with_client_cert_verifier(Arc::new(verify::Clients {
+                    usual,
+                    provider: provider(),
+                }))
             }
         };
         let mut config = builder.with_cert_resolver(Arc::new(shown));

@@ -687,7 +687,7 @@ impl Fields {
 
 /// A session's id as events have it.
 pub(in crate::monitor) fn digits(id: &SessionId) -> String {
-    id.iter().map(|b| format!("{b:02x}")).collect()
+    fleetgate_policy::text::hex(id)
 }
 
 /// No more of a text than its bound, cut between characters.
@@ -708,5 +708,5 @@ fn millis(time: Duration) -> u64 {
 
 /// `2026-01-31T23:59:59.123Z`.
 pub(crate) fn utc(at: Time) -> String {
-    format!("{}.{:03}Z", clock::utc(at.sec), at.nsec / 1_000_000)
+    clock::rfc3339(at, 3)
 }
