@@ -3,7 +3,7 @@
 //! authority did not sign.
 #![no_main]
 
-use fleetgate_net::tls::fuzz::peers;
+use fleetgate_net::fuzz::peers;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

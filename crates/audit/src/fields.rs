@@ -147,5 +147,5 @@ fn cut(text: &str) -> String {
 
 /// `2026-01-31T23:59:59.123Z`.
 pub(super) fn utc(at: Time) -> String {
-    format!("{}.{:03}Z", clock::utc(at.sec), at.nsec / 1_000_000)
+    clock::rfc3339(at, 3)
 }

@@ -82,11 +82,9 @@ impl Clock for SetClock {
 
 /// A moment as RFC 3339 has it, in UTC.
 pub fn rfc3339(millis: u64) -> String {
-    format!(
-        "{}.{:03}Z",
-        clock::utc((millis / 1000).cast_signed()),
-        millis % 1000
-    )
+    let sec = (millis / 1000).cast_signed();
+    let nsec = (millis % 1000) as u32 * 1_000_000;
+    clock::rfc3339(clock::Time { sec, nsec }, 3)
 }
 
 /// Milliseconds since 1970 of a moment as audit lines have it: RFC 3339 in UTC.

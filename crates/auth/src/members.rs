@@ -590,10 +590,7 @@ fn removed_id(kind: Kind, name: &Name) -> Name {
         Some(_) => {
             let digest = ring::digest::digest(&ring::digest::SHA256, whole.as_bytes());
             let begin: String = whole.chars().take(80).collect();
-            let end: String = digest.as_ref()[..8]
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect();
+            let end = fleetgate_policy::text::hex(&digest.as_ref()[..8]);
             format!("{begin}-{end}")
         }
     };

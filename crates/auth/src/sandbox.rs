@@ -3,8 +3,7 @@
 //! names up, so it reads nothing of the system's either.
 
 use crate::error::{Refused, Result};
-use fleetgate_sys::process::{self, Limit, numbers};
-use fleetgate_sys::{Errno, credentials, landlock, seccomp};
+use fleetgate_sys::{credentials, service};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -15,10 +14,7 @@ const KEPT: u32 = credentials::LOW_PORTS;
 /// Confines this process, which is an auth service with its state in `directory` and nothing else, and has one thread. What
 /// this kernel has not is told in the log; what it has and fails is an error.
 pub fn enter(directory: &Path) -> Result<()> {
-    let at = |step: &'static str| {
-        move |errno: Errno| Refused::unavailable(format!("the sandbox cannot be made: {step}: {errno}"))
-    };
-    const NONE: Limit = Limit { soft: 0, hard: 0 };
+    let refused = |failure: service::Failure| Refused::unavailable(failure.to_string());
     // It could not be made from inside.
     if let Err(e) = std::fs::symlink_metadata(directory) {
         return Err(Refused::unavailable(format!(
@@ -27,31 +23,20 @@ pub fn enter(directory: &Path) -> Result<()> {
         )));
     }
     seed_sqlite()?;
-    process::set_limit(numbers::RLIMIT_CORE, NONE).map_err(at("setting limits"))?;
-    credentials::set_no_new_privileges().map_err(at("no_new_privs"))?;
+    service::forbid_cores().map_err(refused)?;
     let own = CString::new(directory.as_os_str().as_bytes())
         .map_err(|_| Refused::invalid(format!("{}: a zero byte in a path", directory.display())))?;
-    match landlock::deny_files_but(&[], &[&own]) {
-        Ok(true) => {}
-        Ok(false) => tracing::warn!(
-            "without landlock (Linux 5.13, and `landlock` in lsm=): auth's user alone keeps it from files"
-        ),
-        Err(e) if landlock::is_missing(e) => {
-            tracing::warn!("without landlock: auth's user alone keeps it from files")
-        }
-        Err(e) => return Err(at("landlock")(e)),
+    if let Some(lack) = service::keep_files(&[], &[&own]).map_err(refused)? {
+        tracing::warn!("{lack}: auth's user alone keeps it from files");
     }
-    let permitted = credentials::permitted_capabilities().map_err(at("reading capabilities"))?;
+    let permitted =
+        service::at("reading capabilities", credentials::permitted_capabilities()).map_err(refused)?;
     let kept: &[u32] = if permitted & 1 << KEPT != 0 { &[KEPT] } else { &[] };
-    credentials::keep_capabilities(kept).map_err(at("giving up capabilities"))?;
-    credentials::set_dumpable(false).map_err(at("not being dumpable"))?;
-    match seccomp::serve_only() {
-        Err(Errno::ENOSYS | Errno::EINVAL) => {
-            tracing::warn!("without a filter on system calls: this kernel has no seccomp");
-            Ok(())
-        }
-        other => other.map_err(at("seccomp")),
+    service::at("giving up capabilities", credentials::keep_capabilities(kept)).map_err(refused)?;
+    if let Some(lack) = service::serve_only().map_err(refused)? {
+        tracing::warn!("{lack}");
     }
+    Ok(())
 }
 
 /// SQLite reads /dev/urandom once, when it first wants a random number; afterwards it would make do with the time.
@@ -67,6 +52,7 @@ fn seed_sqlite() -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fleetgate_sys::landlock;
     use std::fs;
 
     /// In a thread of its own, which alone is confined by landlock, capabilities and the filter.

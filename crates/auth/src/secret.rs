@@ -58,12 +58,7 @@ pub fn random(out: &mut [u8]) -> Result<(), NoRandom> {
 pub fn fresh_id() -> Result<String, NoRandom> {
     let mut bytes = [0; 10];
     random(&mut bytes)?;
-    Ok(hex(&bytes))
-}
-
-/// Hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
+    Ok(fleetgate_policy::text::hex(&bytes))
 }
 
 /// Whether two are the same, in a time that does not depend on where they differ.

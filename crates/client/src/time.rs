@@ -25,8 +25,8 @@ pub fn seen_from(now: u64, moment: u64) -> String {
 /// RFC 3339 in UTC, as audit lines have it.
 #[must_use]
 pub fn utc(seconds: u64) -> String {
-    let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
-    format!("{}Z", clock::utc(seconds))
+    let sec = i64::try_from(seconds).unwrap_or(i64::MAX);
+    clock::rfc3339(clock::Time { sec, nsec: 0 }, 0)
 }
 
 /// A moment as people write it, seen from `now`; Unix seconds. How long ago (`90s`, `10m`, `8h`, `7d`), a day

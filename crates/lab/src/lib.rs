@@ -18,6 +18,7 @@ mod place;
 mod process;
 mod queue;
 mod relay;
+mod tap;
 mod turns;
 
 pub use capture::{Capture, Recording};

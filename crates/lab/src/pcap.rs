@@ -1,7 +1,7 @@
 //! Packets as a file of libpcap's classic form: a header of 24 bytes, then each packet with a header of 16. Numbers are
 //! little-endian, times are in microseconds, and a packet begins with the header of the internet protocol (LINKTYPE_RAW).
 
-use crate::capture::Packet;
+use crate::tap::Packet;
 use std::time::Duration;
 
 const MAGIC: u32 = 0xa1b2_c3d4;

@@ -5,8 +5,8 @@
 //! ([`clock::wake_on_time`]), before everybody else ([`process::run_first`]). What it did is counted: packets, wake-ups,
 //! and how late the latest packet was.
 
-use crate::capture::Tap;
 use crate::queue::Queue;
+use crate::tap::Tap;
 use crate::{Error, Result};
 use fleetgate_sys::poll::{self, Watch};
 use fleetgate_sys::{Errno, Fd, clock, epoll, file, process};

@@ -12,7 +12,7 @@
 //! It is the most that the sides can have waited for each other: a slow machine may acknowledge what it answers later,
 //! which looks like one more, and never like one less. No time is looked at.
 
-use crate::capture::Packet;
+use crate::tap::Packet;
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 

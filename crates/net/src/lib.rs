@@ -4,6 +4,8 @@
 
 pub mod backoff;
 pub mod dial;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 pub mod h2;
 pub mod http1;
 pub mod otlp;

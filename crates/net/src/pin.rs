@@ -2,6 +2,7 @@
 //! tokens for machines. What a secret is good for is the auth service's business.
 
 use base64ct::{Base64UrlUnpadded, Encoding};
+use fleetgate_policy::text::hex;
 use ring::digest;
 use std::fmt;
 use std::str::FromStr;
@@ -59,8 +60,7 @@ impl From<[u8; 32]> for Pin {
 
 impl fmt::Display for Pin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("sha256:")?;
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write!(f, "sha256:{}", hex(&self.0))
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::address::Sources;
 use crate::pattern::{self, Patterns};
-use crate::permits::Denied;
+use crate::rule::Denied;
 use std::net::IpAddr;
 
 /// The most entries of one list.

@@ -2,7 +2,7 @@
 //! No shell is involved: a name becomes an argument vector, and nothing that a client sends is expanded.
 
 use crate::pattern;
-use crate::permits::{Denied, Rule};
+use crate::rule::{Denied, Rule};
 use std::collections::BTreeMap;
 
 /// The most commands of one list.

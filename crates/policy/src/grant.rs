@@ -2,7 +2,8 @@
 //! no clock; whoever asks brings the time.
 
 use crate::login::Login;
-use crate::permits::{Denied, Permits, Program, What};
+use crate::permits::{Permits, Program, What};
+use crate::rule::Denied;
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -149,7 +150,7 @@ fn is_of_a_session(what: &What<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::permits::{Kind, Rule};
+    use crate::{Kind, Rule};
 
     #[test]
     fn a_grant_is_for_one_account_and_for_its_time() {

@@ -10,11 +10,13 @@ pub mod grant;
 pub mod login;
 pub mod pattern;
 pub mod permits;
+mod rule;
 pub mod strangers;
 pub mod text;
 pub mod watching;
 
 pub use grant::{Asked, Grant, GrantId, How, Identity};
 pub use login::Login;
-pub use permits::{Denied, Kind, Permits, Rule, What};
+pub use permits::{Kind, Permits, What};
+pub use rule::{Denied, Rule};
 pub use watching::{Audit, Stance, Watching};

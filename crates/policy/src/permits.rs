@@ -3,8 +3,8 @@
 
 use crate::commands::Commands;
 use crate::pattern;
+use crate::rule::{Denied, Rule};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 /// The most targets of permitopen and permitlisten that one source may list.
@@ -93,46 +93,6 @@ impl Kind {
         }
     }
 }
-
-/// Where a rule stands, as a person would point at it: `the certificate "alice"`, `authorized_keys line 3 (restrict)`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule(Arc<str>);
-
-impl Rule {
-    /// In these words.
-    pub fn new(words: impl Into<Arc<str>>) -> Rule {
-        Rule(words.into())
-    }
-}
-
-impl fmt::Display for Rule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// Why something is refused: a sentence that names the rule.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Denied(String);
-
-impl Denied {
-    /// A sentence without its full stop.
-    pub fn new(sentence: impl Into<String>) -> Denied {
-        Denied(sentence.into())
-    }
-
-    fn by(what: impl fmt::Display, rule: &Rule) -> Denied {
-        Denied(format!("{what} is not allowed by {rule}"))
-    }
-}
-
-impl fmt::Display for Denied {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Denied {}
 
 /// One thing that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -376,7 +336,7 @@ impl Permits {
         let rule = forced.rule.clone();
         let some = std::str::from_utf8(names).map_err(|_| "its command is no UTF-8".to_string());
         let some = some.and_then(|names| all.subset(names));
-        let some = some.map_err(|why| Denied(format!("nothing is allowed by {rule}: {why}")))?;
+        let some = some.map_err(|why| Denied::new(format!("nothing is allowed by {rule}: {why}")))?;
         self.forced = None;
         self.only_commands(Arc::new(some), &rule);
         Ok(())
@@ -403,7 +363,7 @@ impl Permits {
         }
         self.forced = match (self.forced, other.forced) {
             (Some(a), Some(b)) if a.command != b.command => {
-                return Err(Denied(format!(
+                return Err(Denied::new(format!(
                     "{} and {} force different commands",
                     a.rule, b.rule
                 )));
@@ -514,7 +474,7 @@ impl Permits {
         let argv = first.find(line, rule)?;
         for (rule, other) in &self.commands[1..] {
             if other.find(line, rule)? != argv {
-                return Err(Denied(format!(
+                return Err(Denied::new(format!(
                     "{rule} means another program by this command's name"
                 )));
             }
@@ -531,7 +491,7 @@ impl Permits {
             };
             let argv = commands.find(line, rule)?;
             if found.as_ref().is_some_and(|other| *other != argv) {
-                return Err(Denied(format!(
+                return Err(Denied::new(format!(
                     "{rule} means another program by this command's name"
                 )));
             }
@@ -539,7 +499,7 @@ impl Permits {
         }
         found
             .map(Program::Argv)
-            .ok_or_else(|| Denied("no list has the command".to_string()))
+            .ok_or_else(|| Denied::new("no list has the command".to_string()))
     }
 
     fn no_list(&self, lists: &[(Rule, Vec<Target>)], kind: Kind) -> Result<(), Denied> {

@@ -59,6 +59,12 @@ pub fn span(seconds: u64) -> String {
     parts.join(" ")
 }
 
+/// Bytes as hexadecimal digits.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
 /// One line that can be shown.
 #[must_use]
 pub fn printable(text: &str) -> String {

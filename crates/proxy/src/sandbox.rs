@@ -6,7 +6,7 @@ use crate::server::ServerError;
 use fleetgate_sys::dir::Entries;
 use fleetgate_sys::file::flags::{O_DIRECTORY, O_NOFOLLOW, O_PATH, O_RDONLY};
 use fleetgate_sys::process::{self, Limit, numbers};
-use fleetgate_sys::{Errno, credentials, file, landlock, seccomp, tree};
+use fleetgate_sys::{Errno, credentials, file, service, tree};
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -22,17 +22,13 @@ const STATE_FILES_MAX: usize = 1024;
 /// working directory.
 /// What this kernel has not is told in the log; what it has and fails is an error.
 pub(crate) fn enter(config: &Config) -> Result<(), ServerError> {
-    let at = |step: &'static str| {
-        move |errno: Errno| ServerError(format!("the sandbox cannot be made: {step}: {errno}"))
-    };
-    const NONE: Limit = Limit { soft: 0, hard: 0 };
-    let files = process::limit(numbers::RLIMIT_NOFILE).map_err(at("reading limits"))?;
+    let refused = |failure: service::Failure| ServerError(failure.to_string());
+    let at = |step, result| service::at(step, result).map_err(refused);
+    let files = service::at("reading limits", process::limit(numbers::RLIMIT_NOFILE)).map_err(refused)?;
     let soft = files.hard;
-    process::set_limit(numbers::RLIMIT_NOFILE, Limit { soft, ..files })
-        .map_err(at("raising the limit of descriptors"))?;
-    // A core would hold keys.
-    process::set_limit(numbers::RLIMIT_CORE, NONE).map_err(at("setting limits"))?;
-    credentials::set_no_new_privileges().map_err(at("no_new_privs"))?;
+    let raised = process::set_limit(numbers::RLIMIT_NOFILE, Limit { soft, ..files });
+    at("raising the limit of descriptors", raised)?;
+    service::forbid_cores().map_err(refused)?;
     let root = process::effective_uid() == 0;
     let (uid, gid) = system_user(&config.user);
     if root {
@@ -41,29 +37,17 @@ pub(crate) fn enter(config: &Config) -> Result<(), ServerError> {
     // Whoever it becomes may have no way through the directories above.
     std::env::set_current_dir(&config.state_directory)
         .map_err(|e| ServerError(format!("{}: {e}", config.state_directory.display())))?;
-    match landlock::deny_files_but(&READ, &[c"."]) {
-        Ok(true) => {}
-        Ok(false) => tracing::warn!(
-            "without landlock (Linux 5.13, and `landlock` in lsm=): the proxy's user alone keeps it from files"
-        ),
-        Err(e) if landlock::is_missing(e) => {
-            tracing::warn!("without landlock: the proxy's user alone keeps it from files")
-        }
-        Err(e) => return Err(at("landlock")(e)),
+    if let Some(lack) = service::keep_files(&READ, &[c"."]).map_err(refused)? {
+        tracing::warn!("{lack}: the proxy's user alone keeps it from files");
     }
     if root {
-        credentials::set_groups(&[]).map_err(at("giving up groups"))?;
-        credentials::set_group_ids(gid).map_err(at("changing the group id"))?;
-        credentials::set_user_ids(uid).map_err(at("changing the user id"))?;
+        at("giving up groups", credentials::set_groups(&[]))?;
+        at("changing the group id", credentials::set_group_ids(gid))?;
+        at("changing the user id", credentials::set_user_ids(uid))?;
     }
-    credentials::drop_capabilities().map_err(at("giving up capabilities"))?;
-    // After the ids: changing them may set the flag anew.
-    credentials::set_dumpable(false).map_err(at("not being dumpable"))?;
-    match seccomp::serve_only() {
-        Err(Errno::ENOSYS | Errno::EINVAL) => {
-            tracing::warn!("without a filter on system calls: this kernel has no seccomp")
-        }
-        other => other.map_err(at("seccomp"))?,
+    at("giving up capabilities", credentials::drop_capabilities())?;
+    if let Some(lack) = service::serve_only().map_err(refused)? {
+        tracing::warn!("{lack}");
     }
     Ok(())
 }

@@ -9,10 +9,9 @@ use crate::pam::Pam;
 use crate::{Settings, log};
 use fleetgate_sys::glibc::fork;
 use fleetgate_sys::poll::{self, READ, Watch};
-use fleetgate_sys::{Errno, Fd, clock, close_range, socket};
+use fleetgate_sys::{Errno, Fd, clock, socket};
 use fleetgate_wire::MAX_INLINE;
 use fleetgate_wire::resolver::ToResolver;
-use std::ffi::CStr;
 
 /// Where the server puts the control socket.
 const CONTROL: i32 = 3;
@@ -119,16 +118,4 @@ impl Broker {
             }
         }
     }
-}
-
-/// What every forked child does first: keeps `ours`, as descriptor `at`, and nothing else that is open, so that the
-/// other ends of all sockets are closed when their one owner closes them.
-pub fn become_child(ours: Fd, at: i32, name: &CStr) -> Result<Fd, Errno> {
-    ours.place_at(at, true)?;
-    // The number it had is closed with all the others.
-    ours.into_raw();
-    close_range(at + 1, u32::MAX)?;
-    fork::reap_children(false);
-    fork::set_name(name);
-    Ok(Fd::from_raw(at))
 }

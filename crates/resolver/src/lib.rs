@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod broker;
+mod child;
 mod names;
 mod pam;
 mod stamp;

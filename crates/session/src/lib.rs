@@ -17,13 +17,12 @@ mod order;
 mod privileges;
 mod selinux;
 pub mod sftp;
-mod sha256;
 mod truth;
 
 use alloc::vec::Vec;
 use core::ffi::CStr;
 
-/// The helper's version; the image's digest is what tells two builds apart (`--version` prints both).
+/// The helper's version; the image's build id is what tells two builds apart (`--version` prints both).
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Runs the subcommand that `args` (without the program's name) asks for; returns the exit code.

@@ -1,8 +1,8 @@
 //! The self-test of the image, what every session will need; the version, the usage.
 
-use crate::sha256::Sha256;
 use alloc::format;
-use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::Write as _;
 use fleetgate_sys::truth::{Checked, at, descriptor_over_a_socket, run as prove};
 use fleetgate_sys::{Errno, exe, file};
 
@@ -32,11 +32,16 @@ fn check() -> Checked {
     at("writing to /dev/null", file::write_all(null.raw(), b"true"))
 }
 
-/// Prints the version and the SHA-256 of the running image, which is what tells two builds apart.
+/// Prints the version and the build id of the running image, which is what tells two builds apart.
 pub fn version() -> i32 {
-    match own_digest() {
-        Ok(digest) => {
-            say(1, &format!("fleetgate-session {} {digest}\n", crate::VERSION));
+    match own_start() {
+        Ok(start) => {
+            let mut text = format!("fleetgate-session {}", crate::VERSION);
+            for (i, byte) in build_id(&start).iter().enumerate() {
+                let _ = write!(text, "{}{byte:02x}", if i == 0 { " " } else { "" });
+            }
+            text.push('\n');
+            say(1, &text);
             0
         }
         Err(errno) => {
@@ -49,23 +54,22 @@ pub fn version() -> i32 {
     }
 }
 
-fn own_digest() -> Result<String, Errno> {
+/// The first bytes of the running image. The linker's note stands in them, behind the program headers.
+fn own_start() -> Result<Vec<u8>, Errno> {
     let image = exe::open_read(file::CWD, c"/proc/self/exe")?;
-    let mut sum = Sha256::new();
-    let mut chunk = alloc::vec![0u8; 32 << 10];
-    loop {
-        match file::read(image.raw(), &mut chunk)? {
-            0 => break,
-            n => sum.update(&chunk[..n]),
-        }
-    }
-    let mut text = String::with_capacity(64);
-    for byte in sum.finish() {
-        for digit in [byte >> 4, byte & 15] {
-            text.push(b"0123456789abcdef"[digit as usize] as char);
-        }
-    }
-    Ok(text)
+    let mut start = alloc::vec![0u8; 4 << 10];
+    let len = file::read(image.raw(), &mut start)?;
+    start.truncate(len);
+    Ok(start)
+}
+
+/// The build id in the ELF note that the linker made of it: 20 bytes of SHA-1. Empty: there is none.
+fn build_id(image: &[u8]) -> &[u8] {
+    // The lengths of name and id, the note's type, the name.
+    const NOTE: &[u8; 16] = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0";
+    let at = image.windows(NOTE.len()).position(|window| window == NOTE);
+    at.and_then(|at| image.get(at + NOTE.len()..at + NOTE.len() + 20))
+        .unwrap_or_default()
 }
 
 /// Says that nobody calls this by hand.
@@ -74,7 +78,7 @@ pub fn usage() -> i32 {
         2,
         "fleetgate-session: started by fleetgate, not by hand. Of use by hand are only\n  \
          fleetgate-session true         test whether a session could run from this image\n  \
-         fleetgate-session --version    print its version and digest\n  \
+         fleetgate-session --version    print its version and build id\n  \
          fleetgate-session sftp         serve SFTP on standard input and output\n",
     );
     2
@@ -82,4 +86,19 @@ pub fn usage() -> i32 {
 
 fn say(fd: i32, text: &str) {
     let _ = file::write_all(fd, text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_build_id_is_found_behind_its_note() {
+        let mut image = b"\x7fELF headers \x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0".to_vec();
+        image.extend(1..=20);
+        let id: Vec<u8> = (1..=20).collect();
+        assert_eq!(build_id(&[&image[..], b"more"].concat()), id);
+        assert_eq!(build_id(&image[..image.len() - 1]), b"");
+        assert_eq!(build_id(b""), b"");
+    }
 }

@@ -105,6 +105,18 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Reads a whole message: its number, these fields, and nothing behind them.
+pub(crate) fn read_message<'a, T>(
+    payload: &'a [u8],
+    fields: impl FnOnce(&mut Reader<'a>) -> Result<T, Malformed>,
+) -> Result<T, Malformed> {
+    let mut r = Reader::new(payload);
+    r.u8("message number")?;
+    let fields = fields(&mut r)?;
+    r.end()?;
+    Ok(fields)
+}
+
 /// Writes fields at the end of a buffer.
 pub trait Write {
     /// Bytes as they are.

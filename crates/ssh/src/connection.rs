@@ -3,20 +3,17 @@
 
 use crate::auth;
 use crate::channel::{self, Channels};
-use crate::codec::Malformed;
 use crate::event::{
     AuthAnswer, AuthReply, ChannelId, ChannelKind, End, Event, Global, Reason, ReplyId, Request, Stream,
 };
-use crate::facts::Facts;
-use crate::kex::kexinit::Role;
-use crate::lent::Lent;
+use crate::info::ConnectionInfo;
+use crate::link::{Link, Next};
 use crate::message::{SERVICE_ACCEPT, SERVICE_REQUEST};
-use crate::settings::Settings;
-use crate::transport::{Link, Next, link};
+use crate::positioned::PositionedEvent;
+use crate::settings::{Role, Settings};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
-use zeroize::Zeroizing;
 
 /// The connection. Its owner reads from the network into [`room`](Connection::room), says so by
 /// [`received`](Connection::received), asks for events by [`poll`](Connection::poll) until there is none, and writes
@@ -75,9 +72,9 @@ impl Connection {
     /// The next event; none: nothing happens until more is received or the owner answers. After an end there is
     /// nothing more to ask; what is left of the output may be sent.
     pub fn poll(&mut self) -> Result<Option<Event<'_>>, End> {
-        let lent = self.advance()?;
+        let event = self.advance()?;
         let Connection { link, .. } = self;
-        Ok(lent.map(|l| l.lend(link.kex.host_key_in_question(), |at| link.inbox.lent(at))))
+        Ok(event.map(|e| e.borrow(link.kex.host_key_in_question(), |at| link.inbox.lent(at))))
     }
 
     /// What is to be written to the network.
@@ -259,8 +256,7 @@ impl Connection {
 
     /// Ends the connection. DISCONNECT is the last thing in the output.
     pub fn disconnect(&mut self, reason: Reason, text: &str) {
-        let text = text.into();
-        self.link.fail(End::Ours { reason, text });
+        self.link.fail(End::ours(reason, text));
     }
 
     /// Whether the connection can move to another process now: after the login, with no key exchange under way.
@@ -268,19 +264,9 @@ impl Connection {
         self.login.done() && self.link.may_move() && self.channels.idle()
     }
 
-    /// All of it as bytes, what was read and not dealt with and what was not sent included. It holds keys.
-    pub fn freeze(self) -> Zeroizing<Vec<u8>> {
-        crate::state::freeze(self)
-    }
-
-    /// A connection from what [`freeze`](Connection::freeze) made.
-    pub fn thaw(bytes: &[u8], settings: Arc<Settings>) -> Result<Connection, Malformed> {
-        crate::state::thaw(bytes, settings)
-    }
-
     /// What is known about it.
-    pub fn facts(&self) -> &Facts {
-        &self.link.facts
+    pub fn info(&self) -> &ConnectionInfo {
+        &self.link.info
     }
 
     /// The settings it was made with.
@@ -296,7 +282,7 @@ impl Connection {
         self.link.out.packet(|p| p.put(payload));
     }
 
-    fn advance(&mut self) -> Result<Option<Lent>, End> {
+    fn advance(&mut self) -> Result<Option<PositionedEvent>, End> {
         loop {
             if let Some(end) = self.link.ended() {
                 return Err(end.clone());
@@ -306,64 +292,59 @@ impl Connection {
                 return Ok(None);
             }
             if self.login.done()
-                && let Some(event) = self.told(|c| c.channels.next(&mut c.link.out))?
+                && let Some(event) = self.or_end(|c| c.channels.next(&mut c.link.out))?
             {
-                return Ok(Some(Lent::Owned(event)));
+                return Ok(Some(PositionedEvent::Owned(event)));
             }
             let event = match self.link.next()? {
                 Next::Nothing => return Ok(None),
-                Next::Packet(range) => match self.packet(range)? {
-                    Some(lent) => return Ok(Some(lent)),
+                Next::Packet(number, range) => match self.packet(number, range)? {
+                    Some(event) => return Ok(Some(event)),
                     None => continue,
                 },
-                Next::HostKey => return Ok(Some(Lent::HostKey)),
+                Next::HostKey => return Ok(Some(PositionedEvent::HostKey)),
                 Next::Sign(exchange) => Event::SignExchange(exchange),
                 Next::Established => Event::Established,
                 Next::CookieWanted => Event::CookieWanted,
                 Next::Alive => Event::Alive,
             };
-            return Ok(Some(Lent::Owned(event)));
+            return Ok(Some(PositionedEvent::Owned(event)));
         }
     }
 
     /// A message for the login or for channels, at this position in the inbox.
-    fn packet(&mut self, range: Range<usize>) -> Result<Option<Lent>, End> {
+    fn packet(&mut self, number: u8, range: Range<usize>) -> Result<Option<PositionedEvent>, End> {
         let at = range.start;
-        let lent = self.told(|c| {
+        let event = self.or_end(|c| {
             let payload = c.link.inbox.lent(range);
-            let event = match (payload[0], &mut c.login) {
+            let event = match (number, &mut c.login) {
                 (SERVICE_REQUEST | 50..=79, Login::Server(login)) => {
                     login.receive(payload, &mut c.link.out)?
                 }
                 (SERVICE_ACCEPT | 50..=79, Login::Client(login)) => login.receive(payload)?,
                 // Sent behind the try, before its answer was read.
                 (80.., Login::Server(login)) if !login.done() && login.refused() => {
-                    return Err(End::Ours {
-                        reason: Reason::NoMoreAuthMethods,
-                        text: "its login was refused".to_owned(),
-                    });
+                    return Err(End::ours(Reason::NoMoreAuthMethods, "its login was refused"));
                 }
-                (number @ 80.., login) if !login.done() => {
-                    return Err(link::protocol(&format!("message {number} came before the login")));
+                (80.., login) if !login.done() => {
+                    return Err(End::protocol(format!("message {number} came before the login")));
                 }
-                (number @ 80.., _) if channel::is_ours(number) => {
-                    c.channels.receive(payload, &mut c.link.out)?
-                }
+                (80.., _) if channel::is_ours(number) => c.channels.receive(payload, &mut c.link.out)?,
                 _ => {
                     c.link.unimplemented();
                     return Ok(None);
                 }
             };
-            Ok(event.map(|e| Lent::note(e, payload, at)))
+            Ok(event.map(|e| PositionedEvent::new(e, payload, at)))
         })?;
-        if let Some(Lent::Owned(Event::AuthReply(AuthReply::Accepted))) = &lent {
+        if let Some(PositionedEvent::Owned(Event::AuthReply(AuthReply::Accepted))) = &event {
             self.logged_in();
         }
-        Ok(lent)
+        Ok(event)
     }
 
     /// An error of the login's or the channels' ends the connection.
-    fn told<T>(&mut self, part: impl FnOnce(&mut Connection) -> Result<T, End>) -> Result<T, End> {
+    fn or_end<T>(&mut self, part: impl FnOnce(&mut Connection) -> Result<T, End>) -> Result<T, End> {
         part(self).map_err(|end| self.link.fail(end))
     }
 
@@ -375,7 +356,7 @@ impl Connection {
     }
 
     fn mirror(&mut self) {
-        if self.link.settings.channel_mirror && self.link.facts.extensions.channel_mirror {
+        if self.link.settings.channel_mirror && self.link.info.extensions.channel_mirror {
             self.channels.mirror();
         }
     }

@@ -456,11 +456,19 @@ impl fmt::Display for End {
 impl std::error::Error for End {}
 
 impl End {
+    /// We end the connection, for this reason.
+    pub fn ours(reason: Reason, text: impl Into<String>) -> End {
+        let text = text.into();
+        End::Ours { reason, text }
+    }
+
+    /// The peer broke the protocol.
+    pub fn protocol(text: impl Into<String>) -> End {
+        End::ours(Reason::ProtocolError, text)
+    }
+
     /// A message of this kind could not be read.
     pub fn malformed(message: &str, error: Malformed) -> End {
-        End::Ours {
-            reason: Reason::ProtocolError,
-            text: format!("{message} cannot be read: {error}"),
-        }
+        End::protocol(format!("{message} cannot be read: {error}"))
     }
 }

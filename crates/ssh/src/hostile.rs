@@ -199,7 +199,7 @@ impl Two {
     fn hears(&mut self) -> Vec<Vec<u8>> {
         let mut said = Vec::new();
         while self.pass(false) {
-            while let Some(at) = self.client.link.inbox.packet().expect("it is sealed") {
+            while let Some((_, at)) = self.client.link.inbox.packet().expect("it is sealed") {
                 said.push(self.client.link.inbox.lent(at).to_vec());
             }
         }

@@ -10,20 +10,23 @@ pub mod codec;
 mod connection;
 pub mod driver;
 pub mod event;
-pub mod facts;
 #[cfg(test)]
 mod hostile;
+pub mod info;
 pub mod kex;
 pub mod key;
-mod lent;
+mod link;
 mod message;
+mod method;
+mod positioned;
+mod random;
+#[cfg(any(test, feature = "fuzz"))]
+mod recording_outbox;
 pub mod settings;
 mod state;
 #[cfg(test)]
 mod tests;
 mod transport;
-#[cfg(any(test, feature = "fuzz"))]
-mod trial;
 
 pub use connection::Connection;
 pub use transport::buffer::release_buffers;

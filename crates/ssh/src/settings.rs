@@ -1,11 +1,18 @@
 //! What an owner decides about its connections, made once and shared by all of them. Types and defaults only.
 
 use crate::cipher::{Cipher, Mac};
-use crate::kex::Method;
 use crate::key::algorithm::SERVER_SIG_ALGS;
+use crate::method::Method;
 use std::time::Duration;
 
-/// All of it.
+/// Which end this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Client,
+    Server,
+}
+
+/// What an owner decides about its connections.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Our name in the version line, after `SSH-2.0-`.

@@ -9,12 +9,11 @@ use crate::channel::Channels;
 use crate::cipher::{Cipher, Keys, Mac, Secrets};
 use crate::codec::{Malformed, Reader, Write};
 use crate::connection::{Connection, Login};
-use crate::facts::{Chosen, Extensions, Facts};
-use crate::kex::Method;
-use crate::kex::kexinit::Role;
+use crate::info::{Algorithms, ConnectionInfo, Extensions};
 use crate::kex::state::Kex;
-use crate::settings::Settings;
-use crate::transport::Link;
+use crate::link::Link;
+use crate::method::Method;
+use crate::settings::{Role, Settings};
 use std::sync::Arc;
 use std::time::Duration;
 use zeroize::Zeroizing;
@@ -28,99 +27,92 @@ const SMALL: usize = 32 * 1024;
 /// Signature algorithms that a server told us.
 const SIG_ALGS_MAX: u32 = 64;
 
-/// See [`Connection::freeze`].
-pub(crate) fn freeze(mut connection: Connection) -> Zeroizing<Vec<u8>> {
-    let Connection { link, channels, .. } = &mut connection;
-    // Never grown: what a growing vector leaves behind is not wiped.
-    let len = SMALL + link.inbox.unread().len() + link.out.unsent().len();
-    let mut out = Zeroizing::new(Vec::with_capacity(len));
-    out.put_u32(FORM);
-    out.put_bool(link.kex.role() == Role::Server);
-    out.put_string(&link.version);
-    write_facts(&mut out, &link.facts);
-    out.put_string(link.kex.session_id().unwrap_or_default());
-    out.put_bool(link.kex.strict());
-    out.put_string(link.kex.host_key());
-    let age = link
-        .clock
-        .now
-        .map_or(link.clock.age, |now| now.saturating_sub(link.clock.keys));
-    out.put_u64(age.as_millis() as u64);
-    let (inbox, outgoing) = (&mut link.inbox, &mut link.out);
-    write_keys(
-        &mut out,
-        inbox.keys.secrets(),
-        inbox.sequence,
-        inbox.bytes,
-        inbox.packets,
-    );
-    write_keys(
-        &mut out,
-        outgoing.keys.secrets(),
-        outgoing.sequence,
-        outgoing.bytes,
-        outgoing.packets,
-    );
-    out.put_string(inbox.unread());
-    out.put_string(outgoing.unsent());
-    let mut state = Vec::new();
-    channels.encode(&mut state);
-    out.put_string(state);
-    out
-}
+impl Connection {
+    /// All of it as bytes, what was read and not dealt with and what was not sent included. It holds keys. None where
+    /// there are no keys yet: [`may_move`](Connection::may_move) says when to ask.
+    pub fn freeze(mut self) -> Option<Zeroizing<Vec<u8>>> {
+        let Connection { link, channels, .. } = &mut self;
+        // Never grown: what a growing vector leaves behind is not wiped.
+        let len = SMALL + link.inbox.unread().len() + link.out.unsent().len();
+        let mut out = Zeroizing::new(Vec::with_capacity(len));
+        out.put_u32(FORM);
+        out.put_bool(link.kex.role() == Role::Server);
+        out.put_string(&link.version);
+        write_info(&mut out, &link.info)?;
+        out.put_string(link.kex.session_id().unwrap_or_default());
+        out.put_bool(link.kex.strict());
+        out.put_string(link.kex.host_key());
+        let age = link
+            .clock
+            .now
+            .map_or(link.clock.age, |now| now.saturating_sub(link.clock.keys));
+        out.put_u64(age.as_millis() as u64);
+        let (inbox, outgoing) = (&mut link.inbox, &mut link.out);
+        let counts = (inbox.sequence, inbox.bytes, inbox.packets);
+        write_keys(&mut out, inbox.keys.secrets()?, counts);
+        let counts = (outgoing.sequence, outgoing.bytes, outgoing.packets);
+        write_keys(&mut out, outgoing.keys.secrets()?, counts);
+        out.put_string(inbox.unread());
+        out.put_string(outgoing.unsent());
+        let mut state = Vec::new();
+        channels.encode(&mut state);
+        out.put_string(state);
+        Some(out)
+    }
 
-/// See [`Connection::thaw`].
-pub(crate) fn thaw(bytes: &[u8], settings: Arc<Settings>) -> Result<Connection, Malformed> {
-    if bytes.len() > STATE_MAX {
-        return Err(Malformed::Invalid("length"));
-    }
-    let mut r = Reader::new(bytes);
-    if r.u32("form")? != FORM {
-        return Err(Malformed::Invalid("form"));
-    }
-    let role = if flag(&mut r, "role")? {
-        Role::Server
-    } else {
-        Role::Client
-    };
-    let version = line(&mut r)?;
-    let facts = read_facts(&mut r)?;
-    let session_id = r.string("session id")?;
-    if !matches!(session_id.len(), 32 | 48) {
-        return Err(Malformed::Invalid("session id"));
-    }
-    let strict = flag(&mut r, "strict")?;
-    let host_key = r.string("host key")?;
-    let age = Duration::from_millis(r.u64("age of the keys")?);
-    let incoming = read_keys(&mut r)?;
-    let outgoing = read_keys(&mut r)?;
-    let unread = r.string("unread input")?;
-    let unsent = r.string("unsent output")?;
-    let channels = Channels::decode(r.string("channels")?, role, &settings.limits)?;
-    r.end()?;
+    /// A connection from what [`freeze`](Connection::freeze) made.
+    pub fn thaw(bytes: &[u8], settings: Arc<Settings>) -> Result<Connection, Malformed> {
+        if bytes.len() > STATE_MAX {
+            return Err(Malformed::Invalid("length"));
+        }
+        let mut r = Reader::new(bytes);
+        if r.u32("form")? != FORM {
+            return Err(Malformed::Invalid("form"));
+        }
+        let role = if flag(&mut r, "role")? {
+            Role::Server
+        } else {
+            Role::Client
+        };
+        let version = line(&mut r)?;
+        let info = read_info(&mut r)?;
+        let session_id = r.string("session id")?;
+        if !matches!(session_id.len(), 32 | 48) {
+            return Err(Malformed::Invalid("session id"));
+        }
+        let strict = flag(&mut r, "strict")?;
+        let host_key = r.string("host key")?;
+        let age = Duration::from_millis(r.u64("age of the keys")?);
+        let incoming = read_keys(&mut r)?;
+        let outgoing = read_keys(&mut r)?;
+        let unread = r.string("unread input")?;
+        let unsent = r.string("unsent output")?;
+        let channels = Channels::decode(r.string("channels")?, role, &settings.limits)?;
+        r.end()?;
 
-    let kex = Kex::resumed(role, session_id.to_vec(), strict, host_key.to_vec());
-    let mut link = Link::bare(settings, kex, version);
-    link.moved_here();
-    link.facts = facts;
-    link.clock.age = age;
-    link.inbox.renew(incoming.keys, false);
-    link.inbox.sequence = incoming.sequence;
-    (link.inbox.bytes, link.inbox.packets) = (incoming.bytes, incoming.packets);
-    link.inbox.put(unread);
-    link.out.renew(outgoing.keys, false);
-    link.out.sequence = outgoing.sequence;
-    (link.out.bytes, link.out.packets) = (outgoing.bytes, outgoing.packets);
-    link.out.total_packets = link.facts.packets_out;
-    link.out.raw(unsent);
-    Ok(Connection {
-        link,
-        login: match role {
-            Role::Client => Login::Client(auth::Client::logged_in()),
-            Role::Server => Login::Server(auth::Server::logged_in()),
-        },
-        channels,
-    })
+        let kex = Kex::resumed(role, session_id.to_vec(), strict, host_key.to_vec());
+        let mut link = Link::bare(settings, kex, version);
+        link.moved_here();
+        link.info = info;
+        link.clock.age = age;
+        link.inbox.renew(incoming.keys, false);
+        link.inbox.sequence = incoming.sequence;
+        (link.inbox.bytes, link.inbox.packets) = (incoming.bytes, incoming.packets);
+        link.inbox.put(unread);
+        link.out.renew(outgoing.keys, false);
+        link.out.sequence = outgoing.sequence;
+        (link.out.bytes, link.out.packets) = (outgoing.bytes, outgoing.packets);
+        link.out.total_packets = link.info.packets_out;
+        link.out.raw(unsent);
+        Ok(Connection {
+            link,
+            login: match role {
+                Role::Client => Login::Client(auth::Client::logged_in()),
+                Role::Server => Login::Server(auth::Server::logged_in()),
+            },
+            channels,
+        })
+    }
 }
 
 /// One direction.
@@ -131,8 +123,7 @@ struct Direction {
     packets: u64,
 }
 
-fn write_keys(out: &mut Vec<u8>, secrets: Option<&Secrets>, sequence: u32, bytes: u64, packets: u64) {
-    let secrets = secrets.expect("after the first key exchange there are keys");
+fn write_keys(out: &mut Vec<u8>, secrets: &Secrets, (sequence, bytes, packets): (u32, u64, u64)) {
     out.put_string(secrets.cipher.name());
     out.put_string(secrets.mac.map_or("", Mac::name));
     out.put_string(&*secrets.key);
@@ -159,43 +150,36 @@ fn read_keys(r: &mut Reader<'_>) -> Result<Direction, Malformed> {
     })
 }
 
-fn write_facts(out: &mut Vec<u8>, facts: &Facts) {
-    out.put_string(&facts.peer_version);
-    let chosen = facts
-        .chosen
-        .as_ref()
-        .expect("after the first key exchange something is agreed on");
-    out.put_string(chosen.kex.name());
-    out.put_string(&chosen.host_key);
-    out.put_string(chosen.cipher_in.name());
-    out.put_string(chosen.mac_in.map_or("", Mac::name));
-    out.put_string(chosen.cipher_out.name());
-    out.put_string(chosen.mac_out.map_or("", Mac::name));
-    out.put_bool(chosen.strict);
-    let said = &facts.extensions;
+fn write_info(out: &mut Vec<u8>, info: &ConnectionInfo) -> Option<()> {
+    out.put_string(&info.peer_version);
+    let agreed = info.algorithms.as_ref()?;
+    out.put_string(agreed.kex.name());
+    out.put_string(&agreed.host_key);
+    out.put_string(agreed.cipher_in.name());
+    out.put_string(agreed.mac_in.map_or("", Mac::name));
+    out.put_string(agreed.cipher_out.name());
+    out.put_string(agreed.mac_out.map_or("", Mac::name));
+    out.put_bool(agreed.strict);
+    let said = &info.extensions;
     for flag in [said.expected, said.ping, said.channel_mirror, said.hostbound] {
         out.put_bool(flag);
     }
     out.put_bool(said.server_sig_algs.is_some());
-    let algorithms = said.server_sig_algs.as_deref().unwrap_or_default();
-    out.put_u32(algorithms.len() as u32);
-    for algorithm in algorithms {
+    let listed = said.server_sig_algs.as_deref().unwrap_or_default();
+    out.put_u32(listed.len() as u32);
+    for algorithm in listed {
         out.put_string(algorithm);
     }
-    for count in [
-        facts.bytes_in,
-        facts.bytes_out,
-        facts.packets_in,
-        facts.packets_out,
-    ] {
+    for count in [info.bytes_in, info.bytes_out, info.packets_in, info.packets_out] {
         out.put_u64(count);
     }
-    out.put_u32(facts.exchanges);
+    out.put_u32(info.exchanges);
+    Some(())
 }
 
-fn read_facts(r: &mut Reader<'_>) -> Result<Facts, Malformed> {
+fn read_info(r: &mut Reader<'_>) -> Result<ConnectionInfo, Malformed> {
     let peer_version = line(r)?.into_bytes();
-    let chosen = Chosen {
+    let agreed = Algorithms {
         kex: Method::named(r.text("kex")?).ok_or(Malformed::Invalid("kex"))?,
         host_key: r.text("host key algorithm")?.to_owned(),
         cipher_in: cipher(r)?,
@@ -220,9 +204,9 @@ fn read_facts(r: &mut Reader<'_>) -> Result<Facts, Malformed> {
         .map(|_| Ok(r.text("signature algorithms")?.to_owned()))
         .collect();
     said.server_sig_algs = Some(algorithms?).filter(|_| told);
-    Ok(Facts {
+    Ok(ConnectionInfo {
         peer_version,
-        chosen: Some(chosen),
+        algorithms: Some(agreed),
         extensions: said,
         bytes_in: r.u64("bytes")?,
         bytes_out: r.u64("bytes")?,

@@ -52,7 +52,7 @@ fn ssh_runs_a_command_here() {
             ..Settings::default()
         };
         let (answer, code, log, connection) = ssh(settings, &[kex, cipher, mac], !we);
-        let chosen = connection.facts().chosen.clone().unwrap();
+        let chosen = connection.info().algorithms.clone().unwrap();
         assert_eq!(chosen.kex, Method::named(kex).unwrap(), "{log}");
         assert_eq!(chosen.cipher_in, Cipher::named(cipher).unwrap(), "{log}");
         assert_eq!(chosen.cipher_out, Cipher::named(cipher).unwrap(), "{log}");
@@ -68,7 +68,7 @@ fn ssh_runs_a_command_here() {
             answer.len()
         );
         assert_eq!(code, 7, "{log}");
-        let exchanges = connection.facts().exchanges;
+        let exchanges = connection.info().exchanges;
         assert!(exchanges > 2, "{kex} {cipher}: {exchanges} exchanges\n{log}");
     }
 }
@@ -97,9 +97,9 @@ fn our_client_runs_a_command_at_sshd() {
             let what = format!("{kex} {cipher} {mac} {guess}");
             assert!(answer == bytes(), "{what}: {} bytes came back", answer.len());
             assert_eq!(code, Some(7), "{what}");
-            let exchanges = connection.facts().exchanges;
+            let exchanges = connection.info().exchanges;
             assert!(exchanges > 2, "{what}: {exchanges} exchanges");
-            let said = &connection.facts().extensions;
+            let said = &connection.info().extensions;
             assert!(
                 said.server_sig_algs.is_some() && said.hostbound,
                 "{what}: {said:?}"

@@ -1,6 +1,8 @@
 //! Clocks. The only place that asks the kernel for the time.
 
 use crate::{Result, syscall};
+use alloc::format;
+use alloc::string::String;
 use core::fmt;
 
 /// A moment or a span: seconds and nanoseconds.
@@ -144,6 +146,15 @@ pub fn utc(sec: i64) -> Civil {
     }
 }
 
+/// RFC 3339 in UTC, with so many digits (at most 9) of the second's fraction.
+pub fn rfc3339(at: Time, digits: usize) -> String {
+    let mut text = format!("{}.{:09}", utc(at.sec), at.nsec);
+    let cut = if digits == 0 { 10 } else { 9 - digits.min(9) };
+    text.truncate(text.len() - cut);
+    text.push('Z');
+    text
+}
+
 /// Days from 1970 to a date. A day that its month does not have is one of the next month.
 pub fn days(year: i64, month: u8, day: u8) -> i64 {
     let year = year - i64::from(month <= 2);
@@ -185,6 +196,18 @@ mod tests {
             assert_eq!((civil.to_string().as_str(), civil.weekday), (text, weekday));
             let day = days(civil.year, civil.month, civil.day);
             assert_eq!(day, sec.div_euclid(86_400), "{text}");
+        }
+        let at = Time {
+            sec: 951_782_400,
+            nsec: 1_234_567,
+        };
+        for (digits, text) in [
+            (0, "00Z"),
+            (3, "00.001Z"),
+            (6, "00.001234Z"),
+            (9, "00.001234567Z"),
+        ] {
+            assert_eq!(rfc3339(at, digits), format!("2000-02-29T00:00:{text}"));
         }
         assert_eq!(days(2026, 11, 21), 20_778);
         assert_eq!(days(2025, 2, 29), days(2025, 3, 1));

@@ -41,6 +41,7 @@ pub mod program;
 pub mod ptrace;
 pub mod raw;
 pub mod seccomp;
+pub mod service;
 pub mod signals;
 pub mod slots;
 pub mod socket;

@@ -201,7 +201,7 @@ impl Lobby {
         assert_eq!(accepted, Some(()), "the client hears that it is in");
         assert!(visit.server.may_move());
         Accepted {
-            state: State::new(visit.server.freeze().to_vec()),
+            state: State::new(visit.server.freeze().expect("it may move").to_vec()),
             arrival: visit.arrival,
             client: visit.client,
             session_id,
@@ -258,7 +258,7 @@ impl Visit {
         }) {
             self.client.trust_host(true);
         }
-        assert_eq!(self.client.facts().exchanges, 1, "the client has keys");
+        assert_eq!(self.client.info().exchanges, 1, "the client has keys");
         assert_eq!(self.client.session_id(), self.server.session_id());
     }
 }

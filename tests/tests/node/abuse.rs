@@ -239,11 +239,11 @@ fn garbage_before_the_login() {
     let mut client = Kind::mute().connect();
     client.until("keys", |c| c.said.contains(&Said::Established));
     for (number, answers) in [(2, 0), (250, 1)] {
-        client.until("extensions", |c| c.core.facts().extensions.ping);
-        let packets = client.core.facts().packets_in;
+        client.until("extensions", |c| c.core.info().extensions.ping);
+        let packets = client.core.info().packets_in;
         client.core.send_raw(&[number, 0, 0, 0, 0]);
         client.core.send_raw(&[192, 0, 0, 0, 0]);
-        client.until("PONG", |c| c.core.facts().packets_in == packets + 1 + answers);
+        client.until("PONG", |c| c.core.info().packets_in == packets + 1 + answers);
     }
     client.leaves();
 
@@ -251,8 +251,8 @@ fn garbage_before_the_login() {
     let mut client = Kind::mute().connect();
     let mut done = 0;
     while client.end.is_none() {
-        if client.core.facts().exchanges > done {
-            done = client.core.facts().exchanges;
+        if client.core.info().exchanges > done {
+            done = client.core.info().exchanges;
             assert!(done <= 8, "key exchanges before the login are bounded");
             client.core.rekey();
         }
@@ -296,7 +296,7 @@ fn a_connection_cut_at_every_byte_of_handshake_and_login() {
     let mut honest = Honest::new(&service);
     // What an honest client sends up to its login.
     let whole = Client::login("ada");
-    let all = whole.core.facts().bytes_out as usize;
+    let all = whole.core.info().bytes_out as usize;
     assert!(whole.core.output().is_empty());
     whole.leaves();
     audited("ada's leaving", |e| {

@@ -400,7 +400,7 @@ fn version(_: &Given) -> Outcome {
     .into_iter()
     .flatten()
     {
-        let digest: String = image.sha256.iter().map(|b| format!("{b:02x}")).collect();
+        let digest = fleetgate_policy::text::hex(&image.sha256);
         text += &format!("{} {} {digest}\n", image.name, image.version);
     }
     if images::SESSION.is_none() {

@@ -120,12 +120,7 @@ pub(super) fn key(home: &Home, address: &str) -> Result<String, ClientError> {
     for file in ["tls.crt", "state.json"] {
         digest.update(&home.read(file)?);
     }
-    Ok(digest
-        .finish()
-        .as_ref()
-        .iter()
-        .map(|b| format!("{b:02x}"))
-        .collect())
+    Ok(fleetgate_policy::text::hex(digest.finish().as_ref()))
 }
 
 /// Asks for the connection of `key`.

@@ -73,11 +73,7 @@ impl Display {
         Request::X11 {
             single: false,
             protocol: PROTOCOL.to_vec(),
-            cookie: self
-                .ours
-                .iter()
-                .flat_map(|b| format!("{b:02x}").into_bytes())
-                .collect(),
+            cookie: fleetgate_policy::text::hex(&self.ours).into_bytes(),
             screen: self.screen,
         }
     }

@@ -1,7 +1,7 @@
 //! One request: its body out, its answer's body in. A body that is there whole goes out at once; one that comes piece by
 //! piece has a task of its own until it ends, or nobody wants it any more.
 
-use super::channel::Broken;
+use super::error::Broken;
 use bytes::{Buf, Bytes};
 use h2::client::{ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream, SendStream};

@@ -1,7 +1,7 @@
 //! Driving a connection of the asking side: what it writes is sent at the end of each turn, and a peer that is silent is
 //! asked whether it is there.
 
-use super::channel::{Broken, reason};
+use super::error::{Broken, reason};
 use super::wire::Shared;
 use super::{Tuning, Wire};
 use bytes::Bytes;

@@ -2,22 +2,18 @@
 
 use super::call::{Answer, Call};
 use super::carry::{Asking, Carrying};
+use super::error::Broken;
 use super::wire::{Shared, Wire};
 use super::{
     CONNECTION_WINDOW, FORGOTTEN, FORGOTTEN_AFTER, FRAME, HEADER_TABLE, HEADERS, SEND_BUFFER, STREAM_WINDOW,
     Tuning,
 };
-use crate::tls;
 use bytes::Bytes;
 use h2::client::{Builder, SendRequest};
 use http::uri::{Authority, Scheme};
 use http::{Request, Response, Uri};
-use std::error::Error;
-use std::fmt;
-use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 use tokio::sync::watch;
 use tonic::body::Body;
 use tower_service::Service;
@@ -34,51 +30,6 @@ pub struct Channel {
 /// Tells of a connection's end without keeping it open.
 #[derive(Clone)]
 pub struct Closed(watch::Receiver<Option<String>>);
-
-/// Why a connection, or a request on it, came to nothing.
-#[derive(Debug)]
-pub enum Broken {
-    /// What carries it failed.
-    Io(io::Error),
-    /// One of both sides ended it, by the words of HTTP/2.
-    Http2(h2::Error),
-    /// A ping was not answered for so long.
-    Silent(Duration),
-}
-
-impl fmt::Display for Broken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Broken::Io(error) => write!(f, "the connection broke: {error}"),
-            Broken::Http2(error) => write!(f, "HTTP/2: {error}"),
-            Broken::Silent(span) => write!(
-                f,
-                "a ping was not answered within {} s: the network between is cut, or the other side hangs",
-                span.as_secs()
-            ),
-        }
-    }
-}
-
-impl Error for Broken {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Broken::Io(error) => Some(error),
-            Broken::Http2(error) => Some(error),
-            Broken::Silent(_) => None,
-        }
-    }
-}
-
-impl From<h2::Error> for Broken {
-    fn from(error: h2::Error) -> Broken {
-        if !error.is_io() {
-            return Broken::Http2(error);
-        }
-        let text = error.to_string();
-        Broken::Io(error.into_io().unwrap_or_else(|| io::Error::other(text)))
-    }
-}
 
 /// Begins HTTP/2 on `io`. Nothing is waited for: a request may be sent at once.
 ///
@@ -140,47 +91,6 @@ impl Closed {
             Err(_) => "the runtime that carried the connection ended".to_owned(),
         }
     }
-}
-
-/// What an answer that is an error says, with what TLS said beneath it: a server's refusal of our certificate is told
-/// only when the first answer is read.
-#[must_use]
-pub fn words(status: &tonic::Status) -> String {
-    match tls_below(status) {
-        Some(error) => error.to_string(),
-        None if status.message().is_empty() => format!("{}", status.code()),
-        None => status.message().to_owned(),
-    }
-}
-
-/// Why a connection ended, with what lies beneath.
-#[must_use]
-pub fn reason(error: &(dyn Error + 'static)) -> String {
-    if let Some(error) = tls_below(error) {
-        return error.to_string();
-    }
-    let mut words = error.to_string();
-    let mut below = error.source();
-    while let Some(error) = below {
-        let more = error.to_string();
-        if !words.contains(&more) {
-            words.push_str(": ");
-            words.push_str(&more);
-        }
-        below = error.source();
-    }
-    words
-}
-
-fn tls_below(error: &(dyn Error + 'static)) -> Option<tls::Error> {
-    let mut below = Some(error);
-    while let Some(error) = below {
-        if let Some(told) = error.downcast_ref::<std::io::Error>().and_then(tls::Error::told) {
-            return Some(told);
-        }
-        below = error.source();
-    }
-    None
 }
 
 impl Service<Request<Body>> for Channel {

@@ -2,13 +2,11 @@
 
 use super::wire::Wire;
 use hyper::rt::{self, ReadBufCursor};
-use std::cell::RefCell;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncRead, ReadBuf};
 
 /// A wire.
 pub(crate) struct Io<T>(pub(crate) T);
@@ -23,13 +21,6 @@ pub(crate) struct Clock;
 
 struct Sleep(Pin<Box<tokio::time::Sleep>>);
 
-/// As much as is read at once. One for each thread: connections that wait have none.
-const READ: usize = 32 * 1024;
-
-thread_local! {
-    static ROOM: RefCell<Vec<u8>> = RefCell::new(vec![0; READ]);
-}
-
 impl<T: Wire> rt::Read for Io<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -40,22 +31,6 @@ impl<T: Wire> rt::Read for Io<T> {
             .poll_give(cx, into.remaining(), &mut |bytes| into.put_slice(bytes))
             .map_ok(drop)
     }
-}
-
-/// Reads by way of the thread's buffer, since hyper's can only be filled in place by unsafe code.
-pub(super) fn poll_room<T: AsyncRead + Unpin>(
-    io: &mut T,
-    cx: &mut Context<'_>,
-    most: usize,
-    give: &mut dyn FnMut(&[u8]),
-) -> Poll<io::Result<usize>> {
-    ROOM.with_borrow_mut(|room| {
-        let length = room.len().min(most);
-        let mut buffer = ReadBuf::new(&mut room[..length]);
-        ready!(Pin::new(io).poll_read(cx, &mut buffer))?;
-        give(buffer.filled());
-        Poll::Ready(Ok(buffer.filled().len()))
-    })
 }
 
 impl<T: Wire> rt::Write for Io<T> {

@@ -5,6 +5,7 @@
 mod call;
 mod carry;
 mod channel;
+mod error;
 pub(crate) mod io;
 mod routes;
 mod server;
@@ -12,7 +13,8 @@ mod wire;
 
 pub use call::{Answer, Call};
 pub use carry::UNANSWERED;
-pub use channel::{Broken, Channel, Closed, connect, reason, words};
+pub use channel::{Channel, Closed, connect};
+pub use error::{Broken, reason, words};
 pub use routes::{Page, Routes};
 pub use server::{Caller, serve};
 pub use wire::Wire;

@@ -1,8 +1,8 @@
 //! What HTTP/2 is spoken over, and when it is sent. h2 and hyper flush behind every frame; here that means nothing, and what
 //! was written in a turn of the connection's is sent at the turn's end, in one call.
 
-use super::io::poll_room;
 use crate::tls;
+use std::cell::RefCell;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -11,6 +11,13 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::Instant;
+
+/// As much as is read at once. One for each thread: connections that wait have none.
+const READ: usize = 32 * 1024;
+
+thread_local! {
+    static ROOM: RefCell<Vec<u8>> = RefCell::new(vec![0; READ]);
+}
 
 /// What HTTP/2 is spoken over.
 pub trait Wire: AsyncRead + AsyncWrite + Unpin {
@@ -26,6 +33,22 @@ pub trait Wire: AsyncRead + AsyncWrite + Unpin {
     {
         poll_room(self, cx, room, give)
     }
+}
+
+/// Reads by way of the thread's buffer, since hyper's can only be filled in place by unsafe code.
+fn poll_room<T: AsyncRead + Unpin>(
+    io: &mut T,
+    cx: &mut Context<'_>,
+    most: usize,
+    give: &mut dyn FnMut(&[u8]),
+) -> Poll<io::Result<usize>> {
+    ROOM.with_borrow_mut(|room| {
+        let length = room.len().min(most);
+        let mut buffer = ReadBuf::new(&mut room[..length]);
+        ready!(Pin::new(io).poll_read(cx, &mut buffer))?;
+        give(buffer.filled());
+        Poll::Ready(Ok(buffer.filled().len()))
+    })
 }
 
 impl Wire for TcpStream {}

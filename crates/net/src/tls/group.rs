@@ -21,7 +21,7 @@ const CT: usize = 1088;
 const X: usize = 32;
 
 /// The group, as rustls takes it.
-pub(super) static GROUP: &dyn SupportedKxGroup = &Hybrid;
+pub(crate) static GROUP: &dyn SupportedKxGroup = &Hybrid;
 
 #[derive(Debug)]
 struct Hybrid;

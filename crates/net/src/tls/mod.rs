@@ -4,12 +4,10 @@
 
 mod credentials;
 mod error;
-#[cfg(any(test, feature = "fuzz"))]
-pub mod fuzz;
-mod group;
+pub(crate) mod group;
 mod room;
 mod stream;
-mod verify;
+pub(crate) mod verify;
 
 pub use credentials::{Credentials, Signer, client_handshake_hash, is_key};
 pub use error::{Error, Kind};
@@ -65,7 +63,7 @@ pub fn node_name(node: &str) -> String {
 #[derive(Clone)]
 pub struct Trust {
     authorities: Arc<Vec<Certificate>>,
-    roots: Arc<RootCertStore>,
+    pub(crate) roots: Arc<RootCertStore>,
 }
 
 /// Whom a client believes to be the server.
@@ -197,7 +195,10 @@ impl Server {
                         .allow_unauthenticated()
                         .build()
                         .map_err(Error::setting)?;
-                builder.with_client_cert_verifier(Arc::new(verify::Clients(usual)))
+                builder.with_client_cert_verifier(Arc::new(verify::Clients {
+                    usual,
+                    provider: provider(),
+                }))
             }
         };
         let mut config = builder.with_cert_resolver(Arc::new(shown));
@@ -270,7 +271,7 @@ pub fn authority_of<IO>(stream: &Stream<IO>) -> Option<Pin> {
 }
 
 /// What rustls uses: ring's TLS 1.3 suites, our group first.
-fn provider() -> Arc<CryptoProvider> {
+pub(crate) fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
         use rustls::crypto::ring::{default_provider, kx_group};
         let mut provider = default_provider();

@@ -21,36 +21,42 @@ const CHAIN_MAX: usize = 8;
 
 /// The cluster's servers.
 #[derive(Debug)]
-pub(super) struct Servers(Arc<WebPkiServerVerifier>);
+pub(crate) struct Servers {
+    usual: Arc<WebPkiServerVerifier>,
+    provider: Arc<CryptoProvider>,
+}
 
 /// Servers under one authority, of which the hash is known.
 #[derive(Debug)]
-pub(super) struct Pinned {
+pub(crate) struct Pinned {
     pin: Pin,
     provider: Arc<CryptoProvider>,
 }
 
 /// The cluster's clients.
 #[derive(Debug)]
-pub(super) struct Clients(pub(super) Arc<dyn ClientCertVerifier>);
+pub(crate) struct Clients {
+    pub(crate) usual: Arc<dyn ClientCertVerifier>,
+    pub(crate) provider: Arc<CryptoProvider>,
+}
 
 impl Servers {
-    pub(super) fn by(roots: Arc<RootCertStore>, provider: Arc<CryptoProvider>) -> Result<Servers, Error> {
-        let usual = WebPkiServerVerifier::builder_with_provider(roots, provider)
+    pub(crate) fn by(roots: Arc<RootCertStore>, provider: Arc<CryptoProvider>) -> Result<Servers, Error> {
+        let usual = WebPkiServerVerifier::builder_with_provider(roots, provider.clone())
             .build()
             .map_err(Error::setting)?;
-        Ok(Servers(usual))
+        Ok(Servers { usual, provider })
     }
 }
 
 impl Pinned {
-    pub(super) fn new(pin: Pin, provider: Arc<CryptoProvider>) -> Pinned {
+    pub(crate) fn new(pin: Pin, provider: Arc<CryptoProvider>) -> Pinned {
         Pinned { pin, provider }
     }
 }
 
 /// By the system's authorities.
-pub(super) fn system(provider: Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, Error> {
+pub(crate) fn system(provider: Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, Error> {
     let mut roots = RootCertStore::empty();
     let certificates = CertificateDer::pem_file_iter(SYSTEM_ROOTS).map_err(|e| {
         Error::setting(format!(
@@ -69,6 +75,36 @@ pub(super) fn system(provider: Arc<CryptoProvider>) -> Result<Arc<dyn ServerCert
     Ok(usual)
 }
 
+/// A verifier's part that is the same for all: the handshake's signatures, of TLS 1.3 alone.
+macro_rules! tls13_signatures_alone {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            _message: &[u8],
+            _leaf: &CertificateDer<'_>,
+            _signed: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, TlsError> {
+            Err(NO_TLS_12)
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            leaf: &CertificateDer<'_>,
+            signed: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, TlsError> {
+            let algorithms = &self.provider.signature_verification_algorithms;
+            verify_tls13_signature(message, leaf, signed, algorithms)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            self.provider
+                .signature_verification_algorithms
+                .supported_schemes()
+        }
+    };
+}
+
 impl ServerCertVerifier for Servers {
     fn verify_server_cert(
         &self,
@@ -79,34 +115,14 @@ impl ServerCertVerifier for Servers {
         now: UnixTime,
     ) -> Result<ServerCertVerified, TlsError> {
         let verified = self
-            .0
+            .usual
             .verify_server_cert(leaf, others, name, ocsp, now)
             .map_err(by_another)?;
         is_for(leaf, Certificate::is_server)?;
         Ok(verified)
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _leaf: &CertificateDer<'_>,
-        _signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, TlsError> {
-        Err(NO_TLS_12)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, TlsError> {
-        self.0.verify_tls13_signature(message, leaf, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
-    }
+    tls13_signatures_alone!();
 }
 
 impl ServerCertVerifier for Pinned {
@@ -132,34 +148,7 @@ impl ServerCertVerifier for Pinned {
             .verify_server_cert(leaf, others, name, ocsp, now)
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _leaf: &CertificateDer<'_>,
-        _signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, TlsError> {
-        Err(NO_TLS_12)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, TlsError> {
-        verify_tls13_signature(
-            message,
-            leaf,
-            signed,
-            &self.provider.signature_verification_algorithms,
-        )
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider
-            .signature_verification_algorithms
-            .supported_schemes()
-    }
+    tls13_signatures_alone!();
 }
 
 impl ClientCertVerifier for Clients {
@@ -178,32 +167,15 @@ impl ClientCertVerifier for Clients {
         others: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, TlsError> {
-        let verified = self.0.verify_client_cert(leaf, others, now).map_err(by_another)?;
+        let verified = self
+            .usual
+            .verify_client_cert(leaf, others, now)
+            .map_err(by_another)?;
         is_for(leaf, Certificate::is_client)?;
         Ok(verified)
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _leaf: &CertificateDer<'_>,
-        _signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, TlsError> {
-        Err(NO_TLS_12)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, TlsError> {
-        self.0.verify_tls13_signature(message, leaf, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
-    }
+    tls13_signatures_alone!();
 }
 
 const NO_TLS_12: TlsError = TlsError::PeerMisbehaved(PeerMisbehaved::SelectedUnofferedCipherSuite);

@@ -5,11 +5,12 @@ use super::identity::Identity;
 use super::labels::Labels;
 use super::lock::Locks;
 use super::name::Name;
+use super::refusal::{Reason, Refusal};
 use super::role::{Limits, Recording, Role};
-use crate::permits::{Kind, Permits, Rule};
+use crate::permits::{Kind, Permits};
+use crate::rule::Rule;
 use crate::watching::Watching;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Duration;
 
 /// Who wants in where. Times are Unix seconds.
@@ -54,55 +55,8 @@ pub struct Allowed {
     pub until: Option<u64>,
 }
 
-/// What kind of rule refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Reason {
-    /// No role allows it.
-    Role,
-    /// A lock.
-    Lock,
-    /// A fresher second factor is wanted.
-    Mfa,
-    /// An approved device is wanted.
-    Device,
-    /// The certificate's time: over, or not begun.
-    Expired,
-}
-
 /// The rule of a refusal because the account does not exist on the node.
 pub const NO_ACCOUNT: &str = "no account";
-
-/// A no.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// Of which kind.
-    pub reason: Reason,
-    /// Which rule: `role dba`, `lock 7`, `the certificate`.
-    pub rule: String,
-    /// A sentence for the user, with the remedy.
-    pub words: String,
-}
-
-impl Reason {
-    /// In audit events.
-    pub fn name(self) -> &'static str {
-        match self {
-            Reason::Role => "role",
-            Reason::Lock => "lock",
-            Reason::Mfa => "mfa",
-            Reason::Device => "device",
-            Reason::Expired => "expired",
-        }
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.words)
-    }
-}
-
-impl std::error::Error for Refusal {}
 
 /// What one role says to an attempt.
 enum Says {

@@ -1,8 +1,8 @@
 //! Locks: whoever or whatever one is for comes in nowhere, and is put out where it is. It does not say who may set one.
 
-use super::decide::{Reason, Refusal};
 use super::identity::Identity;
 use super::name::Name;
+use super::refusal::{Reason, Refusal};
 use std::collections::BTreeMap;
 use std::fmt;
 

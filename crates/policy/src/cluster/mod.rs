@@ -8,13 +8,12 @@ mod identity;
 mod labels;
 mod lock;
 mod name;
+mod refusal;
 mod role;
 mod selector;
 mod state;
 
-pub use decide::{
-    Allowed, Attempt, NO_ACCOUNT, Reason, Refusal, decide, decide_identity, explain, lifetime_of, logins_of,
-};
+pub use decide::{Allowed, Attempt, NO_ACCOUNT, decide, decide_identity, explain, lifetime_of, logins_of};
 #[cfg(feature = "documents")]
 pub use documents::{DocumentError, parse_roles, write_roles};
 pub use identity::{
@@ -23,6 +22,7 @@ pub use identity::{
 pub use labels::{Labels, MAX_LABEL_KEY, MAX_LABEL_VALUE, MAX_LABELS};
 pub use lock::{Lock, Locks, MAX_REASON, SESSION_DIGITS, Target};
 pub use name::{MAX_NAME, Name};
+pub use refusal::{Reason, Refusal};
 pub use role::{Limits, MAX_LIFETIME, MAX_ROLE_ENTRIES, MIN_LIFETIME, Recording, Role, USER};
 pub use selector::{MAX_SELECTOR, Selector};
 pub use state::{

@@ -172,7 +172,7 @@ fn start(selinux_required: bool) -> fleetgate_sys::Result<Worker> {
             retired: false,
         }),
         Forked::Child => {
-            let code = match crate::broker::become_child(theirs, SOCKET, c"fleetgate-names") {
+            let code = match crate::child::become_child(theirs, SOCKET, c"fleetgate-names") {
                 Ok(socket) => work(&socket, selinux_required),
                 Err(_) => 1,
             };

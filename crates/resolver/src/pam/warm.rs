@@ -2,7 +2,7 @@
 //! one session ahead. It runs no module's functions itself, so nothing of one session is in the next.
 
 use super::session;
-use crate::broker::become_child;
+use crate::child::become_child;
 use fleetgate_sys::glibc::fork::{self, Forked};
 use fleetgate_sys::glibc::pam::{Conversation, Libpam, Message, Transaction};
 use fleetgate_sys::glibc::{Library, nss};

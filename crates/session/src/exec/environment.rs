@@ -1,7 +1,7 @@
 //! The environment, as sshd builds it: what the client sent, then sshd's own variables over it, /etc/environment,
 //! ~/.ssh/environment, and last what the server and PAM set.
 
-use super::program;
+use super::paths;
 use alloc::collections::BinaryHeap;
 use alloc::ffi::CString;
 use alloc::vec::Vec;
@@ -99,7 +99,7 @@ pub fn build(order: &Exec) -> Variables {
         },
     );
     out.set(b"MAIL", &[MAIL, b"/", user].concat());
-    out.set(b"SHELL", program::shell(order).to_bytes());
+    out.set(b"SHELL", paths::shell(order).to_bytes());
     if let Some(zone) = exec::inherited(c"TZ") {
         out.set(b"TZ", zone.to_bytes());
     }
@@ -107,7 +107,7 @@ pub fn build(order: &Exec) -> Variables {
         etc_environment(&read(c"/etc/environment"), &mut out);
     }
     if wanted.user_environment {
-        let path = program::joined(account.home.to_bytes(), b".ssh/environment");
+        let path = paths::joined(account.home.to_bytes(), b".ssh/environment");
         user_environment(&read(&path), &mut out);
     }
     for variable in &wanted.set {

@@ -40,7 +40,7 @@ fn open(path: &CStr) -> Option<Fd> {
 
 /// Whether `.hushlogin` is there, of whatever kind, readable or not: sshd only asks stat.
 fn hushed(home: &CStr) -> bool {
-    let path = super::program::joined(home.to_bytes(), b".hushlogin");
+    let path = super::paths::joined(home.to_bytes(), b".hushlogin");
     file::openat(file::CWD, &path, flags::O_PATH, 0).is_ok()
 }
 

@@ -13,6 +13,7 @@ pub mod environment;
 mod identity;
 mod localtime;
 mod messages;
+mod paths;
 mod program;
 mod records;
 mod steps;

@@ -1,18 +1,15 @@
 //! The program itself: its path, its arguments, and its execution.
 
 use super::environment::Variables;
+use super::paths::{joined, shell};
 use super::{NO_SHELL, Stop, messages, reason};
 use crate::order::failure;
 use alloc::ffi::CString;
 use alloc::vec::Vec;
-use core::ffi::CStr;
 use fleetgate_sys::spawn::Strings;
 use fleetgate_sys::{Errno, exec};
 use fleetgate_wire::Reason;
 use fleetgate_wire::exec::{Exec, Program};
-
-/// What an empty shell field stands for.
-const DEFAULT_SHELL: &CStr = c"/bin/sh";
 
 /// A program about to be executed.
 pub struct Ready {
@@ -21,20 +18,6 @@ pub struct Ready {
     argv: Vec<CString>,
     /// A program named by itself ends with the codes that shells use when it cannot be executed: 127 and 126.
     direct: bool,
-}
-
-/// The account's shell.
-pub fn shell(order: &Exec) -> &CStr {
-    if order.account.shell.is_empty() {
-        DEFAULT_SHELL
-    } else {
-        &order.account.shell
-    }
-}
-
-/// `directory/name`.
-pub fn joined(directory: &[u8], name: &[u8]) -> CString {
-    CString::new([directory, b"/", name].concat()).unwrap_or_default()
 }
 
 /// The program that the order asks for.

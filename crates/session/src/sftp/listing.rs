@@ -5,7 +5,7 @@
 
 use super::handles::{Directory, Open};
 use super::operations::{Outcome, Session};
-use super::people::People;
+use super::people::{People, number};
 use super::protocol::{MAX_LISTING, Status, kind};
 use super::request::HandleName;
 use alloc::ffi::CString;
@@ -157,21 +157,6 @@ fn date(line: &mut Vec<u8>, modified: i64, now: i64) {
         }
         number(line, at.year.unsigned_abs(), 4, b' ');
     }
-}
-
-/// A number in at least `width` places, filled up on its left.
-pub(super) fn number(line: &mut Vec<u8>, mut n: u64, width: usize, fill: u8) {
-    let mut digits = [fill; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (n % 10) as u8;
-        n /= 10;
-        if n == 0 {
-            break;
-        }
-    }
-    line.extend_from_slice(&digits[at.min(digits.len() - width.min(20))..]);
 }
 
 /// What `write` writes, filled up on its right to `width` places.

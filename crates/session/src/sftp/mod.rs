@@ -37,7 +37,8 @@ use operations::Session;
 use options::{Asked, Options};
 use people::People;
 use protocol::Allowed;
-use serve::{End, Streams};
+use protocol::End;
+use serve::Streams;
 
 /// The exit code of a session that ended as sessions end.
 const WELL: i32 = 0;

@@ -4,7 +4,6 @@
 //! as the session sees them: in a chroot those of the chroot, as with OpenSSH. Never waits long: a name that does
 //! not come in time is shown as its number.
 
-use super::listing::number;
 use alloc::collections::BTreeMap;
 use alloc::ffi::CString;
 use alloc::vec::Vec;
@@ -233,6 +232,21 @@ fn keep(names: &mut BTreeMap<u32, Vec<u8>>, found: impl Iterator<Item = (u32, CS
             names.insert(id, name.into_bytes());
         }
     }
+}
+
+/// A number in at least `width` places, filled up on its left.
+pub(super) fn number(line: &mut Vec<u8>, mut n: u64, width: usize, fill: u8) {
+    let mut digits = [fill; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (n % 10) as u8;
+        n /= 10;
+        if n == 0 {
+            break;
+        }
+    }
+    line.extend_from_slice(&digits[at.min(digits.len() - width.min(20))..]);
 }
 
 fn name_or_number(line: &mut Vec<u8>, name: Option<&Vec<u8>>, id: u32) {

@@ -56,6 +56,24 @@ pub mod open {
     pub const EXCLUSIVE: u32 = 0x20;
 }
 
+/// How a session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The client closed its stream.
+    Closed,
+    /// A stream broke.
+    Broken(Errno),
+    /// A packet longer than the bound.
+    TooLong {
+        /// The length it claims.
+        len: usize,
+    },
+    /// A packet that is no request.
+    NoRequest,
+    /// A request before the versions were exchanged.
+    NotInitialised,
+}
+
 /// What a request came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]

@@ -10,7 +10,7 @@
 //! which sends much before it reads is not stuck.
 
 use super::operations::Session;
-use super::protocol::{MAX_PACKET, kind};
+use super::protocol::{End, MAX_PACKET, kind};
 use super::request::{Framing, Malformed, frame, parse};
 use alloc::vec::Vec;
 use fleetgate_sys::poll::{self, Watch};
@@ -27,24 +27,6 @@ const MUCH_WAITING: usize = 256 << 10;
 const MOST_WAITING: usize = 4 << 20;
 /// Room asked for on the way to the client, so that the longest answer leaves in one call.
 const STREAM_ROOM: i32 = 512 << 10;
-
-/// How a session ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// The client closed its stream.
-    Closed,
-    /// A stream broke.
-    Broken(Errno),
-    /// A packet longer than the bound.
-    TooLong {
-        /// The length it claims.
-        len: usize,
-    },
-    /// A packet that is no request.
-    NoRequest,
-    /// A request before the versions were exchanged.
-    NotInitialised,
-}
 
 /// How answers leave.
 enum Way {

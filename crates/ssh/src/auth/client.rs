@@ -4,7 +4,7 @@
 use super::prompts::{InfoResponse, Questions};
 use super::server::{out_of_place, service_name};
 use super::{Method, Request, USERAUTH};
-use crate::codec::{Malformed, Reader, Write};
+use crate::codec::{Malformed, Write, read_message};
 use crate::event::{AuthReply, End, Event};
 use crate::message::{
     SERVICE_ACCEPT, SERVICE_REQUEST, USERAUTH_60, USERAUTH_BANNER, USERAUTH_FAILURE, USERAUTH_SUCCESS,
@@ -17,7 +17,7 @@ const MAX_METHODS: usize = 64;
 
 /// What a request asked for, to know what message 60 means in the answer to it.
 #[derive(Debug, PartialEq, Eq)]
-enum Asked {
+enum OpenRequest {
     /// Only yes or no is an answer.
     Login,
     /// Whether this key of this algorithm would do.
@@ -29,8 +29,8 @@ enum Asked {
 /// Whether the service that logs in was asked for and is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Service {
-    Unasked,
-    Asked,
+    NotRequested,
+    Requested,
     Accepted,
 }
 
@@ -39,15 +39,15 @@ enum Service {
 pub(crate) struct Client {
     service: Service,
     /// Requests without an answer, first sent first (RFC 4252 §5.1: answered in order).
-    asked: VecDeque<Asked>,
+    requests: VecDeque<OpenRequest>,
     done: bool,
 }
 
 impl Client {
     pub(crate) fn new() -> Client {
         Client {
-            service: Service::Unasked,
-            asked: VecDeque::new(),
+            service: Service::NotRequested,
+            requests: VecDeque::new(),
             done: false,
         }
     }
@@ -56,7 +56,7 @@ impl Client {
     pub(crate) fn logged_in() -> Client {
         Client {
             service: Service::Accepted,
-            asked: VecDeque::new(),
+            requests: VecDeque::new(),
             done: true,
         }
     }
@@ -68,7 +68,7 @@ impl Client {
 
     /// Whether a login was asked for: channels may be opened ahead behind it.
     pub(crate) fn asked(&self) -> bool {
-        self.done || !self.asked.is_empty()
+        self.done || !self.requests.is_empty()
     }
 
     /// Sends a request made by [`Request`]. Dropped when we are in.
@@ -76,28 +76,28 @@ impl Client {
         if self.done {
             return;
         }
-        if self.service == Service::Unasked {
-            self.service = Service::Asked;
+        if self.service == Service::NotRequested {
+            self.service = Service::Requested;
             out.packet(|p| {
                 p.put_u8(SERVICE_REQUEST);
                 p.put_string(USERAUTH);
             });
         }
-        self.asked
+        self.requests
             .push_back(match Request::parse(request).map(|r| r.method) {
-                Ok(Method::PublicKey(key)) if key.signature.is_none() => Asked::Key {
+                Ok(Method::PublicKey(key)) if key.signature.is_none() => OpenRequest::Key {
                     algorithm: key.algorithm.to_owned(),
                     key: key.key.to_vec(),
                 },
-                Ok(Method::KeyboardInteractive { .. }) => Asked::Questions,
-                _ => Asked::Login,
+                Ok(Method::KeyboardInteractive { .. }) => OpenRequest::Questions,
+                _ => OpenRequest::Login,
             });
         out.packet(|p| p.put(request));
     }
 
     /// Sends the answers to [`AuthReply::Ask`].
     pub(crate) fn answer_prompts(&mut self, answers: &[&[u8]], out: &mut impl Outbox) {
-        if self.asked.front() == Some(&Asked::Questions) {
+        if self.requests.front() == Some(&OpenRequest::Questions) {
             let payload = InfoResponse::write(answers);
             out.packet(|p| p.put(&payload));
         }
@@ -110,7 +110,7 @@ impl Client {
             return Err(out_of_place(number));
         }
         match (number, self.service) {
-            (SERVICE_ACCEPT, Service::Asked) => {
+            (SERVICE_ACCEPT, Service::Requested) => {
                 let name = service_name(payload).map_err(|e| End::malformed("SERVICE_ACCEPT", e))?;
                 if name != USERAUTH {
                     return Err(out_of_place(number));
@@ -122,15 +122,15 @@ impl Client {
                 let text = banner(payload).map_err(|e| End::malformed("USERAUTH_BANNER", e))?;
                 Ok(Some(Event::Banner(text)))
             }
-            (USERAUTH_SUCCESS, Service::Accepted) if !self.asked.is_empty() && payload.len() == 1 => {
+            (USERAUTH_SUCCESS, Service::Accepted) if !self.requests.is_empty() && payload.len() == 1 => {
                 self.done = true;
-                self.asked = VecDeque::new();
+                self.requests = VecDeque::new();
                 Ok(Some(Event::AuthReply(AuthReply::Accepted)))
             }
-            (USERAUTH_FAILURE, Service::Accepted) if !self.asked.is_empty() => {
+            (USERAUTH_FAILURE, Service::Accepted) if !self.requests.is_empty() => {
                 let (methods, partial) =
                     failure(payload).map_err(|e| End::malformed("USERAUTH_FAILURE", e))?;
-                self.asked.pop_front();
+                self.requests.pop_front();
                 Ok(Some(Event::AuthReply(AuthReply::Rejected { methods, partial })))
             }
             (USERAUTH_60, Service::Accepted) => self.sixty(payload).map(Some),
@@ -140,23 +140,17 @@ impl Client {
 
     /// PK_OK or INFO_REQUEST. A demand for a new password (PASSWD_CHANGEREQ) is a refusal: we change none.
     fn sixty<'a>(&mut self, payload: &'a [u8]) -> Result<Event<'a>, End> {
-        match self.asked.front() {
-            Some(Asked::Key { algorithm, key }) => {
-                let mut r = Reader::new(payload);
-                let fields = (|| {
-                    r.u8("number")?;
-                    let fields = (r.string("algorithm")?, r.string("key")?);
-                    r.end()?;
-                    Ok(fields)
-                })();
-                let (got_algorithm, got_key) = fields.map_err(|e| End::malformed("USERAUTH_PK_OK", e))?;
-                if (got_algorithm, got_key) != (algorithm.as_bytes(), &key[..]) {
+        match self.requests.front() {
+            Some(OpenRequest::Key { algorithm, key }) => {
+                let named = read_message(payload, |r| Ok((r.string("algorithm")?, r.string("key")?)))
+                    .map_err(|e| End::malformed("USERAUTH_PK_OK", e))?;
+                if named != (algorithm.as_bytes(), &key[..]) {
                     return Err(End::malformed("USERAUTH_PK_OK", Malformed::Invalid("key")));
                 }
-                self.asked.pop_front();
+                self.requests.pop_front();
                 Ok(Event::AuthReply(AuthReply::KeyOk))
             }
-            Some(Asked::Questions) => {
+            Some(OpenRequest::Questions) => {
                 let asked =
                     Questions::parse(payload).map_err(|e| End::malformed("USERAUTH_INFO_REQUEST", e))?;
                 Ok(Event::AuthReply(AuthReply::Ask {
@@ -165,8 +159,8 @@ impl Client {
                     prompts: asked.prompts,
                 }))
             }
-            Some(Asked::Login) => {
-                self.asked.pop_front();
+            Some(OpenRequest::Login) => {
+                self.requests.pop_front();
                 Ok(Event::AuthReply(AuthReply::Rejected {
                     methods: Vec::new(),
                     partial: false,
@@ -178,28 +172,21 @@ impl Client {
 }
 
 fn banner(payload: &[u8]) -> Result<&[u8], Malformed> {
-    let mut r = Reader::new(payload);
-    r.u8("number")?;
-    let text = r.string("text")?;
-    r.string("language")?;
-    r.end()?;
+    let (text, _language) = read_message(payload, |r| Ok((r.string("text")?, r.string("language")?)))?;
     Ok(text)
 }
 
 fn failure(payload: &[u8]) -> Result<(Vec<String>, bool), Malformed> {
-    let mut r = Reader::new(payload);
-    r.u8("number")?;
-    let methods: Vec<String> = r
-        .text("list of methods")?
-        .split(',')
-        .filter(|name| !name.is_empty())
-        .take(MAX_METHODS + 1)
-        .map(str::to_owned)
-        .collect();
-    if methods.len() > MAX_METHODS {
-        return Err(Malformed::Invalid("list of methods"));
-    }
-    let partial = r.bool("partial success flag")?;
-    r.end()?;
-    Ok((methods, partial))
+    read_message(payload, |r| {
+        let names = r.text("list of methods")?.split(',');
+        let methods: Vec<String> = names
+            .filter(|name| !name.is_empty())
+            .take(MAX_METHODS + 1)
+            .map(str::to_owned)
+            .collect();
+        if methods.len() > MAX_METHODS {
+            return Err(Malformed::Invalid("list of methods"));
+        }
+        Ok((methods, r.bool("partial success flag")?))
+    })
 }

@@ -3,7 +3,7 @@
 
 use super::prompts::Questions;
 use super::{CONNECTION, Request, USERAUTH};
-use crate::codec::{Malformed, Reader, Write};
+use crate::codec::{Malformed, Write, read_message};
 use crate::event::{AuthAnswer, End, Event, Reason};
 use crate::message::{
     SERVICE_ACCEPT, SERVICE_REQUEST, USERAUTH_60, USERAUTH_BANNER, USERAUTH_FAILURE, USERAUTH_INFO_RESPONSE,
@@ -160,27 +160,18 @@ impl Server {
 
 /// Of SERVICE_REQUEST and SERVICE_ACCEPT.
 pub(super) fn service_name(payload: &[u8]) -> Result<&str, Malformed> {
-    let mut r = Reader::new(payload);
-    r.u8("number")?;
-    let name = r.text("service")?;
-    r.end()?;
-    Ok(name)
+    read_message(payload, |r| r.text("service"))
 }
 
 /// A message that may not come now.
 pub(super) fn out_of_place(number: u8) -> End {
-    End::Ours {
-        reason: Reason::ProtocolError,
-        text: format!("message {number} has no place here in a login"),
-    }
+    End::protocol(format!("message {number} has no place here in a login"))
 }
 
 fn no_service(name: &str) -> End {
-    End::Ours {
-        reason: Reason::ServiceNotAvailable,
-        text: format!(
-            "there is no service {:?} now",
-            name.chars().take(64).collect::<String>()
-        ),
-    }
+    let name: String = name.chars().take(64).collect();
+    End::ours(
+        Reason::ServiceNotAvailable,
+        format!("there is no service {name:?} now"),
+    )
 }

@@ -3,7 +3,7 @@
 use super::{Client, InfoResponse, Request, Server};
 use crate::codec::Write;
 use crate::event::{AuthAnswer, AuthReply, End, Event};
-use crate::trial::Trial;
+use crate::recording_outbox::RecordingOutbox;
 
 /// What happens to a side of a login. The strings are the events and ends in short words, and what is sent.
 enum Step {
@@ -72,7 +72,7 @@ fn banner(text: &str) -> Vec<u8> {
     p
 }
 
-fn short(got: Result<Option<Event<'_>>, End>, out: &mut Trial) -> String {
+fn short(got: Result<Option<Event<'_>>, End>, out: &mut RecordingOutbox) -> String {
     match got {
         Ok(None) => match out.packets.drain(..).next() {
             Some(packet) => format!("sends {}", packet[0]),
@@ -209,7 +209,7 @@ fn a_server_takes_what_has_its_place() {
             ),
         ],
     ] {
-        let (mut server, mut out) = (Server::new(), Trial::new());
+        let (mut server, mut out) = (Server::new(), RecordingOutbox::new());
         for step in steps {
             match step {
                 Get(payload, then) => {
@@ -232,7 +232,7 @@ fn a_server_takes_what_has_its_place() {
 
 #[test]
 fn a_banner_comes_before_the_login_only() {
-    let mut out = Trial::new();
+    let mut out = RecordingOutbox::new();
     Server::new().banner(b"hello", &mut out);
     assert_eq!(out.packets, [banner("hello")]);
     Server::logged_in().banner(b"hello", &mut out);
@@ -241,7 +241,7 @@ fn a_banner_comes_before_the_login_only() {
 
 /// A client that sent these requests without waiting, as its first flight has it.
 fn asking(requests: &[Vec<u8>]) -> Client {
-    let (mut client, mut out) = (Client::new(), Trial::new());
+    let (mut client, mut out) = (Client::new(), RecordingOutbox::new());
     assert!(!client.asked());
     for request in requests {
         client.authenticate(request, &mut out);
@@ -362,10 +362,10 @@ fn a_client_understands_the_answers_to_what_it_asked() {
         let mut client = asking(&requests);
         for step in steps {
             let Get(payload, then) = step else { continue };
-            let got = short(client.receive(&payload), &mut Trial::new());
+            let got = short(client.receive(&payload), &mut RecordingOutbox::new());
             assert_eq!(got, then);
             if then == "asked 1" {
-                let mut out = Trial::new();
+                let mut out = RecordingOutbox::new();
                 client.answer_prompts(&[b"secret"], &mut out);
                 assert_eq!(out.packets, [InfoResponse::write(&[b"secret"]).to_vec()]);
             }
@@ -382,7 +382,7 @@ fn a_client_that_is_in_asks_no_more() {
         .expect("it was asked for");
     client.receive(&[52]).expect("it was asked for");
     assert!(client.done());
-    let mut out = Trial::new();
+    let mut out = RecordingOutbox::new();
     client.authenticate(&none(), &mut out);
     client.answer_prompts(&[b"secret"], &mut out);
     assert!(out.packets.is_empty());

@@ -4,8 +4,8 @@
 use super::{Channels, MAX_HELD, MAX_REQUESTS_OF_CHANNEL, Message, Role, TOP};
 use crate::codec::Reader;
 use crate::event::{ChannelId, ChannelKind, End, Event, Global, ReplyId, Request, Stream};
+use crate::recording_outbox::RecordingOutbox;
 use crate::settings::Limits;
-use crate::trial::Trial;
 
 /// What a step's messages may take of the output: an answer to each request that can wait, and a long refusal.
 const STEP_MAX: usize = 64 * 1024;
@@ -14,7 +14,7 @@ struct Driven<'a> {
     bytes: Reader<'a>,
     channels: Channels,
     limits: Limits,
-    out: Trial,
+    out: RecordingOutbox,
     replies: Vec<ReplyId>,
 }
 
@@ -39,7 +39,7 @@ pub fn drive(bytes: &[u8]) -> usize {
             bytes: Reader::new(bytes),
             channels: Channels::new(role, &limits),
             limits,
-            out: Trial::new(),
+            out: RecordingOutbox::new(),
             replies: Vec::new(),
         };
         if first & 2 != 0 {

@@ -1,7 +1,6 @@
 //! Kinds of channels, channel requests and global requests: their names and fields (RFC 4254 §6 and §7, RFC 4335,
 //! OpenSSH's PROTOCOL). What has another name is handed on whole.
 
-use super::message::Message;
 use crate::codec::{Malformed, Reader, Write};
 use crate::event::{ChannelKind, Global, Pty, Request, WindowSize};
 use crate::message as number;
@@ -9,11 +8,14 @@ use crate::message as number;
 /// Host keys in one hostkeys message, at most.
 pub const MAX_HOST_KEYS: usize = 64;
 
-pub(super) fn read_open(mut r: Reader<'_>) -> Result<Message<'_>, Malformed> {
+/// The numbers: the sender's channel, its window, its largest packet.
+pub(super) fn read_open(mut r: Reader<'_>) -> Result<(ChannelKind, [u32; 3]), Malformed> {
     let name = r.string("channel type")?;
-    let theirs = r.u32("sender's channel")?;
-    let window = r.u32("window")?;
-    let max_packet = r.u32("largest packet")?;
+    let numbers = [
+        r.u32("sender's channel")?,
+        r.u32("window")?,
+        r.u32("largest packet")?,
+    ];
     let kind = match name {
         b"session" => ChannelKind::Session,
         b"direct-tcpip" => {
@@ -50,24 +52,15 @@ pub(super) fn read_open(mut r: Reader<'_>) -> Result<Message<'_>, Malformed> {
             origin_port: r.u32("origin's port")?,
         },
         b"auth-agent@openssh.com" => ChannelKind::Agent,
-        name => {
-            let payload = rest(&mut r);
-            ChannelKind::Other {
-                name: name.to_vec(),
-                payload,
-            }
-        }
+        name => ChannelKind::Other {
+            name: name.to_vec(),
+            payload: rest(&mut r),
+        },
     };
     r.end()?;
-    Ok(Message::Open {
-        theirs,
-        window,
-        max_packet,
-        kind,
-    })
+    Ok((kind, numbers))
 }
 
-/// `numbers`: the sender's channel, its window, its largest packet.
 pub(super) fn write_open(out: &mut Vec<u8>, kind: &ChannelKind, numbers: [u32; 3]) {
     out.put_u8(number::CHANNEL_OPEN);
     let name: &[u8] = match kind {
@@ -120,7 +113,8 @@ pub(super) fn write_open(out: &mut Vec<u8>, kind: &ChannelKind, numbers: [u32; 3
     }
 }
 
-pub(super) fn read_request(ours: u32, mut r: Reader<'_>) -> Result<Message<'_>, Malformed> {
+/// The request, and whether it is to be answered.
+pub(super) fn read_request(mut r: Reader<'_>) -> Result<(Request, bool), Malformed> {
     let name = r.string("request's name")?;
     let want_reply = r.bool("want reply flag")?;
     let request = match name {
@@ -166,20 +160,13 @@ pub(super) fn read_request(ours: u32, mut r: Reader<'_>) -> Result<Message<'_>, 
             Request::ExitSignal { name, core, message }
         }
         b"eow@openssh.com" => Request::EndOfWrite,
-        name => {
-            let payload = rest(&mut r);
-            Request::Other {
-                name: name.to_vec(),
-                payload,
-            }
-        }
+        name => Request::Other {
+            name: name.to_vec(),
+            payload: rest(&mut r),
+        },
     };
     r.end()?;
-    Ok(Message::Request {
-        ours,
-        request,
-        want_reply,
-    })
+    Ok((request, want_reply))
 }
 
 pub(super) fn write_request(out: &mut Vec<u8>, ours: u32, request: &Request, want_reply: bool) {
@@ -242,7 +229,8 @@ pub(super) fn write_request(out: &mut Vec<u8>, ours: u32, request: &Request, wan
     }
 }
 
-pub(super) fn read_global(mut r: Reader<'_>) -> Result<Message<'_>, Malformed> {
+/// The request, and whether it is to be answered.
+pub(super) fn read_global(mut r: Reader<'_>) -> Result<(Global, bool), Malformed> {
     let name = r.string("request's name")?;
     let want_reply = r.bool("want reply flag")?;
     let request = match name {
@@ -263,16 +251,13 @@ pub(super) fn read_global(mut r: Reader<'_>) -> Result<Message<'_>, Malformed> {
         b"no-more-sessions@openssh.com" => Global::NoMoreSessions,
         b"hostkeys-00@openssh.com" => Global::HostKeys { keys: keys(&mut r)? },
         b"hostkeys-prove-00@openssh.com" => Global::ProveHostKeys { keys: keys(&mut r)? },
-        name => {
-            let payload = rest(&mut r);
-            Global::Other {
-                name: name.to_vec(),
-                payload,
-            }
-        }
+        name => Global::Other {
+            name: name.to_vec(),
+            payload: rest(&mut r),
+        },
     };
     r.end()?;
-    Ok(Message::Global { request, want_reply })
+    Ok((request, want_reply))
 }
 
 pub(super) fn write_global(out: &mut Vec<u8>, request: &Global, want_reply: bool) {

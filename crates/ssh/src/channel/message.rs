@@ -124,13 +124,24 @@ impl<'a> Message<'a> {
         let mut r = Reader::new(payload);
         let number = r.u8("number")?;
         match number {
-            number::GLOBAL_REQUEST => return kind::read_global(r),
+            number::GLOBAL_REQUEST => {
+                let (request, want_reply) = kind::read_global(r)?;
+                return Ok(Message::Global { request, want_reply });
+            }
             number::REQUEST_SUCCESS => return Ok(Message::GlobalDone(r.rest())),
             number::REQUEST_FAILURE => {
                 r.end()?;
                 return Ok(Message::GlobalRefused);
             }
-            number::CHANNEL_OPEN => return kind::read_open(r),
+            number::CHANNEL_OPEN => {
+                let (kind, [theirs, window, max_packet]) = kind::read_open(r)?;
+                return Ok(Message::Open {
+                    theirs,
+                    window,
+                    max_packet,
+                    kind,
+                });
+            }
             _ => {}
         }
         if name(number).is_none() {
@@ -172,7 +183,14 @@ impl<'a> Message<'a> {
             }
             number::CHANNEL_EOF => Message::Eof(ours),
             number::CHANNEL_CLOSE => Message::Close(ours),
-            number::CHANNEL_REQUEST => return kind::read_request(ours, r),
+            number::CHANNEL_REQUEST => {
+                let (request, want_reply) = kind::read_request(r)?;
+                return Ok(Message::Request {
+                    ours,
+                    request,
+                    want_reply,
+                });
+            }
             number::CHANNEL_SUCCESS => Message::Reply { ours, done: true },
             _ => Message::Reply { ours, done: false },
         };

@@ -25,8 +25,8 @@ pub(crate) use message::is_ours;
 
 use crate::codec::Malformed;
 use crate::event::{ChannelId, ChannelKind, End, Global, Reason, ReplyId, Request};
-pub(crate) use crate::kex::kexinit::Role;
 use crate::settings::Limits;
+pub(crate) use crate::settings::Role;
 use crate::transport::Outbox;
 use one::{Channel, Stage, Waiting};
 use std::collections::VecDeque;
@@ -86,7 +86,7 @@ pub(crate) struct Channels {
     /// Requests for the connection that wait for it.
     globals: VecDeque<Waiting<Option<Vec<u8>>>>,
     /// Our own requests for the connection that the peer is to answer, first asked first.
-    asked: VecDeque<AskedBy>,
+    asked: VecDeque<Requester>,
     /// Bytes in `Channel::held`.
     held: usize,
     /// Accepted channels on which messages were held.
@@ -101,9 +101,9 @@ pub(crate) struct Channels {
     refusals: u32,
 }
 
-/// Who wants to know what the peer answered.
+/// Who waits for the answer to a global request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum AskedBy {
+enum Requester {
     Owner,
     Keepalive,
 }
@@ -271,7 +271,7 @@ impl Channels {
     /// Sends a request for the whole connection.
     pub(crate) fn global(&mut self, request: &Global, want_reply: bool, out: &mut impl Outbox) {
         if want_reply {
-            self.asked.push_back(AskedBy::Owner);
+            self.asked.push_back(Requester::Owner);
         }
         // A server that listens for us may open a channel before our first one.
         self.guess &= matches!(request, Global::NoMoreSessions);
@@ -280,7 +280,7 @@ impl Channels {
 
     /// Asks whether the peer lives, for where it does not know ping@openssh.com. The answer is `Event::Alive`.
     pub(crate) fn keepalive(&mut self, out: &mut impl Outbox) {
-        self.asked.push_back(AskedBy::Keepalive);
+        self.asked.push_back(Requester::Keepalive);
         let request = Global::Other {
             name: KEEPALIVE.to_vec(),
             payload: Vec::new(),
@@ -412,18 +412,7 @@ fn held_size(payload: &[u8]) -> usize {
     payload.len() + 48
 }
 
-/// The peer broke the protocol.
-fn broken(text: String) -> End {
-    End::Ours {
-        reason: Reason::ProtocolError,
-        text,
-    }
-}
-
 /// The peer wants more than we give.
-fn too_much(text: String) -> End {
-    End::Ours {
-        reason: Reason::ByApplication,
-        text,
-    }
+fn too_much(text: impl Into<String>) -> End {
+    End::ours(Reason::ByApplication, text)
 }

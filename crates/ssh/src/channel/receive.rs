@@ -2,10 +2,10 @@
 
 use super::one::{Channel, Stage, Waiting};
 use super::{
-    AskedBy, Channels, GLOBAL, KEEPALIVE, MAX_HELD, MAX_REFUSALS, MAX_REQUESTS_OF_CHANNEL, Message, Role,
-    TOP, broken, held_size, message, refusal, send, too_much,
+    Channels, GLOBAL, KEEPALIVE, MAX_HELD, MAX_REFUSALS, MAX_REQUESTS_OF_CHANNEL, Message, Requester, Role,
+    TOP, held_size, message, refusal, send, too_much,
 };
-use crate::event::{ChannelId, ChannelKind, End, Event, Global, Reason, ReplyId, Request, Stream};
+use crate::event::{ChannelId, ChannelKind, End, Event, Global, ReplyId, Request, Stream};
 use crate::transport::Outbox;
 use std::sync::atomic::Ordering;
 
@@ -23,7 +23,7 @@ impl Channels {
             };
             self.held -= held_size(&payload);
             let message = Message::parse(&payload).map_err(|e| malformed(&payload, e))?;
-            if let Some(event) = self.said(message, out)? {
+            if let Some(event) = self.on_holdable(message, out)? {
                 return Ok(Some(event));
             }
         }
@@ -56,16 +56,10 @@ impl Channels {
             Message::Adjust { ours, bytes } => self.on_adjust(ours, bytes, out),
             Message::Data { ours, stream, bytes } => self.on_data(ours, stream, bytes, out),
             Message::Reply { ours, done } => self.on_reply(ours, done),
-            said => {
-                let (Message::Eof(ours) | Message::Close(ours) | Message::Request { ours, .. }) = said else {
-                    return Ok(None);
-                };
-                match self.get_mut(ours) {
-                    Some(ch) if ch.stage == Stage::Asked => {
-                        self.hold(ours, payload)?;
-                        Ok(None)
-                    }
-                    _ => self.said(said, out),
+            message @ (Message::Eof(ours) | Message::Close(ours) | Message::Request { ours, .. }) => {
+                match self.get(ours) {
+                    Some(ch) if ch.stage == Stage::Asked => self.hold(ours, payload).map(|()| None),
+                    _ => self.on_holdable(message, out),
                 }
             }
         }
@@ -78,15 +72,21 @@ impl Channels {
         match self.get_mut(ours) {
             Some(ch) if ch.stage == Stage::Open => Ok(Some(ch)),
             None if ahead => Ok(None),
-            Some(_) => Err(broken(format!(
+            Some(_) => Err(End::protocol(format!(
                 "{what} for channel {ours}, which is not open yet"
             ))),
-            None => Err(broken(format!("{what} for channel {ours}, which does not exist"))),
+            None => Err(End::protocol(format!(
+                "{what} for channel {ours}, which does not exist"
+            ))),
         }
     }
 
     /// What may be said ahead and is therefore held until the channel is open: requests, EOF and CLOSE.
-    fn said(&mut self, message: Message<'_>, out: &mut impl Outbox) -> Result<Option<Event<'static>>, End> {
+    fn on_holdable(
+        &mut self,
+        message: Message<'_>,
+        out: &mut impl Outbox,
+    ) -> Result<Option<Event<'static>>, End> {
         match message {
             Message::Eof(ours) => {
                 let Some(ch) = self.open_channel(ours, "EOF")? else {
@@ -162,7 +162,7 @@ impl Channels {
             return Ok(None);
         };
         if ch.expected == 0 {
-            return Err(broken(format!("a reply on channel {ours} to no request")));
+            return Err(End::protocol(format!("a reply on channel {ours} to no request")));
         }
         ch.expected -= 1;
         Ok((!ch.close_sent).then_some(Event::Replied {
@@ -201,9 +201,9 @@ impl Channels {
 
     fn on_global_reply<'a>(&mut self, done: Option<&'a [u8]>) -> Result<Option<Event<'a>>, End> {
         match self.asked.pop_front() {
-            Some(AskedBy::Owner) => Ok(Some(Event::GlobalReplied { done })),
-            Some(AskedBy::Keepalive) => Ok(Some(Event::Alive)),
-            None => Err(broken("a reply to no global request".into())),
+            Some(Requester::Owner) => Ok(Some(Event::GlobalReplied { done })),
+            Some(Requester::Keepalive) => Ok(Some(Event::Alive)),
+            None => Err(End::protocol("a reply to no global request")),
         }
     }
 
@@ -217,14 +217,14 @@ impl Channels {
         self.fresh = false;
         let mirrored = self.mirror && self.role == Role::Server;
         if kind == ChannelKind::Session && self.role == Role::Server && self.no_more_sessions {
-            return Err(broken("a session was asked for after no-more-sessions".into()));
+            return Err(End::protocol("a session was asked for after no-more-sessions"));
         }
         // RFC 4254 §6.1: a client refuses sessions.
         if kind == ChannelKind::Session && self.role == Role::Client {
             return self.turn_away(theirs, refusal::PROHIBITED, "a client has no sessions", out);
         }
         if mirrored && self.get(theirs).is_some() {
-            return Err(broken(format!("channel {theirs} was opened twice")));
+            return Err(End::protocol(format!("channel {theirs} was opened twice")));
         }
         if self.len() >= self.max_channels as usize || mirrored && theirs >= self.max_channels {
             return self.turn_away(theirs, refusal::SHORTAGE, "too many channels", out);
@@ -279,10 +279,9 @@ impl Channels {
         let window_start = self.window_start();
         let ch = self.opening(ours)?;
         if ch.theirs.is_some_and(|guess| guess != theirs) {
-            return Err(End::Ours {
-                reason: Reason::ByApplication,
-                text: format!("the server calls channel {ours} {theirs}, and other was said ahead"),
-            });
+            return Err(too_much(format!(
+                "the server calls channel {ours} {theirs}, and other was said ahead"
+            )));
         }
         ch.begin(window_start);
         ch.theirs = Some(theirs);
@@ -311,7 +310,7 @@ impl Channels {
     fn opening(&mut self, ours: u32) -> Result<&mut Channel, End> {
         self.get_mut(ours)
             .filter(|ch| ch.stage == Stage::Opening)
-            .ok_or_else(|| broken(format!("an answer to opening channel {ours}, which nobody opens")))
+            .ok_or_else(|| End::protocol(format!("an answer to opening channel {ours}, which nobody opens")))
     }
 
     fn on_adjust(
@@ -332,7 +331,7 @@ impl Channels {
         ch.send_window = ch
             .send_window
             .checked_add(bytes)
-            .ok_or_else(|| broken(format!("the window of channel {ours} grows beyond 2^32 - 1")))?;
+            .ok_or_else(|| End::protocol(format!("the window of channel {ours} grows beyond 2^32 - 1")))?;
         if !ch.starved() || ch.sendable() == 0 {
             return Ok(None);
         }
@@ -356,17 +355,17 @@ impl Channels {
             return Ok(None);
         };
         if ch.eof_received {
-            return Err(broken(format!("data on channel {ours} after its EOF")));
+            return Err(End::protocol(format!("data on channel {ours} after its EOF")));
         }
         if bytes.len() > max_packet {
-            return Err(broken(format!(
+            return Err(End::protocol(format!(
                 "{} bytes of data in one packet on channel {ours}, of {max_packet} at most",
                 bytes.len()
             )));
         }
         let window = ch.window;
         if !u32::try_from(bytes.len()).is_ok_and(|n| ch.take_in(n)) {
-            return Err(broken(format!(
+            return Err(End::protocol(format!(
                 "{} bytes of data on channel {ours}, whose window has {window}",
                 bytes.len()
             )));
@@ -408,5 +407,5 @@ fn malformed(payload: &[u8], e: crate::codec::Malformed) -> End {
 }
 
 fn too_many_requests() -> End {
-    too_much("too many requests wait for their answer".into())
+    too_much("too many requests wait for their answer")
 }

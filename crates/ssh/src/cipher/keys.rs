@@ -32,7 +32,7 @@ pub(crate) struct Keys {
 
 /// A packet that its sender did not make, or that somebody altered.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Altered;
+pub(crate) struct BadTag;
 
 enum Engine {
     /// Before the first key exchange.
@@ -40,8 +40,7 @@ enum Engine {
     Gcm {
         /// Boxed, as the others are: their schedules and tables are large.
         key: Box<LessSafeKey>,
-        /// RFC 5647 §7.1: four fixed bytes and a counter of eight.
-        nonce: [u8; 12],
+        nonce: GcmNonce,
     },
     ChaCha(Box<(SealingKey, OpeningKey)>),
     Ctr {
@@ -50,6 +49,12 @@ enum Engine {
         blocks: u64,
         mac: hmac::Key,
     },
+}
+
+/// RFC 5647 §7.1: the nonce of a packet is four fixed bytes and a counter.
+struct GcmNonce {
+    fixed: [u8; 4],
+    counter: u64,
 }
 
 enum Stream {
@@ -115,7 +120,7 @@ impl Keys {
                 };
                 Engine::Gcm {
                     key: Box::new(LessSafeKey::new(UnboundKey::new(algorithm, &secrets.key).ok()?)),
-                    nonce: secrets.iv[..].try_into().ok()?,
+                    nonce: GcmNonce::new(&secrets.iv)?,
                 }
             }
             (Cipher::ChaCha20Poly1305, _) => {
@@ -155,7 +160,7 @@ impl Keys {
     pub(crate) fn secrets(&mut self) -> Option<&Secrets> {
         let secrets = self.secrets.as_mut()?;
         match &mut self.engine {
-            Engine::Gcm { nonce, .. } => secrets.iv.copy_from_slice(nonce),
+            Engine::Gcm { nonce, .. } => secrets.iv.copy_from_slice(&nonce.bytes()),
             Engine::Ctr { blocks, .. } => {
                 let iv = u128::from_be_bytes(secrets.iv[..].try_into().ok()?);
                 let moved = iv.wrapping_add(u128::from(std::mem::take(blocks)));
@@ -196,7 +201,7 @@ impl Keys {
             Engine::Gcm { key, nonce } => {
                 let (length, body) = packet.split_at_mut(LENGTH);
                 let sealed = key
-                    .seal_in_place_separate_tag(next(nonce), Aad::from(&*length), body)
+                    .seal_in_place_separate_tag(nonce.next(), Aad::from(&*length), body)
                     .expect("a packet is far shorter than GCM's bound");
                 tag.copy_from_slice(sealed.as_ref());
             }
@@ -221,19 +226,19 @@ impl Keys {
     }
 
     /// Opens `packet`, which begins with its length field as it was received.
-    pub(crate) fn open(&mut self, sequence: u32, packet: &mut [u8], tag: &[u8]) -> Result<(), Altered> {
+    pub(crate) fn open(&mut self, sequence: u32, packet: &mut [u8], tag: &[u8]) -> Result<(), BadTag> {
         match &mut self.engine {
             Engine::Plain => Ok(()),
             Engine::Gcm { key, nonce } => {
                 let (length, body) = packet.split_at_mut(LENGTH);
-                let tag = Tag::try_from(tag).map_err(|_| Altered)?;
-                key.open_in_place_separate_tag(next(nonce), Aad::from(&*length), tag, body, 0..)
-                    .map_err(|_| Altered)?;
+                let tag = Tag::try_from(tag).map_err(|_| BadTag)?;
+                key.open_in_place_separate_tag(nonce.next(), Aad::from(&*length), tag, body, 0..)
+                    .map_err(|_| BadTag)?;
                 Ok(())
             }
             Engine::ChaCha(both) => {
-                let tag = tag.try_into().map_err(|_| Altered)?;
-                both.1.open_in_place(sequence, packet, tag).map_err(|_| Altered)?;
+                let tag = tag.try_into().map_err(|_| BadTag)?;
+                both.1.open_in_place(sequence, packet, tag).map_err(|_| BadTag)?;
                 Ok(())
             }
             Engine::Ctr { stream, blocks, mac } => {
@@ -241,12 +246,34 @@ impl Keys {
                 // tag is made and compared, in constant time, as the MAC of a MAC.
                 let ours = sign(mac, sequence, packet);
                 let again = hmac::sign(mac, ours.as_ref());
-                hmac::verify(mac, tag, again.as_ref()).map_err(|_| Altered)?;
+                hmac::verify(mac, tag, again.as_ref()).map_err(|_| BadTag)?;
                 stream.apply(&mut packet[LENGTH..]);
                 *blocks += (packet.len() - LENGTH) as u64 / 16;
                 Ok(())
             }
         }
+    }
+}
+
+impl GcmNonce {
+    fn new(iv: &[u8]) -> Option<GcmNonce> {
+        let (&fixed, counter) = iv.split_first_chunk()?;
+        let counter = u64::from_be_bytes(counter.try_into().ok()?);
+        Some(GcmNonce { fixed, counter })
+    }
+
+    fn bytes(&self) -> [u8; 12] {
+        let mut bytes = [0; 12];
+        bytes[..4].copy_from_slice(&self.fixed);
+        bytes[4..].copy_from_slice(&self.counter.to_be_bytes());
+        bytes
+    }
+
+    /// This packet's, and the counter moved on.
+    fn next(&mut self) -> Nonce {
+        let this = Nonce::assume_unique_for_key(self.bytes());
+        self.counter = self.counter.wrapping_add(1);
+        this
     }
 }
 
@@ -257,14 +284,6 @@ impl Stream {
             Stream::Aes256(c) => c.apply_keystream(bytes),
         }
     }
-}
-
-/// The nonce for this packet, and the counter moved on (RFC 5647 §7.1).
-fn next(nonce: &mut [u8; 12]) -> Nonce {
-    let this = Nonce::assume_unique_for_key(*nonce);
-    let counter: &mut [u8; 8] = (&mut nonce[4..]).try_into().expect("eight bytes of twelve");
-    *counter = u64::from_be_bytes(*counter).wrapping_add(1).to_be_bytes();
-    this
 }
 
 /// Encrypt-then-MAC: over the sequence number, the length in clear and the encrypted rest.

@@ -1,11 +1,11 @@
 //! The exchange hash, and the frame in which all that goes into it is handed to the process that signs. That process is
 //! root, so the frame is checked to the last byte. Keys are derived from the hash here too.
 
-use super::Method;
 use crate::cipher::{Cipher, Keys, Mac, Secrets};
 use crate::codec::{Malformed, Reader, Write};
 use crate::event::Exchange;
 use crate::kex::kexinit::KexInit;
+use crate::method::Method;
 use ring::digest::{Context, Digest};
 use zeroize::{Zeroize, Zeroizing};
 
@@ -23,7 +23,12 @@ const NAME_MAX: usize = 64;
 impl Exchange {
     /// The exchange hash: what is signed, and of the first exchange the session id. None where the method is unknown.
     pub fn hash(&self) -> Option<Digest> {
-        let mut context = Context::new(Method::named(&self.kex)?.hash());
+        Some(self.hash_by(Method::named(&self.kex)?))
+    }
+
+    /// The same where the method is known.
+    pub(crate) fn hash_by(&self, method: Method) -> Digest {
+        let mut context = Context::new(method.hash());
         for field in [
             &self.client_version,
             &self.server_version,
@@ -37,7 +42,7 @@ impl Exchange {
             context.update(field);
         }
         context.update(&self.secret);
-        Some(context.finish())
+        context.finish()
     }
 
     /// The cookie of the server's KEXINIT.
@@ -175,8 +180,8 @@ pub(crate) struct Derivation<'a> {
 }
 
 impl Derivation<'_> {
-    /// One direction's keys (RFC 4253 §7.2).
-    pub(crate) fn keys(&self, client_to_server: bool, cipher: Cipher, mac: Option<Mac>) -> Keys {
+    /// One direction's keys (RFC 4253 §7.2). None: the cipher and the MAC do not go together.
+    pub(crate) fn keys(&self, client_to_server: bool, cipher: Cipher, mac: Option<Mac>) -> Option<Keys> {
         let letters = if client_to_server { b"ACE" } else { b"BDF" };
         Keys::new(Secrets {
             cipher,
@@ -185,7 +190,6 @@ impl Derivation<'_> {
             key: self.bytes(letters[1], cipher.key_len()),
             mac_key: self.bytes(letters[2], mac.map_or(0, Mac::len)),
         })
-        .expect("as many bytes were derived as the cipher asked for")
     }
 
     fn bytes(&self, letter: u8, len: usize) -> Zeroizing<Vec<u8>> {

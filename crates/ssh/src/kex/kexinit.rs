@@ -1,11 +1,11 @@
 //! KEXINIT (RFC 4253 §7.1): written, read, and what two of them agree on. It allocates nothing when reading.
 
-use super::Method;
 use crate::cipher::{Cipher, Mac};
 use crate::codec::{Malformed, Reader, Write};
-use crate::facts::Chosen;
+use crate::info::Algorithms;
 use crate::message::KEXINIT;
-use crate::settings::Settings;
+use crate::method::Method;
+use crate::settings::{Role, Settings};
 use fleetgate_policy::text::is_unseen;
 
 /// A marker among the methods: the sender reads EXT_INFO (RFC 8308 §2.1).
@@ -14,13 +14,6 @@ const EXT_INFO_S: &str = "ext-info-s";
 /// A marker: strict key exchange (OpenSSH's PROTOCOL §1.10).
 const STRICT_C: &str = "kex-strict-c-v00@openssh.com";
 const STRICT_S: &str = "kex-strict-s-v00@openssh.com";
-
-/// Which end this is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    Client,
-    Server,
-}
 
 /// One, as received.
 #[derive(Clone, Copy, Debug)]
@@ -42,8 +35,8 @@ pub(crate) struct Names<'a>(&'a [u8]);
 
 /// What a client's and a server's KEXINIT agree on.
 #[derive(Debug)]
-pub(crate) struct Agreed {
-    pub(crate) chosen: Chosen,
+pub(crate) struct Agreement {
+    pub(crate) algorithms: Algorithms,
     /// The peer reads EXT_INFO.
     pub(crate) ext_info: bool,
     /// Both would begin with the same method and host key algorithm, so a guess was right (RFC 4253 §7).
@@ -144,7 +137,7 @@ pub(crate) fn write(
 }
 
 /// What both agree on. The error names what there is nothing in common of, with the peer's list.
-pub(crate) fn agree(role: Role, ours: &KexInit<'_>, theirs: &KexInit<'_>) -> Result<Agreed, String> {
+pub(crate) fn agree(role: Role, ours: &KexInit<'_>, theirs: &KexInit<'_>) -> Result<Agreement, String> {
     let (client, server) = match role {
         Role::Client => (ours, theirs),
         Role::Server => (theirs, ours),
@@ -198,11 +191,11 @@ pub(crate) fn agree(role: Role, ours: &KexInit<'_>, theirs: &KexInit<'_>) -> Res
         Role::Server => (markers(Role::Server), markers(Role::Client)),
     };
     let strict = ours.kex.has(our_strict.as_bytes()) && theirs.kex.has(strict.as_bytes());
-    Ok(Agreed {
+    Ok(Agreement {
         guess_right: client.kex.iter().next() == server.kex.iter().next()
             && client.host_key.iter().next() == server.host_key.iter().next(),
         ext_info: theirs.kex.has(ext_info.as_bytes()),
-        chosen: Chosen {
+        algorithms: Algorithms {
             kex,
             host_key: String::from_utf8_lossy(host_key).into_owned(),
             cipher_in: incoming.0,

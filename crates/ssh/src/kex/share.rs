@@ -1,15 +1,16 @@
 //! The key exchange methods: each side's share, and the secret that both come to. The primitives are ring's and
 //! ml-kem's.
 
-use super::Method;
 use crate::codec::Write;
+use crate::method::Method;
+use crate::random;
 use ml_kem::kem::{Decapsulate, DecapsulationKey, EncapsulationKey};
 use ml_kem::{
     B32, Ciphertext, EncapsulateDeterministic, Encoded, EncodedSizeUser, KemCore, MlKem768, MlKem768Params,
 };
 use ring::agreement::{self, ECDH_P256, ECDH_P384, EphemeralPrivateKey, UnparsedPublicKey, X25519};
 use ring::digest;
-use ring::rand::{SecureRandom, SystemRandom};
+use ring::rand::SystemRandom;
 use zeroize::{Zeroize, Zeroizing};
 
 /// An encapsulation key and a ciphertext of ML-KEM-768 (FIPS 203 §8); a public share of X25519.
@@ -184,9 +185,7 @@ fn agree(
 
 fn random32() -> B32 {
     let mut bytes = B32::default();
-    SystemRandom::new()
-        .fill(&mut bytes)
-        .expect("the kernel gives random bytes once it has started");
+    random::fill(&mut bytes);
     bytes
 }
 

@@ -2,32 +2,27 @@
 //! the host's signature and the trust in it are its owner's.
 
 use super::exchange::Derivation;
-use super::kexinit::{self, Agreed, KexInit, Role};
+use super::ext_info::send_extensions;
+use super::kexinit::{self, KexInit};
 use super::share::{ClientShare, Secret, respond};
 use crate::cipher::Keys;
-use crate::codec::{Malformed, Reader, Write};
+use crate::codec::{Write, read_message};
 use crate::event::{End, Exchange, Reason};
-use crate::facts::{Chosen, Facts};
+use crate::info::{Algorithms, ConnectionInfo};
 use crate::message::{KEX_INIT, KEX_REPLY, KEXINIT, NEWKEYS};
-use crate::settings::Settings;
+use crate::method::Method;
+use crate::random;
+use crate::settings::{Role, Settings};
 use crate::transport::{Inbox, Outgoing};
 use ring::digest::Digest;
-use ring::rand::{SecureRandom, SystemRandom};
 use std::mem;
 
 /// Key exchanges of one connection, one after the other.
 pub(crate) struct Kex {
     role: Role,
     step: Step,
-    /// Our KEXINIT of the exchange under way, and the peer's.
-    ours: Vec<u8>,
-    theirs: Vec<u8>,
-    /// What both agree on.
-    agreed: Option<Agreed>,
     /// The peer guessed wrong: its next packet does not count (RFC 4253 §7).
     skip: bool,
-    /// Client: a share that was sent ahead.
-    guess: Option<ClientShare>,
     /// Server: for the next KEXINIT.
     cookie: Option<[u8; 16]>,
     /// An exchange is to begin as soon as there is a cookie.
@@ -43,40 +38,55 @@ pub(crate) struct Kex {
     host_key: Vec<u8>,
 }
 
+/// Where the exchange stands. Each step holds what the next message needs, so no message can find it missing.
 enum Step {
     /// None is under way.
     Idle,
     /// Our KEXINIT is sent.
-    Sent,
+    Offered(Offer),
     /// Server: the peer's KEXINIT came, and there is no cookie for ours.
-    NoCookie,
+    NoCookie(Vec<u8>),
     /// Server: KEX_ECDH_INIT is to come.
-    Init,
-    /// Server: the owner signs.
-    Signature(Box<Pending>),
+    Init(Box<Negotiation>),
+    /// Server: the owner signs for this share.
+    Signature(Box<(SharedSecret, Vec<u8>)>),
     /// Client: KEX_ECDH_REPLY is to come.
-    Reply(Box<ClientShare>),
+    Reply(Box<(Negotiation, ClientShare)>),
     /// Client: the owner decides about the host key.
-    Trust(Box<Pending>),
+    Trust(Box<SharedSecret>),
     /// NEWKEYS is to come, then these keys count.
     NewKeys(Box<Keys>),
 }
 
+/// What we sent to begin an exchange.
+struct Offer {
+    /// The payload.
+    kexinit: Vec<u8>,
+    /// Client: a share that was sent ahead.
+    guess: Option<ClientShare>,
+}
+
+/// Both KEXINITs, and what they agree on.
+struct Negotiation {
+    ours: Vec<u8>,
+    theirs: Vec<u8>,
+    algorithms: Algorithms,
+}
+
 /// An exchange whose secret is known.
-struct Pending {
-    chosen: Chosen,
+struct SharedSecret {
+    algorithms: Algorithms,
     secret: Secret,
     hash: Digest,
     host_key: Vec<u8>,
-    server_share: Vec<u8>,
 }
 
-/// What the exchange works on.
-pub(crate) struct Around<'a> {
+/// The connection's parts that an exchange reads and changes.
+pub(crate) struct Transport<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) inbox: &'a mut Inbox,
     pub(crate) out: &'a mut Outgoing,
-    pub(crate) facts: &'a mut Facts,
+    pub(crate) info: &'a mut ConnectionInfo,
     /// Ours, without CR LF.
     pub(crate) version: &'a str,
 }
@@ -98,11 +108,7 @@ impl Kex {
         Kex {
             role,
             step: Step::Idle,
-            ours: Vec::new(),
-            theirs: Vec::new(),
-            agreed: None,
             skip: false,
-            guess: None,
             cookie,
             wanted: false,
             session_id: None,
@@ -148,7 +154,7 @@ impl Kex {
     /// The host key that the owner is asked about.
     pub(crate) fn host_key_in_question(&self) -> &[u8] {
         match &self.step {
-            Step::Trust(pending) => &pending.host_key,
+            Step::Trust(shared) => &shared.host_key,
             _ => &self.host_key,
         }
     }
@@ -160,12 +166,12 @@ impl Kex {
 
     /// Nothing more can be read until the owner answers.
     pub(crate) fn waits_for_owner(&self) -> bool {
-        matches!(self.step, Step::NoCookie | Step::Signature(_) | Step::Trust(_))
+        matches!(self.step, Step::NoCookie(_) | Step::Signature(_) | Step::Trust(_))
     }
 
     /// The peer's KEXINIT came: it sends nothing now but messages of the exchange (RFC 4253 §7.1).
     pub(crate) fn peer_is_bound(&self) -> bool {
-        !matches!(self.step, Step::Idle | Step::Sent)
+        !matches!(self.step, Step::Idle | Step::Offered(_))
     }
 
     /// The first one is not done, and it is strict: nothing but its messages may come.
@@ -182,335 +188,321 @@ impl Kex {
     pub(crate) fn wants_cookie(&self) -> bool {
         self.role == Role::Server
             && self.cookie.is_none()
-            && (self.wanted || matches!(self.step, Step::NoCookie))
+            && (self.wanted || matches!(self.step, Step::NoCookie(_)))
     }
 
     /// Begins an exchange, or notes that one is wanted where a cookie is missing.
-    pub(crate) fn begin(&mut self, around: &mut Around<'_>) {
-        if !matches!(self.step, Step::Idle) {
-            return;
-        }
-        self.wanted = !self.send_kexinit(around);
-        if !self.wanted {
-            self.step = Step::Sent;
+    pub(crate) fn begin(&mut self, transport: &mut Transport<'_>) {
+        if matches!(self.step, Step::Idle) {
+            let cookie = self.next_cookie();
+            self.wanted = cookie.is_none();
+            if let Some(cookie) = cookie {
+                self.step = Step::Offered(self.send_kexinit(cookie, transport));
+            }
         }
     }
 
     /// Server: the owner gives a cookie.
-    pub(crate) fn give_cookie(&mut self, cookie: [u8; 16], around: &mut Around<'_>) -> Result<(), End> {
-        self.cookie = Some(cookie);
-        if matches!(self.step, Step::NoCookie) {
-            self.wanted = false;
-            self.send_kexinit(around);
-            return self.agree(around);
+    pub(crate) fn give_cookie(&mut self, cookie: [u8; 16], transport: &mut Transport<'_>) -> Result<(), End> {
+        match mem::replace(&mut self.step, Step::Idle) {
+            Step::NoCookie(theirs) => {
+                self.wanted = false;
+                let offer = self.send_kexinit(cookie, transport);
+                return self.negotiate(offer, theirs, transport);
+            }
+            step => self.step = step,
         }
+        self.cookie = Some(cookie);
         if self.wanted {
-            self.begin(around);
+            self.begin(transport);
         }
         Ok(())
     }
 
     /// Takes a message of the exchange.
-    pub(crate) fn receive(&mut self, payload: &[u8], around: &mut Around<'_>) -> Result<Progress, End> {
-        let number = payload[0];
+    pub(crate) fn receive(
+        &mut self,
+        number: u8,
+        payload: Vec<u8>,
+        transport: &mut Transport<'_>,
+    ) -> Result<Progress, End> {
         if number >= KEX_INIT && mem::take(&mut self.skip) {
             return Ok(Progress::None);
         }
         match (mem::replace(&mut self.step, Step::Idle), number) {
-            (step @ (Step::Idle | Step::Sent), KEXINIT) => {
-                self.theirs = payload.to_vec();
-                self.kexinit(matches!(step, Step::Sent), around)?;
+            (Step::Idle, KEXINIT) => {
+                check_kexinit(&payload, transport.settings)?;
+                match self.next_cookie() {
+                    Some(cookie) => {
+                        let offer = self.send_kexinit(cookie, transport);
+                        self.negotiate(offer, payload, transport)?;
+                    }
+                    None => self.step = Step::NoCookie(payload),
+                }
                 Ok(Progress::None)
             }
-            (Step::Init, KEX_INIT) => self.init(payload, around),
-            (Step::Reply(share), KEX_REPLY) => self.reply(*share, payload, around),
+            (Step::Offered(offer), KEXINIT) => {
+                check_kexinit(&payload, transport.settings)?;
+                self.negotiate(offer, payload, transport)?;
+                Ok(Progress::None)
+            }
+            (Step::Init(negotiation), KEX_INIT) => self.respond(*negotiation, &payload, transport),
+            (Step::Reply(sent), KEX_REPLY) => {
+                let (negotiation, share) = *sent;
+                self.conclude(negotiation, share, &payload, transport)
+            }
             (Step::NewKeys(keys), NEWKEYS) if payload.len() == 1 => {
-                around.inbox.renew(*keys, self.strict);
-                (self.ours, self.theirs) = (Vec::new(), Vec::new());
-                self.agreed = None;
+                transport.inbox.renew(*keys, self.strict);
                 self.established = true;
-                around.facts.exchanges += 1;
+                transport.info.exchanges += 1;
                 Ok(Progress::Done)
             }
-            (_, number) => Err(protocol(format!(
+            (_, number) => Err(End::protocol(format!(
                 "message {number} has no place here in a key exchange"
             ))),
         }
     }
 
-    /// The peer's KEXINIT is in `theirs`.
-    fn kexinit(&mut self, sent: bool, around: &mut Around<'_>) -> Result<(), End> {
-        if self.theirs.len() > around.settings.limits.kexinit_max {
-            return Err(protocol(format!(
-                "a KEXINIT of {} bytes; {} are taken",
-                self.theirs.len(),
-                around.settings.limits.kexinit_max
-            )));
-        }
-        KexInit::parse(&self.theirs).map_err(|e| End::malformed("KEXINIT", e))?;
-        if !sent && !self.send_kexinit(around) {
-            self.step = Step::NoCookie;
-            return Ok(());
-        }
-        self.agree(around)
-    }
-
     /// Both KEXINITs are there.
-    fn agree(&mut self, around: &mut Around<'_>) -> Result<(), End> {
-        let unreadable = |e| End::malformed("KEXINIT", e);
-        let ours = KexInit::parse(&self.ours).map_err(unreadable)?;
-        let theirs = KexInit::parse(&self.theirs).map_err(unreadable)?;
-        let first = self.session_id.is_none();
-        let mut agreed = kexinit::agree(self.role, &ours, &theirs).map_err(failed)?;
-        if first {
-            self.strict = agreed.chosen.strict;
-            self.ext_info = agreed.ext_info;
-            if around.settings.strict_required && !self.strict {
-                return Err(failed(
-                    "the peer has no strict key exchange, which is required".into(),
-                ));
+    fn negotiate(
+        &mut self,
+        Offer { kexinit, guess }: Offer,
+        theirs: Vec<u8>,
+        transport: &mut Transport<'_>,
+    ) -> Result<(), End> {
+        let parse = |payload| KexInit::parse(payload).map_err(|e| End::malformed("KEXINIT", e));
+        let (our_init, their_init) = (parse(&kexinit)?, parse(&theirs)?);
+        let mut agreement = kexinit::agree(self.role, &our_init, &their_init).map_err(failed)?;
+        if self.session_id.is_none() {
+            self.strict = agreement.algorithms.strict;
+            self.ext_info = agreement.ext_info;
+            if transport.settings.strict_required && !self.strict {
+                return Err(failed("the peer has no strict key exchange, which is required"));
             }
-            if self.strict && around.inbox.sequence != 1 {
-                return Err(protocol(
-                    "KEXINIT is not the first packet of a strict key exchange".into(),
+            if self.strict && transport.inbox.sequence != 1 {
+                return Err(End::protocol(
+                    "KEXINIT is not the first packet of a strict key exchange",
                 ));
             }
         }
-        agreed.chosen.strict = self.strict;
-        self.skip = theirs.follows && !agreed.guess_right;
-        let method = agreed.chosen.kex;
+        agreement.algorithms.strict = self.strict;
+        self.skip = their_init.follows && !agreement.guess_right;
+        let method = agreement.algorithms.kex;
+        let negotiation = Negotiation {
+            algorithms: agreement.algorithms,
+            ours: kexinit,
+            theirs,
+        };
         self.step = match self.role {
-            Role::Server => Step::Init,
+            Role::Server => Step::Init(Box::new(negotiation)),
             Role::Client => {
-                let share = match self.guess.take() {
-                    Some(share) if agreed.guess_right && share.method() == method => share,
-                    _ => {
-                        let share = ClientShare::new(method);
-                        around.out.now(&init(&share));
-                        share
-                    }
-                };
-                Step::Reply(Box::new(share))
+                let guess = guess.filter(|share| agreement.guess_right && share.method() == method);
+                let share = guess.unwrap_or_else(|| send_share(method, transport.out));
+                Step::Reply(Box::new((negotiation, share)))
             }
         };
-        self.agreed = Some(agreed);
         Ok(())
     }
 
-    /// False: there is no cookie.
-    fn send_kexinit(&mut self, around: &mut Around<'_>) -> bool {
-        let cookie = match self.role {
+    /// For our next KEXINIT. None: a server's owner has to give one.
+    fn next_cookie(&mut self) -> Option<[u8; 16]> {
+        match self.role {
             Role::Server => self.cookie.take(),
-            Role::Client => {
-                let mut cookie = [0; 16];
-                let filled = SystemRandom::new().fill(&mut cookie);
-                filled.expect("the kernel gives random bytes once it has started");
-                Some(cookie)
-            }
-        };
-        let Some(cookie) = cookie else { return false };
-        let first = self.session_id.is_none();
-        let method = around.settings.kex.first().copied();
-        let guess = method.filter(|_| first && self.role == Role::Client && around.settings.guess);
-        self.ours = kexinit::write(around.settings, self.role, cookie, first, guess.is_some());
-        around.out.now(&self.ours);
-        around.out.hold();
-        if let Some(method) = guess {
-            let share = ClientShare::new(method);
-            around.out.now(&init(&share));
-            self.guess = Some(share);
+            Role::Client => Some(random::bytes()),
         }
-        true
+    }
+
+    fn send_kexinit(&self, cookie: [u8; 16], transport: &mut Transport<'_>) -> Offer {
+        let settings = transport.settings;
+        let first = self.session_id.is_none();
+        let guess =
+            (settings.kex.first().copied()).filter(|_| first && self.role == Role::Client && settings.guess);
+        let kexinit = kexinit::write(settings, self.role, cookie, first, guess.is_some());
+        transport.out.now(&kexinit);
+        transport.out.hold();
+        Offer {
+            kexinit,
+            guess: guess.map(|method| send_share(method, transport.out)),
+        }
     }
 
     /// Server: KEX_ECDH_INIT (RFC 5656 §4).
-    fn init(&mut self, payload: &[u8], around: &mut Around<'_>) -> Result<Progress, End> {
-        let client_share = one_string(payload).map_err(|e| End::malformed("KEX_ECDH_INIT", e))?;
-        let Agreed { chosen, .. } = self
-            .agreed
-            .take()
-            .expect("a server waits for INIT after agreeing");
-        let offer = around
-            .settings
-            .host_keys
-            .iter()
-            .find(|k| k.algorithm == chosen.host_key);
-        let host_key = offer.expect("only what was offered is agreed on").blob.clone();
-        let (server_share, secret) = respond(chosen.kex, client_share)
-            .map_err(|_| failed("the client's share of the key exchange is invalid".into()))?;
+    fn respond(
+        &mut self,
+        negotiation: Negotiation,
+        payload: &[u8],
+        transport: &mut Transport<'_>,
+    ) -> Result<Progress, End> {
+        let client_share =
+            read_message(payload, |r| r.string("share")).map_err(|e| End::malformed("KEX_ECDH_INIT", e))?;
+        let Negotiation { algorithms, .. } = negotiation;
+        let mut offers = transport.settings.host_keys.iter();
+        let offer = offers
+            .find(|k| k.algorithm == algorithms.host_key)
+            .ok_or_else(|| failed(format!("there is no host key for {}", algorithms.host_key)))?;
+        let (server_share, secret) = respond(algorithms.kex, client_share)
+            .map_err(|_| failed("the client's share of the key exchange is invalid"))?;
         let exchange = Box::new(Exchange {
-            kex: chosen.kex.name().into(),
-            host_key_algorithm: chosen.host_key.clone(),
-            client_version: around.facts.peer_version.clone(),
-            server_version: around.version.as_bytes().to_vec(),
-            client_kexinit: mem::take(&mut self.theirs),
-            server_kexinit: mem::take(&mut self.ours),
-            host_key: host_key.clone(),
+            kex: algorithms.kex.name().into(),
+            host_key_algorithm: algorithms.host_key.clone(),
+            client_version: transport.info.peer_version.clone(),
+            server_version: transport.version.as_bytes().to_vec(),
+            client_kexinit: negotiation.theirs,
+            server_kexinit: negotiation.ours,
+            host_key: offer.blob.clone(),
             client_share: client_share.to_vec(),
             server_share: server_share.clone(),
             secret: secret.to_vec(),
         });
-        self.step = Step::Signature(Box::new(Pending {
-            hash: exchange.hash().expect("the method is one of ours"),
-            chosen,
+        let shared = SharedSecret {
+            hash: exchange.hash_by(algorithms.kex),
+            algorithms,
             secret,
-            host_key,
-            server_share,
-        }));
+            host_key: offer.blob.clone(),
+        };
+        self.step = Step::Signature(Box::new((shared, server_share)));
         Ok(Progress::Sign(exchange))
     }
 
-    /// Server: the host's signature, and the cookie for the next exchange. True: an answer was owed.
+    /// Server: the host's signature, and the cookie for the next exchange.
     pub(crate) fn signed(
         &mut self,
         signature: &[u8],
         cookie: [u8; 16],
-        ext_info: impl FnOnce(&mut Outgoing),
-        around: &mut Around<'_>,
-    ) -> bool {
+        transport: &mut Transport<'_>,
+    ) -> Result<(), End> {
         self.cookie = Some(cookie);
         match mem::replace(&mut self.step, Step::Idle) {
-            Step::Signature(pending) => {
+            Step::Signature(wanted) => {
+                let (shared, server_share) = *wanted;
                 let mut reply = Vec::with_capacity(4096);
                 reply.put_u8(KEX_REPLY);
-                reply.put_string(&pending.host_key);
-                reply.put_string(&pending.server_share);
+                reply.put_string(&shared.host_key);
+                reply.put_string(&server_share);
                 reply.put_string(signature);
-                around.out.now(&reply);
-                self.take_keys(*pending, ext_info, around);
-                true
-            }
-            other => {
-                self.step = other;
-                false
-            }
-        }
-    }
-
-    /// Client: KEX_ECDH_REPLY.
-    fn reply(
-        &mut self,
-        share: ClientShare,
-        payload: &[u8],
-        around: &mut Around<'_>,
-    ) -> Result<Progress, End> {
-        let fields = (|| {
-            let mut r = Reader::new(payload);
-            r.u8("message number")?;
-            let fields = (r.string("host key")?, r.string("share")?, r.string("signature")?);
-            r.end()?;
-            Ok(fields)
-        })();
-        let (host_key, server_share, signature) = fields.map_err(|e| End::malformed("KEX_ECDH_REPLY", e))?;
-        let Agreed { chosen, .. } = self
-            .agreed
-            .take()
-            .expect("a client waits for REPLY after agreeing");
-        let (client_share, secret) = share
-            .agree(server_share)
-            .map_err(|_| failed("the server's share of the key exchange is invalid".into()))?;
-        let exchange = Exchange {
-            kex: chosen.kex.name().into(),
-            host_key_algorithm: chosen.host_key.clone(),
-            client_version: around.version.as_bytes().to_vec(),
-            server_version: around.facts.peer_version.clone(),
-            client_kexinit: mem::take(&mut self.ours),
-            server_kexinit: mem::take(&mut self.theirs),
-            host_key: host_key.to_vec(),
-            client_share,
-            server_share: server_share.to_vec(),
-            secret: secret.to_vec(),
-        };
-        let hash = exchange.hash().expect("the method is one of ours");
-        super::host::verify(&chosen.host_key, host_key, hash.as_ref(), signature)?;
-        let known = self.host_key == host_key;
-        let pending = Pending {
-            chosen,
-            secret,
-            hash,
-            host_key: host_key.to_vec(),
-            server_share: Vec::new(),
-        };
-        if known {
-            self.take_keys(pending, |_| {}, around);
-            return Ok(Progress::None);
-        }
-        self.step = Step::Trust(Box::new(pending));
-        Ok(Progress::HostKey)
-    }
-
-    /// Client: the owner decided about the host key. An error where it is not the right one.
-    pub(crate) fn trust(
-        &mut self,
-        yes: bool,
-        ext_info: impl FnOnce(&mut Outgoing),
-        around: &mut Around<'_>,
-    ) -> Result<(), End> {
-        match mem::replace(&mut self.step, Step::Idle) {
-            Step::Trust(pending) if yes => self.take_keys(*pending, ext_info, around),
-            Step::Trust(_) => {
-                return Err(End::Ours {
-                    reason: Reason::HostKeyNotVerifiable,
-                    text: "the host key is not trusted".into(),
-                });
+                transport.out.now(&reply);
+                self.take_keys(shared, transport)?;
             }
             other => self.step = other,
         }
         Ok(())
     }
 
+    /// Client: KEX_ECDH_REPLY.
+    fn conclude(
+        &mut self,
+        negotiation: Negotiation,
+        share: ClientShare,
+        payload: &[u8],
+        transport: &mut Transport<'_>,
+    ) -> Result<Progress, End> {
+        let (host_key, server_share, signature) = read_message(payload, |r| {
+            Ok((r.string("host key")?, r.string("share")?, r.string("signature")?))
+        })
+        .map_err(|e| End::malformed("KEX_ECDH_REPLY", e))?;
+        let Negotiation { algorithms, .. } = negotiation;
+        let (client_share, secret) = share
+            .agree(server_share)
+            .map_err(|_| failed("the server's share of the key exchange is invalid"))?;
+        let exchange = Exchange {
+            kex: algorithms.kex.name().into(),
+            host_key_algorithm: algorithms.host_key.clone(),
+            client_version: transport.version.as_bytes().to_vec(),
+            server_version: transport.info.peer_version.clone(),
+            client_kexinit: negotiation.ours,
+            server_kexinit: negotiation.theirs,
+            host_key: host_key.to_vec(),
+            client_share,
+            server_share: server_share.to_vec(),
+            secret: secret.to_vec(),
+        };
+        let hash = exchange.hash_by(algorithms.kex);
+        super::host::verify(&algorithms.host_key, host_key, hash.as_ref(), signature)?;
+        let known = self.host_key == host_key;
+        let shared = SharedSecret {
+            algorithms,
+            secret,
+            hash,
+            host_key: host_key.to_vec(),
+        };
+        if known {
+            self.take_keys(shared, transport)?;
+            return Ok(Progress::None);
+        }
+        self.step = Step::Trust(Box::new(shared));
+        Ok(Progress::HostKey)
+    }
+
+    /// Client: the owner decided about the host key. An error where it is not the right one.
+    pub(crate) fn trust(&mut self, yes: bool, transport: &mut Transport<'_>) -> Result<(), End> {
+        match mem::replace(&mut self.step, Step::Idle) {
+            Step::Trust(shared) if yes => self.take_keys(*shared, transport),
+            Step::Trust(_) => Err(End::ours(
+                Reason::HostKeyNotVerifiable,
+                "the host key is not trusted",
+            )),
+            other => {
+                self.step = other;
+                Ok(())
+            }
+        }
+    }
+
     /// Our NEWKEYS, and our new keys behind it; the peer's count when its NEWKEYS comes.
-    fn take_keys(&mut self, pending: Pending, ext_info: impl FnOnce(&mut Outgoing), around: &mut Around<'_>) {
+    fn take_keys(&mut self, shared: SharedSecret, transport: &mut Transport<'_>) -> Result<(), End> {
         let first = self.session_id.is_none();
-        let hash = pending.hash.as_ref();
+        let hash = shared.hash.as_ref();
         let session_id = self.session_id.get_or_insert_with(|| hash.to_vec());
         let from = Derivation {
-            method: pending.chosen.kex,
-            secret: &pending.secret,
+            method: shared.algorithms.kex,
+            secret: &shared.secret,
             hash,
             session_id,
         };
-        let (chosen, client) = (&pending.chosen, self.role == Role::Client);
-        let outgoing = from.keys(client, chosen.cipher_out, chosen.mac_out);
-        let incoming = from.keys(!client, chosen.cipher_in, chosen.mac_in);
-        around.out.now(&[NEWKEYS]);
-        around.out.renew(outgoing, self.strict);
+        let (algorithms, client) = (&shared.algorithms, self.role == Role::Client);
+        let keys = |to_server, cipher, mac| {
+            from.keys(to_server, cipher, mac)
+                .ok_or_else(|| failed("the keys do not fit the cipher"))
+        };
+        let outgoing = keys(client, algorithms.cipher_out, algorithms.mac_out)?;
+        let incoming = keys(!client, algorithms.cipher_in, algorithms.mac_in)?;
+        transport.out.now(&[NEWKEYS]);
+        transport.out.renew(outgoing, self.strict);
         // EXT_INFO is the first message behind the first NEWKEYS, or it is not sent (RFC 8308 §2.4).
         if first && self.ext_info {
-            ext_info(around.out);
+            send_extensions(transport.settings, self.role, transport.out);
         }
-        around.out.release();
-        self.host_key = pending.host_key;
-        around.facts.chosen = Some(pending.chosen);
+        transport.out.release();
+        self.host_key = shared.host_key;
+        transport.info.algorithms = Some(shared.algorithms);
         self.step = Step::NewKeys(Box::new(incoming));
+        Ok(())
     }
 }
 
-fn init(share: &ClientShare) -> Vec<u8> {
+/// The peer's KEXINIT is of a size that is taken, and can be read.
+fn check_kexinit(payload: &[u8], settings: &Settings) -> Result<(), End> {
+    let max = settings.limits.kexinit_max;
+    if payload.len() > max {
+        return Err(End::protocol(format!(
+            "a KEXINIT of {} bytes; {max} are taken",
+            payload.len()
+        )));
+    }
+    KexInit::parse(payload).map_err(|e| End::malformed("KEXINIT", e))?;
+    Ok(())
+}
+
+/// Sends the client's half of a method.
+fn send_share(method: Method, out: &mut Outgoing) -> ClientShare {
+    let share = ClientShare::new(method);
     let mut payload = Vec::with_capacity(share.public().len() + 5);
     payload.put_u8(KEX_INIT);
     payload.put_string(share.public());
-    payload
+    out.now(&payload);
+    share
 }
 
-fn one_string(payload: &[u8]) -> Result<&[u8], Malformed> {
-    let mut r = Reader::new(payload);
-    r.u8("message number")?;
-    let string = r.string("share")?;
-    r.end()?;
-    Ok(string)
-}
-
-fn protocol(text: String) -> End {
-    End::Ours {
-        reason: Reason::ProtocolError,
-        text,
-    }
-}
-
-fn failed(text: String) -> End {
-    End::Ours {
-        reason: Reason::KeyExchangeFailed,
-        text,
-    }
+fn failed(text: impl Into<String>) -> End {
+    End::ours(Reason::KeyExchangeFailed, text)
 }

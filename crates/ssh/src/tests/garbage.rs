@@ -6,11 +6,12 @@ use crate::Connection;
 use crate::codec::Write as _;
 use crate::event::{End, Reason};
 use crate::kex::Method;
-use crate::kex::kexinit::{self, Role};
+use crate::kex::kexinit;
 use crate::message::{
     CHANNEL_OPEN, DEBUG, EXT_INFO, IGNORE, KEX_INIT, KEX_REPLY, KEXINIT, NEWKEYS, PING, SERVICE_REQUEST,
     UNIMPLEMENTED, USERAUTH_REQUEST,
 };
+use crate::settings::Role;
 use crate::settings::Settings;
 use crate::transport::{Outbox as _, Outgoing};
 use std::sync::Arc;
@@ -503,16 +504,16 @@ fn a_missing_packet_is_noticed() {
 fn unknown_messages_are_answered_and_others_dropped() {
     let (mut pair, ours, _) = Pair::open(Settings::default(), Settings::default());
     for number in [8, 19, 128, 191, 194, 255] {
-        let before = pair.client.facts().packets_in;
+        let before = pair.client.info().packets_in;
         pair.client.link.out.packet(|p| p.put_u8(number));
         pair.run();
-        assert_eq!(pair.client.facts().packets_in, before + 1, "{number} is answered");
+        assert_eq!(pair.client.info().packets_in, before + 1, "{number} is answered");
     }
     for message in [IGNORE, DEBUG, UNIMPLEMENTED] {
-        let before = pair.client.facts().packets_in;
+        let before = pair.client.info().packets_in;
         pair.client.link.out.packet(|p| p.put_u8(message));
         pair.run();
-        assert_eq!(pair.client.facts().packets_in, before, "{message} is not");
+        assert_eq!(pair.client.info().packets_in, before, "{message} is not");
     }
     super::pair::send(&mut pair, false, ours, b"on");
     pair.run();
@@ -531,7 +532,7 @@ fn data_may_come_during_a_later_key_exchange() {
     pair.run();
     assert!(pair.server_told.end.is_none(), "{:?}", pair.server_told.end);
     assert_eq!(pair.server_told.data, b"late");
-    assert_eq!(pair.server.facts().exchanges, 2);
+    assert_eq!(pair.server.info().exchanges, 2);
     super::pair::send(&mut pair, false, ours, b"on");
     pair.run();
     assert_eq!(pair.server_told.data, b"lateon", "it goes on");
@@ -618,11 +619,7 @@ fn key_exchanges_before_the_login_are_counted() {
             pair.run();
         }
         if login {
-            assert_eq!(
-                pair.server.facts().exchanges,
-                21,
-                "control: after it they are not"
-            );
+            assert_eq!(pair.server.info().exchanges, 21, "control: after it they are not");
         } else {
             assert_eq!(pair.server_told.signed, 8);
             let end = pair.server_told.end.unwrap().to_string();

@@ -67,7 +67,7 @@ fn works(method: Method, cipher: Cipher, mac: Mac, guess: Guess, strict: bool) {
         ..both
     };
     let (mut pair, ours, theirs) = Pair::open(client, server);
-    let chosen = pair.client.facts().chosen.clone().unwrap();
+    let chosen = pair.client.info().algorithms.clone().unwrap();
     assert_eq!((chosen.kex, chosen.cipher_in), (method, cipher), "{what}");
     assert_eq!(chosen.mac_out, (!cipher.authenticates()).then_some(mac), "{what}");
     assert_eq!(chosen.strict, strict, "{what}");
@@ -80,7 +80,7 @@ fn works(method: Method, cipher: Cipher, mac: Mac, guess: Guess, strict: bool) {
             pair.client.rekey();
             pair.server.rekey();
             pair.run();
-            assert_eq!(pair.client.facts().exchanges, 2, "{what}");
+            assert_eq!(pair.client.info().exchanges, 2, "{what}");
         }
     }
     assert_eq!(pair.server_told.data, b"from the clientfrom the client", "{what}");

@@ -4,10 +4,10 @@ use super::pair::{Pair, take};
 use crate::cipher::Cipher;
 use crate::codec::Write as _;
 use crate::event::{End, Stream};
+use crate::link::ANSWERS_MAX;
 use crate::message::{IGNORE, PING};
 use crate::settings::{Keepalive, Rekey, Settings};
 use crate::transport::Outbox as _;
-use crate::transport::link::ANSWERS_MAX;
 use std::time::Duration;
 
 /// So much goes each way.
@@ -71,9 +71,9 @@ fn keys_are_replaced_under_load() {
             );
             assert!(pair.server_told.data == bytes, "{what}: what the client sent");
             assert!(pair.client_told.data == bytes, "{what}: what the server sent");
-            let exchanges = pair.client.facts().exchanges;
+            let exchanges = pair.client.info().exchanges;
             assert!(exchanges > 2, "{what}: {exchanges} exchanges");
-            assert_eq!(exchanges, pair.server.facts().exchanges, "{what}");
+            assert_eq!(exchanges, pair.server.info().exchanges, "{what}");
         }
     }
 }
@@ -85,7 +85,7 @@ fn keys_are_replaced_by_time() {
     assert_eq!(pair.client.deadline(), Some(Duration::from_secs(3700)));
     pair.client.tick(Duration::from_secs(3699));
     pair.run();
-    assert_eq!(pair.server.facts().exchanges, 1);
+    assert_eq!(pair.server.info().exchanges, 1);
     pair.client.tick(Duration::from_secs(3700));
     assert_eq!(
         pair.client.write(ours, Stream::Main, b"x"),
@@ -93,7 +93,7 @@ fn keys_are_replaced_by_time() {
         "data waits for the new keys"
     );
     pair.run();
-    assert_eq!(pair.server.facts().exchanges, 2);
+    assert_eq!(pair.server.info().exchanges, 2);
     assert_eq!(pair.client.deadline(), Some(Duration::from_secs(7300)));
 }
 
@@ -109,7 +109,7 @@ fn a_silent_peer_is_asked_and_given_up() {
     };
     for ping in [true, false] {
         let (mut pair, ..) = Pair::open(settings(), settings());
-        pair.client.link.facts.extensions.ping = ping;
+        pair.client.link.info.extensions.ping = ping;
         pair.client.tick(Duration::from_secs(0));
         assert_eq!(pair.client.deadline(), Some(Duration::from_secs(10)));
         pair.client.tick(Duration::from_secs(10));

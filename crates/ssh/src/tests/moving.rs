@@ -21,10 +21,10 @@ fn settings(cipher: Cipher, mac: Mac, strict: bool) -> Settings {
 pub(super) fn moved(connection: Connection) -> Connection {
     assert!(connection.may_move());
     let settings = connection.settings().clone();
-    let facts = connection.facts().clone();
+    let facts = connection.info().clone();
     let session_id = connection.session_id().map(<[u8]>::to_vec);
-    let thawed = Connection::thaw(&connection.freeze(), settings).unwrap();
-    assert_eq!(thawed.facts(), &facts);
+    let thawed = Connection::thaw(&connection.freeze().expect("it may move"), settings).unwrap();
+    assert_eq!(thawed.info(), &facts);
     assert_eq!(thawed.session_id(), session_id.as_deref());
     thawed
 }
@@ -51,7 +51,7 @@ fn both_sides_move_and_go_on() {
                     send(&mut pair, false, ours, b"up");
                     send(&mut pair, true, theirs, b"down");
                     pair.run();
-                    assert_eq!(pair.server.facts().exchanges, exchanges, "{what}");
+                    assert_eq!(pair.server.info().exchanges, exchanges, "{what}");
                     // A moved server has no cookie: it asks for one, whoever begins.
                     if exchanges == 1 {
                         pair.client.rekey();
@@ -82,7 +82,7 @@ fn a_moved_server_that_wants_new_keys_asks_for_a_cookie() {
     pair.server = moved(pair.server);
     pair.server.rekey();
     pair.run();
-    assert_eq!((pair.server_told.cookies, pair.server.facts().exchanges), (1, 2));
+    assert_eq!((pair.server_told.cookies, pair.server.info().exchanges), (1, 2));
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn nothing_moves_during_a_key_exchange() {
     pair.client.rekey();
     assert!(!pair.client.may_move());
     while pair.step() {
-        assert!(!(pair.client.may_move() && pair.client.facts().exchanges == 1));
+        assert!(!(pair.client.may_move() && pair.client.info().exchanges == 1));
     }
     assert!(pair.client.may_move() && pair.server.may_move());
 }
@@ -161,7 +161,7 @@ fn a_damaged_state_is_refused_or_understood() {
         let mut pair = Pair::new(both(), both());
         pair.run();
         let settings: Arc<Settings> = pair.server.settings().clone();
-        let state = pair.server.freeze();
+        let state = pair.server.freeze().expect("it may move");
         assert!(Connection::thaw(&state, settings.clone()).is_ok(), "control");
         for len in 0..state.len() {
             assert!(

@@ -52,7 +52,7 @@ fn log_in(pair: &mut Pair, mut at: impl FnMut(&mut Pair, Moment)) {
     pair.client.authenticate(&request);
     // Byte by byte, until the server's answer to the first of the two messages is there.
     pair.piece = 1;
-    while pair.server.link.facts.packets_in < 4 && pair.step() {}
+    while pair.server.link.info.packets_in < 4 && pair.step() {}
     at(pair, Moment::ServiceAccepted);
     pair.piece = usize::MAX;
     pair.run();
@@ -155,7 +155,7 @@ fn a_server_whose_exchange_is_due_begins_it_after_the_login() {
                     "{what}: the server began an exchange"
                 );
                 assert!(pair.client.link.kex.idle(), "{what}: the client saw one");
-                assert_eq!(pair.server.facts().exchanges, 1, "{what}");
+                assert_eq!(pair.server.info().exchanges, 1, "{what}");
             });
             let what = format!("{due}, moves: {moves}");
             if moves {
@@ -165,7 +165,7 @@ fn a_server_whose_exchange_is_due_begins_it_after_the_login() {
             // The new place has a clock of its own; the age of the keys came along.
             pair.server.tick(now);
             goes_on(&mut pair, &what);
-            assert!(pair.server.facts().exchanges > 1, "{what}: it was due");
+            assert!(pair.server.info().exchanges > 1, "{what}: it was due");
         }
     }
 }
@@ -194,7 +194,7 @@ fn a_client_may_begin_an_exchange_at_every_moment() {
                     pair.server = moved(pair.server);
                 }
                 goes_on(&mut pair, &what);
-                assert_eq!(pair.server.facts().exchanges, 2, "{what}");
+                assert_eq!(pair.server.info().exchanges, 2, "{what}");
             }
         }
     }

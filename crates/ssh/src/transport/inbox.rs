@@ -126,17 +126,17 @@ impl Inbox {
         Some(Some(line))
     }
 
-    /// The next packet's payload, opened where it stands. None: it has not come whole.
-    pub(crate) fn packet(&mut self) -> Result<Option<Range<usize>>, End> {
+    /// The next packet's payload, opened where it stands, and its message number. None: it has not come whole.
+    pub(crate) fn packet(&mut self) -> Result<Option<(u8, Range<usize>)>, End> {
         self.forget();
         let held = self.end - self.start;
-        if held < LENGTH {
+        let Some(&field) = self.unread().first_chunk() else {
             self.give_back();
             return Ok(None);
-        }
+        };
         let length = match self.length {
             Some(length) => length,
-            None => self.read_length()?,
+            None => self.read_length(field)?,
         };
         let (whole, tag) = (LENGTH + length as usize, self.keys.tag_len());
         if held < whole + tag {
@@ -146,13 +146,13 @@ impl Inbox {
         self.keys
             .open(self.sequence, packet, tag)
             .map_err(|_| altered())?;
-        let padding = usize::from(packet[LENGTH]);
+        // LENGTH_MIN bytes are there at least.
+        let (padding, number) = (usize::from(packet[LENGTH]), packet[LENGTH + 1]);
         // At least one byte of payload, so that there is a message number.
         if padding < 4 || padding + 2 > length as usize {
-            return Err(End::Ours {
-                reason: Reason::ProtocolError,
-                text: format!("a packet of {length} bytes has {padding} bytes of padding"),
-            });
+            return Err(End::protocol(format!(
+                "a packet of {length} bytes has {padding} bytes of padding"
+            )));
         }
         let payload = self.start + LENGTH + 1..self.start + whole - padding;
         self.start += whole + tag.len();
@@ -161,7 +161,7 @@ impl Inbox {
         self.packets += 1;
         self.bytes += (whole + tag.len()) as u64;
         self.last = payload.clone();
-        Ok(Some(payload))
+        Ok(Some((number, payload)))
     }
 
     /// A payload or line that was handed out last.
@@ -178,10 +178,7 @@ impl Inbox {
         }
     }
 
-    fn read_length(&mut self) -> Result<u32, End> {
-        let field = self.buffer[self.start..self.start + LENGTH]
-            .try_into()
-            .expect("four bytes");
+    fn read_length(&mut self, field: [u8; LENGTH]) -> Result<u32, End> {
         let length = self.keys.length(self.sequence, field);
         let plain = self.keys.is_plain();
         let max = if plain {
@@ -194,10 +191,9 @@ impl Inbox {
             // With keys, nobody vouches for this number: whoever altered it learns no more from our answer than from
             // that to a wrong MAC.
             return Err(if plain {
-                End::Ours {
-                    reason: Reason::ProtocolError,
-                    text: format!("a packet of {length} bytes is not taken before there are keys"),
-                }
+                End::protocol(format!(
+                    "a packet of {length} bytes is not taken before there are keys"
+                ))
             } else {
                 altered()
             });
@@ -248,8 +244,8 @@ impl Drop for Inbox {
 }
 
 fn altered() -> End {
-    End::Ours {
-        reason: Reason::MacError,
-        text: "a packet was altered on its way, or its length is out of bounds".into(),
-    }
+    End::ours(
+        Reason::MacError,
+        "a packet was altered on its way, or its length is out of bounds",
+    )
 }

@@ -2,12 +2,10 @@
 
 pub(crate) mod buffer;
 pub(crate) mod inbox;
-pub(crate) mod link;
 pub(crate) mod outbox;
 pub(crate) mod outgoing;
 pub(crate) mod version;
 
 pub(crate) use inbox::Inbox;
-pub(crate) use link::{Link, Next};
 pub(crate) use outbox::Outbox;
 pub(crate) use outgoing::Outgoing;

@@ -7,7 +7,7 @@ use super::outbox::{Outbox, PARTS_MAX};
 use crate::cipher::Keys;
 use crate::cipher::keys::{LENGTH, TAG_MAX};
 use crate::codec::Write;
-use ring::rand::{SecureRandom, SystemRandom};
+use crate::random;
 use std::cell::RefCell;
 use zeroize::Zeroize;
 
@@ -163,7 +163,7 @@ impl Outgoing {
         let (packet, behind) = self.buffer[self.end..].split_at_mut(whole);
         packet[..LENGTH].copy_from_slice(&(length as u32).to_be_bytes());
         packet[LENGTH] = padding as u8;
-        random(&mut packet[whole - padding..]);
+        fill_padding(&mut packet[whole - padding..]);
         self.keys.seal(self.sequence, packet, &mut behind[..tag]);
         self.end += whole + tag;
         self.sequence = self.sequence.wrapping_add(1);
@@ -264,7 +264,7 @@ impl Drop for Outgoing {
 }
 
 /// Padding, from a batch of random bytes: one system call for many packets.
-fn random(padding: &mut [u8]) {
+fn fill_padding(padding: &mut [u8]) {
     struct Batch {
         bytes: [u8; 512],
         used: usize,
@@ -274,9 +274,7 @@ fn random(padding: &mut [u8]) {
     }
     BATCH.with_borrow_mut(|batch| {
         if batch.bytes.len() - batch.used < padding.len() {
-            SystemRandom::new()
-                .fill(&mut batch.bytes)
-                .expect("the kernel gives random bytes once it has started");
+            random::fill(&mut batch.bytes);
             batch.used = 0;
         }
         padding.copy_from_slice(&batch.bytes[batch.used..][..padding.len()]);

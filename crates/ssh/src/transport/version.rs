@@ -3,8 +3,7 @@
 
 use super::Inbox;
 use crate::event::{End, Reason};
-use crate::kex::kexinit::Role;
-use crate::settings::Limits;
+use crate::settings::{Limits, Role};
 use fleetgate_policy::text::is_unseen;
 
 /// Our line, without CR LF.
@@ -33,7 +32,7 @@ pub(crate) fn theirs(
             Some(None) => return Ok(None),
             None if before => return Err(too_much()),
             None => {
-                return Err(refused(format!(
+                return Err(End::protocol(format!(
                     "the peer's version line is longer than {max} bytes"
                 )));
             }
@@ -44,18 +43,18 @@ pub(crate) fn theirs(
                 // RFC 4253 §5.1: a server that speaks the old protocol as well.
                 || role == Role::Client && line.starts_with(b"SSH-1.99-");
             if !spoken {
-                return Err(End::Ours {
-                    reason: Reason::VersionNotSupported,
-                    text: format!("the peer speaks another protocol version: {}", printable(line)),
-                });
+                return Err(End::ours(
+                    Reason::VersionNotSupported,
+                    format!("the peer speaks another protocol version: {}", printable(line)),
+                ));
             }
             if !line.iter().all(|b| (0x20..0x7f).contains(b)) {
-                return Err(refused("the peer's version line is not printable ASCII".into()));
+                return Err(End::protocol("the peer's version line is not printable ASCII"));
             }
             return Ok(Some(line.to_vec()));
         }
         if role == Role::Server {
-            return Err(refused(format!(
+            return Err(End::protocol(format!(
                 "the peer does not speak SSH: {}",
                 printable(line)
             )));
@@ -76,12 +75,5 @@ pub(crate) fn printable(text: &[u8]) -> String {
 }
 
 fn too_much() -> End {
-    refused("the server says too much before its version line".into())
-}
-
-fn refused(text: String) -> End {
-    End::Ours {
-        reason: Reason::ProtocolError,
-        text,
-    }
+    End::protocol("the server says too much before its version line")
 }

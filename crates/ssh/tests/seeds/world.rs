@@ -137,7 +137,7 @@ impl World {
                 self.way,
                 conn.output().len(),
                 side.wire.len(),
-                conn.facts(),
+                conn.info(),
             );
         }
         for side in self.sides.iter().rev() {
@@ -169,7 +169,7 @@ impl World {
 
     pub fn exchanges(&self) -> u64 {
         let conn = self.sides[CLIENT].conn.as_ref().expect("it is here");
-        conn.facts().exchanges.into()
+        conn.info().exchanges.into()
     }
 
     pub fn moves(&self) -> u64 {
@@ -394,7 +394,7 @@ impl World {
     fn move_over(&mut self, side: usize) {
         let Side { conn, settings, .. } = &mut self.sides[side];
         if conn.as_ref().is_some_and(Connection::may_move) {
-            let state = conn.take().expect("it is here").freeze();
+            let state = conn.take().expect("it is here").freeze().expect("it may move");
             *conn = Some(Connection::thaw(&state, settings.clone()).expect("what was frozen"));
             self.moves += 1;
         }

@@ -253,7 +253,7 @@ impl ClientConnection {
         }
         let _ = net::shut(&self.socket);
         let _ = epoll.remove(&self.socket);
-        let facts = self.core.facts();
+        let facts = self.core.info();
         (self.number, facts.bytes_in, facts.bytes_out)
     }
 
@@ -520,7 +520,7 @@ impl ClientConnection {
     /// is sent alone wakes the client for itself.
     fn announce(&mut self) {
         if std::mem::replace(&mut self.announced, true)
-            || !self.core.facts().peer_version.starts_with(b"SSH-2.0-OpenSSH")
+            || !self.core.info().peer_version.starts_with(b"SSH-2.0-OpenSSH")
         {
             return;
         }

@@ -334,7 +334,7 @@ impl Guest {
 
     /// The socket, open, and the frozen connection.
     pub(super) fn hand_over(self) -> (Fd, Zeroizing<Vec<u8>>) {
-        (self.socket, self.core.freeze())
+        (self.socket, self.core.freeze().unwrap_or_default())
     }
 }
 

@@ -98,7 +98,7 @@ impl Log {
 
 /// RFC 3339, in UTC, to the microsecond.
 fn utc(sec: i64, nsec: u32) -> String {
-    format!("{}.{:06}Z", clock::utc(sec), nsec / 1000)
+    clock::rfc3339(clock::Time { sec, nsec }, 6)
 }
 
 #[cfg(test)]

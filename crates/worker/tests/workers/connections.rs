@@ -73,7 +73,7 @@ fn keys_are_replaced_under_load_from_either_side() {
         }
         w.until(|w| w.clients[c].said.contains(&Said::Closed(ch.0)));
         assert_eq!(w.output(c, ch, Stream::Main).len(), 20_000_000, "{name}");
-        let exchanges = w.clients[c].core.facts().exchanges;
+        let exchanges = w.clients[c].core.info().exchanges;
         assert!(exchanges >= if bytes == 0 { 2 } else { 8 }, "{name}: {exchanges}");
     }
 }

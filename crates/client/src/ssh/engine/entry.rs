@@ -7,18 +7,18 @@ use crate::ssh::login::Try;
 use crate::ssh::{SshError, Work, escape, terminal};
 use fleetgate_ssh::cipher::{Cipher, Mac};
 use fleetgate_ssh::event::{AuthReply, ChannelId, ChannelKind, Request};
-use fleetgate_ssh::facts::Chosen;
+use fleetgate_ssh::info::Algorithms;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
     pub(super) fn begin_login(&mut self) -> Result<(), SshError> {
         self.stage = Stage::Login;
-        let facts = self.connection.facts();
+        let facts = self.connection.info();
         tell(self.plan, 1, || {
             format!("the server is {}", printable(&facts.peer_version))
         });
         tell(self.plan, 2, || {
-            facts.chosen.as_ref().map_or_else(String::new, agreed)
+            facts.algorithms.as_ref().map_or_else(String::new, agreed)
         });
         if !self.known_peer() {
             // Its channel numbers are its own business, and so is what it does with what came too early.
@@ -26,7 +26,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
             self.connection.wait_for_channel_numbers();
         }
         let session = self.connection.session_id().unwrap_or_default().to_vec();
-        let algorithms = self.connection.facts().extensions.server_sig_algs.clone();
+        let algorithms = self.connection.info().extensions.server_sig_algs.clone();
         let tried = match self.ahead {
             true => self.login.sure(&session, algorithms.as_deref()),
             false => self.login.next(&session, algorithms.as_deref(), None),
@@ -46,7 +46,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
 
     /// Servers of which is known how they number channels, and that they read on behind a login.
     pub(super) fn known_peer(&self) -> bool {
-        let version = &self.connection.facts().peer_version;
+        let version = &self.connection.info().peer_version;
         [&b"SSH-2.0-OpenSSH"[..], b"SSH-2.0-fleetgate"]
             .iter()
             .any(|v| version.starts_with(v))
@@ -54,7 +54,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
 
     pub(super) fn login_replied(&mut self, reply: AuthReply) -> Result<(), SshError> {
         let session = self.connection.session_id().unwrap_or_default().to_vec();
-        let algorithms = self.connection.facts().extensions.server_sig_algs.clone();
+        let algorithms = self.connection.info().extensions.server_sig_algs.clone();
         let tried = match reply {
             AuthReply::Accepted => {
                 self.stage = Stage::Up;
@@ -249,7 +249,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
 }
 
 /// What a key exchange agreed on, in words.
-fn agreed(chosen: &Chosen) -> String {
+fn agreed(chosen: &Algorithms) -> String {
     let direction = |cipher: Cipher, mac: Option<Mac>| match mac {
         Some(mac) => format!("{} with {}", cipher.name(), mac.name()),
         None => cipher.name().to_owned(),
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn what_was_agreed_on_is_said_in_words() {
-        let chosen = Chosen {
+        let chosen = Algorithms {
             kex: Method::ALL[0],
             host_key: "ssh-ed25519".into(),
             cipher_in: Cipher::ALL[0],

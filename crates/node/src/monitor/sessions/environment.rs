@@ -63,7 +63,7 @@ pub fn set(facts: &Facts<'_>, decided: &ProgramChoice) -> Vec<Variable> {
     }
     // Set whether there is something to say or not: what key files, PAM or the account's own files say of it counts for
     // nothing.
-    let session: String = facts.session.iter().map(|b| format!("{b:02x}")).collect();
+    let session = fleetgate_policy::text::hex(&facts.session);
     out.extend(variable("FLEETGATE_USER", facts.cluster_user.user.as_str()));
     out.extend(variable("FLEETGATE_ROLES", facts.cluster_user.roles.as_str()));
     out.extend(variable("FLEETGATE_SESSION", session));

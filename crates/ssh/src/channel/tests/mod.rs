@@ -9,8 +9,8 @@ mod windows;
 
 use super::{Channels, Message, Role};
 use crate::event::{ChannelId, ChannelKind, End, Event, ReplyId, Request, Stream};
+use crate::recording_outbox::RecordingOutbox;
 use crate::settings::Limits;
-use crate::trial::Trial;
 
 /// Small, so that tests reach them.
 const LIMITS: fn() -> Limits = || Limits {
@@ -24,7 +24,7 @@ const LIMITS: fn() -> Limits = || Limits {
 /// The side that is tested.
 struct Side {
     channels: Channels,
-    out: Trial,
+    out: RecordingOutbox,
     /// Replies that are owed, in the order of the requests.
     replies: Vec<ReplyId>,
 }
@@ -33,7 +33,7 @@ impl Side {
     fn new(role: Role) -> Side {
         Side {
             channels: Channels::new(role, &LIMITS()),
-            out: Trial::new(),
+            out: RecordingOutbox::new(),
             replies: Vec::new(),
         }
     }

@@ -1,14 +1,14 @@
 //! Feeds any bytes to each reader of this crate that hears a peer, for the fuzz target `net_peers` and a test with pseudo-random
 //! bytes. It is in no build that is shipped.
 
-use super::group::GROUP;
-use super::verify::{Clients, Pinned, Servers};
-use super::{
-    Believe, Client, Credentials, H2, Server, Shown, Trust, client_handshake_hash, node_name, provider,
-};
 use crate::h2::{self, Tuning};
 use crate::relay;
 use crate::testing::{Cluster, name};
+use crate::tls::group::GROUP;
+use crate::tls::verify::{Clients, Pinned, Servers};
+use crate::tls::{
+    Believe, Client, Credentials, H2, Server, Shown, Trust, client_handshake_hash, node_name, provider,
+};
 use fleetgate_policy::cluster::Subject;
 use fleetgate_proto::otlp::ExportTraceServiceRequest;
 use fleetgate_proto::otlp::trace_service_client::TraceServiceClient;
@@ -67,7 +67,10 @@ fn world() -> &'static World {
         World {
             servers: Servers::by(trust.roots.clone(), provider()).expect("an authority"),
             pinned: Pinned::new(cluster.authority.certificate().pin(), provider()),
-            clients: Clients(usual.expect("an authority")),
+            clients: Clients {
+                usual: usual.expect("an authority"),
+                provider: provider(),
+            },
             trust,
             own,
             chain,

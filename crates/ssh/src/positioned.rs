@@ -5,7 +5,7 @@ use crate::event::{ChannelId, Event, Stream};
 use std::ops::Range;
 
 /// One event.
-pub(crate) enum Lent {
+pub(crate) enum PositionedEvent {
     /// It lends nothing.
     Owned(Event<'static>),
     /// The host key that is in question; it stands in the key exchange.
@@ -26,9 +26,9 @@ pub(crate) enum Lent {
     GlobalReplied(Range<usize>),
 }
 
-impl Lent {
+impl PositionedEvent {
     /// Of an event that may lend from `payload`, which stands at `at` in the inbox.
-    pub(crate) fn note(event: Event<'_>, payload: &[u8], at: usize) -> Lent {
+    pub(crate) fn new(event: Event<'_>, payload: &[u8], at: usize) -> PositionedEvent {
         let place = |part: &[u8]| {
             // An empty part may stand anywhere.
             if part.is_empty() {
@@ -37,18 +37,18 @@ impl Lent {
             let offset = part.as_ptr().addr() - payload.as_ptr().addr();
             at + offset..at + offset + part.len()
         };
-        Lent::Owned(match event {
-            Event::HostKey(_) => return Lent::HostKey,
-            Event::Auth(b) => return Lent::Auth(place(b)),
-            Event::AuthInfo(b) => return Lent::AuthInfo(place(b)),
-            Event::Banner(b) => return Lent::Banner(place(b)),
+        PositionedEvent::Owned(match event {
+            Event::HostKey(_) => return PositionedEvent::HostKey,
+            Event::Auth(b) => return PositionedEvent::Auth(place(b)),
+            Event::AuthInfo(b) => return PositionedEvent::AuthInfo(place(b)),
+            Event::Banner(b) => return PositionedEvent::Banner(place(b)),
             Event::OpenFailed {
                 channel,
                 reason,
                 text,
             } => {
                 let text = place(text);
-                return Lent::OpenFailed {
+                return PositionedEvent::OpenFailed {
                     channel,
                     reason,
                     text,
@@ -60,13 +60,13 @@ impl Lent {
                 bytes,
             } => {
                 let bytes = place(bytes);
-                return Lent::Data {
+                return PositionedEvent::Data {
                     channel,
                     stream,
                     bytes,
                 };
             }
-            Event::GlobalReplied { done: Some(b) } => return Lent::GlobalReplied(place(b)),
+            Event::GlobalReplied { done: Some(b) } => return PositionedEvent::GlobalReplied(place(b)),
             Event::GlobalReplied { done: None } => Event::GlobalReplied { done: None },
             Event::SignExchange(exchange) => Event::SignExchange(exchange),
             Event::Established => Event::Established,
@@ -94,14 +94,18 @@ impl Lent {
     }
 
     /// The event again, lending from the inbox by `bytes`.
-    pub(crate) fn lend<'a>(self, host_key: &'a [u8], bytes: impl Fn(Range<usize>) -> &'a [u8]) -> Event<'a> {
+    pub(crate) fn borrow<'a>(
+        self,
+        host_key: &'a [u8],
+        bytes: impl Fn(Range<usize>) -> &'a [u8],
+    ) -> Event<'a> {
         match self {
-            Lent::Owned(event) => event,
-            Lent::HostKey => Event::HostKey(host_key),
-            Lent::Auth(at) => Event::Auth(bytes(at)),
-            Lent::AuthInfo(at) => Event::AuthInfo(bytes(at)),
-            Lent::Banner(at) => Event::Banner(bytes(at)),
-            Lent::OpenFailed {
+            PositionedEvent::Owned(event) => event,
+            PositionedEvent::HostKey => Event::HostKey(host_key),
+            PositionedEvent::Auth(at) => Event::Auth(bytes(at)),
+            PositionedEvent::AuthInfo(at) => Event::AuthInfo(bytes(at)),
+            PositionedEvent::Banner(at) => Event::Banner(bytes(at)),
+            PositionedEvent::OpenFailed {
                 channel,
                 reason,
                 text,
@@ -110,7 +114,7 @@ impl Lent {
                 reason,
                 text: bytes(text),
             },
-            Lent::Data {
+            PositionedEvent::Data {
                 channel,
                 stream,
                 bytes: at,
@@ -119,7 +123,7 @@ impl Lent {
                 stream,
                 bytes: bytes(at),
             },
-            Lent::GlobalReplied(at) => Event::GlobalReplied {
+            PositionedEvent::GlobalReplied(at) => Event::GlobalReplied {
                 done: Some(bytes(at)),
             },
         }

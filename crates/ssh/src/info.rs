@@ -1,15 +1,15 @@
 //! What is known about a connection, for logs and audit. Nothing in it is secret.
 
 use crate::cipher::{Cipher, Mac};
-use crate::kex::Method;
+use crate::method::Method;
 
-/// All of it.
+/// What is known about a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct ConnectionInfo {
     /// The peer's version line, without CR LF.
     pub peer_version: Vec<u8>,
     /// What the last key exchange agreed on.
-    pub chosen: Option<Chosen>,
+    pub algorithms: Option<Algorithms>,
     /// What the peer said by ext-info.
     pub extensions: Extensions,
     /// Bytes received, as they came from the network.
@@ -26,7 +26,7 @@ pub struct Facts {
 
 /// What a key exchange agreed on. `in` is towards us.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chosen {
+pub struct Algorithms {
     /// The method.
     pub kex: Method,
     /// The host key algorithm.

@@ -2,18 +2,17 @@
 //! of the others (RFC 4253 §11, RFC 8308, ping@openssh.com). What it does not deal with it hands on, as a position in
 //! the inbox.
 
-use super::outbox::Outbox;
-use super::{Inbox, Outgoing, version};
 use crate::codec::{Malformed, Reader, Write};
 use crate::event::{End, Exchange, Reason};
-use crate::facts::{Extensions, Facts};
-use crate::kex::kexinit::Role;
-use crate::kex::state::{Around, Kex, Progress};
+use crate::info::ConnectionInfo;
+use crate::kex::read_extensions;
+use crate::kex::state::{Kex, Progress, Transport};
 use crate::message::{
     DEBUG, DISCONNECT, EXT_INFO, IGNORE, KEXINIT, NEWKEYS, PING, PONG, SERVICE_ACCEPT, SERVICE_REQUEST,
     UNIMPLEMENTED,
 };
-use crate::settings::Settings;
+use crate::settings::{Role, Settings};
+use crate::transport::{Inbox, Outbox, Outgoing, version};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,8 +21,6 @@ use std::time::Duration;
 pub(crate) const ANSWERS_MAX: usize = 64 * 1024;
 /// Key exchanges before the login: each costs the host a signature, and nobody needs a second one so early.
 const EXCHANGES_BEFORE_LOGIN: u32 = 8;
-/// Extensions in one EXT_INFO.
-const EXTENSIONS_MAX: u32 = 64;
 /// No more packets by one key, whatever the settings say: a sequence number may not come again (RFC 4344 §3.1).
 const PACKETS_MAX: u64 = 1 << 31;
 /// Numbers of the messages of a key exchange.
@@ -36,7 +33,7 @@ pub(crate) struct Link {
     pub(crate) inbox: Inbox,
     pub(crate) out: Outgoing,
     pub(crate) kex: Kex,
-    pub(crate) facts: Facts,
+    pub(crate) info: ConnectionInfo,
     /// Ours, without CR LF.
     pub(crate) version: String,
     /// Bytes of lines before the peer's version line.
@@ -80,8 +77,8 @@ pub(crate) struct Clock {
 pub(crate) enum Next {
     /// Nothing until more is read or the owner answers.
     Nothing,
-    /// A payload for logins or channels, at this position in the inbox.
-    Packet(Range<usize>),
+    /// A payload for logins or channels, of this number, at this position in the inbox.
+    Packet(u8, Range<usize>),
     Sign(Box<Exchange>),
     HostKey,
     Established,
@@ -94,8 +91,8 @@ impl Link {
         let version = version::ours(&settings.software);
         let mut link = Link::bare(settings, Kex::new(role, cookie), version);
         link.out.raw(format!("{}\r\n", link.version).as_bytes());
-        let (kex, mut around) = link.parts();
-        kex.begin(&mut around);
+        let (kex, mut transport) = link.parts();
+        kex.begin(&mut transport);
         link
     }
 
@@ -106,7 +103,7 @@ impl Link {
             out: Outgoing::new(settings.limits.max_buffered),
             settings,
             kex,
-            facts: Facts::default(),
+            info: ConnectionInfo::default(),
             version,
             greeting: 0,
             greeted: false,
@@ -145,14 +142,14 @@ impl Link {
     /// So many bytes were read to the inbox.
     pub(crate) fn received(&mut self, n: usize) {
         self.inbox.received(n);
-        self.facts.bytes_in += n as u64;
+        self.info.bytes_in += n as u64;
     }
 
     /// So many bytes of the output were written.
     pub(crate) fn sent(&mut self, n: usize) {
         self.out.sent(n);
-        self.facts.bytes_out += n as u64;
-        self.facts.packets_out = self.out.total_packets;
+        self.info.bytes_out += n as u64;
+        self.info.packets_out = self.out.total_packets;
         self.rekey_if_due();
     }
 
@@ -207,19 +204,18 @@ impl Link {
                 return Ok(Next::CookieWanted);
             }
             if self.out.held() > self.settings.limits.max_buffered + ANSWERS_MAX {
-                return Err(protocol(
+                return Err(End::protocol(
                     "too much waits for the end of a key exchange that the peer does not go on with",
                 ));
             }
             if !self.reads() || !self.greeted()? {
                 return Ok(Next::Nothing);
             }
-            let Some(range) = self.inbox.packet()? else {
+            let Some((number, range)) = self.inbox.packet()? else {
                 return Ok(Next::Nothing);
             };
             self.heard();
-            self.facts.packets_in += 1;
-            let number = self.inbox.lent(range.clone())[0];
+            self.info.packets_in += 1;
             self.check_place(number)?;
             match number {
                 DISCONNECT | EXT_INFO | PING => {
@@ -237,20 +233,20 @@ impl Link {
                     self.clock.unanswered = 0;
                     return Ok(Next::Alive);
                 }
-                _ if KEX_MESSAGES.contains(&number) => match self.exchange(range)? {
+                _ if KEX_MESSAGES.contains(&number) => match self.exchange(number, range)? {
                     Progress::None => {}
                     Progress::Sign(exchange) => return Ok(Next::Sign(exchange)),
                     Progress::HostKey => return Ok(Next::HostKey),
                     Progress::Done => {
                         self.clock.keys = self.clock.now.unwrap_or_default();
                         self.asked_for_cookie = false;
-                        if self.facts.exchanges == 1 {
-                            self.facts.extensions.expected = self.kex.ext_info();
+                        if self.info.exchanges == 1 {
+                            self.info.extensions.expected = self.kex.ext_info();
                             return Ok(Next::Established);
                         }
                     }
                 },
-                SERVICE_REQUEST | SERVICE_ACCEPT | 50..=127 => return Ok(Next::Packet(range)),
+                SERVICE_REQUEST | SERVICE_ACCEPT | 50..=127 => return Ok(Next::Packet(number, range)),
                 _ => self.unimplemented(),
             }
         }
@@ -271,21 +267,25 @@ impl Link {
         let of_kex = KEX_MESSAGES.contains(&number);
         if self.kex.strict_first() {
             if number != DISCONNECT && !of_kex {
-                return Err(protocol(&format!(
+                return Err(End::protocol(format!(
                     "message {number} came during a strict key exchange"
                 )));
             }
         } else if self.kex.first() {
             if !general && !of_kex {
-                return Err(protocol(&format!("message {number} came before there were keys")));
+                return Err(End::protocol(format!(
+                    "message {number} came before there were keys"
+                )));
             }
         } else if self.kex.peer_is_bound() && !general && !of_kex && !CONNECTION_MESSAGES.contains(&number) {
             // RFC 4253 §7.1 allows no messages of channels here either. asyncssh up to 2.10 sends them when it asks for new
             // keys, and OpenSSH's sshd takes them; they are sealed by the old keys as those before.
-            return Err(protocol(&format!("message {number} came during a key exchange")));
+            return Err(End::protocol(format!(
+                "message {number} came during a key exchange"
+            )));
         }
         if self.kex.first() && self.inbox.packets > u64::from(self.settings.limits.packets_before_keys) {
-            return Err(protocol("too many packets came before there were keys"));
+            return Err(End::protocol("too many packets came before there were keys"));
         }
         Ok(())
     }
@@ -296,24 +296,24 @@ impl Link {
             let limits = &self.settings.limits;
             if let Some(line) = version::theirs(&mut self.inbox, self.kex.role(), limits, &mut self.greeting)?
             {
-                self.facts.peer_version = line;
+                self.info.peer_version = line;
                 self.greeted = true;
             }
         }
         Ok(self.greeted)
     }
 
-    fn exchange(&mut self, range: Range<usize>) -> Result<Progress, End> {
+    fn exchange(&mut self, number: u8, range: Range<usize>) -> Result<Progress, End> {
         // Copied: a message of the exchange may change the keys of the inbox that it stands in.
         let payload = self.inbox.lent(range).to_vec();
-        if payload[0] == KEXINIT && self.inbox.wipe && self.facts.exchanges >= EXCHANGES_BEFORE_LOGIN {
-            return Err(protocol("too many key exchanges before the login"));
+        if number == KEXINIT && self.inbox.wipe && self.info.exchanges >= EXCHANGES_BEFORE_LOGIN {
+            return Err(End::protocol("too many key exchanges before the login"));
         }
-        if payload[0] == NEWKEYS && payload.len() != 1 {
+        if number == NEWKEYS && payload.len() != 1 {
             return Err(End::malformed("NEWKEYS", Malformed::Trailing));
         }
-        let (kex, mut around) = self.parts();
-        kex.receive(&payload, &mut around)
+        let (kex, mut transport) = self.parts();
+        kex.receive(number, payload, &mut transport)
     }
 
     /// Messages that end here.
@@ -334,7 +334,7 @@ impl Link {
                     p.put_string(data);
                 });
             }
-            _ => read_extensions(&mut r, &mut self.facts.extensions)?,
+            _ => read_extensions(&mut r, &mut self.info.extensions)?,
         }
         Ok(Ok(()))
     }
@@ -354,18 +354,18 @@ impl Link {
             return false;
         }
         if self.clock.unanswered >= keepalive.unanswered {
-            self.fail(End::Ours {
-                reason: Reason::ConnectionLost,
-                text: format!(
+            self.fail(End::ours(
+                Reason::ConnectionLost,
+                format!(
                     "the peer does not answer; it was asked {} times",
                     self.clock.unanswered
                 ),
-            });
+            ));
             return false;
         }
         self.clock.unanswered += 1;
         self.clock.heard = now;
-        if !self.facts.extensions.ping {
+        if !self.info.extensions.ping {
             return true;
         }
         self.out.packet(|p| {
@@ -416,7 +416,7 @@ impl Link {
         if due && self.own_exchanges == OwnExchanges::Allowed {
             self.begin_exchange();
         } else if due && self.inbox.packets.max(self.out.packets) >= PACKETS_MAX {
-            self.fail(protocol("too many packets came before the login was over"));
+            self.fail(End::protocol("too many packets came before the login was over"));
         }
     }
 
@@ -428,49 +428,31 @@ impl Link {
 
     fn begin_exchange(&mut self) {
         if self.kex.idle() && !self.kex.first() && self.end.is_none() {
-            let (kex, mut around) = self.parts();
-            kex.begin(&mut around);
+            let (kex, mut transport) = self.parts();
+            kex.begin(&mut transport);
         }
     }
 
     pub(crate) fn signed(&mut self, signature: &[u8], next_cookie: [u8; 16]) {
-        if self.end.is_some() {
-            return;
-        }
-        let settings = self.settings.clone();
-        let (kex, mut around) = self.parts();
-        kex.signed(
-            signature,
-            next_cookie,
-            |out| write_extensions(&settings, Role::Server, out),
-            &mut around,
-        );
+        self.exchange_by(|kex, transport| kex.signed(signature, next_cookie, transport));
     }
 
     pub(crate) fn cookie(&mut self, cookie: [u8; 16]) {
-        if self.end.is_some() {
-            return;
-        }
-        self.asked_for_cookie = false;
-        let (kex, mut around) = self.parts();
-        if let Err(end) = kex.give_cookie(cookie, &mut around) {
-            self.fail(end);
-        }
+        self.asked_for_cookie &= self.end.is_some();
+        self.exchange_by(|kex, transport| kex.give_cookie(cookie, transport));
     }
 
     pub(crate) fn trust_host(&mut self, yes: bool) {
-        if self.end.is_some() {
-            return;
-        }
-        let settings = self.settings.clone();
-        let (kex, mut around) = self.parts();
-        let trusted = kex.trust(
-            yes,
-            |out| write_extensions(&settings, Role::Client, out),
-            &mut around,
-        );
-        if let Err(end) = trusted {
-            self.fail(end);
+        self.exchange_by(|kex, transport| kex.trust(yes, transport));
+    }
+
+    /// An answer of the owner's takes the exchange on, or ends the connection.
+    fn exchange_by(&mut self, answer: impl FnOnce(&mut Kex, &mut Transport<'_>) -> Result<(), End>) {
+        if self.end.is_none() {
+            let (kex, mut transport) = self.parts();
+            if let Err(end) = answer(kex, &mut transport) {
+                self.fail(end);
+            }
         }
     }
 
@@ -479,71 +461,16 @@ impl Link {
         self.out.unsent().len() > self.settings.limits.max_buffered + ANSWERS_MAX
     }
 
-    fn parts(&mut self) -> (&mut Kex, Around<'_>) {
+    fn parts(&mut self) -> (&mut Kex, Transport<'_>) {
         (
             &mut self.kex,
-            Around {
+            Transport {
                 settings: &self.settings,
                 inbox: &mut self.inbox,
                 out: &mut self.out,
-                facts: &mut self.facts,
+                info: &mut self.info,
                 version: &self.version,
             },
         )
-    }
-}
-
-/// What we say by EXT_INFO (RFC 8308 §3, OpenSSH's PROTOCOL), as the first message behind our first NEWKEYS.
-fn write_extensions(settings: &Settings, role: Role, out: &mut Outgoing) {
-    let algorithms: Vec<&str> = settings.server_sig_algs.iter().map(String::as_str).collect();
-    let mut names = Vec::new();
-    names.put_names(&algorithms);
-    let algorithms = &names[4..];
-    let mut said: Vec<(&str, &[u8])> = Vec::new();
-    if role == Role::Server {
-        if !algorithms.is_empty() {
-            said.push(("server-sig-algs", algorithms));
-        }
-        said.push(("publickey-hostbound@openssh.com", b"0"));
-    }
-    said.push(("ping@openssh.com", b"0"));
-    if settings.channel_mirror {
-        said.push(("channel-mirror@fleetgate", b"0"));
-    }
-    let mut payload = Vec::with_capacity(256);
-    payload.put_u8(EXT_INFO);
-    payload.put_u32(said.len() as u32);
-    for (name, value) in said {
-        payload.put_string(name);
-        payload.put_string(value);
-    }
-    out.now(&payload);
-}
-
-fn read_extensions(r: &mut Reader<'_>, said: &mut Extensions) -> Result<(), Malformed> {
-    let count = r.u32("number of extensions")?;
-    if count > EXTENSIONS_MAX {
-        return Err(Malformed::Invalid("number of extensions"));
-    }
-    for _ in 0..count {
-        let (name, value) = (r.string("extension")?, r.string("extension's value")?);
-        match name {
-            b"server-sig-algs" => {
-                let list = value.split(|&b| b == b',').filter(|n| !n.is_empty()).take(64);
-                said.server_sig_algs = Some(list.map(version::printable).collect());
-            }
-            b"ping@openssh.com" => said.ping = value == b"0",
-            b"channel-mirror@fleetgate" => said.channel_mirror = value == b"0",
-            b"publickey-hostbound@openssh.com" => said.hostbound = value == b"0",
-            _ => {}
-        }
-    }
-    r.end()
-}
-
-pub(crate) fn protocol(text: &str) -> End {
-    End::Ours {
-        reason: Reason::ProtocolError,
-        text: text.into(),
     }
 }

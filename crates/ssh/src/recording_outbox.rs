@@ -5,17 +5,17 @@ use crate::transport::outbox::{Outbox, PARTS_MAX};
 
 /// What was sent.
 #[derive(Debug)]
-pub(crate) struct Trial {
+pub(crate) struct RecordingOutbox {
     /// Payloads, first sent first.
     pub packets: Vec<Vec<u8>>,
     /// For channel data; what is sent lessens it.
     pub room: usize,
 }
 
-impl Trial {
+impl RecordingOutbox {
     /// With room for all that a test sends.
-    pub fn new() -> Trial {
-        Trial {
+    pub fn new() -> RecordingOutbox {
+        RecordingOutbox {
             packets: Vec::new(),
             room: 1 << 40,
         }
@@ -27,7 +27,7 @@ impl Trial {
     }
 }
 
-impl Outbox for Trial {
+impl Outbox for RecordingOutbox {
     fn packet(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let mut payload = Vec::new();
         write(&mut payload);
