@@ -1,7 +1,7 @@
 //! What one call says: from its registers, and from what can be read of its caller. All of it is bounded.
 
 use super::row::{Argument, Level, Only, Row, Sort};
-use super::table::{EXECUTED, row_of};
+use super::table::{EXECUTED, rows_of};
 use super::{Caller, Image};
 use crate::abi::Abi;
 use std::fmt::Write;
@@ -114,7 +114,7 @@ pub fn tell_socketcall(arguments: &[u64; 6], level: Level, caller: &impl Caller)
     for (to, from) in inner.iter_mut().zip(chunks) {
         *to = u32::from_ne_bytes(*from).into();
     }
-    let row = row_of(name, &inner)?;
+    let row = rows_of(name).find(|row| row.when.fits(&inner))?;
     let from = From {
         abi: Abi::I386,
         arguments: &inner,

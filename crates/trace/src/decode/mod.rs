@@ -19,13 +19,18 @@ mod reader;
 mod show;
 #[cfg(test)]
 mod tests;
+mod value;
+mod width;
 
+pub(crate) use calls::{Argument, Row, of_i386, rows};
 pub use out::{Out, Returned, Set};
 pub use places::{Base, Place, paths};
 
 use crate::catch::Enter;
-use calls::Row;
+use calls::Res;
+use fleetgate_calls::abi::Abi;
 use fleetgate_calls::memory::Memory;
+use fleetgate_calls::tables::errno;
 use kind::Kind;
 use reader::{Reader, Stage};
 
@@ -135,7 +140,7 @@ pub fn finish(
     if let Some(row) = row.filter(|_| !limits.raw) {
         arguments(&mut reader, row, begun.shown);
     }
-    reader.result(row, result);
+    show_result(&mut reader, row, result);
 }
 
 /// Shows the rest of a call of which the result will never be known.
@@ -157,10 +162,10 @@ fn arguments(reader: &mut Reader, row: &'static Row, from: u8) -> (u8, bool) {
     let mut register = 0;
     let mut index = 0u8;
     let mut stopped = None;
-    for (name, kind) in row.arguments {
+    for argument in row.arguments {
         let at = register;
-        register += kind.registers(reader.abi);
-        let Some((kind, shown)) = kind.chosen(&reader.registers) else {
+        register += argument.kind.registers(reader.abi);
+        let Some((kind, shown)) = argument.kind.chosen(&reader.registers) else {
             continue;
         };
         let value = reader.registers.wide(at, &kind);
@@ -173,7 +178,7 @@ fn arguments(reader: &mut Reader, row: &'static Row, from: u8) -> (u8, bool) {
             if let (0, true, Kind::Changed(_, show)) = (index - from, half, kind) {
                 show(reader, value);
             } else {
-                reader.out.argument(usize::from(index), name, shown);
+                reader.out.argument(usize::from(index), argument.name, shown);
                 reader.value(&kind, value);
                 if let (true, Kind::Changed(..)) = (begins, kind) {
                     stopped = Some(index | HALF);
@@ -194,4 +199,32 @@ fn raw(reader: &mut Reader, count: usize) -> u8 {
         reader.out.hex(value);
     }
     6
+}
+
+/// The result of a call that ended.
+fn show_result(reader: &mut Reader, row: Option<&'static Row>, result: i64) {
+    if let Some(number) = errno::of_result(result) {
+        let (name, text) = (errno::name(number), errno::text(number));
+        let (name, text) = (name.unwrap_or_default(), text.unwrap_or_default());
+        // Numbers from 512 on are the kernel's word to itself; of these the call is made again.
+        reader.out.returned(if matches!(number, 512..=516) {
+            Returned::Again(name, text)
+        } else {
+            Returned::Error(number, name, text)
+        });
+        // What a wait that was interrupted had left is told even then.
+        return;
+    }
+    let whole = match reader.abi {
+        Abi::I386 => i64::from(result.cast_unsigned() as u32),
+        _ => result,
+    };
+    match row.map_or(Res::Number, |row| row.result) {
+        _ if reader.limits.raw => reader.out.returned(Returned::Hex(whole.cast_unsigned())),
+        Res::Number => reader.out.returned(Returned::Number(whole)),
+        Res::Hex => reader.out.returned(Returned::Hex(result.cast_unsigned())),
+        Res::Octal => reader.out.returned(Returned::Octal(result.cast_unsigned())),
+        Res::Descriptor => reader.returned_descriptor(result),
+        Res::By(show) => show(reader, result),
+    }
 }

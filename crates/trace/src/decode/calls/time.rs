@@ -1,6 +1,6 @@
 //! Calls on time, and on words that threads wait for.
 
-use super::{Res, Row, call};
+use super::{Argument, Res, Row};
 use crate::decode::constants as c;
 use crate::decode::kind::{ADDRESS, FD, HEX, INT, Kind, LONG, Layout, UINT, Width, bits, f, named};
 use crate::decode::names::Names;
@@ -17,53 +17,7 @@ const TIMER64: Kind = Kind::To(&t::ITIMERSPEC64);
 const VAL: Kind = Kind::To(&t::TIMEVAL);
 const ABSOLUTE: Kind = bits(&c::CLOCK_FLAGS);
 
-#[rustfmt::skip]
-pub(super) static ROWS: &[Row] = &[
-    call("nanosleep", &[("req", SPEC), ("rem", LEFT)], Res::Number),
-    call("clock_nanosleep", &[("clockid", t::CLOCK), ("flags", ABSOLUTE), ("request", SPEC), ("remain", LEFT)], Res::Number),
-    call("clock_gettime", &[("clockid", t::CLOCK), ("tp", LATE_SPEC)], Res::Number),
-    call("clock_settime", &[("clockid", t::CLOCK), ("tp", SPEC)], Res::Number),
-    call("clock_getres", &[("clockid", t::CLOCK), ("res", LATE_SPEC)], Res::Number),
-    call("clock_nanosleep_time64", &[("clockid", t::CLOCK), ("flags", ABSOLUTE), ("request", SPEC64), ("remain", ADDRESS)],
-        Res::Number),
-    call("clock_gettime64", &[("clockid", t::CLOCK), ("tp", LATE_SPEC64)], Res::Number),
-    call("clock_settime64", &[("clockid", t::CLOCK), ("tp", SPEC64)], Res::Number),
-    call("clock_getres_time64", &[("clockid", t::CLOCK), ("res", LATE_SPEC64)], Res::Number),
-    call("gettimeofday", &[("tv", Kind::Late(&VAL)), ("tz", Kind::Late(&Kind::To(&t::TIMEZONE)))], Res::Number),
-    call("settimeofday", &[("tv", VAL), ("tz", Kind::To(&t::TIMEZONE))], Res::Number),
-    call("time", &[("tloc", Kind::Late(&Kind::One(&LONG)))], Res::Number),
-    call("times", &[("buf", Kind::Late(&Kind::To(&t::TMS)))], Res::Number),
-    call("alarm", &[("seconds", UINT)], Res::Number),
-    call("getitimer", &[("which", named(&c::ITIMER)), ("curr_value", Kind::Late(&Kind::To(&t::ITIMERVAL)))], Res::Number),
-    call("setitimer", &[("which", named(&c::ITIMER)), ("new_value", Kind::To(&t::ITIMERVAL)),
-        ("old_value", Kind::Late(&Kind::To(&t::ITIMERVAL)))], Res::Number),
-    call("timer_create", &[("clockid", t::CLOCK), ("sevp", Kind::By(signals::event, Width::Word)),
-        ("timerid", Kind::Late(&Kind::One(&INT)))], Res::Number),
-    call("timer_settime", &[("timerid", INT), ("flags", ABSOLUTE), ("new_value", TIMER), ("old_value", Kind::Late(&TIMER))],
-        Res::Number),
-    call("timer_gettime", &[("timerid", INT), ("curr_value", Kind::Late(&TIMER))], Res::Number),
-    call("timer_settime64", &[("timerid", INT), ("flags", ABSOLUTE), ("new_value", TIMER64), ("old_value", Kind::Late(&TIMER64))],
-        Res::Number),
-    call("timer_gettime64", &[("timerid", INT), ("curr_value", Kind::Late(&TIMER64))], Res::Number),
-    call("timer_getoverrun", &[("timerid", INT)], Res::Number),
-    call("timer_delete", &[("timerid", INT)], Res::Number),
-    call("timerfd_create", &[("clockid", t::CLOCK), ("flags", bits(&c::TIMERFD))], Res::Descriptor),
-    call("timerfd_settime", &[("fd", FD), ("flags", bits(&c::TIMERFD_SET)), ("new_value", TIMER),
-        ("old_value", Kind::Late(&TIMER))], Res::Number),
-    call("timerfd_gettime", &[("fd", FD), ("curr_value", Kind::Late(&TIMER))], Res::Number),
-    call("timerfd_settime64", &[("fd", FD), ("flags", bits(&c::TIMERFD_SET)), ("new_value", TIMER64),
-        ("old_value", Kind::Late(&TIMER64))], Res::Number),
-    call("timerfd_gettime64", &[("fd", FD), ("curr_value", Kind::Late(&TIMER64))], Res::Number),
-    call("adjtimex", &[("buf", Kind::Late(&ADJUSTMENT))], Res::By(clock_state)),
-    call("clock_adjtime", &[("clockid", t::CLOCK), ("buf", Kind::Late(&ADJUSTMENT))], Res::By(clock_state)),
-    call("futex", &[("uaddr", ADDRESS), ("op", Kind::By(futex, Width::Four)), ("val", Kind::Chosen(futex_value)),
-        ("timeout", Kind::Chosen(futex_timeout)), ("uaddr2", Kind::Chosen(futex_second)), ("val3", Kind::Chosen(futex_third))],
-        Res::Number),
-    call("futex_time64", &[("uaddr", ADDRESS), ("op", Kind::By(futex, Width::Four)), ("val", Kind::Chosen(futex_value)),
-        ("timeout", ADDRESS), ("uaddr2", Kind::Chosen(futex_second)), ("val3", Kind::Chosen(futex_third))], Res::Number),
-    call("futex_waitv", &[("waiters", ADDRESS), ("nr_futexes", UINT), ("flags", HEX32), ("timeout", SPEC64),
-        ("clockid", t::CLOCK)], Res::Number),
-];
+pub(super) static ROWS: &[Row] = fleetgate_calls::time_calls!(rows);
 
 const HEX32: Kind = Kind::Hex(Width::Four);
 const ADJUSTMENT: Kind = Kind::To(&TIMEX);
