@@ -5,8 +5,7 @@
 //! What is left is a wait with a time: it answers EINTR, as after a stop and SIGCONT.
 
 use super::Ptrace;
-use super::kin::status;
-use super::tasks::{Held, Task, Watch};
+use super::tasks::{Held, Task, Watch, status};
 use crate::catch::inject::made_again;
 use crate::follow::Follow;
 use fleetgate_sys::poll;

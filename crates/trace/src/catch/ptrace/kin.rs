@@ -4,7 +4,7 @@
 
 use super::Ptrace;
 use super::attach::give_back;
-use super::tasks::{Held, Inside, Task, Watch};
+use super::tasks::{Held, Inside, Task, Watch, status};
 use crate::catch::Event;
 use crate::follow::{Kin, Wanted};
 use fleetgate_sys::ptrace::{self, option};
@@ -154,13 +154,4 @@ impl Ptrace {
         self.release(pid);
         None
     }
-}
-
-/// A number of `/proc/TID/status`.
-pub(super) fn status(tid: i32, name: &str) -> Option<i32> {
-    let status = std::fs::read(format!("/proc/{tid}/status")).ok()?;
-    // A program's name stands there too, and need not be UTF-8.
-    let status = String::from_utf8_lossy(&status);
-    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-    line.split_whitespace().next()?.parse().ok()
 }
