@@ -40,9 +40,9 @@ macro_rules! directories_calls {
             audit Files file.symlink (target: target as Text, path: linkpath as PathAt(newdirfd));
         readlink(pathname: PATH, buf: WRITTEN, bufsiz: SIZE) -> Number, in file;
         readlinkat(dirfd: AT, pathname: PATH, buf: WRITTEN, bufsiz: SIZE) -> Number, in file desc;
-        mknod(pathname: PATH, mode: FILE_MODE, dev as int: Kind::Chosen(files::mknod_device)) -> Number, in tested file write,
+        mknod(pathname: PATH, mode: FILE_MODE, dev as int: Kind::Chosen(files::node_device::<1>)) -> Number, in tested file write,
             audit Files file.mknod (path: pathname as Path, mode: mode as Mode);
-        mknodat(dirfd: AT, pathname: PATH, mode: FILE_MODE, dev as int: Kind::Chosen(files::mknodat_device)) -> Number,
+        mknodat(dirfd: AT, pathname: PATH, mode: FILE_MODE, dev as int: Kind::Chosen(files::node_device::<2>)) -> Number,
             in tested file desc write,
             audit Files file.mknod (path: pathname as PathAt(dirfd), mode: mode as Mode);
         chmod(pathname: PATH, mode: MODE) -> Number, in tested file write,

@@ -17,10 +17,10 @@ macro_rules! files_calls {
         pwritev2(fd: FD, iov: GIVEN, iovcnt: SIZE, offset: Kind::Chosen(low_offset), offset_high: Kind::Chosen(high_offset),
             flags: bits(&c::RWF)) -> Number, in desc;
         vmsplice(fd: FD, iov: GIVEN, nr_segs: SIZE, flags: bits(&c::SPLICE)) -> Number, in desc;
-        open(pathname: PATH, flags: OPEN_FLAGS, mode as int: Kind::Chosen(files::open_mode)) -> Descriptor, in tested file desc,
+        open(pathname: PATH, flags: OPEN_FLAGS, mode as int: Kind::Chosen(files::open_mode::<1>)) -> Descriptor, in tested file desc,
             audit Files file.open if Bits(flags, WRITES) (path: pathname as Path, flags: flags as Open, mode: mode as Mode),
             audit Full file.open (path: pathname as Path, flags: flags as Open);
-        openat(dirfd: AT, pathname: PATH, flags: OPEN_FLAGS, mode as int: Kind::Chosen(files::openat_mode)) -> Descriptor,
+        openat(dirfd: AT, pathname: PATH, flags: OPEN_FLAGS, mode as int: Kind::Chosen(files::open_mode::<2>)) -> Descriptor,
             in tested file desc,
             audit Files file.open if Bits(flags, WRITES) (path: pathname as PathAt(dirfd), flags: flags as Open, mode: mode as Mode),
             audit Full file.open (path: pathname as PathAt(dirfd), flags: flags as Open);
@@ -75,22 +75,22 @@ macro_rules! files_calls {
         getdents64(fd: FD, dirp: Kind::Late(&Kind::By(files::entries, Width::Word)), count as int: SIZE) -> Number,
             in tested desc;
         poll(fds: POLLED, nfds: UINT, timeout: INT) -> By(polls::poll_result), in desc;
-        ppoll(fds: POLLED, nfds: UINT, timeout: TIMESPEC, sigmask: Kind::By(signals::set_of_3, Width::Word),
+        ppoll(fds: POLLED, nfds: UINT, timeout: TIMESPEC, sigmask: Kind::By(signals::set_sized_by::<4>, Width::Word),
             sigsetsize: SIZE) -> By(polls::ppoll_result), in desc;
         select(nfds: INT, readfds: SET, writefds: SET, exceptfds: SET,
-            timeout: Kind::To(&time::TIMEVAL)) -> By(polls::select_result), in desc;
+            timeout: Kind::To(&time::TIMEVAL)) -> By(polls::selected::<true>), in desc;
         _newselect(nfds: INT, readfds: SET, writefds: SET, exceptfds: SET,
-            timeout: Kind::To(&time::TIMEVAL)) -> By(polls::select_result), in desc;
+            timeout: Kind::To(&time::TIMEVAL)) -> By(polls::selected::<true>), in desc;
         pselect6(nfds: INT, readfds: SET, writefds: SET, exceptfds: SET, timeout: TIMESPEC,
-            sigmask: Kind::By(polls::select_signals, Width::Word)) -> By(polls::pselect_result), in desc;
+            sigmask: Kind::By(polls::select_signals, Width::Word)) -> By(polls::selected::<false>), in desc;
         epoll_create(size: INT) -> Descriptor, in desc;
         epoll_create1(flags: bits(&c::EPOLL_CREATE)) -> Descriptor, in desc;
         epoll_ctl(epfd: FD, op: named(&c::EPOLL_CTL), fd: FD, event: EVENT) -> Number, in tested desc;
         epoll_wait(epfd: FD, events: EVENTS, maxevents: INT, timeout: INT) -> Number, in tested desc;
-        epoll_pwait(epfd: FD, events: EVENTS, maxevents: INT, timeout: INT, sigmask: Kind::By(signals::set_of_4, Width::Word),
+        epoll_pwait(epfd: FD, events: EVENTS, maxevents: INT, timeout: INT, sigmask: Kind::By(signals::set_sized_by::<5>, Width::Word),
             sigsetsize: SIZE) -> Number, in desc;
         epoll_pwait2(epfd: FD, events: EVENTS, maxevents: INT, timeout: Kind::To(&time::TIMESPEC64),
-            sigmask: Kind::By(signals::set_of_4, Width::Word), sigsetsize: SIZE) -> Number, in desc;
+            sigmask: Kind::By(signals::set_sized_by::<5>, Width::Word), sigsetsize: SIZE) -> Number, in desc;
         eventfd(initval: UINT) -> Descriptor, in desc;
         eventfd2(initval: UINT, flags: bits(&c::EVENTFD)) -> Descriptor, in desc;
         inotify_init() -> Descriptor, in desc;

@@ -18,7 +18,7 @@ macro_rules! ipc_calls {
         msgrcv(msqid: INT, msgp: ADDRESS, msgsz: SIZE, msgtyp: LONG, msgflg: bits(&c::MSG_RCV)) -> Number, in ipc;
         msgctl(msqid: INT, cmd: named(&c::IPC_CTL), buf: ADDRESS) -> Number, in ipc;
         ipc(call: named(&c::IPC_CALL), first: HEX, second: HEX, third: HEX, ptr: ADDRESS, fifth: HEX) -> Number, in ipc;
-        mq_open(name: PATH, oflag: Kind::By(files::open_flags32, Width::Four), mode: Kind::Chosen(files::open_mode),
+        mq_open(name: PATH, oflag: Kind::By(files::open_flags32, Width::Four), mode: Kind::Chosen(files::open_mode::<1>),
             attr: Kind::Chosen(queue)) -> Descriptor, in desc;
         mq_unlink(name: PATH) -> Number;
         mq_timedsend(mqdes: FD, msg_ptr: Kind::Bytes(Count::Argument(2)), msg_len: SIZE, msg_prio: UINT,

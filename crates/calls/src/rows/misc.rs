@@ -12,7 +12,7 @@ macro_rules! misc_calls {
         io_uring_setup(entries: UINT, params: Kind::Changed(ring_before, ring_after)) -> Descriptor, in tested desc,
             audit Commands io_uring (entries: entries as Number);
         io_uring_enter(fd: FD, to_submit: UINT, min_complete: UINT, flags: bits(&c::IO_URING_ENTER),
-            sig: Kind::By(signals::set_of_4, Width::Word), sigsz: SIZE) -> Number, in tested signal desc;
+            sig: Kind::By(signals::set_sized_by::<5>, Width::Word), sigsz: SIZE) -> Number, in tested signal desc;
         io_uring_register(fd: FD, opcode: named(&c::IO_URING_REGISTER), arg: ADDRESS, nr_args: UINT) -> Number,
             in tested desc memory;
         landlock_create_ruleset(attr: Kind::Chosen(rule_attributes), size: SIZE,

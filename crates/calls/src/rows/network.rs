@@ -22,12 +22,12 @@ macro_rules! network_calls {
         getpeername(sockfd: FD, addr: FILLED, addrlen: LENGTH) -> Number, in network;
         send(sockfd: FD, buf: DATA, len: SIZE, flags: FLAGS) -> Number;
         recv(sockfd: FD, buf: Kind::Late(&Kind::Bytes(Count::Result)), len: SIZE, flags: FLAGS) -> Number;
-        sendto(sockfd: FD, buf: DATA, len: SIZE, flags: FLAGS, dest_addr: Kind::By(n::sendto_address, Width::Word),
+        sendto(sockfd: FD, buf: DATA, len: SIZE, flags: FLAGS, dest_addr: Kind::By(n::given_address::<5>, Width::Word),
             addrlen: UINT) -> Number, in tested network,
             audit Commands connect if Bits(flags, FAST_OPEN) (address: dest_addr as Address(addrlen)),
             audit Full send if Bits(dest_addr, u64::MAX) (address: dest_addr as Address(addrlen), bytes: len as Number);
         recvfrom(sockfd: FD, buf: Kind::Late(&Kind::Bytes(Count::Result)), len: SIZE, flags: FLAGS,
-            src_addr: Kind::Late(&Kind::By(n::filled_address_4, Width::Word)), addrlen: LENGTH) -> Number, in tested network;
+            src_addr: Kind::Late(&Kind::By(n::filled_address::<5>, Width::Word)), addrlen: LENGTH) -> Number, in tested network;
         sendmsg(sockfd: FD, msg: Kind::By(n::sent_message, Width::Word), flags: FLAGS) -> Number, in tested network,
             audit Commands connect if Bits(flags, FAST_OPEN) (address: msg as Message),
             audit Full send if Addressed(msg, None) (address: msg as Message);

@@ -124,10 +124,10 @@ macro_rules! processes_calls {
         pidfd_getfd(pidfd: FD, targetfd: INT, flags: HEX32) -> Descriptor, in tested desc,
             audit Commands ptrace.descriptor (descriptor: pidfd as Descriptor);
         process_vm_readv(pid: INT,
-            local_iov: Kind::Kept(crate::decode::show::files::keep_nothing, crate::decode::show::files::filled_vectors),
+            local_iov: Kind::Kept(files::keep_nothing, files::filled_vectors),
             liovcnt: SIZE, remote_iov: Kind::By(remote, Width::Word), riovcnt: SIZE, flags: HEX) -> Number, in tested,
             audit Full ptrace.read (target: pid as Number);
-        process_vm_writev(pid: INT, local_iov: Kind::By(sent, Width::Word), liovcnt: SIZE,
+        process_vm_writev(pid: INT, local_iov: Kind::By(files::given_vectors, Width::Word), liovcnt: SIZE,
             remote_iov: Kind::By(remote, Width::Word), riovcnt: SIZE, flags: HEX) -> Number, in tested,
             audit Commands ptrace.write (target: pid as Number);
         ptrace(request as long: named(&c::PTRACE), pid: Kind::Chosen(traced), addr: Kind::Chosen(traced_address),

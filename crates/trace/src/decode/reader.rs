@@ -168,6 +168,53 @@ impl<'a> Reader<'a> {
         self.out.close_bits();
     }
 
+    /// More bits of those that began: what has no name is one number.
+    pub(super) fn more_bits(&mut self, names: &'static Names, value: u64) {
+        let out = &mut *self.out;
+        let left = names.split(value, |name| out.bit(name));
+        if left != 0 {
+            self.out.bit_hex(left);
+        }
+    }
+
+    /// A result, and behind it the name of what it means.
+    pub(super) fn named_result(&mut self, result: Returned, label: &'static str, name: Option<&str>) {
+        self.out.returned(result);
+        if let Some(name) = name {
+            self.out.open_note();
+            self.out.note(label, false);
+            self.out.name(name);
+            self.out.close_note();
+        }
+    }
+
+    /// How many items of a list are shown: `most` unless it is cut short.
+    pub(super) fn limit(&self, most: u64) -> u64 {
+        if self.limits.abbreviate {
+            self.limits.list as u64
+        } else {
+            most
+        }
+    }
+
+    /// A field that is an unsigned number.
+    pub(super) fn unsigned_field(&mut self, name: &'static str, value: u64) {
+        self.out.field(name);
+        self.out.unsigned(value);
+    }
+
+    /// A field that is a signed number.
+    pub(super) fn number_field(&mut self, name: &'static str, value: i64) {
+        self.out.field(name);
+        self.out.number(value);
+    }
+
+    /// A field that is an address.
+    pub(super) fn address_field(&mut self, name: &'static str, value: u64) {
+        self.out.field(name);
+        self.out.address(value);
+    }
+
     /// No bits at all.
     pub(super) fn no_bits(&mut self) {
         self.out.open_bits();

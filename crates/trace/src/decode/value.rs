@@ -106,17 +106,13 @@ impl Reader<'_> {
             self.out.open_list();
             return self.out.close_list(false);
         }
-        let limit = if self.limits.abbreviate {
-            self.limits.list
-        } else {
-            Limits::MOST / size
-        };
+        let limit = self.limit((Limits::MOST / size) as u64);
         let mut item = [0; STRUCTURE];
         let Some(item) = item.get_mut(..size) else {
             return self.out.address(at);
         };
         for index in 0..count {
-            if index >= limit as u64 || !self.spend(ITEM) {
+            if index >= limit || !self.spend(ITEM) {
                 return self.out.close_list(true);
             }
             let here = at.wrapping_add(index * size as u64);

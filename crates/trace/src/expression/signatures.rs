@@ -1,7 +1,7 @@
 //! Names of arguments, so that a test can say `flags` where it means the third. Rows say of which calls people test them; any
 //! other can be asked by position. The names are those of the manual, as JSON has them.
 
-use crate::decode;
+use crate::decode::{self, constants};
 use fleetgate_calls::abi::{Abi, Call};
 use fleetgate_calls::select::{Is, Test};
 
@@ -99,17 +99,29 @@ fn different(abi: Abi, call: &str, usual: &Signature) -> Option<Signature> {
 pub(super) fn through(name: &str) -> impl Iterator<Item = (&'static str, Test)> {
     // The upper half of ipc's has a version.
     let tables = [
-        ("socketcall", u64::from(u32::MAX), SOCKETCALL),
-        ("ipc", 0xffff, IPC),
+        ("socketcall", u64::from(u32::MAX), &constants::SOCKET_CALL),
+        ("ipc", 0xffff, &constants::IPC_CALL),
     ];
     tables.into_iter().flat_map(move |(call, mask, table)| {
-        let numbers = table.iter().filter(move |(known, _)| *known == name);
-        numbers.map(move |(_, value)| {
+        let numbers = table
+            .entries
+            .iter()
+            .filter(move |(_, known)| call_of(known) == name);
+        numbers.map(move |(value, _)| {
             let is = Is::Masked { mask, value: *value };
             let (argument, wide) = (0, false);
             (call, Test { argument, wide, is })
         })
     })
+}
+
+/// The call that a number of `linux/net.h` or `linux/ipc.h` stands for. send and recv are no calls elsewhere.
+fn call_of(constant: &str) -> String {
+    match constant.trim_start_matches("SYS_") {
+        "SEND" => "sendto".to_owned(),
+        "RECV" => "recvfrom".to_owned(),
+        name => name.to_ascii_lowercase(),
+    }
 }
 
 /// What else an argument is called: this, for that. The name itself is looked for first.
@@ -145,47 +157,6 @@ const DIFFERENT: &[(&[Abi], &str, &str)] = &[
     (X86, "setfsgid", ""),
 ];
 
-/// The number of a socket call in `socketcall`, `linux/net.h`.
-const SOCKETCALL: &[(&str, u64)] = &[
-    ("socket", 1),
-    ("bind", 2),
-    ("connect", 3),
-    ("listen", 4),
-    ("accept", 5),
-    ("getsockname", 6),
-    ("getpeername", 7),
-    ("socketpair", 8),
-    // send and recv, which are no calls elsewhere.
-    ("sendto", 9),
-    ("recvfrom", 10),
-    ("sendto", 11),
-    ("recvfrom", 12),
-    ("shutdown", 13),
-    ("setsockopt", 14),
-    ("getsockopt", 15),
-    ("sendmsg", 16),
-    ("recvmsg", 17),
-    ("accept4", 18),
-    ("recvmmsg", 19),
-    ("sendmmsg", 20),
-];
-
-/// The number of a call in `ipc`, `linux/ipc.h`.
-const IPC: &[(&str, u64)] = &[
-    ("semop", 1),
-    ("semget", 2),
-    ("semctl", 3),
-    ("semtimedop", 4),
-    ("msgsnd", 11),
-    ("msgrcv", 12),
-    ("msgget", 13),
-    ("msgctl", 14),
-    ("shmat", 21),
-    ("shmdt", 22),
-    ("shmget", 23),
-    ("shmctl", 24),
-];
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,9 +179,13 @@ mod tests {
             names.dedup();
             assert_eq!(names.len(), count, "{name}");
         }
-        for (name, _) in SOCKETCALL.iter().chain(IPC) {
+        let inner = constants::SOCKET_CALL
+            .entries
+            .iter()
+            .chain(constants::IPC_CALL.entries);
+        for name in inner.map(|(_, constant)| call_of(constant)) {
             assert!(
-                Abi::ALL.iter().any(|abi| Call::named(*abi, name).is_some()),
+                Abi::ALL.iter().any(|abi| Call::named(*abi, &name).is_some()),
                 "{name}"
             );
         }

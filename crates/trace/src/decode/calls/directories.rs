@@ -17,8 +17,8 @@ pub(super) static ROWS: &[Row] = fleetgate_calls::directories_calls!(rows);
 const ACCESS: Kind = Kind::By(access, Width::Four);
 const TEXT_PATH: Kind = PATH;
 const MOUNT_FLAGS: Kind = Kind::By(mount_flags, Width::Word);
-const XATTR_VALUE: Kind = Kind::Late(&Kind::By(attribute, Width::Word));
-const XATTR_LIST: Kind = Kind::Late(&Kind::By(attribute_names, Width::Word));
+const XATTR_VALUE: Kind = Kind::Late(&Kind::By(sized::<3>, Width::Word));
+const XATTR_LIST: Kind = Kind::Late(&Kind::By(sized::<2>, Width::Word));
 
 fn access(r: &mut Reader, value: u64) {
     match value & 0xffff_ffff {
@@ -33,27 +33,15 @@ fn mount_flags(r: &mut Reader, value: u64) {
     if value & 0xffff_0000 == MARK {
         r.out.open_bits();
         r.out.bit("MS_MGC_VAL");
-        let out = &mut *r.out;
-        let left = c::MOUNT.split(value & 0xffff, |name| out.bit(name));
-        if left != 0 {
-            r.out.bit_hex(left);
-        }
+        r.more_bits(&c::MOUNT, value & 0xffff);
         return r.out.close_bits();
     }
     r.bits(&c::MOUNT, value);
 }
 
 /// A value that was asked for, and not only its size.
-fn attribute(r: &mut Reader, at: u64) {
-    sized(r, at, 3);
-}
-
-fn attribute_names(r: &mut Reader, at: u64) {
-    sized(r, at, 2);
-}
-
-fn sized(r: &mut Reader, at: u64, size: usize) {
-    if r.argument(size) == 0 {
+fn sized<const SIZE: usize>(r: &mut Reader, at: u64) {
+    if r.argument(SIZE) == 0 {
         return r.out.address(at);
     }
     let length = r.success().unwrap_or(0).max(0).cast_unsigned();

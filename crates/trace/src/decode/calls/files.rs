@@ -36,11 +36,7 @@ fn fanotify_flags(r: &mut crate::decode::reader::Reader, value: u64) {
         Some(name) => r.out.bit(name),
         None => r.out.bit_other(value & CLASS, c::FANOTIFY_CLASS.others),
     }
-    let out = &mut *r.out;
-    let left = c::FANOTIFY_INIT.split(value & !CLASS, |name| out.bit(name));
-    if left != 0 {
-        r.out.bit_hex(left);
-    }
+    r.more_bits(&c::FANOTIFY_INIT, value & !CLASS);
     r.out.close_bits();
 }
 
@@ -65,11 +61,7 @@ fn statx_flags(r: &mut crate::decode::reader::Reader, value: u64) {
     }
     r.out.open_bits();
     r.out.bit("AT_STATX_SYNC_AS_STAT");
-    let out = &mut *r.out;
-    let left = c::AT_STATX.split(value, |name| out.bit(name));
-    if left != 0 {
-        r.out.bit_hex(left);
-    }
+    r.more_bits(&c::AT_STATX, value);
     r.out.close_bits();
 }
 

@@ -41,17 +41,13 @@ fn plain_flags(r: &mut Reader, value: u64) {
 fn made_with(r: &mut Reader, value: u64, names: &'static crate::decode::names::Names) {
     let value = value & 0xffff_ffff;
     r.out.open_bits();
-    let out = &mut *r.out;
-    let left = names.split(value & !0o777, |name| out.bit(name));
-    if left != 0 {
-        r.out.bit_hex(left);
-    }
+    r.more_bits(names, value & !0o777);
     r.out.bit_octal(value & 0o777);
     r.out.close_bits();
 }
 
 fn queue(registers: &Registers) -> Option<Kind> {
-    files::open_mode(registers).map(|_| ADDRESS)
+    files::open_mode::<1>(registers).map(|_| ADDRESS)
 }
 
 fn ring(r: &mut Reader, value: u64) {

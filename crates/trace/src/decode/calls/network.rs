@@ -7,8 +7,8 @@ use crate::decode::show::{network as n, options, time};
 
 const TYPE: Kind = Kind::By(n::socket_type, Width::Four);
 const PROTOCOL: Kind = Kind::By(n::protocol, Width::Four);
-const GIVEN: Kind = Kind::By(n::given_address, Width::Word);
-const FILLED: Kind = Kind::Late(&Kind::By(n::filled_address_1, Width::Word));
+const GIVEN: Kind = Kind::By(n::given_address::<2>, Width::Word);
+const FILLED: Kind = Kind::Late(&Kind::By(n::filled_address::<2>, Width::Word));
 const LENGTH: Kind = Kind::Kept(n::keep_length, n::changed_length);
 const DATA: Kind = Kind::Bytes(Count::Argument(2));
 const FLAGS: Kind = bits(&c::MSG);

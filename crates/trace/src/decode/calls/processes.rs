@@ -6,7 +6,7 @@ use crate::decode::constants as c;
 use crate::decode::kind::{ADDRESS, AT, Count, FD, HEX, INT, Kind, PATH, SIZE, UINT, Width, bits, named};
 use crate::decode::reader::{Reader, Registers};
 use crate::decode::show::processes::{self as p, ID, ONE_ID};
-use crate::decode::show::{signals, time};
+use crate::decode::show::{files, signals, time};
 use fleetgate_calls::abi::Abi;
 
 const ARGV: Kind = Kind::By(p::argument_list, Width::Word);
@@ -100,13 +100,11 @@ fn prctl_result(r: &mut Reader, result: i64) {
     match r.argument(0) as u32 {
         // PR_GET_DUMPABLE
         3 => {
-            r.out.returned(Returned::Number(result));
-            if let Some(name) = p::DUMPABLE.find(result.cast_unsigned(), u64::MAX) {
-                r.out.open_note();
-                r.out.note("dumpable", false);
-                r.out.name(name);
-                r.out.close_note();
-            }
+            r.named_result(
+                Returned::Number(result),
+                "dumpable",
+                p::DUMPABLE.find(result.cast_unsigned(), u64::MAX),
+            );
         }
         // PR_GET_SECUREBITS
         27 if result != 0 => {
@@ -121,13 +119,11 @@ fn prctl_result(r: &mut Reader, result: i64) {
 }
 
 fn policy_result(r: &mut Reader, result: i64) {
-    r.out.returned(Returned::Number(result));
-    if let Some(name) = c::SCHED.find(result.cast_unsigned(), u64::MAX) {
-        r.out.open_note();
-        r.out.note("policy", false);
-        r.out.name(name);
-        r.out.close_note();
-    }
+    r.named_result(
+        Returned::Number(result),
+        "policy",
+        c::SCHED.find(result.cast_unsigned(), u64::MAX),
+    );
 }
 
 /// A class, and how important within it.
@@ -159,11 +155,7 @@ fn personality(r: &mut Reader, value: u64) {
         Some(name) => r.out.bit(name),
         None => r.out.bit_other(value & 0xff, c::PERSONALITY.others),
     }
-    let out = &mut *r.out;
-    let left = c::PERSONALITY_FLAGS.split(value & !0xff, |name| out.bit(name));
-    if left != 0 {
-        r.out.bit_hex(left);
-    }
+    r.more_bits(&c::PERSONALITY_FLAGS, value & !0xff);
     r.out.close_bits();
 }
 
@@ -173,11 +165,6 @@ fn personality_result(r: &mut Reader, result: i64) {
     r.out.note("persona", false);
     personality(r, result.cast_unsigned());
     r.out.close_note();
-}
-
-fn sent(r: &mut Reader, at: u64) {
-    let count = r.argument(2);
-    crate::decode::show::files::vectors(r, at, count);
 }
 
 /// Vectors of another process: addresses alone.

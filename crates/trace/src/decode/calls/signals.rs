@@ -11,11 +11,9 @@ const ACTION: Kind = Kind::By(s::action, Width::Word);
 pub(super) static ROWS: &[Row] = fleetgate_calls::signals_calls!(rows);
 
 fn waited(r: &mut crate::decode::reader::Reader, result: i64) {
-    r.out.returned(crate::decode::Returned::Number(result));
-    if let Some(name) = fleetgate_calls::tables::signal::name(result as i32) {
-        r.out.open_note();
-        r.out.note("signal", false);
-        r.out.name(name);
-        r.out.close_note();
-    }
+    r.named_result(
+        crate::decode::Returned::Number(result),
+        "signal",
+        fleetgate_calls::tables::signal::name(result as i32),
+    );
 }

@@ -5,13 +5,13 @@ use crate::decode::constants as c;
 use crate::decode::kind::{ADDRESS, FD, HEX, INT, Kind, LONG, Layout, UINT, Width, bits, f, named};
 use crate::decode::names::Names;
 use crate::decode::reader::{Reader, Registers};
-use crate::decode::show::{signals, time as t};
+use crate::decode::show::{files, signals, time as t};
 
 const SPEC: Kind = Kind::To(&t::TIMESPEC);
 const LATE_SPEC: Kind = Kind::Late(&SPEC);
 const SPEC64: Kind = Kind::To(&t::TIMESPEC64);
 const LATE_SPEC64: Kind = Kind::Late(&SPEC64);
-const LEFT: Kind = Kind::Kept(keep_nothing, t::left);
+const LEFT: Kind = Kind::Kept(files::keep_nothing, t::left);
 const TIMER: Kind = Kind::To(&t::ITIMERSPEC);
 const TIMER64: Kind = Kind::To(&t::ITIMERSPEC64);
 const VAL: Kind = Kind::To(&t::TIMEVAL);
@@ -49,17 +49,11 @@ static TIMEX: Layout = Layout {
 };
 
 fn clock_state(r: &mut Reader, result: i64) {
-    r.out.returned(crate::decode::Returned::Number(result));
-    if let Some(name) = c::TIME_STATE.find(result.cast_unsigned(), u64::MAX) {
-        r.out.open_note();
-        r.out.note("state", false);
-        r.out.name(name);
-        r.out.close_note();
-    }
-}
-
-fn keep_nothing(_: &Reader, _: u64) -> u64 {
-    0
+    r.named_result(
+        crate::decode::Returned::Number(result),
+        "state",
+        c::TIME_STATE.find(result.cast_unsigned(), u64::MAX),
+    );
 }
 
 /// Operations that come with PRIVATE in their name.

@@ -20,11 +20,7 @@ pub(in crate::decode) fn polled(r: &mut Reader, at: u64) {
         r.out.open_list();
         return r.out.close_list(false);
     }
-    let limit = if r.limits.abbreviate {
-        r.limits.list as u64
-    } else {
-        1 << 16
-    };
+    let limit = r.limit(1 << 16);
     for index in 0..count {
         if index >= limit || !r.spend(ITEM) {
             return r.out.close_list(true);
@@ -76,11 +72,7 @@ fn found(r: &mut Reader, result: i64) {
     }
     let at = r.argument(0);
     let count = (r.argument(1) & 0xffff_ffff).min(1 << 16);
-    let limit = if r.limits.abbreviate {
-        r.limits.list
-    } else {
-        1 << 16
-    };
+    let limit = r.limit(1 << 16);
     r.out.open_note();
     r.out.note("ready", false);
     r.out.open_list();
@@ -162,17 +154,8 @@ fn is_set(bytes: &[u8], fd: u64) -> bool {
         .is_some_and(|byte| byte >> (fd % 8) & 1 != 0)
 }
 
-/// What select found: `1 (in [3], left {…})`.
-pub(in crate::decode) fn select_result(r: &mut Reader, result: i64) {
-    selected(r, result, true);
-}
-
-/// What pselect6 found.
-pub(in crate::decode) fn pselect_result(r: &mut Reader, result: i64) {
-    selected(r, result, false);
-}
-
-fn selected(r: &mut Reader, result: i64, micro: bool) {
+/// What select and pselect6 found: `1 (in [3], left {…})`. `MICRO`: the time is in microseconds.
+pub(in crate::decode) fn selected<const MICRO: bool>(r: &mut Reader, result: i64) {
     r.out.returned(Returned::Number(result));
     if result == 0 {
         return timeout(r);
@@ -188,7 +171,7 @@ fn selected(r: &mut Reader, result: i64, micro: bool) {
             set_of(r, &bytes, count, false);
         }
     }
-    time_left(r, 4, micro);
+    time_left(r, 4, MICRO);
     r.out.close_note();
 }
 
@@ -205,8 +188,7 @@ pub(in crate::decode) fn select_signals(r: &mut Reader, at: u64) {
     r.out.open();
     r.out.field("sigmask");
     super::signals::set_at(r, set, size);
-    r.out.field("sigsetsize");
-    r.out.unsigned(size);
+    r.unsigned_field("sigsetsize", size);
     r.out.close(false);
 }
 
@@ -224,8 +206,7 @@ fn epoll_item(r: &mut Reader, item: &[u8]) {
     r.out.field("data");
     r.out.open();
     for (name, value) in [("u32", data & 0xffff_ffff), ("u64", data)] {
-        r.out.field(name);
-        r.out.unsigned(value);
+        r.unsigned_field(name, value);
     }
     r.out.close(false);
     r.out.close(false);
@@ -250,11 +231,7 @@ pub(in crate::decode) fn epoll_events(r: &mut Reader, at: u64) {
     if at == 0 {
         return r.out.address(at);
     }
-    let limit = if r.limits.abbreviate {
-        r.limits.list as u64
-    } else {
-        1 << 16
-    };
+    let limit = r.limit(1 << 16);
     r.out.open_list();
     for index in 0..count {
         if index >= limit || !r.spend(ITEM) {
