@@ -3,6 +3,7 @@
 
 pub mod inject;
 pub mod notify;
+mod proc;
 pub mod program;
 pub mod ptrace;
 

@@ -99,6 +99,19 @@ impl Reader<'_> {
     /// Shows `count` items behind an address, or as many as the limit allows.
     pub(super) fn list(&mut self, kind: &Kind, at: u64, count: u64) {
         let size = kind.size(self.abi).max(1);
+        let most = (Limits::MOST / size) as u64;
+        self.items(at, count, size, most, |reader, item| reader.held(kind, item));
+    }
+
+    /// The same by a function that is given the bytes of an item. Without abbreviation at most `most` are shown.
+    pub(super) fn items(
+        &mut self,
+        at: u64,
+        count: u64,
+        size: usize,
+        most: u64,
+        mut show: impl FnMut(&mut Self, &[u8]),
+    ) {
         if at == 0 {
             return self.out.address(0);
         }
@@ -106,7 +119,7 @@ impl Reader<'_> {
             self.out.open_list();
             return self.out.close_list(false);
         }
-        let limit = self.limit((Limits::MOST / size) as u64);
+        let limit = self.limit(most);
         let mut item = [0; STRUCTURE];
         let Some(item) = item.get_mut(..size) else {
             return self.out.address(at);
@@ -126,7 +139,7 @@ impl Reader<'_> {
                 self.out.open_list();
             }
             self.out.item();
-            self.held(kind, item);
+            show(self, item);
         }
         self.out.close_list(false);
     }

@@ -4,8 +4,8 @@
 
 use super::Ptrace;
 use super::attach::give_back;
-use super::tasks::{Held, Inside, Task, Watch, status};
-use crate::catch::Event;
+use super::tasks::{Held, Inside, Task, Watch};
+use crate::catch::{Event, proc};
 use crate::follow::{Kin, Wanted};
 use fleetgate_sys::ptrace::{self, option};
 use std::os::unix::ffi::OsStringExt;
@@ -64,9 +64,14 @@ impl Ptrace {
         let early: Vec<_> = self.tasks.iter().filter_map(is_early).collect();
         self.early = 0;
         for (tid, held) in early {
-            let pid = status(tid, "Tgid:").unwrap_or(tid);
+            let status = proc::status(tid).unwrap_or_default();
+            let pid = proc::field(&status, "Tgid:").unwrap_or(tid);
             let thread = pid != tid;
-            let by = if thread { Some(pid) } else { status(tid, "PPid:") };
+            let by = if thread {
+                Some(pid)
+            } else {
+                proc::field(&status, "PPid:")
+            };
             let level = by.and_then(|by| self.tasks.get(&by)).map_or(0, |task| task.level);
             let task = Task {
                 pid,

@@ -100,12 +100,3 @@ impl Hasher for Spread {
         self.0 = product ^ (product >> 32);
     }
 }
-
-/// A number of `/proc/TID/status`.
-pub(super) fn status(tid: i32, name: &str) -> Option<i32> {
-    let status = std::fs::read(format!("/proc/{tid}/status")).ok()?;
-    // A program's name stands there too, and need not be UTF-8.
-    let status = String::from_utf8_lossy(&status);
-    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-    line.split_whitespace().next()?.parse().ok()
-}

@@ -3,7 +3,6 @@
 use super::{Argument, Res, Row};
 use crate::decode::constants as c;
 use crate::decode::kind::{ADDRESS, FD, HEX, INT, Kind, LONG, Layout, UINT, Width, bits, f, named};
-use crate::decode::names::Names;
 use crate::decode::reader::{Reader, Registers};
 use crate::decode::show::{files, signals, time as t};
 
@@ -56,45 +55,25 @@ fn clock_state(r: &mut Reader, result: i64) {
     );
 }
 
-/// Operations that come with PRIVATE in their name.
-static PRIVATE: Names = Names::new(
-    "FUTEX_???",
-    &[
-        (0, "FUTEX_WAIT_PRIVATE"),
-        (1, "FUTEX_WAKE_PRIVATE"),
-        (2, "FUTEX_FD_PRIVATE"),
-        (3, "FUTEX_REQUEUE_PRIVATE"),
-        (4, "FUTEX_CMP_REQUEUE_PRIVATE"),
-        (5, "FUTEX_WAKE_OP_PRIVATE"),
-        (6, "FUTEX_LOCK_PI_PRIVATE"),
-        (7, "FUTEX_UNLOCK_PI_PRIVATE"),
-        (8, "FUTEX_TRYLOCK_PI_PRIVATE"),
-        (9, "FUTEX_WAIT_BITSET_PRIVATE"),
-        (10, "FUTEX_WAKE_BITSET_PRIVATE"),
-        (11, "FUTEX_WAIT_REQUEUE_PI_PRIVATE"),
-        (12, "FUTEX_CMP_REQUEUE_PI_PRIVATE"),
-        (13, "FUTEX_LOCK_PI2_PRIVATE"),
-    ],
-);
-
 const FUTEX_PRIVATE: u64 = 0x80;
 const FUTEX_REALTIME: u64 = 0x100;
 
 fn futex(r: &mut Reader, value: u64) {
     let value = value & 0xffff_ffff;
-    let names = if value & FUTEX_PRIVATE != 0 {
-        &PRIVATE
+    let private = if value & FUTEX_PRIVATE != 0 {
+        "_PRIVATE"
     } else {
-        &c::FUTEX
+        ""
     };
-    match names.find(value & 0x7f, u64::MAX).filter(|_| value >> 9 == 0) {
+    let name = c::FUTEX.find(value & 0x7f, u64::MAX).filter(|_| value >> 9 == 0);
+    match name.map(|name| format!("{name}{private}")) {
         Some(name) if value & FUTEX_REALTIME != 0 => {
             r.out.open_bits();
-            r.out.bit(name);
+            r.out.bit(&name);
             r.out.bit("FUTEX_CLOCK_REALTIME");
             r.out.close_bits();
         }
-        Some(name) => r.out.name(name),
+        Some(name) => r.out.name(&name),
         None => r.out.other(value, c::FUTEX.others),
     }
 }

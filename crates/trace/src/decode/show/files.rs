@@ -3,7 +3,7 @@
 use super::time::stamp;
 use crate::decode::constants as c;
 use crate::decode::kind::{FD, INT, Kind, LONG, Layout, U64, UINT, Width, bits, f, gap, named};
-use crate::decode::reader::{ITEM, Reader, Registers, number};
+use crate::decode::reader::{Reader, Registers, number};
 use crate::decode::{Returned, names::Names};
 use fleetgate_calls::abi::Abi;
 
@@ -446,44 +446,18 @@ pub(in crate::decode) fn vectors(r: &mut Reader, at: u64, count: u64) {
 /// struct iovec with at most so many bytes in it, one after the other.
 pub(in crate::decode) fn vectors_of(r: &mut Reader, at: u64, count: u64, bytes: u64) {
     let word = r.abi.word();
-    if at == 0 || count == 0 {
-        if at == 0 {
-            return r.out.address(at);
-        }
-        r.out.open_list();
-        return r.out.close_list(false);
-    }
-    let limit = r.limit(1024);
     let mut left = bytes;
-    for index in 0..count {
-        if index >= limit || !r.spend(ITEM) {
-            return r.out.close_list(true);
-        }
-        let here = at.wrapping_add(index * 2 * word as u64);
-        let mut item = [0; 16];
-        let item = &mut item[..2 * word];
-        if !r.read(here, item) {
-            return match index {
-                0 => r.out.address(at),
-                _ => r.out.cut_list(here),
-            };
-        }
+    r.items(at, count, 2 * word, 1024, |r, item| {
         let (base, length) = item.split_at(word);
-        let base = number(base);
-        let length = number(length);
-        if index == 0 {
-            r.out.open_list();
-        }
-        r.out.item();
-        r.out.open();
-        r.out.field("iov_base");
+        let (base, length) = (number(base), number(length));
         let shown = length.min(left);
         left -= shown;
+        r.out.open();
+        r.out.field("iov_base");
         r.bytes(base, shown);
         r.unsigned_field("iov_len", length);
         r.out.close(false);
-    }
-    r.out.close_list(false);
+    });
 }
 
 /// The vectors of writev and its like.

@@ -5,6 +5,7 @@ use crate::decode::constants as c;
 use crate::decode::kind::{FD, INT, Kind, Layout, UINT, Width, f};
 use crate::decode::names::Names;
 use crate::decode::reader::{ITEM, Reader, number};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 const AF_UNIX: u64 = 1;
 const AF_INET: u64 = 2;
@@ -104,7 +105,9 @@ pub(in crate::decode) fn address(r: &mut Reader, at: u64, length: u64) {
             port(r, "sin_port", rest);
             r.out.field("sin_addr");
             r.out.wrap("inet_addr");
-            r.out.bytes(&ipv4(rest.get(2..6).unwrap_or_default()), false);
+            let address = rest.get(2..).and_then(|rest| rest.first_chunk::<4>());
+            let text = Ipv4Addr::from(address.copied().unwrap_or_default()).to_string();
+            r.out.bytes(text.as_bytes(), false);
             r.out.unwrap();
         }
         AF_INET6 if length >= 24 => inet6(r, rest),
@@ -162,21 +165,6 @@ fn unix(r: &mut Reader, path: &[u8]) {
     }
 }
 
-fn ipv4(bytes: &[u8]) -> Vec<u8> {
-    let mut text = Vec::with_capacity(16);
-    for (index, byte) in bytes.iter().enumerate() {
-        if index > 0 {
-            text.push(b'.');
-        }
-        for (divisor, least) in [(100, 100), (10, 10), (1, 0)] {
-            if *byte >= least {
-                text.push(b'0' + byte / divisor % 10);
-            }
-        }
-    }
-    text
-}
-
 fn inet6(r: &mut Reader, bytes: &[u8]) {
     port(r, "sin6_port", bytes);
     r.out.field("sin6_flowinfo");
@@ -188,7 +176,7 @@ fn inet6(r: &mut Reader, bytes: &[u8]) {
     let address = bytes.get(6..22).unwrap_or_default();
     let address: [u8; 16] = address.try_into().unwrap_or_default();
     // The library's text is that of inet_pton.
-    let text = std::net::Ipv6Addr::from(address).to_string();
+    let text = Ipv6Addr::from(address).to_string();
     r.out.inet6("sin6_addr", text.as_bytes());
     if let Some(scope) = bytes.get(22..26) {
         r.unsigned_field("sin6_scope_id", number(scope));

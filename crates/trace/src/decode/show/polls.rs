@@ -13,29 +13,8 @@ const WAITED: Kind = Kind::Bits(&c::POLL, Width::Two);
 /// The descriptors of poll, with what is waited for.
 pub(in crate::decode) fn polled(r: &mut Reader, at: u64) {
     let count = r.argument(1) & 0xffff_ffff;
-    if at == 0 || count == 0 {
-        if at == 0 {
-            return r.out.address(at);
-        }
-        r.out.open_list();
-        return r.out.close_list(false);
-    }
-    let limit = r.limit(1 << 16);
-    for index in 0..count {
-        if index >= limit || !r.spend(ITEM) {
-            return r.out.close_list(true);
-        }
-        let here = at.wrapping_add(index * 8);
-        let Some(item) = r.read_number(here, Width::Eight) else {
-            return match index {
-                0 => r.out.address(at),
-                _ => r.out.cut_list(here),
-            };
-        };
-        if index == 0 {
-            r.out.open_list();
-        }
-        r.out.item();
+    r.items(at, count, 8, 1 << 16, |r, item| {
+        let item = number(item);
         r.out.open();
         r.out.field("fd");
         r.descriptor(item);
@@ -44,8 +23,7 @@ pub(in crate::decode) fn polled(r: &mut Reader, at: u64) {
             r.value(&WAITED, item >> 32 & 0xffff);
         }
         r.out.close(false);
-    }
-    r.out.close_list(false);
+    });
 }
 
 /// What poll found.

@@ -362,15 +362,7 @@ fn capability_set(r: &mut Reader, value: u64) {
     let mut left = value;
     for (number, name) in c::CAPABILITY.entries {
         if value >> number & 1 != 0 {
-            let mut shifted = [0; 48];
-            let bytes = b"1<<".iter().chain(name.as_bytes());
-            let mut length = 0;
-            for (to, from) in shifted.iter_mut().zip(bytes) {
-                *to = *from;
-                length += 1;
-            }
-            r.out
-                .bit(std::str::from_utf8(shifted.get(..length).unwrap_or_default()).unwrap_or(name));
+            r.out.bit(&format!("1<<{name}"));
             left &= !(1 << number);
         }
     }
