@@ -55,17 +55,17 @@ pub struct Fact {
 
 /// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct AuditEvent {
     /// Its name in docs/audit.md.
     pub event: &'static str,
     /// The rest.
     pub facts: Vec<Fact>,
 }
 
-impl Told {
+impl AuditEvent {
     /// A program that a process has begun to execute.
     #[must_use]
-    pub fn executed(caller: &impl Caller) -> Told {
+    pub fn executed(caller: &impl Caller) -> AuditEvent {
         let mut facts = Vec::new();
         who(caller, &mut facts);
         if let Some(Image { device, inode, .. }) = image(caller, &mut facts) {
@@ -73,7 +73,7 @@ impl Told {
                 facts.push(fact(name, Source::Kernel, number_of(number)));
             }
         }
-        Told {
+        AuditEvent {
             event: EXECUTED,
             facts,
         }
@@ -82,7 +82,13 @@ impl Told {
 
 /// What a call of `row` says. None: nothing at this level.
 #[must_use]
-pub fn tell(row: &Row, abi: Abi, arguments: &[u64; 6], level: Level, caller: &impl Caller) -> Option<Told> {
+pub fn tell(
+    row: &Row,
+    abi: Abi,
+    arguments: &[u64; 6],
+    level: Level,
+    caller: &impl Caller,
+) -> Option<AuditEvent> {
     let from = From {
         abi,
         arguments,
@@ -94,7 +100,7 @@ pub fn tell(row: &Row, abi: Abi, arguments: &[u64; 6], level: Level, caller: &im
 
 /// What a `socketcall` of i386 says, whose arguments lie in memory. None: nothing at this level.
 #[must_use]
-pub fn tell_socketcall(arguments: &[u64; 6], level: Level, caller: &impl Caller) -> Option<Told> {
+pub fn tell_socketcall(arguments: &[u64; 6], level: Level, caller: &impl Caller) -> Option<AuditEvent> {
     // linux/net.h: SYS_SOCKET 1, SYS_BIND 2, …
     let (name, count) = match arguments[0] as u32 {
         1 => ("socket", 3),
@@ -132,7 +138,7 @@ struct From<'a, C> {
 }
 
 impl<C: Caller> From<'_, C> {
-    fn tell(&self, row: &Row, level: Level) -> Option<Told> {
+    fn tell(&self, row: &Row, level: Level) -> Option<AuditEvent> {
         if row.level > level {
             return None;
         }
@@ -157,7 +163,7 @@ impl<C: Caller> From<'_, C> {
         for argument in row.arguments {
             self.argument(argument, &mut facts);
         }
-        Some(Told {
+        Some(AuditEvent {
             event: row.event,
             facts,
         })

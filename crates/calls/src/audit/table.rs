@@ -32,7 +32,7 @@ const SET_FS: u64 = 0x1002;
 
 /// A call and what is told of it: the first row whose arguments fit counts.
 #[derive(Clone, Copy)]
-pub(super) struct Audited {
+pub(super) struct AuditedCall {
     pub(super) name: &'static str,
     pub(super) rows: &'static [Row],
 }
@@ -70,7 +70,7 @@ macro_rules! audits {
         $(, in $($class:ident)+)?
         $(, audit $level:ident $event:ident $(. $operation:ident)? $(if $when:ident($of:ident $(, $with:expr)?))?
             ($($field:ident: $from:ident as $sort:ident $(($($other:ident),+))?),*))*;)*) => {
-        &[$(Audited {
+        &[$(AuditedCall {
             name: stringify!($name),
             rows: {
                 #[allow(dead_code, reason = "calls that are not audited do not need it")]
@@ -93,7 +93,7 @@ macro_rules! audits {
 }
 
 /// Every call, audited or not.
-const CALLS: &[&[Audited]] = &[
+const CALLS: &[&[AuditedCall]] = &[
     crate::files_calls!(audits),
     crate::directories_calls!(audits),
     crate::processes_calls!(audits),
@@ -107,8 +107,8 @@ const CALLS: &[&[Audited]] = &[
 
 /// The audited ones among the first `COUNT` of [`CALLS`], and how many those are; chosen by the compiler, so that no program has
 /// the others.
-const fn audited<const COUNT: usize>() -> ([Audited; COUNT], usize) {
-    let mut audited = [Audited { name: "", rows: &[] }; COUNT];
+const fn audited<const COUNT: usize>() -> ([AuditedCall; COUNT], usize) {
+    let mut audited = [AuditedCall { name: "", rows: &[] }; COUNT];
     let mut count = 0;
     let mut area = 0;
     while area < CALLS.len() {
@@ -128,7 +128,7 @@ const fn audited<const COUNT: usize>() -> ([Audited; COUNT], usize) {
 }
 
 /// All that is told.
-pub(super) static AUDITED: [Audited; audited::<0>().1] = audited().0;
+pub(super) static AUDITED: [AuditedCall; audited::<0>().1] = audited().0;
 
 /// A call that every program makes while it begins, and the argument that tells it from others: where it comes from a process
 /// that was about to execute something, its new image is known. C libraries and Go make it; a program that does not is known

@@ -57,7 +57,7 @@ impl Caller for Made {
 }
 
 /// `kernel name=value`, one per line.
-fn shown(told: &Told) -> String {
+fn shown(told: &AuditEvent) -> String {
     let mut text = told.event.to_owned();
     for Fact { name, source, value } in &told.facts {
         let value = match value {
@@ -419,9 +419,9 @@ fn a_caller_that_is_gone_is_told_of_by_its_registers() {
     };
     let told = event(Abi::X86_64, "setuid", [0; 6], Level::Commands, &made);
     assert_eq!(told.as_deref(), Some("identity r:operation=setuid r:to_uid=0"));
-    assert_eq!(shown(&Told::executed(&made)), "executed");
+    assert_eq!(shown(&AuditEvent::executed(&made)), "executed");
     let there = "executed k:pid=7 k:parent=1 k:uid=1000 k:program=/usr/bin/dash k:device=3 k:inode=4";
-    assert_eq!(shown(&Told::executed(&Made::default())), there);
+    assert_eq!(shown(&AuditEvent::executed(&Made::default())), there);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! whoever wants text or JSON is an [`Out`].
 //!
 //! A call is a row of a table: names and kinds of its arguments, by area in the files of `calls`. [`kind`] says what kinds
-//! there are, [`reader`] shows a value of a kind. Nothing is kept of a call between its begin and its end but [`Begun`].
+//! there are, [`reader`] shows a value of a kind. Nothing is kept of a call between its begin and its end but [`CallProgress`].
 //!
 //! Whatever is read was written by the traced program, and another of its threads may change it meanwhile: nothing here
 //! trusts a length or an address, and every list has an end.
@@ -23,11 +23,11 @@ mod value;
 mod width;
 
 pub(crate) use calls::{Argument, Row, of_i386, rows};
-pub use out::{Out, Returned, Set};
+pub use out::{CallResult, Out, Set};
 pub use places::{Base, Place, paths};
 
 use crate::catch::Enter;
-use calls::Res;
+use calls::ResultKind;
 use fleetgate_calls::abi::Abi;
 use fleetgate_calls::memory::Memory;
 use fleetgate_calls::tables::errno;
@@ -80,14 +80,14 @@ impl Limits {
 
 /// What is remembered of a call from its begin to its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Begun {
+pub struct CallProgress {
     shown: u8,
     /// Arguments follow at the end.
     more: bool,
     saved: [u64; 2],
 }
 
-impl Begun {
+impl CallProgress {
     /// Whether all arguments are shown.
     #[must_use]
     pub fn is_whole(&self) -> bool {
@@ -111,8 +111,8 @@ pub fn arity(call: Option<fleetgate_calls::abi::Call>) -> usize {
 }
 
 /// Shows the arguments that are known when a call begins, up to the first that only the kernel fills in.
-pub fn begin(enter: &Enter, memory: &dyn Memory, limits: &Limits, out: &mut dyn Out) -> Begun {
-    let mut begun = Begun::default();
+pub fn begin(enter: &Enter, memory: &dyn Memory, limits: &Limits, out: &mut dyn Out) -> CallProgress {
+    let mut begun = CallProgress::default();
     let limits = limits.bounded();
     out.arguments();
     let mut reader = Reader::new(enter, memory, &limits, out, Stage::Begins, &mut begun.saved);
@@ -127,7 +127,7 @@ pub fn begin(enter: &Enter, memory: &dyn Memory, limits: &Limits, out: &mut dyn 
 /// Shows the other arguments and what came of the call.
 pub fn finish(
     enter: &Enter,
-    mut begun: Begun,
+    mut begun: CallProgress,
     result: i64,
     memory: &dyn Memory,
     limits: &Limits,
@@ -144,13 +144,19 @@ pub fn finish(
 }
 
 /// Shows the rest of a call of which the result will never be known.
-pub fn abandon(enter: &Enter, mut begun: Begun, memory: &dyn Memory, limits: &Limits, out: &mut dyn Out) {
+pub fn abandon(
+    enter: &Enter,
+    mut begun: CallProgress,
+    memory: &dyn Memory,
+    limits: &Limits,
+    out: &mut dyn Out,
+) {
     let limits = limits.bounded();
     let mut reader = Reader::new(enter, memory, &limits, out, Stage::Never, &mut begun.saved);
     if let Some(row) = calls::row(enter.call).filter(|_| !limits.raw) {
         arguments(&mut reader, row, begun.shown);
     }
-    reader.out.returned(Returned::Unknown);
+    reader.out.returned(CallResult::Unknown);
 }
 
 /// Shows arguments from the one numbered `from` on, as far as they are known by now; how many are shown then, and
@@ -208,9 +214,9 @@ fn show_result(reader: &mut Reader, row: Option<&'static Row>, result: i64) {
         let (name, text) = (name.unwrap_or_default(), text.unwrap_or_default());
         // Numbers from 512 on are the kernel's word to itself; of these the call is made again.
         reader.out.returned(if matches!(number, 512..=516) {
-            Returned::Again(name, text)
+            CallResult::Again(name, text)
         } else {
-            Returned::Error(number, name, text)
+            CallResult::Error(number, name, text)
         });
         // What a wait that was interrupted had left is told even then.
         return;
@@ -219,12 +225,12 @@ fn show_result(reader: &mut Reader, row: Option<&'static Row>, result: i64) {
         Abi::I386 => i64::from(result.cast_unsigned() as u32),
         _ => result,
     };
-    match row.map_or(Res::Number, |row| row.result) {
-        _ if reader.limits.raw => reader.out.returned(Returned::Hex(whole.cast_unsigned())),
-        Res::Number => reader.out.returned(Returned::Number(whole)),
-        Res::Hex => reader.out.returned(Returned::Hex(result.cast_unsigned())),
-        Res::Octal => reader.out.returned(Returned::Octal(result.cast_unsigned())),
-        Res::Descriptor => reader.returned_descriptor(result),
-        Res::By(show) => show(reader, result),
+    match row.map_or(ResultKind::Number, |row| row.result) {
+        _ if reader.limits.raw => reader.out.returned(CallResult::Hex(whole.cast_unsigned())),
+        ResultKind::Number => reader.out.returned(CallResult::Number(whole)),
+        ResultKind::Hex => reader.out.returned(CallResult::Hex(result.cast_unsigned())),
+        ResultKind::Octal => reader.out.returned(CallResult::Octal(result.cast_unsigned())),
+        ResultKind::Descriptor => reader.returned_descriptor(result),
+        ResultKind::By(show) => show(reader, result),
     }
 }

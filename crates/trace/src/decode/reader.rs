@@ -3,7 +3,7 @@
 
 use super::names::Names;
 use super::width::Width;
-use super::{Limits, Out, Returned};
+use super::{CallResult, Limits, Out};
 use crate::catch::Enter;
 use fleetgate_calls::abi::Abi;
 use fleetgate_calls::memory::Memory;
@@ -105,7 +105,7 @@ impl<'a> Reader<'a> {
     pub(super) fn returned_descriptor(&mut self, result: i64) {
         let fd = result as i32;
         let what = self.describe(fd);
-        self.out.returned(Returned::Descriptor(fd, what.as_deref()));
+        self.out.returned(CallResult::Descriptor(fd, what.as_deref()));
     }
 
     /// Takes some of what may be shown; false: there is none left.
@@ -178,7 +178,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A result, and behind it the name of what it means.
-    pub(super) fn named_result(&mut self, result: Returned, label: &'static str, name: Option<&str>) {
+    pub(super) fn named_result(&mut self, result: CallResult, label: &'static str, name: Option<&str>) {
         self.out.returned(result);
         if let Some(name) = name {
             self.out.open_note();

@@ -16,7 +16,7 @@ pub(super) struct Argument {
 
 /// What is known of a call's arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum Lookup {
     /// It is this one.
     At(Argument),
     /// The call has it, but a filter cannot see it there: it is behind a pointer, or in two halves.
@@ -26,19 +26,19 @@ pub(super) enum Found {
 }
 
 /// Looks for an argument of a call by its name.
-pub(super) fn argument(call: Call, name: &str) -> Found {
+pub(super) fn argument(call: Call, name: &str) -> Lookup {
     let Some(of) = call.name() else {
-        return Found::Missing;
+        return Lookup::Missing;
     };
     let signature = usual(of);
     let usual = find(&signature, name);
     let Some(other) = different(call.abi, of, &signature) else {
-        return usual.map_or(Found::Missing, Found::At);
+        return usual.map_or(Lookup::Missing, Lookup::At);
     };
     match (find(&other, name), usual) {
-        (Some(argument), _) => Found::At(argument),
-        (None, Some(_)) => Found::Hidden,
-        (None, None) => Found::Missing,
+        (Some(argument), _) => Lookup::At(argument),
+        (None, Some(_)) => Lookup::Hidden,
+        (None, None) => Lookup::Missing,
     }
 }
 
@@ -193,20 +193,20 @@ mod tests {
 
     #[test]
     fn an_argument_is_found_by_its_name() {
-        let at = |position, wide| Found::At(Argument { position, wide });
+        let at = |position, wide| Lookup::At(Argument { position, wide });
         for (abi, call, name, found) in [
             (Abi::X86_64, "openat", "flags", at(2, false)),
             (Abi::X86_64, "open", "flags", at(1, false)),
             (Abi::X86_64, "open", "path", at(0, true)),
-            (Abi::X86_64, "open", "fd", Found::Missing),
+            (Abi::X86_64, "open", "fd", Lookup::Missing),
             (Abi::X86_64, "mmap", "prot", at(2, true)),
-            (Abi::I386, "mmap", "prot", Found::Hidden),
+            (Abi::I386, "mmap", "prot", Lookup::Hidden),
             (Abi::I386, "mmap", "block", at(0, true)),
             (Abi::I386, "mmap2", "prot", at(2, true)),
-            (Abi::I386, "setuid", "uid", Found::Hidden),
+            (Abi::I386, "setuid", "uid", Lookup::Hidden),
             (Abi::X86_64, "clone", "tls", at(4, true)),
             (Abi::Aarch64, "clone", "tls", at(3, true)),
-            (Abi::X86_64, "getpid", "pid", Found::Missing),
+            (Abi::X86_64, "getpid", "pid", Lookup::Missing),
             (Abi::X86_64, "ptrace", "op", at(0, true)),
             (Abi::X86_64, "connect", "fd", at(0, false)),
             (Abi::X86_64, "epoll_ctl", "fd", at(2, false)),
@@ -232,7 +232,7 @@ mod tests {
             }
             for word in &words {
                 match argument(call, word) {
-                    Found::Missing => {}
+                    Lookup::Missing => {}
                     found => text += &format!("  {word} {found:?}\n"),
                 }
             }

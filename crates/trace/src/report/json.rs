@@ -6,7 +6,7 @@
 //! `{"text": …}` or `{"hex": …}`, with `"more": true` where not all of them are shown.
 
 use super::text::{decimal, digits, hex_byte, hexadecimal};
-use crate::decode::{Out, Returned, Set};
+use crate::decode::{CallResult, Out, Set};
 use fleetgate_calls::tables::signal;
 
 /// Writes a call's arguments and its result.
@@ -343,14 +343,14 @@ impl Out for Json<'_> {
         self.put(b"null");
     }
 
-    fn returned(&mut self, what: Returned) {
+    fn returned(&mut self, what: CallResult) {
         self.put(b"},\"result\":");
         match what {
-            Returned::Number(value) => self.number(value),
-            Returned::Hex(value) => self.hex(value),
-            Returned::Octal(value) => self.octal(value),
-            Returned::Descriptor(fd, what) => self.descriptor(fd, what),
-            Returned::Error(number, name, text) => {
+            CallResult::Number(value) => self.number(value),
+            CallResult::Hex(value) => self.hex(value),
+            CallResult::Octal(value) => self.octal(value),
+            CallResult::Descriptor(fd, what) => self.descriptor(fd, what),
+            CallResult::Error(number, name, text) => {
                 self.put(b"-1,\"errno\":");
                 self.number(i64::from(number));
                 self.put(b",\"error\":");
@@ -358,13 +358,13 @@ impl Out for Json<'_> {
                 self.put(b",\"text\":");
                 string(self.into, text);
             }
-            Returned::Again(name, text) => {
+            CallResult::Again(name, text) => {
                 self.put(b"null,\"error\":");
                 string(self.into, name);
                 self.put(b",\"text\":");
                 string(self.into, text);
             }
-            Returned::Unknown => self.put(b"null"),
+            CallResult::Unknown => self.put(b"null"),
         }
     }
 

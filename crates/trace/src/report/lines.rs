@@ -5,7 +5,7 @@ use super::Log;
 use super::output::Output;
 use super::signals;
 use super::stamp::{Moment, Stamp};
-use super::words::{Ended, Words, align};
+use super::words::{EndingCall, Words, align};
 use crate::catch::{End, Enter, Event};
 use fleetgate_calls::memory::Memory;
 use fleetgate_sys::ptrace::Signal;
@@ -111,7 +111,7 @@ pub struct Lines<W: Words> {
     words: W,
     style: Style,
     output: Output,
-    tasks: BTreeMap<i32, Task<W::Begun>>,
+    tasks: BTreeMap<i32, Task<W::CallProgress>>,
     /// Whose line waits for its end.
     open: Option<i32>,
     line: Vec<u8>,
@@ -181,7 +181,7 @@ impl<W: Words> Lines<W> {
         let whole = !self.style.results || never_returns;
         if whole {
             let start = if held { self.held_width(tid) } else { 0 };
-            let ended = Ended {
+            let ended = EndingCall {
                 enter,
                 begun,
                 column: self.style.column.saturating_sub(start),
@@ -223,7 +223,7 @@ impl<W: Words> Lines<W> {
             self.line = line;
             return;
         };
-        let ended = Ended {
+        let ended = EndingCall {
             enter: &call.enter,
             begun: call.begun,
             column,
@@ -239,7 +239,12 @@ impl<W: Words> Lines<W> {
     }
 
     /// The call that a task is in, which ends: begins or goes on with its line, up to which column for the result.
-    fn take_call(&mut self, tid: i32, now: Moment, line: &mut Vec<u8>) -> Option<(InCall<W::Begun>, usize)> {
+    fn take_call(
+        &mut self,
+        tid: i32,
+        now: Moment,
+        line: &mut Vec<u8>,
+    ) -> Option<(InCall<W::CallProgress>, usize)> {
         let call = self.tasks.get_mut(&tid).and_then(|t| t.call.take())?;
         let start = match &call.held {
             Some(held) => {
@@ -253,7 +258,14 @@ impl<W: Words> Lines<W> {
     }
 
     /// Puts the line of a call that has ended. One that was held is put only if it is shown.
-    fn put_call(&mut self, tid: i32, now: Moment, call: &InCall<W::Begun>, shown: bool, line: &mut Vec<u8>) {
+    fn put_call(
+        &mut self,
+        tid: i32,
+        now: Moment,
+        call: &InCall<W::CallProgress>,
+        shown: bool,
+        line: &mut Vec<u8>,
+    ) {
         line.push(b'\n');
         if call.held.is_none() {
             self.put(tid, line);
@@ -270,7 +282,7 @@ impl<W: Words> Lines<W> {
             return;
         };
         if let Some(memory) = memory {
-            let ended = Ended {
+            let ended = EndingCall {
                 enter: &call.enter,
                 begun: call.begun,
                 column,
@@ -316,7 +328,7 @@ impl<W: Words> Lines<W> {
             let text = format!(
                 "--- {} {} ---\n",
                 signals::name(signal.number),
-                signals::shown(signal)
+                signals::describe(signal)
             );
             self.alone(tid, now, text.as_bytes());
         }

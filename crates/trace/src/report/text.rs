@@ -1,7 +1,7 @@
 //! Values of a call as strace prints them, by hand into a buffer: no formatting machinery. What stands before the call's
 //! name and after its result is not of this file.
 
-use crate::decode::{Out, Returned, Set};
+use crate::decode::{CallResult, Out, Set};
 use fleetgate_calls::tables::signal;
 
 /// The column that results stand in, where there is room.
@@ -392,18 +392,18 @@ impl Out for Text<'_> {
         self.into.push(b'?');
     }
 
-    fn returned(&mut self, what: Returned) {
+    fn returned(&mut self, what: CallResult) {
         self.into.push(b')');
         let length = self.into.len() - self.line;
         let spaces = self.column.saturating_sub(length).max(1);
         self.into.resize(self.into.len() + spaces, b' ');
         self.put(b"= ");
         match what {
-            Returned::Number(value) => self.number(value),
-            Returned::Hex(value) => self.hex(value),
-            Returned::Octal(value) => self.octal(value),
-            Returned::Descriptor(fd, what) => self.descriptor(fd, what),
-            Returned::Error(number, name, text) => {
+            CallResult::Number(value) => self.number(value),
+            CallResult::Hex(value) => self.hex(value),
+            CallResult::Octal(value) => self.octal(value),
+            CallResult::Descriptor(fd, what) => self.descriptor(fd, what),
+            CallResult::Error(number, name, text) => {
                 self.put(b"-1 ");
                 if name.is_empty() {
                     self.put(b"ERRNO_");
@@ -417,14 +417,14 @@ impl Out for Text<'_> {
                 }
                 self.into.push(b')');
             }
-            Returned::Again(name, text) => {
+            CallResult::Again(name, text) => {
                 self.put(b"? ");
                 self.put(name.as_bytes());
                 self.put(b" (");
                 self.put(text.as_bytes());
                 self.into.push(b')');
             }
-            Returned::Unknown => self.into.push(b'?'),
+            CallResult::Unknown => self.into.push(b'?'),
         }
     }
 

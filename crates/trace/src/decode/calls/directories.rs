@@ -1,6 +1,6 @@
 //! Calls on names of files: directories, links, owners, times, file systems.
 
-use super::{Argument, Res, Row};
+use super::{Argument, ResultKind, Row};
 use crate::decode::constants as c;
 use crate::decode::kind::{AT, Count, FD, HEX, INT, Kind, MODE, PATH, SIZE, TEXT, UINT, Width, bits, named};
 use crate::decode::reader::Reader;

@@ -1,6 +1,6 @@
 //! Calls on open files, and those that open them.
 
-use super::{Argument, Res, Row};
+use super::{Argument, ResultKind, Row};
 use crate::decode::constants as c;
 use crate::decode::kind::{
     ADDRESS, AT, Count, FD, HEX, I64, INT, Kind, LONG, MODE, PATH, SIZE, TEXT, UINT, Width, bits, named,

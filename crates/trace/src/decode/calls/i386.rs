@@ -1,7 +1,7 @@
 //! Calls that a 32-bit program makes otherwise than a 64-bit one: other structures behind the same names. What is not
 //! decoded is an address.
 
-use super::{Argument, Res, Row};
+use super::{Argument, ResultKind, Row};
 use crate::decode::constants as c;
 use crate::decode::kind::{ADDRESS, AT, FD, INT, Kind, PATH, SIZE, UINT, Width, bits, named};
 use crate::decode::show::processes::{self as p};

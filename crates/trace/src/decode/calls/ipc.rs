@@ -1,6 +1,6 @@
 //! Calls of System V's and POSIX's ways between processes, keys.
 
-use super::{Argument, Res, Row};
+use super::{Argument, ResultKind, Row};
 use crate::decode::constants as c;
 use crate::decode::kind::{
     ADDRESS, Count, FD, HEX, INT, Kind, LONG, PATH, SIZE, TEXT, UINT, Width, bits, named,

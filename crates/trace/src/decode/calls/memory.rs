@@ -1,6 +1,6 @@
 //! Calls on memory.
 
-use super::{Argument, Res, Row};
+use super::{Argument, ResultKind, Row};
 use crate::decode::constants as c;
 use crate::decode::kind::{ADDRESS, FD, HEX, INT, Kind, SIZE, Width, bits, named};
 use crate::decode::show::memory;
@@ -16,11 +16,11 @@ static NO_FLAGS: crate::decode::names::Names =
 
 /// What there is, where that was asked.
 fn barriers(r: &mut crate::decode::reader::Reader, result: i64) {
-    use crate::decode::Returned;
+    use crate::decode::CallResult;
     if r.argument(0) as u32 != 0 {
-        return r.out.returned(Returned::Number(result));
+        return r.out.returned(CallResult::Number(result));
     }
-    r.out.returned(Returned::Hex(result.cast_unsigned()));
+    r.out.returned(CallResult::Hex(result.cast_unsigned()));
     r.out.open_note();
     r.out.note("commands", false);
     let out = &mut *r.out;

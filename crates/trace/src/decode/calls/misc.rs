@@ -1,6 +1,6 @@
 //! Calls on the kernel itself: filters, programs in it, modules, rings, random numbers.
 
-use super::{Argument, Res, Row};
+use super::{Argument, ResultKind, Row};
 use crate::decode::constants as c;
 use crate::decode::kind::{
     ADDRESS, Count, FD, HEX, INT, Kind, Layout, SIZE, TEXT, U64, UINT, Width, bits, f, gap, named,
@@ -140,7 +140,7 @@ fn rule(registers: &Registers) -> Option<Kind> {
 /// A descriptor, or a version where that was asked for.
 fn ruleset(r: &mut Reader, result: i64) {
     if r.argument(2) & 1 != 0 {
-        r.out.returned(crate::decode::Returned::Number(result));
+        r.out.returned(crate::decode::CallResult::Number(result));
     } else {
         r.returned_descriptor(result);
     }

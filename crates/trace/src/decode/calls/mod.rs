@@ -14,7 +14,7 @@ macro_rules! rows {
                 kind: $kind,
                 width: concat!($(stringify!($width))?),
             }),*],
-            result: Res::$result $(($show))?,
+            result: ResultKind::$result $(($show))?,
             classes: &[$($(stringify!($class)),+)?],
         }),*]
     };
@@ -42,7 +42,7 @@ use std::sync::OnceLock;
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     pub(crate) arguments: &'static [Argument],
-    pub(super) result: Res,
+    pub(super) result: ResultKind,
     /// The classes of expressions that it is in, without their `%`.
     pub(crate) classes: &'static [&'static str],
 }
@@ -57,7 +57,7 @@ pub(crate) struct Argument {
 
 /// What a result is.
 #[derive(Clone, Copy)]
-pub(super) enum Res {
+pub(super) enum ResultKind {
     Number,
     /// An address.
     Hex,
@@ -238,11 +238,11 @@ mod tests {
                     arguments.map(|argument| format!("{}: {}", argument.name, kind_text(&argument.kind)));
                 let arguments: Vec<_> = arguments.collect();
                 let result = match row.result {
-                    Res::Number => "number",
-                    Res::Hex => "hex",
-                    Res::Octal => "octal",
-                    Res::Descriptor => "descriptor",
-                    Res::By(_) => "by",
+                    ResultKind::Number => "number",
+                    ResultKind::Hex => "hex",
+                    ResultKind::Octal => "octal",
+                    ResultKind::Descriptor => "descriptor",
+                    ResultKind::By(_) => "by",
                 };
                 text += &format!("{} {name}({}) {result}\n", abi.name(), arguments.join(", "));
             }

@@ -1,6 +1,6 @@
 //! Calls on sockets.
 
-use super::{Argument, Res, Row};
+use super::{Argument, ResultKind, Row};
 use crate::decode::constants as c;
 use crate::decode::kind::{Count, FD, INT, Kind, SIZE, UINT, Width, bits, named};
 use crate::decode::show::{network as n, options, time};

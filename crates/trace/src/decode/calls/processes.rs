@@ -1,7 +1,7 @@
 //! Calls on processes: made, run, waited for, limited, and who they are.
 
-use super::{Argument, Res, Row};
-use crate::decode::Returned;
+use super::{Argument, ResultKind, Row};
+use crate::decode::CallResult;
 use crate::decode::constants as c;
 use crate::decode::kind::{ADDRESS, AT, Count, FD, HEX, INT, Kind, PATH, SIZE, UINT, Width, bits, named};
 use crate::decode::reader::{Reader, Registers};
@@ -101,26 +101,26 @@ fn prctl_result(r: &mut Reader, result: i64) {
         // PR_GET_DUMPABLE
         3 => {
             r.named_result(
-                Returned::Number(result),
+                CallResult::Number(result),
                 "dumpable",
                 p::DUMPABLE.find(result.cast_unsigned(), u64::MAX),
             );
         }
         // PR_GET_SECUREBITS
         27 if result != 0 => {
-            r.out.returned(Returned::Hex(result.cast_unsigned()));
+            r.out.returned(CallResult::Hex(result.cast_unsigned()));
             r.out.open_note();
             r.out.note("bits", false);
             r.bits(&c::SECUREBITS, result.cast_unsigned());
             r.out.close_note();
         }
-        _ => r.out.returned(Returned::Number(result)),
+        _ => r.out.returned(CallResult::Number(result)),
     }
 }
 
 fn policy_result(r: &mut Reader, result: i64) {
     r.named_result(
-        Returned::Number(result),
+        CallResult::Number(result),
         "policy",
         c::SCHED.find(result.cast_unsigned(), u64::MAX),
     );
@@ -138,7 +138,7 @@ fn io_priority(r: &mut Reader, value: u64) {
 }
 
 fn io_priority_result(r: &mut Reader, result: i64) {
-    r.out.returned(Returned::Number(result));
+    r.out.returned(CallResult::Number(result));
     r.out.open_note();
     r.out.note("priority", false);
     io_priority(r, result.cast_unsigned());
@@ -160,7 +160,7 @@ fn personality(r: &mut Reader, value: u64) {
 }
 
 fn personality_result(r: &mut Reader, result: i64) {
-    r.out.returned(Returned::Hex(result.cast_unsigned()));
+    r.out.returned(CallResult::Hex(result.cast_unsigned()));
     r.out.open_note();
     r.out.note("persona", false);
     personality(r, result.cast_unsigned());

@@ -1,6 +1,6 @@
 //! Calls on signals.
 
-use super::{Argument, Res, Row};
+use super::{Argument, ResultKind, Row};
 use crate::decode::constants as c;
 use crate::decode::kind::{FD, INT, Kind, SIZE, Width, bits, named};
 use crate::decode::show::{signals as s, time};
@@ -12,7 +12,7 @@ pub(super) static ROWS: &[Row] = fleetgate_calls::signals_calls!(rows);
 
 fn waited(r: &mut crate::decode::reader::Reader, result: i64) {
     r.named_result(
-        crate::decode::Returned::Number(result),
+        crate::decode::CallResult::Number(result),
         "signal",
         fleetgate_calls::tables::signal::name(result as i32),
     );

@@ -1,6 +1,6 @@
 //! Calls on time, and on words that threads wait for.
 
-use super::{Argument, Res, Row};
+use super::{Argument, ResultKind, Row};
 use crate::decode::constants as c;
 use crate::decode::kind::{ADDRESS, FD, HEX, INT, Kind, LONG, Layout, UINT, Width, bits, f, named};
 use crate::decode::reader::{Reader, Registers};
@@ -49,7 +49,7 @@ static TIMEX: Layout = Layout {
 
 fn clock_state(r: &mut Reader, result: i64) {
     r.named_result(
-        crate::decode::Returned::Number(result),
+        crate::decode::CallResult::Number(result),
         "state",
         c::TIME_STATE.find(result.cast_unsigned(), u64::MAX),
     );

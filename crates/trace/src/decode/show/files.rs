@@ -4,7 +4,7 @@ use super::time::stamp;
 use crate::decode::constants as c;
 use crate::decode::kind::{FD, INT, Kind, LONG, Layout, U64, UINT, Width, bits, f, gap, named};
 use crate::decode::reader::{Reader, Registers, number};
-use crate::decode::{Returned, names::Names};
+use crate::decode::{CallResult, names::Names};
 use fleetgate_calls::abi::Abi;
 
 const O_ACCMODE: u64 = 3;
@@ -410,7 +410,7 @@ pub(in crate::decode) fn fcntl_result(r: &mut Reader, result: i64) {
     match r.argument(1) as u32 {
         0 | 1030 => r.returned_descriptor(result),
         1 | 3 | 1034 => {
-            r.out.returned(Returned::Hex(value));
+            r.out.returned(CallResult::Hex(value));
             let command = r.argument(1) as u32;
             if value == 0 && command != 3 {
                 return;
@@ -426,15 +426,19 @@ pub(in crate::decode) fn fcntl_result(r: &mut Reader, result: i64) {
         }
         11 => {
             r.named_result(
-                Returned::Number(result),
+                CallResult::Number(result),
                 "signal",
                 fleetgate_calls::tables::signal::name(result as i32),
             );
         }
         1025 => {
-            r.named_result(Returned::Hex(value), "lease", c::LOCK_TYPE.find(value, u64::MAX));
+            r.named_result(
+                CallResult::Hex(value),
+                "lease",
+                c::LOCK_TYPE.find(value, u64::MAX),
+            );
         }
-        _ => r.out.returned(Returned::Number(result)),
+        _ => r.out.returned(CallResult::Number(result)),
     }
 }
 

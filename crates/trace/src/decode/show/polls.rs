@@ -4,7 +4,7 @@ use super::time::{TIMESPEC, TIMEVAL};
 use crate::decode::constants as c;
 use crate::decode::kind::{Kind, Width};
 use crate::decode::reader::{ITEM, Reader, number};
-use crate::decode::{Returned, Set};
+use crate::decode::{CallResult, Set};
 use fleetgate_calls::abi::Abi;
 
 /// What a descriptor is polled for.
@@ -44,7 +44,7 @@ pub(in crate::decode) fn ppoll_result(r: &mut Reader, result: i64) {
 }
 
 fn found(r: &mut Reader, result: i64) {
-    r.out.returned(Returned::Number(result));
+    r.out.returned(CallResult::Number(result));
     if result == 0 {
         return timeout(r);
     }
@@ -134,7 +134,7 @@ fn is_set(bytes: &[u8], fd: u64) -> bool {
 
 /// What select and pselect6 found: `1 (in [3], left {…})`. `MICRO`: the time is in microseconds.
 pub(in crate::decode) fn selected<const MICRO: bool>(r: &mut Reader, result: i64) {
-    r.out.returned(Returned::Number(result));
+    r.out.returned(CallResult::Number(result));
     if result == 0 {
         return timeout(r);
     }
