@@ -4,7 +4,7 @@
 
 use fleetgate_calls::abi::{Abi, Call};
 use fleetgate_calls::audit::{
-    Caller, Calls, Image, Level, MAX_ARGV, MAX_PATH, MAX_WORDS, Source, Told, Value, Who, event, tell,
+    Caller, Calls, Image, Level, MAX_ARGV, MAX_PATH, MAX_WORDS, Source, AuditEvent, Value, Who, event, tell,
     tell_socketcall,
 };
 use fleetgate_calls::memory::Memory;
@@ -53,7 +53,7 @@ impl Caller for Piece<'_> {
     }
 }
 
-fn check(told: &Told) {
+fn check(told: &AuditEvent) {
     assert_eq!(event(told.event), Some(told.event));
     for fact in &told.facts {
         match &fact.value {
@@ -97,5 +97,5 @@ fuzz_target!(|data: &[u8]| {
         None => tell_socketcall(&arguments, level, &caller),
     };
     told.iter().for_each(check);
-    check(&Told::executed(&caller));
+    check(&AuditEvent::executed(&caller));
 });

@@ -11,7 +11,7 @@ pub mod decode;
 pub mod expression;
 pub mod follow;
 pub mod interrupt;
-pub mod named;
+pub mod path_filter;
 pub mod relatives;
 pub mod report;
 pub mod run;

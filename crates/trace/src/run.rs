@@ -1,7 +1,7 @@
 //! The loop of a tracer: what a way to catch calls brings is told to the reports, and the task goes on. It decides nothing
 //! but what is reported: every call goes on, whatever the reports make of it.
 
-use crate::catch::{Catch, End, Enter, Event, Found, Then, Wait};
+use crate::catch::{Catch, End, Enter, Event, NextEvent, Then, Wait};
 use crate::relatives::Relatives;
 use crate::report::Reports;
 use crate::report::sockets;
@@ -95,7 +95,7 @@ impl Run<'_> {
             let found = match self.reports.is_due() {
                 false => self.catch.next(Wait::Yes)?,
                 true => match self.catch.next(Wait::No)? {
-                    Found::Nothing => {
+                    NextEvent::Nothing => {
                         self.reports.flush();
                         self.catch.next(Wait::Yes)?
                     }
@@ -103,14 +103,14 @@ impl Run<'_> {
                 },
             };
             let event = match found {
-                Found::Event(event) => event,
-                Found::Over => return Ok(Over::Ended(end)),
-                Found::Nothing if (self.is_told_to_leave)() => {
+                NextEvent::Event(event) => event,
+                NextEvent::Over => return Ok(Over::Ended(end)),
+                NextEvent::Nothing if (self.is_told_to_leave)() => {
                     self.catch.leave();
                     self.reports.leave(self.now());
                     return Ok(Over::Left);
                 }
-                Found::Nothing => continue,
+                NextEvent::Nothing => continue,
             };
             if let Event::Ended { tid, end: how } = &event
                 && self.first == Some(*tid)

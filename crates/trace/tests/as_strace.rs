@@ -8,7 +8,7 @@ use fleetgate_calls::memory::Memory;
 use fleetgate_sys::memory;
 use fleetgate_sys::ptrace::{self, AT_CALL, At, Status, event};
 use fleetgate_trace::catch::Enter;
-use fleetgate_trace::decode::{self, Begun, Limits};
+use fleetgate_trace::decode::{self, CallProgress, Limits};
 use fleetgate_trace::report::text::{COLUMN, Text};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -71,7 +71,7 @@ fn ours(directory: &Path, descriptors: bool) -> Vec<String> {
     let pid = child.id() as i32;
     ptrace::seize(pid, ptrace::option::SYSGOOD | ptrace::option::EXIT_KILL).expect("a child can be traced");
     let mut lines = Vec::new();
-    let mut pending: Option<(Enter, Begun, Vec<u8>)> = None;
+    let mut pending: Option<(Enter, CallProgress, Vec<u8>)> = None;
     let mut woken = false;
     let limits = Limits {
         descriptors,

@@ -17,7 +17,7 @@ use fleetgate_sys::socket;
 use fleetgate_sys::spawn::Strings;
 use fleetgate_sys::traced::{self, Start, Step};
 use fleetgate_trace::catch::notify::{self, Note, Notify};
-use fleetgate_trace::catch::{Catch, End, Event, Found, Then, Wait};
+use fleetgate_trace::catch::{Catch, End, Event, NextEvent, Then, Wait};
 use fleetgate_wire::encode;
 use fleetgate_wire::guard::{Kept, MAX_LISTENERS, MAX_TRACERS, Request};
 use std::ffi::{CStr, CString, OsString};
@@ -78,13 +78,13 @@ fn watch(notify: &mut Notify) -> (Vec<u32>, Vec<Event>) {
     let (mut calls, mut others) = (Vec::new(), Vec::new());
     loop {
         match notify.next(Wait::Yes).expect("it goes on") {
-            Found::Event(Event::Enter(enter)) => {
+            NextEvent::Event(Event::Enter(enter)) => {
                 calls.push(enter.number);
                 notify.go_on(enter.tid, Then::Free);
             }
-            Found::Event(event) => others.push(event),
-            Found::Nothing => {}
-            Found::Over => return (calls, others),
+            NextEvent::Event(event) => others.push(event),
+            NextEvent::Nothing => {}
+            NextEvent::Over => return (calls, others),
         }
     }
 }
@@ -233,7 +233,7 @@ fn tracer(args: &[OsString]) -> ! {
     let mut count = 0;
     loop {
         match notify.next(Wait::Yes).expect("it goes on") {
-            Found::Event(Event::Enter(enter)) => {
+            NextEvent::Event(Event::Enter(enter)) => {
                 count += 1;
                 if point == "answered" {
                     notify.go_on(enter.tid, Then::Free);
@@ -243,7 +243,7 @@ fn tracer(args: &[OsString]) -> ! {
                 }
                 notify.go_on(enter.tid, Then::Free);
             }
-            Found::Over => std::process::exit(0),
+            NextEvent::Over => std::process::exit(0),
             _ => {}
         }
     }
@@ -330,9 +330,9 @@ fn leaving_changes_nothing() {
     );
     let pid = notify.pid().expect("a first process");
     let pidfd = process::pidfd_open(pid).expect("it lives");
-    while !matches!(notify.next(Wait::Yes), Ok(Found::Event(Event::Enter(_)))) {}
+    while !matches!(notify.next(Wait::Yes), Ok(NextEvent::Event(Event::Enter(_)))) {}
     notify.leave();
-    assert_eq!(notify.next(Wait::Yes), Ok(Found::Over));
+    assert_eq!(notify.next(Wait::Yes), Ok(NextEvent::Over));
     assert_eq!(process::wait(&pidfd, true), Ok(Some(process::Exit::Code(6))));
     drop(notify);
     assert_eq!(
@@ -456,10 +456,10 @@ fn more_calls_wait_than_are_held() {
     let mut held = Vec::new();
     loop {
         match notify.next(Wait::Yes).expect("it goes on") {
-            Found::Event(Event::Enter(enter)) => held.push(enter.tid),
-            Found::Event(_) => {}
-            Found::Nothing => break,
-            Found::Over => unreachable!("eighty processes wait"),
+            NextEvent::Event(Event::Enter(enter)) => held.push(enter.tid),
+            NextEvent::Event(_) => {}
+            NextEvent::Nothing => break,
+            NextEvent::Over => unreachable!("eighty processes wait"),
         }
     }
     assert_eq!(held.len(), SLOTS);

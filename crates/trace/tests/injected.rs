@@ -9,7 +9,7 @@ use fleetgate_calls::guardian::{Guardian, Image};
 use fleetgate_sys::process;
 use fleetgate_trace::catch::inject::{Error, Injection, inject};
 use fleetgate_trace::catch::notify::Notify;
-use fleetgate_trace::catch::{Catch, Event, Found, Then, Wait};
+use fleetgate_trace::catch::{Catch, Event, NextEvent, Then, Wait};
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs;
@@ -139,11 +139,11 @@ fn watch(notify: &mut Notify, until: impl Fn(&HashSet<i32>) -> bool) -> HashSet<
     let mut tasks = HashSet::new();
     while !until(&tasks) {
         match notify.next(Wait::Yes).expect("it goes on") {
-            Found::Event(Event::Enter(enter)) => {
+            NextEvent::Event(Event::Enter(enter)) => {
                 tasks.insert(enter.tid);
                 notify.go_on(enter.tid, Then::Free);
             }
-            Found::Over => break,
+            NextEvent::Over => break,
             _ => {}
         }
     }
@@ -178,7 +178,7 @@ fn calls_of_all_threads_are_seen_and_leaving_changes_nothing() {
     assert_eq!(injection.no_new_privileges, process::effective_uid() != 0);
     let began = notify.next(Wait::No).expect("an event");
     let pid = program.pid();
-    assert_eq!(began, Found::Event(Event::Began { tid: pid, pid, by: 0 }));
+    assert_eq!(began, NextEvent::Event(Event::Began { tid: pid, pid, by: 0 }));
     let tasks = watch(&mut notify, |tasks| tasks.len() == 4);
     assert!(!tasks.contains(&pid));
     notify.leave();
@@ -363,7 +363,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while open.load(Ordering::SeqCst) {
-                if let Found::Event(Event::Enter(enter)) = notify.next(Wait::No).expect("it goes on") {
+                if let NextEvent::Event(Event::Enter(enter)) = notify.next(Wait::No).expect("it goes on") {
                     notify.go_on(enter.tid, Then::Free);
                 }
             }

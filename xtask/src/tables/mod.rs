@@ -7,7 +7,7 @@ mod headers;
 mod newer;
 
 use crate::shell::{Result, read_text, root, write};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 const COMMITTED: &str = "crates/calls/src/tables";
@@ -57,12 +57,11 @@ fn made() -> Result<Vec<(String, String)>> {
     Ok(files)
 }
 
-/// Names by number, and numbers in the order of the names.
+/// Names by number; no name stands twice.
 fn table_of_calls(abi: &str, calls: &BTreeMap<u32, String>) -> Result<String> {
-    let mut by_name: Vec<(&str, u32)> = calls.iter().map(|(n, name)| (name.as_str(), *n)).collect();
-    by_name.sort_unstable();
-    if let Some(twice) = by_name.windows(2).find(|w| w[0].0 == w[1].0) {
-        return Err(format!("{abi}: {} has two numbers", twice[0].0));
+    let mut names = BTreeSet::new();
+    if let Some(twice) = calls.values().find(|name| !names.insert(*name)) {
+        return Err(format!("{abi}: {twice} has two numbers"));
     }
     let last = calls.keys().next_back().copied().unwrap_or_default();
     if calls.is_empty() || last > MOST {
@@ -71,9 +70,7 @@ fn table_of_calls(abi: &str, calls: &BTreeMap<u32, String>) -> Result<String> {
     let names = (0..=last).map(|n| format!("{:?}", calls.get(&n).map_or("", String::as_str)));
     let mut text = head(&format!("System calls of {abi}"));
     text += "\n/// Names by number, empty where there is none.\n";
-    text += &list("&str", names);
-    text += "\n/// The numbers that have a name, in the order of the names.\n";
-    text += &list("u16", by_name.iter().map(|(_, n)| n.to_string())).replace("NAMES", "BY_NAME");
+    text += &list(names);
     Ok(text)
 }
 
@@ -94,7 +91,7 @@ fn table_of_signals(signals: &BTreeMap<u32, String>) -> Result<String> {
     }
     let mut text = head("Signals");
     text += "\n/// Names by number, from 1.\n";
-    text += &list("&str", signals.values().map(|name| format!("{name:?}")));
+    text += &list(signals.values().map(|name| format!("{name:?}")));
     Ok(text)
 }
 
@@ -103,8 +100,8 @@ fn head(what: &str) -> String {
 }
 
 /// A table, as many values in a line as it holds.
-fn list(of: &str, values: impl Iterator<Item = String>) -> String {
-    let mut text = format!("#[rustfmt::skip]\npub(super) static NAMES: &[{of}] = &[\n");
+fn list(values: impl Iterator<Item = String>) -> String {
+    let mut text = String::from("#[rustfmt::skip]\npub(super) static NAMES: &[&str] = &[\n");
     let mut line = String::new();
     for value in values {
         if !line.is_empty() && 4 + line.len() + value.len() + 1 > WIDTH {
@@ -126,13 +123,9 @@ mod tests {
     }
 
     #[test]
-    fn a_table_has_gaps_and_is_sorted_by_name() {
+    fn a_table_has_gaps() {
         let text = table_of_calls("x", &calls(&[(0, "write"), (2, "open")])).expect("a table");
         assert!(text.contains("    \"write\", \"\", \"open\",\n"), "{text}");
-        assert!(
-            text.contains("static BY_NAME: &[u16] = &[\n    2, 0,\n"),
-            "{text}"
-        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What one call says: from its registers, and from what can be read of its caller. All of it is bounded.
 
 use super::row::{Argument, Level, Only, Row, Sort};
-use super::table::{EXECUTED, row_of};
+use super::table::{EXECUTED, rows_of};
 use super::{Caller, Image};
 use crate::abi::Abi;
 use std::fmt::Write;
@@ -55,17 +55,17 @@ pub struct Fact {
 
 /// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct AuditEvent {
     /// Its name in docs/audit.md.
     pub event: &'static str,
     /// The rest.
     pub facts: Vec<Fact>,
 }
 
-impl Told {
+impl AuditEvent {
     /// A program that a process has begun to execute.
     #[must_use]
-    pub fn executed(caller: &impl Caller) -> Told {
+    pub fn executed(caller: &impl Caller) -> AuditEvent {
         let mut facts = Vec::new();
         who(caller, &mut facts);
         if let Some(Image { device, inode, .. }) = image(caller, &mut facts) {
@@ -73,7 +73,7 @@ impl Told {
                 facts.push(fact(name, Source::Kernel, number_of(number)));
             }
         }
-        Told {
+        AuditEvent {
             event: EXECUTED,
             facts,
         }
@@ -82,7 +82,13 @@ impl Told {
 
 /// What a call of `row` says. None: nothing at this level.
 #[must_use]
-pub fn tell(row: &Row, abi: Abi, arguments: &[u64; 6], level: Level, caller: &impl Caller) -> Option<Told> {
+pub fn tell(
+    row: &Row,
+    abi: Abi,
+    arguments: &[u64; 6],
+    level: Level,
+    caller: &impl Caller,
+) -> Option<AuditEvent> {
     let from = From {
         abi,
         arguments,
@@ -94,7 +100,7 @@ pub fn tell(row: &Row, abi: Abi, arguments: &[u64; 6], level: Level, caller: &im
 
 /// What a `socketcall` of i386 says, whose arguments lie in memory. None: nothing at this level.
 #[must_use]
-pub fn tell_socketcall(arguments: &[u64; 6], level: Level, caller: &impl Caller) -> Option<Told> {
+pub fn tell_socketcall(arguments: &[u64; 6], level: Level, caller: &impl Caller) -> Option<AuditEvent> {
     // linux/net.h: SYS_SOCKET 1, SYS_BIND 2, …
     let (name, count) = match arguments[0] as u32 {
         1 => ("socket", 3),
@@ -114,7 +120,7 @@ pub fn tell_socketcall(arguments: &[u64; 6], level: Level, caller: &impl Caller)
     for (to, from) in inner.iter_mut().zip(chunks) {
         *to = u32::from_ne_bytes(*from).into();
     }
-    let row = row_of(name, &inner)?;
+    let row = rows_of(name).find(|row| row.when.fits(&inner))?;
     let from = From {
         abi: Abi::I386,
         arguments: &inner,
@@ -132,7 +138,7 @@ struct From<'a, C> {
 }
 
 impl<C: Caller> From<'_, C> {
-    fn tell(&self, row: &Row, level: Level) -> Option<Told> {
+    fn tell(&self, row: &Row, level: Level) -> Option<AuditEvent> {
         if row.level > level {
             return None;
         }
@@ -157,7 +163,7 @@ impl<C: Caller> From<'_, C> {
         for argument in row.arguments {
             self.argument(argument, &mut facts);
         }
-        Some(Told {
+        Some(AuditEvent {
             event: row.event,
             facts,
         })

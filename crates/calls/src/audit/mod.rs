@@ -11,7 +11,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use decode::{Fact, MAX_ARGV, MAX_PATH, MAX_WORDS, Source, Told, Value, tell, tell_socketcall};
+pub use decode::{AuditEvent, Fact, MAX_ARGV, MAX_PATH, MAX_WORDS, Source, Value, tell, tell_socketcall};
 pub use row::{Level, Row, Sort};
 pub use table::{Calls, UNKNOWN, event, selection, with_pass};
 

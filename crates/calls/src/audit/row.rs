@@ -1,5 +1,5 @@
-//! The rows of the table of audited calls: which calls, from which level on, with which arguments, and what each argument is.
-//! It reads nothing.
+//! What a row says of an audited call: from which level on it is told, with which arguments, and what each argument is. It
+//! reads nothing.
 
 /// How much is told; each level has what those before it have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,11 +87,9 @@ impl Only {
     }
 }
 
-/// Calls that mean the same.
+/// What is told of a call.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Their names.
-    pub calls: &'static [&'static str],
     /// From which level on.
     pub level: Level,
     /// The event's name in docs/audit.md.

@@ -7,31 +7,6 @@ use crate::select::{Is, Selection, Test, When};
 use fleetgate_sys::seccomp::Instruction;
 use std::collections::BTreeMap;
 
-const fn arg(name: &'static str, at: u8, sort: Sort) -> Argument {
-    Argument { name, at, sort }
-}
-
-const fn row(
-    level: Level,
-    event: &'static str,
-    operation: &'static str,
-    calls: &'static [&'static str],
-    arguments: &'static [Argument],
-) -> Row {
-    Row {
-        calls,
-        level,
-        event,
-        operation,
-        when: Only::Any,
-        arguments,
-    }
-}
-
-const fn only(when: Only, row: Row) -> Row {
-    Row { when, ..row }
-}
-
 /// O_WRONLY, O_RDWR, O_CREAT, O_TRUNC and the bit of O_TMPFILE that is no other's.
 pub(super) const WRITES: u64 = 0o1 | 0o2 | 0o100 | 0o1000 | 0o20_000_000;
 /// MSG_FASTOPEN: the address of what is sent is connected to.
@@ -55,542 +30,105 @@ const TRACING: &[u32] = &[0, 16, 0x4206];
 /// `arch_prctl(ARCH_SET_FS)`.
 const SET_FS: u64 = 0x1002;
 
-use Level::{Commands, Files, Full};
-use Sort::{
-    Address, Argv, Descriptor, How, Id, Message, Messages, Mode, Number, Open, Path, PathAt, PathOf, Pointed,
-    Text,
-};
+/// A call and what is told of it: the first row whose arguments fit counts.
+#[derive(Clone, Copy)]
+pub(super) struct AuditedCall {
+    pub(super) name: &'static str,
+    pub(super) rows: &'static [Row],
+}
 
-/// All that is told. The first row of a name whose arguments fit counts.
-pub(super) const ROWS: &[Row] = &[
-    row(
-        Commands,
-        "exec",
-        "",
-        &["execve"],
-        &[arg("path", 0, Path), arg("argv", 1, Argv)],
-    ),
-    row(
-        Commands,
-        "exec",
-        "",
-        &["execveat"],
-        &[arg("path", 1, PathOf(0, 4)), arg("argv", 2, Argv)],
-    ),
-    row(
-        Commands,
-        "connect",
-        "",
-        &["connect"],
-        &[arg("address", 1, Address(2))],
-    ),
-    only(
-        Only::Bits(3, FAST_OPEN),
-        row(
-            Commands,
-            "connect",
-            "",
-            &["sendto"],
-            &[arg("address", 4, Address(5))],
-        ),
-    ),
-    only(
-        Only::Bits(2, FAST_OPEN),
-        row(
-            Commands,
-            "connect",
-            "",
-            &["sendmsg"],
-            &[arg("address", 1, Message)],
-        ),
-    ),
-    only(
-        Only::Bits(3, FAST_OPEN),
-        row(
-            Commands,
-            "connect",
-            "",
-            &["sendmmsg"],
-            &[arg("address", 1, Message)],
-        ),
-    ),
-    row(Commands, "bind", "", &["bind"], &[arg("address", 1, Address(2))]),
-    row(
-        Commands,
-        "mount",
-        "mount",
-        &["mount"],
-        &[
-            arg("source", 0, Text),
-            arg("path", 1, Path),
-            arg("type", 2, Text),
-            arg("flags", 3, Number),
-        ],
-    ),
-    row(
-        Commands,
-        "mount",
-        "umount",
-        &["umount", "umount2"],
-        &[arg("path", 0, Path)],
-    ),
-    row(
-        Commands,
-        "mount",
-        "move",
-        &["move_mount"],
-        &[arg("from", 1, PathAt(0)), arg("path", 3, PathAt(2))],
-    ),
-    row(
-        Commands,
-        "mount",
-        "attributes",
-        &["mount_setattr"],
-        &[arg("path", 1, PathAt(0))],
-    ),
-    row(Commands, "mount", "chroot", &["chroot"], &[arg("path", 0, Path)]),
-    row(
-        Commands,
-        "mount",
-        "pivot_root",
-        &["pivot_root"],
-        &[arg("path", 0, Path), arg("put_old", 1, Path)],
-    ),
-    row(
-        Commands,
-        "identity",
-        "setuid",
-        &["setuid", "setuid32"],
-        &[arg("to_uid", 0, Id)],
-    ),
-    row(
-        Commands,
-        "identity",
-        "setgid",
-        &["setgid", "setgid32"],
-        &[arg("to_gid", 0, Id)],
-    ),
-    row(
-        Commands,
-        "identity",
-        "setreuid",
-        &["setreuid", "setreuid32"],
-        &[arg("real", 0, Id), arg("effective", 1, Id)],
-    ),
-    row(
-        Commands,
-        "identity",
-        "setregid",
-        &["setregid", "setregid32"],
-        &[arg("real", 0, Id), arg("effective", 1, Id)],
-    ),
-    row(
-        Commands,
-        "identity",
-        "setresuid",
-        &["setresuid", "setresuid32"],
-        &[arg("real", 0, Id), arg("effective", 1, Id), arg("saved", 2, Id)],
-    ),
-    row(
-        Commands,
-        "identity",
-        "setresgid",
-        &["setresgid", "setresgid32"],
-        &[arg("real", 0, Id), arg("effective", 1, Id), arg("saved", 2, Id)],
-    ),
-    row(
-        Commands,
-        "identity",
-        "setfsuid",
-        &["setfsuid", "setfsuid32"],
-        &[arg("to_uid", 0, Id)],
-    ),
-    row(
-        Commands,
-        "identity",
-        "setfsgid",
-        &["setfsgid", "setfsgid32"],
-        &[arg("to_gid", 0, Id)],
-    ),
-    row(
-        Commands,
-        "identity",
-        "setgroups",
-        &["setgroups", "setgroups32"],
-        &[arg("count", 0, Number)],
-    ),
-    row(Commands, "identity", "capset", &["capset"], &[]),
-    row(
-        Commands,
-        "namespace",
-        "unshare",
-        &["unshare"],
-        &[arg("flags", 0, Number)],
-    ),
-    row(
-        Commands,
-        "namespace",
-        "setns",
-        &["setns"],
-        &[arg("descriptor", 0, Descriptor), arg("flags", 1, Number)],
-    ),
-    only(
-        Only::Bits(0, NEW_NAMESPACES),
-        row(
-            Commands,
-            "namespace",
-            "clone",
-            &["clone"],
-            &[arg("flags", 0, Number)],
-        ),
-    ),
-    only(
-        Only::Pointed(0, NEW_NAMESPACES | NEW_TIME),
-        row(
-            Commands,
-            "namespace",
-            "clone",
-            &["clone3"],
-            &[arg("flags", 0, Pointed)],
-        ),
-    ),
-    // Those that make somebody a tracer; what he does then are thousands.
-    only(
-        Only::OneOf(0, TRACING),
-        row(
-            Commands,
-            "ptrace",
-            "ptrace",
-            &["ptrace"],
-            &[arg("request", 0, Number), arg("target", 1, Number)],
-        ),
-    ),
-    row(
-        Full,
-        "ptrace",
-        "read",
-        &["process_vm_readv"],
-        &[arg("target", 0, Number)],
-    ),
-    row(
-        Commands,
-        "ptrace",
-        "write",
-        &["process_vm_writev"],
-        &[arg("target", 0, Number)],
-    ),
-    row(
-        Commands,
-        "ptrace",
-        "descriptor",
-        &["pidfd_getfd"],
-        &[arg("descriptor", 0, Descriptor)],
-    ),
-    row(
-        Commands,
-        "module",
-        "load",
-        &["init_module"],
-        &[arg("parameters", 2, Text)],
-    ),
-    row(
-        Commands,
-        "module",
-        "load",
-        &["finit_module"],
-        &[arg("descriptor", 0, Descriptor), arg("parameters", 1, Text)],
-    ),
-    row(
-        Commands,
-        "module",
-        "remove",
-        &["delete_module"],
-        &[arg("name", 0, Text)],
-    ),
-    row(
-        Commands,
-        "module",
-        "kexec",
-        &["kexec_load", "kexec_file_load"],
-        &[],
-    ),
-    row(Commands, "bpf", "", &["bpf"], &[arg("command", 0, Number)]),
-    row(
-        Commands,
-        "io_uring",
-        "",
-        &["io_uring_setup"],
-        &[arg("entries", 0, Number)],
-    ),
-    only(
-        Only::Bits(1, WRITES),
-        row(
-            Files,
-            "file",
-            "open",
-            &["open"],
-            &[arg("path", 0, Path), arg("flags", 1, Open), arg("mode", 2, Mode)],
-        ),
-    ),
-    only(
-        Only::Bits(2, WRITES),
-        row(
-            Files,
-            "file",
-            "open",
-            &["openat"],
-            &[
-                arg("path", 1, PathAt(0)),
-                arg("flags", 2, Open),
-                arg("mode", 3, Mode),
-            ],
-        ),
-    ),
-    row(
-        Files,
-        "file",
-        "open",
-        &["openat2"],
-        &[arg("path", 1, PathAt(0)), arg("flags", 2, How)],
-    ),
-    only(
-        Only::Bits(2, WRITES),
-        row(
-            Files,
-            "file",
-            "open",
-            &["open_by_handle_at"],
-            &[arg("descriptor", 0, Descriptor), arg("flags", 2, Open)],
-        ),
-    ),
-    row(
-        Files,
-        "file",
-        "open",
-        &["creat"],
-        &[arg("path", 0, Path), arg("mode", 1, Mode)],
-    ),
-    row(
-        Files,
-        "file",
-        "truncate",
-        &["truncate", "truncate64"],
-        &[arg("path", 0, Path)],
-    ),
-    row(Files, "file", "remove", &["unlink"], &[arg("path", 0, Path)]),
-    row(
-        Files,
-        "file",
-        "remove",
-        &["unlinkat"],
-        &[arg("path", 1, PathAt(0)), arg("flags", 2, Number)],
-    ),
-    row(Files, "file", "rmdir", &["rmdir"], &[arg("path", 0, Path)]),
-    row(
-        Files,
-        "file",
-        "rename",
-        &["rename"],
-        &[arg("path", 0, Path), arg("to", 1, Path)],
-    ),
-    row(
-        Files,
-        "file",
-        "rename",
-        &["renameat", "renameat2"],
-        &[arg("path", 1, PathAt(0)), arg("to", 3, PathAt(2))],
-    ),
-    row(
-        Files,
-        "file",
-        "mkdir",
-        &["mkdir"],
-        &[arg("path", 0, Path), arg("mode", 1, Mode)],
-    ),
-    row(
-        Files,
-        "file",
-        "mkdir",
-        &["mkdirat"],
-        &[arg("path", 1, PathAt(0)), arg("mode", 2, Mode)],
-    ),
-    row(
-        Files,
-        "file",
-        "mknod",
-        &["mknod"],
-        &[arg("path", 0, Path), arg("mode", 1, Mode)],
-    ),
-    row(
-        Files,
-        "file",
-        "mknod",
-        &["mknodat"],
-        &[arg("path", 1, PathAt(0)), arg("mode", 2, Mode)],
-    ),
-    row(
-        Files,
-        "file",
-        "link",
-        &["link"],
-        &[arg("target", 0, Path), arg("path", 1, Path)],
-    ),
-    row(
-        Files,
-        "file",
-        "link",
-        &["linkat"],
-        &[arg("target", 1, PathOf(0, 4)), arg("path", 3, PathAt(2))],
-    ),
-    row(
-        Files,
-        "file",
-        "symlink",
-        &["symlink"],
-        &[arg("target", 0, Text), arg("path", 1, Path)],
-    ),
-    row(
-        Files,
-        "file",
-        "symlink",
-        &["symlinkat"],
-        &[arg("target", 0, Text), arg("path", 2, PathAt(1))],
-    ),
-    row(
-        Files,
-        "file",
-        "chmod",
-        &["chmod"],
-        &[arg("path", 0, Path), arg("mode", 1, Mode)],
-    ),
-    row(
-        Files,
-        "file",
-        "chmod",
-        &["fchmodat", "fchmodat2"],
-        &[arg("path", 1, PathAt(0)), arg("mode", 2, Mode)],
-    ),
-    row(
-        Files,
-        "file",
-        "chmod",
-        &["fchmod"],
-        &[arg("descriptor", 0, Descriptor), arg("mode", 1, Mode)],
-    ),
-    row(
-        Files,
-        "file",
-        "chown",
-        &["chown", "lchown", "chown32", "lchown32"],
-        &[arg("path", 0, Path), arg("owner", 1, Id), arg("group", 2, Id)],
-    ),
-    row(
-        Files,
-        "file",
-        "chown",
-        &["fchownat"],
-        &[
-            arg("path", 1, PathAt(0)),
-            arg("owner", 2, Id),
-            arg("group", 3, Id),
-        ],
-    ),
-    row(
-        Files,
-        "file",
-        "chown",
-        &["fchown", "fchown32"],
-        &[
-            arg("descriptor", 0, Descriptor),
-            arg("owner", 1, Id),
-            arg("group", 2, Id),
-        ],
-    ),
-    row(
-        Files,
-        "file",
-        "setxattr",
-        &["setxattr", "lsetxattr"],
-        &[arg("path", 0, Path), arg("name", 1, Text)],
-    ),
-    row(
-        Files,
-        "file",
-        "setxattr",
-        &["fsetxattr"],
-        &[arg("descriptor", 0, Descriptor), arg("name", 1, Text)],
-    ),
-    row(
-        Full,
-        "file",
-        "open",
-        &["open"],
-        &[arg("path", 0, Path), arg("flags", 1, Open)],
-    ),
-    row(
-        Full,
-        "file",
-        "open",
-        &["openat"],
-        &[arg("path", 1, PathAt(0)), arg("flags", 2, Open)],
-    ),
-    row(
-        Full,
-        "file",
-        "open",
-        &["open_by_handle_at"],
-        &[arg("descriptor", 0, Descriptor), arg("flags", 2, Open)],
-    ),
-    row(
-        Full,
-        "socket",
-        "",
-        &["socket"],
-        &[
-            arg("family", 0, Number),
-            arg("type", 1, Number),
-            arg("protocol", 2, Number),
-        ],
-    ),
-    row(
-        Full,
-        "listen",
-        "",
-        &["listen"],
-        &[arg("descriptor", 0, Descriptor)],
-    ),
-    row(
-        Full,
-        "accept",
-        "",
-        &["accept", "accept4"],
-        &[arg("descriptor", 0, Descriptor)],
-    ),
-    only(
-        Only::Bits(4, u64::MAX),
-        row(
-            Full,
-            "send",
-            "",
-            &["sendto"],
-            &[arg("address", 4, Address(5)), arg("bytes", 2, Number)],
-        ),
-    ),
-    only(
-        Only::Addressed(1, None),
-        row(Full, "send", "", &["sendmsg"], &[arg("address", 1, Message)]),
-    ),
-    only(
-        Only::Addressed(1, Some(2)),
-        row(
-            Full,
-            "send",
-            "",
-            &["sendmmsg"],
-            &[arg("address", 1, Messages(2)), arg("messages", 2, Number)],
-        ),
-    ),
+/// The position of an argument.
+const fn position(names: &[&str], name: &str) -> u8 {
+    let mut at = 0;
+    while !is_same(names[at as usize], name) {
+        at += 1;
+    }
+    at
+}
+
+const fn is_same(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut at = 0;
+    while at < a.len() && at < b.len() && a[at] == b[at] {
+        at += 1;
+    }
+    at == a.len() && at == b.len()
+}
+
+macro_rules! condition {
+    ($names:ident) => {
+        Only::Any
+    };
+    ($names:ident $when:ident $of:ident $(, $with:expr)?) => {
+        Only::$when(position($names, stringify!($of)) $(, $with)?)
+    };
+}
+
+/// Takes the names and audits of rows; see [`crate::rows`].
+macro_rules! audits {
+    ($($name:ident($($argument:ident $(as $width:ident)?: $kind:expr),*) -> $result:ident $(($show:expr))?
+        $(, in $($class:ident)+)?
+        $(, audit $level:ident $event:ident $(. $operation:ident)? $(if $when:ident($of:ident $(, $with:expr)?))?
+            ($($field:ident: $from:ident as $sort:ident $(($($other:ident),+))?),*))*;)*) => {
+        &[$(AuditedCall {
+            name: stringify!($name),
+            rows: {
+                #[allow(dead_code, reason = "calls that are not audited do not need it")]
+                const NAMES: &[&str] = &[$(stringify!($argument)),*];
+                const ROWS: &[Row] = &[$(Row {
+                    level: Level::$level,
+                    event: stringify!($event),
+                    operation: concat!($(stringify!($operation))?),
+                    when: condition!(NAMES $($when $of $(, $with)?)?),
+                    arguments: &[$(Argument {
+                        name: stringify!($field),
+                        at: position(NAMES, stringify!($from)),
+                        sort: Sort::$sort $(($(position(NAMES, stringify!($other))),+))?,
+                    }),*],
+                }),*];
+                ROWS
+            },
+        }),*]
+    };
+}
+
+/// Every call, audited or not.
+const CALLS: &[&[AuditedCall]] = &[
+    crate::files_calls!(audits),
+    crate::directories_calls!(audits),
+    crate::processes_calls!(audits),
+    crate::memory_calls!(audits),
+    crate::network_calls!(audits),
+    crate::signals_calls!(audits),
+    crate::time_calls!(audits),
+    crate::ipc_calls!(audits),
+    crate::misc_calls!(audits),
 ];
+
+/// The audited ones among the first `COUNT` of [`CALLS`], and how many those are; chosen by the compiler, so that no program has
+/// the others.
+const fn audited<const COUNT: usize>() -> ([AuditedCall; COUNT], usize) {
+    let mut audited = [AuditedCall { name: "", rows: &[] }; COUNT];
+    let mut count = 0;
+    let mut area = 0;
+    while area < CALLS.len() {
+        let mut at = 0;
+        while at < CALLS[area].len() {
+            if !CALLS[area][at].rows.is_empty() {
+                if count < COUNT {
+                    audited[count] = CALLS[area][at];
+                }
+                count += 1;
+            }
+            at += 1;
+        }
+        area += 1;
+    }
+    (audited, count)
+}
+
+/// All that is told.
+pub(super) static AUDITED: [AuditedCall; audited::<0>().1] = audited().0;
 
 /// A call that every program makes while it begins, and the argument that tells it from others: where it comes from a process
 /// that was about to execute something, its new image is known. C libraries and Go make it; a program that does not is known
@@ -611,18 +149,20 @@ pub struct Calls {
     socketcall: Option<Call>,
 }
 
-/// What the call of this name means with these arguments, in any numbering.
-pub(super) fn row_of(name: &str, arguments: &[u64; 6]) -> Option<&'static Row> {
-    let mut rows = ROWS.iter().filter(|row| row.calls.contains(&name));
-    rows.find(|row| row.when.fits(arguments))
+/// The rows of the call of this name, in any numbering.
+pub(super) fn rows_of(name: &str) -> impl Iterator<Item = &'static Row> {
+    let call = AUDITED.iter().find(|call| call.name == name);
+    call.into_iter().flat_map(|call| call.rows)
 }
 
 /// All that is told at a level, in every numbering that a kernel of this architecture serves.
 fn wanted(level: Level) -> impl Iterator<Item = (Call, &'static Row)> {
-    let rows = ROWS.iter().filter(move |row| row.level <= level);
-    rows.flat_map(|row| {
-        row.calls.iter().flat_map(move |name| {
-            let calls = Abi::SERVED.iter().filter_map(|abi| Call::named(*abi, name));
+    AUDITED.iter().flat_map(move |audited| {
+        let rows = audited.rows.iter().filter(move |row| row.level <= level);
+        rows.flat_map(|row| {
+            let calls = Abi::SERVED
+                .iter()
+                .filter_map(|abi| Call::named(*abi, audited.name));
             calls.map(move |call| (call, row))
         })
     })
@@ -760,7 +300,7 @@ impl Calls {
 /// The event of this name, if a watcher tells such events.
 #[must_use]
 pub fn event(name: &str) -> Option<&'static str> {
-    let told = ROWS.iter().map(|row| row.event);
+    let told = AUDITED.iter().flat_map(|call| call.rows).map(|row| row.event);
     told.chain([EXECUTED, UNKNOWN]).find(|event| *event == name)
 }
 

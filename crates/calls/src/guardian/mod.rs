@@ -31,7 +31,7 @@ pub struct Guardian {
 
 /// A listener that was somebody else's.
 #[derive(Debug)]
-pub struct Adopted {
+pub struct AdoptedListener {
     /// It.
     pub listener: Fd,
     /// Where calls are received; all of them free.
@@ -225,13 +225,13 @@ impl Guardian {
     ///
     /// # Errors
     /// [`Error::Gone`], [`Error::Unknown`], [`Error::Taken`].
-    pub fn adopt(&self, id: u64) -> Result<Adopted, Error> {
+    pub fn adopt(&self, id: u64) -> Result<AdoptedListener, Error> {
         match self.ask(&Request::Take { id })? {
             (Reply::Yours { kept }, mut fds) if fds.len() == 2 => {
                 let slots = fds.pop().ok_or(Error::Unclear)?;
                 let listener = fds.pop().ok_or(Error::Unclear)?;
                 let slots = Slots::again(slots).map_err(|_| Error::Unclear)?;
-                Ok(Adopted {
+                Ok(AdoptedListener {
                     listener,
                     slots,
                     kept,

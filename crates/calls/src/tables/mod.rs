@@ -55,13 +55,65 @@ pub fn calls(abi: Abi) -> impl Iterator<Item = (Call, &'static str)> {
 }
 
 fn table(abi: Abi) -> Table {
-    let (names, by_name) = match abi {
-        Abi::X86_64 => (x86_64::NAMES, x86_64::BY_NAME),
-        Abi::I386 => (i386::NAMES, i386::BY_NAME),
-        Abi::X32 => (x32::NAMES, x32::BY_NAME),
-        Abi::Aarch64 => (aarch64::NAMES, aarch64::BY_NAME),
-    };
-    Table { names, by_name }
+    macro_rules! table {
+        ($names:expr) => {{
+            static BY_NAME: [u16; count_of($names)] = by_name($names);
+            let (names, by_name) = ($names, &BY_NAME);
+            Table { names, by_name }
+        }};
+    }
+    match abi {
+        Abi::X86_64 => table!(x86_64::NAMES),
+        Abi::I386 => table!(i386::NAMES),
+        Abi::X32 => table!(x32::NAMES),
+        Abi::Aarch64 => table!(aarch64::NAMES),
+    }
+}
+
+const fn count_of(names: &[&str]) -> usize {
+    let (mut count, mut number) = (0, 0);
+    while number < names.len() {
+        count += !names[number].is_empty() as usize;
+        number += 1;
+    }
+    count
+}
+
+/// The numbers that have a name, in the order of the names; made by the compiler.
+const fn by_name<const COUNT: usize>(names: &[&str]) -> [u16; COUNT] {
+    let mut sorted = [0; COUNT];
+    let (mut have, mut number) = (0, 0);
+    while number < names.len() {
+        if !names[number].is_empty() {
+            let (mut from, mut until) = (0, have);
+            while from < until {
+                let middle = usize::midpoint(from, until);
+                if is_before(names[sorted[middle] as usize], names[number]) {
+                    from = middle + 1;
+                } else {
+                    until = middle;
+                }
+            }
+            let mut at = have;
+            while at > from {
+                sorted[at] = sorted[at - 1];
+                at -= 1;
+            }
+            sorted[from] = number as u16;
+            have += 1;
+        }
+        number += 1;
+    }
+    sorted
+}
+
+const fn is_before(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut at = 0;
+    while at < a.len() && at < b.len() && a[at] == b[at] {
+        at += 1;
+    }
+    at < b.len() && (at == a.len() || a[at] < b[at])
 }
 
 #[cfg(test)]

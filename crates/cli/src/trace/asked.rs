@@ -4,9 +4,9 @@ use crate::flags::Given;
 use fleetgate_trace::decode::Limits;
 use fleetgate_trace::expression::{self, Decoded, Expressions, Quiet, Status};
 use fleetgate_trace::follow::Follow;
-use fleetgate_trace::named::Named;
+use fleetgate_trace::path_filter::PathFilter;
 use fleetgate_trace::report::decoded::{AsJson, AsText, Choice};
-use fleetgate_trace::report::events::{Events, Shown};
+use fleetgate_trace::report::events::{EventOptions, Events};
 use fleetgate_trace::report::lines::{Announce, Lines, Prefix, Statuses, Style};
 use fleetgate_trace::report::output::{Output, Target};
 use fleetgate_trace::report::stamp::{Day, Stamp};
@@ -180,7 +180,7 @@ impl Asked {
         match self.sums {
             Some(sums) if sums.only => Box::new(Silent(output)),
             _ if self.json => {
-                let shown = Shown {
+                let shown = EventOptions {
                     signals: self.style.signals.clone(),
                     statuses: self.style.statuses,
                     ends: self.style.ends,
@@ -201,7 +201,10 @@ impl Asked {
     pub fn wanted(&self) -> Box<dyn Wanted> {
         match self.paths.is_empty() {
             true => Box::new(self.expressions.trace.clone()),
-            false => Box::new(Named::new(self.expressions.trace.clone(), self.paths.clone())),
+            false => Box::new(PathFilter::new(
+                self.expressions.trace.clone(),
+                self.paths.clone(),
+            )),
         }
     }
 }

@@ -11,7 +11,7 @@ use fleetgate_sys::traced::Start;
 use fleetgate_trace::catch::inject::inject;
 use fleetgate_trace::catch::notify::Notify;
 use fleetgate_trace::catch::ptrace::{Launch, Ptrace};
-use fleetgate_trace::catch::{Catch, Event, Found, Then, Wait, program};
+use fleetgate_trace::catch::{Catch, Event, NextEvent, Then, Wait, program};
 use fleetgate_trace::follow::Follow;
 use serde_json::{Value, json};
 use std::ffi::{CStr, CString};
@@ -110,20 +110,20 @@ fn sees_execs(catch: &mut dyn Catch) -> Result<u32, String> {
     let mut seen = 0;
     loop {
         match catch.next(Wait::Yes)? {
-            Found::Over => return Ok(seen),
-            Found::Nothing => {}
-            Found::Event(Event::Enter(enter)) => {
+            NextEvent::Over => return Ok(seen),
+            NextEvent::Nothing => {}
+            NextEvent::Event(Event::Enter(enter)) => {
                 seen += u32::from(enter.call.and_then(Call::name) == Some("execve"));
                 catch.go_on(enter.tid, Then::Result);
             }
-            Found::Event(
+            NextEvent::Event(
                 Event::Leave { tid, .. }
                 | Event::Began { tid, .. }
                 | Event::Executed { pid: tid, .. }
                 | Event::Signal { tid, .. }
                 | Event::Stopped { tid, .. },
             ) => catch.go_on(tid, Then::Free),
-            Found::Event(Event::Ended { .. }) => {}
+            NextEvent::Event(Event::Ended { .. }) => {}
         }
     }
 }

@@ -3,6 +3,7 @@
 
 pub mod inject;
 pub mod notify;
+mod proc;
 pub mod program;
 pub mod ptrace;
 
@@ -108,7 +109,7 @@ pub enum Wait {
 
 /// What [`Catch::next`] found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum NextEvent {
     /// This.
     Event(Event),
     /// Nothing yet: it was not to wait, or this process had a signal.
@@ -123,7 +124,7 @@ pub trait Catch {
     ///
     /// # Errors
     /// The kernel's, in words: nothing can be caught any more.
-    fn next(&mut self, wait: Wait) -> Result<Found, String>;
+    fn next(&mut self, wait: Wait) -> Result<NextEvent, String>;
 
     /// Lets the task of an event go on, once for each event. One that is gone meanwhile is no error.
     fn go_on(&mut self, tid: i32, then: Then);

@@ -2,17 +2,8 @@
 
 use super::names::Names;
 use super::reader::{Reader, Registers};
+pub(super) use super::width::Width;
 use fleetgate_calls::abi::Abi;
-
-/// Bytes of a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Width {
-    Two,
-    Four,
-    Eight,
-    /// Those of a `long`.
-    Word,
-}
 
 /// How many items a list has, or bytes a buffer.
 #[derive(Clone, Copy)]
@@ -142,18 +133,6 @@ pub(super) const fn bits(names: &'static Names) -> Kind {
     Kind::Bits(names, Width::Four)
 }
 
-impl Width {
-    /// In bytes.
-    pub(super) const fn bytes(self, abi: Abi) -> usize {
-        match self {
-            Width::Two => 2,
-            Width::Four => 4,
-            Width::Eight => 8,
-            Width::Word => abi.word(),
-        }
-    }
-}
-
 impl Kind {
     /// How many registers an argument takes.
     pub(super) fn registers(&self, abi: Abi) -> usize {
@@ -184,6 +163,21 @@ impl Kind {
     /// Whether only the end of the call tells it.
     pub(super) fn is_late(&self) -> bool {
         matches!(self, Kind::Late(_) | Kind::Kept(..))
+    }
+
+    /// Whether all 64 bits of an argument count: it is a `long`, a size or an address.
+    pub(super) fn is_wide(&self) -> bool {
+        match self {
+            Kind::Signed(width)
+            | Kind::Unsigned(width)
+            | Kind::Hex(width)
+            | Kind::Octal(width)
+            | Kind::Named(_, width)
+            | Kind::Bits(_, width)
+            | Kind::By(_, width) => matches!(width, Width::Eight | Width::Word),
+            Kind::Descriptor | Kind::Directory => false,
+            _ => true,
+        }
     }
 
     /// Bytes in memory.

@@ -2,7 +2,7 @@
 //! whoever wants text or JSON is an [`Out`].
 //!
 //! A call is a row of a table: names and kinds of its arguments, by area in the files of `calls`. [`kind`] says what kinds
-//! there are, [`reader`] shows a value of a kind. Nothing is kept of a call between its begin and its end but [`Begun`].
+//! there are, [`reader`] shows a value of a kind. Nothing is kept of a call between its begin and its end but [`CallProgress`].
 //!
 //! Whatever is read was written by the traced program, and another of its threads may change it meanwhile: nothing here
 //! trusts a length or an address, and every list has an end.
@@ -19,13 +19,18 @@ mod reader;
 mod show;
 #[cfg(test)]
 mod tests;
+mod value;
+mod width;
 
-pub use out::{Out, Returned, Set};
+pub(crate) use calls::{Argument, Row, of_i386, rows};
+pub use out::{CallResult, Out, Set};
 pub use places::{Base, Place, paths};
 
 use crate::catch::Enter;
-use calls::Row;
+use calls::ResultKind;
+use fleetgate_calls::abi::Abi;
 use fleetgate_calls::memory::Memory;
+use fleetgate_calls::tables::errno;
 use kind::Kind;
 use reader::{Reader, Stage};
 
@@ -75,14 +80,14 @@ impl Limits {
 
 /// What is remembered of a call from its begin to its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Begun {
+pub struct CallProgress {
     shown: u8,
     /// Arguments follow at the end.
     more: bool,
     saved: [u64; 2],
 }
 
-impl Begun {
+impl CallProgress {
     /// Whether all arguments are shown.
     #[must_use]
     pub fn is_whole(&self) -> bool {
@@ -106,8 +111,8 @@ pub fn arity(call: Option<fleetgate_calls::abi::Call>) -> usize {
 }
 
 /// Shows the arguments that are known when a call begins, up to the first that only the kernel fills in.
-pub fn begin(enter: &Enter, memory: &dyn Memory, limits: &Limits, out: &mut dyn Out) -> Begun {
-    let mut begun = Begun::default();
+pub fn begin(enter: &Enter, memory: &dyn Memory, limits: &Limits, out: &mut dyn Out) -> CallProgress {
+    let mut begun = CallProgress::default();
     let limits = limits.bounded();
     out.arguments();
     let mut reader = Reader::new(enter, memory, &limits, out, Stage::Begins, &mut begun.saved);
@@ -122,7 +127,7 @@ pub fn begin(enter: &Enter, memory: &dyn Memory, limits: &Limits, out: &mut dyn 
 /// Shows the other arguments and what came of the call.
 pub fn finish(
     enter: &Enter,
-    mut begun: Begun,
+    mut begun: CallProgress,
     result: i64,
     memory: &dyn Memory,
     limits: &Limits,
@@ -135,17 +140,23 @@ pub fn finish(
     if let Some(row) = row.filter(|_| !limits.raw) {
         arguments(&mut reader, row, begun.shown);
     }
-    reader.result(row, result);
+    show_result(&mut reader, row, result);
 }
 
 /// Shows the rest of a call of which the result will never be known.
-pub fn abandon(enter: &Enter, mut begun: Begun, memory: &dyn Memory, limits: &Limits, out: &mut dyn Out) {
+pub fn abandon(
+    enter: &Enter,
+    mut begun: CallProgress,
+    memory: &dyn Memory,
+    limits: &Limits,
+    out: &mut dyn Out,
+) {
     let limits = limits.bounded();
     let mut reader = Reader::new(enter, memory, &limits, out, Stage::Never, &mut begun.saved);
     if let Some(row) = calls::row(enter.call).filter(|_| !limits.raw) {
         arguments(&mut reader, row, begun.shown);
     }
-    reader.out.returned(Returned::Unknown);
+    reader.out.returned(CallResult::Unknown);
 }
 
 /// Shows arguments from the one numbered `from` on, as far as they are known by now; how many are shown then, and
@@ -157,10 +168,10 @@ fn arguments(reader: &mut Reader, row: &'static Row, from: u8) -> (u8, bool) {
     let mut register = 0;
     let mut index = 0u8;
     let mut stopped = None;
-    for (name, kind) in row.arguments {
+    for argument in row.arguments {
         let at = register;
-        register += kind.registers(reader.abi);
-        let Some((kind, shown)) = kind.chosen(&reader.registers) else {
+        register += argument.kind.registers(reader.abi);
+        let Some((kind, shown)) = argument.kind.chosen(&reader.registers) else {
             continue;
         };
         let value = reader.registers.wide(at, &kind);
@@ -173,7 +184,7 @@ fn arguments(reader: &mut Reader, row: &'static Row, from: u8) -> (u8, bool) {
             if let (0, true, Kind::Changed(_, show)) = (index - from, half, kind) {
                 show(reader, value);
             } else {
-                reader.out.argument(usize::from(index), name, shown);
+                reader.out.argument(usize::from(index), argument.name, shown);
                 reader.value(&kind, value);
                 if let (true, Kind::Changed(..)) = (begins, kind) {
                     stopped = Some(index | HALF);
@@ -194,4 +205,32 @@ fn raw(reader: &mut Reader, count: usize) -> u8 {
         reader.out.hex(value);
     }
     6
+}
+
+/// The result of a call that ended.
+fn show_result(reader: &mut Reader, row: Option<&'static Row>, result: i64) {
+    if let Some(number) = errno::of_result(result) {
+        let (name, text) = (errno::name(number), errno::text(number));
+        let (name, text) = (name.unwrap_or_default(), text.unwrap_or_default());
+        // Numbers from 512 on are the kernel's word to itself; of these the call is made again.
+        reader.out.returned(if matches!(number, 512..=516) {
+            CallResult::Again(name, text)
+        } else {
+            CallResult::Error(number, name, text)
+        });
+        // What a wait that was interrupted had left is told even then.
+        return;
+    }
+    let whole = match reader.abi {
+        Abi::I386 => i64::from(result.cast_unsigned() as u32),
+        _ => result,
+    };
+    match row.map_or(ResultKind::Number, |row| row.result) {
+        _ if reader.limits.raw => reader.out.returned(CallResult::Hex(whole.cast_unsigned())),
+        ResultKind::Number => reader.out.returned(CallResult::Number(whole)),
+        ResultKind::Hex => reader.out.returned(CallResult::Hex(result.cast_unsigned())),
+        ResultKind::Octal => reader.out.returned(CallResult::Octal(result.cast_unsigned())),
+        ResultKind::Descriptor => reader.returned_descriptor(result),
+        ResultKind::By(show) => show(reader, result),
+    }
 }

@@ -11,7 +11,7 @@ pub enum Set {
 
 /// What came of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Returned<'a> {
+pub enum CallResult<'a> {
     /// A number.
     Number(i64),
     /// An address, or bits.
@@ -129,7 +129,7 @@ pub trait Out {
     fn unknown(&mut self);
 
     /// The arguments end, and this came of the call.
-    fn returned(&mut self, what: Returned);
+    fn returned(&mut self, what: CallResult);
     /// A value made of parts begins: items follow, which this function would put together.
     fn open_parts(&mut self, function: &'static str);
     /// It ends.

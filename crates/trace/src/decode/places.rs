@@ -47,10 +47,10 @@ pub fn paths(enter: &Enter, memory: &dyn Memory) -> Vec<Place> {
     let mut places = Vec::new();
     let mut base = Base::Here;
     let mut register = 0;
-    for (argument, kind) in row.arguments {
-        let value = registers.argument(register);
-        register += kind.registers(registers.abi);
-        match kind.chosen(&registers) {
+    for of in row.arguments {
+        let (argument, value) = (of.name, registers.argument(register));
+        register += of.kind.registers(registers.abi);
+        match of.kind.chosen(&registers) {
             Some((Kind::Descriptor, _)) => places.push(Place::Descriptor {
                 argument,
                 fd: value as i32,

@@ -1,10 +1,9 @@
-//! Shows values of the kinds that the tables name. All reading of the traced program's memory is in this file and in
-//! [`super::show`]; a read that fails leaves the address.
+//! A call that is shown: its registers, the traced program's memory, and where values go. What shows a value of a kind is in
+//! [`super::value`] and [`super::show`]; a read that fails leaves the address.
 
-use super::calls::{Res, Row};
-use super::kind::{Count, Field, Kind, Layout, Width};
 use super::names::Names;
-use super::{Limits, Out, Returned};
+use super::width::Width;
+use super::{CallResult, Limits, Out};
 use crate::catch::Enter;
 use fleetgate_calls::abi::Abi;
 use fleetgate_calls::memory::Memory;
@@ -12,8 +11,6 @@ use fleetgate_calls::tables::errno;
 
 /// The longest path that the kernel takes, without its NUL.
 pub(super) const PATH_MAX: usize = 4095;
-/// The largest structure that a table may have.
-const STRUCTURE: usize = 512;
 /// What is read of a string at first: most are shorter.
 const PIECE: usize = 256;
 /// No read crosses the end of a page that it need not: the next may be missing.
@@ -53,15 +50,6 @@ impl Registers {
             value & u64::from(u32::MAX)
         } else {
             value
-        }
-    }
-
-    /// The same, of two registers where it has two.
-    pub(super) fn wide(&self, index: usize, kind: &Kind) -> u64 {
-        let low = self.argument(index);
-        match kind.registers(self.abi) {
-            2 => low | self.argument(index + 1) << 32,
-            _ => low,
         }
     }
 }
@@ -113,95 +101,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Shows a value.
-    pub(super) fn value(&mut self, kind: &Kind, value: u64) {
-        match *kind {
-            Kind::Signed(width) => {
-                let value = self.signed(value, width);
-                self.out.number(value);
-            }
-            Kind::Unsigned(width) => {
-                let value = self.cut(value, width);
-                self.out.unsigned(value);
-            }
-            Kind::Hex(width) => {
-                let value = self.cut(value, width);
-                self.out.hex(value);
-            }
-            Kind::Octal(width) => {
-                let value = self.cut(value, width);
-                self.out.octal(value);
-            }
-            Kind::Named(names, width) => self.named(names, value, width),
-            Kind::Bits(names, width) => {
-                let value = self.cut(value, width);
-                self.bits(names, value);
-            }
-            Kind::Address => self.out.address(value),
-            Kind::Descriptor => self.descriptor(value),
-            Kind::Directory => self.directory(value),
-            Kind::Path => self.path(value),
-            Kind::Text => self.text(value),
-            Kind::Bytes(count) => {
-                let count = self.count(count);
-                self.bytes(value, count);
-            }
-            Kind::Wide => self.out.number(value.cast_signed()),
-            Kind::To(layout) => self.structure(layout, value),
-            Kind::One(kind) => self.one(kind, value),
-            Kind::List(kind, count) => {
-                let count = self.count(count);
-                self.list(kind, value, count);
-            }
-            Kind::Late(kind) => {
-                if self.success().is_some() {
-                    self.value(kind, value);
-                } else {
-                    self.out.address(value);
-                }
-            }
-            Kind::By(show, _) | Kind::Kept(_, show) | Kind::Changed(show, _) => show(self, value),
-            Kind::Labelled(kind) => self.value(kind, value),
-            // Only within structures, and there they have bytes: see `field`.
-            Kind::Chosen(_) | Kind::Inner(_) | Kind::Characters(_) | Kind::Array(..) | Kind::Gap(_) => {
-                self.out.hex(value);
-            }
-        }
-    }
-
-    /// The result of a call that ended.
-    pub(super) fn result(&mut self, row: Option<&'static Row>, result: i64) {
-        if let Some(number) = errno::of_result(result) {
-            let (name, text) = (errno::name(number), errno::text(number));
-            let (name, text) = (name.unwrap_or_default(), text.unwrap_or_default());
-            // Numbers from 512 on are the kernel's word to itself; of these the call is made again.
-            self.out.returned(if matches!(number, 512..=516) {
-                Returned::Again(name, text)
-            } else {
-                Returned::Error(number, name, text)
-            });
-            // What a wait that was interrupted had left is told even then.
-            return;
-        }
-        let whole = match self.abi {
-            Abi::I386 => i64::from(result.cast_unsigned() as u32),
-            _ => result,
-        };
-        match row.map_or(Res::Number, |row| row.result) {
-            _ if self.limits.raw => self.out.returned(Returned::Hex(whole.cast_unsigned())),
-            Res::Number => self.out.returned(Returned::Number(whole)),
-            Res::Hex => self.out.returned(Returned::Hex(result.cast_unsigned())),
-            Res::Octal => self.out.returned(Returned::Octal(result.cast_unsigned())),
-            Res::Descriptor => self.returned_descriptor(result),
-            Res::By(show) => show(self, result),
-        }
-    }
-
     /// A result that is a descriptor.
     pub(super) fn returned_descriptor(&mut self, result: i64) {
         let fd = result as i32;
         let what = self.describe(fd);
-        self.out.returned(Returned::Descriptor(fd, what.as_deref()));
+        self.out.returned(CallResult::Descriptor(fd, what.as_deref()));
     }
 
     /// Takes some of what may be shown; false: there is none left.
@@ -224,13 +128,6 @@ impl<'a> Reader<'a> {
             2 => i64::from(value as i16),
             4 => i64::from(value as i32),
             _ => value.cast_signed(),
-        }
-    }
-
-    pub(super) fn count(&self, count: Count) -> u64 {
-        match count {
-            Count::Argument(index) => self.argument(usize::from(index)),
-            Count::Result => self.success().map_or(0, |result| result.max(0).cast_unsigned()),
         }
     }
 
@@ -269,6 +166,53 @@ impl<'a> Reader<'a> {
             self.out.bit_hex(left);
         }
         self.out.close_bits();
+    }
+
+    /// More bits of those that began: what has no name is one number.
+    pub(super) fn more_bits(&mut self, names: &'static Names, value: u64) {
+        let out = &mut *self.out;
+        let left = names.split(value, |name| out.bit(name));
+        if left != 0 {
+            self.out.bit_hex(left);
+        }
+    }
+
+    /// A result, and behind it the name of what it means.
+    pub(super) fn named_result(&mut self, result: CallResult, label: &'static str, name: Option<&str>) {
+        self.out.returned(result);
+        if let Some(name) = name {
+            self.out.open_note();
+            self.out.note(label, false);
+            self.out.name(name);
+            self.out.close_note();
+        }
+    }
+
+    /// How many items of a list are shown: `most` unless it is cut short.
+    pub(super) fn limit(&self, most: u64) -> u64 {
+        if self.limits.abbreviate {
+            self.limits.list as u64
+        } else {
+            most
+        }
+    }
+
+    /// A field that is an unsigned number.
+    pub(super) fn unsigned_field(&mut self, name: &'static str, value: u64) {
+        self.out.field(name);
+        self.out.unsigned(value);
+    }
+
+    /// A field that is a signed number.
+    pub(super) fn number_field(&mut self, name: &'static str, value: i64) {
+        self.out.field(name);
+        self.out.number(value);
+    }
+
+    /// A field that is an address.
+    pub(super) fn address_field(&mut self, name: &'static str, value: u64) {
+        self.out.field(name);
+        self.out.address(value);
     }
 
     /// No bits at all.
@@ -400,118 +344,6 @@ impl<'a> Reader<'a> {
             self.out.bytes(into, more);
         } else {
             self.out.address(at);
-        }
-    }
-
-    /// Shows one value behind an address.
-    fn one(&mut self, kind: &Kind, at: u64) {
-        let mut bytes = [0; 8];
-        let size = kind.size(self.abi).min(8);
-        if self.read(at, &mut bytes[..size]) {
-            self.out.open_list();
-            self.out.item();
-            self.value(kind, u64::from_le_bytes(bytes));
-            self.out.close_list(false);
-        } else {
-            self.out.address(at);
-        }
-    }
-
-    /// Shows `count` items behind an address, or as many as the limit allows.
-    pub(super) fn list(&mut self, kind: &Kind, at: u64, count: u64) {
-        let size = kind.size(self.abi).max(1);
-        if at == 0 {
-            return self.out.address(0);
-        }
-        if count == 0 {
-            self.out.open_list();
-            return self.out.close_list(false);
-        }
-        let limit = if self.limits.abbreviate {
-            self.limits.list
-        } else {
-            Limits::MOST / size
-        };
-        let mut item = [0; STRUCTURE];
-        let Some(item) = item.get_mut(..size) else {
-            return self.out.address(at);
-        };
-        for index in 0..count {
-            if index >= limit as u64 || !self.spend(ITEM) {
-                return self.out.close_list(true);
-            }
-            let here = at.wrapping_add(index * size as u64);
-            if !self.read(here, item) {
-                return match index {
-                    0 => self.out.address(at),
-                    _ => self.out.cut_list(here),
-                };
-            }
-            if index == 0 {
-                self.out.open_list();
-            }
-            self.out.item();
-            self.held(kind, item);
-        }
-        self.out.close_list(false);
-    }
-
-    /// Shows a structure behind an address.
-    pub(super) fn structure(&mut self, layout: &Layout, at: u64) {
-        let mut bytes = [0; STRUCTURE];
-        let size = layout.size(self.abi).min(STRUCTURE);
-        let bytes = &mut bytes[..size];
-        if self.read(at, bytes) {
-            self.fields(layout, bytes);
-        } else {
-            self.out.address(at);
-        }
-    }
-
-    /// Shows a structure that was read.
-    pub(super) fn fields(&mut self, layout: &Layout, bytes: &[u8]) {
-        self.out.open();
-        let mut at = 0;
-        let mut more = false;
-        for field in layout.fields {
-            at = field.begin(at, self.abi);
-            let size = field.kind.size(self.abi);
-            let held = bytes.get(at..at + size).unwrap_or_default();
-            at += size;
-            if matches!(field.kind, Kind::Gap(_)) {
-                continue;
-            }
-            if !field.main && self.limits.abbreviate {
-                more = true;
-                continue;
-            }
-            self.field(field, held);
-        }
-        self.out.close(more);
-    }
-
-    fn field(&mut self, field: &Field, held: &[u8]) {
-        self.out.field(field.name);
-        self.held(&field.kind, held);
-    }
-
-    /// Shows a value that was read.
-    fn held(&mut self, kind: &Kind, held: &[u8]) {
-        match *kind {
-            Kind::Inner(layout) => self.fields(layout, held),
-            Kind::Characters(_) => {
-                let end = held.iter().position(|byte| *byte == 0).unwrap_or(held.len());
-                self.out.bytes(&held[..end], false);
-            }
-            Kind::Array(kind, _) => {
-                self.out.open_list();
-                for item in held.chunks(kind.size(self.abi).max(1)) {
-                    self.out.item();
-                    self.held(kind, item);
-                }
-                self.out.close_list(false);
-            }
-            _ => self.value(kind, number(held)),
         }
     }
 }

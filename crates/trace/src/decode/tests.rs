@@ -61,7 +61,7 @@ fn shown(
     let mut text = Vec::new();
     let mut json = b"{".to_vec();
     for (into, is_text) in [(&mut text, true), (&mut json, false)] {
-        let run = |out: &mut dyn Out, begun: Option<Begun>| match (begun, end) {
+        let run = |out: &mut dyn Out, begun: Option<CallProgress>| match (begun, end) {
             (None, _) => Some(begin(&enter, pieces, limits, out)),
             (Some(begun), With(result)) => {
                 finish(&enter, begun, result, pieces, limits, out);

@@ -1,14 +1,14 @@
 //! Tests of arguments: `flags&O_WRONLY|O_RDWR, 1=3`.
 
 use super::constants;
-use super::signatures::{self, Argument, Found};
-use super::{Wrong, parts, trimmed};
+use super::signatures::{self, Argument, Lookup};
+use super::{ExpressionError, parts, trimmed};
 use fleetgate_calls::abi::{Abi, Call};
 use fleetgate_calls::select::{Is, Test};
 use std::ops::Range;
 
 /// A test as it was written: what it means depends on the call.
-pub(super) struct Asked {
+pub(super) struct ArgumentTest {
     /// Where the argument's name stands.
     place: Range<usize>,
     argument: Which,
@@ -31,29 +31,33 @@ pub(super) enum Group {
 }
 
 /// Reads the tests between parentheses.
-pub(super) fn tests(text: &str, range: Range<usize>) -> Result<Vec<Asked>, Wrong> {
+pub(super) fn tests(text: &str, range: Range<usize>) -> Result<Vec<ArgumentTest>, ExpressionError> {
     let parts = parts(text, range.clone());
     if parts.is_empty() {
         let reason = "a test is missing: an argument, = or != or >= or &, and a value";
-        return Err(Wrong::new(text, range, reason));
+        return Err(ExpressionError::new(text, range, reason));
     }
     parts.into_iter().map(|part| test(text, part)).collect()
 }
 
 /// What the tests are for a call. `Ok(None)`: the call has no argument of such a name.
-pub(super) fn group(text: &str, asked: &[Asked], call: Call) -> Result<Option<Group>, Wrong> {
+pub(super) fn group(
+    text: &str,
+    asked: &[ArgumentTest],
+    call: Call,
+) -> Result<Option<Group>, ExpressionError> {
     let mut tests = Vec::new();
     let mut hidden = false;
     for one in asked {
         let argument = match &one.argument {
             Which::At(position) => signatures::at(call, *position),
             Which::Named(name) => match signatures::argument(call, name) {
-                Found::At(argument) => argument,
-                Found::Hidden => {
+                Lookup::At(argument) => argument,
+                Lookup::Hidden => {
                     hidden = true;
                     continue;
                 }
-                Found::Missing => return Ok(None),
+                Lookup::Missing => return Ok(None),
             },
         };
         tests.push(one.test(text, call.abi, argument)?);
@@ -66,13 +70,13 @@ pub(super) fn group(text: &str, asked: &[Asked], call: Call) -> Result<Option<Gr
 }
 
 /// Says that a call has no argument of a name, or which of several.
-pub(super) fn unknown(text: &str, asked: &[Asked], call: &str) -> Wrong {
+pub(super) fn unknown(text: &str, asked: &[ArgumentTest], call: &str) -> ExpressionError {
     let names = signatures::names(call);
-    let known = |one: &Asked| match &one.argument {
+    let known = |one: &ArgumentTest| match &one.argument {
         Which::At(_) => true,
         Which::Named(name) => Abi::SERVED.iter().any(|abi| {
             let call = Call::named(*abi, call);
-            call.is_some_and(|call| signatures::argument(call, name) != Found::Missing)
+            call.is_some_and(|call| signatures::argument(call, name) != Lookup::Missing)
         }),
     };
     let place = asked
@@ -84,11 +88,11 @@ pub(super) fn unknown(text: &str, asked: &[Asked], call: &str) -> Wrong {
     } else {
         format!("{call} has no argument of this name; it has {}", names.join(", "))
     };
-    Wrong::new(text, place, reason).or(names.into_iter())
+    ExpressionError::new(text, place, reason).or(names.into_iter())
 }
 
-impl Asked {
-    fn test(&self, text: &str, abi: Abi, argument: Argument) -> Result<Test, Wrong> {
+impl ArgumentTest {
+    fn test(&self, text: &str, abi: Abi, argument: Argument) -> Result<Test, ExpressionError> {
         let largest = match self.is {
             Is::Masked { mask, value } if mask == u64::MAX => value,
             Is::Masked { mask, .. } => mask,
@@ -97,7 +101,7 @@ impl Asked {
         let fits = u32::try_from(largest).is_ok() || i32::try_from(largest.cast_signed()).is_ok();
         if !argument.wide && !fits {
             let reason = "the argument has 32 bits, and this needs more";
-            return Err(Wrong::new(text, self.value.clone(), reason));
+            return Err(ExpressionError::new(text, self.value.clone(), reason));
         }
         Ok(Test {
             argument: argument.position,
@@ -108,7 +112,7 @@ impl Asked {
     }
 }
 
-fn test(text: &str, range: Range<usize>) -> Result<Asked, Wrong> {
+fn test(text: &str, range: Range<usize>) -> Result<ArgumentTest, ExpressionError> {
     let part = &text[range.clone()];
     let end = part
         .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
@@ -116,7 +120,7 @@ fn test(text: &str, range: Range<usize>) -> Result<Asked, Wrong> {
     let place = range.start..range.start + end;
     let name = &text[place.clone()];
     if name.is_empty() {
-        return Err(Wrong::new(
+        return Err(ExpressionError::new(
             text,
             place,
             "the name or position of an argument is missing",
@@ -125,7 +129,11 @@ fn test(text: &str, range: Range<usize>) -> Result<Asked, Wrong> {
     let argument = match name.parse::<u8>() {
         Ok(position @ 0..=5) => Which::At(position),
         _ if name.starts_with(|c: char| c.is_ascii_digit()) => {
-            return Err(Wrong::new(text, place, "arguments are counted from 0 to 5"));
+            return Err(ExpressionError::new(
+                text,
+                place,
+                "arguments are counted from 0 to 5",
+            ));
         }
         _ => Which::Named(name.to_owned()),
     };
@@ -133,7 +141,7 @@ fn test(text: &str, range: Range<usize>) -> Result<Asked, Wrong> {
     let operators = ["!=", ">=", "==", "=", "&"];
     let Some(operator) = operators.into_iter().find(|o| text[rest.clone()].starts_with(o)) else {
         let at = rest.start..rest.start + text[rest].chars().next().map_or(0, char::len_utf8);
-        return Err(Wrong::new(
+        return Err(ExpressionError::new(
             text,
             at,
             "=, !=, >= or & is expected here, and then a value",
@@ -149,7 +157,7 @@ fn test(text: &str, range: Range<usize>) -> Result<Asked, Wrong> {
             value: number(text, value.clone())?,
         },
     };
-    Ok(Asked {
+    Ok(ArgumentTest {
         place,
         argument,
         is,
@@ -158,7 +166,7 @@ fn test(text: &str, range: Range<usize>) -> Result<Asked, Wrong> {
 }
 
 /// `BITS` or `BITS = VALUE`.
-fn bits(text: &str, range: Range<usize>) -> Result<Is, Wrong> {
+fn bits(text: &str, range: Range<usize>) -> Result<Is, ExpressionError> {
     let (mask, value) = match text[range.clone()].find('=') {
         None => (range.clone(), None),
         Some(at) => {
@@ -176,14 +184,14 @@ fn bits(text: &str, range: Range<usize>) -> Result<Is, Wrong> {
     let bits = number(text, mask.clone())?;
     if bits == 0 {
         let reason = "this has no bits, and would never hold: ask for one value of several bits, as in flags&O_ACCMODE=O_RDONLY";
-        return Err(Wrong::new(text, mask, reason));
+        return Err(ExpressionError::new(text, mask, reason));
     }
     let Some(place) = value else {
         return Ok(Is::AnyOf(bits));
     };
     let value = number(text, place.clone())?;
     if value & !bits != 0 {
-        return Err(Wrong::new(
+        return Err(ExpressionError::new(
             text,
             place,
             "this has bits that are not asked for, and would never hold",
@@ -193,7 +201,7 @@ fn bits(text: &str, range: Range<usize>) -> Result<Is, Wrong> {
 }
 
 /// Numbers and names, `|` between them.
-fn number(text: &str, range: Range<usize>) -> Result<u64, Wrong> {
+fn number(text: &str, range: Range<usize>) -> Result<u64, ExpressionError> {
     let mut all = 0;
     let mut from = range.start;
     for word in text[range.clone()].split('|') {
@@ -201,7 +209,7 @@ fn number(text: &str, range: Range<usize>) -> Result<u64, Wrong> {
         from += word.len() + 1;
         let word = &text[place.clone()];
         if word.is_empty() {
-            return Err(Wrong::new(
+            return Err(ExpressionError::new(
                 text,
                 place,
                 "a value is missing: a number, or a name as O_CREAT",
@@ -213,7 +221,7 @@ fn number(text: &str, range: Range<usize>) -> Result<u64, Wrong> {
             } else {
                 "this name has no number here; say the number itself"
             };
-            return Err(Wrong::new(text, place, reason).or(constants::names()));
+            return Err(ExpressionError::new(text, place, reason).or(constants::names()));
         };
         all |= value;
     }

@@ -1,9 +1,9 @@
 //! Sets of calls.
 
-use super::arguments::{self, Asked, Group};
+use super::arguments::{self, ArgumentTest, Group};
 use super::classes::Class;
 use super::signatures;
-use super::{Wrong, parts, trimmed};
+use super::{ExpressionError, parts, trimmed};
 use fleetgate_calls::abi::{Abi, Call, X32_BIT};
 use fleetgate_calls::select::{Is, Selection, When};
 use fleetgate_calls::tables;
@@ -30,7 +30,7 @@ struct Reading<'a> {
 }
 
 /// Reads a set of calls.
-pub(super) fn calls(text: &str, range: Range<usize>, tests: bool) -> Result<Selection, Wrong> {
+pub(super) fn calls(text: &str, range: Range<usize>, tests: bool) -> Result<Selection, ExpressionError> {
     let range = trimmed(text, range);
     let (negated, range) = match text[range.clone()].strip_prefix('!') {
         Some(_) => (true, range.start + 1..range.end),
@@ -39,7 +39,7 @@ pub(super) fn calls(text: &str, range: Range<usize>, tests: bool) -> Result<Sele
     let parts = parts(text, range.clone());
     if parts.is_empty() {
         let reason = "the name of a system call is missing; `all` and `none` are sets too";
-        return Err(Wrong::new(text, range.start..range.start, reason));
+        return Err(ExpressionError::new(text, range.start..range.start, reason));
     }
     let mut reading = Reading {
         text,
@@ -51,7 +51,7 @@ pub(super) fn calls(text: &str, range: Range<usize>, tests: bool) -> Result<Sele
     for part in &parts {
         if &text[part.clone()] == "none" {
             if parts.len() > 1 {
-                return Err(Wrong::new(text, part.clone(), "`none` stands alone"));
+                return Err(ExpressionError::new(text, part.clone(), "`none` stands alone"));
             }
         } else {
             reading.item(part.clone())?;
@@ -62,19 +62,19 @@ pub(super) fn calls(text: &str, range: Range<usize>, tests: bool) -> Result<Sele
     }
     reading.chosen.others().ok_or_else(|| {
         let reason = "the opposite of these tests cannot be asked: behind ! there is no >=, and of one call either one group or one test in each";
-        Wrong::new(text, range, reason)
+        ExpressionError::new(text, range, reason)
     })
 }
 
 impl Reading<'_> {
-    fn item(&mut self, place: Range<usize>) -> Result<(), Wrong> {
+    fn item(&mut self, place: Range<usize>) -> Result<(), ExpressionError> {
         let text = self.text;
         let (optional, place) = match text[place.clone()].strip_prefix('?') {
             Some(_) => (true, place.start + 1..place.end),
             None => (false, place),
         };
         if place.is_empty() {
-            return Err(Wrong::new(
+            return Err(ExpressionError::new(
                 text,
                 place,
                 "the name of a system call is missing behind ?",
@@ -87,14 +87,14 @@ impl Reading<'_> {
         let (place, asked) = tests_of(text, place)?;
         if let (Some((inside, _)), false) = (&asked, self.tests) {
             let reason = "arguments can be tested in trace= alone";
-            return Err(Wrong::new(text, inside.clone(), reason));
+            return Err(ExpressionError::new(text, inside.clone(), reason));
         }
         let (place, abis) = self.numbering(place, false)?;
         let name = &text[place.clone()];
         if name == "all" || Class::named(name).is_some() {
             if let Some(range) = asked {
                 let reason = "only a single call can have its arguments tested";
-                return Err(Wrong::new(text, range.0, reason));
+                return Err(ExpressionError::new(text, range.0, reason));
             }
             return self.many(name, abis);
         }
@@ -110,7 +110,11 @@ impl Reading<'_> {
     }
 
     /// Splits `@64` and the like off.
-    fn numbering(&self, place: Range<usize>, pattern: bool) -> Result<(Range<usize>, &'static [Abi]), Wrong> {
+    fn numbering(
+        &self,
+        place: Range<usize>,
+        pattern: bool,
+    ) -> Result<(Range<usize>, &'static [Abi]), ExpressionError> {
         let text = self.text;
         let Some(at) = text[place.clone()].rfind('@').map(|at| place.start + at) else {
             return Ok((place, Abi::SERVED));
@@ -123,18 +127,18 @@ impl Reading<'_> {
             _ if pattern => return Ok((place, Abi::SERVED)),
             _ => {
                 let reason = "a numbering is 64, 32 or x32";
-                return Err(Wrong::new(text, at + 1..place.end, reason));
+                return Err(ExpressionError::new(text, at + 1..place.end, reason));
             }
         };
         if named.iter().any(|abi| !Abi::SERVED.contains(abi)) {
             let reason = "the kernel of this architecture has no such numbering";
-            return Err(Wrong::new(text, at + 1..place.end, reason));
+            return Err(ExpressionError::new(text, at + 1..place.end, reason));
         }
         Ok((place.start..at, named))
     }
 
     /// Everything, or a class.
-    fn many(&mut self, name: &str, abis: &[Abi]) -> Result<(), Wrong> {
+    fn many(&mut self, name: &str, abis: &[Abi]) -> Result<(), ExpressionError> {
         let Some(class) = Class::named(name) else {
             for abi in abis {
                 self.chosen.add_all(*abi);
@@ -153,17 +157,22 @@ impl Reading<'_> {
         Ok(())
     }
 
-    fn pattern(&mut self, place: Range<usize>, abis: &'static [Abi], optional: bool) -> Result<(), Wrong> {
+    fn pattern(
+        &mut self,
+        place: Range<usize>,
+        abis: &'static [Abi],
+        optional: bool,
+    ) -> Result<(), ExpressionError> {
         let text = self.text;
         let pattern = &text[place.start + 1..place.end];
         self.patterns += 1;
         if self.patterns > MAX_PATTERNS || pattern.len() > MAX_PATTERN {
             let reason = format!("no more than {MAX_PATTERNS} patterns, of {MAX_PATTERN} bytes each");
-            return Err(Wrong::new(text, place, reason));
+            return Err(ExpressionError::new(text, place, reason));
         }
         let pattern = RegexBuilder::new(pattern).size_limit(PATTERN_MEMORY).build();
-        let pattern =
-            pattern.map_err(|e| Wrong::new(text, place.clone(), format!("the pattern is wrong: {e}")))?;
+        let pattern = pattern
+            .map_err(|e| ExpressionError::new(text, place.clone(), format!("the pattern is wrong: {e}")))?;
         let names = abis
             .iter()
             .flat_map(|abi| tables::calls(*abi))
@@ -176,10 +185,19 @@ impl Reading<'_> {
         if any || optional {
             return Ok(());
         }
-        Err(Wrong::new(text, place, "no system call has a name that matches"))
+        Err(ExpressionError::new(
+            text,
+            place,
+            "no system call has a name that matches",
+        ))
     }
 
-    fn number(&mut self, place: Range<usize>, abis: &[Abi], asked: &[Asked]) -> Result<(), Wrong> {
+    fn number(
+        &mut self,
+        place: Range<usize>,
+        abis: &[Abi],
+        asked: &[ArgumentTest],
+    ) -> Result<(), ExpressionError> {
         let text = self.text;
         let number = text[place.clone()]
             .parse()
@@ -187,7 +205,7 @@ impl Reading<'_> {
             .filter(|number| *number < X32_BIT);
         let Some(number) = number else {
             let reason = format!("a number of a system call is less than {X32_BIT}");
-            return Err(Wrong::new(text, place, reason));
+            return Err(ExpressionError::new(text, place, reason));
         };
         for abi in abis {
             let call = Call { abi: *abi, number };
@@ -205,12 +223,18 @@ impl Reading<'_> {
         Ok(())
     }
 
-    fn call(&mut self, name: &str, abis: &[Abi], asked: &[Asked]) -> Result<bool, Wrong> {
+    fn call(&mut self, name: &str, abis: &[Abi], asked: &[ArgumentTest]) -> Result<bool, ExpressionError> {
         self.choose(self.text, name, abis, asked)
     }
 
     /// Chooses a call by its name, as far as there is one; whether there is.
-    fn choose(&mut self, text: &str, name: &str, abis: &[Abi], asked: &[Asked]) -> Result<bool, Wrong> {
+    fn choose(
+        &mut self,
+        text: &str,
+        name: &str,
+        abis: &[Abi],
+        asked: &[ArgumentTest],
+    ) -> Result<bool, ExpressionError> {
         let (mut known, mut named) = (false, false);
         let mut unnamed = Vec::new();
         for abi in abis {
@@ -254,7 +278,7 @@ impl Reading<'_> {
     }
 
     /// When a call is chosen; None: it has no argument of such a name.
-    fn when(&self, text: &str, call: Call, asked: &[Asked]) -> Result<Option<When>, Wrong> {
+    fn when(&self, text: &str, call: Call, asked: &[ArgumentTest]) -> Result<Option<When>, ExpressionError> {
         if asked.is_empty() {
             return Ok(Some(When::Always));
         }
@@ -265,7 +289,7 @@ impl Reading<'_> {
         }))
     }
 
-    fn unknown(&self, place: Range<usize>, abis: &[Abi]) -> Wrong {
+    fn unknown(&self, place: Range<usize>, abis: &[Abi]) -> ExpressionError {
         let name = &self.text[place.clone()];
         let elsewhere = Abi::ALL
             .into_iter()
@@ -283,28 +307,28 @@ impl Reading<'_> {
             .flat_map(|abi| tables::calls(*abi))
             .map(|(_, name)| name);
         let classes = crate::expression::classes::CLASSES.iter().map(|class| class.name);
-        Wrong::new(self.text, place, reason).or(names.chain(classes))
+        ExpressionError::new(self.text, place, reason).or(names.chain(classes))
     }
 }
 
 /// A call's tests, and where they stand.
-type Tests = (Range<usize>, Vec<Asked>);
+type Tests = (Range<usize>, Vec<ArgumentTest>);
 
 /// Splits the tests off.
-fn tests_of(text: &str, place: Range<usize>) -> Result<(Range<usize>, Option<Tests>), Wrong> {
+fn tests_of(text: &str, place: Range<usize>) -> Result<(Range<usize>, Option<Tests>), ExpressionError> {
     let Some(open) = text[place.clone()].find('(').map(|at| place.start + at) else {
         return Ok((place, None));
     };
     if !text[place.clone()].ends_with(')') {
         let close = text[open..place.end].rfind(')').map(|at| open + at + 1);
         return Err(match close {
-            None => Wrong::new(text, place.end..place.end, "a ) is missing"),
-            Some(at) if text[at..place.end].starts_with('@') => Wrong::new(
+            None => ExpressionError::new(text, place.end..place.end, "a ) is missing"),
+            Some(at) if text[at..place.end].starts_with('@') => ExpressionError::new(
                 text,
                 at..place.end,
                 "the numbering stands behind the name: openat@64(…)",
             ),
-            Some(at) => Wrong::new(text, at..place.end, "a comma is expected behind )"),
+            Some(at) => ExpressionError::new(text, at..place.end, "a comma is expected behind )"),
         });
     }
     let inside = open + 1..place.end - 1;

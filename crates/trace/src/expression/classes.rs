@@ -1,6 +1,9 @@
-//! Classes of calls: `%file`, `%network` and so on. Members are those that strace has in them, as it was seen to choose
-//! among all calls of x86_64, i386 and x32, and the calls since then by what they take. `%write` is of this tracer alone.
-//! A member that a numbering lacks is left out there.
+//! Classes of calls: `%file`, `%network` and so on. The rows say in which a call is: members are those that strace has in
+//! them, as it was seen to choose among all calls of x86_64, i386 and x32, and the calls since then by what they take.
+//! `%write` is of this tracer alone. A member that a numbering lacks is left out there.
+
+use crate::decode;
+use std::collections::BTreeSet;
 
 /// A class of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,8 +16,8 @@ pub struct Class {
     pub second: &'static str,
     /// Whether it may be written without `%`, as in former times.
     pub bare: bool,
-    /// The names of its calls, with spaces between them.
-    members: &'static str,
+    /// What rows call it, where that is not its name.
+    words: &'static [&'static str],
     /// Those that are in it with some arguments only, as an expression.
     pub(super) asked: &'static str,
 }
@@ -29,19 +32,22 @@ impl Class {
         })
     }
 
-    /// The names of the calls that are in it whatever their arguments are.
+    /// The names of the calls that are in it whatever their arguments are, sorted.
     pub fn members(&self) -> impl Iterator<Item = &'static str> {
-        self.members.split_ascii_whitespace()
+        let own = [self.name.trim_start_matches('%')];
+        let words = if self.words.is_empty() { &own } else { self.words };
+        let members = decode::rows().filter(|row| row.classes.iter().any(|class| words.contains(class)));
+        members.map(|row| row.name).collect::<BTreeSet<_>>().into_iter()
     }
 }
 
-const fn class(name: &'static str, about: &'static str, members: &'static str) -> Class {
+const fn class(name: &'static str, about: &'static str) -> Class {
     Class {
         name,
         about,
         second: "",
         bare: false,
-        members,
+        words: &[],
         asked: "",
     }
 }
@@ -52,111 +58,32 @@ const fn bare(class: Class) -> Class {
 
 /// All classes, in the order in which help shows them.
 pub const CLASSES: &[Class] = &[
-    bare(class(
-        "%file",
-        "take the name of a file",
-        "access acct chdir chmod chown chown32 chroot creat execve execveat faccessat faccessat2 fanotify_mark \
-         fchmodat fchmodat2 fchownat file_getattr file_setattr fsconfig fspick fstatat64 futimesat getcwd getxattr \
-         getxattrat inotify_add_watch lchown lchown32 lgetxattr link linkat listxattr listxattrat llistxattr \
-         lremovexattr lsetxattr lstat lstat64 mkdir mkdirat mknod mknodat mount mount_setattr move_mount \
-         name_to_handle_at newfstatat oldlstat oldstat open open_tree open_tree_attr openat openat2 pivot_root \
-         quotactl readlink readlinkat removexattr removexattrat rename renameat renameat2 rmdir setxattr setxattrat \
-         stat stat64 statfs statfs64 statx swapoff swapon symlink symlinkat truncate truncate64 umount umount2 unlink \
-         unlinkat uselib utime utimensat utimensat_time64 utimes",
-    )),
-    bare(class(
-        "%process",
-        "begin, change, signal, await or end processes",
-        "clone clone3 execve execveat exit exit_group fork kill pidfd_send_signal rt_sigqueueinfo rt_tgsigqueueinfo \
-         tgkill tkill vfork wait4 waitid waitpid",
-    )),
+    bare(class("%file", "take the name of a file")),
+    bare(class("%process", "begin, change, signal, await or end processes")),
     Class {
         second: "%net",
-        ..bare(class(
-            "%network",
-            "work with sockets",
-            "accept accept4 bind connect getpeername getpmsg getsockname getsockopt listen putpmsg recvfrom recvmmsg \
-             recvmmsg_time64 recvmsg sendfile sendfile64 sendmmsg sendmsg sendto setsockopt shutdown socket socketcall \
-             socketpair",
-        ))
+        ..bare(class("%network", "work with sockets"))
     },
-    bare(class(
-        "%signal",
-        "send, catch, block or await signals",
-        "io_uring_enter kill pause pidfd_send_signal rt_sigaction rt_sigpending rt_sigprocmask rt_sigqueueinfo \
-         rt_sigreturn rt_sigsuspend rt_sigtimedwait rt_sigtimedwait_time64 rt_tgsigqueueinfo sgetmask sigaction \
-         sigaltstack signal signalfd signalfd4 sigpending sigprocmask sigreturn sigsuspend ssetmask tgkill tkill",
-    )),
-    bare(class(
-        "%ipc",
-        "System V messages, semaphores and shared memory",
-        "ipc msgctl msgget msgrcv msgsnd semctl semget semop semtimedop semtimedop_time64 shmat shmctl shmdt shmget",
-    )),
-    bare(class(
-        "%desc",
-        "take or make descriptors",
-        "_llseek _newselect bpf cachestat close copy_file_range creat dup dup2 dup3 epoll_create epoll_create1 epoll_ctl \
-         epoll_pwait epoll_pwait2 epoll_wait eventfd eventfd2 execveat faccessat faccessat2 fadvise64 fadvise64_64 \
-         fallocate fanotify_init fanotify_mark fchdir fchmod fchmodat fchmodat2 fchown fchown32 fchownat fcntl fcntl64 \
-         fdatasync fgetxattr file_getattr file_setattr finit_module flistxattr flock fremovexattr fsconfig fsetxattr \
-         fsmount fsopen fspick fstat fstat64 fstatat64 fstatfs fstatfs64 fsync ftruncate ftruncate64 futimesat getdents \
-         getdents64 getxattrat inotify_add_watch inotify_init inotify_init1 inotify_rm_watch io_uring_enter \
-         io_uring_register io_uring_setup ioctl kexec_file_load landlock_add_rule landlock_create_ruleset \
-         landlock_restrict_self linkat listxattrat lseek memfd_create memfd_secret mkdirat mknodat mmap mmap2 \
-         mount_setattr move_mount mq_getsetattr mq_notify mq_open mq_timedreceive mq_timedreceive_time64 mq_timedsend \
-         mq_timedsend_time64 name_to_handle_at newfstatat oldfstat open open_by_handle_at open_tree open_tree_attr \
-         openat openat2 perf_event_open pidfd_getfd pidfd_open pidfd_send_signal pipe pipe2 poll ppoll ppoll_time64 \
-         pread64 preadv preadv2 process_madvise process_mrelease pselect6 pselect6_time64 pwrite64 pwritev pwritev2 \
-         quotactl_fd read readahead readdir readlinkat readv removexattrat renameat renameat2 select sendfile \
-         sendfile64 setns setxattrat signalfd signalfd4 socketcall splice statx symlinkat sync_file_range syncfs tee \
-         timerfd_create timerfd_gettime timerfd_gettime64 timerfd_settime timerfd_settime64 unlinkat userfaultfd \
-         utimensat utimensat_time64 vmsplice write writev",
-    )),
-    bare(class(
-        "%memory",
-        "map, lock or advise about memory",
-        "break brk get_mempolicy io_destroy io_setup io_uring_register madvise map_shadow_stack mbind migrate_pages \
-         mincore mlock mlock2 mlockall mmap mmap2 move_pages mprotect mremap mseal msync munlock munlockall munmap \
-         pkey_mprotect remap_file_pages set_mempolicy set_mempolicy_home_node shmat shmdt",
-    )),
-    class(
-        "%creds",
-        "read or set users, groups and capabilities",
-        "capget capset getegid getegid32 geteuid geteuid32 getgid getgid32 getgroups getgroups32 getresgid \
-         getresgid32 getresuid getresuid32 getuid getuid32 prctl setfsgid setfsgid32 setfsuid setfsuid32 setgid \
-         setgid32 setgroups setgroups32 setregid setregid32 setresgid setresgid32 setresuid setresuid32 setreuid \
-         setreuid32 setuid setuid32",
-    ),
-    class(
-        "%clock",
-        "read or set clocks",
-        "adjtimex clock_adjtime clock_adjtime64 clock_getres clock_getres_time64 clock_gettime clock_gettime64 \
-         clock_settime clock_settime64 gettimeofday settimeofday time",
-    ),
-    class("%stat", "stat", "oldstat stat stat64"),
-    class("%lstat", "lstat", "lstat lstat64 oldlstat"),
-    class(
-        "%fstat",
-        "fstat, fstatat and statx",
-        "fstat fstat64 fstatat64 newfstatat oldfstat statx",
-    ),
-    class(
-        "%%stat",
-        "the three above",
-        "fstat fstat64 fstatat64 lstat lstat64 newfstatat oldfstat oldlstat oldstat stat stat64 statx",
-    ),
-    class("%statfs", "statfs", "statfs statfs64"),
-    class("%fstatfs", "fstatfs", "fstatfs fstatfs64"),
-    class(
-        "%%statfs",
-        "the two above and ustat",
-        "fstatfs fstatfs64 statfs statfs64 ustat",
-    ),
-    class(
-        "%pure",
-        "take nothing and never fail",
-        "getegid getegid32 geteuid geteuid32 getgid getgid32 getpgrp getpid getppid gettid getuid getuid32",
-    ),
+    bare(class("%signal", "send, catch, block or await signals")),
+    bare(class("%ipc", "System V messages, semaphores and shared memory")),
+    bare(class("%desc", "take or make descriptors")),
+    bare(class("%memory", "map, lock or advise about memory")),
+    class("%creds", "read or set users, groups and capabilities"),
+    class("%clock", "read or set clocks"),
+    class("%stat", "stat"),
+    class("%lstat", "lstat"),
+    class("%fstat", "fstat, fstatat and statx"),
+    Class {
+        words: &["stat", "lstat", "fstat"],
+        ..class("%%stat", "the three above")
+    },
+    class("%statfs", "statfs"),
+    class("%fstatfs", "fstatfs"),
+    Class {
+        words: &["statfs", "fstatfs", "ustat"],
+        ..class("%%statfs", "the two above and ustat")
+    },
+    class("%pure", "take nothing and never fail"),
     // What may change files by name, or their attributes. That data is written through a descriptor is not in it: the
     // descriptor was opened for that. The flags of openat2 are in memory, where no filter sees them.
     Class {
@@ -165,10 +92,6 @@ pub const CLASSES: &[Class] = &[
         ..class(
             "%write",
             "open for writing, create, remove, rename, or change what is known of files (not strace's)",
-            "chmod chown chown32 creat fchmod fchmodat fchmodat2 fchown fchown32 fchownat file_setattr fremovexattr \
-             fsetxattr futimesat lchown lchown32 link linkat lremovexattr lsetxattr mkdir mkdirat mknod mknodat openat2 \
-             removexattr removexattrat rename renameat renameat2 rmdir setxattr setxattrat symlink symlinkat truncate \
-             truncate64 unlink unlinkat utime utimensat utimensat_time64 utimes",
         )
     },
 ];

@@ -46,7 +46,7 @@ mod wrong;
 use fleetgate_calls::select::Selection;
 pub use sets::{Decoded, Member, Quiet, Set, Signals, Status};
 use std::ops::Range;
-pub use wrong::Wrong;
+pub use wrong::ExpressionError;
 
 /// The longest expression.
 pub const MAX_EXPRESSION: usize = 16 * 1024;
@@ -164,11 +164,11 @@ const KINDS: &[(&str, Kind)] = &[
 /// Reads one expression.
 ///
 /// # Errors
-/// It means nothing; see [`Wrong`].
-pub fn expression(text: &str) -> Result<Expression, Wrong> {
+/// It means nothing; see [`ExpressionError`].
+pub fn expression(text: &str) -> Result<Expression, ExpressionError> {
     if text.len() > MAX_EXPRESSION {
         let reason = format!("the expression is longer than {MAX_EXPRESSION} bytes");
-        return Err(Wrong::new("", 0..0, reason));
+        return Err(ExpressionError::new("", 0..0, reason));
     }
     let (kind, rest) = match kind(text) {
         None => (Kind::Trace, 0..text.len()),
@@ -177,10 +177,12 @@ pub fn expression(text: &str) -> Result<Expression, Wrong> {
             let found = KINDS.iter().find(|(known, _)| *known == &text[name.clone()]);
             let Some((_, kind)) = found else {
                 let reason = format!("there is nothing called {:?} to set", &text[name.clone()]);
-                return Err(Wrong::new(text, name, reason).or(KINDS.iter().map(|(known, _)| *known)));
+                return Err(
+                    ExpressionError::new(text, name, reason).or(KINDS.iter().map(|(known, _)| *known))
+                );
             };
             if let Kind::Refused(why) = kind {
-                return Err(Wrong::new(text, name, *why));
+                return Err(ExpressionError::new(text, name, *why));
             }
             (*kind, rest)
         }
@@ -195,7 +197,7 @@ pub fn expression(text: &str) -> Result<Expression, Wrong> {
         Kind::Decode => Expression::Decode(sets::words(text, rest)?),
         Kind::Quiet => Expression::Quiet(sets::words(text, rest)?),
         Kind::Signals => Expression::Signals(sets::signals(text, rest)?),
-        Kind::Refused(why) => return Err(Wrong::new(text, rest, why)),
+        Kind::Refused(why) => return Err(ExpressionError::new(text, rest, why)),
     })
 }
 
@@ -203,7 +205,7 @@ pub fn expression(text: &str) -> Result<Expression, Wrong> {
 ///
 /// # Errors
 /// As [`expression`].
-pub fn calls(text: &str) -> Result<Selection, Wrong> {
+pub fn calls(text: &str) -> Result<Selection, ExpressionError> {
     match expression(&format!("trace={text}")) {
         Ok(Expression::Trace(calls)) => Ok(calls),
         Ok(_) => Ok(Selection::none()),

@@ -1,6 +1,6 @@
 //! Sets of words and of signals.
 
-use super::{Wrong, parts, trimmed};
+use super::{ExpressionError, parts, trimmed};
 use fleetgate_calls::tables::signal;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -170,7 +170,7 @@ fn signal_bit(signal: i32) -> u64 {
 }
 
 /// A set of words.
-pub(super) fn words<T: Member>(text: &str, range: Range<usize>) -> Result<Set<T>, Wrong> {
+pub(super) fn words<T: Member>(text: &str, range: Range<usize>) -> Result<Set<T>, ExpressionError> {
     let one = |name: &str| {
         let found = T::NAMES.iter().find(|(known, _)| *known == name);
         found.map(|(_, member)| bit(*member))
@@ -191,7 +191,7 @@ pub(super) fn words<T: Member>(text: &str, range: Range<usize>) -> Result<Set<T>
 }
 
 /// A set of signals.
-pub(super) fn signals(text: &str, range: Range<usize>) -> Result<Signals, Wrong> {
+pub(super) fn signals(text: &str, range: Range<usize>) -> Result<Signals, ExpressionError> {
     let one = |name: &str| {
         let number = name.parse().ok().or_else(|| signal::number(name))?;
         Some(signal_bit(number)).filter(|bit| *bit != 0)
@@ -208,7 +208,7 @@ fn bits(
     all: u64,
     one: impl Fn(&str) -> Option<u64>,
     names: impl Iterator<Item = &'static str>,
-) -> Result<u64, Wrong> {
+) -> Result<u64, ExpressionError> {
     let range = trimmed(text, range);
     let (negated, range) = match text[range.clone()].strip_prefix('!') {
         Some(_) => (true, range.start + 1..range.end),
@@ -217,19 +217,19 @@ fn bits(
     let parts = parts(text, range.clone());
     if parts.is_empty() {
         let reason = format!("the name of a {kind} is missing; `all` and `none` are sets too");
-        return Err(Wrong::new(text, range.start..range.start, reason));
+        return Err(ExpressionError::new(text, range.start..range.start, reason));
     }
     let mut bits = 0;
     for part in &parts {
         bits |= match &text[part.clone()] {
             "all" => all,
             "none" if parts.len() == 1 => 0,
-            "none" => return Err(Wrong::new(text, part.clone(), "`none` stands alone")),
+            "none" => return Err(ExpressionError::new(text, part.clone(), "`none` stands alone")),
             name => match one(name) {
                 Some(bit) => bit,
                 None => {
                     let reason = format!("there is no {kind} of this name");
-                    return Err(Wrong::new(text, part.clone(), reason).or(names));
+                    return Err(ExpressionError::new(text, part.clone(), reason).or(names));
                 }
             },
         };

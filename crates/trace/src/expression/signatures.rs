@@ -1,6 +1,7 @@
-//! Names of arguments, so that a test can say `flags` where it means the third. Of the calls that people test; any other
-//! can be asked by position. The names are those of the manual, as JSON has them.
+//! Names of arguments, so that a test can say `flags` where it means the third. Rows say of which calls people test them; any
+//! other can be asked by position. The names are those of the manual, as JSON has them.
 
+use crate::decode::{self, constants};
 use fleetgate_calls::abi::{Abi, Call};
 use fleetgate_calls::select::{Is, Test};
 
@@ -15,7 +16,7 @@ pub(super) struct Argument {
 
 /// What is known of a call's arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum Lookup {
     /// It is this one.
     At(Argument),
     /// The call has it, but a filter cannot see it there: it is behind a pointer, or in two halves.
@@ -25,61 +26,88 @@ pub(super) enum Found {
 }
 
 /// Looks for an argument of a call by its name.
-pub(super) fn argument(call: Call, name: &str) -> Found {
+pub(super) fn argument(call: Call, name: &str) -> Lookup {
     let Some(of) = call.name() else {
-        return Found::Missing;
+        return Lookup::Missing;
     };
-    let at = |arguments: &'static str| {
-        let all = || (0u8..).zip(arguments.split_ascii_whitespace());
-        let plain = |of: &'static str| of.trim_end_matches('*');
-        let (position, of) = all()
-            .find(|(_, of)| plain(of) == name)
-            .or_else(|| all().find(|(_, of)| SECOND_NAMES.contains(&(name, plain(of)))))?;
-        let wide = of.ends_with('*');
-        Some(Argument { position, wide })
+    let signature = usual(of);
+    let usual = find(&signature, name);
+    let Some(other) = different(call.abi, of, &signature) else {
+        return usual.map_or(Lookup::Missing, Lookup::At);
     };
-    let usual = arguments(of).and_then(at);
-    let other = DIFFERENT
-        .iter()
-        .find(|(abis, known, _)| *known == of && abis.contains(&call.abi));
-    match (other, usual) {
-        (None, Some(argument)) => Found::At(argument),
-        (None, None) => Found::Missing,
-        (Some((.., arguments)), usual) => match (at(arguments), usual) {
-            (Some(argument), _) => Found::At(argument),
-            (None, Some(_)) => Found::Hidden,
-            (None, None) => Found::Missing,
-        },
+    match (find(&other, name), usual) {
+        (Some(argument), _) => Lookup::At(argument),
+        (None, Some(_)) => Lookup::Hidden,
+        (None, None) => Lookup::Missing,
     }
+}
+
+/// A name and whether all 64 bits count, by position.
+type Signature = Vec<(&'static str, bool)>;
+
+fn find(signature: &Signature, name: &str) -> Option<Argument> {
+    let all = || (0u8..).zip(signature);
+    let second = |of: &'static str| SECOND_NAMES.contains(&(name, of));
+    let (position, (_, wide)) = all()
+        .find(|(_, (of, _))| *of == name)
+        .or_else(|| all().find(|(_, (of, _))| second(of)))?;
+    let wide = *wide;
+    Some(Argument { position, wide })
 }
 
 /// The argument at a position. What is not known is taken for 64 bits.
 pub(super) fn at(call: Call, position: u8) -> Argument {
-    let known = call.name().and_then(arguments).unwrap_or_default();
-    let narrow = |of: &str| !of.ends_with('*');
-    let wide = !known
-        .split_ascii_whitespace()
-        .nth(usize::from(position))
-        .is_some_and(narrow);
+    let known = call.name().map(usual).unwrap_or_default();
+    let wide = known.get(usize::from(position)).is_none_or(|(_, wide)| *wide);
     Argument { position, wide }
 }
 
 /// The names of a call's arguments, as errors show them. Empty: nobody knows them.
 pub(super) fn names(call: &str) -> Vec<&'static str> {
-    let known = arguments(call).unwrap_or_default().split_ascii_whitespace();
-    known.map(|name| name.trim_end_matches('*')).collect()
+    usual(call).into_iter().map(|(name, _)| name).collect()
+}
+
+/// The arguments of a call but where its numbering has others.
+fn usual(call: &str) -> Signature {
+    let row = decode::rows().find(|row| row.name == call && row.is_tested());
+    let arguments = row.map_or(&[][..], |row| row.arguments);
+    arguments.iter().map(|of| (of.name, of.is_wide())).collect()
+}
+
+/// The arguments of a call whose numbering has others. i386's values of 64 bits are in two registers, and those behind them
+/// have other positions; its users and groups of 16 bits are a part of theirs.
+fn different(abi: Abi, call: &str, usual: &Signature) -> Option<Signature> {
+    let listed = DIFFERENT
+        .iter()
+        .find(|(abis, known, _)| *known == call && abis.contains(&abi));
+    if let Some((.., arguments)) = listed {
+        let plain = |of: &'static str| (of.trim_end_matches('*'), of.ends_with('*'));
+        return Some(arguments.split_ascii_whitespace().map(plain).collect());
+    }
+    if abi != Abi::I386 || usual.is_empty() {
+        return None;
+    }
+    let row = decode::of_i386(call).or_else(|| decode::rows().find(|row| row.name == call))?;
+    if !row.arguments.iter().any(decode::Argument::is_in_parts) {
+        return None;
+    }
+    let whole = row.arguments.iter().take_while(|of| !of.is_in_parts());
+    Some(whole.map(|of| (of.name, of.is_wide())).collect())
 }
 
 /// The calls through which a 32-bit program can make another, whose first argument says which: they, and the test.
 pub(super) fn through(name: &str) -> impl Iterator<Item = (&'static str, Test)> {
     // The upper half of ipc's has a version.
     let tables = [
-        ("socketcall", u64::from(u32::MAX), SOCKETCALL),
-        ("ipc", 0xffff, IPC),
+        ("socketcall", u64::from(u32::MAX), &constants::SOCKET_CALL),
+        ("ipc", 0xffff, &constants::IPC_CALL),
     ];
     tables.into_iter().flat_map(move |(call, mask, table)| {
-        let numbers = table.iter().filter(move |(known, _)| *known == name);
-        numbers.map(move |(_, value)| {
+        let numbers = table
+            .entries
+            .iter()
+            .filter(move |(_, known)| call_of(known) == name);
+        numbers.map(move |(value, _)| {
             let is = Is::Masked { mask, value: *value };
             let (argument, wide) = (0, false);
             (call, Test { argument, wide, is })
@@ -87,9 +115,13 @@ pub(super) fn through(name: &str) -> impl Iterator<Item = (&'static str, Test)> 
     })
 }
 
-fn arguments(call: &str) -> Option<&'static str> {
-    let found = ARGUMENTS.iter().find(|(known, _)| *known == call);
-    found.map(|(_, arguments)| *arguments)
+/// The call that a number of `linux/net.h` or `linux/ipc.h` stands for. send and recv are no calls elsewhere.
+fn call_of(constant: &str) -> String {
+    match constant.trim_start_matches("SYS_") {
+        "SEND" => "sendto".to_owned(),
+        "RECV" => "recvfrom".to_owned(),
+        name => name.to_ascii_lowercase(),
+    }
 }
 
 /// What else an argument is called: this, for that. The name itself is looked for first.
@@ -111,22 +143,12 @@ const SECOND_NAMES: &[(&str, &str)] = &[
 const X86: &[Abi] = &[Abi::I386];
 const NOT_X86_64: &[Abi] = &[Abi::I386, Abi::Aarch64];
 
-/// Where a numbering has other arguments. A name that is missing here, and not among the usual ones, is hidden. i386's
-/// calls with 16-bit users and groups, with a block of arguments in memory, and with 64-bit offsets in two halves.
+/// Where a numbering has other arguments than the rows say. A name that is missing here, and not among the usual ones, is
+/// hidden: i386's calls with 16-bit users and groups, and with a block of arguments in memory.
 const DIFFERENT: &[(&[Abi], &str, &str)] = &[
     (NOT_X86_64, "clone", "flags* stack* parent_tid* tls* child_tid*"),
     (X86, "mmap", "block*"),
     (X86, "select", "block*"),
-    (X86, "pread64", "fd buf* count*"),
-    (X86, "pwrite64", "fd buf* count*"),
-    (X86, "truncate64", "path*"),
-    (X86, "ftruncate64", "fd"),
-    (X86, "fallocate", "fd mode"),
-    (X86, "chown", "pathname*"),
-    (X86, "lchown", "pathname*"),
-    (X86, "fchown", "fd"),
-    (X86, "setuid", ""),
-    (X86, "setgid", ""),
     (X86, "setreuid", ""),
     (X86, "setregid", ""),
     (X86, "setresuid", ""),
@@ -135,229 +157,35 @@ const DIFFERENT: &[(&[Abi], &str, &str)] = &[
     (X86, "setfsgid", ""),
 ];
 
-/// The number of a socket call in `socketcall`, `linux/net.h`.
-const SOCKETCALL: &[(&str, u64)] = &[
-    ("socket", 1),
-    ("bind", 2),
-    ("connect", 3),
-    ("listen", 4),
-    ("accept", 5),
-    ("getsockname", 6),
-    ("getpeername", 7),
-    ("socketpair", 8),
-    // send and recv, which are no calls elsewhere.
-    ("sendto", 9),
-    ("recvfrom", 10),
-    ("sendto", 11),
-    ("recvfrom", 12),
-    ("shutdown", 13),
-    ("setsockopt", 14),
-    ("getsockopt", 15),
-    ("sendmsg", 16),
-    ("recvmsg", 17),
-    ("accept4", 18),
-    ("recvmmsg", 19),
-    ("sendmmsg", 20),
-];
-
-/// The number of a call in `ipc`, `linux/ipc.h`.
-const IPC: &[(&str, u64)] = &[
-    ("semop", 1),
-    ("semget", 2),
-    ("semctl", 3),
-    ("semtimedop", 4),
-    ("msgsnd", 11),
-    ("msgrcv", 12),
-    ("msgget", 13),
-    ("msgctl", 14),
-    ("shmat", 21),
-    ("shmdt", 22),
-    ("shmget", 23),
-    ("shmctl", 24),
-];
-
-/// The arguments of a call by position, `*` behind those of which 64 bits count: `long`, sizes and pointers.
-#[rustfmt::skip]
-pub(super) const ARGUMENTS: &[(&str, &str)] = &[
-    ("accept", "sockfd addr* addrlen*"),
-    ("accept4", "sockfd addr* addrlen* flags"),
-    ("access", "pathname* mode"),
-    ("bind", "sockfd addr* addrlen"),
-    ("bpf", "cmd attr* size"),
-    ("brk", "addr*"),
-    ("capset", "hdrp* datap*"),
-    ("chmod", "pathname* mode"),
-    ("chown", "pathname* owner group"),
-    ("chown32", "pathname* owner group"),
-    ("clock_gettime", "clockid tp*"),
-    ("clock_nanosleep", "clockid flags request* remain*"),
-    ("clock_settime", "clockid tp*"),
-    ("clone", "flags* stack* parent_tid* child_tid* tls*"),
-    ("clone3", "cl_args* size*"),
-    ("close", "fd"),
-    ("close_range", "first last flags"),
-    ("connect", "sockfd addr* addrlen"),
-    ("creat", "pathname* mode"),
-    ("delete_module", "name* flags"),
-    ("dup", "oldfd"),
-    ("dup2", "oldfd newfd"),
-    ("dup3", "oldfd newfd flags"),
-    ("epoll_ctl", "epfd op fd event*"),
-    ("epoll_wait", "epfd events* maxevents timeout"),
-    ("execve", "pathname* argv* envp*"),
-    ("execveat", "dirfd pathname* argv* envp* flags"),
-    ("exit", "status"),
-    ("exit_group", "status"),
-    ("faccessat", "dirfd pathname* mode"),
-    ("faccessat2", "dirfd pathname* mode flags"),
-    ("fallocate", "fd mode offset* len*"),
-    ("fchmod", "fd mode"),
-    ("fchmodat", "dirfd pathname* mode"),
-    ("fchmodat2", "dirfd pathname* mode flags"),
-    ("fchown", "fd owner group"),
-    ("fchown32", "fd owner group"),
-    ("fchownat", "dirfd pathname* owner group flags"),
-    ("fcntl", "fd cmd arg*"),
-    ("fcntl64", "fd cmd arg*"),
-    ("fdatasync", "fd"),
-    ("finit_module", "fd param_values* flags"),
-    ("flock", "fd operation"),
-    ("fstat", "fd statbuf*"),
-    ("fsync", "fd"),
-    ("ftruncate", "fd length*"),
-    ("ftruncate64", "fd length*"),
-    ("futex", "uaddr* op val timeout* uaddr2* val3"),
-    ("getdents64", "fd dirp* count"),
-    ("getrandom", "buf* buflen* flags"),
-    ("getsockopt", "sockfd level optname optval* optlen*"),
-    ("inotify_add_watch", "fd pathname* mask"),
-    ("io_uring_enter", "fd to_submit min_complete flags sig* sigsz*"),
-    ("io_uring_register", "fd opcode arg* nr_args"),
-    ("io_uring_setup", "entries params*"),
-    ("ioctl", "fd request arg*"),
-    ("kcmp", "pid1 pid2 type idx1* idx2*"),
-    ("keyctl", "operation arg2* arg3* arg4* arg5*"),
-    ("kill", "pid sig"),
-    ("lchown", "pathname* owner group"),
-    ("lchown32", "pathname* owner group"),
-    ("linkat", "olddirfd oldpath* newdirfd newpath* flags"),
-    ("listen", "sockfd backlog"),
-    ("lseek", "fd offset* whence"),
-    ("madvise", "addr* length* advice"),
-    ("memfd_create", "name* flags"),
-    ("mkdir", "pathname* mode"),
-    ("mkdirat", "dirfd pathname* mode"),
-    ("mknod", "pathname* mode dev"),
-    ("mknodat", "dirfd pathname* mode dev"),
-    ("mlock", "addr* len*"),
-    ("mmap", "addr* length* prot* flags* fd offset*"),
-    ("mmap2", "addr* length* prot* flags* fd pgoffset*"),
-    ("mount", "source* target* filesystemtype* mountflags* data*"),
-    ("mount_setattr", "dirfd pathname* flags attr* size*"),
-    ("move_mount", "from_dirfd from_path* to_dirfd to_path* flags"),
-    ("mprotect", "addr* len* prot*"),
-    ("mremap", "old_address* old_size* new_size* flags* new_address*"),
-    ("munmap", "addr* length*"),
-    ("newfstatat", "dirfd pathname* statbuf* flags"),
-    ("open", "pathname* flags mode"),
-    ("open_by_handle_at", "mount_fd handle* flags"),
-    ("open_tree", "dirfd pathname* flags"),
-    ("openat", "dirfd pathname* flags mode"),
-    ("openat2", "dirfd pathname* how* size*"),
-    ("perf_event_open", "attr* pid cpu group_fd flags*"),
-    ("personality", "persona"),
-    ("pidfd_getfd", "pidfd targetfd flags"),
-    ("pidfd_open", "pid flags"),
-    ("pidfd_send_signal", "pidfd sig info* flags"),
-    ("pipe2", "pipefd* flags"),
-    ("pkey_mprotect", "addr* len* prot* pkey"),
-    ("prctl", "option arg2* arg3* arg4* arg5*"),
-    ("pread64", "fd buf* count* offset*"),
-    ("prlimit64", "pid resource new_limit* old_limit*"),
-    ("process_vm_readv", "pid local_iov* liovcnt* remote_iov* riovcnt* flags*"),
-    ("process_vm_writev", "pid local_iov* liovcnt* remote_iov* riovcnt* flags*"),
-    ("ptrace", "request* pid* addr* data*"),
-    ("pwrite64", "fd buf* count* offset*"),
-    ("quotactl", "cmd special* id addr*"),
-    ("read", "fd buf* count*"),
-    ("readv", "fd iov* iovcnt*"),
-    ("reboot", "magic magic2 op arg*"),
-    ("recvfrom", "sockfd buf* len* flags src_addr* addrlen*"),
-    ("recvmsg", "sockfd msg* flags"),
-    ("renameat2", "olddirfd oldpath* newdirfd newpath* flags"),
-    ("rt_sigaction", "signum act* oldact* sigsetsize*"),
-    ("rt_sigprocmask", "how set* oldset* sigsetsize*"),
-    ("rt_sigqueueinfo", "tgid sig info*"),
-    ("rt_tgsigqueueinfo", "tgid tid sig info*"),
-    ("sched_setscheduler", "pid policy param*"),
-    ("seccomp", "operation flags args*"),
-    ("sendfile", "out_fd in_fd offset* count*"),
-    ("sendmsg", "sockfd msg* flags"),
-    ("sendto", "sockfd buf* len* flags dest_addr* addrlen"),
-    ("setfsgid", "fsgid"),
-    ("setfsuid", "fsuid"),
-    ("setgid", "gid"),
-    ("setgid32", "gid"),
-    ("setns", "fd nstype"),
-    ("setpgid", "pid pgid"),
-    ("setpriority", "which who prio"),
-    ("setregid", "rgid egid"),
-    ("setresgid", "rgid egid sgid"),
-    ("setresgid32", "rgid egid sgid"),
-    ("setresuid", "ruid euid suid"),
-    ("setresuid32", "ruid euid suid"),
-    ("setreuid", "ruid euid"),
-    ("setrlimit", "resource rlim*"),
-    ("setsockopt", "sockfd level optname optval* optlen"),
-    ("setuid", "uid"),
-    ("setuid32", "uid"),
-    ("shutdown", "sockfd how"),
-    ("socket", "domain type protocol"),
-    ("socketcall", "call args*"),
-    ("socketpair", "domain type protocol sv*"),
-    ("splice", "fd_in off_in* fd_out off_out* len* flags"),
-    ("statx", "dirfd pathname* flags mask statxbuf*"),
-    ("swapon", "path* swapflags"),
-    ("syslog", "type bufp* len"),
-    ("tgkill", "tgid tid sig"),
-    ("timerfd_create", "clockid flags"),
-    ("tkill", "tid sig"),
-    ("truncate", "path* length*"),
-    ("truncate64", "path* length*"),
-    ("umount2", "target* flags"),
-    ("unlinkat", "dirfd pathname* flags"),
-    ("unshare", "flags*"),
-    ("userfaultfd", "flags"),
-    ("utimensat", "dirfd pathname* times* flags"),
-    ("wait4", "pid wstatus* options rusage*"),
-    ("waitid", "idtype id infop* options rusage*"),
-    ("write", "fd buf* count*"),
-    ("writev", "fd iov* iovcnt*"),
-];
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::expression::classes::CLASSES;
+    use std::collections::BTreeSet;
 
     #[test]
     fn every_signature_is_of_a_call_and_stands_once() {
-        assert!(ARGUMENTS.is_sorted_by(|a, b| a.0 < b.0));
-        let calls = ARGUMENTS.iter().map(|(name, arguments)| (*name, *arguments));
-        let different = DIFFERENT.iter().map(|(_, name, arguments)| (*name, *arguments));
-        for (name, arguments) in calls.chain(different) {
+        let tested = decode::rows().filter(|row| row.is_tested()).map(|row| row.name);
+        let different = DIFFERENT.iter().map(|(_, name, _)| *name);
+        for name in tested.chain(different) {
             assert!(
                 Abi::ALL.iter().any(|abi| Call::named(*abi, name).is_some()),
                 "{name}"
             );
-            let mut names: Vec<_> = arguments.split_ascii_whitespace().collect();
-            assert!(names.len() <= 6, "{name}");
+            let mut names = names(name);
+            let count = names.len();
+            assert!(count <= 6, "{name}");
             names.sort_unstable();
             names.dedup();
-            assert_eq!(names.len(), arguments.split_ascii_whitespace().count(), "{name}");
+            assert_eq!(names.len(), count, "{name}");
         }
-        for (name, _) in SOCKETCALL.iter().chain(IPC) {
+        let inner = constants::SOCKET_CALL
+            .entries
+            .iter()
+            .chain(constants::IPC_CALL.entries);
+        for name in inner.map(|(_, constant)| call_of(constant)) {
             assert!(
-                Abi::ALL.iter().any(|abi| Call::named(*abi, name).is_some()),
+                Abi::ALL.iter().any(|abi| Call::named(*abi, &name).is_some()),
                 "{name}"
             );
         }
@@ -365,20 +193,20 @@ mod tests {
 
     #[test]
     fn an_argument_is_found_by_its_name() {
-        let at = |position, wide| Found::At(Argument { position, wide });
+        let at = |position, wide| Lookup::At(Argument { position, wide });
         for (abi, call, name, found) in [
             (Abi::X86_64, "openat", "flags", at(2, false)),
             (Abi::X86_64, "open", "flags", at(1, false)),
             (Abi::X86_64, "open", "path", at(0, true)),
-            (Abi::X86_64, "open", "fd", Found::Missing),
+            (Abi::X86_64, "open", "fd", Lookup::Missing),
             (Abi::X86_64, "mmap", "prot", at(2, true)),
-            (Abi::I386, "mmap", "prot", Found::Hidden),
+            (Abi::I386, "mmap", "prot", Lookup::Hidden),
             (Abi::I386, "mmap", "block", at(0, true)),
             (Abi::I386, "mmap2", "prot", at(2, true)),
-            (Abi::I386, "setuid", "uid", Found::Hidden),
+            (Abi::I386, "setuid", "uid", Lookup::Hidden),
             (Abi::X86_64, "clone", "tls", at(4, true)),
             (Abi::Aarch64, "clone", "tls", at(3, true)),
-            (Abi::X86_64, "getpid", "pid", Found::Missing),
+            (Abi::X86_64, "getpid", "pid", Lookup::Missing),
             (Abi::X86_64, "ptrace", "op", at(0, true)),
             (Abi::X86_64, "connect", "fd", at(0, false)),
             (Abi::X86_64, "epoll_ctl", "fd", at(2, false)),
@@ -389,5 +217,34 @@ mod tests {
         }
         let kill = Call::named(Abi::X86_64, "kill").expect("a call");
         assert!(!super::at(kill, 1).wide && super::at(kill, 2).wide);
+    }
+
+    #[test]
+    fn expressions_find_the_arguments_that_they_did() {
+        let mut words: BTreeSet<&str> = SECOND_NAMES.iter().map(|(name, _)| *name).collect();
+        words.extend(decode::rows().flat_map(|row| row.arguments).map(|of| of.name));
+        words.extend(DIFFERENT.iter().flat_map(|(.., names)| names.split([' ', '*'])));
+        let mut text = String::new();
+        for (call, name) in Abi::ALL.into_iter().flat_map(fleetgate_calls::tables::calls) {
+            text += &format!("{} {name} {:?}\n", call.abi.name(), names(name));
+            for position in 0..6 {
+                text += &format!("  {:?}\n", at(call, position));
+            }
+            for word in &words {
+                match argument(call, word) {
+                    Lookup::Missing => {}
+                    found => text += &format!("  {word} {found:?}\n"),
+                }
+            }
+        }
+        for class in CLASSES {
+            let members: Vec<_> = class.members().collect();
+            text += &format!("{} {} {} {members:?}\n", class.name, class.second, class.bare);
+        }
+        // The sum of the text (FNV-1a): a change of rows that is meant to change expressions has another.
+        let sum = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
+            (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        });
+        assert_eq!(sum, 0x5e54_7591_23ec_2cb5, "{sum:#x}");
     }
 }

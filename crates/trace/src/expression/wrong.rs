@@ -14,7 +14,7 @@ const LONGEST_NAME: usize = 32;
 
 /// An expression that means nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong {
+pub struct ExpressionError {
     /// The whole of it.
     pub text: String,
     /// The byte where that begins which is wrong.
@@ -27,9 +27,9 @@ pub struct Wrong {
     pub near: Vec<&'static str>,
 }
 
-impl Wrong {
-    pub(super) fn new(text: &str, place: Range<usize>, reason: impl Into<String>) -> Wrong {
-        Wrong {
+impl ExpressionError {
+    pub(super) fn new(text: &str, place: Range<usize>, reason: impl Into<String>) -> ExpressionError {
+        ExpressionError {
             text: text.to_owned(),
             at: place.start,
             length: place.len(),
@@ -39,14 +39,14 @@ impl Wrong {
     }
 
     /// The same, with those of the names that are like what is wrong.
-    pub(super) fn or(mut self, names: impl Iterator<Item = &'static str>) -> Wrong {
+    pub(super) fn or(mut self, names: impl Iterator<Item = &'static str>) -> ExpressionError {
         let wrong = self.text.get(self.at..self.at + self.length).unwrap_or_default();
         self.near = near(wrong, names);
         self
     }
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for ExpressionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let part = |range: Range<usize>| self.text.get(range).unwrap_or_default();
         let end = self.at.saturating_add(self.length).min(self.text.len());
@@ -74,7 +74,7 @@ impl fmt::Display for Wrong {
     }
 }
 
-impl std::error::Error for Wrong {}
+impl std::error::Error for ExpressionError {}
 
 /// What a terminal would obey is shown as a sign of the same width.
 fn plain(text: &str) -> String {
@@ -158,7 +158,7 @@ mod tests {
                 "why\n  …,read,read,read,read,read,read,,opneat,write,write,write,write,write,w…\n                                   ^^^^^^",
             ),
         ] {
-            assert_eq!(Wrong::new(text, place, "why").to_string(), shown);
+            assert_eq!(ExpressionError::new(text, place, "why").to_string(), shown);
         }
     }
 
@@ -184,7 +184,7 @@ mod tests {
         ] {
             assert_eq!(near(wrong, names.into_iter()), offered, "{wrong}");
         }
-        let wrong = Wrong::new("opneat", 0..6, "why").or(names.into_iter());
+        let wrong = ExpressionError::new("opneat", 0..6, "why").or(names.into_iter());
         assert!(
             wrong.to_string().ends_with("\ndid you mean openat or openat2?"),
             "{wrong}"

@@ -2,9 +2,9 @@
 
 use super::json::Json;
 use super::text::Text;
-use super::words::{Ended, Words};
+use super::words::{EndingCall, Words};
 use crate::catch::Enter;
-use crate::decode::{self, Begun, Limits, Out};
+use crate::decode::{self, CallProgress, Limits, Out};
 use fleetgate_calls::memory::Memory;
 use fleetgate_calls::select::Selection;
 
@@ -87,9 +87,9 @@ impl Form for AsJson {
 }
 
 impl<F: Form> Words for F {
-    type Begun = Begun;
+    type CallProgress = CallProgress;
 
-    fn begin(&mut self, enter: &Enter, memory: &dyn Memory, into: &mut Vec<u8>) -> Begun {
+    fn begin(&mut self, enter: &Enter, memory: &dyn Memory, into: &mut Vec<u8>) -> CallProgress {
         let limits = self.choice().limits(enter);
         let begun = decode::begin(enter, memory, &limits, &mut self.out(into, 0, false));
         if F::COMMA && begun.awaits_argument() {
@@ -98,17 +98,23 @@ impl<F: Form> Words for F {
         begun
     }
 
-    fn is_whole(&self, begun: Begun) -> bool {
+    fn is_whole(&self, begun: CallProgress) -> bool {
         begun.is_whole()
     }
 
-    fn finish(&mut self, call: Ended<'_, Begun>, result: i64, memory: &dyn Memory, into: &mut Vec<u8>) {
+    fn finish(
+        &mut self,
+        call: EndingCall<'_, CallProgress>,
+        result: i64,
+        memory: &dyn Memory,
+        into: &mut Vec<u8>,
+    ) {
         let limits = self.choice().limits(call.enter);
         let mut out = self.out(into, call.column, call.begun.awaits_argument());
         decode::finish(call.enter, call.begun, result, memory, &limits, &mut out);
     }
 
-    fn abandon(&mut self, call: Ended<'_, Begun>, memory: &dyn Memory, into: &mut Vec<u8>) {
+    fn abandon(&mut self, call: EndingCall<'_, CallProgress>, memory: &dyn Memory, into: &mut Vec<u8>) {
         let limits = self.choice().limits(call.enter);
         let mut out = self.out(into, call.column, call.begun.awaits_argument());
         decode::abandon(call.enter, call.begun, memory, &limits, &mut out);

@@ -6,7 +6,7 @@ use super::lines::{Statuses, call_name};
 use super::output::Output;
 use super::signals;
 use super::stamp::Moment;
-use super::words::{Ended, Words};
+use super::words::{EndingCall, Words};
 use crate::catch::{End, Enter, Event};
 use fleetgate_calls::memory::Memory;
 use serde_json::{Map, Value, json};
@@ -15,7 +15,7 @@ use std::io::Write;
 
 /// What is written down.
 #[derive(Clone, Debug)]
-pub struct Shown {
+pub struct EventOptions {
     /// Which signals; none: all.
     pub signals: Option<BTreeSet<i32>>,
     /// Which calls, by how they end.
@@ -31,11 +31,11 @@ pub struct Shown {
 /// The objects.
 pub struct Events<W: Words> {
     words: W,
-    shown: Shown,
+    shown: EventOptions,
     output: Output,
     /// A task's process.
     tasks: BTreeMap<i32, i32>,
-    open: BTreeMap<i32, Open<W::Begun>>,
+    open: BTreeMap<i32, Open<W::CallProgress>>,
 }
 
 /// A call that has begun.
@@ -48,7 +48,7 @@ struct Open<B> {
 
 impl<W: Words> Events<W> {
     /// Objects to `output`.
-    pub fn new(words: W, shown: Shown, output: Output) -> Events<W> {
+    pub fn new(words: W, shown: EventOptions, output: Output) -> Events<W> {
         Events {
             words,
             shown,
@@ -110,7 +110,7 @@ impl<W: Words> Events<W> {
         if !self.shown.statuses.has(result) {
             return;
         }
-        let ended = Ended {
+        let ended = EndingCall {
             enter: &open.enter,
             begun: open.begun,
             column: 0,
@@ -135,7 +135,7 @@ impl<W: Words> Events<W> {
         if !shown {
             return;
         }
-        let ended = Ended {
+        let ended = EndingCall {
             enter: &open.enter,
             begun: open.begun,
             column: 0,

@@ -5,8 +5,8 @@
 //! `"0644"`); names are strings, bits are lists of them. Bytes are a string where they are UTF-8 and whole, else an object
 //! `{"text": …}` or `{"hex": …}`, with `"more": true` where not all of them are shown.
 
-use super::text::{decimal, hexadecimal};
-use crate::decode::{Out, Returned, Set};
+use super::text::{decimal, digits, hex_byte, hexadecimal};
+use crate::decode::{CallResult, Out, Set};
 use fleetgate_calls::tables::signal;
 
 /// Writes a call's arguments and its result.
@@ -38,67 +38,6 @@ impl<'a> Json<'a> {
     fn member(&mut self, name: &str) {
         string(self.into, name);
         self.into.push(b':');
-    }
-
-    fn signed(&mut self, value: i64) {
-        if value < 0 {
-            self.into.push(b'-');
-        }
-        decimal(self.into, value.unsigned_abs());
-    }
-
-    fn quoted_hex(&mut self, value: u64) {
-        self.put(b"\"0x");
-        hexadecimal(self.into, value);
-        self.into.push(b'"');
-    }
-
-    fn quoted_octal(&mut self, value: u64) {
-        self.put(b"\"0");
-        let mut shift = 63;
-        while shift > 0 && value >> shift == 0 {
-            shift -= 3;
-        }
-        loop {
-            self.into.push(b'0' + (value >> shift & 7) as u8);
-            if shift == 0 {
-                break;
-            }
-            shift -= 3;
-        }
-        self.into.push(b'"');
-    }
-
-    fn some_bytes(&mut self, bytes: &[u8], more: bool) {
-        let (text, whole) = match std::str::from_utf8(bytes) {
-            Ok(text) => (Some(text), true),
-            // The limit may have cut a character in two.
-            Err(error) if more && error.error_len().is_none() => {
-                let valid = bytes.get(..error.valid_up_to()).unwrap_or_default();
-                (std::str::from_utf8(valid).ok(), true)
-            }
-            Err(_) => (None, false),
-        };
-        if let (Some(text), true, false) = (text, whole, more) {
-            return string(self.into, text);
-        }
-        let Some(text) = text else {
-            return self.hexed(bytes, more);
-        };
-        self.put(b"{\"text\":");
-        string(self.into, text);
-        self.some_more(more);
-    }
-
-    fn hexed(&mut self, bytes: &[u8], more: bool) {
-        self.put(b"{\"hex\":\"");
-        for byte in bytes {
-            for digit in [byte >> 4, byte & 15] {
-                self.into.push(b"0123456789abcdef"[usize::from(digit)]);
-            }
-        }
-        self.into.push(b'"');
-        self.some_more(more);
     }
 
     fn some_more(&mut self, more: bool) {
@@ -161,7 +100,7 @@ impl Out for Json<'_> {
     fn cut_list(&mut self, at: u64) {
         self.between();
         self.put(b"{\"unreadable\":");
-        self.quoted_hex(at);
+        self.hex(at);
         self.put(b"}]");
         self.first = false;
     }
@@ -205,7 +144,10 @@ impl Out for Json<'_> {
     }
 
     fn number(&mut self, value: i64) {
-        self.signed(value);
+        if value < 0 {
+            self.into.push(b'-');
+        }
+        decimal(self.into, value.unsigned_abs());
     }
 
     fn unsigned(&mut self, value: u64) {
@@ -213,18 +155,22 @@ impl Out for Json<'_> {
     }
 
     fn hex(&mut self, value: u64) {
-        self.quoted_hex(value);
+        self.put(b"\"0x");
+        hexadecimal(self.into, value);
+        self.into.push(b'"');
     }
 
     fn octal(&mut self, value: u64) {
-        self.quoted_octal(value);
+        self.put(b"\"0");
+        digits::<8>(self.into, value, 1);
+        self.into.push(b'"');
     }
 
     fn address(&mut self, value: u64) {
         if value == 0 {
             self.put(b"null");
         } else {
-            self.quoted_hex(value);
+            self.hex(value);
         }
     }
 
@@ -247,12 +193,12 @@ impl Out for Json<'_> {
 
     fn bit_hex(&mut self, value: u64) {
         self.between();
-        self.quoted_hex(value);
+        self.hex(value);
     }
 
     fn bit_octal(&mut self, value: u64) {
         self.between();
-        self.quoted_octal(value);
+        self.octal(value);
     }
 
     fn bit_number(&mut self, value: u64) {
@@ -265,7 +211,7 @@ impl Out for Json<'_> {
 
     fn bit_other(&mut self, value: u64, _family: &'static str) {
         self.between();
-        self.quoted_hex(value);
+        self.hex(value);
     }
 
     fn close_bits(&mut self) {
@@ -273,23 +219,45 @@ impl Out for Json<'_> {
     }
 
     fn bytes(&mut self, bytes: &[u8], more: bool) {
-        self.some_bytes(bytes, more);
+        let (text, whole) = match std::str::from_utf8(bytes) {
+            Ok(text) => (Some(text), true),
+            // The limit may have cut a character in two.
+            Err(error) if more && error.error_len().is_none() => {
+                let valid = bytes.get(..error.valid_up_to()).unwrap_or_default();
+                (std::str::from_utf8(valid).ok(), true)
+            }
+            Err(_) => (None, false),
+        };
+        if let (Some(text), true, false) = (text, whole, more) {
+            return string(self.into, text);
+        }
+        let Some(text) = text else {
+            return self.raw_bytes(bytes, more);
+        };
+        self.put(b"{\"text\":");
+        string(self.into, text);
+        self.some_more(more);
     }
 
     fn raw_bytes(&mut self, bytes: &[u8], more: bool) {
-        self.hexed(bytes, more);
+        self.put(b"{\"hex\":\"");
+        for byte in bytes {
+            hex_byte(self.into, *byte);
+        }
+        self.into.push(b'"');
+        self.some_more(more);
     }
 
     fn abstract_name(&mut self, bytes: &[u8]) {
         self.put(b"{\"abstract\":");
-        self.some_bytes(bytes, false);
+        self.bytes(bytes, false);
         self.into.push(b'}');
     }
 
     fn signal(&mut self, number: i32) {
         match signal::name(number) {
             Some(name) => string(self.into, name),
-            None => self.signed(i64::from(number)),
+            None => self.number(i64::from(number)),
         }
     }
 
@@ -314,7 +282,7 @@ impl Out for Json<'_> {
     }
 
     fn mask(&mut self, value: u32) {
-        self.quoted_hex(u64::from(value));
+        self.hex(u64::from(value));
     }
 
     fn kibi(&mut self, value: u64) {
@@ -323,12 +291,12 @@ impl Out for Json<'_> {
 
     fn descriptor(&mut self, fd: i32, what: Option<&[u8]>) {
         let Some(what) = what else {
-            return self.signed(i64::from(fd));
+            return self.number(i64::from(fd));
         };
         self.put(b"{\"fd\":");
-        self.signed(i64::from(fd));
+        self.number(i64::from(fd));
         self.put(b",\"path\":");
-        self.some_bytes(what, false);
+        self.bytes(what, false);
         self.into.push(b'}');
     }
 
@@ -337,7 +305,7 @@ impl Out for Json<'_> {
             return self.put(b"\"AT_FDCWD\"");
         };
         self.put(b"{\"fd\":\"AT_FDCWD\",\"path\":");
-        self.some_bytes(what, false);
+        self.bytes(what, false);
         self.into.push(b'}');
     }
 
@@ -355,12 +323,12 @@ impl Out for Json<'_> {
 
     fn inet6(&mut self, field: &'static str, text: &[u8]) {
         self.field(field);
-        self.some_bytes(text, false);
+        self.bytes(text, false);
     }
 
     fn counted(&mut self, at: u64, count: Option<usize>, what: &'static str) {
         self.put(b"{\"address\":");
-        self.quoted_hex(at);
+        self.hex(at);
         if let Some(count) = count {
             self.into.push(b',');
             self.member(what);
@@ -375,28 +343,28 @@ impl Out for Json<'_> {
         self.put(b"null");
     }
 
-    fn returned(&mut self, what: Returned) {
+    fn returned(&mut self, what: CallResult) {
         self.put(b"},\"result\":");
         match what {
-            Returned::Number(value) => self.signed(value),
-            Returned::Hex(value) => self.quoted_hex(value),
-            Returned::Octal(value) => self.quoted_octal(value),
-            Returned::Descriptor(fd, what) => self.descriptor(fd, what),
-            Returned::Error(number, name, text) => {
+            CallResult::Number(value) => self.number(value),
+            CallResult::Hex(value) => self.hex(value),
+            CallResult::Octal(value) => self.octal(value),
+            CallResult::Descriptor(fd, what) => self.descriptor(fd, what),
+            CallResult::Error(number, name, text) => {
                 self.put(b"-1,\"errno\":");
-                self.signed(i64::from(number));
+                self.number(i64::from(number));
                 self.put(b",\"error\":");
                 string(self.into, name);
                 self.put(b",\"text\":");
                 string(self.into, text);
             }
-            Returned::Again(name, text) => {
+            CallResult::Again(name, text) => {
                 self.put(b"null,\"error\":");
                 string(self.into, name);
                 self.put(b",\"text\":");
                 string(self.into, text);
             }
-            Returned::Unknown => self.put(b"null"),
+            CallResult::Unknown => self.put(b"null"),
         }
     }
 
@@ -440,9 +408,7 @@ pub fn string(into: &mut Vec<u8>, text: &str) {
             b'\r' => into.extend_from_slice(b"\\r"),
             0..=0x1f | 0x7f => {
                 into.extend_from_slice(b"\\u00");
-                for digit in [byte >> 4, byte & 15] {
-                    into.push(b"0123456789abcdef"[usize::from(digit)]);
-                }
+                hex_byte(into, byte);
             }
             byte => into.push(byte),
         }

@@ -5,7 +5,7 @@ use super::Log;
 use super::output::Output;
 use super::signals;
 use super::stamp::{Moment, Stamp};
-use super::words::{Ended, Words, align};
+use super::words::{EndingCall, Words, align};
 use crate::catch::{End, Enter, Event};
 use fleetgate_calls::memory::Memory;
 use fleetgate_sys::ptrace::Signal;
@@ -111,7 +111,7 @@ pub struct Lines<W: Words> {
     words: W,
     style: Style,
     output: Output,
-    tasks: BTreeMap<i32, Task<W::Begun>>,
+    tasks: BTreeMap<i32, Task<W::CallProgress>>,
     /// Whose line waits for its end.
     open: Option<i32>,
     line: Vec<u8>,
@@ -181,7 +181,7 @@ impl<W: Words> Lines<W> {
         let whole = !self.style.results || never_returns;
         if whole {
             let start = if held { self.held_width(tid) } else { 0 };
-            let ended = Ended {
+            let ended = EndingCall {
                 enter,
                 begun,
                 column: self.style.column.saturating_sub(start),
@@ -217,54 +217,72 @@ impl<W: Words> Lines<W> {
     }
 
     fn left(&mut self, tid: i32, result: i64, memory: &dyn Memory, now: Moment) {
-        let Some(call) = self.tasks.get_mut(&tid).and_then(|t| t.call.take()) else {
-            return;
-        };
         let mut line = std::mem::take(&mut self.line);
         line.clear();
-        let start = match &call.held {
-            Some(held) => {
-                line.extend_from_slice(held);
-                self.held_width(tid)
-            }
-            None => self.resume(tid, &call.name, now, &mut line),
+        let Some((call, column)) = self.take_call(tid, now, &mut line) else {
+            self.line = line;
+            return;
         };
-        let ended = Ended {
+        let ended = EndingCall {
             enter: &call.enter,
             begun: call.begun,
-            column: self.style.column.saturating_sub(start),
+            column,
         };
         self.words.finish(ended, result, memory, &mut line);
         if self.style.spent {
             let micros = (now.steady - call.since).max(0) / 1000;
             let _ = write!(line, " <{}.{:06}>", micros / 1_000_000, micros % 1_000_000);
         }
-        line.push(b'\n');
-        if call.held.is_none() {
-            self.put(tid, &line);
-            self.close(tid);
-        } else if self.style.statuses.has(result) {
-            self.alone(tid, now, &line);
-        }
+        let shown = self.style.statuses.has(result);
+        self.put_call(tid, now, &call, shown, &mut line);
         self.line = line;
     }
 
-    /// A call of this task, if it is in one, ends and nobody saw how: its task is gone, or goes on.
-    fn end_call(&mut self, tid: i32, now: Moment, memory: Option<&dyn Memory>) {
-        let Some(call) = self.tasks.get_mut(&tid).and_then(|t| t.call.take()) else {
-            return;
-        };
-        let mut line = Vec::new();
+    /// The call that a task is in, which ends: begins or goes on with its line, up to which column for the result.
+    fn take_call(
+        &mut self,
+        tid: i32,
+        now: Moment,
+        line: &mut Vec<u8>,
+    ) -> Option<(InCall<W::CallProgress>, usize)> {
+        let call = self.tasks.get_mut(&tid).and_then(|t| t.call.take())?;
         let start = match &call.held {
             Some(held) => {
                 line.extend_from_slice(held);
                 self.held_width(tid)
             }
-            None => self.resume(tid, &call.name, now, &mut line),
+            None => self.resume(tid, &call.name, now, line),
         };
         let column = self.style.column.saturating_sub(start);
+        Some((call, column))
+    }
+
+    /// Puts the line of a call that has ended. One that was held is put only if it is shown.
+    fn put_call(
+        &mut self,
+        tid: i32,
+        now: Moment,
+        call: &InCall<W::CallProgress>,
+        shown: bool,
+        line: &mut Vec<u8>,
+    ) {
+        line.push(b'\n');
+        if call.held.is_none() {
+            self.put(tid, line);
+            self.close(tid);
+        } else if shown {
+            self.alone(tid, now, line);
+        }
+    }
+
+    /// A call of this task, if it is in one, ends and nobody saw how: its task is gone, or goes on.
+    fn end_call(&mut self, tid: i32, now: Moment, memory: Option<&dyn Memory>) {
+        let mut line = Vec::new();
+        let Some((call, column)) = self.take_call(tid, now, &mut line) else {
+            return;
+        };
         if let Some(memory) = memory {
-            let ended = Ended {
+            let ended = EndingCall {
                 enter: &call.enter,
                 begun: call.begun,
                 column,
@@ -277,13 +295,8 @@ impl<W: Words> Lines<W> {
             align(column, &mut line);
             line.extend_from_slice(b"= ?");
         }
-        line.push(b'\n');
-        if call.held.is_none() {
-            self.put(tid, &line);
-            self.close(tid);
-        } else if self.style.statuses.unfinished {
-            self.alone(tid, now, &line);
-        }
+        let shown = self.style.statuses.unfinished;
+        self.put_call(tid, now, &call, shown, &mut line);
     }
 
     fn executed(&mut self, pid: i32, former: i32, now: Moment) {
@@ -315,7 +328,7 @@ impl<W: Words> Lines<W> {
             let text = format!(
                 "--- {} {} ---\n",
                 signals::name(signal.number),
-                signals::shown(signal)
+                signals::describe(signal)
             );
             self.alone(tid, now, text.as_bytes());
         }

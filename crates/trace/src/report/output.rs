@@ -58,12 +58,12 @@ pub struct Output {
 
 /// What the tracer and the thread that writes behind it share.
 struct Shared {
-    gathered: Mutex<Gathered>,
+    gathered: Mutex<Buffer>,
     /// Something has gathered, or it is over.
     news: Condvar,
 }
 
-struct Gathered {
+struct Buffer {
     sinks: Sinks,
     /// Something waits to be written.
     some: bool,
@@ -142,7 +142,7 @@ impl Output {
 
     fn of(sinks: Sinks, child: Option<Child>, live: bool) -> Output {
         let each = matches!(sinks, Sinks::Each(_));
-        let gathered = Gathered {
+        let gathered = Buffer {
             sinks,
             some: false,
             over: false,
@@ -229,7 +229,7 @@ impl Output {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Gathered> {
+    fn lock(&self) -> MutexGuard<'_, Buffer> {
         self.shared.lock()
     }
 }
@@ -244,7 +244,7 @@ fn create(path: &Path, append: bool) -> Result<File, String> {
 
 impl Shared {
     /// A thread that panicked while it held the lock has left nothing half done that matters here.
-    fn lock(&self) -> MutexGuard<'_, Gathered> {
+    fn lock(&self) -> MutexGuard<'_, Buffer> {
         self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -262,7 +262,7 @@ impl Shared {
     }
 }
 
-impl Gathered {
+impl Buffer {
     fn write(&mut self) {
         self.some = false;
         match &mut self.sinks {

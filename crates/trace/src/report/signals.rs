@@ -128,7 +128,7 @@ pub fn has_address(info: &Signal) -> bool {
 
 /// All that is known of it, in braces.
 #[must_use]
-pub fn shown(info: &Signal) -> String {
+pub fn describe(info: &Signal) -> String {
     let mut out = format!("{{si_signo={}, si_code=", name(info.number));
     let _ = match code_name(info.number, info.code) {
         Some(name) => write!(out, "{name}"),
@@ -277,7 +277,7 @@ pub(crate) mod tests {
             ),
             (signal(99, 300), "{si_signo=SIG_99, si_code=0x12c}"),
         ] {
-            assert_eq!(shown(&info), text);
+            assert_eq!(describe(&info), text);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Values of a call as strace prints them, by hand into a buffer: no formatting machinery. What stands before the call's
 //! name and after its result is not of this file.
 
-use crate::decode::{Out, Returned, Set};
+use crate::decode::{CallResult, Out, Set};
 use fleetgate_calls::tables::signal;
 
 /// The column that results stand in, where there is room.
@@ -51,22 +51,6 @@ impl<'a> Text<'a> {
         }
     }
 
-    fn signed(&mut self, value: i64) {
-        if value < 0 {
-            self.into.push(b'-');
-        }
-        decimal(self.into, value.unsigned_abs());
-    }
-
-    fn hexadecimal(&mut self, value: u64) {
-        if value == 0 {
-            self.into.push(b'0');
-        } else {
-            self.put(b"0x");
-            hexadecimal(self.into, value);
-        }
-    }
-
     fn what(&mut self, what: Option<&[u8]>) {
         let Some(what) = what else {
             return;
@@ -89,20 +73,6 @@ impl<'a> Text<'a> {
         self.put(b" /* ");
         self.put(family.as_bytes());
         self.put(b" */");
-    }
-
-    /// As C's `%#03o`: three digits at least, with a 0 before them.
-    fn octals(&mut self, value: u64) {
-        let mut digits = [0; 24];
-        let mut at = digits.len();
-        let mut left = value;
-        while left > 0 || at > digits.len() - 2 {
-            at -= 1;
-            digits[at] = b'0' + (left & 7) as u8;
-            left >>= 3;
-        }
-        self.into.push(b'0');
-        self.into.extend_from_slice(&digits[at..]);
     }
 }
 
@@ -162,7 +132,7 @@ impl Out for Text<'_> {
     fn cut_list(&mut self, at: u64) {
         self.between(b", ");
         self.put(b"... /* ");
-        self.hexadecimal(at);
+        self.hex(at);
         self.put(b" */]");
         self.first = false;
     }
@@ -201,7 +171,10 @@ impl Out for Text<'_> {
     fn close_bare_change(&mut self) {}
 
     fn number(&mut self, value: i64) {
-        self.signed(value);
+        if value < 0 {
+            self.into.push(b'-');
+        }
+        decimal(self.into, value.unsigned_abs());
     }
 
     fn unsigned(&mut self, value: u64) {
@@ -209,18 +182,25 @@ impl Out for Text<'_> {
     }
 
     fn hex(&mut self, value: u64) {
-        self.hexadecimal(value);
+        if value == 0 {
+            self.into.push(b'0');
+        } else {
+            self.put(b"0x");
+            hexadecimal(self.into, value);
+        }
     }
 
+    /// As C's `%#03o`: three digits at least, with a 0 before them.
     fn octal(&mut self, value: u64) {
-        self.octals(value);
+        self.into.push(b'0');
+        digits::<8>(self.into, value, 2);
     }
 
     fn address(&mut self, value: u64) {
         if value == 0 {
             self.put(b"NULL");
         } else {
-            self.hexadecimal(value);
+            self.hex(value);
         }
     }
 
@@ -229,7 +209,7 @@ impl Out for Text<'_> {
     }
 
     fn other(&mut self, value: u64, family: &'static str) {
-        self.hexadecimal(value);
+        self.hex(value);
         self.family(family);
     }
 
@@ -244,12 +224,12 @@ impl Out for Text<'_> {
 
     fn bit_hex(&mut self, value: u64) {
         self.between(b"|");
-        self.hexadecimal(value);
+        self.hex(value);
     }
 
     fn bit_octal(&mut self, value: u64) {
         self.between(b"|");
-        self.octals(value);
+        self.octal(value);
     }
 
     fn bit_number(&mut self, value: u64) {
@@ -259,7 +239,7 @@ impl Out for Text<'_> {
 
     fn bit_other(&mut self, value: u64, family: &'static str) {
         self.between(b"|");
-        self.hexadecimal(value);
+        self.hex(value);
         self.family(family);
     }
 
@@ -280,9 +260,7 @@ impl Out for Text<'_> {
         self.into.push(b'"');
         for byte in bytes {
             self.put(b"\\x");
-            for digit in [byte >> 4, byte & 15] {
-                self.into.push(b"0123456789abcdef"[usize::from(digit)]);
-            }
+            hex_byte(self.into, *byte);
         }
         self.into.push(b'"');
         if more {
@@ -298,7 +276,7 @@ impl Out for Text<'_> {
     fn signal(&mut self, number: i32) {
         match signal::name(number) {
             Some(name) => self.put(name.trim_start_matches("SIG").as_bytes()),
-            None => self.signed(i64::from(number)),
+            None => self.number(i64::from(number)),
         }
     }
 
@@ -317,7 +295,7 @@ impl Out for Text<'_> {
             // What ptrace puts there beside the signal.
             if high >> 8 != 0 {
                 self.put(b"} | ");
-                self.hexadecimal(u64::from(status & 0xffff_0000));
+                self.hex(u64::from(status & 0xffff_0000));
                 self.into.push(b']');
                 return;
             }
@@ -336,18 +314,11 @@ impl Out for Text<'_> {
 
     fn mask(&mut self, value: u32) {
         // C's `%#08x`.
-        let digits = if value == 0 {
-            8
-        } else {
-            6.max(8 - value.leading_zeros() / 4)
-        };
         if value != 0 {
             self.put(b"0x");
         }
-        for shift in (0..digits).rev() {
-            self.into
-                .push(b"0123456789abcdef"[(value >> (shift * 4) & 15) as usize]);
-        }
+        let least = if value == 0 { 8 } else { 6 };
+        digits::<16>(self.into, value.into(), least);
     }
 
     fn kibi(&mut self, value: u64) {
@@ -356,7 +327,7 @@ impl Out for Text<'_> {
     }
 
     fn descriptor(&mut self, fd: i32, what: Option<&[u8]>) {
-        self.signed(i64::from(fd));
+        self.number(i64::from(fd));
         self.what(what);
     }
 
@@ -367,9 +338,9 @@ impl Out for Text<'_> {
 
     fn device(&mut self, major: u32, minor: u32) {
         self.put(b"makedev(");
-        self.hexadecimal(u64::from(major));
+        self.hex(u64::from(major));
         self.put(b", ");
-        self.hexadecimal(u64::from(minor));
+        self.hex(u64::from(minor));
         self.into.push(b')');
     }
 
@@ -392,7 +363,7 @@ impl Out for Text<'_> {
     }
 
     fn counted(&mut self, at: u64, count: Option<usize>, what: &'static str) {
-        self.hexadecimal(at);
+        self.hex(at);
         self.put(b" /* ");
         match count {
             Some(count) => {
@@ -421,24 +392,24 @@ impl Out for Text<'_> {
         self.into.push(b'?');
     }
 
-    fn returned(&mut self, what: Returned) {
+    fn returned(&mut self, what: CallResult) {
         self.into.push(b')');
         let length = self.into.len() - self.line;
         let spaces = self.column.saturating_sub(length).max(1);
         self.into.resize(self.into.len() + spaces, b' ');
         self.put(b"= ");
         match what {
-            Returned::Number(value) => self.signed(value),
-            Returned::Hex(value) => self.hexadecimal(value),
-            Returned::Octal(value) => self.octals(value),
-            Returned::Descriptor(fd, what) => self.descriptor(fd, what),
-            Returned::Error(number, name, text) => {
+            CallResult::Number(value) => self.number(value),
+            CallResult::Hex(value) => self.hex(value),
+            CallResult::Octal(value) => self.octal(value),
+            CallResult::Descriptor(fd, what) => self.descriptor(fd, what),
+            CallResult::Error(number, name, text) => {
                 self.put(b"-1 ");
                 if name.is_empty() {
                     self.put(b"ERRNO_");
-                    self.signed(i64::from(number));
+                    self.number(i64::from(number));
                     self.put(b" (Unknown error ");
-                    self.signed(i64::from(number));
+                    self.number(i64::from(number));
                 } else {
                     self.put(name.as_bytes());
                     self.put(b" (");
@@ -446,14 +417,14 @@ impl Out for Text<'_> {
                 }
                 self.into.push(b')');
             }
-            Returned::Again(name, text) => {
+            CallResult::Again(name, text) => {
                 self.put(b"? ");
                 self.put(name.as_bytes());
                 self.put(b" (");
                 self.put(text.as_bytes());
                 self.into.push(b')');
             }
-            Returned::Unknown => self.into.push(b'?'),
+            CallResult::Unknown => self.into.push(b'?'),
         }
     }
 
@@ -490,36 +461,32 @@ impl Out for Text<'_> {
     }
 }
 
-/// Writes a number.
-pub fn decimal(into: &mut Vec<u8>, value: u64) {
-    let mut digits = [0; 20];
+/// Writes a number, and zeros before it up to `least` digits.
+pub(super) fn digits<const RADIX: u64>(into: &mut Vec<u8>, value: u64, least: usize) {
+    let mut digits = [0; 24];
     let mut at = digits.len();
     let mut left = value;
-    loop {
+    while left > 0 || at > digits.len() - least {
         at -= 1;
-        digits[at] = b'0' + (left % 10) as u8;
-        left /= 10;
-        if left == 0 {
-            break;
-        }
+        digits[at] = b"0123456789abcdef"[(left % RADIX) as usize];
+        left /= RADIX;
     }
     into.extend_from_slice(&digits[at..]);
 }
 
+/// Writes a number.
+pub fn decimal(into: &mut Vec<u8>, value: u64) {
+    digits::<10>(into, value, 1);
+}
+
 /// Writes a number in hexadecimal, without anything before it.
 pub fn hexadecimal(into: &mut Vec<u8>, value: u64) {
-    let mut digits = [0; 16];
-    let mut at = digits.len();
-    let mut left = value;
-    loop {
-        at -= 1;
-        digits[at] = b"0123456789abcdef"[(left & 15) as usize];
-        left >>= 4;
-        if left == 0 {
-            break;
-        }
-    }
-    into.extend_from_slice(&digits[at..]);
+    digits::<16>(into, value, 1);
+}
+
+/// Writes a byte as two hexadecimal digits.
+pub(super) fn hex_byte(into: &mut Vec<u8>, byte: u8) {
+    digits::<16>(into, byte.into(), 2);
 }
 
 /// Writes bytes as C writes them, with `also` escaped beside what cannot be printed.

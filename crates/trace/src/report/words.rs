@@ -6,24 +6,30 @@ use fleetgate_calls::memory::Memory;
 /// Puts calls into words.
 pub trait Words {
     /// What it has to remember of a call from its beginning to its end.
-    type Begun: Copy;
+    type CallProgress: Copy;
 
     /// The arguments that are known when a call begins, from the bracket on.
-    fn begin(&mut self, enter: &Enter, memory: &dyn Memory, into: &mut Vec<u8>) -> Self::Begun;
+    fn begin(&mut self, enter: &Enter, memory: &dyn Memory, into: &mut Vec<u8>) -> Self::CallProgress;
 
     /// Whether these were all.
-    fn is_whole(&self, begun: Self::Begun) -> bool;
+    fn is_whole(&self, begun: Self::CallProgress) -> bool;
 
     /// The rest of them when it ends, and its result. Text has the result in this column of `into`.
-    fn finish(&mut self, call: Ended<'_, Self::Begun>, result: i64, memory: &dyn Memory, into: &mut Vec<u8>);
+    fn finish(
+        &mut self,
+        call: EndingCall<'_, Self::CallProgress>,
+        result: i64,
+        memory: &dyn Memory,
+        into: &mut Vec<u8>,
+    );
 
     /// The same where its end will not be seen.
-    fn abandon(&mut self, call: Ended<'_, Self::Begun>, memory: &dyn Memory, into: &mut Vec<u8>);
+    fn abandon(&mut self, call: EndingCall<'_, Self::CallProgress>, memory: &dyn Memory, into: &mut Vec<u8>);
 }
 
 /// A call that ends.
 #[derive(Clone, Copy, Debug)]
-pub struct Ended<'a, B> {
+pub struct EndingCall<'a, B> {
     /// How it began.
     pub enter: &'a Enter,
     /// What was remembered of it.

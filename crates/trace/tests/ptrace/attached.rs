@@ -151,7 +151,7 @@ fn every_thread_of_a_process_is_attached_to_and_all_go_on_when_they_are_left() {
         });
         assert_eq!(seen, child, "{follow:?}");
         catch.leave();
-        assert_eq!(catch.next(Wait::Yes), Ok(Found::Over));
+        assert_eq!(catch.next(Wait::Yes), Ok(NextEvent::Over));
         let tracer = |tid: i32| std::fs::read_to_string(format!("/proc/{tid}/status")).expect("it runs");
         assert!(tracer(worker.pid).contains("TracerPid:\t0\n"));
         assert_eq!(worker.says(), "1", "the signal came once");
@@ -268,7 +268,11 @@ os._exit(7)
         ["a began"]
     );
     catch.go_on(worker.pid, Then::Free);
-    assert_eq!(catch.next(Wait::No), Ok(Found::Nothing), "it stands as it stood");
+    assert_eq!(
+        catch.next(Wait::No),
+        Ok(NextEvent::Nothing),
+        "it stands as it stood"
+    );
     catch.leave();
     until_stopped();
     Command::new("kill")

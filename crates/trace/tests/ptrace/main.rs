@@ -12,7 +12,7 @@ use fleetgate_calls::abi::{Abi, Call};
 use fleetgate_calls::select::{Selection, When};
 use fleetgate_sys::seccomp::Instruction;
 use fleetgate_trace::catch::ptrace::{Counts, Launch, Ptrace};
-use fleetgate_trace::catch::{Catch, End, Event, Found, Then, Wait, program};
+use fleetgate_trace::catch::{Catch, End, Event, NextEvent, Then, Wait, program};
 use fleetgate_trace::follow::Follow;
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -152,9 +152,9 @@ fn watch(catch: &mut Ptrace, then: Then, mut goes_on: impl FnMut(&Ptrace, &Event
     let mut names: HashMap<i32, char> = HashMap::new();
     loop {
         let event = match catch.next(Wait::Yes).expect("it can be waited for") {
-            Found::Event(event) => event,
-            Found::Nothing => continue,
-            Found::Over => return lines,
+            NextEvent::Event(event) => event,
+            NextEvent::Nothing => continue,
+            NextEvent::Over => return lines,
         };
         let next = char::from_u32('a' as u32 + names.len() as u32).expect("not that many");
         let mut name = |tid: i32| *names.entry(tid).or_insert(next);

@@ -4,7 +4,7 @@
 use super::caller::Task;
 use super::outbox::Outbox;
 use fleetgate_calls::abi::Call;
-use fleetgate_calls::audit::{self, Caller, Calls, Fact, Level, Told};
+use fleetgate_calls::audit::{self, AuditEvent, Caller, Calls, Fact, Level};
 use fleetgate_sys::poll::{CLOSED, READ, Watch, poll};
 use fleetgate_sys::seccomp::{self, Waiting};
 use fleetgate_sys::slots::Slots;
@@ -115,7 +115,7 @@ impl Thread {
                 && let Some(at) = task.who().and_then(|who| begun(who.pid))
             {
                 self.pending.swap_remove(at);
-                self.put_if_waiting(waiting, Told::executed(&task), false);
+                self.put_if_waiting(waiting, AuditEvent::executed(&task), false);
             }
             return false;
         }
@@ -142,13 +142,13 @@ impl Thread {
 
     /// What was read was the caller's, if the caller still waits; else its number may be another's by now, and the call is
     /// never made.
-    fn put_if_waiting(&self, waiting: &Waiting, told: Told, refused: bool) {
+    fn put_if_waiting(&self, waiting: &Waiting, told: AuditEvent, refused: bool) {
         if seccomp::is_waiting(&self.listener, waiting) {
             self.put(told, refused);
         }
     }
 
-    fn put(&self, told: Told, refused: bool) {
+    fn put(&self, told: AuditEvent, refused: bool) {
         let now = clock::wall();
         let mut fields: Vec<Field> = told.facts.into_iter().map(field).collect();
         if refused {
@@ -172,13 +172,13 @@ impl Thread {
 }
 
 /// A call in a numbering that nobody here knows: it is told by its number.
-fn unknown(waiting: &Waiting) -> Told {
+fn unknown(waiting: &Waiting) -> AuditEvent {
     let number = |name, number| Fact {
         name,
         source: audit::Source::Register,
         value: audit::Value::Number(number),
     };
-    Told {
+    AuditEvent {
         event: audit::UNKNOWN,
         facts: vec![
             number("architecture", waiting.audit.into()),

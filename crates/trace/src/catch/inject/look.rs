@@ -2,12 +2,10 @@
 //! found by the steps that follow.
 
 use super::Error;
+use crate::catch::proc::{field, status, text};
 use fleetgate_sys::memory;
 use std::fs;
-use std::io::Read;
 
-/// The most of a file in `/proc` that is read.
-const MAX_TEXT: u64 = 1 << 20;
 /// The most of one mapping that is searched.
 const MAX_CODE: usize = 256 << 10;
 /// The most mappings that are searched.
@@ -42,7 +40,7 @@ pub(super) fn again(call: u64, arguments: &[u64; 6]) -> bool {
 
 /// Whether a signal waits for a task that does not block it: then EINTR is what it was to have.
 pub(super) fn has_signal(tid: i32, blocked: u64) -> bool {
-    let status = text(&format!("/proc/{tid}/status")).unwrap_or_default();
+    let status = status(tid).unwrap_or_default();
     let mask = |name: &str| field::<String>(&status, name).and_then(|hex| u64::from_str_radix(&hex, 16).ok());
     let pending = mask("SigPnd:").unwrap_or(u64::MAX) | mask("ShdPnd:").unwrap_or(u64::MAX);
     pending & !blocked != 0
@@ -60,7 +58,7 @@ pub(super) struct Target {
 }
 
 pub(super) fn target(pid: i32) -> Result<Target, Error> {
-    let status = text(&format!("/proc/{pid}/status")).ok_or(Error::Gone)?;
+    let status = status(pid).ok_or(Error::Gone)?;
     let mut tasks = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/task"))
         .map_err(|_| Error::Gone)?
@@ -94,12 +92,6 @@ fn rank(stat: &str) -> Option<u8> {
         b'D' => Some(2),
         _ => Some(0),
     }
-}
-
-/// A field of `/proc/PID/status`.
-fn field<T: std::str::FromStr>(status: &str, name: &str) -> Option<T> {
-    let line = status.lines().find(|l| l.starts_with(name))?;
-    line[name.len()..].trim().parse().ok()
 }
 
 /// Where the process has an instruction that makes a system call: in the kernel's own page, or in what it executes.
@@ -143,16 +135,6 @@ fn find(code: &[u8]) -> Option<usize> {
         .map(|w| w == [0x01, 0x00, 0x00, 0xd4])
         .position(|is| is)
         .map(|at| at * 4)
-}
-
-fn text(path: &str) -> Option<String> {
-    let mut bytes = Vec::new();
-    fs::File::open(path)
-        .ok()?
-        .take(MAX_TEXT)
-        .read_to_end(&mut bytes)
-        .ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// How the kernel restricts tracing: `/proc/sys/kernel/yama/ptrace_scope`.

@@ -14,9 +14,9 @@
 
 mod tasks;
 
-use super::{Catch, End, Enter, Event, Found, Then, Wait};
+use super::{Catch, End, Enter, Event, NextEvent, Then, Wait};
 use fleetgate_calls::abi::Call;
-use fleetgate_calls::guardian::{self, Adopted, Guardian, Image};
+use fleetgate_calls::guardian::{self, AdoptedListener, Guardian, Image};
 use fleetgate_sys::poll::{CLOSED, READ, Watch, poll};
 use fleetgate_sys::process::{self, Exit};
 use fleetgate_sys::seccomp::{self, Waiting, flag};
@@ -184,7 +184,7 @@ impl Notify {
 
     /// Goes on where a guardian answers: after [`Guardian::adopt`]. `pid` is the first process, if it is known and lives.
     #[must_use]
-    pub fn adopted(guardian: Guardian, adopted: Adopted, first: Option<(i32, Fd)>) -> Notify {
+    pub fn adopted(guardian: Guardian, adopted: AdoptedListener, first: Option<(i32, Fd)>) -> Notify {
         let first = first.map(|(pid, pidfd)| First {
             pid,
             pidfd: Some(pidfd),
@@ -317,7 +317,7 @@ impl Notify {
         self.first.as_ref()?.child.as_ref()?.failure()
     }
 
-    /// A descriptor that ends a wait when it is readable: [`Found::Nothing`]. For signals.
+    /// A descriptor that ends a wait when it is readable: [`NextEvent::Nothing`]. For signals.
     pub fn wake_by(&mut self, fd: &Fd) {
         self.also = Some(fd.raw());
     }
@@ -418,14 +418,14 @@ fn enter(waiting: &Waiting) -> Enter {
 }
 
 impl Catch for Notify {
-    fn next(&mut self, wait: Wait) -> Result<Found, String> {
+    fn next(&mut self, wait: Wait) -> Result<NextEvent, String> {
         loop {
             if let Some(event) = self.queue.pop_front() {
-                return Ok(Found::Event(event));
+                return Ok(NextEvent::Event(event));
             }
             let has_first = self.first.as_ref().is_some_and(|f| f.pidfd.is_some());
             if self.left || self.hung_up && !has_first {
-                return Ok(Found::Over);
+                return Ok(NextEvent::Over);
             }
             let words = |what, errno| format!("{what}: {errno}; the programs go on without being traced");
             let [listener, first, guardian, also] = self
@@ -436,14 +436,14 @@ impl Catch for Notify {
             }
             self.hung_up |= listener & CLOSED != 0 && listener & READ == 0;
             if listener & READ != 0 && self.held.iter().all(Option::is_some) {
-                return Ok(Found::Nothing);
+                return Ok(NextEvent::Nothing);
             } else if listener & READ != 0 {
                 self.take().map_err(|e| words("receiving a call", e))?;
             } else if first != 0 {
                 // A call that waits keeps its process, so this is after its last one.
                 self.end();
             } else if also != 0 || wait == Wait::No {
-                return Ok(Found::Nothing);
+                return Ok(NextEvent::Nothing);
             }
         }
     }

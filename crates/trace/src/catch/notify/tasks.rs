@@ -1,8 +1,7 @@
 //! Which tasks were met already. A number that comes back after its task has ended is not told apart.
 
-use crate::catch::Event;
+use crate::catch::{Event, proc};
 use std::collections::HashSet;
-use std::fs;
 
 /// Tasks by number: as many as there are numbers.
 #[derive(Default)]
@@ -19,8 +18,7 @@ impl Tasks {
         if !self.0.insert(tid) {
             return None;
         }
-        let (pid, parent) = fs::read_to_string(format!("/proc/{tid}/status"))
-            .ok()
+        let (pid, parent) = proc::status(tid)
             .and_then(|status| family(&status))
             .unwrap_or((tid, 0));
         // The process is told of once, by its first task; who made a thread, nobody knows.
@@ -35,11 +33,7 @@ impl Tasks {
 
 /// Process and parent.
 fn family(status: &str) -> Option<(i32, i32)> {
-    let number = |name: &str| {
-        let line = status.lines().find(|l| l.starts_with(name))?;
-        line[name.len()..].trim().parse().ok()
-    };
-    Some((number("Tgid:")?, number("PPid:")?))
+    Some((proc::field(status, "Tgid:")?, proc::field(status, "PPid:")?))
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@
 //! What is left is a wait with a time: it answers EINTR, as after a stop and SIGCONT.
 
 use super::Ptrace;
-use super::kin::status;
 use super::tasks::{Held, Task, Watch};
 use crate::catch::inject::made_again;
+use crate::catch::proc;
 use crate::follow::Follow;
 use fleetgate_sys::poll;
 use fleetgate_sys::ptrace::{self, AT_CALL, Status, event};
@@ -159,7 +159,8 @@ fn is_zombie(tid: i32) -> bool {
 }
 
 fn refused(pid: i32, error: Errno) -> String {
-    let tracer = status(pid, "TracerPid:").filter(|tracer| *tracer != 0);
+    let status = proc::status(pid).unwrap_or_default();
+    let tracer = proc::field(&status, "TracerPid:").filter(|tracer: &i32| *tracer != 0);
     match (error, tracer) {
         (Errno::ESRCH, _) => format!("cannot trace process {pid}: there is none of this number"),
         (_, Some(tracer)) => {

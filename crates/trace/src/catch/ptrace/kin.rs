@@ -5,7 +5,7 @@
 use super::Ptrace;
 use super::attach::give_back;
 use super::tasks::{Held, Inside, Task, Watch};
-use crate::catch::Event;
+use crate::catch::{Event, proc};
 use crate::follow::{Kin, Wanted};
 use fleetgate_sys::ptrace::{self, option};
 use std::os::unix::ffi::OsStringExt;
@@ -64,9 +64,14 @@ impl Ptrace {
         let early: Vec<_> = self.tasks.iter().filter_map(is_early).collect();
         self.early = 0;
         for (tid, held) in early {
-            let pid = status(tid, "Tgid:").unwrap_or(tid);
+            let status = proc::status(tid).unwrap_or_default();
+            let pid = proc::field(&status, "Tgid:").unwrap_or(tid);
             let thread = pid != tid;
-            let by = if thread { Some(pid) } else { status(tid, "PPid:") };
+            let by = if thread {
+                Some(pid)
+            } else {
+                proc::field(&status, "PPid:")
+            };
             let level = by.and_then(|by| self.tasks.get(&by)).map_or(0, |task| task.level);
             let task = Task {
                 pid,
@@ -154,13 +159,4 @@ impl Ptrace {
         self.release(pid);
         None
     }
-}
-
-/// A number of `/proc/TID/status`.
-pub(super) fn status(tid: i32, name: &str) -> Option<i32> {
-    let status = std::fs::read(format!("/proc/{tid}/status")).ok()?;
-    // A program's name stands there too, and need not be UTF-8.
-    let status = String::from_utf8_lossy(&status);
-    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-    line.split_whitespace().next()?.parse().ok()
 }

@@ -23,7 +23,7 @@ mod launch;
 mod stops;
 mod tasks;
 
-use super::{Catch, End, Event, Found, Then, Wait};
+use super::{Catch, End, Event, NextEvent, Then, Wait};
 use crate::follow::Follow;
 use escape::Changed;
 pub use escape::needs;
@@ -237,16 +237,16 @@ impl Ptrace {
 }
 
 impl Catch for Ptrace {
-    fn next(&mut self, wait: Wait) -> Result<Found, String> {
+    fn next(&mut self, wait: Wait) -> Result<NextEvent, String> {
         loop {
             if let Some(event) = self.queue.pop_front() {
                 if !matches!(event, Event::Began { .. } | Event::Enter(_)) {
                     self.strings = None;
                 }
-                return Ok(Found::Event(event));
+                return Ok(NextEvent::Event(event));
             }
             if self.left {
-                return Ok(Found::Over);
+                return Ok(NextEvent::Over);
             }
             // Nobody may stand still for a maker that will never tell. Where nobody is known, the thread's own children may
             // be waited for without end, and yet there can be somebody.
@@ -255,17 +255,17 @@ impl Catch for Ptrace {
             match self.turn(block) {
                 Ok(Some((tid, status))) => {
                     if let Some(event) = self.met(tid, status) {
-                        return Ok(Found::Event(event));
+                        return Ok(NextEvent::Event(event));
                     }
                 }
-                Ok(None) if !known && self.unborn == 0 => return Ok(Found::Over),
+                Ok(None) if !known && self.unborn == 0 => return Ok(NextEvent::Over),
                 Ok(None) if !known => {
                     self.unborn -= 1;
                     let _ = poll::poll(&mut [], Some(1));
                 }
                 Ok(None) if wait == Wait::Yes => self.adopt(),
-                Ok(None) | Err(Errno::EINTR) => return Ok(Found::Nothing),
-                Err(Errno::ECHILD) => return Ok(Found::Over),
+                Ok(None) | Err(Errno::EINTR) => return Ok(NextEvent::Nothing),
+                Err(Errno::ECHILD) => return Ok(NextEvent::Over),
                 Err(error) => return Err(format!("cannot wait for traced tasks: {error}")),
             }
         }

@@ -1,6 +1,6 @@
 //! Calls of System V's and POSIX's ways between processes, keys.
 
-use super::{Res, Row, call};
+use super::{Argument, ResultKind, Row};
 use crate::decode::constants as c;
 use crate::decode::kind::{
     ADDRESS, Count, FD, HEX, INT, Kind, LONG, PATH, SIZE, TEXT, UINT, Width, bits, named,
@@ -10,39 +10,7 @@ use crate::decode::show::{files, signals, time};
 
 const KEY: Kind = Kind::By(key, Width::Four);
 
-#[rustfmt::skip]
-pub(super) static ROWS: &[Row] = &[
-    call("shmget", &[("key", KEY), ("size", SIZE), ("shmflg", Kind::By(shared_flags, Width::Four))], Res::Number),
-    call("shmat", &[("shmid", INT), ("shmaddr", ADDRESS), ("shmflg", bits(&c::SHM_AT))], Res::Hex),
-    call("shmdt", &[("shmaddr", ADDRESS)], Res::Number),
-    call("shmctl", &[("shmid", INT), ("cmd", named(&c::SHM_CTL)), ("buf", ADDRESS)], Res::Number),
-    call("semget", &[("key", KEY), ("nsems", INT), ("semflg", Kind::By(plain_flags, Width::Four))], Res::Number),
-    call("semop", &[("semid", INT), ("sops", Kind::List(&OPERATION, Count::Argument(2))), ("nsops", UINT)], Res::Number),
-    call("semtimedop", &[("semid", INT), ("sops", Kind::List(&OPERATION, Count::Argument(2))), ("nsops", UINT),
-        ("timeout", Kind::To(&time::TIMESPEC))], Res::Number),
-    call("semctl", &[("semid", INT), ("semnum", INT), ("cmd", named(&c::SEM_CTL)), ("arg", HEX)], Res::Number),
-    call("msgget", &[("key", KEY), ("msgflg", Kind::By(plain_flags, Width::Four))], Res::Number),
-    call("msgsnd", &[("msqid", INT), ("msgp", ADDRESS), ("msgsz", SIZE), ("msgflg", bits(&c::MSG_RCV))], Res::Number),
-    call("msgrcv", &[("msqid", INT), ("msgp", ADDRESS), ("msgsz", SIZE), ("msgtyp", LONG), ("msgflg", bits(&c::MSG_RCV))],
-        Res::Number),
-    call("msgctl", &[("msqid", INT), ("cmd", named(&c::IPC_CTL)), ("buf", ADDRESS)], Res::Number),
-    call("ipc", &[("call", named(&c::IPC_CALL)), ("first", HEX), ("second", HEX), ("third", HEX), ("ptr", ADDRESS),
-        ("fifth", HEX)], Res::Number),
-    call("mq_open", &[("name", PATH), ("oflag", Kind::By(files::open_flags32, Width::Four)),
-        ("mode", Kind::Chosen(files::open_mode)), ("attr", Kind::Chosen(queue))], Res::Descriptor),
-    call("mq_unlink", &[("name", PATH)], Res::Number),
-    call("mq_timedsend", &[("mqdes", FD), ("msg_ptr", Kind::Bytes(Count::Argument(2))), ("msg_len", SIZE), ("msg_prio", UINT),
-        ("abs_timeout", Kind::To(&time::TIMESPEC))], Res::Number),
-    call("mq_timedreceive", &[("mqdes", FD), ("msg_ptr", Kind::Late(&Kind::Bytes(Count::Result))), ("msg_len", SIZE),
-        ("msg_prio", Kind::Late(&Kind::One(&UINT))), ("abs_timeout", Kind::To(&time::TIMESPEC))], Res::Number),
-    call("mq_notify", &[("mqdes", FD), ("sevp", Kind::By(signals::event, Width::Word))], Res::Number),
-    call("mq_getsetattr", &[("mqdes", FD), ("newattr", ADDRESS), ("oldattr", ADDRESS)], Res::Number),
-    call("add_key", &[("type", TEXT), ("description", TEXT), ("payload", Kind::Bytes(Count::Argument(3))), ("plen", SIZE),
-        ("keyring", RING)], Res::Number),
-    call("request_key", &[("type", TEXT), ("description", TEXT), ("callout_info", TEXT), ("dest_keyring", RING)], Res::Number),
-    call("keyctl", &[("operation", named(&c::KEYCTL)), ("arg2", Kind::Chosen(key_argument)), ("arg3", Kind::Chosen(key_second)),
-        ("arg4", Kind::Chosen(key_third)), ("arg5", Kind::Chosen(key_fourth))], Res::Number),
-];
+pub(super) static ROWS: &[Row] = fleetgate_calls::ipc_calls!(rows);
 
 const RING: Kind = Kind::By(ring, Width::Four);
 static OPERATION: Kind = Kind::Inner(&crate::decode::kind::Layout {
@@ -73,17 +41,13 @@ fn plain_flags(r: &mut Reader, value: u64) {
 fn made_with(r: &mut Reader, value: u64, names: &'static crate::decode::names::Names) {
     let value = value & 0xffff_ffff;
     r.out.open_bits();
-    let out = &mut *r.out;
-    let left = names.split(value & !0o777, |name| out.bit(name));
-    if left != 0 {
-        r.out.bit_hex(left);
-    }
+    r.more_bits(names, value & !0o777);
     r.out.bit_octal(value & 0o777);
     r.out.close_bits();
 }
 
 fn queue(registers: &Registers) -> Option<Kind> {
-    files::open_mode(registers).map(|_| ADDRESS)
+    files::open_mode::<1>(registers).map(|_| ADDRESS)
 }
 
 fn ring(r: &mut Reader, value: u64) {

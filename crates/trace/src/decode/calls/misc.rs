@@ -1,6 +1,6 @@
 //! Calls on the kernel itself: filters, programs in it, modules, rings, random numbers.
 
-use super::{Res, Row, call};
+use super::{Argument, ResultKind, Row};
 use crate::decode::constants as c;
 use crate::decode::kind::{
     ADDRESS, Count, FD, HEX, INT, Kind, Layout, SIZE, TEXT, U64, UINT, Width, bits, f, gap, named,
@@ -11,39 +11,7 @@ use crate::decode::show::signals;
 
 const HEX32: Kind = Kind::Hex(Width::Four);
 
-#[rustfmt::skip]
-pub(super) static ROWS: &[Row] = &[
-    call("getrandom", &[("buf", Kind::Late(&Kind::By(random, Width::Word))), ("buflen", SIZE), ("flags", bits(&c::GETRANDOM))],
-        Res::Number),
-    call("seccomp", &[("operation", named(&c::SECCOMP_OP)), ("flags", Kind::Chosen(seccomp_flags)),
-        ("args", Kind::Chosen(seccomp_arguments))], Res::Number),
-    call("bpf", &[("cmd", named(&c::BPF)), ("attr", ADDRESS), ("size", UINT)], Res::Number),
-    call("io_uring_setup", &[("entries", UINT), ("params", Kind::Changed(ring_before, ring_after))], Res::Descriptor),
-    call("io_uring_enter", &[("fd", FD), ("to_submit", UINT), ("min_complete", UINT), ("flags", bits(&c::IO_URING_ENTER)),
-        ("sig", Kind::By(signals::set_of_4, Width::Word)), ("sigsz", SIZE)], Res::Number),
-    call("io_uring_register", &[("fd", FD), ("opcode", named(&c::IO_URING_REGISTER)), ("arg", ADDRESS), ("nr_args", UINT)],
-        Res::Number),
-    call("landlock_create_ruleset", &[("attr", Kind::Chosen(rule_attributes)), ("size", SIZE),
-        ("flags", bits(&c::LANDLOCK_CREATE))], Res::By(ruleset)),
-    call("landlock_add_rule", &[("ruleset_fd", FD), ("rule_type", named(&c::LANDLOCK_RULE)), ("rule_attr", Kind::Chosen(rule)),
-        ("flags", HEX32)], Res::Number),
-    call("landlock_restrict_self", &[("ruleset_fd", FD), ("flags", HEX32)], Res::Number),
-    call("perf_event_open", &[("attr", ADDRESS), ("pid", INT), ("cpu", INT), ("group_fd", FD),
-        ("flags", Kind::Bits(&c::PERF_FLAGS, Width::Word))], Res::Descriptor),
-    call("init_module", &[("module_image", ADDRESS), ("len", SIZE), ("param_values", TEXT)], Res::Number),
-    call("finit_module", &[("fd", FD), ("param_values", TEXT), ("flags", bits(&c::MODULE_INIT))], Res::Number),
-    call("delete_module", &[("name", TEXT), ("flags", bits(&c::DELETE_MODULE))], Res::Number),
-    call("reboot", &[("magic", named(&c::REBOOT_MAGIC1)), ("magic2", named(&c::REBOOT_MAGIC2)), ("op", named(&c::REBOOT)),
-        ("arg", Kind::Chosen(reboot_argument))], Res::Number),
-    call("syslog", &[("type", Kind::By(syslog, Width::Four)), ("bufp", Kind::Chosen(syslog_buffer)), ("len", Kind::Chosen(syslog_length))],
-        Res::Number),
-    call("kexec_load", &[("entry", HEX), ("nr_segments", SIZE), ("segments", ADDRESS), ("flags", HEX)], Res::Number),
-    call("kexec_file_load", &[("kernel_fd", FD), ("initrd_fd", FD), ("cmdline_len", SIZE),
-        ("cmdline", Kind::Bytes(Count::Argument(2))), ("flags", HEX)], Res::Number),
-    call("iopl", &[("level", INT)], Res::Number),
-    call("ioperm", &[("from", HEX), ("num", HEX), ("turn_on", INT)], Res::Number),
-    call("lookup_dcookie", &[("cookie", Kind::Wide), ("buffer", ADDRESS), ("len", SIZE)], Res::Number),
-];
+pub(super) static ROWS: &[Row] = fleetgate_calls::misc_calls!(rows);
 
 /// What is asked of the kernel's log.
 fn syslog(r: &mut Reader, value: u64) {
@@ -172,7 +140,7 @@ fn rule(registers: &Registers) -> Option<Kind> {
 /// A descriptor, or a version where that was asked for.
 fn ruleset(r: &mut Reader, result: i64) {
     if r.argument(2) & 1 != 0 {
-        r.out.returned(crate::decode::Returned::Number(result));
+        r.out.returned(crate::decode::CallResult::Number(result));
     } else {
         r.returned_descriptor(result);
     }

@@ -1,69 +1,22 @@
 //! Calls on time, and on words that threads wait for.
 
-use super::{Res, Row, call};
+use super::{Argument, ResultKind, Row};
 use crate::decode::constants as c;
 use crate::decode::kind::{ADDRESS, FD, HEX, INT, Kind, LONG, Layout, UINT, Width, bits, f, named};
-use crate::decode::names::Names;
 use crate::decode::reader::{Reader, Registers};
-use crate::decode::show::{signals, time as t};
+use crate::decode::show::{files, signals, time as t};
 
 const SPEC: Kind = Kind::To(&t::TIMESPEC);
 const LATE_SPEC: Kind = Kind::Late(&SPEC);
 const SPEC64: Kind = Kind::To(&t::TIMESPEC64);
 const LATE_SPEC64: Kind = Kind::Late(&SPEC64);
-const LEFT: Kind = Kind::Kept(keep_nothing, t::left);
+const LEFT: Kind = Kind::Kept(files::keep_nothing, t::left);
 const TIMER: Kind = Kind::To(&t::ITIMERSPEC);
 const TIMER64: Kind = Kind::To(&t::ITIMERSPEC64);
 const VAL: Kind = Kind::To(&t::TIMEVAL);
 const ABSOLUTE: Kind = bits(&c::CLOCK_FLAGS);
 
-#[rustfmt::skip]
-pub(super) static ROWS: &[Row] = &[
-    call("nanosleep", &[("req", SPEC), ("rem", LEFT)], Res::Number),
-    call("clock_nanosleep", &[("clockid", t::CLOCK), ("flags", ABSOLUTE), ("request", SPEC), ("remain", LEFT)], Res::Number),
-    call("clock_gettime", &[("clockid", t::CLOCK), ("tp", LATE_SPEC)], Res::Number),
-    call("clock_settime", &[("clockid", t::CLOCK), ("tp", SPEC)], Res::Number),
-    call("clock_getres", &[("clockid", t::CLOCK), ("res", LATE_SPEC)], Res::Number),
-    call("clock_nanosleep_time64", &[("clockid", t::CLOCK), ("flags", ABSOLUTE), ("request", SPEC64), ("remain", ADDRESS)],
-        Res::Number),
-    call("clock_gettime64", &[("clockid", t::CLOCK), ("tp", LATE_SPEC64)], Res::Number),
-    call("clock_settime64", &[("clockid", t::CLOCK), ("tp", SPEC64)], Res::Number),
-    call("clock_getres_time64", &[("clockid", t::CLOCK), ("res", LATE_SPEC64)], Res::Number),
-    call("gettimeofday", &[("tv", Kind::Late(&VAL)), ("tz", Kind::Late(&Kind::To(&t::TIMEZONE)))], Res::Number),
-    call("settimeofday", &[("tv", VAL), ("tz", Kind::To(&t::TIMEZONE))], Res::Number),
-    call("time", &[("tloc", Kind::Late(&Kind::One(&LONG)))], Res::Number),
-    call("times", &[("buf", Kind::Late(&Kind::To(&t::TMS)))], Res::Number),
-    call("alarm", &[("seconds", UINT)], Res::Number),
-    call("getitimer", &[("which", named(&c::ITIMER)), ("curr_value", Kind::Late(&Kind::To(&t::ITIMERVAL)))], Res::Number),
-    call("setitimer", &[("which", named(&c::ITIMER)), ("new_value", Kind::To(&t::ITIMERVAL)),
-        ("old_value", Kind::Late(&Kind::To(&t::ITIMERVAL)))], Res::Number),
-    call("timer_create", &[("clockid", t::CLOCK), ("sevp", Kind::By(signals::event, Width::Word)),
-        ("timerid", Kind::Late(&Kind::One(&INT)))], Res::Number),
-    call("timer_settime", &[("timerid", INT), ("flags", ABSOLUTE), ("new_value", TIMER), ("old_value", Kind::Late(&TIMER))],
-        Res::Number),
-    call("timer_gettime", &[("timerid", INT), ("curr_value", Kind::Late(&TIMER))], Res::Number),
-    call("timer_settime64", &[("timerid", INT), ("flags", ABSOLUTE), ("new_value", TIMER64), ("old_value", Kind::Late(&TIMER64))],
-        Res::Number),
-    call("timer_gettime64", &[("timerid", INT), ("curr_value", Kind::Late(&TIMER64))], Res::Number),
-    call("timer_getoverrun", &[("timerid", INT)], Res::Number),
-    call("timer_delete", &[("timerid", INT)], Res::Number),
-    call("timerfd_create", &[("clockid", t::CLOCK), ("flags", bits(&c::TIMERFD))], Res::Descriptor),
-    call("timerfd_settime", &[("fd", FD), ("flags", bits(&c::TIMERFD_SET)), ("new_value", TIMER),
-        ("old_value", Kind::Late(&TIMER))], Res::Number),
-    call("timerfd_gettime", &[("fd", FD), ("curr_value", Kind::Late(&TIMER))], Res::Number),
-    call("timerfd_settime64", &[("fd", FD), ("flags", bits(&c::TIMERFD_SET)), ("new_value", TIMER64),
-        ("old_value", Kind::Late(&TIMER64))], Res::Number),
-    call("timerfd_gettime64", &[("fd", FD), ("curr_value", Kind::Late(&TIMER64))], Res::Number),
-    call("adjtimex", &[("buf", Kind::Late(&ADJUSTMENT))], Res::By(clock_state)),
-    call("clock_adjtime", &[("clockid", t::CLOCK), ("buf", Kind::Late(&ADJUSTMENT))], Res::By(clock_state)),
-    call("futex", &[("uaddr", ADDRESS), ("op", Kind::By(futex, Width::Four)), ("val", Kind::Chosen(futex_value)),
-        ("timeout", Kind::Chosen(futex_timeout)), ("uaddr2", Kind::Chosen(futex_second)), ("val3", Kind::Chosen(futex_third))],
-        Res::Number),
-    call("futex_time64", &[("uaddr", ADDRESS), ("op", Kind::By(futex, Width::Four)), ("val", Kind::Chosen(futex_value)),
-        ("timeout", ADDRESS), ("uaddr2", Kind::Chosen(futex_second)), ("val3", Kind::Chosen(futex_third))], Res::Number),
-    call("futex_waitv", &[("waiters", ADDRESS), ("nr_futexes", UINT), ("flags", HEX32), ("timeout", SPEC64),
-        ("clockid", t::CLOCK)], Res::Number),
-];
+pub(super) static ROWS: &[Row] = fleetgate_calls::time_calls!(rows);
 
 const HEX32: Kind = Kind::Hex(Width::Four);
 const ADJUSTMENT: Kind = Kind::To(&TIMEX);
@@ -95,58 +48,32 @@ static TIMEX: Layout = Layout {
 };
 
 fn clock_state(r: &mut Reader, result: i64) {
-    r.out.returned(crate::decode::Returned::Number(result));
-    if let Some(name) = c::TIME_STATE.find(result.cast_unsigned(), u64::MAX) {
-        r.out.open_note();
-        r.out.note("state", false);
-        r.out.name(name);
-        r.out.close_note();
-    }
+    r.named_result(
+        crate::decode::CallResult::Number(result),
+        "state",
+        c::TIME_STATE.find(result.cast_unsigned(), u64::MAX),
+    );
 }
-
-fn keep_nothing(_: &Reader, _: u64) -> u64 {
-    0
-}
-
-/// Operations that come with PRIVATE in their name.
-static PRIVATE: Names = Names::new(
-    "FUTEX_???",
-    &[
-        (0, "FUTEX_WAIT_PRIVATE"),
-        (1, "FUTEX_WAKE_PRIVATE"),
-        (2, "FUTEX_FD_PRIVATE"),
-        (3, "FUTEX_REQUEUE_PRIVATE"),
-        (4, "FUTEX_CMP_REQUEUE_PRIVATE"),
-        (5, "FUTEX_WAKE_OP_PRIVATE"),
-        (6, "FUTEX_LOCK_PI_PRIVATE"),
-        (7, "FUTEX_UNLOCK_PI_PRIVATE"),
-        (8, "FUTEX_TRYLOCK_PI_PRIVATE"),
-        (9, "FUTEX_WAIT_BITSET_PRIVATE"),
-        (10, "FUTEX_WAKE_BITSET_PRIVATE"),
-        (11, "FUTEX_WAIT_REQUEUE_PI_PRIVATE"),
-        (12, "FUTEX_CMP_REQUEUE_PI_PRIVATE"),
-        (13, "FUTEX_LOCK_PI2_PRIVATE"),
-    ],
-);
 
 const FUTEX_PRIVATE: u64 = 0x80;
 const FUTEX_REALTIME: u64 = 0x100;
 
 fn futex(r: &mut Reader, value: u64) {
     let value = value & 0xffff_ffff;
-    let names = if value & FUTEX_PRIVATE != 0 {
-        &PRIVATE
+    let private = if value & FUTEX_PRIVATE != 0 {
+        "_PRIVATE"
     } else {
-        &c::FUTEX
+        ""
     };
-    match names.find(value & 0x7f, u64::MAX).filter(|_| value >> 9 == 0) {
+    let name = c::FUTEX.find(value & 0x7f, u64::MAX).filter(|_| value >> 9 == 0);
+    match name.map(|name| format!("{name}{private}")) {
         Some(name) if value & FUTEX_REALTIME != 0 => {
             r.out.open_bits();
-            r.out.bit(name);
+            r.out.bit(&name);
             r.out.bit("FUTEX_CLOCK_REALTIME");
             r.out.close_bits();
         }
-        Some(name) => r.out.name(name),
+        Some(name) => r.out.name(&name),
         None => r.out.other(value, c::FUTEX.others),
     }
 }

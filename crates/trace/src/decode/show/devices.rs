@@ -113,8 +113,7 @@ fn terminal(r: &mut Reader, at: u64) {
         settings(r, names, parts, value);
     }
     if !brief {
-        r.out.field("c_line");
-        r.out.unsigned(u64::from(bytes.get(16).copied().unwrap_or(0)));
+        r.unsigned_field("c_line", u64::from(bytes.get(16).copied().unwrap_or(0)));
         r.out.field("c_cc");
         r.out.raw_bytes(bytes.get(17..36).unwrap_or_default(), false);
     }
@@ -148,10 +147,6 @@ fn settings(r: &mut Reader, names: &'static Names, parts: &[Part], value: u64) {
         }
         left &= !mask;
     }
-    let out = &mut *r.out;
-    let left = names.split(left, |name| out.bit(name));
-    if left != 0 {
-        r.out.bit_hex(left);
-    }
+    r.more_bits(names, left);
     r.out.close_bits();
 }

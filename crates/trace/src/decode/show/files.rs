@@ -3,8 +3,8 @@
 use super::time::stamp;
 use crate::decode::constants as c;
 use crate::decode::kind::{FD, INT, Kind, LONG, Layout, U64, UINT, Width, bits, f, gap, named};
-use crate::decode::reader::{ITEM, Reader, Registers};
-use crate::decode::{Returned, names::Names};
+use crate::decode::reader::{Reader, Registers, number};
+use crate::decode::{CallResult, names::Names};
 use fleetgate_calls::abi::Abi;
 
 const O_ACCMODE: u64 = 3;
@@ -30,11 +30,7 @@ pub(in crate::decode) fn open_flags(r: &mut Reader, value: u64) {
         2 => "O_RDWR",
         _ => "O_ACCMODE",
     });
-    let out = &mut *r.out;
-    let left = open_names(r.abi).split(value & !O_ACCMODE, |name| out.bit(name));
-    if left != 0 {
-        r.out.bit_hex(left);
-    }
+    r.more_bits(open_names(r.abi), value & !O_ACCMODE);
     r.out.close_bits();
 }
 
@@ -48,12 +44,9 @@ pub(in crate::decode) fn creates(flags: u64) -> Option<Kind> {
     (flags & (O_CREAT | O_TMPFILE) != 0).then_some(Kind::Octal(Width::Four))
 }
 
-pub(in crate::decode) fn open_mode(registers: &Registers) -> Option<Kind> {
-    creates(registers.argument(1))
-}
-
-pub(in crate::decode) fn openat_mode(registers: &Registers) -> Option<Kind> {
-    creates(registers.argument(2))
+/// The same, of flags in this argument.
+pub(in crate::decode) fn open_mode<const FLAGS: usize>(registers: &Registers) -> Option<Kind> {
+    creates(registers.argument(FLAGS))
 }
 
 /// struct open_how: its mode only where a file may be made, or there is one.
@@ -62,8 +55,7 @@ pub(in crate::decode) fn how(r: &mut Reader, at: u64) {
     if r.argument(3) < 24 || !r.read(at, &mut bytes) {
         return r.out.address(at);
     }
-    let word =
-        |index: usize| crate::decode::reader::number(bytes.get(index * 8..index * 8 + 8).unwrap_or_default());
+    let word = |index: usize| number(bytes.get(index * 8..index * 8 + 8).unwrap_or_default());
     r.out.open();
     r.out.field("flags");
     open_flags(r, word(0));
@@ -107,17 +99,10 @@ pub(in crate::decode) fn device(r: &mut Reader, value: u64) {
     r.out.device(major as u32, minor as u32);
 }
 
-/// The device of mknod: none where no device is made.
-pub(in crate::decode) fn mknod_device(registers: &Registers) -> Option<Kind> {
-    node(registers.argument(1))
-}
-
-pub(in crate::decode) fn mknodat_device(registers: &Registers) -> Option<Kind> {
-    node(registers.argument(2))
-}
-
-fn node(mode: u64) -> Option<Kind> {
-    matches!(mode & 0o170_000, 0o020_000 | 0o060_000).then_some(Kind::By(device, Width::Four))
+/// The device of mknod: none where the mode, in this argument, is of something else.
+pub(in crate::decode) fn node_device<const MODE: usize>(registers: &Registers) -> Option<Kind> {
+    let mode = registers.argument(MODE) & 0o170_000;
+    matches!(mode, 0o020_000 | 0o060_000).then_some(Kind::By(device, Width::Four))
 }
 
 /// Where the parts of struct stat stand: each with its bytes.
@@ -178,17 +163,14 @@ pub(in crate::decode) fn stat(r: &mut Reader, at: u64) {
     if !r.read(at, bytes) {
         return r.out.address(at);
     }
-    let get = |at: usize, width: usize| {
-        crate::decode::reader::number(bytes.get(at..at + width).unwrap_or_default())
-    };
+    let get = |at: usize, width: usize| number(bytes.get(at..at + width).unwrap_or_default());
     let brief = r.limits.abbreviate;
     let mode = get(layout.mode, 4);
     r.out.open();
     if !brief {
         r.out.field("st_dev");
         device(r, get(layout.dev, 8));
-        r.out.field("st_ino");
-        r.out.unsigned(get(layout.ino, 8));
+        r.unsigned_field("st_ino", get(layout.ino, 8));
     }
     r.out.field("st_mode");
     file_mode(r, mode);
@@ -200,16 +182,14 @@ pub(in crate::decode) fn stat(r: &mut Reader, at: u64) {
             ("st_blksize", layout.blksize),
             ("st_blocks", (layout.blocks, 8)),
         ] {
-            r.out.field(name);
-            r.out.unsigned(get(at, width));
+            r.unsigned_field(name, get(at, width));
         }
     }
     if matches!(mode & 0o170_000, 0o020_000 | 0o060_000) {
         r.out.field("st_rdev");
         device(r, get(layout.rdev, 8));
     } else {
-        r.out.field("st_size");
-        r.out.number(get(layout.length, 8).cast_signed());
+        r.number_field("st_size", get(layout.length, 8).cast_signed());
     }
     if !brief {
         let names = [
@@ -220,11 +200,9 @@ pub(in crate::decode) fn stat(r: &mut Reader, at: u64) {
         for (index, (seconds, rest)) in names.into_iter().enumerate() {
             let at = layout.times + index * 16;
             let (whole, nanoseconds) = (get(at, 8).cast_signed(), get(at + 8, 8));
-            r.out.field(seconds);
-            r.out.number(whole);
+            r.number_field(seconds, whole);
             stamp(r, whole, nanoseconds, 9);
-            r.out.field(rest);
-            r.out.unsigned(nanoseconds);
+            r.unsigned_field(rest, nanoseconds);
         }
     }
     r.out.close(brief);
@@ -246,36 +224,29 @@ pub(in crate::decode) fn statx(r: &mut Reader, at: u64) {
     if !r.read(at, &mut bytes) {
         return r.out.address(at);
     }
-    let get = |at: usize, width: usize| {
-        crate::decode::reader::number(bytes.get(at..at + width).unwrap_or_default())
-    };
+    let get = |at: usize, width: usize| number(bytes.get(at..at + width).unwrap_or_default());
     let brief = r.limits.abbreviate;
     r.out.open();
     r.out.field("stx_mask");
     r.bits(&c::STATX_MASK, get(0, 4));
     if !brief {
-        r.out.field("stx_blksize");
-        r.out.unsigned(get(4, 4));
+        r.unsigned_field("stx_blksize", get(4, 4));
     }
     r.out.field("stx_attributes");
     r.bits(&c::STATX_ATTR, get(8, 8));
     if !brief {
         for (name, at) in [("stx_nlink", 16), ("stx_uid", 20), ("stx_gid", 24)] {
-            r.out.field(name);
-            r.out.unsigned(get(at, 4));
+            r.unsigned_field(name, get(at, 4));
         }
     }
     r.out.field("stx_mode");
     file_mode(r, get(28, 2));
     if !brief {
-        r.out.field("stx_ino");
-        r.out.unsigned(get(32, 8));
+        r.unsigned_field("stx_ino", get(32, 8));
     }
-    r.out.field("stx_size");
-    r.out.unsigned(get(40, 8));
+    r.unsigned_field("stx_size", get(40, 8));
     if !brief {
-        r.out.field("stx_blocks");
-        r.out.unsigned(get(48, 8));
+        r.unsigned_field("stx_blocks", get(48, 8));
         r.out.field("stx_attributes_mask");
         r.bits(&c::STATX_ATTR, get(56, 8));
         for (name, at) in [
@@ -294,8 +265,7 @@ pub(in crate::decode) fn statx(r: &mut Reader, at: u64) {
             ("stx_dev_major", 136),
             ("stx_dev_minor", 140),
         ] {
-            r.out.field(name);
-            r.out.unsigned(get(at, 4));
+            r.unsigned_field(name, get(at, 4));
         }
         r.out.field("stx_mnt_id");
         r.out.hex(get(144, 8));
@@ -440,7 +410,7 @@ pub(in crate::decode) fn fcntl_result(r: &mut Reader, result: i64) {
     match r.argument(1) as u32 {
         0 | 1030 => r.returned_descriptor(result),
         1 | 3 | 1034 => {
-            r.out.returned(Returned::Hex(value));
+            r.out.returned(CallResult::Hex(value));
             let command = r.argument(1) as u32;
             if value == 0 && command != 3 {
                 return;
@@ -455,24 +425,20 @@ pub(in crate::decode) fn fcntl_result(r: &mut Reader, result: i64) {
             r.out.close_note();
         }
         11 => {
-            r.out.returned(Returned::Number(result));
-            if let Some(name) = fleetgate_calls::tables::signal::name(result as i32) {
-                r.out.open_note();
-                r.out.note("signal", false);
-                r.out.name(name);
-                r.out.close_note();
-            }
+            r.named_result(
+                CallResult::Number(result),
+                "signal",
+                fleetgate_calls::tables::signal::name(result as i32),
+            );
         }
         1025 => {
-            r.out.returned(Returned::Hex(value));
-            if let Some(name) = c::LOCK_TYPE.find(value, u64::MAX) {
-                r.out.open_note();
-                r.out.note("lease", false);
-                r.out.name(name);
-                r.out.close_note();
-            }
+            r.named_result(
+                CallResult::Hex(value),
+                "lease",
+                c::LOCK_TYPE.find(value, u64::MAX),
+            );
         }
-        _ => r.out.returned(Returned::Number(result)),
+        _ => r.out.returned(CallResult::Number(result)),
     }
 }
 
@@ -484,49 +450,18 @@ pub(in crate::decode) fn vectors(r: &mut Reader, at: u64, count: u64) {
 /// struct iovec with at most so many bytes in it, one after the other.
 pub(in crate::decode) fn vectors_of(r: &mut Reader, at: u64, count: u64, bytes: u64) {
     let word = r.abi.word();
-    if at == 0 || count == 0 {
-        if at == 0 {
-            return r.out.address(at);
-        }
-        r.out.open_list();
-        return r.out.close_list(false);
-    }
-    let limit = if r.limits.abbreviate {
-        r.limits.list as u64
-    } else {
-        1024
-    };
     let mut left = bytes;
-    for index in 0..count {
-        if index >= limit || !r.spend(ITEM) {
-            return r.out.close_list(true);
-        }
-        let here = at.wrapping_add(index * 2 * word as u64);
-        let mut item = [0; 16];
-        let item = &mut item[..2 * word];
-        if !r.read(here, item) {
-            return match index {
-                0 => r.out.address(at),
-                _ => r.out.cut_list(here),
-            };
-        }
+    r.items(at, count, 2 * word, 1024, |r, item| {
         let (base, length) = item.split_at(word);
-        let base = crate::decode::reader::number(base);
-        let length = crate::decode::reader::number(length);
-        if index == 0 {
-            r.out.open_list();
-        }
-        r.out.item();
-        r.out.open();
-        r.out.field("iov_base");
+        let (base, length) = (number(base), number(length));
         let shown = length.min(left);
         left -= shown;
+        r.out.open();
+        r.out.field("iov_base");
         r.bytes(base, shown);
-        r.out.field("iov_len");
-        r.out.unsigned(length);
+        r.unsigned_field("iov_len", length);
         r.out.close(false);
-    }
-    r.out.close_list(false);
+    });
 }
 
 /// The vectors of writev and its like.

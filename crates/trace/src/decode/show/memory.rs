@@ -16,11 +16,7 @@ pub(in crate::decode) fn map_flags(r: &mut Reader, value: u64) {
         Some(name) => r.out.bit(name),
         None => r.out.bit_other(value & 0xf, "MAP_???"),
     }
-    let out = &mut *r.out;
-    let left = c::MAP.split(value & !0xf & !(HUGE_MASK << HUGE_SHIFT), |name| out.bit(name));
-    if left != 0 {
-        r.out.bit_hex(left);
-    }
+    r.more_bits(&c::MAP, value & !0xf & !(HUGE_MASK << HUGE_SHIFT));
     let huge = value >> HUGE_SHIFT & HUGE_MASK;
     if huge != 0 {
         // At most 63<<MAP_HUGE_SHIFT.

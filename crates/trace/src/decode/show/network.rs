@@ -5,6 +5,7 @@ use crate::decode::constants as c;
 use crate::decode::kind::{FD, INT, Kind, Layout, UINT, Width, f};
 use crate::decode::names::Names;
 use crate::decode::reader::{ITEM, Reader, number};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 const AF_UNIX: u64 = 1;
 const AF_INET: u64 = 2;
@@ -24,11 +25,7 @@ pub(in crate::decode) fn socket_type(r: &mut Reader, value: u64) {
     };
     r.out.open_bits();
     r.out.bit(name);
-    let out = &mut *r.out;
-    let left = c::SOCK_FLAGS.split(value & !0xf, |name| out.bit(name));
-    if left != 0 {
-        r.out.bit_hex(left);
-    }
+    r.more_bits(&c::SOCK_FLAGS, value & !0xf);
     r.out.close_bits();
 }
 
@@ -47,15 +44,9 @@ pub(in crate::decode) fn protocol(r: &mut Reader, value: u64) {
     }
 }
 
-/// An address that a program gives, whose length is the argument after it.
-pub(in crate::decode) fn given_address(r: &mut Reader, at: u64) {
-    let length = r.argument(2);
-    address(r, at, length);
-}
-
-/// That of sendto.
-pub(in crate::decode) fn sendto_address(r: &mut Reader, at: u64) {
-    let length = r.argument(5);
+/// An address that a program gives, whose length is in this argument.
+pub(in crate::decode) fn given_address<const LENGTH: usize>(r: &mut Reader, at: u64) {
+    let length = r.argument(LENGTH);
     address(r, at, length);
 }
 
@@ -64,19 +55,9 @@ pub(in crate::decode) fn keep_length(r: &Reader, at: u64) -> u64 {
     r.read_number(at, Width::Four).unwrap_or(u64::MAX)
 }
 
-/// An address that the kernel fills in, whose length is behind the argument after it.
-pub(in crate::decode) fn filled_address_1(r: &mut Reader, at: u64) {
-    let length = r.argument(2);
-    filled_address(r, at, length);
-}
-
-/// That of recvfrom.
-pub(in crate::decode) fn filled_address_4(r: &mut Reader, at: u64) {
-    let length = r.argument(5);
-    filled_address(r, at, length);
-}
-
-fn filled_address(r: &mut Reader, at: u64, length_at: u64) {
+/// An address that the kernel fills in, whose length is behind this argument.
+pub(in crate::decode) fn filled_address<const LENGTH: usize>(r: &mut Reader, at: u64) {
+    let length_at = r.argument(LENGTH);
     // What was allowed is not known here, but more than that is never written.
     match (r.success(), r.read_number(length_at, Width::Four)) {
         (Some(_), Some(length)) => address(r, at, length.min(r.saved[0])),
@@ -124,14 +105,17 @@ pub(in crate::decode) fn address(r: &mut Reader, at: u64, length: u64) {
             port(r, "sin_port", rest);
             r.out.field("sin_addr");
             r.out.wrap("inet_addr");
-            r.out.bytes(&ipv4(rest.get(2..6).unwrap_or_default()), false);
+            let address = rest.get(2..).and_then(|rest| rest.first_chunk::<4>());
+            let text = Ipv4Addr::from(address.copied().unwrap_or_default()).to_string();
+            r.out.bytes(text.as_bytes(), false);
             r.out.unwrap();
         }
         AF_INET6 if length >= 24 => inet6(r, rest),
         AF_NETLINK if length >= 12 => {
-            r.out.field("nl_pid");
-            r.out
-                .number(i64::from(number(rest.get(2..6).unwrap_or_default()) as i32));
+            r.number_field(
+                "nl_pid",
+                i64::from(number(rest.get(2..6).unwrap_or_default()) as i32),
+            );
             r.out.field("nl_groups");
             r.out.mask(number(rest.get(6..10).unwrap_or_default()) as u32);
         }
@@ -181,21 +165,6 @@ fn unix(r: &mut Reader, path: &[u8]) {
     }
 }
 
-fn ipv4(bytes: &[u8]) -> Vec<u8> {
-    let mut text = Vec::with_capacity(16);
-    for (index, byte) in bytes.iter().enumerate() {
-        if index > 0 {
-            text.push(b'.');
-        }
-        for (divisor, least) in [(100, 100), (10, 10), (1, 0)] {
-            if *byte >= least {
-                text.push(b'0' + byte / divisor % 10);
-            }
-        }
-    }
-    text
-}
-
 fn inet6(r: &mut Reader, bytes: &[u8]) {
     port(r, "sin6_port", bytes);
     r.out.field("sin6_flowinfo");
@@ -207,11 +176,10 @@ fn inet6(r: &mut Reader, bytes: &[u8]) {
     let address = bytes.get(6..22).unwrap_or_default();
     let address: [u8; 16] = address.try_into().unwrap_or_default();
     // The library's text is that of inet_pton.
-    let text = std::net::Ipv6Addr::from(address).to_string();
+    let text = Ipv6Addr::from(address).to_string();
     r.out.inet6("sin6_addr", text.as_bytes());
     if let Some(scope) = bytes.get(22..26) {
-        r.out.field("sin6_scope_id");
-        r.out.unsigned(number(scope));
+        r.unsigned_field("sin6_scope_id", number(scope));
     }
 }
 
@@ -228,8 +196,7 @@ fn packet(r: &mut Reader, bytes: &[u8]) {
         ("sll_pkttype", get(8, 9)),
         ("sll_halen", get(9, 10)),
     ] {
-        r.out.field(name);
-        r.out.unsigned(value);
+        r.unsigned_field(name, value);
     }
     let length = get(9, 10).min(8) as usize;
     if let Some(address) = bytes.get(10..10 + length).filter(|address| !address.is_empty()) {
@@ -298,8 +265,7 @@ pub(in crate::decode) fn received_message(r: &mut Reader, at: u64) {
 /// A message that nothing was received into.
 fn unfilled(r: &mut Reader, words: &[u64; 7]) {
     r.out.open();
-    r.out.field("msg_namelen");
-    r.out.number(i64::from(words[1] as i32));
+    r.number_field("msg_namelen", i64::from(words[1] as i32));
     r.out.close(false);
 }
 
@@ -321,14 +287,12 @@ fn message(r: &mut Reader, words: &[u64; 7], before: Option<u64>, bytes: u64) {
     }
     r.out.field("msg_iov");
     vectors_of(r, vectors, count, bytes);
-    r.out.field("msg_iovlen");
-    r.out.unsigned(count);
+    r.unsigned_field("msg_iovlen", count);
     if control_length != 0 {
         r.out.field("msg_control");
         beside(r, control, control_length);
     }
-    r.out.field("msg_controllen");
-    r.out.unsigned(control_length);
+    r.unsigned_field("msg_controllen", control_length);
     r.out.field("msg_flags");
     r.bits(&c::MSG, flags);
     r.out.close(false);
@@ -353,8 +317,7 @@ fn beside(r: &mut Reader, at: u64, length: u64) {
         let kind = number(kinds.get(4..).unwrap_or_default());
         r.out.item();
         r.out.open();
-        r.out.field("cmsg_len");
-        r.out.unsigned(size);
+        r.unsigned_field("cmsg_len", size);
         r.out.field("cmsg_level");
         r.named(&c::SOL, level, Width::Four);
         r.out.field("cmsg_type");
@@ -438,11 +401,7 @@ pub(in crate::decode) fn received_messages(r: &mut Reader, at: u64) {
 fn messages(r: &mut Reader, at: u64, count: u64, received: bool) {
     let word = r.abi.word() as u64;
     let size = 8 * word;
-    let limit = if r.limits.abbreviate {
-        r.limits.list as u64
-    } else {
-        1024
-    };
+    let limit = r.limit(1024);
     if at == 0 {
         return r.out.address(at);
     }
@@ -462,8 +421,7 @@ fn messages(r: &mut Reader, at: u64, count: u64, received: bool) {
         let most = length.filter(|_| received).unwrap_or(u64::MAX);
         message(r, &words, None, most);
         if received {
-            r.out.field("msg_len");
-            r.out.unsigned(length.unwrap_or(0));
+            r.unsigned_field("msg_len", length.unwrap_or(0));
         }
         r.out.close(false);
     }

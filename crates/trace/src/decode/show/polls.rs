@@ -4,7 +4,7 @@ use super::time::{TIMESPEC, TIMEVAL};
 use crate::decode::constants as c;
 use crate::decode::kind::{Kind, Width};
 use crate::decode::reader::{ITEM, Reader, number};
-use crate::decode::{Returned, Set};
+use crate::decode::{CallResult, Set};
 use fleetgate_calls::abi::Abi;
 
 /// What a descriptor is polled for.
@@ -13,33 +13,8 @@ const WAITED: Kind = Kind::Bits(&c::POLL, Width::Two);
 /// The descriptors of poll, with what is waited for.
 pub(in crate::decode) fn polled(r: &mut Reader, at: u64) {
     let count = r.argument(1) & 0xffff_ffff;
-    if at == 0 || count == 0 {
-        if at == 0 {
-            return r.out.address(at);
-        }
-        r.out.open_list();
-        return r.out.close_list(false);
-    }
-    let limit = if r.limits.abbreviate {
-        r.limits.list as u64
-    } else {
-        1 << 16
-    };
-    for index in 0..count {
-        if index >= limit || !r.spend(ITEM) {
-            return r.out.close_list(true);
-        }
-        let here = at.wrapping_add(index * 8);
-        let Some(item) = r.read_number(here, Width::Eight) else {
-            return match index {
-                0 => r.out.address(at),
-                _ => r.out.cut_list(here),
-            };
-        };
-        if index == 0 {
-            r.out.open_list();
-        }
-        r.out.item();
+    r.items(at, count, 8, 1 << 16, |r, item| {
+        let item = number(item);
         r.out.open();
         r.out.field("fd");
         r.descriptor(item);
@@ -48,8 +23,7 @@ pub(in crate::decode) fn polled(r: &mut Reader, at: u64) {
             r.value(&WAITED, item >> 32 & 0xffff);
         }
         r.out.close(false);
-    }
-    r.out.close_list(false);
+    });
 }
 
 /// What poll found.
@@ -70,17 +44,13 @@ pub(in crate::decode) fn ppoll_result(r: &mut Reader, result: i64) {
 }
 
 fn found(r: &mut Reader, result: i64) {
-    r.out.returned(Returned::Number(result));
+    r.out.returned(CallResult::Number(result));
     if result == 0 {
         return timeout(r);
     }
     let at = r.argument(0);
     let count = (r.argument(1) & 0xffff_ffff).min(1 << 16);
-    let limit = if r.limits.abbreviate {
-        r.limits.list
-    } else {
-        1 << 16
-    };
+    let limit = r.limit(1 << 16);
     r.out.open_note();
     r.out.note("ready", false);
     r.out.open_list();
@@ -162,18 +132,9 @@ fn is_set(bytes: &[u8], fd: u64) -> bool {
         .is_some_and(|byte| byte >> (fd % 8) & 1 != 0)
 }
 
-/// What select found: `1 (in [3], left {…})`.
-pub(in crate::decode) fn select_result(r: &mut Reader, result: i64) {
-    selected(r, result, true);
-}
-
-/// What pselect6 found.
-pub(in crate::decode) fn pselect_result(r: &mut Reader, result: i64) {
-    selected(r, result, false);
-}
-
-fn selected(r: &mut Reader, result: i64, micro: bool) {
-    r.out.returned(Returned::Number(result));
+/// What select and pselect6 found: `1 (in [3], left {…})`. `MICRO`: the time is in microseconds.
+pub(in crate::decode) fn selected<const MICRO: bool>(r: &mut Reader, result: i64) {
+    r.out.returned(CallResult::Number(result));
     if result == 0 {
         return timeout(r);
     }
@@ -188,7 +149,7 @@ fn selected(r: &mut Reader, result: i64, micro: bool) {
             set_of(r, &bytes, count, false);
         }
     }
-    time_left(r, 4, micro);
+    time_left(r, 4, MICRO);
     r.out.close_note();
 }
 
@@ -205,8 +166,7 @@ pub(in crate::decode) fn select_signals(r: &mut Reader, at: u64) {
     r.out.open();
     r.out.field("sigmask");
     super::signals::set_at(r, set, size);
-    r.out.field("sigsetsize");
-    r.out.unsigned(size);
+    r.unsigned_field("sigsetsize", size);
     r.out.close(false);
 }
 
@@ -224,8 +184,7 @@ fn epoll_item(r: &mut Reader, item: &[u8]) {
     r.out.field("data");
     r.out.open();
     for (name, value) in [("u32", data & 0xffff_ffff), ("u64", data)] {
-        r.out.field(name);
-        r.out.unsigned(value);
+        r.unsigned_field(name, value);
     }
     r.out.close(false);
     r.out.close(false);
@@ -250,11 +209,7 @@ pub(in crate::decode) fn epoll_events(r: &mut Reader, at: u64) {
     if at == 0 {
         return r.out.address(at);
     }
-    let limit = if r.limits.abbreviate {
-        r.limits.list as u64
-    } else {
-        1 << 16
-    };
+    let limit = r.limit(1 << 16);
     r.out.open_list();
     for index in 0..count {
         if index >= limit || !r.spend(ITEM) {

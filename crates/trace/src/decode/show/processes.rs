@@ -38,11 +38,7 @@ fn strings(r: &mut Reader, at: u64) {
     if at == 0 {
         return r.out.address(at);
     }
-    let limit = if r.limits.abbreviate {
-        r.limits.list
-    } else {
-        1 << 16
-    };
+    let limit = r.limit(1 << 16);
     let mut list = Pointers::new(at);
     for index in 0.. {
         let here = list.at;
@@ -155,11 +151,7 @@ const CHILD_SETTID: u64 = 0x100_0000;
 pub(in crate::decode) fn clone_flags(r: &mut Reader, value: u64) {
     let end = value & 0xff;
     r.out.open_bits();
-    let out = &mut *r.out;
-    let left = c::CLONE.split(value & !0xff, |name| out.bit(name));
-    if left != 0 {
-        r.out.bit_hex(left);
-    }
+    r.more_bits(&c::CLONE, value & !0xff);
     match signal::name(end as i32) {
         Some(name) => r.out.bit(name),
         None if end != 0 || value == 0 => r.out.bit_number(end),
@@ -209,25 +201,21 @@ pub(in crate::decode) fn clone_arguments(r: &mut Reader, at: u64) {
         ("parent_tid", 3, PARENT_SETTID),
     ] {
         if flags & if_any != 0 {
-            r.out.field(name);
-            r.out.address(word(index));
+            r.address_field(name, word(index));
         }
     }
     r.out.field("exit_signal");
     super::signals::signal(r, word(4));
-    r.out.field("stack");
-    r.out.address(word(5));
+    r.address_field("stack", word(5));
     r.out.field("stack_size");
     r.out.hex(word(6));
     if flags & SETTLS != 0 {
-        r.out.field("tls");
-        r.out.address(word(7));
+        r.address_field("tls", word(7));
     }
     if word(8) != 0 || word(9) != 0 {
         r.out.field("set_tid");
         r.list(&INT, word(8), word(9).min(32));
-        r.out.field("set_tid_size");
-        r.out.unsigned(word(9));
+        r.unsigned_field("set_tid_size", word(9));
     }
     if flags >> 33 & 1 != 0 {
         r.out.field("cgroup");
@@ -374,15 +362,7 @@ fn capability_set(r: &mut Reader, value: u64) {
     let mut left = value;
     for (number, name) in c::CAPABILITY.entries {
         if value >> number & 1 != 0 {
-            let mut shifted = [0; 48];
-            let bytes = b"1<<".iter().chain(name.as_bytes());
-            let mut length = 0;
-            for (to, from) in shifted.iter_mut().zip(bytes) {
-                *to = *from;
-                length += 1;
-            }
-            r.out
-                .bit(std::str::from_utf8(shifted.get(..length).unwrap_or_default()).unwrap_or(name));
+            r.out.bit(&format!("1<<{name}"));
             left &= !(1 << number);
         }
     }

@@ -47,35 +47,9 @@ pub(in crate::decode) fn set_at(r: &mut Reader, at: u64, size: u64) {
     set(r, number(&bytes), size);
 }
 
-/// The set of rt_sigprocmask, rt_sigsuspend, ppoll, epoll_pwait, whose size is the argument after it.
-pub(in crate::decode) fn set_of_0(r: &mut Reader, at: u64) {
-    let size = r.argument(1);
-    set_at(r, at, size);
-}
-
-pub(in crate::decode) fn set_of_1(r: &mut Reader, at: u64) {
-    let size = r.argument(2);
-    set_at(r, at, size);
-}
-
-pub(in crate::decode) fn set_of_2(r: &mut Reader, at: u64) {
-    let size = r.argument(3);
-    set_at(r, at, size);
-}
-
-pub(in crate::decode) fn set_of_3(r: &mut Reader, at: u64) {
-    let size = r.argument(4);
-    set_at(r, at, size);
-}
-
-pub(in crate::decode) fn set_of_4(r: &mut Reader, at: u64) {
-    let size = r.argument(5);
-    set_at(r, at, size);
-}
-
-/// rt_sigtimedwait has its set's size last.
-pub(in crate::decode) fn set_waited(r: &mut Reader, at: u64) {
-    let size = r.argument(3);
+/// A set whose size is in this argument.
+pub(in crate::decode) fn set_sized_by<const ARGUMENT: usize>(r: &mut Reader, at: u64) {
+    let size = r.argument(ARGUMENT);
     set_at(r, at, size);
 }
 
@@ -104,8 +78,7 @@ pub(in crate::decode) fn action(r: &mut Reader, at: u64) {
     r.out.field("sa_flags");
     r.bits(&c::SIGACTION, flags);
     if flags & RESTORER != 0 && r.abi != Abi::Aarch64 {
-        r.out.field("sa_restorer");
-        r.out.address(restorer);
+        r.address_field("sa_restorer", restorer);
     }
     r.out.close(false);
 }
@@ -145,14 +118,11 @@ pub(in crate::decode) fn information(r: &mut Reader, at: u64) {
     };
     r.named(family, int(8), Width::Four);
     if int(4) != 0 {
-        r.out.field("si_errno");
-        r.out.unsigned(int(4));
+        r.unsigned_field("si_errno", int(4));
     }
     if matches!(code, 0 | -6) || (signal_number == SIGCHLD && code > 0) || code == -1 {
-        r.out.field("si_pid");
-        r.out.number(i64::from(int(union) as i32));
-        r.out.field("si_uid");
-        r.out.unsigned(int(union + 4));
+        r.number_field("si_pid", i64::from(int(union) as i32));
+        r.unsigned_field("si_uid", int(union + 4));
     }
     if signal_number == SIGCHLD && code > 0 {
         let status = int(union + 8);
@@ -189,18 +159,15 @@ pub(in crate::decode) fn event(r: &mut Reader, at: u64) {
     r.out.open();
     r.out.field("sigev_value");
     r.out.open();
-    r.out.field("sival_int");
-    r.out.number(i64::from(value as i32));
-    r.out.field("sival_ptr");
-    r.out.address(value);
+    r.number_field("sival_int", i64::from(value as i32));
+    r.address_field("sival_ptr", value);
     r.out.close(false);
     r.out.field("sigev_signo");
     signal(r, int(word));
     r.out.field("sigev_notify");
     r.named(&c::SIGEV, notify, Width::Four);
     if notify == 4 {
-        r.out.field("sigev_notify_thread_id");
-        r.out.number(i64::from(int(word + 8) as i32));
+        r.number_field("sigev_notify_thread_id", i64::from(int(word + 8) as i32));
     }
     r.out.close(false);
 }

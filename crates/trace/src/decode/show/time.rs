@@ -2,7 +2,7 @@
 
 use crate::decode::constants as c;
 use crate::decode::kind::{I64, INT, Kind, LONG, Layout, SIZE, U64, Width, f, named};
-use crate::decode::reader::{Reader, Stage};
+use crate::decode::reader::{Reader, Stage, number};
 use fleetgate_sys::clock;
 use std::io::Write;
 
@@ -63,9 +63,8 @@ pub(in crate::decode) fn utimbuf(r: &mut Reader, at: u64) {
     let (access, change) = bytes.split_at(word);
     r.out.open();
     for (name, bytes) in [("actime", access), ("modtime", change)] {
-        let value = r.signed(crate::decode::reader::number(bytes), Width::Word);
-        r.out.field(name);
-        r.out.number(value);
+        let value = r.signed(number(bytes), Width::Word);
+        r.number_field(name, value);
         stamp(r, value, 0, 9);
     }
     r.out.close(false);
@@ -87,18 +86,16 @@ pub(in crate::decode) fn file_times(r: &mut Reader, at: u64) {
     r.out.open_list();
     for time in bytes.chunks(2 * word) {
         let (seconds, nanoseconds) = time.split_at(word);
-        let seconds = r.signed(crate::decode::reader::number(seconds), Width::Word);
-        let nanoseconds = r.signed(crate::decode::reader::number(nanoseconds), Width::Word);
+        let seconds = r.signed(number(seconds), Width::Word);
+        let nanoseconds = r.signed(number(nanoseconds), Width::Word);
         r.out.item();
         match nanoseconds {
             NOW => r.out.name("UTIME_NOW"),
             OMIT => r.out.name("UTIME_OMIT"),
             _ => {
                 r.out.open();
-                r.out.field("tv_sec");
-                r.out.number(seconds);
-                r.out.field("tv_nsec");
-                r.out.number(nanoseconds);
+                r.number_field("tv_sec", seconds);
+                r.number_field("tv_nsec", nanoseconds);
                 r.out.close(false);
                 stamp(r, seconds, nanoseconds.cast_unsigned(), 9);
             }
@@ -119,8 +116,8 @@ pub(in crate::decode) fn old_file_times(r: &mut Reader, at: u64) {
     for time in bytes.chunks(2 * word) {
         r.out.item();
         let (seconds, micros) = time.split_at(word);
-        let seconds = r.signed(crate::decode::reader::number(seconds), Width::Word);
-        let micros = r.signed(crate::decode::reader::number(micros), Width::Word);
+        let seconds = r.signed(number(seconds), Width::Word);
+        let micros = r.signed(number(micros), Width::Word);
         r.fields(&TIMEVAL, time);
         stamp(r, seconds, micros.cast_unsigned(), 6);
     }

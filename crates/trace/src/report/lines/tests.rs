@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 struct Plain;
 
 impl Words for Plain {
-    type Begun = u64;
+    type CallProgress = u64;
 
     fn begin(&mut self, enter: &Enter, _: &dyn Memory, into: &mut Vec<u8>) -> u64 {
         let _ = write!(into, "({}, ", enter.arguments[0]);
@@ -22,13 +22,13 @@ impl Words for Plain {
         false
     }
 
-    fn finish(&mut self, call: Ended<'_, u64>, result: i64, _: &dyn Memory, into: &mut Vec<u8>) {
+    fn finish(&mut self, call: EndingCall<'_, u64>, result: i64, _: &dyn Memory, into: &mut Vec<u8>) {
         let _ = write!(into, "{}", call.begun);
         align(call.column, into);
         let _ = write!(into, "= {result}");
     }
 
-    fn abandon(&mut self, call: Ended<'_, u64>, _: &dyn Memory, into: &mut Vec<u8>) {
+    fn abandon(&mut self, call: EndingCall<'_, u64>, _: &dyn Memory, into: &mut Vec<u8>) {
         let _ = write!(into, "{:#x}", call.begun);
         align(call.column, into);
         let _ = write!(into, "= ?");

@@ -9,16 +9,16 @@ use fleetgate_calls::memory::Memory;
 use fleetgate_calls::select::Selection;
 
 /// Of the calls that are wanted, those that name something.
-pub struct Named {
+pub struct PathFilter {
     calls: Selection,
     globs: Vec<Vec<u8>>,
 }
 
-impl Named {
+impl PathFilter {
     /// One of the globs has to fit a whole path; a relative one is for paths as the program has them.
     #[must_use]
-    pub fn new(calls: Selection, globs: Vec<Vec<u8>>) -> Named {
-        Named { calls, globs }
+    pub fn new(calls: Selection, globs: Vec<Vec<u8>>) -> PathFilter {
+        PathFilter { calls, globs }
     }
 
     fn fits(&self, path: &[u8]) -> bool {
@@ -26,7 +26,7 @@ impl Named {
     }
 }
 
-impl Wanted for Named {
+impl Wanted for PathFilter {
     fn wants(&mut self, enter: &Enter, memory: &dyn Memory) -> bool {
         if !Wanted::wants(&mut self.calls, enter, memory) {
             return false;
@@ -137,7 +137,7 @@ mod tests {
                 arguments: [arguments[0], arguments[1], 0, 0, 0, 0],
                 instruction: 0,
             };
-            let mut named = Named::new(Selection::everything(), vec![glob.as_bytes().to_vec()]);
+            let mut named = PathFilter::new(Selection::everything(), vec![glob.as_bytes().to_vec()]);
             assert_eq!(named.wants(&enter, &Task(path)), wanted, "{name} {glob} {path:?}");
         }
     }
