@@ -92,7 +92,7 @@ fn login() -> Vec<Finding> {
         return Vec::new();
     };
     let profile = match home.profile() {
-        Err(ClientError::NoLogin(_)) => return Vec::new(),
+        Err(ClientError::NoLogin { .. }) => return Vec::new(),
         Err(e) => {
             return vec![finding(
                 "login",

@@ -61,8 +61,8 @@ impl Known {
     fn of(home: &Home) -> Known {
         let profile = home.profile();
         let damage = match (&profile, home.damaged_last()) {
-            (Ok(_), _) | (Err(ClientError::NoLogin(_)), None) => None,
-            (Err(ClientError::NoLogin(_)), Some(last)) => Some(format!(
+            (Ok(_), _) | (Err(ClientError::NoLogin { .. }), None) => None,
+            (Err(ClientError::NoLogin { .. }), Some(last)) => Some(format!(
                 "{}: cannot be read; say the proxy with --proxy and the user with --user",
                 last.display()
             )),
@@ -267,7 +267,7 @@ fn user(given: &Arguments, known: Option<&Profile>) -> Result<String, ClientErro
 pub fn logout(given: &Arguments) -> Outcome {
     let home = Home::find(given.value("home"))?;
     let profile = match home.profile() {
-        Err(why @ ClientError::NoLogin(_)) => return Err(why.into()),
+        Err(why @ ClientError::NoLogin { .. }) => return Err(why.into()),
         profile => profile,
     };
     login::out_of_agent(&home)?;

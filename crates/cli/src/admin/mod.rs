@@ -113,11 +113,11 @@ pub fn scope(given: &Arguments) -> Result<Scope, ClientError> {
         return here();
     }
     match desk(given) {
-        Ok(Desk::Login(home)) if matches!(home.login(), Err(ClientError::NoLogin(_))) => match here()? {
+        Ok(Desk::Login(home)) if matches!(home.login(), Err(ClientError::NoLogin { .. })) => match here()? {
             Scope::Here(config) if config.runtime_directory.join("sessions").exists() => {
                 Ok(Scope::Here(config))
             }
-            _ => Err(ClientError::NoLogin(home.path().to_owned())),
+            _ => Err(home.no_login()),
         },
         Ok(_) => Ok(Scope::Cluster),
         Err(why) => Err(why),

@@ -1,18 +1,19 @@
 //! `fleetgate ssh` as a whole: the command line becomes a plan, keys and hosts are gathered, the carrier is chosen. What
 //! happens on the connection is the engine's.
 
-use super::background::{self, Starter};
+use super::carrier::{Direct, Through};
 use super::login::held_by_agent;
 use super::options::{Asked, Control, Explain, LogLevel, Options, Tty, printed};
 use super::x11::Display;
-use super::{Credential, Direct, Hosts, Plan, SshError, Strict, Work, exit, terminal};
+use super::{Credential, Hosts, Plan, SshError, Strict, Work, exit, terminal};
 use crate::ask::Terminal;
+use crate::background::{self, Starter};
 use crate::error::ClientError;
 use crate::explain::Waterfall;
 use crate::held::{self, Borrower};
 use crate::ledger::Ledger;
-use crate::profile::{Home, name_here};
-use crate::transport::{Beside, DialOptions, Through};
+use crate::profile::{Home, name_here, of_login};
+use crate::transport::{Beside, DialOptions};
 use crate::{config, login, reach, say};
 use bytes::Bytes;
 use fleetgate_net::otlp::{Exporter, Finished};
@@ -197,7 +198,7 @@ async fn through(
         let user = options.user.clone().unwrap_or_else(|| profile.account());
         let hosts = Hosts::of_cluster(&node, home.file("known_hosts"));
         let key = Credential::of_files(&home.file("id"), Some(&home.file("id-cert.pub")), &Vec::new)
-            .map_err(|e| told(e.of_login()))?;
+            .map_err(|e| told(of_login(e)))?;
         let mut plan = plan(options, user.clone(), "client-node", starter.clone());
         plan.place.clone_from(&node);
         let mut carrier = Through {

@@ -2,7 +2,7 @@
 //! first, then keys, login, channel and command in one flight, so a command costs two round trips on the carrier.
 //! The connection to the proxy may be one that was kept ([`crate::held`]).
 
-pub mod background;
+mod carrier;
 mod command;
 mod engine;
 mod escape;
@@ -18,6 +18,7 @@ mod terminal;
 mod tests;
 pub(crate) mod x11;
 
+pub use carrier::Carrier;
 pub use command::{command, in_background};
 pub use engine::MAX_PENDING;
 pub use hosts::{Hosts, Strict};
@@ -25,10 +26,10 @@ pub(crate) use local::Standard;
 pub use login::{Credential, LoginMethods};
 pub use options::{Explain, Options};
 
+use crate::background::Starter;
 use crate::ledger::Ledger;
 use crate::say;
 use crate::transport::Refused;
-use background::Starter;
 use engine::Engine;
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::cipher::{Cipher, Mac};
@@ -38,11 +39,8 @@ use forward::{Forward, Listener, To};
 use login::Login;
 use options::LogLevel;
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
 use x11::Display;
 
 /// Exit codes, as ssh has them.
@@ -181,56 +179,6 @@ impl fmt::Display for SshError {
 }
 
 impl std::error::Error for SshError {}
-
-/// What brings SSH bytes to the far side.
-pub trait Carrier {
-    /// The way, once it is open.
-    type Stream: AsyncRead + AsyncWrite + Unpin;
-
-    /// Opens a way. The first flight of SSH goes with whatever opens it, or as the first bytes.
-    fn open(
-        &mut self,
-        first_flight: Vec<u8>,
-        ledger: &mut Ledger,
-    ) -> impl Future<Output = Result<Self::Stream, SshError>>;
-}
-
-/// A TCP connection of our own.
-#[derive(Clone, Debug)]
-pub struct Direct {
-    /// A name or address.
-    pub host: String,
-    /// The port.
-    pub port: u16,
-    /// How long it may take; none: as long as the kernel tries.
-    pub time: Option<Duration>,
-}
-
-impl Carrier for Direct {
-    type Stream = TcpStream;
-
-    async fn open(&mut self, first_flight: Vec<u8>, ledger: &mut Ledger) -> Result<TcpStream, SshError> {
-        ledger.begin("tcp", "client-node");
-        ledger.asks("connect");
-        ledger.waits();
-        let failed = |why: String| SshError::Connect(format!("{}:{}: {why}", self.host, self.port));
-        let connect = TcpStream::connect((self.host.as_str(), self.port));
-        let connected = match self.time {
-            Some(time) => tokio::time::timeout(time, connect).await,
-            None => Ok(connect.await),
-        };
-        let mut stream = match connected {
-            Ok(connected) => connected.map_err(|e| failed(e.to_string()))?,
-            Err(_) => return Err(failed("it did not answer in time".into())),
-        };
-        let _ = stream.set_nodelay(true);
-        stream
-            .write_all(&first_flight)
-            .await
-            .map_err(|e| failed(e.to_string()))?;
-        Ok(stream)
-    }
-}
 
 /// Does what the plan says, as this user, over this carrier. The exit code as ssh has it.
 pub async fn run<C: Carrier>(
