@@ -1,9 +1,9 @@
 //! `fleetgate backup` copies the auth service's state, while it runs or not; `fleetgate restore`: a copy takes its place,
 //! while the service does not run.
 
-use crate::flags::{Given, Outcome};
-use crate::{admin, cluster, init, roles};
-use crate::{print, show};
+use crate::flags::{Arguments, Outcome};
+use crate::output::{self, print};
+use crate::{admin, cluster, init, services};
 use fleetgate_auth::clock::MachineClock;
 use fleetgate_auth::{Copied, SOCKET};
 use fleetgate_proto::v1::BackedUpRequest;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Copies, has the service write down that it was copied, and only then gives the copy its name.
-pub fn run(given: &Given) -> Outcome {
+pub fn run(given: &Arguments) -> Outcome {
     let to = directory(given)?;
     let from = service(given)?;
     let copied = fleetgate_auth::copy(&from, &to)?;
@@ -24,7 +24,7 @@ pub fn run(given: &Given) -> Outcome {
         Ok(())
     })?;
     Copied::keep(copied)?;
-    show::either(
+    output::either(
         given.has("json"),
         || json!({ "path": to.to_string_lossy(), "bytes": bytes, "audited": told.is_some() }),
         || {
@@ -44,7 +44,7 @@ pub fn run(given: &Given) -> Outcome {
 const ANEW: [&str; 5] = ["listen", "auth-listen", "node-name", "label", "no-node"];
 
 /// Puts it back. A machine without a configuration becomes the cluster's auth service and proxy.
-pub fn restore(given: &Given) -> Outcome {
+pub fn restore(given: &Arguments) -> Outcome {
     let from = directory(given)?;
     let path = cluster::configuration(given)?;
     let anew = !path.exists();
@@ -74,15 +74,15 @@ pub fn restore(given: &Given) -> Outcome {
 }
 
 /// Where the service's state is. On a new machine there is no configuration yet; then it is where `init` would put it.
-fn service(given: &Given) -> Result<PathBuf, Box<dyn std::error::Error>> {
+fn service(given: &Arguments) -> Result<PathBuf, Box<dyn std::error::Error>> {
     let path = cluster::configuration(given)?;
     Ok(match path.exists() {
-        true => roles::auth_config(&path)?.directory,
+        true => services::auth_config(&path)?.directory,
         false => cluster::state(given)?.join("auth"),
     })
 }
 
-fn directory(given: &Given) -> Result<PathBuf, Box<dyn std::error::Error>> {
+fn directory(given: &Arguments) -> Result<PathBuf, Box<dyn std::error::Error>> {
     // The table requires it.
     let word = given.operands.first().map(OsString::as_os_str);
     Ok(std::path::absolute(Path::new(word.unwrap_or_default()))?)

@@ -1,8 +1,9 @@
-//! Where a cluster's files are on this machine and which roles its configuration names. It reads that one file and
+//! Where a cluster's files and its proxy are on this machine, and which roles its configuration names. It reads that one file and
 //! leaves what the sections say to the roles.
 
-use crate::flags::Given;
+use crate::flags::Arguments;
 use fleetgate_sys::process;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// The configuration's name in a state directory.
@@ -13,6 +14,9 @@ const SOCKET: &str = "auth.sock";
 pub const SYSTEM_CONFIG: &str = "/etc/fleetgate/fleetgate.toml";
 /// The state of a machine's own cluster services.
 const SYSTEM_STATE: &str = "/var/lib/fleetgate";
+
+/// Where the proxy listens unless told otherwise.
+pub const PORT: u16 = 3080;
 
 /// A service of the cluster, in the order in which they start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +52,7 @@ impl Role {
 }
 
 /// The state directory: `--state`, else the usual one.
-pub fn state(given: &Given) -> Result<PathBuf, String> {
+pub fn state(given: &Arguments) -> Result<PathBuf, String> {
     match given.value("state") {
         Some(path) => absolute(Path::new(path)),
         None if is_root() => Ok(SYSTEM_STATE.into()),
@@ -62,7 +66,7 @@ pub fn socket(state: &Path) -> PathBuf {
 }
 
 /// Where the configuration is: `--config`, else in `--state`, else the usual one.
-pub fn configuration(given: &Given) -> Result<PathBuf, String> {
+pub fn configuration(given: &Arguments) -> Result<PathBuf, String> {
     match (given.value("config"), given.value("state")) {
         (Some(path), _) => absolute(Path::new(path)),
         (None, Some(state)) => Ok(absolute(Path::new(state))?.join(FILE)),
@@ -161,6 +165,32 @@ fn own_state() -> Result<PathBuf, String> {
         .or_else(|| variable("HOME").map(|home| home.join(".local/state")))
         .map(|state| state.join("fleetgate"))
         .ok_or_else(|| "HOME is not set; say where the state is with --state DIR".to_owned())
+}
+
+/// On every address, of both families where the machine has both.
+pub fn listen(given: &Arguments, port: u16) -> SocketAddr {
+    // It was read once by the parser.
+    if let Some(address) = given.value("listen").and_then(|a| a.parse().ok()) {
+        return address;
+    }
+    let both = SocketAddr::from(([0u16; 8], 0));
+    match std::net::UdpSocket::bind(both) {
+        Ok(_) => SocketAddr::from(([0u16; 8], port)),
+        Err(_) => SocketAddr::from(([0u8; 4], port)),
+    }
+}
+
+/// The address itself where it is one, else this machine's name.
+pub fn public(listen: SocketAddr) -> String {
+    if !listen.ip().is_unspecified() {
+        return listen.to_string();
+    }
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = match name.trim() {
+        "" | "(none)" => "localhost",
+        name => name,
+    };
+    format!("{name}:{}", listen.port())
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, String> {

@@ -1,19 +1,19 @@
 //! `fleetgate device enroll`.
 
 use crate::admin::devices;
-use crate::flags::{Given, Outcome};
-use crate::show;
+use crate::flags::{Arguments, Outcome};
+use crate::output;
 use fleetgate_client::profile::Home;
 use fleetgate_client::{device, reach};
 
 /// Makes this device known.
-pub fn enroll(given: &Given) -> Outcome {
+pub fn enroll(given: &Arguments) -> Outcome {
     let home = Home::find(given.value("home"))?;
     let name = given
         .value("name")
         .map_or_else(crate::cluster::machine_name, str::to_owned);
     let device = reach::run(device::enroll(&home, &name))?;
-    show::either(
+    output::either(
         given.has("json"),
         || devices::document(&device),
         || match device.approved {

@@ -4,9 +4,10 @@
 mod services;
 
 use crate::cluster::SYSTEM_CONFIG;
-use crate::flags::Given;
+use crate::flags::Arguments;
 use crate::flags::Outcome;
-use crate::{cluster, node, print};
+use crate::output::print;
+use crate::{cluster, node};
 use fleetgate_base::exit;
 use fleetgate_client::agent::Agent;
 use fleetgate_client::error::ClientError;
@@ -20,7 +21,7 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 
 /// Prints the findings; the exit code is 1 when one of them is wrong.
-pub fn run(given: &Given) -> Outcome {
+pub fn run(given: &Arguments) -> Outcome {
     let config = &node::configuration(given);
     let mut findings = examine(config);
     findings.extend(certificates(config));
@@ -36,7 +37,7 @@ pub fn run(given: &Given) -> Outcome {
 }
 
 /// The configuration of the services: the one that is given, one's own, or the machine's.
-fn of_services(given: &Given) -> PathBuf {
+fn of_services(given: &Arguments) -> PathBuf {
     let own = cluster::configuration(given).ok();
     own.filter(|path| given.has("config") || path.exists())
         .unwrap_or_else(|| SYSTEM_CONFIG.into())
@@ -91,7 +92,7 @@ fn login() -> Vec<Finding> {
         return Vec::new();
     };
     let profile = match home.profile() {
-        Err(ClientError::NoLogin(_)) => return Vec::new(),
+        Err(ClientError::NoLogin { .. }) => return Vec::new(),
         Err(e) => {
             return vec![finding(
                 "login",

@@ -94,27 +94,10 @@ pub fn spelled(flag: &Flag) -> String {
         (Some(letter), long) => format!("-{letter}, --{long}"),
         (None, long) => format!("--{long}"),
     };
-    let value = match flag.value {
-        Value::None => return names,
-        Value::Choice(name, _)
-        | Value::Path(name)
-        | Value::Text(name)
-        | Value::Name(name)
-        | Value::Pair(name)
-        | Value::Number(name) => name,
-        Value::Pid => "PID",
-        Value::Address => "ADDRESS:PORT",
-        Value::HostPort => "HOST:PORT",
-        Value::Proxy => "HOST[:PORT]",
-        Value::Login => "LOGIN",
-        Value::Selector => "SELECTOR",
-        Value::Session => "SESSION",
-        Value::UserAtNode => "USER@NODE",
-        Value::Connection => "NUMBER",
-        Value::Lifetime | Value::Ttl => "TIME",
-        Value::Moment => "WHEN",
-    };
-    format!("{names} {value}")
+    match flag.value.name() {
+        "" => names,
+        value => format!("{names} {value}"),
+    }
 }
 
 /// What a flag is for, its words included.

@@ -2,8 +2,9 @@
 //! to which service, and what to do next.
 
 use crate::cluster;
-use crate::flags::{Given, Outcome};
-use crate::{join, print};
+use crate::flags::{Arguments, Outcome};
+use crate::join;
+use crate::output::print;
 use fleetgate_auth::clock::MachineClock;
 use fleetgate_auth::{Kind, RefusedKind, Restored};
 use fleetgate_client::error::ClientError;
@@ -18,14 +19,12 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where the proxy listens unless told otherwise.
-pub const PORT: u16 = 3080;
 /// Where the auth service listens unless told otherwise: nobody but proxies speaks to it.
 const AUTH: &str = "127.0.0.1:3025";
 
 /// What the services of this machine are made of.
 struct Machine<'a> {
-    given: &'a Given,
+    given: &'a Arguments,
     state: PathBuf,
     /// The configuration.
     path: PathBuf,
@@ -36,7 +35,7 @@ struct Machine<'a> {
 }
 
 /// Makes the cluster. Each step that was done before an earlier try ended is found done; the configuration is the last.
-pub fn run(given: &Given) -> Outcome {
+pub fn run(given: &Arguments) -> Outcome {
     let path = cluster::configuration(given)?;
     if path.exists() {
         says_the_same(given, &path)?;
@@ -45,7 +44,7 @@ pub fn run(given: &Given) -> Outcome {
             path.display()
         ));
     }
-    let listen = listen(given, PORT);
+    let listen = cluster::listen(given, cluster::PORT);
     let machine = Machine {
         given,
         state: cluster::state(given)?,
@@ -54,7 +53,7 @@ pub fn run(given: &Given) -> Outcome {
         node: name_or_machine(given, "node-name")?,
         public: given
             .value("public")
-            .map_or_else(|| public(listen), str::to_owned),
+            .map_or_else(|| cluster::public(listen), str::to_owned),
         listen,
     };
     machine.write(async |auth, clock| {
@@ -90,7 +89,7 @@ pub fn run(given: &Given) -> Outcome {
 }
 
 /// A setting that the configuration which is there has otherwise would do nothing.
-fn says_the_same(given: &Given, path: &Path) -> Result<(), Box<dyn Error>> {
+fn says_the_same(given: &Arguments, path: &Path) -> Result<(), Box<dyn Error>> {
     let text = std::fs::read_to_string(path).map_err(ClientError::file(path))?;
     for (flag, key) in [
         ("public", "public_address"),
@@ -116,7 +115,7 @@ fn has(text: &str, key: &str, value: &str) -> bool {
 
 /// Makes this machine the one that a restored cluster's auth service and proxy are on: with a proxy's keys of its own,
 /// those of the lost machine are none any more, and a configuration.
-pub fn again(given: &Given, restored: &Restored) -> Outcome {
+pub fn again(given: &Arguments, restored: &Restored) -> Outcome {
     let public = restored.proxies.first().ok_or_else(|| {
         ClientError::Usage("the restored state names no proxy: write the configuration by hand".to_owned())
     })?;
@@ -128,7 +127,7 @@ pub fn again(given: &Given, restored: &Restored) -> Outcome {
         cluster: restored.cluster.clone(),
         node: name_or_machine(given, "node-name")?,
         public: public.clone(),
-        listen: listen(given, port.unwrap_or(PORT)),
+        listen: cluster::listen(given, port.unwrap_or(cluster::PORT)),
     };
     // Only a name that somebody typed is taken from the machine that had it.
     let taking = match given.value("node-name") {
@@ -231,11 +230,7 @@ impl Machine<'_> {
         let key = Key::generate();
         let request = JoinRequest {
             host_keys: keys.into_iter().map(Into::into).collect(),
-            labels: self
-                .given
-                .pairs("label")
-                .map(|(k, v)| (k.to_owned(), v.to_owned()))
-                .collect(),
+            labels: self.given.labels(),
             ..request(self.node.as_str(), &key)
         };
         let reply = enter(auth, Kind::Node, request, taking).await?;
@@ -268,37 +263,11 @@ async fn enter(
 }
 
 /// What a flag says, or the machine's name.
-fn name_or_machine(given: &Given, flag: &str) -> Result<Name, ClientError> {
+fn name_or_machine(given: &Arguments, flag: &str) -> Result<Name, ClientError> {
     let text = given
         .value(flag)
         .map_or_else(cluster::machine_name, str::to_owned);
     Name::parse(&text).map_err(|e| ClientError::Usage(format!("`--{flag}`: {e}")))
-}
-
-/// On every address, of both families where the machine has both.
-pub fn listen(given: &Given, port: u16) -> SocketAddr {
-    // It was read once by the parser.
-    if let Some(address) = given.value("listen").and_then(|a| a.parse().ok()) {
-        return address;
-    }
-    let both = SocketAddr::from(([0u16; 8], 0));
-    match std::net::UdpSocket::bind(both) {
-        Ok(_) => SocketAddr::from(([0u16; 8], port)),
-        Err(_) => SocketAddr::from(([0u8; 4], port)),
-    }
-}
-
-/// The address itself where it is one, else this machine's name.
-pub fn public(listen: SocketAddr) -> String {
-    if !listen.ip().is_unspecified() {
-        return listen.to_string();
-    }
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name = match name.trim() {
-        "" | "(none)" => "localhost",
-        name => name,
-    };
-    format!("{name}:{}", listen.port())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `fleetgate join`: keys are made or found, a token is shown, and what comes of it is written where the role looks.
 
-use crate::flags::{Given, Outcome};
-use crate::{cluster, init, show};
+use crate::flags::{Arguments, Outcome};
+use crate::{cluster, output};
 use fleetgate_client::ask::{self, Answer};
 use fleetgate_client::error::ClientError;
 use fleetgate_client::join::{self, Joined, Machine};
@@ -20,7 +20,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 /// Joins; a machine that has joined says so.
-pub fn run(given: &Given) -> Outcome {
+pub fn run(given: &Arguments) -> Outcome {
     let state = cluster::state(given)?;
     let known =
         Identity::load(&state)?.filter(|_| !given.has("again") && !state::is_removed(&state, time::now()));
@@ -30,7 +30,7 @@ pub fn run(given: &Given) -> Outcome {
              another cluster",
             known.node, known.cluster
         );
-        return show::either(
+        return output::either(
             given.has("json"),
             || json!({ "joined": false, "cluster": known.cluster, "name": known.node, "kind": "node" }),
             || format!("{text}\n"),
@@ -70,10 +70,7 @@ pub fn run(given: &Given) -> Outcome {
             .value("name")
             .map_or_else(cluster::machine_name, str::to_owned),
         host_keys: monitor::host_keys(&config, !cluster::is_root())?,
-        labels: given
-            .pairs("label")
-            .map(|(k, v)| (k.to_owned(), v.to_owned()))
-            .collect(),
+        labels: given.labels(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     // A token is good once, so a place that cannot be written is found out before the token is shown.
@@ -99,7 +96,7 @@ pub fn run(given: &Given) -> Outcome {
                     .map(drop)
             });
             if let Err(why) = found {
-                eprintln!("fleetgate: {}", show::printable(&place.unreached(&why)));
+                eprintln!("fleetgate: {}", output::printable(&place.unreached(&why)));
             }
             if own.is_none() {
                 eprintln!(
@@ -132,7 +129,7 @@ pub fn run(given: &Given) -> Outcome {
             format!("# Written by `fleetgate join`.\n{section}").as_bytes(),
         )?;
     }
-    show::either(
+    output::either(
         given.has("json"),
         || json!({ "joined": true, "cluster": reply.cluster, "name": reply.name, "kind": reply.kind }),
         || {
@@ -187,13 +184,13 @@ struct Place {
 }
 
 impl Place {
-    fn of(given: &Given, first: &str) -> Place {
-        let listen = init::listen(given, init::PORT);
+    fn of(given: &Arguments, first: &str) -> Place {
+        let listen = cluster::listen(given, cluster::PORT);
         Place {
             listen,
             public: given
                 .value("public")
-                .map_or_else(|| init::public(listen), str::to_owned),
+                .map_or_else(|| cluster::public(listen), str::to_owned),
             auth: given.value("auth").map_or_else(|| beside(first), str::to_owned),
         }
     }
@@ -292,7 +289,7 @@ mod tests {
             ("[2001:db8::1]:443", "[2001:db8::1]:3025"),
         ] {
             let place = Place {
-                listen: SocketAddr::from(([0u16; 8], init::PORT)),
+                listen: SocketAddr::from(([0u16; 8], cluster::PORT)),
                 public: "edge2.example.org:3080".to_owned(),
                 auth: beside(first),
             };

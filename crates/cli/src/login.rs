@@ -1,7 +1,7 @@
 //! `fleetgate login`, `status`, `logout`: the questions and the answers. What is done with them is the client's.
 
-use crate::flags::{Given, Outcome};
-use crate::{print, show};
+use crate::flags::{Arguments, Outcome};
+use crate::output::{self, print};
 use fleetgate_auth::check_password;
 use fleetgate_base::exit;
 use fleetgate_client::ask::{self, Answer, Terminal};
@@ -24,7 +24,7 @@ use zeroize::Zeroizing;
 const CLOCK_WARNING: i64 = 30;
 
 /// `login`
-pub fn run(given: &Given) -> Outcome {
+pub fn run(given: &Arguments) -> Outcome {
     let home = Home::find(given.value("home"))?;
     let profile = match given.has("mfa") {
         true => refresh(given, &home)?,
@@ -42,7 +42,7 @@ pub fn run(given: &Given) -> Outcome {
 }
 
 /// With a fresh second factor.
-fn refresh(given: &Given, home: &Home) -> Result<Profile, ClientError> {
+fn refresh(given: &Arguments, home: &Home) -> Result<Profile, ClientError> {
     home.login()?;
     let code = code(given)?;
     reach::run(login::refresh(home, &code))
@@ -61,15 +61,15 @@ impl Known {
     fn of(home: &Home) -> Known {
         let profile = home.profile();
         let damage = match (&profile, home.damaged_last()) {
-            (Ok(_), _) | (Err(ClientError::NoLogin(_)), None) => None,
-            (Err(ClientError::NoLogin(_)), Some(last)) => Some(format!(
+            (Ok(_), _) | (Err(ClientError::NoLogin { .. }), None) => None,
+            (Err(ClientError::NoLogin { .. }), Some(last)) => Some(format!(
                 "{}: cannot be read; say the proxy with --proxy and the user with --user",
                 last.display()
             )),
             (Err(why), _) => Some(why.to_string()),
         };
         if let Some(damage) = &damage {
-            eprintln!("fleetgate: {}", show::printable(damage));
+            eprintln!("fleetgate: {}", output::printable(damage));
         }
         Known {
             profile: profile.ok().or_else(|| home.last()),
@@ -78,12 +78,12 @@ impl Known {
     }
 }
 
-fn log_in(given: &Given, home: &Home, before: &Known) -> Result<Profile, ClientError> {
+fn log_in(given: &Arguments, home: &Home, before: &Known) -> Result<Profile, ClientError> {
     let known = before.profile.as_ref();
     // Before anything is asked for: auth refuses it too.
     if given
         .seconds("ttl")
-        .is_some_and(|ttl| ttl < MIN_LIFETIME.as_secs())
+        .is_some_and(|ttl| u64::from(ttl) < MIN_LIFETIME.as_secs())
     {
         let least = time::span(MIN_LIFETIME.as_secs());
         let ttl = given.value("ttl").unwrap_or_default();
@@ -143,9 +143,7 @@ fn log_in(given: &Given, home: &Home, before: &Known) -> Result<Profile, ClientE
             user: &user,
             password: &password,
             code: &code,
-            lifetime: given
-                .seconds("ttl")
-                .map_or(0, |s| u32::try_from(s).unwrap_or(u32::MAX)),
+            lifetime: given.seconds("ttl").unwrap_or(0),
         };
         login::log_in(&mut auth, home, proxy, &shown).await
     })
@@ -155,7 +153,7 @@ type Factors = (Zeroizing<String>, Zeroizing<String>);
 
 /// Password and second factor are set; what was shown is good for the login that follows.
 async fn first_time(
-    given: &Given,
+    given: &Arguments,
     auth: &mut IdentityClient<BoundedChannel>,
     ticket: &Ticket,
 ) -> Result<(String, Option<Factors>), ClientError> {
@@ -183,7 +181,7 @@ async fn first_time(
     Ok((user, Some((password, code))))
 }
 
-fn new_password(given: &Given, user: &str) -> Result<Zeroizing<String>, ClientError> {
+fn new_password(given: &Arguments, user: &str) -> Result<Zeroizing<String>, ClientError> {
     let what = "Password";
     let instead = "give --password-file FILE, or - for standard input";
     if given.has("password-file") {
@@ -210,7 +208,7 @@ fn new_password(given: &Given, user: &str) -> Result<Zeroizing<String>, ClientEr
     }
 }
 
-fn invite(given: &Given) -> Result<Ticket, ClientError> {
+fn invite(given: &Arguments) -> Result<Ticket, ClientError> {
     let text = ask::secret(
         &from(given, "invite-file"),
         "Invite",
@@ -228,7 +226,7 @@ fn invite(given: &Given) -> Result<Ticket, ClientError> {
     }
 }
 
-fn code(given: &Given) -> Result<Zeroizing<String>, ClientError> {
+fn code(given: &Arguments) -> Result<Zeroizing<String>, ClientError> {
     let Some(path) = given.value("authenticator") else {
         return ask::secret(
             &from(given, "code-file"),
@@ -252,11 +250,11 @@ fn keep_authenticator(path: &str, factor: &Factor, step: u64) -> Result<(), Clie
     files::write(Path::new(path), 0o600, text.as_bytes())
 }
 
-fn from<'a>(given: &'a Given, flag: &str) -> Answer<'a> {
+fn from<'a>(given: &'a Arguments, flag: &str) -> Answer<'a> {
     given.value(flag).map_or(Answer::Asked, Answer::From)
 }
 
-fn user(given: &Given, known: Option<&Profile>) -> Result<String, ClientError> {
+fn user(given: &Arguments, known: Option<&Profile>) -> Result<String, ClientError> {
     given
         .value("user")
         .or(known.map(|p| p.user.as_str()))
@@ -266,10 +264,10 @@ fn user(given: &Given, known: Option<&Profile>) -> Result<String, ClientError> {
 }
 
 /// `logout`
-pub fn logout(given: &Given) -> Outcome {
+pub fn logout(given: &Arguments) -> Outcome {
     let home = Home::find(given.value("home"))?;
     let profile = match home.profile() {
-        Err(why @ ClientError::NoLogin(_)) => return Err(why.into()),
+        Err(why @ ClientError::NoLogin { .. }) => return Err(why.into()),
         profile => profile,
     };
     login::out_of_agent(&home)?;
@@ -290,7 +288,7 @@ pub fn logout(given: &Given) -> Outcome {
 }
 
 /// `status`
-pub fn status(given: &Given) -> Outcome {
+pub fn status(given: &Arguments) -> Outcome {
     let home = Home::find(given.value("home"))?;
     let profile = home.profile()?;
     status_of(given, &profile)?;
@@ -301,8 +299,8 @@ pub fn status(given: &Given) -> Outcome {
     })
 }
 
-fn status_of(given: &Given, profile: &Profile) -> Outcome {
-    show::either(given.has("json"), || document(profile), || text(profile))
+fn status_of(given: &Arguments, profile: &Profile) -> Outcome {
+    output::either(given.has("json"), || document(profile), || text(profile))
 }
 
 fn text(p: &Profile) -> String {
@@ -338,7 +336,7 @@ fn text(p: &Profile) -> String {
         ));
     }
     rows.iter()
-        .map(|(name, value)| format!("{name:<13}  {}\n", show::printable(value)))
+        .map(|(name, value)| format!("{name:<13}  {}\n", output::printable(value)))
         .collect()
 }
 

@@ -18,22 +18,22 @@ mod join;
 mod login;
 mod man;
 mod node;
+mod output;
 mod remote;
-mod roles;
 mod seal;
-mod show;
+mod services;
 mod trace;
 mod up;
 
 use commands::COMMANDS;
-use flags::{Asked, Given, Outcome, Usage};
+use flags::{Arguments, Invocation, Outcome, UsageError};
 use fleetgate_base::{exit, log};
+use fleetgate_client::background;
 use fleetgate_client::error::ClientError;
 use fleetgate_client::held;
-use fleetgate_client::ssh::background;
 use fleetgate_policy::text;
+use output::print;
 use std::ffi::{CString, OsString};
-use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 fn main() {
@@ -57,18 +57,20 @@ fn fleetgate(args: Vec<OsString>) -> i32 {
     let version = matches!(args.as_slice(), [only] if only == "--version" || only == "-V");
     let args = if version { vec!["version".into()] } else { args };
     match flags::parse(COMMANDS, &args) {
-        Ok(Asked::Run(given)) => run(&given),
-        Ok(Asked::Help(command)) => print(&help::command(COMMANDS, command)).unwrap_or(1),
-        Ok(Asked::Overview { group, help: true }) => print(&help::overview(COMMANDS, &group)).unwrap_or(1),
-        Ok(Asked::Overview { group, help: false }) => {
+        Ok(Invocation::Run(given)) => run(&given),
+        Ok(Invocation::Help(command)) => print(&help::command(COMMANDS, command)).unwrap_or(1),
+        Ok(Invocation::Overview { group, help: true }) => {
+            print(&help::overview(COMMANDS, &group)).unwrap_or(1)
+        }
+        Ok(Invocation::Overview { group, help: false }) => {
             eprint!("{}", help::overview(COMMANDS, &group));
             exit::USAGE
         }
-        Err(usage) => usage.say(),
+        Err(usage) => usage.print(),
     }
 }
 
-fn run(given: &Given) -> i32 {
+fn run(given: &Arguments) -> i32 {
     // A server's log is read afterwards; a command's is read at once, beside its output.
     let serves = matches!(
         given.command.words,
@@ -80,38 +82,24 @@ fn run(given: &Given) -> i32 {
 }
 
 /// Says why a command failed; the exit code.
-fn done(given: &Given, outcome: Outcome) -> i32 {
+fn done(given: &Arguments, outcome: Outcome) -> i32 {
     match outcome {
         Ok(code) => code,
-        Err(error) if error.is::<Usage>() && given.value("log-format") != Some("json") => {
-            error.downcast_ref::<Usage>().map_or(exit::USAGE, Usage::say)
-        }
+        Err(error) if error.is::<UsageError>() && given.value("log-format") != Some("json") => error
+            .downcast_ref::<UsageError>()
+            .map_or(exit::USAGE, UsageError::print),
         Err(error) => {
             match given.value("log-format") {
                 Some("json") => tracing::error!("{error}"),
                 _ => eprintln!("fleetgate: {}", text::printable_lines(&error.to_string())),
             }
             let code = error.downcast_ref::<ClientError>().map(ClientError::code);
-            code.unwrap_or(if error.is::<Usage>() {
+            code.unwrap_or(if error.is::<UsageError>() {
                 exit::USAGE
             } else {
                 exit::REFUSED
             })
         }
-    }
-}
-
-/// Prints what can be seen; a reader that has gone away is no error (`fleetgate man | head`).
-fn print(text: &str) -> Outcome {
-    print_raw(&text::printable_lines(text))
-}
-
-/// The same for text that can be seen, with marks of ours for a terminal.
-fn print_raw(text: &str) -> Outcome {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(format!("standard output: {e}").into()),
-        _ => Ok(0),
     }
 }
 

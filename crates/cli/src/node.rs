@@ -1,7 +1,8 @@
 //! `fleetgate node`: its flags become the starter's options and the monitor's command line.
 
-use crate::flags::{Given, Outcome};
-use crate::{cluster, images, print};
+use crate::flags::{Arguments, Outcome};
+use crate::output::print;
+use crate::{cluster, images};
 use fleetgate_node::config::{Config, PATH};
 use fleetgate_node::{monitor, starter};
 use fleetgate_seal::{Embedded, Source};
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 pub const MONITOR: &str = "monitor";
 
 /// Checks the configuration, or serves.
-pub fn run(given: &Given) -> Outcome {
+pub fn run(given: &Arguments) -> Outcome {
     let config = configuration(given);
     if given.has("check") {
         monitor::check(&Config::load(&config)?, given.has("user-mode"))
@@ -55,7 +56,7 @@ fn checked(config: &Path) -> String {
 }
 
 /// The monitor, executed by the starter.
-pub fn monitor(given: &Given) -> Outcome {
+pub fn monitor(given: &Arguments) -> Outcome {
     let source =
         |embedded: &'static Option<Embedded>| embedded.as_ref().map_or(Source::Itself, Source::Embedded);
     monitor::run(monitor::Options {
@@ -73,7 +74,7 @@ pub fn monitor(given: &Given) -> Outcome {
 
 /// Where the configuration is: the node's own file, or where there is none that of all services. A node without root has
 /// nothing to do with either: what they say is about the machine's node.
-pub fn configuration(given: &Given) -> PathBuf {
+pub fn configuration(given: &Arguments) -> PathBuf {
     match given.value("config") {
         Some(path) => path.into(),
         None if given.has("user-mode") => Config::user_path(),

@@ -1,9 +1,9 @@
 //! What reaches nodes: the list of them, and what plain ssh is told.
 
 use crate::admin::nodes::print_nodes;
-use crate::commands::COMMANDS;
-use crate::flags::{Given, Outcome};
-use crate::{help, print};
+use crate::flags::{Arguments, Outcome};
+use crate::help;
+use crate::output::{self, print};
 use fleetgate_client::error::ClientError;
 use fleetgate_client::held::{Borrower, Keep, PERSIST};
 use fleetgate_client::ledger::Ledger;
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// `ls`
-pub fn list(given: &Given) -> Outcome {
+pub fn list(given: &Arguments) -> Outcome {
     let home = Home::find(given.value("home"))?;
     let selector = given.word().unwrap_or_default();
     let nodes = nodes(&home, selector)?;
@@ -29,7 +29,7 @@ pub fn list(given: &Given) -> Outcome {
 pub fn nothing_matches(selector: &str) -> String {
     format!(
         "no node that you may reach matches {:?}: `fleetgate ls` lists them",
-        crate::show::printable(selector)
+        output::printable(selector)
     )
 }
 
@@ -46,13 +46,13 @@ fn nodes(home: &Home, selector: &str) -> Result<Vec<Node>, ClientError> {
 }
 
 /// `ssh`
-pub fn ssh(given: &Given) -> Outcome {
-    let help = || help::command(COMMANDS, given.command);
+pub fn ssh(given: &Arguments) -> Outcome {
+    let help = || help::command(given.commands, given.command);
     Ok(fleetgate_client::ssh::command(&given.operands, &help))
 }
 
 /// `proxy-command`
-pub fn proxy_command(given: &Given) -> Outcome {
+pub fn proxy_command(given: &Arguments) -> Outcome {
     let home = Home::find(given.value("home"))?;
     let host = given.word().unwrap_or_default();
     let login = given.value("login").unwrap_or_default();
@@ -61,17 +61,17 @@ pub fn proxy_command(given: &Given) -> Outcome {
 }
 
 /// `scp`
-pub fn scp(given: &Given) -> Outcome {
+pub fn scp(given: &Arguments) -> Outcome {
     system("scp", given)
 }
 
 /// `sftp`
-pub fn sftp(given: &Given) -> Outcome {
+pub fn sftp(given: &Arguments) -> Outcome {
     system("sftp", given)
 }
 
 /// Becomes the system's program, with the login's keys and the way through the proxy for whatever host is named.
-fn system(program: &'static str, given: &Given) -> Outcome {
+fn system(program: &'static str, given: &Arguments) -> Outcome {
     let home = Home::find(None)?;
     let profile = home.login()?;
     files::private_directory(&home.file("mux"))?;
@@ -95,7 +95,7 @@ fn system(program: &'static str, given: &Given) -> Outcome {
 }
 
 /// `config ssh`
-pub fn config_ssh(given: &Given) -> Outcome {
+pub fn config_ssh(given: &Arguments) -> Outcome {
     let home = Home::find(given.value("home"))?;
     let profile = home.profile()?;
     let hosts: Vec<&str> = given.values("host").collect();

@@ -4,7 +4,7 @@
 //! stops is replaced at once; a proxy that drains goes on beside the new one. It serves nothing itself and knows no secret.
 
 use crate::cluster::{self, Role};
-use crate::flags::{Given, Outcome};
+use crate::flags::{Arguments, Outcome};
 use fleetgate_base::notify::{self, Notify};
 use fleetgate_base::parent;
 use fleetgate_base::sockets;
@@ -41,7 +41,7 @@ const PLACES: u32 = 1000;
 const MAX_MESSAGE: usize = 4096;
 
 /// Starts what the configuration names and stays until it is told to end.
-pub fn run(given: &Given) -> Outcome {
+pub fn run(given: &Arguments) -> Outcome {
     let config = cluster::configuration(given)?;
     let roles = cluster::roles(&config)?;
     let handed = sockets::from_systemd();

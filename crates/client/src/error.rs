@@ -1,11 +1,13 @@
 //! Why something was not done, in words that a person can act on, and what the program exits with.
 
-use crate::profile;
+use crate::time;
 use fleetgate_base::exit;
+use fleetgate_net::h2;
 use fleetgate_policy::text;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use tonic::Code;
 
 /// Why something was not done. No secret is in it.
 #[derive(Debug)]
@@ -15,7 +17,12 @@ pub enum ClientError {
     /// A file that does not hold what it should, and what to do about it.
     Broken(PathBuf, String),
     /// There is no login in this home.
-    NoLogin(PathBuf),
+    NoLogin {
+        /// The directory.
+        home: PathBuf,
+        /// There was one, so the next login knows the proxy.
+        was_there: bool,
+    },
     /// The login's time is over.
     Expired {
         /// Who it was.
@@ -51,24 +58,6 @@ impl ClientError {
         }
     }
 
-    /// The same about a file that each login writes: it says so.
-    #[must_use]
-    pub fn of_login(self) -> ClientError {
-        let (path, why) = match self {
-            ClientError::File(path, e) => (path, e.to_string()),
-            ClientError::Broken(path, why) => (path, why),
-            other => return other,
-        };
-        // Without it a login does not know whom to believe.
-        let remedy = match path.ends_with(profile::STATE) {
-            true => {
-                "`fleetgate login --ca sha256:HASH` writes it anew; an administrator reads the hash in `fleetgate ca status`"
-            }
-            false => "`fleetgate login` writes it anew",
-        };
-        ClientError::Broken(path, format!("{why}; {remedy}"))
-    }
-
     /// For `map_err`: about this file.
     pub fn file(path: &Path) -> impl FnOnce(io::Error) -> ClientError {
         let path = path.to_owned();
@@ -81,20 +70,18 @@ impl fmt::Display for ClientError {
         match self {
             ClientError::File(path, e) => write!(f, "{}: {e}", path.display()),
             ClientError::Broken(path, why) => write!(f, "{}: {why}", path.display()),
-            ClientError::NoLogin(home) => write!(
-                f,
-                "there is no login in {}; log in with `fleetgate login{}`",
-                home.display(),
-                // After a logout the next login knows the proxy.
-                match profile::last_of(home) {
-                    Some(_) => "",
-                    None => " --proxy HOST:PORT",
-                }
-            ),
+            ClientError::NoLogin { home, was_there } => {
+                let proxy = if *was_there { "" } else { " --proxy HOST:PORT" };
+                let home = home.display();
+                write!(
+                    f,
+                    "there is no login in {home}; log in with `fleetgate login{proxy}`"
+                )
+            }
             ClientError::Expired { user, proxy, ago } => write!(
                 f,
                 "the login of {user} ended {} ago; log in again with `fleetgate login --proxy {proxy}`",
-                crate::time::span(*ago)
+                time::span(*ago)
             ),
             ClientError::Usage(what) | ClientError::Refused(what) | ClientError::Stale(what) => {
                 f.write_str(what)
@@ -110,8 +97,23 @@ impl fmt::Display for ClientError {
 
 impl std::error::Error for ClientError {}
 
+/// An answer that is an error.
 impl From<tonic::Status> for ClientError {
     fn from(status: tonic::Status) -> ClientError {
-        crate::reach::refused(status)
+        let words = h2::words(&status);
+        match status.code() {
+            Code::DeadlineExceeded if words.contains(": ") => {
+                let (whom, why) = words.split_once(": ").unwrap_or_default();
+                ClientError::Unreachable(whom.to_owned(), why.to_owned())
+            }
+            Code::Unavailable | Code::DeadlineExceeded => {
+                ClientError::Unreachable("no answer".to_owned(), words)
+            }
+            Code::InvalidArgument => ClientError::Usage(words),
+            Code::Unimplemented => ClientError::Refused(
+                "the other side does not know this: it is older than this program; update it".to_owned(),
+            ),
+            _ => ClientError::Refused(words),
+        }
     }
 }

@@ -2,6 +2,7 @@
 //! pseudo-random bytes. It is in no build that is shipped.
 
 use crate::agent::Agent;
+use crate::error::ClientError;
 use crate::explain::Waterfall;
 use crate::held::desk::{Ask, Reply};
 use crate::ledger::Ledger;
@@ -153,7 +154,7 @@ fn status(data: &[u8]) {
         tonic::Code::from(i32::from(*code)),
         String::from_utf8_lossy(words),
     );
-    let error = crate::reach::refused(status);
+    let error = ClientError::from(status);
     assert!((1..=255).contains(&error.code()), "an error is none");
     let _ = error.to_string();
 }

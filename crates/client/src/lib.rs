@@ -3,6 +3,7 @@
 
 pub mod agent;
 pub mod ask;
+pub mod background;
 pub mod config;
 pub mod device;
 pub mod error;

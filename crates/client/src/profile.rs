@@ -116,28 +116,37 @@ impl Home {
 
     /// A file that each login writes.
     pub fn read(&self, name: &str) -> Result<Zeroizing<Vec<u8>>, ClientError> {
-        files::read(&self.file(name)).map_err(ClientError::of_login)
+        files::read(&self.file(name)).map_err(of_login)
     }
 
     /// The same, as text.
     pub fn read_text(&self, name: &str) -> Result<Zeroizing<String>, ClientError> {
-        files::read_text(&self.file(name)).map_err(ClientError::of_login)
+        files::read_text(&self.file(name)).map_err(of_login)
     }
 
     /// A file that each login writes, and that does not hold what it should.
     pub fn broken(&self, name: &str, why: &dyn std::fmt::Display) -> ClientError {
-        ClientError::Broken(self.file(name), why.to_string()).of_login()
+        of_login(ClientError::Broken(self.file(name), why.to_string()))
     }
 
     /// The login in it, whether or not its time is over.
     pub fn profile(&self) -> Result<Profile, ClientError> {
         let text = match files::read(&self.file(PROFILE)) {
             Err(ClientError::File(_, e)) if e.kind() == std::io::ErrorKind::NotFound => {
-                return Err(ClientError::NoLogin(self.0.clone()));
+                return Err(self.no_login());
             }
-            read => read.map_err(ClientError::of_login)?,
+            read => read.map_err(of_login)?,
         };
         serde_json::from_slice(&text).map_err(|e| self.broken(PROFILE, &format_args!("cannot be read ({e})")))
+    }
+
+    /// What is wrong where there is no login in it.
+    #[must_use]
+    pub fn no_login(&self) -> ClientError {
+        ClientError::NoLogin {
+            home: self.0.clone(),
+            was_there: self.last().is_some(),
+        }
     }
 
     /// The login in it, which holds now.
@@ -170,7 +179,7 @@ impl Home {
 
     /// The login that was logged out last, for the next one: it opens nothing.
     pub fn last(&self) -> Option<Profile> {
-        last_of(&self.0)
+        serde_json::from_slice(&files::read(&self.file(LAST)).ok()?).ok()
     }
 
     /// The file of that login, if there is one that cannot be read.
@@ -210,9 +219,21 @@ const PROFILE: &str = "profile.json";
 /// The profile of a login that is over by logout.
 const LAST: &str = "last.json";
 
-/// The login in the directory `home` that was logged out last.
-pub(crate) fn last_of(home: &Path) -> Option<Profile> {
-    serde_json::from_slice(&files::read(&home.join(LAST)).ok()?).ok()
+/// An error about a file that each login writes: it says so.
+pub(crate) fn of_login(error: ClientError) -> ClientError {
+    let (path, why) = match error {
+        ClientError::File(path, e) => (path, e.to_string()),
+        ClientError::Broken(path, why) => (path, why),
+        other => return other,
+    };
+    // Without it a login does not know whom to believe.
+    let remedy = match path.ends_with(STATE) {
+        true => {
+            "`fleetgate login --ca sha256:HASH` writes it anew; an administrator reads the hash in `fleetgate ca status`"
+        }
+        false => "`fleetgate login` writes it anew",
+    };
+    ClientError::Broken(path, format!("{why}; {remedy}"))
 }
 
 /// The texts of the files of a login.
@@ -281,7 +302,7 @@ pub(crate) mod tests {
     fn a_login_is_read_as_it_was_written_and_forgotten_without_its_device() {
         let path = std::env::temp_dir().join(format!("fleetgate-home-{}", std::process::id()));
         let home = Home::find(path.to_str()).expect("a path");
-        assert!(matches!(home.login(), Err(ClientError::NoLogin(_))));
+        assert!(matches!(home.login(), Err(ClientError::NoLogin { .. })));
         let keys = Keys {
             ssh: Zeroizing::new("ssh".into()),
             ssh_public: String::new(),
@@ -311,7 +332,10 @@ pub(crate) mod tests {
             .collect();
         let left: std::collections::BTreeSet<_> = left.iter().filter_map(|name| name.to_str()).collect();
         assert_eq!(left, ["device", "last.json", "state.json"].into());
-        assert!(matches!(home.login(), Err(ClientError::NoLogin(_))), "logged out");
+        assert!(
+            matches!(home.login(), Err(ClientError::NoLogin { .. })),
+            "logged out"
+        );
         assert_eq!(home.last(), Some(over), "the next login knows where and who");
         files::write(&home.file("profile.json"), 0o600, b"{").expect("written");
         let error = home.login().expect_err("broken").to_string();

@@ -201,25 +201,6 @@ pub fn certificate(home: &Home) -> Result<x509::Certificate, ClientError> {
     Ok(credentials(home)?.certificate().clone())
 }
 
-/// An answer that is an error.
-#[must_use]
-pub fn refused(status: tonic::Status) -> ClientError {
-    use tonic::Code;
-    let words = h2::words(&status);
-    match status.code() {
-        Code::DeadlineExceeded if words.contains(": ") => {
-            let (whom, why) = words.split_once(": ").unwrap_or_default();
-            ClientError::Unreachable(whom.to_owned(), why.to_owned())
-        }
-        Code::Unavailable | Code::DeadlineExceeded => ClientError::Unreachable("no answer".to_owned(), words),
-        Code::InvalidArgument => ClientError::Usage(words),
-        Code::Unimplemented => ClientError::Refused(
-            "the other side does not know this: it is older than this program; update it".to_owned(),
-        ),
-        _ => ClientError::Refused(words),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,9 +4,7 @@
 
 use crate::error::ClientError;
 use crate::ledger::Ledger;
-use crate::reach;
 use crate::say;
-use crate::ssh::{Carrier, SshError};
 use crate::waiting::{Awaited, Notice, noticed};
 use bytes::Bytes;
 use fleetgate_net::dial;
@@ -240,7 +238,7 @@ impl Proxy {
         ledger.end();
         answer
             .map(|reply| reply.into_inner().nodes)
-            .map_err(reach::refused)
+            .map_err(ClientError::from)
     }
 }
 
@@ -490,32 +488,6 @@ pub(crate) async fn why(status: Status, mut closed: Closed) -> Status {
 
 fn lost(status: &Status) -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, h2::words(status))
-}
-
-/// A node through a proxy, as SSH's carrier.
-pub struct Through {
-    /// The proxy.
-    pub proxy: Proxy,
-    /// The node.
-    pub node: String,
-    /// The account.
-    pub login: String,
-    /// What is said with the dial.
-    pub options: DialOptions,
-    /// What was said beside the last dial.
-    pub beside: Beside,
-}
-
-impl Carrier for Through {
-    type Stream = DialStream;
-
-    async fn open(&mut self, first_flight: Vec<u8>, _: &mut Ledger) -> Result<DialStream, SshError> {
-        let stream = self
-            .proxy
-            .dial(&self.node, &self.login, first_flight.into(), &self.options);
-        self.beside = stream.beside();
-        Ok(stream)
-    }
 }
 
 #[cfg(test)]

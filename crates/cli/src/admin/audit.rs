@@ -1,8 +1,8 @@
 //! `fleetgate audit`: events as they are, or as lines for people.
 
 use super::ask;
-use crate::flags::{Given, Outcome, nearest};
-use crate::{print, show};
+use crate::flags::{Arguments, Outcome, did_you_mean, session_id};
+use crate::output::{self, print};
 use fleetgate_client::error::ClientError;
 use fleetgate_client::time;
 use fleetgate_policy::text;
@@ -91,15 +91,15 @@ const EVENTS: &[&str] = &[
 ];
 
 /// Prints them as they come.
-pub fn run(given: &Given) -> Outcome {
+pub fn run(given: &Arguments) -> Outcome {
     // A node may be newer and have events that are not known here: a name is wrong only where nothing has it.
     let unknown = given.value("event").filter(|name| !EVENTS.contains(name));
     let unknown = unknown.map(|name| {
-        let hint = nearest(name, EVENTS.iter().copied()).map(|n| format!("; did you mean `{n}`?"));
-        format!(
-            "`--event`: there is no event `{name}`{}",
-            hint.unwrap_or_else(|| "; docs/audit.md has their names".to_owned())
-        )
+        let hint = match did_you_mean(name, "", EVENTS.iter().copied()) {
+            hint if hint.is_empty() => "; docs/audit.md has their names".to_owned(),
+            hint => hint,
+        };
+        format!("`--event`: there is no event `{name}`{hint}")
     });
     if let Some(what) = unknown.as_ref().filter(|_| given.has("follow")) {
         tracing::warn!("{what}");
@@ -107,7 +107,7 @@ pub fn run(given: &Given) -> Outcome {
     let word = |flag| given.value(flag).unwrap_or_default().to_owned();
     // Both were read once by the parser.
     let connection = given.value("connection").and_then(|number| number.parse().ok());
-    let session = given.value("session").and_then(|id| super::sessions::id(id).ok());
+    let session = given.value("session").and_then(|id| session_id(id).ok());
     let request = EventsRequest {
         user: word("user"),
         node: word("node"),
@@ -121,7 +121,7 @@ pub fn run(given: &Given) -> Outcome {
         ..EventsRequest::default()
     };
     let as_json = given.has("json");
-    let columns = show::columns();
+    let columns = output::columns();
     let found = ask(given, async |mut admin| {
         let mut events = admin.events(request).await?.into_inner();
         let mut found = false;
@@ -129,7 +129,7 @@ pub fn run(given: &Given) -> Outcome {
             found = true;
             let line = match as_json {
                 true => text::printable_json(&event.line),
-                false => show::cut(&readable(&event.line), columns),
+                false => output::cut(&readable(&event.line), columns),
             };
             if let Err(e) = print(&format!("{}\n", line.trim_end())) {
                 return Err(ClientError::Refused(e.to_string()));
@@ -154,7 +154,7 @@ const MOMENTS: [&str; 2] = ["mfa", "expires"];
 /// `TIME  EVENT  key=value …`; a line that is none stays as it is.
 fn readable(line: &str) -> String {
     let Ok(Value::Object(fields)) = serde_json::from_str(line) else {
-        return show::printable(line);
+        return output::printable(line);
     };
     let text = |value: &Value| match value {
         Value::String(text) if !text.is_empty() && !text.contains(' ') => text.clone(),
@@ -170,9 +170,9 @@ fn readable(line: &str) -> String {
         .filter(|(name, _)| !matches!(name.as_str(), "time" | "event"))
         .map(|(name, value)| format!("{name}={}", field(name, value)))
         .collect();
-    show::printable(&format!(
+    output::printable(&format!(
         "{}  {:<16}  {}",
-        show::moment(&head("time")),
+        output::moment(&head("time")),
         head("event"),
         rest.join(" ")
     ))

@@ -1,26 +1,21 @@
 //! `fleetgate ca …`.
 
-use super::{ask, moment, word};
-use crate::flags::{Given, Outcome};
-use crate::print;
-use crate::show;
+use super::{Admin, call, moment, word};
+use crate::flags::{Arguments, Outcome};
+use crate::output::{self, print};
 use fleetgate_proto::v1::{Authority, Empty, RotateRequest};
 use serde_json::json;
 
 /// `ca status`
-pub fn status(given: &Given) -> Outcome {
-    let all = ask(given, async |mut admin| {
-        Ok(admin.authorities(Empty {}).await?.into_inner().authorities)
-    })?;
+pub fn status(given: &Arguments) -> Outcome {
+    let all = call(given, Admin::authorities, Empty {})?.authorities;
     list(given, &all)
 }
 
 /// `ca show`
-pub fn public(given: &Given) -> Outcome {
+pub fn public(given: &Arguments) -> Outcome {
     let kind = word(given);
-    let all = ask(given, async |mut admin| {
-        Ok(admin.authorities(Empty {}).await?.into_inner().authorities)
-    })?;
+    let all = call(given, Admin::authorities, Empty {})?.authorities;
     let lines = all.iter().filter(|a| a.kind == kind);
     print(
         &lines
@@ -30,25 +25,21 @@ pub fn public(given: &Given) -> Outcome {
 }
 
 /// `ca rotate`
-pub fn rotate(given: &Given) -> Outcome {
+pub fn rotate(given: &Arguments) -> Outcome {
     let request = RotateRequest {
         kind: word(given),
-        grace: given
-            .seconds("grace")
-            .map_or(0, |s| u32::try_from(s).unwrap_or(u32::MAX)),
+        grace: given.seconds("grace").unwrap_or(0),
         sshds_ready: given.has("sshds-ready"),
     };
-    let reply = ask(given, async |mut admin| {
-        Ok(admin.rotate_authorities(request).await?.into_inner())
-    })?;
+    let reply = call(given, Admin::rotate_authorities, request)?;
     for sentence in &reply.done {
         eprintln!("{sentence}");
     }
     list(given, &reply.authorities)
 }
 
-fn list(given: &Given, all: &[Authority]) -> Outcome {
-    show::either(
+fn list(given: &Arguments, all: &[Authority]) -> Outcome {
+    output::either(
         given.has("json"),
         || {
             let row = |a: &Authority| {
@@ -61,20 +52,14 @@ fn list(given: &Given, all: &[Authority]) -> Outcome {
         },
         || {
             let row = |a: &Authority| {
-                vec![
-                    a.kind.clone(),
-                    a.phase.clone(),
-                    match a.waits.is_empty() {
-                        true => moment(a.until, ""),
-                        false => String::new(),
-                    },
-                    a.fingerprint.clone(),
-                ]
+                let ends = match a.waits.is_empty() {
+                    true => moment(a.until, ""),
+                    false => String::new(),
+                };
+                [a.kind.clone(), a.phase.clone(), ends, a.fingerprint.clone()]
             };
-            let mut text = show::table(
-                &["kind", "phase", "ends", "fingerprint"],
-                &all.iter().map(row).collect::<Vec<_>>(),
-            );
+            let rows: Vec<_> = all.iter().map(row).collect();
+            let mut text = output::table(&["kind", "phase", "ends", "fingerprint"], &rows);
             for authority in all.iter().filter(|a| !a.waits.is_empty()) {
                 text.push_str(&format!("\n{}\n", authority.waits));
             }

@@ -1,44 +1,33 @@
 //! `fleetgate device ls|approve|rm`.
 
-use super::{ask, moment, word};
-use crate::flags::{Given, Outcome};
-use crate::show;
+use super::{Admin, call, moment, word};
+use crate::flags::{Arguments, Outcome};
+use crate::output;
 use fleetgate_proto::v1::{Device, DeviceId, Empty};
 use serde_json::{Value, json};
 
 /// `device ls`
-pub fn list(given: &Given) -> Outcome {
-    let devices = ask(given, async |mut admin| {
-        Ok(admin.devices(Empty {}).await?.into_inner().devices)
-    })?;
-    show::either(
-        given.has("json"),
-        || json!({ "devices": devices.iter().map(document).collect::<Vec<_>>() }),
-        || {
-            let row = |d: &Device| {
-                let state = if d.approved { "approved" } else { "waits" };
-                vec![
-                    d.id.clone(),
-                    d.user.clone(),
-                    d.name.clone(),
-                    state.to_owned(),
-                    moment(d.created, ""),
-                    d.fingerprint.clone(),
-                ]
-            };
-            let rows: Vec<_> = devices.iter().map(row).collect();
-            show::table(&["id", "user", "name", "state", "since", "fingerprint"], &rows)
-        },
-    )
+pub fn list(given: &Arguments) -> Outcome {
+    let devices = call(given, Admin::devices, Empty {})?.devices;
+    let headings = ["id", "user", "name", "state", "since", "fingerprint"];
+    output::list(given.has("json"), "devices", &devices, document, headings, |d| {
+        let state = if d.approved { "approved" } else { "waits" }.to_owned();
+        let since = moment(d.created, "");
+        [
+            d.id.clone(),
+            d.user.clone(),
+            d.name.clone(),
+            state,
+            since,
+            d.fingerprint.clone(),
+        ]
+    })
 }
 
 /// `device approve`
-pub fn approve(given: &Given) -> Outcome {
-    let id = word(given);
-    let device = ask(given, async |mut admin| {
-        Ok(admin.approve_device(DeviceId { id }).await?.into_inner())
-    })?;
-    show::either(
+pub fn approve(given: &Arguments) -> Outcome {
+    let device = call(given, Admin::approve_device, DeviceId { id: word(given) })?;
+    output::either(
         given.has("json"),
         || document(&device),
         || {
@@ -51,11 +40,8 @@ pub fn approve(given: &Given) -> Outcome {
 }
 
 /// `device rm`
-pub fn remove(given: &Given) -> Outcome {
-    let id = word(given);
-    ask(given, async |mut admin| {
-        Ok(admin.remove_device(DeviceId { id }).await?.into_inner())
-    })?;
+pub fn remove(given: &Arguments) -> Outcome {
+    call(given, Admin::remove_device, DeviceId { id: word(given) })?;
     Ok(0)
 }
 

@@ -1,8 +1,8 @@
 //! `fleetgate lock …` and `fleetgate user lock`.
 
-use super::{ask, lifetime, moment, word};
-use crate::flags::{Given, Outcome};
-use crate::show;
+use super::{Admin, call, lifetime, moment, word};
+use crate::flags::{Arguments, Outcome};
+use crate::output;
 use fleetgate_proto::v1::{AddLockRequest, Empty, Lock, LockId, LockTarget};
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 const KINDS: [&str; 6] = ["user", "node", "login", "role", "device", "proxy"];
 
 /// `lock add`
-pub fn add(given: &Given) -> Outcome {
+pub fn add(given: &Arguments) -> Outcome {
     let mut named = KINDS
         .into_iter()
         .filter_map(|kind| given.value(kind).map(|name| (kind, name)));
@@ -26,11 +26,11 @@ pub fn add(given: &Given) -> Outcome {
 }
 
 /// `user lock`
-pub fn user(given: &Given) -> Outcome {
+pub fn user(given: &Arguments) -> Outcome {
     lock(given, "user", word(given))
 }
 
-fn lock(given: &Given, kind: &str, name: String) -> Outcome {
+fn lock(given: &Arguments, kind: &str, name: String) -> Outcome {
     let target = LockTarget {
         kind: kind.to_owned(),
         name,
@@ -40,10 +40,8 @@ fn lock(given: &Given, kind: &str, name: String) -> Outcome {
         reason: given.value("reason").unwrap_or_default().to_owned(),
         lifetime: lifetime(given),
     };
-    let lock = ask(given, async |mut admin| {
-        Ok(admin.add_lock(request).await?.into_inner())
-    })?;
-    show::either(
+    let lock = call(given, Admin::add_lock, request)?;
+    output::either(
         given.has("json"),
         || document(&lock),
         || {
@@ -58,36 +56,25 @@ fn lock(given: &Given, kind: &str, name: String) -> Outcome {
 }
 
 /// `lock ls`
-pub fn list(given: &Given) -> Outcome {
-    let locks = ask(given, async |mut admin| {
-        Ok(admin.locks(Empty {}).await?.into_inner().locks)
-    })?;
-    show::either(
-        given.has("json"),
-        || json!({ "locks": locks.iter().map(document).collect::<Vec<_>>() }),
-        || {
-            let row = |l: &Lock| {
-                vec![
-                    l.id.clone(),
-                    target_text(l),
-                    moment(l.created, ""),
-                    moment(l.expires, "never"),
-                    l.by.clone(),
-                    l.reason.clone(),
-                ]
-            };
-            let rows: Vec<_> = locks.iter().map(row).collect();
-            show::table(&["id", "what", "since", "ends", "by", "reason"], &rows)
-        },
-    )
+pub fn list(given: &Arguments) -> Outcome {
+    let locks = call(given, Admin::locks, Empty {})?.locks;
+    let headings = ["id", "what", "since", "ends", "by", "reason"];
+    output::list(given.has("json"), "locks", &locks, document, headings, |l| {
+        let (since, ends) = (moment(l.created, ""), moment(l.expires, "never"));
+        [
+            l.id.clone(),
+            target_text(l),
+            since,
+            ends,
+            l.by.clone(),
+            l.reason.clone(),
+        ]
+    })
 }
 
 /// `lock rm`
-pub fn remove(given: &Given) -> Outcome {
-    let id = word(given);
-    ask(given, async |mut admin| {
-        Ok(admin.remove_lock(LockId { id }).await?.into_inner())
-    })?;
+pub fn remove(given: &Arguments) -> Outcome {
+    call(given, Admin::remove_lock, LockId { id: word(given) })?;
     Ok(0)
 }
 

@@ -11,23 +11,52 @@ pub mod tokens;
 pub mod users;
 
 use crate::cluster;
-use crate::flags::Given;
+use crate::flags::Arguments;
 use fleetgate_client::error::ClientError;
 use fleetgate_client::profile::Home;
 use fleetgate_client::reach::{self, Desk};
 use fleetgate_client::time;
 use fleetgate_client::waiting::BoundedChannel;
 use fleetgate_node::config::Config;
+use fleetgate_proto::v1::EventsRequest;
 use fleetgate_proto::v1::admin_client::AdminClient;
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use tonic::{Response, Status};
+
+/// A connection to the auth service that takes the calls of administrators.
+pub type Admin = AdminClient<BoundedChannel>;
+
+/// Makes one call of the auth service.
+fn call<R, T>(
+    given: &Arguments,
+    method: impl AsyncFnOnce(&mut Admin, R) -> Result<Response<T>, Status>,
+    request: R,
+) -> Result<T, ClientError> {
+    ask(given, async |mut admin| {
+        Ok(method(&mut admin, request).await?.into_inner())
+    })
+}
+
+/// Hands the lines of all events that fit to `take`.
+async fn events(
+    admin: &mut Admin,
+    request: EventsRequest,
+    mut take: impl FnMut(&str),
+) -> Result<(), ClientError> {
+    let mut events = admin.events(request).await?.into_inner();
+    while let Some(event) = events.message().await? {
+        take(&event.line);
+    }
+    Ok(())
+}
 
 /// Asks the auth service.
 pub fn ask<T>(
-    given: &Given,
-    work: impl AsyncFnOnce(AdminClient<BoundedChannel>) -> Result<T, ClientError>,
+    given: &Arguments,
+    work: impl AsyncFnOnce(Admin) -> Result<T, ClientError>,
 ) -> Result<T, ClientError> {
     let desk = match (desk(given)?, auths_socket(given)) {
         // Auth's own machine, where auth does not run: that is said, and not that some proxy is out of reach.
@@ -38,20 +67,20 @@ pub fn ask<T>(
 }
 
 /// The auth service's socket, where its state is on this machine and nobody chose a login.
-fn auths_socket(given: &Given) -> Option<PathBuf> {
+fn auths_socket(given: &Arguments) -> Option<PathBuf> {
     let socket = cluster::socket(&cluster::state(given).ok()?);
     let is_here = socket.with_file_name(fleetgate_auth::STATE_FILE).exists();
     (is_here && !chose_login(given)).then_some(socket)
 }
 
-fn chose_login(given: &Given) -> bool {
+fn chose_login(given: &Arguments) -> bool {
     given.has("home") || std::env::var_os("FLEETGATE_HOME").is_some_and(|h| !h.is_empty())
 }
 
 /// Asks the auth service of this machine by its socket; none: it does not run.
 pub fn ask_here<T>(
     socket: &Path,
-    work: impl AsyncFnOnce(AdminClient<BoundedChannel>) -> Result<T, ClientError>,
+    work: impl AsyncFnOnce(Admin) -> Result<T, ClientError>,
 ) -> Result<Option<T>, ClientError> {
     match UnixStream::connect(socket).map_err(|e| e.kind()) {
         Err(ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Ok(None),
@@ -73,7 +102,7 @@ pub enum Scope {
 
 /// The cluster's where it is asked for, where auth runs here or somebody is logged in; else, and with `--here`, this
 /// machine's.
-pub fn scope(given: &Given) -> Result<Scope, ClientError> {
+pub fn scope(given: &Arguments) -> Result<Scope, ClientError> {
     let here = || {
         let path = crate::node::configuration(given);
         Config::load(&path)
@@ -84,11 +113,11 @@ pub fn scope(given: &Given) -> Result<Scope, ClientError> {
         return here();
     }
     match desk(given) {
-        Ok(Desk::Login(home)) if matches!(home.login(), Err(ClientError::NoLogin(_))) => match here()? {
+        Ok(Desk::Login(home)) if matches!(home.login(), Err(ClientError::NoLogin { .. })) => match here()? {
             Scope::Here(config) if config.runtime_directory.join("sessions").exists() => {
                 Ok(Scope::Here(config))
             }
-            _ => Err(ClientError::NoLogin(home.path().to_owned())),
+            _ => Err(home.no_login()),
         },
         Ok(_) => Ok(Scope::Cluster),
         Err(why) => Err(why),
@@ -96,7 +125,7 @@ pub fn scope(given: &Given) -> Result<Scope, ClientError> {
 }
 
 /// The unix socket where `--state` says so, or where there is one; else the login, through its proxy.
-fn desk(given: &Given) -> Result<Desk, ClientError> {
+fn desk(given: &Arguments) -> Result<Desk, ClientError> {
     if given.has("state") || !chose_login(given) {
         let socket = cluster::state(given).map(|state| cluster::socket(&state));
         match socket {
@@ -109,22 +138,14 @@ fn desk(given: &Given) -> Result<Desk, ClientError> {
 }
 
 /// The one word that the table asks for.
-fn word(given: &Given) -> String {
+fn word(given: &Arguments) -> String {
     // The parser has read it as text.
     given.word().unwrap_or_default().to_owned()
 }
 
 /// A lifetime as messages have it; 0 where none was given.
-fn lifetime(given: &Given) -> u32 {
-    let seconds = given.seconds("ttl").unwrap_or(0);
-    u32::try_from(seconds).unwrap_or(u32::MAX)
-}
-
-fn labels(given: &Given) -> HashMap<String, String> {
-    given
-        .pairs("label")
-        .map(|(k, v)| (k.to_owned(), v.to_owned()))
-        .collect()
+fn lifetime(given: &Arguments) -> u32 {
+    given.seconds("ttl").unwrap_or(0)
 }
 
 /// `a=1,b=2`, sorted.

@@ -1,8 +1,8 @@
 //! `fleetgate node ls|rm|register`.
 
-use super::{ask, labels, labels_text, moment, word};
-use crate::flags::{Given, Outcome};
-use crate::show;
+use super::{Admin, call, labels_text, moment, word};
+use crate::flags::{Arguments, Outcome};
+use crate::output;
 use fleetgate_client::error::ClientError;
 use fleetgate_client::files;
 use fleetgate_proto::v1::{Node, NodeName, NodesRequest, RegisterNodeRequest};
@@ -11,14 +11,12 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 /// `node ls`
-pub fn list(given: &Given) -> Outcome {
+pub fn list(given: &Arguments) -> Outcome {
     let selector = given.word().unwrap_or_default().to_owned();
     let wanted = selector.clone();
-    let nodes = ask(given, async |mut admin| {
-        Ok(admin.nodes(NodesRequest { selector }).await?.into_inner().nodes)
-    })?;
+    let nodes = call(given, Admin::nodes, NodesRequest { selector })?.nodes;
     if nodes.is_empty() && !wanted.is_empty() {
-        let wanted = show::printable(&wanted);
+        let wanted = output::printable(&wanted);
         let why = format!("no node matches {wanted:?}: `fleetgate node ls` lists them");
         return Err(ClientError::Refused(why).into());
     }
@@ -27,40 +25,28 @@ pub fn list(given: &Given) -> Outcome {
 
 /// A list of nodes.
 pub fn print_nodes(as_json: bool, nodes: &[Node]) -> Outcome {
-    show::either(
-        as_json,
-        || json!({ "nodes": nodes.iter().map(document).collect::<Vec<_>>() }),
-        || {
-            let row = |n: &Node| {
-                let state = match n.connected {
-                    _ if n.unreached_since > 0 => {
-                        format!("not reached since {}", moment(n.unreached_since, "never"))
-                    }
-                    true => "connected".to_owned(),
-                    false => format!("seen {}", moment(n.seen, "never")),
-                };
-                let version = if n.version.is_empty() { "sshd" } else { &n.version };
-                vec![n.name.clone(), state, version.to_owned(), labels_text(&n.labels)]
-            };
-            show::table(
-                &["node", "state", "version", "labels"],
-                &nodes.iter().map(row).collect::<Vec<_>>(),
-            )
-        },
-    )
+    let headings = ["node", "state", "version", "labels"];
+    output::list(as_json, "nodes", nodes, document, headings, |n| {
+        let state = match n.connected {
+            _ if n.unreached_since > 0 => {
+                format!("not reached since {}", moment(n.unreached_since, "never"))
+            }
+            true => "connected".to_owned(),
+            false => format!("seen {}", moment(n.seen, "never")),
+        };
+        let version = if n.version.is_empty() { "sshd" } else { &n.version };
+        [n.name.clone(), state, version.to_owned(), labels_text(&n.labels)]
+    })
 }
 
 /// `node rm`
-pub fn remove(given: &Given) -> Outcome {
-    let name = word(given);
-    ask(given, async |mut admin| {
-        Ok(admin.remove_node(NodeName { name }).await?.into_inner())
-    })?;
+pub fn remove(given: &Arguments) -> Outcome {
+    call(given, Admin::remove_node, NodeName { name: word(given) })?;
     Ok(0)
 }
 
 /// `node register`
-pub fn register(given: &Given) -> Outcome {
+pub fn register(given: &Arguments) -> Outcome {
     let key = |path: &str| -> Result<bytes::Bytes, ClientError> {
         let text = files::read_text(Path::new(path))?;
         let key = PublicKey::from_line(text.trim());
@@ -71,12 +57,10 @@ pub fn register(given: &Given) -> Outcome {
         name: word(given),
         // The table requires it.
         address: given.value("address").unwrap_or_default().to_owned(),
-        labels: labels(given),
+        labels: given.labels(),
         host_keys: given.values("host-key").map(key).collect::<Result<_, _>>()?,
     };
-    let node = ask(given, async |mut admin| {
-        Ok(admin.register_node(request).await?.into_inner())
-    })?;
+    let node = call(given, Admin::register_node, request)?;
     print_nodes(given.has("json"), &[node])
 }
 

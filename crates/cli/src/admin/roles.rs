@@ -1,8 +1,8 @@
 //! `fleetgate role …`.
 
-use super::{ask, word};
-use crate::flags::{Given, Outcome};
-use crate::{print, show};
+use super::{Admin, ask, call, events, word};
+use crate::flags::{Arguments, Outcome};
+use crate::output::{self, print};
 use fleetgate_base::exit;
 use fleetgate_client::error::ClientError;
 use fleetgate_client::files;
@@ -21,7 +21,7 @@ const LOGINS_LOOKED_AT: u32 = 1000;
 const UNCHANGED: &str = "unchanged";
 
 /// `role apply`
-pub fn apply(given: &Given) -> Outcome {
+pub fn apply(given: &Arguments) -> Outcome {
     // The table requires it.
     let text = match given.value("file").unwrap_or_default() {
         "-" => {
@@ -53,9 +53,9 @@ pub fn apply(given: &Given) -> Outcome {
         .flat_map(|role| without_nodes(role, &nodes))
         .collect();
     for warning in &warnings {
-        eprintln!("{}", show::printable(warning));
+        eprintln!("{}", output::printable(warning));
     }
-    show::either(
+    output::either(
         given.has("json"),
         || {
             let rows: Vec<_> = changes
@@ -96,47 +96,35 @@ fn without_nodes(role: &Role, nodes: &[Node]) -> Vec<String> {
 }
 
 /// `role ls`
-pub fn list(given: &Given) -> Outcome {
+pub fn list(given: &Arguments) -> Outcome {
     let roles = fetch(given)?;
-    show::either(
-        given.has("json"),
-        || json!({ "roles": roles.iter().map(document).collect::<Vec<_>>() }),
-        || {
-            let row = |r: &Role| {
-                let nodes: Vec<String> = r.nodes.iter().map(ToString::to_string).collect();
-                vec![r.name.to_string(), nodes.join(" or "), r.logins.join(",")]
-            };
-            show::table(
-                &["role", "nodes", "logins"],
-                &roles.iter().map(row).collect::<Vec<_>>(),
-            )
-        },
-    )
+    let headings = ["role", "nodes", "logins"];
+    output::list(given.has("json"), "roles", &roles, document, headings, |r| {
+        let nodes: Vec<String> = r.nodes.iter().map(ToString::to_string).collect();
+        [r.name.to_string(), nodes.join(" or "), r.logins.join(",")]
+    })
 }
 
 /// `role show`
-pub fn show(given: &Given) -> Outcome {
+pub fn show(given: &Arguments) -> Outcome {
     let name = word(given);
     let roles = fetch(given)?;
     let role = roles.iter().find(|r| r.name.as_str() == name);
     let role = role.ok_or_else(|| ClientError::Refused(format!("there is no role {name}")))?;
     match given.has("json") {
-        true => show::json(&document(role)),
+        true => output::json(&document(role)),
         false => print(&write_roles([role])),
     }
 }
 
 /// `role rm`
-pub fn remove(given: &Given) -> Outcome {
-    let name = word(given);
-    ask(given, async |mut admin| {
-        Ok(admin.remove_role(RoleName { name }).await?.into_inner())
-    })?;
+pub fn remove(given: &Arguments) -> Outcome {
+    call(given, Admin::remove_role, RoleName { name: word(given) })?;
     Ok(0)
 }
 
 /// `role test`
-pub fn test(given: &Given) -> Outcome {
+pub fn test(given: &Arguments) -> Outcome {
     let word = word(given);
     // It was read once by the parser.
     let (user, node) = word.split_once('@').unwrap_or_default();
@@ -144,9 +132,7 @@ pub fn test(given: &Given) -> Outcome {
         user: user.to_owned(),
         node: node.to_owned(),
         login: given.value("login").unwrap_or_default().to_owned(),
-        mfa_age: given
-            .seconds("mfa-age")
-            .map(|s| u32::try_from(s).unwrap_or(u32::MAX)),
+        mfa_age: given.seconds("mfa-age"),
         device: given.has("device"),
     };
     let (reply, missing) = ask(given, async |mut admin| {
@@ -157,28 +143,18 @@ pub fn test(given: &Given) -> Outcome {
             limit: LOGINS_LOOKED_AT,
             ..EventsRequest::default()
         };
-        let mut events = admin.events(latest).await?.into_inner();
         let mut missing = MissingAccounts::default();
-        while let Some(event) = events.message().await? {
-            missing.take(&event.line);
-        }
+        events(&mut admin, latest, |line| missing.take(line)).await?;
         Ok((reply, missing))
     })?;
     let warnings: Vec<String> = missing.of(given.value("login"), &reply.steps, node);
-    show::either(
+    output::either(
         given.has("json"),
         || json!({ "allowed": reply.allowed, "steps": reply.steps, "warnings": warnings }),
         || {
-            let steps: String = reply
-                .steps
-                .iter()
-                .map(|s| format!("{}\n", show::printable(s)))
-                .collect();
-            let warnings: String = warnings
-                .iter()
-                .map(|warning| format!("{}\n", show::printable(warning)))
-                .collect();
-            steps + &warnings + if reply.allowed { "yes\n" } else { "no\n" }
+            let lines = reply.steps.iter().chain(&warnings);
+            let text: String = lines.map(|l| format!("{}\n", output::printable(l))).collect();
+            text + if reply.allowed { "yes\n" } else { "no\n" }
         },
     )?;
     Ok(if reply.allowed { 0 } else { exit::REFUSED })
@@ -196,7 +172,7 @@ impl MissingAccounts {
             return;
         };
         if event["rule"] == NO_ACCOUNT {
-            let time = show::moment(event["time"].as_str().unwrap_or_default());
+            let time = output::moment(event["time"].as_str().unwrap_or_default());
             self.0.insert(login.to_owned(), time);
         } else if event["event"] == "login_accepted" {
             self.0.remove(login);
@@ -223,10 +199,8 @@ impl MissingAccounts {
     }
 }
 
-fn fetch(given: &Given) -> Result<Vec<Role>, ClientError> {
-    let documents = ask(given, async |mut admin| {
-        Ok(admin.roles(Empty {}).await?.into_inner().roles)
-    })?;
+fn fetch(given: &Arguments) -> Result<Vec<Role>, ClientError> {
+    let documents = call(given, Admin::roles, Empty {})?.roles;
     let read = |text: &String| {
         Role::parse_json(text.as_bytes())
             .map_err(|e| ClientError::Refused(format!("a role cannot be read: {e}")))

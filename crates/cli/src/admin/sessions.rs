@@ -8,17 +8,14 @@ pub use end::end;
 pub use list::list;
 
 use super::ask;
-use crate::flags::{Given, Outcome};
-use crate::{print, show};
+use crate::flags::{Arguments, Outcome, session_id};
+use crate::output::{self, print};
 use fleetgate_client::error::ClientError;
 use fleetgate_proto::v1::EventsRequest;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::io::BufRead;
-
-/// A session's name in hexadecimal digits; so many of them are enough.
-const LEAST_DIGITS: usize = 8;
-const MOST_DIGITS: usize = 32;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
 
 /// A part of what is told of a session: its flag, and its events.
 const VIEWS: [(&str, &[&str]); 3] = [
@@ -61,15 +58,15 @@ const ALWAYS: [&str; 5] = [
 ];
 
 /// Prints it.
-pub fn show(given: &Given) -> Outcome {
-    let id = id(given.word().unwrap_or_default()).map_err(ClientError::Usage)?;
+pub fn show(given: &Arguments) -> Outcome {
+    let id = session_id(given.word().unwrap_or_default()).map_err(ClientError::Usage)?;
     let wanted: Vec<&str> = VIEWS
         .iter()
         .filter(|(flag, _)| given.has(flag))
         .flat_map(|(_, events)| events.iter().copied())
         .collect();
     let mut events = Vec::new();
-    let mut take = |line: &str| {
+    let take = |line: &str| {
         if let Some(event) = of_session(line, &id)
             && belongs(&event, &wanted)
         {
@@ -78,18 +75,8 @@ pub fn show(given: &Given) -> Outcome {
     };
     match given.value("log") {
         Some(path) => {
-            let file = std::fs::File::open(path).map_err(|e| format!("{path}: {e}"))?;
-            let mut lines = std::io::BufReader::new(file);
-            let mut line = Vec::new();
-            while {
-                line.clear();
-                lines
-                    .read_until(b'\n', &mut line)
-                    .map_err(|e| format!("{path}: {e}"))?
-                    > 0
-            } {
-                take(&String::from_utf8_lossy(&line));
-            }
+            let read = File::open(path).and_then(|log| lines_of(log, take));
+            read.map_err(|e| format!("{path}: {e}"))?;
         }
         None => {
             let request = EventsRequest {
@@ -99,11 +86,7 @@ pub fn show(given: &Given) -> Outcome {
                 ..EventsRequest::default()
             };
             ask(given, async |mut admin| {
-                let mut found = admin.events(request).await?.into_inner();
-                while let Some(event) = found.message().await? {
-                    take(&event.line);
-                }
-                Ok::<_, ClientError>(0)
+                super::events(&mut admin, request, take).await
             })?;
         }
     }
@@ -126,23 +109,17 @@ pub fn show(given: &Given) -> Outcome {
     }
     events.sort_by(|a, b| a["time"].as_str().cmp(&b["time"].as_str()));
     if given.has("json") {
-        return show::json(&Value::Array(events));
+        return output::json(&Value::Array(events));
     }
     print(&table(&events))
 }
 
-/// A session's id, or enough of its beginning, as events have it.
-pub fn id(word: &str) -> Result<String, String> {
-    let is_id =
-        (LEAST_DIGITS..=MOST_DIGITS).contains(&word.len()) && word.bytes().all(|b| b.is_ascii_hexdigit());
-    match is_id {
-        true => Ok(word.to_ascii_lowercase()),
-        false => Err(format!(
-            "{:?} names no session: it is {LEAST_DIGITS} to {MOST_DIGITS} hexadecimal digits, the first column of \
-             `fleetgate sessions ls`",
-            show::printable(word)
-        )),
+/// Hands each line of a log to `take`.
+fn lines_of(log: File, mut take: impl FnMut(&str)) -> io::Result<()> {
+    for line in BufReader::new(log).split(b'\n') {
+        take(&String::from_utf8_lossy(&line?));
     }
+    Ok(())
 }
 
 /// The event, if it is the session's.
@@ -206,7 +183,7 @@ fn table(events: &[Value]) -> String {
             what,
         ]);
     }
-    show::table(&["TIME", "PID", "UID", "EVENT", "PROGRAM", "WHAT"], &rows)
+    output::table(&["TIME", "PID", "UID", "EVENT", "PROGRAM", "WHAT"], &rows)
 }
 
 /// The words of a command, as a shell would need them.
@@ -270,6 +247,7 @@ fn rest(event: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flags::SESSION_DIGITS;
 
     const ID: &str = "0123456789abcdef0123456789abcdef";
 
@@ -299,7 +277,7 @@ mod tests {
         ] {
             let found: Vec<Value> = events()
                 .iter()
-                .filter_map(|line| of_session(line, &ID[..LEAST_DIGITS]))
+                .filter_map(|line| of_session(line, &ID[..*SESSION_DIGITS.start()]))
                 .filter(|event| belongs(event, wanted))
                 .collect();
             let found: Vec<&str> = found.iter().filter_map(|e| e["time"].as_str()).collect();

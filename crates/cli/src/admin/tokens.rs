@@ -1,27 +1,25 @@
 //! `fleetgate token …`.
 
-use super::{ask, labels, lifetime, moment, word};
-use crate::flags::{Given, Outcome};
-use crate::{print, show};
+use super::{Admin, call, lifetime, moment, word};
+use crate::flags::{Arguments, Outcome};
+use crate::output::{self, print};
 use fleetgate_proto::v1::{AddTokenRequest, Empty, JoinToken, TokenId};
 use serde_json::{Value, json};
 
 /// `token add`
-pub fn add(given: &Given) -> Outcome {
+pub fn add(given: &Arguments) -> Outcome {
     let request = AddTokenRequest {
         kind: given.value("kind").unwrap_or("node").to_owned(),
         lifetime: lifetime(given),
         reusable: given.has("reusable"),
         name: given.value("name").unwrap_or_default().to_owned(),
-        labels: labels(given),
+        labels: given.labels(),
     };
-    let token = ask(given, async |mut admin| {
-        Ok(admin.add_token(request).await?.into_inner())
-    })?;
+    let token = call(given, Admin::add_token, request)?;
     if given.has("json") {
         let mut document = document(&token);
         document["token"] = token.text.into();
-        return show::json(&document);
+        return output::json(&document);
     }
     eprintln!(
         "A token for a {}, good {} and {}; `fleetgate join --proxy HOST:PORT --token-file -` takes it:",
@@ -37,37 +35,26 @@ pub fn add(given: &Given) -> Outcome {
 }
 
 /// `token ls`
-pub fn list(given: &Given) -> Outcome {
-    let tokens = ask(given, async |mut admin| {
-        Ok(admin.tokens(Empty {}).await?.into_inner().tokens)
-    })?;
-    show::either(
-        given.has("json"),
-        || json!({ "tokens": tokens.iter().map(document).collect::<Vec<_>>() }),
-        || {
-            let row = |t: &JoinToken| {
-                let times = if t.reusable { "any" } else { "once" };
-                vec![
-                    t.id.clone(),
-                    t.kind.clone(),
-                    t.name.clone(),
-                    times.to_owned(),
-                    t.used.to_string(),
-                    moment(t.expires, "never"),
-                ]
-            };
-            let rows: Vec<_> = tokens.iter().map(row).collect();
-            show::table(&["id", "kind", "name", "good", "used", "ends"], &rows)
-        },
-    )
+pub fn list(given: &Arguments) -> Outcome {
+    let tokens = call(given, Admin::tokens, Empty {})?.tokens;
+    let headings = ["id", "kind", "name", "good", "used", "ends"];
+    output::list(given.has("json"), "tokens", &tokens, document, headings, |t| {
+        let times = if t.reusable { "any" } else { "once" };
+        let (used, ends) = (t.used.to_string(), moment(t.expires, "never"));
+        [
+            t.id.clone(),
+            t.kind.clone(),
+            t.name.clone(),
+            times.to_owned(),
+            used,
+            ends,
+        ]
+    })
 }
 
 /// `token rm`
-pub fn remove(given: &Given) -> Outcome {
-    let id = word(given);
-    ask(given, async |mut admin| {
-        Ok(admin.remove_token(TokenId { id }).await?.into_inner())
-    })?;
+pub fn remove(given: &Arguments) -> Outcome {
+    call(given, Admin::remove_token, TokenId { id: word(given) })?;
     Ok(0)
 }
 

@@ -1,22 +1,20 @@
 //! `fleetgate user …`.
 
-use super::{ask, lifetime, moment, word};
-use crate::flags::{Given, Outcome};
-use crate::{print, show};
+use super::{Admin, call, lifetime, moment, word};
+use crate::flags::{Arguments, Outcome};
+use crate::output::{self, print};
 use fleetgate_proto::v1::{AddUserRequest, ChangeUserRequest, Empty, Invite, User, UserName};
 use serde_json::{Value, json};
 
 /// `user add`
-pub fn add(given: &Given) -> Outcome {
+pub fn add(given: &Arguments) -> Outcome {
     let request = AddUserRequest {
         name: word(given),
         roles: given.values("role").map(str::to_owned).collect(),
         invite_lifetime: lifetime(given),
     };
     let has_none = request.roles.is_empty();
-    let invite = ask(given, async |mut admin| {
-        Ok(admin.add_user(request).await?.into_inner())
-    })?;
+    let invite = call(given, Admin::add_user, request)?;
     if has_none {
         eprintln!(
             "{0} has no roles, and comes in nowhere: `fleetgate user change {0} --role ROLE` gives some.",
@@ -27,18 +25,17 @@ pub fn add(given: &Given) -> Outcome {
 }
 
 /// `user reset`
-pub fn reset(given: &Given) -> Outcome {
-    let name = word(given);
-    let invite = ask(given, async |mut admin| {
-        Ok(admin.reset_user(UserName { name }).await?.into_inner())
-    })?;
+pub fn reset(given: &Arguments) -> Outcome {
+    let invite = call(given, Admin::reset_user, UserName { name: word(given) })?;
     hand_over(given, &invite)
 }
 
 /// The invite alone goes to standard output, so that a script can keep it.
-fn hand_over(given: &Given, invite: &Invite) -> Outcome {
+fn hand_over(given: &Arguments, invite: &Invite) -> Outcome {
     if given.has("json") {
-        return show::json(&json!({ "user": invite.user, "invite": invite.text, "expires": invite.expires }));
+        return output::json(
+            &json!({ "user": invite.user, "invite": invite.text, "expires": invite.expires }),
+        );
     }
     eprintln!(
         "The invite of {}, good once and {}; `fleetgate login --proxy HOST:PORT` asks for it:",
@@ -49,32 +46,21 @@ fn hand_over(given: &Given, invite: &Invite) -> Outcome {
 }
 
 /// `user ls`
-pub fn list(given: &Given) -> Outcome {
-    let users = ask(given, async |mut admin| {
-        Ok(admin.users(Empty {}).await?.into_inner().users)
-    })?;
-    show::either(
-        given.has("json"),
-        || json!({ "users": users.iter().map(document).collect::<Vec<_>>() }),
-        || {
-            let row = |u: &User| {
-                vec![
-                    u.name.clone(),
-                    u.state.clone(),
-                    u.roles.join(","),
-                    moment(u.created, ""),
-                ]
-            };
-            show::table(
-                &["user", "state", "roles", "created"],
-                &users.iter().map(row).collect::<Vec<_>>(),
-            )
-        },
-    )
+pub fn list(given: &Arguments) -> Outcome {
+    let users = call(given, Admin::users, Empty {})?.users;
+    let headings = ["user", "state", "roles", "created"];
+    output::list(given.has("json"), "users", &users, document, headings, |u| {
+        [
+            u.name.clone(),
+            u.state.clone(),
+            u.roles.join(","),
+            moment(u.created, ""),
+        ]
+    })
 }
 
 /// `user change`
-pub fn change(given: &Given) -> Outcome {
+pub fn change(given: &Arguments) -> Outcome {
     // Forgotten words take away nothing.
     match (given.has("role"), given.has("no-roles")) {
         (false, false) => {
@@ -93,10 +79,8 @@ pub fn change(given: &Given) -> Outcome {
         name: word(given),
         roles: given.values("role").map(str::to_owned).collect(),
     };
-    let user = ask(given, async |mut admin| {
-        Ok(admin.change_user(request).await?.into_inner())
-    })?;
-    show::either(
+    let user = call(given, Admin::change_user, request)?;
+    output::either(
         given.has("json"),
         || document(&user),
         || match &user.roles[..] {
@@ -111,11 +95,8 @@ pub fn change(given: &Given) -> Outcome {
 }
 
 /// `user rm`
-pub fn remove(given: &Given) -> Outcome {
-    let name = word(given);
-    ask(given, async |mut admin| {
-        Ok(admin.remove_user(UserName { name }).await?.into_inner())
-    })?;
+pub fn remove(given: &Arguments) -> Outcome {
+    call(given, Admin::remove_user, UserName { name: word(given) })?;
     Ok(0)
 }
 

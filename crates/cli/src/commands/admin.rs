@@ -5,12 +5,7 @@ use crate::admin;
 use crate::flags::{Command, Flag, Operands, Value};
 
 const fn one(name: &'static str, each: Value) -> Operands {
-    Operands::Words {
-        name,
-        each,
-        least: 1,
-        most: 1,
-    }
+    Operands::words(name, each, 1, 1)
 }
 
 const TTL: Flag = Flag::new("ttl", Value::Ttl, "How long it holds.");
@@ -221,12 +216,7 @@ pub const TABLE: &[Command] = &[
         admin::nodes::list,
     )
     .flags(WHERE)
-    .operands(Operands::Words {
-        name: "SELECTOR",
-        each: Value::Selector,
-        least: 0,
-        most: 1,
-    })
+    .operands(Operands::words("SELECTOR", Value::Selector, 0, 1))
     .examples(&[("a table", "fleetgate node ls env=prod")]),
     Command::new(
         &["node", "rm"],

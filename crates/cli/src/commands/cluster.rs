@@ -2,7 +2,7 @@
 
 use super::{JSON, PROXY, STATE};
 use crate::flags::{Command, Flag, Operands, Value};
-use crate::{backup, init, join, roles, up};
+use crate::{backup, init, join, services, up};
 
 const CONFIG: Flag = Flag::new(
     "config",
@@ -21,12 +21,7 @@ const AUTH_LISTEN: Flag = Flag::new(
     "Where the auth service listens for the proxy (default: 127.0.0.1:3025).",
 );
 const NO_NODE: Flag = Flag::new("no-node", Value::None, "Do not serve this machine.");
-const DIRECTORY: Operands = Operands::Words {
-    name: "DIR",
-    each: Value::Path("DIR"),
-    least: 1,
-    most: 1,
-};
+const DIRECTORY: Operands = Operands::words("DIR", Value::Path("DIR"), 1, 1);
 
 /// These commands.
 pub const TABLE: &[Command] = &[
@@ -61,7 +56,7 @@ pub const TABLE: &[Command] = &[
         "run the auth service alone",
         "For clusters that are split over machines; `fleetgate up` runs it with the others. It has the certificate \
          authorities and the state, and is reached through the proxy or by a unix socket on its own machine.",
-        roles::auth,
+        services::auth,
     )
     .flags(&[STATE, CONFIG])
     .examples(&[("on its own machine", "fleetgate auth --config /etc/fleetgate/fleetgate.toml")]),
@@ -70,7 +65,7 @@ pub const TABLE: &[Command] = &[
         "run a proxy alone",
         "For clusters that are split over machines; `fleetgate up` runs it with the others. A proxy on a machine of its \
          own joins first, with a token of the kind proxy.",
-        roles::proxy,
+        services::proxy,
     )
     .flags(&[STATE, CONFIG])
     .examples(&[("on its own machine", "fleetgate proxy --config /etc/fleetgate/fleetgate.toml")]),

@@ -63,34 +63,4 @@ const fn joined(parts: &[&[Command]]) -> [Command; COUNT] {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_visible_command_is_explained() {
-        for command in COMMANDS.iter().filter(|c| !c.hidden) {
-            let name = command.words.join(" ");
-            assert!(!command.summary.is_empty() && !command.about.is_empty(), "{name}");
-            for (_, line) in command.examples {
-                assert!(
-                    line.contains(&format!("fleetgate {name}")) || name == "seal",
-                    "{name}: {line}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn an_example_is_a_line_that_is_understood() {
-        for command in COMMANDS {
-            for (_, line) in command.examples {
-                let words = line.trim_start_matches("source <(").split_whitespace().skip(1);
-                let words = words.take_while(|w| !matches!(*w, "|" | ">"));
-                let args: Vec<_> = words.map(|w| w.trim_end_matches(')').into()).collect();
-                if let Err(usage) = crate::flags::parse(COMMANDS, &args) {
-                    panic!("{line}: {usage}");
-                }
-            }
-        }
-    }
-}
+mod tests;

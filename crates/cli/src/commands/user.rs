@@ -104,12 +104,7 @@ pub const TABLE: &[Command] = &[
         remote::list,
     )
     .flags(&[HOME, JSON])
-    .operands(Operands::Words {
-        name: "SELECTOR",
-        each: Value::Selector,
-        least: 0,
-        most: 1,
-    })
+    .operands(Operands::words("SELECTOR", Value::Selector, 0, 1))
     .examples(&[("all", "fleetgate ls"), ("some", "fleetgate ls env=prod --json")]),
     Command::new(
         &["ssh"],
@@ -137,12 +132,7 @@ pub const TABLE: &[Command] = &[
         Flag::new("login", Value::Login, "The account, so that the proxy can say at once that it may not be."),
         HOME,
     ])
-    .operands(Operands::Words {
-        name: "HOST",
-        each: Value::Text("HOST"),
-        least: 1,
-        most: 2,
-    })
+    .operands(Operands::words("HOST", Value::Text("HOST"), 1, 2))
     .examples(&[("what ssh starts", "fleetgate proxy-command web1.demo 22")]),
     Command::new(
         &["scp"],

@@ -3,7 +3,7 @@
 //! person anything: a shell is in the middle of a line.
 
 use crate::flags::Outcome;
-use crate::print;
+use crate::output::print;
 use fleetgate_client::error::ClientError;
 use fleetgate_client::files;
 use fleetgate_client::held::{Borrower, Keep, PERSIST};

@@ -8,7 +8,8 @@ mod cluster;
 mod login;
 
 use crate::flags::Outcome;
-use crate::{images, print, seal};
+use crate::output::print;
+use crate::{images, seal};
 use fleetgate_launch::{Begun, Keeper, Launch, LaunchThread, Running, Session, Threads};
 use fleetgate_seal::{Ladder, Options, Source};
 use fleetgate_sys::process::{self, Exit};

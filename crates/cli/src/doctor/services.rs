@@ -4,7 +4,7 @@
 
 use super::{CLOCK, finding};
 use crate::cluster::{self, Role};
-use crate::{roles, show};
+use crate::{output, services};
 use fleetgate_client::error::ClientError;
 use fleetgate_client::reach::{self, Desk};
 use fleetgate_client::{files, login, time};
@@ -86,7 +86,7 @@ fn services(path: &Path, node: &Path) -> Result<Vec<Role>, String> {
 }
 
 fn auth(path: &Path) -> Vec<Finding> {
-    let config = match roles::auth_config(path) {
+    let config = match services::auth_config(path) {
         Ok(config) => config,
         Err(why) => return vec![finding(AUTH, Grade::Wrong, why, "correct [auth] in that file")],
     };
@@ -394,7 +394,7 @@ fn other_program(role: Role, config: &Path, state: &Path) -> Option<String> {
     let other = others.pop()?;
     Some(format!(
         "its program is {}, not this one",
-        show::printable(&other.display().to_string())
+        output::printable(&other.display().to_string())
     ))
 }
 

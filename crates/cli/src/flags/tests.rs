@@ -3,7 +3,7 @@
 use super::value::distance;
 use super::*;
 
-fn nothing(_: &Given) -> Outcome {
+fn nothing(_: &Arguments) -> Outcome {
     Ok(0)
 }
 
@@ -92,7 +92,7 @@ const TABLE: &[Command] = &[
 fn read(line: &str) -> String {
     let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
     match parse(TABLE, &args) {
-        Ok(Asked::Run(given)) => {
+        Ok(Invocation::Run(given)) => {
             let flags = given
                 .flags
                 .iter()
@@ -105,8 +105,8 @@ fn read(line: &str) -> String {
                 operands.collect::<String>()
             )
         }
-        Ok(Asked::Help(command)) => format!("help {}", command.words.join(" ")),
-        Ok(Asked::Overview { group, .. }) => ["overview".to_owned(), group.join(" ")]
+        Ok(Invocation::Help(command)) => format!("help {}", command.words.join(" ")),
+        Ok(Invocation::Overview { group, .. }) => ["overview".to_owned(), group.join(" ")]
             .join(" ")
             .trim_end()
             .to_owned(),

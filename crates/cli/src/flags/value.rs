@@ -1,13 +1,16 @@
 //! What a flag or an operand may be. A word is read here once, where its place in the command is known; nobody is asked.
 
-use super::shown;
-use crate::admin::sessions;
+use super::printable_word;
 use fleetgate_client::reach::has_port;
 use fleetgate_client::time;
 use fleetgate_policy::Login;
 use fleetgate_policy::cluster::{Labels, Name, Selector};
 use fleetgate_policy::text;
 use std::ffi::OsStr;
+use std::ops::RangeInclusive;
+
+/// A session's name in hexadecimal digits; so many of them are enough.
+pub const SESSION_DIGITS: RangeInclusive<usize> = 8..=32;
 
 /// What a flag takes.
 #[derive(Clone, Copy, PartialEq)]
@@ -55,37 +58,31 @@ pub enum Value {
 impl Value {
     /// Whether `word` is such a value. If not the sentence that says so: `place` is the flag that it stands behind.
     pub fn check(self, place: &str, word: &str) -> Result<(), String> {
-        match self.read(word) {
-            Ok(true) => Ok(()),
-            Ok(false) => {
-                let (wants, hint) = (self.wants(), self.nearest(word));
-                Err(format!(
-                    "{place} wants {wants}, not `{}`{hint}",
-                    text::printable(word)
-                ))
-            }
-            Err(why) => Err(format!("{place}: {}", text::printable(&why))),
-        }
+        self.check_word(place, "wants", word)
     }
 
     /// The same for a word that is called `name`.
     pub fn check_operand(self, name: &str, word: &OsStr) -> Result<(), String> {
-        let is_any = matches!(self, Value::Path(_));
-        match word.to_str() {
+        match (word.to_str(), self) {
+            (Some(word), _) => self.check_word(name, "is", word),
             // A file may be called anything.
-            None if is_any => Ok(()),
-            None => Err(format!("{name} is text in UTF-8, not `{}`", shown(word))),
-            Some(word) => match self.read(word) {
-                Ok(true) => Ok(()),
-                Ok(false) => {
-                    let (wants, hint) = (self.wants(), self.nearest(word));
-                    Err(format!(
-                        "{name} is {wants}, not `{}`{hint}",
-                        text::printable(word)
-                    ))
-                }
-                Err(why) => Err(format!("{name}: {}", text::printable(&why))),
-            },
+            (None, Value::Path(_)) => Ok(()),
+            (None, _) => Err(format!("{name} is text in UTF-8, not `{}`", printable_word(word))),
+        }
+    }
+
+    fn check_word(self, subject: &str, verb: &str, word: &str) -> Result<(), String> {
+        match self.read(word) {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                let hint = match self {
+                    Value::Choice(_, words) => did_you_mean(word, "", words.iter().copied()),
+                    _ => String::new(),
+                };
+                let (wants, word) = (self.wants(), text::printable(word));
+                Err(format!("{subject} {verb} {wants}, not `{word}`{hint}"))
+            }
+            Err(why) => Err(format!("{subject}: {}", text::printable(&why))),
         }
     }
 
@@ -103,7 +100,7 @@ impl Value {
                 .map_err(|why| format!("{word:?}: {why}"))?,
             // None at all: every node.
             Value::Selector => word.is_empty() || Selector::parse(word).map(|_| true)?,
-            Value::Session => sessions::id(word).map(|_| true)?,
+            Value::Session => session_id(word).map(|_| true)?,
             Value::UserAtNode => match word.split_once('@') {
                 Some((user, node)) => Name::parse(user).and(Name::parse(node)).map(|_| true)?,
                 None => false,
@@ -124,41 +121,62 @@ impl Value {
 
     /// What it wants, in words.
     pub fn wants(self) -> String {
-        match self {
-            Value::None => "nothing".to_owned(),
-            Value::Choice(_, words) => format!("one of {}", words.join(", ")),
-            Value::Pid => "the id of a process".to_owned(),
-            Value::Path("DIR") => "a directory".to_owned(),
-            Value::Path(_) => "a file".to_owned(),
-            Value::Address => "an address with its port, as 127.0.0.1:3022 or [::1]:3022".to_owned(),
-            Value::Text(name) => format!("{name}, which is not empty"),
-            Value::Name(name) => format!("{name}, a name of lower-case letters, digits and . _ -"),
-            Value::Login => "the name of an account".to_owned(),
-            Value::Selector => "a name, a pattern of names, or labels, as env=prod,role=db".to_owned(),
-            Value::Session => "the id of a session, the first column of `fleetgate sessions ls`".to_owned(),
-            Value::UserAtNode => "a user and a node, as ada@web1".to_owned(),
-            Value::Connection => "the number of a connection, the field `connection` of events".to_owned(),
-            Value::HostPort => "a host with its port, as proxy.example.org:3080".to_owned(),
-            Value::Proxy => "a host, as proxy.example.org or proxy.example.org:3080".to_owned(),
-            Value::Lifetime => "a time, as 90s, 10m, 8h or 7d".to_owned(),
-            Value::Ttl => "a time of more than 0, as 90s, 10m, 8h or 7d".to_owned(),
-            Value::Moment => {
-                "a moment, as yesterday, 2026-01-31, \"2026-01-31 14:00\" or 14:00 (in UTC), or how long \
-                              ago, as 90s, 10m, 8h or 7d"
-                    .to_owned()
-            }
-            Value::Pair(name) => format!("{name}, a name and a value"),
-            Value::Number(_) => "a number".to_owned(),
-        }
+        self.description().1
     }
 
-    fn nearest(self, word: &str) -> String {
-        match self {
-            Value::Choice(_, words) => nearest(word, words.iter().copied()),
-            _ => None,
-        }
-        .map(|n| format!("; did you mean `{n}`?"))
-        .unwrap_or_default()
+    /// What help calls it; empty where there is no value.
+    pub fn name(self) -> &'static str {
+        self.description().0
+    }
+
+    fn description(self) -> (&'static str, String) {
+        let (name, wants) = match self {
+            Value::Choice(name, words) => return (name, format!("one of {}", words.join(", "))),
+            Value::Text(name) => return (name, format!("{name}, which is not empty")),
+            Value::Name(name) => {
+                return (
+                    name,
+                    format!("{name}, a name of lower-case letters, digits and . _ -"),
+                );
+            }
+            Value::Pair(name) => return (name, format!("{name}, a name and a value")),
+            Value::None => ("", "nothing"),
+            Value::Pid => ("PID", "the id of a process"),
+            Value::Path("DIR") => ("DIR", "a directory"),
+            Value::Path(name) => (name, "a file"),
+            Value::Address => (
+                "ADDRESS:PORT",
+                "an address with its port, as 127.0.0.1:3022 or [::1]:3022",
+            ),
+            Value::Login => ("LOGIN", "the name of an account"),
+            Value::Selector => (
+                "SELECTOR",
+                "a name, a pattern of names, or labels, as env=prod,role=db",
+            ),
+            Value::Session => (
+                "SESSION",
+                "the id of a session, the first column of `fleetgate sessions ls`",
+            ),
+            Value::UserAtNode => ("USER@NODE", "a user and a node, as ada@web1"),
+            Value::Connection => (
+                "NUMBER",
+                "the number of a connection, the field `connection` of events",
+            ),
+            Value::HostPort => ("HOST:PORT", "a host with its port, as proxy.example.org:3080"),
+            Value::Proxy => (
+                "HOST[:PORT]",
+                "a host, as proxy.example.org or proxy.example.org:3080",
+            ),
+            Value::Lifetime => ("TIME", "a time, as 90s, 10m, 8h or 7d"),
+            Value::Ttl => ("TIME", "a time of more than 0, as 90s, 10m, 8h or 7d"),
+            Value::Moment => (
+                "WHEN",
+                "a moment, as yesterday, 2026-01-31, \"2026-01-31 14:00\" or 14:00 (in UTC), or how long ago, as 90s, \
+                 10m, 8h or 7d",
+            ),
+            Value::Number(name) => (name, "a number"),
+        };
+        (name, wants.to_owned())
     }
 }
 
@@ -184,6 +202,25 @@ pub fn lifetime(word: &str) -> Option<u64> {
         _ => return None,
     };
     word[..end].parse::<u64>().ok()?.checked_mul(factor)
+}
+
+/// A session's id, or enough of its beginning, as events have it.
+pub fn session_id(word: &str) -> Result<String, String> {
+    let is_id = SESSION_DIGITS.contains(&word.len()) && word.bytes().all(|b| b.is_ascii_hexdigit());
+    match is_id {
+        true => Ok(word.to_ascii_lowercase()),
+        false => Err(format!(
+            "{:?} names no session: it is {} to {} hexadecimal digits, the first column of `fleetgate sessions ls`",
+            text::printable(word),
+            SESSION_DIGITS.start(),
+            SESSION_DIGITS.end()
+        )),
+    }
+}
+
+/// The end of a message about a mistyped word: the known word that is probably meant, if there is one.
+pub fn did_you_mean<'a>(word: &str, dashes: &str, known: impl Iterator<Item = &'a str>) -> String {
+    nearest(word, known).map_or_else(String::new, |n| format!("; did you mean `{dashes}{n}`?"))
 }
 
 /// The known word that a mistyped one is probably meant to be. The first letter is rarely the wrong one: a word that begins

@@ -1,7 +1,8 @@
 //! `fleetgate seal doctor`: every strategy, tried, with what came of it.
 
 use crate::flags::Outcome;
-use crate::{images, print};
+use crate::images;
+use crate::output::print;
 use fleetgate_seal::{Error, Ladder, Options, Refusal, Report, Source, Strategy};
 use serde_json::{Value, json};
 

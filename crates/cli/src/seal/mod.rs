@@ -6,7 +6,7 @@ mod doctor;
 pub use doctor::doctor;
 
 use crate::flags::Outcome;
-use crate::print;
+use crate::output::print;
 use fleetgate_policy::text;
 use fleetgate_seal::once::{self, Choice, How};
 use fleetgate_seal::{Strategy, verify as look};

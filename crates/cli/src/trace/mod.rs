@@ -1,12 +1,11 @@
-//! `fleetgate trace`: what was asked, put together; the tracing itself is the crate `trace`.
+//! `fleetgate trace`: what a command line asks for, put together; the tracing itself is the crate `trace`.
 
-mod asked;
+mod options;
 mod start;
 mod status;
 
-use crate::flags::{Given, Outcome};
-use crate::print;
-use asked::{Asked, Subject};
+use crate::flags::{Arguments, Outcome};
+use crate::output::print;
 use fleetgate_calls::abi::Call;
 use fleetgate_calls::filter;
 use fleetgate_sys::process;
@@ -18,11 +17,12 @@ use fleetgate_trace::report::output::Output;
 use fleetgate_trace::report::picture::Picture;
 use fleetgate_trace::report::sums::Sums;
 use fleetgate_trace::run::{Over, Run};
+use options::{Subject, TraceOptions};
 use std::fs::File;
 use std::io::Write;
 
 /// `trace`
-pub fn run(given: &Given) -> Outcome {
+pub fn run(given: &Arguments) -> Outcome {
     if given.has("status") {
         return match given.operands.is_empty() {
             true => status::run(given.has("json")),
@@ -32,18 +32,18 @@ pub fn run(given: &Given) -> Outcome {
     if given.has("diff") {
         return differ(given);
     }
-    let asked = Asked::read(given).map_err(|why| given.wrong(why))?;
-    match &asked.subject {
+    let options = TraceOptions::read(given).map_err(|why| given.wrong(why))?;
+    match &options.subject {
         Subject::Filter => {
-            let program = start::filter(&asked)?;
+            let program = start::filter(&options)?;
             print(&filter::show(&program, &Call::name))
         }
-        Subject::Command(_) | Subject::Processes(_) => trace(&asked),
+        Subject::Command(_) | Subject::Processes(_) => trace(&options),
     }
 }
 
 /// As diff(1): 0 where nothing differs, 1 where something does, 2 where there is trouble.
-fn differ(given: &Given) -> Outcome {
+fn differ(given: &Arguments) -> Outcome {
     let [first, second] = given.operands.as_slice() else {
         let words = "`--diff` compares two files that `fleetgate trace --json -o FILE` wrote";
         return Err(given.wrong(words).into());
@@ -64,14 +64,14 @@ fn differ(given: &Given) -> Outcome {
     Ok(i32::from(!difference.is_empty()))
 }
 
-fn trace(asked: &Asked) -> Outcome {
-    let output = Output::open(&asked.target)?;
+fn trace(options: &TraceOptions) -> Outcome {
+    let output = Output::open(&options.target)?;
     // A picture that could not be written is better known now than after the build.
-    let picture = match &asked.svg {
+    let picture = match &options.svg {
         Some(path) => Some(File::create(path).map_err(|e| format!("{}: {e}", path.display()))?),
         None => None,
     };
-    let mut started = start::start(asked)?;
+    let mut started = start::start(options)?;
     for note in &started.notes {
         eprintln!("fleetgate: {note}");
     }
@@ -83,8 +83,8 @@ fn trace(asked: &Asked) -> Outcome {
     let wake = interrupt.descriptor().map_err(|e| format!("a descriptor: {e}"))?;
     started.way.wake_by(&wake);
     let mut reports = Reports {
-        log: asked.log(output),
-        sums: asked.sums.map(|sums| Sums::new(sums.wall, sums.sort)),
+        log: options.log(output),
+        sums: options.sums.map(|sums| Sums::new(sums.wall, sums.sort)),
         picture: picture.as_ref().map(|_| Picture::default()),
     };
     reports.log.output().begin();
@@ -92,18 +92,18 @@ fn trace(asked: &Asked) -> Outcome {
         catch: started.way.catch(),
         reports: &mut reports,
         relatives: started.relatives.take(),
-        wanted: &mut *asked.wanted(),
-        addresses: asked.addresses,
-        results: asked.results,
+        wanted: &mut *options.wanted(),
+        addresses: options.addresses,
+        results: options.results,
         first: started.first,
         is_told_to_leave: &|| interrupt.is_told_to_leave(),
     }
     .run();
-    let drawn = reports.close(asked.json);
+    let drawn = reports.close(options.json);
     if let (Some(mut file), Some(picture)) = (picture, drawn) {
-        let title = asked.subject.to_string();
+        let title = options.subject.to_string();
         file.write_all(picture.svg(&title).as_bytes())
-            .map_err(|e| format!("{}: {e}", asked.svg.as_deref().unwrap_or("".as_ref()).display()))?;
+            .map_err(|e| format!("{}: {e}", options.svg.as_deref().unwrap_or("".as_ref()).display()))?;
     }
     let end = match over? {
         Over::Left => None,

@@ -1,6 +1,6 @@
-//! Starting what is traced, or attaching to it: which way calls are caught follows from what was asked.
+//! Starting what is traced, or attaching to it: which way calls are caught follows from the command line.
 
-use super::asked::{Asked, Subject};
+use super::options::{Subject, TraceOptions};
 use crate::cluster::is_root;
 use fleetgate_calls::filter::{self, Answers, Program};
 use fleetgate_calls::guardian::{Guardian, Image};
@@ -66,14 +66,14 @@ pub struct Started {
 ///
 /// # Errors
 /// It cannot be traced, or not in this way.
-pub fn start(asked: &Asked) -> Result<Started, String> {
-    let filter = filter(asked)?;
-    match &asked.subject {
-        Subject::Command(words) if asked.notify => notified(asked, words, &filter),
-        Subject::Command(words) => launched(asked, words, &filter),
-        Subject::Processes(pids) if asked.inject => injected(asked, pids, &filter),
+pub fn start(options: &TraceOptions) -> Result<Started, String> {
+    let filter = filter(options)?;
+    match &options.subject {
+        Subject::Command(words) if options.notify => notified(options, words, &filter),
+        Subject::Command(words) => launched(options, words, &filter),
+        Subject::Processes(pids) if options.inject => injected(options, pids, &filter),
         Subject::Processes(pids) => Ok(Started {
-            way: Way::Ptrace(Box::new(Ptrace::attach(pids, asked.follow.clone())?)),
+            way: Way::Ptrace(Box::new(Ptrace::attach(pids, options.follow.clone())?)),
             first: None,
             relatives: None,
             notes: Vec::new(),
@@ -86,14 +86,14 @@ pub fn start(asked: &Asked) -> Result<Started, String> {
 ///
 /// # Errors
 /// The kernel would not take it.
-pub fn filter(asked: &Asked) -> Result<Program, String> {
-    let mut calls = asked.expressions.trace.clone();
-    if !asked.notify {
+pub fn filter(options: &TraceOptions) -> Result<Program, String> {
+    let mut calls = options.expressions.trace.clone();
+    if !options.notify {
         for (call, when) in needs() {
             calls.add(call, when);
         }
     }
-    let answers = match asked.notify {
+    let answers = match options.notify {
         true => Answers::notify(),
         false => Answers::trace(0),
     };
@@ -108,9 +108,9 @@ struct Words {
 }
 
 impl Words {
-    fn of(asked: &Asked, words: &[OsString]) -> Result<Words, String> {
+    fn of(options: &TraceOptions, words: &[OsString]) -> Result<Words, String> {
         let name = words.first().map(|w| w.as_bytes()).unwrap_or_default();
-        let environment = environment(asked);
+        let environment = environment(options);
         let path = environment.iter().find(|(name, _)| name == "PATH");
         let path = program::find(name, path.map(|(_, value)| value.as_bytes()))?;
         let argument = |word: &OsString| {
@@ -130,18 +130,18 @@ impl Words {
     }
 }
 
-fn launched(asked: &Asked, words: &[OsString], filter: &Program) -> Result<Started, String> {
-    let words = Words::of(asked, words)?;
+fn launched(options: &TraceOptions, words: &[OsString], filter: &Program) -> Result<Started, String> {
+    let words = Words::of(options, words)?;
     // A filter would save nothing then, and would cost an ordinary user's program its setuid bits.
-    let everything = asked.results && asked.expressions.trace == Selection::everything();
+    let everything = options.results && options.expressions.trace == Selection::everything();
     let catch = Ptrace::launch(Launch {
         path: &words.path,
         arguments: words.arguments,
         environment: words.environment,
         filter: if everything { &[] } else { filter.instructions() },
-        wanted: Some(asked.expressions.trace.clone()),
-        follow: asked.follow.clone(),
-        may_suspend: is_root() && asked.follow != Follow::All,
+        wanted: Some(options.expressions.trace.clone()),
+        follow: options.follow.clone(),
+        may_suspend: is_root() && options.follow != Follow::All,
     })?;
     let mut notes = Vec::new();
     if catch.gave_up_privileges() {
@@ -159,8 +159,8 @@ fn launched(asked: &Asked, words: &[OsString], filter: &Program) -> Result<Start
     })
 }
 
-fn notified(asked: &Asked, words: &[OsString], filter: &Program) -> Result<Started, String> {
-    let words = Words::of(asked, words)?;
+fn notified(options: &TraceOptions, words: &[OsString], filter: &Program) -> Result<Started, String> {
+    let words = Words::of(options, words)?;
     let argv = Strings::new(words.arguments.iter().map(CString::as_c_str));
     let envp = Strings::new(words.environment.iter().map(CString::as_c_str));
     let start = Start {
@@ -177,12 +177,12 @@ fn notified(asked: &Asked, words: &[OsString], filter: &Program) -> Result<Start
     Ok(Started {
         first: catch.pid(),
         way: Way::Notify(Box::new(catch)),
-        relatives: relatives(asked)?,
+        relatives: relatives(options)?,
         notes,
     })
 }
 
-fn injected(asked: &Asked, pids: &[i32], filter: &Program) -> Result<Started, String> {
+fn injected(options: &TraceOptions, pids: &[i32], filter: &Program) -> Result<Started, String> {
     let [pid] = pids else {
         return Err("--inject puts a filter into one process: name one with -p".to_owned());
     };
@@ -201,13 +201,13 @@ fn injected(asked: &Asked, pids: &[i32], filter: &Program) -> Result<Started, St
     Ok(Started {
         first: None,
         way: Way::Notify(Box::new(catch)),
-        relatives: relatives(asked)?,
+        relatives: relatives(options)?,
         notes,
     })
 }
 
-fn relatives(asked: &Asked) -> Result<Option<Relatives>, String> {
-    match &asked.follow {
+fn relatives(options: &TraceOptions) -> Result<Option<Relatives>, String> {
+    match &options.follow {
         Follow::All => Ok(None),
         Follow::Exec(_) => Err("--follow exec=GLOB needs ptrace, which sees programs change".to_owned()),
         follow => Ok(Some(Relatives::new(follow.clone()))),
@@ -215,9 +215,9 @@ fn relatives(asked: &Asked) -> Result<Option<Relatives>, String> {
 }
 
 /// This process's own, with what -E changes.
-fn environment(asked: &Asked) -> Vec<(OsString, OsString)> {
+fn environment(options: &TraceOptions) -> Vec<(OsString, OsString)> {
     let mut all: Vec<(OsString, OsString)> = std::env::vars_os().collect();
-    for (name, value) in &asked.environment {
+    for (name, value) in &options.environment {
         let at = all.iter().position(|(known, _)| known == name);
         match (at, value) {
             (Some(at), Some(value)) => all[at].1.clone_from(value),

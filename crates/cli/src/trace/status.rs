@@ -1,7 +1,7 @@
 //! `fleetgate trace --status`: every way to catch calls, really tried on a tiny child, and which one is taken for what.
 
 use crate::cluster::is_root;
-use crate::print;
+use crate::output::print;
 use fleetgate_calls::abi::{Abi, Call};
 use fleetgate_calls::filter::{self, Answers};
 use fleetgate_calls::guardian::{Guardian, Image};

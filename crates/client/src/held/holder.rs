@@ -4,10 +4,10 @@
 
 use super::desk::{self, Ask, Reply, Told};
 use super::{DEADLINE, SOCKET, lend};
+use crate::background::standard_input;
 use crate::error::ClientError;
 use crate::ledger::Ledger;
 use crate::profile::Home;
-use crate::ssh::background::standard_input;
 use crate::transport::Proxy;
 use crate::{files, reach, time};
 use fleetgate_net::h2::{self, Caller, Routes, Tuning};

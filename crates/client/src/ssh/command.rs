@@ -1,18 +1,18 @@
 //! `fleetgate ssh` as a whole: the command line becomes a plan, keys and hosts are gathered, the carrier is chosen. What
 //! happens on the connection is the engine's.
 
-use super::background::{self, Starter};
+use super::carrier::{Direct, Through};
 use super::login::held_by_agent;
 use super::options::{Asked, Control, Explain, LogLevel, Options, Tty, printed};
 use super::x11::Display;
-use super::{Credential, Direct, Hosts, Plan, SshError, Strict, Work, exit, terminal};
+use super::{Credential, Hosts, Plan, SshError, Strict, Work, exit, terminal};
 use crate::ask::Terminal;
-use crate::error::ClientError;
+use crate::background::{self, Starter};
 use crate::explain::Waterfall;
 use crate::held::{self, Borrower};
 use crate::ledger::Ledger;
-use crate::profile::{Home, name_here};
-use crate::transport::{Beside, DialOptions, Through};
+use crate::profile::{Home, name_here, of_login};
+use crate::transport::{Beside, DialOptions};
 use crate::{config, login, reach, say};
 use bytes::Bytes;
 use fleetgate_net::otlp::{Exporter, Finished};
@@ -114,7 +114,7 @@ fn is_said(level: LogLevel, error: &SshError) -> bool {
 
 /// `-O`, in ssh's words.
 async fn about_kept(options: &Options, control: Control) -> Result<i32, SshError> {
-    let home = Home::find(options.home.as_deref()).map_err(told)?;
+    let home = Home::find(options.home.as_deref())?;
     let local = |e: std::io::Error| SshError::Local(format!("{}: {e}", home.file(held::SOCKET).display()));
     let words = match control {
         Control::Check => {
@@ -168,7 +168,7 @@ async fn through(
     ledger: &mut Ledger,
     beside: &mut Beside,
 ) -> Result<i32, SshError> {
-    let home = Home::find(options.home.as_deref()).map_err(told)?;
+    let home = Home::find(options.home.as_deref())?;
     let mut asked = false;
     let note = |words: std::fmt::Arguments<'_>| {
         if options.verbose > 0 {
@@ -177,27 +177,26 @@ async fn through(
     };
     let mut borrower = Borrower::new(&home, options.keep, options.connect_time, note);
     loop {
-        let profile = home.login().map_err(told)?;
+        let profile = home.login()?;
         let address = match &options.proxy {
-            Some(given) => reach::address(given).await.map_err(told)?,
+            Some(given) => reach::address(given).await?,
             None => profile.proxy.clone(),
         };
         let address = address.as_str();
         let (proxy, node) = match is_selector(&options.host) {
             true => {
-                let found = borrower.nodes(address, &options.host, ledger).await;
-                let (proxy, nodes) = found.map_err(told)?;
+                let (proxy, nodes) = borrower.nodes(address, &options.host, ledger).await?;
                 (proxy, choose(nodes, options)?)
             }
             false => {
-                let proxy = borrower.proxy(address, ledger).await.map_err(told)?;
+                let proxy = borrower.proxy(address, ledger).await?;
                 (proxy, config::node(&options.host, &profile.cluster).to_owned())
             }
         };
         let user = options.user.clone().unwrap_or_else(|| profile.account());
         let hosts = Hosts::of_cluster(&node, home.file("known_hosts"));
         let key = Credential::of_files(&home.file("id"), Some(&home.file("id-cert.pub")), &Vec::new)
-            .map_err(|e| told(e.of_login()))?;
+            .map_err(of_login)?;
         let mut plan = plan(options, user.clone(), "client-node", starter.clone());
         plan.place.clone_from(&node);
         let mut carrier = Through {
@@ -220,19 +219,12 @@ async fn through(
                     return Err(SshError::Denied(refused));
                 };
                 terminal.say(&format!("{refused}\n"));
-                let code = terminal.secret("Code of the second factor: ").map_err(told)?;
-                let fresh = login::refresh(&home, &code).await.map_err(told)?;
+                let code = terminal.secret("Code of the second factor: ")?;
+                let fresh = login::refresh(&home, &code).await?;
                 let _ = login::into_agent(&home, &fresh);
             }
             outcome => return outcome,
         }
-    }
-}
-
-fn told(error: ClientError) -> SshError {
-    match error {
-        ClientError::Unreachable(..) => SshError::Connect(error.to_string()),
-        error => SshError::Local(error.to_string()),
     }
 }
 
@@ -275,7 +267,7 @@ fn choose(mut nodes: Vec<Node>, options: &Options) -> Result<String, SshError> {
     if nodes.len() > MAX_CHOICES {
         terminal.say(&format!("      and {} more\n", nodes.len() - MAX_CHOICES));
     }
-    let answer = terminal.line("Which one (number or name)? ").map_err(told)?;
+    let answer = terminal.line("Which one (number or name)? ")?;
     let answer = answer.trim();
     let by_number = answer
         .parse::<usize>()
@@ -397,26 +389,14 @@ pub(crate) fn plan(options: &Options, user: String, leg: &'static str, starter: 
         user,
         place: options.host.clone(),
         leg,
-        work: options.work.clone(),
+        options: options.clone(),
         terminal,
-        input: options.input,
-        agent: options.agent,
         environment: environment(options),
-        locals: options.locals.clone(),
-        remotes: options.remotes.clone(),
-        exit_on_forward_failure: options.exit_on_forward_failure,
         escape: options.escape.filter(|_| here),
-        connect_time: options.connect_time,
         keepalive: (!options.alive_interval.is_zero()).then_some(Keepalive {
             after: options.alive_interval,
             unanswered: options.alive_count,
         }),
-        batch: options.batch,
-        drain: options.explain.is_some(),
-        level: options.level,
-        verbose: options.verbose,
-        ways: options.ways,
-        algorithms: options.algorithms.clone(),
         display: options.x11.filter(|_| session).and_then(|how| {
             let display = Display::find(how);
             // As ssh: the session goes on without it.

@@ -131,10 +131,10 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
         listeners: &'a mut Vec<(Listener, To)>,
         ahead: bool,
     ) -> Result<Self, SshError> {
-        let streams = match plan.work {
+        let streams = match plan.options.work {
             Work::None => None,
             _ => Some(
-                Streams::open(plan.input, true)
+                Streams::open(plan.options.input, true)
                     .map_err(|e| SshError::Local(format!("the standard streams: {e}")))?,
             ),
         };
@@ -153,14 +153,17 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
             main: None,
             asked: VecDeque::new(),
             remotes_asked: VecDeque::new(),
-            remote_ports: vec![None; plan.remotes.len()],
+            remote_ports: vec![None; plan.options.remotes.len()],
             listeners,
             pending: JoinSet::new(),
             streams,
             raw: None,
             signals: Signals::new().map_err(|e| SshError::Local(format!("signals: {e}")))?,
             timer: None,
-            patience: plan.connect_time.map(|time| Box::pin(tokio::time::sleep(time))),
+            patience: plan
+                .options
+                .connect_time
+                .map(|time| Box::pin(tokio::time::sleep(time))),
             code: None,
             asks: true,
             spoke: true,
@@ -176,7 +179,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
             self.connection
                 .disconnect(Reason::ByApplication, "disconnected by user");
         }
-        let drain = self.plan.drain && outcome.is_ok();
+        let drain = self.plan.options.explain.is_some() && outcome.is_ok();
         let last = std::future::poll_fn(|cx| {
             if self.write(cx).is_ok() && !self.connection.output().is_empty() {
                 return Poll::Pending;
@@ -323,14 +326,14 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
     }
 
     fn over(&mut self) -> Option<i32> {
-        if self.stage != Stage::Up || matches!(self.plan.work, Work::None) {
+        if self.stage != Stage::Up || matches!(self.plan.options.work, Work::None) {
             return None;
         }
         // As ssh has it: forwarded connections that are open are waited for, new ones are not taken.
         if self.main.is_none() && self.opened {
             self.listeners.clear();
             if self.flows.is_empty() && self.pending.is_empty() {
-                return Some(match self.plan.work {
+                return Some(match self.plan.options.work {
                     Work::To(_) => self.code.unwrap_or(0),
                     _ => self.code.unwrap_or(super::exit::FAILED),
                 });
@@ -366,7 +369,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
                         Then::Nothing
                     }
                     Event::Banner(text) => {
-                        if self.plan.level >= LogLevel::Info {
+                        if self.plan.options.level >= LogLevel::Info {
                             eprint!("{}", printable(text).replace('\n', "\r\n"));
                         }
                         Then::Nothing
@@ -377,7 +380,10 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
                         if let Some(flow) = self.flows.get_mut(&channel.0) {
                             flow.opened();
                         }
-                        if !matches!(self.plan.work, Work::Shell | Work::Exec(_) | Work::Subsystem(_)) {
+                        if !matches!(
+                            self.plan.options.work,
+                            Work::Shell | Work::Exec(_) | Work::Subsystem(_)
+                        ) {
                             self.ledger.end();
                         }
                         Then::Nothing
@@ -438,7 +444,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
             match then {
                 Then::Nothing => {}
                 Then::Trust(Ok(words)) => {
-                    if let Some(words) = words.filter(|_| self.plan.level >= LogLevel::Info) {
+                    if let Some(words) = words.filter(|_| self.plan.options.level >= LogLevel::Info) {
                         say::raw_line(words);
                     }
                     self.connection.trust_host(true);
@@ -542,7 +548,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
     }
 
     fn warn(&self, words: &str) {
-        if self.plan.level >= LogLevel::Info {
+        if self.plan.options.level >= LogLevel::Info {
             say::raw_line(words);
         }
     }
@@ -550,7 +556,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
 
 /// For `-v`: the more, the more.
 fn tell(plan: &Plan, level: u8, words: impl FnOnce() -> String) {
-    if plan.verbose >= level {
+    if plan.options.verbose >= level {
         say::raw_line(words());
     }
 }

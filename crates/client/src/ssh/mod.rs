@@ -2,7 +2,7 @@
 //! first, then keys, login, channel and command in one flight, so a command costs two round trips on the carrier.
 //! The connection to the proxy may be one that was kept ([`crate::held`]).
 
-pub mod background;
+mod carrier;
 mod command;
 mod engine;
 mod escape;
@@ -18,6 +18,7 @@ mod terminal;
 mod tests;
 pub(crate) mod x11;
 
+pub use carrier::Carrier;
 pub use command::{command, in_background};
 pub use engine::MAX_PENDING;
 pub use hosts::{Hosts, Strict};
@@ -25,24 +26,21 @@ pub(crate) use local::Standard;
 pub use login::{Credential, LoginMethods};
 pub use options::{Explain, Options};
 
+use crate::background::Starter;
+use crate::error::ClientError;
 use crate::ledger::Ledger;
 use crate::say;
 use crate::transport::Refused;
-use background::Starter;
 use engine::Engine;
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::cipher::{Cipher, Mac};
 use fleetgate_ssh::kex::Method;
 use fleetgate_ssh::settings::{Keepalive, Settings};
-use forward::{Forward, Listener, To};
+use forward::{Listener, To};
 use login::Login;
 use options::LogLevel;
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
 use x11::Display;
 
 /// Exit codes, as ssh has them.
@@ -60,40 +58,16 @@ pub struct Plan {
     pub place: String,
     /// Between whom the SSH bytes go: "client-node".
     pub leg: &'static str,
-    /// The work.
-    pub work: Work,
+    /// What the command line says.
+    pub options: Options,
     /// With a terminal.
     pub terminal: bool,
-    /// Standard input is read.
-    pub input: bool,
-    /// The user's agent serves the far side.
-    pub agent: bool,
     /// Variables for the session.
     pub environment: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Listened for here.
-    pub locals: Vec<Forward>,
-    /// Listened for there.
-    pub remotes: Vec<Forward>,
-    /// A forward that cannot be listened for ends it all.
-    pub exit_on_forward_failure: bool,
     /// What begins an escape.
     pub escape: Option<u8>,
-    /// How long the key exchange may take.
-    pub connect_time: Option<Duration>,
     /// A silent peer is asked whether it lives.
     pub keepalive: Option<Keepalive>,
-    /// Nobody is asked for passwords.
-    pub batch: bool,
-    /// What the carrier says behind the end is waited for.
-    pub drain: bool,
-    /// What is said on standard error.
-    pub level: LogLevel,
-    /// What happens is said on standard error, the more the higher.
-    pub verbose: u8,
-    /// How the user may prove himself.
-    pub ways: LoginMethods,
-    /// What is offered in key exchanges.
-    pub algorithms: Algorithms,
     /// The display to which X11 connections of the far side lead.
     pub display: Option<Display>,
     /// Who waits for all to stand: `-f`.
@@ -182,53 +156,12 @@ impl fmt::Display for SshError {
 
 impl std::error::Error for SshError {}
 
-/// What brings SSH bytes to the far side.
-pub trait Carrier {
-    /// The way, once it is open.
-    type Stream: AsyncRead + AsyncWrite + Unpin;
-
-    /// Opens a way. The first flight of SSH goes with whatever opens it, or as the first bytes.
-    fn open(
-        &mut self,
-        first_flight: Vec<u8>,
-        ledger: &mut Ledger,
-    ) -> impl Future<Output = Result<Self::Stream, SshError>>;
-}
-
-/// A TCP connection of our own.
-#[derive(Clone, Debug)]
-pub struct Direct {
-    /// A name or address.
-    pub host: String,
-    /// The port.
-    pub port: u16,
-    /// How long it may take; none: as long as the kernel tries.
-    pub time: Option<Duration>,
-}
-
-impl Carrier for Direct {
-    type Stream = TcpStream;
-
-    async fn open(&mut self, first_flight: Vec<u8>, ledger: &mut Ledger) -> Result<TcpStream, SshError> {
-        ledger.begin("tcp", "client-node");
-        ledger.asks("connect");
-        ledger.waits();
-        let failed = |why: String| SshError::Connect(format!("{}:{}: {why}", self.host, self.port));
-        let connect = TcpStream::connect((self.host.as_str(), self.port));
-        let connected = match self.time {
-            Some(time) => tokio::time::timeout(time, connect).await,
-            None => Ok(connect.await),
-        };
-        let mut stream = match connected {
-            Ok(connected) => connected.map_err(|e| failed(e.to_string()))?,
-            Err(_) => return Err(failed("it did not answer in time".into())),
-        };
-        let _ = stream.set_nodelay(true);
-        stream
-            .write_all(&first_flight)
-            .await
-            .map_err(|e| failed(e.to_string()))?;
-        Ok(stream)
+impl From<ClientError> for SshError {
+    fn from(error: ClientError) -> SshError {
+        match error {
+            ClientError::Unreachable(..) => SshError::Connect(error.to_string()),
+            error => SshError::Local(error.to_string()),
+        }
     }
 }
 
@@ -241,20 +174,31 @@ pub async fn run<C: Carrier>(
     ledger: &mut Ledger,
 ) -> Result<i32, SshError> {
     let mut listeners = listen(plan).await?;
-    let say: fn(&str) = match plan.level >= LogLevel::Error {
+    let say: fn(&str) = match plan.options.level >= LogLevel::Error {
         true => |line| say::line(line),
         false => |_| {},
     };
-    let mut login = Login::new(plan.user.clone(), keys, plan.batch, plan.ways, say);
+    let mut login = Login::new(
+        plan.user.clone(),
+        keys,
+        plan.options.batch,
+        plan.options.ways,
+        say,
+    );
     let defaults = Settings::default();
     let settings = Arc::new(Settings {
-        host_key_algorithms: match &plan.algorithms.host_keys {
+        host_key_algorithms: match &plan.options.algorithms.host_keys {
             Some(names) => names.clone(),
             None => hosts.algorithms(&defaults.host_key_algorithms),
         },
-        ciphers: plan.algorithms.ciphers.clone().unwrap_or(defaults.ciphers),
-        macs: plan.algorithms.macs.clone().unwrap_or(defaults.macs),
-        kex: plan.algorithms.kex.clone().unwrap_or(defaults.kex),
+        ciphers: plan
+            .options
+            .algorithms
+            .ciphers
+            .clone()
+            .unwrap_or(defaults.ciphers),
+        macs: plan.options.algorithms.macs.clone().unwrap_or(defaults.macs),
+        kex: plan.options.algorithms.kex.clone().unwrap_or(defaults.kex),
         keepalive: plan.keepalive,
         ..defaults
     });
@@ -290,7 +234,7 @@ pub async fn run<C: Carrier>(
 /// Our own listeners, before anything is connected: a port that is taken is said at once, one address family's too.
 async fn listen(plan: &Plan) -> Result<Vec<(Listener, To)>, SshError> {
     let mut listeners = Vec::new();
-    for forward in &plan.locals {
+    for forward in &plan.options.locals {
         let failed: Vec<String> = match Listener::open(&forward.listen).await {
             Ok(opened) => {
                 listeners.extend(opened.listeners.into_iter().map(|l| (l, forward.to.clone())));
@@ -300,10 +244,10 @@ async fn listen(plan: &Plan) -> Result<Vec<(Listener, To)>, SshError> {
             Err(e) => vec![format!("cannot listen at {}: {e}", forward.listen)],
         };
         for words in failed {
-            if plan.exit_on_forward_failure {
+            if plan.options.exit_on_forward_failure {
                 return Err(SshError::Local(words));
             }
-            if plan.level >= LogLevel::Error {
+            if plan.options.level >= LogLevel::Error {
                 say::line(words);
             }
         }

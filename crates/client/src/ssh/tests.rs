@@ -2,7 +2,7 @@
 //! client has nothing more to say and waits, so each wait is one round trip.
 
 use super::options::LogLevel;
-use super::{Carrier, Credential, Hosts, Plan, SshError, Strict, Work, run};
+use super::{Carrier, Credential, Hosts, Options, Plan, SshError, Strict, Work, run};
 use crate::ledger::Ledger;
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::auth::{Method, Request as AuthRequest};
@@ -241,23 +241,19 @@ fn plan() -> Plan {
         user: "ann".into(),
         place: "web1".into(),
         leg: "client-node",
-        work: Work::Exec(b"true".to_vec()),
+        options: Options {
+            work: Work::Exec(b"true".to_vec()),
+            input: false,
+            agent: true,
+            exit_on_forward_failure: true,
+            batch: true,
+            level: LogLevel::Quiet,
+            ..Options::default()
+        },
         terminal: false,
-        input: false,
-        agent: true,
         environment: vec![(b"A".to_vec(), b"b".to_vec())],
-        locals: Vec::new(),
-        remotes: Vec::new(),
-        exit_on_forward_failure: true,
         escape: None,
-        connect_time: None,
         keepalive: None,
-        batch: true,
-        drain: false,
-        level: LogLevel::Quiet,
-        verbose: 0,
-        ways: super::LoginMethods::default(),
-        algorithms: super::Algorithms::default(),
         display: None,
         starter: None,
     }
@@ -325,7 +321,7 @@ fn a_command_takes_two_round_trips() {
         ("a node", |_, _| {}, 1, 2),
         (
             "a node, with a forward asked for",
-            |_, p| p.remotes = vec![super::forward::Forward::parse("0:web:80").unwrap()],
+            |_, p| p.options.remotes = vec![super::forward::Forward::parse("0:web:80").unwrap()],
             1,
             2,
         ),
@@ -459,7 +455,7 @@ fn a_server_opens_nothing_that_was_not_asked_for() {
     let direct_local = || ChannelKind::DirectStreamlocal { path: path.clone() };
     type Change<'a> = &'a dyn Fn(&mut Plan);
     let asked = Forward::parse(&format!("127.0.0.1:0:{}", socket.display())).unwrap();
-    let remote: Change<'_> = &|p| p.remotes = vec![asked.clone()];
+    let remote: Change<'_> = &|p| p.options.remotes = vec![asked.clone()];
     let display: Change<'_> = &|p| p.display = Some(super::x11::tests::at(&socket));
     let nothing: Change<'_> = &|_| {};
     // What was asked for, what is opened, how many of them are, and how often this machine's socket is reached.
@@ -514,7 +510,7 @@ fn a_server_opens_nothing_that_was_not_asked_for() {
     for (name, change, opens, opened, reached) in table {
         let mut world = World::new();
         let mut plan = plan();
-        plan.agent = false;
+        plan.options.agent = false;
         change(&mut plan);
         let count = opens.len();
         world.far.opens = opens;

@@ -2,14 +2,13 @@
 //! session, which every node has by the signed state; on one machine root ends it there. It decides nothing itself.
 
 use super::list::{ENDED, STARTED};
-use crate::admin::{Scope, ask, scope};
-use crate::flags::{Given, Outcome};
-use crate::show;
+use crate::admin::{Admin, Scope, ask, events, scope};
+use crate::flags::{Arguments, Outcome, session_id};
+use crate::output;
 use fleetgate_client::error::ClientError;
-use fleetgate_client::waiting::{Awaited, BoundedChannel, bounded};
+use fleetgate_client::waiting::{Awaited, bounded};
 use fleetgate_launch::present::{self, present};
 use fleetgate_node::config::Config;
-use fleetgate_proto::v1::admin_client::AdminClient;
 use fleetgate_proto::v1::{AddLockRequest, EventsRequest, LockTarget};
 use fleetgate_sys::process;
 use serde_json::{Value, json};
@@ -22,8 +21,8 @@ const LOOK: Duration = Duration::from_millis(200);
 const MAX_REASON: usize = 1024;
 
 /// Ends it.
-pub fn end(given: &Given) -> Outcome {
-    let id = super::id(given.word().unwrap_or_default()).map_err(ClientError::Usage)?;
+pub fn end(given: &Arguments) -> Outcome {
+    let id = session_id(given.word().unwrap_or_default()).map_err(ClientError::Usage)?;
     let reason = given.value("reason").unwrap_or_default().to_owned();
     if reason.len() > MAX_REASON || reason.chars().any(char::is_control) {
         let why = format!("`--reason` is one line of at most {MAX_REASON} bytes");
@@ -33,14 +32,14 @@ pub fn end(given: &Given) -> Outcome {
         Scope::Cluster => in_cluster(given, &id, reason)?,
         Scope::Here(config) => here(&config, &id, &reason)?,
     };
-    show::either(
+    output::either(
         given.has("json"),
         || json!({ "session": ended }),
         || format!("the session {ended} is ended\n"),
     )
 }
 
-fn in_cluster(given: &Given, id: &str, reason: String) -> Result<String, ClientError> {
+fn in_cluster(given: &Arguments, id: &str, reason: String) -> Result<String, ClientError> {
     ask(given, async |mut admin| {
         let running = sessions(&mut admin, id, &Value::Null, Wanted::Present).await?;
         let begun = match running.is_empty() {
@@ -102,7 +101,7 @@ enum Wanted {
 
 /// Such events of the sessions whose ids begin so, by their ids; where one's start is given, as the same machine told them.
 async fn sessions(
-    admin: &mut AdminClient<BoundedChannel>,
+    admin: &mut Admin,
     id: &str,
     started: &Value,
     wanted: Wanted,
@@ -116,15 +115,15 @@ async fn sessions(
         Wanted::Present => request.present = true,
         Wanted::Events(name) => request.event = name.to_owned(),
     }
-    let mut events = admin.events(request).await?.into_inner();
     let mut found = BTreeMap::new();
-    while let Some(event) = events.message().await? {
-        let event: Value = serde_json::from_str(&event.line).unwrap_or_default();
+    let take = |line: &str| {
+        let event: Value = serde_json::from_str(line).unwrap_or_default();
         let is_same = started.is_null() || event["proxy"] == started["proxy"];
         if let Some(session) = event["session"].as_str().filter(|_| is_same) {
             found.insert(session.to_owned(), event);
         }
-    }
+    };
+    events(admin, request, take).await?;
     Ok(found)
 }
 
@@ -133,7 +132,7 @@ fn why_not(session: &str, started: &Value, ended: Option<&Value>) -> Option<Stri
     match ended {
         Some(ended) => Some(format!(
             "the session {session} ended at {}",
-            show::moment(ended["time"].as_str().unwrap_or_default())
+            output::moment(ended["time"].as_str().unwrap_or_default())
         )),
         // Nobody says of a plain sshd which sessions it has.
         None if started["proxy"].is_string() => None,

@@ -1,9 +1,10 @@
 //! `fleetgate sessions ls`: who is in now, since when, from where, doing what. In a cluster auth's audit log knows; on one
 //! machine its notes of running sessions and its own audit log. It changes nothing.
 
-use crate::admin::{Scope, ask};
-use crate::flags::{Given, Outcome};
-use crate::show;
+use super::lines_of;
+use crate::admin::{Scope, ask, events, scope};
+use crate::flags::{Arguments, Outcome};
+use crate::output;
 use fleetgate_client::error::ClientError;
 use fleetgate_client::time;
 use fleetgate_launch::present::{Present, present};
@@ -11,7 +12,6 @@ use fleetgate_node::config::Config;
 use fleetgate_proto::v1::EventsRequest;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 /// How much of an id a table has; enough to name a session.
@@ -29,9 +29,9 @@ struct Session {
 }
 
 /// Prints them.
-pub fn list(given: &Given) -> Outcome {
+pub fn list(given: &Arguments) -> Outcome {
     let all = given.has("all");
-    let mut sessions = match crate::admin::scope(given)? {
+    let mut sessions = match scope(given)? {
         Scope::Cluster => of_cluster(given, all)?,
         Scope::Here(config) => of_machine(&config, all)?,
     };
@@ -41,17 +41,17 @@ pub fn list(given: &Given) -> Outcome {
         let surplus = sessions.len().saturating_sub(limit as usize);
         sessions.drain(..surplus);
     }
-    show::either(
+    output::either(
         given.has("json"),
         || json!({ "sessions": sessions.iter().map(document).collect::<Vec<_>>() }),
         || match sessions.is_empty() {
             true => "no sessions\n".to_owned(),
-            false => show::cut(&table(&sessions, all), show::columns()),
+            false => output::cut(&table(&sessions, all), output::columns()),
         },
     )
 }
 
-fn of_cluster(given: &Given, all: bool) -> Result<Vec<Session>, ClientError> {
+fn of_cluster(given: &Arguments, all: bool) -> Result<Vec<Session>, ClientError> {
     let request = |present| EventsRequest {
         node: given.value("node").unwrap_or_default().to_owned(),
         from: given.moment("since").map_or(0, |at| at.max(1)),
@@ -65,16 +65,9 @@ fn of_cluster(given: &Given, all: bool) -> Result<Vec<Session>, ClientError> {
     let (mut found, mut running) = (SessionTable::default(), SessionTable::default());
     ask(given, async |mut admin| {
         if all {
-            let mut events = admin.events(request(false)).await?.into_inner();
-            while let Some(event) = events.message().await? {
-                found.take(&event.line);
-            }
+            events(&mut admin, request(false), |line| found.take(line)).await?;
         }
-        let mut events = admin.events(request(true)).await?.into_inner();
-        while let Some(event) = events.message().await? {
-            running.take(&event.line);
-        }
-        Ok(0)
+        events(&mut admin, request(true), |line| running.take(line)).await
     })?;
     Ok(found.with(running))
 }
@@ -89,16 +82,8 @@ fn of_machine(config: &Config, all: bool) -> Result<Vec<Session>, ClientError> {
     let mut found = SessionTable::default();
     match std::fs::File::open(&config.audit_log) {
         Ok(log) => {
-            let mut lines = BufReader::new(log);
-            let mut line = Vec::new();
-            while lines
-                .read_until(b'\n', &mut line)
-                .map_err(ClientError::file(&config.audit_log))?
-                > 0
-            {
-                found.take(&String::from_utf8_lossy(&line));
-                line.clear();
-            }
+            let read = lines_of(log, |line| found.take(line));
+            read.map_err(ClientError::file(&config.audit_log))?;
         }
         Err(e) if all && config.audit_log != Path::new("-") => {
             return Err(ClientError::File(config.audit_log.clone(), e));
@@ -184,7 +169,7 @@ impl SessionTable {
     }
 }
 
-fn is_wanted(session: &Session, given: &Given) -> bool {
+fn is_wanted(session: &Session, given: &Arguments) -> bool {
     let is = |flag, field| {
         given
             .value(flag)
@@ -212,11 +197,11 @@ fn table(sessions: &[Session], all: bool) -> String {
             text(started, "login").to_owned(),
             text(started, "node").to_owned(),
             text(started, "source").to_owned(),
-            show::moment(text(started, "time")),
+            output::moment(text(started, "time")),
         ];
         if all {
             row.push(match (&session.ended, session.runs) {
-                (Some(ended), _) => show::moment(text(ended, "time")),
+                (Some(ended), _) => output::moment(text(ended, "time")),
                 (None, true) => "runs".to_owned(),
                 (None, false) => "over".to_owned(),
             });
@@ -225,18 +210,11 @@ fn table(sessions: &[Session], all: bool) -> String {
         row
     };
     let rows: Vec<_> = sessions.iter().map(row).collect();
-    match all {
-        true => show::table(
-            &[
-                "session", "user", "login", "node", "from", "since", "ended", "what",
-            ],
-            &rows,
-        ),
-        false => show::table(
-            &["session", "user", "login", "node", "from", "since", "what"],
-            &rows,
-        ),
+    let mut headings = vec!["session", "user", "login", "node", "from", "since", "what"];
+    if all {
+        headings.insert(6, "ended");
     }
+    output::table(&headings, &rows)
 }
 
 /// `shell on pts/3`, `sftp`, or the command.

@@ -65,12 +65,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
                 if !self.opened {
                     self.open_all();
                 }
-                if matches!(self.plan.work, Work::None) && self.plan.remotes.is_empty() {
+                if matches!(self.plan.options.work, Work::None) && self.plan.options.remotes.is_empty() {
                     self.ledger.end();
                 }
                 if self.plan.terminal
-                    && self.plan.input
-                    && matches!(self.plan.work, Work::Shell | Work::Exec(_) | Work::Subsystem(_))
+                    && self.plan.options.input
+                    && matches!(
+                        self.plan.options.work,
+                        Work::Shell | Work::Exec(_) | Work::Subsystem(_)
+                    )
                 {
                     self.raw = Raw::begin();
                 }
@@ -79,7 +82,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
             // What was sent behind the login is lost, and a server may end the connection over it.
             AuthReply::Rejected { methods, .. } if self.opened => {
                 let asks = |m: &String| m == "password" || m == "keyboard-interactive";
-                return Err(match methods.iter().any(asks) && !self.plan.batch {
+                return Err(match methods.iter().any(asks) && !self.plan.options.batch {
                     true => SshError::Again,
                     false => self.no_way_in(&methods),
                 });
@@ -135,12 +138,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
     /// All that is to be done on the connection, asked for in one go.
     pub(super) fn open_all(&mut self) {
         self.opened = true;
-        for (i, forward) in self.plan.remotes.iter().enumerate() {
+        for (i, forward) in self.plan.options.remotes.iter().enumerate() {
             self.connection.global(&forward.request(), true);
             self.remotes_asked.push_back(i);
             self.ledger.asks("remote forward");
         }
-        let kind = match &self.plan.work {
+        let kind = match &self.plan.options.work {
             Work::None => return,
             Work::To(to) => to.channel(("127.0.0.1", 0)),
             _ => Some(ChannelKind::Session),
@@ -153,14 +156,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
         self.ledger.asks("channel");
         let mut flow = Flow::new(channel, Local::Streams(streams), "session".into());
         flow.main = true;
-        let session = !matches!(self.plan.work, Work::To(_));
+        let session = !matches!(self.plan.options.work, Work::To(_));
         if session {
             self.ask_session(channel);
-            if self.plan.terminal && self.plan.input {
+            if self.plan.terminal && self.plan.options.input {
                 flow.escapes = self.plan.escape.map(escape::Escapes::new);
             }
         }
-        if !self.plan.input {
+        if !self.plan.options.input {
             self.connection.eof(channel);
             flow = flow.without_input();
         }
@@ -173,7 +176,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
             self.asked.extend(asked);
             self.ledger.asks(name);
         };
-        if self.plan.agent {
+        if self.plan.options.agent {
             ask(&Request::Agent, Some(Asked::Agent), "agent");
         }
         if let Some(display) = &self.plan.display {
@@ -193,7 +196,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
             };
             ask(&request, None, "variable");
         }
-        match &self.plan.work {
+        match &self.plan.options.work {
             Work::Exec(command) => {
                 let command = command.clone();
                 ask(&Request::Exec { command }, Some(Asked::Work), "command");

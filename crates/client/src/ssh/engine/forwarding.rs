@@ -17,7 +17,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
         let Some(i) = self.remotes_asked.pop_front() else {
             return Ok(());
         };
-        let forward = &self.plan.remotes[i];
+        let forward = &self.plan.options.remotes[i];
         match done {
             Some(fields) => {
                 let port = fields
@@ -30,19 +30,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
                 };
                 let port = port.and_then(|p| u16::try_from(p).ok()).unwrap_or(asked);
                 self.remote_ports[i] = Some(port);
-                if asked == 0 && port != 0 && self.plan.level >= LogLevel::Info {
+                if asked == 0 && port != 0 && self.plan.options.level >= LogLevel::Info {
                     eprint!("Allocated port {port} for remote forward to {}\r\n", forward.to);
                 }
             }
             None => {
                 let words = format!("the other side does not listen at {} for us", forward.listen);
-                if self.plan.exit_on_forward_failure {
+                if self.plan.options.exit_on_forward_failure {
                     return Err(SshError::Refused(words));
                 }
                 self.warn(&words);
             }
         }
-        if self.remotes_asked.is_empty() && matches!(self.plan.work, Work::None) {
+        if self.remotes_asked.is_empty() && matches!(self.plan.options.work, Work::None) {
             self.ledger.end();
         }
         Ok(())
@@ -72,26 +72,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
                 (_, Err(_)) => refuse(&mut self.connection, "nothing more can be opened here"),
             };
         }
-        let to = match &kind {
-            ChannelKind::Agent if self.plan.agent => {
-                std::env::var_os(crate::agent::SOCKET).map(|p| To::Unix(p.into()))
-            }
-            kind => {
-                let owner = self
-                    .plan
-                    .remotes
-                    .iter()
-                    .zip(&self.remote_ports)
-                    .find_map(|(forward, port)| {
-                        let port = (*port)?;
-                        forward.owns(kind, port).then(|| forward.to.clone())
-                    });
-                match owner {
-                    Some(to) => Some(to),
-                    None => return refuse(&mut self.connection, "nobody here asked for that"),
+        let to =
+            match &kind {
+                ChannelKind::Agent if self.plan.options.agent => {
+                    std::env::var_os(crate::agent::SOCKET).map(|p| To::Unix(p.into()))
                 }
-            }
-        };
+                kind => {
+                    let owner = self.plan.options.remotes.iter().zip(&self.remote_ports).find_map(
+                        |(forward, port)| {
+                            let port = (*port)?;
+                            forward.owns(kind, port).then(|| forward.to.clone())
+                        },
+                    );
+                    match owner {
+                        Some(to) => Some(to),
+                        None => return refuse(&mut self.connection, "nobody here asked for that"),
+                    }
+                }
+            };
         let Some(to) = to else {
             return refuse(&mut self.connection, "there is no agent here");
         };

@@ -1,5 +1,6 @@
 //! The command line of `fleetgate ssh`, word by word.
 
+use super::names::Rule;
 use super::*;
 
 fn read(line: &str) -> Result<Options, String> {

@@ -1,8 +1,11 @@
 //! Every mistake that can be made at every command and flag of the program's table. Each is refused before anything is done, with
 //! one sentence that names the wrong word once, and a line that says where help is.
 
-use super::*;
-use crate::commands::COMMANDS;
+use super::COMMANDS;
+use crate::flags::{Command, Flag, GLOBAL, Invocation, Operands, Value, parse};
+use fleetgate_base::exit;
+use fleetgate_policy::text;
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
 /// Read by commands themselves.
@@ -253,7 +256,7 @@ fn what_does_not_go_together_is_refused_and_named() {
         ("trace -z -Z zq", "-z and -Z"),
     ] {
         let words: Vec<OsString> = args.split_whitespace().map(OsString::from).collect();
-        let Ok(Asked::Run(given)) = parse(COMMANDS, &words) else {
+        let Ok(Invocation::Run(given)) = parse(COMMANDS, &words) else {
             panic!("{args}: not by the table");
         };
         let error = (given.command.run)(&given).expect_err(args);
@@ -276,7 +279,7 @@ fn mistakes_at_ssh_are_refused_and_named() {
         };
         assert_eq!(times(&why, wrong), 1, "{args:?}: {why}");
         let all = [&["ssh".into()], words.as_slice()].concat();
-        let Ok(Asked::Run(given)) = parse(COMMANDS, &all) else {
+        let Ok(Invocation::Run(given)) = parse(COMMANDS, &all) else {
             panic!("{args:?}: ssh's words are not read here");
         };
         let code = (given.command.run)(&given).expect("it says it itself");
@@ -301,6 +304,34 @@ fn mistakes_at_ssh_are_refused_and_named() {
             // Its value may stand behind `=` alone.
             if name != "--explain" {
                 refused(&["web1", &name], &format!("`{name}`"));
+            }
+        }
+    }
+}
+
+#[test]
+fn every_visible_command_is_explained() {
+    for command in COMMANDS.iter().filter(|c| !c.hidden) {
+        let name = command.words.join(" ");
+        assert!(!command.summary.is_empty() && !command.about.is_empty(), "{name}");
+        for (_, line) in command.examples {
+            assert!(
+                line.contains(&format!("fleetgate {name}")) || name == "seal",
+                "{name}: {line}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_example_is_a_line_that_is_understood() {
+    for command in COMMANDS {
+        for (_, line) in command.examples {
+            let words = line.trim_start_matches("source <(").split_whitespace().skip(1);
+            let words = words.take_while(|w| !matches!(*w, "|" | ">"));
+            let args: Vec<_> = words.map(|w| w.trim_end_matches(')').into()).collect();
+            if let Err(usage) = parse(COMMANDS, &args) {
+                panic!("{line}: {usage}");
             }
         }
     }

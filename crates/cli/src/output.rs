@@ -1,17 +1,30 @@
 //! How lists are printed: a table for people, one JSON document for programs. Texts from outside cannot move the cursor.
 
 use crate::flags::Outcome;
-use crate::{print, print_raw};
 use fleetgate_policy::text;
 pub use fleetgate_policy::text::printable;
-use serde_json::Value;
-use std::io::IsTerminal;
+use serde_json::{Value, json};
+use std::io::{self, ErrorKind, IsTerminal, Write};
+
+/// Prints what can be seen; a reader that has gone away is no error (`fleetgate man | head`).
+pub fn print(text: &str) -> Outcome {
+    print_raw(&text::printable_lines(text))
+}
+
+/// The same for text that can be seen, with marks of ours for a terminal.
+fn print_raw(text: &str) -> Outcome {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(format!("standard output: {e}").into()),
+        _ => Ok(0),
+    }
+}
 
 /// Rows under headings, in columns as wide as their widest word; the last one ends where it ends.
-pub fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
+pub fn table(headings: &[&str], rows: &[impl AsRef<[String]>]) -> String {
     let clean: Vec<Vec<String>> = rows
         .iter()
-        .map(|row| row.iter().map(|c| printable(c)).collect())
+        .map(|row| row.as_ref().iter().map(|c| printable(c)).collect())
         .collect();
     let width = |column: usize| {
         let cells = clean
@@ -36,9 +49,8 @@ pub fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
 
 /// How many columns standard output has, where it is a terminal.
 pub fn columns() -> Option<usize> {
-    use std::io::IsTerminal;
     use std::os::fd::AsRawFd;
-    let out = std::io::stdout();
+    let out = io::stdout();
     if !out.is_terminal() {
         return None;
     }
@@ -85,7 +97,7 @@ pub fn json(document: &Value) -> Outcome {
 fn print_painted(text: &str) -> Outcome {
     let set = |name| std::env::var_os(name).is_some_and(|v| !v.is_empty());
     let is_dumb = std::env::var_os("TERM").is_none_or(|t| t == "dumb");
-    if is_dumb || !std::io::stdout().is_terminal() {
+    if is_dumb || !io::stdout().is_terminal() {
         return print(text);
     }
     // no-color.org: no colours; other marks are not its matter.
@@ -135,6 +147,22 @@ pub fn either(as_json: bool, document: impl FnOnce() -> Value, text: impl FnOnce
         true => json(&document()),
         false => print_painted(&text()),
     }
+}
+
+/// Prints a list: one JSON document, in which it is called `name`, or a table.
+pub fn list<T, const N: usize>(
+    as_json: bool,
+    name: &str,
+    items: &[T],
+    document: impl Fn(&T) -> Value,
+    headings: [&str; N],
+    row: impl Fn(&T) -> [String; N],
+) -> Outcome {
+    either(
+        as_json,
+        || json!({ name: items.iter().map(document).collect::<Vec<_>>() }),
+        || table(&headings, &items.iter().map(row).collect::<Vec<_>>()),
+    )
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! crate's.
 
 use crate::cluster::{self, Role};
-use crate::flags::{Given, Outcome};
+use crate::flags::{Arguments, Outcome};
 use fleetgate_auth::clock::MachineClock;
 use fleetgate_base::notify::Notify;
 use fleetgate_base::parent;
@@ -35,7 +35,7 @@ struct AuthSection {
 }
 
 /// `auth`
-pub fn auth(given: &Given) -> Outcome {
+pub fn auth(given: &Arguments) -> Outcome {
     let config = auth_config(&cluster::configuration(given)?)?;
     let notify = Notify::from_environment();
     let listener = listener(Role::Auth, &notify, config.listen).map_err(|e| {
@@ -86,7 +86,7 @@ pub fn auth_config(path: &Path) -> Result<fleetgate_auth::Config, String> {
 }
 
 /// `proxy`
-pub fn proxy(given: &Given) -> Outcome {
+pub fn proxy(given: &Arguments) -> Outcome {
     fleetgate_sys::heap::keep_large_apart();
     let config = fleetgate_proxy::config::Config::load(&cluster::configuration(given)?)?;
     let listen = config.listen;

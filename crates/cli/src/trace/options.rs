@@ -1,6 +1,6 @@
 //! What a command line of `fleetgate trace` asks for, read once. It starts nothing.
 
-use crate::flags::Given;
+use crate::flags::Arguments;
 use fleetgate_trace::decode::Limits;
 use fleetgate_trace::expression::{self, Decoded, Expressions, Quiet, Status};
 use fleetgate_trace::follow::Follow;
@@ -59,7 +59,7 @@ pub struct Summed {
 }
 
 /// All of it.
-pub struct Asked {
+pub struct TraceOptions {
     /// What is traced.
     pub subject: Subject,
     /// What all `-e` say.
@@ -92,12 +92,12 @@ pub struct Asked {
     pub environment: Vec<(OsString, Option<OsString>)>,
 }
 
-impl Asked {
+impl TraceOptions {
     /// Reads it.
     ///
     /// # Errors
     /// Things that do not go together, or mean nothing.
-    pub fn read(given: &Given) -> Result<Asked, String> {
+    pub fn read(given: &Arguments) -> Result<TraceOptions, String> {
         let expressions = expressions(given)?;
         let subject = subject(given)?;
         let attaches = matches!(subject, Subject::Processes(_));
@@ -148,7 +148,7 @@ impl Asked {
         }
         let detail = Choice::new(limits, expressions.raw.clone(), expressions.abbreviated.clone());
         let results = !given.has("no-results") && !notify;
-        let mut asked = Asked {
+        let mut options = TraceOptions {
             style: style(given, &expressions, &subject, &target, &follow)?,
             subject,
             expressions,
@@ -165,14 +165,14 @@ impl Asked {
             svg: given.value("svg").map(PathBuf::from),
             environment: environment(given)?,
         };
-        asked.style.results = results;
-        if !results && asked.style.statuses != Statuses::ALL {
+        options.style.results = results;
+        if !results && options.style.statuses != Statuses::ALL {
             return Err(
                 "which calls fail is known from their results: -z, -Z and status= need ptrace, without --no-results"
                     .to_owned(),
             );
         }
-        Ok(asked)
+        Ok(options)
     }
 
     /// Who writes down what happens.
@@ -209,7 +209,7 @@ impl Asked {
     }
 }
 
-fn expressions(given: &Given) -> Result<Expressions, String> {
+fn expressions(given: &Arguments) -> Result<Expressions, String> {
     let mut all = Expressions::default();
     for text in given.values("expression") {
         let expression = expression::expression(text).map_err(|wrong| format!("-e: {wrong}"))?;
@@ -218,7 +218,7 @@ fn expressions(given: &Given) -> Result<Expressions, String> {
     Ok(all)
 }
 
-fn subject(given: &Given) -> Result<Subject, String> {
+fn subject(given: &Arguments) -> Result<Subject, String> {
     let mut pids = Vec::new();
     for list in given.values("attach") {
         // As pidof prints them, and as people write them.
@@ -247,7 +247,7 @@ fn subject(given: &Given) -> Result<Subject, String> {
 }
 
 fn style(
-    given: &Given,
+    given: &Arguments,
     expressions: &Expressions,
     subject: &Subject,
     target: &Target,
@@ -310,7 +310,7 @@ fn style(
     })
 }
 
-fn environment(given: &Given) -> Result<Vec<(OsString, Option<OsString>)>, String> {
+fn environment(given: &Arguments) -> Result<Vec<(OsString, Option<OsString>)>, String> {
     let one = |text: &str| match text.split_once('=') {
         Some(("", _)) => Err(format!("-E: `{text}` has no name before `=`")),
         Some((name, value)) => Ok((name.into(), Some(value.into()))),

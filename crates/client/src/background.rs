@@ -2,8 +2,8 @@
 //! program does the work from the start, with a socket to the first as its standard input; the first waits for one byte on
 //! it and ends. So nothing is copied that runs already, and questions are asked while the shell still waits.
 
-use super::exit;
 use crate::say;
+use fleetgate_base::exit;
 use fleetgate_sys::{Fd, exec};
 use std::ffi::OsString;
 use std::fs::File;
@@ -50,13 +50,13 @@ pub fn start(words: &[OsString]) -> i32 {
             .stdin(Stdio::from(OwnedFd::from(its)))
             .spawn()?;
         match ours.read(&mut [0])? {
-            0 => Ok(second.wait()?.code().unwrap_or(exit::FAILED)),
+            0 => Ok(second.wait()?.code().unwrap_or(exit::UNREACHABLE)),
             _ => Ok(0),
         }
     };
     started().unwrap_or_else(|e| {
         say::line(format_args!("the background: {e}"));
-        exit::FAILED
+        exit::UNREACHABLE
     })
 }
 
