@@ -3,7 +3,6 @@
 
 use crate::gate::Gate;
 use crate::identity::{self, Identity};
-use crate::server;
 use crate::ssh::door::Proof;
 use crate::state::{Known, now};
 use fleetgate_net::backoff::{Backoff, random};
@@ -159,7 +158,7 @@ fn take_state(gate: &Gate, whole: bool, signed: fleetgate_proto::v1::Signed) -> 
     };
     let trusts_others = view.state.trust.tls_ca != before.state.trust.tls_ca;
     gate.view.send_replace(view);
-    if trusts_others && let Err(why) = server::show(gate) {
+    if trusts_others && let Err(why) = gate.renew_tls() {
         tracing::error!("what this proxy shows is as before: {why}");
     }
     Ok(())
@@ -406,7 +405,7 @@ async fn renew_once(gate: &Gate) -> Result<(), String> {
     identity::save_chain(directory, &answer.tls_chain)?;
     gate.identity.send_replace(renewed);
     gate.host_key.send_replace(Arc::new(host_key));
-    server::show(gate)
+    gate.renew_tls()
 }
 
 /// A host certificate for this proxy's key in the name of a plain sshd.

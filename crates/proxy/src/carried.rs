@@ -1,8 +1,8 @@
 //! A node's session as a byte stream: what `ssh -J` needs, where the SSH bytes come out of a channel and not out of frames.
 //! It holds one frame that is not read yet, and one that is not sent yet.
 
-use crate::dial::NodeFrames;
 use crate::steps::Steps;
+use crate::streams::NodeFrames;
 use bytes::{Buf, Bytes};
 use fleetgate_proto::v1::Frame;
 use fleetgate_proto::v1::frame::Kind;

@@ -2,27 +2,27 @@
 //! touched only after a yes. Then frames go from one stream to the other, one at a time: what the reader does not take
 //! is not read from the writer. SSH bytes are never looked at.
 
+use crate::denial::{Why, denied, refused};
 use crate::gate::Gate;
+use crate::open_dials::Told;
 use crate::places::Place;
-use crate::state::{Known, SKEW, View, now};
+use crate::state::{Known, now};
 use crate::steps::Steps;
+use crate::streams::NodeFrames;
+pub use crate::streams::{UNANSWERED, UNANSWERED_OF_ONE};
 use crate::tunnels::Tunnel;
 use fleetgate_net::h2::{self, AUTH_MESSAGE, Caller, TRANSPORT_MESSAGE};
-use fleetgate_policy::cluster::{
-    Allowed, Attempt, Identity, Labels, Name, Reason, Refusal, Selector, decide, decide_identity, logins_of,
-};
-use fleetgate_proto::v1::denied::Reason as Why;
+use fleetgate_policy::cluster::{Labels, Name, Selector};
 use fleetgate_proto::v1::frame::Kind;
 use fleetgate_proto::v1::transport_server::{Transport, TransportServer};
 use fleetgate_proto::v1::tunnel_client::TunnelClient;
-use fleetgate_proto::v1::{Denied, Dial, Frame, Node, NodesReply, NodesRequest, Via};
-use fleetgate_ssh::key::Certificate;
+use fleetgate_proto::v1::{Denied, Dial, Frame, NodesReply, NodesRequest, Via};
 use serde_json::json;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -30,20 +30,16 @@ use tokio::time::timeout;
 use tonic::codegen::tokio_stream::Stream;
 use tonic::{Code, Request, Response, Status, Streaming};
 
+pub(crate) mod access;
 mod client;
-mod open;
 mod plain;
-mod rate;
 mod session;
-mod streams;
+mod to_node;
 
+use access::{User, decision, labels_of, reachable, until_refused};
 use client::{ClientSide, FromClient};
-pub(crate) use open::OpenDials;
-use open::Told;
-pub(crate) use rate::DialRates;
 use session::{FromNode, Session};
-pub(crate) use streams::{NodeFrames, Streams};
-pub use streams::{UNANSWERED, UNANSWERED_OF_ONE};
+use to_node::ToNode;
 
 /// How long a client has for its first frame, and a node for its answer.
 pub const FIRST: Duration = Duration::from_secs(10);
@@ -63,14 +59,6 @@ pub(crate) fn service(gate: Arc<Gate>) -> TransportServer<Dialling> {
         .max_encoding_message_size(AUTH_MESSAGE)
 }
 
-/// Who dials, out of the connection's certificate.
-#[derive(Clone)]
-pub(crate) struct User {
-    pub(crate) identity: Arc<Identity>,
-    expires: Option<u64>,
-    source: Option<SocketAddr>,
-}
-
 /// What lets a user through: the decision, a place, and the way.
 pub(crate) struct Entry {
     /// Of the user: what is counted is counted by it.
@@ -86,22 +74,6 @@ pub(crate) enum Way {
     Tunnel(Arc<Tunnel>),
     /// A plain sshd: SSH ends here.
     Plain(Arc<Known>),
-}
-
-impl User {
-    /// By a certificate of SSH that was checked.
-    pub(crate) fn by_ssh(identity: &Identity, certificate: &Certificate, source: SocketAddr) -> User {
-        User {
-            identity: Arc::new(identity.clone()),
-            expires: certificate.expires(0),
-            source: Some(source),
-        }
-    }
-
-    /// What he counts by, whatever the number of his connections and certificates.
-    fn name(&self, gate: &Gate) -> Name {
-        self.identity.user().unwrap_or(&gate.name).clone()
-    }
 }
 
 #[tonic::async_trait]
@@ -154,64 +126,6 @@ fn who<T>(request: &Request<T>) -> Result<User, Status> {
     })
 }
 
-/// The nodes of which any account is the user's by a role. Who comes in nowhere, by the decision of a dial, is refused. What
-/// else a role asks for (a second factor, a device) is said when one of them is dialled, and so are locks on single nodes
-/// and accounts.
-fn reachable(gate: &Gate, user: &User, selector: &Selector) -> Result<Vec<Node>, Refusal> {
-    let view = gate.view.borrow();
-    let nowhere = Labels::default();
-    let name = decide_identity(&attempt(&view, user, &gate.name, &nowhere, ""))?;
-    let roles: Vec<_> = user
-        .identity
-        .roles
-        .iter()
-        .filter_map(|role| view.state.roles.get(role))
-        .filter(|role| role.logins_for(name).next().is_some())
-        .collect();
-    let may = |node: &Name, labels: &Labels| {
-        selector.matches(node, labels)
-            && roles
-                .iter()
-                .any(|role| role.nodes.iter().any(|nodes| nodes.matches(node, labels)))
-    };
-    let inventory = gate.inventory.borrow();
-    let mut nodes: Vec<Node> = inventory
-        .iter()
-        .filter(|(name, known)| may(name, &known.labels))
-        .map(|(_, known)| Node {
-            host_keys: Vec::new(),
-            ..known.node.clone()
-        })
-        .collect();
-    // Who is connected here is known here first.
-    for name in gate.tunnels.names() {
-        let Some(tunnel) = gate.tunnels.to(&name) else {
-            continue;
-        };
-        match nodes.binary_search_by(|node| node.name.as_str().cmp(name.as_str())) {
-            Ok(at) => {
-                nodes[at].connected = true;
-                nodes[at].seen = now();
-            }
-            Err(at) if !inventory.contains_key(&name) && may(&name, &tunnel.labels()) => {
-                let facts = tunnel.facts();
-                let node = Node {
-                    name: name.to_string(),
-                    labels: facts.labels,
-                    connected: true,
-                    seen: now(),
-                    version: facts.version,
-                    address: facts.address,
-                    ..Node::default()
-                };
-                nodes.insert(at, node);
-            }
-            Err(_) => {}
-        }
-    }
-    Ok(nodes)
-}
-
 /// What the client reads.
 pub(crate) struct Going {
     stage: Stage,
@@ -234,16 +148,6 @@ enum Failed {
     Denied(Denied),
     /// This process drains, and the node is connected to the next one alone.
     Leaving(Status),
-}
-
-/// What the node reads: the dial, then the client's frames.
-pub(crate) struct ToNode {
-    first: Option<Frame>,
-    from_client: Option<FromClient>,
-    received: Arc<AtomicU64>,
-    end: oneshot::Receiver<()>,
-    /// Takes the client's frames back where the node took none of them.
-    back: Option<oneshot::Sender<FromClient>>,
 }
 
 /// Why there is no session with a node.
@@ -314,7 +218,7 @@ async fn open(gate: Arc<Gate>, user: User, from_client: FromClient) -> Result<Se
     };
     gate.audit.tell("dial", &who);
     steps.ended("open a stream", 1);
-    let told = Told::new(gate.clone(), who, received);
+    let told = Told::new(gate.dials.clone(), who, received);
     let refused = until_refused(gate, user, node, login);
     Ok(Session::begin(from_node, end, steps, told, place, refused, left))
 }
@@ -328,15 +232,6 @@ fn target(gate: &Gate, dial: &Dial) -> Result<(Name, Labels), Denied> {
     let node = Name::parse(&dial.node).map_err(|why| denied(Why::Node, &why))?;
     let labels = labels_of(gate, &node).ok_or_else(|| unknown(node.as_str()))?;
     Ok((node, labels))
-}
-
-/// As auth has them; a node that auth has not told of yet speaks for itself.
-pub(crate) fn labels_of(gate: &Gate, node: &Name) -> Option<Labels> {
-    let known: Option<Arc<Known>> = gate.inventory.borrow().get(node).cloned();
-    match known {
-        Some(known) => Some(known.labels.clone()),
-        None => gate.tunnels.to(node).map(|tunnel| tunnel.labels()),
-    }
 }
 
 /// Lets a user through when it is his turn, and the node is there.
@@ -474,85 +369,6 @@ where
     }
 }
 
-fn attempt<'a>(
-    view: &'a View,
-    user: &'a User,
-    node: &'a Name,
-    labels: &'a Labels,
-    login: &'a str,
-) -> Attempt<'a> {
-    Attempt {
-        identity: &user.identity,
-        expires: user.expires,
-        cluster: &view.state.cluster,
-        roles: &view.state.roles,
-        locks: &view.state.locks,
-        node,
-        labels,
-        login,
-        now: now(),
-        skew: SKEW,
-    }
-}
-
-/// An empty login is any that the user may have there: plain ssh's ProxyCommand need not say which, and the node decides by
-/// what SSH says.
-pub(crate) fn decision(
-    view: &View,
-    user: &User,
-    node: &Name,
-    labels: &Labels,
-    login: &str,
-) -> Result<Allowed, Refusal> {
-    let ask = |login: &str| decide(&attempt(view, user, node, labels, login));
-    let Some(name) = user.identity.user().filter(|_| login.is_empty()) else {
-        return ask(login);
-    };
-    let roles = user
-        .identity
-        .roles
-        .iter()
-        .filter_map(|role| view.state.roles.get(role));
-    let mut answers: Vec<_> = logins_of(roles, name).iter().map(|login| ask(login)).collect();
-    let missing = |answer: &Result<Allowed, Refusal>| {
-        // What he lacks everywhere else says more than that one of the accounts is not his.
-        answer
-            .as_ref()
-            .is_err_and(|refusal| refusal.reason != Reason::Role)
-    };
-    match answers
-        .iter()
-        .position(Result::is_ok)
-        .or_else(|| answers.iter().position(missing))
-        .or(answers.len().checked_sub(1))
-    {
-        Some(best) => answers.swap_remove(best),
-        None => ask(login),
-    }
-}
-
-/// Comes back when the user may no longer be there: a lock, a role that is gone, the certificate's or the second factor's
-/// end. Asked again whenever the state changes and when time runs out.
-pub(crate) async fn until_refused(gate: Arc<Gate>, user: User, node: Name, login: String) -> Refusal {
-    let mut view = gate.view.subscribe();
-    loop {
-        // At once too: since it was decided that he may, the node may have taken its time.
-        let labels = labels_of(&gate, &node).unwrap_or_default();
-        let until = match decision(&view.borrow_and_update(), &user, &node, &labels, &login) {
-            Ok(allowed) => allowed.until,
-            // A second factor that has grown too old ends nothing that is open.
-            Err(refusal) if refusal.reason == Reason::Mfa => None,
-            Err(refusal) => return refusal,
-        };
-        let left = Duration::from_secs(until.map_or(u64::MAX >> 32, |until| until.saturating_sub(now())));
-        tokio::select! {
-            _ = view.changed() => {}
-            // One more second: `until` itself is still allowed.
-            () = tokio::time::sleep(left + Duration::from_secs(1)) => {}
-        }
-    }
-}
-
 impl Stream for Going {
     type Item = Result<Frame, Status>;
 
@@ -587,73 +403,6 @@ pub(crate) async fn until(at: u64) {
     tokio::time::sleep(Duration::from_secs(at.saturating_sub(now()))).await;
 }
 
-impl ToNode {
-    /// With what ends it, and what brings the client's frames back where the node took none.
-    #[allow(clippy::type_complexity)]
-    fn new(
-        dial: Dial,
-        from_client: FromClient,
-        received: Arc<AtomicU64>,
-    ) -> (ToNode, oneshot::Sender<()>, oneshot::Receiver<FromClient>) {
-        let (end, ended) = oneshot::channel();
-        let (back, brought) = oneshot::channel();
-        let to_node = ToNode {
-            first: Some(Frame {
-                kind: Some(Kind::Dial(dial)),
-            }),
-            from_client: Some(from_client),
-            received,
-            end: ended,
-            back: Some(back),
-        };
-        (to_node, end, brought)
-    }
-}
-
-impl Drop for ToNode {
-    fn drop(&mut self) {
-        if let (Some(from_client), Some(back)) = (self.from_client.take(), self.back.take()) {
-            // Mostly nobody waits for it.
-            let _ = back.send(from_client);
-        }
-    }
-}
-
-impl Stream for ToNode {
-    type Item = Frame;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Frame>> {
-        if let Some(first) = self.first.take() {
-            return Poll::Ready(Some(first));
-        }
-        // The other direction is over, so this one is: whoever sent on would find nobody.
-        if self.from_client.is_some() && Pin::new(&mut self.end).poll(cx).is_ready() {
-            self.from_client = None;
-        }
-        loop {
-            let Some(from_client) = &self.from_client else {
-                return Poll::Ready(None);
-            };
-            match from_client.poll_next(cx) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Some(Ok(frame))) => {
-                    // From here on the node has what no other could be given.
-                    self.back = None;
-                    match &frame.kind {
-                        // A kind that this proxy does not know, a second dial, or what only the other side says.
-                        None | Some(Kind::Dial(_) | Kind::Opened(_) | Kind::Denied(_)) => {}
-                        Some(_) => {
-                            self.received.fetch_add(ssh_length(&frame), Relaxed);
-                            return Poll::Ready(Some(frame));
-                        }
-                    }
-                }
-                Poll::Ready(None | Some(Err(_))) => self.from_client = None,
-            }
-        }
-    }
-}
-
 fn tell_denied(gate: &Gate, user: &User, dial: &Dial, denied: &Denied) {
     let fields = json!({
         "user": user.identity.user().map(Name::as_str),
@@ -671,38 +420,8 @@ fn tell_denied(gate: &Gate, user: &User, dial: &Dial, denied: &Denied) {
     }
 }
 
-fn ssh_length(frame: &Frame) -> u64 {
-    match &frame.kind {
-        Some(Kind::Ssh(bytes)) => bytes.len() as u64,
-        _ => 0,
-    }
-}
-
 fn last(denied: Denied) -> Frame {
     Frame {
         kind: Some(Kind::Denied(denied)),
-    }
-}
-
-pub(crate) fn denied(reason: Why, words: &str) -> Denied {
-    Denied {
-        reason: reason.into(),
-        words: words.to_owned(),
-        rule: String::new(),
-    }
-}
-
-fn refused(refusal: &Refusal) -> Denied {
-    let reason = match refusal.reason {
-        Reason::Role => Why::Role,
-        Reason::Lock => Why::Lock,
-        Reason::Mfa => Why::Mfa,
-        Reason::Device => Why::Device,
-        Reason::Expired => Why::Expired,
-    };
-    Denied {
-        reason: reason.into(),
-        words: refusal.words.clone(),
-        rule: refusal.rule.clone(),
     }
 }

@@ -3,31 +3,42 @@
 
 use crate::audit::Audit;
 use crate::config::Config;
-use crate::dial::{DialRates, OpenDials};
+use crate::dial_rates::DialRates;
+use crate::error::ServerError;
 use crate::identity::Identity;
-use crate::jump::Local;
-use crate::passing::Passing;
-use crate::places::{Place, Places};
+use crate::open_dials::OpenDials;
+use crate::places::{Place, Places, Turns};
+use crate::prefixed::Begun;
 use crate::reachable::Reachable;
-use crate::server::CONNECTIONS_BESIDE;
-use crate::state::{Inventory, View, now};
-use crate::strangers::Strangers;
+use crate::ssh::terminate::AgentFrames;
+use crate::state::{Inventory, Known, View, now};
+use crate::strangers::{self, Strangers};
 use crate::tunnels::Tunnels;
 use fleetgate_net::h2::Channel;
 use fleetgate_net::otlp::Exporter;
-use fleetgate_net::{Credentials, tls};
+use fleetgate_net::tls::{self, H2, HTTP1, PROXY, Shown, TUNNEL};
+use fleetgate_net::{Credentials, Trust};
+use fleetgate_policy::address::Network;
 use fleetgate_policy::cluster::{self, Name, Subject, Target};
 use fleetgate_ssh::key::HostKey;
+use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+use tokio::io::DuplexStream;
+use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::{sleep_until, timeout};
 
 /// So long after its start a proxy waits for nodes that it knows and that have not dialled it yet.
 pub const AFTER_START: Duration = Duration::from_secs(30);
 /// How long a session waits for the connection of a node that is about to dial.
 pub const NODE_WAIT: Duration = Duration::from_secs(10);
+
+/// Connections of one user, node or other machine beyond `sessions_per_user`, since each session may come by one of its own.
+pub const CONNECTIONS_BESIDE: usize = 64;
+/// What is on its way between a session on a node without fleetgate and its user, each way.
+pub const BETWEEN: usize = 64 * 1024;
 
 /// What the proxy's tasks have in common.
 pub(crate) struct Gate {
@@ -58,7 +69,9 @@ pub(crate) struct Gate {
     /// Those who have not shown who they are.
     pub(crate) strangers: Arc<Strangers>,
     /// Those of them who are passed on to auth.
-    pub(crate) passing: Passing,
+    pub(crate) auth_places: Strangers,
+    /// Turns of theirs at the handshake with auth.
+    pub(crate) auth_turns: Turns<Network>,
     /// Users' sessions, counted.
     pub(crate) sessions: Places<Name>,
     /// What users may dial.
@@ -66,8 +79,8 @@ pub(crate) struct Gate {
     /// Connections of those who have shown who they are, counted by whom their certificate names.
     pub(crate) certified: Places<String>,
     /// Those of users that are open, for the audit log.
-    pub(crate) dials: OpenDials,
-    pub(crate) audit: Audit,
+    pub(crate) dials: Arc<OpenDials>,
+    pub(crate) audit: Arc<Audit>,
     /// Gets every connection's steps, where the configuration names one.
     pub(crate) collector: OnceLock<Exporter>,
     /// All nodes of the inventory were told since the start; written by `auth`.
@@ -85,7 +98,28 @@ pub(crate) struct Gate {
 /// A connection of a user's, counted in [`Gate::guests`] for as long as this is kept.
 pub(crate) struct Guest(Arc<Gate>);
 
+/// What the task that speaks SSH gets from the others. It is bounded by the places of strangers and of sessions.
+pub(crate) enum Local {
+    /// A connection that begins with `S`.
+    Ssh(Begun<TcpStream>, SocketAddr, strangers::Place, Guest),
+    /// A session on a node without fleetgate; who hears why it has ended.
+    Plain(
+        DuplexStream,
+        SocketAddr,
+        Arc<Known>,
+        Option<AgentFrames>,
+        oneshot::Sender<String>,
+    ),
+}
+
 impl Gate {
+    /// Shows the newest certificate, and believes the newest authorities.
+    pub(crate) fn renew_tls(&self) -> Result<(), String> {
+        let made = tls_server(&self.view.borrow(), &self.identity.borrow(), self.given.as_ref());
+        self.tls.send_replace(made.map_err(|e| e.to_string())?);
+        Ok(())
+    }
+
     /// Waits until the proxy drains.
     pub(crate) async fn left(&self) {
         // An error would say that the gate is gone, and this is part of it.
@@ -196,4 +230,18 @@ impl Drop for Guest {
     fn drop(&mut self) {
         self.0.guests.send_modify(|guests| *guests -= 1);
     }
+}
+
+/// What this proxy shows and whom it believes, by TLS.
+pub(crate) fn tls_server(
+    view: &View,
+    identity: &Identity,
+    given: Option<&Credentials>,
+) -> Result<tls::Server, ServerError> {
+    let failed = |e: tls::Error| ServerError(e.to_string());
+    let trust = Trust::new(&view.state.trust.tls_ca).map_err(failed)?;
+    let shown = Shown::new()
+        .name(PROXY, &identity.credentials)
+        .otherwise(given.unwrap_or(&identity.credentials));
+    tls::Server::new(shown, Some(&trust), &[TUNNEL, H2, HTTP1]).map_err(failed)
 }

@@ -4,9 +4,10 @@
 
 use crate::auth;
 use crate::carried::{Carried, sending};
-use crate::dial::{self, User};
-use crate::gate::{Gate, Guest};
-use crate::mux::Begun;
+use crate::denial::Why;
+use crate::dial;
+use crate::dial::access::{User, decision, labels_of, until_refused};
+use crate::gate::{BETWEEN, Gate, Guest, Local};
 use crate::ssh::door::{Caller, GRACE};
 use crate::ssh::terminate::{self, AgentFrames, Host, Later, Shown, Told};
 use crate::ssh::{Reaching, Ways, jump};
@@ -16,7 +17,6 @@ use crate::strangers::Place;
 use fleetgate_net::dial as tcp;
 use fleetgate_policy::cluster::{Allowed, Identity, Name, SSH_EXTENSION};
 use fleetgate_policy::strangers::Offence;
-use fleetgate_proto::v1::denied::Reason as Why;
 use fleetgate_proto::v1::frame::Kind;
 use fleetgate_proto::v1::{Denied, Dial, Frame, Via};
 use fleetgate_ssh::codec::Reader;
@@ -28,28 +28,10 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
-use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, duplex};
+use tokio::io::{AsyncRead, AsyncWrite, duplex};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::sync::oneshot;
 use tokio::task::spawn_local;
-
-/// What is on its way between a session on a node without fleetgate and its user, each way.
-pub const BETWEEN: usize = 64 * 1024;
-
-/// What comes here from the other tasks. It is bounded by the places of strangers and of sessions.
-pub(crate) enum Local {
-    /// A connection that begins with `S`.
-    Ssh(Begun<TcpStream>, SocketAddr, Place, Guest),
-    /// A session on a node without fleetgate; who hears why it has ended.
-    Plain(
-        DuplexStream,
-        SocketAddr,
-        Arc<Known>,
-        Option<AgentFrames>,
-        oneshot::Sender<String>,
-    ),
-}
 
 /// Serves what comes, until the proxy ends.
 pub(crate) async fn run(gate: Arc<Gate>, mut local: UnboundedReceiver<Local>) {
@@ -410,7 +392,7 @@ impl Host for Plain {
             };
             let stopping = gate.clone();
             tokio::select! {
-                refusal = dial::until_refused(gate, user, node, login) => refusal.words,
+                refusal = until_refused(gate, user, node, login) => refusal.words,
                 () = stopping.stopped() => "the proxy stops".to_owned(),
             }
         })
@@ -421,9 +403,9 @@ impl Plain {
     fn decide(&self, user: &User, login: &str) -> Result<Allowed, String> {
         let node = Name::parse(&self.node.node.name)?;
         // As it is registered now; the address was taken when the connection was.
-        let labels = dial::labels_of(&self.gate, &node).unwrap_or_default();
+        let labels = labels_of(&self.gate, &node).unwrap_or_default();
         let view = self.gate.view.borrow();
-        dial::decision(&view, user, &node, &labels, login).map_err(|no| no.words)
+        decision(&view, user, &node, &labels, login).map_err(|no| no.words)
     }
 }
 

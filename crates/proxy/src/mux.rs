@@ -1,13 +1,13 @@
 //! One address for everything: what a connection is, its first byte says, and nothing is waited for beyond what settles
 //! it. TLS for the auth service is passed on unread. Whoever has not shown who he is has little time and few places.
 
-use crate::gate::{Gate, Guest};
+use crate::gate::{Gate, Guest, Local};
 use crate::hello::{self, Asked, HELLO_MAX};
-use crate::jump::Local;
+use crate::prefixed::Begun;
 use crate::ssh::door;
 use crate::state::now;
-use crate::strangers::Place;
-use crate::{dial, passing, tunnels, web};
+use crate::strangers::{GAVE_WAY, Place};
+use crate::{dial, passing, tunnel_control, web};
 use fleetgate_net::h2::{self, Caller, Routes, Tuning};
 use fleetgate_net::http1;
 use fleetgate_net::tls::{self, AUTH, Kind, Peer, TUNNEL};
@@ -15,11 +15,9 @@ use fleetgate_policy::cluster::{Identity, Target};
 use fleetgate_policy::strangers::Offence;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
@@ -34,19 +32,6 @@ pub const STRANGER_LIFE: Duration = Duration::from_secs(30);
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// What an open connection whose user was locked still has to read why.
 const LOCKED_WORDS: Duration = Duration::from_millis(500);
-
-/// Why a stranger's connection ends that did nothing.
-pub(crate) const GAVE_WAY: &str = "its place went to another source";
-
-/// A connection of which the first bytes were read.
-pub(crate) struct Begun<IO> {
-    first: Vec<u8>,
-    taken: usize,
-    /// Bytes of the version line that the client already has: whoever speaks SSH here writes them again, and they are
-    /// dropped.
-    sent: usize,
-    io: IO,
-}
 
 /// Everything that the connections of one address share.
 pub(crate) struct Mux {
@@ -186,7 +171,7 @@ impl Mux {
                     drop(place);
                 }
                 drop(guest);
-                tunnels::serve(self.gate.clone(), stream, peer, address, certified).await;
+                tunnel_control::serve(self.gate.clone(), stream, peer, address, certified).await;
             }
             Some(tls::H2) => {
                 _ = tokio::spawn(async move {
@@ -332,62 +317,5 @@ async fn begin<IO: AsyncRead + AsyncWrite + Unpin>(mut io: IO) -> io::Result<Wha
             sent,
             io,
         }));
-    }
-}
-
-impl<IO: AsyncRead + Unpin> AsyncRead for Begun<IO> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let begun = &mut *self;
-        if begun.taken < begun.first.len() {
-            let more = &begun.first[begun.taken..];
-            let length = more.len().min(into.remaining());
-            into.put_slice(&more[..length]);
-            begun.taken += length;
-            if begun.taken == begun.first.len() {
-                begun.first = Vec::new();
-                begun.taken = 0;
-            }
-            return Poll::Ready(Ok(()));
-        }
-        Pin::new(&mut self.io).poll_read(cx, into)
-    }
-}
-
-impl<IO: AsyncWrite + Unpin> AsyncWrite for Begun<IO> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
-        if self.sent > 0 {
-            let length = from.len().min(self.sent);
-            self.sent -= length;
-            return Poll::Ready(Ok(length));
-        }
-        Pin::new(&mut self.io).poll_write(cx, from)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        from: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        if self.sent > 0 {
-            let part = from.iter().find(|part| !part.is_empty());
-            return self.poll_write(cx, part.map_or(&[], |part| part));
-        }
-        Pin::new(&mut self.io).poll_write_vectored(cx, from)
     }
 }

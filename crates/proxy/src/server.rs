@@ -2,25 +2,23 @@
 //! stop. It opens nothing to the world but the one address.
 
 use crate::audit::{self, Events};
-use crate::auth;
 use crate::config::Config;
-use crate::dial::{DialRates, OpenDials};
-use crate::gate::Gate;
+use crate::dial_rates::DialRates;
+use crate::error::ServerError;
+use crate::gate::{CONNECTIONS_BESIDE, Gate, Local, tls_server};
 use crate::identity::Identity;
-use crate::jump::{self, Local};
 use crate::mux::Mux;
-use crate::passing::Passing;
-use crate::places::Places;
-use crate::reachable::{self, Reachable};
-use crate::sandbox;
+use crate::open_dials::OpenDials;
+use crate::places::{Places, Turns};
+use crate::reachable::Reachable;
 use crate::state::View;
 use crate::strangers::Strangers;
-use crate::tunnels::{LAST_WORDS, Tunnels};
+use crate::tunnel_control::LAST_WORDS;
+use crate::tunnels::Tunnels;
+use crate::{audit_delivery, auth, jump, passing, probes, sandbox};
+use fleetgate_net::Credentials;
 use fleetgate_net::otlp::Exporter;
-use fleetgate_net::tls::{self, H2, HTTP1, PROXY, Shown, TUNNEL};
-use fleetgate_net::{Credentials, Trust};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
@@ -39,19 +37,12 @@ pub const DRAIN: Duration = Duration::from_secs(48 * 3600);
 const LAST_EVENTS: Duration = Duration::from_secs(2);
 /// Sessions of all users at once.
 pub const SESSIONS: usize = 1 << 17;
-/// Connections of one user, node or other machine beyond `sessions_per_user`, since each session may come by one of its own.
-pub const CONNECTIONS_BESIDE: usize = 64;
-
 /// A proxy.
 pub struct Server {
     gate: Arc<Gate>,
     events: Events,
     local: UnboundedReceiver<Local>,
 }
-
-/// Why there is no proxy: a sentence.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServerError(pub(crate) String);
 
 impl Server {
     /// By its configuration and its state directory.
@@ -62,8 +53,9 @@ impl Server {
             ServerError(format!("{}: {why}", path.display()))
         })?;
         let given = given(&config)?;
-        let tls = shown(&view, &identity, given.as_ref())?;
+        let tls = tls_server(&view, &identity, given.as_ref())?;
         let (audit, events) = audit::audit(identity.name.as_str());
+        let audit = Arc::new(audit);
         let host_key = identity
             .host_key(identity.host_certificate.as_ref())
             .or_else(|_| identity.host_key(None))
@@ -82,11 +74,12 @@ impl Server {
             reports: Notify::new(),
             tunnels: Tunnels::default(),
             reachable: Reachable::default(),
-            passing: Passing::new(&config),
+            auth_places: passing::places(&config),
+            auth_turns: Turns::new(passing::REACHING, passing::REACHING_OF_ONE),
             strangers: Arc::new(Strangers::new(config.strangers.clone(), config.bounds())),
             sessions: Places::new(SESSIONS, config.sessions_per_user as usize),
             dial_rates: DialRates::new(&config),
-            dials: OpenDials::default(),
+            dials: Arc::new(OpenDials::new(audit.clone())),
             certified: Places::new(
                 usize::MAX,
                 (config.sessions_per_user as usize).saturating_add(CONNECTIONS_BESIDE),
@@ -145,15 +138,15 @@ impl Server {
         tasks.spawn(auth::run(gate.clone()));
         let (close_audit, audit_closing) = oneshot::channel();
         let mut writing = JoinSet::new();
-        writing.spawn(audit::run(gate.clone(), self.events, audit_closing));
-        tasks.spawn(reachable::run(Arc::downgrade(&gate)));
+        writing.spawn(audit_delivery::run(gate.clone(), self.events, audit_closing));
+        tasks.spawn(probes::run(Arc::downgrade(&gate)));
         // It holds no gate: who does is at work.
         let (strangers, held) = (gate.strangers.clone(), Arc::downgrade(&gate));
         tasks.spawn(async move {
             loop {
                 strangers.summed().await;
                 let Some(gate) = held.upgrade() else { return };
-                strangers.tell(&gate);
+                strangers.tell(&gate.audit);
             }
         });
         let mux = Arc::new(Mux::new(gate.clone()));
@@ -197,8 +190,8 @@ impl Server {
         };
         let _ = tokio::time::timeout(STOP, ssh.run_until(ended)).await;
         // What has not ended by itself ends with this process: nobody is told of it but the audit log.
-        gate.dials.end(&gate);
-        gate.strangers.tell(&gate);
+        gate.dials.end();
+        gate.strangers.tell(&gate.audit);
         let _ = close_audit.send(());
         if tokio::time::timeout(LAST_EVENTS, writing.join_next())
             .await
@@ -208,22 +201,6 @@ impl Server {
         }
         Ok(())
     }
-}
-
-/// Shows the newest certificate, and believes the newest authorities.
-pub(crate) fn show(gate: &Gate) -> Result<(), String> {
-    let made = shown(&gate.view.borrow(), &gate.identity.borrow(), gate.given.as_ref());
-    gate.tls.send_replace(made.map_err(|e| e.0)?);
-    Ok(())
-}
-
-fn shown(view: &View, identity: &Identity, given: Option<&Credentials>) -> Result<tls::Server, ServerError> {
-    let failed = |e: tls::Error| ServerError(e.to_string());
-    let trust = Trust::new(&view.state.trust.tls_ca).map_err(failed)?;
-    let shown = Shown::new()
-        .name(PROXY, &identity.credentials)
-        .otherwise(given.unwrap_or(&identity.credentials));
-    tls::Server::new(shown, Some(&trust), &[TUNNEL, H2, HTTP1]).map_err(failed)
 }
 
 fn given(config: &Config) -> Result<Option<Credentials>, ServerError> {
@@ -239,11 +216,3 @@ fn given(config: &Config) -> Result<Option<Credentials>, ServerError> {
         .map(Some)
         .map_err(|e| ServerError(format!("{}: {e}", certificate.display())))
 }
-
-impl fmt::Display for ServerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ServerError {}

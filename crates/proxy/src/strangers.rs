@@ -2,7 +2,7 @@
 //! source pays for its offences, and which of them have an audit line of their own. The rules are
 //! `fleetgate_policy::strangers`', as on nodes; this file holds the places. It looks at no byte of a connection.
 
-use crate::gate::Gate;
+use crate::audit::{Audit, time};
 use fleetgate_policy::address::Network;
 use fleetgate_policy::strangers::{
     Admission, Bounds, Full, Lines, Offence, Penalties, Settings, WINDOW, Waiting,
@@ -14,6 +14,9 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::Notify;
+
+/// Why a stranger's connection ends that did nothing.
+pub(crate) const GAVE_WAY: &str = "its place went to another source";
 
 /// All of them.
 pub(crate) struct Strangers {
@@ -153,7 +156,7 @@ impl Strangers {
     }
 
     /// Writes the sums down.
-    pub(crate) fn tell(&self, gate: &Gate) {
+    pub(crate) fn tell(&self, audit: &Audit) {
         let sums = self.lock().lines.take();
         for sum in sums {
             let source = sum.source.map(|source| source.short());
@@ -167,9 +170,9 @@ impl Strangers {
             fields.insert("of".to_owned(), sum.what.into());
             fields.insert("source".to_owned(), source.map_or(Value::Null, Value::from));
             fields.insert("count".to_owned(), sum.count.into());
-            fields.insert("first".to_owned(), crate::audit::time(sum.first).into());
-            fields.insert("last".to_owned(), crate::audit::time(sum.last).into());
-            gate.audit.tell("strangers", &fields);
+            fields.insert("first".to_owned(), time(sum.first).into());
+            fields.insert("last".to_owned(), time(sum.last).into());
+            audit.tell("strangers", &fields);
         }
     }
 }

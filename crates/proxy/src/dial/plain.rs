@@ -1,9 +1,9 @@
 //! A dial whose node is a plain sshd: the frames' SSH bytes go into a pipe, at whose other end this proxy's own SSH is. The
 //! pipe is what is on its way; a reader that is slow holds its writer.
 
-use super::{ToNode, Why, denied};
-use crate::gate::Gate;
-use crate::jump::{BETWEEN, Local};
+use super::to_node::ToNode;
+use crate::denial::{Why, denied};
+use crate::gate::{BETWEEN, Gate, Local};
 use crate::ssh::terminate::AgentFrames;
 use crate::state::Known;
 use bytes::Bytes;

@@ -1,12 +1,14 @@
 //! An open session towards its client. HTTP/2 asks for frames only while the client takes some, so what ends a session by
 //! itself, and what it holds, belong to a task that waits for no client.
 
-use super::open::Told;
+use super::last;
 use super::plain::PlainLeg;
-use super::{Why, denied, last, refused, ssh_length};
-use crate::dial::streams::NodeFrames;
+use super::to_node::ssh_length;
+use crate::denial::{Why, denied, refused};
+use crate::open_dials::Told;
 use crate::places::Place;
 use crate::steps::Steps;
+use crate::streams::NodeFrames;
 use fleetgate_net::h2;
 use fleetgate_policy::cluster::{Name, Refusal};
 use fleetgate_proto::v1::Frame;
