@@ -9,6 +9,7 @@ use crate::shell::{Result, heading, root, write};
 use crate::tidy::{self, File, Finding, Metadata};
 use imports::Modules;
 use picture::Graph;
+pub use picture::escaped;
 use std::collections::BTreeMap;
 
 /// Where the pictures are.
@@ -16,8 +17,8 @@ const PICTURES: &str = "docs/pictures";
 /// The crates whose modules are drawn.
 const DRAWN: [&str; 3] = ["node", "worker", "tunnel"];
 /// The crates without a circle between modules; the others are still to be straightened.
-const STRAIGHT: [&str; 10] = [
-    "base", "calls", "logins", "node", "proto", "seal", "tunnel", "wire", "worker", "wtmpdb",
+const STRAIGHT: [&str; 11] = [
+    "base", "calls", "logins", "node", "proto", "proxy", "seal", "tunnel", "wire", "worker", "wtmpdb",
 ];
 
 /// `cargo xtask graph`
