@@ -3,7 +3,7 @@
 
 use crate::launching::ladder;
 use crate::orders::{self, PATIENCE_MS};
-use fleetgate_launch::{Keeper, Places};
+use fleetgate_launch::{Places, SessionReaper};
 use fleetgate_node::config::Config;
 use fleetgate_node::monitor::audit::{Audit, Writing};
 use fleetgate_node::monitor::cgroup::Cgroups;
@@ -94,7 +94,7 @@ impl Desk {
             )
             .expect("watched");
         let places = Places::system();
-        let keeper = Keeper::start(&directory.join("sessions"), places).expect("a keeper");
+        let keeper = SessionReaper::start(&directory.join("sessions"), places).expect("a keeper");
         let cgroups = Cgroups::find().ok();
         let sessions =
             Sessions::new(ladder, Arc::new(keeper), cgroups, Inherited::now(), &tools).expect("sessions");

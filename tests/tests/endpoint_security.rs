@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use fleetgate_launch::Launcher;
-use fleetgate_seal::{Ladder, Strategy};
+use fleetgate_seal::{FallbackChain, Strategy};
 use fleetgate_sys::Errno;
 use fleetgate_sys::process;
 use fleetgate_sys::seccomp::{Action, Rule, allow, calls, confine, next};
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 /// Sessions that have to start while it happens.
 const SESSIONS: usize = 40;
 
-fn starts_in_memory(ladder: &Ladder) {
+fn starts_in_memory(ladder: &FallbackChain) {
     let strategy = ladder.image().expect("image").strategy();
     assert_eq!(
         strategy,
@@ -25,13 +25,13 @@ fn starts_in_memory(ladder: &Ladder) {
 }
 
 /// What the operator is told.
-fn left_memory(ladder: &Ladder) {
+fn left_memory(ladder: &FallbackChain) {
     let report = ladder.report();
     assert_ne!(report.current, Strategy::Memfd);
     let left = &report.moves[0];
     assert_eq!(left.from, Strategy::Memfd);
     let rung = report
-        .rungs
+        .strategies
         .iter()
         .find(|r| r.strategy == Strategy::Memfd)
         .expect("every strategy is listed");
@@ -70,7 +70,7 @@ fn a_server_that_starts_under_the_rule_is_on_another_rung_at_once() {
         let report = ladder.report();
         assert_ne!(report.current, Strategy::Memfd);
         let rung = report
-            .rungs
+            .strategies
             .iter()
             .find(|r| r.strategy == Strategy::Memfd)
             .expect("listed");

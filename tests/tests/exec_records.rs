@@ -2,7 +2,7 @@
 //! was killed; closed by the keeper.
 #![forbid(unsafe_code)]
 
-use fleetgate_launch::{Keeper, Session};
+use fleetgate_launch::{Session, SessionReaper};
 use fleetgate_logins::{Entry, Places, failed, read};
 use fleetgate_sys::clock::{self, Time};
 use fleetgate_sys::process;
@@ -59,7 +59,7 @@ fn ended(world: &World, end: impl FnOnce(&mut Living)) -> String {
     assert!(last.contains(&line) && last.contains("still logged in"), "{last}");
     assert!(sh("lastlog -u ada").contains("192.0.2.7"));
 
-    let keeper = Keeper::start(Path::new("/run/test/sessions"), Places::system()).expect("a keeper");
+    let keeper = SessionReaper::start(Path::new("/run/test/sessions"), Places::system()).expect("a keeper");
     let (told, ends) = mpsc::channel();
     let pid = session.started.pid;
     let pidfd = session.started.pidfd.duplicate(3).expect("dup");

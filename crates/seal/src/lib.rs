@@ -1,13 +1,13 @@
-//! An executable image that nobody can alter: strategies, probing, the ladder.
+//! An executable image that nobody can alter: strategies, probing, the fallback chain.
 //!
-//! A server opens a [`Ladder`] once and starts its helpers from [`Ladder::image`]; docs/sealing.md says what each
-//! rung protects from. This crate never launches anything but its own probes and never reads configuration.
+//! A server opens a [`FallbackChain`] once and starts its helpers from [`FallbackChain::image`]; docs/sealing.md says what each
+//! strategy protects from. This crate never launches anything but its own probes and never reads configuration.
 #![forbid(unsafe_code)]
 
+mod chain;
 mod elf;
 mod embedded;
 mod image;
-mod ladder;
 mod make;
 pub mod once;
 mod probe;
@@ -17,12 +17,12 @@ mod source;
 mod strategy;
 pub mod verify;
 
+pub use chain::{Death, Error, FallbackChain, Options, Verdict};
 pub use elf::Unfit;
 pub use embedded::{Embedded, Packing};
 pub use image::Image;
-pub use ladder::{Death, Error, Ladder, Options, Verdict};
 pub use probe::Probe;
 pub use refusal::{Cause, Refusal, Step};
-pub use report::{Move, Report, RungReport};
+pub use report::{Move, Report, StrategyReport};
 pub use source::Source;
 pub use strategy::{Strategy, UnknownStrategy};

@@ -10,7 +10,7 @@
 
 use crate::elf::{self, Unfit};
 use crate::make;
-use crate::refusal::{Context, Failed, Refusal, Step};
+use crate::refusal::{Context, Failure, Refusal, Step};
 use crate::{Source, Strategy};
 use fleetgate_sys::exe::Identity;
 use fleetgate_sys::spawn::Strings;
@@ -181,7 +181,7 @@ pub fn run(how: How, command: &[OsString], chosen: &mut dyn FnMut(Choice<'_>)) -
                         refusals: &refusals[shown..],
                     });
                     shown = refusals.len();
-                    Failed {
+                    Failure {
                         step: Step::Execute,
                         cause: exe::execute(&image, &argv, &envp).into(),
                         path: None,
@@ -271,7 +271,7 @@ impl Found {
     }
 
     /// Makes one image.
-    fn seal(&self, strategy: Strategy, place: Option<&Path>) -> Result<Fd, Failed> {
+    fn seal(&self, strategy: Strategy, place: Option<&Path>) -> Result<Fd, Failure> {
         match strategy {
             Strategy::Overlay => make::overlay_for_exec(&self.fd, &self.seen),
             _ => {

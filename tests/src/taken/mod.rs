@@ -25,7 +25,7 @@ use fleetgate_node::config::Config;
 use fleetgate_node::monitor::seats::{Executed, Images, Late, Order, Process, Seat, Starts};
 use fleetgate_node::monitor::sessions::Inherited;
 use fleetgate_node::monitor::{Parts, open};
-use fleetgate_seal::{Death, Image, Ladder, Options, Source};
+use fleetgate_seal::{Death, FallbackChain, Image, Options, Source};
 use fleetgate_sys::spawn::{Program, Spawn, Stack, Strings, spawn};
 use fleetgate_sys::{Fd, file, socket};
 use fleetgate_wire::node::starter::ToMonitor;
@@ -114,14 +114,14 @@ impl Write for Log {
 }
 
 /// The images, proven once for all tests of this program.
-fn ladders() -> (Arc<Ladder>, Arc<Ladder>) {
-    static LADDERS: OnceLock<(Arc<Ladder>, Arc<Ladder>)> = OnceLock::new();
+fn ladders() -> (Arc<FallbackChain>, Arc<FallbackChain>) {
+    static LADDERS: OnceLock<(Arc<FallbackChain>, Arc<FallbackChain>)> = OnceLock::new();
     let open = || {
         let options = Options {
             name: Some(c"fleetgate-resolver".into()),
             ..Options::default()
         };
-        let resolver = Ladder::open(Source::File(crate::resolver()), options).expect("a ladder");
+        let resolver = FallbackChain::open(Source::File(crate::resolver()), options).expect("a ladder");
         (crate::launching::ladder(), Arc::new(resolver))
     };
     LADDERS.get_or_init(open).clone()

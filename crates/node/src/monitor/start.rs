@@ -30,9 +30,9 @@ use super::watching::Watching;
 use crate::config::{Config, PamUse, SelinuxUse};
 use crate::identity::{DIRECTORY, is_joined, load_tls_key};
 use fleetgate_base::own;
-use fleetgate_launch::{Keeper, Places, Session, Wtmpdb};
+use fleetgate_launch::{Places, Session, SessionReaper, Wtmpdb};
 use fleetgate_policy::Audit as Level;
-use fleetgate_seal::{Ladder, Source};
+use fleetgate_seal::{FallbackChain, Source};
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::process::{self, Limit, numbers::RLIMIT_NOFILE};
 use fleetgate_sys::{Fd, credentials, net, signals};
@@ -217,7 +217,7 @@ pub struct Parts {
     /// Without root.
     pub user_mode: bool,
     /// The session helper's images.
-    pub session: Arc<Ladder>,
+    pub session: Arc<FallbackChain>,
     /// Who starts lobby, fronts and resolver.
     pub starts: Box<dyn Starts>,
     /// Listening sockets.
@@ -225,7 +225,7 @@ pub struct Parts {
     /// The starter.
     pub control: Option<Fd>,
     /// What the starter may go on as.
-    pub small: Option<Arc<Ladder>>,
+    pub small: Option<Arc<FallbackChain>>,
     /// Signals.
     pub signals: Option<Fd>,
     /// What sessions get back.
@@ -397,7 +397,7 @@ fn is_own(config: &Config) -> Result<(), String> {
 }
 
 /// The keeper. What an earlier monitor left is mended here: the ends of its sessions are told too.
-fn keeper(config: &Config, user_mode: bool, audit: Audit) -> Result<Keeper, MonitorError> {
+fn keeper(config: &Config, user_mode: bool, audit: Audit) -> Result<SessionReaper, MonitorError> {
     let directory = config.runtime_directory.join("sessions");
     let wtmpdb = (!user_mode).then(Wtmpdb::system);
     let tell = move |session: &Session, lasted| {
@@ -413,7 +413,7 @@ fn keeper(config: &Config, user_mode: bool, audit: Audit) -> Result<Keeper, Moni
             is_inherited: true,
         });
     };
-    Keeper::start_telling(&directory, Places::system(), wtmpdb, tell).map_err(at("keeping sessions"))
+    SessionReaper::start_telling(&directory, Places::system(), wtmpdb, tell).map_err(at("keeping sessions"))
 }
 
 /// The resolver keeps what PAM needs loaded only where PAM is used: it is 1.6 MB. Should a reload begin to use it, the first session
@@ -431,7 +431,7 @@ fn resolver_arguments(config: &Config, pam: bool) -> Vec<CString> {
     words
 }
 
-fn ladder(source: &Source, name: &std::ffi::CStr) -> Result<Arc<Ladder>, MonitorError> {
+fn ladder(source: &Source, name: &std::ffi::CStr) -> Result<Arc<FallbackChain>, MonitorError> {
     open_ladder(source, name).map(Arc::new).map_err(MonitorError)
 }
 

@@ -1,7 +1,7 @@
 //! The monitor's end of the starter's socket, and its signals: who tells it to reload, to drain, to end.
 
 use super::wakes::{Key, Owner, Wakes};
-use fleetgate_seal::Ladder;
+use fleetgate_seal::FallbackChain;
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::{Errno, Fd, signals, socket};
 use fleetgate_wire::Encode;
@@ -31,7 +31,7 @@ pub struct Starter {
     signals: Option<Fd>,
     told_ready: bool,
     /// What the starter may go on as.
-    image: Option<Arc<Ladder>>,
+    image: Option<Arc<FallbackChain>>,
 }
 
 impl Starter {
@@ -39,7 +39,7 @@ impl Starter {
     pub fn new(
         control: Option<Fd>,
         signals: Option<Fd>,
-        image: Option<Arc<Ladder>>,
+        image: Option<Arc<FallbackChain>>,
         wakes: &Wakes,
     ) -> Result<Starter, Errno> {
         for (fd, id) in [(&control, CONTROL), (&signals, SIGNALS)] {

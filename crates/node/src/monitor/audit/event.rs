@@ -454,7 +454,7 @@ impl Event {
                 f.maybe("terminal", terminal.as_deref());
                 f.bytes("command", command.as_deref());
                 f.bytes("original", original.as_deref());
-                f.text("rung", rung);
+                f.text("strategy", rung);
                 f.maybe("unrecorded", unrecorded.as_deref());
                 f.maybe("audit", *audit);
                 f.maybe("unwatched", unwatched.as_deref());

@@ -1,7 +1,7 @@
 //! A ladder that is opened when the first process is started from it: a node of no cluster unpacks and proves nothing for a
 //! tunnel that it does not have. It is opened on the thread that starts processes, where it holds up no login.
 
-use fleetgate_seal::{Ladder, Options, Source};
+use fleetgate_seal::{FallbackChain, Options, Source};
 use std::ffi::CStr;
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use std::sync::Arc;
 pub struct Late {
     source: Source,
     name: &'static CStr,
-    opened: Option<Arc<Ladder>>,
+    opened: Option<Arc<FallbackChain>>,
 }
 
 impl Late {
@@ -23,7 +23,7 @@ impl Late {
     }
 
     /// Opens it, if that was not done. What failed is tried again at the next call.
-    pub(super) fn ladder(&mut self) -> Result<Arc<Ladder>, String> {
+    pub(super) fn ladder(&mut self) -> Result<Arc<FallbackChain>, String> {
         let opened = match self.opened.take() {
             Some(ladder) => ladder,
             None => open(&self.source, self.name)?.into(),
@@ -32,18 +32,18 @@ impl Late {
     }
 
     /// The ladder, if it was opened.
-    pub(super) fn opened(&self) -> Option<Arc<Ladder>> {
+    pub(super) fn opened(&self) -> Option<Arc<FallbackChain>> {
         self.opened.clone()
     }
 }
 
 /// Opens a ladder. An error says where to look.
-pub fn open(source: &Source, name: &CStr) -> Result<Ladder, String> {
+pub fn open(source: &Source, name: &CStr) -> Result<FallbackChain, String> {
     let options = Options {
         name: Some(name.into()),
         ..Options::default()
     };
-    Ladder::open(source.clone(), options).map_err(|e| format!("{e}; see `fleetgate seal doctor`"))
+    FallbackChain::open(source.clone(), options).map_err(|e| format!("{e}; see `fleetgate seal doctor`"))
 }
 
 #[cfg(test)]

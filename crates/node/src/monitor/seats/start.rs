@@ -2,7 +2,7 @@
 //! image comes from a ladder; one that cannot be executed is left for the next rung.
 
 use super::Late;
-use fleetgate_seal::{Death, Image, Ladder, Verdict};
+use fleetgate_seal::{Death, FallbackChain, Image, Verdict};
 use fleetgate_sys::spawn::{Program, Spawn, Stack, Step, Strings, spawn};
 use fleetgate_sys::{Fd, file};
 use std::ffi::CString;
@@ -89,9 +89,9 @@ enum Job {
 /// What [`Executed`] starts from, and as whom.
 pub struct Images {
     /// Lobby and fronts.
-    pub front: Arc<Ladder>,
+    pub front: Arc<FallbackChain>,
     /// The resolver.
-    pub resolver: Arc<Ladder>,
+    pub resolver: Arc<FallbackChain>,
     /// The tunnel, which a node of no cluster does not have.
     pub tunnel: Late,
     /// Words behind the resolver's `serve`.
@@ -104,7 +104,7 @@ pub struct Images {
 
 impl Images {
     /// The ladder that a process is started from.
-    fn of(&mut self, seat: Seat) -> Result<Arc<Ladder>, String> {
+    fn of(&mut self, seat: Seat) -> Result<Arc<FallbackChain>, String> {
         match seat {
             Seat::Resolver => Ok(self.resolver.clone()),
             Seat::Lobby | Seat::Front | Seat::Watcher | Seat::Guardian => Ok(self.front.clone()),
@@ -113,7 +113,7 @@ impl Images {
     }
 
     /// The ladder that a process was started from.
-    fn known(&self, seat: Seat) -> Option<Arc<Ladder>> {
+    fn known(&self, seat: Seat) -> Option<Arc<FallbackChain>> {
         match seat {
             Seat::Resolver => Some(self.resolver.clone()),
             Seat::Lobby | Seat::Front | Seat::Watcher | Seat::Guardian => Some(self.front.clone()),
@@ -200,7 +200,7 @@ fn execute(images: &mut Images, order: &Order, stack: &mut Stack) -> Started {
             Err(e) => return Err(e.to_string()),
         }
     }
-    Err("no rung of the ladder executes it".to_owned())
+    Err("no strategy of the fallback chain executes it".to_owned())
 }
 
 fn arguments(images: &Images, seat: Seat) -> Vec<CString> {
