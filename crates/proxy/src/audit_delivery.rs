@@ -3,7 +3,7 @@
 use crate::audit::spool::{ADOPT, PLACES, Spool, directory, wait_for_spool};
 use crate::audit::{Events, WAITING};
 use crate::auth;
-use crate::gate::Gate;
+use crate::shared::Shared;
 use fleetgate_proto::signed;
 use fleetgate_proto::v1::AuditBatch;
 use serde_json::Map;
@@ -16,16 +16,16 @@ use tokio::sync::oneshot;
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// Writes and delivers. When it is to close it writes what it was told by then, and ends; the next process delivers that.
-pub(crate) async fn run(gate: Arc<Gate>, mut events: Events, mut closing: oneshot::Receiver<()>) {
+pub(crate) async fn run(shared: Arc<Shared>, mut events: Events, mut closing: oneshot::Receiver<()>) {
     let mut spool = tokio::select! {
-        spool = wait_for_spool(&gate.config.state_directory) => spool,
+        spool = wait_for_spool(&shared.config.state_directory) => spool,
         _ = &mut closing => {
             tracing::error!("{} audit events are lost: there is no place to keep them", events.waiting());
             return;
         }
     };
     let mut lines = Vec::new();
-    let adopting = adopt(&gate, spool.place);
+    let adopting = adopt(&shared, spool.place);
     tokio::pin!(adopting);
     // One batch at a time, until it is answered: each that is given up is a stream that auth sees reset, and auth ends a
     // connection with too many of them.
@@ -33,7 +33,7 @@ pub(crate) async fn run(gate: Arc<Gate>, mut events: Events, mut closing: onesho
     loop {
         if delivery.is_none() && spool.delivered < spool.length {
             delivery = Some(Box::pin(deliver(
-                &gate,
+                &shared,
                 spool.name(),
                 spool.delivered,
                 spool.batch(),
@@ -50,14 +50,14 @@ pub(crate) async fn run(gate: Arc<Gate>, mut events: Events, mut closing: onesho
                 if got == 0 {
                     return;
                 }
-                write(&gate, &mut spool, &events, &mut lines);
+                write(&shared, &mut spool, &events, &mut lines);
             }
             () = &mut adopting => {}
             _ = &mut closing => {
                 while let Ok(line) = events.from_all.try_recv() {
                     lines.push(line);
                 }
-                write(&gate, &mut spool, &events, &mut lines);
+                write(&shared, &mut spool, &events, &mut lines);
                 if let Err(error) = spool.file.sync_data() {
                     tracing::error!("the last audit events are perhaps not on the disk: {error}");
                 }
@@ -71,12 +71,12 @@ pub(crate) async fn run(gate: Arc<Gate>, mut events: Events, mut closing: onesho
     }
 }
 
-fn write(gate: &Gate, spool: &mut Spool, events: &Events, lines: &mut Vec<String>) {
+fn write(shared: &Shared, spool: &mut Spool, events: &Events, lines: &mut Vec<String>) {
     let lost = events.lost.swap(0, Relaxed);
     if lost > 0 {
         let mut fields = Map::new();
         fields.insert("count".to_owned(), lost.into());
-        lines.insert(0, gate.audit.line("audit_lost", &fields));
+        lines.insert(0, shared.audit.line("audit_lost", &fields));
     }
     if lines.is_empty() {
         return;
@@ -91,17 +91,17 @@ fn write(gate: &Gate, spool: &mut Spool, events: &Events, lines: &mut Vec<String
 }
 
 /// Delivers what processes that have ended left behind. It does not end.
-async fn adopt(gate: &Gate, own: usize) {
+async fn adopt(shared: &Shared, own: usize) {
     loop {
         for place in (0..PLACES).filter(|place| *place != own) {
-            let directory = directory(&gate.config.state_directory, place);
+            let directory = directory(&shared.config.state_directory, place);
             if !directory.exists() {
                 continue;
             }
             match Spool::open(directory, place) {
                 Ok(Some(mut spool)) => {
                     while spool.delivered < spool.length {
-                        let kept = deliver(gate, spool.name(), spool.delivered, spool.batch()).await;
+                        let kept = deliver(shared, spool.name(), spool.delivered, spool.batch()).await;
                         note(&mut spool, kept);
                     }
                 }
@@ -126,7 +126,7 @@ fn note(spool: &mut Spool, kept: Option<u64>) {
 /// Delivers one batch of a log, from `offset` on, and answers up to where auth has the log. When it does not work it waits
 /// for a while; what was not noted is sent again, and auth knows the offset.
 async fn deliver(
-    gate: &Gate,
+    shared: &Shared,
     log: String,
     offset: u64,
     lines: Result<Vec<u8>, std::io::Error>,
@@ -145,10 +145,10 @@ async fn deliver(
         lines: lines.into(),
         ..AuditBatch::default()
     };
-    let own = gate.identity.borrow().clone();
+    let own = shared.identity.borrow().clone();
     batch.certificate = own.credentials.certificate().der().to_vec().into();
     batch.signature = own.key.sign(&signed::audit(own.name.as_str(), &batch)).into();
-    match auth::deliver(gate, &own.name, batch).await {
+    match auth::deliver(shared, &own.name, batch).await {
         Some(kept) if kept.log == log && kept.offset > offset => Some(kept.offset),
         _ => {
             tokio::time::sleep(AGAIN).await;

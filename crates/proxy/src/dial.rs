@@ -3,10 +3,10 @@
 //! is not read from the writer. SSH bytes are never looked at.
 
 use crate::denial::{Why, denied, refused};
-use crate::gate::Gate;
-use crate::open_dials::Told;
-use crate::places::Place;
-use crate::state::{Known, now};
+use crate::open_dials::DialRecord;
+use crate::quota::Slot;
+use crate::shared::Shared;
+use crate::state::{InventoryNode, now};
 use crate::steps::Steps;
 use crate::streams::NodeFrames;
 pub use crate::streams::{UNANSWERED, UNANSWERED_OF_ONE};
@@ -49,51 +49,51 @@ const GIVEN_BACK: Duration = Duration::from_secs(1);
 pub const LOGIN_MAX: usize = 255;
 
 /// The service.
-pub(crate) struct Dialling(pub(crate) Arc<Gate>);
+pub(crate) struct Dialling(pub(crate) Arc<Shared>);
 
 /// The service, with its bounds.
-pub(crate) fn service(gate: Arc<Gate>) -> TransportServer<Dialling> {
-    TransportServer::new(Dialling(gate))
+pub(crate) fn service(shared: Arc<Shared>) -> TransportServer<Dialling> {
+    TransportServer::new(Dialling(shared))
         .max_decoding_message_size(TRANSPORT_MESSAGE)
         // The list of a large fleet's nodes: 410 KB for 10,000 with two labels each.
         .max_encoding_message_size(AUTH_MESSAGE)
 }
 
 /// What lets a user through: the decision, a place, and the way.
-pub(crate) struct Entry {
+pub(crate) struct Admission {
     /// Of the user: what is counted is counted by it.
     pub(crate) name: Name,
     node: Name,
-    pub(crate) place: Place<Name>,
-    pub(crate) way: Way,
+    pub(crate) place: Slot<Name>,
+    pub(crate) way: Route,
 }
 
 /// The way to a node.
-pub(crate) enum Way {
+pub(crate) enum Route {
     /// The connection that it dialled.
     Tunnel(Arc<Tunnel>),
     /// A plain sshd: SSH ends here.
-    Plain(Arc<Known>),
+    Plain(Arc<InventoryNode>),
 }
 
 #[tonic::async_trait]
 impl Transport for Dialling {
-    type DialStream = Going;
+    type DialStream = DialReply;
 
-    async fn dial(&self, request: Request<Streaming<Frame>>) -> Result<Response<Going>, Status> {
+    async fn dial(&self, request: Request<Streaming<Frame>>) -> Result<Response<DialReply>, Status> {
         let user = who(&request)?;
-        let gate = self.0.clone();
+        let shared = self.0.clone();
         let from_client = FromClient::new(request.into_inner());
         let client = from_client.side();
         let opening = async move {
-            let opened = open(gate.clone(), user, from_client).await;
-            opened.map_err(|denied| match leaves(&gate, &denied) {
+            let opened = open(shared.clone(), user, from_client).await;
+            opened.map_err(|denied| match leaves(&shared, &denied) {
                 // Not an answer: the client asks by another connection, which is to the new process.
-                true => Failed::Leaving(Status::unavailable(denied.words)),
-                false => Failed::Denied(denied),
+                true => DialFailure::Leaving(Status::unavailable(denied.words)),
+                false => DialFailure::Denied(denied),
             })
         };
-        Ok(Response::new(Going {
+        Ok(Response::new(DialReply {
             stage: Stage::Opening(Box::pin(opening)),
             _client: client,
         }))
@@ -127,7 +127,7 @@ fn who<T>(request: &Request<T>) -> Result<User, Status> {
 }
 
 /// What the client reads.
-pub(crate) struct Going {
+pub(crate) struct DialReply {
     stage: Stage,
     /// Behind the stage: nobody else reads what the client sends by then.
     _client: ClientSide,
@@ -135,7 +135,7 @@ pub(crate) struct Going {
 
 enum Stage {
     /// Until a node answers, or nobody does.
-    Opening(Pin<Box<dyn Future<Output = Result<Session, Failed>> + Send>>),
+    Opening(Pin<Box<dyn Future<Output = Result<Session, DialFailure>> + Send>>),
     /// Frames of the node.
     Open(Box<Session>),
     /// The last frame was sent.
@@ -143,7 +143,7 @@ enum Stage {
 }
 
 /// Why there is no session.
-enum Failed {
+enum DialFailure {
     /// What the client is told.
     Denied(Denied),
     /// This process drains, and the node is connected to the next one alone.
@@ -157,7 +157,7 @@ pub(crate) struct NoSession {
     pub(crate) node_leaves: bool,
 }
 
-async fn open(gate: Arc<Gate>, user: User, from_client: FromClient) -> Result<Session, Denied> {
+async fn open(shared: Arc<Shared>, user: User, from_client: FromClient) -> Result<Session, Denied> {
     let first = timeout(FIRST, from_client.next()).await;
     let Ok(Some(Ok(Frame {
         kind: Some(Kind::Dial(mut dial)),
@@ -168,15 +168,15 @@ async fn open(gate: Arc<Gate>, user: User, from_client: FromClient) -> Result<Se
             "the first frame is to be a dial, within 10 s",
         ));
     };
-    let mut steps = Steps::begin(&gate, &mut dial);
-    let entry = enter(&gate, &user, &dial).await;
+    let mut steps = Steps::begin(&shared, &mut dial);
+    let entry = enter(&shared, &user, &dial).await;
     steps.ended("decide", 0);
     let entry = entry.inspect_err(|denied| {
-        if !leaves(&gate, denied) {
-            tell_denied(&gate, &user, &dial, denied);
+        if !leaves(&shared, denied) {
+            record_denial(&shared, &user, &dial, denied);
         }
     })?;
-    let Entry {
+    let Admission {
         name,
         node,
         place,
@@ -195,69 +195,70 @@ async fn open(gate: Arc<Gate>, user: User, from_client: FromClient) -> Result<Se
     };
     dial.via = Some(Via {
         source,
-        proxy: gate.name.to_string(),
+        proxy: shared.name.to_string(),
         user: user.identity.user().map(ToString::to_string).unwrap_or_default(),
     });
     let (agent, login) = (dial.agent, dial.login.clone());
     let received = Arc::new(AtomicU64::new(dial.ssh.len() as u64));
     let (from_node, end, left) = match way {
-        Way::Tunnel(tunnel) => {
-            let begun = begin(&gate, &name, tunnel, &dial, from_client, &received).await;
+        Route::Tunnel(tunnel) => {
+            let begun = begin(&shared, &name, tunnel, &dial, from_client, &received).await;
             let (frames, end) = begun.inspect_err(|denied| {
                 if denied.reason() == Why::Busy {
-                    tell_denied(&gate, &user, &dial, denied);
+                    record_denial(&shared, &user, &dial, denied);
                 }
             })?;
             (FromNode::Tunnel(frames), end, None)
         }
-        Way::Plain(known) => {
+        Route::Plain(known) => {
             let (to_node, end, _) = ToNode::new(dial, from_client, received.clone());
-            let (leg, left) = plain::begin(&gate, user.source, known, agent, to_node)?;
+            let (leg, left) = plain::begin(&shared, user.source, known, agent, to_node)?;
             (FromNode::Plain(leg), end, Some(left))
         }
     };
-    gate.audit.tell("dial", &who);
+    shared.audit.tell("dial", &who);
     steps.ended("open a stream", 1);
-    let told = Told::new(gate.dials.clone(), who, received);
-    let refused = until_refused(gate, user, node, login);
+    let told = DialRecord::new(shared.dials.clone(), who, received);
+    let refused = until_refused(shared, user, node, login);
     Ok(Session::begin(from_node, end, steps, told, place, refused, left))
 }
 
 /// The node that is meant, and its labels.
-fn target(gate: &Gate, dial: &Dial) -> Result<(Name, Labels), Denied> {
+fn target(shared: &Shared, dial: &Dial) -> Result<(Name, Labels), Denied> {
     if dial.login.len() > LOGIN_MAX {
         return Err(denied(Why::Protocol, "the login's name is longer than 255 bytes"));
     }
     let unknown = |name: &str| denied(Why::Node, &format!("there is no node {name}: see fleetgate ls"));
     let node = Name::parse(&dial.node).map_err(|why| denied(Why::Node, &why))?;
-    let labels = labels_of(gate, &node).ok_or_else(|| unknown(node.as_str()))?;
+    let labels = labels_of(shared, &node).ok_or_else(|| unknown(node.as_str()))?;
     Ok((node, labels))
 }
 
 /// Lets a user through when it is his turn, and the node is there.
-pub(crate) async fn enter(gate: &Gate, user: &User, dial: &Dial) -> Result<Entry, Denied> {
-    gate.dial_rates.wait(&user.name(gate)).await?;
-    await_node(gate, dial, 0).await;
-    admit(gate, user, dial)
+pub(crate) async fn enter(shared: &Shared, user: &User, dial: &Dial) -> Result<Admission, Denied> {
+    shared.dial_rates.wait(&user.name(shared)).await?;
+    await_node(shared, dial, 0).await;
+    admit(shared, user, dial)
 }
 
 /// Whether this user may, and how he gets there. No node hears of it.
-fn admit(gate: &Gate, user: &User, dial: &Dial) -> Result<Entry, Denied> {
-    let (node, labels) = target(gate, dial)?;
-    decision(&gate.view.borrow(), user, &node, &labels, &dial.login).map_err(|refusal| refused(&refusal))?;
-    let name = user.name(gate);
-    let place = gate.sessions.take(&name).ok_or_else(|| {
-        let most = gate.config.sessions_per_user;
+fn admit(shared: &Shared, user: &User, dial: &Dial) -> Result<Admission, Denied> {
+    let (node, labels) = target(shared, dial)?;
+    decision(&shared.view.borrow(), user, &node, &labels, &dial.login)
+        .map_err(|refusal| refused(&refusal))?;
+    let name = user.name(shared);
+    let place = shared.sessions.take(&name).ok_or_else(|| {
+        let most = shared.config.sessions_per_user;
         denied(
             Why::Busy,
             &format!("{name} has {most} connections to nodes open: close some"),
         )
     })?;
-    let known: Option<Arc<Known>> = gate.inventory.borrow().get(&node).cloned();
+    let known: Option<Arc<InventoryNode>> = shared.inventory.borrow().get(&node).cloned();
     let way = match known {
-        Some(known) if known.node.plain => Way::Plain(known),
-        _ => Way::Tunnel(gate.tunnels.to(&node).ok_or_else(|| {
-            let why = match gate.is_leaving() {
+        Some(known) if known.node.plain => Route::Plain(known),
+        _ => Route::Tunnel(shared.tunnels.to(&node).ok_or_else(|| {
+            let why = match shared.is_leaving() {
                 true => {
                     "is not connected to this process of the proxy, which has been replaced: connect again"
                 }
@@ -266,7 +267,7 @@ fn admit(gate: &Gate, user: &User, dial: &Dial) -> Result<Entry, Denied> {
             denied(Why::Offline, &format!("{node} {why}"))
         })?),
     };
-    Ok(Entry {
+    Ok(Admission {
         name,
         node,
         place,
@@ -275,21 +276,21 @@ fn admit(gate: &Gate, user: &User, dial: &Dial) -> Result<Entry, Denied> {
 }
 
 /// Whether the node may well be there, or known, for the process that has taken this one's place.
-fn leaves(gate: &Gate, denied: &Denied) -> bool {
-    gate.is_leaving() && matches!(denied.reason(), Why::Offline | Why::Node)
+fn leaves(shared: &Shared, denied: &Denied) -> bool {
+    shared.is_leaving() && matches!(denied.reason(), Why::Offline | Why::Node)
 }
 
-/// Waits for the node that is meant, if it is about to dial; see [`Gate::await_node`].
-pub(crate) async fn await_node(gate: &Gate, dial: &Dial, after: u64) {
+/// Waits for the node that is meant, if it is about to dial; see [`Shared::await_node`].
+pub(crate) async fn await_node(shared: &Shared, dial: &Dial, after: u64) {
     if let Ok(node) = Name::parse(&dial.node) {
-        gate.await_node(&node, after).await;
+        shared.await_node(&node, after).await;
     }
 }
 
 /// A session by this tunnel, or by the one that the node dials next, if it is about to leave this one. Nobody was let in
 /// by then: a client's first flight has no login in it.
 async fn begin(
-    gate: &Gate,
+    shared: &Shared,
     user: &Name,
     mut tunnel: Arc<Tunnel>,
     dial: &Dial,
@@ -303,7 +304,7 @@ async fn begin(
             Err(failed) => failed,
         };
         let unread = timeout(GIVEN_BACK, back).await;
-        let (Ok(Ok(frames)), Some(next)) = (unread, newer(gate, dial, &tunnel, failed.node_leaves).await)
+        let (Ok(Ok(frames)), Some(next)) = (unread, newer(shared, dial, &tunnel, failed.node_leaves).await)
         else {
             return Err(failed.denied);
         };
@@ -313,7 +314,7 @@ async fn begin(
 
 /// The tunnel that a node has dialled since this one, which it leaves.
 pub(crate) async fn newer(
-    gate: &Gate,
+    shared: &Shared,
     dial: &Dial,
     tunnel: &Tunnel,
     node_leaves: bool,
@@ -321,9 +322,12 @@ pub(crate) async fn newer(
     if !node_leaves {
         return None;
     }
-    await_node(gate, dial, tunnel.number).await;
+    await_node(shared, dial, tunnel.number).await;
     let node = Name::parse(&dial.node).ok()?;
-    gate.tunnels.to(&node).filter(|next| next.number > tunnel.number)
+    shared
+        .tunnels
+        .to(&node)
+        .filter(|next| next.number > tunnel.number)
 }
 
 /// A stream to a node for what `to_node` has to send.
@@ -369,7 +373,7 @@ where
     }
 }
 
-impl Stream for Going {
+impl Stream for DialReply {
     type Item = Result<Frame, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -381,8 +385,8 @@ impl Stream for Going {
                     Err(failed) => {
                         self.stage = Stage::Over;
                         return Poll::Ready(Some(match failed {
-                            Failed::Denied(denied) => Ok(last(denied)),
-                            Failed::Leaving(status) => Err(status),
+                            DialFailure::Denied(denied) => Ok(last(denied)),
+                            DialFailure::Leaving(status) => Err(status),
                         }));
                     }
                 },
@@ -403,7 +407,7 @@ pub(crate) async fn until(at: u64) {
     tokio::time::sleep(Duration::from_secs(at.saturating_sub(now()))).await;
 }
 
-fn tell_denied(gate: &Gate, user: &User, dial: &Dial, denied: &Denied) {
+fn record_denial(shared: &Shared, user: &User, dial: &Dial, denied: &Denied) {
     let fields = json!({
         "user": user.identity.user().map(Name::as_str),
         "node": dial.node.chars().take(LOGIN_MAX).collect::<String>(),
@@ -412,11 +416,11 @@ fn tell_denied(gate: &Gate, user: &User, dial: &Dial, denied: &Denied) {
         "reason": denied.words,
         "rule": denied.rule,
     });
-    let has_line = |address: SocketAddr| gate.strangers.has_line(address.ip(), "dial_denied", true);
+    let has_line = |address: SocketAddr| shared.strangers.has_line(address.ip(), "dial_denied", true);
     if let serde_json::Value::Object(fields) = fields
         && user.source.is_none_or(has_line)
     {
-        gate.audit.tell("dial_denied", &fields);
+        shared.audit.tell("dial_denied", &fields);
     }
 }
 

@@ -29,7 +29,7 @@ struct OpenDial {
 }
 
 /// One of them: its end is told when this is dropped.
-pub(crate) struct Told {
+pub(crate) struct DialRecord {
     dials: Arc<OpenDials>,
     number: u64,
     dial: Arc<OpenDial>,
@@ -74,9 +74,13 @@ impl OpenDial {
     }
 }
 
-impl Told {
+impl DialRecord {
     /// It begins.
-    pub(crate) fn new(dials: Arc<OpenDials>, who: Map<String, Value>, received: Arc<AtomicU64>) -> Told {
+    pub(crate) fn new(
+        dials: Arc<OpenDials>,
+        who: Map<String, Value>,
+        received: Arc<AtomicU64>,
+    ) -> DialRecord {
         let dial = Arc::new(OpenDial {
             who,
             begun: Instant::now(),
@@ -88,7 +92,7 @@ impl Told {
         numbered.next += 1;
         numbered.open.insert(number, dial.clone());
         drop(numbered);
-        Told {
+        DialRecord {
             dials,
             number,
             dial,
@@ -102,7 +106,7 @@ impl Told {
     }
 }
 
-impl Drop for Told {
+impl Drop for DialRecord {
     fn drop(&mut self) {
         let open = self.dials.numbered().open.remove(&self.number);
         if let Some(dial) = open {

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A connection of which the first bytes were read.
-pub(crate) struct Begun<IO> {
+pub(crate) struct PrefixedStream<IO> {
     pub(crate) first: Vec<u8>,
     pub(crate) taken: usize,
     /// Bytes of the version line that the client already has: whoever speaks SSH here writes them again, and they are
@@ -15,7 +15,7 @@ pub(crate) struct Begun<IO> {
     pub(crate) io: IO,
 }
 
-impl<IO: AsyncRead + Unpin> AsyncRead for Begun<IO> {
+impl<IO: AsyncRead + Unpin> AsyncRead for PrefixedStream<IO> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -37,7 +37,7 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Begun<IO> {
     }
 }
 
-impl<IO: AsyncWrite + Unpin> AsyncWrite for Begun<IO> {
+impl<IO: AsyncWrite + Unpin> AsyncWrite for PrefixedStream<IO> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
         if self.sent > 0 {
             let length = from.len().min(self.sent);

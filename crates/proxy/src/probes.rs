@@ -4,9 +4,9 @@
 //! A look connects, reads the server's version line, sends the proxy's own and hangs up: one line in the sshd's log, and one
 //! second of its `PerSourcePenalties`, which are over long before the next look.
 
-use crate::gate::Gate;
-use crate::ssh::door::version_line;
-use crate::state::Known;
+use crate::shared::Shared;
+use crate::ssh::authenticator::version_line;
+use crate::state::InventoryNode;
 use fleetgate_net::dial as tcp;
 use fleetgate_policy::cluster::Name;
 use fleetgate_proto::v1::cluster_client::ClusterClient;
@@ -25,10 +25,10 @@ const AT_ONCE: usize = 32;
 /// The longest version line that is read (RFC 4253, 4.2).
 const MAX_LINE: usize = 255;
 
-/// Looks and reports until the gate is gone or a newer process has taken its place. It holds the gate in no wait: who does is
+/// Looks and reports until the shared state is gone or a newer process has taken its place. It holds the shared state in no wait: who does is
 /// at work.
-pub(crate) async fn run(held: Weak<Gate>) {
-    let Some(mut auth) = held.upgrade().map(|gate| gate.auth.subscribe()) else {
+pub(crate) async fn run(held: Weak<Shared>) {
+    let Some(mut auth) = held.upgrade().map(|shared| shared.auth.subscribe()) else {
         return;
     };
     loop {
@@ -36,12 +36,12 @@ pub(crate) async fn run(held: Weak<Gate>) {
             () = sleep(TURN) => {}
             // Auth may have started anew and know nothing.
             changed = auth.changed() => match (changed, held.upgrade()) {
-                (Ok(()), Some(gate)) => gate.reachable.report_again(),
+                (Ok(()), Some(shared)) => shared.reachable.report_again(),
                 _ => return,
             },
         }
         let due = match held.upgrade() {
-            Some(gate) if !gate.is_leaving() => due(&gate),
+            Some(shared) if !shared.is_leaving() => due(&shared),
             _ => return,
         };
         let mut under_way = JoinSet::new();
@@ -52,8 +52,8 @@ pub(crate) async fn run(held: Weak<Gate>) {
             let held = held.clone();
             under_way.spawn(async move {
                 let greeted = timeout(PATIENCE, greets(&address)).await;
-                if let Some(gate) = held.upgrade() {
-                    gate.reachable.note(&name, greeted.unwrap_or(false));
+                if let Some(shared) = held.upgrade() {
+                    shared.reachable.note(&name, greeted.unwrap_or(false));
                 }
             });
         }
@@ -61,7 +61,7 @@ pub(crate) async fn run(held: Weak<Gate>) {
         let channel = auth.borrow().clone();
         let (Some(channel), Some(reports)) = (
             channel,
-            held.upgrade().map(|gate| gate.reachable.take_unreported()),
+            held.upgrade().map(|shared| shared.reachable.take_unreported()),
         ) else {
             continue;
         };
@@ -87,14 +87,15 @@ pub(crate) async fn run(held: Weak<Gate>) {
 }
 
 /// The sshds that are to be looked at now, and their addresses.
-fn due(gate: &Gate) -> Vec<(Name, String)> {
-    let inventory = gate.inventory.borrow();
-    let is_plain = |known: &Arc<Known>| known.node.plain;
-    gate.reachable
+fn due(shared: &Shared) -> Vec<(Name, String)> {
+    let inventory = shared.inventory.borrow();
+    let is_plain = |known: &Arc<InventoryNode>| known.node.plain;
+    shared
+        .reachable
         .keep(|name| inventory.get(name).is_some_and(is_plain));
     inventory
         .iter()
-        .filter(|(name, known)| is_plain(known) && gate.reachable.is_due(name))
+        .filter(|(name, known)| is_plain(known) && shared.reachable.is_due(name))
         .map(|(name, known)| (name.clone(), known.node.address.clone()))
         .collect()
 }

@@ -24,11 +24,11 @@ pub struct View {
 }
 
 /// The nodes that auth knows, by name.
-pub type Inventory = BTreeMap<Name, Arc<Known>>;
+pub type Inventory = BTreeMap<Name, Arc<InventoryNode>>;
 
 /// A node that auth knows.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Known {
+pub struct InventoryNode {
     /// As auth tells it.
     pub node: Node,
     /// Its labels, read.
@@ -99,12 +99,12 @@ impl View {
     }
 }
 
-impl Known {
+impl InventoryNode {
     /// As auth tells it. What is no label is left out: it was checked there.
     #[must_use]
-    pub fn new(node: Node) -> Known {
+    pub fn new(node: Node) -> InventoryNode {
         let labels = labels_of(node.labels.iter());
-        Known { node, labels }
+        InventoryNode { node, labels }
     }
 }
 

@@ -37,7 +37,7 @@ struct Inner {
 }
 
 /// One stranger's place, until it is dropped.
-pub(crate) struct Place {
+pub(crate) struct StrangerSlot {
     number: u64,
     source: Network,
     given_up: Arc<Notify>,
@@ -76,7 +76,7 @@ impl Strangers {
     }
 
     /// A place for somebody from this address; why there is none.
-    pub(crate) fn enter(&self, address: IpAddr) -> Result<Place, String> {
+    pub(crate) fn enter(&self, address: IpAddr) -> Result<StrangerSlot, String> {
         let now = self.now();
         let mut inner = self.lock();
         if let Some(left) = inner.penalties.refuses_connection(address, now) {
@@ -115,7 +115,7 @@ impl Strangers {
         let given_up = Arc::new(Notify::new());
         inner.waiting.add(source, (number, source));
         inner.given_up.insert(number, given_up.clone());
-        Ok(Place {
+        Ok(StrangerSlot {
             number,
             source,
             given_up,
@@ -177,7 +177,7 @@ impl Strangers {
     }
 }
 
-impl Place {
+impl StrangerSlot {
     /// Comes when somebody else has this place.
     pub(crate) fn given_up(&self) -> impl Future<Output = ()> + use<> {
         let given_up = self.given_up.clone();
@@ -185,7 +185,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for StrangerSlot {
     fn drop(&mut self) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if inner.given_up.remove(&self.number).is_some() {
@@ -212,7 +212,7 @@ mod tests {
     #[tokio::test]
     async fn places_of_strangers_go_to_those_who_have_fewer_and_come_back() {
         let strangers = Strangers::new(Settings::default(), Bounds { all: 6, of_source: 4 });
-        let held: Vec<Place> = (0..3)
+        let held: Vec<StrangerSlot> = (0..3)
             .map(|_| strangers.enter(ip("192.0.2.1")).unwrap())
             .collect();
         let others = [strangers.enter(ip("192.0.2.2")), strangers.enter(ip("192.0.2.3"))];
@@ -232,7 +232,7 @@ mod tests {
     }
 
     /// The one whose place is gone, and the others.
-    async fn futures(held: Vec<Place>) -> (Place, (), Vec<Place>) {
+    async fn futures(held: Vec<StrangerSlot>) -> (StrangerSlot, (), Vec<StrangerSlot>) {
         let mut kept = held;
         for at in 0..kept.len() {
             let gone = tokio::time::timeout(Duration::ZERO, kept[at].given_up()).await;

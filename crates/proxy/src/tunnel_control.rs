@@ -2,9 +2,9 @@
 //! connection that it made. One Control stream tells the node the cluster's state and takes what it has to say.
 
 use crate::auth;
-use crate::gate::Gate;
-use crate::places::Place;
 use crate::queue::{Queue, queue};
+use crate::quota::Slot;
+use crate::shared::Shared;
 use crate::state::{View, now};
 use crate::tunnels::Tunnel;
 use fleetgate_net::backoff::random;
@@ -34,26 +34,26 @@ const LEAVING_PER_SECOND: f64 = 1_000.0;
 pub const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Leaves the registry when the task ends, however it ends.
-struct Entered<'a> {
-    gate: &'a Gate,
+struct Registration<'a> {
+    shared: &'a Shared,
     node: &'a Name,
     tunnel: Arc<Tunnel>,
 }
 
-impl Drop for Entered<'_> {
+impl Drop for Registration<'_> {
     fn drop(&mut self) {
-        self.gate.tunnels.leave(self.node, &self.tunnel);
-        self.gate.reports.notify_one();
+        self.shared.tunnels.leave(self.node, &self.tunnel);
+        self.shared.reports.notify_one();
     }
 }
 
 /// One node's connection, from its handshake to its end.
 pub(crate) async fn serve<IO>(
-    gate: Arc<Gate>,
+    shared: Arc<Shared>,
     stream: Stream<IO>,
     peer: Peer,
     address: SocketAddr,
-    certified: Option<Place<String>>,
+    certified: Option<Slot<String>>,
 ) where
     IO: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
@@ -74,14 +74,14 @@ pub(crate) async fn serve<IO>(
     // A task of its own: what the beginning needed is not kept for as long as the tunnel is.
     tokio::spawn(async move {
         let _certified = certified;
-        let end = carry(&gate, channel, &node, serial, expires).await;
+        let end = carry(&shared, channel, &node, serial, expires).await;
         tracing::info!(%node, %address, "the tunnel has ended: {end}");
     });
 }
 
-async fn carry(gate: &Gate, channel: Channel, node: &Name, serial: u64, expires: u64) -> String {
+async fn carry(shared: &Shared, channel: Channel, node: &Name, serial: u64, expires: u64) -> String {
     let mut closed = channel.closed();
-    let mut view = gate.view.subscribe();
+    let mut view = shared.view.subscribe();
     let (to_node, outgoing) = queue();
     {
         let view = view.borrow_and_update();
@@ -99,17 +99,17 @@ async fn carry(gate: &Gate, channel: Channel, node: &Name, serial: u64, expires:
         () = sleep(ANSWER) => return "the node did not answer".to_owned(),
     };
     drop(client);
-    if let Some(why) = locked(gate, node, serial) {
+    if let Some(why) = locked(shared, node, serial) {
         // No tunnel comes of it; and yet the node was told, since its own port is to refuse everybody too.
         let _ = tokio::time::timeout(LAST_WORDS, closed.wait()).await;
         return why;
     }
-    let entered = Entered {
-        gate,
+    let entered = Registration {
+        shared,
         node,
-        tunnel: gate.tunnels.enter(node, channel),
+        tunnel: shared.tunnels.enter(node, channel),
     };
-    gate.reports.notify_one();
+    shared.reports.notify_one();
     tracing::info!(%node, "a tunnel is there");
     let mut replaced = entered.tunnel.replaced.subscribe();
     let mut over = Box::pin(sleep(Duration::from_secs(expires.saturating_sub(now()))));
@@ -128,12 +128,12 @@ async fn carry(gate: &Gate, channel: Channel, node: &Name, serial: u64, expires:
                         Some(from_node::Kind::Statement(statement)) => {
                             let is_news = entered.tunnel.says(statement);
                             if is_news {
-                                gate.tunnels.changed(node);
-                                gate.reports.notify_one();
+                                shared.tunnels.changed(node);
+                                shared.reports.notify_one();
                             }
                         }
-                        Some(from_node::Kind::Renew(renew)) => asked = Some(Box::pin(auth::renew(gate, node, renew))),
-                        Some(from_node::Kind::Audit(batch)) => asked = Some(Box::pin(auth::audit(gate, node, batch))),
+                        Some(from_node::Kind::Renew(renew)) => asked = Some(Box::pin(auth::renew(shared, node, renew))),
+                        Some(from_node::Kind::Audit(batch)) => asked = Some(Box::pin(auth::audit(shared, node, batch))),
                         // A newer node says what this proxy does not know.
                         None => {}
                     }
@@ -153,7 +153,7 @@ async fn carry(gate: &Gate, channel: Channel, node: &Name, serial: u64, expires:
                 if changed.is_err() {
                     return "the proxy stops".to_owned();
                 }
-                if let Some(why) = locked(gate, node, serial) {
+                if let Some(why) = locked(shared, node, serial) {
                     // The node hears it before its tunnel ends: its own port is to refuse everybody too.
                     tell_state(&to_node, &view.borrow_and_update().signed);
                     let _ = tokio::time::timeout(LAST_WORDS, closed.wait()).await;
@@ -175,8 +175,8 @@ async fn carry(gate: &Gate, channel: Channel, node: &Name, serial: u64, expires:
                 let drained = tokio::time::timeout(DRAIN, closed.wait());
                 return drained.await.map_or("a newer one took its place".to_owned(), |why| why);
             }
-            () = gate.left(), if matches!(draining, Draining::No) => {
-                let nodes = gate.tunnels.count() as f64;
+            () = shared.left(), if matches!(draining, Draining::No) => {
+                let nodes = shared.tunnels.count() as f64;
                 let share = share(random());
                 draining = Draining::Soon(Box::pin(sleep(Duration::from_secs_f64(nodes / LEAVING_PER_SECOND * share))));
                 0
@@ -185,7 +185,7 @@ async fn carry(gate: &Gate, channel: Channel, node: &Name, serial: u64, expires:
                 draining = Draining::Told;
                 to_node.push(ToNode { kind: Some(to_node::Kind::Leaving(true)) })
             }
-            () = gate.stopped() => {
+            () = shared.stopped() => {
                 if !draining.is_told() {
                     to_node.push(ToNode { kind: Some(to_node::Kind::Leaving(true)) });
                 }
@@ -244,8 +244,8 @@ fn tell_fresh(to_node: &Queue<ToNode>, view: &View) -> usize {
 }
 
 /// Why this node's connection may not be, if it may not.
-fn locked(gate: &Gate, node: &Name, serial: u64) -> Option<String> {
-    let view = gate.view.borrow();
+fn locked(shared: &Shared, node: &Name, serial: u64) -> Option<String> {
+    let view = shared.view.borrow();
     let lock = view.state.locks.on(&Target::Node(node.clone()), now(), serial)?;
     Some(lock.refusal().words)
 }

@@ -1,7 +1,7 @@
 //! Who dials, what he may reach, and until when. No node hears of it.
 
-use crate::gate::Gate;
-use crate::state::{Known, SKEW, View, now};
+use crate::shared::Shared;
+use crate::state::{InventoryNode, SKEW, View, now};
 use fleetgate_policy::cluster::{
     Allowed, Attempt, Identity, Labels, Name, Reason, Refusal, Selector, decide, decide_identity, logins_of,
 };
@@ -30,17 +30,17 @@ impl User {
     }
 
     /// What he counts by, whatever the number of his connections and certificates.
-    pub(super) fn name(&self, gate: &Gate) -> Name {
-        self.identity.user().unwrap_or(&gate.name).clone()
+    pub(super) fn name(&self, shared: &Shared) -> Name {
+        self.identity.user().unwrap_or(&shared.name).clone()
     }
 }
 
 /// As auth has them; a node that auth has not told of yet speaks for itself.
-pub(crate) fn labels_of(gate: &Gate, node: &Name) -> Option<Labels> {
-    let known: Option<Arc<Known>> = gate.inventory.borrow().get(node).cloned();
+pub(crate) fn labels_of(shared: &Shared, node: &Name) -> Option<Labels> {
+    let known: Option<Arc<InventoryNode>> = shared.inventory.borrow().get(node).cloned();
     match known {
         Some(known) => Some(known.labels.clone()),
-        None => gate.tunnels.to(node).map(|tunnel| tunnel.labels()),
+        None => shared.tunnels.to(node).map(|tunnel| tunnel.labels()),
     }
 }
 
@@ -103,11 +103,11 @@ pub(crate) fn decision(
 
 /// Comes back when the user may no longer be there: a lock, a role that is gone, the certificate's or the second factor's
 /// end. Asked again whenever the state changes and when time runs out.
-pub(crate) async fn until_refused(gate: Arc<Gate>, user: User, node: Name, login: String) -> Refusal {
-    let mut view = gate.view.subscribe();
+pub(crate) async fn until_refused(shared: Arc<Shared>, user: User, node: Name, login: String) -> Refusal {
+    let mut view = shared.view.subscribe();
     loop {
         // At once too: since it was decided that he may, the node may have taken its time.
-        let labels = labels_of(&gate, &node).unwrap_or_default();
+        let labels = labels_of(&shared, &node).unwrap_or_default();
         let until = match decision(&view.borrow_and_update(), &user, &node, &labels, &login) {
             Ok(allowed) => allowed.until,
             // A second factor that has grown too old ends nothing that is open.
@@ -126,10 +126,10 @@ pub(crate) async fn until_refused(gate: Arc<Gate>, user: User, node: Name, login
 /// The nodes of which any account is the user's by a role. Who comes in nowhere, by the decision of a dial, is refused. What
 /// else a role asks for (a second factor, a device) is said when one of them is dialled, and so are locks on single nodes
 /// and accounts.
-pub(super) fn reachable(gate: &Gate, user: &User, selector: &Selector) -> Result<Vec<Node>, Refusal> {
-    let view = gate.view.borrow();
+pub(super) fn reachable(shared: &Shared, user: &User, selector: &Selector) -> Result<Vec<Node>, Refusal> {
+    let view = shared.view.borrow();
     let nowhere = Labels::default();
-    let name = decide_identity(&attempt(&view, user, &gate.name, &nowhere, ""))?;
+    let name = decide_identity(&attempt(&view, user, &shared.name, &nowhere, ""))?;
     let roles: Vec<_> = user
         .identity
         .roles
@@ -143,7 +143,7 @@ pub(super) fn reachable(gate: &Gate, user: &User, selector: &Selector) -> Result
                 .iter()
                 .any(|role| role.nodes.iter().any(|nodes| nodes.matches(node, labels)))
     };
-    let inventory = gate.inventory.borrow();
+    let inventory = shared.inventory.borrow();
     let mut nodes: Vec<Node> = inventory
         .iter()
         .filter(|(name, known)| may(name, &known.labels))
@@ -153,8 +153,8 @@ pub(super) fn reachable(gate: &Gate, user: &User, selector: &Selector) -> Result
         })
         .collect();
     // Who is connected here is known here first.
-    for name in gate.tunnels.names() {
-        let Some(tunnel) = gate.tunnels.to(&name) else {
+    for name in shared.tunnels.names() {
+        let Some(tunnel) = shared.tunnels.to(&name) else {
             continue;
         };
         match nodes.binary_search_by(|node| node.name.as_str().cmp(name.as_str())) {

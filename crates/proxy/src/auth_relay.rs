@@ -4,8 +4,8 @@
 
 use crate::auth;
 use crate::config::Config;
-use crate::gate::Gate;
-use crate::prefixed::Begun;
+use crate::prefixed::PrefixedStream;
+use crate::shared::Shared;
 use crate::strangers::{GAVE_WAY, Strangers};
 use fleetgate_net::{relay, tls};
 use fleetgate_policy::strangers::{Bounds, Offence};
@@ -54,24 +54,27 @@ pub(crate) fn places(config: &Config) -> Strangers {
 }
 
 /// Bytes to auth and back, as long as the caller has its place.
-pub(crate) async fn pass_on(gate: &Gate, connection: Begun<TcpStream>, address: SocketAddr) {
-    let place = match gate.auth_places.enter(address.ip()) {
+pub(crate) async fn pass_on(shared: &Shared, connection: PrefixedStream<TcpStream>, address: SocketAddr) {
+    let place = match shared.auth_relay_slots.enter(address.ip()) {
         Ok(place) => place,
         Err(why) => return tracing::debug!(%address, "not passed on to auth: {why}"),
     };
     tokio::select! {
-        () = carry(gate, connection, address) => {}
+        () = carry(shared, connection, address) => {}
         () = place.given_up() => tracing::debug!(%address, "{}", GAVE_WAY),
-        () = gate.stopped() => {}
+        () = shared.stopped() => {}
     }
 }
 
 /// Bytes to auth and back; whichever side has no more says so, and the other goes on.
-async fn carry(gate: &Gate, mut connection: Begun<TcpStream>, address: SocketAddr) {
-    let strangers = &gate.strangers;
-    let turn = gate.auth_turns.wait(&strangers.source(address.ip())).await;
+async fn carry(shared: &Shared, mut connection: PrefixedStream<TcpStream>, address: SocketAddr) {
+    let strangers = &shared.strangers;
+    let turn = shared
+        .auth_relay_turns
+        .wait(&strangers.source(address.ip()))
+        .await;
     let reached = async {
-        let mut auth = auth::dial(gate, tls::RELAY).await?;
+        let mut auth = auth::dial(shared, tls::RELAY).await?;
         let line = relay::line(address);
         let written = auth.write_all(line.as_bytes()).await;
         written.map(|()| auth).map_err(|e| e.to_string())

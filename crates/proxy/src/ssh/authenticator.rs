@@ -57,7 +57,7 @@ impl fmt::Debug for Proof {
 pub type Check<'a> = &'a dyn Fn(&Certificate, &str) -> Result<Identity, String>;
 
 /// What became of a request.
-pub enum Answered {
+pub enum AuthResult {
     /// Somebody is in.
     In(Caller),
     /// Not yet; the core was answered. The words, for the audit log, of a try that counts.
@@ -67,7 +67,7 @@ pub enum Answered {
 }
 
 /// One connection's.
-pub struct Door {
+pub struct Authenticator {
     key: Arc<HostKey>,
     source: SocketAddr,
     session: Vec<u8>,
@@ -108,10 +108,10 @@ pub fn cookie() -> [u8; 16] {
     cookie
 }
 
-impl Door {
+impl Authenticator {
     /// For a connection from this address.
-    pub fn new(key: Arc<HostKey>, source: SocketAddr) -> Door {
-        Door {
+    pub fn new(key: Arc<HostKey>, source: SocketAddr) -> Authenticator {
+        Authenticator {
             key,
             source,
             session: Vec::new(),
@@ -143,32 +143,32 @@ impl Door {
     }
 
     /// Decides about a USERAUTH_REQUEST.
-    pub fn decide(&mut self, core: &mut Connection, request: &[u8], check: Check<'_>) -> Answered {
+    pub fn decide(&mut self, core: &mut Connection, request: &[u8], check: Check<'_>) -> AuthResult {
         let (answer, answered, words) = self.answer(request, check);
         if let Some(words) = words {
             core.banner(format!("{words}\r\n").as_bytes());
         }
         core.answer_auth(answer);
         match answered {
-            Answered::Not(Some(_)) if self.tries >= TRIES => Answered::Enough,
+            AuthResult::Not(Some(_)) if self.tries >= TRIES => AuthResult::Enough,
             answered => answered,
         }
     }
 
     /// The answer, and what is shown before it: why somebody who has the key is not let in.
-    fn answer(&mut self, payload: &[u8], check: Check<'_>) -> (AuthAnswer, Answered, Option<String>) {
+    fn answer(&mut self, payload: &[u8], check: Check<'_>) -> (AuthAnswer, AuthResult, Option<String>) {
         let reject = || AuthAnswer::Reject {
             methods: vec!["publickey".to_owned()],
             partial: false,
         };
-        let refused = |why: String| (reject(), Answered::Not(Some(why)), None);
+        let refused = |why: String| (reject(), AuthResult::Not(Some(why)), None);
         let request = match Request::parse(payload) {
             Ok(request) => request,
             Err(e) => return refused(format!("the request cannot be read: {e}")),
         };
         let key = match &request.method {
             Method::PublicKey(key) => key,
-            Method::None => return (reject(), Answered::Not(None), None),
+            Method::None => return (reject(), AuthResult::Not(None), None),
             _ => {
                 self.tries += 1;
                 return refused("the proxy takes certificates of the cluster, nothing else".to_owned());
@@ -181,25 +181,25 @@ impl Door {
                     exchange: std::mem::take(&mut self.exchange),
                     request: payload.to_vec(),
                 });
-                (AuthAnswer::Accept, Answered::In(caller), None)
+                (AuthAnswer::Accept, AuthResult::In(caller), None)
             }
             Ok(None) => {
                 let answer = AuthAnswer::KeyOk {
                     algorithm: key.algorithm.as_bytes().to_vec(),
                     key: key.key.to_vec(),
                 };
-                (answer, Answered::Not(None), None)
+                (answer, AuthResult::Not(None), None)
             }
-            Err(Refused { why, proven }) => {
+            Err(AuthRefusal { why, proven }) => {
                 self.tries += 1;
                 let words = proven.then(|| why.clone());
-                (reject(), Answered::Not(Some(why)), words)
+                (reject(), AuthResult::Not(Some(why)), words)
             }
         }
     }
 
     /// Nobody: a key was asked about, and is to sign. Who may come in is said to who has signed, and to nobody else.
-    fn key(&self, key: &PublicKey<'_>, name: &str, check: Check<'_>) -> Result<Option<Caller>, Refused> {
+    fn key(&self, key: &PublicKey<'_>, name: &str, check: Check<'_>) -> Result<Option<Caller>, AuthRefusal> {
         let presented = Presented::parse(key.key).map_err(|e| e.to_string())?;
         if !Algorithm::parse(key.algorithm).is_some_and(|a| presented.fits(&a)) {
             return Err(format!("the algorithm {:?} does not fit the key", key.algorithm).into());
@@ -223,7 +223,7 @@ impl Door {
         let touch = fleetgate_ssh::key::Touch::NONE;
         verify_touched(certificate.key(), key.algorithm, &data, signature, touch)
             .map_err(|e| e.to_string())?;
-        let identity = check(&certificate, name).map_err(|why| Refused { why, proven: true })?;
+        let identity = check(&certificate, name).map_err(|why| AuthRefusal { why, proven: true })?;
         Ok(Some(Caller {
             identity,
             name: name.to_owned(),
@@ -235,14 +235,14 @@ impl Door {
 }
 
 /// Why a key lets nobody in.
-struct Refused {
+struct AuthRefusal {
     why: String,
     /// Whoever shows it has it.
     proven: bool,
 }
 
-impl From<String> for Refused {
-    fn from(why: String) -> Refused {
-        Refused { why, proven: false }
+impl From<String> for AuthRefusal {
+    fn from(why: String) -> AuthRefusal {
+        AuthRefusal { why, proven: false }
     }
 }
