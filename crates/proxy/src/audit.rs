@@ -48,22 +48,21 @@ pub(crate) fn audit(proxy: &str) -> (Audit, Events) {
 }
 
 impl Audit {
-    /// Writes one down.
-    pub(crate) fn tell(&self, event: &str, fields: &Map<String, Value>) {
+    /// Writes one down, with the fields of these objects.
+    pub(crate) fn tell(&self, event: &str, fields: &[&Value]) {
         if self.to_disk.try_send(self.line(event, fields)).is_err() {
             self.lost.fetch_add(1, Relaxed);
         }
     }
 
     /// The line that is written of an event.
-    pub(crate) fn line(&self, event: &str, fields: &Map<String, Value>) -> String {
+    pub(crate) fn line(&self, event: &str, fields: &[&Value]) -> String {
         let mut line = Map::new();
         line.insert("time".to_owned(), time(SystemTime::now()).into());
         line.insert("event".to_owned(), event.into());
         line.insert("proxy".to_owned(), self.proxy.as_str().into());
-        let known = fields
-            .iter()
-            .filter(|(_, value)| !value.is_null() && *value != "");
+        let all = fields.iter().filter_map(|fields| fields.as_object()).flatten();
+        let known = all.filter(|(_, value)| !value.is_null() && *value != "");
         line.extend(known.map(|(key, value)| (key.clone(), value.clone())));
         let mut line = Value::Object(line).to_string();
         line.push('\n');

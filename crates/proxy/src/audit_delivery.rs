@@ -6,7 +6,7 @@ use crate::auth;
 use crate::shared::Shared;
 use fleetgate_proto::signed;
 use fleetgate_proto::v1::AuditBatch;
-use serde_json::Map;
+use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -74,9 +74,7 @@ pub(crate) async fn run(shared: Arc<Shared>, mut events: Events, mut closing: on
 fn write(shared: &Shared, spool: &mut Spool, events: &Events, lines: &mut Vec<String>) {
     let lost = events.lost.swap(0, Relaxed);
     if lost > 0 {
-        let mut fields = Map::new();
-        fields.insert("count".to_owned(), lost.into());
-        lines.insert(0, shared.audit.line("audit_lost", &fields));
+        lines.insert(0, shared.audit.line("audit_lost", &[&json!({ "count": lost })]));
     }
     if lines.is_empty() {
         return;

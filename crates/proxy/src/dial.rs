@@ -190,9 +190,6 @@ async fn open(shared: Arc<Shared>, user: User, from_client: FromClient) -> Resul
         "login": dial.login,
         "source": source,
     });
-    let serde_json::Value::Object(who) = who else {
-        unreachable!("it is an object")
-    };
     dial.via = Some(Via {
         source,
         proxy: shared.name.to_string(),
@@ -216,7 +213,7 @@ async fn open(shared: Arc<Shared>, user: User, from_client: FromClient) -> Resul
             (FromNode::Plain(leg), end, Some(left))
         }
     };
-    shared.audit.tell("dial", &who);
+    shared.audit.tell("dial", &[&who]);
     steps.ended("open a stream", 1);
     let told = DialRecord::new(shared.dials.clone(), who, received);
     let refused = until_refused(shared, user, node, login);
@@ -417,10 +414,8 @@ fn record_denial(shared: &Shared, user: &User, dial: &Dial, denied: &Denied) {
         "rule": denied.rule,
     });
     let has_line = |address: SocketAddr| shared.strangers.has_line(address.ip(), "dial_denied", true);
-    if let serde_json::Value::Object(fields) = fields
-        && user.source.is_none_or(has_line)
-    {
-        shared.audit.tell("dial_denied", &fields);
+    if user.source.is_none_or(has_line) {
+        shared.audit.tell("dial_denied", &[&fields]);
     }
 }
 

@@ -2,7 +2,7 @@
 //! session whose client reads nothing is asked by nobody, so it does not notice that the proxy stops.
 
 use crate::audit::Audit;
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -22,7 +22,7 @@ struct Numbered {
 }
 
 struct OpenDial {
-    who: Map<String, Value>,
+    who: Value,
     begun: Instant,
     received: Arc<AtomicU64>,
     sent: AtomicU64,
@@ -61,26 +61,19 @@ impl OpenDials {
 
 impl OpenDial {
     fn tell_end(&self, audit: &Audit, reason: &str) {
-        let mut fields = self.who.clone();
-        let lasted = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let ended = [
-            ("received", self.received.load(Relaxed).into()),
-            ("sent", self.sent.load(Relaxed).into()),
-            ("lasted_ms", lasted.into()),
-            ("reason", reason.into()),
-        ];
-        fields.extend(ended.map(|(field, value): (&str, Value)| (field.to_owned(), value)));
-        audit.tell("dial_ended", &fields);
+        let ended = json!({
+            "received": self.received.load(Relaxed),
+            "sent": self.sent.load(Relaxed),
+            "lasted_ms": u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            "reason": reason,
+        });
+        audit.tell("dial_ended", &[&self.who, &ended]);
     }
 }
 
 impl DialRecord {
     /// It begins.
-    pub(crate) fn new(
-        dials: Arc<OpenDials>,
-        who: Map<String, Value>,
-        received: Arc<AtomicU64>,
-    ) -> DialRecord {
+    pub(crate) fn new(dials: Arc<OpenDials>, who: Value, received: Arc<AtomicU64>) -> DialRecord {
         let dial = Arc::new(OpenDial {
             who,
             begun: Instant::now(),

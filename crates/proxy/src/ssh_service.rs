@@ -21,7 +21,7 @@ use fleetgate_proto::v1::frame::Kind;
 use fleetgate_proto::v1::{Denied, Dial, Frame, Via};
 use fleetgate_ssh::codec::Reader;
 use fleetgate_ssh::key::{Certificate, HostKey, KeyType, Presented, PublicKey, UserCheck};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -131,11 +131,8 @@ impl JumpAccess for Jumps {
         if !self.0.strangers.has_line(source.ip(), "jump_refused", false) {
             return;
         }
-        write_event(
-            &self.0,
-            "jump_refused",
-            json!({ "source": source.to_string(), "reason": why }),
-        );
+        let fields = json!({ "source": source.to_string(), "reason": why });
+        self.0.audit.tell("jump_refused", &[&fields]);
     }
 
     fn ended(&self, identity: &Identity, certificate: &Certificate) -> Pin<Box<dyn Future<Output = String>>> {
@@ -191,29 +188,27 @@ async fn reach(shared: Arc<Shared>, caller: &Caller, node: &str) -> Result<crate
     let refused = |denied: Denied| {
         let reason = denied.words;
         if shared.strangers.has_line(caller.source.ip(), "dial_denied", true) {
-            write_event(
-                &shared,
+            shared.audit.tell(
                 "dial_denied",
-                json!({
+                &[&json!({
                     "user": user.identity.user().map(Name::as_str),
                     "node": node,
                     "source": caller.source.to_string(),
                     "reason": reason,
-                }),
+                })],
             );
         }
         reason
     };
     let entry = entry.map_err(refused)?;
-    write_event(
-        &shared,
+    shared.audit.tell(
         "dial",
-        json!({
+        &[&json!({
             "user": user.identity.user().map(Name::as_str),
             "node": node,
             "source": caller.source.to_string(),
             "by": "jump",
-        }),
+        })],
     );
     let tunnel = match entry.way {
         dial::Route::Tunnel(tunnel) => tunnel,
@@ -360,11 +355,7 @@ impl Host for Plain {
             "login": caller.map(|caller| caller.name.as_str()),
             "source": self.source.to_string(),
         });
-        let (Value::Object(mut all), Value::Object(fields)) = (who, fields) else {
-            return;
-        };
-        all.extend(fields);
-        self.shared.audit.tell(event, &all);
+        self.shared.audit.tell(event, &[&who, &fields]);
     }
 
     fn ordered(&self, session: &str) -> Pin<Box<dyn Future<Output = String>>> {
@@ -444,12 +435,4 @@ fn certified_identity(
         .ok_or("the certificate carries no identity: run fleetgate login")?;
     let bytes = Reader::new(value).string("identity").map_err(|e| e.to_string())?;
     Identity::parse(bytes)
-}
-
-fn write_event(shared: &Shared, event: &str, fields: Value) {
-    let fields: Map<String, Value> = match fields {
-        Value::Object(fields) => fields,
-        _ => Map::new(),
-    };
-    shared.audit.tell(event, &fields);
 }

@@ -8,7 +8,7 @@ use fleetgate_policy::strangers::{
     Admission, Bounds, Full, Lines, Offence, Penalties, Settings, WINDOW, Waiting,
 };
 use ring::rand::{SecureRandom, SystemRandom};
-use serde_json::{Map, Value};
+use serde_json::json;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -166,13 +166,14 @@ impl Strangers {
                 "more of the same from strangers: {}",
                 sum.what
             );
-            let mut fields = Map::new();
-            fields.insert("of".to_owned(), sum.what.into());
-            fields.insert("source".to_owned(), source.map_or(Value::Null, Value::from));
-            fields.insert("count".to_owned(), sum.count.into());
-            fields.insert("first".to_owned(), time(sum.first).into());
-            fields.insert("last".to_owned(), time(sum.last).into());
-            audit.tell("strangers", &fields);
+            let fields = json!({
+                "of": sum.what,
+                "source": source,
+                "count": sum.count,
+                "first": time(sum.first),
+                "last": time(sum.last),
+            });
+            audit.tell("strangers", &[&fields]);
         }
     }
 }

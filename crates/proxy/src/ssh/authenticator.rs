@@ -1,17 +1,20 @@
 //! The server's side of an SSH login at the proxy: signs key exchanges with the proxy's host key and takes certificates
 //! of the cluster, nothing else. What somebody may do once he is in is not decided here.
 
+use super::endpoint::{Bytes, Endpoint};
 use fleetgate_policy::cluster::Identity;
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::auth::{Method, PublicKey, Request};
-use fleetgate_ssh::event::{AuthAnswer, Exchange};
+use fleetgate_ssh::event::{AuthAnswer, Event, Exchange, Reason};
 use fleetgate_ssh::key::{Algorithm, Certificate, HostKey, Presented, verify_touched};
 use fleetgate_ssh::settings::{HostKeyOffer, Settings};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use zeroize::Zeroizing;
 
@@ -57,7 +60,7 @@ impl fmt::Debug for Proof {
 pub type Check<'a> = &'a dyn Fn(&Certificate, &str) -> Result<Identity, String>;
 
 /// What became of a request.
-pub enum AuthResult {
+enum AuthResult {
     /// Somebody is in.
     In(Caller),
     /// Not yet; the core was answered. The words, for the audit log, of a try that counts.
@@ -142,8 +145,53 @@ impl Authenticator {
         Ok(())
     }
 
+    /// Moves the connection until somebody is in, or nobody will be: then the words say why. `refused` hears of each try that
+    /// counts. The outer error is the stream's end.
+    pub fn poll_login(
+        &mut self,
+        end: &mut Endpoint<impl Bytes>,
+        check: Check<'_>,
+        refused: &dyn Fn(&str),
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<Result<Caller, String>>> {
+        loop {
+            if let Some(done) = self.take_events(&mut end.core, check, refused).transpose() {
+                return Poll::Ready(Ok(done));
+            }
+            ready!(end.poll_move(cx))?;
+        }
+    }
+
+    fn take_events(
+        &mut self,
+        core: &mut Connection,
+        check: Check<'_>,
+        refused: &dyn Fn(&str),
+    ) -> Result<Option<Caller>, String> {
+        while let Some(event) = core.poll().map_err(|e| e.to_string())? {
+            match event {
+                Event::SignExchange(exchange) => self.sign(core, &exchange)?,
+                Event::Auth(request) => {
+                    let request = request.to_vec();
+                    match self.decide(core, &request, check) {
+                        AuthResult::In(caller) => return Ok(Some(caller)),
+                        AuthResult::Not(Some(why)) => refused(&why),
+                        AuthResult::Not(None) => {}
+                        AuthResult::Enough => {
+                            let why = "too many tries";
+                            core.disconnect(Reason::NoMoreAuthMethods, why);
+                            return Err(why.to_owned());
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
     /// Decides about a USERAUTH_REQUEST.
-    pub fn decide(&mut self, core: &mut Connection, request: &[u8], check: Check<'_>) -> AuthResult {
+    fn decide(&mut self, core: &mut Connection, request: &[u8], check: Check<'_>) -> AuthResult {
         let (answer, answered, words) = self.answer(request, check);
         if let Some(words) = words {
             core.banner(format!("{words}\r\n").as_bytes());

@@ -3,7 +3,7 @@
 //!
 //! One task for a connection: it owns the protocol and every leg, and a leg holds no more than its channel's window.
 
-use super::authenticator::{AuthResult, Authenticator, Caller, GRACE, cookie, settings};
+use super::authenticator::{Authenticator, Caller, GRACE, cookie, settings};
 use super::endpoint::{Bytes, Endpoint};
 use super::{JumpAccess, MAX_CHANNELS};
 use fleetgate_ssh::Connection;
@@ -14,7 +14,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -89,41 +89,15 @@ impl<S: Bytes> Jump<S> {
     }
 
     fn poll_login(&mut self, cx: &mut Context<'_>) -> Poll<Result<Rc<Caller>, String>> {
-        loop {
-            while let Some(event) = self.end.core.poll().map_err(|e| e.to_string())? {
-                match event {
-                    Event::SignExchange(exchange) => {
-                        self.authenticator.sign(&mut self.end.core, &exchange)?
-                    }
-                    Event::Auth(request) => {
-                        let request = request.to_vec();
-                        let ways = &self.ways;
-                        let check = |c: &_, name: &str| ways.check_user(c, name);
-                        match self.authenticator.decide(&mut self.end.core, &request, &check) {
-                            AuthResult::In(mut caller) => {
-                                // Nodes ask for proofs of their own.
-                                caller.proof = Rc::default();
-                                ways.entered(self.authenticator.source());
-                                return Poll::Ready(Ok(Rc::new(caller)));
-                            }
-                            AuthResult::Not(Some(why)) => ways.refused(self.authenticator.source(), &why),
-                            AuthResult::Not(None) => {}
-                            AuthResult::Enough => {
-                                return Poll::Ready(Err(
-                                    self.end(Reason::NoMoreAuthMethods, "too many tries".to_owned())
-                                ));
-                            }
-                        }
-                    }
-                    _ => {}
-                }
-            }
-            match self.end.poll_move(cx) {
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(e)) => return Poll::Ready(Err(lost(&e))),
-                Poll::Pending => return Poll::Pending,
-            }
-        }
+        let (ways, source) = (&self.ways, self.authenticator.source());
+        let check = |c: &_, name: &str| ways.check_user(c, name);
+        let refused = |why: &str| ways.refused(source, why);
+        let done = ready!(self.authenticator.poll_login(&mut self.end, &check, &refused, cx));
+        let mut caller = done.map_err(|e| lost(&e))??;
+        // Nodes ask for proofs of their own.
+        caller.proof = Rc::default();
+        ways.entered(source);
+        Poll::Ready(Ok(Rc::new(caller)))
     }
 
     async fn run(&mut self) -> String {

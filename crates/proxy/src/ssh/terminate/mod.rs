@@ -9,11 +9,11 @@ mod relay;
 
 pub use agent::AgentFrames;
 
-use super::authenticator::{self, AuthResult, Authenticator, Caller, GRACE, settings};
+use super::authenticator::{self, Authenticator, Caller, GRACE, settings};
 use super::endpoint::{Bytes, Endpoint};
 use fleetgate_policy::cluster::{Allowed, Identity};
 use fleetgate_ssh::Connection;
-use fleetgate_ssh::event::{Event, Reason};
+use fleetgate_ssh::event::Reason;
 use fleetgate_ssh::key::{Certificate, HostKey, KeyType, PrivateKey, PublicKey};
 use fleetgate_ssh::settings::{HostKeyOffer, Settings};
 use std::future::Future;
@@ -22,7 +22,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::net::TcpStream;
 
@@ -212,35 +212,11 @@ impl<S: Bytes> User<S> {
     }
 
     fn poll_login(&mut self, cx: &mut Context<'_>) -> Poll<Result<Caller, String>> {
-        loop {
-            while let Some(event) = self.end.core.poll().map_err(|e| e.to_string())? {
-                match event {
-                    Event::SignExchange(exchange) => {
-                        self.authenticator.sign(&mut self.end.core, &exchange)?
-                    }
-                    Event::Auth(request) => {
-                        let request = request.to_vec();
-                        let host = self.host.clone();
-                        let check = |certificate: &_, login: &str| host.check(certificate, login);
-                        match self.authenticator.decide(&mut self.end.core, &request, &check) {
-                            AuthResult::In(caller) => return Poll::Ready(Ok(caller)),
-                            AuthResult::Not(Some(why)) => host.tell(None, SessionEvent::Refused(&why)),
-                            AuthResult::Not(None) => {}
-                            AuthResult::Enough => {
-                                let why = "too many tries".to_owned();
-                                return Poll::Ready(Err(self.leave(Reason::NoMoreAuthMethods, why)));
-                            }
-                        }
-                    }
-                    _ => {}
-                }
-            }
-            match self.end.poll_move(cx) {
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(e)) => return Poll::Ready(Err(format!("the connection was lost: {e}"))),
-                Poll::Pending => return Poll::Pending,
-            }
-        }
+        let host = &self.host;
+        let check = |certificate: &_, login: &str| host.check(certificate, login);
+        let refused = |why: &str| host.tell(None, SessionEvent::Refused(why));
+        let done = ready!(self.authenticator.poll_login(&mut self.end, &check, &refused, cx));
+        Poll::Ready(done.map_err(|e| format!("the connection was lost: {e}"))?)
     }
 
     fn leave(&mut self, reason: Reason, why: String) -> String {

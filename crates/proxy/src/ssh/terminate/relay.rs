@@ -158,15 +158,6 @@ impl<'a> Relay<'a> {
             match event {
                 Event::SignExchange(exchange) => authenticator.sign(user, &exchange)?,
                 Event::Open { channel, kind } => self.open_up(channel, &kind, user, host),
-                Event::Opened(channel) => self.opened(Side::User, channel, host),
-                Event::OpenFailed {
-                    channel,
-                    reason,
-                    text,
-                } => {
-                    let text = String::from_utf8_lossy(text).into_owned();
-                    self.failed(Side::User, channel, reason, &text, host);
-                }
                 Event::Request {
                     channel,
                     request,
@@ -195,15 +186,6 @@ impl<'a> Relay<'a> {
                     host.trust_host(true);
                 }
                 Event::Open { channel, kind } => self.open_down(channel, &kind, user, host),
-                Event::Opened(channel) => self.opened(Side::Host, channel, user),
-                Event::OpenFailed {
-                    channel,
-                    reason,
-                    text,
-                } => {
-                    let text = String::from_utf8_lossy(text).into_owned();
-                    self.failed(Side::Host, channel, reason, &text, user);
-                }
                 Event::Request {
                     channel,
                     request,
@@ -244,10 +226,13 @@ impl<'a> Relay<'a> {
                 bytes,
             } => (*channel, Item::Data(*stream, bytes.to_vec())),
             Event::Eof(channel) => (*channel, Item::Eof),
-            Event::Closed(channel) => {
-                self.closed(side, *channel);
-                return;
-            }
+            Event::Opened(channel) => return self.opened(side, *channel, other),
+            Event::OpenFailed {
+                channel,
+                reason,
+                text,
+            } => return self.failed(side, *channel, *reason, &String::from_utf8_lossy(text), other),
+            Event::Closed(channel) => return self.closed(side, *channel),
             Event::Replied { channel, done } => {
                 if let Some(pair) = self.pair(side, *channel) {
                     let asked = match side {
