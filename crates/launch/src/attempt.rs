@@ -6,7 +6,7 @@ use crate::{LaunchError, Running, Spent, Stage};
 use fleetgate_seal::Image;
 use fleetgate_sys::process::{self, Exit};
 use fleetgate_sys::spawn::{Child, Program, Spawn, SpawnError, Stack, Step, Strings, spawn};
-use fleetgate_sys::{Errno, Fd, memfd, socket};
+use fleetgate_sys::{Errno, Fd, memfd, poll, socket};
 use fleetgate_wire::order::{BY_REFERENCE, Order, Work};
 use fleetgate_wire::{MAX_INLINE, MAX_ORDER};
 use std::ffi::CStr;
@@ -169,7 +169,7 @@ pub(crate) fn hear(
     deadline: Instant,
 ) -> Result<Begun, Silence> {
     let left = deadline.saturating_duration_since(Instant::now());
-    let wait_ms = left.as_millis().min(u32::MAX as u128) as u32;
+    let wait_ms = poll::milliseconds(left);
     match work {
         Work::Exec(_) => reply::executed(control, buffer, wait_ms),
         _ => reply::first_word(control, buffer, wait_ms),
@@ -180,14 +180,11 @@ pub(crate) fn hear(
 fn end(pidfd: &Fd, silence: Silence, started: Instant) -> AttemptError {
     let lived = started.elapsed();
     // A helper that closed its socket and lives on is as useless as one that is late.
-    let grace = Duration::from_secs(1).as_millis() as u32;
+    const GRACE_MS: u32 = 1000;
     let kill = match silence {
         Silence::Gone(_) | Silence::Final(LaunchError::Refused(_)) => {
-            let mut watch = [fleetgate_sys::poll::Watch::new(
-                pidfd.raw(),
-                fleetgate_sys::poll::READ,
-            )];
-            fleetgate_sys::poll::poll(&mut watch, Some(grace)) != Ok(1)
+            let mut watch = [poll::Watch::new(pidfd.raw(), poll::READ)];
+            poll::poll(&mut watch, Some(GRACE_MS)) != Ok(1)
         }
         _ => true,
     };

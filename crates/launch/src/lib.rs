@@ -6,6 +6,14 @@
 //!
 //! It never decides who may log in, never looks up names, never reads configuration.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_possible_wrap
+    )
+)]
 
 mod attempt;
 mod cgroup;

@@ -293,7 +293,7 @@ impl PamSession {
     /// The next word. A refusal is an error whenever it comes.
     fn hear(&mut self, patience: Option<Duration>) -> Result<(FromPam, Vec<Fd>), PamError> {
         let started = Instant::now();
-        let wait_ms = patience.map(|p| p.as_millis().min(u32::MAX.into()) as u32);
+        let wait_ms = patience.map(fleetgate_sys::poll::milliseconds);
         let mut watch = [Watch::new(self.socket.raw(), READ)];
         let ready = poll(&mut watch, wait_ms).map_err(|e| PamError::System("waiting for PAM", e))?;
         if ready == 0 {

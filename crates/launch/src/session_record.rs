@@ -13,7 +13,7 @@ use std::io::Read;
 use std::path::PathBuf;
 
 /// The form of the file; a file of another form is left alone.
-const FORM: u64 = 1;
+const FORM: i64 = 1;
 /// The longest file that is read.
 pub(crate) const MAX_FILE: u64 = 64 << 10;
 
@@ -150,7 +150,7 @@ impl SessionRecord {
         let string = |name: &str| unescape(text(name)?).ok_or_else(|| missing(name));
         let bytes = |name: &str| unhex(text(name)?).ok_or_else(|| missing(name));
         let small = |name: &str| u32::try_from(number(name)?).map_err(|_| missing(name));
-        if number("form")? != FORM as i64 {
+        if number("form")? != FORM {
             return Err(format!("it has form {}, this build reads {FORM}", value["form"]));
         }
         let cgroup = match &value["cgroup"] {
@@ -187,14 +187,14 @@ impl SessionRecord {
                 kill_remaining: truth("kill_remaining")?,
             },
             boot: text("boot")?.to_owned(),
-            start: number("start")? as u64,
+            start: u64::try_from(number("start")?).unwrap_or(0),
             // Earlier builds did not write it.
             reaper: Owner {
                 pid: small("keeper")
                     .ok()
                     .and_then(|pid| pid.try_into().ok())
                     .unwrap_or(0),
-                start: number("keeper_start").unwrap_or(0) as u64,
+                start: value["keeper_start"].as_u64().unwrap_or(0),
             },
         })
     }

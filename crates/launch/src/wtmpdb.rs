@@ -190,7 +190,7 @@ impl Desk {
         };
         let child = spawn(&what, &mut self.stack).map_err(|e| format!("its writer was not started: {e}"))?;
         let mut watch = [Watch::new(child.pidfd.raw(), READ)];
-        let ended = poll::poll(&mut watch, Some(DEADLINE.as_millis() as u32)).unwrap_or(0) > 0;
+        let ended = poll::poll(&mut watch, Some(poll::milliseconds(DEADLINE))).unwrap_or(0) > 0;
         if !ended {
             let _ = process::signal(&child.pidfd, SIGKILL);
         }

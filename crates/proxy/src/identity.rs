@@ -194,7 +194,8 @@ pub fn save_chain<C: AsRef<[u8]>>(
     let mut bytes = Vec::new();
     for certificate in chain {
         let certificate = certificate.as_ref();
-        bytes.extend_from_slice(&(certificate.len() as u32).to_be_bytes());
+        let length = u32::try_from(certificate.len()).map_err(|_| "a certificate is too long".to_owned())?;
+        bytes.extend_from_slice(&length.to_be_bytes());
         bytes.extend_from_slice(certificate);
     }
     replace(&directory.join(CHAIN), &bytes)

@@ -1,6 +1,14 @@
 //! The proxy: one address for SSH, gRPC and the web. It knows who may reach which node, and carries bytes that it cannot
 //! read. It holds no authority's key: whoever takes it over can withhold, and cannot make a certificate.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_possible_wrap
+    )
+)]
 
 mod audit;
 mod audit_delivery;

@@ -3,6 +3,14 @@
 //! A server opens a [`FallbackChain`] once and starts its helpers from [`FallbackChain::image`]; docs/sealing.md says what each
 //! strategy protects from. This crate never launches anything but its own probes and never reads configuration.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_possible_wrap
+    )
+)]
 
 mod chain;
 mod elf;

@@ -62,7 +62,7 @@ pub(crate) fn run(image: &Image, probe: &Probe, linger: Duration) -> Result<(), 
     let argv = Strings::new(argv.iter().map(|a| -> &CStr { a }));
     let envp = Strings::new([]);
     let fds = [null.raw(), null.raw(), errors.raw(), image.fd().raw()];
-    debug_assert_eq!(fds.len() as i32 - 1, IMAGE);
+    debug_assert_eq!(i32::try_from(fds.len()), Ok(IMAGE + 1));
     let what = Spawn {
         program: Program::Fd(image.fd()),
         argv: &argv,
@@ -119,7 +119,7 @@ fn spawn_in_time(what: &Spawn<'_>, stack: &mut Stack, deadline: Duration) -> Res
 /// How it ended; `None` when the deadline came first (it is killed and reaped then).
 fn wait(pidfd: &Fd, deadline: Duration) -> Result<Option<Exit>, fleetgate_sys::Errno> {
     let mut watch = [poll::Watch::new(pidfd.raw(), poll::READ)];
-    let ended = poll::poll(&mut watch, Some(deadline.as_millis() as u32))? > 0;
+    let ended = poll::poll(&mut watch, Some(poll::milliseconds(deadline)))? > 0;
     if !ended {
         process::signal(pidfd, KILL)?;
     }

@@ -94,10 +94,9 @@ pub(crate) fn cstring(path: &Path) -> Result<CString, Failure> {
 /// The whole of an open file, from its start.
 pub(crate) fn read_all(fd: &Fd) -> Result<Vec<u8>, Failure> {
     let size = exe::identity(fd).step(Step::ReadFile)?.size;
-    if size > MAX_IMAGE as u64 {
-        return Err(Errno::EFBIG).step(Step::ReadFile);
-    }
-    let mut bytes = vec![0u8; size as usize];
+    let size = usize::try_from(size).ok().filter(|size| *size <= MAX_IMAGE);
+    let size = size.ok_or(Errno::EFBIG).step(Step::ReadFile)?;
+    let mut bytes = vec![0u8; size];
     let mut at = 0;
     while at < bytes.len() {
         match file::read_at(fd.raw(), &mut bytes[at..], at as u64).step(Step::ReadFile)? {
