@@ -2,7 +2,7 @@
 
 use crate::pam::PamSession;
 use crate::reply::{self, Begun, Silence};
-use crate::{LaunchError, Running, Spent, Stage};
+use crate::{LaunchError, LaunchTimes, Running, Stage};
 use fleetgate_seal::Image;
 use fleetgate_sys::process::{self, Exit};
 use fleetgate_sys::spawn::{Child, Program, Spawn, SpawnError, Stack, Step, Strings, spawn};
@@ -128,7 +128,7 @@ pub(crate) fn attempt(
                 control: ours,
                 strategy: image.strategy(),
                 fallback: child.fallback,
-                spent: Spent {
+                spent: LaunchTimes {
                     order: ordered - started,
                     spawn: cloned - ordered,
                     ready: cloned.elapsed(),

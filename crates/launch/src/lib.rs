@@ -35,7 +35,7 @@ pub use launcher::{Launch, Launcher};
 pub use present::end_order;
 pub use reaper::{End, RepairReport, STATE_DIRECTORY, SessionReaper};
 pub use reply::Begun;
-pub use running::{Running, Spent};
+pub use running::{LaunchTimes, Running};
 pub use session_record::Session;
 pub use thread::{Completions, LaunchThread, Threads};
 pub use wtmpdb::{WTMPDB_STATE, Wtmpdb};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// What the launching side's steps cost.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Spent {
+pub struct LaunchTimes {
     /// The control socket and the order on it.
     pub order: Duration,
     /// clone3 until the exec has happened.
@@ -31,7 +31,7 @@ pub struct Running {
     /// The slower way its process was made, if one had to be taken.
     pub fallback: Option<Fallback>,
     /// What the last try cost.
-    pub spent: Spent,
+    pub spent: LaunchTimes,
     /// How many tries it took.
     pub tries: u32,
 }

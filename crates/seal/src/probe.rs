@@ -4,8 +4,8 @@
 use crate::Image;
 use crate::refusal::{Context, Failure, Step};
 use fleetgate_sys::process::{self, Exit};
+use fleetgate_sys::self_test::IMAGE;
 use fleetgate_sys::spawn::{Child, Program, Spawn, Stack, Strings, spawn};
-use fleetgate_sys::truth::IMAGE;
 use fleetgate_sys::{Fd, file, poll};
 use std::ffi::{CStr, CString};
 use std::sync::mpsc;
