@@ -3,7 +3,7 @@
 
 use crate::orders::{self, pipe, read_all};
 use fleetgate_launch::{Begun, Launch, LaunchError, Launcher, Running};
-use fleetgate_seal::{Ladder, Options, Source, Strategy};
+use fleetgate_seal::{FallbackChain, Options, Source, Strategy};
 use fleetgate_sys::Fd;
 use fleetgate_sys::process::{self, Exit};
 use fleetgate_wire::exec::Exec;
@@ -12,13 +12,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A ladder of the helper under test, with every rung.
-pub fn ladder() -> Arc<Ladder> {
+pub fn ladder() -> Arc<FallbackChain> {
     ladder_of(&Strategy::ALL)
 }
 
 /// The same with these rungs. Its image stands at a number that a launch has no other use for, so that a rule on
 /// execveat can name it.
-pub fn ladder_of(order: &[Strategy]) -> Arc<Ladder> {
+pub fn ladder_of(order: &[Strategy]) -> Arc<FallbackChain> {
     const LOW: i32 = 8;
     let _low: Vec<std::fs::File> = (0..LOW)
         .map(|_| std::fs::File::open("/dev/null").expect("/dev/null"))
@@ -32,7 +32,7 @@ pub fn ladder_of(order: &[Strategy]) -> Arc<Ladder> {
     // Another test's thread may give a low number back meanwhile: what got it keeps it until one did not.
     let mut at_low_numbers = Vec::new();
     loop {
-        let ladder = Ladder::open(Source::File(crate::helper()), options.clone()).expect("a ladder");
+        let ladder = FallbackChain::open(Source::File(crate::helper()), options.clone()).expect("a ladder");
         match ladder.image() {
             Ok(image) if image.fd().raw() < LOW => at_low_numbers.push(ladder),
             _ => return Arc::new(ladder),

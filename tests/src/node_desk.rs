@@ -4,7 +4,7 @@
 use crate::folder::Folder;
 use crate::launching::ladder;
 use crate::orders::{self, PATIENCE_MS};
-use fleetgate_launch::{Keeper, Places};
+use fleetgate_launch::{Places, SessionReaper};
 use fleetgate_node::config::Config;
 use fleetgate_node::monitor::audit::{Audit, WriterThread};
 use fleetgate_node::monitor::cgroup::Cgroups;
@@ -99,7 +99,7 @@ impl Desk {
             )
             .expect("watched");
         let places = Places::system();
-        let keeper = Keeper::start(&directory.join("sessions"), places).expect("a keeper");
+        let keeper = SessionReaper::start(&directory.join("sessions"), places).expect("a keeper");
         let cgroups = Cgroups::find().ok();
         let sessions =
             Sessions::new(ladder, Arc::new(keeper), cgroups, Inherited::now(), &tools).expect("sessions");

@@ -8,6 +8,7 @@ mod bench;
 mod build;
 mod dist;
 mod elf;
+mod figures;
 mod fuzz;
 mod graph;
 mod peers;
@@ -15,6 +16,7 @@ mod programs;
 mod proto;
 mod selinux;
 mod shell;
+mod size;
 mod soak;
 mod tables;
 mod test;
@@ -56,6 +58,12 @@ const CHORES: &[Chore] = &[
         run: bench::main,
     },
     Chore {
+        name: "figures",
+        takes: "[NAME...]",
+        does: "docs/performance.md and its plots from docs/figures; takes over the runs of the named benchmarks first",
+        run: figures::main,
+    },
+    Chore {
         name: "soak",
         takes: "[--minutes N] [--faults] [--program FILE]",
         does: "sessions through a cluster of its own for ten minutes, and how each service's memory grows with them",
@@ -73,6 +81,12 @@ const CHORES: &[Chore] = &[
         does: "draws crates and modules into docs/pictures; prints sizes, depths, and circles of imports; of one crate, the \
                imports that make its circles",
         run: graph::main,
+    },
+    Chore {
+        name: "size",
+        takes: "[FILE]",
+        does: "what the release build is made of: its sections, and its text by crate",
+        run: size::main,
     },
     Chore {
         name: "dist",

@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use fleetgate_launch::{Launch, LaunchThread, Launcher, Running, Threads};
-use fleetgate_seal::{Ladder, Options, Source, Strategy};
+use fleetgate_seal::{FallbackChain, Options, Source, Strategy};
 use fleetgate_sys::spawn::{Program, Spawn, Stack, Strings, spawn};
 use fleetgate_sys::{Fd, process};
 use fleetgate_wire::common::{Account, Ids};
@@ -48,16 +48,19 @@ fn main() -> Result {
     bench.waiting()
 }
 
-fn ladder(program: &str) -> Result<Arc<Ladder>> {
+fn ladder(program: &str) -> Result<Arc<FallbackChain>> {
     let options = Options {
         order: vec![Strategy::Memfd],
         ..Options::default()
     };
-    Ok(Arc::new(Ladder::open(Source::File(program.into()), options)?))
+    Ok(Arc::new(FallbackChain::open(
+        Source::File(program.into()),
+        options,
+    )?))
 }
 
 struct Measured {
-    ladder: Arc<Ladder>,
+    ladder: Arc<FallbackChain>,
     truth: CString,
     fleetgate: String,
     null: Fd,
@@ -262,12 +265,15 @@ impl Measured {
     }
 }
 
-fn plain_ladder(program: &str) -> Result<Arc<Ladder>> {
+fn plain_ladder(program: &str) -> Result<Arc<FallbackChain>> {
     let options = Options {
         order: vec![Strategy::Plain],
         ..Options::default()
     };
-    Ok(Arc::new(Ladder::open(Source::File(program.into()), options)?))
+    Ok(Arc::new(FallbackChain::open(
+        Source::File(program.into()),
+        options,
+    )?))
 }
 
 fn well_ended(running: &Running) -> Result {

@@ -233,8 +233,8 @@ impl Metrics {
         let launches = rungs.iter().map(String::as_str).zip(&self.launches);
         page.labelled(
             "launches_total",
-            "Helpers launched, by the rung of their image.",
-            "rung",
+            "Helpers launched, by the strategy that sealed their image.",
+            "strategy",
             launches,
         );
         let deaths = PROCESSES.into_iter().zip(&self.deaths);

@@ -180,7 +180,7 @@ fn each_event_has_its_line() {
             },
             format!(
                 "\"event\":\"session_started\",\"connection\":7,\"login\":\"ada\",{session},\
-                 \"source\":\"192.0.2.7:4711\",\"user\":\"ada.l\",\"kind\":\"exec\",\"pid\":42,\"terminal\":\"/dev/pts/3\",\"command\":\"echo \\u001b\",\"rung\":\"memfd\",\
+                 \"source\":\"192.0.2.7:4711\",\"user\":\"ada.l\",\"kind\":\"exec\",\"pid\":42,\"terminal\":\"/dev/pts/3\",\"command\":\"echo \\u001b\",\"strategy\":\"memfd\",\
                  \"unrecorded\":\"lastlog: No space left on device\",\"audit\":\"files\""
             ),
         ),

@@ -351,7 +351,7 @@ impl Teller {
             if self.is_node {
                 text.push_str(&format!(
                     "{{\"time\":\"{time}\",\"event\":\"login_accepted\",\"connection\":{connection},\"login\":\"root\",\"source\":\"{source}\",\"via\":\"edge\",\"identity\":\"SHA256:{some:043}\",\"user\":\"{user}\",\"roles\":\"everything\",\"mfa\":1790000000}}\n\
-                     {{\"time\":\"{time}\",\"event\":\"session_started\",\"connection\":{connection},\"login\":\"root\",\"session\":\"{session}\",\"source\":\"{source}\",\"user\":\"{user}\",\"kind\":\"exec\",\"pid\":{},\"command\":\"{command}\",\"rung\":\"memfd\"}}\n\
+                     {{\"time\":\"{time}\",\"event\":\"session_started\",\"connection\":{connection},\"login\":\"root\",\"session\":\"{session}\",\"source\":\"{source}\",\"user\":\"{user}\",\"kind\":\"exec\",\"pid\":{},\"command\":\"{command}\",\"strategy\":\"memfd\"}}\n\
                      {{\"time\":\"{time}\",\"event\":\"session_ended\",\"connection\":{connection},\"login\":\"root\",\"session\":\"{session}\",\"code\":0,\"lasted_ms\":12,\"cpu_us\":1100,\"memory\":1000000,\"read\":0,\"written\":0}}\n\
                      {{\"time\":\"{time}\",\"event\":\"connection_ended\",\"connection\":{connection},\"login\":\"root\",\"source\":\"{source}\",\"via\":\"edge\",\"reason\":\"closed\",\"received\":4000,\"sent\":3000,\"lasted_ms\":31}}\n",
                     some % 4_000_000

@@ -1,20 +1,19 @@
 //! One try: control socket, order, spawn, word. Everything a retry needs again stays with the caller.
 
-use crate::launcher::{Running, Spent};
 use crate::pam::PamSession;
 use crate::reply::{self, Begun, Silence};
-use crate::{LaunchError, Stage};
+use crate::{LaunchError, LaunchTimes, Running, Stage};
 use fleetgate_seal::Image;
 use fleetgate_sys::process::{self, Exit};
 use fleetgate_sys::spawn::{Child, Program, Spawn, SpawnError, Stack, Step, Strings, spawn};
-use fleetgate_sys::{Errno, Fd, memfd, socket};
+use fleetgate_sys::{Errno, Fd, memfd, poll, socket};
 use fleetgate_wire::order::{BY_REFERENCE, Order, Work};
 use fleetgate_wire::{MAX_INLINE, MAX_ORDER};
 use std::ffi::CStr;
 use std::time::{Duration, Instant};
 
 /// An order made ready to be sent, as often as it takes.
-pub(crate) struct Parcel<'a> {
+pub(crate) struct PreparedOrder<'a> {
     frame: Vec<u8>,
     /// The order itself when it is too long for a message.
     memory: Option<Fd>,
@@ -22,8 +21,8 @@ pub(crate) struct Parcel<'a> {
     pub subcommand: &'static CStr,
 }
 
-impl<'a> Parcel<'a> {
-    pub fn new(order: &Order, fds: &'a [Fd]) -> Result<Parcel<'a>, LaunchError> {
+impl<'a> PreparedOrder<'a> {
+    pub fn new(order: &Order, fds: &'a [Fd]) -> Result<PreparedOrder<'a>, LaunchError> {
         let mut frame = fleetgate_wire::encode(order);
         if frame.len() > MAX_ORDER {
             return Err(LaunchError::OrderTooLong { len: frame.len() });
@@ -38,7 +37,7 @@ impl<'a> Parcel<'a> {
         if count > socket::MAX_FDS {
             return Err(LaunchError::TooManyDescriptors { count });
         }
-        Ok(Parcel {
+        Ok(PreparedOrder {
             frame,
             memory,
             fds,
@@ -59,7 +58,7 @@ impl<'a> Parcel<'a> {
 }
 
 /// What a try came to, when not to a running helper.
-pub(crate) enum Failed {
+pub(crate) enum AttemptError {
     /// The image could not be executed.
     Exec(SpawnError),
     /// The helper ended without a word, so long after its start.
@@ -74,21 +73,21 @@ pub(crate) enum Failed {
     Final(LaunchError),
 }
 
-impl From<LaunchError> for Failed {
-    fn from(e: LaunchError) -> Failed {
-        Failed::Final(e)
+impl From<LaunchError> for AttemptError {
+    fn from(e: LaunchError) -> AttemptError {
+        AttemptError::Final(e)
     }
 }
 
 /// What a launching thread owns and uses again for every try.
-pub(crate) struct Tools {
+pub(crate) struct Resources {
     pub stack: Stack,
     pub null: Fd,
     pub buffer: Vec<u8>,
 }
 
 /// Whose child the helper becomes.
-pub(crate) enum Via<'a> {
+pub(crate) enum Parent<'a> {
     /// Ours.
     Here,
     /// The PAM process's.
@@ -97,25 +96,25 @@ pub(crate) enum Via<'a> {
 
 /// Makes one try.
 pub(crate) fn attempt(
-    via: &mut Via<'_>,
-    tools: &mut Tools,
+    via: &mut Parent<'_>,
+    tools: &mut Resources,
     image: &Image,
-    parcel: &Parcel<'_>,
+    parcel: &PreparedOrder<'_>,
     work: &Work,
     cgroup: Option<&Fd>,
     deadline: Instant,
-) -> Result<(Running, Begun), Failed> {
+) -> Result<(Running, Begun), AttemptError> {
     let started = Instant::now();
     let (ours, theirs) = socket::pair().map_err(LaunchError::system("making the control socket"))?;
     parcel.send(&ours)?;
     let ordered = Instant::now();
     let spawned = match via {
-        Via::Here => spawn_here(tools, image, parcel, &theirs, cgroup),
-        Via::Pam(session) => session.start(parcel.subcommand, image.fd(), &theirs, &tools.null, cgroup)?,
+        Parent::Here => spawn_here(tools, image, parcel, &theirs, cgroup),
+        Parent::Pam(session) => session.start(parcel.subcommand, image.fd(), &theirs, &tools.null, cgroup)?,
     };
     let child = spawned.map_err(|e| match is_of_the_image(&e) {
-        true => Failed::Exec(e),
-        false => Failed::Final(LaunchError::of_spawn(e)),
+        true => AttemptError::Exec(e),
+        false => AttemptError::Final(LaunchError::of_spawn(e)),
     })?;
     // The helper's end lives in the helper alone from here on: its hang-up is our news.
     drop(theirs);
@@ -129,7 +128,7 @@ pub(crate) fn attempt(
                 control: ours,
                 strategy: image.strategy(),
                 fallback: child.fallback,
-                spent: Spent {
+                spent: LaunchTimes {
                     order: ordered - started,
                     spawn: cloned - ordered,
                     ready: cloned.elapsed(),
@@ -143,9 +142,9 @@ pub(crate) fn attempt(
 }
 
 fn spawn_here(
-    tools: &mut Tools,
+    tools: &mut Resources,
     image: &Image,
-    parcel: &Parcel<'_>,
+    parcel: &PreparedOrder<'_>,
     control: &Fd,
     cgroup: Option<&Fd>,
 ) -> Result<Child, SpawnError> {
@@ -170,7 +169,7 @@ pub(crate) fn hear(
     deadline: Instant,
 ) -> Result<Begun, Silence> {
     let left = deadline.saturating_duration_since(Instant::now());
-    let wait_ms = left.as_millis().min(u32::MAX as u128) as u32;
+    let wait_ms = poll::milliseconds(left);
     match work {
         Work::Exec(_) => reply::executed(control, buffer, wait_ms),
         _ => reply::first_word(control, buffer, wait_ms),
@@ -178,34 +177,27 @@ pub(crate) fn hear(
 }
 
 /// Sees to it that nothing of a failed try is left.
-fn end(pidfd: &Fd, silence: Silence, started: Instant) -> Failed {
+fn end(pidfd: &Fd, silence: Silence, started: Instant) -> AttemptError {
     let lived = started.elapsed();
     // A helper that closed its socket and lives on is as useless as one that is late.
-    let grace = Duration::from_secs(1).as_millis() as u32;
+    const GRACE_MS: u32 = 1000;
     let kill = match silence {
         Silence::Gone(_) | Silence::Final(LaunchError::Refused(_)) => {
-            let mut watch = [fleetgate_sys::poll::Watch::new(
-                pidfd.raw(),
-                fleetgate_sys::poll::READ,
-            )];
-            fleetgate_sys::poll::poll(&mut watch, Some(grace)) != Ok(1)
+            let mut watch = [poll::Watch::new(pidfd.raw(), poll::READ)];
+            poll::poll(&mut watch, Some(GRACE_MS)) != Ok(1)
         }
         _ => true,
     };
     if kill {
-        let _ = process::signal(pidfd, libc_sigkill());
+        let _ = process::signal(pidfd, process::SIGKILL);
     }
     // ECHILD: not our child (PAM), or reaped by a server that ignores SIGCHLD.
     let exit = process::wait(pidfd, true).ok().flatten();
     match silence {
-        Silence::Gone(stage) => Failed::Gone { stage, exit, lived },
-        Silence::Late(stage) => Failed::Late(stage),
-        Silence::Final(e) => Failed::Final(e),
+        Silence::Gone(stage) => AttemptError::Gone { stage, exit, lived },
+        Silence::Late(stage) => AttemptError::Late(stage),
+        Silence::Final(e) => AttemptError::Final(e),
     }
-}
-
-const fn libc_sigkill() -> i32 {
-    9
 }
 
 /// Whether a failed start speaks against the image rather than against the machine's resources or our request.

@@ -35,7 +35,7 @@ impl fmt::Display for Stage {
 /// Why a launch came to nothing. After any of these nothing of it runs any more.
 #[derive(Debug)]
 pub enum LaunchError {
-    /// No rung of the ladder can be used.
+    /// No strategy of the fallback chain can be used.
     NoImage(String),
     /// A system call on the launching side failed.
     System {
@@ -63,7 +63,7 @@ pub enum LaunchError {
     },
     /// The cgroup cannot be entered.
     Cgroup(Errno),
-    /// The process could not be made or its image not executed, on the last rung that was tried.
+    /// The process could not be made or its image not executed, on the last strategy that was tried.
     Spawn(SpawnError),
     /// The helper said why it will not do it.
     Refused(Failure),
@@ -236,9 +236,9 @@ fn write_failure(f: &mut fmt::Formatter<'_>, failure: &Failure) -> fmt::Result {
     }
 }
 
-/// Why there is no keeper.
+/// Why there is no reaper.
 #[derive(Debug)]
-pub enum KeeperError {
+pub enum SessionReaperError {
     /// The state directory cannot be made or read.
     Directory(PathBuf, std::io::Error),
     /// The state directory belongs to somebody else: what he writes there would be believed.
@@ -247,23 +247,23 @@ pub enum KeeperError {
     System(&'static str, Errno),
 }
 
-impl fmt::Display for KeeperError {
+impl fmt::Display for SessionReaperError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            KeeperError::Directory(path, e) => {
+            SessionReaperError::Directory(path, e) => {
                 write!(f, "the state directory {} cannot be used: {e}", path.display())
             }
-            KeeperError::NotOurs(path, uid) => write!(
+            SessionReaperError::NotOurs(path, uid) => write!(
                 f,
                 "the state directory {} belongs to user {uid}, not to the server; remove it",
                 path.display()
             ),
-            KeeperError::System(doing, errno) => write!(f, "{doing}: {errno}"),
+            SessionReaperError::System(doing, errno) => write!(f, "{doing}: {errno}"),
         }
     }
 }
 
-impl std::error::Error for KeeperError {}
+impl std::error::Error for SessionReaperError {}
 
 #[cfg(test)]
 mod tests {

@@ -1,31 +1,41 @@
 //! From an order, its descriptors and an image to a running helper; and what happens when that ends.
 //!
-//! [`Launcher`] starts one helper and waits for its word, moving down the ladder when the image is at fault.
-//! [`LaunchThread`] does so away from the caller, because an exec can be held up. [`Keeper`] closes login
+//! [`Launcher`] starts one helper and waits for its word, moving down the fallback chain when the image is at fault.
+//! [`LaunchThread`] does so away from the caller, because an exec can be held up. [`SessionReaper`] closes login
 //! records when a session ends, and mends what a crash left behind. [`pam`] starts the helper inside a PAM session.
 //!
 //! It never decides who may log in, never looks up names, never reads configuration.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_possible_wrap
+    )
+)]
 
 mod attempt;
 mod cgroup;
 mod error;
-mod keeper;
-mod kept;
 mod launcher;
-mod notes;
 pub mod pam;
 pub mod present;
+mod reaper;
+mod record_files;
 mod reply;
+mod running;
+mod session_record;
 mod thread;
 mod wtmpdb;
 
-pub use error::{KeeperError, LaunchError, Stage};
+pub use error::{LaunchError, SessionReaperError, Stage};
 pub use fleetgate_logins::Places;
-pub use keeper::{End, Keeper, Mended, STATE_DIRECTORY};
-pub use kept::Session;
-pub use launcher::{Launch, Launcher, Running, Spent};
+pub use launcher::{Launch, Launcher};
 pub use present::end_order;
+pub use reaper::{End, RepairReport, STATE_DIRECTORY, SessionReaper};
 pub use reply::Begun;
+pub use running::{LaunchTimes, Running};
+pub use session_record::Session;
 pub use thread::{Completions, LaunchThread, Threads};
 pub use wtmpdb::{WTMPDB_STATE, Wtmpdb};

@@ -72,7 +72,7 @@ pub type Talk<'a> = &'a mut dyn FnMut(&[Prompt]) -> Option<Vec<Secret>>;
 
 /// What an opened PAM session gives to the order.
 #[derive(Debug)]
-pub struct Opened {
+pub struct PamSetup {
     /// Variables that the modules set.
     pub environment: Vec<Variable>,
     /// The supplementary groups as the modules left them.
@@ -83,7 +83,7 @@ pub struct Opened {
 
 /// What is heard of a PAM session after its launch.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum PamEvent {
     /// Its helper, or the program that it became, ended so.
     Exited(Exit),
     /// It is closed; a sentence for each close call that failed.
@@ -132,14 +132,14 @@ impl PamSession {
     }
 
     /// Establishes credentials and opens the session in this terminal.
-    pub fn open(&mut self, tty: &CStr, talk: Talk<'_>) -> Result<Opened, PamError> {
+    pub fn open(&mut self, tty: &CStr, talk: Talk<'_>) -> Result<PamSetup, PamError> {
         self.say(&ToPam::Open { tty: tty.into() })?;
         match self.converse(talk)? {
             FromPam::Opened {
                 environment,
                 groups,
                 process,
-            } => Ok(Opened {
+            } => Ok(PamSetup {
                 environment,
                 groups,
                 process,
@@ -153,9 +153,9 @@ impl PamSession {
         &self.socket
     }
 
-    /// What there is to hear of a session whose helper was launched; none: nothing yet. After [`Heard::Ended`] and after
+    /// What there is to hear of a session whose helper was launched; none: nothing yet. After [`PamEvent::Ended`] and after
     /// an error there is nothing more.
-    pub fn heard(&mut self) -> Result<Option<Heard>, PamError> {
+    pub fn heard(&mut self) -> Result<Option<PamEvent>, PamError> {
         loop {
             let mut watch = [Watch::new(self.socket.raw(), READ)];
             if poll(&mut watch, Some(0)).map_err(|e| PamError::System("listening to PAM", e))? == 0 {
@@ -167,8 +167,8 @@ impl PamSession {
                     status,
                     core,
                     ..
-                } => return Ok(Some(Heard::Exited(exit(signalled, status, core)))),
-                FromPam::Ended { close_errors } => return Ok(Some(Heard::Ended(close_errors))),
+                } => return Ok(Some(PamEvent::Exited(exit(signalled, status, core)))),
+                FromPam::Ended { close_errors } => return Ok(Some(PamEvent::Ended(close_errors))),
                 // Modules that close a session may say something, and whom they said it to is gone.
                 FromPam::Ask { prompts } => {
                     if prompts.iter().any(Prompt::asks) {
@@ -293,7 +293,7 @@ impl PamSession {
     /// The next word. A refusal is an error whenever it comes.
     fn hear(&mut self, patience: Option<Duration>) -> Result<(FromPam, Vec<Fd>), PamError> {
         let started = Instant::now();
-        let wait_ms = patience.map(|p| p.as_millis().min(u32::MAX.into()) as u32);
+        let wait_ms = patience.map(fleetgate_sys::poll::milliseconds);
         let mut watch = [Watch::new(self.socket.raw(), READ)];
         let ready = poll(&mut watch, wait_ms).map_err(|e| PamError::System("waiting for PAM", e))?;
         if ready == 0 {

@@ -1,8 +1,8 @@
 //! The sessions of this machine for its administrator: who is in now, by the notes that keepers make, and the end of one
 //! of them by order. It writes nothing but the order, and closes nothing: the server that the session is of does.
 
-use crate::kept::{Note, boot_id, hex, start_time};
-use crate::notes::read_note;
+use crate::record_files::read_record;
+use crate::session_record::{SessionRecord, boot_id, hex, start_time};
 use fleetgate_sys::process;
 use fleetgate_wire::common::SessionId;
 use std::fs::OpenOptions;
@@ -42,7 +42,7 @@ pub fn present(directory: &Path) -> std::io::Result<Vec<Present>> {
             continue;
         }
         // A note that went meanwhile is of a session that ended.
-        let Some(note) = read_note(&path).ok().filter(|note| runs(note, &boot)) else {
+        let Some(note) = read_record(&path).ok().filter(|note| runs(note, &boot)) else {
             continue;
         };
         let entry = &note.session.entry;
@@ -88,7 +88,7 @@ pub fn end(directory: &Path, id: &str, order: &str) -> Result<(), String> {
     let path = directory.join(format!("{id}.json"));
     let over = || format!("the session {id} is over");
     let note = match path.exists() {
-        true => read_note(&path).map_err(|why| format!("{}: {why}", path.display()))?,
+        true => read_record(&path).map_err(|why| format!("{}: {why}", path.display()))?,
         false => return Err(over()),
     };
     // The descriptor first, then the start time: so it is the time of the process that the descriptor holds.
@@ -120,6 +120,6 @@ pub fn end(directory: &Path, id: &str, order: &str) -> Result<(), String> {
 }
 
 /// Whether its process is the one that was noted down, and lives.
-fn runs(note: &Note, boot: &str) -> bool {
+fn runs(note: &SessionRecord, boot: &str) -> bool {
     note.boot == boot && start_time(note.session.entry.pid) == Some(note.start)
 }

@@ -6,7 +6,7 @@
 //! cannot do.
 
 use crate::{Begun, Launch, LaunchError, Launcher, Running};
-use fleetgate_seal::Ladder;
+use fleetgate_seal::FallbackChain;
 use fleetgate_sys::spawn::InFlight;
 use fleetgate_sys::{Errno, Fd, epoll};
 use std::collections::VecDeque;
@@ -43,7 +43,7 @@ pub struct LaunchThread {
 }
 
 struct Shared {
-    ladder: Arc<Ladder>,
+    chain: Arc<FallbackChain>,
     bounds: Threads,
     state: Mutex<State>,
     /// Work came, or the end.
@@ -57,7 +57,7 @@ struct State {
     queue: VecDeque<Job>,
     threads: usize,
     idle: usize,
-    running: Vec<Watched>,
+    running: Vec<WatchEntry>,
     next: u64,
     /// When the watchdog wakes by itself; none: not at all.
     wakes_at: Option<Instant>,
@@ -69,7 +69,7 @@ struct Job {
     done: Box<dyn FnOnce(Outcome) + Send>,
 }
 
-struct Watched {
+struct WatchEntry {
     id: u64,
     deadline: Instant,
     helper: Arc<InFlight>,
@@ -80,9 +80,9 @@ const OVERDUE: Duration = Duration::from_millis(50);
 
 impl LaunchThread {
     /// Starts the first thread and the watchdog.
-    pub fn new(ladder: Arc<Ladder>, bounds: Threads) -> Result<LaunchThread, LaunchError> {
+    pub fn new(chain: Arc<FallbackChain>, bounds: Threads) -> Result<LaunchThread, LaunchError> {
         let shared = Arc::new(Shared {
-            ladder,
+            chain,
             bounds,
             state: Mutex::default(),
             work: Condvar::new(),
@@ -162,7 +162,7 @@ impl Shared {
     }
 
     fn grow(self: &Arc<Shared>, state: &mut State) -> Result<(), LaunchError> {
-        let launcher = Launcher::new(self.ladder.clone())?;
+        let launcher = Launcher::new(self.chain.clone())?;
         let shared = self.clone();
         start_thread("launch", move || shared.serve(launcher))?;
         state.threads += 1;
@@ -192,7 +192,7 @@ impl Shared {
             let id = state.next;
             state.next += 1;
             let deadline = Instant::now() + job.launch.deadline;
-            state.running.push(Watched {
+            state.running.push(WatchEntry {
                 id,
                 deadline,
                 helper: launcher.in_flight(),

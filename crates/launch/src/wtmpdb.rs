@@ -1,13 +1,13 @@
-//! Has wtmpdb's writer run, once per login and once per logout, away from the keeper's thread.
+//! Has wtmpdb's writer run, once per login and once per logout, away from the reaper's thread.
 //!
 //! The writer is a program (`fleetgate wtmpdb …`), because SQLite may wait, allocate and crash, none of which may
 //! happen here. One thread starts one writer after the other, so a logout is never written before its login; a
 //! session's note goes only after its logout is written, so a crash in between is mended at the next start.
 //! Where `/var/lib/wtmpdb` does not exist nothing is ever started.
 
-use crate::kept::{hex, shown};
-use crate::notes::{own_directory, remove_note};
-use crate::{KeeperError, Session};
+use crate::record_files::{own_directory, remove_record};
+use crate::session_record::{describe, hex};
+use crate::{Session, SessionReaperError};
 use fleetgate_sys::clock::{self, Time};
 use fleetgate_sys::poll::{self, READ, Watch};
 use fleetgate_sys::process::{self, Exit, SIGKILL};
@@ -68,11 +68,11 @@ struct Job {
 }
 
 impl Writers {
-    pub fn start(wtmpdb: Wtmpdb) -> Result<Writers, KeeperError> {
+    pub fn start(wtmpdb: Wtmpdb) -> Result<Writers, SessionReaperError> {
         own_directory(&wtmpdb.state)?;
         let program = CString::new(OsString::from(wtmpdb.program).into_vec())
-            .map_err(|_| KeeperError::System("opening wtmpdb's writer", Errno::EINVAL))?;
-        let failed = |doing| move |e| KeeperError::System(doing, e);
+            .map_err(|_| SessionReaperError::System("opening wtmpdb's writer", Errno::EINVAL))?;
+        let failed = |doing| move |e| SessionReaperError::System(doing, e);
         let mut desk = Desk {
             program: file::openat(file::CWD, &program, file::flags::O_RDONLY, 0)
                 .map_err(failed("opening wtmpdb's writer"))?,
@@ -89,7 +89,7 @@ impl Writers {
                     desk.serve(job);
                 }
             })
-            .map_err(|e| KeeperError::System("starting wtmpdb's thread", e.into()))?;
+            .map_err(|e| SessionReaperError::System("starting wtmpdb's thread", e.into()))?;
         Ok(Writers {
             queue: Some(queue),
             thread: Some(thread),
@@ -125,7 +125,7 @@ impl Writers {
     ) {
         let done = |note: Option<&Path>| {
             if let Some(note) = note {
-                remove_note(note);
+                remove_record(note);
             }
         };
         if !session.utmp || !self.database.is_dir() {
@@ -140,7 +140,7 @@ impl Writers {
         args.extend_from_slice(rest);
         let job = Job {
             args,
-            about: format!("the {} of {}", what.to_string_lossy(), shown(session)),
+            about: format!("the {} of {}", what.to_string_lossy(), describe(session)),
             note: note.map(Path::to_owned),
         };
         let Some(queue) = &self.queue else { return };
@@ -173,7 +173,7 @@ impl Desk {
             tracing::warn!("{} is not in wtmpdb: {why}", job.about);
         }
         if let Some(note) = &job.note {
-            remove_note(note);
+            remove_record(note);
         }
     }
 
@@ -190,7 +190,7 @@ impl Desk {
         };
         let child = spawn(&what, &mut self.stack).map_err(|e| format!("its writer was not started: {e}"))?;
         let mut watch = [Watch::new(child.pidfd.raw(), READ)];
-        let ended = poll::poll(&mut watch, Some(DEADLINE.as_millis() as u32)).unwrap_or(0) > 0;
+        let ended = poll::poll(&mut watch, Some(poll::milliseconds(DEADLINE))).unwrap_or(0) > 0;
         if !ended {
             let _ = process::signal(&child.pidfd, SIGKILL);
         }

@@ -11,37 +11,16 @@
 //! ```
 
 mod sessions;
+pub(crate) mod spool;
 
-use crate::auth;
-use crate::gate::Gate;
-use crate::identity::replace;
-use fleetgate_proto::signed;
-use fleetgate_proto::v1::AuditBatch;
 use serde_json::{Map, Value};
-use sessions::OpenSessions;
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc::{self, Receiver, Sender};
-use tokio::sync::oneshot;
 
 /// Events that wait for the disk; more are counted and told.
 pub const WAITING: usize = 8_192;
-/// What is kept of events while auth is away; more are counted and told.
-pub const SPOOL_MAX: u64 = 256 << 20;
-/// One batch.
-pub const BATCH: usize = 256 << 10;
-/// A log that is delivered and as long as this is followed by a new one.
-const LOG_MAX: u64 = 1 << 20;
-/// Processes of one proxy at once, each with a directory of its own: all but one of them drain.
-pub const PLACES: usize = 64;
-/// How often a process looks for what others have left undelivered.
-const ADOPT: Duration = Duration::from_secs(60);
-/// After auth refused a batch.
-const AGAIN: Duration = Duration::from_secs(5);
 
 /// Takes events.
 pub(crate) struct Audit {
@@ -50,24 +29,10 @@ pub(crate) struct Audit {
     proxy: String,
 }
 
-/// What takes them out again; see [`run`].
+/// What takes them out again; see `audit_delivery`.
 pub(crate) struct Events {
-    from_all: Receiver<String>,
-    lost: Arc<AtomicU64>,
-}
-
-/// The file.
-struct Spool {
-    /// Which of the directories it is.
-    place: usize,
-    directory: PathBuf,
-    /// No other process has the directory meanwhile.
-    _lock: File,
-    file: File,
-    number: u64,
-    length: u64,
-    delivered: u64,
-    sessions: OpenSessions,
+    pub(crate) from_all: Receiver<String>,
+    pub(crate) lost: Arc<AtomicU64>,
 }
 
 /// Both ends.
@@ -83,21 +48,21 @@ pub(crate) fn audit(proxy: &str) -> (Audit, Events) {
 }
 
 impl Audit {
-    /// Writes one down.
-    pub(crate) fn tell(&self, event: &str, fields: &Map<String, Value>) {
+    /// Writes one down, with the fields of these objects.
+    pub(crate) fn tell(&self, event: &str, fields: &[&Value]) {
         if self.to_disk.try_send(self.line(event, fields)).is_err() {
             self.lost.fetch_add(1, Relaxed);
         }
     }
 
-    fn line(&self, event: &str, fields: &Map<String, Value>) -> String {
+    /// The line that is written of an event.
+    pub(crate) fn line(&self, event: &str, fields: &[&Value]) -> String {
         let mut line = Map::new();
         line.insert("time".to_owned(), time(SystemTime::now()).into());
         line.insert("event".to_owned(), event.into());
         line.insert("proxy".to_owned(), self.proxy.as_str().into());
-        let known = fields
-            .iter()
-            .filter(|(_, value)| !value.is_null() && *value != "");
+        let all = fields.iter().filter_map(|fields| fields.as_object()).flatten();
+        let known = all.filter(|(_, value)| !value.is_null() && *value != "");
         line.extend(known.map(|(key, value)| (key.clone(), value.clone())));
         let mut line = Value::Object(line).to_string();
         line.push('\n');
@@ -105,356 +70,14 @@ impl Audit {
     }
 }
 
-/// Writes and delivers. When it is to close it writes what it was told by then, and ends; the next process delivers that.
-pub(crate) async fn run(gate: Arc<Gate>, mut events: Events, mut closing: oneshot::Receiver<()>) {
-    let mut spool = tokio::select! {
-        spool = taken(&gate.config.state_directory) => spool,
-        _ = &mut closing => {
-            tracing::error!("{} audit events are lost: there is no place to keep them", events.waiting());
-            return;
-        }
-    };
-    let mut lines = Vec::new();
-    let adopting = adopt(&gate, spool.place);
-    tokio::pin!(adopting);
-    // One batch at a time, until it is answered: each that is given up is a stream that auth sees reset, and auth ends a
-    // connection with too many of them.
-    let mut delivery = None;
-    loop {
-        if delivery.is_none() && spool.delivered < spool.length {
-            delivery = Some(Box::pin(deliver(
-                &gate,
-                spool.name(),
-                spool.delivered,
-                spool.batch(),
-            )));
-        }
-        let answered = async {
-            match &mut delivery {
-                Some(delivery) => delivery.await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            got = events.from_all.recv_many(&mut lines, WAITING) => {
-                if got == 0 {
-                    return;
-                }
-                write(&gate, &mut spool, &events, &mut lines);
-            }
-            () = &mut adopting => {}
-            _ = &mut closing => {
-                while let Ok(line) = events.from_all.try_recv() {
-                    lines.push(line);
-                }
-                write(&gate, &mut spool, &events, &mut lines);
-                if let Err(error) = spool.file.sync_data() {
-                    tracing::error!("the last audit events are perhaps not on the disk: {error}");
-                }
-                return;
-            }
-            kept = answered => {
-                delivery = None;
-                note(&mut spool, kept);
-            }
-        }
-    }
-}
-
-/// The directory, as soon as there is one. Meanwhile events wait in the queue, and are counted when that is full.
-async fn taken(state: &Path) -> Spool {
-    loop {
-        match Spool::take(state) {
-            Ok(spool) => return spool,
-            Err(error) => tracing::error!(
-                "audit events cannot be kept, and are lost beyond {WAITING}: {error}; it is tried again in {} s",
-                ADOPT.as_secs()
-            ),
-        }
-        tokio::time::sleep(ADOPT).await;
-    }
-}
-
 impl Events {
     /// How many nobody has written.
-    fn waiting(&self) -> u64 {
+    pub(crate) fn waiting(&self) -> u64 {
         self.from_all.len() as u64 + self.lost.load(Relaxed)
     }
 }
 
-fn write(gate: &Gate, spool: &mut Spool, events: &Events, lines: &mut Vec<String>) {
-    let lost = events.lost.swap(0, Relaxed);
-    if lost > 0 {
-        let mut fields = Map::new();
-        fields.insert("count".to_owned(), lost.into());
-        lines.insert(0, gate.audit.line("audit_lost", &fields));
-    }
-    if lines.is_empty() {
-        return;
-    }
-    if let Err(error) = spool.write(lines) {
-        events
-            .lost
-            .fetch_add(lost + lines.len() as u64 - u64::from(lost > 0), Relaxed);
-        tracing::error!("audit events are lost: {error}");
-    }
-    lines.clear();
-}
-
-/// Delivers what processes that have ended left behind. It does not end.
-async fn adopt(gate: &Gate, own: usize) {
-    loop {
-        for place in (0..PLACES).filter(|place| *place != own) {
-            let directory = directory(&gate.config.state_directory, place);
-            if !directory.exists() {
-                continue;
-            }
-            match Spool::open(directory, place) {
-                Ok(Some(mut spool)) => {
-                    while spool.delivered < spool.length {
-                        let kept = deliver(gate, spool.name(), spool.delivered, spool.batch()).await;
-                        note(&mut spool, kept);
-                    }
-                }
-                // Its process lives.
-                Ok(None) => {}
-                Err(error) => tracing::error!("audit events that were left behind cannot be read: {error}"),
-            }
-        }
-        tokio::time::sleep(ADOPT).await;
-    }
-}
-
-fn directory(state: &Path, place: usize) -> PathBuf {
-    match place {
-        0 => state.join("audit"),
-        place => state.join(format!("audit-{place}")),
-    }
-}
-
-/// What another cluster has not had yet is nothing for the one that the machine joins now: it stays beside, for whoever
-/// looks after it.
-pub(crate) fn put_aside(state: &Path) -> Result<(), String> {
-    let since = since_1970(SystemTime::now()).as_micros();
-    for directory in (0..PLACES).map(|place| directory(state, place)) {
-        let mut aside = directory.clone().into_os_string();
-        aside.push(format!(".before-{since}"));
-        match std::fs::rename(&directory, &aside) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                return Err(format!("{}: {e}", directory.display()));
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// Notes up to where auth has the log, if it said so.
-fn note(spool: &mut Spool, kept: Option<u64>) {
-    if let Some(kept) = kept
-        && let Err(error) = spool.note(kept)
-    {
-        tracing::error!("how far audit events are delivered cannot be noted: {error}");
-    }
-}
-
-/// Delivers one batch of a log, from `offset` on, and answers up to where auth has the log. When it does not work it waits
-/// for a while; what was not noted is sent again, and auth knows the offset.
-async fn deliver(
-    gate: &Gate,
-    log: String,
-    offset: u64,
-    lines: Result<Vec<u8>, std::io::Error>,
-) -> Option<u64> {
-    let lines = match lines {
-        Ok(lines) => lines,
-        Err(error) => {
-            tracing::error!("audit events cannot be read back: {error}");
-            tokio::time::sleep(AGAIN).await;
-            return None;
-        }
-    };
-    let mut batch = AuditBatch {
-        log: log.clone(),
-        offset,
-        lines: lines.into(),
-        ..AuditBatch::default()
-    };
-    let own = gate.identity.borrow().clone();
-    batch.certificate = own.credentials.certificate().der().to_vec().into();
-    batch.signature = own.key.sign(&signed::audit(own.name.as_str(), &batch)).into();
-    match auth::deliver(gate, &own.name, batch).await {
-        Some(kept) if kept.log == log && kept.offset > offset => Some(kept.offset),
-        _ => {
-            tokio::time::sleep(AGAIN).await;
-            None
-        }
-    }
-}
-
-impl Spool {
-    /// The first directory that no other process has.
-    fn take(state: &Path) -> Result<Spool, String> {
-        for place in 0..PLACES {
-            if let Some(spool) = Spool::open(directory(state, place), place)? {
-                return Ok(spool);
-            }
-        }
-        Err(format!("{PLACES} processes of this proxy run already"))
-    }
-
-    /// None: another process has it.
-    fn open(directory: PathBuf, place: usize) -> Result<Option<Spool>, String> {
-        let failed = |e: std::io::Error| format!("{}: {e}", directory.display());
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&directory)
-            .map_err(failed)?;
-        let lock = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(directory.join("lock"))
-            .map_err(failed)?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Ok(None),
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
-        }
-        let position = std::fs::read_to_string(directory.join("position")).unwrap_or_default();
-        let mut parts = position.split_whitespace().map(|part| part.parse::<u64>().ok());
-        let known = parts.next().flatten().zip(parts.next().flatten());
-        let (number, delivered) = known.unwrap_or_else(|| (since_1970(SystemTime::now()).as_secs(), 0));
-        let (file, length) = log(&directory, number)?;
-        let sessions = OpenSessions::load(&directory).map_err(failed)?;
-        let mut spool = Spool {
-            place,
-            directory,
-            _lock: lock,
-            file,
-            number,
-            length,
-            delivered,
-            sessions,
-        };
-        if delivered > length {
-            // Auth has more than is there, because a disk lost it or somebody cut it: what is written behind would be taken
-            // for what auth has.
-            spool.begin(number + 1)?;
-        } else if known.is_none() {
-            // Or the next process would not find what this one leaves.
-            spool.save_position()?;
-        }
-        spool.end_sessions();
-        Ok(Some(spool))
-    }
-
-    /// Writes the ends of sessions that ended with the process which wrote here before.
-    fn end_sessions(&mut self) {
-        let ends = self.sessions.ends(&time(SystemTime::now()));
-        if ends.is_empty() {
-            return;
-        }
-        let written = self.append(ends.as_bytes());
-        let noted = written.and_then(|()| self.sessions.clear().map_err(|e| e.to_string()));
-        if let Err(error) = noted {
-            tracing::error!("the ends of sessions on plain sshds are not told: {error}");
-        }
-    }
-
-    /// Writes lines. Which sessions are open by them is noted beside, as far as the disk takes it.
-    fn write(&mut self, lines: &[String]) -> Result<(), String> {
-        let begun = self.sessions.begin(lines);
-        self.append(lines.concat().as_bytes())?;
-        let ended = self.sessions.end(lines);
-        if let Err(error) = begun.and(ended) {
-            tracing::warn!("which sessions on plain sshds are open cannot be noted: {error}");
-        }
-        Ok(())
-    }
-
-    /// Goes on in a new log; the old one has nothing left. Its successor is known before it goes.
-    fn begin(&mut self, number: u64) -> Result<(), String> {
-        let (file, length) = log(&self.directory, number)?;
-        save_position(&self.directory, number, 0)?;
-        let old = self.directory.join(format!("{}.jsonl", self.number));
-        (self.file, self.length) = (file, length);
-        (self.number, self.delivered) = (number, 0);
-        let _ = std::fs::remove_file(old);
-        Ok(())
-    }
-
-    fn save_position(&self) -> Result<(), String> {
-        save_position(&self.directory, self.number, self.delivered)
-    }
-
-    /// What auth knows the log by.
-    fn name(&self) -> String {
-        match self.place {
-            0 => self.number.to_string(),
-            place => format!("{}-{place}", self.number),
-        }
-    }
-
-    fn append(&mut self, text: &[u8]) -> Result<(), String> {
-        if self.length - self.delivered + text.len() as u64 > SPOOL_MAX {
-            return Err(format!("{} MB wait for auth already", SPOOL_MAX >> 20));
-        }
-        // At its place: what a full disk cut off is written over.
-        self.file
-            .write_all_at(text, self.length)
-            .map_err(|e| format!("{}: {e}", self.directory.display()))?;
-        self.length += text.len() as u64;
-        Ok(())
-    }
-
-    /// Whole lines from where auth has them up to. They are on the disk before auth has them: what a power cut takes would
-    /// make a log that is shorter than what auth has of it.
-    fn batch(&self) -> Result<Vec<u8>, std::io::Error> {
-        self.file.sync_data()?;
-        let left = usize::try_from(self.length - self.delivered).unwrap_or(BATCH);
-        let mut bytes = vec![0; left.min(BATCH)];
-        self.file.read_exact_at(&mut bytes, self.delivered)?;
-        if let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') {
-            bytes.truncate(end + 1);
-        }
-        Ok(bytes)
-    }
-
-    fn note(&mut self, delivered: u64) -> Result<(), String> {
-        self.delivered = delivered.min(self.length);
-        match self.delivered == self.length && self.length >= LOG_MAX {
-            true => self.begin(self.number + 1),
-            false => self.save_position(),
-        }
-    }
-}
-
-fn save_position(directory: &Path, number: u64, delivered: u64) -> Result<(), String> {
-    replace(
-        &directory.join("position"),
-        format!("{number} {delivered}\n").as_bytes(),
-    )
-}
-
-fn log(directory: &Path, number: u64) -> Result<(File, u64), String> {
-    let path = directory.join(format!("{number}.jsonl"));
-    let open = || {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)?;
-        let length = file.metadata()?.len();
-        Ok((file, length))
-    };
-    open().map_err(|e: std::io::Error| format!("{}: {e}", path.display()))
-}
-
+/// The time since the epoch.
 fn since_1970(at: SystemTime) -> Duration {
     at.duration_since(UNIX_EPOCH).unwrap_or_default()
 }
@@ -465,178 +88,4 @@ pub(crate) fn time(at: SystemTime) -> String {
     let mut text = fleetgate_net::x509::instant(now.as_secs());
     text.truncate(text.len().saturating_sub(1));
     format!("{text}.{:03}Z", now.subsec_millis())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_proxy_of_another_cluster_begins_with_no_events() {
-        let state = std::env::temp_dir().join(format!("fleetgate-proxy-aside-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&state);
-        let mut first = Spool::take(&state).expect("a place");
-        first.append(b"of the first cluster\n").expect("written");
-        drop(first);
-        put_aside(&state).expect("put aside");
-        let second = Spool::take(&state).expect("a place");
-        assert_eq!((second.place, second.length), (0, 0));
-        let aside = std::fs::read_dir(&state).expect("read").flatten();
-        let names: Vec<_> = aside
-            .map(|e| e.file_name().into_string().expect("text"))
-            .collect();
-        assert_eq!(names.len(), 2, "nothing is removed: {names:?}");
-        std::fs::remove_dir_all(&state).expect("removed");
-    }
-
-    #[test]
-    fn each_process_has_a_log_of_its_own_and_takes_what_was_left() {
-        let state = std::env::temp_dir().join(format!("fleetgate-proxy-audit-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&state);
-        let take = || Spool::take(&state).expect("a place");
-        let (mut first, mut second) = (take(), take());
-        assert_eq!((first.place, second.place), (0, 1));
-        first.append(b"one\n").expect("written");
-        second.append(b"two\n").expect("written");
-        assert_ne!(first.name(), second.name());
-        assert_eq!(first.batch().expect("read"), b"one\n");
-        assert!(
-            Spool::open(directory(&state, 1), 1).expect("no error").is_none(),
-            "it is locked"
-        );
-        // The second ends; its events are there for whoever looks.
-        drop(second);
-        let left = Spool::open(directory(&state, 1), 1)
-            .expect("no error")
-            .expect("free");
-        assert_eq!(left.batch().expect("read"), b"two\n");
-        assert_eq!(take().place, 2);
-        drop(left);
-        let mut kept = vec![first];
-        while let Ok(spool) = Spool::take(&state) {
-            kept.push(spool);
-        }
-        assert_eq!(kept.len(), PLACES);
-        std::fs::remove_dir_all(&state).expect("removed");
-    }
-
-    /// A position is on the disk at once, and lines are not: after a power cut the log may be shorter.
-    #[test]
-    fn what_is_written_behind_a_loss_is_nothing_that_auth_has() {
-        let state = std::env::temp_dir().join(format!("fleetgate-proxy-loss-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&state);
-        let take = || Spool::take(&state).expect("a place");
-        let mut spool = take();
-        spool.append(b"one\ntwo\n").expect("written");
-        spool.note(8).expect("noted");
-        let (name, path) = (spool.name(), state.join(format!("audit/{}.jsonl", spool.number)));
-        drop(spool);
-        let mut control = take();
-        assert_eq!((control.name(), control.delivered), (name.clone(), 8), "control");
-        control.append(b"lost\n").expect("written");
-        control.note(13).expect("noted");
-        drop(control);
-        let file = OpenOptions::new().write(true).open(&path).expect("there");
-        file.set_len(4).expect("cut");
-        for again in [false, true] {
-            let mut spool = take();
-            assert_ne!(spool.name(), name, "auth knows this one to be longer");
-            if !again {
-                spool.append(b"three\n").expect("written");
-            }
-            assert_eq!(
-                (spool.delivered, spool.batch().expect("read")),
-                (0, b"three\n".to_vec())
-            );
-        }
-        assert!(!path.exists());
-        std::fs::remove_dir_all(&state).expect("removed");
-    }
-
-    #[test]
-    fn a_log_goes_when_the_next_one_is_known() {
-        let state = std::env::temp_dir().join(format!("fleetgate-proxy-next-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&state);
-        let take = || Spool::take(&state).expect("a place");
-        // A process that was killed before auth had anything of it.
-        let mut spool = take();
-        spool.append(b"one\n").expect("written");
-        // Another second: the number of a new log.
-        let number = spool.number - 10;
-        let position = state.join("audit/position");
-        let told = std::fs::read_to_string(&position).expect("noted at once");
-        assert_eq!(told, format!("{} 0\n", spool.number));
-        drop(spool);
-        std::fs::rename(
-            state.join(format!("audit/{}.jsonl", number + 10)),
-            state.join(format!("audit/{number}.jsonl")),
-        )
-        .expect("moved");
-        save_position(&state.join("audit"), number, 0).expect("noted");
-        let mut spool = take();
-        assert_eq!(spool.batch().expect("read"), b"one\n");
-        // The position cannot be written: nothing goes, and nothing is written under a name that nobody knows.
-        spool.append(&vec![b'\n'; LOG_MAX as usize]).expect("written");
-        let (length, old) = (spool.length, state.join(format!("audit/{number}.jsonl")));
-        std::fs::create_dir(position.with_extension("new")).expect("in the way");
-        assert!(spool.note(length).is_err());
-        assert_eq!((spool.number, old.exists()), (number, true));
-        std::fs::remove_dir(position.with_extension("new")).expect("removed");
-        spool.note(length).expect("noted");
-        assert_eq!((spool.number, spool.length, old.exists()), (number + 1, 0, false));
-        assert_eq!(
-            std::fs::read_to_string(&position).expect("there"),
-            format!("{} 0\n", number + 1)
-        );
-        std::fs::remove_dir_all(&state).expect("removed");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_place_that_is_not_there_at_first_is_taken_later() {
-        let state = std::env::temp_dir().join(format!("fleetgate-proxy-later-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&state);
-        std::fs::create_dir_all(&state).expect("made");
-        std::fs::write(state.join("audit"), "in the way").expect("written");
-        let taking = taken(&state);
-        tokio::pin!(taking);
-        assert!(
-            tokio::time::timeout(ADOPT * 3, &mut taking).await.is_err(),
-            "control"
-        );
-        std::fs::remove_file(state.join("audit")).expect("removed");
-        assert_eq!(taking.await.place, 0);
-        std::fs::remove_dir_all(&state).expect("removed");
-    }
-
-    #[test]
-    fn the_ends_of_a_killed_process_sessions_are_told_by_the_next_one() {
-        let state = std::env::temp_dir().join(format!("fleetgate-proxy-ends-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&state);
-        let take = || Spool::take(&state).expect("a place");
-        let line = |event: &str, session: &str| {
-            format!("{{\"event\":\"{event}\",\"node\":\"db1\",\"session\":\"{session}\",\"user\":\"ada\"}}\n")
-        };
-        let mut spool = take();
-        let lines = [
-            line("session_started", "a"),
-            line("session_started", "b"),
-            line("session_ended", "a"),
-        ];
-        spool.write(&lines).expect("written");
-        let (name, told) = (spool.name(), spool.length);
-        // It was delivered whole, and nothing of it is there any more.
-        spool.note(told).expect("noted");
-        drop(spool);
-        let spool = take();
-        let left = String::from_utf8(spool.batch().expect("read")).expect("text");
-        assert_eq!((spool.name(), left.lines().count()), (name, 1), "{left}");
-        let end: Value = serde_json::from_str(&left).expect("a line");
-        let of = ["event", "session", "node", "user"].map(|field| end[field].as_str().unwrap_or("-"));
-        assert_eq!(of, ["session_ended", "b", "db1", "ada"]);
-        assert_eq!(end["inherited"], true);
-        let length = spool.length;
-        drop(spool);
-        assert_eq!(take().length, length, "once");
-        std::fs::remove_dir_all(&state).expect("removed");
-    }
 }

@@ -1,11 +1,10 @@
 //! The way to the auth service: one connection that is made again when it breaks, and what goes over it. While auth is
 //! away the proxy goes on with the state that it has.
 
-use crate::gate::Gate;
 use crate::identity::{self, Identity};
-use crate::server;
-use crate::ssh::door::Proof;
-use crate::state::{Known, now};
+use crate::shared::Shared;
+use crate::ssh::authenticator::Proof;
+use crate::state::{InventoryNode, now};
 use fleetgate_net::backoff::{Backoff, random};
 use fleetgate_net::h2::{self, AUTH_MESSAGE, Channel, Tuning};
 use fleetgate_net::tls::{AUTH, Believe, Client, H2, Stream};
@@ -40,47 +39,47 @@ const REPORTS: usize = 64;
 pub const NODES_MAX: usize = 1 << 17;
 
 /// Keeps the connection, and everything that follows from what auth says. It never ends.
-pub(crate) async fn run(gate: Arc<Gate>) {
+pub(crate) async fn run(shared: Arc<Shared>) {
     tokio::join!(
-        connect(&gate),
-        watch(&gate),
-        inventory(&gate),
-        report(&gate),
-        renew_own(&gate)
+        connect(&shared),
+        watch(&shared),
+        inventory(&shared),
+        report(&shared),
+        renew_own(&shared)
     );
 }
 
-async fn connect(gate: &Gate) {
+async fn connect(shared: &Shared) {
     let mut backoff = Backoff::RECONNECT;
     loop {
-        match reach(gate).await {
+        match reach(shared).await {
             Ok(channel) => {
-                tracing::info!("connected to auth at {}", gate.config.auth);
+                tracing::info!("connected to auth at {}", shared.config.auth);
                 backoff.worked();
                 let mut closed = channel.closed();
-                gate.auth.send_replace(Some(channel));
+                shared.auth.send_replace(Some(channel));
                 let why = closed.wait().await;
-                gate.auth.send_replace(None);
-                tracing::warn!("the connection to auth at {} broke: {why}", gate.config.auth);
+                shared.auth.send_replace(None);
+                tracing::warn!("the connection to auth at {} broke: {why}", shared.config.auth);
             }
-            Err(why) => tracing::warn!("auth is not reached: {}", text::at(&gate.config.auth, &why)),
+            Err(why) => tracing::warn!("auth is not reached: {}", text::at(&shared.config.auth, &why)),
         }
         sleep(backoff.failed(random())).await;
     }
 }
 
-async fn reach(gate: &Gate) -> Result<Channel, String> {
-    let stream = dial(gate, H2).await?;
+async fn reach(shared: &Shared) -> Result<Channel, String> {
+    let stream = dial(shared, H2).await?;
     h2::connect(stream, Tuning::AUTH).await.map_err(|e| e.to_string())
 }
 
 /// A connection to auth on which this proxy has proven itself, for one protocol.
-pub(crate) async fn dial(gate: &Gate, protocol: &[u8]) -> Result<Stream<TcpStream>, String> {
-    let trust = Trust::new(&gate.view.borrow().state.trust.tls_ca).map_err(|e| e.to_string())?;
-    let credentials = gate.identity.borrow().credentials.clone();
+pub(crate) async fn dial(shared: &Shared, protocol: &[u8]) -> Result<Stream<TcpStream>, String> {
+    let trust = Trust::new(&shared.view.borrow().state.trust.tls_ca).map_err(|e| e.to_string())?;
+    let credentials = shared.identity.borrow().credentials.clone();
     let client =
         Client::new(&Believe::Trust(trust), Some(&credentials), &[protocol]).map_err(|e| e.to_string())?;
-    let tcp = tcp::connect(&gate.config.auth, tcp::DEADLINE)
+    let tcp = tcp::connect(&shared.config.auth, tcp::DEADLINE)
         .await
         .map_err(|e| e.to_string())?;
     let (stream, peer) = client.connect(AUTH, tcp).await.map_err(|e| e.to_string())?;
@@ -91,8 +90,8 @@ pub(crate) async fn dial(gate: &Gate, protocol: &[u8]) -> Result<Stream<TcpStrea
 }
 
 /// The service, as soon as it is reached.
-async fn service(gate: &Gate) -> ClusterClient<Channel> {
-    let mut auth = gate.auth.subscribe();
+async fn service(shared: &Shared) -> ClusterClient<Channel> {
+    let mut auth = shared.auth.subscribe();
     match auth
         .wait_for(Option::is_some)
         .await
@@ -101,14 +100,14 @@ async fn service(gate: &Gate) -> ClusterClient<Channel> {
         Ok(Some(channel)) => ClusterClient::new(channel)
             .max_decoding_message_size(AUTH_MESSAGE)
             .max_encoding_message_size(AUTH_MESSAGE),
-        // The gate is part of whoever asks.
+        // The shared state is part of whoever asks.
         _ => std::future::pending().await,
     }
 }
 
 /// Waits before something is asked of auth again: not for longer than until there is a new connection.
-async fn pause(gate: &Gate, backoff: &mut Backoff) {
-    let mut auth = gate.auth.subscribe();
+async fn pause(shared: &Shared, backoff: &mut Backoff) {
+    let mut auth = shared.auth.subscribe();
     auth.borrow_and_update();
     tokio::select! {
         () = sleep(backoff.failed(random())) => {}
@@ -116,12 +115,12 @@ async fn pause(gate: &Gate, backoff: &mut Backoff) {
     }
 }
 
-async fn watch(gate: &Gate) {
+async fn watch(shared: &Shared) {
     let mut backoff = Backoff::RECONNECT;
     let mut is_saved = true;
     loop {
-        let mut service = service(gate).await;
-        let serial = gate.view.borrow().state.serial;
+        let mut service = service(shared).await;
+        let serial = shared.view.borrow().state.serial;
         let why = match service.watch(WatchRequest { serial }).await {
             Ok(answer) => {
                 let mut stream = answer.into_inner();
@@ -134,45 +133,45 @@ async fn watch(gate: &Gate) {
                     backoff.worked();
                     for (what, signed) in [(true, reply.state), (false, reply.fresh)] {
                         let Some(signed) = signed else { continue };
-                        match take_state(gate, what, signed) {
+                        match take_state(shared, what, signed) {
                             Ok(()) => is_saved &= !what,
                             Err(why) => tracing::error!("a state from auth is not taken: {why}"),
                         }
                     }
                     // It holds already: a disk that is full or gone keeps no lock from being applied.
-                    is_saved = is_saved || save_state(gate);
+                    is_saved = is_saved || save_state(shared);
                 }
             }
             Err(status) => h2::words(&status),
         };
         tracing::warn!("the cluster's state is not watched: {why}");
-        pause(gate, &mut backoff).await;
+        pause(shared, &mut backoff).await;
     }
 }
 
-fn take_state(gate: &Gate, whole: bool, signed: fleetgate_proto::v1::Signed) -> Result<(), String> {
-    let before = gate.view.borrow().clone();
+fn take_state(shared: &Shared, whole: bool, signed: fleetgate_proto::v1::Signed) -> Result<(), String> {
+    let before = shared.view.borrow().clone();
     let view = if whole {
         before.follow(signed)?
     } else {
         before.refresh(signed)?
     };
     let trusts_others = view.state.trust.tls_ca != before.state.trust.tls_ca;
-    gate.view.send_replace(view);
-    if trusts_others && let Err(why) = server::show(gate) {
+    shared.view.send_replace(view);
+    if trusts_others && let Err(why) = shared.renew_tls() {
         tracing::error!("what this proxy shows is as before: {why}");
     }
     Ok(())
 }
 
 /// Keeps the state for the next start. What does not work is tried again when auth says that the state still holds.
-fn save_state(gate: &Gate) -> bool {
+fn save_state(shared: &Shared) -> bool {
     // The process that has taken this one's place keeps it.
-    if gate.is_leaving() {
+    if shared.is_leaving() {
         return true;
     }
-    let signed = gate.view.borrow().signed.clone();
-    let saved = identity::save_state(&gate.config.state_directory, &signed);
+    let signed = shared.view.borrow().signed.clone();
+    let saved = identity::save_state(&shared.config.state_directory, &signed);
     if let Err(why) = &saved {
         tracing::error!(
             "the cluster's state holds, and cannot be kept: with no auth this proxy would begin with an older one: {why}"
@@ -181,12 +180,12 @@ fn save_state(gate: &Gate) -> bool {
     saved.is_ok()
 }
 
-async fn inventory(gate: &Gate) {
+async fn inventory(shared: &Shared) {
     let mut backoff = Backoff::RECONNECT;
     loop {
-        let mut service = service(gate).await;
+        let mut service = service(shared).await;
         // What is told anew takes the old one's place when it is whole.
-        let mut anew: Option<BTreeMap<Name, Arc<Known>>> = None;
+        let mut anew: Option<BTreeMap<Name, Arc<InventoryNode>>> = None;
         let why = match service.watch_nodes(WatchRequest { serial: 0 }).await {
             Ok(answer) => {
                 let mut stream = answer.into_inner();
@@ -203,55 +202,57 @@ async fn inventory(gate: &Gate) {
                     if let Some(node) = change.node
                         && let Ok(name) = Name::parse(&node.name)
                     {
-                        let known = Arc::new(Known::new(node));
+                        let known = Arc::new(InventoryNode::new(node));
                         match &mut anew {
                             Some(anew) if anew.len() < NODES_MAX => _ = anew.insert(name, known),
                             Some(_) => {}
-                            None => gate.inventory.send_modify(|nodes| _ = nodes.insert(name, known)),
+                            None => shared
+                                .inventory
+                                .send_modify(|nodes| _ = nodes.insert(name, known)),
                         }
                     }
                     if let Ok(name) = Name::parse(&change.removed) {
                         match &mut anew {
                             Some(anew) => _ = anew.remove(&name),
-                            None => gate.inventory.send_modify(|nodes| _ = nodes.remove(&name)),
+                            None => shared.inventory.send_modify(|nodes| _ = nodes.remove(&name)),
                         }
                     }
                     if change.complete
                         && let Some(whole) = anew.take()
                     {
-                        gate.inventory.send_replace(whole);
-                        gate.inventory_is_whole.send_replace(true);
+                        shared.inventory.send_replace(whole);
+                        shared.inventory_is_whole.send_replace(true);
                     }
                 }
             }
             Err(status) => h2::words(&status),
         };
         tracing::warn!("the inventory is not watched: {why}");
-        pause(gate, &mut backoff).await;
+        pause(shared, &mut backoff).await;
     }
 }
 
 /// Tells auth who is connected: what changed at once, everything every so often and after auth was away.
-async fn report(gate: &Arc<Gate>) {
+async fn report(shared: &Arc<Shared>) {
     let mut under_way = JoinSet::new();
-    let mut auth = gate.auth.subscribe();
+    let mut auth = shared.auth.subscribe();
     loop {
         tokio::select! {
-            () = gate.reports.notified() => {}
-            () = sleep(HEARTBEAT) => gate.tunnels.names().iter().for_each(|node| gate.tunnels.changed(node)),
-            _ = auth.changed() => gate.tunnels.names().iter().for_each(|node| gate.tunnels.changed(node)),
+            () = shared.reports.notified() => {}
+            () = sleep(HEARTBEAT) => shared.tunnels.names().iter().for_each(|node| shared.tunnels.changed(node)),
+            _ = auth.changed() => shared.tunnels.names().iter().for_each(|node| shared.tunnels.changed(node)),
         }
         if auth.borrow_and_update().is_none() {
             continue;
         }
-        if gate.is_leaving() {
+        if shared.is_leaving() {
             // The process that has taken this one's place reports, under the same name.
-            gate.tunnels.take_changed();
+            shared.tunnels.take_changed();
             continue;
         }
-        let service = service(gate).await;
-        for node in gate.tunnels.take_changed() {
-            let tunnel = gate.tunnels.to(&node);
+        let service = service(shared).await;
+        for node in shared.tunnels.take_changed() {
+            let tunnel = shared.tunnels.to(&node);
             let report = NodeReport {
                 name: node.to_string(),
                 connected: tunnel.is_some(),
@@ -265,7 +266,7 @@ async fn report(gate: &Arc<Gate>) {
                 let _ = under_way.join_next().await;
             }
             let mut service = service.clone();
-            let gate = gate.clone();
+            let shared = shared.clone();
             under_way.spawn(async move {
                 let stated = report.statement.clone();
                 match timeout(PATIENCE, service.report(report)).await {
@@ -275,8 +276,8 @@ async fn report(gate: &Arc<Gate>) {
                         tracing::warn!(%node, "auth does not take what it says of itself: {}", h2::words(&status));
                         let says_more = tunnel.zip(stated).is_some_and(|(tunnel, stated)| tunnel.is_outdated(&stated));
                         if says_more {
-                            gate.tunnels.changed(&node);
-                            gate.reports.notify_one();
+                            shared.tunnels.changed(&node);
+                            shared.reports.notify_one();
                         }
                     }
                     Err(_) => tracing::debug!(%node, "a report has taken too long"),
@@ -288,12 +289,12 @@ async fn report(gate: &Arc<Gate>) {
 }
 
 /// A node's request for newer certificates. None: auth could not be asked; the node asks again.
-pub(crate) async fn renew(gate: &Gate, node: &Name, renew: Renew) -> Option<ToNode> {
+pub(crate) async fn renew(shared: &Shared, node: &Name, renew: Renew) -> Option<ToNode> {
     let asked = RenewFor {
         name: node.to_string(),
         renew: Some(renew),
     };
-    let renewed = match timeout(PATIENCE, async { service(gate).await.renew(asked).await })
+    let renewed = match timeout(PATIENCE, async { service(shared).await.renew(asked).await })
         .await
         .ok()?
     {
@@ -309,12 +310,12 @@ pub(crate) async fn renew(gate: &Gate, node: &Name, renew: Renew) -> Option<ToNo
 }
 
 /// A node's audit records, and whether they are kept: where they are not, the node sends them again.
-pub(crate) async fn audit(gate: &Gate, node: &Name, batch: AuditBatch) -> Option<ToNode> {
+pub(crate) async fn audit(shared: &Shared, node: &Name, batch: AuditBatch) -> Option<ToNode> {
     let from = AuditPosition {
         log: batch.log.clone(),
         offset: batch.offset,
     };
-    let kind = match deliver(gate, node, batch).await {
+    let kind = match deliver(shared, node, batch).await {
         Some(kept) => to_node::Kind::Kept(kept),
         None => to_node::Kind::Unkept(from),
     };
@@ -322,13 +323,13 @@ pub(crate) async fn audit(gate: &Gate, node: &Name, batch: AuditBatch) -> Option
 }
 
 /// Audit records of a node or of this proxy, and up to where they are kept now.
-pub(crate) async fn deliver(gate: &Gate, source: &Name, batch: AuditBatch) -> Option<AuditPosition> {
+pub(crate) async fn deliver(shared: &Shared, source: &Name, batch: AuditBatch) -> Option<AuditPosition> {
     let (log, offset) = (batch.log.clone(), batch.offset);
     let from = AuditFrom {
         source: source.to_string(),
         batch: Some(batch),
     };
-    let answer = timeout(PATIENCE, async { service(gate).await.audit(from).await }).await;
+    let answer = timeout(PATIENCE, async { service(shared).await.audit(from).await }).await;
     let why = match answer {
         Ok(Ok(answer)) => return Some(answer.into_inner()),
         Ok(Err(status)) => h2::words(&status),
@@ -339,16 +340,16 @@ pub(crate) async fn deliver(gate: &Gate, source: &Name, batch: AuditBatch) -> Op
 }
 
 /// Renews this proxy's own certificate when a third of its time is left.
-async fn renew_own(gate: &Gate) {
+async fn renew_own(shared: &Shared) {
     let mut backoff = Backoff::new(Duration::from_secs(30), Duration::from_secs(600));
     loop {
-        let due = due(&gate.identity.borrow());
+        let due = due(&shared.identity.borrow());
         sleep(Duration::from_secs(due.saturating_sub(now()))).await;
-        if gate.is_leaving() {
+        if shared.is_leaving() {
             // It accepts nobody any more, and the next process renews what both have.
             return std::future::pending().await;
         }
-        match renew_once(gate).await {
+        match renew_once(shared).await {
             Ok(()) => {
                 backoff.worked();
                 tracing::info!("the proxy's certificate was renewed");
@@ -371,8 +372,8 @@ fn due(own: &Identity) -> u64 {
     third(tls.start, tls.end).min(ssh)
 }
 
-async fn renew_once(gate: &Gate) -> Result<(), String> {
-    let own = gate.identity.borrow().clone();
+async fn renew_once(shared: &Shared) -> Result<(), String> {
+    let own = shared.identity.borrow().clone();
     let public = own.host_key(None)?.public().blob().to_vec();
     let mut renew = Renew {
         host_keys: vec![public.into()],
@@ -385,7 +386,7 @@ async fn renew_once(gate: &Gate) -> Result<(), String> {
         name: own.name.to_string(),
         renew: Some(renew),
     };
-    let answer = timeout(PATIENCE, async { service(gate).await.renew(asked).await })
+    let answer = timeout(PATIENCE, async { service(shared).await.renew(asked).await })
         .await
         .map_err(|_| "auth is not reached".to_owned())?
         .map_err(|status| h2::words(&status))?
@@ -399,21 +400,21 @@ async fn renew_once(gate: &Gate) -> Result<(), String> {
     };
     let renewed = own.renewed(&answer.tls_chain, host_certificate)?;
     let host_key = renewed.host_key(renewed.host_certificate.as_ref())?;
-    let directory = &gate.config.state_directory;
+    let directory = &shared.config.state_directory;
     if let Some(certificate) = &renewed.host_certificate {
         identity::save_host_certificate(directory, certificate)?;
     }
     identity::save_chain(directory, &answer.tls_chain)?;
-    gate.identity.send_replace(renewed);
-    gate.host_key.send_replace(Arc::new(host_key));
-    server::show(gate)
+    shared.identity.send_replace(renewed);
+    shared.host_key.send_replace(Arc::new(host_key));
+    shared.renew_tls()
 }
 
 /// A host certificate for this proxy's key in the name of a plain sshd.
 ///
 /// Beside it the cookie for the key exchange in which it is shown.
 pub(crate) async fn sign_host(
-    gate: &Gate,
+    shared: &Shared,
     node: String,
     key: Vec<u8>,
 ) -> Result<(Certificate, [u8; 16]), String> {
@@ -421,7 +422,7 @@ pub(crate) async fn sign_host(
         node,
         key: key.into(),
     };
-    let answer = for_user(gate, async { service(gate).await.sign_host(asked).await }).await?;
+    let answer = for_user(shared, async { service(shared).await.sign_host(asked).await }).await?;
     let certificate = Certificate::parse(&answer.certificate).map_err(|e| e.to_string())?;
     let cookie = <[u8; 16]>::try_from(&answer.cookie[..]).map_err(|_| "auth gave no cookie".to_owned())?;
     Ok((certificate, cookie))
@@ -429,7 +430,7 @@ pub(crate) async fn sign_host(
 
 /// A certificate for one login on a plain sshd, for what its user proved here.
 pub(crate) async fn sign_login(
-    gate: &Gate,
+    shared: &Shared,
     node: String,
     login: String,
     key: Vec<u8>,
@@ -442,13 +443,13 @@ pub(crate) async fn sign_login(
         exchange: proof.exchange.to_vec().into(),
         request: proof.request.clone().into(),
     };
-    let answer = for_user(gate, async { service(gate).await.sign_login(asked).await }).await?;
+    let answer = for_user(shared, async { service(shared).await.sign_login(asked).await }).await?;
     Ok(answer.certificate.to_vec())
 }
 
 /// Auth's answer, for a user who waits for it; else words for him.
 async fn for_user<T>(
-    gate: &Gate,
+    shared: &Shared,
     ask: impl Future<Output = Result<Response<T>, Status>>,
 ) -> Result<T, String> {
     match timeout(USER_PATIENCE, ask).await {
@@ -456,7 +457,7 @@ async fn for_user<T>(
             .map(Response::into_inner)
             .map_err(|status| h2::words(&status)),
         Err(_) => {
-            let why = match gate.auth.borrow().is_some() {
+            let why = match shared.auth.borrow().is_some() {
                 true => format!("did not answer the proxy within {} s", USER_PATIENCE.as_secs()),
                 false => "is not reached by the proxy".to_owned(),
             };

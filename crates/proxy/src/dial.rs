@@ -2,27 +2,27 @@
 //! touched only after a yes. Then frames go from one stream to the other, one at a time: what the reader does not take
 //! is not read from the writer. SSH bytes are never looked at.
 
-use crate::gate::Gate;
-use crate::places::Place;
-use crate::state::{Known, SKEW, View, now};
+use crate::denial::{Why, denied, refused};
+use crate::open_dials::DialRecord;
+use crate::quota::Slot;
+use crate::shared::Shared;
+use crate::state::{InventoryNode, now};
 use crate::steps::Steps;
+use crate::streams::NodeFrames;
+pub use crate::streams::{UNANSWERED, UNANSWERED_OF_ONE};
 use crate::tunnels::Tunnel;
 use fleetgate_net::h2::{self, AUTH_MESSAGE, Caller, TRANSPORT_MESSAGE};
-use fleetgate_policy::cluster::{
-    Allowed, Attempt, Identity, Labels, Name, Reason, Refusal, Selector, decide, decide_identity, logins_of,
-};
-use fleetgate_proto::v1::denied::Reason as Why;
+use fleetgate_policy::cluster::{Labels, Name, Selector};
 use fleetgate_proto::v1::frame::Kind;
 use fleetgate_proto::v1::transport_server::{Transport, TransportServer};
 use fleetgate_proto::v1::tunnel_client::TunnelClient;
-use fleetgate_proto::v1::{Denied, Dial, Frame, Node, NodesReply, NodesRequest, Via};
-use fleetgate_ssh::key::Certificate;
+use fleetgate_proto::v1::{Denied, Dial, Frame, NodesReply, NodesRequest, Via};
 use serde_json::json;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -30,20 +30,16 @@ use tokio::time::timeout;
 use tonic::codegen::tokio_stream::Stream;
 use tonic::{Code, Request, Response, Status, Streaming};
 
+pub(crate) mod access;
 mod client;
-mod open;
 mod plain;
-mod rate;
 mod session;
-mod streams;
+mod to_node;
 
+use access::{User, decision, labels_of, reachable, until_refused};
 use client::{ClientSide, FromClient};
-pub(crate) use open::OpenDials;
-use open::Told;
-pub(crate) use rate::DialRates;
 use session::{FromNode, Session};
-pub(crate) use streams::{NodeFrames, Streams};
-pub use streams::{UNANSWERED, UNANSWERED_OF_ONE};
+use to_node::ToNode;
 
 /// How long a client has for its first frame, and a node for its answer.
 pub const FIRST: Duration = Duration::from_secs(10);
@@ -53,75 +49,51 @@ const GIVEN_BACK: Duration = Duration::from_secs(1);
 pub const LOGIN_MAX: usize = 255;
 
 /// The service.
-pub(crate) struct Dialling(pub(crate) Arc<Gate>);
+pub(crate) struct Dialling(pub(crate) Arc<Shared>);
 
 /// The service, with its bounds.
-pub(crate) fn service(gate: Arc<Gate>) -> TransportServer<Dialling> {
-    TransportServer::new(Dialling(gate))
+pub(crate) fn service(shared: Arc<Shared>) -> TransportServer<Dialling> {
+    TransportServer::new(Dialling(shared))
         .max_decoding_message_size(TRANSPORT_MESSAGE)
         // The list of a large fleet's nodes: 410 KB for 10,000 with two labels each.
         .max_encoding_message_size(AUTH_MESSAGE)
 }
 
-/// Who dials, out of the connection's certificate.
-#[derive(Clone)]
-pub(crate) struct User {
-    pub(crate) identity: Arc<Identity>,
-    expires: Option<u64>,
-    source: Option<SocketAddr>,
-}
-
 /// What lets a user through: the decision, a place, and the way.
-pub(crate) struct Entry {
+pub(crate) struct Admission {
     /// Of the user: what is counted is counted by it.
     pub(crate) name: Name,
     node: Name,
-    pub(crate) place: Place<Name>,
-    pub(crate) way: Way,
+    pub(crate) place: Slot<Name>,
+    pub(crate) way: Route,
 }
 
 /// The way to a node.
-pub(crate) enum Way {
+pub(crate) enum Route {
     /// The connection that it dialled.
     Tunnel(Arc<Tunnel>),
     /// A plain sshd: SSH ends here.
-    Plain(Arc<Known>),
-}
-
-impl User {
-    /// By a certificate of SSH that was checked.
-    pub(crate) fn by_ssh(identity: &Identity, certificate: &Certificate, source: SocketAddr) -> User {
-        User {
-            identity: Arc::new(identity.clone()),
-            expires: certificate.expires(0),
-            source: Some(source),
-        }
-    }
-
-    /// What he counts by, whatever the number of his connections and certificates.
-    fn name(&self, gate: &Gate) -> Name {
-        self.identity.user().unwrap_or(&gate.name).clone()
-    }
+    Plain(Arc<InventoryNode>),
 }
 
 #[tonic::async_trait]
 impl Transport for Dialling {
-    type DialStream = Going;
+    type DialStream = DialReply;
 
-    async fn dial(&self, request: Request<Streaming<Frame>>) -> Result<Response<Going>, Status> {
+    async fn dial(&self, request: Request<Streaming<Frame>>) -> Result<Response<DialReply>, Status> {
         let user = who(&request)?;
-        let gate = self.0.clone();
+        let shared = self.0.clone();
         let from_client = FromClient::new(request.into_inner());
         let client = from_client.side();
         let opening = async move {
-            let opened = open(gate.clone(), user, from_client).await;
-            opened.map_err(|denied| match leaves(&gate, &denied) {
+            let opened = open(shared.clone(), user, from_client).await;
+            opened.map_err(|denied| match leaves(&shared, &denied) {
                 // Not an answer: the client asks by another connection, which is to the new process.
-                true => Failed::Leaving(Status::unavailable(denied.words)),
-                false => Failed::Denied(denied),
+                true => DialFailure::Leaving(Status::unavailable(denied.words)),
+                false => DialFailure::Denied(denied),
             })
         };
-        Ok(Response::new(Going {
+        Ok(Response::new(DialReply {
             stage: Stage::Opening(Box::pin(opening)),
             _client: client,
         }))
@@ -154,66 +126,8 @@ fn who<T>(request: &Request<T>) -> Result<User, Status> {
     })
 }
 
-/// The nodes of which any account is the user's by a role. Who comes in nowhere, by the decision of a dial, is refused. What
-/// else a role asks for (a second factor, a device) is said when one of them is dialled, and so are locks on single nodes
-/// and accounts.
-fn reachable(gate: &Gate, user: &User, selector: &Selector) -> Result<Vec<Node>, Refusal> {
-    let view = gate.view.borrow();
-    let nowhere = Labels::default();
-    let name = decide_identity(&attempt(&view, user, &gate.name, &nowhere, ""))?;
-    let roles: Vec<_> = user
-        .identity
-        .roles
-        .iter()
-        .filter_map(|role| view.state.roles.get(role))
-        .filter(|role| role.logins_for(name).next().is_some())
-        .collect();
-    let may = |node: &Name, labels: &Labels| {
-        selector.matches(node, labels)
-            && roles
-                .iter()
-                .any(|role| role.nodes.iter().any(|nodes| nodes.matches(node, labels)))
-    };
-    let inventory = gate.inventory.borrow();
-    let mut nodes: Vec<Node> = inventory
-        .iter()
-        .filter(|(name, known)| may(name, &known.labels))
-        .map(|(_, known)| Node {
-            host_keys: Vec::new(),
-            ..known.node.clone()
-        })
-        .collect();
-    // Who is connected here is known here first.
-    for name in gate.tunnels.names() {
-        let Some(tunnel) = gate.tunnels.to(&name) else {
-            continue;
-        };
-        match nodes.binary_search_by(|node| node.name.as_str().cmp(name.as_str())) {
-            Ok(at) => {
-                nodes[at].connected = true;
-                nodes[at].seen = now();
-            }
-            Err(at) if !inventory.contains_key(&name) && may(&name, &tunnel.labels()) => {
-                let facts = tunnel.facts();
-                let node = Node {
-                    name: name.to_string(),
-                    labels: facts.labels,
-                    connected: true,
-                    seen: now(),
-                    version: facts.version,
-                    address: facts.address,
-                    ..Node::default()
-                };
-                nodes.insert(at, node);
-            }
-            Err(_) => {}
-        }
-    }
-    Ok(nodes)
-}
-
 /// What the client reads.
-pub(crate) struct Going {
+pub(crate) struct DialReply {
     stage: Stage,
     /// Behind the stage: nobody else reads what the client sends by then.
     _client: ClientSide,
@@ -221,7 +135,7 @@ pub(crate) struct Going {
 
 enum Stage {
     /// Until a node answers, or nobody does.
-    Opening(Pin<Box<dyn Future<Output = Result<Session, Failed>> + Send>>),
+    Opening(Pin<Box<dyn Future<Output = Result<Session, DialFailure>> + Send>>),
     /// Frames of the node.
     Open(Box<Session>),
     /// The last frame was sent.
@@ -229,21 +143,11 @@ enum Stage {
 }
 
 /// Why there is no session.
-enum Failed {
+enum DialFailure {
     /// What the client is told.
     Denied(Denied),
     /// This process drains, and the node is connected to the next one alone.
     Leaving(Status),
-}
-
-/// What the node reads: the dial, then the client's frames.
-pub(crate) struct ToNode {
-    first: Option<Frame>,
-    from_client: Option<FromClient>,
-    received: Arc<AtomicU64>,
-    end: oneshot::Receiver<()>,
-    /// Takes the client's frames back where the node took none of them.
-    back: Option<oneshot::Sender<FromClient>>,
 }
 
 /// Why there is no session with a node.
@@ -253,7 +157,7 @@ pub(crate) struct NoSession {
     pub(crate) node_leaves: bool,
 }
 
-async fn open(gate: Arc<Gate>, user: User, from_client: FromClient) -> Result<Session, Denied> {
+async fn open(shared: Arc<Shared>, user: User, from_client: FromClient) -> Result<Session, Denied> {
     let first = timeout(FIRST, from_client.next()).await;
     let Ok(Some(Ok(Frame {
         kind: Some(Kind::Dial(mut dial)),
@@ -264,15 +168,15 @@ async fn open(gate: Arc<Gate>, user: User, from_client: FromClient) -> Result<Se
             "the first frame is to be a dial, within 10 s",
         ));
     };
-    let mut steps = Steps::begin(&gate, &mut dial);
-    let entry = enter(&gate, &user, &dial).await;
+    let mut steps = Steps::begin(&shared, &mut dial);
+    let entry = enter(&shared, &user, &dial).await;
     steps.ended("decide", 0);
     let entry = entry.inspect_err(|denied| {
-        if !leaves(&gate, denied) {
-            tell_denied(&gate, &user, &dial, denied);
+        if !leaves(&shared, denied) {
+            record_denial(&shared, &user, &dial, denied);
         }
     })?;
-    let Entry {
+    let Admission {
         name,
         node,
         place,
@@ -286,83 +190,72 @@ async fn open(gate: Arc<Gate>, user: User, from_client: FromClient) -> Result<Se
         "login": dial.login,
         "source": source,
     });
-    let serde_json::Value::Object(who) = who else {
-        unreachable!("it is an object")
-    };
     dial.via = Some(Via {
         source,
-        proxy: gate.name.to_string(),
+        proxy: shared.name.to_string(),
         user: user.identity.user().map(ToString::to_string).unwrap_or_default(),
     });
     let (agent, login) = (dial.agent, dial.login.clone());
     let received = Arc::new(AtomicU64::new(dial.ssh.len() as u64));
     let (from_node, end, left) = match way {
-        Way::Tunnel(tunnel) => {
-            let begun = begin(&gate, &name, tunnel, &dial, from_client, &received).await;
+        Route::Tunnel(tunnel) => {
+            let begun = begin(&shared, &name, tunnel, &dial, from_client, &received).await;
             let (frames, end) = begun.inspect_err(|denied| {
                 if denied.reason() == Why::Busy {
-                    tell_denied(&gate, &user, &dial, denied);
+                    record_denial(&shared, &user, &dial, denied);
                 }
             })?;
             (FromNode::Tunnel(frames), end, None)
         }
-        Way::Plain(known) => {
+        Route::Plain(known) => {
             let (to_node, end, _) = ToNode::new(dial, from_client, received.clone());
-            let (leg, left) = plain::begin(&gate, user.source, known, agent, to_node)?;
+            let (leg, left) = plain::begin(&shared, user.source, known, agent, to_node)?;
             (FromNode::Plain(leg), end, Some(left))
         }
     };
-    gate.audit.tell("dial", &who);
+    shared.audit.tell("dial", &[&who]);
     steps.ended("open a stream", 1);
-    let told = Told::new(gate.clone(), who, received);
-    let refused = until_refused(gate, user, node, login);
+    let told = DialRecord::new(shared.dials.clone(), who, received);
+    let refused = until_refused(shared, user, node, login);
     Ok(Session::begin(from_node, end, steps, told, place, refused, left))
 }
 
 /// The node that is meant, and its labels.
-fn target(gate: &Gate, dial: &Dial) -> Result<(Name, Labels), Denied> {
+fn target(shared: &Shared, dial: &Dial) -> Result<(Name, Labels), Denied> {
     if dial.login.len() > LOGIN_MAX {
         return Err(denied(Why::Protocol, "the login's name is longer than 255 bytes"));
     }
     let unknown = |name: &str| denied(Why::Node, &format!("there is no node {name}: see fleetgate ls"));
     let node = Name::parse(&dial.node).map_err(|why| denied(Why::Node, &why))?;
-    let labels = labels_of(gate, &node).ok_or_else(|| unknown(node.as_str()))?;
+    let labels = labels_of(shared, &node).ok_or_else(|| unknown(node.as_str()))?;
     Ok((node, labels))
 }
 
-/// As auth has them; a node that auth has not told of yet speaks for itself.
-pub(crate) fn labels_of(gate: &Gate, node: &Name) -> Option<Labels> {
-    let known: Option<Arc<Known>> = gate.inventory.borrow().get(node).cloned();
-    match known {
-        Some(known) => Some(known.labels.clone()),
-        None => gate.tunnels.to(node).map(|tunnel| tunnel.labels()),
-    }
-}
-
 /// Lets a user through when it is his turn, and the node is there.
-pub(crate) async fn enter(gate: &Gate, user: &User, dial: &Dial) -> Result<Entry, Denied> {
-    gate.dial_rates.wait(&user.name(gate)).await?;
-    await_node(gate, dial, 0).await;
-    admit(gate, user, dial)
+pub(crate) async fn enter(shared: &Shared, user: &User, dial: &Dial) -> Result<Admission, Denied> {
+    shared.dial_rates.wait(&user.name(shared)).await?;
+    await_node(shared, dial, 0).await;
+    admit(shared, user, dial)
 }
 
 /// Whether this user may, and how he gets there. No node hears of it.
-fn admit(gate: &Gate, user: &User, dial: &Dial) -> Result<Entry, Denied> {
-    let (node, labels) = target(gate, dial)?;
-    decision(&gate.view.borrow(), user, &node, &labels, &dial.login).map_err(|refusal| refused(&refusal))?;
-    let name = user.name(gate);
-    let place = gate.sessions.take(&name).ok_or_else(|| {
-        let most = gate.config.sessions_per_user;
+fn admit(shared: &Shared, user: &User, dial: &Dial) -> Result<Admission, Denied> {
+    let (node, labels) = target(shared, dial)?;
+    decision(&shared.view.borrow(), user, &node, &labels, &dial.login)
+        .map_err(|refusal| refused(&refusal))?;
+    let name = user.name(shared);
+    let place = shared.sessions.take(&name).ok_or_else(|| {
+        let most = shared.config.sessions_per_user;
         denied(
             Why::Busy,
             &format!("{name} has {most} connections to nodes open: close some"),
         )
     })?;
-    let known: Option<Arc<Known>> = gate.inventory.borrow().get(&node).cloned();
+    let known: Option<Arc<InventoryNode>> = shared.inventory.borrow().get(&node).cloned();
     let way = match known {
-        Some(known) if known.node.plain => Way::Plain(known),
-        _ => Way::Tunnel(gate.tunnels.to(&node).ok_or_else(|| {
-            let why = match gate.is_leaving() {
+        Some(known) if known.node.plain => Route::Plain(known),
+        _ => Route::Tunnel(shared.tunnels.to(&node).ok_or_else(|| {
+            let why = match shared.is_leaving() {
                 true => {
                     "is not connected to this process of the proxy, which has been replaced: connect again"
                 }
@@ -371,7 +264,7 @@ fn admit(gate: &Gate, user: &User, dial: &Dial) -> Result<Entry, Denied> {
             denied(Why::Offline, &format!("{node} {why}"))
         })?),
     };
-    Ok(Entry {
+    Ok(Admission {
         name,
         node,
         place,
@@ -380,21 +273,21 @@ fn admit(gate: &Gate, user: &User, dial: &Dial) -> Result<Entry, Denied> {
 }
 
 /// Whether the node may well be there, or known, for the process that has taken this one's place.
-fn leaves(gate: &Gate, denied: &Denied) -> bool {
-    gate.is_leaving() && matches!(denied.reason(), Why::Offline | Why::Node)
+fn leaves(shared: &Shared, denied: &Denied) -> bool {
+    shared.is_leaving() && matches!(denied.reason(), Why::Offline | Why::Node)
 }
 
-/// Waits for the node that is meant, if it is about to dial; see [`Gate::await_node`].
-pub(crate) async fn await_node(gate: &Gate, dial: &Dial, after: u64) {
+/// Waits for the node that is meant, if it is about to dial; see [`Shared::await_node`].
+pub(crate) async fn await_node(shared: &Shared, dial: &Dial, after: u64) {
     if let Ok(node) = Name::parse(&dial.node) {
-        gate.await_node(&node, after).await;
+        shared.await_node(&node, after).await;
     }
 }
 
 /// A session by this tunnel, or by the one that the node dials next, if it is about to leave this one. Nobody was let in
 /// by then: a client's first flight has no login in it.
 async fn begin(
-    gate: &Gate,
+    shared: &Shared,
     user: &Name,
     mut tunnel: Arc<Tunnel>,
     dial: &Dial,
@@ -408,7 +301,7 @@ async fn begin(
             Err(failed) => failed,
         };
         let unread = timeout(GIVEN_BACK, back).await;
-        let (Ok(Ok(frames)), Some(next)) = (unread, newer(gate, dial, &tunnel, failed.node_leaves).await)
+        let (Ok(Ok(frames)), Some(next)) = (unread, newer(shared, dial, &tunnel, failed.node_leaves).await)
         else {
             return Err(failed.denied);
         };
@@ -418,7 +311,7 @@ async fn begin(
 
 /// The tunnel that a node has dialled since this one, which it leaves.
 pub(crate) async fn newer(
-    gate: &Gate,
+    shared: &Shared,
     dial: &Dial,
     tunnel: &Tunnel,
     node_leaves: bool,
@@ -426,9 +319,12 @@ pub(crate) async fn newer(
     if !node_leaves {
         return None;
     }
-    await_node(gate, dial, tunnel.number).await;
+    await_node(shared, dial, tunnel.number).await;
     let node = Name::parse(&dial.node).ok()?;
-    gate.tunnels.to(&node).filter(|next| next.number > tunnel.number)
+    shared
+        .tunnels
+        .to(&node)
+        .filter(|next| next.number > tunnel.number)
 }
 
 /// A stream to a node for what `to_node` has to send.
@@ -474,86 +370,7 @@ where
     }
 }
 
-fn attempt<'a>(
-    view: &'a View,
-    user: &'a User,
-    node: &'a Name,
-    labels: &'a Labels,
-    login: &'a str,
-) -> Attempt<'a> {
-    Attempt {
-        identity: &user.identity,
-        expires: user.expires,
-        cluster: &view.state.cluster,
-        roles: &view.state.roles,
-        locks: &view.state.locks,
-        node,
-        labels,
-        login,
-        now: now(),
-        skew: SKEW,
-    }
-}
-
-/// An empty login is any that the user may have there: plain ssh's ProxyCommand need not say which, and the node decides by
-/// what SSH says.
-pub(crate) fn decision(
-    view: &View,
-    user: &User,
-    node: &Name,
-    labels: &Labels,
-    login: &str,
-) -> Result<Allowed, Refusal> {
-    let ask = |login: &str| decide(&attempt(view, user, node, labels, login));
-    let Some(name) = user.identity.user().filter(|_| login.is_empty()) else {
-        return ask(login);
-    };
-    let roles = user
-        .identity
-        .roles
-        .iter()
-        .filter_map(|role| view.state.roles.get(role));
-    let mut answers: Vec<_> = logins_of(roles, name).iter().map(|login| ask(login)).collect();
-    let missing = |answer: &Result<Allowed, Refusal>| {
-        // What he lacks everywhere else says more than that one of the accounts is not his.
-        answer
-            .as_ref()
-            .is_err_and(|refusal| refusal.reason != Reason::Role)
-    };
-    match answers
-        .iter()
-        .position(Result::is_ok)
-        .or_else(|| answers.iter().position(missing))
-        .or(answers.len().checked_sub(1))
-    {
-        Some(best) => answers.swap_remove(best),
-        None => ask(login),
-    }
-}
-
-/// Comes back when the user may no longer be there: a lock, a role that is gone, the certificate's or the second factor's
-/// end. Asked again whenever the state changes and when time runs out.
-pub(crate) async fn until_refused(gate: Arc<Gate>, user: User, node: Name, login: String) -> Refusal {
-    let mut view = gate.view.subscribe();
-    loop {
-        // At once too: since it was decided that he may, the node may have taken its time.
-        let labels = labels_of(&gate, &node).unwrap_or_default();
-        let until = match decision(&view.borrow_and_update(), &user, &node, &labels, &login) {
-            Ok(allowed) => allowed.until,
-            // A second factor that has grown too old ends nothing that is open.
-            Err(refusal) if refusal.reason == Reason::Mfa => None,
-            Err(refusal) => return refusal,
-        };
-        let left = Duration::from_secs(until.map_or(u64::MAX >> 32, |until| until.saturating_sub(now())));
-        tokio::select! {
-            _ = view.changed() => {}
-            // One more second: `until` itself is still allowed.
-            () = tokio::time::sleep(left + Duration::from_secs(1)) => {}
-        }
-    }
-}
-
-impl Stream for Going {
+impl Stream for DialReply {
     type Item = Result<Frame, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -565,8 +382,8 @@ impl Stream for Going {
                     Err(failed) => {
                         self.stage = Stage::Over;
                         return Poll::Ready(Some(match failed {
-                            Failed::Denied(denied) => Ok(last(denied)),
-                            Failed::Leaving(status) => Err(status),
+                            DialFailure::Denied(denied) => Ok(last(denied)),
+                            DialFailure::Leaving(status) => Err(status),
                         }));
                     }
                 },
@@ -587,74 +404,7 @@ pub(crate) async fn until(at: u64) {
     tokio::time::sleep(Duration::from_secs(at.saturating_sub(now()))).await;
 }
 
-impl ToNode {
-    /// With what ends it, and what brings the client's frames back where the node took none.
-    #[allow(clippy::type_complexity)]
-    fn new(
-        dial: Dial,
-        from_client: FromClient,
-        received: Arc<AtomicU64>,
-    ) -> (ToNode, oneshot::Sender<()>, oneshot::Receiver<FromClient>) {
-        let (end, ended) = oneshot::channel();
-        let (back, brought) = oneshot::channel();
-        let to_node = ToNode {
-            first: Some(Frame {
-                kind: Some(Kind::Dial(dial)),
-            }),
-            from_client: Some(from_client),
-            received,
-            end: ended,
-            back: Some(back),
-        };
-        (to_node, end, brought)
-    }
-}
-
-impl Drop for ToNode {
-    fn drop(&mut self) {
-        if let (Some(from_client), Some(back)) = (self.from_client.take(), self.back.take()) {
-            // Mostly nobody waits for it.
-            let _ = back.send(from_client);
-        }
-    }
-}
-
-impl Stream for ToNode {
-    type Item = Frame;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Frame>> {
-        if let Some(first) = self.first.take() {
-            return Poll::Ready(Some(first));
-        }
-        // The other direction is over, so this one is: whoever sent on would find nobody.
-        if self.from_client.is_some() && Pin::new(&mut self.end).poll(cx).is_ready() {
-            self.from_client = None;
-        }
-        loop {
-            let Some(from_client) = &self.from_client else {
-                return Poll::Ready(None);
-            };
-            match from_client.poll_next(cx) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Some(Ok(frame))) => {
-                    // From here on the node has what no other could be given.
-                    self.back = None;
-                    match &frame.kind {
-                        // A kind that this proxy does not know, a second dial, or what only the other side says.
-                        None | Some(Kind::Dial(_) | Kind::Opened(_) | Kind::Denied(_)) => {}
-                        Some(_) => {
-                            self.received.fetch_add(ssh_length(&frame), Relaxed);
-                            return Poll::Ready(Some(frame));
-                        }
-                    }
-                }
-                Poll::Ready(None | Some(Err(_))) => self.from_client = None,
-            }
-        }
-    }
-}
-
-fn tell_denied(gate: &Gate, user: &User, dial: &Dial, denied: &Denied) {
+fn record_denial(shared: &Shared, user: &User, dial: &Dial, denied: &Denied) {
     let fields = json!({
         "user": user.identity.user().map(Name::as_str),
         "node": dial.node.chars().take(LOGIN_MAX).collect::<String>(),
@@ -663,46 +413,14 @@ fn tell_denied(gate: &Gate, user: &User, dial: &Dial, denied: &Denied) {
         "reason": denied.words,
         "rule": denied.rule,
     });
-    let has_line = |address: SocketAddr| gate.strangers.has_line(address.ip(), "dial_denied", true);
-    if let serde_json::Value::Object(fields) = fields
-        && user.source.is_none_or(has_line)
-    {
-        gate.audit.tell("dial_denied", &fields);
-    }
-}
-
-fn ssh_length(frame: &Frame) -> u64 {
-    match &frame.kind {
-        Some(Kind::Ssh(bytes)) => bytes.len() as u64,
-        _ => 0,
+    let has_line = |address: SocketAddr| shared.strangers.has_line(address.ip(), "dial_denied", true);
+    if user.source.is_none_or(has_line) {
+        shared.audit.tell("dial_denied", &[&fields]);
     }
 }
 
 fn last(denied: Denied) -> Frame {
     Frame {
         kind: Some(Kind::Denied(denied)),
-    }
-}
-
-pub(crate) fn denied(reason: Why, words: &str) -> Denied {
-    Denied {
-        reason: reason.into(),
-        words: words.to_owned(),
-        rule: String::new(),
-    }
-}
-
-fn refused(refusal: &Refusal) -> Denied {
-    let reason = match refusal.reason {
-        Reason::Role => Why::Role,
-        Reason::Lock => Why::Lock,
-        Reason::Mfa => Why::Mfa,
-        Reason::Device => Why::Device,
-        Reason::Expired => Why::Expired,
-    };
-    Denied {
-        reason: reason.into(),
-        words: refusal.words.clone(),
-        rule: refusal.rule.clone(),
     }
 }

@@ -10,7 +10,8 @@
 //!                 state      the newest signed state, as the wire has it
 //! ```
 
-use crate::audit;
+use crate::audit::spool;
+use crate::files::{read, replace};
 use crate::state::View;
 use fleetgate_base::own;
 use fleetgate_net::Credentials;
@@ -18,11 +19,9 @@ use fleetgate_net::x509::{self, Key};
 use fleetgate_policy::cluster::{MAX_STATE, Name, Subject};
 use fleetgate_proto::v1::Signed;
 use fleetgate_ssh::key::{Certificate, HostKey, KeyType};
-use fleetgate_sys::file::flags::{O_NOFOLLOW, O_NONBLOCK};
 use prost::Message;
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 use zeroize::Zeroizing;
@@ -65,7 +64,7 @@ pub fn install<C: AsRef<[u8]>>(
         .create(directory)
         .map_err(|e| format!("{}: {e}", directory.display()))?;
     if !is_of_the_same(directory, state) {
-        audit::put_aside(directory)?;
+        spool::put_aside(directory)?;
     }
     replace(&directory.join(KEY), key.pkcs8())?;
     save_state(directory, state)?;
@@ -195,7 +194,8 @@ pub fn save_chain<C: AsRef<[u8]>>(
     let mut bytes = Vec::new();
     for certificate in chain {
         let certificate = certificate.as_ref();
-        bytes.extend_from_slice(&(certificate.len() as u32).to_be_bytes());
+        let length = u32::try_from(certificate.len()).map_err(|_| "a certificate is too long".to_owned())?;
+        bytes.extend_from_slice(&length.to_be_bytes());
         bytes.extend_from_slice(certificate);
     }
     replace(&directory.join(CHAIN), &bytes)
@@ -214,99 +214,4 @@ fn parse_chain(mut bytes: &[u8]) -> Option<Vec<&[u8]>> {
         bytes = rest;
     }
     bytes.is_empty().then_some(chain)
-}
-
-/// Reads a file of the state directory, as root where root starts the proxy: what a link there leads to may be somebody
-/// else's, and a pipe is waited for.
-fn read(path: &Path, most: usize) -> Result<Vec<u8>, std::io::Error> {
-    let mut bytes = Vec::new();
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(O_NOFOLLOW | O_NONBLOCK)
-        .open(path)?;
-    is_own(&file)?;
-    file.take(most as u64 + 1).read_to_end(&mut bytes)?;
-    if bytes.len() > most {
-        return Err(std::io::Error::other(format!("longer than {most} bytes")));
-    }
-    Ok(bytes)
-}
-
-/// Refuses what is no file, or has another name elsewhere.
-fn is_own(file: &File) -> Result<(), std::io::Error> {
-    let about = file.metadata()?;
-    match about.is_file() && about.nlink() <= 1 {
-        true => Ok(()),
-        false => Err(std::io::Error::other(
-            "it is no file of the proxy's own: remove it",
-        )),
-    }
-}
-
-/// Whole or not at all, also when the machine stops in between.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), String> {
-    let new = path.with_extension("new");
-    let write = || {
-        // Emptied only when it is seen that it is the proxy's own: a link there may lead to somebody else's.
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(O_NOFOLLOW | O_NONBLOCK)
-            .open(&new)?;
-        is_own(&file)?;
-        file.set_len(0)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        std::fs::rename(&new, path)?;
-        // The name is on the disk when the directory is.
-        path.parent()
-            .map_or(Ok(()), |directory| File::open(directory)?.sync_all())
-    };
-    write().map_err(|e| format!("{}: {e}", path.display()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-    use std::os::unix::fs::symlink;
-
-    /// A proxy that was taken over may put what it likes where the next one begins as root.
-    #[test]
-    fn what_is_in_the_state_directory_leads_to_no_other_file() {
-        let place = std::env::temp_dir().join(format!("fleetgate-proxy-links-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&place);
-        fs::create_dir_all(&place).unwrap();
-        let (own, other) = (place.join("own"), place.join("other"));
-        fs::write(&other, "somebody else's").unwrap();
-        fs::write(&own, "own").unwrap();
-        assert_eq!(read(&own, FILE_MAX).unwrap(), b"own", "the control");
-        for (name, made) in [
-            ("link", symlink(&other, place.join("link"))),
-            ("name", fs::hard_link(&other, place.join("name"))),
-        ] {
-            made.unwrap();
-            assert!(read(&place.join(name), FILE_MAX).is_err(), "{name}");
-        }
-        // A pipe without a writer would be waited for.
-        let pipe = place.join("pipe");
-        let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
-        assert!(made.success() && read(&pipe, FILE_MAX).is_err());
-        let new = place.join("own.new");
-        for is_link in [true, false] {
-            match is_link {
-                true => symlink(&other, &new).unwrap(),
-                false => fs::hard_link(&other, &new).unwrap(),
-            }
-            assert!(replace(&own, b"newer").is_err());
-            assert_eq!(fs::read(&other).unwrap(), b"somebody else's");
-            fs::remove_file(&new).unwrap();
-        }
-        fs::write(&new, "what a crash has left, and longer").unwrap();
-        replace(&own, b"newer").unwrap();
-        assert_eq!(fs::read(&own).unwrap(), b"newer");
-        fs::remove_dir_all(&place).unwrap();
-    }
 }

@@ -1,29 +1,49 @@
 //! The proxy: one address for SSH, gRPC and the web. It knows who may reach which node, and carries bytes that it cannot
 //! read. It holds no authority's key: whoever takes it over can withhold, and cannot make a certificate.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_possible_wrap
+    )
+)]
 
 mod audit;
+mod audit_delivery;
 mod auth;
-mod carried;
+mod auth_relay;
+pub mod client_hello;
 pub mod config;
+mod denial;
 pub mod dial;
-mod gate;
-pub mod hello;
+mod dial_rates;
+mod error;
+mod files;
 pub mod identity;
-mod jump;
 mod mux;
-mod passing;
-mod places;
+mod node_stream;
+mod open_dials;
+mod prefixed;
+mod probes;
 mod queue;
+mod quota;
 mod reachable;
 mod sandbox;
 mod server;
+mod shared;
 pub mod ssh;
+mod ssh_service;
 mod state;
 pub mod steps;
 mod strangers;
+mod streams;
+mod tunnel_control;
 mod tunnels;
 mod web;
 
 pub use config::Config;
-pub use server::{CONNECTIONS_BESIDE, Server, ServerError};
+pub use error::ServerError;
+pub use server::Server;
+pub use shared::CONNECTIONS_BESIDE;

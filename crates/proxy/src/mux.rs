@@ -1,13 +1,13 @@
 //! One address for everything: what a connection is, its first byte says, and nothing is waited for beyond what settles
 //! it. TLS for the auth service is passed on unread. Whoever has not shown who he is has little time and few places.
 
-use crate::gate::{Gate, Guest};
-use crate::hello::{self, Asked, HELLO_MAX};
-use crate::jump::Local;
-use crate::ssh::door;
+use crate::client_hello::{self, HELLO_MAX, ServerName};
+use crate::prefixed::PrefixedStream;
+use crate::shared::{Local, Shared, UserConnection};
+use crate::ssh::authenticator;
 use crate::state::now;
-use crate::strangers::Place;
-use crate::{dial, passing, tunnels, web};
+use crate::strangers::{GAVE_WAY, StrangerSlot};
+use crate::{auth_relay, dial, tunnel_control, web};
 use fleetgate_net::h2::{self, Caller, Routes, Tuning};
 use fleetgate_net::http1;
 use fleetgate_net::tls::{self, AUTH, Kind, Peer, TUNNEL};
@@ -15,11 +15,9 @@ use fleetgate_policy::cluster::{Identity, Target};
 use fleetgate_policy::strangers::Offence;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
@@ -35,31 +33,18 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// What an open connection whose user was locked still has to read why.
 const LOCKED_WORDS: Duration = Duration::from_millis(500);
 
-/// Why a stranger's connection ends that did nothing.
-pub(crate) const GAVE_WAY: &str = "its place went to another source";
-
-/// A connection of which the first bytes were read.
-pub(crate) struct Begun<IO> {
-    first: Vec<u8>,
-    taken: usize,
-    /// Bytes of the version line that the client already has: whoever speaks SSH here writes them again, and they are
-    /// dropped.
-    sent: usize,
-    io: IO,
-}
-
 /// Everything that the connections of one address share.
 pub(crate) struct Mux {
-    gate: Arc<Gate>,
+    shared: Arc<Shared>,
     routes: Arc<Routes>,
 }
 
 impl Mux {
-    /// For this gate.
-    pub(crate) fn new(gate: Arc<Gate>) -> Mux {
-        let routes = Routes::new().with(dial::service(gate.clone())).page(web::page);
+    /// With this shared state.
+    pub(crate) fn new(shared: Arc<Shared>) -> Mux {
+        let routes = Routes::new().with(dial::service(shared.clone())).page(web::page);
         Mux {
-            gate,
+            shared,
             routes: Arc::new(routes),
         }
     }
@@ -72,7 +57,7 @@ impl Mux {
                 _ = &mut close => return,
             };
             match accepted {
-                Ok((stream, address)) => match self.gate.strangers.enter(address.ip()) {
+                Ok((stream, address)) => match self.shared.strangers.enter(address.ip()) {
                     Ok(place) => {
                         // A socket of both families has addresses of version 4 as ::ffff:192.0.2.1: one spelling is told.
                         let address = SocketAddr::new(address.ip().to_canonical(), address.port());
@@ -90,9 +75,9 @@ impl Mux {
     }
 
     /// Finds out what a connection is.
-    async fn settle(self: Arc<Mux>, stream: TcpStream, address: SocketAddr, place: Place) {
+    async fn settle(self: Arc<Mux>, stream: TcpStream, address: SocketAddr, place: StrangerSlot) {
         // From here on: a proxy that drains waits for those too of whom it does not know yet what they want.
-        let guest = self.gate.guest();
+        let guest = self.shared.guest();
         if stream.set_nodelay(true).is_err() {
             return;
         }
@@ -104,14 +89,14 @@ impl Mux {
             Ok(Ok(What::Ssh(connection))) => {
                 // An error says that the proxy stops.
                 let _ = self
-                    .gate
+                    .shared
                     .local
                     .send(Local::Ssh(connection, address, place, guest));
             }
             Ok(Ok(What::Auth(mut connection))) => {
                 connection.sent = 0;
                 tokio::select! {
-                    () = passing::pass_on(&self.gate, connection, address) => {}
+                    () = auth_relay::pass_on(&self.shared, connection, address) => {}
                     () = place.given_up() => tracing::debug!(%address, "{}", GAVE_WAY),
                 }
             }
@@ -121,12 +106,12 @@ impl Mux {
                 tokio::spawn(async move { self.terminate(connection, address, place, guest).await });
             }
             Ok(Ok(What::Garbage)) => {
-                self.gate.strangers.offend(address.ip(), Offence::Garbage);
+                self.shared.strangers.offend(address.ip(), Offence::Garbage);
                 tracing::debug!(%address, "neither TLS nor SSH");
             }
             Ok(Err(error)) => tracing::debug!(%address, "gone before it was known what it is: {error}"),
             Err(_) => {
-                self.gate.strangers.offend(address.ip(), Offence::TooLate);
+                self.shared.strangers.offend(address.ip(), Offence::TooLate);
                 tracing::debug!(%address, "silent for too long");
             }
         }
@@ -134,13 +119,13 @@ impl Mux {
 
     async fn terminate(
         self: Arc<Mux>,
-        connection: Begun<TcpStream>,
+        connection: PrefixedStream<TcpStream>,
         address: SocketAddr,
-        place: Place,
-        guest: Guest,
+        place: StrangerSlot,
+        guest: UserConnection,
     ) {
-        let tls = self.gate.tls.borrow().clone();
-        let strangers = &self.gate.strangers;
+        let tls = self.shared.tls.borrow().clone();
+        let strangers = &self.shared.strangers;
         let accepted = tokio::select! {
             accepted = tls.accept(connection) => accepted,
             () = place.given_up() => return tracing::debug!(%address, "{}", GAVE_WAY),
@@ -163,10 +148,10 @@ impl Mux {
             }
         };
         let certified = match &peer.identity {
-            Some(identity) => match self.gate.certified(identity) {
+            Some(identity) => match self.shared.certified(identity) {
                 Ok(held) => {
                     // A locked one is served as far as it learns why, and its source pays as before.
-                    if self.gate.locked(identity).is_none() {
+                    if self.shared.locked(identity).is_none() {
                         strangers.proven(address.ip());
                     }
                     Some(held)
@@ -186,7 +171,7 @@ impl Mux {
                     drop(place);
                 }
                 drop(guest);
-                tunnels::serve(self.gate.clone(), stream, peer, address, certified).await;
+                tunnel_control::serve(self.shared.clone(), stream, peer, address, certified).await;
             }
             Some(tls::H2) => {
                 _ = tokio::spawn(async move {
@@ -204,11 +189,11 @@ impl Mux {
     /// A user's connection. It ends when the user is locked, or the certificate is over.
     async fn grpc(
         &self,
-        stream: tls::Stream<Begun<TcpStream>>,
+        stream: tls::Stream<PrefixedStream<TcpStream>>,
         peer: Peer,
         address: SocketAddr,
-        place: Place,
-        _guest: Guest,
+        place: StrangerSlot,
+        _guest: UserConnection,
     ) {
         let identity = peer.identity.clone();
         let expires = peer
@@ -220,7 +205,7 @@ impl Mux {
             address: Some(address),
         };
         let stranger = identity.is_none().then_some(place);
-        let gives_way = stranger.as_ref().map(Place::given_up);
+        let gives_way = stranger.as_ref().map(StrangerSlot::given_up);
         let gives_way = async {
             match gives_way {
                 Some(gives_way) => gives_way.await,
@@ -232,11 +217,11 @@ impl Mux {
             caller,
             self.routes.clone(),
             Tuning::USER,
-            self.gate.left(),
+            self.shared.left(),
         );
         let ended = async {
             match &identity {
-                Some(identity) => self.locked(identity, expires).await,
+                Some(identity) => self.until_locked(identity, expires).await,
                 None => tokio::select! {
                     () = sleep(STRANGER_LIFE) => {}
                     () = gives_way => {}
@@ -255,18 +240,18 @@ impl Mux {
 
     /// Waits until this user is locked or the certificate is over; a moment more, so that open sessions hear why. A lock that
     /// was lifted by then has ended those, and nothing that was begun since.
-    async fn locked(&self, identity: &Identity, expires: Option<u64>) {
+    async fn until_locked(&self, identity: &Identity, expires: Option<u64>) {
         let Some(user) = identity.user() else {
             return sleep(STRANGER_LIFE).await;
         };
         let target = Target::User(user.clone());
         let holds = || {
-            let view = self.gate.view.borrow();
+            let view = self.shared.view.borrow();
             view.state.locks.on(&target, now(), identity.serial).is_some()
         };
         let left = expires.map_or(0, |expires| expires.saturating_sub(now()) + crate::state::SKEW);
         let locked = async {
-            let mut view = self.gate.view.subscribe();
+            let mut view = self.shared.view.subscribe();
             loop {
                 if holds() {
                     sleep(LOCKED_WORDS).await;
@@ -287,9 +272,9 @@ impl Mux {
 
 /// What a connection is.
 enum What<IO> {
-    Ssh(Begun<IO>),
-    Auth(Begun<IO>),
-    Tls(Begun<IO>),
+    Ssh(PrefixedStream<IO>),
+    Auth(PrefixedStream<IO>),
+    Tls(PrefixedStream<IO>),
     Garbage,
 }
 
@@ -306,7 +291,7 @@ async fn begin<IO: AsyncRead + AsyncWrite + Unpin>(mut io: IO) -> io::Result<Wha
             true => match timeout(SILENCE, io.read_buf(&mut first)).await {
                 Ok(read) => read?,
                 Err(_) => {
-                    let line = door::version_line();
+                    let line = authenticator::version_line();
                     io.write_all(line.as_bytes()).await?;
                     sent = line.len();
                     continue;
@@ -318,76 +303,19 @@ async fn begin<IO: AsyncRead + AsyncWrite + Unpin>(mut io: IO) -> io::Result<Wha
         }
         // A handshake record (RFC 8446 §5.1), "SSH-" (RFC 4253 §4.2).
         let what = match first[0] {
-            22 => match hello::name(&first, &mut room) {
-                Asked::More if first.len() < HELLO_MAX => continue,
-                Asked::Name(AUTH) => What::Auth,
+            22 => match client_hello::name(&first, &mut room) {
+                ServerName::More if first.len() < HELLO_MAX => continue,
+                ServerName::Name(AUTH) => What::Auth,
                 _ => What::Tls,
             },
             b'S' => What::Ssh,
             _ => return Ok(What::Garbage),
         };
-        return Ok(what(Begun {
+        return Ok(what(PrefixedStream {
             first,
             taken: 0,
             sent,
             io,
         }));
-    }
-}
-
-impl<IO: AsyncRead + Unpin> AsyncRead for Begun<IO> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let begun = &mut *self;
-        if begun.taken < begun.first.len() {
-            let more = &begun.first[begun.taken..];
-            let length = more.len().min(into.remaining());
-            into.put_slice(&more[..length]);
-            begun.taken += length;
-            if begun.taken == begun.first.len() {
-                begun.first = Vec::new();
-                begun.taken = 0;
-            }
-            return Poll::Ready(Ok(()));
-        }
-        Pin::new(&mut self.io).poll_read(cx, into)
-    }
-}
-
-impl<IO: AsyncWrite + Unpin> AsyncWrite for Begun<IO> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
-        if self.sent > 0 {
-            let length = from.len().min(self.sent);
-            self.sent -= length;
-            return Poll::Ready(Ok(length));
-        }
-        Pin::new(&mut self.io).poll_write(cx, from)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        from: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        if self.sent > 0 {
-            let part = from.iter().find(|part| !part.is_empty());
-            return self.poll_write(cx, part.map_or(&[], |part| part));
-        }
-        Pin::new(&mut self.io).poll_write_vectored(cx, from)
     }
 }

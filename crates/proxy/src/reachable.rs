@@ -1,34 +1,15 @@
-//! Whether registered plain sshds are reached from this proxy: it tries each now and then, notes each login's dial, and reports
-//! the result to auth. People are shown it; it decides nothing, and a login is tried all the same.
-//!
-//! A look connects, reads the server's version line, sends the proxy's own and hangs up: one line in the sshd's log, and one
-//! second of its `PerSourcePenalties`, which are over long before the next look.
+//! Whether registered plain sshds are reached from this proxy: the last look at each, and which of them auth has not heard
+//! of. `probes` looks; a login's dial counts as a look.
 
-use crate::gate::Gate;
-use crate::ssh::door::version_line;
-use crate::state::Known;
-use fleetgate_net::dial as tcp;
 use fleetgate_policy::cluster::Name;
 use fleetgate_proto::v1::ReachReport;
-use fleetgate_proto::v1::cluster_client::ClusterClient;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::Instant;
 
 /// The time from one look at a sshd to the next.
 const EVERY: Duration = Duration::from_secs(300);
-/// How often the proxy checks which looks are due. A sshd that was registered just now waits no longer for its first one.
-const TURN: Duration = Duration::from_secs(2);
-/// The longest look, and the longest report.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Looks and reports at once.
-const AT_ONCE: usize = 32;
-/// The longest version line that is read (RFC 4253, 4.2).
-const MAX_LINE: usize = 255;
-
 /// The last result for each plain sshd of the inventory.
 #[derive(Default)]
 pub(crate) struct Reachable(Mutex<BTreeMap<Name, Look>>);
@@ -54,24 +35,25 @@ impl Reachable {
         self.lock().insert(node.clone(), look);
     }
 
-    fn is_due(&self, node: &Name) -> bool {
+    /// Whether it is time to look again.
+    pub(crate) fn is_due(&self, node: &Name) -> bool {
         self.lock()
             .get(node)
             .is_none_or(|look| look.at.elapsed() >= EVERY)
     }
 
     /// Forgets all others.
-    fn keep(&self, is_known: impl Fn(&Name) -> bool) {
+    pub(crate) fn keep(&self, is_known: impl Fn(&Name) -> bool) {
         self.lock().retain(|name, _| is_known(name));
     }
 
     /// Auth forgot: everything is reported again.
-    fn report_again(&self) {
+    pub(crate) fn report_again(&self) {
         self.lock().values_mut().for_each(|look| look.is_reported = false);
     }
 
     /// What is to be reported; each once.
-    fn take_unreported(&self) -> Vec<ReachReport> {
+    pub(crate) fn take_unreported(&self) -> Vec<ReachReport> {
         let mut looks = self.lock();
         let fresh = looks.iter_mut().filter(|(_, look)| !look.is_reported);
         fresh
@@ -86,133 +68,9 @@ impl Reachable {
     }
 }
 
-/// Looks and reports until the gate is gone or a newer process has taken its place. It holds the gate in no wait: who does is
-/// at work.
-pub(crate) async fn run(held: Weak<Gate>) {
-    let Some(mut auth) = held.upgrade().map(|gate| gate.auth.subscribe()) else {
-        return;
-    };
-    loop {
-        tokio::select! {
-            () = sleep(TURN) => {}
-            // Auth may have started anew and know nothing.
-            changed = auth.changed() => match (changed, held.upgrade()) {
-                (Ok(()), Some(gate)) => gate.reachable.report_again(),
-                _ => return,
-            },
-        }
-        let due = match held.upgrade() {
-            Some(gate) if !gate.is_leaving() => due(&gate),
-            _ => return,
-        };
-        let mut under_way = JoinSet::new();
-        for (name, address) in due {
-            if under_way.len() >= AT_ONCE {
-                let _ = under_way.join_next().await;
-            }
-            let held = held.clone();
-            under_way.spawn(async move {
-                let greeted = timeout(PATIENCE, greets(&address)).await;
-                if let Some(gate) = held.upgrade() {
-                    gate.reachable.note(&name, greeted.unwrap_or(false));
-                }
-            });
-        }
-        while under_way.join_next().await.is_some() {}
-        let channel = auth.borrow().clone();
-        let (Some(channel), Some(reports)) = (
-            channel,
-            held.upgrade().map(|gate| gate.reachable.take_unreported()),
-        ) else {
-            continue;
-        };
-        for report in reports {
-            if under_way.len() >= AT_ONCE {
-                let _ = under_way.join_next().await;
-            }
-            let mut service = ClusterClient::new(channel.clone());
-            under_way.spawn(async move {
-                let name = report.name.clone();
-                // The next look is reported again.
-                match timeout(PATIENCE, service.report_reach(report)).await {
-                    Ok(Ok(_)) => {}
-                    Ok(Err(status)) => {
-                        tracing::debug!(%name, "auth does not take whether it is reached: {status}")
-                    }
-                    Err(_) => tracing::debug!(%name, "a report has taken too long"),
-                }
-            });
-        }
-        while under_way.join_next().await.is_some() {}
-    }
-}
-
-/// The sshds that are to be looked at now, and their addresses.
-fn due(gate: &Gate) -> Vec<(Name, String)> {
-    let inventory = gate.inventory.borrow();
-    let is_plain = |known: &Arc<Known>| known.node.plain;
-    gate.reachable
-        .keep(|name| inventory.get(name).is_some_and(is_plain));
-    inventory
-        .iter()
-        .filter(|(name, known)| is_plain(known) && gate.reachable.is_due(name))
-        .map(|(name, known)| (name.clone(), known.node.address.clone()))
-        .collect()
-}
-
-/// Whether an SSH server answers there.
-async fn greets(address: &str) -> bool {
-    let Ok(mut stream) = tcp::connect(address, PATIENCE).await else {
-        return false;
-    };
-    let mut line = Vec::new();
-    let mut reader = (&mut stream).take(MAX_LINE as u64);
-    while !line.ends_with(b"\n") {
-        match reader.read_u8().await {
-            Ok(byte) => line.push(byte),
-            Err(_) => return false,
-        }
-    }
-    // It is polite to say who it was; whether the server still reads it is the same to us.
-    let _ = stream.write_all(version_line().as_bytes()).await;
-    line.starts_with(b"SSH-")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{Read, Write};
-    use std::net::TcpListener;
-
-    #[tokio::test]
-    async fn a_server_that_says_ssh_is_reached_and_nothing_else_is() {
-        let long = [b"SSH-2.0-".to_vec(), vec![b'x'; MAX_LINE], b"\r\n".to_vec()].concat();
-        for (says, reached) in [
-            (&b"SSH-2.0-x\r\n"[..], true),
-            (b"HTTP/1.1 400\r\n", false),
-            (b"SSH-2.0-x", false),
-            (b"", false),
-            (&long, false),
-        ] {
-            let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
-            let address = listener.local_addr().expect("an address").to_string();
-            let words = says.to_vec();
-            let server = std::thread::spawn(move || {
-                let (mut to, _) = listener.accept().expect("a look");
-                to.write_all(&words).expect("written");
-                let _ = to.shutdown(std::net::Shutdown::Write);
-                let mut heard = Vec::new();
-                let _ = to.read_to_end(&mut heard);
-                heard
-            });
-            assert_eq!(greets(&address).await, reached, "{says:?}");
-            let heard = server.join().expect("it ended");
-            if reached {
-                assert_eq!(heard, version_line().as_bytes(), "it says who it is");
-            }
-            assert!(!greets(&address).await, "nobody listens there any more");
-        }
-    }
 
     #[tokio::test]
     async fn a_look_is_reported_once_and_due_again_later() {

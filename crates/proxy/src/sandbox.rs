@@ -2,7 +2,7 @@
 //! system calls that no service makes. It keeps the network, which it is there for. Nothing is taken back.
 
 use crate::config::Config;
-use crate::server::ServerError;
+use crate::error::ServerError;
 use fleetgate_sys::dir::Entries;
 use fleetgate_sys::file::flags::{O_DIRECTORY, O_NOFOLLOW, O_PATH, O_RDONLY};
 use fleetgate_sys::process::{self, Limit, numbers};

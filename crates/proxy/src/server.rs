@@ -2,25 +2,23 @@
 //! stop. It opens nothing to the world but the one address.
 
 use crate::audit::{self, Events};
-use crate::auth;
 use crate::config::Config;
-use crate::dial::{DialRates, OpenDials};
-use crate::gate::Gate;
+use crate::dial_rates::DialRates;
+use crate::error::ServerError;
 use crate::identity::Identity;
-use crate::jump::{self, Local};
 use crate::mux::Mux;
-use crate::passing::Passing;
-use crate::places::Places;
-use crate::reachable::{self, Reachable};
-use crate::sandbox;
+use crate::open_dials::OpenDials;
+use crate::quota::{Quota, Turns};
+use crate::reachable::Reachable;
+use crate::shared::{CONNECTIONS_BESIDE, Local, Shared, tls_server};
 use crate::state::View;
 use crate::strangers::Strangers;
-use crate::tunnels::{LAST_WORDS, Tunnels};
+use crate::tunnel_control::LAST_WORDS;
+use crate::tunnels::Tunnels;
+use crate::{audit_delivery, auth, auth_relay, probes, sandbox, ssh_service};
+use fleetgate_net::Credentials;
 use fleetgate_net::otlp::Exporter;
-use fleetgate_net::tls::{self, H2, HTTP1, PROXY, Shown, TUNNEL};
-use fleetgate_net::{Credentials, Trust};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
@@ -39,19 +37,12 @@ pub const DRAIN: Duration = Duration::from_secs(48 * 3600);
 const LAST_EVENTS: Duration = Duration::from_secs(2);
 /// Sessions of all users at once.
 pub const SESSIONS: usize = 1 << 17;
-/// Connections of one user, node or other machine beyond `sessions_per_user`, since each session may come by one of its own.
-pub const CONNECTIONS_BESIDE: usize = 64;
-
 /// A proxy.
 pub struct Server {
-    gate: Arc<Gate>,
+    shared: Arc<Shared>,
     events: Events,
     local: UnboundedReceiver<Local>,
 }
-
-/// Why there is no proxy: a sentence.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServerError(pub(crate) String);
 
 impl Server {
     /// By its configuration and its state directory.
@@ -62,32 +53,34 @@ impl Server {
             ServerError(format!("{}: {why}", path.display()))
         })?;
         let given = given(&config)?;
-        let tls = shown(&view, &identity, given.as_ref())?;
+        let tls = tls_server(&view, &identity, given.as_ref())?;
         let (audit, events) = audit::audit(identity.name.as_str());
+        let audit = Arc::new(audit);
         let host_key = identity
             .host_key(identity.host_certificate.as_ref())
             .or_else(|_| identity.host_key(None))
             .map_err(ServerError)?;
         let (to_local, local) = unbounded_channel();
-        let gate = Gate {
+        let shared = Shared {
             host_key: watch::Sender::new(Arc::new(host_key)),
             local: to_local,
             name: identity.name.clone(),
             identity: watch::Sender::new(identity),
             tls: watch::Sender::new(tls),
-            given,
+            public_credentials: given,
             view: watch::Sender::new(view),
             inventory: watch::Sender::new(BTreeMap::new()),
             auth: watch::Sender::new(None),
             reports: Notify::new(),
             tunnels: Tunnels::default(),
             reachable: Reachable::default(),
-            passing: Passing::new(&config),
+            auth_relay_slots: auth_relay::places(&config),
+            auth_relay_turns: Turns::new(auth_relay::REACHING, auth_relay::REACHING_OF_ONE),
             strangers: Arc::new(Strangers::new(config.strangers.clone(), config.bounds())),
-            sessions: Places::new(SESSIONS, config.sessions_per_user as usize),
+            sessions: Quota::new(SESSIONS, config.sessions_per_user as usize),
             dial_rates: DialRates::new(&config),
-            dials: OpenDials::default(),
-            certified: Places::new(
+            dials: Arc::new(OpenDials::new(audit.clone())),
+            certified: Quota::new(
                 usize::MAX,
                 (config.sessions_per_user as usize).saturating_add(CONNECTIONS_BESIDE),
             ),
@@ -96,12 +89,12 @@ impl Server {
             inventory_is_whole: watch::Sender::new(false),
             leaving: watch::Sender::new(false),
             stopping: watch::Sender::new(false),
-            guests: watch::Sender::new(0),
+            user_connections: watch::Sender::new(0),
             began: Instant::now(),
             config,
         };
         Ok(Server {
-            gate: Arc::new(gate),
+            shared: Arc::new(shared),
             events,
             local,
         })
@@ -110,10 +103,10 @@ impl Server {
     /// Gives up root and all files but its own: for a process that is a proxy and nothing else, has one thread, and has its
     /// listener. Relative paths mean something else afterwards.
     pub fn confine(&mut self) -> Result<(), ServerError> {
-        let gate =
-            Arc::get_mut(&mut self.gate).ok_or_else(|| ServerError("the proxy runs already".to_owned()))?;
-        sandbox::enter(&gate.config)?;
-        gate.config.state_directory = ".".into();
+        let shared =
+            Arc::get_mut(&mut self.shared).ok_or_else(|| ServerError("the proxy runs already".to_owned()))?;
+        sandbox::enter(&shared.config)?;
+        shared.config.state_directory = ".".into();
         Ok(())
     }
 
@@ -129,39 +122,39 @@ impl Server {
         listener.set_nonblocking(true).map_err(failed)?;
         let listener = TcpListener::from_std(listener).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let gate = self.gate;
-        match gate.config.public_address.as_str() {
-            "" => tracing::info!(proxy = %gate.name, "listening on {address}"),
+        let shared = self.shared;
+        match shared.config.public_address.as_str() {
+            "" => tracing::info!(proxy = %shared.name, "listening on {address}"),
             public => {
-                tracing::info!(proxy = %gate.name, "listening on {address}, which others reach as {public}")
+                tracing::info!(proxy = %shared.name, "listening on {address}, which others reach as {public}")
             }
         }
-        if let Some(collector) = &gate.config.collector {
+        if let Some(collector) = &shared.config.collector {
             let exporter = Exporter::start(collector).map_err(ServerError)?;
-            let _ = gate.collector.set(exporter);
+            let _ = shared.collector.set(exporter);
         }
         // They end with this function: nothing of a proxy outlives it but connections that drain.
         let mut tasks = JoinSet::new();
-        tasks.spawn(auth::run(gate.clone()));
+        tasks.spawn(auth::run(shared.clone()));
         let (close_audit, audit_closing) = oneshot::channel();
         let mut writing = JoinSet::new();
-        writing.spawn(audit::run(gate.clone(), self.events, audit_closing));
-        tasks.spawn(reachable::run(Arc::downgrade(&gate)));
-        // It holds no gate: who does is at work.
-        let (strangers, held) = (gate.strangers.clone(), Arc::downgrade(&gate));
+        writing.spawn(audit_delivery::run(shared.clone(), self.events, audit_closing));
+        tasks.spawn(probes::run(Arc::downgrade(&shared)));
+        // It holds no shared state: who does is at work.
+        let (strangers, held) = (shared.strangers.clone(), Arc::downgrade(&shared));
         tasks.spawn(async move {
             loop {
                 strangers.summed().await;
-                let Some(gate) = held.upgrade() else { return };
-                strangers.tell(&gate);
+                let Some(shared) = held.upgrade() else { return };
+                strangers.tell(&shared.audit);
             }
         });
-        let mux = Arc::new(Mux::new(gate.clone()));
+        let mux = Arc::new(Mux::new(shared.clone()));
         let (close, closing) = oneshot::channel();
         let accepting = tokio::spawn(mux.run(listener, closing));
         // SSH is not sent between threads: its tasks belong to this one.
         let ssh = LocalSet::new();
-        ssh.spawn_local(jump::run(gate.clone(), self.local));
+        ssh.spawn_local(ssh_service::run(shared.clone(), self.local));
         let mut stop = pin!(stop);
         let drains = async {
             tokio::select! {
@@ -173,13 +166,13 @@ impl Server {
         // Nodes dial again when they hear that this process leaves: by then it accepts nobody.
         let _ = close.send(());
         let _ = accepting.await;
-        gate.leaving.send_replace(true);
+        shared.leaving.send_replace(true);
         if drains {
-            let guests = *gate.guests.borrow();
-            tracing::info!("draining: accepting no more; {guests} connections of users are open");
+            let user_connections = *shared.user_connections.borrow();
+            tracing::info!("draining: accepting no more; {user_connections} connections of users are open");
             let over = async {
                 tokio::select! {
-                    () = gate.empty() => "the last user has left",
+                    () = shared.empty() => "the last user has left",
                     () = tokio::time::sleep(DRAIN) => "it has drained for as long as it may",
                     () = stop => "it was told to stop",
                 }
@@ -187,18 +180,18 @@ impl Server {
             let why = ssh.run_until(over).await;
             tracing::info!("stopping: {why}");
         }
-        gate.stopping.send_replace(true);
-        tracing::info!("stopping; {} nodes are told", gate.tunnels.names().len());
+        shared.stopping.send_replace(true);
+        tracing::info!("stopping; {} nodes are told", shared.tunnels.names().len());
         let ended = async {
-            // Whoever holds the gate is still at work.
-            while Arc::strong_count(&gate) > 1 + 3 {
+            // Whoever holds the shared state is still at work.
+            while Arc::strong_count(&shared) > 1 + 3 {
                 tokio::time::sleep(LAST_WORDS / 40).await;
             }
         };
         let _ = tokio::time::timeout(STOP, ssh.run_until(ended)).await;
         // What has not ended by itself ends with this process: nobody is told of it but the audit log.
-        gate.dials.end(&gate);
-        gate.strangers.tell(&gate);
+        shared.dials.end();
+        shared.strangers.tell(&shared.audit);
         let _ = close_audit.send(());
         if tokio::time::timeout(LAST_EVENTS, writing.join_next())
             .await
@@ -208,22 +201,6 @@ impl Server {
         }
         Ok(())
     }
-}
-
-/// Shows the newest certificate, and believes the newest authorities.
-pub(crate) fn show(gate: &Gate) -> Result<(), String> {
-    let made = shown(&gate.view.borrow(), &gate.identity.borrow(), gate.given.as_ref());
-    gate.tls.send_replace(made.map_err(|e| e.0)?);
-    Ok(())
-}
-
-fn shown(view: &View, identity: &Identity, given: Option<&Credentials>) -> Result<tls::Server, ServerError> {
-    let failed = |e: tls::Error| ServerError(e.to_string());
-    let trust = Trust::new(&view.state.trust.tls_ca).map_err(failed)?;
-    let shown = Shown::new()
-        .name(PROXY, &identity.credentials)
-        .otherwise(given.unwrap_or(&identity.credentials));
-    tls::Server::new(shown, Some(&trust), &[TUNNEL, H2, HTTP1]).map_err(failed)
 }
 
 fn given(config: &Config) -> Result<Option<Credentials>, ServerError> {
@@ -239,11 +216,3 @@ fn given(config: &Config) -> Result<Option<Credentials>, ServerError> {
         .map(Some)
         .map_err(|e| ServerError(format!("{}: {e}", certificate.display())))
 }
-
-impl fmt::Display for ServerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ServerError {}

@@ -24,11 +24,11 @@ pub struct View {
 }
 
 /// The nodes that auth knows, by name.
-pub type Inventory = BTreeMap<Name, Arc<Known>>;
+pub type Inventory = BTreeMap<Name, Arc<InventoryNode>>;
 
 /// A node that auth knows.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Known {
+pub struct InventoryNode {
     /// As auth tells it.
     pub node: Node,
     /// Its labels, read.
@@ -47,31 +47,28 @@ impl View {
     /// The first state that a proxy has: the one on its own disk, signed by a key that it names itself.
     pub fn first(signed: Signed) -> Result<View, String> {
         let state = State::parse_json(&signed.document).map_err(|e| e.to_string())?;
-        signed_by(
-            &state.trust.state_keys,
-            &State::signed(&signed.document),
-            &signed.signature,
-        )?;
-        Ok(View {
+        let view = View {
             state: Arc::new(state),
             signed,
             fresh: None,
-        })
+        };
+        view.signs(&State::signed(&view.signed.document), &view.signed)?;
+        Ok(view)
     }
 
     /// Whether this state is of the same cluster, be it older: a key of this one signed it.
     pub(crate) fn is_of_the_same(&self, signed: &Signed) -> bool {
-        let message = State::signed(&signed.document);
-        signed_by(&self.state.trust.state_keys, &message, &signed.signature).is_ok()
+        self.signs(&State::signed(&signed.document), signed).is_ok()
+    }
+
+    /// Whether a key of this state signed the message.
+    fn signs(&self, message: &[u8], signed: &Signed) -> Result<(), String> {
+        signed_by(&self.state.trust.state_keys, message, &signed.signature)
     }
 
     /// The view with a newer state, signed by a key of this one.
     pub fn follow(&self, signed: Signed) -> Result<View, String> {
-        signed_by(
-            &self.state.trust.state_keys,
-            &State::signed(&signed.document),
-            &signed.signature,
-        )?;
+        self.signs(&State::signed(&signed.document), &signed)?;
         let state = State::parse_json(&signed.document).map_err(|e| e.to_string())?;
         self.state.follows(&state)?;
         Ok(View {
@@ -83,11 +80,7 @@ impl View {
 
     /// The view with a sign that it still holds.
     pub fn refresh(&self, signed: Signed) -> Result<View, String> {
-        signed_by(
-            &self.state.trust.state_keys,
-            &Fresh::signed(&signed.document),
-            &signed.signature,
-        )?;
+        self.signs(&Fresh::signed(&signed.document), &signed)?;
         let fresh = Fresh::parse_json(&signed.document).map_err(|e| e.to_string())?;
         let mut state = State::clone(&self.state);
         state.refresh(&fresh)?;
@@ -99,12 +92,12 @@ impl View {
     }
 }
 
-impl Known {
+impl InventoryNode {
     /// As auth tells it. What is no label is left out: it was checked there.
     #[must_use]
-    pub fn new(node: Node) -> Known {
+    pub fn new(node: Node) -> InventoryNode {
         let labels = labels_of(node.labels.iter());
-        Known { node, labels }
+        InventoryNode { node, labels }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Where a connection's time went: this proxy's steps beside the node's. The client hears of them if it asked; a collector
 //! hears of them if the configuration names one. Nodes need no way to it: what they tell comes by the tunnel.
 
-use crate::gate::Gate;
+use crate::shared::Shared;
 use fleetgate_net::backoff::random;
 use fleetgate_net::otlp::Finished;
 use fleetgate_proto::v1::frame::Kind;
@@ -16,7 +16,7 @@ pub const NAME: usize = 64;
 
 /// Of one connection.
 pub(crate) struct Steps {
-    gate: Arc<Gate>,
+    shared: Arc<Shared>,
     /// The client wants to hear of them.
     asked: bool,
     trace: [u8; 16],
@@ -32,9 +32,9 @@ pub(crate) struct Steps {
 
 impl Steps {
     /// From here on. A collector wants the node's steps even where the client does not.
-    pub(crate) fn begin(gate: &Arc<Gate>, dial: &mut Dial) -> Steps {
+    pub(crate) fn begin(shared: &Arc<Shared>, dial: &mut Dial) -> Steps {
         let asked = dial.explain;
-        dial.explain |= gate.collector.get().is_some();
+        dial.explain |= shared.collector.get().is_some();
         // A client that traces brings its trace and its step (W3C trace context: 16 and 8 bytes).
         let (trace, parent) = match dial.trace.split_at_checked(16) {
             Some((trace, parent)) if parent.len() == 8 => (array(trace), array(parent)),
@@ -44,7 +44,7 @@ impl Steps {
             }
         };
         Steps {
-            gate: gate.clone(),
+            shared: shared.clone(),
             asked,
             trace,
             parent,
@@ -115,7 +115,7 @@ impl Steps {
     }
 
     fn send(&self, id: [u8; 8], parent: [u8; 8], span: &Span) {
-        let Some(collector) = self.gate.collector.get() else {
+        let Some(collector) = self.shared.collector.get() else {
             return;
         };
         // Whatever a node calls itself, it is one of these.

@@ -2,18 +2,21 @@
 //! source pays for its offences, and which of them have an audit line of their own. The rules are
 //! `fleetgate_policy::strangers`', as on nodes; this file holds the places. It looks at no byte of a connection.
 
-use crate::gate::Gate;
+use crate::audit::{Audit, time};
 use fleetgate_policy::address::Network;
 use fleetgate_policy::strangers::{
     Admission, Bounds, Full, Lines, Offence, Penalties, Settings, WINDOW, Waiting,
 };
 use ring::rand::{SecureRandom, SystemRandom};
-use serde_json::{Map, Value};
+use serde_json::json;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::Notify;
+
+/// Why a stranger's connection ends that did nothing.
+pub(crate) const GAVE_WAY: &str = "its place went to another source";
 
 /// All of them.
 pub(crate) struct Strangers {
@@ -34,7 +37,7 @@ struct Inner {
 }
 
 /// One stranger's place, until it is dropped.
-pub(crate) struct Place {
+pub(crate) struct StrangerSlot {
     number: u64,
     source: Network,
     given_up: Arc<Notify>,
@@ -73,7 +76,7 @@ impl Strangers {
     }
 
     /// A place for somebody from this address; why there is none.
-    pub(crate) fn enter(&self, address: IpAddr) -> Result<Place, String> {
+    pub(crate) fn enter(&self, address: IpAddr) -> Result<StrangerSlot, String> {
         let now = self.now();
         let mut inner = self.lock();
         if let Some(left) = inner.penalties.refuses_connection(address, now) {
@@ -112,7 +115,7 @@ impl Strangers {
         let given_up = Arc::new(Notify::new());
         inner.waiting.add(source, (number, source));
         inner.given_up.insert(number, given_up.clone());
-        Ok(Place {
+        Ok(StrangerSlot {
             number,
             source,
             given_up,
@@ -153,7 +156,7 @@ impl Strangers {
     }
 
     /// Writes the sums down.
-    pub(crate) fn tell(&self, gate: &Gate) {
+    pub(crate) fn tell(&self, audit: &Audit) {
         let sums = self.lock().lines.take();
         for sum in sums {
             let source = sum.source.map(|source| source.short());
@@ -163,18 +166,19 @@ impl Strangers {
                 "more of the same from strangers: {}",
                 sum.what
             );
-            let mut fields = Map::new();
-            fields.insert("of".to_owned(), sum.what.into());
-            fields.insert("source".to_owned(), source.map_or(Value::Null, Value::from));
-            fields.insert("count".to_owned(), sum.count.into());
-            fields.insert("first".to_owned(), crate::audit::time(sum.first).into());
-            fields.insert("last".to_owned(), crate::audit::time(sum.last).into());
-            gate.audit.tell("strangers", &fields);
+            let fields = json!({
+                "of": sum.what,
+                "source": source,
+                "count": sum.count,
+                "first": time(sum.first),
+                "last": time(sum.last),
+            });
+            audit.tell("strangers", &[&fields]);
         }
     }
 }
 
-impl Place {
+impl StrangerSlot {
     /// Comes when somebody else has this place.
     pub(crate) fn given_up(&self) -> impl Future<Output = ()> + use<> {
         let given_up = self.given_up.clone();
@@ -182,7 +186,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for StrangerSlot {
     fn drop(&mut self) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if inner.given_up.remove(&self.number).is_some() {
@@ -209,7 +213,7 @@ mod tests {
     #[tokio::test]
     async fn places_of_strangers_go_to_those_who_have_fewer_and_come_back() {
         let strangers = Strangers::new(Settings::default(), Bounds { all: 6, of_source: 4 });
-        let held: Vec<Place> = (0..3)
+        let held: Vec<StrangerSlot> = (0..3)
             .map(|_| strangers.enter(ip("192.0.2.1")).unwrap())
             .collect();
         let others = [strangers.enter(ip("192.0.2.2")), strangers.enter(ip("192.0.2.3"))];
@@ -229,7 +233,7 @@ mod tests {
     }
 
     /// The one whose place is gone, and the others.
-    async fn futures(held: Vec<Place>) -> (Place, (), Vec<Place>) {
+    async fn futures(held: Vec<StrangerSlot>) -> (StrangerSlot, (), Vec<StrangerSlot>) {
         let mut kept = held;
         for at in 0..kept.len() {
             let gone = tokio::time::timeout(Duration::ZERO, kept[at].given_up()).await;

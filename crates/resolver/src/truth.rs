@@ -2,7 +2,7 @@
 
 use fleetgate_sys::Errno;
 use fleetgate_sys::glibc::nss;
-use fleetgate_sys::truth::{Checked, descriptor_over_a_socket, run as prove};
+use fleetgate_sys::self_test::{TestResult, descriptor_over_a_socket, run as prove};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
@@ -20,7 +20,7 @@ pub fn run(args: &[OsString]) -> i32 {
 }
 
 /// A descriptor over a socket, and the C library's name look-up (of a number: no directory on the network is asked).
-fn check() -> Checked {
+fn check() -> TestResult {
     descriptor_over_a_socket()?;
     match nss::host(c"127.0.0.1") {
         Ok(found) if found.len() == 1 => Ok(()),

@@ -91,8 +91,8 @@ impl<'a> Elf<'a> {
         if start.len() < 52 || &start[..4] != b"\x7fELF" || start[5] != 1 {
             return Err(Unfit::NotNative);
         }
-        let machine = number(start, 18, 2).unwrap_or(0) as u16;
-        if !MACHINES.contains(&(start[4], machine)) {
+        let machine = number(start, 18, 2).and_then(|m| u16::try_from(m).ok());
+        if !machine.is_some_and(|machine| MACHINES.contains(&(start[4], machine))) {
             return Err(Unfit::NotNative);
         }
         let wide = start[4] == 2;
@@ -101,8 +101,10 @@ impl<'a> Elf<'a> {
             number(start, at, width).ok_or(Unfit::Damaged)
         };
         let offset = field((32, 8), (28, 4))?;
-        let entry = field((54, 2), (42, 2))? as usize;
-        let count = field((56, 2), (44, 2))? as usize;
+        let small =
+            |wide_at, narrow_at| usize::try_from(field(wide_at, narrow_at)?).map_err(|_| Unfit::Damaged);
+        let entry = small((54, 2), (42, 2))?;
+        let count = small((56, 2), (44, 2))?;
         let least = if wide { 56 } else { 32 };
         if entry < least || entry * count > MAX_HEADERS {
             return Err(Unfit::Damaged);
@@ -123,7 +125,9 @@ impl<'a> Elf<'a> {
                 number(raw, at, width).ok_or(Unfit::Damaged)
             };
             elf.headers.push(Segment {
-                kind: number(raw, 0, 4).ok_or(Unfit::Damaged)? as u32,
+                kind: number(raw, 0, 4)
+                    .and_then(|kind| u32::try_from(kind).ok())
+                    .ok_or(Unfit::Damaged)?,
                 offset: get(8, 4)?,
                 address: get(16, 8)?,
                 size: get(32, 16)?,
@@ -147,7 +151,10 @@ impl<'a> Elf<'a> {
 
     /// The string at `offset`, of at most `room` bytes; a longer one than [`MAX_STRING`] is cut, which no path is.
     fn string(&self, offset: u64, room: u64) -> Result<Vec<u8>, Unfit> {
-        let mut text = self.bytes(offset, room.min(MAX_STRING as u64) as usize)?;
+        let mut text = self.bytes(
+            offset,
+            usize::try_from(room).map_or(MAX_STRING, |room| room.min(MAX_STRING)),
+        )?;
         if let Some(end) = text.iter().position(|b| *b == 0) {
             text.truncate(end);
         }

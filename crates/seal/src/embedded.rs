@@ -2,7 +2,7 @@
 //!
 //! What is embedded stands in `fleetgate`'s build; here is the type and its unpacking. It never writes anywhere.
 
-use crate::refusal::{Failed, Step};
+use crate::refusal::{Failure, Step};
 use std::borrow::Cow;
 use std::path::PathBuf;
 
@@ -39,8 +39,8 @@ impl Embedded {
     }
 
     /// The executable's bytes.
-    pub(crate) fn bytes(&self) -> Result<Cow<'static, [u8]>, Failed> {
-        let wrong = |why: String| Failed::because(Step::Unpack, why);
+    pub(crate) fn bytes(&self) -> Result<Cow<'static, [u8]>, Failure> {
+        let wrong = |why: String| Failure::because(Step::Unpack, why);
         match self.packing {
             Packing::Raw => Ok(Cow::Borrowed(self.data)),
             Packing::Lz4 => {

@@ -18,7 +18,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// Makes one image, not proven: what a ladder does for each rung before it runs it. `place` is the directory for
+    /// Makes one image, not proven: what a chain does for each strategy before it runs it. `place` is the directory for
     /// file strategies (an embedded program's overlay may have one too), or the installed file.
     pub fn make(
         strategy: Strategy,

@@ -10,7 +10,7 @@
 
 use crate::elf::{self, Unfit};
 use crate::make;
-use crate::refusal::{Context, Failed, Refusal, Step};
+use crate::refusal::{Context, Failure, Refusal, Step};
 use crate::{Source, Strategy};
 use fleetgate_sys::exe::Identity;
 use fleetgate_sys::spawn::Strings;
@@ -119,7 +119,7 @@ impl std::error::Error for NotRun {}
 
 /// A program found, open, and fit to be sealed.
 #[derive(Debug)]
-pub struct Found {
+pub struct ProgramFile {
     fd: Fd,
     path: PathBuf,
     seen: Identity,
@@ -181,7 +181,7 @@ pub fn run(how: How, command: &[OsString], chosen: &mut dyn FnMut(Choice<'_>)) -
                         refusals: &refusals[shown..],
                     });
                     shown = refusals.len();
-                    Failed {
+                    Failure {
                         step: Step::Execute,
                         cause: exe::execute(&image, &argv, &envp).into(),
                         path: None,
@@ -210,7 +210,7 @@ fn places(strategy: Strategy) -> Vec<Option<PathBuf>> {
 }
 
 /// Looks a program up as execvp does: a name without a slash in PATH, whatever else as it is.
-pub fn find(name: &OsStr) -> Result<Found, NotRun> {
+pub fn find(name: &OsStr) -> Result<ProgramFile, NotRun> {
     if name.as_bytes().contains(&b'/') {
         return open(Path::new(name));
     }
@@ -235,7 +235,7 @@ pub fn find(name: &OsStr) -> Result<Found, NotRun> {
     Err(denied.unwrap_or_else(|| NotRun::NotFound(name.to_owned())))
 }
 
-fn open(path: &Path) -> Result<Found, NotRun> {
+fn open(path: &Path) -> Result<ProgramFile, NotRun> {
     let not = |errno| match errno {
         Errno::ENOENT | Errno::ENOTDIR => NotRun::NotFound(path.as_os_str().to_owned()),
         errno => NotRun::NotExecutable(path.to_owned(), errno),
@@ -247,14 +247,14 @@ fn open(path: &Path) -> Result<Found, NotRun> {
         return Err(NotRun::NotExecutable(path.to_owned(), Errno::EACCES));
     }
     exe::may_execute(&fd).map_err(not)?;
-    Ok(Found {
+    Ok(ProgramFile {
         fd,
         path: path.to_owned(),
         seen,
     })
 }
 
-impl Found {
+impl ProgramFile {
     /// Whether it behaves from a sealed image as it does from its file.
     pub fn check(&self) -> Result<(), NotRun> {
         let privileged = |what| Err(NotRun::Privileged(self.path.clone(), what));
@@ -271,7 +271,7 @@ impl Found {
     }
 
     /// Makes one image.
-    fn seal(&self, strategy: Strategy, place: Option<&Path>) -> Result<Fd, Failed> {
+    fn seal(&self, strategy: Strategy, place: Option<&Path>) -> Result<Fd, Failure> {
         match strategy {
             Strategy::Overlay => make::overlay_for_exec(&self.fd, &self.seen),
             _ => {

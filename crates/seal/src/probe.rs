@@ -2,10 +2,10 @@
 //! not to be known in any other way.
 
 use crate::Image;
-use crate::refusal::{Context, Failed, Step};
+use crate::refusal::{Context, Failure, Step};
 use fleetgate_sys::process::{self, Exit};
+use fleetgate_sys::self_test::IMAGE;
 use fleetgate_sys::spawn::{Child, Program, Spawn, Stack, Strings, spawn};
-use fleetgate_sys::truth::IMAGE;
 use fleetgate_sys::{Fd, file, poll};
 use std::ffi::{CStr, CString};
 use std::sync::mpsc;
@@ -40,7 +40,7 @@ impl Default for Probe {
 const KILL: i32 = 9;
 
 /// Runs the probe from `image`.
-pub(crate) fn run(image: &Image, probe: &Probe, linger: Duration) -> Result<(), Failed> {
+pub(crate) fn run(image: &Image, probe: &Probe, linger: Duration) -> Result<(), Failure> {
     let null: Fd = std::fs::File::options()
         .read(true)
         .write(true)
@@ -62,7 +62,7 @@ pub(crate) fn run(image: &Image, probe: &Probe, linger: Duration) -> Result<(), 
     let argv = Strings::new(argv.iter().map(|a| -> &CStr { a }));
     let envp = Strings::new([]);
     let fds = [null.raw(), null.raw(), errors.raw(), image.fd().raw()];
-    debug_assert_eq!(fds.len() as i32 - 1, IMAGE);
+    debug_assert_eq!(i32::try_from(fds.len()), Ok(IMAGE + 1));
     let what = Spawn {
         program: Program::Fd(image.fd()),
         argv: &argv,
@@ -75,7 +75,7 @@ pub(crate) fn run(image: &Image, probe: &Probe, linger: Duration) -> Result<(), 
     drop(errors);
     match wait(&child.pidfd, probe.deadline).step(Step::Run)? {
         Some(Exit::Code(0)) => Ok(()),
-        Some(Exit::Code(code)) => Err(Failed::because(
+        Some(Exit::Code(code)) => Err(Failure::because(
             Step::Run,
             match last_words(&words) {
                 Some(text) => format!("exit code {code}: {text}"),
@@ -83,9 +83,9 @@ pub(crate) fn run(image: &Image, probe: &Probe, linger: Duration) -> Result<(), 
             },
         )),
         Some(Exit::Signal { number, .. }) => {
-            Err(Failed::because(Step::Run, format!("killed by signal {number}")))
+            Err(Failure::because(Step::Run, format!("killed by signal {number}")))
         }
-        None => Err(Failed::because(
+        None => Err(Failure::because(
             Step::Run,
             format!("still running after {} s", probe.deadline.as_secs_f32()),
         )),
@@ -94,7 +94,7 @@ pub(crate) fn run(image: &Image, probe: &Probe, linger: Duration) -> Result<(), 
 
 /// Starts the probe. The exec may be held up for as long as somebody likes (a security product that asks a person), and
 /// this thread with it, so another one ends it when the deadline comes.
-fn spawn_in_time(what: &Spawn<'_>, stack: &mut Stack, deadline: Duration) -> Result<Child, Failed> {
+fn spawn_in_time(what: &Spawn<'_>, stack: &mut Stack, deadline: Duration) -> Result<Child, Failure> {
     let in_flight = stack.in_flight();
     let (landed, waits) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
@@ -107,7 +107,7 @@ fn spawn_in_time(what: &Spawn<'_>, stack: &mut Stack, deadline: Duration) -> Res
         let started = spawn(what, stack);
         drop(landed);
         if watchdog.join().unwrap_or(false) {
-            return Err(Failed::because(
+            return Err(Failure::because(
                 Step::Run,
                 format!("its exec was held up for {} s", deadline.as_secs_f32()),
             ));
@@ -119,7 +119,7 @@ fn spawn_in_time(what: &Spawn<'_>, stack: &mut Stack, deadline: Duration) -> Res
 /// How it ended; `None` when the deadline came first (it is killed and reaped then).
 fn wait(pidfd: &Fd, deadline: Duration) -> Result<Option<Exit>, fleetgate_sys::Errno> {
     let mut watch = [poll::Watch::new(pidfd.raw(), poll::READ)];
-    let ended = poll::poll(&mut watch, Some(deadline.as_millis() as u32))? > 0;
+    let ended = poll::poll(&mut watch, Some(poll::milliseconds(deadline)))? > 0;
     if !ended {
         process::signal(pidfd, KILL)?;
     }

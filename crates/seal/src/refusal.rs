@@ -126,22 +126,22 @@ impl fmt::Display for Refusal {
 
 /// A step that failed, before it is known for which strategy it was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Failed {
+pub(crate) struct Failure {
     pub step: Step,
     pub cause: Cause,
     pub path: Option<PathBuf>,
 }
 
-impl Failed {
-    pub(crate) fn because(step: Step, text: impl Into<String>) -> Failed {
-        Failed {
+impl Failure {
+    pub(crate) fn because(step: Step, text: impl Into<String>) -> Failure {
+        Failure {
             step,
             cause: Cause::Because(text.into()),
             path: None,
         }
     }
 
-    pub(crate) fn at(mut self, path: impl Into<PathBuf>) -> Failed {
+    pub(crate) fn at(mut self, path: impl Into<PathBuf>) -> Failure {
         self.path = Some(path.into());
         self
     }
@@ -158,12 +158,12 @@ impl Failed {
 
 /// Names the step at which an error happened.
 pub(crate) trait Context<T> {
-    fn step(self, step: Step) -> Result<T, Failed>;
+    fn step(self, step: Step) -> Result<T, Failure>;
 }
 
 impl<T, E: Into<Errno>> Context<T> for Result<T, E> {
-    fn step(self, step: Step) -> Result<T, Failed> {
-        self.map_err(|e| Failed {
+    fn step(self, step: Step) -> Result<T, Failure> {
+        self.map_err(|e| Failure {
             step,
             cause: Cause::Errno(e.into()),
             path: None,

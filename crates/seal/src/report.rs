@@ -1,27 +1,27 @@
-//! What the operator is shown: every rung with its state and its reasons, and what moved when.
+//! What the operator is shown: every strategy with its state and its reasons, and what moved when.
 
 use crate::{Refusal, Strategy};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-/// The state of one ladder.
+/// The state of one fallback chain.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// What the images are started as.
     pub name: String,
     /// What they are made of.
     pub source: String,
-    /// The rung that images come from.
+    /// The strategy that images come from.
     pub current: Strategy,
-    /// Every strategy, in the ladder's order.
-    pub rungs: Vec<RungReport>,
+    /// Every strategy, in the chain's order.
+    pub strategies: Vec<StrategyReport>,
     /// The latest moves, oldest first.
     pub moves: Vec<Move>,
 }
 
-/// One rung.
+/// One strategy.
 #[derive(Clone, Debug)]
-pub struct RungReport {
+pub struct StrategyReport {
     /// Its strategy.
     pub strategy: Strategy,
     /// Whether it works: `None` when nobody had a reason to try.
@@ -34,7 +34,7 @@ pub struct RungReport {
     pub refusals: Vec<Refusal>,
 }
 
-/// A change of rung.
+/// A change of strategy.
 #[derive(Clone, Debug)]
 pub struct Move {
     /// From here.

@@ -1,7 +1,7 @@
 //! Where an image's bytes come from.
 
 use crate::Embedded;
-use crate::refusal::{Context, Failed, Step};
+use crate::refusal::{Context, Failure, Step};
 use fleetgate_sys::{Errno, Fd, exe, file};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
@@ -40,7 +40,7 @@ impl Source {
     }
 
     /// All the bytes.
-    pub(crate) fn bytes(&self) -> Result<Cow<'static, [u8]>, Failed> {
+    pub(crate) fn bytes(&self) -> Result<Cow<'static, [u8]>, Failure> {
         match self {
             Source::Embedded(e) => e.bytes(),
             _ => {
@@ -52,7 +52,7 @@ impl Source {
 
     /// The file, open for reading. An embedded program has none of its own; what stands in for it is the running
     /// program, which behaves the same under the embedded program's name.
-    pub(crate) fn open(&self) -> Result<(Fd, PathBuf), Failed> {
+    pub(crate) fn open(&self) -> Result<(Fd, PathBuf), Failure> {
         let path = self.path();
         if let Source::Open(fd, _) = self {
             return Ok((fd.duplicate(0).step(Step::FindFile)?, path));
@@ -72,7 +72,7 @@ impl Source {
     }
 
     /// The digest that an installed copy must have.
-    pub(crate) fn digest(&self) -> Result<[u8; 32], Failed> {
+    pub(crate) fn digest(&self) -> Result<[u8; 32], Failure> {
         match self {
             Source::Embedded(e) => Ok(e.sha256),
             _ => Ok(digest(&self.bytes()?)),
@@ -84,7 +84,7 @@ pub(crate) fn digest(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }
 
-pub(crate) fn cstring(path: &Path) -> Result<CString, Failed> {
+pub(crate) fn cstring(path: &Path) -> Result<CString, Failure> {
     CString::new(path.as_os_str().as_bytes())
         .map_err(|_| Errno::EINVAL)
         .step(Step::FindFile)
@@ -92,17 +92,16 @@ pub(crate) fn cstring(path: &Path) -> Result<CString, Failed> {
 }
 
 /// The whole of an open file, from its start.
-pub(crate) fn read_all(fd: &Fd) -> Result<Vec<u8>, Failed> {
+pub(crate) fn read_all(fd: &Fd) -> Result<Vec<u8>, Failure> {
     let size = exe::identity(fd).step(Step::ReadFile)?.size;
-    if size > MAX_IMAGE as u64 {
-        return Err(Errno::EFBIG).step(Step::ReadFile);
-    }
-    let mut bytes = vec![0u8; size as usize];
+    let size = usize::try_from(size).ok().filter(|size| *size <= MAX_IMAGE);
+    let size = size.ok_or(Errno::EFBIG).step(Step::ReadFile)?;
+    let mut bytes = vec![0u8; size];
     let mut at = 0;
     while at < bytes.len() {
         match file::read_at(fd.raw(), &mut bytes[at..], at as u64).step(Step::ReadFile)? {
             0 => {
-                return Err(Failed::because(
+                return Err(Failure::because(
                     Step::ReadFile,
                     "it became shorter while it was read",
                 ));

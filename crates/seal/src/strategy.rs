@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// How an image is kept from being altered. The order is the ladder's.
+/// How an image is kept from being altered. The order is the fallback chain's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Strategy {
     /// The package's own file under a versioned path: root's, with the right digest, held by descriptor.
@@ -21,7 +21,7 @@ pub enum Strategy {
 }
 
 impl Strategy {
-    /// All of them, in the order of the ladder.
+    /// All of them, in the order of the chain.
     pub const ALL: [Strategy; 6] = [
         Strategy::Installed,
         Strategy::Memfd,

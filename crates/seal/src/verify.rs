@@ -10,7 +10,7 @@ use std::fmt;
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct Verification {
     /// The process.
     pub pid: i32,
     /// How it is sealed; `None` when it is not.
@@ -51,7 +51,7 @@ impl fmt::Display for Unknown {
 impl std::error::Error for Unknown {}
 
 /// Looks at one process.
-pub fn verify(pid: i32) -> Result<Found, Unknown> {
+pub fn verify(pid: i32) -> Result<Verification, Unknown> {
     let path = CString::new(format!("/proc/{pid}/exe")).unwrap_or_default();
     let exe = exe::open_read(file::CWD, &path).map_err(|errno| match errno {
         Errno::ENOENT if std::fs::metadata(format!("/proc/{pid}")).is_ok() => Unknown::NoExecutable(pid),
@@ -59,7 +59,7 @@ pub fn verify(pid: i32) -> Result<Found, Unknown> {
         errno => Unknown::Denied(pid, errno),
     })?;
     let (sealed, why) = judge(&exe).map_err(|errno| Unknown::Denied(pid, errno))?;
-    Ok(Found { pid, sealed, why })
+    Ok(Verification { pid, sealed, why })
 }
 
 fn judge(exe: &Fd) -> Result<(Option<Strategy>, String), Errno> {

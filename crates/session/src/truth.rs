@@ -3,7 +3,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 use core::fmt::Write as _;
-use fleetgate_sys::truth::{Checked, at, descriptor_over_a_socket, run as prove};
+use fleetgate_sys::self_test::{TestResult, at, descriptor_over_a_socket, run as prove};
 use fleetgate_sys::{Errno, exe, file};
 
 /// `true [--as UID:GID] [--linger MS]`: 0 when all of it works; 1 and a line on standard error when not.
@@ -19,7 +19,7 @@ pub fn run(args: &[&[u8]]) -> i32 {
 }
 
 /// Opens, reads and writes what a session will need.
-fn check() -> Checked {
+fn check() -> TestResult {
     descriptor_over_a_socket()?;
     let mut word = [0u8; 8];
     let (reader, writer) = at("making a pipe", file::pipe())?;

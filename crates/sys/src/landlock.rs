@@ -63,6 +63,33 @@ const fn handled(version: u32) -> [u64; 3] {
     [files, tcp, scopes]
 }
 
+/// Rules before they hold.
+struct Ruleset(crate::Fd);
+
+impl Ruleset {
+    /// That denies these rights, as the kernel's version with attributes of `size` bytes (at most 24) knows them.
+    fn new(denied: [u64; 3], size: usize) -> Result<Ruleset> {
+        // SAFETY: the kernel reads `size` bytes of the 24.
+        let fd = unsafe { syscall!(libc::SYS_landlock_create_ruleset, denied.as_ptr(), size, 0) }?;
+        Ok(Ruleset(crate::Fd::from_raw(fd as i32)))
+    }
+
+    /// Allows what `rule` names.
+    ///
+    /// # Safety
+    /// `rule` is the kernel's struct of this kind.
+    unsafe fn add(&self, kind: u32, rule: *const u8) -> Result<()> {
+        // SAFETY: the caller's.
+        unsafe { syscall!(libc::SYS_landlock_add_rule, self.0.raw(), kind, rule, 0) }.map(drop)
+    }
+
+    /// Binds the calling thread, and nobody else.
+    fn enforce(&self) -> Result<()> {
+        // SAFETY: numbers only.
+        unsafe { syscall!(libc::SYS_landlock_restrict_self, self.0.raw(), 0) }.map(drop)
+    }
+}
+
 /// Denies the calling thread all that this kernel's landlock knows. The thread must have no_new_privs or
 /// CAP_SYS_ADMIN. Tells what is denied; nothing where the kernel has no landlock.
 pub fn deny_all() -> Result<Denied> {
@@ -83,27 +110,16 @@ pub fn deny_all_but(ports: &[u16]) -> Result<Denied> {
         4 | 5 => 16,
         _ => 24,
     };
-    // SAFETY: the kernel reads `size` bytes of the 24.
-    let rules = unsafe { syscall!(libc::SYS_landlock_create_ruleset, attributes.as_ptr(), size, 0) }?;
-    let rules = crate::Fd::from_raw(rules as i32);
+    let rules = Ruleset::new(attributes, size)?;
     if attributes[1] != 0 {
         for port in ports {
             // struct landlock_net_port_attr: the rights, then the port as this machine writes numbers.
             let rule = [CONNECT_TCP, u64::from(*port)];
             // SAFETY: the kernel reads these 16 bytes.
-            unsafe {
-                syscall!(
-                    libc::SYS_landlock_add_rule,
-                    rules.raw(),
-                    RULE_NET_PORT,
-                    rule.as_ptr(),
-                    0
-                )
-            }?;
+            unsafe { rules.add(RULE_NET_PORT, rule.as_ptr().cast()) }?;
         }
     }
-    // SAFETY: numbers only; only the calling thread is bound by it.
-    unsafe { syscall!(libc::SYS_landlock_restrict_self, rules.raw(), 0) }?;
+    rules.enforce()?;
     Ok(Denied {
         files: true,
         tcp: attributes[1] != 0,
@@ -120,9 +136,8 @@ pub fn deny_files_but(read: &[&CStr], write: &[&CStr]) -> Result<bool> {
         return Ok(false);
     }
     let files = handled(version)[0];
-    // SAFETY: the kernel reads these 8 bytes, the first version's attributes.
-    let rules = unsafe { syscall!(libc::SYS_landlock_create_ruleset, &raw const files, 8, 0) }?;
-    let rules = crate::Fd::from_raw(rules as i32);
+    // The first version's attributes.
+    let rules = Ruleset::new([files, 0, 0], 8)?;
     let named = |paths: &[&CStr], rights: u64| -> Result<()> {
         for path in paths {
             let place = match crate::exe::open_place(crate::file::CWD, path) {
@@ -134,22 +149,13 @@ pub fn deny_files_but(read: &[&CStr], write: &[&CStr]) -> Result<bool> {
             rule[..8].copy_from_slice(&rights.to_ne_bytes());
             rule[8..].copy_from_slice(&place.raw().to_ne_bytes());
             // SAFETY: the kernel reads these 12 bytes; the descriptor is open.
-            unsafe {
-                syscall!(
-                    libc::SYS_landlock_add_rule,
-                    rules.raw(),
-                    RULE_PATH_BENEATH,
-                    rule.as_ptr(),
-                    0
-                )
-            }?;
+            unsafe { rules.add(RULE_PATH_BENEATH, rule.as_ptr()) }?;
         }
         Ok(())
     };
     named(read, READING)?;
     named(write, files & !EXECUTE)?;
-    // SAFETY: numbers only; only the calling thread is bound by it.
-    unsafe { syscall!(libc::SYS_landlock_restrict_self, rules.raw(), 0) }?;
+    rules.enforce()?;
     Ok(true)
 }
 

@@ -41,6 +41,7 @@ pub mod program;
 pub mod ptrace;
 pub mod raw;
 pub mod seccomp;
+pub mod self_test;
 pub mod service;
 pub mod signals;
 pub mod slots;
@@ -50,7 +51,6 @@ pub mod stream;
 pub mod terminal;
 pub mod traced;
 pub mod tree;
-pub mod truth;
 pub mod tun;
 
 pub use errno::{Errno, Result};

@@ -5,9 +5,7 @@
 use crate::{Fd, Result, syscall};
 use core::ffi::CStr;
 
-const FSCONFIG_SET_FLAG: u32 = 0;
 const FSCONFIG_SET_STRING: u32 = 1;
-const FSCONFIG_SET_FD: u32 = 5;
 const FSCONFIG_CMD_CREATE: u32 = 6;
 const FSOPEN_CLOEXEC: u32 = 1;
 const FSMOUNT_CLOEXEC: u32 = 1;
@@ -19,8 +17,6 @@ pub const ATTR_RDONLY: u64 = 0x1;
 pub const ATTR_NOSUID: u64 = 0x2;
 /// No devices.
 pub const ATTR_NODEV: u64 = 0x4;
-/// No execution.
-pub const ATTR_NOEXEC: u64 = 0x8;
 
 /// A filesystem of type `kind` about to be configured.
 pub fn fsopen(kind: &CStr) -> Result<Fd> {
@@ -39,38 +35,6 @@ pub fn set_string(fs: &Fd, key: &CStr, value: &CStr) -> Result<()> {
             FSCONFIG_SET_STRING,
             key.as_ptr(),
             value.as_ptr(),
-            0
-        )
-    }
-    .map(drop)
-}
-
-/// Sets option `key` to an open file.
-pub fn set_fd(fs: &Fd, key: &CStr, fd: &Fd) -> Result<()> {
-    // SAFETY: the kernel reads one string that lives through the call; the rest is numbers.
-    unsafe {
-        syscall!(
-            libc::SYS_fsconfig,
-            fs.raw(),
-            FSCONFIG_SET_FD,
-            key.as_ptr(),
-            0,
-            fd.raw()
-        )
-    }
-    .map(drop)
-}
-
-/// Sets option `key`, which takes no value.
-pub fn set_flag(fs: &Fd, key: &CStr) -> Result<()> {
-    // SAFETY: the kernel reads one string that lives through the call.
-    unsafe {
-        syscall!(
-            libc::SYS_fsconfig,
-            fs.raw(),
-            FSCONFIG_SET_FLAG,
-            key.as_ptr(),
-            0,
             0
         )
     }

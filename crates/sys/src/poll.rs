@@ -19,6 +19,11 @@ pub const CLOSED: i16 = libc::POLLHUP | libc::POLLERR | libc::POLLNVAL;
 /// Exceptional: a mount table changed, for instance.
 pub const PRIORITY: i16 = libc::POLLPRI;
 
+/// A time as [`poll`] takes it, in whole milliseconds; one that is too long is the longest.
+pub fn milliseconds(time: core::time::Duration) -> u32 {
+    u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
+}
+
 impl Watch {
     /// Waits for `events` on descriptor `fd`; a negative `fd` is skipped.
     pub const fn new(fd: i32, events: i16) -> Watch {

@@ -28,17 +28,6 @@ pub fn exit(code: i32) -> ! {
     }
 }
 
-/// Ends the process as this signal would, without a core file of its own; a shell then says the same of it as of whoever
-/// really had it. Where the signal ends nothing, the code is what a shell would make of it.
-pub fn end_by(signal: i32) -> ! {
-    let none = Limit { soft: 0, hard: 0 };
-    let _ = set_limit(numbers::RLIMIT_CORE, none);
-    let _ = reset_signal(signal);
-    let _ = crate::signals::unblock(&[signal]);
-    let _ = crate::signals::wake(crate::signals::thread(), signal);
-    exit(128 + signal)
-}
-
 /// A soft and a hard resource limit; `u64::MAX` is none.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Signals as a descriptor. It never installs a handler that does anything: code that runs between any two instructions
 //! cannot be made sound.
 
-use crate::{Errno, Fd, Result, syscall};
+use crate::{Errno, Fd, Result, process, syscall};
 
 /// Ask to end.
 pub const TERM: i32 = libc::SIGTERM;
@@ -75,7 +75,18 @@ pub fn thread() -> i32 {
 /// Sends a signal to a thread of this process.
 pub fn wake(thread: i32, signal: i32) -> Result<()> {
     // SAFETY: numbers only, and of this very process.
-    unsafe { syscall!(libc::SYS_tgkill, crate::process::id(), thread, signal) }.map(drop)
+    unsafe { syscall!(libc::SYS_tgkill, process::id(), thread, signal) }.map(drop)
+}
+
+/// Ends the process as this signal would, without a core file of its own; a shell then says the same of it as of whoever
+/// really had it. Where the signal ends nothing, the code is what a shell would make of it.
+pub fn end_by(signal: i32) -> ! {
+    let none = process::Limit { soft: 0, hard: 0 };
+    let _ = process::set_limit(process::numbers::RLIMIT_CORE, none);
+    let _ = process::reset_signal(signal);
+    let _ = unblock(&[signal]);
+    let _ = wake(thread(), signal);
+    process::exit(128 + signal)
 }
 
 /// The next signal that came, if one did.
@@ -101,7 +112,7 @@ mod tests {
         // SAFETY: numbers; the signal is blocked in this thread, to which it is sent.
         unsafe {
             let thread = syscall!(libc::SYS_gettid).expect("gettid");
-            syscall!(libc::SYS_tgkill, crate::process::id(), thread, libc::SIGUSR2).expect("tgkill");
+            syscall!(libc::SYS_tgkill, process::id(), thread, libc::SIGUSR2).expect("tgkill");
         }
         assert_eq!(next(&fd), Ok(Some(libc::SIGUSR2)));
         assert_eq!(next(&fd), Ok(None));

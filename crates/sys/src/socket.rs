@@ -122,7 +122,7 @@ pub fn next_length(socket: &Fd) -> Result<usize> {
 
 /// What [`receive`] got.
 #[derive(Debug)]
-pub struct Received {
+pub struct ReceivedMessage {
     /// The frame's length in the buffer. 0: the other side closed.
     pub len: usize,
     /// Descriptors that came with it, close-on-exec.
@@ -132,7 +132,7 @@ pub struct Received {
 }
 
 /// Receives one frame. With `block` false: `EAGAIN` when there is none. `EINTR` is tried again.
-pub fn receive(socket: &Fd, buf: &mut [u8], block: bool) -> Result<Received> {
+pub fn receive(socket: &Fd, buf: &mut [u8], block: bool) -> Result<ReceivedMessage> {
     let mut control = Control([0; CMSG_SPACE]);
     let mut iov = libc::iovec {
         iov_base: buf.as_mut_ptr().cast(),
@@ -154,7 +154,7 @@ pub fn receive(socket: &Fd, buf: &mut [u8], block: bool) -> Result<Received> {
     // The field is 32 bits wide in musl's headers only.
     #[allow(clippy::unnecessary_cast)]
     let fds = received_fds(&control.0[..(msg.msg_controllen as usize).min(CMSG_SPACE)]);
-    Ok(Received {
+    Ok(ReceivedMessage {
         len,
         fds,
         truncated: msg.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0,

@@ -39,17 +39,7 @@ pub fn open() -> Result<(Fd, Fd, CString)> {
 
 /// Sets the size of `terminal` in characters.
 pub fn set_size(terminal: &Fd, columns: u16, rows: u16) -> Result<()> {
-    let size = [rows, columns, 0, 0];
-    // SAFETY: the kernel reads one winsize of four numbers.
-    unsafe {
-        syscall!(
-            libc::SYS_ioctl,
-            terminal.raw(),
-            libc::TIOCSWINSZ as u32,
-            size.as_ptr()
-        )
-    }
-    .map(drop)
+    set_window(terminal, (columns, rows), (0, 0))
 }
 
 /// Sets the size of `terminal` in characters and pixels; whoever runs in it gets SIGWINCH when it changed.

@@ -24,10 +24,10 @@ use crate::world::{PATIENCE_MS, wait_until};
 use fleetgate_node::config::Config;
 use fleetgate_node::monitor::sessions::Inherited;
 use fleetgate_node::monitor::workers::{
-    Executor, Images, LateLadder, Process, StartOrder, WorkerKind, WorkerStarter,
+    Executor, Images, LateChain, Process, StartOrder, WorkerKind, WorkerStarter,
 };
 use fleetgate_node::monitor::{Parts, open};
-use fleetgate_seal::{Death, Image, Ladder, Options, Source};
+use fleetgate_seal::{Death, FallbackChain, Image, Options, Source};
 use fleetgate_sys::spawn::{Program, Spawn, Stack, Strings, spawn};
 use fleetgate_sys::{Fd, file, socket};
 use fleetgate_wire::node::starter::ToMonitor;
@@ -116,14 +116,14 @@ impl Write for Log {
 }
 
 /// The images, proven once for all tests of this program.
-fn ladders() -> (Arc<Ladder>, Arc<Ladder>) {
-    static LADDERS: OnceLock<(Arc<Ladder>, Arc<Ladder>)> = OnceLock::new();
+fn ladders() -> (Arc<FallbackChain>, Arc<FallbackChain>) {
+    static LADDERS: OnceLock<(Arc<FallbackChain>, Arc<FallbackChain>)> = OnceLock::new();
     let open = || {
         let options = Options {
             name: Some(c"fleetgate-resolver".into()),
             ..Options::default()
         };
-        let resolver = Ladder::open(Source::File(crate::resolver()), options).expect("a ladder");
+        let resolver = FallbackChain::open(Source::File(crate::resolver()), options).expect("a ladder");
         (crate::launching::ladder(), Arc::new(resolver))
     };
     LADDERS.get_or_init(open).clone()
@@ -138,7 +138,7 @@ impl Node {
         let real = Executor::new(Images {
             // Never executed: those seats are the test's.
             front: session.clone(),
-            tunnel: LateLadder::new(Source::File(crate::resolver()), c"fleetgate-tunnel"),
+            tunnel: LateChain::new(Source::File(crate::resolver()), c"fleetgate-tunnel"),
             resolver,
             resolver_arguments: Vec::new(),
             guardian_cgroup: None,

@@ -2,7 +2,7 @@
 //! fails; the server is on another rung, and the report says why.
 
 use fleetgate_launch::Launcher;
-use fleetgate_seal::{Ladder, Strategy};
+use fleetgate_seal::{FallbackChain, Strategy};
 use fleetgate_sys::Errno;
 use fleetgate_sys::process;
 use fleetgate_sys::seccomp::{Action, Rule, allow, calls, confine, next};
@@ -16,7 +16,7 @@ const SESSIONS: usize = 40;
 /// The thread whose helpers are watched, by a name that no other test uses.
 const WATCHED: &str = "watched-alone";
 
-fn starts_in_memory(ladder: &Ladder) {
+fn starts_in_memory(ladder: &FallbackChain) {
     let strategy = ladder.image().expect("image").strategy();
     assert_eq!(
         strategy,
@@ -26,13 +26,13 @@ fn starts_in_memory(ladder: &Ladder) {
 }
 
 /// What the operator is told.
-fn left_memory(ladder: &Ladder) {
+fn left_memory(ladder: &FallbackChain) {
     let report = ladder.report();
     assert_ne!(report.current, Strategy::Memfd);
     let left = &report.moves[0];
     assert_eq!(left.from, Strategy::Memfd);
     let rung = report
-        .rungs
+        .strategies
         .iter()
         .find(|r| r.strategy == Strategy::Memfd)
         .expect("every strategy is listed");
@@ -71,7 +71,7 @@ fn a_server_that_starts_under_the_rule_is_on_another_rung_at_once() {
         let report = ladder.report();
         assert_ne!(report.current, Strategy::Memfd);
         let rung = report
-            .rungs
+            .strategies
             .iter()
             .find(|r| r.strategy == Strategy::Memfd)
             .expect("listed");

@@ -1,6 +1,6 @@
 //! What is closed when a session ends, and what is mended after a crash. Records go to files of the test's own.
 
-use fleetgate_launch::{Keeper, Launcher, Mended, Places, Running, Session};
+use fleetgate_launch::{Launcher, Places, RepairReport, Running, Session, SessionReaper};
 use fleetgate_logins::{Kind, Line};
 use fleetgate_sys::process::Exit;
 use fleetgate_tests::launching::{ask, ladder};
@@ -37,8 +37,8 @@ impl Room {
     fn directory(&self) -> PathBuf {
         self.root.join("sessions")
     }
-    fn keeper(&self) -> Keeper {
-        Keeper::start(&self.directory(), self.places.clone()).expect("a keeper")
+    fn keeper(&self) -> SessionReaper {
+        SessionReaper::start(&self.directory(), self.places.clone()).expect("a keeper")
     }
     fn notes(&self) -> Vec<String> {
         let names = fs::read_dir(self.directory()).expect("the directory");
@@ -98,7 +98,7 @@ fn start(room: &Room) -> (Running, Session, fleetgate_sys::Fd) {
     (running, session, feed)
 }
 
-fn keep(keeper: &Keeper, running: Running, session: Session) -> mpsc::Receiver<Option<Exit>> {
+fn keep(keeper: &SessionReaper, running: Running, session: Session) -> mpsc::Receiver<Option<Exit>> {
     let (send, receive) = mpsc::channel();
     keeper
         .keep(running.pidfd, session, move |end| {
@@ -163,9 +163,9 @@ fn a_session_that_ended_while_nobody_watched_is_mended() {
         Ok(Some(Exit::Code(3)))
     );
     let keeper = room.keeper();
-    let closed = Mended {
+    let closed = RepairReport {
         closed: 1,
-        ..Mended::default()
+        ..RepairReport::default()
     };
     assert_eq!(keeper.mended(), closed);
     assert_eq!((room.records(), room.notes().len()), ((0, 1), 0));
@@ -180,9 +180,9 @@ fn a_session_that_still_runs_is_watched_again() {
     drop(keep(&keeper, running, session));
     drop(keeper);
     let keeper = room.keeper();
-    let adopted = Mended {
+    let adopted = RepairReport {
         adopted: 1,
-        ..Mended::default()
+        ..RepairReport::default()
     };
     assert_eq!((keeper.mended(), keeper.running()), (adopted, 1));
     drop(feed);
@@ -206,10 +206,10 @@ fn notes_of_another_boot_and_broken_ones_close_nothing() {
     fs::write(room.directory().join("broken.json"), "{\"form\": 1").expect("write");
     fs::write(room.directory().join(".half.json"), "{").expect("write");
     let keeper = room.keeper();
-    let found = Mended {
+    let found = RepairReport {
         outdated: 1,
         broken: 1,
-        ..Mended::default()
+        ..RepairReport::default()
     };
     assert_eq!(keeper.mended(), found);
     assert_eq!(room.records(), (1, 0), "not ours to close");
@@ -230,9 +230,9 @@ fn a_process_id_that_was_used_again_is_not_the_session() {
     let whole = fs::read_to_string(&note).expect("note");
     // The same number, started at another time: somebody else.
     fs::write(&note, whole.replace("\"start\": ", "\"start\": 1")).expect("write");
-    let closed = Mended {
+    let closed = RepairReport {
         closed: 1,
-        ..Mended::default()
+        ..RepairReport::default()
     };
     assert_eq!(room.keeper().mended(), closed);
     assert_eq!(room.records(), (0, 1));

@@ -1,7 +1,7 @@
 //! The keeper has wtmpdb written: a row opens with the session and closes with it, after a crash too. Each test has
 //! its own /var/lib/wtmpdb, in a mount namespace of its thread's; rows are read back by SQLite's own program.
 
-use fleetgate_launch::{Keeper, Mended, Places, Session, Wtmpdb};
+use fleetgate_launch::{Places, RepairReport, Session, SessionReaper, Wtmpdb};
 use fleetgate_sys::Fd;
 use fleetgate_sys::process::{self, Exit};
 use fleetgate_tests::login_world::{Living, World, living, sh};
@@ -44,13 +44,13 @@ fn kept(order: &Exec, living: &Living) -> (Session, Fd) {
     (Session::of(&order, living.started.pid), pidfd)
 }
 
-fn keeper() -> Keeper {
+fn keeper() -> SessionReaper {
     let wtmpdb = Wtmpdb {
         program: fleetgate(),
         state: "/run/test/wtmpdb".into(),
         database: DATABASE.into(),
     };
-    Keeper::start_with(Path::new(SESSIONS), Places::system(), Some(wtmpdb)).expect("a keeper")
+    SessionReaper::start_with(Path::new(SESSIONS), Places::system(), Some(wtmpdb)).expect("a keeper")
 }
 
 /// A world with an empty wtmpdb, or without any.
@@ -124,9 +124,9 @@ fn a_row_that_a_crash_left_open_is_closed_at_the_next_start() {
     process::signal(&living.started.pidfd, process::SIGKILL).expect("kill");
     process::wait(&living.started.pidfd, true).expect("reaped");
     let second = keeper();
-    let closed = Mended {
+    let closed = RepairReport {
         closed: 1,
-        ..Mended::default()
+        ..RepairReport::default()
     };
     assert_eq!(second.mended(), closed);
     drop(second);

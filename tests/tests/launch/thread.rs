@@ -1,7 +1,7 @@
 //! Launching away from the caller: an exec that somebody holds up holds up nobody else.
 
 use fleetgate_launch::{Completions, Launch, LaunchError, LaunchThread, Stage, Threads};
-use fleetgate_seal::{Ladder, Strategy};
+use fleetgate_seal::{FallbackChain, Strategy};
 use fleetgate_sys::Fd;
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::process::Exit;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Launch threads of which each exec of `ladder`'s image has to ask; the probe's were before.
-fn asking(ladder: &Arc<Ladder>, bounds: Threads) -> (Fd, LaunchThread) {
+fn asking(ladder: &Arc<FallbackChain>, bounds: Threads) -> (Fd, LaunchThread) {
     let image = ladder.image().expect("image").fd().raw() as u32;
     let rule = Rule {
         call: calls::SYS_execveat,

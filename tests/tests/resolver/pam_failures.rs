@@ -1,7 +1,7 @@
 //! What goes wrong with PAM: modules that crash or hang, libraries that are missing, files that change, peers that
 //! break the rules. One session suffers, it is told why where anybody can be told, and the next one works.
 
-use fleetgate_seal::{Ladder, Options, Source, Strategy};
+use fleetgate_seal::{FallbackChain, Options, Source, Strategy};
 use fleetgate_sys::{Fd, process, socket};
 use fleetgate_tests::resolver::{PamSession, Resolver, start, user};
 use fleetgate_tests::world::{USER, World, c, wait_for, wait_until};
@@ -363,7 +363,7 @@ fn its_image_stands_on_the_ladder_and_serves_from_there() {
             name: Some(c("fleetgate-resolver")),
             ..Options::default()
         };
-        let ladder = Ladder::open(Source::File(resolver()), options).expect("a rung works");
+        let ladder = FallbackChain::open(Source::File(resolver()), options).expect("a rung works");
         let image = ladder.image().expect("an image");
         assert_eq!(image.strategy(), strategy);
         let world = world();

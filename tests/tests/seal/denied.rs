@@ -1,7 +1,7 @@
 //! What the ladder stands on when the machine forbids its rungs, one after the other; and what moves it while it is
 //! in use: a watcher that kills programs in memory, but nobody's own deaths and no shortage.
 
-use fleetgate_seal::{Cause, Death, Ladder, Options, Probe, Source, Strategy, Verdict};
+use fleetgate_seal::{Cause, Death, FallbackChain, Options, Probe, Source, Strategy, Verdict};
 use fleetgate_sys::seccomp::{self, Action, Rule};
 use fleetgate_sys::{Errno, exe};
 use fleetgate_tests::seal::{Place, SPEAK, said, seal_run};
@@ -185,10 +185,10 @@ fn a_noexec_mount_is_passed_over() {
             directories: vec![from("BAD"), "/nowhere".into(), from("GOOD")],
             ..Options::default()
         };
-        let ladder = Ladder::open(Source::File(helper()), options).expect("the third works");
+        let ladder = FallbackChain::open(Source::File(helper()), options).expect("the third works");
         let report = ladder.report();
         let rung = report
-            .rungs
+            .strategies
             .iter()
             .find(|r| r.strategy == strategy)
             .expect("listed");
@@ -241,12 +241,12 @@ fn a_watcher_that_kills_counts_as_a_refusal() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         watch(scope, "watched-from-the-start", &stop);
-        let ladder = Ladder::open(Source::File(program), options(2000));
+        let ladder = FallbackChain::open(Source::File(program), options(2000));
         stop.store(true, Ordering::Relaxed);
         let report = ladder.expect("the overlay works").report();
         assert_eq!(report.current, Strategy::Overlay);
         let memfd = report
-            .rungs
+            .strategies
             .iter()
             .find(|r| r.strategy == Strategy::Memfd)
             .expect("listed");
@@ -258,7 +258,7 @@ fn a_watcher_that_kills_counts_as_a_refusal() {
 fn a_rung_that_fails_at_run_time_is_left_and_tried_again_later() {
     let place = Place::below("/var/tmp");
     let program = place.copy(&helper(), "watched-later");
-    let ladder = Ladder::open(Source::File(program), options(0)).expect("memfd works");
+    let ladder = FallbackChain::open(Source::File(program), options(0)).expect("memfd works");
     let image = ladder.image().expect("an image");
     assert_eq!(image.strategy(), Strategy::Memfd);
     let death = Death::Killed {
@@ -295,7 +295,7 @@ fn a_rung_that_fails_at_run_time_is_left_and_tried_again_later() {
 
 #[test]
 fn a_shortage_moves_nothing() {
-    let ladder = Ladder::open(Source::File(helper()), options(0)).expect("memfd works");
+    let ladder = FallbackChain::open(Source::File(helper()), options(0)).expect("memfd works");
     let image = ladder.image().expect("an image");
     let verdict = std::thread::scope(|scope| {
         let short = scope.spawn(|| {
@@ -317,7 +317,7 @@ fn a_shortage_moves_nothing() {
         });
         denied.join().expect("no panic")
     });
-    assert_eq!(verdict, Verdict::NoRungLeft);
+    assert_eq!(verdict, Verdict::NoStrategyLeft);
     assert_eq!(ladder.report().current, Strategy::Memfd);
 }
 
@@ -338,7 +338,7 @@ fn an_exec_that_is_held_up_is_a_refusal() {
     };
     let error = std::thread::spawn(move || {
         let _listener = seccomp::confine(&[rule]).expect("a filter").expect("a listener");
-        Ladder::open(Source::File(helper()), options).expect_err("nobody lets it run")
+        FallbackChain::open(Source::File(helper()), options).expect_err("nobody lets it run")
     });
     let error = error.join().expect("no panic").to_string();
     assert!(

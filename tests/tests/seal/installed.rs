@@ -2,7 +2,7 @@
 //! program, or another rung, whatever happens to the file while it is in use.
 
 use fleetgate_launch::Launcher;
-use fleetgate_seal::{Embedded, Image, Ladder, Options, Packing, Source, Strategy};
+use fleetgate_seal::{Embedded, FallbackChain, Image, Options, Packing, Source, Strategy};
 use fleetgate_sys::exe;
 use fleetgate_tests::launching::session;
 use fleetgate_tests::seal::{Place, said};
@@ -49,17 +49,17 @@ fn install() -> Installed {
 }
 
 impl Installed {
-    fn ladder(&self) -> Ladder {
+    fn ladder(&self) -> FallbackChain {
         let options = Options {
             order: vec![Strategy::Installed, Strategy::Memfd],
             installed: Some(self.path.clone()),
             ..Options::default()
         };
-        Ladder::open(Source::Embedded(self.embedded), options).expect("memfd works at least")
+        FallbackChain::open(Source::Embedded(self.embedded), options).expect("memfd works at least")
     }
 
     /// The rung images come from now; whatever it is, they have the right bytes.
-    fn rung(&self, ladder: &Ladder) -> Strategy {
+    fn rung(&self, ladder: &FallbackChain) -> Strategy {
         let image = ladder.image().expect("an image");
         let bytes = std::fs::read(format!("/proc/self/fd/{}", image.fd().raw())).expect("read");
         assert!(bytes == self.embedded.data, "{}: other bytes", image.strategy());
@@ -82,7 +82,7 @@ fn an_upgrade_or_a_deletion_takes_the_name_and_not_the_program() {
     // A server that starts now finds no such file.
     let ladder = it.ladder();
     assert_eq!(it.rung(&ladder), Strategy::Memfd);
-    let why = &ladder.report().rungs[0].why;
+    let why = &ladder.report().strategies[0].why;
     assert!(why.contains("No such file or directory (ENOENT)"), "{why}");
 }
 
@@ -108,9 +108,9 @@ fn a_file_overwritten_in_place_is_left() {
         let report = ladder.report();
         assert_eq!(report.moves.len(), 1);
         assert!(
-            report.rungs[0].why.contains("was written to while in use"),
+            report.strategies[0].why.contains("was written to while in use"),
             "{}",
-            report.rungs[0].why
+            report.strategies[0].why
         );
     }
 }
@@ -204,7 +204,7 @@ fn a_file_that_others_could_write_to_is_not_used() {
         spoil(&it.path);
         let ladder = it.ladder();
         assert_eq!(it.rung(&ladder), Strategy::Memfd, "{reason}");
-        let why = &ladder.report().rungs[0].why;
+        let why = &ladder.report().strategies[0].why;
         assert!(why.contains(reason), "{why}");
     }
 }

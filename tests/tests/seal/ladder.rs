@@ -1,6 +1,6 @@
 //! The ladder: which rungs work here, in which order they are taken, what moves it and what does not.
 
-use fleetgate_seal::{Cause, Death, Image, Ladder, Options, Source, Strategy, Verdict};
+use fleetgate_seal::{Cause, Death, FallbackChain, Image, Options, Source, Strategy, Verdict};
 use fleetgate_sys::process::{self, Exit};
 use fleetgate_sys::spawn::{Program, Spawn, Stack, Strings, spawn};
 use fleetgate_sys::{Errno, Fd, exe};
@@ -15,8 +15,8 @@ fn options(order: &[Strategy]) -> Options {
     }
 }
 
-fn open(order: &[Strategy]) -> Ladder {
-    Ladder::open(Source::File(helper()), options(order)).expect("a rung works")
+fn open(order: &[Strategy]) -> FallbackChain {
+    FallbackChain::open(Source::File(helper()), options(order)).expect("a rung works")
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Login records, read back with the programs that people use, while a session lives, after its logout and after it
 //! was killed; closed by the keeper.
 
-use fleetgate_launch::{Keeper, Session};
+use fleetgate_launch::{Session, SessionReaper};
 use fleetgate_logins::{Entry, Places, failed, read};
 use fleetgate_sys::clock::{self, Time};
 use fleetgate_sys::process;
@@ -58,7 +58,7 @@ fn ended(world: &World, end: impl FnOnce(&mut Living)) -> String {
     assert!(last.contains(&line) && last.contains("still logged in"), "{last}");
     assert!(sh("lastlog -u ada").contains("192.0.2.7"));
 
-    let keeper = Keeper::start(Path::new("/run/test/sessions"), Places::system()).expect("a keeper");
+    let keeper = SessionReaper::start(Path::new("/run/test/sessions"), Places::system()).expect("a keeper");
     let (told, ends) = mpsc::channel();
     let pid = session.started.pid;
     let pidfd = session.started.pidfd.duplicate(3).expect("dup");

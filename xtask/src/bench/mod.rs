@@ -316,7 +316,7 @@ pub fn main(args: &[String]) -> Result {
     if !without_ours {
         bench.complete()?;
     }
-    report::finish(bench.name, &bench.rows, &bench.promises)
+    report::finish(bench.name, quick, &bench.rows, &bench.promises)
 }
 
 fn known() -> String {

@@ -104,15 +104,16 @@ impl Promise {
 }
 
 /// Prints the promises and writes `target/bench/NAME.json`.
-pub fn finish(name: &str, rows: &[Row], promises: &[Promise]) -> Result {
+pub fn finish(name: &str, quick: bool, rows: &[Row], promises: &[Promise]) -> Result {
     let (commit, machine) = (commit(), machine());
+    let date = output(Command::new("date").args(["-u", "+%F"]))?;
     heading("promises");
     for promise in promises {
         println!("{}", promise.line());
     }
     println!("\n{machine}\ncommit {commit}");
     let report = json!({
-        "bench": name, "commit": commit, "machine": machine,
+        "bench": name, "date": date.trim(), "quick": quick, "commit": commit, "machine": machine,
         "rows": rows.iter().map(Row::json).collect::<Vec<_>>(),
         "promises": promises.iter().map(Promise::json).collect::<Vec<_>>(),
     });

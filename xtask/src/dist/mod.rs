@@ -85,7 +85,11 @@ fn epoch() -> Result<u64> {
 /// Lays out everything that is installed, below `stage`.
 fn stage(built: &Built, layout: &Layout, stage: &Path, epoch: u64) -> Result {
     let lib = stage.join("usr/lib/fleetgate").join(VERSION);
-    place(&stage.join("usr/bin/fleetgate"), &read(&built.fleetgate)?, 0o755)?;
+    let program = stage.join("usr/bin/fleetgate");
+    place(&program, &read(&built.fleetgate)?, 0o755)?;
+    // Symbols are a seventh of the file; what they would say in a backtrace, `addr2line` says with the build's own file.
+    run(Command::new("strip").arg("--strip-all").arg(&program))
+        .map_err(|e| format!("{e} (package binutils)"))?;
     place(&lib.join("fleetgate-session"), &read(&built.helper)?, 0o755)?;
     place(&lib.join("fleetgate-front"), &read(&built.front)?, 0o755)?;
     place(&lib.join("fleetgate-tunnel"), &read(&built.tunnel)?, 0o755)?;

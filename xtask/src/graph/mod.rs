@@ -9,6 +9,7 @@ use crate::shell::{Result, heading, root, write};
 use crate::tidy::{self, File, Finding, Metadata};
 use imports::Modules;
 use picture::Graph;
+pub use picture::escaped;
 use std::collections::BTreeMap;
 
 /// Where the pictures are.
@@ -16,15 +17,18 @@ const PICTURES: &str = "docs/pictures";
 /// The crates whose modules are drawn.
 const DRAWN: [&str; 3] = ["node", "worker", "tunnel"];
 /// The crates without a circle between modules; the others are still to be straightened.
-const STRAIGHT: [&str; 12] = [
+const STRAIGHT: [&str; 16] = [
     "audit",
     "base",
     "calls",
+    "launch",
     "logins",
     "node",
     "node-config",
     "proto",
+    "proxy",
     "seal",
+    "sys",
     "tunnel",
     "wire",
     "worker",

@@ -153,7 +153,8 @@ impl Graph {
     }
 }
 
-fn escaped(text: &str) -> String {
+/// Text inside an SVG.
+pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")

@@ -10,7 +10,7 @@ mod scripts;
 mod source;
 
 use crate::shell::{Result, cargo, heading, output, read_text, root, run, target};
-use crate::{bench, build, graph};
+use crate::{bench, build, figures, graph};
 pub use crates::{Metadata, metadata};
 use std::fmt;
 use std::process::Command;
@@ -63,6 +63,7 @@ pub fn main(args: &[String]) -> Result {
     let mut findings = source::check(&files);
     findings.extend(crates::check(&metadata, &files));
     findings.extend(graph::check(&files, &metadata));
+    findings.extend(figures::check(&files));
     findings.extend(papers::check(&files, &metadata, bench::BENCHES));
     findings.extend(scripts::check(&files)?);
     for finding in &findings {

@@ -38,7 +38,7 @@ fn the_page_counts() {
         "fleetgate_sessions_total{kind=\"sftp\"} 1",
         "fleetgate_sessions_total{kind=\"shell\"} 1",
         "fleetgate_sessions_open 1",
-        "fleetgate_launches_total{rung=\"memfd\"} 1",
+        "fleetgate_launches_total{strategy=\"memfd\"} 1",
         "fleetgate_launches_failed_total 1",
         "fleetgate_denied_total 1",
         "fleetgate_process_deaths_total{process=\"resolver\"} 1",

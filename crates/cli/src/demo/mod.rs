@@ -10,8 +10,8 @@ mod login;
 use crate::flags::Outcome;
 use crate::output::print;
 use crate::{images, seal};
-use fleetgate_launch::{Begun, Keeper, Launch, LaunchThread, Running, Session, Threads};
-use fleetgate_seal::{Ladder, Options, Source};
+use fleetgate_launch::{Begun, Launch, LaunchThread, Running, Session, SessionReaper, Threads};
+use fleetgate_seal::{FallbackChain, Options, Source};
 use fleetgate_sys::process::{self, Exit};
 use fleetgate_sys::{Errno, Fd, file, poll, terminal};
 use fleetgate_wire::common::{Account, Ids};
@@ -37,14 +37,14 @@ pub fn run(command: &[OsString]) -> Outcome {
     let mut costs = Costs::default();
     let source = images::SESSION.as_ref().map_or(Source::Itself, Source::Embedded);
     let ladder = costs.time("seal and prove the helper (once per server start)", || {
-        Ladder::open(source, Options::default())
+        FallbackChain::open(source, Options::default())
     })?;
     let threads = costs.time("launch thread (once)", || {
         LaunchThread::new(Arc::new(ladder), Threads::default())
     })?;
     let directory = std::env::temp_dir().join(format!("fleetgate-demo-{}", process::id()));
     let keeper = costs.time("keeper (once)", || {
-        Keeper::start(&directory, fleetgate_launch::Places::system())
+        SessionReaper::start(&directory, fleetgate_launch::Places::system())
     })?;
     let code = session(command, &threads, &keeper, &mut costs);
     drop(keeper);
@@ -62,7 +62,12 @@ pub fn run(command: &[OsString]) -> Outcome {
     Ok(code)
 }
 
-fn session(command: &[OsString], threads: &LaunchThread, keeper: &Keeper, costs: &mut Costs) -> Result<i32> {
+fn session(
+    command: &[OsString],
+    threads: &LaunchThread,
+    keeper: &SessionReaper,
+    costs: &mut Costs,
+) -> Result<i32> {
     let account = account()?;
     let on_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let mut order = order(account, program(command, on_terminal));
@@ -114,7 +119,7 @@ fn session(command: &[OsString], threads: &LaunchThread, keeper: &Keeper, costs:
     costs.add("from there to your program's execution", spent.ready);
     costs.add("all of the launch, hand-off to its thread included", answered);
     println!(
-        "\nprocess {pid}, launched from the rung `{strategy}`{}, {}",
+        "\nprocess {pid}, launched by the strategy `{strategy}`{}, {}",
         if tries > 1 {
             format!(" at try {tries}")
         } else {

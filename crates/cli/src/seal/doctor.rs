@@ -3,18 +3,18 @@
 use crate::flags::Outcome;
 use crate::images;
 use crate::output::print;
-use fleetgate_seal::{Error, Ladder, Options, Refusal, Report, Source, Strategy};
+use fleetgate_seal::{Error, FallbackChain, Options, Refusal, Report, Source, Strategy};
 use serde_json::{Value, json};
 
 /// Shows each strategy with what was found. The exit code is 1 when nothing works.
 pub fn doctor(as_json: bool) -> Outcome {
     let source = images::SESSION.as_ref().map_or(Source::Itself, Source::Embedded);
-    let report = match Ladder::open(source, Options::default()) {
+    let report = match FallbackChain::open(source, Options::default()) {
         Ok(ladder) => {
             ladder.examine();
             ladder.report()
         }
-        Err(Error::NoRung { source, refusals }) => return nothing_works(as_json, &source, &refusals),
+        Err(Error::NoStrategy { source, refusals }) => return nothing_works(as_json, &source, &refusals),
         Err(e) => return Err(e.into()),
     };
     print(&if as_json {
@@ -26,7 +26,7 @@ pub fn doctor(as_json: bool) -> Outcome {
 
 fn document(report: &Report) -> Value {
     let strategies: Vec<Value> = report
-        .rungs
+        .strategies
         .iter()
         .map(|rung| {
             json!({
@@ -60,7 +60,7 @@ fn refusal(refusal: &Refusal) -> Value {
 
 fn table(report: &Report) -> String {
     let mut text = format!("{}, from {}\n\n", report.name, report.source);
-    for rung in &report.rungs {
+    for rung in &report.strategies {
         let mark = if rung.strategy == report.current {
             "->"
         } else {
@@ -70,7 +70,7 @@ fn table(report: &Report) -> String {
         text += &format!("{mark} {:<10} {word:<4} {}\n", rung.strategy, rung.why);
     }
     let containers: Vec<&str> = report
-        .rungs
+        .strategies
         .iter()
         .filter(|r| r.available == Some(true) && Strategy::CONTAINER.contains(&r.strategy))
         .map(|r| r.strategy.name())

@@ -8,7 +8,7 @@ use crate::flags::{Arguments, Outcome};
 use crate::output::print;
 use fleetgate_calls::abi::Call;
 use fleetgate_calls::filter;
-use fleetgate_sys::process;
+use fleetgate_sys::signals;
 use fleetgate_trace::catch::End;
 use fleetgate_trace::interrupt::{Does, Interrupt};
 use fleetgate_trace::report::Reports;
@@ -111,7 +111,7 @@ fn trace(options: &TraceOptions) -> Outcome {
     };
     match end {
         Some(End::Exited(code)) => Ok(code),
-        Some(End::Killed(signal, _)) => process::end_by(signal),
+        Some(End::Killed(signal, _)) => signals::end_by(signal),
         Some(End::Left) | None => Ok(0),
     }
 }

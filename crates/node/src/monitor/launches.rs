@@ -3,7 +3,7 @@
 
 use super::wakes::Key;
 use fleetgate_launch::{Completions, Launch, LaunchError, LaunchThread, Threads};
-use fleetgate_seal::Ladder;
+use fleetgate_seal::FallbackChain;
 use fleetgate_sys::Fd;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub struct Launches {
 
 impl Launches {
     /// Launches from `ladder`'s images.
-    pub fn new(ladder: Arc<Ladder>) -> Result<Launches, LaunchError> {
+    pub fn new(ladder: Arc<FallbackChain>) -> Result<Launches, LaunchError> {
         Ok(Launches {
             threads: LaunchThread::new(ladder, Threads::default())?,
             completions: Completions::new()?,

@@ -29,15 +29,15 @@ use super::tunnel::joined;
 use super::wakes::{Key, Owner, Wakes};
 use super::watcher::{WatcherProcesses, Watching};
 use super::workers::{
-    Executor, Images, LateLadder, Messages, WorkerEvent, WorkerId, WorkerKind, WorkerStarter, Workers,
-    open_ladder,
+    Executor, Images, LateChain, Messages, WorkerEvent, WorkerId, WorkerKind, WorkerStarter, Workers,
+    open_chain,
 };
 use crate::config::{Config, PamUse, SelinuxUse};
 use crate::identity::{DIRECTORY, is_joined, load_tls_key};
 use fleetgate_base::own;
-use fleetgate_launch::{Keeper, Places, Session, Wtmpdb};
+use fleetgate_launch::{Places, Session, SessionReaper, Wtmpdb};
 use fleetgate_policy::Audit as Level;
-use fleetgate_seal::{Ladder, Source};
+use fleetgate_seal::{FallbackChain, Source};
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::process::numbers::RLIMIT_NOFILE;
 use fleetgate_sys::process::{self, Limit};
@@ -190,7 +190,7 @@ pub fn run(options: Options) -> Result<(), MonitorError> {
     let images = Images {
         front,
         resolver: ladder(&options.sources.resolver, c"fleetgate-resolver")?,
-        tunnel: LateLadder::new(options.sources.tunnel, c"fleetgate-tunnel"),
+        tunnel: LateChain::new(options.sources.tunnel, c"fleetgate-tunnel"),
         resolver_arguments: resolver_arguments(&config, uses_pam(&config, options.user_mode)),
         guardian_cgroup: (!options.user_mode).then(outside).flatten(),
         user: (!options.user_mode).then(|| worker_user(&config.user)),
@@ -223,7 +223,7 @@ pub struct Parts {
     /// Without root.
     pub user_mode: bool,
     /// The session helper's images.
-    pub session: Arc<Ladder>,
+    pub session: Arc<FallbackChain>,
     /// Who starts lobby, fronts and resolver.
     pub starts: Box<dyn WorkerStarter>,
     /// Listening sockets.
@@ -231,7 +231,7 @@ pub struct Parts {
     /// The starter.
     pub control: Option<Fd>,
     /// What the starter may go on as.
-    pub small: Option<Arc<Ladder>>,
+    pub small: Option<Arc<FallbackChain>>,
     /// Signals.
     pub signals: Option<Fd>,
     /// What sessions get back.
@@ -408,7 +408,7 @@ fn is_own(config: &Config) -> Result<(), String> {
 }
 
 /// The keeper. What an earlier monitor left is mended here: the ends of its sessions are told too.
-fn keeper(config: &Config, user_mode: bool, audit: Audit) -> Result<Keeper, MonitorError> {
+fn keeper(config: &Config, user_mode: bool, audit: Audit) -> Result<SessionReaper, MonitorError> {
     let directory = config.runtime_directory.join("sessions");
     let wtmpdb = (!user_mode).then(Wtmpdb::system);
     let tell = move |session: &Session, lasted| {
@@ -424,7 +424,7 @@ fn keeper(config: &Config, user_mode: bool, audit: Audit) -> Result<Keeper, Moni
             inherited: true,
         });
     };
-    Keeper::start_telling(&directory, Places::system(), wtmpdb, tell).map_err(at("keeping sessions"))
+    SessionReaper::start_telling(&directory, Places::system(), wtmpdb, tell).map_err(at("keeping sessions"))
 }
 
 /// The resolver keeps what PAM needs loaded only where PAM is used: it is 1.6 MB. Should a reload begin to use it, the first session
@@ -442,8 +442,8 @@ fn resolver_arguments(config: &Config, pam: bool) -> Vec<CString> {
     words
 }
 
-fn ladder(source: &Source, name: &std::ffi::CStr) -> Result<Arc<Ladder>, MonitorError> {
-    open_ladder(source, name).map(Arc::new).map_err(MonitorError)
+fn ladder(source: &Source, name: &std::ffi::CStr) -> Result<Arc<FallbackChain>, MonitorError> {
+    open_chain(source, name).map(Arc::new).map_err(MonitorError)
 }
 
 /// The starter's socket, and the listening sockets behind it.

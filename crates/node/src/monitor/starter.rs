@@ -9,7 +9,7 @@ use super::tunnel::joined;
 use super::wakes::{Key, Owner, Wakes};
 use super::{Monitor, label_commands, uses_pam};
 use crate::config::Config;
-use fleetgate_seal::Ladder;
+use fleetgate_seal::FallbackChain;
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::{Errno, Fd, signals, socket};
 use fleetgate_wire::Encode;
@@ -42,7 +42,7 @@ pub struct Starter {
     signals: Option<Fd>,
     told_ready: bool,
     /// What the starter may go on as.
-    image: Option<Arc<Ladder>>,
+    image: Option<Arc<FallbackChain>>,
 }
 
 impl Starter {
@@ -50,7 +50,7 @@ impl Starter {
     pub fn new(
         control: Option<Fd>,
         signals: Option<Fd>,
-        image: Option<Arc<Ladder>>,
+        image: Option<Arc<FallbackChain>>,
         wakes: &Wakes,
     ) -> Result<Starter, Errno> {
         for (fd, id) in [(&control, CONTROL), (&signals, SIGNALS)] {

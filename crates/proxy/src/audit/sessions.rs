@@ -1,7 +1,7 @@
 //! Which sessions on plain sshds are open, as the lines of the audit log say. They stand in a file of the log's directory:
 //! the process that takes the directory of one that was killed writes their ends.
 
-use crate::identity::replace;
+use crate::files::replace;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};

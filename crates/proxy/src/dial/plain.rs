@@ -1,11 +1,11 @@
 //! A dial whose node is a plain sshd: the frames' SSH bytes go into a pipe, at whose other end this proxy's own SSH is. The
 //! pipe is what is on its way; a reader that is slow holds its writer.
 
-use super::{ToNode, Why, denied};
-use crate::gate::Gate;
-use crate::jump::{BETWEEN, Local};
+use super::to_node::ToNode;
+use crate::denial::{Why, denied};
+use crate::shared::{BETWEEN, Local, Shared};
 use crate::ssh::terminate::AgentFrames;
-use crate::state::Known;
+use crate::state::InventoryNode;
 use bytes::Bytes;
 use fleetgate_proto::v1::frame::Kind;
 use fleetgate_proto::v1::{Agent, Denied, Frame, Opened};
@@ -31,9 +31,9 @@ pub(super) struct PlainLeg {
 
 /// Begins one. The other is told why its SSH has ended.
 pub(super) fn begin(
-    gate: &Gate,
+    shared: &Shared,
     source: Option<SocketAddr>,
-    node: Arc<Known>,
+    node: Arc<InventoryNode>,
     agent: bool,
     to_node: ToNode,
 ) -> Result<(PlainLeg, oneshot::Receiver<String>), Denied> {
@@ -48,7 +48,8 @@ pub(super) fn begin(
     });
     let frames = agent.then(|| AgentFrames::new(to_client, from_client));
     let source = source.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
-    gate.local
+    shared
+        .local
         .send(Local::Plain(there, source, node, frames, leave))
         .map_err(|_| denied(Why::Offline, "the proxy stops"))?;
     tokio::spawn(pump(to_node, write, to_agent));

@@ -1,12 +1,14 @@
 //! An open session towards its client. HTTP/2 asks for frames only while the client takes some, so what ends a session by
 //! itself, and what it holds, belong to a task that waits for no client.
 
-use super::open::Told;
+use super::last;
 use super::plain::PlainLeg;
-use super::{Why, denied, last, refused, ssh_length};
-use crate::dial::streams::NodeFrames;
-use crate::places::Place;
+use super::to_node::ssh_length;
+use crate::denial::{Why, denied, refused};
+use crate::open_dials::DialRecord;
+use crate::quota::Slot;
 use crate::steps::Steps;
+use crate::streams::NodeFrames;
 use fleetgate_net::h2;
 use fleetgate_policy::cluster::{Name, Refusal};
 use fleetgate_proto::v1::Frame;
@@ -28,7 +30,7 @@ const TAKEN_WITHIN: Duration = Duration::from_secs(2);
 
 /// What the node sends, and what ends it.
 pub(super) struct Session {
-    held: Held,
+    held: SharedParts,
     /// When the decision no longer holds; None: that is not to be known any more.
     refused: Option<oneshot::Receiver<Refusal>>,
     steps: Steps,
@@ -43,7 +45,7 @@ pub(super) enum FromNode {
 
 /// What a session holds until it ends, whether its client reads or not.
 #[derive(Clone)]
-struct Held(Arc<Mutex<Parts>>);
+struct SharedParts(Arc<Mutex<Parts>>);
 
 struct Parts {
     /// None: it was refused.
@@ -57,8 +59,8 @@ struct Parts {
 
 /// What others see of it: its place, and its end in the audit log.
 struct Account {
-    told: Told,
-    _place: Place<Name>,
+    told: DialRecord,
+    _place: Slot<Name>,
 }
 
 impl Session {
@@ -67,12 +69,12 @@ impl Session {
         from_node: FromNode,
         end: oneshot::Sender<()>,
         steps: Steps,
-        told: Told,
-        place: Place<Name>,
+        told: DialRecord,
+        place: Slot<Name>,
         refusal: impl Future<Output = Refusal> + Send + 'static,
         left: Option<oneshot::Receiver<String>>,
     ) -> Session {
-        let held = Held(Arc::new(Mutex::new(Parts {
+        let held = SharedParts(Arc::new(Mutex::new(Parts {
             from_node: Some(from_node),
             end: Some(end),
             is_whole: false,
@@ -145,7 +147,7 @@ impl Drop for Session {
 
 /// Ends what may not go on. It waits for no client.
 async fn watch(
-    held: Held,
+    held: SharedParts,
     refusal: impl Future<Output = Refusal>,
     left: Option<oneshot::Receiver<String>>,
     tell: oneshot::Sender<Refusal>,
@@ -179,7 +181,7 @@ async fn watch(
     }
 }
 
-impl Held {
+impl SharedParts {
     fn parts(&self) -> MutexGuard<'_, Parts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

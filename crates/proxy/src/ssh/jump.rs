@@ -3,9 +3,9 @@
 //!
 //! One task for a connection: it owns the protocol and every leg, and a leg holds no more than its channel's window.
 
-use super::door::{Answered, Caller, Door, GRACE, cookie, settings};
-use super::end::{Bytes, End};
-use super::{MAX_CHANNELS, Ways};
+use super::authenticator::{Authenticator, Caller, GRACE, cookie, settings};
+use super::endpoint::{Bytes, Endpoint};
+use super::{JumpAccess, MAX_CHANNELS};
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::event::{ChannelId, ChannelKind, Event, Reason, Stream};
 use std::collections::{BTreeMap, VecDeque};
@@ -14,7 +14,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -28,12 +28,12 @@ const PART: usize = 32 * 1024;
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Serves one connection until it ends; the words say why, for the log.
-pub async fn serve(stream: impl Bytes, source: SocketAddr, ways: Rc<dyn Ways>) -> String {
+pub async fn serve(stream: impl Bytes, source: SocketAddr, ways: Rc<dyn JumpAccess>) -> String {
     let key = ways.host_key();
     let core = Connection::server(settings(&key).into(), cookie());
     let mut jump = Jump {
-        end: End::new(core, stream),
-        door: Door::new(key, source),
+        end: Endpoint::new(core, stream),
+        authenticator: Authenticator::new(key, source),
         ways,
         caller: None,
         legs: BTreeMap::new(),
@@ -54,9 +54,9 @@ pub async fn serve(stream: impl Bytes, source: SocketAddr, ways: Rc<dyn Ways>) -
 }
 
 struct Jump<S> {
-    end: End<S>,
-    door: Door,
-    ways: Rc<dyn Ways>,
+    end: Endpoint<S>,
+    authenticator: Authenticator,
+    ways: Rc<dyn JumpAccess>,
     caller: Option<Rc<Caller>>,
     legs: BTreeMap<u32, Leg>,
 }
@@ -64,7 +64,7 @@ struct Jump<S> {
 /// A channel and what it leads to.
 enum Leg {
     /// The node is being reached.
-    Reaching(super::Reaching),
+    StreamFuture(super::StreamFuture),
     /// It was.
     Open(Way),
 }
@@ -89,39 +89,15 @@ impl<S: Bytes> Jump<S> {
     }
 
     fn poll_login(&mut self, cx: &mut Context<'_>) -> Poll<Result<Rc<Caller>, String>> {
-        loop {
-            while let Some(event) = self.end.core.poll().map_err(|e| e.to_string())? {
-                match event {
-                    Event::SignExchange(exchange) => self.door.sign(&mut self.end.core, &exchange)?,
-                    Event::Auth(request) => {
-                        let request = request.to_vec();
-                        let ways = &self.ways;
-                        let check = |c: &_, name: &str| ways.check_user(c, name);
-                        match self.door.decide(&mut self.end.core, &request, &check) {
-                            Answered::In(mut caller) => {
-                                // Nodes ask for proofs of their own.
-                                caller.proof = Rc::default();
-                                ways.entered(self.door.source());
-                                return Poll::Ready(Ok(Rc::new(caller)));
-                            }
-                            Answered::Not(Some(why)) => ways.refused(self.door.source(), &why),
-                            Answered::Not(None) => {}
-                            Answered::Enough => {
-                                return Poll::Ready(Err(
-                                    self.end(Reason::NoMoreAuthMethods, "too many tries".to_owned())
-                                ));
-                            }
-                        }
-                    }
-                    _ => {}
-                }
-            }
-            match self.end.poll_move(cx) {
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(e)) => return Poll::Ready(Err(lost(&e))),
-                Poll::Pending => return Poll::Pending,
-            }
-        }
+        let (ways, source) = (&self.ways, self.authenticator.source());
+        let check = |c: &_, name: &str| ways.check_user(c, name);
+        let refused = |why: &str| ways.refused(source, why);
+        let done = ready!(self.authenticator.poll_login(&mut self.end, &check, &refused, cx));
+        let mut caller = done.map_err(|e| lost(&e))??;
+        // Nodes ask for proofs of their own.
+        caller.proof = Rc::default();
+        ways.entered(source);
+        Poll::Ready(Ok(Rc::new(caller)))
     }
 
     async fn run(&mut self) -> String {
@@ -149,7 +125,7 @@ impl<S: Bytes> Jump<S> {
     fn deal(&mut self) -> Result<(), String> {
         while let Some(event) = self.end.core.poll().map_err(|e| e.to_string())? {
             match event {
-                Event::SignExchange(exchange) => self.door.sign(&mut self.end.core, &exchange)?,
+                Event::SignExchange(exchange) => self.authenticator.sign(&mut self.end.core, &exchange)?,
                 Event::Open { channel, kind } => self.open(channel, &kind),
                 Event::Data { channel, bytes, .. } => {
                     if let Some(Leg::Open(way)) = self.legs.get_mut(&channel.0) {
@@ -196,7 +172,7 @@ impl<S: Bytes> Jump<S> {
             return core.refuse(channel, CONNECT_FAILED, "too many nodes at once");
         }
         let reaching = self.ways.reach(caller, host);
-        self.legs.insert(channel.0, Leg::Reaching(reaching));
+        self.legs.insert(channel.0, Leg::StreamFuture(reaching));
     }
 
     fn poll_leg(&mut self, id: u32, cx: &mut Context<'_>) {
@@ -205,7 +181,7 @@ impl<S: Bytes> Jump<S> {
         let Some(leg) = self.legs.get_mut(&id) else {
             return;
         };
-        if let Leg::Reaching(reaching) = leg {
+        if let Leg::StreamFuture(reaching) = leg {
             match reaching.as_mut().poll(cx) {
                 Poll::Pending => return,
                 Poll::Ready(Err(words)) => {

@@ -1,14 +1,14 @@
 //! SSH at the proxy: for `ssh -J`, and for nodes without fleetgate, whose SSH ends here. It knows no sockets and no
-//! gRPC: streams are handed to it, and what the proxy knows is asked through [`Ways`].
+//! gRPC: streams are handed to it, and what the proxy knows is asked through [`JumpAccess`].
 
-pub mod door;
-pub mod end;
+pub mod authenticator;
+pub mod endpoint;
 pub mod jump;
 pub mod terminate;
 #[cfg(test)]
 mod tests;
 
-use door::Caller;
+use authenticator::Caller;
 use fleetgate_policy::cluster::Identity;
 use fleetgate_ssh::key::{Certificate, HostKey};
 use std::future::Future;
@@ -23,18 +23,18 @@ pub const WINDOW: u32 = 2 * 1024 * 1024;
 pub const MAX_CHANNELS: u32 = 64;
 
 /// A byte stream to a node's SSH.
-pub type Stream = Box<dyn end::Bytes>;
+pub type Stream = Box<dyn endpoint::Bytes>;
 /// It is under way; an error is a sentence for the user.
-pub type Reaching = Pin<Box<dyn Future<Output = Result<Stream, String>>>>;
+pub type StreamFuture = Pin<Box<dyn Future<Output = Result<Stream, String>>>>;
 
 /// What the rest of the proxy does for a connection by SSH.
-pub trait Ways {
+pub trait JumpAccess {
     /// The proxy's key with its certificate, as they are now.
     fn host_key(&self) -> Arc<HostKey>;
     /// Whether this certificate lets its user in at the proxy, where he gave this name.
     fn check_user(&self, certificate: &Certificate, name: &str) -> Result<Identity, String>;
     /// A way to a node's SSH.
-    fn reach(&self, caller: &Rc<Caller>, node: &str) -> Reaching;
+    fn reach(&self, caller: &Rc<Caller>, node: &str) -> StreamFuture;
     /// Somebody is in.
     fn entered(&self, source: SocketAddr);
     /// A try that was refused, for the audit log.

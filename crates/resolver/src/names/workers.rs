@@ -1,7 +1,7 @@
 //! Processes that look names up, one question at a time. A name service that hangs hangs its worker, and nobody else.
 
 use super::{MS, Nanos, failed, lookup};
-use fleetgate_sys::glibc::fork::{self, Forked};
+use fleetgate_sys::glibc::fork::{self, ForkSide};
 use fleetgate_sys::pages::Program;
 use fleetgate_sys::poll::{self, READ, Watch};
 use fleetgate_sys::{Fd, process, socket};
@@ -164,14 +164,14 @@ impl Worker {
 fn start(selinux_required: bool) -> fleetgate_sys::Result<Worker> {
     let (ours, theirs) = socket::pair()?;
     match fork::fork()? {
-        Forked::Parent(pid) => Ok(Worker {
+        ForkSide::Parent(pid) => Ok(Worker {
             socket: ours,
             // Reaped by the kernel when it ends: should it have ended already, this fails and nothing is lost.
             pidfd: process::pidfd_open(pid)?,
             state: State::Idle(0),
             retired: false,
         }),
-        Forked::Child => {
+        ForkSide::Child => {
             let code = match crate::child::become_child(theirs, SOCKET, c"fleetgate-names") {
                 Ok(socket) => work(&socket, selinux_required),
                 Err(_) => 1,

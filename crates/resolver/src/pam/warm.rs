@@ -3,7 +3,7 @@
 
 use super::session;
 use crate::child::become_child;
-use fleetgate_sys::glibc::fork::{self, Forked};
+use fleetgate_sys::glibc::fork::{self, ForkSide};
 use fleetgate_sys::glibc::pam::{Conversation, Libpam, Message, Transaction};
 use fleetgate_sys::glibc::{Library, nss};
 use fleetgate_sys::{Fd, process, socket};
@@ -68,11 +68,11 @@ impl Warm {
     pub fn start(modules: Vec<PathBuf>, depth: Depth, service: &CStr) -> fleetgate_sys::Result<Warm> {
         let (ours, theirs) = socket::pair()?;
         match fork::fork()? {
-            Forked::Parent(pid) => Ok(Warm {
+            ForkSide::Parent(pid) => Ok(Warm {
                 socket: ours,
                 pidfd: process::pidfd_open(pid)?,
             }),
-            Forked::Child => {
+            ForkSide::Child => {
                 let code = match become_child(theirs, SOCKET, c"fleetgate-warm") {
                     Ok(socket) => serve(socket, &modules, depth, service),
                     Err(_) => 1,
@@ -109,8 +109,8 @@ fn serve(socket: Fd, modules: &[PathBuf], depth: Depth, service: &CStr) -> i32 {
 fn make(server: &Fd, libpam: Option<Libpam>, depth: Depth, service: &CStr) -> fleetgate_sys::Result<Fd> {
     let (ours, theirs) = socket::pair()?;
     match fork::fork()? {
-        Forked::Parent(_) => Ok(ours),
-        Forked::Child => {
+        ForkSide::Parent(_) => Ok(ours),
+        ForkSide::Child => {
             drop(ours);
             // The server's own socket; it goes on in the other process.
             if let Ok(socket) = become_child(theirs, server.raw(), c"fleetgate-next") {

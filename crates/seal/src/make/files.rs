@@ -3,18 +3,18 @@
 
 use super::refuse_noexec;
 use crate::Source;
-use crate::refusal::{Context, Failed, Step};
+use crate::refusal::{Context, Failure, Step};
 use crate::source::cstring;
 use fleetgate_sys::{Fd, exe, file};
 use std::ffi::CString;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-pub(super) fn tmpfile(source: &Source, directory: &Path) -> Result<Fd, Failed> {
+pub(super) fn tmpfile(source: &Source, directory: &Path) -> Result<Fd, Failure> {
     let fd = exe::nameless(&cstring(directory)?)
         .step(Step::CreateFile)
         .map_err(|e| e.at(directory))?;
-    let finish = || -> Result<Fd, Failed> {
+    let finish = || -> Result<Fd, Failure> {
         refuse_noexec(&fd)?;
         fill(source, &fd)?;
         exe::reopen_read(&fd).step(Step::Reopen)
@@ -25,8 +25,8 @@ pub(super) fn tmpfile(source: &Source, directory: &Path) -> Result<Fd, Failed> {
     Ok(reader)
 }
 
-pub(super) fn unlinked(source: &Source, directory: &Path) -> Result<Fd, Failed> {
-    let make = || -> Result<Fd, Failed> {
+pub(super) fn unlinked(source: &Source, directory: &Path) -> Result<Fd, Failure> {
+    let make = || -> Result<Fd, Failure> {
         let dir = exe::open_place(file::CWD, &cstring(directory)?).step(Step::FindFile)?;
         let (writer, reader) = without_name(&dir)?;
         refuse_noexec(&writer)?;
@@ -41,7 +41,7 @@ pub(super) fn unlinked(source: &Source, directory: &Path) -> Result<Fd, Failed> 
 
 /// A writing and a reading descriptor of a new file whose name is already gone when this returns. The second one is
 /// opened while there is a name, so that no /proc is needed, and compared, so that nobody can put another in between.
-fn without_name(dir: &Fd) -> Result<(Fd, Fd), Failed> {
+fn without_name(dir: &Fd) -> Result<(Fd, Fd), Failure> {
     let name = random_name();
     let writer = exe::create_new(dir.raw(), &name).step(Step::CreateFile)?;
     let reader = exe::open_read(dir.raw(), &name).step(Step::Reopen);
@@ -50,7 +50,10 @@ fn without_name(dir: &Fd) -> Result<(Fd, Fd), Failed> {
     let same = exe::identity(&writer).step(Step::Reopen)?;
     let seen = exe::identity(&reader).step(Step::Reopen)?;
     if (same.device, same.inode) != (seen.device, seen.inode) {
-        return Err(Failed::because(Step::Reopen, "another file was put in its place"));
+        return Err(Failure::because(
+            Step::Reopen,
+            "another file was put in its place",
+        ));
     }
     Ok((writer, reader))
 }
@@ -61,7 +64,7 @@ pub(super) fn random_name() -> CString {
     CString::new(format!(".fleetgate-{:016x}{:016x}", bits[0], bits[1])).unwrap_or_default()
 }
 
-pub(super) fn fill(source: &Source, to: &Fd) -> Result<(), Failed> {
+pub(super) fn fill(source: &Source, to: &Fd) -> Result<(), Failure> {
     match source {
         Source::Embedded(e) => file::write_all_at(to, &e.bytes()?, 0).step(Step::WriteImage)?,
         _ => {

@@ -2,13 +2,13 @@
 //! image this program was built with. Held by descriptor: an upgrade or a deletion takes the name, not the file.
 
 use crate::Source;
-use crate::refusal::{Context, Failed, Step};
+use crate::refusal::{Context, Failure, Step};
 use crate::source::{cstring, digest, read_all};
 use fleetgate_sys::exe::{self, Identity};
 use fleetgate_sys::{Fd, file};
 use std::path::Path;
 
-pub(super) fn open(source: &Source, path: &Path) -> Result<Fd, Failed> {
+pub(super) fn open(source: &Source, path: &Path) -> Result<Fd, Failure> {
     let fd = exe::open_read(file::CWD, &cstring(path)?)
         .step(Step::FindFile)
         .map_err(|e| e.at(path))?;
@@ -26,14 +26,14 @@ pub(super) fn open(source: &Source, path: &Path) -> Result<Fd, Failed> {
 }
 
 /// Whether the open file still is the image.
-pub(crate) fn check(source: &Source, fd: &Fd) -> Result<(), Failed> {
+pub(crate) fn check(source: &Source, fd: &Fd) -> Result<(), Failure> {
     if let Source::Embedded(e) = source
         && exe::identity(fd).step(Step::CheckDigest)?.size != e.len as u64
     {
-        return Err(Failed::because(Step::CheckDigest, "it has another length"));
+        return Err(Failure::because(Step::CheckDigest, "it has another length"));
     }
     if digest(&read_all(fd)?) != source.digest()? {
-        return Err(Failed::because(
+        return Err(Failure::because(
             Step::CheckDigest,
             "it is another program than the one built in",
         ));
@@ -41,8 +41,8 @@ pub(crate) fn check(source: &Source, fd: &Fd) -> Result<(), Failed> {
     Ok(())
 }
 
-fn owned_by_root(seen: &Identity, path: &Path, file: bool) -> Result<(), Failed> {
-    let wrong = |why: &str| Err(Failed::because(Step::CheckOwner, why).at(path));
+fn owned_by_root(seen: &Identity, path: &Path, file: bool) -> Result<(), Failure> {
+    let wrong = |why: &str| Err(Failure::because(Step::CheckOwner, why).at(path));
     if file && !seen.is_file() {
         return wrong("not a regular file");
     }

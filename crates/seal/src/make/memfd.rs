@@ -1,7 +1,7 @@
 //! An anonymous file in memory, sealed. Costs a copy, once for a server, every time for a program that runs once.
 
 use crate::Source;
-use crate::refusal::{Context, Failed, Step};
+use crate::refusal::{Context, Failure, Step};
 use crate::source::MAX_IMAGE;
 use fleetgate_sys::memfd::{self, CONTENT_SEALS, Kind};
 use fleetgate_sys::{Errno, Fd, exe, file};
@@ -10,7 +10,7 @@ use std::ffi::CString;
 /// Keeps the executable bits as they are (Linux 6.3), so that nobody can take them away from a cached image.
 const SEAL_EXEC: i32 = 0x20;
 
-pub(super) fn make(source: &Source) -> Result<Fd, Failed> {
+pub(super) fn make(source: &Source) -> Result<Fd, Failure> {
     let name = CString::new(name(source)).unwrap_or_default();
     let fd = memfd::create(&name, Kind::Executable).step(Step::CreateMemfd)?;
     match source {
@@ -36,7 +36,7 @@ fn name(source: &Source) -> &[u8] {
 
 /// Content, size and executable bits become final. Which seals that takes depends on the kernel, and the kernel
 /// adds some of its own: what counts is that the ones we need are there afterwards.
-pub(crate) fn seal(fd: &Fd) -> Result<(), Failed> {
+pub(crate) fn seal(fd: &Fd) -> Result<(), Failure> {
     exe::change_mode(fd, 0o555).step(Step::ChangeMode)?;
     match memfd::add_seals(fd, CONTENT_SEALS | SEAL_EXEC) {
         // Before 6.3 there is no seal on the executable bits.
@@ -44,7 +44,7 @@ pub(crate) fn seal(fd: &Fd) -> Result<(), Failed> {
         other => other.step(Step::AddSeals)?,
     }
     if !memfd::is_final(fd) {
-        return Err(Failed::because(
+        return Err(Failure::because(
             Step::AddSeals,
             "the kernel took the seals but does not show them",
         ));
@@ -53,14 +53,14 @@ pub(crate) fn seal(fd: &Fd) -> Result<(), Failed> {
 }
 
 /// Copies a file inside the kernel.
-pub(crate) fn copy(from: &Fd, to: &Fd) -> Result<(), Failed> {
+pub(crate) fn copy(from: &Fd, to: &Fd) -> Result<(), Failure> {
     let size = exe::identity(from).step(Step::ReadFile)?.size;
     if size > MAX_IMAGE as u64 {
         return Err(Errno::EFBIG).step(Step::ReadFile);
     }
     let copied = exe::copy(from, to, size).step(Step::WriteImage)?;
     if copied != size {
-        return Err(Failed::because(
+        return Err(Failure::because(
             Step::ReadFile,
             "it changed its length while it was read",
         ));

@@ -8,13 +8,13 @@ mod overlay;
 pub(crate) use installed::check as check_installed;
 pub(crate) use overlay::for_exec as overlay_for_exec;
 
-use crate::refusal::{Context, Failed, Step};
+use crate::refusal::{Context, Failure, Step};
 use crate::{Source, Strategy};
 use fleetgate_sys::{Fd, exe};
 use std::path::{Path, PathBuf};
 
 /// Makes one image. `place` is what [`places`] offered.
-pub(crate) fn make(strategy: Strategy, source: &Source, place: Option<&Path>) -> Result<Fd, Failed> {
+pub(crate) fn make(strategy: Strategy, source: &Source, place: Option<&Path>) -> Result<Fd, Failure> {
     match (strategy, place) {
         (Strategy::Installed, Some(path)) => installed::open(source, path),
         (Strategy::Memfd, _) => memfd::make(source),
@@ -22,7 +22,7 @@ pub(crate) fn make(strategy: Strategy, source: &Source, place: Option<&Path>) ->
         (Strategy::Tmpfile, Some(directory)) => files::tmpfile(source, directory),
         (Strategy::Unlinked, Some(directory)) => files::unlinked(source, directory),
         (Strategy::Plain, _) => source.open().map(|(fd, _)| fd),
-        (_, None) => Err(Failed::because(Step::Applies, "there is no place to make it in")),
+        (_, None) => Err(Failure::because(Step::Applies, "there is no place to make it in")),
     }
 }
 
@@ -48,10 +48,10 @@ pub(crate) fn places(
 }
 
 /// Refuses a place from which nothing may be executed before anything is written to it.
-fn refuse_noexec(fd: &Fd) -> Result<(), Failed> {
+fn refuse_noexec(fd: &Fd) -> Result<(), Failure> {
     let (_, noexec) = exe::filesystem(fd).step(Step::CreateFile)?;
     if noexec {
-        return Err(Failed::because(Step::CreateFile, "mounted noexec"));
+        return Err(Failure::because(Step::CreateFile, "mounted noexec"));
     }
     Ok(())
 }

@@ -10,7 +10,7 @@
 
 use super::files;
 use crate::Source;
-use crate::refusal::{Cause, Context, Failed, Step};
+use crate::refusal::{Cause, Context, Failure, Step};
 use crate::source::cstring;
 use fleetgate_sys::exe::Identity;
 use fleetgate_sys::overlay::{Lower, Stage};
@@ -27,7 +27,7 @@ const SECOND: [(&str, &CStr); 3] = [
     ("/etc", c"/etc"),
 ];
 
-pub(super) fn make(source: &Source, place: Option<&Path>) -> Result<Fd, Failed> {
+pub(super) fn make(source: &Source, place: Option<&Path>) -> Result<Fd, Failure> {
     match (source, place) {
         (Source::Embedded(e), None) => {
             let bytes = e.bytes()?;
@@ -51,7 +51,7 @@ pub(super) fn make(source: &Source, place: Option<&Path>) -> Result<Fd, Failed> 
 }
 
 /// The same file, of which the caller already has the identity, open through an overlay of the directory it is in.
-pub(crate) fn for_exec(fd: &Fd, seen: &Identity) -> Result<Fd, Failed> {
+pub(crate) fn for_exec(fd: &Fd, seen: &Identity) -> Result<Fd, Failure> {
     let (place, path, name, second) = below(fd)?;
     let sealed = open(
         Lower::File {
@@ -66,19 +66,19 @@ pub(crate) fn for_exec(fd: &Fd, seen: &Identity) -> Result<Fd, Failed> {
 }
 
 /// The same file, open through an overlay of the directory it is in.
-pub(crate) fn from_file(fd: &Fd) -> Result<Fd, Failed> {
+pub(crate) fn from_file(fd: &Fd) -> Result<Fd, Failure> {
     for_exec(fd, &exe::identity(fd).step(Step::FindFile)?)
 }
 
 /// The directory an open file is in, its name there, and a second layer that goes with that directory. The path is
 /// the kernel's own for this file, links resolved: a link inside the overlay would lead out of it.
-fn below(fd: &Fd) -> Result<(Fd, CString, CString, &'static CStr), Failed> {
+fn below(fd: &Fd) -> Result<(Fd, CString, CString, &'static CStr), Failure> {
     let mut buffer = [0u8; 32];
     let link = exe::proc_path(&mut buffer, fd.raw());
     let link = Path::new(std::ffi::OsStr::from_bytes(link.to_bytes()));
     let path = std::fs::read_link(link).step(Step::FindFile)?;
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(Failed::because(Step::FindFile, "it is in no directory"));
+        return Err(Failure::because(Step::FindFile, "it is in no directory"));
     };
     let name = CString::new(name.as_bytes())
         .map_err(|_| Errno::EINVAL)
@@ -93,7 +93,7 @@ fn below(fd: &Fd) -> Result<(Fd, CString, CString, &'static CStr), Failed> {
         .map(|(_, c)| *c);
     match second {
         Some(second) => Ok((place, there, name, second)),
-        None => Err(Failed::because(
+        None => Err(Failure::because(
             Step::SetLayers,
             "a file in the root directory has no place beside it for the second layer",
         )),
@@ -101,10 +101,10 @@ fn below(fd: &Fd) -> Result<(Fd, CString, CString, &'static CStr), Failed> {
 }
 
 /// The directory may have changed between the look and the mount.
-fn same_file(below: &Identity, sealed: &Fd) -> Result<(), Failed> {
+fn same_file(below: &Identity, sealed: &Fd) -> Result<(), Failure> {
     let seen = exe::identity(sealed).step(Step::OpenInside)?;
     if (below.inode, below.size, below.changed_ns) != (seen.inode, seen.size, seen.changed_ns) {
-        return Err(Failed::because(
+        return Err(Failure::because(
             Step::OpenInside,
             "another file has this name now, or the program was removed",
         ));
@@ -113,7 +113,7 @@ fn same_file(below: &Identity, sealed: &Fd) -> Result<(), Failed> {
 }
 
 /// For kernels that take no layer from a mount that is attached nowhere.
-fn from_private_directory(source: &Source, directory: &Path) -> Result<Fd, Failed> {
+fn from_private_directory(source: &Source, directory: &Path) -> Result<Fd, Failure> {
     let private = directory.join(std::ffi::OsStr::from_bytes(files::random_name().to_bytes()));
     use std::os::unix::fs::DirBuilderExt;
     std::fs::DirBuilder::new()
@@ -121,7 +121,7 @@ fn from_private_directory(source: &Source, directory: &Path) -> Result<Fd, Faile
         .create(&private)
         .step(Step::CreateFile)?;
     let name = c"image";
-    let make = || -> Result<Fd, Failed> {
+    let make = || -> Result<Fd, Failure> {
         let path = cstring(&private)?;
         let place = exe::open_place(file::CWD, &path).step(Step::CreateFile)?;
         let writer = exe::create_new(place.raw(), name).step(Step::CreateFile)?;
@@ -145,7 +145,7 @@ fn from_private_directory(source: &Source, directory: &Path) -> Result<Fd, Faile
 
 /// As whoever we are, and when that is told no (an ordinary user; root inside a container), in a user namespace. The
 /// mount is let go of in the background.
-fn open(lower: Lower<'_>, second: &CStr) -> Result<Fd, Failed> {
+fn open(lower: Lower<'_>, second: &CStr) -> Result<Fd, Failure> {
     match overlay::open_keeping_mount(lower, second) {
         Ok((sealed, mounted)) => {
             socket::close_in_background(mounted);
@@ -156,7 +156,7 @@ fn open(lower: Lower<'_>, second: &CStr) -> Result<Fd, Failed> {
     }
 }
 
-fn named((stage, errno): overlay::Failure) -> Failed {
+fn named((stage, errno): overlay::Failure) -> Failure {
     let step = match stage {
         Stage::Tmpfs => Step::MakeTmpfs,
         Stage::Write => Step::WriteImage,
@@ -167,7 +167,7 @@ fn named((stage, errno): overlay::Failure) -> Failed {
         Stage::Inside => Step::OpenInside,
         Stage::Namespace => Step::UserNamespace,
     };
-    Failed {
+    Failure {
         step,
         cause: Cause::Errno(errno),
         path: None,

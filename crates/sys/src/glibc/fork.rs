@@ -7,7 +7,7 @@ use core::ffi::CStr;
 
 /// Which of the two this process is.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Forked {
+pub enum ForkSide {
     /// The new one.
     Child,
     /// The old one; the child's number.
@@ -16,11 +16,11 @@ pub enum Forked {
 
 /// Copies this process. It must have one thread: the child has only the calling one, and whatever another held
 /// stays locked in it for ever.
-pub fn fork() -> Result<Forked> {
+pub fn fork() -> Result<ForkSide> {
     // SAFETY: the child continues as an ordinary single-threaded process on memory of its own.
     match unsafe { libc::fork() } {
-        0 => Ok(Forked::Child),
-        pid if pid > 0 => Ok(Forked::Parent(pid)),
+        0 => Ok(ForkSide::Child),
+        pid if pid > 0 => Ok(ForkSide::Parent(pid)),
         // SAFETY: glibc's errno of this thread, just set.
         _ => Err(Errno(unsafe { *libc::__errno_location() })),
     }
@@ -116,11 +116,11 @@ mod tests {
 
     fn in_child(body: impl FnOnce()) -> Exit {
         match fork().expect("fork") {
-            Forked::Child => {
+            ForkSide::Child => {
                 body();
                 crate::process::exit(0)
             }
-            Forked::Parent(pid) => wait(&pidfd_open(pid).expect("not reaped"), true)
+            ForkSide::Parent(pid) => wait(&pidfd_open(pid).expect("not reaped"), true)
                 .expect("wait")
                 .expect("blocking"),
         }

@@ -101,66 +101,66 @@ unsafe fn user(entry: &libc::passwd) -> User {
     }
 }
 
+/// One entry of a database: `ask` is a call of the C library that fills it, and `read` copies it.
+///
+/// # Safety
+/// All fields of `E` are numbers and pointers, for which zero is a value. `ask` writes the entry and, beside it, into the
+/// buffer of the given length, which lives until `read` has copied the strings.
+unsafe fn look_up<E, T>(
+    ask: impl Fn(*mut E, *mut c_char, usize, *mut *mut E) -> c_int,
+    read: impl FnOnce(&E) -> T,
+) -> Result<Option<T>, Errno> {
+    // SAFETY: the caller's.
+    let mut entry: E = unsafe { core::mem::zeroed() };
+    let found = growing(|buffer, len| {
+        let mut result = core::ptr::null_mut();
+        let code = ask(&raw mut entry, buffer, len, &raw mut result);
+        (code, !result.is_null())
+    })?;
+    Ok(found.map(|_buffer| read(&entry)))
+}
+
 /// The account called `name`.
 pub fn user_by_name(name: &CStr) -> Result<Option<User>, Errno> {
-    // SAFETY: all fields of these structs are numbers and pointers, for which zero is a value; the call writes
-    // the entry and, beside it, into the buffer of the given length, which lives until the strings are copied.
+    // SAFETY: passwd is such a struct, and getpwnam_r such a call.
     unsafe {
-        let mut entry: libc::passwd = core::mem::zeroed();
-        let found = growing(|buffer, len| {
-            let mut result = core::ptr::null_mut();
-            let code = libc::getpwnam_r(name.as_ptr(), &raw mut entry, buffer, len, &raw mut result);
-            (code, !result.is_null())
-        })?;
-        Ok(found.map(|_buffer| user(&entry)))
+        look_up(
+            |e, b, n, r| libc::getpwnam_r(name.as_ptr(), e, b, n, r),
+            |e| user(e),
+        )
     }
 }
 
 /// The account with number `uid`.
 pub fn user_by_id(uid: u32) -> Result<Option<User>, Errno> {
     // SAFETY: as in `user_by_name`.
-    unsafe {
-        let mut entry: libc::passwd = core::mem::zeroed();
-        let found = growing(|buffer, len| {
-            let mut result = core::ptr::null_mut();
-            let code = libc::getpwuid_r(uid, &raw mut entry, buffer, len, &raw mut result);
-            (code, !result.is_null())
-        })?;
-        Ok(found.map(|_buffer| user(&entry)))
-    }
+    unsafe { look_up(|e, b, n, r| libc::getpwuid_r(uid, e, b, n, r), |e| user(e)) }
 }
 
 /// The group called `name`.
 pub fn group_by_name(name: &CStr) -> Result<Option<Group>, Errno> {
-    // SAFETY: as in `user_by_name`.
+    // SAFETY: group is such a struct, and getgrnam_r such a call.
     unsafe {
-        let mut entry: libc::group = core::mem::zeroed();
-        let found = growing(|buffer, len| {
-            let mut result = core::ptr::null_mut();
-            let code = libc::getgrnam_r(name.as_ptr(), &raw mut entry, buffer, len, &raw mut result);
-            (code, !result.is_null())
-        })?;
-        Ok(found.map(|_buffer| Group {
-            name: copied(entry.gr_name),
-            gid: entry.gr_gid,
-        }))
+        look_up(
+            |e, b, n, r| libc::getgrnam_r(name.as_ptr(), e, b, n, r),
+            |e| group(e),
+        )
     }
 }
 
 /// The group with number `gid`.
 pub fn group_by_id(gid: u32) -> Result<Option<Group>, Errno> {
-    // SAFETY: as in `user_by_name`.
-    unsafe {
-        let mut entry: libc::group = core::mem::zeroed();
-        let found = growing(|buffer, len| {
-            let mut result = core::ptr::null_mut();
-            let code = libc::getgrgid_r(gid, &raw mut entry, buffer, len, &raw mut result);
-            (code, !result.is_null())
-        })?;
-        Ok(found.map(|_buffer| Group {
-            name: copied(entry.gr_name),
-            gid: entry.gr_gid,
-        }))
+    // SAFETY: as in `group_by_name`.
+    unsafe { look_up(|e, b, n, r| libc::getgrgid_r(gid, e, b, n, r), |e| group(e)) }
+}
+
+/// # Safety
+/// As of [`user`].
+unsafe fn group(entry: &libc::group) -> Group {
+    Group {
+        // SAFETY: the entry's string stands in the caller's buffer.
+        name: unsafe { copied(entry.gr_name) },
+        gid: entry.gr_gid,
     }
 }
 
@@ -187,7 +187,7 @@ pub fn groups_of(name: &CStr, primary: u32) -> Result<Vec<u32>, Errno> {
 
 /// The ageing of `name`; none without a shadow entry, or without the right to read it.
 pub fn shadow_of(name: &CStr) -> Result<Option<Shadow>, Errno> {
-    // SAFETY: as in `user_by_name`. The buffer holds a password hash: it is wiped before it is freed.
+    // SAFETY: as in `look_up`. The buffer holds a password hash: it is wiped before it is freed.
     unsafe {
         let mut entry: libc::spwd = core::mem::zeroed();
         let found = growing(|buffer, len| {

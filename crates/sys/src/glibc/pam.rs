@@ -25,8 +25,6 @@ impl Code {
     pub const NEW_AUTHTOK_REQD: Code = Code(12);
     /// The conversation failed.
     pub const CONV_ERR: Code = Code(19);
-    /// Give up at once.
-    pub const ABORT: Code = Code(26);
 }
 
 /// Flags of the calls.

@@ -1,6 +1,6 @@
 //! The self test of the program: what a worker will need.
 
-use fleetgate_sys::truth::{Checked, at, descriptor_over_a_socket, run as prove};
+use fleetgate_sys::self_test::{TestResult, at, descriptor_over_a_socket, run as prove};
 use fleetgate_sys::{Errno, epoll, socket};
 
 /// 0 when all of it works; 1 and a line on standard error when not.
@@ -17,7 +17,7 @@ pub(super) fn run(program: super::Program, args: &[&str]) -> i32 {
 }
 
 /// A descriptor over a socket, and an epoll that sees a frame come.
-fn check() -> Checked {
+fn check() -> TestResult {
     descriptor_over_a_socket()?;
     let (left, right) = at("making a socket pair", socket::pair())?;
     let epoll = at("making an epoll", epoll::Epoll::new())?;

@@ -29,8 +29,8 @@ use super::timers::Timer;
 use super::tools::Tools;
 use super::wakes::{Key, Owner};
 use crate::config::{Config, SelinuxUse};
-use fleetgate_launch::{End, Keeper, present};
-use fleetgate_seal::Ladder;
+use fleetgate_launch::{End, SessionReaper, present};
+use fleetgate_seal::FallbackChain;
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::process::Exit;
 use fleetgate_sys::{Errno, Fd, epoll};
@@ -49,8 +49,8 @@ const MAX_TOLD: usize = 1000;
 
 /// All sessions.
 pub struct Sessions {
-    ladder: Arc<Ladder>,
-    keeper: Arc<Keeper>,
+    ladder: Arc<FallbackChain>,
+    keeper: Arc<SessionReaper>,
     cgroups: Option<Cgroups>,
     inherited: Inherited,
     root: bool,
@@ -161,8 +161,8 @@ struct Ends {
 impl Sessions {
     /// No sessions yet. `cgroups`: none where they cannot be used.
     pub fn new(
-        ladder: Arc<Ladder>,
-        keeper: Arc<Keeper>,
+        ladder: Arc<FallbackChain>,
+        keeper: Arc<SessionReaper>,
         cgroups: Option<Cgroups>,
         inherited: Inherited,
         tools: &Tools,

@@ -7,7 +7,7 @@ use crate::monitor::cgroup;
 use crate::monitor::open_login::OpenLogin;
 use crate::monitor::tools::Tools;
 use fleetgate_launch::End;
-use fleetgate_launch::pam::{Heard, PamSession};
+use fleetgate_launch::pam::{PamEvent, PamSession};
 use fleetgate_sys::process::{self, Exit, numbers};
 use fleetgate_sys::{Fd, epoll};
 use fleetgate_wire::common::SessionId;
@@ -154,14 +154,14 @@ impl Sessions {
                     waits = true;
                     break;
                 }
-                Ok(Some(Heard::Exited(exit))) => {
+                Ok(Some(PamEvent::Exited(exit))) => {
                     running.exit = Some(exit);
                     if !session.unheard {
                         // Said behind this loop, which has the session borrowed.
                         told = Some(exit);
                     }
                 }
-                Ok(Some(Heard::Ended(errors))) => {
+                Ok(Some(PamEvent::Ended(errors))) => {
                     for error in errors {
                         tracing::warn!(
                             "closing the PAM session of {}: {}",

@@ -7,7 +7,7 @@ use super::environment;
 use super::order::Refused;
 use fleetgate_launch::pam::PamSession;
 use fleetgate_launch::{Begun, Launch, LaunchError, Launcher, Running};
-use fleetgate_seal::Ladder;
+use fleetgate_seal::FallbackChain;
 use fleetgate_sys::{Fd, file};
 use fleetgate_wire::order::{Role, Work};
 use fleetgate_wire::pam::{Prompt, Start};
@@ -55,7 +55,7 @@ impl PamSessions {
     /// Starts the thread; `done` is called on it, after the PAM session can be taken.
     pub fn begin(
         &self,
-        ladder: Arc<Ladder>,
+        ladder: Arc<FallbackChain>,
         wanted: PamLaunch,
         done: impl FnOnce(Result<(Running, Begun), LaunchError>) + Send + 'static,
     ) -> Result<(), Refused> {
@@ -89,7 +89,7 @@ impl PamSessions {
 
 type Done = (PamSession, (Running, Begun));
 
-fn open_and_launch(ladder: Arc<Ladder>, wanted: PamLaunch) -> Result<Done, LaunchError> {
+fn open_and_launch(ladder: Arc<FallbackChain>, wanted: PamLaunch) -> Result<Done, LaunchError> {
     let PamLaunch {
         accepted,
         start,

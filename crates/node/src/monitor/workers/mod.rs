@@ -1,7 +1,7 @@
 //! The processes that the monitor executed: lobby, fronts, resolver, tunnel. Each has a control socket, a pidfd and a log
 //! pipe. What they say is handed on unread; when one ends, whoever needs it is told once.
 
-mod late_ladder;
+mod late_chain;
 mod log_pipe;
 mod messages;
 mod start;
@@ -9,7 +9,7 @@ mod start;
 mod tests;
 mod worker_socket;
 
-pub use late_ladder::{LateLadder, open as open_ladder};
+pub use late_chain::{LateChain, open as open_chain};
 pub use messages::Messages;
 pub use start::{Executor, Images, Process, StartOrder, Started, WorkerKind, WorkerStarter};
 pub use worker_socket::{Frame, LossReason};

@@ -1,8 +1,8 @@
 //! Starting the processes, on a thread of its own: an exec that endpoint security holds up holds up no login. The
 //! image comes from a ladder; one that cannot be executed is left for the next rung.
 
-use super::LateLadder;
-use fleetgate_seal::{Death, Image, Ladder, Verdict};
+use super::LateChain;
+use fleetgate_seal::{Death, FallbackChain, Image, Verdict};
 use fleetgate_sys::spawn::{Program, Spawn, Stack, Step, Strings, spawn};
 use fleetgate_sys::{Fd, file};
 use std::ffi::CString;
@@ -89,11 +89,11 @@ enum Job {
 /// What [`Executor`] starts from, and as whom.
 pub struct Images {
     /// Lobby and fronts.
-    pub front: Arc<Ladder>,
+    pub front: Arc<FallbackChain>,
     /// The resolver.
-    pub resolver: Arc<Ladder>,
+    pub resolver: Arc<FallbackChain>,
     /// The tunnel, which a node of no cluster does not have.
-    pub tunnel: LateLadder,
+    pub tunnel: LateChain,
     /// Messages behind the resolver's `serve`.
     pub resolver_arguments: Vec<CString>,
     /// Where the guardian is born, outside of the service; none: where the monitor is.
@@ -104,7 +104,7 @@ pub struct Images {
 
 impl Images {
     /// The ladder that a process is started from.
-    fn of(&mut self, kind: WorkerKind) -> Result<Arc<Ladder>, String> {
+    fn of(&mut self, kind: WorkerKind) -> Result<Arc<FallbackChain>, String> {
         match kind {
             WorkerKind::Resolver => Ok(self.resolver.clone()),
             WorkerKind::Lobby | WorkerKind::Front | WorkerKind::Watcher | WorkerKind::Guardian => {
@@ -115,7 +115,7 @@ impl Images {
     }
 
     /// The ladder that a process was started from.
-    fn known(&self, kind: WorkerKind) -> Option<Arc<Ladder>> {
+    fn known(&self, kind: WorkerKind) -> Option<Arc<FallbackChain>> {
         match kind {
             WorkerKind::Resolver => Some(self.resolver.clone()),
             WorkerKind::Lobby | WorkerKind::Front | WorkerKind::Watcher | WorkerKind::Guardian => {
@@ -204,7 +204,7 @@ fn execute(images: &mut Images, order: &StartOrder, stack: &mut Stack) -> Starte
             Err(e) => return Err(e.to_string()),
         }
     }
-    Err("no rung of the ladder executes it".to_owned())
+    Err("no strategy of the fallback chain executes it".to_owned())
 }
 
 fn arguments(images: &Images, kind: WorkerKind) -> Vec<CString> {

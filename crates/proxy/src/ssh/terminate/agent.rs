@@ -131,7 +131,7 @@ impl AgentFrames {
         let number = link.number;
         let n = link.up.len().min(link.credit as usize);
         let data: Vec<u8> = link.up.drain(..n).collect();
-        link.credit -= n as u32;
+        link.credit = link.credit.saturating_sub(u32::try_from(n).unwrap_or(u32::MAX));
         let end = link.up_done && link.up.is_empty() && !link.up_told;
         link.up_told |= end;
         let taken = host.write(channel, Stream::Main, &link.down);
@@ -141,7 +141,7 @@ impl AgentFrames {
             host.consumed(channel, n);
         }
         if n > 0 || end || taken > 0 {
-            self.say(number, data, end, taken as u32);
+            self.say(number, data, end, u32::try_from(taken).unwrap_or(u32::MAX));
         }
         if close {
             host.eof(channel);

@@ -2,8 +2,8 @@
 //! certificate signed side by side.
 
 use super::{Host, fresh_key};
-use crate::ssh::door::Caller;
-use crate::ssh::end::End;
+use crate::ssh::authenticator::Caller;
+use crate::ssh::endpoint::Endpoint;
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::auth::Request;
 use fleetgate_ssh::event::{AuthReply, Event};
@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 pub(super) const ALGORITHM: &str = "ssh-ed25519-cert-v01@openssh.com";
 
 /// Logs in there.
-pub(super) async fn log_in(host: &dyn Host, caller: &Caller) -> Result<End<TcpStream>, String> {
+pub(super) async fn log_in(host: &dyn Host, caller: &Caller) -> Result<Endpoint<TcpStream>, String> {
     let key = fresh_key()?;
     let (stream, certificate) = tokio::try_join!(host.connect(), host.sign(caller, key.public()))?;
     let mut settings = Settings::default();
@@ -29,7 +29,7 @@ pub(super) async fn log_in(host: &dyn Host, caller: &Caller) -> Result<End<TcpSt
     settings.limits.window = crate::ssh::WINDOW;
     settings.limits.max_channels = 2 * crate::ssh::MAX_CHANNELS;
     let mut login = Login {
-        end: End::new(Connection::client(settings.into()), stream),
+        end: Endpoint::new(Connection::client(settings.into()), stream),
         host,
         key,
         certificate,
@@ -40,7 +40,7 @@ pub(super) async fn log_in(host: &dyn Host, caller: &Caller) -> Result<End<TcpSt
 }
 
 struct Login<'a> {
-    end: End<TcpStream>,
+    end: Endpoint<TcpStream>,
     host: &'a dyn Host,
     key: PrivateKey,
     certificate: Vec<u8>,

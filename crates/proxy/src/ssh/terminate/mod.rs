@@ -9,11 +9,11 @@ mod relay;
 
 pub use agent::AgentFrames;
 
-use super::door::{self, Answered, Caller, Door, GRACE, settings};
-use super::end::{Bytes, End};
+use super::authenticator::{self, Authenticator, Caller, GRACE, settings};
+use super::endpoint::{Bytes, Endpoint};
 use fleetgate_policy::cluster::{Allowed, Identity};
 use fleetgate_ssh::Connection;
-use fleetgate_ssh::event::{Event, Reason};
+use fleetgate_ssh::event::Reason;
 use fleetgate_ssh::key::{Certificate, HostKey, KeyType, PrivateKey, PublicKey};
 use fleetgate_ssh::settings::{HostKeyOffer, Settings};
 use std::future::Future;
@@ -22,7 +22,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::net::TcpStream;
 
@@ -39,7 +39,7 @@ pub trait Host {
     /// The node's name.
     fn name(&self) -> &str;
     /// What the user is shown.
-    fn host_key(&self) -> Later<Shown>;
+    fn host_key(&self) -> Later<HostIdentity>;
     /// Whether this certificate lets its user in there under this name.
     fn check(&self, certificate: &Certificate, login: &str) -> Result<Identity, String>;
     /// What he may do there, by the state as it is now: it is asked again for each session and each forwarding.
@@ -54,7 +54,7 @@ pub trait Host {
     /// Whether this is the node's host key or certificate.
     fn trusts(&self, key: &[u8]) -> Result<(), String>;
     /// For the audit log.
-    fn tell(&self, caller: Option<&Caller>, event: Told<'_>);
+    fn tell(&self, caller: Option<&Caller>, event: SessionEvent<'_>);
     /// Comes when somebody must not be in any more, with a sentence that says why.
     fn ended(&self, caller: &Caller) -> Pin<Box<dyn Future<Output = String>>>;
     /// Comes when an administrator ordered the end of this one session, with a sentence that says so.
@@ -62,7 +62,7 @@ pub trait Host {
 }
 
 /// What a user's key exchange is made with.
-pub struct Shown {
+pub struct HostIdentity {
     /// The proxy's key with a host certificate in the node's name.
     pub key: Arc<HostKey>,
     /// By which auth knows the exchange again.
@@ -71,7 +71,7 @@ pub struct Shown {
 
 /// What is told of a connection.
 #[derive(Clone, Copy, Debug)]
-pub enum Told<'a> {
+pub enum SessionEvent<'a> {
     /// Somebody is in.
     In,
     /// A try that was refused.
@@ -105,18 +105,18 @@ pub async fn serve(
     host: Rc<dyn Host>,
     agent: Option<AgentFrames>,
 ) -> String {
-    let Shown { key, cookie } = match host.host_key().await {
+    let HostIdentity { key, cookie } = match host.host_key().await {
         Ok(shown) => shown,
         Err(why) => {
             // Whether the client reads it or not.
-            host.tell(None, Told::Refused(&why));
+            host.tell(None, SessionEvent::Refused(&why));
             return turn_away(stream, why).await;
         }
     };
     let core = Connection::server(settings(&key).into(), cookie);
     let mut user = User {
-        end: End::new(core, stream),
-        door: Door::new(key, source),
+        end: Endpoint::new(core, stream),
+        authenticator: Authenticator::new(key, source),
         host,
     };
     let why = user.serve(agent).await;
@@ -138,7 +138,10 @@ async fn turn_away(stream: impl Bytes, why: String) -> String {
         host_keys: offered.into(),
         ..Settings::default()
     };
-    let mut end = End::new(Connection::server(settings.into(), door::cookie()), stream);
+    let mut end = Endpoint::new(
+        Connection::server(settings.into(), authenticator::cookie()),
+        stream,
+    );
     end.core.disconnect(Reason::ServiceNotAvailable, &why);
     end.hear_out(LAST_WORDS).await;
     end.last_words(LAST_WORDS).await;
@@ -147,8 +150,8 @@ async fn turn_away(stream: impl Bytes, why: String) -> String {
 
 /// The user's side.
 struct User<S> {
-    end: End<S>,
-    door: Door,
+    end: Endpoint<S>,
+    authenticator: Authenticator,
     host: Rc<dyn Host>,
 }
 
@@ -159,9 +162,9 @@ impl<S: Bytes> User<S> {
             Ok(Err(why)) => return why,
             Err(_) => return self.leave(Reason::ByApplication, "nobody logged in in time".to_owned()),
         };
-        self.host.tell(Some(&caller), Told::In);
+        self.host.tell(Some(&caller), SessionEvent::In);
         let why = self.relay(&mut caller, agent).await;
-        self.host.tell(Some(&caller), Told::Out(&why));
+        self.host.tell(Some(&caller), SessionEvent::Out(&why));
         why
     }
 
@@ -188,7 +191,7 @@ impl<S: Bytes> User<S> {
                 relay.kill(&mut target.core);
                 why
             }
-            why = relay.run(&mut self.end, &mut target, &mut self.door) => why,
+            why = relay.run(&mut self.end, &mut target, &mut self.authenticator) => why,
         };
         relay.tell_ends();
         target
@@ -200,7 +203,7 @@ impl<S: Bytes> User<S> {
     }
 
     /// The sshd, with the caller logged in there.
-    async fn reach(&self, caller: &Caller) -> Result<End<TcpStream>, String> {
+    async fn reach(&self, caller: &Caller) -> Result<Endpoint<TcpStream>, String> {
         let node = self.host.name();
         match tokio::time::timeout(REACH, host::log_in(&*self.host, caller)).await {
             Ok(reached) => reached.map_err(|why| format!("{node}: {why}")),
@@ -209,33 +212,11 @@ impl<S: Bytes> User<S> {
     }
 
     fn poll_login(&mut self, cx: &mut Context<'_>) -> Poll<Result<Caller, String>> {
-        loop {
-            while let Some(event) = self.end.core.poll().map_err(|e| e.to_string())? {
-                match event {
-                    Event::SignExchange(exchange) => self.door.sign(&mut self.end.core, &exchange)?,
-                    Event::Auth(request) => {
-                        let request = request.to_vec();
-                        let host = self.host.clone();
-                        let check = |certificate: &_, login: &str| host.check(certificate, login);
-                        match self.door.decide(&mut self.end.core, &request, &check) {
-                            Answered::In(caller) => return Poll::Ready(Ok(caller)),
-                            Answered::Not(Some(why)) => host.tell(None, Told::Refused(&why)),
-                            Answered::Not(None) => {}
-                            Answered::Enough => {
-                                let why = "too many tries".to_owned();
-                                return Poll::Ready(Err(self.leave(Reason::NoMoreAuthMethods, why)));
-                            }
-                        }
-                    }
-                    _ => {}
-                }
-            }
-            match self.end.poll_move(cx) {
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(e)) => return Poll::Ready(Err(format!("the connection was lost: {e}"))),
-                Poll::Pending => return Poll::Pending,
-            }
-        }
+        let host = &self.host;
+        let check = |certificate: &_, login: &str| host.check(certificate, login);
+        let refused = |why: &str| host.tell(None, SessionEvent::Refused(why));
+        let done = ready!(self.authenticator.poll_login(&mut self.end, &check, &refused, cx));
+        Poll::Ready(done.map_err(|e| format!("the connection was lost: {e}"))?)
     }
 
     fn leave(&mut self, reason: Reason, why: String) -> String {

@@ -2,9 +2,9 @@
 //! side does not take yet, in the order in which it came, and never more than the window that it was sent under.
 
 use super::agent::AgentFrames;
-use super::{Host, Told};
-use crate::ssh::door::{Caller, Door};
-use crate::ssh::end::{Bytes, End};
+use super::{Host, SessionEvent};
+use crate::ssh::authenticator::{Authenticator, Caller};
+use crate::ssh::endpoint::{Bytes, Endpoint};
 use fleetgate_net::backoff::random;
 use fleetgate_policy::cluster::Allowed;
 use fleetgate_policy::permits::What;
@@ -88,11 +88,11 @@ impl<'a> Relay<'a> {
     /// Until one of them ends.
     pub(super) async fn run(
         &mut self,
-        user: &mut End<impl Bytes>,
-        host: &mut End<TcpStream>,
-        door: &mut Door,
+        user: &mut Endpoint<impl Bytes>,
+        host: &mut Endpoint<TcpStream>,
+        authenticator: &mut Authenticator,
     ) -> String {
-        poll_fn(|cx| self.poll(user, host, door, cx)).await
+        poll_fn(|cx| self.poll(user, host, authenticator, cx)).await
     }
 
     /// Ends the programs that run. An sshd does that for commands and shells of all but root; with the connection go
@@ -110,20 +110,21 @@ impl<'a> Relay<'a> {
         for pair in self.pairs.iter_mut().flatten() {
             if let Some(session) = pair.program.take() {
                 let (session, code) = (&*session, pair.code);
-                self.host.tell(Some(self.caller), Told::Ended { session, code });
+                self.host
+                    .tell(Some(self.caller), SessionEvent::Ended { session, code });
             }
         }
     }
 
     fn poll(
         &mut self,
-        user: &mut End<impl Bytes>,
-        host: &mut End<TcpStream>,
-        door: &mut Door,
+        user: &mut Endpoint<impl Bytes>,
+        host: &mut Endpoint<TcpStream>,
+        authenticator: &mut Authenticator,
         cx: &mut Context<'_>,
     ) -> Poll<String> {
         loop {
-            if let Err(why) = self.deal_user(&mut user.core, &mut host.core, door) {
+            if let Err(why) = self.deal_user(&mut user.core, &mut host.core, authenticator) {
                 return Poll::Ready(why);
             }
             if let Err(why) = self.deal_host(&mut user.core, &mut host.core) {
@@ -151,21 +152,12 @@ impl<'a> Relay<'a> {
         &mut self,
         user: &mut Connection,
         host: &mut Connection,
-        door: &mut Door,
+        authenticator: &mut Authenticator,
     ) -> Result<(), String> {
         while let Some(event) = user.poll().map_err(|e| e.to_string())? {
             match event {
-                Event::SignExchange(exchange) => door.sign(user, &exchange)?,
+                Event::SignExchange(exchange) => authenticator.sign(user, &exchange)?,
                 Event::Open { channel, kind } => self.open_up(channel, &kind, user, host),
-                Event::Opened(channel) => self.opened(Side::User, channel, host),
-                Event::OpenFailed {
-                    channel,
-                    reason,
-                    text,
-                } => {
-                    let text = String::from_utf8_lossy(text).into_owned();
-                    self.failed(Side::User, channel, reason, &text, host);
-                }
                 Event::Request {
                     channel,
                     request,
@@ -194,15 +186,6 @@ impl<'a> Relay<'a> {
                     host.trust_host(true);
                 }
                 Event::Open { channel, kind } => self.open_down(channel, &kind, user, host),
-                Event::Opened(channel) => self.opened(Side::Host, channel, user),
-                Event::OpenFailed {
-                    channel,
-                    reason,
-                    text,
-                } => {
-                    let text = String::from_utf8_lossy(text).into_owned();
-                    self.failed(Side::Host, channel, reason, &text, user);
-                }
                 Event::Request {
                     channel,
                     request,
@@ -243,10 +226,13 @@ impl<'a> Relay<'a> {
                 bytes,
             } => (*channel, Item::Data(*stream, bytes.to_vec())),
             Event::Eof(channel) => (*channel, Item::Eof),
-            Event::Closed(channel) => {
-                self.closed(side, *channel);
-                return;
-            }
+            Event::Opened(channel) => return self.opened(side, *channel, other),
+            Event::OpenFailed {
+                channel,
+                reason,
+                text,
+            } => return self.failed(side, *channel, *reason, &String::from_utf8_lossy(text), other),
+            Event::Closed(channel) => return self.closed(side, *channel),
             Event::Replied { channel, done } => {
                 if let Some(pair) = self.pair(side, *channel) {
                     let asked = match side {
@@ -375,7 +361,7 @@ impl<'a> Relay<'a> {
             match self.begin(&what) {
                 Ok(limit) => {
                     let session = format!("{:016x}{:016x}", random(), random());
-                    let began = Told::Began {
+                    let began = SessionEvent::Began {
                         session: &session,
                         kind,
                         command,
@@ -412,7 +398,7 @@ impl<'a> Relay<'a> {
             allowed.permits.allow(what).map_err(|denied| denied.to_string())?;
             Ok(allowed)
         });
-        decided.inspect_err(|words| self.host.tell(Some(self.caller), Told::Denied(words)))
+        decided.inspect_err(|words| self.host.tell(Some(self.caller), SessionEvent::Denied(words)))
     }
 
     /// Whether a program may begin, and how long it may last.
@@ -428,7 +414,7 @@ impl<'a> Relay<'a> {
         match limits.sessions {
             Some(most) if running >= most as usize => {
                 let words = format!("a connection has at most {most} sessions by its roles: end one of them");
-                self.host.tell(Some(self.caller), Told::Denied(&words));
+                self.host.tell(Some(self.caller), SessionEvent::Denied(&words));
                 Err(words)
             }
             _ => Ok(limits.session),
@@ -491,7 +477,7 @@ impl<'a> Relay<'a> {
         pair.up.push_back(Item::Close);
         pair.down
             .push_back(Item::Data(Stream::Stderr, format!("{words}\r\n").into_bytes()));
-        self.host.tell(Some(self.caller), Told::Denied(&words));
+        self.host.tell(Some(self.caller), SessionEvent::Denied(&words));
     }
 
     fn global_up(
@@ -549,7 +535,7 @@ impl<'a> Relay<'a> {
                 pair.down.push_back(Item::Close);
                 if let Some(session) = pair.program.take() {
                     let (session, code) = (&*session, pair.code);
-                    host.tell(Some(caller), Told::Ended { session, code });
+                    host.tell(Some(caller), SessionEvent::Ended { session, code });
                 }
             }
         }

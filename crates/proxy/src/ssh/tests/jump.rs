@@ -1,8 +1,8 @@
 //! Jumps: who may, what they carry, and how they end.
 
 use super::world::{Asked, Client, certificate, host_key, identity, key};
-use crate::ssh::door::Caller;
-use crate::ssh::{Reaching, Stream, WINDOW, Ways, jump};
+use crate::ssh::authenticator::Caller;
+use crate::ssh::{JumpAccess, Stream, StreamFuture, WINDOW, jump};
 use fleetgate_policy::cluster::Identity;
 use fleetgate_ssh::event::{ChannelId, ChannelKind, Event, Stream as Way};
 use fleetgate_ssh::key::{Certificate, HostKey, PrivateKey};
@@ -25,7 +25,7 @@ struct House {
     ends: RefCell<Option<oneshot::Receiver<String>>>,
 }
 
-impl Ways for House {
+impl JumpAccess for House {
     fn host_key(&self) -> Arc<HostKey> {
         self.host_key.clone()
     }
@@ -37,7 +37,7 @@ impl Ways for House {
         }
     }
 
-    fn reach(&self, _: &Rc<Caller>, node: &str) -> Reaching {
+    fn reach(&self, _: &Rc<Caller>, node: &str) -> StreamFuture {
         self.reached.borrow_mut().push(node.to_owned());
         let (ours, mut theirs) = duplex(4096);
         match node {
@@ -109,7 +109,7 @@ impl World {
     fn connect(&self) -> (Client<DuplexStream>, oneshot::Receiver<String>) {
         let (ours, theirs) = duplex(64 * 1024);
         let (said, hears) = oneshot::channel();
-        let ways: Rc<dyn Ways> = self.house.clone();
+        let ways: Rc<dyn JumpAccess> = self.house.clone();
         tokio::task::spawn_local(async move {
             let source = "192.0.2.7:4000".parse().expect("an address");
             let _ = said.send(jump::serve(theirs, source, ways).await);
@@ -189,7 +189,7 @@ fn tries_at_the_proxy_are_counted() {
         while let Ok(false) = client.log_in("ada", &w.key, &bare).await {
             tries += 1;
         }
-        assert_eq!(tries, crate::ssh::door::TRIES);
+        assert_eq!(tries, crate::ssh::authenticator::TRIES);
         assert_eq!(hears.await.as_deref(), Ok("too many tries"));
     });
 }

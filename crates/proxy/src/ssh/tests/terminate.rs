@@ -2,9 +2,9 @@
 //! no role allows.
 
 use super::world::{Asked, Client, certificate, host_key, identity, key, name};
-use crate::ssh::door::{Caller, cookie, settings};
-use crate::ssh::end::End;
-use crate::ssh::terminate::{AgentFrames, Host, Later, Shown, Told, serve};
+use crate::ssh::authenticator::{Caller, cookie, settings};
+use crate::ssh::endpoint::Endpoint;
+use crate::ssh::terminate::{AgentFrames, Host, HostIdentity, Later, SessionEvent, serve};
 use fleetgate_policy::cluster::{Allowed, Identity, Limits, Recording};
 use fleetgate_policy::{Kind, Permits, Rule};
 use fleetgate_proto::v1::Agent;
@@ -53,9 +53,9 @@ impl Host for Plain {
         "old1"
     }
 
-    fn host_key(&self) -> Later<Shown> {
+    fn host_key(&self) -> Later<HostIdentity> {
         let key = self.key.clone();
-        Box::pin(async move { Ok(Shown { key, cookie: COOKIE }) })
+        Box::pin(async move { Ok(HostIdentity { key, cookie: COOKIE }) })
     }
 
     fn check(&self, _: &Certificate, login: &str) -> Result<Identity, String> {
@@ -119,7 +119,7 @@ impl Host for Plain {
         }
     }
 
-    fn tell(&self, caller: Option<&Caller>, event: Told<'_>) {
+    fn tell(&self, caller: Option<&Caller>, event: SessionEvent<'_>) {
         let who = caller.map_or("nobody", |c| c.name.as_str());
         self.told.borrow_mut().push(format!("{who}: {event:?}"));
     }
@@ -144,7 +144,7 @@ impl Host for Keyless {
         self.0.name()
     }
 
-    fn host_key(&self) -> Later<Shown> {
+    fn host_key(&self) -> Later<HostIdentity> {
         Box::pin(async { Err("auth is away".to_owned()) })
     }
 
@@ -172,7 +172,7 @@ impl Host for Keyless {
         self.0.trusts(key)
     }
 
-    fn tell(&self, caller: Option<&Caller>, event: Told<'_>) {
+    fn tell(&self, caller: Option<&Caller>, event: SessionEvent<'_>) {
         self.0.tell(caller, event);
     }
 
@@ -189,7 +189,7 @@ impl Host for Keyless {
 /// to by the command `agent`.
 async fn sshd(listener: TcpListener, key: Arc<HostKey>) {
     let (stream, _) = listener.accept().await.expect("accepted");
-    let mut end = End::new(Connection::server(settings(&key).into(), cookie()), stream);
+    let mut end = Endpoint::new(Connection::server(settings(&key).into(), cookie()), stream);
     let mut session = Vec::new();
     poll_fn(|cx| {
         loop {

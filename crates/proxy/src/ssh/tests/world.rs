@@ -1,6 +1,6 @@
 //! Authorities, users' certificates, and a client that is driven step by step.
 
-use crate::ssh::end::{Bytes, End};
+use crate::ssh::endpoint::{Bytes, Endpoint};
 use fleetgate_policy::cluster::{Identity, Name, SSH_EXTENSION, Subject};
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::auth::Request;
@@ -58,13 +58,13 @@ pub fn certificate(ca: &PrivateKey, user: &PrivateKey, identity: &Identity) -> C
 
 /// A client on a stream.
 pub struct Client<S> {
-    pub end: End<S>,
+    pub end: Endpoint<S>,
 }
 
 impl<S: Bytes> Client<S> {
     pub fn new(stream: S) -> Client<S> {
         Client {
-            end: End::new(Connection::client(Settings::default().into()), stream),
+            end: Endpoint::new(Connection::client(Settings::default().into()), stream),
         }
     }
 

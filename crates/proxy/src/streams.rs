@@ -3,7 +3,7 @@
 //! counts towards the end of the tunnel for everybody. So a session that its user leaves is ended by both sides, and what one
 //! user has open or given up stays below those bounds.
 
-use crate::dial::{Why, denied};
+use crate::denial::{Why, denied};
 use fleetgate_policy::cluster::Name;
 use fleetgate_proto::v1::{Denied, Frame};
 use std::collections::{HashMap, VecDeque};
@@ -106,7 +106,7 @@ impl Streams {
     }
 
     /// Waits for a place.
-    pub(super) async fn wait(self: &Arc<Streams>, user: &Name, node: &str) -> Result<StreamPlace, Denied> {
+    pub(crate) async fn wait(self: &Arc<Streams>, user: &Name, node: &str) -> Result<StreamPlace, Denied> {
         let waiting = async {
             loop {
                 let mut freed = pin!(self.freed.notified());
@@ -157,7 +157,7 @@ impl Counts {
 
 impl StreamPlace {
     /// The node has answered.
-    pub(super) fn answered(&mut self) {
+    pub(crate) fn answered(&mut self) {
         if !std::mem::replace(&mut self.is_answered, true) {
             self.streams
                 .counts()
@@ -167,7 +167,7 @@ impl StreamPlace {
     }
 
     /// Nothing more can come for it.
-    pub(super) fn over(mut self) {
+    pub(crate) fn over(mut self) {
         self.is_over = true;
     }
 }
@@ -197,7 +197,7 @@ impl Drop for StreamPlace {
 }
 
 impl NodeFrames {
-    pub(super) fn new(frames: Streaming<Frame>, mut place: StreamPlace) -> NodeFrames {
+    pub(crate) fn new(frames: Streaming<Frame>, mut place: StreamPlace) -> NodeFrames {
         place.answered();
         NodeFrames {
             open: Some((frames, place)),

@@ -1,8 +1,8 @@
 //! A node's session as a byte stream: what `ssh -J` needs, where the SSH bytes come out of a channel and not out of frames.
 //! It holds one frame that is not read yet, and one that is not sent yet.
 
-use crate::dial::NodeFrames;
 use crate::steps::Steps;
+use crate::streams::NodeFrames;
 use bytes::{Buf, Bytes};
 use fleetgate_proto::v1::Frame;
 use fleetgate_proto::v1::frame::Kind;
@@ -18,15 +18,15 @@ use tonic::codegen::tokio_stream::Stream;
 const PART: usize = 32 * 1024;
 
 /// The frames that a node reads.
-pub(crate) struct Sent(Receiver<Frame>);
+pub(crate) struct OutgoingFrames(Receiver<Frame>);
 
 /// A frame waits for room; the sender comes back when it had some.
-type Waiting = Pin<Box<dyn Future<Output = Option<Sender<Frame>>> + Send>>;
+type PendingSend = Pin<Box<dyn Future<Output = Option<Sender<Frame>>> + Send>>;
 
 /// The byte stream.
-pub(crate) struct Carried<K> {
+pub(crate) struct NodeStream<K> {
     send: Option<Sender<Frame>>,
-    waiting: Option<Waiting>,
+    waiting: Option<PendingSend>,
     read: NodeFrames,
     unread: Bytes,
     over: bool,
@@ -36,17 +36,17 @@ pub(crate) struct Carried<K> {
 }
 
 /// Where frames for a node are put, and what its stream is made of.
-pub(crate) fn sending(first: Frame) -> (Sender<Frame>, Sent) {
+pub(crate) fn sending(first: Frame) -> (Sender<Frame>, OutgoingFrames) {
     let (send, sent) = mpsc::channel(2);
     // There is room for two.
     let _ = send.try_send(first);
-    (send, Sent(sent))
+    (send, OutgoingFrames(sent))
 }
 
-impl<K> Carried<K> {
+impl<K> NodeStream<K> {
     /// Of a session that was begun.
-    pub(crate) fn new(send: Sender<Frame>, read: NodeFrames, steps: Steps, kept: K) -> Carried<K> {
-        Carried {
+    pub(crate) fn new(send: Sender<Frame>, read: NodeFrames, steps: Steps, kept: K) -> NodeStream<K> {
+        NodeStream {
             send: Some(send),
             waiting: None,
             read,
@@ -80,7 +80,7 @@ impl<K> Carried<K> {
     }
 }
 
-impl Stream for Sent {
+impl Stream for OutgoingFrames {
     type Item = Frame;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Frame>> {
@@ -88,7 +88,7 @@ impl Stream for Sent {
     }
 }
 
-impl<K: Unpin> AsyncRead for Carried<K> {
+impl<K: Unpin> AsyncRead for NodeStream<K> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -114,7 +114,7 @@ impl<K: Unpin> AsyncRead for Carried<K> {
     }
 }
 
-impl<K: Unpin> AsyncWrite for Carried<K> {
+impl<K: Unpin> AsyncWrite for NodeStream<K> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
         ready!(self.poll_room(cx))?;
         let length = from.len().min(PART);

@@ -1,7 +1,7 @@
 //! `true`, the subcommand by which an executable image proves itself: it is run as root and, by executing the image once
 //! more, as an ordinary user, and touches what the program will need, so that a security module which lets the image run
 //! and then starves it is noticed before a user is. It takes no order and changes nothing. The other side of it is the
-//! ladder's probe.
+//! probe of the fallback chain.
 
 use crate::spawn::Strings;
 use crate::{Errno, Fd, Result, credentials, exe, poll, socket};
@@ -15,7 +15,7 @@ pub const IMAGE: i32 = 3;
 const MAX_LINGER_MS: u32 = 60_000;
 
 /// What did not work, and why.
-pub type Checked = core::result::Result<(), (&'static str, Errno)>;
+pub type TestResult = core::result::Result<(), (&'static str, Errno)>;
 
 /// Names what `result` is of.
 pub fn at<T>(what: &'static str, result: Result<T>) -> core::result::Result<T, (&'static str, Errno)> {
@@ -30,7 +30,7 @@ struct Wanted {
 
 /// `true [--as UID:GID] [--linger MS]`, of a program that is called `name` and needs what `check` tries. None: the
 /// arguments are others.
-pub fn run(name: &CStr, args: &[&[u8]], check: impl FnOnce() -> Checked) -> Option<Checked> {
+pub fn run(name: &CStr, args: &[&[u8]], check: impl FnOnce() -> TestResult) -> Option<TestResult> {
     let wanted = parse(args)?;
     Some(check().and_then(|()| match wanted.user {
         Some(user) => again_as(name, user, wanted.linger_ms),
@@ -45,7 +45,7 @@ pub fn run(name: &CStr, args: &[&[u8]], check: impl FnOnce() -> Checked) -> Opti
 }
 
 /// A descriptor over a socket: every program of ours lives by those.
-pub fn descriptor_over_a_socket() -> Checked {
+pub fn descriptor_over_a_socket() -> TestResult {
     let (left, right) = at("making a socket pair", socket::pair())?;
     at("sending", socket::send(&left, b"true", &[right.raw()]))?;
     let mut word = [0u8; 8];
@@ -74,7 +74,7 @@ fn parse(mut args: &[&[u8]]) -> Option<Wanted> {
 }
 
 /// Becomes the user and executes the image once more, which then does the same checks; comes back only on failure.
-fn again_as(name: &CStr, (uid, gid): (u32, u32), linger_ms: u32) -> Checked {
+fn again_as(name: &CStr, (uid, gid): (u32, u32), linger_ms: u32) -> TestResult {
     at("dropping the supplementary groups", credentials::set_groups(&[]))?;
     at("changing the group id", credentials::set_group_ids(gid))?;
     at("changing the user id", credentials::set_user_ids(uid))?;

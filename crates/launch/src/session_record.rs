@@ -1,4 +1,4 @@
-//! A session as the keeper notes it down, in memory and in `/run/fleetgate/sessions`, and the file's form.
+//! A session as the reaper notes it down, in memory and in `/run/fleetgate/sessions`, and the file's form.
 //!
 //! A file holds one JSON object, because people look at it when something went wrong and because the next build
 //! must be able to read it. Strings of the kernel's kind (any bytes) are percent-escaped outside printable ASCII.
@@ -13,7 +13,7 @@ use std::io::Read;
 use std::path::PathBuf;
 
 /// The form of the file; a file of another form is left alone.
-const FORM: u64 = 1;
+const FORM: i64 = 1;
 /// The longest file that is read.
 pub(crate) const MAX_FILE: u64 = 64 << 10;
 
@@ -70,17 +70,17 @@ impl Session {
 
 /// A session's file: the session, and which process of which boot it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Note {
+pub(crate) struct SessionRecord {
     pub session: Session,
     /// The kernel's boot id: a process id means nothing after a boot.
     pub boot: String,
     /// When the process started, in clock ticks since boot: a process id is used again.
     pub start: u64,
     /// Who closes it.
-    pub keeper: Owner,
+    pub reaper: Owner,
 }
 
-/// A keeper's process. While a server that was told to end goes on with its sessions, the next one lets it close them.
+/// A reaper's process. While a server that was told to end goes on with its sessions, the next one lets it close them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub pid: i32,
@@ -103,7 +103,7 @@ impl Owner {
     }
 }
 
-impl Note {
+impl SessionRecord {
     pub fn to_text(&self) -> String {
         let Session {
             id,
@@ -134,14 +134,14 @@ impl Note {
             "audit": audit,
             "cgroup": cgroup,
             "kill_remaining": kill_remaining,
-            "keeper": self.keeper.pid,
-            "keeper_start": self.keeper.start,
+            "keeper": self.reaper.pid,
+            "keeper_start": self.reaper.start,
         });
         format!("{value:#}\n")
     }
 
     /// Reads a file back; the error is a sentence.
-    pub fn from_text(text: &[u8]) -> Result<Note, String> {
+    pub fn from_text(text: &[u8]) -> Result<SessionRecord, String> {
         let value: Value = serde_json::from_slice(text).map_err(|e| format!("it is no JSON: {e}"))?;
         let missing = |name: &str| format!("`{name}` is missing or of the wrong kind");
         let number = |name: &str| value[name].as_i64().ok_or_else(|| missing(name));
@@ -150,7 +150,7 @@ impl Note {
         let string = |name: &str| unescape(text(name)?).ok_or_else(|| missing(name));
         let bytes = |name: &str| unhex(text(name)?).ok_or_else(|| missing(name));
         let small = |name: &str| u32::try_from(number(name)?).map_err(|_| missing(name));
-        if number("form")? != FORM as i64 {
+        if number("form")? != FORM {
             return Err(format!("it has form {}, this build reads {FORM}", value["form"]));
         }
         let cgroup = match &value["cgroup"] {
@@ -161,7 +161,7 @@ impl Note {
                 Some(PathBuf::from(std::ffi::OsString::from_vec(path)))
             }
         };
-        Ok(Note {
+        Ok(SessionRecord {
             session: Session {
                 id: bytes("session")?,
                 // Earlier builds did not write it.
@@ -187,14 +187,14 @@ impl Note {
                 kill_remaining: truth("kill_remaining")?,
             },
             boot: text("boot")?.to_owned(),
-            start: number("start")? as u64,
+            start: u64::try_from(number("start")?).unwrap_or(0),
             // Earlier builds did not write it.
-            keeper: Owner {
+            reaper: Owner {
                 pid: small("keeper")
                     .ok()
                     .and_then(|pid| pid.try_into().ok())
                     .unwrap_or(0),
-                start: number("keeper_start").unwrap_or(0) as u64,
+                start: value["keeper_start"].as_u64().unwrap_or(0),
             },
         })
     }
@@ -268,7 +268,7 @@ fn unescape(text: &str) -> Option<CString> {
 }
 
 /// For messages: a session's user and terminal.
-pub(crate) fn shown(session: &Session) -> String {
+pub(crate) fn describe(session: &Session) -> String {
     let text = |s: &CStr| escape(s.to_bytes());
     format!("{} on {}", text(&session.entry.user), text(&session.entry.line))
 }
@@ -278,8 +278,8 @@ mod tests {
     use super::*;
     use std::os::unix::ffi::OsStrExt;
 
-    fn note() -> Note {
-        Note {
+    fn note() -> SessionRecord {
+        SessionRecord {
             session: Session {
                 id: *b"0123456789abcdef",
                 connection: 12,
@@ -302,7 +302,7 @@ mod tests {
             },
             boot: "a-b-c".to_owned(),
             start: 99,
-            keeper: Owner { pid: 4700, start: 98 },
+            reaper: Owner { pid: 4700, start: 98 },
         }
     }
 
@@ -310,14 +310,17 @@ mod tests {
     fn a_note_reads_back() {
         let text = note().to_text();
         assert!(text.contains("\"user\": \"j%f6rg%25\""), "{text}");
-        assert_eq!(Note::from_text(text.as_bytes()), Ok(note()));
+        assert_eq!(SessionRecord::from_text(text.as_bytes()), Ok(note()));
     }
 
     #[test]
     fn a_note_cut_anywhere_is_refused() {
         let text = note().to_text();
         for at in 0..text.len() - 2 {
-            assert!(Note::from_text(&text.as_bytes()[..at]).is_err(), "cut at {at}");
+            assert!(
+                SessionRecord::from_text(&text.as_bytes()[..at]).is_err(),
+                "cut at {at}"
+            );
         }
     }
 
@@ -345,7 +348,10 @@ mod tests {
         for (old, new, sentence) in table {
             let broken = text.replace(old, new);
             assert_ne!(broken, text, "{old}");
-            assert_eq!(Note::from_text(broken.as_bytes()), Err(sentence.to_owned()));
+            assert_eq!(
+                SessionRecord::from_text(broken.as_bytes()),
+                Err(sentence.to_owned())
+            );
         }
     }
 

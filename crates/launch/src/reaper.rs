@@ -6,10 +6,10 @@
 //! that ended meanwhile are closed then. A note of another boot is only removed: utmp began anew, and wtmp's
 //! boot record ends its sessions.
 
-use crate::kept::{Note, Owner, boot_id, shown, start_time};
-use crate::notes::{own_directory, read_note, remove_note};
+use crate::record_files::{own_directory, read_record, remove_record};
+use crate::session_record::{Owner, SessionRecord, boot_id, describe, start_time};
 use crate::wtmpdb::{Writers, Wtmpdb};
-use crate::{KeeperError, Session, cgroup};
+use crate::{Session, SessionReaperError, cgroup};
 use fleetgate_logins::{Places, audit, audit::Event};
 use fleetgate_sys::epoll::{self, Epoll};
 use fleetgate_sys::poll::{PRIORITY, READ};
@@ -28,7 +28,7 @@ pub const STATE_DIRECTORY: &str = "/run/fleetgate/sessions";
 
 /// What was found at the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mended {
+pub struct RepairReport {
     /// Sessions that still run and are watched again.
     pub adopted: usize,
     /// Sessions that had ended; their records are closed now.
@@ -41,10 +41,10 @@ pub struct Mended {
 
 /// Closes sessions. Dropping it stops the thread after what has ended is closed; sessions that still run stay
 /// noted for the next one.
-pub struct Keeper {
+pub struct SessionReaper {
     shared: Arc<Shared>,
     thread: Option<std::thread::JoinHandle<()>>,
-    mended: Mended,
+    mended: RepairReport,
 }
 
 /// How a session's process ended.
@@ -77,12 +77,12 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    watched: HashMap<u64, Watched>,
+    watched: HashMap<u64, WatchEntry>,
     next: u64,
     stopping: bool,
 }
 
-enum Watched {
+enum WatchEntry {
     Running {
         pidfd: Fd,
         session: Session,
@@ -95,36 +95,36 @@ enum Watched {
 /// The bell's key; sessions count from 1.
 const BELL: u64 = 0;
 
-impl Keeper {
+impl SessionReaper {
     /// Mends what is in `directory`, made with mode 0700 if need be, and begins to watch.
-    pub fn start(directory: &Path, places: Places) -> Result<Keeper, KeeperError> {
-        Keeper::start_with(directory, places, None)
+    pub fn start(directory: &Path, places: Places) -> Result<SessionReaper, SessionReaperError> {
+        SessionReaper::start_with(directory, places, None)
     }
 
-    /// As [`Keeper::start`], and has logins and logouts written to wtmpdb too.
+    /// As [`SessionReaper::start`], and has logins and logouts written to wtmpdb too.
     pub fn start_with(
         directory: &Path,
         places: Places,
         wtmpdb: Option<Wtmpdb>,
-    ) -> Result<Keeper, KeeperError> {
-        Keeper::start_telling(directory, places, wtmpdb, |_, _| {})
+    ) -> Result<SessionReaper, SessionReaperError> {
+        SessionReaper::start_telling(directory, places, wtmpdb, |_, _| {})
     }
 
-    /// As [`Keeper::start_with`], and `on_inherited_end` hears of the end of each session that an earlier server began
-    /// and did not close: here of those that have ended already, on the keeper's thread of those that still run.
+    /// As [`SessionReaper::start_with`], and `on_inherited_end` hears of the end of each session that an earlier server began
+    /// and did not close: here of those that have ended already, on the reaper's thread of those that still run.
     pub fn start_telling(
         directory: &Path,
         places: Places,
         wtmpdb: Option<Wtmpdb>,
         on_inherited_end: impl Fn(&Session, Option<Duration>) + Send + Sync + 'static,
-    ) -> Result<Keeper, KeeperError> {
+    ) -> Result<SessionReaper, SessionReaperError> {
         own_directory(directory)?;
         let wtmpdb = wtmpdb.map(Writers::start).transpose()?;
-        let epoll = Epoll::new().map_err(|e| KeeperError::System("making an epoll", e))?;
-        let bell = epoll::bell().map_err(|e| KeeperError::System("making an eventfd", e))?;
+        let epoll = Epoll::new().map_err(|e| SessionReaperError::System("making an epoll", e))?;
+        let bell = epoll::bell().map_err(|e| SessionReaperError::System("making an eventfd", e))?;
         epoll
             .add(&bell, READ, BELL)
-            .map_err(|e| KeeperError::System("watching the eventfd", e))?;
+            .map_err(|e| SessionReaperError::System("watching the eventfd", e))?;
         let shared = Arc::new(Shared {
             directory: directory.to_owned(),
             places,
@@ -144,8 +144,9 @@ impl Keeper {
                 let shared = shared.clone();
                 move || shared.watch()
             });
-        let thread = thread.map_err(|e| KeeperError::System("starting the keeper's thread", e.into()))?;
-        Ok(Keeper {
+        let thread =
+            thread.map_err(|e| SessionReaperError::System("starting the keeper's thread", e.into()))?;
+        Ok(SessionReaper {
             shared,
             thread: Some(thread),
             mended,
@@ -153,25 +154,25 @@ impl Keeper {
     }
 
     /// What the start found.
-    pub fn mended(&self) -> Mended {
+    pub fn mended(&self) -> RepairReport {
         self.mended
     }
 
     /// Notes the session down and watches its process; `on_end` hears of its end first, before records are
-    /// closed, on the keeper's thread. The keeper reaps the process. A session whose note cannot be written goes
+    /// closed, on the reaper's thread. The reaper reaps the process. A session whose note cannot be written goes
     /// on, with a warning: it is closed as others are, but not after a crash.
     pub fn keep(
         &self,
         pidfd: Fd,
         session: Session,
         on_end: impl FnOnce(End) + Send + 'static,
-    ) -> Result<(), KeeperError> {
-        let note = Note {
+    ) -> Result<(), SessionReaperError> {
+        let note = SessionRecord {
             boot: self.shared.boot.clone(),
             // A process of the resolver's may be gone and reaped already; then its pidfd says so at once.
             start: start_time(session.entry.pid).unwrap_or(0),
             session,
-            keeper: self.shared.owner,
+            reaper: self.shared.owner,
         };
         self.shared.note(&note);
         if let Some(wtmpdb) = &self.shared.wtmpdb {
@@ -186,12 +187,12 @@ impl Keeper {
         state
             .watched
             .values()
-            .filter(|w| matches!(w, Watched::Running { .. }))
+            .filter(|w| matches!(w, WatchEntry::Running { .. }))
             .count()
     }
 }
 
-impl Drop for Keeper {
+impl Drop for SessionReaper {
     fn drop(&mut self) {
         self.shared.lock().stopping = true;
         epoll::ring(&self.shared.bell);
@@ -207,24 +208,24 @@ impl Shared {
         self.state.lock().expect("no panic is survived")
     }
 
-    fn add(&self, pidfd: Fd, session: Session, on_end: OnEnd) -> Result<(), KeeperError> {
-        self.insert(|| Watched::Running {
+    fn add(&self, pidfd: Fd, session: Session, on_end: OnEnd) -> Result<(), SessionReaperError> {
+        self.insert(|| WatchEntry::Running {
             pidfd,
             session,
             on_end,
         })
-        .map_err(|e| KeeperError::System("watching the session's process", e))
+        .map_err(|e| SessionReaperError::System("watching the session's process", e))
     }
 
-    fn insert(&self, what: impl FnOnce() -> Watched) -> Result<(), Errno> {
+    fn insert(&self, what: impl FnOnce() -> WatchEntry) -> Result<(), Errno> {
         // Under the lock until it is in the map: its end may be reported at once.
         let mut state = self.lock();
         state.next += 1;
         let key = state.next;
         let what = what();
         match &what {
-            Watched::Running { pidfd, .. } => self.epoll.add(pidfd, READ, key)?,
-            Watched::Emptying { events, .. } => self.epoll.add(events, PRIORITY, key)?,
+            WatchEntry::Running { pidfd, .. } => self.epoll.add(pidfd, READ, key)?,
+            WatchEntry::Emptying { events, .. } => self.epoll.add(events, PRIORITY, key)?,
         }
         state.watched.insert(key, what);
         Ok(())
@@ -250,7 +251,7 @@ impl Shared {
                 }
                 let taken = self.lock().watched.remove(&event.key());
                 match taken {
-                    Some(Watched::Running {
+                    Some(WatchEntry::Running {
                         pidfd,
                         session,
                         on_end,
@@ -264,7 +265,7 @@ impl Shared {
                         });
                         self.close(&session);
                     }
-                    Some(Watched::Emptying { events, cgroup }) => {
+                    Some(WatchEntry::Emptying { events, cgroup }) => {
                         let _ = self.epoll.remove(&events);
                         self.remove_cgroup(cgroup);
                     }
@@ -283,7 +284,7 @@ impl Shared {
         if session.utmp
             && let Err(e) = fleetgate_logins::logout(&self.places, &session.entry, clock::wall())
         {
-            tracing::warn!("the logout of {} is not recorded: {e}", shown(session));
+            tracing::warn!("the logout of {} is not recorded: {e}", describe(session));
         }
         if session.audit
             && let Err(e) = audit::tell(
@@ -294,7 +295,7 @@ impl Shared {
         {
             tracing::warn!(
                 "the kernel's audit was not told of the logout of {}: {e}",
-                shown(session)
+                describe(session)
             );
         }
         if let Some(cgroup) = &session.cgroup {
@@ -303,7 +304,7 @@ impl Shared {
             {
                 tracing::warn!(
                     "what the session of {} left running is not killed: {e}",
-                    shown(session)
+                    describe(session)
                 );
             }
             self.remove_cgroup(cgroup.clone());
@@ -311,7 +312,7 @@ impl Shared {
         let note = self.directory.join(session.file_name());
         match &self.wtmpdb {
             Some(wtmpdb) => wtmpdb.logout(session, &note),
-            None => remove_note(&note),
+            None => remove_record(&note),
         }
     }
 
@@ -319,7 +320,7 @@ impl Shared {
         let watched = cgroup::remove(&cgroup).and_then(|events| match events {
             Some(events) => {
                 let cgroup = cgroup.clone();
-                self.insert(|| Watched::Emptying { events, cgroup })
+                self.insert(|| WatchEntry::Emptying { events, cgroup })
             }
             None => Ok(()),
         });
@@ -328,18 +329,18 @@ impl Shared {
         }
     }
 
-    fn note(&self, note: &Note) {
+    fn note(&self, note: &SessionRecord) {
         if let Err(e) = self.write(note) {
             tracing::warn!(
                 "the session of {} is not noted in {}: {e}; after a crash its login record stays open",
-                shown(&note.session),
+                describe(&note.session),
                 self.directory.display()
             );
         }
     }
 
     /// Writes a note so that it is there whole or not at all.
-    fn write(&self, note: &Note) -> std::io::Result<()> {
+    fn write(&self, note: &SessionRecord) -> std::io::Result<()> {
         let name = note.session.file_name();
         let new = self.directory.join(format!(".{}.{name}", self.owner.pid));
         let place = self.directory.join(name);
@@ -354,9 +355,9 @@ impl Shared {
     }
 
     /// Goes through the notes that an earlier server left.
-    fn mend(&self) -> Result<Mended, KeeperError> {
-        let failed = |e| KeeperError::Directory(self.directory.clone(), e);
-        let mut mended = Mended::default();
+    fn mend(&self) -> Result<RepairReport, SessionReaperError> {
+        let failed = |e| SessionReaperError::Directory(self.directory.clone(), e);
+        let mut mended = RepairReport::default();
         for entry in std::fs::read_dir(&self.directory).map_err(failed)? {
             let path = entry.map_err(failed)?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -371,7 +372,7 @@ impl Shared {
                 self.mend_one(&path, &mut mended);
             }
         }
-        if mended != Mended::default() {
+        if mended != RepairReport::default() {
             tracing::info!(
                 "sessions of an earlier server: {} still run, {} had ended and are closed, {} were of another boot, \
                  {} notes could not be read",
@@ -384,8 +385,8 @@ impl Shared {
         Ok(mended)
     }
 
-    fn mend_one(&self, path: &Path, mended: &mut Mended) {
-        let note = match read_note(path) {
+    fn mend_one(&self, path: &Path, mended: &mut RepairReport) {
+        let note = match read_record(path) {
             Ok(note) => note,
             Err(why) => {
                 tracing::warn!(
@@ -403,7 +404,7 @@ impl Shared {
             let _ = std::fs::remove_file(path);
             return;
         }
-        if note.keeper.is_another() {
+        if note.reaper.is_another() {
             // A server that ends with its last session; it closes this one itself.
             return;
         }
@@ -415,8 +416,8 @@ impl Shared {
         match pidfd {
             Some(pidfd) => {
                 mended.adopted += 1;
-                let note = Note {
-                    keeper: self.owner,
+                let note = SessionRecord {
+                    reaper: self.owner,
                     ..note
                 };
                 self.note(&note);

@@ -1,27 +1,33 @@
-//! What the proxy's tasks have in common: the newest state and inventory, the way to auth, the tunnels. Each part has one
-//! task that writes it; the others have the newest by a watch.
+//! The state that the proxy's tasks share: the newest cluster state and inventory, the way to auth, the tunnels. Each part
+//! has one task that writes it; the others have the newest by a watch.
 
 use crate::audit::Audit;
 use crate::config::Config;
-use crate::dial::{DialRates, OpenDials};
+use crate::dial_rates::DialRates;
+use crate::error::ServerError;
 use crate::identity::Identity;
-use crate::jump::Local;
-use crate::passing::Passing;
-use crate::places::{Place, Places};
+use crate::open_dials::OpenDials;
+use crate::prefixed::PrefixedStream;
+use crate::quota::{Quota, Slot, Turns};
 use crate::reachable::Reachable;
-use crate::server::CONNECTIONS_BESIDE;
-use crate::state::{Inventory, View, now};
-use crate::strangers::Strangers;
+use crate::ssh::terminate::AgentFrames;
+use crate::state::{Inventory, InventoryNode, View, now};
+use crate::strangers::{self, Strangers};
 use crate::tunnels::Tunnels;
 use fleetgate_net::h2::Channel;
 use fleetgate_net::otlp::Exporter;
-use fleetgate_net::{Credentials, tls};
+use fleetgate_net::tls::{self, H2, HTTP1, PROXY, Shown, TUNNEL};
+use fleetgate_net::{Credentials, Trust};
+use fleetgate_policy::address::Network;
 use fleetgate_policy::cluster::{self, Name, Subject, Target};
 use fleetgate_ssh::key::HostKey;
+use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+use tokio::io::DuplexStream;
+use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::{sleep_until, timeout};
 
 /// So long after its start a proxy waits for nodes that it knows and that have not dialled it yet.
@@ -29,8 +35,13 @@ pub const AFTER_START: Duration = Duration::from_secs(30);
 /// How long a session waits for the connection of a node that is about to dial.
 pub const NODE_WAIT: Duration = Duration::from_secs(10);
 
-/// What the proxy's tasks have in common.
-pub(crate) struct Gate {
+/// Connections of one user, node or other machine beyond `sessions_per_user`, since each session may come by one of its own.
+pub const CONNECTIONS_BESIDE: usize = 64;
+/// What is on its way between a session on a node without fleetgate and its user, each way.
+pub const BETWEEN: usize = 64 * 1024;
+
+/// The state that the tasks share.
+pub(crate) struct Shared {
     pub(crate) config: Config,
     /// This proxy's name.
     pub(crate) name: Name,
@@ -39,7 +50,7 @@ pub(crate) struct Gate {
     /// What it shows and whom it believes; made anew when either changes.
     pub(crate) tls: watch::Sender<tls::Server>,
     /// A certificate that was made elsewhere.
-    pub(crate) given: Option<Credentials>,
+    pub(crate) public_credentials: Option<Credentials>,
     /// What it proves itself with by SSH; its certificate is renewed by `auth`.
     pub(crate) host_key: watch::Sender<Arc<HostKey>>,
     /// To the task that speaks SSH.
@@ -58,16 +69,18 @@ pub(crate) struct Gate {
     /// Those who have not shown who they are.
     pub(crate) strangers: Arc<Strangers>,
     /// Those of them who are passed on to auth.
-    pub(crate) passing: Passing,
+    pub(crate) auth_relay_slots: Strangers,
+    /// Turns of theirs at the handshake with auth.
+    pub(crate) auth_relay_turns: Turns<Network>,
     /// Users' sessions, counted.
-    pub(crate) sessions: Places<Name>,
+    pub(crate) sessions: Quota<Name>,
     /// What users may dial.
     pub(crate) dial_rates: DialRates,
     /// Connections of those who have shown who they are, counted by whom their certificate names.
-    pub(crate) certified: Places<String>,
+    pub(crate) certified: Quota<String>,
     /// Those of users that are open, for the audit log.
-    pub(crate) dials: OpenDials,
-    pub(crate) audit: Audit,
+    pub(crate) dials: Arc<OpenDials>,
+    pub(crate) audit: Arc<Audit>,
     /// Gets every connection's steps, where the configuration names one.
     pub(crate) collector: OnceLock<Exporter>,
     /// All nodes of the inventory were told since the start; written by `auth`.
@@ -77,18 +90,48 @@ pub(crate) struct Gate {
     /// The proxy stops, and ends what it serves.
     pub(crate) stopping: watch::Sender<bool>,
     /// Connections of users: a proxy that drains ends with the last of them.
-    pub(crate) guests: watch::Sender<usize>,
+    pub(crate) user_connections: watch::Sender<usize>,
     /// Since when this process serves.
     pub(crate) began: Instant,
 }
 
-/// A connection of a user's, counted in [`Gate::guests`] for as long as this is kept.
-pub(crate) struct Guest(Arc<Gate>);
+/// A connection of a user's, counted in [`Shared::user_connections`] for as long as this is kept.
+pub(crate) struct UserConnection(Arc<Shared>);
 
-impl Gate {
+/// What the task that speaks SSH gets from the others. It is bounded by the places of strangers and of sessions.
+pub(crate) enum Local {
+    /// A connection that begins with `S`.
+    Ssh(
+        PrefixedStream<TcpStream>,
+        SocketAddr,
+        strangers::StrangerSlot,
+        UserConnection,
+    ),
+    /// A session on a node without fleetgate; who hears why it has ended.
+    Plain(
+        DuplexStream,
+        SocketAddr,
+        Arc<InventoryNode>,
+        Option<AgentFrames>,
+        oneshot::Sender<String>,
+    ),
+}
+
+impl Shared {
+    /// Shows the newest certificate, and believes the newest authorities.
+    pub(crate) fn renew_tls(&self) -> Result<(), String> {
+        let made = tls_server(
+            &self.view.borrow(),
+            &self.identity.borrow(),
+            self.public_credentials.as_ref(),
+        );
+        self.tls.send_replace(made.map_err(|e| e.to_string())?);
+        Ok(())
+    }
+
     /// Waits until the proxy drains.
     pub(crate) async fn left(&self) {
-        // An error would say that the gate is gone, and this is part of it.
+        // An error would say that the shared state is gone, and this is part of it.
         let _ = self.leaving.subscribe().wait_for(|leaving| *leaving).await;
     }
 
@@ -103,14 +146,15 @@ impl Gate {
     }
 
     /// Counts a user's connection.
-    pub(crate) fn guest(self: &Arc<Gate>) -> Guest {
-        self.guests.send_modify(|guests| *guests += 1);
-        Guest(self.clone())
+    pub(crate) fn guest(self: &Arc<Shared>) -> UserConnection {
+        self.user_connections
+            .send_modify(|user_connections| *user_connections += 1);
+        UserConnection(self.clone())
     }
 
     /// A place for a connection of somebody who has shown who he is; why there is none. Only whoever ends old ones gets new
     /// ones, so nobody takes the descriptors of all others.
-    pub(crate) fn certified(&self, identity: &cluster::Identity) -> Result<Place<String>, String> {
+    pub(crate) fn certified(&self, identity: &cluster::Identity) -> Result<Slot<String>, String> {
         let who = identity.subject.to_string();
         self.certified.take(&who).ok_or_else(|| {
             format!(
@@ -140,7 +184,11 @@ impl Gate {
 
     /// Waits until no user is connected.
     pub(crate) async fn empty(&self) {
-        let _ = self.guests.subscribe().wait_for(|guests| *guests == 0).await;
+        let _ = self
+            .user_connections
+            .subscribe()
+            .wait_for(|user_connections| *user_connections == 0)
+            .await;
     }
 
     /// Waits for a node that is about to dial this proxy: one that restarts, or any that is known where the proxy itself has
@@ -192,8 +240,24 @@ impl Gate {
     }
 }
 
-impl Drop for Guest {
+impl Drop for UserConnection {
     fn drop(&mut self) {
-        self.0.guests.send_modify(|guests| *guests -= 1);
+        self.0
+            .user_connections
+            .send_modify(|user_connections| *user_connections -= 1);
     }
+}
+
+/// What this proxy shows and whom it believes, by TLS.
+pub(crate) fn tls_server(
+    view: &View,
+    identity: &Identity,
+    given: Option<&Credentials>,
+) -> Result<tls::Server, ServerError> {
+    let failed = |e: tls::Error| ServerError(e.to_string());
+    let trust = Trust::new(&view.state.trust.tls_ca).map_err(failed)?;
+    let shown = Shown::new()
+        .name(PROXY, &identity.credentials)
+        .otherwise(given.unwrap_or(&identity.credentials));
+    tls::Server::new(shown, Some(&trust), &[TUNNEL, H2, HTTP1]).map_err(failed)
 }

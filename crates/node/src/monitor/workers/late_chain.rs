@@ -1,21 +1,21 @@
 //! A ladder that is opened when the first process is started from it: a node of no cluster unpacks and proves nothing for a
 //! tunnel that it does not have. It is opened on the thread that starts processes, where it holds up no login.
 
-use fleetgate_seal::{Ladder, Options, Source};
+use fleetgate_seal::{FallbackChain, Options, Source};
 use std::ffi::CStr;
 use std::sync::Arc;
 
 /// A ladder, or what it will be made of.
-pub struct LateLadder {
+pub struct LateChain {
     source: Source,
     name: &'static CStr,
-    opened: Option<Arc<Ladder>>,
+    opened: Option<Arc<FallbackChain>>,
 }
 
-impl LateLadder {
+impl LateChain {
     /// Of this source; its processes have this name.
-    pub const fn new(source: Source, name: &'static CStr) -> LateLadder {
-        LateLadder {
+    pub const fn new(source: Source, name: &'static CStr) -> LateChain {
+        LateChain {
             source,
             name,
             opened: None,
@@ -23,7 +23,7 @@ impl LateLadder {
     }
 
     /// Opens it, if that was not done. What failed is tried again at the next call.
-    pub(super) fn ladder(&mut self) -> Result<Arc<Ladder>, String> {
+    pub(super) fn ladder(&mut self) -> Result<Arc<FallbackChain>, String> {
         let opened = match self.opened.take() {
             Some(ladder) => ladder,
             None => open(&self.source, self.name)?.into(),
@@ -32,18 +32,18 @@ impl LateLadder {
     }
 
     /// The ladder, if it was opened.
-    pub(super) fn opened(&self) -> Option<Arc<Ladder>> {
+    pub(super) fn opened(&self) -> Option<Arc<FallbackChain>> {
         self.opened.clone()
     }
 }
 
 /// Opens a ladder. An error says where to look.
-pub fn open(source: &Source, name: &CStr) -> Result<Ladder, String> {
+pub fn open(source: &Source, name: &CStr) -> Result<FallbackChain, String> {
     let options = Options {
         name: Some(name.into()),
         ..Options::default()
     };
-    Ladder::open(source.clone(), options).map_err(|e| format!("{e}; see `fleetgate seal doctor`"))
+    FallbackChain::open(source.clone(), options).map_err(|e| format!("{e}; see `fleetgate seal doctor`"))
 }
 
 #[cfg(test)]
@@ -55,7 +55,7 @@ mod tests {
     fn it_is_opened_once_and_tried_again_where_it_failed() {
         let path = std::env::temp_dir().join(format!("fleetgate-late-{}", std::process::id()));
         let _ = std::fs::remove_file(&path);
-        let mut late = LateLadder::new(Source::File(path.clone()), c"true");
+        let mut late = LateChain::new(Source::File(path.clone()), c"true");
         assert!(late.opened().is_none());
         for _ in 0..2 {
             let why = late.ladder().expect_err("there is no file");

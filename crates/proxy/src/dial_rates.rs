@@ -1,8 +1,8 @@
 //! How many dials a user may begin: one bucket for each user, whatever the number of connections and certificates. It knows
 //! no node.
 
-use super::{Why, denied};
 use crate::config::Config;
+use crate::denial::{Why, denied};
 use fleetgate_policy::cluster::Name;
 use fleetgate_proto::v1::Denied;
 use std::collections::HashMap;

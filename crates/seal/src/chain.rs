@@ -1,12 +1,12 @@
-//! The rungs of one source: proven by running, kept while they work, left when the image itself fails.
+//! The fallback chain of one source. Its strategies are proven by running, kept while they work, left when the image itself fails.
 //!
 //! Who may move it: nobody but the kernel and the operator's own security software. A death is the image's fault
 //! only if the probe, run as root from the same image, dies too; a machine that is short of memory, processes or
-//! descriptors proves nothing; a launch-time refusal of one file does not move the ladder for the others.
+//! descriptors proves nothing; a launch-time refusal of one file does not move the chain for the others.
 
 use crate::make::{self, check_installed, make};
-use crate::refusal::{Cause, Failed, Refusal, Step};
-use crate::report::{Move, Report, RungReport};
+use crate::refusal::{Cause, Failure, Refusal, Step};
+use crate::report::{Move, Report, StrategyReport};
 use crate::{Image, Probe, Source, Strategy, probe};
 use fleetgate_sys::Errno;
 use fleetgate_sys::exe::{self, Identity};
@@ -17,12 +17,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// How a ladder is built.
+/// How a fallback chain is built.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// What images are started as; without it the embedded program's name.
     pub name: Option<CString>,
-    /// The rungs, best first.
+    /// The strategies, best first.
     pub order: Vec<Strategy>,
     /// Where the package's file is; without it, where this version's package puts it.
     pub installed: Option<PathBuf>,
@@ -32,7 +32,7 @@ pub struct Options {
     pub container: bool,
     /// How images are proven.
     pub probe: Probe,
-    /// How long after a move the upper rungs are tried again. Doubles, up to 64 times this, each time one of them
+    /// How long after a move the upper strategies are tried again. Doubles, up to 64 times this, each time one of them
     /// fails again.
     pub climb_after: Duration,
 }
@@ -84,35 +84,35 @@ pub enum Death {
 pub enum Verdict {
     /// The probe runs from it, or nothing could be proven: look for the fault elsewhere. Nothing moved.
     ImageIsFine,
-    /// The ladder stands on another rung than the image came from: launch again.
+    /// The chain stands on another strategy than the image came from: launch again.
     Moved {
-        /// The image's rung.
+        /// The image's strategy.
         from: Strategy,
-        /// The rung now.
+        /// The strategy now.
         to: Strategy,
     },
-    /// The image does not work, and nothing below does either. The rung stays what it was.
-    NoRungLeft,
+    /// The image does not work, and nothing below does either. The strategy stays what it was.
+    NoStrategyLeft,
 }
 
 /// Why there is no image.
 #[derive(Debug)]
 pub enum Error {
-    /// No rung works; each with its reasons.
-    NoRung {
+    /// No strategy works; each with its reasons.
+    NoStrategy {
         /// What was to be sealed.
         source: String,
         /// Every reason.
         refusals: Vec<Refusal>,
     },
-    /// This image could not be made now, though its rung works: the machine is short of something.
+    /// This image could not be made now, though its strategy works: the machine is short of something.
     Make(Refusal),
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::NoRung { source, refusals } => {
+            Error::NoStrategy { source, refusals } => {
                 write!(f, "nothing can be executed from any image of {source}")?;
                 refusals.iter().try_for_each(|r| write!(f, "; {r}"))
             }
@@ -123,31 +123,31 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The rungs of one source. Shared by reference between threads; no call holds up another one's [`Ladder::image`]
+/// The strategies of one source. Shared by reference between threads; no call holds up another one's [`FallbackChain::image`]
 /// while a probe runs.
 #[derive(Debug)]
-pub struct Ladder {
+pub struct FallbackChain {
     source: Source,
     name: Arc<CStr>,
     options: Options,
     state: Mutex<State>,
-    /// Held while something is proven, so that a hundred failing launches make one probe.
+    /// WorkingImage while something is proven, so that a hundred failing launches make one probe.
     proving: Mutex<()>,
 }
 
 #[derive(Debug)]
 struct State {
-    rungs: Vec<Rung>,
+    candidates: Vec<Candidate>,
     current: usize,
     moves: VecDeque<Move>,
-    /// When the probe last ran from the current rung's image and found nothing wrong.
+    /// When the probe last ran from the current strategy's image and found nothing wrong.
     fine: Option<Instant>,
     climb_at: Option<Instant>,
     climb_wait: Duration,
 }
 
 #[derive(Debug)]
-struct Rung {
+struct Candidate {
     strategy: Strategy,
     places: Vec<Option<PathBuf>>,
     standing: Standing,
@@ -160,12 +160,12 @@ struct Rung {
 enum Standing {
     Untried,
     Refused,
-    Works(Held),
+    Works(WorkingImage),
 }
 
-/// A rung that works.
+/// A strategy that works.
 #[derive(Debug)]
-struct Held {
+struct WorkingImage {
     place: Option<PathBuf>,
     /// Where one image serves every launch.
     image: Option<Arc<Image>>,
@@ -184,9 +184,9 @@ const LINGER: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 /// Time stamps of files move in steps of up to this (a timer tick, and more on network filesystems).
 const STAMP_STEP_NS: i64 = 2_000_000_000;
 
-impl Ladder {
-    /// Proves rung after rung and stands on the first that works.
-    pub fn open(source: Source, options: Options) -> Result<Ladder, Error> {
+impl FallbackChain {
+    /// Proves strategy after strategy and stands on the first that works.
+    pub fn open(source: Source, options: Options) -> Result<FallbackChain, Error> {
         let mut options = options;
         if options.container {
             options.order.retain(|s| Strategy::CONTAINER.contains(s));
@@ -198,10 +198,10 @@ impl Ladder {
             Source::Embedded(e) => CString::new(e.name).unwrap_or_default(),
             _ => c"fleetgate-session".to_owned(),
         });
-        let rungs = options
+        let candidates = options
             .order
             .iter()
-            .map(|&strategy| Rung {
+            .map(|&strategy| Candidate {
                 strategy,
                 places: make::places(
                     strategy,
@@ -215,32 +215,32 @@ impl Ladder {
             })
             .collect();
         let state = State {
-            rungs,
+            candidates,
             current: 0,
             moves: VecDeque::new(),
             fine: None,
             climb_at: None,
             climb_wait: options.climb_after,
         };
-        let ladder = Ladder {
+        let chain = FallbackChain {
             source,
             name: name.into(),
             options,
             state: Mutex::new(state),
             proving: Mutex::new(()),
         };
-        for rung in 0..ladder.options.order.len() {
-            if ladder.prove(rung) {
-                let mut state = ladder.state();
-                state.current = rung;
-                ladder.log_choice(&state);
+        for candidate in 0..chain.options.order.len() {
+            if chain.prove(candidate) {
+                let mut state = chain.state();
+                state.current = candidate;
+                chain.log_choice(&state);
                 drop(state);
-                return Ok(ladder);
+                return Ok(chain);
             }
         }
-        let refusals = ladder.all_refusals(&ladder.state());
-        Err(Error::NoRung {
-            source: ladder.source.describe(),
+        let refusals = chain.all_refusals(&chain.state());
+        Err(Error::NoStrategy {
+            source: chain.source.describe(),
             refusals,
         })
     }
@@ -251,11 +251,11 @@ impl Ladder {
             let (strategy, place) = {
                 let mut state = self.state();
                 let current = state.current;
-                let rung = &mut state.rungs[current];
-                let strategy = rung.strategy;
-                let Standing::Works(held) = &mut rung.standing else {
-                    // The last rung there is was accused and nothing lies below: it is tried all the same.
-                    let place = rung.places.first().cloned().flatten();
+                let candidate = &mut state.candidates[current];
+                let strategy = candidate.strategy;
+                let Standing::Works(held) = &mut candidate.standing else {
+                    // The last strategy there is was accused and nothing lies below: it is tried all the same.
+                    let place = candidate.places.first().cloned().flatten();
                     drop(state);
                     return self
                         .make_one(strategy, place)
@@ -265,13 +265,13 @@ impl Ladder {
                     if strategy != Strategy::Installed || unchanged(&self.source, image, &mut held.seen) {
                         return Ok(image.clone());
                     }
-                    let failed = Failed::because(
+                    let failed = Failure::because(
                         Step::CheckDigest,
                         "the installed file was written to while in use and is another program now",
                     );
                     drop(state);
-                    if self.leave(strategy, failed) == Verdict::NoRungLeft {
-                        return Err(self.no_rung());
+                    if self.leave(strategy, failed) == Verdict::NoStrategyLeft {
+                        return Err(self.no_strategy());
                     }
                     continue;
                 }
@@ -289,7 +289,7 @@ impl Ladder {
         let from = image.strategy();
         {
             let state = self.state();
-            let to = state.rungs[state.current].strategy;
+            let to = state.candidates[state.current].strategy;
             if to != from {
                 return Verdict::Moved { from, to };
             }
@@ -318,13 +318,13 @@ impl Ladder {
             }
             Err(failed) => failed,
         };
-        if let Some(rung) = self.state().rungs.iter_mut().find(|r| r.strategy == from) {
-            rung.linger = linger;
+        if let Some(candidate) = self.state().candidates.iter_mut().find(|r| r.strategy == from) {
+            candidate.linger = linger;
         }
         self.leave_proving(from, failed)
     }
 
-    /// Tries the rungs above the current one again, when it is time. To be called now and then by a thread that has
+    /// Tries the strategies above the current one again, when it is time. To be called now and then by a thread that has
     /// nothing better to do. The move, if there was one.
     pub fn climb(&self) -> Option<Move> {
         let _proving = match self.proving.try_lock() {
@@ -341,9 +341,9 @@ impl Ladder {
             state.climb_at = Some(Instant::now() + state.climb_wait);
             state.current
         };
-        let to = (0..current).find(|&rung| self.prove(rung))?;
+        let to = (0..current).find(|&candidate| self.prove(candidate))?;
         let mut state = self.state();
-        let made = self.moved(&mut state, to, "it works again");
+        let made = self.note_move(&mut state, to, "it works again");
         if to == 0 {
             state.climb_at = None;
         }
@@ -353,9 +353,9 @@ impl Ladder {
     /// Proves what nobody has tried yet, for a full report. Moves nothing.
     pub fn examine(&self) {
         let _proving = self.proving.lock().unwrap_or_else(PoisonError::into_inner);
-        for rung in 0..self.options.order.len() {
-            if matches!(self.state().rungs[rung].standing, Standing::Untried) {
-                self.prove(rung);
+        for candidate in 0..self.options.order.len() {
+            if matches!(self.state().candidates[candidate].standing, Standing::Untried) {
+                self.prove(candidate);
             }
         }
     }
@@ -363,12 +363,12 @@ impl Ladder {
     /// Every strategy and how it stands.
     pub fn report(&self) -> Report {
         let state = self.state();
-        let rungs = Strategy::ALL
+        let strategies = Strategy::ALL
             .into_iter()
             .map(
-                |strategy| match state.rungs.iter().find(|r| r.strategy == strategy) {
-                    Some(rung) => rung.report(),
-                    None => RungReport {
+                |strategy| match state.candidates.iter().find(|r| r.strategy == strategy) {
+                    Some(candidate) => candidate.report(),
+                    None => StrategyReport {
                         strategy,
                         available: Some(false),
                         why: if self.options.container {
@@ -385,8 +385,8 @@ impl Ladder {
         Report {
             name: self.name.to_string_lossy().into_owned(),
             source: self.source.describe(),
-            current: state.rungs[state.current].strategy,
-            rungs,
+            current: state.candidates[state.current].strategy,
+            strategies,
             moves: state.moves.iter().cloned().collect(),
         }
     }
@@ -395,18 +395,18 @@ impl Ladder {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tries every place of a rung; whether one works. Holds no lock while the probe runs.
-    fn prove(&self, rung: usize) -> bool {
+    /// Tries every place of a strategy; whether one works. Holds no lock while the probe runs.
+    fn prove(&self, candidate: usize) -> bool {
         let (strategy, places, linger) = {
             let state = self.state();
-            let rung = &state.rungs[rung];
-            (rung.strategy, rung.places.clone(), rung.linger)
+            let candidate = &state.candidates[candidate];
+            (candidate.strategy, candidate.places.clone(), candidate.linger)
         };
         let mut refusals = Vec::new();
         let mut works = None;
         if places.is_empty() {
             let why = "only an embedded program has an installed copy to compare with";
-            refusals.push(Failed::because(Step::Applies, why).of(strategy));
+            refusals.push(Failure::because(Step::Applies, why).of(strategy));
         }
         for place in places {
             let made = self
@@ -417,7 +417,7 @@ impl Ladder {
                     let seen = (strategy == Strategy::Installed)
                         .then(|| exe::identity(image.fd()).ok().map(|i| (i, is_settled(&i))))
                         .flatten();
-                    works = Some(Held {
+                    works = Some(WorkingImage {
                         place,
                         image: strategy.is_shared().then_some(image),
                         seen,
@@ -435,16 +435,16 @@ impl Ladder {
                 "not used for executable images");
         }
         let mut state = self.state();
-        let rung = &mut state.rungs[rung];
-        rung.refusals = refusals;
-        rung.standing = match works {
+        let candidate = &mut state.candidates[candidate];
+        candidate.refusals = refusals;
+        candidate.standing = match works {
             Some(held) => Standing::Works(held),
             None => Standing::Refused,
         };
-        matches!(rung.standing, Standing::Works(_))
+        matches!(candidate.standing, Standing::Works(_))
     }
 
-    fn make_one(&self, strategy: Strategy, place: Option<PathBuf>) -> Result<Arc<Image>, Failed> {
+    fn make_one(&self, strategy: Strategy, place: Option<PathBuf>) -> Result<Arc<Image>, Failure> {
         let fd = make(strategy, &self.source, place.as_deref())?;
         Ok(Arc::new(Image {
             fd,
@@ -454,12 +454,12 @@ impl Ladder {
         }))
     }
 
-    /// A per-launch file could not be made in the place that had worked (a full disk, say): the rung's other places,
-    /// then the rungs below, for this launch alone. Nothing moves: a user can fill a disk.
+    /// A per-launch file could not be made in the place that had worked (a full disk, say): the strategy's other places,
+    /// then the strategies below, for this launch alone. Nothing moves: a user can fill a disk.
     fn make_elsewhere(&self, first: Refusal) -> Result<Arc<Image>, Error> {
         let below: Vec<(Strategy, Vec<Option<PathBuf>>)> = {
             let state = self.state();
-            state.rungs[state.current..]
+            state.candidates[state.current..]
                 .iter()
                 .map(|r| (r.strategy, r.places.clone()))
                 .collect()
@@ -476,35 +476,36 @@ impl Ladder {
         Err(Error::Make(first))
     }
 
-    fn leave(&self, from: Strategy, failed: Failed) -> Verdict {
+    fn leave(&self, from: Strategy, failed: Failure) -> Verdict {
         let _proving = self.proving.lock().unwrap_or_else(PoisonError::into_inner);
         self.leave_proving(from, failed)
     }
 
     /// Goes down from `from`, unless somebody did so already. The caller holds `proving`.
-    fn leave_proving(&self, from: Strategy, failed: Failed) -> Verdict {
+    fn leave_proving(&self, from: Strategy, failed: Failure) -> Verdict {
         let current = {
             let mut state = self.state();
             let current = state.current;
-            let rung = &mut state.rungs[current];
-            if rung.strategy != from {
+            let candidate = &mut state.candidates[current];
+            if candidate.strategy != from {
                 return Verdict::Moved {
                     from,
-                    to: rung.strategy,
+                    to: candidate.strategy,
                 };
             }
-            rung.refusals = vec![failed.clone().of(from)];
+            candidate.refusals = vec![failed.clone().of(from)];
             current
         };
-        let Some(to) = (current + 1..self.options.order.len()).find(|&rung| self.prove(rung)) else {
+        let Some(to) = (current + 1..self.options.order.len()).find(|&candidate| self.prove(candidate))
+        else {
             tracing::error!(image = %self.name.to_string_lossy(), strategy = %from, why = %failed.cause,
                 "an executable image fails at run time and no other strategy works");
-            return Verdict::NoRungLeft;
+            return Verdict::NoStrategyLeft;
         };
         let mut state = self.state();
-        state.rungs[current].standing = Standing::Refused;
+        state.candidates[current].standing = Standing::Refused;
         let why = failed.of(from).why();
-        let made = self.moved(&mut state, to, &why);
+        let made = self.note_move(&mut state, to, &why);
         let again = state.climb_at.is_some();
         if again {
             state.climb_wait = (state.climb_wait * 2).min(self.options.climb_after * 64);
@@ -514,15 +515,15 @@ impl Ladder {
     }
 
     /// Notes and tells a move.
-    fn moved(&self, state: &mut State, to: usize, why: &str) -> Move {
+    fn note_move(&self, state: &mut State, to: usize, why: &str) -> Move {
         let made = Move {
-            from: state.rungs[state.current].strategy,
-            to: state.rungs[to].strategy,
+            from: state.candidates[state.current].strategy,
+            to: state.candidates[to].strategy,
             when: SystemTime::now(),
             why: why.to_owned(),
         };
         tracing::warn!(image = %self.name.to_string_lossy(), from = %made.from, to = %made.to, why,
-            "executable images come from another rung now");
+            "executable images come from another strategy now");
         state.current = to;
         state.fine = None;
         if state.moves.len() == MOVES {
@@ -533,29 +534,29 @@ impl Ladder {
     }
 
     fn log_choice(&self, state: &State) {
-        let rung = &state.rungs[state.current];
-        tracing::info!(image = %self.name.to_string_lossy(), strategy = %rung.strategy,
-            source = %self.source.describe(), place = ?rung.report().place, "executable images");
+        let candidate = &state.candidates[state.current];
+        tracing::info!(image = %self.name.to_string_lossy(), strategy = %candidate.strategy,
+            source = %self.source.describe(), place = ?candidate.report().place, "executable images");
     }
 
     fn all_refusals(&self, state: &State) -> Vec<Refusal> {
         state
-            .rungs
+            .candidates
             .iter()
             .flat_map(|r| r.refusals.iter().cloned())
             .collect()
     }
 
-    fn no_rung(&self) -> Error {
-        Error::NoRung {
+    fn no_strategy(&self) -> Error {
+        Error::NoStrategy {
             source: self.source.describe(),
             refusals: self.all_refusals(&self.state()),
         }
     }
 }
 
-impl Rung {
-    fn report(&self) -> RungReport {
+impl Candidate {
+    fn report(&self) -> StrategyReport {
         let reasons = || {
             let all: Vec<String> = self.refusals.iter().map(Refusal::why).collect();
             all.join("; ")
@@ -575,7 +576,7 @@ impl Rung {
                 (Some(true), why, place)
             }
         };
-        RungReport {
+        StrategyReport {
             strategy: self.strategy,
             available,
             why,
@@ -586,7 +587,7 @@ impl Rung {
 }
 
 /// Whether the file behind an installed image still is what it was. One fstat when nobody touched it. Losing its name
-/// to an upgrade changes the stamp and not the bytes: then the digest is made again, and the rung stays.
+/// to an upgrade changes the stamp and not the bytes: then the digest is made again, and the strategy stays.
 fn unchanged(source: &Source, image: &Image, seen: &mut Option<(Identity, bool)>) -> bool {
     let Ok(now) = exe::identity(image.fd()) else {
         return false;
@@ -606,7 +607,7 @@ fn is_settled(seen: &Identity) -> bool {
 }
 
 /// Whether a step failed for want of something that comes back, and that a user can use up.
-fn is_shortage(failed: &Failed) -> bool {
+fn is_shortage(failed: &Failure) -> bool {
     matches!(
         failed.cause,
         Cause::Errno(
@@ -626,26 +627,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ladder_is_shared_between_threads() {
+    fn a_chain_is_shared_between_threads() {
         fn shared<T: Send + Sync>() {}
-        shared::<Ladder>();
+        shared::<FallbackChain>();
     }
 
     #[test]
-    fn containers_take_two_rungs_only() {
+    fn containers_take_two_strategies_only() {
         let options = Options {
             container: true,
             order: vec![Strategy::Plain, Strategy::Tmpfile],
             ..Options::default()
         };
-        let error = Ladder::open(Source::Itself, options).expect_err("no rung is left");
-        assert!(matches!(error, Error::NoRung { refusals, .. } if refusals.is_empty()));
+        let error = FallbackChain::open(Source::Itself, options).expect_err("no strategy is left");
+        assert!(matches!(error, Error::NoStrategy { refusals, .. } if refusals.is_empty()));
     }
 
     #[test]
     fn a_file_that_is_not_there_is_named() {
         let source = Source::File(PathBuf::from("/nowhere/at/all"));
-        let error = Ladder::open(source, Options::default()).expect_err("no such file");
+        let error = FallbackChain::open(source, Options::default()).expect_err("no such file");
         let text = error.to_string();
         assert!(
             text.contains("/nowhere/at/all: No such file or directory (ENOENT)"),

@@ -4,12 +4,10 @@
 
 use crate::auth;
 use crate::config::Config;
-use crate::gate::Gate;
-use crate::mux::{Begun, GAVE_WAY};
-use crate::places::Turns;
-use crate::strangers::Strangers;
+use crate::prefixed::PrefixedStream;
+use crate::shared::Shared;
+use crate::strangers::{GAVE_WAY, Strangers};
 use fleetgate_net::{relay, tls};
-use fleetgate_policy::address::Network;
 use fleetgate_policy::strangers::{Bounds, Offence};
 use std::io;
 use std::net::SocketAddr;
@@ -35,12 +33,6 @@ const SPLICE: usize = 16 * 1024;
 /// The same while the handshake goes on.
 const FLIGHT: usize = 4 * 1024;
 
-/// Places and turns of those who are passed on.
-pub(crate) struct Passing {
-    places: Strangers,
-    turns: Turns<Network>,
-}
-
 /// What became of a caller's handshake.
 #[derive(Debug, PartialEq, Eq)]
 enum Handshake {
@@ -52,39 +44,37 @@ enum Handshake {
     Left(bool),
 }
 
-impl Passing {
-    /// None yet; sources are told apart as everywhere in this proxy.
-    pub(crate) fn new(config: &Config) -> Passing {
-        let bounds = Bounds {
-            all: PASSED_ON,
-            of_source: PASSED_ON_OF_ONE,
-        };
-        Passing {
-            places: Strangers::new(config.strangers.clone(), bounds),
-            turns: Turns::new(REACHING, REACHING_OF_ONE),
-        }
-    }
+/// Places of those who are passed on, none taken yet; sources are told apart as everywhere in this proxy.
+pub(crate) fn places(config: &Config) -> Strangers {
+    let bounds = Bounds {
+        all: PASSED_ON,
+        of_source: PASSED_ON_OF_ONE,
+    };
+    Strangers::new(config.strangers.clone(), bounds)
 }
 
 /// Bytes to auth and back, as long as the caller has its place.
-pub(crate) async fn pass_on(gate: &Gate, connection: Begun<TcpStream>, address: SocketAddr) {
-    let place = match gate.passing.places.enter(address.ip()) {
+pub(crate) async fn pass_on(shared: &Shared, connection: PrefixedStream<TcpStream>, address: SocketAddr) {
+    let place = match shared.auth_relay_slots.enter(address.ip()) {
         Ok(place) => place,
         Err(why) => return tracing::debug!(%address, "not passed on to auth: {why}"),
     };
     tokio::select! {
-        () = carry(gate, connection, address) => {}
+        () = carry(shared, connection, address) => {}
         () = place.given_up() => tracing::debug!(%address, "{}", GAVE_WAY),
-        () = gate.stopped() => {}
+        () = shared.stopped() => {}
     }
 }
 
 /// Bytes to auth and back; whichever side has no more says so, and the other goes on.
-async fn carry(gate: &Gate, mut connection: Begun<TcpStream>, address: SocketAddr) {
-    let strangers = &gate.strangers;
-    let turn = gate.passing.turns.wait(&strangers.source(address.ip())).await;
+async fn carry(shared: &Shared, mut connection: PrefixedStream<TcpStream>, address: SocketAddr) {
+    let strangers = &shared.strangers;
+    let turn = shared
+        .auth_relay_turns
+        .wait(&strangers.source(address.ip()))
+        .await;
     let reached = async {
-        let mut auth = auth::dial(gate, tls::RELAY).await?;
+        let mut auth = auth::dial(shared, tls::RELAY).await?;
         let line = relay::line(address);
         let written = auth.write_all(line.as_bytes()).await;
         written.map(|()| auth).map_err(|e| e.to_string())

@@ -18,7 +18,7 @@ pub trait Bytes: AsyncRead + AsyncWrite + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Unpin + ?Sized> Bytes for T {}
 
 /// The connection and its stream.
-pub struct End<S> {
+pub struct Endpoint<S> {
     /// The protocol.
     pub core: Connection,
     stream: S,
@@ -27,10 +27,10 @@ pub struct End<S> {
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S: Bytes> End<S> {
+impl<S: Bytes> Endpoint<S> {
     /// A connection that begins on this stream.
-    pub fn new(core: Connection, stream: S) -> End<S> {
-        End {
+    pub fn new(core: Connection, stream: S) -> Endpoint<S> {
+        Endpoint {
             core,
             stream,
             unflushed: false,

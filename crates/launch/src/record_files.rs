@@ -1,7 +1,7 @@
-//! The directory in which the keeper notes sessions down: made, written, read, cleared.
+//! The directory in which the reaper notes sessions down: made, written, read, cleared.
 
-use crate::KeeperError;
-use crate::kept::{MAX_FILE, Note};
+use crate::SessionReaperError;
+use crate::session_record::{MAX_FILE, SessionRecord};
 use fleetgate_sys::file::flags::O_NOFOLLOW;
 use fleetgate_sys::process;
 use std::fs::{DirBuilder, OpenOptions};
@@ -10,8 +10,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::Path;
 
 /// The state directory: ours, and nobody else's business.
-pub(crate) fn own_directory(path: &Path) -> Result<(), KeeperError> {
-    let failed = |e| KeeperError::Directory(path.to_owned(), e);
+pub(crate) fn own_directory(path: &Path) -> Result<(), SessionReaperError> {
+    let failed = |e| SessionReaperError::Directory(path.to_owned(), e);
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -19,7 +19,7 @@ pub(crate) fn own_directory(path: &Path) -> Result<(), KeeperError> {
         .map_err(failed)?;
     let meta = std::fs::symlink_metadata(path).map_err(failed)?;
     if meta.uid() != process::effective_uid() || !meta.is_dir() {
-        return Err(KeeperError::NotOurs(path.to_owned(), meta.uid()));
+        return Err(SessionReaperError::NotOurs(path.to_owned(), meta.uid()));
     }
     if meta.permissions().mode() & 0o777 != 0o700 {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700)).map_err(failed)?;
@@ -28,7 +28,7 @@ pub(crate) fn own_directory(path: &Path) -> Result<(), KeeperError> {
 }
 
 /// Reads a note back; the error is a sentence.
-pub(crate) fn read_note(path: &Path) -> Result<Note, String> {
+pub(crate) fn read_record(path: &Path) -> Result<SessionRecord, String> {
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(O_NOFOLLOW)
@@ -41,11 +41,11 @@ pub(crate) fn read_note(path: &Path) -> Result<Note, String> {
     if text.len() as u64 > MAX_FILE {
         return Err("it is too long".to_owned());
     }
-    Note::from_text(&text)
+    SessionRecord::from_text(&text)
 }
 
 /// Everything of its session is closed.
-pub(crate) fn remove_note(note: &Path) {
+pub(crate) fn remove_record(note: &Path) {
     if let Err(e) = std::fs::remove_file(note)
         && e.kind() != std::io::ErrorKind::NotFound
     {

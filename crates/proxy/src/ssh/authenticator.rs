@@ -1,17 +1,20 @@
 //! The server's side of an SSH login at the proxy: signs key exchanges with the proxy's host key and takes certificates
 //! of the cluster, nothing else. What somebody may do once he is in is not decided here.
 
+use super::endpoint::{Bytes, Endpoint};
 use fleetgate_policy::cluster::Identity;
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::auth::{Method, PublicKey, Request};
-use fleetgate_ssh::event::{AuthAnswer, Exchange};
+use fleetgate_ssh::event::{AuthAnswer, Event, Exchange, Reason};
 use fleetgate_ssh::key::{Algorithm, Certificate, HostKey, Presented, verify_touched};
 use fleetgate_ssh::settings::{HostKeyOffer, Settings};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use zeroize::Zeroizing;
 
@@ -57,7 +60,7 @@ impl fmt::Debug for Proof {
 pub type Check<'a> = &'a dyn Fn(&Certificate, &str) -> Result<Identity, String>;
 
 /// What became of a request.
-pub enum Answered {
+enum AuthResult {
     /// Somebody is in.
     In(Caller),
     /// Not yet; the core was answered. The words, for the audit log, of a try that counts.
@@ -67,7 +70,7 @@ pub enum Answered {
 }
 
 /// One connection's.
-pub struct Door {
+pub struct Authenticator {
     key: Arc<HostKey>,
     source: SocketAddr,
     session: Vec<u8>,
@@ -108,10 +111,10 @@ pub fn cookie() -> [u8; 16] {
     cookie
 }
 
-impl Door {
+impl Authenticator {
     /// For a connection from this address.
-    pub fn new(key: Arc<HostKey>, source: SocketAddr) -> Door {
-        Door {
+    pub fn new(key: Arc<HostKey>, source: SocketAddr) -> Authenticator {
+        Authenticator {
             key,
             source,
             session: Vec::new(),
@@ -142,33 +145,78 @@ impl Door {
         Ok(())
     }
 
+    /// Moves the connection until somebody is in, or nobody will be: then the words say why. `refused` hears of each try that
+    /// counts. The outer error is the stream's end.
+    pub fn poll_login(
+        &mut self,
+        end: &mut Endpoint<impl Bytes>,
+        check: Check<'_>,
+        refused: &dyn Fn(&str),
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<Result<Caller, String>>> {
+        loop {
+            if let Some(done) = self.take_events(&mut end.core, check, refused).transpose() {
+                return Poll::Ready(Ok(done));
+            }
+            ready!(end.poll_move(cx))?;
+        }
+    }
+
+    fn take_events(
+        &mut self,
+        core: &mut Connection,
+        check: Check<'_>,
+        refused: &dyn Fn(&str),
+    ) -> Result<Option<Caller>, String> {
+        while let Some(event) = core.poll().map_err(|e| e.to_string())? {
+            match event {
+                Event::SignExchange(exchange) => self.sign(core, &exchange)?,
+                Event::Auth(request) => {
+                    let request = request.to_vec();
+                    match self.decide(core, &request, check) {
+                        AuthResult::In(caller) => return Ok(Some(caller)),
+                        AuthResult::Not(Some(why)) => refused(&why),
+                        AuthResult::Not(None) => {}
+                        AuthResult::Enough => {
+                            let why = "too many tries";
+                            core.disconnect(Reason::NoMoreAuthMethods, why);
+                            return Err(why.to_owned());
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
     /// Decides about a USERAUTH_REQUEST.
-    pub fn decide(&mut self, core: &mut Connection, request: &[u8], check: Check<'_>) -> Answered {
+    fn decide(&mut self, core: &mut Connection, request: &[u8], check: Check<'_>) -> AuthResult {
         let (answer, answered, words) = self.answer(request, check);
         if let Some(words) = words {
             core.banner(format!("{words}\r\n").as_bytes());
         }
         core.answer_auth(answer);
         match answered {
-            Answered::Not(Some(_)) if self.tries >= TRIES => Answered::Enough,
+            AuthResult::Not(Some(_)) if self.tries >= TRIES => AuthResult::Enough,
             answered => answered,
         }
     }
 
     /// The answer, and what is shown before it: why somebody who has the key is not let in.
-    fn answer(&mut self, payload: &[u8], check: Check<'_>) -> (AuthAnswer, Answered, Option<String>) {
+    fn answer(&mut self, payload: &[u8], check: Check<'_>) -> (AuthAnswer, AuthResult, Option<String>) {
         let reject = || AuthAnswer::Reject {
             methods: vec!["publickey".to_owned()],
             partial: false,
         };
-        let refused = |why: String| (reject(), Answered::Not(Some(why)), None);
+        let refused = |why: String| (reject(), AuthResult::Not(Some(why)), None);
         let request = match Request::parse(payload) {
             Ok(request) => request,
             Err(e) => return refused(format!("the request cannot be read: {e}")),
         };
         let key = match &request.method {
             Method::PublicKey(key) => key,
-            Method::None => return (reject(), Answered::Not(None), None),
+            Method::None => return (reject(), AuthResult::Not(None), None),
             _ => {
                 self.tries += 1;
                 return refused("the proxy takes certificates of the cluster, nothing else".to_owned());
@@ -181,25 +229,25 @@ impl Door {
                     exchange: std::mem::take(&mut self.exchange),
                     request: payload.to_vec(),
                 });
-                (AuthAnswer::Accept, Answered::In(caller), None)
+                (AuthAnswer::Accept, AuthResult::In(caller), None)
             }
             Ok(None) => {
                 let answer = AuthAnswer::KeyOk {
                     algorithm: key.algorithm.as_bytes().to_vec(),
                     key: key.key.to_vec(),
                 };
-                (answer, Answered::Not(None), None)
+                (answer, AuthResult::Not(None), None)
             }
-            Err(Refused { why, proven }) => {
+            Err(AuthRefusal { why, proven }) => {
                 self.tries += 1;
                 let words = proven.then(|| why.clone());
-                (reject(), Answered::Not(Some(why)), words)
+                (reject(), AuthResult::Not(Some(why)), words)
             }
         }
     }
 
     /// Nobody: a key was asked about, and is to sign. Who may come in is said to who has signed, and to nobody else.
-    fn key(&self, key: &PublicKey<'_>, name: &str, check: Check<'_>) -> Result<Option<Caller>, Refused> {
+    fn key(&self, key: &PublicKey<'_>, name: &str, check: Check<'_>) -> Result<Option<Caller>, AuthRefusal> {
         let presented = Presented::parse(key.key).map_err(|e| e.to_string())?;
         if !Algorithm::parse(key.algorithm).is_some_and(|a| presented.fits(&a)) {
             return Err(format!("the algorithm {:?} does not fit the key", key.algorithm).into());
@@ -223,7 +271,7 @@ impl Door {
         let touch = fleetgate_ssh::key::Touch::NONE;
         verify_touched(certificate.key(), key.algorithm, &data, signature, touch)
             .map_err(|e| e.to_string())?;
-        let identity = check(&certificate, name).map_err(|why| Refused { why, proven: true })?;
+        let identity = check(&certificate, name).map_err(|why| AuthRefusal { why, proven: true })?;
         Ok(Some(Caller {
             identity,
             name: name.to_owned(),
@@ -235,14 +283,14 @@ impl Door {
 }
 
 /// Why a key lets nobody in.
-struct Refused {
+struct AuthRefusal {
     why: String,
     /// Whoever shows it has it.
     proven: bool,
 }
 
-impl From<String> for Refused {
-    fn from(why: String) -> Refused {
-        Refused { why, proven: false }
+impl From<String> for AuthRefusal {
+    fn from(why: String) -> AuthRefusal {
+        AuthRefusal { why, proven: false }
     }
 }

@@ -6,7 +6,7 @@ pub const HELLO_MAX: usize = 16 * 1024;
 
 /// What the bytes so far say.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Asked<'a> {
+pub enum ServerName<'a> {
     /// Not enough yet.
     More,
     /// For this name.
@@ -17,7 +17,7 @@ pub enum Asked<'a> {
 
 /// The name in the first bytes of a connection. Records are put together in `room`.
 #[must_use]
-pub fn name<'a>(bytes: &[u8], room: &'a mut Vec<u8>) -> Asked<'a> {
+pub fn name<'a>(bytes: &[u8], room: &'a mut Vec<u8>) -> ServerName<'a> {
     room.clear();
     let mut rest = bytes;
     loop {
@@ -26,23 +26,23 @@ pub fn name<'a>(bytes: &[u8], room: &'a mut Vec<u8>) -> Asked<'a> {
             return waits(bytes);
         };
         if head[0] != 22 {
-            return Asked::Nobody;
+            return ServerName::Nobody;
         }
         let length = usize::from(u16::from_be_bytes([head[3], head[4]]));
         // An empty one could go on for ever.
         if length == 0 || length > 1 << 14 {
-            return Asked::Nobody;
+            return ServerName::Nobody;
         }
         let complete = body.len() >= length;
         room.extend_from_slice(&body[..length.min(body.len())]);
         if let Some(whole) = whole(room) {
             let range = match whole {
                 Whole::Is(length) => 4..4 + length,
-                Whole::Not => return Asked::Nobody,
+                Whole::Not => return ServerName::Nobody,
             };
             return match server_name(&room[range]) {
-                Some(name) => Asked::Name(name),
-                None => Asked::Nobody,
+                Some(name) => ServerName::Name(name),
+                None => ServerName::Nobody,
             };
         }
         if !complete {
@@ -52,11 +52,11 @@ pub fn name<'a>(bytes: &[u8], room: &'a mut Vec<u8>) -> Asked<'a> {
     }
 }
 
-fn waits(bytes: &[u8]) -> Asked<'static> {
+fn waits(bytes: &[u8]) -> ServerName<'static> {
     if bytes.len() < HELLO_MAX {
-        Asked::More
+        ServerName::More
     } else {
-        Asked::Nobody
+        ServerName::Nobody
     }
 }
 
@@ -145,15 +145,15 @@ mod tests {
         for record in [1, 7, 50, 1000] {
             let bytes = hello(Some("auth.fleetgate"), record);
             for end in 0..bytes.len() {
-                assert_eq!(name(&bytes[..end], &mut room), Asked::More, "{record} {end}");
+                assert_eq!(name(&bytes[..end], &mut room), ServerName::More, "{record} {end}");
             }
-            assert_eq!(name(&bytes, &mut room), Asked::Name("auth.fleetgate"));
+            assert_eq!(name(&bytes, &mut room), ServerName::Name("auth.fleetgate"));
             assert_eq!(
                 name(&[bytes, vec![9]].concat(), &mut room),
-                Asked::Name("auth.fleetgate")
+                ServerName::Name("auth.fleetgate")
             );
         }
-        assert_eq!(name(&hello(None, 1000), &mut room), Asked::Nobody);
+        assert_eq!(name(&hello(None, 1000), &mut room), ServerName::Nobody);
     }
 
     #[test]
@@ -163,16 +163,16 @@ mod tests {
         let mut with = |at: usize, byte: u8| {
             let mut bad = good.clone();
             bad[at] = byte;
-            name(&bad, &mut room) == Asked::Nobody
+            name(&bad, &mut room) == ServerName::Nobody
         };
         // Not a handshake; an empty record; one too long; not a hello; a hello too long; a name of another type.
         assert!(with(0, 23) && with(3, 0x41) && with(5, 2) && with(6, 1));
         assert!(with(good.len() - 4, 1));
         let mut room = Vec::new();
-        assert_eq!(name(&[22, 3, 1, 0, 0], &mut room), Asked::Nobody);
+        assert_eq!(name(&[22, 3, 1, 0, 0], &mut room), ServerName::Nobody);
         let mut never = vec![22, 3, 1, 0x40, 0, 1, 0, 0x3f, 0xff];
         never.resize(HELLO_MAX, 0);
-        assert_eq!(name(&never, &mut room), Asked::Nobody, "bounded");
-        assert_eq!(name(&never[..100], &mut room), Asked::More, "control");
+        assert_eq!(name(&never, &mut room), ServerName::Nobody, "bounded");
+        assert_eq!(name(&never[..100], &mut room), ServerName::More, "control");
     }
 }

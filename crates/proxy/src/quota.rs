@@ -1,15 +1,15 @@
-//! How many there may be: in sum, and of one kind of visitor. A place is free again when whoever had it is gone. For a place
-//! nobody waits; for a turn the others wait in line.
+//! Bounds on how many there may be: in sum, and of one kind of visitor. A slot is free again when its holder is gone. Nobody
+//! waits for a slot; for a turn the others wait in line.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Places, counted by whom they are taken.
-pub(crate) struct Places<K>(Arc<Mutex<Taken<K>>>);
+/// Slots, counted by whom they are taken.
+pub(crate) struct Quota<K>(Arc<Mutex<Counts<K>>>);
 
-struct Taken<K> {
+struct Counts<K> {
     in_sum: usize,
     of: HashMap<K, usize>,
     most: usize,
@@ -17,15 +17,15 @@ struct Taken<K> {
 }
 
 /// One place, until it is dropped.
-pub(crate) struct Place<K: Hash + Eq> {
+pub(crate) struct Slot<K: Hash + Eq> {
     who: K,
-    places: Arc<Mutex<Taken<K>>>,
+    places: Arc<Mutex<Counts<K>>>,
 }
 
-impl<K: Hash + Eq + Clone> Places<K> {
+impl<K: Hash + Eq + Clone> Quota<K> {
     /// So many, and so many of one.
-    pub(crate) fn new(most: usize, most_of_one: usize) -> Places<K> {
-        Places(Arc::new(Mutex::new(Taken {
+    pub(crate) fn new(most: usize, most_of_one: usize) -> Quota<K> {
+        Quota(Arc::new(Mutex::new(Counts {
             in_sum: 0,
             of: HashMap::new(),
             most,
@@ -34,21 +34,21 @@ impl<K: Hash + Eq + Clone> Places<K> {
     }
 
     /// One of them, if there is one.
-    pub(crate) fn take(&self, who: &K) -> Option<Place<K>> {
+    pub(crate) fn take(&self, who: &K) -> Option<Slot<K>> {
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if taken.in_sum >= taken.most || taken.of.get(who).is_some_and(|n| *n >= taken.most_of_one) {
             return None;
         }
         taken.in_sum += 1;
         *taken.of.entry(who.clone()).or_default() += 1;
-        Some(Place {
+        Some(Slot {
             who: who.clone(),
             places: self.0.clone(),
         })
     }
 }
 
-impl<K: Hash + Eq> Drop for Place<K> {
+impl<K: Hash + Eq> Drop for Slot<K> {
     fn drop(&mut self) {
         let mut taken = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         taken.in_sum -= 1;
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn places_are_bounded_in_sum_and_of_one_and_come_back() {
-        let places = Places::new(3, 2);
+        let places = Quota::new(3, 2);
         let one = places.take(&"a").unwrap();
         let _two = places.take(&"a").unwrap();
         assert!(places.take(&"a").is_none(), "of one");
