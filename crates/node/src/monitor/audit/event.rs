@@ -230,10 +230,10 @@ pub struct Gap {
 /// What is told of somebody who came in by the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AsAudited {
-    user: String,
-    roles: String,
-    mfa: Option<u64>,
-    device: Option<String>,
+    pub(super) user: String,
+    pub(super) roles: String,
+    pub(super) mfa: Option<u64>,
+    pub(super) device: Option<String>,
 }
 
 impl AsAudited {
