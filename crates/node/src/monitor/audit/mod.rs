@@ -10,15 +10,13 @@ mod watched;
 mod writer;
 
 pub(super) use event::digits;
-pub use event::{AsAudited, EndOrder, Event, FileDone, Gap, SessionKind};
+pub use event::{AsAudited, EndOrder, Event, Gap, SessionKind};
 pub use shipping::{Batch, Deliver, MAX_BATCH, Shipping, begin_at_end};
 pub use watched::{Watched, What};
 pub use writer::{Audit, Writing};
 
 /// How many events may wait for the disk; one more is lost and counted.
 pub const QUEUE: usize = 8192;
-/// The most bytes of one text of an event (a command, a path, a reason); the rest is cut, and `…` says so.
-pub const MAX_TEXT: usize = 4096;
 
 #[cfg(test)]
 mod tests;

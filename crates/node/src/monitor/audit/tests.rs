@@ -1,11 +1,12 @@
 //! What each event's line is, word for word, and what becomes of events that cannot be written.
 
-use super::event::utc;
 use super::*;
 use crate::monitor::cgroup::Usage;
+use fleetgate_base::audit::{MAX_TEXT, utc};
 use fleetgate_sys::clock::Time;
 use fleetgate_wire::node::Blob;
 use fleetgate_wire::node::watch::{Field, Source, Value};
+use fleetgate_wire::sftp::Event as FileEvent;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,8 +18,10 @@ const AT: Time = Time {
 const ID: [u8; 16] = [0xab; 16];
 
 fn line(event: &Event) -> String {
-    event
-        .line(AT)
+    let mut line = Vec::new();
+    event.write_line(AT, &mut line);
+    String::from_utf8(line)
+        .expect("text")
         .strip_suffix('\n')
         .expect("a whole line")
         .to_owned()
@@ -52,7 +55,7 @@ fn each_event_has_its_line() {
         login: "ada".to_owned(),
         done,
     };
-    let path = || b"/home/ada/x\xff".to_vec();
+    let path = || c"/home/ada/x\xff".to_owned();
     for (event, wanted) in [
         (
             Event::NodeStarted {
@@ -234,7 +237,7 @@ fn each_event_has_its_line() {
             format!("\"event\":\"session_ended\",\"connection\":7,\"login\":\"ada\",{session},\"inherited\":true"),
         ),
         (
-            file(FileDone::Opened {
+            file(FileEvent::Opened {
                 path: path(),
                 flags: 1,
                 errno: 13,
@@ -245,8 +248,8 @@ fn each_event_has_its_line() {
             ),
         ),
         (
-            file(FileDone::AttributesSet {
-                path: b"/x".to_vec(),
+            file(FileEvent::AttributesSet {
+                path: c"/x".to_owned(),
                 size: None,
                 uid: Some(1),
                 gid: None,
@@ -260,9 +263,9 @@ fn each_event_has_its_line() {
             ),
         ),
         (
-            file(FileDone::Renamed {
-                path: b"/x".to_vec(),
-                to: b"/y".to_vec(),
+            file(FileEvent::Renamed {
+                from: c"/x".to_owned(),
+                to: c"/y".to_owned(),
                 errno: 0,
             }),
             format!(
@@ -364,12 +367,12 @@ fn each_event_has_its_line() {
             "\"event\":\"process_died\",\"process\":\"lobby\",\"pid\":9,\"how\":\"signal 9\"".into(),
         ),
         (
-            Event::Lost(Gap {
+            Event::Lost { gap: Gap {
                 count: 5,
                 first: Time { sec: 1, nsec: 0 },
                 last: Time { sec: 60, nsec: 0 },
                 cut: true,
-            }),
+            } },
             "\"event\":\"audit_lost\",\"count\":5,\"first\":\"1970-01-01T00:00:01.000Z\",\
              \"last\":\"1970-01-01T00:01:00.000Z\",\"cut\":true"
                 .into(),
@@ -396,7 +399,7 @@ fn optional_fields_and_every_operation_have_their_lines() {
         let session = "\"session\":\"abababababababababababababababab\"";
         (event, format!("\"event\":\"file\",{head},{session},{fields}"))
     };
-    let path = || b"/x".to_vec();
+    let path = || c"/x".to_owned();
     let moment = Time { sec: 1, nsec: 0 };
     let strangers = |source: Option<&str>, tunnelled| Event::Strangers {
         of: "login_refused",
@@ -524,31 +527,34 @@ fn optional_fields_and_every_operation_have_their_lines() {
             ),
         ),
         (
-            Event::Lost(Gap {
-                count: 1,
-                first: moment,
-                last: AT,
-                cut: false,
-            }),
+            Event::Lost {
+                gap: Gap {
+                    count: 1,
+                    first: moment,
+                    last: AT,
+                    cut: false,
+                },
+            },
             format!("\"event\":\"audit_lost\",\"count\":1,{moments}"),
         ),
         file(
-            FileDone::Closed {
+            FileEvent::Closed {
                 path: path(),
                 read: 1,
                 written: 2,
+                flags: 1,
             },
             "\"operation\":\"close\",\"path\":\"/x\",\"read\":1,\"written\":2",
         ),
         file(
-            FileDone::Listed {
+            FileEvent::Listed {
                 path: path(),
                 errno: 2,
             },
             "\"operation\":\"list\",\"path\":\"/x\",\"errno\":2",
         ),
         file(
-            FileDone::Removed {
+            FileEvent::Removed {
                 path: path(),
                 directory: true,
                 errno: 0,
@@ -556,7 +562,7 @@ fn optional_fields_and_every_operation_have_their_lines() {
             "\"operation\":\"rmdir\",\"path\":\"/x\",\"errno\":0",
         ),
         file(
-            FileDone::Removed {
+            FileEvent::Removed {
                 path: path(),
                 directory: false,
                 errno: 0,
@@ -564,7 +570,7 @@ fn optional_fields_and_every_operation_have_their_lines() {
             "\"operation\":\"remove\",\"path\":\"/x\",\"errno\":0",
         ),
         file(
-            FileDone::DirectoryMade {
+            FileEvent::DirectoryMade {
                 path: path(),
                 mode: 0o755,
                 errno: 0,
@@ -572,7 +578,7 @@ fn optional_fields_and_every_operation_have_their_lines() {
             "\"operation\":\"mkdir\",\"path\":\"/x\",\"errno\":0,\"mode\":\"755\"",
         ),
         file(
-            FileDone::AttributesSet {
+            FileEvent::AttributesSet {
                 path: path(),
                 size: Some(5),
                 uid: None,
@@ -584,24 +590,24 @@ fn optional_fields_and_every_operation_have_their_lines() {
             "\"operation\":\"attributes\",\"path\":\"/x\",\"errno\":0,\"size\":5,\"gid\":6,\"times\":false",
         ),
         file(
-            FileDone::Linked {
+            FileEvent::Linked {
                 path: path(),
-                target: b"/y".to_vec(),
+                target: c"/y".to_owned(),
                 symbolic: true,
                 errno: 0,
             },
             "\"operation\":\"symlink\",\"path\":\"/x\",\"errno\":0,\"target\":\"/y\"",
         ),
         file(
-            FileDone::Linked {
+            FileEvent::Linked {
                 path: path(),
-                target: b"/y".to_vec(),
+                target: c"/y".to_owned(),
                 symbolic: false,
                 errno: 1,
             },
             "\"operation\":\"link\",\"path\":\"/x\",\"errno\":1,\"target\":\"/y\"",
         ),
-        file(FileDone::Lost { count: 4 }, "\"operation\":\"lost\",\"count\":4"),
+        file(FileEvent::Lost { count: 4 }, "\"operation\":\"lost\",\"count\":4"),
     ] {
         assert_eq!(
             line(&event),
