@@ -32,6 +32,28 @@ impl Description {
         });
         names.copied()
     }
+
+    /// Whether it has this field.
+    pub fn has(&self, field: &str) -> bool {
+        self.fields().any(|own| own == field)
+    }
+}
+
+/// Declares events whose lines are put together where they happen: `NAME = "name" [field, field]`.
+#[macro_export]
+macro_rules! descriptions {
+    ($( $NAME:ident = $event:literal [ $($field:ident),* ] ),* $(,)?) => {
+        $(
+            #[doc = concat!("`", $event, "`")]
+            pub const $NAME: $crate::audit::Description = $crate::audit::Description {
+                name: $event,
+                declared: &[ $( (stringify!($field), &[]) ),* ],
+            };
+        )*
+
+        /// All of them, with their fields.
+        pub const DESCRIPTIONS: &[$crate::audit::Description] = &[ $($NAME),* ];
+    };
 }
 
 /// One line that is being written.

@@ -10,6 +10,7 @@
 //!                                        NUMBER-1 to auth
 //! ```
 
+pub mod events;
 mod sessions;
 
 use crate::auth;
@@ -97,7 +98,8 @@ impl Audit {
         line.insert("proxy".to_owned(), self.proxy.as_str().into());
         let known = fields
             .iter()
-            .filter(|(_, value)| !value.is_null() && *value != "");
+            .filter(|(_, value)| !value.is_null() && *value != "")
+            .inspect(|(key, _)| debug_assert!(events::has(event, key), "{event} has no {key}"));
         line.extend(known.map(|(key, value)| (key.clone(), value.clone())));
         let mut line = Value::Object(line).to_string();
         line.push('\n');

@@ -2,7 +2,7 @@
 //! read. It holds no authority's key: whoever takes it over can withhold, and cannot make a certificate.
 #![forbid(unsafe_code)]
 
-mod audit;
+pub mod audit;
 mod auth;
 mod carried;
 pub mod config;

@@ -2,7 +2,7 @@
 
 use crate::monitor::cgroup::Usage;
 use crate::monitor::cluster::Member;
-use fleetgate_base::audit::{Field, Flag, Line, Octal, Success};
+use fleetgate_base::audit::{Description, Field, Flag, Line, Octal, Success};
 use fleetgate_base::{events, fields};
 use fleetgate_sys::clock::Time;
 use fleetgate_wire::common::SessionId;
@@ -264,6 +264,9 @@ impl AsAudited {
     }
 }
 
+/// The operations of `file` events, with their fields.
+pub const OPERATIONS: &[Description] = Operation::DESCRIPTIONS;
+
 /// An operation of the file server: its name, and its fields.
 struct Operation<'a>(&'a sftp::Event);
 
@@ -279,10 +282,10 @@ macro_rules! operations {
         $( $field:ident $(as $key:ident)? $(=> $via:ty)? ),*
     } ),* $(,)?) => {
         impl Operation<'_> {
-            /// Each operation with its fields.
-            #[cfg(test)]
-            const ALL: &'static [(&'static str, &'static [&'static str])] =
-                &[ $( ($name, &[ $( fleetgate_base::field_name!($field $(as $key)?) ),* ]) ),* ];
+            const DESCRIPTIONS: &'static [Description] = &[ $( Description {
+                name: $name,
+                declared: &[ $( (fleetgate_base::field_name!($field $(as $key)?), &[]) ),* ],
+            } ),* ];
         }
 
         impl Field for Operation<'_> {

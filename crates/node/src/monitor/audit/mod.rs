@@ -10,7 +10,7 @@ mod watched;
 mod writer;
 
 pub(super) use event::digits;
-pub use event::{AsAudited, EndOrder, Event, Gap, SessionKind};
+pub use event::{AsAudited, EndOrder, Event, Gap, OPERATIONS, SessionKind};
 pub use shipping::{Batch, Deliver, MAX_BATCH, Shipping, begin_at_end};
 pub use watched::{Watched, What};
 pub use writer::{Audit, Writing};
