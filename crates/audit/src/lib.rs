@@ -7,22 +7,18 @@
 #![forbid(unsafe_code)]
 
 mod event;
-mod fields;
 pub mod metrics;
 mod shipping;
 mod watched;
 mod writer;
 
-pub use event::{ClusterUser, EndOrder, Event, FileDone, Gap, SessionKind, Usage};
-pub use fields::digits;
+pub use event::{ClusterUser, EndOrder, Event, Gap, OPERATIONS, SessionKind, Usage, digits};
 pub use shipping::{Batch, Deliver, MAX_BATCH, Shipping, begin_at_end};
 pub use watched::{WatchReport, WatchedEvent};
 pub use writer::{Audit, WriterThread};
 
 /// How many events may wait for the disk; one more is lost and counted.
 pub const QUEUE: usize = 8192;
-/// The most bytes of one text of an event (a command, a path, a reason); the rest is cut, and `…` says so.
-pub const MAX_TEXT: usize = 4096;
 
 #[cfg(test)]
 mod tests;

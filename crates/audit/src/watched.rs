@@ -1,13 +1,12 @@
 //! Events of watched sessions. Their fields are the watcher's; each line says which of them can be believed how far:
 //! `kernel`, `register` and `claimed` are the names of the fields that come from there.
 
-use super::fields::{Field as _, Fields};
+use fleetgate_base::audit::{Description, Events, Field as _, Line};
 use fleetgate_wire::common::SessionId;
 use fleetgate_wire::node::Connection;
 use fleetgate_wire::node::watch::{Field, Source, Value};
-use serde_json::Value as Json;
 
-/// WatchReport a watched session did, and whose session it is.
+/// What a watched session did, and whose session it is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WatchedEvent {
     /// The connection that it came by.
@@ -16,11 +15,11 @@ pub struct WatchedEvent {
     pub session: SessionId,
     /// The account.
     pub login: String,
-    /// WatchReport.
+    /// What it did.
     pub what: WatchReport,
 }
 
-/// WatchReport is told of it.
+/// What is told of a watched session.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WatchReport {
     /// A call.
@@ -44,77 +43,98 @@ pub enum WatchReport {
     },
 }
 
-impl WatchedEvent {
-    pub(super) fn fill(&self, f: &mut Fields) {
+impl Events for WatchedEvent {
+    /// What the node itself says of a watched session. The calls and their fields are in the table of `fleetgate-calls`.
+    const DESCRIPTIONS: &'static [Description] = &[
+        describe("watch_lost", &[("count", &[])]),
+        describe("watch_gap", &[("lasted_ms", &[]), ("calls", &[])]),
+    ];
+
+    fn write_event(&self, line: &mut Line<'_>) {
         let event = match &self.what {
             WatchReport::Call { event, .. } => event,
             WatchReport::Lost { .. } => "watch_lost",
             WatchReport::Gap { .. } => "watch_gap",
         };
-        event.put("event", f);
-        self.connection.put("connection", f);
-        self.login.put("login", f);
-        self.session.put("session", f);
+        line.put("event", event);
+        line.put("connection", &self.connection);
+        line.text("login", &self.login);
+        self.session.write("session", line);
         match &self.what {
-            WatchReport::Call { fields, .. } => fill(fields, f),
-            WatchReport::Lost { count } => f.put("count", *count),
+            WatchReport::Call { fields, .. } => write(fields, line),
+            WatchReport::Lost { count } => line.put("count", count),
             WatchReport::Gap { lasted_ms, calls } => {
-                f.put("lasted_ms", *lasted_ms);
-                f.put("calls", *calls);
+                line.put("lasted_ms", lasted_ms);
+                line.put("calls", calls);
             }
         }
     }
 }
 
-fn fill(fields: &[Field], f: &mut Fields) {
-    let (mut told, mut cut) = (Vec::new(), Vec::new());
+const fn describe(
+    name: &'static str,
+    declared: &'static [(&'static str, &'static [&'static str])],
+) -> Description {
+    Description { name, declared }
+}
+
+/// Fields that only the monitor writes: whose session it is, when, and what the watcher's word is worth.
+const OWN: [&str; 9] = [
+    "time",
+    "event",
+    "connection",
+    "login",
+    "session",
+    "kernel",
+    "register",
+    "claimed",
+    "cut",
+];
+
+fn write(fields: &[Field], line: &mut Line<'_>) {
+    let mut written: Vec<&Field> = Vec::with_capacity(fields.len());
+    let mut cut = Vec::new();
     for field in fields {
         let name = field.name.to_string_lossy();
-        // Whose session it is and when is the monitor's to say.
-        if f.has(&name) {
+        if OWN.contains(&&*name) || written.iter().any(|other| other.name == field.name) {
             continue;
         }
         let is_cut = match &field.value {
             Value::Number { number } => {
-                f.put(&name, *number);
+                line.put(&name, number);
                 false
             }
             Value::Truth { truth } => {
-                f.put(&name, *truth);
+                line.put(&name, truth);
                 false
             }
             Value::Text { bytes, cut } => {
-                bytes.put(&name, f);
+                line.bytes(&name, bytes);
                 *cut
             }
             Value::Words { words, cut } => {
-                let words = words
-                    .iter()
-                    .map(|w| String::from_utf8_lossy(&w.bytes).into_owned());
-                f.put(&name, words.collect::<Vec<_>>());
+                let words = words.iter().map(|word| String::from_utf8_lossy(&word.bytes));
+                line.put(&name, &words.collect::<Vec<_>>());
                 *cut
             }
         };
         if is_cut {
-            cut.push(name.into_owned());
+            cut.push(name);
         }
-        told.push(field);
+        written.push(field);
     }
     for (mark, source) in [
         ("kernel", Source::Kernel),
         ("register", Source::Register),
         ("claimed", Source::Claimed),
     ] {
-        let names: Vec<Json> = told
-            .iter()
-            .filter(|field| field.source == source)
-            .map(|field| field.name.to_string_lossy().into_owned().into())
-            .collect();
+        let names = written.iter().filter(|field| field.source == source);
+        let names: Vec<_> = names.map(|field| field.name.to_string_lossy()).collect();
         if !names.is_empty() {
-            f.put(mark, names);
+            line.put(mark, &names);
         }
     }
     if !cut.is_empty() {
-        f.put("cut", cut);
+        line.put("cut", &cut);
     }
 }

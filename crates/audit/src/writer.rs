@@ -237,7 +237,7 @@ impl Log {
     }
 
     fn serve(&mut self, words: &Receiver<Word>, shared: &Shared) {
-        let mut batch = String::new();
+        let mut batch = Vec::new();
         // When each of its events happened.
         let mut times = Vec::new();
         let mut shipping: Option<Box<Shipping>> = None;
@@ -257,7 +257,7 @@ impl Log {
                 shared.waiting.fetch_sub(1, Ordering::Relaxed);
                 match word {
                     Word::Told(at, event) => {
-                        batch += &event.line(at);
+                        event.write_line(at, &mut batch);
                         times.push(at);
                     }
                     Word::Reopen => reopen = true,
@@ -288,7 +288,7 @@ impl Log {
             }
         }
         // What was lost last has no later event to go before.
-        self.write("", &[], shared);
+        self.write(&[], &[], shared);
     }
 
     /// Sees to it that the file is the one that the path names.
@@ -316,39 +316,35 @@ impl Log {
     }
 
     /// Writes the lines of events that happened at `times`, before them what was lost since the last time.
-    fn write(&mut self, lines: &str, times: &[Time], shared: &Shared) {
+    fn write(&mut self, lines: &[u8], times: &[Time], shared: &Shared) {
         let gap = shared.take_gap();
-        let mut text = String::with_capacity(lines.len() + 256);
+        let mut text = Vec::with_capacity(lines.len() + 256);
         if self.torn {
-            text.push('\n');
+            text.push(b'\n');
         }
         if let Some(gap) = gap {
-            let event = Event::Lost {
-                count: gap.count,
-                first: gap.first,
-                last: gap.last,
-                cut: gap.cut || self.torn,
-            };
-            text += &event.line(clock::wall());
+            let cut = gap.cut || self.torn;
+            let gap = Gap { cut, ..gap };
+            Event::Lost { gap }.write_line(clock::wall(), &mut text);
         }
-        text += lines;
+        text.extend_from_slice(lines);
         if text.is_empty() {
             return;
         }
-        let (written, failed) = self.put(text.as_bytes());
+        let (written, failed) = self.put(&text);
         let Some(why) = failed else {
             self.torn = false;
             self.complained = false;
             return;
         };
         // What stands there whole is told; what is torn or missing is lost, the count of the earlier ones too.
-        let done = &text.as_bytes()[..written];
+        let done = &text[..written];
         self.torn = match written {
             0 => self.torn,
             _ => done.last() != Some(&b'\n'),
         };
         let whole = done.iter().filter(|b| **b == b'\n').count();
-        let own = usize::from(text.starts_with('\n')) + usize::from(gap.is_some());
+        let own = usize::from(text.starts_with(b"\n")) + usize::from(gap.is_some());
         let told = whole.saturating_sub(own).min(times.len());
         shared.lose(&times[told..]);
         if let Some(gap) = gap.filter(|_| whole < own) {

@@ -1,7 +1,7 @@
 //! Backups: the state and the audit log in a directory of their own, made while the service runs, and put back while it
 //! does not. A backup holds the authorities' keys, so it is its owner's alone.
 
-use crate::audit::{self, Event};
+use crate::audit::{self, Event, event};
 use crate::book;
 use crate::caller::{Caller, Who};
 use crate::clock::Clock;
@@ -41,7 +41,7 @@ impl Service {
             return Err(Refused::invalid("the path of a backup is longer than any may be"));
         }
         let event = self
-            .event("backup", caller)
+            .event(event::BACKUP, caller)
             .with("path", request.path.as_str())
             .with("bytes", request.bytes);
         self.ledger.tell(event).await
@@ -168,7 +168,7 @@ pub async fn restore(
         cluster: stored.document.name.clone(),
         proxies: stored.document.proxies.clone(),
     });
-    let event = Event::new("restored", clock.millis())
+    let event = Event::new(event::RESTORED, clock.millis())
         .with("by", local().by())
         .with("from", backup.to_string_lossy().as_ref());
     ledger.tell(event).await?;

@@ -1,7 +1,7 @@
 //! Notices that the machine's clock was set. Then proxies and nodes get a newer state, by whose time they sign, and nothing that
 //! cannot be undone happens by time for an hour, in which the clock can be put right. It judges no certificate.
 
-use crate::audit::Event;
+use crate::audit::{Event, event};
 use crate::authorities::SKEW;
 use crate::book::Book;
 use crate::error::Result;
@@ -87,7 +87,7 @@ impl Service {
                 tracing::warn!(
                     "the machine's clock was set by {by} s: nothing expires for good within the next hour"
                 );
-                Some(Event::new("clock_set", millis).with("seconds", by))
+                Some(Event::new(event::CLOCK_SET, millis).with("seconds", by))
             }
         };
         self.change(|book| {

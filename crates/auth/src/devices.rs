@@ -1,6 +1,7 @@
 //! Devices: a key that stays on a user's machine, approved by an administrator. It proves that it is there by signing the
 //! keys that a certificate is asked for.
 
+use crate::audit::event;
 use crate::book;
 use crate::caller::Caller;
 use crate::documents::Device;
@@ -89,7 +90,7 @@ impl Service {
                     )));
                 }
                 let event = self
-                    .event("device_enrolled", caller)
+                    .event(event::DEVICE_ENROLLED, caller)
                     .user(user.as_str())
                     .with("device", id.as_str())
                     .with("after", event_shown(&device));
@@ -118,7 +119,7 @@ impl Service {
                 ..stored.document.clone()
             };
             let event = self
-                .event("device_approved", caller)
+                .event(event::DEVICE_APPROVED, caller)
                 .user(device.user.as_str())
                 .with("device", id)
                 .with("before", event_shown(&stored.document))
@@ -151,7 +152,7 @@ impl Service {
                 by: caller.by(),
             };
             let event = self
-                .event("device_removed", caller)
+                .event(event::DEVICE_REMOVED, caller)
                 .user(stored.document.user.as_str())
                 .with("device", id)
                 .with("before", event_shown(&stored.document));

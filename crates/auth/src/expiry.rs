@@ -1,6 +1,6 @@
 //! What is over: invites, tokens, locks and old failures are removed when nobody asks about them any more.
 
-use crate::audit::Event;
+use crate::audit::{Event, event};
 use crate::book;
 use crate::error::Result;
 use crate::ledger::Plan;
@@ -58,7 +58,7 @@ impl Service {
                     .filter(|(_, l)| l.document.expires.is_some_and(|end| now >= end));
                 let mut plan = Plan::new(());
                 for (id, stored) in ended.take(AT_ONCE) {
-                    let event = Event::new("lock_expired", millis).with("lock", id.as_str());
+                    let event = Event::new(event::LOCK_EXPIRED, millis).with("lock", id.as_str());
                     let event = match &stored.document.target {
                         Target::User(name) => event.user(name.as_str()),
                         Target::Node(name) => event.node(name.as_str()),

@@ -1,7 +1,7 @@
 //! The beginning of a cluster: authorities, the first roles. And the first machines, which need no token because they are
 //! this one.
 
-use crate::audit::{Event, Log, Settings};
+use crate::audit::{Event, Log, Settings, event};
 use crate::authorities::{Life, make};
 use crate::book;
 use crate::caller::{Caller, Who};
@@ -70,7 +70,7 @@ pub async fn init(directory: &Path, cluster: &Name, proxies: &[String], clock: A
         Outcome::Conflict(_) => return Err(exists()),
     }
     let audit = open_audit(directory, crate::audit::DEFAULT_SIZE, clock.clone())?;
-    let event = Event::new("cluster_made", clock.millis())
+    let event = Event::new(event::CLUSTER_MADE, clock.millis())
         .with("by", local().by())
         .with("cluster", cluster.as_str())
         .with("at", rfc3339(clock.millis()));

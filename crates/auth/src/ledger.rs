@@ -2,7 +2,7 @@
 //! it was planned on has changed, together with the audit event that tells of it, and answered when the copy has it too.
 //! What a change means is its owner's business.
 
-use crate::audit::{Batch, Event, Line, Log};
+use crate::audit::{Batch, Event, Line, Log, event};
 use crate::book::{self, Book, Stored};
 use crate::clock::Clock;
 use crate::documents::{Document, Serial};
@@ -395,7 +395,7 @@ fn unstow(id: &str, bytes: &[u8]) -> Line {
         event: "unreadable".to_string(),
         user: None,
         node: None,
-        text: Event::new("unreadable", 0).with("origin", id).line(),
+        text: Event::new(event::UNREADABLE, 0).with("origin", id).line(),
     });
     Line {
         end: 0,

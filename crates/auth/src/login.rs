@@ -1,6 +1,7 @@
 //! Logging in: password and code for certificates, and the same identity again with something fresher. A wrong user, a
 //! wrong password and a wrong code look the same, take the same time, and count the same.
 
+use crate::audit::event;
 use crate::book;
 use crate::buffers::Line;
 use crate::caller::{Caller, locked};
@@ -87,7 +88,7 @@ impl Service {
         ];
         steps.extend(self.succeeded(&user, &origin, caller));
         let event = self
-            .event("login", caller)
+            .event(event::LOGIN, caller)
             .user(user.as_str())
             .with("device", identity.device.as_ref().map_or("", Name::as_str))
             .with("expires", crate::clock::rfc3339(expires * 1000));
@@ -159,7 +160,7 @@ impl Service {
             return Err(Refused::unproven("the login is over: run fleetgate login"));
         }
         let event = self
-            .event("login_refreshed", caller)
+            .event(event::LOGIN_REFRESHED, caller)
             .user(user.as_str())
             .with("mfa", !code.is_empty())
             .with("device", identity.device.as_ref().map_or("", Name::as_str));
@@ -235,7 +236,7 @@ impl Service {
     /// What was typed as a name is told only where it is a user's: it may have been the password.
     async fn refuse_try(&self, caller: &Caller, name: Option<&Name>, refused: Refused) -> Refused {
         let known = name.filter(|name| self.book().users.contains_key(name.as_str()));
-        let event = self.event("login_refused", caller);
+        let event = self.event(event::LOGIN_REFUSED, caller);
         let event = match known {
             Some(name) => event.user(name.as_str()),
             None => event,
@@ -245,7 +246,7 @@ impl Service {
 
     /// Refuses a user who has proven who he is.
     async fn refuse_login(&self, caller: &Caller, user: &Name, refused: Refused) -> Refused {
-        let event = self.event("login_refused", caller).user(user.as_str());
+        let event = self.event(event::LOGIN_REFUSED, caller).user(user.as_str());
         self.refuse(caller, true, event, refused).await
     }
 

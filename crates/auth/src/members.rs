@@ -1,6 +1,7 @@
 //! Machines: tokens that they join by, certificates that they get and renew, and their end. A name belongs to a key: nobody
 //! else gets it while it is known.
 
+use crate::audit::event;
 use crate::book::{self, Book};
 use crate::caller::{Caller, gone, key_of};
 use crate::clock_watch::all_ended;
@@ -66,7 +67,7 @@ impl Service {
                 )));
             }
             let event = self
-                .event("token_added", caller)
+                .event(event::TOKEN_ADDED, caller)
                 .with("token", token.id.as_str())
                 .with("after", token_in_event(&token));
             Ok(Plan::new(())
@@ -88,7 +89,7 @@ impl Service {
                 Refused::missing("there is no such token: fleetgate token ls shows those there are")
             })?;
             let event = self
-                .event("token_removed", caller)
+                .event(event::TOKEN_REMOVED, caller)
                 .with("token", id)
                 .with("before", token_in_event(&stored.document));
             Ok(Plan::new(())
@@ -126,7 +127,7 @@ impl Service {
                     "the token is not known: it was removed, its time is long over, or it is not whole",
                 )
             });
-            let event = self.event("join_refused", caller);
+            let event = self.event(event::JOIN_REFUSED, caller);
             return Err(self.refuse(caller, false, event, refused).await);
         };
         let kind = token.kind;
@@ -135,7 +136,7 @@ impl Service {
             Ok(joined) => Ok(joined),
             Err(refused) => {
                 let event = self
-                    .event("join_refused", caller)
+                    .event(event::JOIN_REFUSED, caller)
                     .node(&request.name.chars().take(64).collect::<String>());
                 Err(self.refuse(caller, false, event, refused).await)
             }
@@ -219,7 +220,7 @@ impl Service {
             let at = member_key(kind, &name);
             let known = book.members(kind).get(name.as_str());
             let event = self
-                .event("joined", caller)
+                .event(event::JOINED, caller)
                 .node(name.as_str())
                 .with("kind", kind.name())
                 .with("token", member.token.as_str())
@@ -389,7 +390,7 @@ impl Service {
                 ..stored.document.clone()
             };
             let event = self
-                .event("renewed", caller)
+                .event(event::RENEWED, caller)
                 .node(name.as_str())
                 .with("kind", kind.name())
                 .with("key", key.as_str());
@@ -454,7 +455,7 @@ impl Service {
                 ))
             })?;
             let event = self
-                .event("node_removed", caller)
+                .event(event::NODE_REMOVED, caller)
                 .node(name.as_str())
                 .with("kind", kind.name())
                 .with("before", member_in_event(&stored.document));
@@ -497,7 +498,7 @@ impl Service {
                 if known.is_none() && book.nodes.len() >= MAX_MEMBERS {
                     return Err(Refused::busy(format!("the cluster has {MAX_MEMBERS} nodes, which is the most")));
                 }
-                let event = self.event("node_registered", caller).node(name.as_str());
+                let event = self.event(event::NODE_REGISTERED, caller).node(name.as_str());
                 let event = match known {
                     Some(known) => event.with("before", member_in_event(&known.document)),
                     None => event,

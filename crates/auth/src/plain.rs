@@ -2,6 +2,7 @@
 //! begins one of its own, for which it gets a certificate that is good for one login: if the user's own certificate would
 //! let him in, and his key signed just now that he wants in there. So the proxy's word is not needed for that.
 
+use crate::audit::event;
 use crate::authorities::SKEW;
 use crate::caller::Caller;
 use crate::documents::Member;
@@ -55,7 +56,7 @@ impl Service {
         let allowed = match decide(&attempt) {
             Ok(allowed) => allowed,
             Err(refusal) => {
-                let event = event("login_denied").with("rule", refusal.rule.as_str());
+                let event = event(event::LOGIN_DENIED).with("rule", refusal.rule.as_str());
                 let refused = Refused::forbidden(refusal.words);
                 return Err(self.refuse(caller, true, event, refused).await);
             }
@@ -66,7 +67,7 @@ impl Service {
             .filter_map(|name| published.state.roles.get(name))
             .collect();
         let made = issue::one_login(&self.signers, &identity, &request.login, &roles, &key, now).await?;
-        self.ledger.tell(event("login_signed")).await?;
+        self.ledger.tell(event(event::LOGIN_SIGNED)).await?;
         Ok(v1::SignLoginReply { certificate: made })
     }
 
@@ -83,7 +84,7 @@ impl Service {
         let cluster = self.cluster();
         let names = issue::names(&cluster, &node);
         let mut made = issue::hosts(&self.signers, &cluster, &names, &keys, (now, issue::PLAIN_HOST)).await?;
-        let event = self.event("host_signed", caller).node(node.as_str());
+        let event = self.event(event::HOST_SIGNED, caller).node(node.as_str());
         self.ledger.tell(event).await?;
         let key = keys.first().map_or(&[][..], |key| key.blob());
         let cookie = self.cookies.give(&node, key, self.ledger.uptime())?;

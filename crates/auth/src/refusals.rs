@@ -5,7 +5,7 @@
 //! A caller counts as known only by what he has proven. By the name that he typed, the time that a line takes would tell
 //! whether there is such a user.
 
-use crate::audit::Event;
+use crate::audit::{Event, event};
 use crate::caller::Caller;
 use crate::error::{Refused, Result};
 use crate::service::Service;
@@ -105,7 +105,7 @@ impl Service {
         let mut sums = self.refusals.take(self.ledger.uptime(), all);
         while let Some(sum) = sums.pop_front() {
             let source = sum.source.map_or_else(String::new, |source| source.short());
-            let event = Event::new("strangers", self.ledger.millis())
+            let event = Event::new(event::STRANGERS, self.ledger.millis())
                 .with("of", sum.what)
                 .with("source", source)
                 .with("count", sum.count)

@@ -5,6 +5,7 @@
 //! Nothing tells a plain sshd about the next user authority, and nobody could log in there when it signed. So where one is
 //! registered it signs only after an administrator has said that it may.
 
+use crate::audit::event;
 use crate::authorities::{self, Life, fingerprint, make, public_key, secret_key};
 use crate::book::{self, Book, Stored};
 use crate::caller::Caller;
@@ -73,7 +74,7 @@ impl Service {
                         }
                         plan.answer.push(told(book, purpose, &after));
                         let event = self
-                            .event("authority_changed", caller)
+                            .event(event::AUTHORITY_CHANGED, caller)
                             .with("kind", purpose.name())
                             .with("before", in_event(purpose, before))
                             .with("after", in_event(purpose, &after));
@@ -97,7 +98,7 @@ impl Service {
                     };
                     let (next, steps) = make(purpose, &cluster, life)?;
                     let event = self
-                        .event("authority_next", caller)
+                        .event(event::AUTHORITY_NEXT, caller)
                         .with("kind", purpose.name())
                         .with("after", in_event(purpose, &next));
                     plan.answer.push(told(book, purpose, &next));
@@ -164,7 +165,7 @@ impl Service {
                     return Ok(plan
                         .step(Step::remove(public_key(purpose, &authority.id), stored.revision))
                         .step(Step::delete(secret_key(purpose, &authority.id)))
-                        .event(event("authority_removed").with("before", in_event(purpose, authority)))
+                        .event(event(event::AUTHORITY_REMOVED).with("before", in_event(purpose, authority)))
                         .publish(book, millis));
                 }
                 let before = authorities::active(book, purpose)?;
@@ -193,7 +194,7 @@ impl Service {
                         &active,
                     ))
                     .event(
-                        event("authority_active")
+                        event(event::AUTHORITY_ACTIVE)
                             .with("before", in_event(purpose, &retired))
                             .with("after", in_event(purpose, &active)),
                     );

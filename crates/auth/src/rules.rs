@@ -1,5 +1,6 @@
 //! Roles and locks: read from what administrators write, kept, and taken back. What they mean is `policy`'s.
 
+use crate::audit::event;
 use crate::book::{self, Book};
 use crate::caller::Caller;
 use crate::error::{Refused, Result};
@@ -66,7 +67,7 @@ impl Service {
                     continue;
                 }
                 let event = self
-                    .event("role_applied", caller)
+                    .event(event::ROLE_APPLIED, caller)
                     .with("role", role.name.as_str());
                 let event = match stored {
                     Some(stored) => event.with("before", json(&stored.document)),
@@ -109,7 +110,7 @@ impl Service {
                 )));
             }
             let event = self
-                .event("role_removed", caller)
+                .event(event::ROLE_REMOVED, caller)
                 .with("role", name.as_str())
                 .with("before", json(&stored.document));
             Ok(Plan::new(())
@@ -221,7 +222,9 @@ impl Service {
                     "there are {MAX_LOCKS} locks, which is the most: remove some (fleetgate lock rm)"
                 )));
             }
-            let event = self.event("lock_added", caller).with("lock", lock.id.as_str());
+            let event = self
+                .event(event::LOCK_ADDED, caller)
+                .with("lock", lock.id.as_str());
             Ok(Plan::new(lock_shown(&lock))
                 .step(book::create(book::key(&["locks", lock.id.as_str()]), &lock))
                 .publish(book, self.ledger.millis())
@@ -236,7 +239,7 @@ impl Service {
             let stored = book.locks.get(id).ok_or_else(|| {
                 Refused::missing("there is no such lock: fleetgate lock ls shows those there are")
             })?;
-            let event = self.event("lock_removed", caller).with("lock", id);
+            let event = self.event(event::LOCK_REMOVED, caller).with("lock", id);
             Ok(Plan::new(())
                 .step(Step::remove(book::key(&["locks", id]), stored.revision))
                 .publish(book, self.ledger.millis())

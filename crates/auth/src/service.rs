@@ -16,6 +16,7 @@ use crate::password::Passwords;
 use crate::refusals::Refusals;
 use crate::state::{Published, Publisher};
 use crate::tries::{MAX_SLOWED, Origin, UNSLOWED};
+use fleetgate_base::audit::Description;
 use fleetgate_policy::cluster::Name;
 use fleetgate_store::Store;
 use std::sync::Arc;
@@ -152,8 +153,8 @@ impl Service {
     }
 
     /// An event that tells who did it and from where.
-    pub(crate) fn event(&self, name: &'static str, caller: &Caller) -> Event {
-        Event::new(name, self.ledger.millis())
+    pub(crate) fn event(&self, described: Description, caller: &Caller) -> Event {
+        Event::new(described, self.ledger.millis())
             .with("by", caller.by())
             .with("source", caller.from())
     }

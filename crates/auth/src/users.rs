@@ -1,6 +1,7 @@
 //! Users: added with an invite, which brings them a password and a second factor; reset, changed, removed. Whoever loses
 //! a role, a password or the account loses the certificates that were made before.
 
+use crate::audit::event;
 use crate::book::{self, Book};
 use crate::buffers::Line;
 use crate::caller::Caller;
@@ -52,7 +53,7 @@ impl Service {
                 made: now,
             };
             let event = self
-                .event("user_added", caller)
+                .event(event::USER_ADDED, caller)
                 .user(name.as_str())
                 .with("after", shown(&user));
             Ok(Plan::new(())
@@ -76,7 +77,7 @@ impl Service {
                 active: false,
                 ..stored.document.clone()
             };
-            let event = self.event("user_reset", caller).user(name.as_str());
+            let event = self.event(event::USER_RESET, caller).user(name.as_str());
             Ok(Plan::new(())
                 .step(book::replace(
                     book::key(&["users", name.as_str()]),
@@ -112,7 +113,7 @@ impl Service {
                 ..stored.document.clone()
             };
             let event = self
-                .event("user_changed", caller)
+                .event(event::USER_CHANGED, caller)
                 .user(name.as_str())
                 .with("before", shown(&stored.document))
                 .with("after", shown(&user));
@@ -150,7 +151,7 @@ impl Service {
             let devices = book.devices.iter().filter(|(_, d)| d.document.user == name);
             let devices = devices.map(|(id, d)| Step::remove(book::key(&["devices", id]), d.revision));
             let event = self
-                .event("user_removed", caller)
+                .event(event::USER_REMOVED, caller)
                 .user(name.as_str())
                 .with("before", shown(&stored.document));
             Ok(Plan::new(())
@@ -240,7 +241,7 @@ impl Service {
             book::put(secrets_key(&user), &secrets),
         ];
         steps.extend(self.succeeded(&user, &Origin::of(caller), caller));
-        let event = self.event("invite_accepted", caller).user(user.as_str());
+        let event = self.event(event::INVITE_ACCEPTED, caller).user(user.as_str());
         match self.ledger.attempt(steps, vec![event]).await? {
             true => Ok(v1::AcceptInviteReply {
                 user: user.to_string(),
@@ -254,7 +255,7 @@ impl Service {
         match self.guess(caller).and_then(|()| self.invite(secret)) {
             Ok(invite) => Ok(invite),
             Err(refused) => {
-                let event = self.event("invite_refused", caller);
+                let event = self.event(event::INVITE_REFUSED, caller);
                 Err(self.refuse(caller, false, event, refused).await)
             }
         }

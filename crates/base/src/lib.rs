@@ -1,7 +1,8 @@
-//! What every role of the program shares: the log's set-up, the words to a service manager, the sockets that it keeps, and
-//! the meaning of exit codes. No role's own business.
+//! What every role of the program shares: the log's set-up, the form of audit lines, the words to a service manager, the
+//! sockets that it keeps, and the meaning of exit codes. No role's own business.
 #![forbid(unsafe_code)]
 
+pub mod audit;
 pub mod log;
 pub mod notify;
 pub mod own;

@@ -10,6 +10,7 @@
 //!                                        NUMBER-1 to auth
 //! ```
 
+pub mod events;
 mod sessions;
 pub(crate) mod spool;
 
@@ -62,7 +63,9 @@ impl Audit {
         line.insert("event".to_owned(), event.into());
         line.insert("proxy".to_owned(), self.proxy.as_str().into());
         let all = fields.iter().filter_map(|fields| fields.as_object()).flatten();
-        let known = all.filter(|(_, value)| !value.is_null() && *value != "");
+        let known = all
+            .filter(|(_, value)| !value.is_null() && *value != "")
+            .inspect(|(key, _)| debug_assert!(events::has(event, key), "{event} has no {key}"));
         line.extend(known.map(|(key, value)| (key.clone(), value.clone())));
         let mut line = Value::Object(line).to_string();
         line.push('\n');

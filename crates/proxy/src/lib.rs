@@ -10,7 +10,7 @@
     )
 )]
 
-mod audit;
+pub mod audit;
 mod audit_delivery;
 mod auth;
 mod auth_relay;

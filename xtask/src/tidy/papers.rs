@@ -19,6 +19,7 @@ pub fn check(files: &[File], metadata: &Metadata, benches: &[Entry]) -> Vec<Find
     let promised: Vec<&str> = benches.iter().flat_map(|b| b.promises).map(|p| p.name).collect();
     findings.extend(promises(specification, &promised));
     findings.extend(bounds(specification, files));
+    findings.extend(events(files));
     findings
 }
 
@@ -140,6 +141,22 @@ fn bounds(specification: &str, files: &[File]) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// The test that holds the events' tables in docs/audit.md and docs/proxy.md to the declared events stands where the
+/// papers are read. It needs all programs, which tidy does not build.
+fn events(files: &[File]) -> Option<Finding> {
+    let (path, test) = (
+        "crates/cli/src/admin/audit.rs",
+        "fn the_papers_have_a_row_for_each_event_and_its_fields()",
+    );
+    let stands = text(files, path).is_some_and(|text| text.contains(test));
+    (!stands).then(|| {
+        Finding::new(
+            path,
+            format!("docs/audit.md and docs/proxy.md are held by the test `{test}`"),
+        )
+    })
 }
 
 #[cfg(test)]

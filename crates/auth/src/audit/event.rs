@@ -1,16 +1,60 @@
-//! One event of auth's own: who, from where, what, before and after. It is a line of JSON once it is built.
+//! Auth's own events: their names and fields, and how one is put together: who, from where, what, before and after. It is a
+//! line of JSON once it is built. docs/audit.md explains each field; every event may also have `by` and `source`.
 
 use crate::clock::rfc3339;
+use fleetgate_base::audit::{Description, cut};
 use serde_json::{Map, Value};
 
-/// The longest text in an event; the rest is cut.
-const MAX_TEXT: usize = 4096;
+fleetgate_base::descriptions! {
+    CLUSTER_MADE = "cluster_made" [cluster, at],
+    USER_ADDED = "user_added" [user, after],
+    USER_CHANGED = "user_changed" [user, before, after],
+    USER_RESET = "user_reset" [user],
+    USER_REMOVED = "user_removed" [user, before],
+    INVITE_ACCEPTED = "invite_accepted" [user],
+    INVITE_REFUSED = "invite_refused" [reason],
+    LOGIN = "login" [user, device, expires],
+    LOGIN_REFRESHED = "login_refreshed" [user, mfa, device],
+    LOGIN_REFUSED = "login_refused" [user, reason],
+    DEVICE_ENROLLED = "device_enrolled" [user, device, after],
+    DEVICE_APPROVED = "device_approved" [user, device, before, after],
+    DEVICE_REMOVED = "device_removed" [user, device, before],
+    ROLE_APPLIED = "role_applied" [role, before, after],
+    ROLE_REMOVED = "role_removed" [role, before],
+    LOCK_ADDED = "lock_added" [user, node, lock, session, after],
+    LOCK_REMOVED = "lock_removed" [user, node, lock, session, before],
+    LOCK_EXPIRED = "lock_expired" [user, node, lock, session],
+    TOKEN_ADDED = "token_added" [token, after],
+    TOKEN_REMOVED = "token_removed" [token, before],
+    JOINED = "joined" [node, kind, token, key, labels],
+    JOIN_REFUSED = "join_refused" [node, reason],
+    RENEWED = "renewed" [node, kind, key],
+    NODE_REMOVED = "node_removed" [node, kind, before],
+    NODE_REGISTERED = "node_registered" [node, before, after],
+    LOGIN_SIGNED = "login_signed" [user, node, login],
+    LOGIN_DENIED = "login_denied" [user, node, login, rule, reason],
+    HOST_SIGNED = "host_signed" [node],
+    AUTHORITY_NEXT = "authority_next" [kind, after],
+    AUTHORITY_ACTIVE = "authority_active" [kind, before, after],
+    AUTHORITY_REMOVED = "authority_removed" [kind, before],
+    AUTHORITY_CHANGED = "authority_changed" [kind, before, after],
+    BACKUP = "backup" [path, bytes],
+    RESTORED = "restored" [from],
+    STRANGERS = "strangers" [of, source, count, first, last],
+    CLOCK_SET = "clock_set" [seconds],
+    AUDIT_GAP = "audit_gap" [source, log, missing_bytes],
+    AUDIT_CUT = "audit_cut" [count, size, most],
+    UNREADABLE = "unreadable" [origin],
+}
+
+/// The fields that every event may have: who did it, and from where.
+const COMMON: [&str; 2] = ["by", "source"];
 
 /// An event that is being put together.
 #[derive(Clone, Debug)]
 pub struct Event {
     time: u64,
-    name: &'static str,
+    described: Description,
     user: Option<String>,
     node: Option<String>,
     fields: Map<String, Value>,
@@ -18,10 +62,10 @@ pub struct Event {
 
 impl Event {
     /// Something that happened at `time` (milliseconds since 1970).
-    pub fn new(name: &'static str, time: u64) -> Event {
+    pub fn new(described: Description, time: u64) -> Event {
         Event {
             time,
-            name,
+            described,
             user: None,
             node: None,
             fields: Map::new(),
@@ -30,28 +74,31 @@ impl Event {
 
     /// What happened.
     pub fn name(&self) -> &'static str {
-        self.name
+        self.described.name
     }
 
     /// Whom it is about.
     pub fn user(mut self, user: &str) -> Event {
-        self.user = Some(cut(user));
+        self.check("user");
+        self.user = Some(cut(user).into_owned());
         self
     }
 
     /// Which node it is about.
     pub fn node(mut self, node: &str) -> Event {
-        self.node = Some(cut(node));
+        self.check("node");
+        self.node = Some(cut(node).into_owned());
         self
     }
 
     /// A further field; an empty text is left out.
     pub fn with(mut self, field: &'static str, value: impl Into<Value>) -> Event {
+        self.check(field);
         match value.into() {
             Value::String(text) if text.is_empty() => {}
             Value::Null => {}
             Value::String(text) => {
-                self.fields.insert(field.to_string(), Value::String(cut(&text)));
+                self.fields.insert(field.to_string(), cut(&text).into());
             }
             other => {
                 self.fields.insert(field.to_string(), other);
@@ -60,16 +107,29 @@ impl Event {
         self
     }
 
+    /// A field that the event's description lacks would be missing in docs/audit.md too.
+    fn check(&self, field: &str) {
+        debug_assert!(
+            COMMON.contains(&field) || self.described.has(field),
+            "{} has no {field}",
+            self.described.name
+        );
+    }
+
     /// What happened, to whom, where: what the log is searched by.
     pub fn about(&self) -> (String, Option<String>, Option<String>) {
-        (self.name.to_string(), self.user.clone(), self.node.clone())
+        (
+            self.described.name.to_string(),
+            self.user.clone(),
+            self.node.clone(),
+        )
     }
 
     /// The line.
     pub fn line(self) -> String {
         let mut line = Map::new();
         line.insert("time".to_string(), rfc3339(self.time).into());
-        line.insert("event".to_string(), self.name.into());
+        line.insert("event".to_string(), self.described.name.into());
         for (name, value) in [("user", self.user), ("node", self.node)] {
             if let Some(value) = value {
                 line.insert(name.to_string(), value.into());
@@ -80,20 +140,13 @@ impl Event {
     }
 }
 
-fn cut(text: &str) -> String {
-    if text.len() <= MAX_TEXT {
-        return text.to_string();
-    }
-    format!("{}…", &text[..text.floor_char_boundary(MAX_TEXT)])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn an_event_is_a_line() {
-        let event = Event::new("user_added", 1_000)
+        let event = Event::new(USER_ADDED, 1_000)
             .user("ada")
             .with("by", "uid 0 (unix socket)")
             .with("source", "")
@@ -102,8 +155,9 @@ mod tests {
             event.line(),
             r#"{"time":"1970-01-01T00:00:01.000Z","event":"user_added","user":"ada","by":"uid 0 (unix socket)","after":{"roles":["access"]}}"#
         );
-        let long = Event::new("x", 0).with("text", "ü".repeat(4096)).line();
-        assert!(long.len() < MAX_TEXT + 100 && long.contains('…'));
-        assert!(!Event::new("x", 0).with("text", "a\nb").line().contains('\n'));
+        let with = |text: &str| Event::new(RESTORED, 0).with("from", text).line();
+        let long = with(&"ü".repeat(4096));
+        assert!(long.len() < fleetgate_base::audit::MAX_TEXT + 100 && long.contains('…'));
+        assert!(!with("a\nb").contains('\n'));
     }
 }

@@ -2,7 +2,7 @@
 //! disk. What a source handed in before is not written twice.
 
 use super::schema::{said, writer};
-use super::{AuditError, Event, MAX_LINE, MAX_LOGS, MAX_READERS, MAX_WAITING};
+use super::{AuditError, Event, MAX_LINE, MAX_LOGS, MAX_READERS, MAX_WAITING, event};
 use crate::clock::{Clock, read_rfc3339};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::{Map, Value};
@@ -301,12 +301,12 @@ fn append(db: &Connection, batch: &Batch, now: u64) -> Result<u64, rusqlite::Err
     if let Some(known) = known
         && batch.offset > known
     {
-        let gap = Event::new("audit_gap", now)
+        let gap = Event::new(event::AUDIT_GAP, now)
             .with("source", batch.source.as_str())
             .with("log", batch.log.as_str())
             .with("missing_bytes", batch.offset - known);
         let node = batch.source.strip_prefix("node ").map(str::to_string);
-        put(db, &own(gap, now, "audit_gap", node))?;
+        put(db, &own(gap, now, node))?;
     }
     let known = known.unwrap_or(0);
     let mut kept = known.max(batch.offset);
@@ -401,12 +401,12 @@ fn put(db: &Connection, line: &Line) -> Result<(), rusqlite::Error> {
     .map(drop)
 }
 
-fn own(event: Event, time: u64, name: &str, node: Option<String>) -> Line {
+fn own(event: Event, time: u64, node: Option<String>) -> Line {
     Line {
         end: 0,
         origin: None,
         time,
-        event: name.to_string(),
+        event: event.name().to_string(),
         of: None,
         user: None,
         node,
@@ -426,9 +426,9 @@ fn cut(db: &Connection, size: u64, now: u64) -> Result<(), rusqlite::Error> {
     })?;
     let until = first + ((last - first) / CUT).max(1);
     let count = db.execute("DELETE FROM events WHERE id < ?1", [until])?;
-    let event = Event::new("audit_cut", now)
+    let event = Event::new(event::AUDIT_CUT, now)
         .with("count", count)
         .with("size", used)
         .with("most", size);
-    put(db, &own(event, now, "audit_cut", None))
+    put(db, &own(event, now, None))
 }

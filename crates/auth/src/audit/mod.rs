@@ -3,7 +3,7 @@
 //! is larger than it may be. No secret is put into an event.
 
 mod copy;
-mod event;
+pub mod event;
 mod log;
 mod reader;
 mod schema;

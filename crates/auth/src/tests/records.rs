@@ -1,7 +1,7 @@
 //! The audit log: what nodes hand in is verified, kept once, and there after a restart; what is asked for is found.
 
 use super::place::{Holder, Place, run};
-use crate::audit::{self, Batch, Event, Line, Log, Mark, Query, Settings};
+use crate::audit::{self, Batch, Event, Line, Log, Mark, Query, Settings, event};
 use crate::clock::{Clock, SetClock};
 use fleetgate_proto::{signed, v1};
 use std::sync::Arc;
@@ -439,10 +439,11 @@ fn a_log_that_is_too_large_is_cut_at_its_oldest_end_and_says_so() {
                 of: None,
                 user: None,
                 node: None,
-                text: Event::new("filler", 0)
-                    .with("i", i * 100 + j)
-                    .with("text", "x".repeat(300))
-                    .line(),
+                text: format!(
+                    "{{\"event\":\"filler\",\"i\":{},\"text\":\"{}\"}}",
+                    i * 100 + j,
+                    "x".repeat(300)
+                ),
             };
             let batch = Batch {
                 source: "auth".into(),
@@ -698,7 +699,7 @@ fn a_session_that_its_node_does_not_know_any_more_is_over() {
         place
             .service()
             .ledger
-            .tell(Event::new("restored", now + 9_000))
+            .tell(Event::new(event::RESTORED, now + 9_000))
             .await
             .unwrap();
         assert_eq!(present().await, ["bb", "cc"]);

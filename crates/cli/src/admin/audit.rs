@@ -3,99 +3,51 @@
 use super::ask;
 use crate::flags::{Arguments, Outcome, did_you_mean, session_id};
 use crate::output::{self, print};
+use fleetgate_audit as node;
+use fleetgate_auth::audit::event as auth;
 use fleetgate_client::error::ClientError;
 use fleetgate_client::time;
 use fleetgate_policy::text;
 use fleetgate_proto::v1::EventsRequest;
+use fleetgate_proxy::audit::events as proxy;
 use serde_json::Value;
 
-/// The names of all events, as docs/audit.md and docs/proxy.md have them; `unreadable` is a line that was cut.
-const EVENTS: &[&str] = &[
+/// The events of watched sessions, whose fields are those of the table of audited calls.
+const CALLS: &[&str] = &[
     "accept",
-    "audit_cut",
-    "audit_gap",
-    "audit_lost",
-    "authority_active",
-    "authority_changed",
-    "authority_next",
-    "authority_removed",
-    "backup",
     "bind",
     "bpf",
-    "clock_set",
-    "cluster_made",
-    "cluster_state",
     "connect",
-    "connection_ended",
-    "connection_refused",
-    "denied",
-    "device_approved",
-    "device_enrolled",
-    "device_removed",
-    "dial",
-    "dial_denied",
-    "dial_ended",
     "exec",
     "executed",
     "file",
-    "forwarded",
-    "host_signed",
     "identity",
-    "invite_accepted",
-    "invite_refused",
     "io_uring",
-    "join_refused",
-    "joined",
-    "jump_refused",
     "listen",
-    "listening",
-    "lock_added",
-    "lock_expired",
-    "lock_removed",
-    "locked",
-    "login",
-    "login_accepted",
-    "login_denied",
-    "login_refreshed",
-    "login_refused",
-    "login_signed",
     "module",
     "mount",
     "namespace",
-    "node_registered",
-    "node_reloaded",
-    "node_removed",
-    "node_started",
-    "process_died",
     "ptrace",
-    "renewed",
-    "restored",
-    "role_applied",
-    "role_removed",
     "send",
-    "session_ended",
-    "session_refused",
-    "session_started",
     "socket",
-    "strangers",
-    "token_added",
-    "token_removed",
     "unknown_call",
-    "unreadable",
-    "user_added",
-    "user_changed",
-    "user_removed",
-    "user_reset",
-    "watch_gap",
-    "watch_lost",
 ];
+
+/// The names of all events; `unreadable` is a line that was cut.
+fn names() -> impl Iterator<Item = &'static str> {
+    let of_nodes = node::Event::DESCRIPTIONS.iter().copied().flatten();
+    let described = of_nodes.chain(auth::DESCRIPTIONS).chain(proxy::DESCRIPTIONS);
+    described.map(|event| event.name).chain(CALLS.iter().copied())
+}
 
 /// Prints them as they come.
 pub fn run(given: &Arguments) -> Outcome {
     // A node may be newer and have events that are not known here: a name is wrong only where nothing has it.
-    let unknown = given.value("event").filter(|name| !EVENTS.contains(name));
+    let unknown = given
+        .value("event")
+        .filter(|name| names().all(|known| known != *name));
     let unknown = unknown.map(|name| {
-        let hint = match did_you_mean(name, "", EVENTS.iter().copied()) {
+        let hint = match did_you_mean(name, "", names()) {
             hint if hint.is_empty() => "; docs/audit.md has their names".to_owned(),
             hint => hint,
         };
@@ -180,27 +132,125 @@ fn readable(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{EVENTS, readable};
+    use super::{CALLS, auth, names, node, proxy, readable};
+    use fleetgate_base::audit::Description;
+    use std::collections::{BTreeMap, BTreeSet};
 
-    #[test]
-    fn the_names_of_events_are_those_of_the_docs() {
-        let docs = [
-            include_str!("../../../../docs/audit.md"),
-            include_str!("../../../../docs/proxy.md"),
-        ];
-        let mut names = vec!["unreadable"];
-        for doc in docs {
-            let mut is_table = false;
-            for line in doc.lines() {
-                is_table = line.starts_with("| `event` |") || (is_table && line.starts_with('|'));
-                let cell = line.split('|').nth(1).unwrap_or_default();
-                let quoted = cell.split('`').skip(1).step_by(2).filter(|_| is_table);
-                names.extend(quoted.filter(|name| *name != "event"));
+    type Table<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
+
+    /// The tables of a paper that begin with `head`: the first cell's names, and the fields that the last cell names. What
+    /// stands in parentheses explains.
+    fn tables<'a>(paper: &'a str, head: &str) -> Vec<(Vec<&'a str>, BTreeSet<&'a str>)> {
+        let mut rows = Vec::new();
+        let mut is_table = false;
+        for line in paper.lines() {
+            if line.starts_with(head) {
+                is_table = true;
+            } else if !line.starts_with('|') {
+                is_table = false;
+            } else if is_table && !line.starts_with("|---") {
+                let cells: Vec<&str> = line.trim_matches('|').split(" | ").collect();
+                let (mut depth, mut fields) = (0usize, BTreeSet::new());
+                for (index, part) in cells[cells.len() - 1].split('`').enumerate() {
+                    if index % 2 == 1 {
+                        fields.extend((depth == 0).then_some(part));
+                        continue;
+                    }
+                    for letter in part.chars() {
+                        match letter {
+                            '(' => depth += 1,
+                            ')' => depth -= 1,
+                            _ => {}
+                        }
+                    }
+                }
+                let names = cells[0].split('`').skip(1).step_by(2).collect();
+                rows.push((names, fields));
             }
         }
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(EVENTS, names);
+        rows
+    }
+
+    /// Compares rows with descriptions. A row of several events names the fields of all of them; those in `common` are
+    /// explained once for all rows.
+    fn compare(rows: &[(Vec<&str>, BTreeSet<&str>)], described: &[Description], common: &[&str]) {
+        let mut known = Table::new();
+        for event in described {
+            known.entry(event.name).or_default().extend(event.fields());
+        }
+        let mut explained = BTreeSet::new();
+        for (names, fields) in rows {
+            let own: BTreeSet<&str> = names
+                .iter()
+                .filter_map(|name| known.get(name))
+                .flatten()
+                .copied()
+                .collect();
+            let is_common = |field: &&str| !common.contains(field);
+            let (own, fields): (Vec<_>, Vec<_>) = (
+                own.into_iter().filter(is_common).collect(),
+                fields.iter().copied().filter(is_common).collect(),
+            );
+            assert_eq!(fields, own, "the row of {names:?}, and what is written");
+            explained.extend(names);
+        }
+        let all: BTreeSet<&str> = known.into_keys().collect();
+        assert_eq!(explained, all, "events with a row, and all events");
+    }
+
+    /// Tidy names this test: the papers explain each event and each of its fields, and nothing else.
+    #[test]
+    fn the_papers_have_a_row_for_each_event_and_its_fields() {
+        let paper = include_str!("../../../../docs/audit.md");
+        let (of_nodes, of_the_cluster) = paper.split_once("## The cluster's log").expect("its title");
+        let (of_nodes, of_calls) = of_nodes.split_once("## What the programs").expect("its title");
+        let watched = ["watch_gap", "watch_lost"];
+        let described: Vec<Description> = node::Event::DESCRIPTIONS
+            .iter()
+            .copied()
+            .flatten()
+            .copied()
+            .collect();
+        let (of_watched, described): (Vec<_>, Vec<_>) = described
+            .into_iter()
+            .partition(|event| watched.contains(&event.name));
+        let common = ["connection", "login", "session"];
+        compare(&tables(of_nodes, "| `event` |"), &described, &common);
+        compare(&tables(of_nodes, "| `operation` |"), node::OPERATIONS, &[]);
+        let (rows, calls): (Vec<_>, Vec<_>) = tables(of_calls, "| `event` |")
+            .into_iter()
+            .partition(|(names, _)| watched.contains(&names[0]));
+        compare(&rows, &of_watched, &common);
+        let calls: BTreeSet<&str> = calls.into_iter().flat_map(|(names, _)| names).collect();
+        assert_eq!(calls.into_iter().collect::<Vec<_>>(), CALLS);
+        assert!(
+            CALLS
+                .iter()
+                .all(|call| fleetgate_calls::audit::event(call).is_some())
+        );
+        // A line that cannot be read is no event of somebody's.
+        let of_auth: Vec<Description> = auth::DESCRIPTIONS
+            .iter()
+            .copied()
+            .filter(|event| event.name != auth::UNREADABLE.name)
+            .collect();
+        compare(&tables(of_the_cluster, "| `event` |"), &of_auth, &[]);
+        let paper = include_str!("../../../../docs/proxy.md");
+        compare(&tables(paper, "| `event` |"), proxy::DESCRIPTIONS, &[]);
+        assert!(names().any(|name| name == "unreadable"));
+    }
+
+    /// What a node's event has, that of a session on a plain sshd has too.
+    #[test]
+    fn the_proxys_events_are_those_of_a_node() {
+        for event in proxy::plain::DESCRIPTIONS {
+            let all = node::Event::DESCRIPTIONS.iter().copied().flatten();
+            let own = all
+                .filter(|known| known.name == event.name)
+                .flat_map(Description::fields);
+            let own: Vec<&str> = own.chain(["node", "user", "source"]).collect();
+            assert!(event.fields().all(|field| own.contains(&field)), "{}", event.name);
+        }
     }
 
     #[test]

@@ -20,10 +20,10 @@ pub struct Launches {
 }
 
 impl Launches {
-    /// Launches from `ladder`'s images.
-    pub fn new(ladder: Arc<FallbackChain>) -> Result<Launches, LaunchError> {
+    /// Launches from `chain`'s images.
+    pub fn new(chain: Arc<FallbackChain>) -> Result<Launches, LaunchError> {
         Ok(Launches {
-            threads: LaunchThread::new(ladder, Threads::default())?,
+            threads: LaunchThread::new(chain, Threads::default())?,
             completions: Completions::new()?,
             waiting: HashMap::new(),
             next: 0,

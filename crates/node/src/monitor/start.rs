@@ -183,13 +183,13 @@ pub fn run(options: Options) -> Result<(), MonitorError> {
     // Before our own limits are raised: sessions get these back.
     let inherited = Inherited::now();
     protect(options.user_mode)?;
-    let session = ladder(&options.sources.session, c"fleetgate-session")?;
-    let front = ladder(&options.sources.front, c"fleetgate-front")?;
+    let session = chain(&options.sources.session, c"fleetgate-session")?;
+    let front = chain(&options.sources.front, c"fleetgate-front")?;
     // Where this very program is the image, the starter would go on as what it is.
     let small = (!matches!(options.sources.front, Source::Itself)).then(|| front.clone());
     let images = Images {
         front,
-        resolver: ladder(&options.sources.resolver, c"fleetgate-resolver")?,
+        resolver: chain(&options.sources.resolver, c"fleetgate-resolver")?,
         tunnel: LateChain::new(options.sources.tunnel, c"fleetgate-tunnel"),
         resolver_arguments: resolver_arguments(&config, uses_pam(&config, options.user_mode)),
         guardian_cgroup: (!options.user_mode).then(outside).flatten(),
@@ -442,7 +442,7 @@ fn resolver_arguments(config: &Config, pam: bool) -> Vec<CString> {
     words
 }
 
-fn ladder(source: &Source, name: &std::ffi::CStr) -> Result<Arc<FallbackChain>, MonitorError> {
+fn chain(source: &Source, name: &std::ffi::CStr) -> Result<Arc<FallbackChain>, MonitorError> {
     open_chain(source, name).map(Arc::new).map_err(MonitorError)
 }
 

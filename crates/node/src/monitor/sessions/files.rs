@@ -1,6 +1,6 @@
 //! What the file server tells of what was done, as audit events.
 
-use crate::monitor::audit::{Audit, Event, FileDone};
+use crate::monitor::audit::{Audit, Event};
 use fleetgate_sys::{Errno, Fd, socket};
 use fleetgate_wire::common::SessionId;
 use fleetgate_wire::node::Connection;
@@ -23,9 +23,9 @@ pub fn hear(from: &Fd, audit: &Audit, connection: Connection, session: SessionId
             _ => return false,
         };
         let done = match fleetgate_wire::decode(&buffer[..got.len]) {
-            Ok(event) if !got.truncated => done(event),
+            Ok(event) if !got.truncated => event,
             // The helper runs as the user, who may have taken it over: what cannot be read is lost.
-            _ => FileDone::Lost { count: 1 },
+            _ => sftp::Event::Lost { count: 1 },
         };
         audit.tell(Event::File {
             connection,
@@ -48,82 +48,12 @@ pub fn last_word(control: &Fd, audit: &Audit, connection: Connection, session: S
     };
     let words = failure.subject.to_string_lossy().into_owned();
     if let Some(count) = words.split(' ').next().and_then(|count| count.parse().ok()) {
-        let done = FileDone::Lost { count };
+        let done = sftp::Event::Lost { count };
         audit.tell(Event::File {
             connection,
             session,
             login: login.to_owned(),
             done,
         });
-    }
-}
-
-fn done(event: sftp::Event) -> FileDone {
-    use sftp::Event as E;
-    match event {
-        E::Closed {
-            path, read, written, ..
-        } => FileDone::Closed {
-            path: path.into_bytes(),
-            read,
-            written,
-        },
-        E::Opened { path, flags, errno } => FileDone::Opened {
-            path: path.into_bytes(),
-            flags,
-            errno,
-        },
-        E::Listed { path, errno } => FileDone::Listed {
-            path: path.into_bytes(),
-            errno,
-        },
-        E::Removed {
-            path,
-            directory,
-            errno,
-        } => FileDone::Removed {
-            path: path.into_bytes(),
-            directory,
-            errno,
-        },
-        E::Renamed { from, to, errno } => FileDone::Renamed {
-            path: from.into_bytes(),
-            to: to.into_bytes(),
-            errno,
-        },
-        E::DirectoryMade { path, mode, errno } => FileDone::DirectoryMade {
-            path: path.into_bytes(),
-            mode,
-            errno,
-        },
-        E::AttributesSet {
-            path,
-            size,
-            uid,
-            gid,
-            mode,
-            times,
-            errno,
-        } => FileDone::AttributesSet {
-            path: path.into_bytes(),
-            size,
-            uid,
-            gid,
-            mode,
-            times,
-            errno,
-        },
-        E::Linked {
-            target,
-            path,
-            symbolic,
-            errno,
-        } => FileDone::Linked {
-            path: path.into_bytes(),
-            target: target.into_bytes(),
-            symbolic,
-            errno,
-        },
-        E::Lost { count } => FileDone::Lost { count },
     }
 }

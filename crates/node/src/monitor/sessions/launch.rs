@@ -203,7 +203,7 @@ impl Sessions {
             of_keys: beginning.grant.permits.environment().len(),
         };
         self.opened
-            .begin(self.ladder.clone(), wanted, tools.launches.elsewhere(key))
+            .begin(self.chain.clone(), wanted, tools.launches.elsewhere(key))
     }
 
     fn program_launched(&mut self, tools: &mut Tools, number: u64, outcome: Outcome) {
@@ -278,7 +278,7 @@ impl Sessions {
                 .map(|t| t.to_string_lossy().into_owned()),
             command: session.command.clone(),
             original: session.original.clone(),
-            rung: running.strategy.name(),
+            strategy: running.strategy.name(),
             unrecorded,
             audit: audit.filter(|_| unwatched.is_none()),
             unwatched,

@@ -49,7 +49,7 @@ const MAX_TOLD: usize = 1000;
 
 /// All sessions.
 pub struct Sessions {
-    ladder: Arc<FallbackChain>,
+    chain: Arc<FallbackChain>,
     keeper: Arc<SessionReaper>,
     cgroups: Option<Cgroups>,
     inherited: Inherited,
@@ -161,7 +161,7 @@ struct Ends {
 impl Sessions {
     /// No sessions yet. `cgroups`: none where they cannot be used.
     pub fn new(
-        ladder: Arc<FallbackChain>,
+        chain: Arc<FallbackChain>,
         keeper: Arc<SessionReaper>,
         cgroups: Option<Cgroups>,
         inherited: Inherited,
@@ -173,7 +173,7 @@ impl Sessions {
         });
         tools.wakes.watch(&ends.bell, READ, BELL)?;
         Ok(Sessions {
-            ladder,
+            chain,
             keeper,
             cgroups,
             inherited,

@@ -55,7 +55,7 @@ impl PamSessions {
     /// Starts the thread; `done` is called on it, after the PAM session can be taken.
     pub fn begin(
         &self,
-        ladder: Arc<FallbackChain>,
+        chain: Arc<FallbackChain>,
         wanted: PamLaunch,
         done: impl FnOnce(Result<(Running, Begun), LaunchError>) + Send + 'static,
     ) -> Result<(), Refused> {
@@ -69,7 +69,7 @@ impl PamSessions {
             .stack_size(256 << 10);
         let spawned = thread.spawn(move || {
             let number = wanted.number;
-            let outcome = open_and_launch(ladder, wanted).map(|(pam, outcome)| {
+            let outcome = open_and_launch(chain, wanted).map(|(pam, outcome)| {
                 this.done
                     .lock()
                     .expect("no panic is survived")
@@ -89,7 +89,7 @@ impl PamSessions {
 
 type Done = (PamSession, (Running, Begun));
 
-fn open_and_launch(ladder: Arc<FallbackChain>, wanted: PamLaunch) -> Result<Done, LaunchError> {
+fn open_and_launch(chain: Arc<FallbackChain>, wanted: PamLaunch) -> Result<Done, LaunchError> {
     let PamLaunch {
         accepted,
         start,
@@ -131,6 +131,6 @@ fn open_and_launch(ladder: Arc<FallbackChain>, wanted: PamLaunch) -> Result<Done
         // Who is not there to read it goes without.
         let _ = file::write_all(terminal.raw(), &said);
     }
-    let outcome = Launcher::new(ladder)?.launch_in(&mut pam, launch)?;
+    let outcome = Launcher::new(chain)?.launch_in(&mut pam, launch)?;
     Ok((pam, outcome))
 }

@@ -1,11 +1,11 @@
-//! A ladder that is opened when the first process is started from it: a node of no cluster unpacks and proves nothing for a
+//! A fallback chain that is opened when the first process is started from it: a node of no cluster unpacks and proves nothing for a
 //! tunnel that it does not have. It is opened on the thread that starts processes, where it holds up no login.
 
 use fleetgate_seal::{FallbackChain, Options, Source};
 use std::ffi::CStr;
 use std::sync::Arc;
 
-/// A ladder, or what it will be made of.
+/// A chain, or what it will be made of.
 pub struct LateChain {
     source: Source,
     name: &'static CStr,
@@ -23,21 +23,21 @@ impl LateChain {
     }
 
     /// Opens it, if that was not done. What failed is tried again at the next call.
-    pub(super) fn ladder(&mut self) -> Result<Arc<FallbackChain>, String> {
+    pub(super) fn chain(&mut self) -> Result<Arc<FallbackChain>, String> {
         let opened = match self.opened.take() {
-            Some(ladder) => ladder,
+            Some(chain) => chain,
             None => open(&self.source, self.name)?.into(),
         };
         Ok(self.opened.insert(opened).clone())
     }
 
-    /// The ladder, if it was opened.
+    /// The chain, if it was opened.
     pub(super) fn opened(&self) -> Option<Arc<FallbackChain>> {
         self.opened.clone()
     }
 }
 
-/// Opens a ladder. An error says where to look.
+/// Opens a chain. An error says where to look.
 pub fn open(source: &Source, name: &CStr) -> Result<FallbackChain, String> {
     let options = Options {
         name: Some(name.into()),
@@ -58,13 +58,13 @@ mod tests {
         let mut late = LateChain::new(Source::File(path.clone()), c"true");
         assert!(late.opened().is_none());
         for _ in 0..2 {
-            let why = late.ladder().expect_err("there is no file");
+            let why = late.chain().expect_err("there is no file");
             assert!(why.contains("seal doctor"), "{why}");
         }
         symlink("/bin/true", &path).expect("made");
-        let first = late.ladder().expect("it is there now");
+        let first = late.chain().expect("it is there now");
         std::fs::remove_file(&path).expect("removed");
-        assert!(Arc::ptr_eq(&first, &late.ladder().expect("open")));
+        assert!(Arc::ptr_eq(&first, &late.chain().expect("open")));
         assert!(late.opened().is_some());
     }
 }

@@ -1,5 +1,5 @@
 //! Starting the processes, on a thread of its own: an exec that endpoint security holds up holds up no login. The
-//! image comes from a ladder; one that cannot be executed is left for the next rung.
+//! image comes from a fallback chain; one that cannot be executed is left for the next strategy.
 
 use super::LateChain;
 use fleetgate_seal::{Death, FallbackChain, Image, Verdict};
@@ -76,7 +76,7 @@ pub trait WorkerStarter: Send {
     fn died_early(&mut self, kind: WorkerKind, image: Arc<Image>, death: Death);
 }
 
-/// Executes them from ladders, unprivileged where this process is root.
+/// Executes them from fallback chains, unprivileged where this process is root.
 pub struct Executor {
     jobs: mpsc::Sender<Job>,
 }
@@ -103,18 +103,18 @@ pub struct Images {
 }
 
 impl Images {
-    /// The ladder that a process is started from.
+    /// The chain that a process is started from.
     fn of(&mut self, kind: WorkerKind) -> Result<Arc<FallbackChain>, String> {
         match kind {
             WorkerKind::Resolver => Ok(self.resolver.clone()),
             WorkerKind::Lobby | WorkerKind::Front | WorkerKind::Watcher | WorkerKind::Guardian => {
                 Ok(self.front.clone())
             }
-            WorkerKind::Tunnel => self.tunnel.ladder(),
+            WorkerKind::Tunnel => self.tunnel.chain(),
         }
     }
 
-    /// The ladder that a process was started from.
+    /// The chain that a process was started from.
     fn known(&self, kind: WorkerKind) -> Option<Arc<FallbackChain>> {
         match kind {
             WorkerKind::Resolver => Some(self.resolver.clone()),
@@ -126,7 +126,7 @@ impl Images {
     }
 }
 
-/// How often one start is tried: each rung of the ladder.
+/// How often one start is tried: each strategy of the chain.
 const MAX_TRIES: u32 = 6;
 
 impl Executor {
@@ -144,10 +144,10 @@ impl Executor {
                             let started = execute(&mut images, &order, &mut stack);
                             (order.done)(started);
                         }
-                        // The ladder tells of a move itself.
+                        // The chain tells of a move itself.
                         Job::Examine(kind, image, death) => {
-                            if let Some(ladder) = images.known(kind) {
-                                let _ = ladder.image_failed(&image, death);
+                            if let Some(chain) = images.known(kind) {
+                                let _ = chain.image_failed(&image, death);
                             }
                         }
                     }
@@ -171,12 +171,12 @@ impl WorkerStarter for Executor {
 }
 
 fn execute(images: &mut Images, order: &StartOrder, stack: &mut Stack) -> Started {
-    let ladder = images.of(order.kind)?;
+    let chain = images.of(order.kind)?;
     let null = file::openat(file::CWD, c"/dev/null", file::flags::O_RDWR, 0)
         .map_err(|e| format!("/dev/null: {e}"))?;
     let arguments = arguments(images, order.kind);
     for _ in 0..MAX_TRIES {
-        let image = ladder.image().map_err(|e| e.to_string())?;
+        let image = chain.image().map_err(|e| e.to_string())?;
         let argv = Strings::new(std::iter::once(image.name()).chain(arguments.iter().map(CString::as_c_str)));
         let envp = Strings::new([]);
         let what = Spawn {
@@ -197,7 +197,7 @@ fn execute(images: &mut Images, order: &StartOrder, stack: &mut Stack) -> Starte
                     image: Some(image),
                 });
             }
-            Err(e) if e.step == Step::Exec => match ladder.image_failed(&image, Death::Exec(e.errno)) {
+            Err(e) if e.step == Step::Exec => match chain.image_failed(&image, Death::Exec(e.errno)) {
                 Verdict::Moved { .. } => continue,
                 _ => return Err(e.to_string()),
             },
