@@ -4,6 +4,14 @@
 //! Telling never waits: events go into a bounded queue, and a thread of its own writes them. What the queue or the disk
 //! has no room for is counted, and the count is written as soon as there is room again. It never decides anything, and
 //! no secret is ever told.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_possible_wrap
+    )
+)]
 #![forbid(unsafe_code)]
 
 mod event;

@@ -276,7 +276,7 @@ fn made(file: &Metadata) -> u64 {
         .created()
         .ok()
         .and_then(|t| t.duration_since(UNIX_EPOCH).ok());
-    since.map_or(0, |t| t.as_nanos() as u64)
+    since.map_or(0, |t| u64::try_from(t.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// Goes on where it was: in the log, or in the file that the log was moved to.

@@ -1,5 +1,13 @@
 //! What a node goes by: `node.toml`, which this file describes, its [`identity`] in its cluster, and the [`cluster`]'s
 //! signed state with the decisions that follow from it. The files that `node.toml` names are read by the parts that need them.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_possible_wrap
+    )
+)]
 #![forbid(unsafe_code)]
 
 pub mod cluster;

@@ -3,6 +3,14 @@
 //! a socket, and what proxies say of the cluster goes to the monitor, which checks it.
 //!
 //! Other workers have a loop of their own; this one has tokio, since TLS and HTTP/2 come with it. One thread.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_possible_wrap
+    )
+)]
 #![forbid(unsafe_code)]
 
 mod dial;

@@ -168,10 +168,19 @@ impl Decode for bool {
     }
 }
 
+/// A length as a frame has it.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the reader's bounds are far below 4 GB, and a longer frame is not sent"
+)]
+const fn length(len: usize) -> u32 {
+    len as u32
+}
+
 /// Bytes for which zero is an ordinary value.
 impl Encode for Vec<u8> {
     fn encode(&self, w: &mut Writer) {
-        (self.len() as u32).encode(w);
+        length(self.len()).encode(w);
         w.put(self);
     }
 }
@@ -184,7 +193,7 @@ impl Decode for Vec<u8> {
 
 impl Encode for CString {
     fn encode(&self, w: &mut Writer) {
-        (self.as_bytes().len() as u32).encode(w);
+        length(self.as_bytes().len()).encode(w);
         w.put(self.as_bytes());
     }
 }
@@ -218,7 +227,7 @@ pub trait Item: Encode + Decode {}
 
 impl<T: Item> Encode for Vec<T> {
     fn encode(&self, w: &mut Writer) {
-        (self.len() as u32).encode(w);
+        length(self.len()).encode(w);
         for item in self {
             item.encode(w);
         }

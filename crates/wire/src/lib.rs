@@ -5,6 +5,14 @@
 //! never a guess. Both ends are always the same build (the image is embedded), so the version is checked, not
 //! negotiated.
 #![no_std]
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_possible_wrap
+    )
+)]
 #![forbid(unsafe_code)]
 
 extern crate alloc;

@@ -3,6 +3,14 @@
 //! them when the watcher is gone. The starter goes on as this program when it only waits.
 //!
 //! `program` is the table of them; `start` is their common start, for the tunnel's program too.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_possible_wrap
+    )
+)]
 #![forbid(unsafe_code)]
 
 pub mod budget;

@@ -83,7 +83,10 @@ impl Listeners {
         if self.paused {
             return AcceptResult::Empty;
         }
-        let Some(listener) = self.listeners.get(listener as usize) else {
+        let listener = usize::try_from(listener)
+            .ok()
+            .and_then(|at| self.listeners.get(at));
+        let Some(listener) = listener else {
             return AcceptResult::Empty;
         };
         match net::accept(listener) {

@@ -162,6 +162,7 @@ fn read(path: &Path) -> Result<HostKey, HostKeyError> {
     let file = OpenOptions::new().read(true).open(path).map_err(failed)?;
     let mode = file.metadata().map_err(failed)?.mode();
     // Room from the start: what a growing buffer leaves behind is not wiped.
+    #[expect(clippy::cast_possible_truncation, reason = "a small constant")]
     let mut text = Zeroizing::new(Vec::with_capacity(MAX_FILE as usize + 1));
     file.take(MAX_FILE + 1).read_to_end(&mut text).map_err(failed)?;
     let mut key = HostKey::read(&text, mode).map_err(|e| HostKeyError::Key(path.to_owned(), e))?;

@@ -321,9 +321,9 @@ fn stamps() -> [Option<[i64; 6]>; FILES.len()] {
         let ctime = m.ctime() * 1_000_000_000 + m.ctime_nsec();
         let mtime = m.mtime() * 1_000_000_000 + m.mtime_nsec();
         Some([
-            m.dev() as i64,
-            m.ino() as i64,
-            m.size() as i64,
+            m.dev().cast_signed(),
+            m.ino().cast_signed(),
+            m.size().cast_signed(),
             mtime,
             ctime,
             m.mode().into(),

@@ -236,6 +236,7 @@ fn launch(
     ids: Ids,
     selinux: Option<CString>,
 ) -> Result<(), String> {
+    #[expect(clippy::cast_possible_truncation, reason = "a small constant")]
     let order = Networking {
         ids,
         max_pending: MAX_UNANSWERED as u32,

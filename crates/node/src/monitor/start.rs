@@ -48,7 +48,6 @@ use std::ffi::CString;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// What the monitor was told.
 #[derive(Clone, Debug)]
@@ -96,7 +95,7 @@ const DESCRIPTORS: u64 = 1 << 19;
 /// The out-of-memory killer takes others before the monitor; sessions get the score back that the service had.
 const OOM_SCORE: &str = "-500";
 /// How long the first processes may take to be executed.
-const FIRST_START: Duration = Duration::from_secs(60);
+const FIRST_START_MS: u32 = 60_000;
 
 /// Whether PAM is used with this configuration.
 pub fn uses_pam(config: &Config, user_mode: bool) -> bool {
@@ -372,7 +371,7 @@ fn executed(
     while !ids.iter().all(|id| workers.runs(*id)) {
         keys.clear();
         wakes
-            .wait(Some(FIRST_START.as_millis() as u32), &mut keys)
+            .wait(Some(FIRST_START_MS), &mut keys)
             .map_err(at("waiting"))?;
         if keys.is_empty() {
             return Err(MonitorError(

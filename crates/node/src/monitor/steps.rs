@@ -2,6 +2,7 @@
 //! once, when its first session runs. Of a connection that nobody recipient about nothing is kept.
 
 use super::Monitor;
+use super::timers::micros;
 use super::workers::WorkerId;
 use fleetgate_sys::clock;
 use fleetgate_wire::node::tunnel::{MAX_SPANS, Span, Ticket};
@@ -54,12 +55,13 @@ impl Steps {
             && recipient.spans.len() < MAX_SPANS
         {
             let now = clock::wall();
-            let now = (now.sec as u64) * 1_000_000_000 + u64::from(now.nsec);
-            let end = now.saturating_sub(ago.as_nanos() as u64);
+            let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+            let now = now.sec.cast_unsigned() * 1_000_000_000 + u64::from(now.nsec);
+            let end = now.saturating_sub(nanos(ago));
             recipient.spans.push(Span {
                 name: CString::new(name).unwrap_or_default(),
                 place: place.into(),
-                start: end.saturating_sub(took.as_nanos() as u64),
+                start: end.saturating_sub(nanos(took)),
                 end,
             });
         }
@@ -75,7 +77,7 @@ impl Steps {
 impl Monitor {
     /// One step of a login's way, for benchmarks and for those who ask.
     pub(crate) fn timing(&mut self, connection: Number, step: &str, took: Duration) {
-        tracing::debug!(connection, step, micros = took.as_micros() as u64, "timing");
+        tracing::debug!(connection, step, micros = micros(took), "timing");
         self.tools.steps.add(connection, c"node", step, took);
     }
 }

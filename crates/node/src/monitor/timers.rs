@@ -6,7 +6,12 @@ use std::time::Duration;
 
 /// The boot-time clock: since boot, suspension included; nobody sets it.
 pub fn now() -> Duration {
-    Duration::from_nanos(fleetgate_sys::clock::boot().as_nanos().max(0) as u64)
+    Duration::from_nanos(u64::try_from(fleetgate_sys::clock::boot().as_nanos()).unwrap_or(0))
+}
+
+/// A span in microseconds.
+pub fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Seconds since 1970, by the calendar's clock, which may be set.

@@ -302,7 +302,10 @@ impl Monitor {
             FromWatcher::Holds { key, session } => self.tools.watching.holds(key, session),
             FromWatcher::Released { key } => self.tools.watching.released(key),
             FromWatcher::Seen { events } => {
-                self.watchers.taken = self.watchers.taken.saturating_add(events.len() as u32);
+                self.watchers.taken = self
+                    .watchers
+                    .taken
+                    .saturating_add(u32::try_from(events.len()).unwrap_or(u32::MAX));
                 for seen in events {
                     let Some(event) = calls::event(&seen.event.to_string_lossy()) else {
                         return self.workers.end(worker, "it told of what no watcher tells");

@@ -31,6 +31,10 @@ impl Key {
         u64::from(place) << 40 | what << 32 | u64::from(id)
     }
 
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a number is made of 24 and 32 bits, taken apart again"
+    )]
     pub(super) fn from_number(number: u64) -> Key {
         let (place, id) = ((number >> 40) as u32, number as u32);
         match number >> 32 & 0xff {

@@ -167,7 +167,7 @@ impl Front {
         }
         if was_congested && !self.control.is_congested() {
             // They were not read meanwhile, and their edges are gone.
-            for place in 0..self.connections.len() as u32 {
+            for place in (0..).take(self.connections.len()) {
                 self.becomes_due(place);
             }
         }
@@ -213,28 +213,24 @@ impl Front {
                         .say(&closed(number, "there are too many connections", 0, 0));
                 }
             };
-            let thawed = ClientConnection::thaw(
-                number,
-                place as u32,
-                (settings, state.expose()),
-                socket,
-                permits,
-                cookie,
-            );
+            #[expect(clippy::cast_possible_truncation, reason = "there are at most MAX_PLACES")]
+            let at = place as u32;
+            let thawed =
+                ClientConnection::thaw(number, at, (settings, state.expose()), socket, permits, cookie);
             let connection = match thawed {
                 Ok(connection) => connection,
                 Err(why) => return self.control.say(&closed(number, &why, 0, 0)),
             };
             if let Err(e) = self
                 .epoll
-                .add_edges(connection.socket(), Key::Socket(place as u32).to_number())
+                .add_edges(connection.socket(), Key::Socket(at).to_number())
             {
                 let why = format!("watching its socket: {e}");
                 return self.control.say(&closed(number, &why, 0, 0));
             }
             self.connections[place] = Some(Box::new(connection));
-            self.places.insert(number, place as u32);
-            self.becomes_due(place as u32);
+            self.places.insert(number, at);
+            self.becomes_due(at);
             return Ok(());
         }
         // A connection that is gone by now is no error: our word about it and this one crossed.
@@ -319,7 +315,7 @@ impl Front {
         if next > now {
             return;
         }
-        for place in 0..self.connections.len() as u32 {
+        for place in (0..).take(self.connections.len()) {
             if self
                 .connection(place)
                 .is_some_and(|l| l.deadline().is_some_and(|d| d <= now))

@@ -289,7 +289,7 @@ impl ClientConnection {
         };
         let request = match ended.signalled {
             false => Request::ExitStatus {
-                code: ended.status as u32,
+                code: ended.status.cast_unsigned(),
             },
             true => Request::ExitSignal {
                 name: signal_name(ended.status).into(),

@@ -13,11 +13,10 @@ use fleetgate_sys::poll::READ;
 use fleetgate_sys::{Errno, Fd, process, signals, socket};
 use fleetgate_wire::node::starter::{FromMonitor, ToMonitor};
 use fleetgate_wire::{decode, encode};
-use std::time::Duration;
 pub use systemd::Systemd;
 
 /// How long the monitor may take to close its listening sockets when the service stops.
-const DRAIN: Duration = Duration::from_secs(5);
+const DRAIN_MS: u32 = 5000;
 /// The longest word of the monitor.
 const MAX_WORD: usize = 4096;
 
@@ -100,7 +99,7 @@ impl IdleStarter {
 
     fn turn(&mut self) -> Result<Option<Stage>, String> {
         let most = if self.ending {
-            Some(DRAIN.as_millis() as u32)
+            Some(DRAIN_MS)
         } else {
             self.rest.wait(None)
         };

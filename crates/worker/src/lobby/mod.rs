@@ -20,6 +20,7 @@ use std::time::Instant;
 
 /// The longest packet before a login: a KEXINIT, or a login request with a certificate. With one such packet half read
 /// and [`connection::READ_MAX`] behind it, a connection's unread bytes stay below [`node::MAX_UNREAD`].
+#[expect(clippy::cast_possible_truncation, reason = "a constant of 16 KB")]
 const MAX_PACKET: u32 = MAX_KEXINIT as u32 + 2048;
 /// What a peer may make us say before it reads: banners, refusals.
 const MAX_OUTPUT: usize = 64 * 1024;

@@ -335,7 +335,7 @@ impl Watcher {
                 break;
             };
             if let FromWatcher::Seen { events } = &word {
-                self.credit -= events.len() as u32;
+                self.credit -= u32::try_from(events.len()).unwrap_or(u32::MAX);
             }
             self.control.say(&word)?;
         }

@@ -94,6 +94,11 @@ impl Thread {
 
     /// Tells of a call; whether it is to be refused.
     fn see(&mut self, waiting: &Waiting) -> bool {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the kernel's numbers are of 32 bits"
+        )]
         let number = waiting.call as u32;
         let Some(call) = Call::seen(waiting.audit, number) else {
             let unknown = unknown(waiting);

@@ -9,6 +9,7 @@ use super::{About, Sessions, State, confinement, ended, environment, key, runnin
 use crate::monitor::audit::Event;
 use crate::monitor::launches::Outcome;
 use crate::monitor::names;
+use crate::monitor::timers::micros;
 use crate::monitor::tools::Tools;
 use fleetgate_launch::{Begun, Launch, LaunchError, Session as SessionRecord};
 use fleetgate_policy::Audit;
@@ -235,7 +236,7 @@ impl Sessions {
             Err(e) => return self.not_started(tools, number, e, ours, one, is_direct),
         };
         let spent = running.spent;
-        let micros = (spent.order + spent.spawn + spent.ready).as_micros() as u64;
+        let micros = micros(spent.order + spent.spawn + spent.ready);
         tracing::debug!(step = "launch", micros, "timing");
         let (steps, connection) = (&mut tools.steps, session.connection);
         steps.add(connection, c"node", "launch", Duration::from_micros(micros));

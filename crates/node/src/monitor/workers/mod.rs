@@ -14,7 +14,7 @@ pub use messages::Messages;
 pub use start::{Executor, Images, Process, StartOrder, Started, WorkerKind, WorkerStarter};
 pub use worker_socket::{Frame, LossReason};
 
-use super::timers::now;
+use super::timers::{micros, now};
 use super::wakes::{Key, Owner, Wakes};
 use fleetgate_seal::Death;
 use fleetgate_sys::poll::READ;
@@ -207,7 +207,7 @@ impl Workers {
                     }
                     entry.process = Some(process);
                     if entry.kind == WorkerKind::Front {
-                        let micros = at.saturating_sub(entry.since).as_micros() as u64;
+                        let micros = micros(at.saturating_sub(entry.since));
                         tracing::debug!(step = "front_start", micros, "timing");
                     }
                 }
@@ -219,7 +219,7 @@ impl Workers {
     /// A process stands in its sandbox.
     pub fn ready(&self, id: WorkerId) {
         if let Some(entry) = self.table.get(&id) {
-            let micros = now().saturating_sub(entry.since).as_micros() as u64;
+            let micros = micros(now().saturating_sub(entry.since));
             tracing::debug!(step = "front_ready", micros, "timing");
         }
     }
