@@ -51,7 +51,7 @@ fn a_closed_log_ends_nothing() {
 }
 
 #[test]
-fn help() {
+fn help_is_as_pinned() {
     pinned("none", "");
     pinned("help", "--help");
     pinned("help-node", "node --help");

@@ -28,7 +28,7 @@ fn drive(begin: &str, table: &[(&str, &str)]) {
 }
 
 #[test]
-fn sessions() {
+fn sessions_are_as_with_ssh() {
     drive(
         "",
         &[

@@ -49,7 +49,7 @@ fn through(name: String, options: &str, says: &str) -> Row {
 }
 
 #[test]
-fn one_at_a_time() {
+fn each_algorithm_works_by_itself() {
     let mut rows = Vec::new();
     for kex in KEX {
         let options = format!("-o KexAlgorithms={kex}");

@@ -27,7 +27,7 @@ echoes() {{ python $PEERS/python/echo.py 7100 $PWD/echo.sock & listens 7100; lis
 }
 
 #[test]
-fn sessions() {
+fn sessions_are_as_with_ssh() {
     drive_directly(&table(&[
         ("true", "f $at true < /dev/null"),
         ("exit codes", "for n in 0 1 2 126 127 254 255; do exits $n f $at \"exit $n\" < /dev/null; done"),
@@ -127,7 +127,7 @@ END
 }
 
 #[test]
-fn logins() {
+fn logins_are_as_with_ssh() {
     drive_directly(&table(&[
         (
             "keys of every kind, and certificates",
@@ -176,7 +176,7 @@ fn logins() {
 }
 
 #[test]
-fn forwards() {
+fn forwards_are_as_with_ssh() {
     drive_directly(&table(&[
         ("-L", "echoes; bg -L 7001:127.0.0.1:7100; listens 7001; says 127.0.0.1 7001; end"),
         (

@@ -17,7 +17,7 @@ fn table(rows: &[(&str, &str)]) -> Vec<Row> {
 }
 
 #[test]
-fn keys() {
+fn lines_for_security_keys_let_in_and_refuse() {
     drive(&table(&[
         (
             "a key that is touched",
@@ -64,7 +64,7 @@ fn keys() {
 }
 
 #[test]
-fn certificates() {
+fn certificates_of_security_keys_let_in_and_refuse() {
     drive(&table(&[
         (
             "a certificate and a touch",
@@ -131,7 +131,7 @@ fn with_agent(begin: &str, rows: &[(&str, &str)]) -> Vec<Row> {
 }
 
 #[test]
-fn agents() {
+fn security_keys_work_from_an_agent() {
     drive(&with_agent(
         "",
         &[(
@@ -145,7 +145,7 @@ fn agents() {
 }
 
 #[test]
-fn our_client() {
+fn our_client_signs_with_security_keys() {
     drive_directly(&with_agent(
         CLIENT,
         &[

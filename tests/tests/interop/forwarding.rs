@@ -7,7 +7,7 @@ use fleetgate_tests::peer::{Row, drive};
 const BEGIN: &str = include_str!("../../scripts/forwarding.sh");
 
 #[test]
-fn ports_and_sockets() {
+fn ports_and_sockets_are_forwarded() {
     let rows = [
         ("-L", "bg -L 7001:127.0.0.1:7100; says 127.0.0.1 7001; end"),
         (
@@ -125,7 +125,7 @@ fn ports_and_sockets() {
 }
 
 #[test]
-fn agents_and_displays() {
+fn agents_and_displays_are_forwarded() {
     let rows = [
         (
             "-A",

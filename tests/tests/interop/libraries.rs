@@ -3,7 +3,7 @@
 use fleetgate_tests::peer::{Row, drive};
 
 #[test]
-fn libraries() {
+fn libraries_of_other_languages_get_through() {
     let begin = "python $PEERS/python/echo.py 7100 $PWD/echo.sock & listens 7100; listens $PWD/echo.sock; chmod 777 echo.sock
         export NODE_PATH=$FETCHED/node/node_modules\n";
     let rows = [

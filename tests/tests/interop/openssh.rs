@@ -10,7 +10,7 @@ fn table(rows: &[(&str, &str)]) -> Vec<Row> {
 }
 
 #[test]
-fn sessions() {
+fn sessions_are_as_with_sshd() {
     let mut rows = table(&[
         ("true", "s gate true"),
         ("exit codes", "for n in 0 1 2 126 127 254 255; do exits $n s gate \"exit $n\"; done"),
@@ -154,7 +154,7 @@ fn sessions() {
 }
 
 #[test]
-fn terminals() {
+fn terminals_are_as_with_sshd() {
     drive(&table(&[
         (
             "a shell on a terminal",
@@ -201,7 +201,7 @@ fn terminals() {
 }
 
 #[test]
-fn copying() {
+fn files_are_copied() {
     // One way of copying, for scp's two protocols.
     let scp = |way: &str, spaced: &str| {
         format!(
@@ -263,7 +263,7 @@ END
 }
 
 #[test]
-fn multiplexing() {
+fn sessions_share_a_connection() {
     // Each row has a master that lasts until it is told to exit.
     let master =
         "m=(-F $CONF -S $PWD/ctl); ssh \"${m[@]}\" -o ControlMaster=yes -o ControlPersist=yes gate true
@@ -332,7 +332,7 @@ fn multiplexing() {
 }
 
 #[test]
-fn logging_in() {
+fn every_way_to_log_in_works() {
     let mut rows = Vec::new();
     for key in ["ed25519", "ecdsa256", "ecdsa384", "rsa"] {
         for (what, file) in [("key", "user"), ("certificate", "cert")] {

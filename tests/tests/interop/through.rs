@@ -16,7 +16,7 @@ fn drive(rows: &[(&str, &str)]) {
 }
 
 #[test]
-fn sessions() {
+fn sessions_go_through_the_proxy() {
     drive(&[
         ("true", "f ada@gate true"),
         ("-l, and the account behind it", "is \"$(f -l bea gate id -un)\" bea; is \"$(f root@gate id -u)\" 0"),
@@ -106,7 +106,7 @@ fn sessions() {
 }
 
 #[test]
-fn forwarding() {
+fn forwards_go_through_the_proxy() {
     let begin = "python $PEERS/python/echo.py 7100 $PWD/echo.sock & listens 7100; listens $PWD/echo.sock
         chmod 777 echo.sock . ..; bg() { f -N \"$@\" ada@gate & pids+=($!); }
         says() { is \"$(echo hello | nc -N \"$@\")\" hello; }\n";
@@ -153,7 +153,7 @@ fn forwarding() {
 }
 
 #[test]
-fn tools() {
+fn tools_go_through_the_proxy() {
     drive(&[
         (
             "rsync both ways",

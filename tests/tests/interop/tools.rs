@@ -4,7 +4,7 @@
 use fleetgate_tests::peer::{Row, drive};
 
 #[test]
-fn tools_over_openssh() {
+fn programs_that_run_ssh_work() {
     drive(&[
         Row::heavy(
             "rsync both ways",
@@ -71,7 +71,7 @@ fn ansible(pipelining: &str) -> String {
 const PUTTY: &str = include_str!("../../scripts/putty.sh");
 
 #[test]
-fn putty() {
+fn puttys_programs_get_in() {
     let rows = [
         (
             "plink: commands, input, exit codes",
@@ -109,7 +109,7 @@ fn putty() {
 }
 
 #[test]
-fn dropbear() {
+fn dropbears_client_gets_in() {
     let begin = "dropbearconvert openssh dropbear $T/user_ed25519 key 2> /dev/null
         mkdir -p ~/.ssh; sed 's/^[^ ]*/127.0.0.1/' $T/known_hosts > ~/.ssh/known_hosts
         d() { dbclient -p 2222 -i key \"$@\"; }\n";
@@ -152,7 +152,7 @@ fn dropbear() {
 }
 
 #[test]
-fn ssh_audit() {
+fn ssh_audit_has_no_objection() {
     drive(&[Row::heavy(
         "ssh-audit",
         "needs $FETCHED/python/bin/ssh-audit; \"$FETCHED/python/bin/ssh-audit\" --json --timeout=60 -p 2222 127.0.0.1 > found.json || :

@@ -44,7 +44,7 @@ fn variables(env: &str) -> Vec<&str> {
 }
 
 #[test]
-fn the_environment() {
+fn the_environment_is_as_with_sshd() {
     let world = World::new();
     std::fs::write(
         "/run/home/ada/.ssh/environment",

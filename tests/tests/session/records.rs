@@ -85,7 +85,7 @@ fn ended(world: &World, end: impl FnOnce(&mut Living)) -> String {
 }
 
 #[test]
-fn after_a_logout() {
+fn a_record_is_closed_after_a_logout() {
     let world = World::new();
     ended(&world, |session| session.ours.write_all(b"exit\n").expect("type"));
     assert_eq!(read(&Places::system().utmp).expect("utmp").len(), 1);
@@ -93,7 +93,7 @@ fn after_a_logout() {
 }
 
 #[test]
-fn after_a_kill() {
+fn a_record_is_closed_after_a_kill() {
     let world = World::new();
     ended(&world, |session| {
         process::signal(&session.started.pidfd, SIGKILL).expect("kill")
