@@ -4,7 +4,7 @@
 
 use fleetgate_calls::abi::{Abi, Call};
 use fleetgate_calls::audit::{
-    Caller, Calls, Image, Level, MAX_ARGV, MAX_PATH, MAX_WORDS, Source, AuditEvent, Value, Who, event, tell,
+    AuditEvent, Caller, Calls, Image, Level, MAX_ARGV, MAX_PATH, MAX_WORDS, Source, Value, Who, event, tell,
     tell_socketcall,
 };
 use fleetgate_calls::memory::Memory;

@@ -103,6 +103,18 @@ impl Call {
     }
 }
 
+/// The lower half of a register: all that the kernel takes where an argument has 32 bits.
+#[must_use]
+pub const fn low(register: u64) -> u32 {
+    (register & 0xffff_ffff) as u32
+}
+
+/// The same with a sign.
+#[must_use]
+pub const fn low_signed(register: u64) -> i32 {
+    low(register).cast_signed()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

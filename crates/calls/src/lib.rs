@@ -3,6 +3,14 @@
 //! [`guardian`] answers selected calls when whoever watches is gone. It catches nothing and prints nothing: that is the
 //! tracer's (`trace`) and the watcher's (`worker`).
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss
+    )
+)]
 
 pub mod abi;
 pub mod audit;

@@ -5,6 +5,14 @@
 //! [`decode`] reads registers and memory and says what they mean to an [`decode::Out`], [`report`] has the lines, sums and
 //! pictures that people read.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss
+    )
+)]
 
 pub mod catch;
 pub mod decode;

@@ -3,7 +3,7 @@
 use super::row::{Argument, Level, Only, Row, Sort};
 use super::table::{EXECUTED, rows_of};
 use super::{Caller, Image};
-use crate::abi::Abi;
+use crate::abi::{Abi, low, low_signed};
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -102,7 +102,7 @@ pub fn tell(
 #[must_use]
 pub fn tell_socketcall(arguments: &[u64; 6], level: Level, caller: &impl Caller) -> Option<AuditEvent> {
     // linux/net.h: SYS_SOCKET 1, SYS_BIND 2, …
-    let (name, count) = match arguments[0] as u32 {
+    let (name, count) = match low(arguments[0]) {
         1 => ("socket", 3),
         2 => ("bind", 3),
         3 => ("connect", 3),
@@ -182,13 +182,13 @@ impl<C: Caller> From<'_, C> {
         let value = self.register(at);
         let mut put = |source, value| facts.push(fact(name, source, value));
         match sort {
-            Sort::Number => put(self.registers, Value::Number(value as i64)),
-            Sort::Id => put(self.registers, Value::Number((value as u32 as i32).into())),
+            Sort::Number => put(self.registers, Value::Number(value.cast_signed())),
+            Sort::Id => put(self.registers, Value::Number((low_signed(value)).into())),
             Sort::Mode => {
                 let mode = format!("{:o}", value & 0o177_777);
                 put(self.registers, text(mode.as_bytes()));
             }
-            Sort::Open => put(self.registers, open_flags(value as u32 as u64)),
+            Sort::Open => put(self.registers, open_flags(u64::from(low(value)))),
             Sort::How => {
                 let mut flags = [0; 8];
                 if self.caller.read(value, &mut flags) == 8 {
@@ -204,7 +204,7 @@ impl<C: Caller> From<'_, C> {
                 }
             }
             Sort::Descriptor => {
-                if let Some(what) = self.caller.descriptor(value as i32) {
+                if let Some(what) = self.caller.descriptor(low_signed(value)) {
                     put(Source::Kernel, text(&what));
                 }
             }
@@ -229,13 +229,13 @@ impl<C: Caller> From<'_, C> {
             }
             Sort::Pointed => {
                 if let Some(value) = self.pointed(value) {
-                    put(Source::Claimed, Value::Number(value as i64));
+                    put(Source::Claimed, Value::Number(value.cast_signed()));
                 }
             }
             Sort::Path => self.path(name, value, None, facts),
-            Sort::PathAt(from) => self.path(name, value, Some(self.register(from) as i32), facts),
+            Sort::PathAt(from) => self.path(name, value, Some(low_signed(self.register(from))), facts),
             Sort::PathOf(from, flags) => {
-                let directory = self.register(from) as i32;
+                let directory = low_signed(self.register(from));
                 let empty = self.register(flags) & AT_EMPTY_PATH != 0;
                 if empty && self.string(value, 1).is_none_or(|(bytes, _)| bytes.is_empty()) {
                     if let Some(what) = self.caller.descriptor(directory) {
@@ -282,7 +282,7 @@ impl<C: Caller> From<'_, C> {
         while found.len() < most {
             // Up to the end of a part of a page, so that what lies behind the string may be unmapped.
             let here = at.wrapping_add(found.len() as u64);
-            let step = (STEP - (here as usize) % STEP).min(most - found.len());
+            let step = (STEP - usize::try_from(here % STEP as u64).unwrap_or(0)).min(most - found.len());
             let got = self.caller.read(here, &mut buffer[..step]);
             let end = buffer[..got].iter().position(|byte| *byte == 0);
             found.extend_from_slice(&buffer[..end.unwrap_or(got)]);
@@ -328,7 +328,7 @@ impl<C: Caller> From<'_, C> {
         };
         // Seven words, and a number that is as long as a word with what fills it up.
         let size = 8 * self.abi.word() as u64;
-        let count = u64::from(self.register(count) as u32).min(MAX_MESSAGES);
+        let count = u64::from(low(self.register(count))).min(MAX_MESSAGES);
         (0..count).find_map(|number| self.message(at.wrapping_add(number * size)))
     }
 

@@ -1,6 +1,8 @@
 //! What a row says of an audited call: from which level on it is told, with which arguments, and what each argument is. It
 //! reads nothing.
 
+use crate::abi::low;
+
 /// How much is told; each level has what those before it have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
@@ -82,7 +84,7 @@ impl Only {
         match self {
             Only::Any | Only::Pointed(..) | Only::Addressed(..) => true,
             Only::Bits(at, bits) => argument(at) & bits != 0,
-            Only::OneOf(at, values) => values.contains(&(argument(at) as u32)),
+            Only::OneOf(at, values) => values.contains(&low(argument(at))),
         }
     }
 }

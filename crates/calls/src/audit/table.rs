@@ -1,7 +1,7 @@
 //! Which calls are told at which level, and what their arguments are.
 
 use super::row::{Argument, Level, Only, Row, Sort};
-use crate::abi::{Abi, Call};
+use crate::abi::{Abi, Call, low};
 use crate::filter::Program;
 use crate::select::{Is, Selection, Test, When};
 use fleetgate_sys::seccomp::Instruction;
@@ -248,7 +248,7 @@ pub fn selection(level: Level) -> Selection {
 #[must_use]
 pub fn with_pass(level: Level, program: &Program, pass: u64) -> Option<Vec<Instruction>> {
     let mut steps = program.instructions().to_vec();
-    let halves = |number: u64| [number as u32, (number >> 32) as u32];
+    let halves = |number: u64| [low(number), low(number >> 32)];
     for (from, to) in halves(PASS).into_iter().zip(halves(pass)) {
         let mut found = false;
         for step in steps.iter_mut().filter(|step| step.value == from) {

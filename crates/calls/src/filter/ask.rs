@@ -2,7 +2,7 @@
 //! look at. What is known without looking is settled here: a test that always or never holds loads nothing.
 
 use super::assemble::{self, Assembler, Label};
-use crate::abi::Abi;
+use crate::abi::{self, Abi};
 use crate::select::{Is, Test};
 
 /// A condition.
@@ -60,9 +60,9 @@ impl Condition {
             Abi::I386 => Half::Zero,
             _ => at(4),
         };
-        let split = |value: u64| ((value >> 32) as u32, value as u32);
+        let split = |value: u64| (abi::low(value >> 32), abi::low(value));
         if !test.wide {
-            let word = |value: u64| value as u32;
+            let word = abi::low;
             return match test.is {
                 Is::Masked { mask, value } => low.masked(word(mask), word(value)),
                 Is::AnyOf(bits) => low.any_of(word(bits)),

@@ -108,7 +108,7 @@ impl Assembler {
         match label {
             Label::At(at) => {
                 let over = self.reversed.len() - 1 - at;
-                self.push(plain(JUMP, over as u32))
+                self.push(plain(JUMP, u32::try_from(over).unwrap_or(u32::MAX)))
             }
             Label::Return(answer) => {
                 self.push(plain(RETURN, answer));

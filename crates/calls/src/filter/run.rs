@@ -5,6 +5,7 @@ use super::assemble::{
     AND, ANY_BIT, ARCHITECTURE, ARGUMENTS, AT_LEAST, EQUAL, JUMP, LOAD, MORE, NUMBER, RETURN,
 };
 use super::{ALLOW, Program};
+use crate::abi::low;
 use fleetgate_sys::seccomp::Instruction;
 use std::fmt;
 
@@ -23,7 +24,7 @@ pub struct Data {
 
 impl Data {
     fn word(&self, offset: u32) -> Option<u32> {
-        let half = |value: u64| (value >> (offset % 8 * 8)) as u32;
+        let half = |value: u64| low(value >> (offset % 8 * 8));
         match offset {
             _ if !offset.is_multiple_of(4) => None,
             NUMBER => Some(self.nr),

@@ -28,7 +28,7 @@ pub use places::{Base, Place, paths};
 
 use crate::catch::Enter;
 use calls::ResultKind;
-use fleetgate_calls::abi::Abi;
+use fleetgate_calls::abi::{Abi, low};
 use fleetgate_calls::memory::Memory;
 use fleetgate_calls::tables::errno;
 use kind::Kind;
@@ -222,7 +222,7 @@ fn show_result(reader: &mut Reader, row: Option<&'static Row>, result: i64) {
         return;
     }
     let whole = match reader.abi {
-        Abi::I386 => i64::from(result.cast_unsigned() as u32),
+        Abi::I386 => i64::from(low(result.cast_unsigned())),
         _ => result,
     };
     match row.map_or(ResultKind::Number, |row| row.result) {

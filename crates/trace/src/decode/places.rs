@@ -4,6 +4,7 @@ use super::calls;
 use super::kind::Kind;
 use super::reader::{PATH_MAX, Reader, Registers};
 use crate::catch::Enter;
+use fleetgate_calls::abi::low_signed;
 use fleetgate_calls::memory::Memory;
 
 /// A file or a descriptor that a call names.
@@ -53,9 +54,9 @@ pub fn paths(enter: &Enter, memory: &dyn Memory) -> Vec<Place> {
         match of.kind.chosen(&registers) {
             Some((Kind::Descriptor, _)) => places.push(Place::Descriptor {
                 argument,
-                fd: value as i32,
+                fd: low_signed(value),
             }),
-            Some((Kind::Directory, _)) => match value as i32 {
+            Some((Kind::Directory, _)) => match low_signed(value) {
                 AT_FDCWD => base = Base::Here,
                 fd => {
                     base = Base::Descriptor(fd);

@@ -5,7 +5,7 @@ use super::names::Names;
 use super::width::Width;
 use super::{CallResult, Limits, Out};
 use crate::catch::Enter;
-use fleetgate_calls::abi::Abi;
+use fleetgate_calls::abi::{Abi, low_signed};
 use fleetgate_calls::memory::Memory;
 use fleetgate_calls::tables::errno;
 
@@ -103,7 +103,7 @@ impl<'a> Reader<'a> {
 
     /// A result that is a descriptor.
     pub(super) fn returned_descriptor(&mut self, result: i64) {
-        let fd = result as i32;
+        let fd = low_signed(result.cast_unsigned());
         let what = self.describe(fd);
         self.out.returned(CallResult::Descriptor(fd, what.as_deref()));
     }
@@ -125,8 +125,8 @@ impl<'a> Reader<'a> {
 
     pub(super) fn signed(&self, value: u64, width: Width) -> i64 {
         match width.bytes(self.abi) {
-            2 => i64::from(value as i16),
-            4 => i64::from(value as i32),
+            2 => i64::from(low_signed(value << 16) >> 16),
+            4 => i64::from(low_signed(value)),
             _ => value.cast_signed(),
         }
     }
@@ -227,14 +227,14 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn descriptor(&mut self, value: u64) {
-        let fd = value as i32;
+        let fd = low_signed(value);
         let what = self.describe(fd);
         self.out.descriptor(fd, what.as_deref());
     }
 
     pub(super) fn directory(&mut self, value: u64) {
         const AT_FDCWD: i32 = -100;
-        if value as i32 != AT_FDCWD {
+        if low_signed(value) != AT_FDCWD {
             return self.descriptor(value);
         }
         let what = self.limits.descriptors.then(|| self.memory.directory());
@@ -269,7 +269,7 @@ impl<'a> Reader<'a> {
         let wanted = most.saturating_add(1);
         loop {
             let from = at.wrapping_add(have as u64);
-            let in_page = (PAGE - from % PAGE) as usize;
+            let in_page = usize::try_from(PAGE - from % PAGE).unwrap_or(PIECE);
             let into: &mut [u8] = if have == 0 {
                 &mut piece[..in_page.min(wanted).min(PIECE)]
             } else {

@@ -26,7 +26,13 @@ macro_rules! of_libc {
 }
 
 #[rustfmt::skip]
-#[allow(clippy::cast_lossless, clippy::unnecessary_cast, reason = "each has another type")]
+#[allow(
+    clippy::cast_lossless,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    clippy::unnecessary_cast,
+    reason = "each has another type"
+)]
 static CONSTANTS: &[(&str, u64)] = of_libc! {
     O_RDONLY O_WRONLY O_RDWR O_ACCMODE O_CREAT O_EXCL O_NOCTTY O_TRUNC O_APPEND O_NONBLOCK O_DSYNC O_SYNC O_ASYNC
     O_DIRECT O_DIRECTORY O_NOFOLLOW O_NOATIME O_CLOEXEC O_PATH O_TMPFILE

@@ -267,13 +267,13 @@ impl Out for Json<'_> {
             self.put(b"{\"continued\":true");
         } else if status & 0xff == 0x7f {
             self.put(b"{\"stopped\":");
-            self.signal(high as i32);
+            self.signal(high.cast_signed());
         } else if low == 0 {
             self.put(b"{\"exited\":");
             decimal(self.into, u64::from(high));
         } else {
             self.put(b"{\"killed\":");
-            self.signal(low as i32);
+            self.signal(low.cast_signed());
             if status & 0x80 != 0 {
                 self.put(b",\"core\":true");
             }

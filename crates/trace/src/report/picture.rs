@@ -242,6 +242,11 @@ impl Drawing {
         }
         self.depth = self.depth.max(depth);
         let y = depth as f64 * ROW + 4.0;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "letters of a picture's width"
+        )]
         let room = ((width - 6.0) / LETTER).max(0.0) as usize;
         let text: String = match label.chars().count() <= room {
             true => label.to_owned(),

@@ -1,5 +1,6 @@
 //! A signal in words: `{si_signo=SIGCHLD, si_code=CLD_EXITED, …}`, as strace shows it. Pure text.
 
+use fleetgate_calls::abi::low_signed;
 use fleetgate_calls::tables::signal;
 use fleetgate_sys::ptrace::Signal;
 use std::fmt::Write;
@@ -139,7 +140,12 @@ pub fn describe(info: &Signal) -> String {
     };
     let valued = |out: &mut String| {
         if info.value != 0 {
-            let _ = write!(out, ", si_int={}, si_ptr={:#x}", info.value as i32, info.value);
+            let _ = write!(
+                out,
+                ", si_int={}, si_ptr={:#x}",
+                low_signed(info.value),
+                info.value
+            );
         }
     };
     match (info.code, info.number) {
@@ -182,7 +188,7 @@ pub fn describe(info: &Signal) -> String {
             );
         }
         (_, libc::SIGIO) => {
-            let _ = write!(out, ", si_band={}", info.address as i64);
+            let _ = write!(out, ", si_band={}", info.address.cast_signed());
         }
         _ if info.pid != 0 || info.uid != 0 => sent(&mut out),
         _ => {}

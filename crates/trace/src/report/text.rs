@@ -282,7 +282,7 @@ impl Out for Text<'_> {
 
     fn status(&mut self, status: u32) {
         let (low, high) = (status & 0x7f, status >> 8);
-        let name = |this: &mut Self, number: u32| match signal::name(number as i32) {
+        let name = |this: &mut Self, number: u32| match signal::name(number.cast_signed()) {
             Some(name) => this.put(name.as_bytes()),
             None => decimal(this.into, u64::from(number)),
         };
@@ -468,7 +468,7 @@ pub(super) fn digits<const RADIX: u64>(into: &mut Vec<u8>, value: u64, least: us
     let mut left = value;
     while left > 0 || at > digits.len() - least {
         at -= 1;
-        digits[at] = b"0123456789abcdef"[(left % RADIX) as usize];
+        digits[at] = b"0123456789abcdef"[usize::try_from(left % RADIX).unwrap_or(0)];
         left /= RADIX;
     }
     into.extend_from_slice(&digits[at..]);

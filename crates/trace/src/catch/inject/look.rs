@@ -3,6 +3,7 @@
 
 use super::Error;
 use crate::catch::proc::{field, status, text};
+use fleetgate_calls::abi::low_signed;
 use fleetgate_sys::memory;
 use std::fs;
 
@@ -29,8 +30,8 @@ pub(super) const CUT_SHORT: &[i64] = &[
 pub(super) fn again(call: u64, arguments: &[u64; 6]) -> bool {
     match i64::try_from(call).unwrap_or(-1) {
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_epoll_wait => arguments[3] as i32 == -1,
-        libc::SYS_epoll_pwait => arguments[3] as i32 == -1,
+        libc::SYS_epoll_wait => low_signed(arguments[3]) == -1,
+        libc::SYS_epoll_pwait => low_signed(arguments[3]) == -1,
         libc::SYS_epoll_pwait2 | libc::SYS_semtimedop => arguments[3] == 0,
         libc::SYS_rt_sigtimedwait => arguments[2] == 0,
         libc::SYS_semop => true,

@@ -13,6 +13,7 @@ mod look;
 mod task;
 
 use super::notify::{Note, Notify, ONLY};
+use fleetgate_calls::abi::low_signed;
 use fleetgate_calls::guardian::{self, Guardian};
 use fleetgate_sys::poll::{READ, Watch, poll};
 use fleetgate_sys::seccomp::{Instruction, flag};
@@ -243,11 +244,11 @@ impl Injected {
             }
             other => other,
         };
-        let number = number.map_err(|error| match error {
+        let number = low_signed(number.map_err(|error| match error {
             Error::Kernel(Errno::EBUSY) => Error::Nested,
             Error::Kernel(Errno::ESRCH) => Error::Threads,
             other => other,
-        })? as i32;
+        })?);
         drop(spare);
         let listener = process::descriptor_of(&pidfd, number).map_err(Error::Kernel)?;
         let kept = guardian.keep(ONLY, &listener, &slots);
@@ -260,8 +261,11 @@ impl Injected {
             tid: self.task.tid,
             needed: !self.task.unfiltered,
         };
-        self.task
-            .call(libc::SYS_close, [number as u64, 0, 0, 0, 0, 0], &mut answers)?;
+        self.task.call(
+            libc::SYS_close,
+            [i64::from(number).cast_unsigned(), 0, 0, 0, 0, 0],
+            &mut answers,
+        )?;
         Ok(notify)
     }
 
@@ -322,7 +326,7 @@ impl Meanwhile for Answers<'_> {
 fn program(filter: &[Instruction], page: u64) -> Vec<u8> {
     const HEAD: usize = 16;
     let mut out = Vec::with_capacity(HEAD + filter.len() * 8);
-    out.extend((filter.len() as u16).to_ne_bytes());
+    out.extend(u16::try_from(filter.len()).unwrap_or(u16::MAX).to_ne_bytes());
     out.resize(8, 0);
     out.extend((page + HEAD as u64).to_ne_bytes());
     for step in filter {

@@ -6,6 +6,7 @@
 //! are made here touches it. Signals wait until all is done: a handler would run on registers that are not the program's.
 
 use super::{Error, look};
+use fleetgate_calls::abi::low_signed;
 use fleetgate_sys::ptrace::{self, AT_CALL, At, Registers, Status, event, option};
 use fleetgate_sys::{Errno, clock, memory};
 
@@ -77,7 +78,9 @@ impl Task {
         arguments: [u64; 6],
         meanwhile: &mut dyn Meanwhile,
     ) -> Result<u64, Error> {
-        let calling = self.saved.calling(self.instruction, number as u64, arguments);
+        let calling = self
+            .saved
+            .calling(self.instruction, number.cast_unsigned(), arguments);
         ptrace::set_registers(self.tid, &calling).map_err(|_| Error::Gone)?;
         let mut passed = 0;
         loop {
@@ -86,9 +89,11 @@ impl Task {
             match self.next(meanwhile)? {
                 (AT_CALL, 0) => match ptrace::call(self.tid) {
                     Ok(At::Exit(result)) if (-4095..0).contains(&result) => {
-                        return Err(Error::Kernel(Errno(-result as i32)));
+                        return Err(Error::Kernel(Errno(low_signed(
+                            result.wrapping_neg().cast_unsigned(),
+                        ))));
                     }
-                    Ok(At::Exit(result)) => return Ok(result as u64),
+                    Ok(At::Exit(result)) => return Ok(result.cast_unsigned()),
                     Ok(_) => {}
                     Err(_) => return Err(Error::Gone),
                 },

@@ -15,7 +15,7 @@
 mod tasks;
 
 use super::{Catch, End, Enter, Event, NextEvent, Then, Wait};
-use fleetgate_calls::abi::Call;
+use fleetgate_calls::abi::{Call, low};
 use fleetgate_calls::guardian::{self, AdoptedListener, Guardian, Image};
 use fleetgate_sys::poll::{CLOSED, READ, Watch, poll};
 use fleetgate_sys::process::{self, Exit};
@@ -406,7 +406,7 @@ impl Notify {
 }
 
 fn enter(waiting: &Waiting) -> Enter {
-    let number = waiting.call as u32;
+    let number = low(waiting.call.cast_unsigned());
     Enter {
         tid: waiting.pid,
         call: Call::seen(waiting.audit, number),

@@ -109,7 +109,7 @@ impl Ptrace {
                     if matches!(event, event::FORK | event::VFORK | event::CLONE)
                         && let Ok(made) = ptrace::message(tid)
                     {
-                        let made = made as i32;
+                        let made = i32::try_from(made).unwrap_or(0);
                         if !left.contains(&made) {
                             waiting.insert(made);
                         }

@@ -7,7 +7,7 @@
 
 use super::Ptrace;
 use super::tasks::Inside;
-use fleetgate_calls::abi::{Abi, Call};
+use fleetgate_calls::abi::{Abi, Call, low};
 use fleetgate_calls::select::{Is, Test, When};
 use fleetgate_sys::memory;
 use fleetgate_sys::ptrace::{self, Entry};
@@ -54,7 +54,7 @@ pub fn needs() -> Vec<(Call, When)> {
 impl Ptrace {
     /// Keeps a call from making a task that nobody traces. Whether the call is one to tell of.
     pub(super) fn keep(&mut self, tid: i32, entry: &Entry) -> bool {
-        let Some(call) = Call::seen(entry.audit, entry.number as u32) else {
+        let Some(call) = Call::seen(entry.audit, low(entry.number)) else {
             return true;
         };
         let first = entry.arguments[0];

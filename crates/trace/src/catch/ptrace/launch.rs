@@ -5,7 +5,7 @@ use super::Ptrace;
 use super::tasks::{Held, Inside, Task};
 use crate::catch::{Enter, Event};
 use crate::follow::Follow;
-use fleetgate_calls::abi::{Abi, Call};
+use fleetgate_calls::abi::{Abi, Call, low};
 use fleetgate_calls::select::Selection;
 use fleetgate_sys::ptrace::{self, AT_CALL, At, Status, event};
 use fleetgate_sys::seccomp::{self, Instruction};
@@ -149,7 +149,7 @@ fn exec_at(pid: i32) -> Option<Enter> {
     let enter = super::stops::enter(pid, &entry);
     let exec = Call {
         abi: Abi::NATIVE,
-        number: libc::SYS_execve as u32,
+        number: low(libc::SYS_execve.cast_unsigned()),
     };
     (enter.call == Some(exec)).then_some(enter)
 }

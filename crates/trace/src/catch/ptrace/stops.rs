@@ -3,16 +3,16 @@
 use super::Ptrace;
 use super::tasks::{Held, Inside, Task, Watch};
 use crate::catch::{End, Enter, Event};
-use fleetgate_calls::abi::Call;
+use fleetgate_calls::abi::{Call, low};
 use fleetgate_sys::ptrace::{self, AT_CALL, At, Entry, Status, event};
 
 /// A call as it begins.
 pub(super) fn enter(tid: i32, entry: &Entry) -> Enter {
     Enter {
         tid,
-        call: Call::seen(entry.audit, entry.number as u32),
+        call: Call::seen(entry.audit, low(entry.number)),
         audit: entry.audit,
-        number: entry.number as u32,
+        number: low(entry.number),
         arguments: entry.arguments,
         instruction: entry.instruction,
     }
@@ -139,7 +139,7 @@ impl Ptrace {
 
     /// Another program. The task that executed it may have had another number, which is gone.
     fn executed(&mut self, tid: i32) -> Option<Event> {
-        let former = ptrace::message(tid).map_or(tid, |former| former as i32);
+        let former = ptrace::message(tid).map_or(tid, |former| i32::try_from(former).unwrap_or(tid));
         let mut freed = false;
         if former != tid
             && let Some(it) = self.tasks.remove(&former)

@@ -96,7 +96,7 @@ impl Hasher for Spread {
 
     fn write_i32(&mut self, number: i32) {
         // The table takes its place from the low bits and its tag from the high ones: both come from the product's middle.
-        let product = (self.0 ^ u64::from(number as u32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let product = (self.0 ^ u64::from(number.cast_unsigned())).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0 = product ^ (product >> 32);
     }
 }

@@ -7,6 +7,7 @@ use crate::decode::reader::Reader;
 use crate::decode::show::files::{self, FILE_MODE};
 use crate::decode::show::processes::ID;
 use crate::decode::show::time;
+use fleetgate_calls::abi::low;
 
 const WRITTEN: Kind = Kind::Late(&Kind::Bytes(Count::Result));
 const TIMES: Kind = Kind::By(time::file_times, Width::Word);
@@ -49,7 +50,7 @@ fn sized<const SIZE: usize>(r: &mut Reader, at: u64) {
 }
 
 fn config_value(registers: &crate::decode::reader::Registers) -> Option<Kind> {
-    Some(match registers.argument(1) as u32 {
+    Some(match low(registers.argument(1)) {
         1 => TEXT,
         2 => Kind::Bytes(Count::Argument(4)),
         3 | 4 => PATH,

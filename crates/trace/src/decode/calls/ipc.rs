@@ -7,6 +7,7 @@ use crate::decode::kind::{
 };
 use crate::decode::reader::{Reader, Registers};
 use crate::decode::show::{files, signals, time};
+use fleetgate_calls::abi::{low, low_signed};
 
 const KEY: Kind = Kind::By(key, Width::Four);
 
@@ -53,12 +54,12 @@ fn queue(registers: &Registers) -> Option<Kind> {
 fn ring(r: &mut Reader, value: u64) {
     match c::KEY_SPEC.find(value, 0xffff_ffff) {
         Some(name) => r.out.name(name),
-        None => r.out.number(i64::from(value as i32)),
+        None => r.out.number(i64::from(low_signed(value))),
     }
 }
 
 fn key_argument(registers: &Registers) -> Option<Kind> {
-    Some(match registers.argument(0) as u32 {
+    Some(match low(registers.argument(0)) {
         // KEYCTL_JOIN_SESSION_KEYRING
         1 => TEXT,
         // GET_KEYRING_ID, and those that take a key first
@@ -69,7 +70,7 @@ fn key_argument(registers: &Registers) -> Option<Kind> {
 
 /// How many arguments an operation has behind its name.
 fn key_count(registers: &Registers) -> u32 {
-    match registers.argument(0) as u32 {
+    match low(registers.argument(0)) {
         // JOIN_SESSION_KEYRING, REVOKE, CLEAR, ASSUME_AUTHORITY, INVALIDATE, SET_REQKEY_KEYRING
         1 | 3 | 7 | 14 | 16 | 21 => 1,
         // SESSION_TO_PARENT
@@ -83,7 +84,7 @@ fn key_count(registers: &Registers) -> u32 {
 }
 
 fn key_second(registers: &Registers) -> Option<Kind> {
-    (key_count(registers) >= 2).then_some(match registers.argument(0) as u32 {
+    (key_count(registers) >= 2).then_some(match low(registers.argument(0)) {
         0 => INT,
         8 | 9 => RING,
         _ => HEX,
@@ -91,7 +92,7 @@ fn key_second(registers: &Registers) -> Option<Kind> {
 }
 
 fn key_third(registers: &Registers) -> Option<Kind> {
-    (key_count(registers) >= 3).then_some(match registers.argument(0) as u32 {
+    (key_count(registers) >= 3).then_some(match low(registers.argument(0)) {
         // DESCRIBE, READ, GET_SECURITY: how many bytes there is room for
         6 | 11 | 17 => SIZE,
         _ => HEX,

@@ -4,6 +4,7 @@ use super::{Argument, ResultKind, Row};
 use crate::decode::constants as c;
 use crate::decode::kind::{ADDRESS, FD, HEX, INT, Kind, SIZE, Width, bits, named};
 use crate::decode::show::memory;
+use fleetgate_calls::abi::low;
 
 const PROT: Kind = Kind::Bits(&c::PROT, Width::Word);
 const FLAGS: Kind = Kind::By(memory::map_flags, Width::Word);
@@ -17,7 +18,7 @@ static NO_FLAGS: crate::decode::names::Names =
 /// What there is, where that was asked.
 fn barriers(r: &mut crate::decode::reader::Reader, result: i64) {
     use crate::decode::CallResult;
-    if r.argument(0) as u32 != 0 {
+    if low(r.argument(0)) != 0 {
         return r.out.returned(CallResult::Number(result));
     }
     r.out.returned(CallResult::Hex(result.cast_unsigned()));

@@ -8,6 +8,7 @@ use crate::decode::kind::{
 use crate::decode::reader::{Reader, Registers};
 use crate::decode::show::processes::PROGRAM;
 use crate::decode::show::signals;
+use fleetgate_calls::abi::{low, low_signed};
 
 const HEX32: Kind = Kind::Hex(Width::Four);
 
@@ -15,13 +16,13 @@ pub(super) static ROWS: &[Row] = fleetgate_calls::misc_calls!(rows);
 
 /// What is asked of the kernel's log.
 fn syslog(r: &mut Reader, value: u64) {
-    r.out.number(i64::from(value as i32));
+    r.out.number(i64::from(low_signed(value)));
     let name = c::SYSLOG.find(value, 0xffff_ffff).unwrap_or(c::SYSLOG.others);
     r.out.comment(name.as_bytes());
 }
 
 fn syslog_buffer(registers: &Registers) -> Option<Kind> {
-    match registers.argument(0) as u32 {
+    match low(registers.argument(0)) {
         0 | 1 | 5 | 6 | 7 | 9 | 10 => None,
         8 => Some(Kind::Hex(Width::Word)),
         _ => Some(ADDRESS),
@@ -35,8 +36,11 @@ fn syslog_length(registers: &Registers) -> Option<Kind> {
 /// Random bytes, as many as there were.
 fn random(r: &mut Reader, at: u64) {
     const MOST: usize = 256;
-    let length = r.success().unwrap_or(0).max(0) as u64;
-    let shown = (length.min(r.limits.string as u64) as usize).min(MOST);
+    let length = r.success().unwrap_or(0).max(0).cast_unsigned();
+    let shown = usize::try_from(length)
+        .unwrap_or(MOST)
+        .min(r.limits.string)
+        .min(MOST);
     let mut bytes = [0; MOST];
     let bytes = &mut bytes[..shown];
     if at != 0 && (shown == 0 || r.read(at, bytes)) {
@@ -47,14 +51,14 @@ fn random(r: &mut Reader, at: u64) {
 }
 
 fn seccomp_flags(registers: &Registers) -> Option<Kind> {
-    Some(match registers.argument(0) as u32 {
+    Some(match low(registers.argument(0)) {
         1 => bits(&c::SECCOMP_FLAGS),
         _ => HEX32,
     })
 }
 
 fn seccomp_arguments(registers: &Registers) -> Option<Kind> {
-    Some(match registers.argument(0) as u32 {
+    Some(match low(registers.argument(0)) {
         1 => Kind::To(&PROGRAM),
         2 => Kind::One(&ACTION),
         _ => ADDRESS,
@@ -130,7 +134,7 @@ fn rule_attributes(registers: &Registers) -> Option<Kind> {
 }
 
 fn rule(registers: &Registers) -> Option<Kind> {
-    Some(match registers.argument(1) as u32 {
+    Some(match low(registers.argument(1)) {
         1 => Kind::To(&BENEATH),
         2 => Kind::To(&PORT),
         _ => ADDRESS,
@@ -148,5 +152,5 @@ fn ruleset(r: &mut Reader, result: i64) {
 
 fn reboot_argument(registers: &Registers) -> Option<Kind> {
     // LINUX_REBOOT_CMD_RESTART2
-    (registers.argument(2) as u32 == 0xa1b2_c3d4).then_some(TEXT)
+    (low(registers.argument(2)) == 0xa1b2_c3d4).then_some(TEXT)
 }

@@ -7,7 +7,7 @@ use crate::decode::kind::{ADDRESS, AT, Count, FD, HEX, INT, Kind, PATH, SIZE, UI
 use crate::decode::reader::{Reader, Registers};
 use crate::decode::show::processes::{self as p, ID, ONE_ID};
 use crate::decode::show::{files, signals, time};
-use fleetgate_calls::abi::Abi;
+use fleetgate_calls::abi::{Abi, low};
 
 const ARGV: Kind = Kind::By(p::argument_list, Width::Word);
 const ENVP: Kind = Kind::By(p::environment, Width::Word);
@@ -89,7 +89,7 @@ fn host_name(r: &mut Reader, at: u64) {
 
 /// Groups that were asked for, and not only their number.
 fn groups(r: &mut Reader, at: u64) {
-    if r.argument(0) as u32 == 0 {
+    if low(r.argument(0)) == 0 {
         return r.out.address(at);
     }
     let count = r.success().unwrap_or(0).max(0).cast_unsigned();
@@ -97,7 +97,7 @@ fn groups(r: &mut Reader, at: u64) {
 }
 
 fn prctl_result(r: &mut Reader, result: i64) {
-    match r.argument(0) as u32 {
+    match low(r.argument(0)) {
         // PR_GET_DUMPABLE
         3 => {
             r.named_result(
@@ -182,7 +182,7 @@ static REMOTE: crate::decode::kind::Layout = crate::decode::kind::Layout {
 
 /// Descriptors are compared by number, everything else is one thing of a process.
 fn compared(registers: &Registers) -> Option<Kind> {
-    match registers.argument(2) as u32 {
+    match low(registers.argument(2)) {
         0 => Some(UINT),
         1..=6 => None,
         _ => Some(HEX),
@@ -195,11 +195,11 @@ fn traced(registers: &Registers) -> Option<Kind> {
 
 /// PTRACE_ATTACH, PTRACE_KILL, PTRACE_INTERRUPT and PTRACE_LISTEN need nothing but a process.
 fn traced_address(registers: &Registers) -> Option<Kind> {
-    (!matches!(registers.argument(0) as u32, 0 | 8 | 16 | 0x4207 | 0x4208)).then_some(ADDRESS)
+    (!matches!(low(registers.argument(0)), 0 | 8 | 16 | 0x4207 | 0x4208)).then_some(ADDRESS)
 }
 
 fn traced_data(registers: &Registers) -> Option<Kind> {
-    Some(match registers.argument(0) as u32 {
+    Some(match low(registers.argument(0)) {
         0 | 8 | 16 | 0x4207 | 0x4208 => return None,
         // PTRACE_CONT, SINGLESTEP, DETACH, SYSCALL
         7 | 9 | 17 | 24 => SIGNAL,

@@ -4,6 +4,7 @@ use crate::decode::constants as c;
 use crate::decode::kind::{HEX, INT, Kind, Layout, SIZE, UINT, USHORT, Width, f};
 use crate::decode::names::Names;
 use crate::decode::reader::{Reader, Registers, number};
+use fleetgate_calls::abi::low;
 
 /// Where names of requests are looked up, in this order.
 static REQUESTS: [&Names; 6] = [
@@ -64,7 +65,7 @@ static FILE_ATTRIBUTES: Kind = HEX;
 
 /// What ioctl is given or gives.
 pub(in crate::decode) fn argument(registers: &Registers) -> Option<Kind> {
-    Some(match registers.argument(1) as u32 {
+    Some(match low(registers.argument(1)) {
         // TCGETS; TCSETS, TCSETSW, TCSETSF
         0x5401 => Kind::Late(&SETTINGS),
         0x5402..=0x5404 => SETTINGS,

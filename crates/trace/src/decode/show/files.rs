@@ -5,7 +5,7 @@ use crate::decode::constants as c;
 use crate::decode::kind::{FD, INT, Kind, LONG, Layout, U64, UINT, Width, bits, f, gap, named};
 use crate::decode::reader::{Reader, Registers, number};
 use crate::decode::{CallResult, names::Names};
-use fleetgate_calls::abi::Abi;
+use fleetgate_calls::abi::{Abi, low, low_signed};
 
 const O_ACCMODE: u64 = 3;
 const O_CREAT: u64 = 0x40;
@@ -96,7 +96,7 @@ pub(in crate::decode) const FILE_MODE: Kind = Kind::By(file_mode, Width::Four);
 pub(in crate::decode) fn device(r: &mut Reader, value: u64) {
     let major = (value >> 8 & 0xfff) | (value >> 32 & 0xffff_f000);
     let minor = (value & 0xff) | (value >> 12 & 0xffff_ff00);
-    r.out.device(major as u32, minor as u32);
+    r.out.device(low(major), low(minor));
 }
 
 /// The device of mknod: none where the mode, in this argument, is of something else.
@@ -305,7 +305,7 @@ static X32: Kind = Kind::Hex(Width::Four);
 pub(in crate::decode) fn entries(r: &mut Reader, at: u64) {
     // Each entry has its length after 16 bytes; 65536 bytes hold more of them than anybody counts by hand.
     const MOST: usize = 1 << 20;
-    let length = r.success().unwrap_or(0).max(0) as usize;
+    let length = usize::try_from(r.success().unwrap_or(0)).unwrap_or(0);
     if at == 0 || length > MOST {
         return r.out.address(at);
     }
@@ -370,7 +370,7 @@ static HINT: Kind = Kind::Named(&c::RW_HINT, Width::Eight);
 /// The third argument of fcntl.
 pub(in crate::decode) fn fcntl_argument(registers: &Registers) -> Option<Kind> {
     let wide = registers.abi != Abi::I386;
-    Some(match registers.argument(1) as u32 {
+    Some(match low(registers.argument(1)) {
         // F_DUPFD, F_DUPFD_CLOEXEC
         0 | 1030 => FD,
         // F_SETFD
@@ -407,11 +407,11 @@ pub(in crate::decode) fn fcntl_argument(registers: &Registers) -> Option<Kind> {
 /// What fcntl returned.
 pub(in crate::decode) fn fcntl_result(r: &mut Reader, result: i64) {
     let value = result.cast_unsigned() & 0xffff_ffff;
-    match r.argument(1) as u32 {
+    match low(r.argument(1)) {
         0 | 1030 => r.returned_descriptor(result),
         1 | 3 | 1034 => {
             r.out.returned(CallResult::Hex(value));
-            let command = r.argument(1) as u32;
+            let command = low(r.argument(1));
             if value == 0 && command != 3 {
                 return;
             }
@@ -428,7 +428,7 @@ pub(in crate::decode) fn fcntl_result(r: &mut Reader, result: i64) {
             r.named_result(
                 CallResult::Number(result),
                 "signal",
-                fleetgate_calls::tables::signal::name(result as i32),
+                fleetgate_calls::tables::signal::name(low_signed(result.cast_unsigned())),
             );
         }
         1025 => {

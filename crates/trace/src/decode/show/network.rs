@@ -5,6 +5,7 @@ use crate::decode::constants as c;
 use crate::decode::kind::{FD, INT, Kind, Layout, UINT, Width, f};
 use crate::decode::names::Names;
 use crate::decode::reader::{ITEM, Reader, number};
+use fleetgate_calls::abi::{low, low_signed};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 const AF_UNIX: u64 = 1;
@@ -36,7 +37,7 @@ pub(in crate::decode) fn protocol(r: &mut Reader, value: u64) {
         AF_NETLINK => r.named(&c::NETLINK_PROTO, value, Width::Four),
         AF_PACKET => {
             r.out.wrap("htons");
-            let value = u64::from((value as u16).swap_bytes());
+            let value = u64::from(low(value << 16).swap_bytes() & 0xffff);
             r.named(&c::ETHER, value, Width::Two);
             r.out.unwrap();
         }
@@ -75,13 +76,13 @@ pub(in crate::decode) fn changed_length(r: &mut Reader, at: u64) {
     if r.success().is_none() || now == before {
         r.out.open_list();
         r.out.item();
-        r.out.number(i64::from(before as i32));
+        r.out.number(i64::from(low_signed(before)));
         return r.out.close_list(false);
     }
     r.out.open_change();
-    r.out.number(i64::from(before as i32));
+    r.out.number(i64::from(low_signed(before)));
     r.out.became();
-    r.out.number(i64::from(now as i32));
+    r.out.number(i64::from(low_signed(now)));
     r.out.close_change();
 }
 
@@ -89,7 +90,7 @@ pub(in crate::decode) fn changed_length(r: &mut Reader, at: u64) {
 pub(in crate::decode) fn address(r: &mut Reader, at: u64, length: u64) {
     let mut bytes = [0; ADDRESS];
     // The length is an `int`.
-    let length = (length as u32).min(ADDRESS as u32) as usize;
+    let length = (low(length) as usize).min(ADDRESS);
     let bytes = &mut bytes[..length];
     if at == 0 || length < 2 || !r.read(at, bytes) {
         return r.out.address(at);
@@ -114,10 +115,10 @@ pub(in crate::decode) fn address(r: &mut Reader, at: u64, length: u64) {
         AF_NETLINK if length >= 12 => {
             r.number_field(
                 "nl_pid",
-                i64::from(number(rest.get(2..6).unwrap_or_default()) as i32),
+                i64::from(low_signed(number(rest.get(2..6).unwrap_or_default()))),
             );
             r.out.field("nl_groups");
-            r.out.mask(number(rest.get(6..10).unwrap_or_default()) as u32);
+            r.out.mask(low(number(rest.get(6..10).unwrap_or_default())));
         }
         AF_PACKET if length >= 12 => packet(r, rest),
         AF_ALG if length >= 88 => algorithm(r, rest),
@@ -265,7 +266,7 @@ pub(in crate::decode) fn received_message(r: &mut Reader, at: u64) {
 /// A message that nothing was received into.
 fn unfilled(r: &mut Reader, words: &[u64; 7]) {
     r.out.open();
-    r.number_field("msg_namelen", i64::from(words[1] as i32));
+    r.number_field("msg_namelen", i64::from(low_signed(words[1])));
     r.out.close(false);
 }
 
@@ -278,12 +279,12 @@ fn message(r: &mut Reader, words: &[u64; 7], before: Option<u64>, bytes: u64) {
     match before.filter(|before| *before != name_length) {
         Some(before) => {
             r.out.open_bare_change();
-            r.out.number(i64::from(before as i32));
+            r.out.number(i64::from(low_signed(before)));
             r.out.became();
-            r.out.number(i64::from(name_length as i32));
+            r.out.number(i64::from(low_signed(name_length)));
             r.out.close_bare_change();
         }
-        None => r.out.number(i64::from(name_length as i32)),
+        None => r.out.number(i64::from(low_signed(name_length))),
     }
     r.out.field("msg_iov");
     vectors_of(r, vectors, count, bytes);
@@ -328,7 +329,9 @@ fn beside(r: &mut Reader, at: u64, length: u64) {
             _ => &OTHER,
         };
         r.named(family, kind, Width::Four);
-        let end = size.min(bytes.len() as u64 - from as u64) as usize;
+        let end = usize::try_from(size)
+            .unwrap_or(usize::MAX)
+            .min(bytes.len() - from);
         let data = bytes.get(from + head..from + end).unwrap_or_default();
         if !data.is_empty() {
             r.out.field("cmsg_data");

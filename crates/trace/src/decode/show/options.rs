@@ -64,7 +64,7 @@ fn value(r: &mut Reader, at: u64, length: u64) {
 /// A name in so many bytes.
 fn name_bytes(r: &mut Reader, at: u64, length: u64) {
     let mut bytes = [0; 64];
-    let bytes = &mut bytes[..length as usize];
+    let bytes = &mut bytes[..usize::try_from(length).unwrap_or(0)];
     if at == 0 || !r.read(at, bytes) {
         return r.out.address(at);
     }

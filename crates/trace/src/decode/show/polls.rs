@@ -5,7 +5,7 @@ use crate::decode::constants as c;
 use crate::decode::kind::{Kind, Width};
 use crate::decode::reader::{ITEM, Reader, number};
 use crate::decode::{CallResult, Set};
-use fleetgate_calls::abi::Abi;
+use fleetgate_calls::abi::{Abi, low_signed};
 
 /// What a descriptor is polled for.
 const WAITED: Kind = Kind::Bits(&c::POLL, Width::Two);
@@ -18,7 +18,7 @@ pub(in crate::decode) fn polled(r: &mut Reader, at: u64) {
         r.out.open();
         r.out.field("fd");
         r.descriptor(item);
-        if item as i32 >= 0 {
+        if low_signed(item) >= 0 {
             r.out.field("events");
             r.value(&WAITED, item >> 32 & 0xffff);
         }
@@ -72,7 +72,7 @@ fn found(r: &mut Reader, result: i64) {
         r.out.open();
         r.out.field("fd");
         // What it is was said with the arguments.
-        r.out.descriptor(item as i32, None);
+        r.out.descriptor(low_signed(item), None);
         r.out.field("revents");
         r.value(&WAITED, ready);
         r.out.close(false);
@@ -102,7 +102,7 @@ const SELECTED: u64 = 1 << 16;
 
 /// A set of select, up to the number that the first argument says.
 pub(in crate::decode) fn set(r: &mut Reader, at: u64) {
-    let count = (r.argument(0) as i32).max(0).cast_unsigned();
+    let count = (low_signed(r.argument(0))).max(0).cast_unsigned();
     let count = u64::from(count).min(SELECTED);
     let mut bytes = vec![0; (count as usize).div_ceil(64) * 8];
     if at == 0 || !r.read(at, &mut bytes) {
@@ -119,7 +119,7 @@ fn set_of(r: &mut Reader, bytes: &[u8], count: u64, described: bool) {
             if described {
                 r.descriptor(fd);
             } else {
-                r.out.descriptor(fd as i32, None);
+                r.out.descriptor(low_signed(fd), None);
             }
         }
     }
@@ -127,8 +127,9 @@ fn set_of(r: &mut Reader, bytes: &[u8], count: u64, described: bool) {
 }
 
 fn is_set(bytes: &[u8], fd: u64) -> bool {
-    bytes
-        .get(fd as usize / 8)
+    usize::try_from(fd / 8)
+        .ok()
+        .and_then(|at| bytes.get(at))
         .is_some_and(|byte| byte >> (fd % 8) & 1 != 0)
 }
 
@@ -138,7 +139,7 @@ pub(in crate::decode) fn selected<const MICRO: bool>(r: &mut Reader, result: i64
     if result == 0 {
         return timeout(r);
     }
-    let count = (r.argument(0) as i32).max(0).cast_unsigned();
+    let count = (low_signed(r.argument(0))).max(0).cast_unsigned();
     let count = u64::from(count).min(SELECTED);
     r.out.open_note();
     for (index, name) in [(1, "in"), (2, "out"), (3, "except")] {

@@ -7,7 +7,7 @@ use crate::decode::kind::{
 };
 use crate::decode::names::Names;
 use crate::decode::reader::{ITEM, Reader, Registers, number};
-use fleetgate_calls::abi::Abi;
+use fleetgate_calls::abi::{Abi, low};
 use fleetgate_calls::tables::signal;
 
 /// What execve is given: strings behind a list of addresses that ends with none.
@@ -105,7 +105,7 @@ pub(in crate::decode) fn wait_status(r: &mut Reader, at: u64) {
         return r.out.address(at);
     }
     match r.read_number(at, Width::Four) {
-        Some(status) => r.out.status(status as u32),
+        Some(status) => r.out.status(low(status)),
         None => r.out.address(at),
     }
 }
@@ -182,7 +182,7 @@ pub(in crate::decode) fn clone_child(registers: &Registers) -> Option<Kind> {
 /// struct clone_args, of which the words behind the first eight came later.
 pub(in crate::decode) fn clone_arguments(r: &mut Reader, at: u64) {
     r.out.open_bare_change();
-    let size = (r.argument(1).min(88) / 8 * 8) as usize;
+    let size = usize::try_from(r.argument(1)).unwrap_or(88).min(88) / 8 * 8;
     let mut bytes = [0; 88];
     let Some(held) = bytes.get_mut(..size).filter(|held| held.len() >= 64) else {
         return r.out.address(at);
@@ -394,7 +394,7 @@ static PLAIN_TEXT: Kind = TEXT;
 
 /// prctl's arguments behind its first, by what that says.
 pub(in crate::decode) fn prctl_1(registers: &Registers) -> Option<Kind> {
-    Some(match registers.argument(0) as u32 {
+    Some(match low(registers.argument(0)) {
         // PR_SET_PDEATHSIG
         1 => SIGNAL,
         // PR_GET_PDEATHSIG
@@ -425,7 +425,7 @@ pub(in crate::decode) fn prctl_1(registers: &Registers) -> Option<Kind> {
 
 /// See [`prctl_1`].
 pub(in crate::decode) fn prctl_2(registers: &Registers) -> Option<Kind> {
-    Some(match registers.argument(0) as u32 {
+    Some(match low(registers.argument(0)) {
         22 if registers.argument(1) == 2 => Kind::To(&PROGRAM),
         1..=4 | 7 | 8 | 13..=16 | 21 | 23 | 24 | 27..=32 | 34 | 36 | 37 => return None,
         22 => return None,
@@ -438,7 +438,7 @@ pub(in crate::decode) fn prctl_2(registers: &Registers) -> Option<Kind> {
 
 /// See [`prctl_1`].
 pub(in crate::decode) fn prctl_rest(registers: &Registers) -> Option<Kind> {
-    Some(match registers.argument(0) as u32 {
+    Some(match low(registers.argument(0)) {
         1..=4 | 7 | 8 | 13..=16 | 21..=24 | 27..=32 | 34 | 36 | 37 => return None,
         38 | 39 | 41 | 42 => SIZE,
         _ => HEX,
@@ -450,7 +450,7 @@ static LONG_HEX: Kind = HEX;
 
 /// arch_prctl's second argument.
 pub(in crate::decode) fn arch_argument(registers: &Registers) -> Option<Kind> {
-    Some(match registers.argument(0) as u32 {
+    Some(match low(registers.argument(0)) {
         // ARCH_GET_FS, ARCH_GET_GS
         0x1003 | 0x1004 => Kind::Late(&ADDRESS_THERE),
         0x1011 => return None,

@@ -4,7 +4,7 @@ use crate::decode::Set;
 use crate::decode::constants as c;
 use crate::decode::kind::{ADDRESS, Kind, Layout, SIZE, Width, f};
 use crate::decode::reader::{Reader, number};
-use fleetgate_calls::abi::Abi;
+use fleetgate_calls::abi::{Abi, low_signed};
 use fleetgate_calls::tables::signal as names;
 
 /// Bits of a set.
@@ -14,7 +14,7 @@ const MANY: u32 = SIGNALS * 2 / 3;
 
 /// A signal by name.
 pub(in crate::decode) fn signal(r: &mut Reader, value: u64) {
-    let value = value as i32;
+    let value = low_signed(value);
     match names::name(value) {
         Some(name) => r.out.name(name),
         None => r.out.number(i64::from(value)),
@@ -31,7 +31,7 @@ pub(in crate::decode) fn set(r: &mut Reader, bits: u64, size: u64) {
     for index in 0..SIGNALS {
         if shown >> index & 1 != 0 {
             r.out.element();
-            r.out.signal(index as i32 + 1);
+            r.out.signal(index.cast_signed() + 1);
         }
     }
     r.out.close_set(set);
@@ -100,7 +100,7 @@ pub(in crate::decode) fn information(r: &mut Reader, at: u64) {
         return r.out.address(at);
     }
     let int = |at: usize| number(bytes.get(at..at + 4).unwrap_or_default());
-    let (signal_number, code) = (int(0) as i32, int(8) as i32);
+    let (signal_number, code) = (low_signed(int(0)), low_signed(int(8)));
     // The union is aligned as a pointer is.
     let word = r.abi.word();
     let union = if word == 8 { 16 } else { 12 };
@@ -121,7 +121,7 @@ pub(in crate::decode) fn information(r: &mut Reader, at: u64) {
         r.unsigned_field("si_errno", int(4));
     }
     if matches!(code, 0 | -6) || (signal_number == SIGCHLD && code > 0) || code == -1 {
-        r.number_field("si_pid", i64::from(int(union) as i32));
+        r.number_field("si_pid", i64::from(low_signed(int(union))));
         r.unsigned_field("si_uid", int(union + 4));
     }
     if signal_number == SIGCHLD && code > 0 {
@@ -129,7 +129,7 @@ pub(in crate::decode) fn information(r: &mut Reader, at: u64) {
         r.out.field("si_status");
         // CLD_EXITED has a code there, the others a signal.
         if code == 1 {
-            r.out.number(i64::from(status as i32))
+            r.out.number(i64::from(low_signed(status)))
         } else {
             signal(r, status)
         }
@@ -159,7 +159,7 @@ pub(in crate::decode) fn event(r: &mut Reader, at: u64) {
     r.out.open();
     r.out.field("sigev_value");
     r.out.open();
-    r.number_field("sival_int", i64::from(value as i32));
+    r.number_field("sival_int", i64::from(low_signed(value)));
     r.address_field("sival_ptr", value);
     r.out.close(false);
     r.out.field("sigev_signo");
@@ -167,7 +167,7 @@ pub(in crate::decode) fn event(r: &mut Reader, at: u64) {
     r.out.field("sigev_notify");
     r.named(&c::SIGEV, notify, Width::Four);
     if notify == 4 {
-        r.number_field("sigev_notify_thread_id", i64::from(int(word + 8) as i32));
+        r.number_field("sigev_notify_thread_id", i64::from(low_signed(int(word + 8))));
     }
     r.out.close(false);
 }
