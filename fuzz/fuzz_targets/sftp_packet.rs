@@ -13,7 +13,6 @@ fuzz_target!(|data: &[u8]| {
         assert!((4..=4 + MAX_PACKET).contains(&end) && end <= rest.len());
         let packet = &rest[4..end];
         if let Ok(Packet::Request { request, .. }) = parse(packet) {
-            let _ = request.operation();
             match request {
                 Request::Write { data, .. } => assert!(data.len() <= packet.len()),
                 Request::UsersGroupsById { uids, gids } => {

@@ -6,13 +6,13 @@ use fleetgate_policy::address::{Networks, Sources};
 use fleetgate_policy::commands::{Command, Commands};
 use fleetgate_policy::permits::Target;
 use fleetgate_policy::{Login, Rule};
-use fleetgate_ssh::key::{AuthorizedKeys, Presented, Principals, Visitor};
+use fleetgate_ssh::key::{AuthorizedKeys, KeyOrCertificate, Principals, Visitor};
 use libfuzzer_sys::fuzz_target;
 
 const KEY: &[u8] = b"\0\0\0\x0bssh-ed25519\0\0\0\x20abcdefghijklmnopqrstuvwxyz012345";
 
 fuzz_target!(|data: &[u8]| {
-    let key = Presented::parse(KEY).expect("a key");
+    let key = KeyOrCertificate::parse(KEY).expect("a key");
     let source = "192.0.2.1".parse().expect("an address");
     let visitor = Visitor {
         login: "alice",

@@ -2,7 +2,7 @@
 //! that nobody signed holds.
 #![no_main]
 
-use fleetgate_ssh::key::{Algorithm, Presented, PublicKey, UserCheck, verify};
+use fleetgate_ssh::key::{Algorithm, KeyOrCertificate, PublicKey, UserCheck, verify};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -12,13 +12,13 @@ fuzz_target!(|data: &[u8]| {
     }
     let (blob, signature) = data.split_at(data.len() / 2);
     for blob in [data, blob] {
-        let Ok(presented) = Presented::parse(blob) else {
+        let Ok(presented) = KeyOrCertificate::parse(blob) else {
             continue;
         };
         for algorithm in Algorithm::all() {
             assert!(verify(presented.key(), algorithm.name(), b"never signed", signature).is_err());
         }
-        let Presented::Certificate(certificate) = presented else {
+        let KeyOrCertificate::Certificate(certificate) = presented else {
             continue;
         };
         assert_eq!(certificate.blob(), blob);

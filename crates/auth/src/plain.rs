@@ -14,7 +14,9 @@ use fleetgate_proto::v1;
 use fleetgate_ssh::auth::{Method, Request};
 use fleetgate_ssh::codec::Reader;
 use fleetgate_ssh::event::Exchange;
-use fleetgate_ssh::key::{Algorithm, Certificate, Presented, PublicKey, Touch, UserCheck, verify_touched};
+use fleetgate_ssh::key::{
+    Algorithm, Certificate, KeyOrCertificate, PublicKey, Touch, UserCheck, verify_touched,
+};
 use std::net::{IpAddr, Ipv4Addr};
 
 impl Service {
@@ -117,11 +119,11 @@ impl Service {
         let Method::PublicKey(key) = &asked.method else {
             return Err(wrong(&"it is no key's"));
         };
-        let presented = Presented::parse(key.key).map_err(|e| wrong(&e))?;
+        let presented = KeyOrCertificate::parse(key.key).map_err(|e| wrong(&e))?;
         if !Algorithm::parse(key.algorithm).is_some_and(|a| presented.fits(&a)) {
             return Err(wrong(&"its algorithm does not fit the key"));
         }
-        let Presented::Certificate(certificate) = presented else {
+        let KeyOrCertificate::Certificate(certificate) = presented else {
             return Err(wrong(&"its key has no certificate"));
         };
         if key.host_key.is_some_and(|shown| shown != exchange.host_key) {
@@ -132,8 +134,8 @@ impl Service {
         verify_touched(certificate.key(), key.algorithm, &data, signature, Touch::NONE)
             .map_err(|e| wrong(&e))?;
         // As whom the proxy stood there: a login at another node, or at the proxy itself, is none here.
-        let host = Presented::parse(&exchange.host_key).map_err(|e| wrong(&e))?;
-        if let Presented::Certificate(shown) = &host {
+        let host = KeyOrCertificate::parse(&exchange.host_key).map_err(|e| wrong(&e))?;
+        if let KeyOrCertificate::Certificate(shown) = &host {
             let trusted = |ca: &PublicKey| host_ca.iter().any(|known| known == ca.blob());
             shown
                 .check_host(node.as_str(), now, SKEW, trusted)

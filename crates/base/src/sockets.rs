@@ -68,7 +68,8 @@ pub fn from_systemd() -> Vec<(String, Fd)> {
     let count = number("LISTEN_FDS").filter(|_| ours).unwrap_or(0);
     let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
     let mut names = names.split(':');
-    (FIRST..FIRST + count.clamp(0, MAX_SOCKETS as i32))
+    (FIRST..FIRST.saturating_add(count))
+        .take(MAX_SOCKETS)
         .map(|number| (names.next().unwrap_or_default().to_owned(), taken(number)))
         .collect()
 }

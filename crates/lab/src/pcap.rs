@@ -24,8 +24,13 @@ pub(crate) fn write(packets: &[Packet]) -> Vec<u8> {
     out.extend_from_slice(&SNAP.to_le_bytes());
     out.extend_from_slice(&LINKTYPE_RAW.to_le_bytes());
     for packet in packets {
-        let len = packet.bytes.len() as u32;
-        for number in [packet.at.as_secs() as u32, packet.at.subsec_micros(), len, len] {
+        let len = u32::try_from(packet.bytes.len()).unwrap_or(SNAP);
+        for number in [
+            u32::try_from(packet.at.as_secs()).unwrap_or(u32::MAX),
+            packet.at.subsec_micros(),
+            len,
+            len,
+        ] {
             out.extend_from_slice(&number.to_le_bytes());
         }
         out.extend_from_slice(&packet.bytes);

@@ -231,5 +231,5 @@ fn give(ends: &Ends, side: usize, queue: &mut Queue, now: u64, counts: &Counts) 
 }
 
 fn now() -> u64 {
-    clock::monotonic().as_nanos() as u64
+    clock::monotonic().as_nanos().cast_unsigned()
 }

@@ -43,7 +43,7 @@ impl Tap {
         }
         let at = clock::wall();
         self.packets.push(Packet {
-            at: Duration::new(at.sec as u64, at.nsec),
+            at: Duration::new(at.sec.cast_unsigned(), at.nsec),
             bytes: bytes.to_vec(),
         });
     }

@@ -81,7 +81,7 @@ fn answer(questions: &Questions, segment: &Segment) -> u32 {
 
 /// Whether number `a` comes after `b`; they wrap around (RFC 9293, 3.4).
 fn after(a: u32, b: u32) -> bool {
-    (a.wrapping_sub(b) as i32) > 0
+    a.wrapping_sub(b).cast_signed() > 0
 }
 
 /// A TCP segment over version 4, which is all that the lab's links have addresses for.

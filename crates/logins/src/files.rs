@@ -14,9 +14,9 @@ const REPEAT_WINDOW: u64 = 256;
 const CHUNK: usize = 64;
 
 /// A file held for writing; the lock goes with the descriptor.
-struct Held(Fd);
+struct RecordLock(Fd);
 
-fn hold(path: &CStr) -> Result<Option<Held>> {
+fn hold(path: &CStr) -> Result<Option<RecordLock>> {
     let fd = match file::openat(
         file::CWD,
         path,
@@ -30,7 +30,7 @@ fn hold(path: &CStr) -> Result<Option<Held>> {
     loop {
         match lock::try_write(&fd) {
             Err(Errno::EAGAIN) => {}
-            other => return other.map(|()| Some(Held(fd))),
+            other => return other.map(|()| Some(RecordLock(fd))),
         }
         if clock::monotonic().as_nanos() - start > LOCK_WAIT_MS as i64 * 1_000_000 {
             return Err(Errno::EAGAIN);
@@ -39,7 +39,7 @@ fn hold(path: &CStr) -> Result<Option<Held>> {
     }
 }
 
-impl Held {
+impl RecordLock {
     /// The file's whole records; a torn one at its end is not counted and will be written over.
     fn records(&self) -> Result<u64> {
         Ok(exe::identity(&self.0)?.size / RECORD as u64)

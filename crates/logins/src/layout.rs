@@ -101,6 +101,11 @@ pub(crate) fn put_time(field: &mut [u8], value: i64) {
     if WIDE {
         field[..8].copy_from_slice(&value.to_ne_bytes());
     } else {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the field has 32 bits, which hold until 2106"
+        )]
         field[..4].copy_from_slice(&(value as u32).to_ne_bytes());
     }
 }
@@ -151,7 +156,7 @@ pub(crate) fn line(record: &Bytes) -> Line {
         user: text(&record[USER..USER + USER_LEN]).to_vec(),
         host: text(&record[HOST..HOST + HOST_LEN]).to_vec(),
         sec: time(&record[SEC..]),
-        usec: time(&record[USEC..]) as u32,
+        usec: u32::try_from(time(&record[USEC..])).unwrap_or(0),
         address: record[ADDRESS..ADDRESS + 16].try_into().expect("sixteen bytes"),
     }
 }

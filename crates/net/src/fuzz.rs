@@ -5,7 +5,7 @@ use crate::h2::{self, Tuning};
 use crate::relay;
 use crate::testing::{Cluster, name};
 use crate::tls::group::GROUP;
-use crate::tls::verify::{Clients, Pinned, Servers};
+use crate::tls::verify::{Clients, PinnedServers, Servers};
 use crate::tls::{
     Believe, Client, Credentials, H2, Server, Shown, Trust, client_handshake_hash, node_name, provider,
 };
@@ -51,7 +51,7 @@ struct World {
     /// The leaf, and the authority.
     chain: [Vec<u8>; 2],
     servers: Servers,
-    pinned: Pinned,
+    pinned: PinnedServers,
     clients: Clients,
 }
 
@@ -66,7 +66,7 @@ fn world() -> &'static World {
         let usual = WebPkiClientVerifier::builder_with_provider(trust.roots.clone(), provider()).build();
         World {
             servers: Servers::by(trust.roots.clone(), provider()).expect("an authority"),
-            pinned: Pinned::new(cluster.authority.certificate().pin(), provider()),
+            pinned: PinnedServers::new(cluster.authority.certificate().pin(), provider()),
             clients: Clients {
                 usual: usual.expect("an authority"),
                 provider: provider(),
@@ -191,7 +191,7 @@ fn answer(data: &[u8]) -> Result<(), tonic::Status> {
     let data = data.to_vec();
     runtime().block_on(async {
         tokio::spawn(collector(its, data));
-        let broken = |e: h2::Broken| tonic::Status::unavailable(e.to_string());
+        let broken = |e: h2::CallError| tonic::Status::unavailable(e.to_string());
         let channel = h2::connect(ours, Tuning::AUTH).await.map_err(broken)?;
         let mut client = TraceServiceClient::new(channel);
         let asked = client.export(ExportTraceServiceRequest::default());

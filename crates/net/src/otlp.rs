@@ -36,7 +36,7 @@ pub struct Exporter {
 
 /// A step that is over.
 #[derive(Clone, Debug, Default)]
-pub struct Finished {
+pub struct FinishedSpan {
     /// Who made it, as collectors name services.
     pub service: &'static str,
     /// The trace.
@@ -68,7 +68,7 @@ impl Exporter {
     }
 
     /// Takes a span, or drops it where too many wait.
-    pub fn send(&self, span: Finished) {
+    pub fn send(&self, span: FinishedSpan) {
         let parent = if span.parent == [0; 8] {
             Vec::new()
         } else {
@@ -186,7 +186,7 @@ mod tests {
         let mut collector = Collector::start().await;
         let exporter = Exporter::start(&format!("{}/", collector.endpoint())).unwrap();
         for n in 0..3 {
-            exporter.send(Finished {
+            exporter.send(FinishedSpan {
                 service: ["client", "proxy"][usize::from(n > 1)],
                 trace: [7; 16],
                 id: [n; 8],
@@ -194,7 +194,7 @@ mod tests {
                 name: format!("step {n}"),
                 numbers: vec![("round_trips", i64::from(n))],
                 words: vec![("node", "web1".to_owned())],
-                ..Finished::default()
+                ..FinishedSpan::default()
             });
         }
         assert_eq!(exporter.finish(ANSWER).await, 0);
@@ -212,7 +212,7 @@ mod tests {
         // Nobody listens there any more than at a name that does not exist: all of it is dropped and counted.
         let nobody = Exporter::start("http://127.0.0.1:1").unwrap();
         for _ in 0..=QUEUE {
-            nobody.send(Finished::default());
+            nobody.send(FinishedSpan::default());
         }
         assert_eq!(nobody.dropped(), 1, "the queue is bounded");
         for wrong in [

@@ -81,8 +81,10 @@ impl FromStr for Pin {
         }
         let mut hash = [0; 32];
         for (byte, pair) in hash.iter_mut().zip(hex.chunks_exact(2)) {
-            let digit = |c: u8| char::from(c).to_digit(16).ok_or(WRONG);
-            *byte = (digit(pair[0])? * 16 + digit(pair[1])?) as u8;
+            let digits = std::str::from_utf8(pair)
+                .ok()
+                .filter(|d| d.bytes().all(|c| c.is_ascii_hexdigit()));
+            *byte = u8::from_str_radix(digits.ok_or(WRONG)?, 16).map_err(|_| WRONG)?;
         }
         Ok(Pin(hash))
     }

@@ -18,7 +18,7 @@ pub struct Cluster {
 
 /// What a certificate of a test is to be.
 #[derive(Clone)]
-pub struct Wanted {
+pub struct CertificateRequest {
     /// Who.
     pub subject: Option<Subject>,
     /// A user's roles.
@@ -72,7 +72,7 @@ impl Cluster {
 
     /// Credentials as wanted.
     #[must_use]
-    pub fn make(&self, wanted: &Wanted) -> Credentials {
+    pub fn make(&self, wanted: &CertificateRequest) -> Credentials {
         let key = Key::generate();
         let identity = wanted.subject.clone().map(|subject| Identity {
             roles: wanted.roles.clone(),
@@ -95,30 +95,30 @@ impl Cluster {
     /// A server's.
     #[must_use]
     pub fn server(&self, dns: &str, subject: Subject) -> Credentials {
-        self.make(&Wanted {
+        self.make(&CertificateRequest {
             subject: Some(subject),
             names: vec![dns.to_owned()],
             client: true,
             server: true,
-            ..Wanted::default()
+            ..CertificateRequest::default()
         })
     }
 
     /// A user's.
     #[must_use]
     pub fn user(&self, user: &str, roles: &[&str]) -> Credentials {
-        self.make(&Wanted {
+        self.make(&CertificateRequest {
             subject: Some(Subject::User(name(user))),
             roles: roles.iter().map(|role| name(role)).collect(),
             client: true,
-            ..Wanted::default()
+            ..CertificateRequest::default()
         })
     }
 }
 
-impl Default for Wanted {
-    fn default() -> Wanted {
-        Wanted {
+impl Default for CertificateRequest {
+    fn default() -> CertificateRequest {
+        CertificateRequest {
             subject: None,
             roles: Vec::new(),
             names: Vec::new(),

@@ -1,7 +1,7 @@
 //! Handshakes: ours with ours, ours with openssl's, and every certificate that does not hold with the sentence that says so.
 #![forbid(unsafe_code)]
 
-use fleetgate_net::testing::{Cluster, Wanted, name, now};
+use fleetgate_net::testing::{CertificateRequest, Cluster, name, now};
 use fleetgate_net::tls::{self, AUTH, Believe, Client, H2, HTTP1, Kind, PROXY, Peer, Server, Shown};
 use fleetgate_net::x509::{Key, instant};
 use fleetgate_net::{Credentials, Pin, Trust};
@@ -114,21 +114,21 @@ type Words = fn(whose: &str, made: u64, seen: u64) -> String;
 /// A certificate that is shown, and what each side says.
 struct Case {
     what: &'static str,
-    wanted: Wanted,
+    wanted: CertificateRequest,
     foreign: bool,
     kind: Kind,
     words: Words,
 }
 
 fn cases() -> Vec<Case> {
-    let good = Wanted {
+    let good = CertificateRequest {
         subject: Some(Subject::Proxy(name("p1"))),
         names: vec![PROXY.to_owned()],
         client: true,
         server: true,
-        ..Wanted::default()
+        ..CertificateRequest::default()
     };
-    let case = |what, wanted: Wanted, foreign, kind, words: Words| Case {
+    let case = |what, wanted: CertificateRequest, foreign, kind, words: Words| Case {
         what,
         wanted,
         foreign,
@@ -138,7 +138,7 @@ fn cases() -> Vec<Case> {
     vec![
         case(
             "expired",
-            Wanted {
+            CertificateRequest {
                 validity: -7200..-3600,
                 ..good.clone()
             },
@@ -154,7 +154,7 @@ fn cases() -> Vec<Case> {
         ),
         case(
             "not yet valid",
-            Wanted {
+            CertificateRequest {
                 validity: 3600..7200,
                 ..good.clone()
             },
@@ -181,7 +181,7 @@ fn cases() -> Vec<Case> {
         ),
         case(
             "for nothing",
-            Wanted {
+            CertificateRequest {
                 client: false,
                 server: false,
                 ..good.clone()

@@ -96,7 +96,7 @@ pub struct Grant {
 
 /// An order, as far as the grant decides about it.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct OrderRequest<'a> {
     /// The account that it is for.
     pub login: &'a Login,
     /// The boot-time clock.
@@ -107,18 +107,18 @@ pub struct Asked<'a> {
 
 impl Grant {
     /// Whether this may be done now.
-    pub fn allows(&self, order: &Asked<'_>) -> Result<(), Denied> {
+    pub fn allows(&self, order: &OrderRequest<'_>) -> Result<(), Denied> {
         self.holds(order)?;
         self.permits.allow(&order.what)
     }
 
     /// What is to be started for a shell, a command or a subsystem.
-    pub fn program(&self, order: &Asked<'_>) -> Result<Program, Denied> {
+    pub fn program(&self, order: &OrderRequest<'_>) -> Result<Program, Denied> {
         self.holds(order)?;
         self.permits.program(&order.what)
     }
 
-    fn holds(&self, order: &Asked<'_>) -> Result<(), Denied> {
+    fn holds(&self, order: &OrderRequest<'_>) -> Result<(), Denied> {
         if *order.login != self.login {
             return Err(Denied::new(format!(
                 "the order is for {}, and the grant for {}",
@@ -190,7 +190,7 @@ mod tests {
                 Err("the order is for bob, and the grant for alice"),
             ),
         ] {
-            let asked = Asked {
+            let asked = OrderRequest {
                 login,
                 now: Duration::from_secs(now),
                 what,
@@ -232,7 +232,7 @@ mod tests {
             (What::X11, false),
             (What::UserRc, false),
         ] {
-            let asked = Asked {
+            let asked = OrderRequest {
                 login: &alice,
                 now: Duration::ZERO,
                 what,

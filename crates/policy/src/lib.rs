@@ -1,6 +1,19 @@
 //! Identities, grants, permits and command lists: who may do what, as pure functions. It reads no file, asks no
 //! name service, opens no socket and knows no protocol; whoever uses it brings addresses, times and account facts.
 #![forbid(unsafe_code)]
+#![warn(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_possible_wrap
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_possible_wrap
+    )
+)]
 
 pub mod access;
 pub mod address;
@@ -15,7 +28,7 @@ pub mod strangers;
 pub mod text;
 pub mod watching;
 
-pub use grant::{Asked, Grant, GrantId, How, Identity};
+pub use grant::{Grant, GrantId, How, Identity, OrderRequest};
 pub use login::Login;
 pub use permits::{Kind, Permits, What};
 pub use rule::{Denied, Rule};

@@ -221,7 +221,7 @@ impl Target {
 
 /// A command that runs whatever was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Forced {
+struct ForcedCommand {
     command: Vec<u8>,
     rule: Rule,
 }
@@ -233,16 +233,16 @@ pub struct Permits {
     /// Each list has to have a target that fits.
     connect: Vec<(Rule, Vec<Target>)>,
     listen: Vec<(Rule, Vec<Target>)>,
-    forced: Option<Forced>,
+    forced: Option<ForcedCommand>,
     environment: Vec<(String, String)>,
     commands: Vec<(Rule, Arc<Commands>)>,
     /// Each list has to have the command, if it is one; other kinds are not its business.
-    exec: Vec<(Rule, Named)>,
+    exec: Vec<(Rule, CommandList)>,
 }
 
 /// Names of commands, and then the commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Named {
+enum CommandList {
     Names(Vec<String>),
     Commands(Arc<Commands>),
 }
@@ -286,7 +286,7 @@ impl Permits {
 
     /// This command runs, whatever is asked for.
     pub fn force(&mut self, command: Vec<u8>, rule: &Rule) {
-        self.forced = Some(Forced {
+        self.forced = Some(ForcedCommand {
             command,
             rule: rule.clone(),
         });
@@ -300,7 +300,7 @@ impl Permits {
     /// Of command lines only those that name one of these commands of the node's list.
     pub fn only_exec(&mut self, names: &[&str], rule: &Rule) {
         let names = names.iter().map(|name| name.to_string()).collect();
-        self.exec.push((rule.clone(), Named::Names(names)));
+        self.exec.push((rule.clone(), CommandList::Names(names)));
     }
 
     /// Sets a variable for whatever runs; the first of a name counts, as in sshd.
@@ -324,9 +324,9 @@ impl Permits {
     /// and without a shell. Called once, when all sources were put together.
     pub fn name_commands(&mut self, all: &Commands) -> Result<(), Denied> {
         for (_, named) in &mut self.exec {
-            if let Named::Names(names) = named {
+            if let CommandList::Names(names) = named {
                 // A role is for many nodes: what this one does not have cannot be run here, and that is all.
-                *named = Named::Commands(Arc::new(all.those_of(names)));
+                *named = CommandList::Commands(Arc::new(all.those_of(names)));
             }
         }
         let Some(forced) = &self.forced else { return Ok(()) };
@@ -444,7 +444,7 @@ impl Permits {
 
     /// A forced command takes the place of a shell, of any command and of any subsystem. It is the administrator's,
     /// so only a rule against commands altogether (or against sftp, when it is that) stands over it.
-    fn forced_program(&self, forced: &Forced, what: &What<'_>) -> Result<Program, Denied> {
+    fn forced_program(&self, forced: &ForcedCommand, what: &What<'_>) -> Result<Program, Denied> {
         if let Some(arguments) = internal_sftp(&forced.command) {
             self.allow_kind(Kind::Sftp)?;
             return Ok(Program::Sftp {
@@ -486,7 +486,7 @@ impl Permits {
     fn named_exec(&self, line: &[u8]) -> Result<Program, Denied> {
         let mut found: Option<Vec<Vec<u8>>> = None;
         for (rule, named) in &self.exec {
-            let Named::Commands(commands) = named else {
+            let CommandList::Commands(commands) = named else {
                 return Err(Denied::by(Kind::Exec.name(), rule));
             };
             let argv = commands.find(line, rule)?;

@@ -34,7 +34,7 @@ pub fn renew(message: &Renew) -> Vec<u8> {
 pub fn audit(name: &str, batch: &AuditBatch) -> Vec<u8> {
     let mut all = AUDIT.to_vec();
     for text in [name, &batch.log] {
-        all.extend_from_slice(&(text.len() as u32).to_be_bytes());
+        all.extend_from_slice(&u32::try_from(text.len()).unwrap_or(u32::MAX).to_be_bytes());
         all.extend_from_slice(text.as_bytes());
     }
     all.extend_from_slice(&batch.offset.to_be_bytes());

@@ -20,7 +20,7 @@ use fleetgate_policy::strangers::Offence;
 use fleetgate_proto::v1::frame::Kind;
 use fleetgate_proto::v1::{Denied, Dial, Frame, Via};
 use fleetgate_ssh::codec::Reader;
-use fleetgate_ssh::key::{Certificate, HostKey, KeyType, Presented, PublicKey, UserCheck};
+use fleetgate_ssh::key::{Certificate, HostKey, KeyOrCertificate, KeyType, PublicKey, UserCheck};
 use serde_json::json;
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
@@ -302,7 +302,7 @@ impl Host for Plain {
 
     fn trusts(&self, key: &[u8]) -> Result<(), String> {
         let node = &self.node.node;
-        let presented = Presented::parse(key).map_err(|e| e.to_string())?;
+        let presented = KeyOrCertificate::parse(key).map_err(|e| e.to_string())?;
         if node
             .host_keys
             .iter()
@@ -310,7 +310,7 @@ impl Host for Plain {
         {
             return Ok(());
         }
-        let Presented::Certificate(certificate) = presented else {
+        let KeyOrCertificate::Certificate(certificate) = presented else {
             return Err(format!(
                 "the sshd of {} has the key {}, which is not registered: register the node again if it was changed",
                 node.name,

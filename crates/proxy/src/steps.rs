@@ -3,7 +3,7 @@
 
 use crate::shared::Shared;
 use fleetgate_net::backoff::random;
-use fleetgate_net::otlp::Finished;
+use fleetgate_net::otlp::FinishedSpan;
 use fleetgate_proto::v1::frame::Kind;
 use fleetgate_proto::v1::{Dial, Frame, Span, Spans};
 use std::sync::Arc;
@@ -124,7 +124,7 @@ impl Steps {
             "helper" => "fleetgate-helper",
             _ => "fleetgate-node",
         };
-        collector.send(Finished {
+        collector.send(FinishedSpan {
             service,
             trace: self.trace,
             id,

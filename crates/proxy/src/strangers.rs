@@ -5,7 +5,7 @@
 use crate::audit::{Audit, time};
 use fleetgate_policy::address::Network;
 use fleetgate_policy::strangers::{
-    Admission, Bounds, Full, Lines, Offence, Penalties, Settings, WINDOW, Waiting,
+    Admission, Bounds, Full, Lines, Offence, Penalties, Settings, WINDOW, WaitingConnections,
 };
 use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::json;
@@ -29,7 +29,7 @@ pub(crate) struct Strangers {
 }
 
 struct Inner {
-    waiting: Waiting<(u64, Network)>,
+    waiting: WaitingConnections<(u64, Network)>,
     given_up: HashMap<u64, Arc<Notify>>,
     last: u64,
     penalties: Penalties,
@@ -49,7 +49,7 @@ impl Strangers {
     pub(crate) fn new(settings: Settings, bounds: Bounds) -> Strangers {
         Strangers {
             inner: Arc::new(Mutex::new(Inner {
-                waiting: Waiting::default(),
+                waiting: WaitingConnections::default(),
                 given_up: HashMap::new(),
                 last: 0,
                 penalties: Penalties::new(settings.clone()),

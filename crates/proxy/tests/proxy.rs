@@ -28,7 +28,7 @@ mod support;
 use certified::until_closed;
 use fleetgate_net::Credentials;
 use fleetgate_net::h2::{STREAM_WINDOW, Tuning};
-use fleetgate_net::testing::{Collector, Wanted, name, now};
+use fleetgate_net::testing::{CertificateRequest, Collector, name, now};
 use fleetgate_net::tls::{AUTH, Believe, Client, H2, HTTP1, Kind as TlsKind};
 use fleetgate_policy::cluster::{Locks, Subject, Target};
 use fleetgate_proto::otlp::OtlpSpan;
@@ -201,11 +201,11 @@ async fn a_refusal_names_the_rule_and_touches_no_node() {
     let world = World::new("refusal").await;
     let mut node = world.node("web1", Behaviour::Echo).await;
     let nobody = world.cluster.user("eve", &[]);
-    let old = world.cluster.make(&Wanted {
+    let old = world.cluster.make(&CertificateRequest {
         subject: Some(Subject::User(name("alice"))),
         roles: vec![name("dev")],
         client: true,
-        ..Wanted::default()
+        ..CertificateRequest::default()
     });
     world.change(|state| {
         let mut strict = state.roles[&name("dev")].clone();

@@ -41,9 +41,9 @@ impl Stamps {
 fn stamp(path: &PathBuf) -> Stamp {
     let m = std::fs::metadata(path).ok()?;
     Some([
-        m.dev() as i64,
-        m.ino() as i64,
-        m.size() as i64,
+        m.dev().cast_signed(),
+        m.ino().cast_signed(),
+        m.size().cast_signed(),
         m.mtime(),
         m.mtime_nsec(),
         m.ctime(),

@@ -16,9 +16,9 @@ pub struct Control {
 }
 
 /// The descriptors that came with an order, by role.
-pub struct Given(Vec<(Role, Fd)>);
+pub struct OrderDescriptors(Vec<(Role, Fd)>);
 
-impl Given {
+impl OrderDescriptors {
     /// Takes the descriptor of `role`, if there is one.
     pub fn take(&mut self, role: Role) -> Option<Fd> {
         let at = self.0.iter().position(|(r, _)| *r == role)?;
@@ -53,7 +53,7 @@ impl Control {
     }
 
     /// Waits for the order. A refusal has already been told to the other side.
-    pub fn receive(&self) -> Result<(Work, Given), Failure> {
+    pub fn receive(&self) -> Result<(Work, OrderDescriptors), Failure> {
         let result = receive(&self.socket);
         if let Err(failure) = &result {
             self.fail(failure.clone());
@@ -93,7 +93,7 @@ fn room(len: usize) -> Result<Vec<u8>, Failure> {
     Ok(room)
 }
 
-fn receive(socket: &Fd) -> Result<(Work, Given), Failure> {
+fn receive(socket: &Fd) -> Result<(Work, OrderDescriptors), Failure> {
     let bad = |reason, errno, subject: &str| failure(reason, errno, subject);
     let receiving = |e| bad(Reason::System, e, "receiving the order");
     // As much memory as the order is long: sixteen fresh pages for the longest would cost more than this call.
@@ -131,11 +131,12 @@ fn receive(socket: &Fd) -> Result<(Work, Given), Failure> {
         let len = exe::identity(&memory)
             .map_err(|e| bad(Reason::BadDescriptors, e, "the order's memfd"))?
             .size;
-        if len > MAX_ORDER as u64 {
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        if len > MAX_ORDER {
             return Err(bad(Reason::TooLarge, Errno::EFBIG, "the order's memfd"));
         }
         // The frame, and all that is taken out of it and made of it: told now, not found out half way.
-        drop(room(MEMORY_PER_BYTE * len as usize)?);
+        drop(room(MEMORY_PER_BYTE * len)?);
         long = file::read_to_end(&memory, MAX_ORDER)
             .map_err(|e| bad(Reason::BadOrder, e, "reading the order's memfd"))?;
         long.as_slice()
@@ -154,6 +155,6 @@ fn receive(socket: &Fd) -> Result<(Work, Given), Failure> {
     }
     Ok((
         order.work,
-        Given(order.roles.into_iter().zip(message.fds).collect()),
+        OrderDescriptors(order.roles.into_iter().zip(message.fds).collect()),
     ))
 }

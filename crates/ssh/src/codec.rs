@@ -117,6 +117,11 @@ pub(crate) fn read_message<'a, T>(
     Ok(fields)
 }
 
+/// A length or a number as SSH writes it. Nothing that we write comes near 4 GB.
+pub(crate) fn number(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
 /// Writes fields at the end of a buffer.
 pub trait Write {
     /// Bytes as they are.
@@ -148,7 +153,7 @@ pub trait Write {
         Self: Sized,
     {
         let bytes = bytes.as_ref();
-        self.put_u32(bytes.len() as u32);
+        self.put_u32(number(bytes.len()));
         self.put(bytes);
     }
 
@@ -159,7 +164,7 @@ pub trait Write {
             bytes = rest;
         }
         let sign = bytes.first().is_some_and(|b| b & 0x80 != 0);
-        self.put_u32(bytes.len() as u32 + u32::from(sign));
+        self.put_u32(number(bytes.len() + usize::from(sign)));
         if sign {
             self.put_u8(0);
         }
@@ -169,7 +174,7 @@ pub trait Write {
     /// A name-list.
     fn put_names(&mut self, names: &[&str]) {
         let len: usize = names.iter().map(|n| n.len()).sum::<usize>() + names.len().saturating_sub(1);
-        self.put_u32(len as u32);
+        self.put_u32(number(len));
         for (i, name) in names.iter().enumerate() {
             if i > 0 {
                 self.put_u8(b',');

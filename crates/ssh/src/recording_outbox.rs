@@ -55,7 +55,7 @@ impl Outbox for RecordingOutbox {
         let n = fill(&mut places)?;
         let (fields, _) = header.split_at(header.len() - 4);
         for bytes in bytes[..n].chunks(part) {
-            let length = bytes.len() as u32;
+            let length = crate::codec::number(bytes.len());
             self.packets.push([fields, &length.to_be_bytes(), bytes].concat());
         }
         self.room -= n;

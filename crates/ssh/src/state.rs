@@ -7,7 +7,7 @@
 use crate::auth;
 use crate::channel::Channels;
 use crate::cipher::{Cipher, Keys, Mac, Secrets};
-use crate::codec::{Malformed, Reader, Write};
+use crate::codec::{Malformed, Reader, Write, number};
 use crate::connection::{Connection, Login};
 use crate::info::{Algorithms, ConnectionInfo, Extensions};
 use crate::kex::state::Kex;
@@ -46,7 +46,7 @@ impl Connection {
             .clock
             .now
             .map_or(link.clock.age, |now| now.saturating_sub(link.clock.keys));
-        out.put_u64(age.as_millis() as u64);
+        out.put_u64(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
         let (inbox, outgoing) = (&mut link.inbox, &mut link.out);
         let counts = (inbox.sequence, inbox.bytes, inbox.packets);
         write_keys(&mut out, inbox.keys.secrets()?, counts);
@@ -166,7 +166,7 @@ fn write_info(out: &mut Vec<u8>, info: &ConnectionInfo) -> Option<()> {
     }
     out.put_bool(said.server_sig_algs.is_some());
     let listed = said.server_sig_algs.as_deref().unwrap_or_default();
-    out.put_u32(listed.len() as u32);
+    out.put_u32(number(listed.len()));
     for algorithm in listed {
         out.put_string(algorithm);
     }

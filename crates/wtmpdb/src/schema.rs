@@ -23,7 +23,7 @@ const CLOSE: &str = "UPDATE wtmp SET Logout = ?1 WHERE ID = ?2 AND Login = ?3";
 /// a row that is not there, which both a repeated login and the logout notice; the other way round a row would
 /// stay open for ever.
 pub fn login(path: &Path, came: &Came, before: Option<Row>, state: &State) -> Result<(), Error> {
-    let broken = |e| said(path, e);
+    let broken = |e| database_error(path, e);
     let mut database = open(path).map_err(broken)?;
     // Immediate: the wait for other writers is here, where the busy time applies.
     let work = database
@@ -33,10 +33,10 @@ pub fn login(path: &Path, came: &Came, before: Option<Row>, state: &State) -> Re
     let text = |s: &std::ffi::CString| s.to_string_lossy().into_owned();
     let (user, tty, service) = (text(&came.user), text(&came.tty), text(&came.service));
     let host = (!came.host.is_empty()).then(|| text(&came.host));
-    let at = came.at as i64;
+    let at = came.at.cast_signed();
     if let Some(row) = before {
         let still: Option<i64> = work
-            .query_row(STILL, params![row.id, row.at as i64], |r| r.get(0))
+            .query_row(STILL, params![row.id, row.at.cast_signed()], |r| r.get(0))
             .optional()
             .map_err(broken)?;
         if still.is_some() {
@@ -61,10 +61,10 @@ pub fn login(path: &Path, came: &Came, before: Option<Row>, state: &State) -> Re
 
 /// Writes the end of the login in `row`.
 pub fn logout(path: &Path, row: &Row, at: u64) -> Result<(), Error> {
-    let broken = |e| said(path, e);
+    let broken = |e| database_error(path, e);
     let database = open(path).map_err(broken)?;
     let changed = database
-        .execute(CLOSE, params![at as i64, row.id, row.at as i64])
+        .execute(CLOSE, params![at.cast_signed(), row.id, row.at.cast_signed()])
         .map_err(|e| match e {
             // The whole table may have been rotated away.
             e if e.to_string().contains("no such table") => Error::NoRow(path.to_owned(), row.id),
@@ -87,7 +87,7 @@ fn open(path: &Path) -> rusqlite::Result<Connection> {
     Ok(database)
 }
 
-fn said(path: &Path, e: rusqlite::Error) -> Error {
+fn database_error(path: &Path, e: rusqlite::Error) -> Error {
     match e.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Error::Busy(path.to_owned()),
         _ => Error::Database(path.to_owned(), e),

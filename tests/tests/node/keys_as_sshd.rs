@@ -1,7 +1,7 @@
 //! The same line of authorized_keys, the same key or certificate: whether it lets in here, beside whether Debian's sshd
 //! let it in. Where the two differ on purpose, the table says so.
 
-use fleetgate_ssh::key::{AuthorizedKeys, Presented, Visitor};
+use fleetgate_ssh::key::{AuthorizedKeys, KeyOrCertificate, Visitor};
 use fleetgate_tests::login_world::{World, sh};
 use fleetgate_tests::needs_root;
 use std::fs;
@@ -30,7 +30,7 @@ fn theirs(world: &World, options: &[&str]) -> bool {
 }
 
 /// Whether it would be let in here.
-fn ours(file: &str, presented: &Presented) -> bool {
+fn ours(file: &str, presented: &KeyOrCertificate) -> bool {
     let seconds = fleetgate_sys::clock::wall().sec;
     let zone = sh("date +%z");
     let (hours, minutes) = zone.trim().split_at(3);
@@ -48,8 +48,8 @@ fn ours(file: &str, presented: &Presented) -> bool {
     keys.find(presented, &visitor).line.is_some()
 }
 
-fn presented(file: &str) -> Presented {
-    Presented::from_line(&fs::read_to_string(file).expect("a key")).expect("a key of ssh-keygen's")
+fn presented(file: &str) -> KeyOrCertificate {
+    KeyOrCertificate::from_line(&fs::read_to_string(file).expect("a key")).expect("a key of ssh-keygen's")
 }
 
 #[test]
@@ -189,7 +189,8 @@ fn certificates_let_in_whom_sshd_lets_in() {
         fs::write(KEY, &file).expect("write");
         let line_of_it = fs::read_to_string("/run/test/user-cert.pub").expect("a certificate");
         // One that cannot be read lets nobody in.
-        let ours = Presented::from_line(&line_of_it).is_ok_and(|certificate| ours(&file, &certificate));
+        let ours =
+            KeyOrCertificate::from_line(&line_of_it).is_ok_and(|certificate| ours(&file, &certificate));
         assert_eq!(ours == theirs(&world, &certificate), same, "{made}; {line}");
     }
 }

@@ -15,7 +15,7 @@ use crate::profile::{Home, name_here, of_login};
 use crate::transport::{Beside, DialOptions};
 use crate::{config, login, reach, say};
 use bytes::Bytes;
-use fleetgate_net::otlp::{Exporter, Finished};
+use fleetgate_net::otlp::{Exporter, FinishedSpan};
 use fleetgate_policy::pattern::fits;
 use fleetgate_policy::text;
 use fleetgate_proto::v1::Node;
@@ -291,7 +291,7 @@ async fn export(ledger: &Ledger, trace: &Bytes) {
     let (mut number, mut root) = ([0; 16], [0; 8]);
     number.copy_from_slice(&trace[..16]);
     root.copy_from_slice(&trace[16..]);
-    let span = |id, parent, name: &str, start, end, round_trips| Finished {
+    let span = |id, parent, name: &str, start, end, round_trips| FinishedSpan {
         service: "fleetgate-client",
         trace: number,
         id,

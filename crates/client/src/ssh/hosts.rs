@@ -7,7 +7,7 @@ use base64ct::{Base64, Encoding};
 use fleetgate_policy::pattern::fits;
 use fleetgate_policy::text::is_unseen;
 use fleetgate_ssh::key::certificate::CertificateRefused;
-use fleetgate_ssh::key::{Algorithm, Certificate, Presented, PublicKey};
+use fleetgate_ssh::key::{Algorithm, Certificate, KeyOrCertificate, PublicKey};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -111,7 +111,8 @@ impl Hosts {
 
     /// Whether this is the host. What is wrong, in words; a warning where it is let in all the same.
     pub fn check(&self, blob: &[u8]) -> Result<Option<String>, String> {
-        let presented = Presented::parse(blob).map_err(|e| format!("the host key of {}: {e}", self.name))?;
+        let presented =
+            KeyOrCertificate::parse(blob).map_err(|e| format!("the host key of {}: {e}", self.name))?;
         let with = |mark: Mark| self.entries.iter().filter(move |e| e.mark == mark);
         if with(Mark::Revoked).any(|e| e.key == *presented.key()) {
             return Err(format!(
@@ -120,7 +121,7 @@ impl Hosts {
                 self.files_named()
             ));
         }
-        if let Presented::Certificate(certificate) = &presented {
+        if let KeyOrCertificate::Certificate(certificate) = &presented {
             match self.certificate(certificate) {
                 Ok(()) => return Ok(None),
                 Err(why) if self.certificates => return Err(why),

@@ -7,7 +7,7 @@ use crate::error::ClientError;
 use crate::files;
 use crate::say::printable;
 use fleetgate_ssh::auth::Request;
-use fleetgate_ssh::key::{Algorithm, Certificate, KeyError, Presented, PrivateKey};
+use fleetgate_ssh::key::{Algorithm, Certificate, KeyError, KeyOrCertificate, PrivateKey};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use zeroize::Zeroizing;
@@ -187,7 +187,7 @@ pub fn held_by_agent() -> Vec<agent::Identity> {
 }
 
 fn algorithms(blob: &[u8]) -> Vec<&'static str> {
-    let Ok(presented) = Presented::parse(blob) else {
+    let Ok(presented) = KeyOrCertificate::parse(blob) else {
         return Vec::new();
     };
     let fits = |a: &&Algorithm| presented.fits(a);

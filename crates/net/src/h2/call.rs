@@ -1,7 +1,7 @@
 //! One request: its body out, its answer's body in. A body that is there whole goes out at once; one that comes piece by
 //! piece has a task of its own until it ends, or nobody wants it any more.
 
-use super::error::Broken;
+use super::error::CallError;
 use bytes::{Buf, Bytes};
 use h2::client::{ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream, SendStream};
@@ -48,7 +48,7 @@ impl Call {
 }
 
 impl Future for Call {
-    type Output = Result<Response<Answer>, Broken>;
+    type Output = Result<Response<Answer>, CallError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
@@ -141,12 +141,12 @@ impl Future for Pump {
 
 impl http_body::Body for Answer {
     type Data = Bytes;
-    type Error = Broken;
+    type Error = CallError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, CallError>>> {
         if !self.trailing {
             match ready!(self.stream.poll_data(cx)) {
                 Some(Ok(data)) => {
@@ -163,7 +163,7 @@ impl http_body::Body for Answer {
             }
         }
         let trailers = ready!(self.stream.poll_trailers(cx)).transpose();
-        Poll::Ready(trailers.map(|trailers| trailers.map(Frame::trailers).map_err(Broken::from)))
+        Poll::Ready(trailers.map(|trailers| trailers.map(Frame::trailers).map_err(CallError::from)))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -1,9 +1,9 @@
 //! The side that asks. Its face is what the generated clients take.
 
 use super::call::{Answer, Call};
-use super::carry::{Asking, Carrying};
-use super::error::Broken;
-use super::wire::{Shared, Wire};
+use super::driver::{Asking, ConnectionDriver};
+use super::error::CallError;
+use super::wire::{SharedWire, Wire};
 use super::{
     CONNECTION_WINDOW, FORGOTTEN, FORGOTTEN_AFTER, FRAME, HEADER_TABLE, HEADERS, SEND_BUFFER, STREAM_WINDOW,
     Tuning,
@@ -35,11 +35,11 @@ pub struct Closed(watch::Receiver<Option<String>>);
 ///
 /// It is h2 itself and not hyper's client, whose queue of requests and tasks around it are 11 KB more for each tunnel of a
 /// node, most of which do nothing most of the time.
-pub async fn connect<IO>(io: IO, tuning: Tuning) -> Result<Channel, Broken>
+pub async fn connect<IO>(io: IO, tuning: Tuning) -> Result<Channel, CallError>
 where
     IO: Wire + Send + 'static,
 {
-    let wire = Shared::new(io);
+    let wire = SharedWire::new(io);
     let mut builder = Builder::new();
     builder
         .initial_window_size(STREAM_WINDOW)
@@ -58,7 +58,13 @@ where
     let (send, connection) = builder.handshake(wire.same()).await?;
     let (tell, ended) = watch::channel(None);
     let asking = Asking::default();
-    tokio::spawn(Carrying::new(connection, wire, tuning, tell, asking.clone()));
+    tokio::spawn(ConnectionDriver::new(
+        connection,
+        wire,
+        tuning,
+        tell,
+        asking.clone(),
+    ));
     Ok(Channel { send, asking, ended })
 }
 
@@ -95,11 +101,11 @@ impl Closed {
 
 impl Service<Request<Body>> for Channel {
     type Response = Response<Answer>;
-    type Error = Broken;
+    type Error = CallError;
     type Future = Call;
 
     /// Requests beyond what the peer takes at once wait, each by itself.
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), CallError>> {
         Poll::Ready(Ok(()))
     }
 

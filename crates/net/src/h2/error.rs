@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Why a connection, or a request on it, came to nothing.
 #[derive(Debug)]
-pub enum Broken {
+pub enum CallError {
     /// What carries it failed.
     Io(io::Error),
     /// One of both sides ended it, by the words of HTTP/2.
@@ -17,12 +17,12 @@ pub enum Broken {
     Silent(Duration),
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Broken::Io(error) => write!(f, "the connection broke: {error}"),
-            Broken::Http2(error) => write!(f, "HTTP/2: {error}"),
-            Broken::Silent(span) => write!(
+            CallError::Io(error) => write!(f, "the connection broke: {error}"),
+            CallError::Http2(error) => write!(f, "HTTP/2: {error}"),
+            CallError::Silent(span) => write!(
                 f,
                 "a ping was not answered within {} s: the network between is cut, or the other side hangs",
                 span.as_secs()
@@ -31,23 +31,23 @@ impl fmt::Display for Broken {
     }
 }
 
-impl Error for Broken {
+impl Error for CallError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Broken::Io(error) => Some(error),
-            Broken::Http2(error) => Some(error),
-            Broken::Silent(_) => None,
+            CallError::Io(error) => Some(error),
+            CallError::Http2(error) => Some(error),
+            CallError::Silent(_) => None,
         }
     }
 }
 
-impl From<h2::Error> for Broken {
-    fn from(error: h2::Error) -> Broken {
+impl From<h2::Error> for CallError {
+    fn from(error: h2::Error) -> CallError {
         if !error.is_io() {
-            return Broken::Http2(error);
+            return CallError::Http2(error);
         }
         let text = error.to_string();
-        Broken::Io(error.into_io().unwrap_or_else(|| io::Error::other(text)))
+        CallError::Io(error.into_io().unwrap_or_else(|| io::Error::other(text)))
     }
 }
 

@@ -3,8 +3,8 @@
 //! does are elsewhere.
 
 mod call;
-mod carry;
 mod channel;
+mod driver;
 mod error;
 pub(crate) mod io;
 mod routes;
@@ -12,9 +12,9 @@ mod server;
 mod wire;
 
 pub use call::{Answer, Call};
-pub use carry::UNANSWERED;
 pub use channel::{Channel, Closed, connect};
-pub use error::{Broken, reason, words};
+pub use driver::UNANSWERED;
+pub use error::{CallError, reason, words};
 pub use routes::{Page, Routes};
 pub use server::{Caller, serve};
 pub use wire::Wire;

@@ -1,7 +1,7 @@
 //! The side that answers. Who asks is in each request's [`Caller`].
 
 use super::io::{Clock, Io, Spawn};
-use super::wire::{Shared, Wire};
+use super::wire::{SharedWire, Wire};
 use super::{CONNECTION_WINDOW, FRAME, HEADER_TABLE, HEADERS, Routes, SEND_BUFFER, STREAM_WINDOW, Tuning};
 use crate::tls::Peer;
 use http::{Request, Response};
@@ -62,10 +62,10 @@ where
         .keep_alive_interval(tuning.ping)
         .keep_alive_timeout(tuning.answer)
         .auto_date_header(false);
-    let wire = Shared::new(io);
+    let wire = SharedWire::new(io);
     let begun = Instant::now();
     let asked = Arc::new(Notify::new());
-    let answering = Answering {
+    let answering = RequestService {
         routes,
         caller,
         asked: asked.clone(),
@@ -88,14 +88,14 @@ where
     Ok(())
 }
 
-struct Answering {
+struct RequestService {
     routes: Arc<Routes>,
     caller: Caller,
     /// Told of each request; it keeps that there was one.
     asked: Arc<Notify>,
 }
 
-impl hyper::service::Service<Request<Incoming>> for Answering {
+impl hyper::service::Service<Request<Incoming>> for RequestService {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;

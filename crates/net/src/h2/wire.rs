@@ -67,7 +67,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire for tls::Stream<IO> {
 }
 
 /// A wire that a connection has, and whoever drives it too.
-pub(super) struct Shared<T>(Arc<Mutex<End<T>>>);
+pub(super) struct SharedWire<T>(Arc<Mutex<End<T>>>);
 
 struct End<T> {
     wire: T,
@@ -80,12 +80,12 @@ struct End<T> {
 /// A connection's future, with what it writes.
 pub(super) struct Driven<C, T> {
     connection: C,
-    wire: Shared<T>,
+    wire: SharedWire<T>,
 }
 
-impl<T> Shared<T> {
-    pub(super) fn new(wire: T) -> Shared<T> {
-        Shared(Arc::new(Mutex::new(End {
+impl<T> SharedWire<T> {
+    pub(super) fn new(wire: T) -> SharedWire<T> {
+        SharedWire(Arc::new(Mutex::new(End {
             wire,
             broken: None,
             heard: Instant::now(),
@@ -93,8 +93,8 @@ impl<T> Shared<T> {
     }
 
     /// The same wire.
-    pub(super) fn same(&self) -> Shared<T> {
-        Shared(self.0.clone())
+    pub(super) fn same(&self) -> SharedWire<T> {
+        SharedWire(self.0.clone())
     }
 
     /// With the connection that was made of the same wire.
@@ -122,7 +122,7 @@ impl<C, T> Driven<C, T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> Shared<T> {
+impl<T: AsyncWrite + Unpin> SharedWire<T> {
     /// Sends what was written in this turn.
     pub(super) fn send(&self, cx: &mut Context<'_>) {
         let mut end = self.end();
@@ -143,7 +143,7 @@ impl<C: Future + Unpin, T: AsyncWrite + Unpin> Future for Driven<C, T> {
     }
 }
 
-impl<T: Wire> Wire for Shared<T> {
+impl<T: Wire> Wire for SharedWire<T> {
     fn poll_give(
         &mut self,
         cx: &mut Context<'_>,
@@ -160,7 +160,7 @@ impl<T: Wire> Wire for Shared<T> {
     }
 }
 
-impl<T: Wire> AsyncRead for Shared<T> {
+impl<T: Wire> AsyncRead for SharedWire<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -171,12 +171,12 @@ impl<T: Wire> AsyncRead for Shared<T> {
     }
 }
 
-impl<T: Wire> AsyncWrite for Shared<T> {
+impl<T: Wire> AsyncWrite for SharedWire<T> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.end().wire).poll_write(cx, from)
     }
 
-    /// Nothing: [`Shared::send`] flushes, at a turn's end.
+    /// Nothing: [`SharedWire::send`] flushes, at a turn's end.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }

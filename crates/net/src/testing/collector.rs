@@ -25,7 +25,7 @@ impl Collector {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("bound");
         let (to, spans) = mpsc::unbounded_channel();
-        let service = TraceServiceServer::new(Taking(to));
+        let service = TraceServiceServer::new(CollectorService(to));
         let routes = Arc::new(Routes::new().with(service));
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -51,10 +51,10 @@ impl Collector {
     }
 }
 
-struct Taking(UnboundedSender<(String, OtlpSpan)>);
+struct CollectorService(UnboundedSender<(String, OtlpSpan)>);
 
 #[tonic::async_trait]
-impl TraceService for Taking {
+impl TraceService for CollectorService {
     async fn export(
         &self,
         request: Request<ExportTraceServiceRequest>,

@@ -229,7 +229,7 @@ impl Client {
     ) -> Result<Client, Error> {
         let verifier: Arc<dyn ServerCertVerifier> = match believe {
             Believe::Trust(trust) => Arc::new(verify::Servers::by(trust.roots.clone(), provider())?),
-            Believe::Pin(pin) => Arc::new(verify::Pinned::new(*pin, provider())),
+            Believe::Pin(pin) => Arc::new(verify::PinnedServers::new(*pin, provider())),
             Believe::System => verify::system(provider())?,
         };
         let builder = ClientConfig::builder_with_provider(provider())

@@ -28,7 +28,7 @@ pub(crate) struct Servers {
 
 /// Servers under one authority, of which the hash is known.
 #[derive(Debug)]
-pub(crate) struct Pinned {
+pub(crate) struct PinnedServers {
     pin: Pin,
     provider: Arc<CryptoProvider>,
 }
@@ -49,9 +49,9 @@ impl Servers {
     }
 }
 
-impl Pinned {
-    pub(crate) fn new(pin: Pin, provider: Arc<CryptoProvider>) -> Pinned {
-        Pinned { pin, provider }
+impl PinnedServers {
+    pub(crate) fn new(pin: Pin, provider: Arc<CryptoProvider>) -> PinnedServers {
+        PinnedServers { pin, provider }
     }
 }
 
@@ -125,7 +125,7 @@ impl ServerCertVerifier for Servers {
     tls13_signatures_alone!();
 }
 
-impl ServerCertVerifier for Pinned {
+impl ServerCertVerifier for PinnedServers {
     fn verify_server_cert(
         &self,
         leaf: &CertificateDer<'_>,

@@ -6,7 +6,7 @@ use fleetgate_policy::access::{Access, RootLogin};
 use fleetgate_policy::commands::{Command, Commands};
 use fleetgate_policy::{Kind, Permits, Rule};
 use fleetgate_ssh::key::krl::{Krl, MAX_KRL};
-use fleetgate_ssh::key::{Presented, PublicKey};
+use fleetgate_ssh::key::{KeyOrCertificate, PublicKey};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -148,7 +148,7 @@ impl Trust {
     }
 
     /// Why this key or certificate is not taken, if it is revoked.
-    pub fn revoked(&self, presented: &Presented) -> Option<String> {
+    pub fn revoked(&self, presented: &KeyOrCertificate) -> Option<String> {
         self.revoked.revoked(presented).map(|why| why.to_string())
     }
 }

@@ -114,7 +114,13 @@ impl Identity {
         if !roles.is_empty() {
             let list: Vec<u8> = roles
                 .iter()
-                .flat_map(|r| [&[r.as_str().len() as u8], r.as_str().as_bytes()].concat())
+                .flat_map(|r| {
+                    [
+                        &[u8::try_from(r.as_str().len()).unwrap_or(u8::MAX)],
+                        r.as_str().as_bytes(),
+                    ]
+                    .concat()
+                })
                 .collect();
             field(&mut out, ROLES, &list);
         }

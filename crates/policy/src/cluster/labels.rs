@@ -1,6 +1,6 @@
 //! What a node says of itself, as keys and values. It does not know where they come from.
 
-use super::name::shown;
+use super::name::shortened;
 use std::collections::BTreeMap;
 
 /// The most labels of a node.
@@ -69,7 +69,7 @@ pub(super) fn check_key(key: &str) -> Result<(), String> {
     }
     Err(format!(
         "the label {:?}: a key has 1 to {MAX_LABEL_KEY} letters, digits and . _ - /",
-        shown(key)
+        shortened(key)
     ))
 }
 

@@ -94,7 +94,7 @@ impl Target {
                 if name.len() != SESSION_DIGITS || !name.bytes().all(is_digit) {
                     return Err(format!(
                         "{:?} names no session: it is {SESSION_DIGITS} hexadecimal digits",
-                        super::name::shown(name)
+                        super::name::shortened(name)
                     ));
                 }
                 Target::Session(name.to_string())
@@ -102,7 +102,7 @@ impl Target {
             _ => {
                 return Err(format!(
                     "{:?} cannot be locked: name a user, node, login, role, device, proxy or session",
-                    super::name::shown(kind)
+                    super::name::shortened(kind)
                 ));
             }
         })

@@ -13,7 +13,7 @@ pub struct Name(String);
 impl Name {
     /// As somebody wrote it.
     pub fn parse(text: &str) -> Result<Name, String> {
-        let refuse = |why: &str| Err(format!("the name {:?} {why}", shown(text)));
+        let refuse = |why: &str| Err(format!("the name {:?} {why}", shortened(text)));
         if text.is_empty() {
             return refuse("is empty");
         }
@@ -62,7 +62,7 @@ pub(super) fn is_of_a_name(c: char) -> bool {
 }
 
 /// For a message: no more of what somebody sent than a person reads.
-pub(super) fn shown(text: &str) -> &str {
+pub(super) fn shortened(text: &str) -> &str {
     let end = text.char_indices().nth(64).map_or(text.len(), |(at, _)| at);
     &text[..end]
 }

@@ -171,7 +171,7 @@ pub(super) fn kinds_of(word: &str) -> Result<&'static [Kind], String> {
         let known: Vec<&str> = WORDS.iter().map(|(word, _)| *word).collect();
         format!(
             "{:?} is no kind: there are {}",
-            super::name::shown(word),
+            super::name::shortened(word),
             known.join(", ")
         )
     })

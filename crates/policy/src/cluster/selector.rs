@@ -1,7 +1,7 @@
 //! What chooses nodes: a name, a pattern of names, or labels. It reads what people write and knows no inventory.
 
 use super::labels::{self, Labels};
-use super::name::{Name, is_of_a_name, shown};
+use super::name::{Name, is_of_a_name, shortened};
 use crate::pattern;
 use std::fmt;
 
@@ -27,7 +27,7 @@ enum Part {
 impl Selector {
     /// As somebody wrote it.
     pub fn parse(text: &str) -> Result<Selector, String> {
-        let refuse = |why: String| format!("the selector {:?} {why}", shown(text));
+        let refuse = |why: String| format!("the selector {:?} {why}", shortened(text));
         if text.len() > MAX_SELECTOR {
             return Err(refuse(format!("is longer than {MAX_SELECTOR} bytes")));
         }

@@ -14,7 +14,7 @@ mod tests;
 #[cfg(feature = "documents")]
 pub use form::Form;
 pub use penalties::{Costs, MAX_SOURCES, Offence, Penalties};
-pub use places::{Admission, Bounds, Full, Waiting};
+pub use places::{Admission, Bounds, Full, WaitingConnections};
 pub use sums::{Lines, MAX_SUMMED, Sum, Sums, WINDOW};
 
 use crate::address::Network;

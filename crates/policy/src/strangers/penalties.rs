@@ -76,7 +76,7 @@ impl Costs {
 pub struct Penalties {
     settings: Settings,
     pub(super) sources: Table<Network, Penalty>,
-    known: Table<Network, Known>,
+    known: Table<Network, KnownUser>,
     people: Table<(Network, u64), Person>,
     hash: RandomState,
 }
@@ -91,7 +91,7 @@ pub(super) struct Penalty {
 
 /// Somebody logged in from there.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct KnownUser {
     until: Duration,
 }
 
@@ -175,7 +175,7 @@ impl Penalties {
             return;
         }
         let source = self.settings.source(address);
-        *self.known.entry(source, now) = Known { until };
+        *self.known.entry(source, now) = KnownUser { until };
         if by_password {
             let person = self.person(address, account);
             // Whatever he owed he has paid by the right one.
@@ -277,13 +277,13 @@ impl Ends for Penalty {
     }
 }
 
-impl Ends for Known {
+impl Ends for KnownUser {
     fn end(&self) -> Duration {
         self.until
     }
 
-    fn new() -> Known {
-        Known {
+    fn new() -> KnownUser {
+        KnownUser {
             until: Duration::ZERO,
         }
     }

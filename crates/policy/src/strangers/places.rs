@@ -38,8 +38,8 @@ pub enum Admission<T> {
 
 /// Connections that wait, by their source.
 #[derive(Debug)]
-pub struct Waiting<T> {
-    pub(super) of: HashMap<Network, Held<T>>,
+pub struct WaitingConnections<T> {
+    pub(super) of: HashMap<Network, SourceQueue<T>>,
     /// The sources that hold so many: whoever holds most is found without a look at all others.
     by_count: BTreeMap<usize, Vec<Network>>,
     all: usize,
@@ -47,15 +47,15 @@ pub struct Waiting<T> {
 
 /// What one source holds.
 #[derive(Debug)]
-pub(super) struct Held<T> {
+pub(super) struct SourceQueue<T> {
     pub(super) ones: Vec<T>,
     /// Its place among the sources that hold as many.
     slot: usize,
 }
 
-impl<T> Default for Waiting<T> {
-    fn default() -> Waiting<T> {
-        Waiting {
+impl<T> Default for WaitingConnections<T> {
+    fn default() -> WaitingConnections<T> {
+        WaitingConnections {
             of: HashMap::new(),
             by_count: BTreeMap::new(),
             all: 0,
@@ -73,7 +73,7 @@ fn weight(source: &Network, has: usize, is_known: impl Fn(&Network) -> bool) -> 
     }
 }
 
-impl<T: Copy + PartialEq> Waiting<T> {
+impl<T: Copy + PartialEq> WaitingConnections<T> {
     /// How many there are.
     pub fn len(&self) -> usize {
         self.all
@@ -156,7 +156,7 @@ impl<T: Copy + PartialEq> Waiting<T> {
     /// One more waits.
     pub fn add(&mut self, source: Network, one: T) {
         self.leave(&source);
-        let held = self.of.entry(source).or_insert_with(|| Held {
+        let held = self.of.entry(source).or_insert_with(|| SourceQueue {
             ones: Vec::new(),
             slot: 0,
         });

@@ -275,7 +275,7 @@ const BOUNDS: Bounds = Bounds {
 };
 
 /// Adds one if it comes in, in place of another if it must be.
-fn comes(waiting: &mut Waiting<u64>, from: &str, number: u64, random: u32) -> Admission<u64> {
+fn comes(waiting: &mut WaitingConnections<u64>, from: &str, number: u64, random: u32) -> Admission<u64> {
     let admission = waiting.admit(
         &source(from),
         BOUNDS,
@@ -299,7 +299,7 @@ fn comes(waiting: &mut Waiting<u64>, from: &str, number: u64, random: u32) -> Ad
 
 #[test]
 fn two_greedy_sources_shut_out_no_third() {
-    let mut waiting = Waiting::default();
+    let mut waiting = WaitingConnections::default();
     for n in 0..2_000 {
         // The highest number there is never hits by chance: nobody is refused early.
         comes(
@@ -326,7 +326,7 @@ fn two_greedy_sources_shut_out_no_third() {
 
 #[test]
 fn many_sources_with_little_each_give_way_at_random() {
-    let mut waiting = Waiting::default();
+    let mut waiting = WaitingConnections::default();
     for n in 0..512 {
         let from = format!("10.1.{}.{}", n / 256, n % 256);
         assert_eq!(comes(&mut waiting, &from, n, 0), Admission::Free);
@@ -342,7 +342,7 @@ fn many_sources_with_little_each_give_way_at_random() {
 
 #[test]
 fn a_source_with_more_than_its_share_is_refused_early_and_more_and_more() {
-    let mut waiting = Waiting::default();
+    let mut waiting = WaitingConnections::default();
     for n in 0..200 {
         comes(&mut waiting, "192.0.2.1", n, 0);
     }
@@ -350,7 +350,7 @@ fn a_source_with_more_than_its_share_is_refused_early_and_more_and_more() {
         comes(&mut waiting, &format!("10.0.1.{n}"), 1_000 + n, 0);
     }
     // 400 of 512 wait: 144 of 256 times the greedy one is refused; the others never.
-    let chance = |waiting: &Waiting<u64>, from: &str| {
+    let chance = |waiting: &WaitingConnections<u64>, from: &str| {
         (0..256)
             .filter(|n| {
                 waiting.admit(&source(from), BOUNDS, |_| false, || *n) == Admission::Refused(Full::Share)
@@ -369,7 +369,7 @@ fn a_source_with_more_than_its_share_is_refused_early_and_more_and_more() {
 
 #[test]
 fn a_known_source_counts_for_a_quarter_and_has_its_bound_none_the_less() {
-    let mut waiting = Waiting::default();
+    let mut waiting = WaitingConnections::default();
     for n in 0..300 {
         comes(&mut waiting, "10.0.0.9", n, u32::MAX);
     }
@@ -388,7 +388,7 @@ fn a_known_source_counts_for_a_quarter_and_has_its_bound_none_the_less() {
 
 #[test]
 fn a_flood_from_everywhere_costs_no_look_at_every_source() {
-    let mut waiting = Waiting::default();
+    let mut waiting = WaitingConnections::default();
     let address = |n: u64| source(&format!("10.{}.{}.1", n / 256, n % 256));
     for n in 0..512 {
         waiting.add(address(n), n);
@@ -414,7 +414,7 @@ fn a_flood_from_everywhere_costs_no_look_at_every_source() {
 
 #[test]
 fn the_greediest_is_found_whatever_came_and_went() {
-    let mut waiting: Waiting<u64> = Waiting::default();
+    let mut waiting: WaitingConnections<u64> = WaitingConnections::default();
     let mut model: HashMap<Network, Vec<u64>> = HashMap::new();
     let mut dice = 0x9e37_79b9_7f4a_7c15_u64;
     let mut roll = |n: u64| {
@@ -477,7 +477,7 @@ fn the_greediest_is_found_whatever_came_and_went() {
 
 #[test]
 fn removing_what_is_not_there_changes_nothing() {
-    let mut waiting = Waiting::default();
+    let mut waiting = WaitingConnections::default();
     waiting.add(source("192.0.2.1"), 1);
     waiting.remove(&source("192.0.2.1"), 2);
     waiting.remove(&source("192.0.2.2"), 1);

@@ -6,7 +6,7 @@ use fleetgate_policy::cluster::Identity;
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::auth::{Method, PublicKey, Request};
 use fleetgate_ssh::event::{AuthAnswer, Event, Exchange, Reason};
-use fleetgate_ssh::key::{Algorithm, Certificate, HostKey, Presented, verify_touched};
+use fleetgate_ssh::key::{Algorithm, Certificate, HostKey, KeyOrCertificate, verify_touched};
 use fleetgate_ssh::settings::{HostKeyOffer, Settings};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::fmt;
@@ -248,7 +248,7 @@ impl Authenticator {
 
     /// Nobody: a key was asked about, and is to sign. Who may come in is said to who has signed, and to nobody else.
     fn key(&self, key: &PublicKey<'_>, name: &str, check: Check<'_>) -> Result<Option<Caller>, AuthRefusal> {
-        let presented = Presented::parse(key.key).map_err(|e| e.to_string())?;
+        let presented = KeyOrCertificate::parse(key.key).map_err(|e| e.to_string())?;
         if !Algorithm::parse(key.algorithm).is_some_and(|a| presented.fits(&a)) {
             return Err(format!("the algorithm {:?} does not fit the key", key.algorithm).into());
         }
@@ -257,7 +257,7 @@ impl Authenticator {
                 .to_owned()
                 .into());
         }
-        let Presented::Certificate(certificate) = presented else {
+        let KeyOrCertificate::Certificate(certificate) = presented else {
             return Err(format!(
                 "the key {} has no certificate: run `fleetgate login`",
                 presented.key().fingerprint()

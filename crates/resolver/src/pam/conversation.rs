@@ -26,7 +26,7 @@ pub struct Link {
 
 /// The peer has gone, broke the rules, or took too long.
 #[derive(Debug)]
-pub struct Gone;
+pub struct LinkClosed;
 
 impl Link {
     /// Over `socket`.
@@ -73,7 +73,7 @@ impl Link {
     }
 
     /// The next word, with its descriptors; waits as long as an answer may take, or for ever.
-    pub fn hear(&self, forever: bool) -> Result<(ToPam, Vec<Fd>), Gone> {
+    pub fn hear(&self, forever: bool) -> Result<(ToPam, Vec<Fd>), LinkClosed> {
         let heard = self.hear_once((!forever).then_some(self.prompt_timeout_ms));
         if heard.is_err() {
             self.gone.set(true);
@@ -81,13 +81,13 @@ impl Link {
         heard
     }
 
-    fn hear_once(&self, timeout_ms: Option<u32>) -> Result<(ToPam, Vec<Fd>), Gone> {
+    fn hear_once(&self, timeout_ms: Option<u32>) -> Result<(ToPam, Vec<Fd>), LinkClosed> {
         if self.gone.get() {
-            return Err(Gone);
+            return Err(LinkClosed);
         }
         let mut watch = [Watch::new(self.socket.raw(), READ)];
         if poll::poll(&mut watch, timeout_ms) != Ok(1) {
-            return Err(Gone);
+            return Err(LinkClosed);
         }
         let mut buffer = vec![0u8; MAX_TO_PAM];
         let received = socket::receive(&self.socket, &mut buffer, false);
@@ -98,7 +98,7 @@ impl Link {
         wipe(&mut buffer);
         match (heard, received) {
             (Ok(word), Ok(message)) => Ok((word, message.fds)),
-            _ => Err(Gone),
+            _ => Err(LinkClosed),
         }
     }
 }
@@ -131,7 +131,7 @@ impl Conversation for OverLink {
                 link.gone.set(true);
                 false
             }
-            Err(Gone) => false,
+            Err(LinkClosed) => false,
         }
     }
 }

@@ -2,7 +2,7 @@
 //! reverse order whatever happens to the session or to the server; a module that crashes or hangs takes this process
 //! and nothing else.
 
-use super::conversation::{Gone, Link, OverLink};
+use super::conversation::{Link, LinkClosed, OverLink};
 use fleetgate_sys::glibc::fork::{self, Watchdog};
 use fleetgate_sys::glibc::nss;
 use fleetgate_sys::glibc::pam::{Code, Item, Libpam, Transaction, flags};
@@ -31,12 +31,12 @@ enum Stop {
         message: CString,
     },
     /// The peer has gone or gave up: nobody to tell.
-    Gone,
+    LinkClosed,
 }
 
-impl From<Gone> for Stop {
-    fn from(_: Gone) -> Stop {
-        Stop::Gone
+impl From<LinkClosed> for Stop {
+    fn from(_: LinkClosed) -> Stop {
+        Stop::LinkClosed
     }
 }
 
@@ -77,7 +77,7 @@ fn live(libpam: Option<Libpam>, start: &Start, link: &Rc<Link>) -> Result<(), St
             login.end(link);
             return Ok(());
         }
-        _ => return Err(Stop::Gone),
+        _ => return Err(Stop::LinkClosed),
     };
     login.open(&user, &tty, start.authenticate)?;
     let environment = login.pam.variables().iter().filter_map(|v| variable(v)).collect();

@@ -26,7 +26,7 @@ const MAX_BYTES: u64 = 64 << 10;
 
 /// One thing that a line names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Named {
+pub enum ServiceLine {
     /// Another service's file.
     Service(String),
     /// A module, by path or by name.
@@ -67,8 +67,8 @@ impl Files {
             }
             for named in parse(&files.read_service(&name)) {
                 match named {
-                    Named::Service(name) => wanted.push(name),
-                    Named::Module(name) => files.add_module(&name),
+                    ServiceLine::Service(name) => wanted.push(name),
+                    ServiceLine::Module(name) => files.add_module(&name),
                 }
             }
         }
@@ -107,19 +107,19 @@ impl Files {
 }
 
 /// What the lines of a service's file name, in order.
-pub fn parse(content: &str) -> Vec<Named> {
+pub fn parse(content: &str) -> Vec<ServiceLine> {
     // A backslash joins lines, before anything else is looked at.
     let joined = content.replace("\\\n", " ");
     joined.lines().filter_map(line).collect()
 }
 
-fn line(line: &str) -> Option<Named> {
+fn line(line: &str) -> Option<ServiceLine> {
     let line = line.split('#').next().unwrap_or_default().trim();
     if let Some(name) = line.strip_prefix("@include") {
         return name
             .split_whitespace()
             .next()
-            .map(|n| Named::Service(n.to_owned()));
+            .map(|n| ServiceLine::Service(n.to_owned()));
     }
     let (_kind, rest) = line.split_once(char::is_whitespace)?;
     let rest = rest.trim_start();
@@ -132,8 +132,8 @@ fn line(line: &str) -> Option<Named> {
     };
     let target = rest.split_whitespace().next()?.to_owned();
     Some(match control {
-        "include" | "substack" => Named::Service(target),
-        _ => Named::Module(target),
+        "include" | "substack" => ServiceLine::Service(target),
+        _ => ServiceLine::Module(target),
     })
 }
 
@@ -153,8 +153,8 @@ mod tests {
             auth \\\n required \\\n pam_deny.so\n\
             broken\n\
             also broken-line\n\n";
-        let service = |s: &str| Named::Service(s.to_owned());
-        let module = |s: &str| Named::Module(s.to_owned());
+        let service = |s: &str| ServiceLine::Service(s.to_owned());
+        let module = |s: &str| ServiceLine::Module(s.to_owned());
         assert_eq!(
             parse(text),
             [

@@ -20,7 +20,7 @@ mod steps;
 mod streams;
 mod watch;
 
-use crate::order::{Control, Given, failure};
+use crate::order::{Control, OrderDescriptors, failure};
 use crate::privileges;
 use fleetgate_sys::{Errno, close_range, exec, file};
 use fleetgate_wire::exec::{Exec, Program};
@@ -95,14 +95,18 @@ pub fn run() -> i32 {
 }
 
 /// Returns only with the reason why not.
-fn become_program(control: &Control, order: &Exec, given: Given) -> Stop {
+fn become_program(control: &Control, order: &Exec, given: OrderDescriptors) -> Stop {
     match prepare(control, order, given) {
         Err(stop) => stop,
         Ok(never) => match never {},
     }
 }
 
-fn prepare(control: &Control, order: &Exec, mut given: Given) -> Result<core::convert::Infallible, Stop> {
+fn prepare(
+    control: &Control,
+    order: &Exec,
+    mut given: OrderDescriptors,
+) -> Result<core::convert::Infallible, Stop> {
     let mut steps = Steps::new(order.timings);
     let root = fleetgate_sys::process::effective_uid() == 0;
 

@@ -1,7 +1,7 @@
 //! Standard descriptors, the session, and its terminal.
 
 use super::{Stop, refused};
-use crate::order::{Given, failure};
+use crate::order::{OrderDescriptors, failure};
 use alloc::vec::Vec;
 use fleetgate_sys::{Errno, Fd, exe, exec, file};
 use fleetgate_wire::Reason;
@@ -15,7 +15,7 @@ const MAX_GROUPS: usize = 1 << 20;
 
 /// Puts the order's descriptors at 0, 1 and 2, and returns the terminal if that is what they are. Anything but
 /// one terminal or three streams is refused.
-pub fn place(order: &Exec, mut given: Given) -> Result<Option<Fd>, Stop> {
+pub fn place(order: &Exec, mut given: OrderDescriptors) -> Result<Option<Fd>, Stop> {
     let terminal = given.take(Role::Terminal);
     let streams = [Role::Stdin, Role::Stdout, Role::Stderr].map(|role| given.take(role));
     let bad = |subject| failure(Reason::BadDescriptors, Errno(0), subject);

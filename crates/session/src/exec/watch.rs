@@ -5,7 +5,7 @@
 //! answers, this process's own calls too, until it has become the user's program.
 
 use super::reason;
-use crate::order::{Given, failure};
+use crate::order::{OrderDescriptors, failure};
 use alloc::vec::Vec;
 use fleetgate_sys::seccomp::{self, Instruction, flag};
 use fleetgate_sys::{Errno, Fd, poll, socket};
@@ -17,16 +17,19 @@ use fleetgate_wire::{Failure, Reason};
 const PATIENCE_MS: u32 = 5_000;
 
 /// What the order says, with its descriptor.
-pub struct Asked<'a> {
+pub struct WatchRequest<'a> {
     watch: &'a Watch,
     watcher: Fd,
 }
 
 /// Takes the watcher's descriptor, if the session is to be watched.
-pub fn asked<'a>(watch: Option<&'a Watch>, given: &mut Given) -> Result<Option<Asked<'a>>, Failure> {
+pub fn asked<'a>(
+    watch: Option<&'a Watch>,
+    given: &mut OrderDescriptors,
+) -> Result<Option<WatchRequest<'a>>, Failure> {
     match (watch, given.take(Role::Watcher)) {
         (None, None) => Ok(None),
-        (Some(watch), Some(watcher)) => Ok(Some(Asked { watch, watcher })),
+        (Some(watch), Some(watcher)) => Ok(Some(WatchRequest { watch, watcher })),
         _ => Err(failure(
             Reason::BadDescriptors,
             Errno(0),
@@ -36,8 +39,8 @@ pub fn asked<'a>(watch: Option<&'a Watch>, given: &mut Given) -> Result<Option<A
 }
 
 /// Begins it. Ok with a failure: it cannot be watched, and goes on all the same.
-pub fn begin(asked: Option<Asked<'_>>) -> Result<Option<Failure>, Failure> {
-    let Some(Asked { watch, watcher }) = asked else {
+pub fn begin(asked: Option<WatchRequest<'_>>) -> Result<Option<Failure>, Failure> {
+    let Some(WatchRequest { watch, watcher }) = asked else {
         return Ok(None);
     };
     let begun = match instructions(&watch.filter) {
@@ -77,7 +80,7 @@ fn bind(program: &[Instruction]) -> Result<Fd, Failure> {
         other => other,
     };
     match installed {
-        Ok(number) => Ok(Fd::from_raw(number as i32)),
+        Ok(number) => Ok(Fd::from_raw(i32::try_from(number).unwrap_or(-1))),
         Err(errno) => {
             let words = match errno {
                 Errno::EBUSY => "watching: somebody watches this service already, a container perhaps",
@@ -174,7 +177,7 @@ mod tests {
                 pass: 0,
                 required,
             };
-            let refusal = match begin(Some(Asked {
+            let refusal = match begin(Some(WatchRequest {
                 watch: &watch,
                 watcher,
             })) {

@@ -18,7 +18,7 @@ pub const MAX_ADDRESSES: usize = 16;
 const MAX_FLYING: usize = 2;
 
 /// A connect under way.
-pub struct Connecting {
+pub struct ConnectAttempt {
     addresses: Vec<Address>,
     next: usize,
     flying: Vec<Attempt>,
@@ -38,7 +38,7 @@ struct Attempt {
 
 /// Where a connect stands.
 pub enum Progress {
-    /// Wait for its sockets, or until [`Connecting::wake_at`].
+    /// Wait for its sockets, or until [`ConnectAttempt::wake_at`].
     Waiting,
     /// It is done.
     Connected(Fd, Address),
@@ -46,10 +46,10 @@ pub enum Progress {
     Failed(Errno, Address),
 }
 
-impl Connecting {
-    /// A connect to `addresses`, which are not empty; call [`Connecting::proceed`] next.
-    pub fn new(addresses: &[Address], deadline: i64) -> Connecting {
-        Connecting {
+impl ConnectAttempt {
+    /// A connect to `addresses`, which are not empty; call [`ConnectAttempt::proceed`] next.
+    pub fn new(addresses: &[Address], deadline: i64) -> ConnectAttempt {
+        ConnectAttempt {
             addresses: in_turn(addresses),
             next: 0,
             flying: Vec::new(),
@@ -99,7 +99,7 @@ impl Connecting {
         self.flying.iter().map(|a| a.socket.raw())
     }
 
-    /// When to call [`Connecting::proceed`] at the latest.
+    /// When to call [`ConnectAttempt::proceed`] at the latest.
     pub fn wake_at(&self) -> i64 {
         let shares = self.flying.iter().map(|a| a.until);
         let next = (self.next < self.addresses.len() && self.flying.len() < MAX_FLYING)
@@ -145,7 +145,7 @@ fn begin(to: &Address) -> Result<(Fd, bool), Errno> {
 
 /// What one of `left` addresses gets of the time that is left.
 fn share(time: i64, left: usize) -> i64 {
-    time.max(0) / left.max(1) as i64
+    time.max(0) / i64::try_from(left.max(1)).unwrap_or(i64::MAX)
 }
 
 /// The versions in turn, beginning with the first one's; else in the order given. At most [`MAX_ADDRESSES`].
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn the_telling_error_stays() {
-        let mut c = Connecting::new(&[v6(1), v4(1)], 10);
+        let mut c = ConnectAttempt::new(&[v6(1), v4(1)], 10);
         c.note(Errno::ENETUNREACH, v6(1));
         c.note(Errno::ECONNREFUSED, v4(1));
         c.note(Errno::ETIMEDOUT, v4(2));
@@ -202,7 +202,7 @@ mod tests {
     /// Documentation addresses in a closed world: here it is only the clock that is looked at.
     #[test]
     fn the_second_waits_for_its_turn() {
-        let mut c = Connecting::new(&[v4(1), v4(2)], 10 * DELAY);
+        let mut c = ConnectAttempt::new(&[v4(1), v4(2)], 10 * DELAY);
         c.begun = 5;
         c.next = 1;
         c.flying.push(Attempt {

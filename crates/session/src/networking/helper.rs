@@ -4,12 +4,12 @@
 //! one connection per listener, so that none of them keeps the others waiting. It never spins: whatever cannot go
 //! on and has no event of its own waits for a moment that the poll knows.
 
-use super::connecting::{Connecting, Progress};
-use super::listening::Bound;
-use super::names::{Asked, Names, News};
-use super::outbox::{Gone, Outbox};
+use super::connecting::{ConnectAttempt, Progress};
+use super::listening::Listener;
+use super::names::{Lookup, Names, News};
+use super::outbox::{ControlClosed, Outbox};
 use super::refusal;
-use super::unix::{Knocking, Made};
+use super::unix::{SocketPath, UnixConnectAttempt};
 use alloc::format;
 use alloc::vec::Vec;
 use fleetgate_sys::net::Address;
@@ -28,8 +28,8 @@ pub enum End {
     Refused,
 }
 
-impl From<Gone> for End {
-    fn from(_: Gone) -> End {
+impl From<ControlClosed> for End {
+    fn from(_: ControlClosed) -> End {
         End::Stopped
     }
 }
@@ -40,15 +40,15 @@ pub struct Helper {
     pub(super) names: Names,
     outbox: Outbox,
     /// Requests without an answer, at most `max_pending`.
-    pub(super) pending: Vec<Pending>,
+    pub(super) pending: Vec<PendingRequest>,
     /// What lives until cancelled, at most `MAX_KEPT`.
-    pub(super) kept: Vec<Kept>,
+    pub(super) kept: Vec<Resource>,
     pub(super) max_pending: usize,
     accept_again: i64,
 }
 
 /// A request without an answer.
-pub struct Pending {
+pub struct PendingRequest {
     pub(super) id: u32,
     pub(super) stage: Stage,
 }
@@ -56,11 +56,11 @@ pub struct Pending {
 /// What it waits for.
 pub enum Stage {
     /// A name.
-    Asking(Asked, Then),
+    NameLookup(Lookup, Then),
     /// A TCP connection.
-    Connecting(Connecting),
+    TcpConnect(ConnectAttempt),
     /// Room in a unix-domain listener's queue.
-    Knocking(Knocking),
+    UnixConnect(UnixConnectAttempt),
 }
 
 /// What to do with a name's addresses.
@@ -77,17 +77,17 @@ pub enum Then {
 }
 
 /// Something that lives until it is cancelled or the helper ends.
-pub struct Kept {
+pub struct Resource {
     pub(super) id: u32,
-    pub(super) what: Holding,
+    pub(super) what: ResourceKind,
 }
 
 /// What is kept.
-pub enum Holding {
+pub enum ResourceKind {
     /// Sockets whose connections are handed over.
-    Listeners(Vec<Bound>),
+    Listeners(Vec<Listener>),
     /// A file that goes when this is dropped.
-    File { _made: Made },
+    File { _made: SocketPath },
 }
 
 /// Whose descriptor stands at a place of the poll. A request is found again by its id: what came before it in the
@@ -157,17 +157,17 @@ impl Helper {
         let mut unsent = false;
         for pending in &self.pending {
             match &pending.stage {
-                Stage::Asking(asked, _) => {
+                Stage::NameLookup(asked, _) => {
                     unsent |= asked.unsent();
                     at_latest(asked.deadline());
                 }
-                Stage::Connecting(connecting) => {
+                Stage::TcpConnect(connecting) => {
                     for fd in connecting.sockets() {
                         on(fd, WRITE, Source::Attempt(pending.id));
                     }
                     at_latest(connecting.wake_at());
                 }
-                Stage::Knocking(knocking) => at_latest(knocking.wake_at()),
+                Stage::UnixConnect(knocking) => at_latest(knocking.wake_at()),
             }
         }
         if let Some(fd) = self.names.socket() {
@@ -175,12 +175,12 @@ impl Helper {
         }
         let accepting = clear && self.accept_again <= now;
         for kept in &self.kept {
-            if let Holding::Listeners(list) = &kept.what {
+            if let ResourceKind::Listeners(list) = &kept.what {
                 if !accepting && clear {
                     at_latest(self.accept_again);
                 }
-                for (index, bound) in list.iter().enumerate().filter(|_| accepting) {
-                    on(bound.socket.raw(), READ, Source::Listener(kept.id, index as u8));
+                for (index, bound) in (0..).zip(list).filter(|_| accepting) {
+                    on(bound.socket.raw(), READ, Source::Listener(kept.id, index));
                 }
             }
         }
@@ -219,15 +219,15 @@ impl Helper {
         let mut at = 0;
         while let Some(pending) = self.pending.get_mut(at) {
             match &mut pending.stage {
-                Stage::Asking(asked, _) if asked.deadline() <= now => {
+                Stage::NameLookup(asked, _) if asked.deadline() <= now => {
                     let why = asked.timed_out();
                     self.finish(at, Err(why))?;
                 }
-                Stage::Connecting(connecting) if connecting.wake_at() <= now => {
+                Stage::TcpConnect(connecting) if connecting.wake_at() <= now => {
                     let progress = connecting.proceed(now);
                     at += self.progressed(at, progress)?;
                 }
-                Stage::Knocking(knocking) => match knocking.proceed(now) {
+                Stage::UnixConnect(knocking) => match knocking.proceed(now) {
                     None => at += 1,
                     Some(result) => {
                         let done = result.map(|socket| (Done::Connected { peer: None }, alloc::vec![socket]));
@@ -245,7 +245,7 @@ impl Helper {
         let Some(at) = self.pending.iter().position(|p| p.id == id) else {
             return Ok(());
         };
-        let Stage::Connecting(connecting) = &mut self.pending[at].stage else {
+        let Stage::TcpConnect(connecting) = &mut self.pending[at].stage else {
             return Ok(());
         };
         let progress = connecting.ready(fd, now);
@@ -299,7 +299,7 @@ impl Helper {
         let mut at = 0;
         while let Some(pending) = self.pending.get_mut(at) {
             let refused = match &mut pending.stage {
-                Stage::Asking(asked, _) => self.names.send(asked, now).err(),
+                Stage::NameLookup(asked, _) => self.names.send(asked, now).err(),
                 _ => None,
             };
             match refused {
@@ -316,20 +316,20 @@ impl Helper {
 
     /// The question with `number` is answered; one that was cancelled or gave up is not there any more.
     fn named(&mut self, number: u32, found: Found, now: i64) -> Result<(), End> {
-        let asks = |p: &Pending| matches!(&p.stage, Stage::Asking(asked, _) if asked.is(number));
+        let asks = |p: &PendingRequest| matches!(&p.stage, Stage::NameLookup(asked, _) if asked.is(number));
         let Some(at) = self.pending.iter().position(asks) else {
             return Ok(());
         };
-        let Stage::Asking(asked, then) = &self.pending[at].stage else {
+        let Stage::NameLookup(asked, then) = &self.pending[at].stage else {
             return Ok(());
         };
         let (then, deadline) = (*then, asked.deadline());
         match asked.addresses(found) {
             Err(why) => self.finish(at, Err(why)),
             Ok(list) if matches!(then, Then::Connect) => {
-                let mut connecting = Connecting::new(&list, deadline);
+                let mut connecting = ConnectAttempt::new(&list, deadline);
                 let progress = connecting.proceed(now);
-                self.pending[at].stage = Stage::Connecting(connecting);
+                self.pending[at].stage = Stage::TcpConnect(connecting);
                 self.progressed(at, progress).map(drop)
             }
             Ok(list) => {
@@ -344,7 +344,7 @@ impl Helper {
         let mut at = 0;
         while let Some(pending) = self.pending.get(at) {
             match &pending.stage {
-                Stage::Asking(asked, _) => {
+                Stage::NameLookup(asked, _) => {
                     let why = self.names.unreachable(asked);
                     self.finish(at, Err(why))?;
                 }
@@ -361,8 +361,8 @@ impl Helper {
             return Ok(());
         }
         let listener = self.kept.iter().find(|k| k.id == id).and_then(|k| match &k.what {
-            Holding::Listeners(list) => list.get(index as usize),
-            Holding::File { .. } => None,
+            ResourceKind::Listeners(list) => list.get(index as usize),
+            ResourceKind::File { .. } => None,
         });
         let Some(listener) = listener else {
             return Ok(());

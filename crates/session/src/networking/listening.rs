@@ -16,7 +16,7 @@ const DISPLAY_BACKLOG: i32 = 10;
 const DEFAULT_BACKLOG: u32 = 128;
 
 /// A bound socket and its address.
-pub struct Bound {
+pub struct Listener {
     /// The socket.
     pub socket: Fd,
     /// Where it is.
@@ -26,12 +26,12 @@ pub struct Bound {
 /// The queue that a request gets.
 pub fn backlog(asked: u32) -> i32 {
     let asked = if asked == 0 { DEFAULT_BACKLOG } else { asked };
-    asked.min(MAX_BACKLOG) as i32
+    asked.min(MAX_BACKLOG).cast_signed()
 }
 
 /// Binds (and listens, with a backlog) on every address of `list`. With `complete` false those of a version that
 /// this machine has not got are left out, unless all are.
-pub fn open(list: &[Address], complete: bool, backlog: Option<i32>) -> Result<Vec<Bound>, Failure> {
+pub fn open(list: &[Address], complete: bool, backlog: Option<i32>) -> Result<Vec<Listener>, Failure> {
     let failed = |(errno, at): (Errno, Address)| {
         let doing = if backlog.is_some() {
             "listening on"
@@ -50,8 +50,8 @@ pub fn open(list: &[Address], complete: bool, backlog: Option<i32>) -> Result<Ve
     }
 }
 
-fn all(list: &[Address], complete: bool, backlog: Option<i32>) -> Result<Vec<Bound>, (Errno, Address)> {
-    let mut bound: Vec<Bound> = Vec::with_capacity(list.len());
+fn all(list: &[Address], complete: bool, backlog: Option<i32>) -> Result<Vec<Listener>, (Errno, Address)> {
+    let mut bound: Vec<Listener> = Vec::with_capacity(list.len());
     let mut absent = None;
     for want in list {
         // Port 0: the number that the first one got.
@@ -71,7 +71,7 @@ fn all(list: &[Address], complete: bool, backlog: Option<i32>) -> Result<Vec<Bou
     }
 }
 
-fn single(want: &Address, backlog: Option<i32>) -> Result<Bound, Errno> {
+fn single(want: &Address, backlog: Option<i32>) -> Result<Listener, Errno> {
     let socket = net::tcp(want)?;
     net::set_reuse_address(&socket)?;
     if !want.is_v4() {
@@ -86,11 +86,11 @@ fn single(want: &Address, backlog: Option<i32>) -> Result<Bound, Errno> {
     } else {
         *want
     };
-    Ok(Bound { socket, at })
+    Ok(Listener { socket, at })
 }
 
 /// The first display from `first` to `last` whose port is free on all of its addresses.
-pub fn display(first: u16, last: u16, any_address: bool) -> Result<(u16, Vec<Bound>), Failure> {
+pub fn display(first: u16, last: u16, any_address: bool) -> Result<(u16, Vec<Listener>), Failure> {
     if first > last || last - first >= MAX_DISPLAYS || last > u16::MAX - X11_PORT {
         return Err(refusal::bad(
             "displays go from first to last, at most 1000 of them, the last below 59536",

@@ -20,7 +20,7 @@ pub struct Names {
 }
 
 /// One question, until it is answered.
-pub struct Asked {
+pub struct Lookup {
     /// Its number on the resolver's socket.
     number: u32,
     name: CString,
@@ -55,9 +55,9 @@ impl Names {
     }
 
     /// Asks for the addresses of `name`.
-    pub fn ask(&mut self, name: CString, port: u16, now: i64, deadline: i64) -> Result<Asked, Failure> {
+    pub fn ask(&mut self, name: CString, port: u16, now: i64, deadline: i64) -> Result<Lookup, Failure> {
         self.last = self.last.wrapping_add(1);
-        let mut asked = Asked {
+        let mut asked = Lookup {
             number: self.last,
             name,
             port,
@@ -69,7 +69,7 @@ impl Names {
     }
 
     /// Sends the question unless that was done.
-    pub fn send(&self, asked: &mut Asked, now: i64) -> Result<(), Failure> {
+    pub fn send(&self, asked: &mut Lookup, now: i64) -> Result<(), Failure> {
         if asked.sent {
             return Ok(());
         }
@@ -79,7 +79,7 @@ impl Names {
         let left = (asked.deadline - now).clamp(1_000_000, 600_000_000_000);
         let frame = fleetgate_wire::encode(&Question {
             id: asked.number,
-            deadline_ms: (left / 1_000_000) as u32,
+            deadline_ms: u32::try_from(left / 1_000_000).unwrap_or(1),
             about: About::Host {
                 name: asked.name.clone(),
                 port: asked.port,
@@ -94,7 +94,7 @@ impl Names {
     }
 
     /// Why no name can be looked up now.
-    pub fn unreachable(&self, asked: &Asked) -> Failure {
+    pub fn unreachable(&self, asked: &Lookup) -> Failure {
         let (reason, errno, sentence) = if self.given {
             (
                 Reason::System,
@@ -144,7 +144,7 @@ fn read(frame: &[u8], truncated: bool) -> News {
     }
 }
 
-impl Asked {
+impl Lookup {
     /// Whether it is the question with `number`.
     pub fn is(&self, number: u32) -> bool {
         self.number == number

@@ -17,7 +17,7 @@ pub struct Outbox {
 }
 
 /// The other side does not listen any more.
-pub struct Gone;
+pub struct ControlClosed;
 
 impl Outbox {
     /// Nothing waits.
@@ -39,7 +39,7 @@ impl Outbox {
     }
 
     /// Sends an answer, at once if there is room and none waits before it.
-    pub fn answer(&mut self, to: &Fd, id: u32, done: Done, fds: Vec<Fd>) -> Result<(), Gone> {
+    pub fn answer(&mut self, to: &Fd, id: u32, done: Done, fds: Vec<Fd>) -> Result<(), ControlClosed> {
         let frame = fleetgate_wire::encode(&Response { id, done });
         self.waiting.push_back((frame, fds));
         if self.waiting.len() == 1 {
@@ -49,7 +49,7 @@ impl Outbox {
     }
 
     /// Sends as much as there is room for. `now` is needed to end a pause; 0: the clock was not read.
-    pub fn flush(&mut self, to: &Fd, now: i64) -> Result<(), Gone> {
+    pub fn flush(&mut self, to: &Fd, now: i64) -> Result<(), ControlClosed> {
         if self.paused_until > now {
             return Ok(());
         }
@@ -63,7 +63,7 @@ impl Outbox {
                     self.paused_until = fleetgate_sys::clock::monotonic().as_nanos() + PAUSE;
                     break;
                 }
-                Err(_) => return Err(Gone),
+                Err(_) => return Err(ControlClosed),
             }
         }
         Ok(())

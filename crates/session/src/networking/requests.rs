@@ -1,9 +1,9 @@
 //! What each request does, up to where it has to wait for something.
 
-use super::connecting::{Connecting, MAX_ADDRESSES};
-use super::helper::{End, Helper, Holding, Kept, Pending, Stage, Then, endpoint};
+use super::connecting::{ConnectAttempt, MAX_ADDRESSES};
+use super::helper::{End, Helper, PendingRequest, Resource, ResourceKind, Stage, Then, endpoint};
 use super::host::{self, Host};
-use super::unix::{self, Knocking, Made};
+use super::unix::{self, SocketPath, UnixConnectAttempt};
 use super::{listening, refusal};
 use crate::order;
 use alloc::ffi::CString;
@@ -90,7 +90,8 @@ impl Helper {
                 return self.bind(id, host, port, Then::Accept { backlog }, now);
             }
             What::ConnectUnix { path, timeout_ms } => {
-                let knocking = deadline(timeout_ms, now).and_then(|at| Knocking::new(path, now, at));
+                let knocking =
+                    deadline(timeout_ms, now).and_then(|at| UnixConnectAttempt::new(path, now, at));
                 return self.knock(id, knocking, now);
             }
             What::ListenUnix {
@@ -137,11 +138,11 @@ impl Helper {
             Err(why) => Ok(Err(why)),
             Ok((at, Host::Name)) => Ok(self.ask(id, host, port, Then::Connect, now, at)),
             Ok((at, Host::Addresses { list, .. })) => {
-                let mut connecting = Connecting::new(&list, at);
+                let mut connecting = ConnectAttempt::new(&list, at);
                 let progress = connecting.proceed(now);
-                self.pending.push(Pending {
+                self.pending.push(PendingRequest {
                     id,
-                    stage: Stage::Connecting(connecting),
+                    stage: Stage::TcpConnect(connecting),
                 });
                 self.progressed(self.pending.len() - 1, progress).map(|_| Ok(()))
             }
@@ -150,14 +151,19 @@ impl Helper {
 
     fn ask(&mut self, id: u32, name: CString, port: u16, then: Then, now: i64, until: i64) -> Refusable<()> {
         let asked = self.names.ask(name, port, now, until)?;
-        self.pending.push(Pending {
+        self.pending.push(PendingRequest {
             id,
-            stage: Stage::Asking(asked, then),
+            stage: Stage::NameLookup(asked, then),
         });
         Ok(())
     }
 
-    fn knock(&mut self, id: u32, knocking: Refusable<Knocking>, now: i64) -> Result<Refusable<()>, End> {
+    fn knock(
+        &mut self,
+        id: u32,
+        knocking: Refusable<UnixConnectAttempt>,
+        now: i64,
+    ) -> Result<Refusable<()>, End> {
         let mut knocking = match knocking {
             Ok(knocking) => knocking,
             Err(why) => return Ok(Err(why)),
@@ -169,9 +175,9 @@ impl Helper {
             }
             Some(Err(why)) => Ok(Err(why)),
             None => {
-                self.pending.push(Pending {
+                self.pending.push(PendingRequest {
                     id,
-                    stage: Stage::Knocking(knocking),
+                    stage: Stage::UnixConnect(knocking),
                 });
                 Ok(Ok(()))
             }
@@ -215,9 +221,9 @@ impl Helper {
         let local = bound.iter().map(|b| endpoint(&b.at)).collect();
         let mut fds = Vec::new();
         if keep {
-            self.kept.push(Kept {
+            self.kept.push(Resource {
                 id,
-                what: Holding::Listeners(bound),
+                what: ResourceKind::Listeners(bound),
             });
         } else {
             fds = bound.into_iter().map(|b| b.socket).collect();
@@ -225,11 +231,11 @@ impl Helper {
         self.answer(id, Done::Listening { local }, fds)
     }
 
-    fn keep_file(&mut self, id: u32, socket: Fd, made: Made) -> Result<(), End> {
+    fn keep_file(&mut self, id: u32, socket: Fd, made: SocketPath) -> Result<(), End> {
         let path = made.path();
-        self.kept.push(Kept {
+        self.kept.push(Resource {
             id,
-            what: Holding::File { _made: made },
+            what: ResourceKind::File { _made: made },
         });
         self.answer(id, Done::UnixListening { path }, alloc::vec![socket])
     }

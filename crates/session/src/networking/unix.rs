@@ -11,7 +11,7 @@ use fleetgate_wire::{Failure, Reason};
 
 /// A connect whose listener has a full queue. Nothing tells when there is room, so it is tried again, at growing
 /// intervals.
-pub struct Knocking {
+pub struct UnixConnectAttempt {
     path: CString,
     again: i64,
     pause: i64,
@@ -22,10 +22,10 @@ pub struct Knocking {
 const FIRST_PAUSE: i64 = 5_000_000;
 const LONGEST_PAUSE: i64 = 160_000_000;
 
-impl Knocking {
-    /// A connect to `path`; call [`Knocking::proceed`] next.
-    pub fn new(path: CString, now: i64, deadline: i64) -> Result<Knocking, Failure> {
-        Ok(Knocking {
+impl UnixConnectAttempt {
+    /// A connect to `path`; call [`UnixConnectAttempt::proceed`] next.
+    pub fn new(path: CString, now: i64, deadline: i64) -> Result<UnixConnectAttempt, Failure> {
+        Ok(UnixConnectAttempt {
             path: checked(path)?,
             again: now,
             pause: FIRST_PAUSE,
@@ -62,19 +62,19 @@ impl Knocking {
 }
 
 /// What a listening socket left in the file system; removed when dropped.
-pub struct Made {
+pub struct SocketPath {
     file: SocketFile,
     directory: Option<PrivateDirectory>,
 }
 
-impl Made {
+impl SocketPath {
     /// Where the socket is.
     pub fn path(&self) -> CString {
         self.file.path().into()
     }
 }
 
-impl Drop for Made {
+impl Drop for SocketPath {
     fn drop(&mut self) {
         // Whatever stands there now that is not ours stays; there is nobody left to tell.
         let _ = self.file.remove();
@@ -85,9 +85,9 @@ impl Drop for Made {
 }
 
 /// A directory that is removed when what should stand in it was not made.
-struct Unused(Option<PrivateDirectory>);
+struct UnusedDirectory(Option<PrivateDirectory>);
 
-impl Drop for Unused {
+impl Drop for UnusedDirectory {
     fn drop(&mut self) {
         if let Some(directory) = &self.0 {
             let _ = directory.remove();
@@ -96,7 +96,12 @@ impl Drop for Unused {
 }
 
 /// Listens at `path`.
-pub fn listen(path: CString, umask: u32, unlink_first: bool, backlog: i32) -> Result<(Fd, Made), Failure> {
+pub fn listen(
+    path: CString,
+    umask: u32,
+    unlink_first: bool,
+    backlog: i32,
+) -> Result<(Fd, SocketPath), Failure> {
     let path = checked(path)?;
     if umask > 0o777 {
         return Err(refusal::bad("the umask has bits beyond 0777"));
@@ -115,7 +120,7 @@ const AGENT_BACKLOG: i32 = 128;
 
 /// Listens for agent connections at a path that nobody else can enter or guess: sshd's own naming, which users'
 /// scripts know.
-pub fn agent() -> Result<(Fd, Made), Failure> {
+pub fn agent() -> Result<(Fd, SocketPath), Failure> {
     let made =
         PrivateDirectory::make(b"/tmp/ssh-").map_err(|e| refusal::system(e, "making a directory in /tmp"))?;
     let path = format!(
@@ -123,14 +128,14 @@ pub fn agent() -> Result<(Fd, Made), Failure> {
         refusal::printable(made.path().to_bytes()),
         process::id()
     );
-    let mut directory = Unused(Some(made));
+    let mut directory = UnusedDirectory(Some(made));
     let path = CString::new(path).map_err(|_| refusal::bad("a path with a zero byte"))?;
     let (socket, mut made) = at(path, 0o177, AGENT_BACKLOG)?;
     made.directory = directory.0.take();
     Ok((socket, made))
 }
 
-fn at(path: CString, umask: u32, backlog: i32) -> Result<(Fd, Made), Failure> {
+fn at(path: CString, umask: u32, backlog: i32) -> Result<(Fd, SocketPath), Failure> {
     let failed = |e| about(e, "listening at", &path);
     let socket = net::unix().map_err(failed)?;
     // The process is alone with itself: nothing else is made between these two.
@@ -139,7 +144,7 @@ fn at(path: CString, umask: u32, backlog: i32) -> Result<(Fd, Made), Failure> {
     net::umask(old);
     bound.map_err(failed)?;
     let file = SocketFile::of(path.clone()).map_err(failed)?;
-    let made = Made {
+    let made = SocketPath {
         file,
         directory: None,
     };

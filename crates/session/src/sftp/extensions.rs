@@ -1,7 +1,7 @@
 //! Extensions that are about people: their home directories, their names, `~` in a path.
 
 use super::operations::{Outcome, Session};
-use super::protocol::{MAX_PACKET, Status, kind};
+use super::protocol::{MAX_PACKET, Status, kind, short};
 use super::realpath;
 use super::request;
 use alloc::ffi::CString;
@@ -80,6 +80,6 @@ impl Session {
 }
 
 fn put(names: &mut Vec<u8>, name: &[u8]) {
-    names.extend_from_slice(&(name.len() as u32).to_be_bytes());
+    names.extend_from_slice(&short(name.len()).to_be_bytes());
     names.extend_from_slice(name);
 }

@@ -212,7 +212,7 @@ impl Copy<'_> {
         let mut in_kernel = self.to_offset.is_some();
         while len == 0 || self.copied < len {
             let left = if len == 0 { u64::MAX } else { len - self.copied };
-            let step = left.min(COPY_STEP as u64) as usize;
+            let step = usize::try_from(left).map_or(COPY_STEP, |left| left.min(COPY_STEP));
             let n = if in_kernel {
                 match self.in_kernel(step) {
                     Ok(n) => n,

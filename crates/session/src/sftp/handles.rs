@@ -3,6 +3,7 @@
 //! A name is eight bytes: a place in the table and how often that place was given out. A name that was closed, or
 //! made up, leads nowhere, also when its place is in use again.
 
+use super::protocol::short;
 use alloc::ffi::CString;
 use alloc::vec::Vec;
 use fleetgate_sys::Fd;
@@ -72,7 +73,7 @@ impl Handles {
         Handles {
             slots: Vec::new(),
             free: Vec::new(),
-            limit: limit() as usize,
+            limit: usize::try_from(limit()).unwrap_or(usize::MAX),
         }
     }
 
@@ -83,7 +84,7 @@ impl Handles {
 
     /// Gives `open` a name.
     pub fn insert(&mut self, open: Open) -> [u8; 8] {
-        let at = self.free.pop().unwrap_or(self.slots.len() as u32);
+        let at = self.free.pop().unwrap_or(short(self.slots.len()));
         if at as usize == self.slots.len() {
             self.slots.push(Slot {
                 given_out: 0,

@@ -34,9 +34,9 @@ use fleetgate_wire::order::{Role, Work};
 use fleetgate_wire::sftp::Sftp;
 use fleetgate_wire::{Failure, Reason, Reply};
 use operations::Session;
-use options::{Asked, Options};
+use options::{CommandLine, Options};
 use people::People;
-use protocol::Allowed;
+use protocol::AllowedOperations;
 use protocol::End;
 use serve::Streams;
 
@@ -110,7 +110,7 @@ fn by_order(control: &Control) -> Result<i32, Failure> {
     let mut session = session(
         Events::new(listener, start),
         people,
-        Allowed::ALL,
+        AllowedOperations::ALL,
         order.read_only,
     );
     session.home = Some(order.home);
@@ -160,12 +160,12 @@ fn start_by_order(order: &Sftp) -> Result<Vec<u8>, Failure> {
 /// Serves standard input and output as the calling user, as OpenSSH's sftp-server does.
 pub fn run_standalone(args: &[&[u8]]) -> i32 {
     let options = match options::read(args) {
-        Ok(Asked::Serve(options)) => options,
-        Ok(Asked::Requests) => {
+        Ok(CommandLine::Serve(options)) => options,
+        Ok(CommandLine::Requests) => {
             let names = protocol::OPERATIONS.iter().flat_map(|d| [d.name, "\n"]);
             return print(1, &names.collect::<String>());
         }
-        Ok(Asked::Help) => return print(1, options::USAGE),
+        Ok(CommandLine::Help) => return print(1, options::USAGE),
         Err(why) => {
             print(
                 2,
@@ -218,7 +218,7 @@ fn standalone(options: &Options) -> i32 {
     exit_code(end)
 }
 
-fn session(events: Events, people: People, allowed: Allowed, read_only: bool) -> Session {
+fn session(events: Events, people: People, allowed: AllowedOperations, read_only: bool) -> Session {
     Session {
         output: output::Output::new(),
         allowed: if read_only { allowed.read_only() } else { allowed },

@@ -4,7 +4,7 @@ use super::events::Events;
 use super::handles::{Handles, Open};
 use super::output::Output;
 use super::people::People;
-use super::protocol::{Allowed, End, OPERATIONS, Status, VERSION, kind, open};
+use super::protocol::{AllowedOperations, End, OPERATIONS, Operation, Status, VERSION, kind, open};
 use super::request::{Packet, Request};
 use alloc::ffi::CString;
 use fleetgate_sys::Errno;
@@ -15,7 +15,7 @@ pub struct Session {
     /// Answers on their way.
     pub output: Output,
     /// What it may ask for.
-    pub allowed: Allowed,
+    pub allowed: AllowedOperations,
     /// Whether files open for reading only.
     pub read_only: bool,
     /// What it holds open.
@@ -41,7 +41,11 @@ impl Session {
             _ if !self.initialised => return Err(End::NotInitialised),
             // OpenSSH leaves unknown types without an answer, and its client waiting; the draft wants this.
             Packet::Unknown { id } => self.output.status(id, Status::Unsupported),
-            Packet::Request { id, request } => self.perform(id, &request),
+            Packet::Request {
+                id,
+                operation,
+                request,
+            } => self.perform(id, operation, &request),
         }
         Ok(())
     }
@@ -78,8 +82,8 @@ impl Session {
         answer.finish();
     }
 
-    fn perform(&mut self, id: u32, request: &Request<'_>) {
-        let outcome = if self.allowed.permits(request.operation()) {
+    fn perform(&mut self, id: u32, operation: Operation, request: &Request<'_>) {
+        let outcome = if self.allowed.permits(operation) {
             self.dispatch(id, request)
         } else {
             Err(Status::PermissionDenied)

@@ -1,6 +1,6 @@
 //! The command line of the stand-alone server: OpenSSH's, as far as it makes sense here.
 
-use super::protocol::{Allowed, OPERATIONS};
+use super::protocol::{AllowedOperations, OPERATIONS};
 use alloc::ffi::CString;
 use alloc::string::String;
 
@@ -19,7 +19,7 @@ Serves SFTP version 3 on standard input and output.
 
 /// What the command line asks for.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum CommandLine {
     /// To serve.
     Serve(Options),
     /// The names of all requests.
@@ -36,7 +36,7 @@ pub struct Options {
     /// Tell operations on standard error.
     pub tell: bool,
     /// What may be asked.
-    pub allowed: Allowed,
+    pub allowed: AllowedOperations,
     /// Refuse changes.
     pub read_only: bool,
     /// The umask.
@@ -44,15 +44,15 @@ pub struct Options {
 }
 
 /// Reads the arguments. Letters may stand together, a value behind its letter or as the next argument.
-pub fn read(args: &[&[u8]]) -> Result<Asked, String> {
+pub fn read(args: &[&[u8]]) -> Result<CommandLine, String> {
     let mut options = Options {
         start: None,
         tell: false,
-        allowed: Allowed::ALL,
+        allowed: AllowedOperations::ALL,
         read_only: false,
         umask: None,
     };
-    let (mut allowed, mut denied) = (None, Allowed::NONE);
+    let (mut allowed, mut denied) = (None, AllowedOperations::NONE);
     let mut args = args.iter().copied();
     while let Some(arg) = args.next() {
         let Some(mut letters) = arg.strip_prefix(b"-").filter(|l| !l.is_empty()) else {
@@ -64,7 +64,7 @@ pub fn read(args: &[&[u8]]) -> Result<Asked, String> {
                 match letter {
                     b'e' => options.tell = true,
                     b'R' => options.read_only = true,
-                    b'h' => return Ok(Asked::Help),
+                    b'h' => return Ok(CommandLine::Help),
                     _ => return Err(alloc::format!("there is no option -{}", letter as char)),
                 }
                 continue;
@@ -80,7 +80,7 @@ pub fn read(args: &[&[u8]]) -> Result<Asked, String> {
                 b'u' => options.umask = Some(umask(value)?),
                 b'P' => denied = set(value)?,
                 b'p' => allowed = Some(set(value)?),
-                b'Q' if value == b"requests" => return Ok(Asked::Requests),
+                b'Q' if value == b"requests" => return Ok(CommandLine::Requests),
                 b'Q' => return Err(alloc::format!("-Q lists requests, not {}", text(value))),
                 _ => {
                     return Err(String::from(
@@ -94,8 +94,8 @@ pub fn read(args: &[&[u8]]) -> Result<Asked, String> {
         .iter()
         .map(|d| d.operation)
         .filter(|o| allowed.is_none_or(|a| a.permits(*o)) && !denied.permits(*o))
-        .fold(Allowed::NONE, Allowed::with);
-    Ok(Asked::Serve(options))
+        .fold(AllowedOperations::NONE, AllowedOperations::with);
+    Ok(CommandLine::Serve(options))
 }
 
 fn umask(value: &[u8]) -> Result<u32, String> {
@@ -106,8 +106,8 @@ fn umask(value: &[u8]) -> Result<u32, String> {
 }
 
 /// A list of names. An unknown one is an error: a misspelt denial would deny nothing.
-fn set(value: &[u8]) -> Result<Allowed, String> {
-    let mut all = Allowed::NONE;
+fn set(value: &[u8]) -> Result<AllowedOperations, String> {
+    let mut all = AllowedOperations::NONE;
     for name in value.split(|b| *b == b',') {
         let known = OPERATIONS.iter().find(|d| d.name.as_bytes() == name);
         let known = known
@@ -129,7 +129,7 @@ mod tests {
     fn serve(args: &[&str]) -> Result<Options, String> {
         let args: alloc::vec::Vec<&[u8]> = args.iter().map(|a| a.as_bytes()).collect();
         match read(&args)? {
-            Asked::Serve(options) => Ok(options),
+            CommandLine::Serve(options) => Ok(options),
             other => panic!("{other:?}"),
         }
     }
@@ -144,8 +144,8 @@ mod tests {
         let options = serve(&["-p", "read,open,close", "-P", "read"]).unwrap();
         assert!(options.allowed.permits(Operation::Open) && !options.allowed.permits(Operation::Read));
         assert!(!options.allowed.permits(Operation::Write));
-        assert_eq!(read(&[b"-Q", b"requests"]), Ok(Asked::Requests));
-        assert_eq!(read(&[b"-h"]), Ok(Asked::Help));
+        assert_eq!(read(&[b"-Q", b"requests"]), Ok(CommandLine::Requests));
+        assert_eq!(read(&[b"-h"]), Ok(CommandLine::Help));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! READ data is read by the kernel straight into its place in the answer; nothing is copied twice. What may wait
 //! here is bounded by the loop (`serve`), not by this type.
 
-use super::protocol::{Status, kind};
+use super::protocol::{Status, kind, short};
 use super::request::Attributes;
 use alloc::vec::Vec;
 use fleetgate_sys::tree::Stat;
@@ -134,10 +134,10 @@ impl Output {
         if n == 0 && len > 0 {
             return Ok(0);
         }
-        place[..4].copy_from_slice(&((HEADER - 4 + n) as u32).to_be_bytes());
+        place[..4].copy_from_slice(&short(HEADER - 4 + n).to_be_bytes());
         place[4] = kind::DATA;
         place[5..9].copy_from_slice(&id.to_be_bytes());
-        place[9..13].copy_from_slice(&(n as u32).to_be_bytes());
+        place[9..13].copy_from_slice(&short(n).to_be_bytes());
         self.end += HEADER + n;
         Ok(n)
     }
@@ -154,7 +154,7 @@ impl Answer<'_> {
     }
     /// Appends a string with its length.
     pub fn string(&mut self, bytes: &[u8]) {
-        self.u32(bytes.len() as u32);
+        self.u32(short(bytes.len()));
         self.output.put(bytes);
     }
     /// Appends attributes, all of them. Times beyond 2106 and before 1970 wrap: the draft gives them 32 bits.
@@ -164,8 +164,14 @@ impl Answer<'_> {
         self.u32(stat.uid);
         self.u32(stat.gid);
         self.u32(stat.mode);
-        self.u32(stat.accessed as u32);
-        self.u32(stat.modified as u32);
+        for time in [stat.accessed, stat.modified] {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "the draft's times have 32 bits"
+            )]
+            self.u32(time as u32);
+        }
     }
     /// How long the answer is by now, its length field not counted.
     pub fn len(&self) -> usize {
@@ -178,7 +184,7 @@ impl Answer<'_> {
     }
     /// Completes it.
     pub fn finish(self) {
-        let len = self.len() as u32;
+        let len = short(self.len());
         let at = self.output.start + self.at;
         self.output.buffer[at..at + 4].copy_from_slice(&len.to_be_bytes());
     }

@@ -202,7 +202,8 @@ impl People {
                 let spent = (clock::monotonic().as_nanos() - start) / 1_000_000;
                 let left = i64::from(PATIENCE_MS) - spent;
                 let mut watch = [Watch::new(socket.raw(), poll::READ)];
-                if left <= 0 || poll::poll(&mut watch, Some(left as u32)) != Ok(1) {
+                let left = u32::try_from(left).unwrap_or(0);
+                if left == 0 || poll::poll(&mut watch, Some(left)) != Ok(1) {
                     break;
                 }
                 match socket::receive(socket, &mut buffer, false) {

@@ -13,6 +13,15 @@ pub const MAX_DATA: usize = MAX_PACKET - 1024;
 /// What a READDIR answer may grow to: the draft makes every client accept packets of 34,000 bytes.
 pub const MAX_LISTING: usize = 34_000;
 
+/// A length or a number of what is in a packet, or a handle's.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a packet has 256 KB, and there are fewer handles than descriptors"
+)]
+pub const fn short(n: usize) -> u32 {
+    n as u32
+}
+
 /// Packet types, both ways.
 pub mod kind {
     #![allow(missing_docs)]
@@ -172,7 +181,7 @@ pub enum Operation {
 }
 
 /// One operation's entry.
-pub struct Described {
+pub struct OperationEntry {
     /// Which.
     pub operation: Operation,
     /// What an operator calls it (`-p`, `-P`).
@@ -183,8 +192,8 @@ pub struct Described {
     pub writes: bool,
 }
 
-const fn base(operation: Operation, name: &'static str, writes: bool) -> Described {
-    Described {
+const fn base(operation: Operation, name: &'static str, writes: bool) -> OperationEntry {
+    OperationEntry {
         operation,
         name,
         extension: None,
@@ -198,8 +207,8 @@ const fn extension(
     announced: &'static str,
     version: &'static str,
     writes: bool,
-) -> Described {
-    Described {
+) -> OperationEntry {
+    OperationEntry {
         operation,
         name,
         extension: Some((announced, version)),
@@ -208,7 +217,7 @@ const fn extension(
 }
 
 /// All of them; the place in the list is the operation's number.
-pub const OPERATIONS: [Described; 29] = {
+pub const OPERATIONS: [OperationEntry; 29] = {
     use Operation::*;
     [
         base(Open, "open", false),
@@ -235,7 +244,7 @@ pub const OPERATIONS: [Described; 29] = {
         extension(Hardlink, "hardlink", "hardlink@openssh.com", "1", true),
         extension(Fsync, "fsync", "fsync@openssh.com", "1", true),
         extension(Lsetstat, "lsetstat", "lsetstat@openssh.com", "1", true),
-        // Not a change of anything, but OpenSSH counts it as one: see `Allowed::permits`.
+        // Not a change of anything, but OpenSSH counts it as one: see `AllowedOperations::permits`.
         extension(Limits, "limits", "limits@openssh.com", "1", false),
         extension(ExpandPath, "expand-path", "expand-path@openssh.com", "1", false),
         extension(CopyData, "copy-data", "copy-data", "1", true),
@@ -252,26 +261,26 @@ pub const OPERATIONS: [Described; 29] = {
 
 /// Which operations a session may use, one bit each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allowed(u32);
+pub struct AllowedOperations(u32);
 
-impl Allowed {
+impl AllowedOperations {
     /// Every operation.
-    pub const ALL: Allowed = Allowed((1 << OPERATIONS.len()) - 1);
+    pub const ALL: AllowedOperations = AllowedOperations((1 << OPERATIONS.len()) - 1);
     /// None.
-    pub const NONE: Allowed = Allowed(0);
+    pub const NONE: AllowedOperations = AllowedOperations(0);
 
     /// With `operation` too.
-    pub const fn with(self, operation: Operation) -> Allowed {
-        Allowed(self.0 | 1 << operation as u8)
+    pub const fn with(self, operation: Operation) -> AllowedOperations {
+        AllowedOperations(self.0 | 1 << operation as u8)
     }
 
     /// Without `operation`.
-    pub const fn without(self, operation: Operation) -> Allowed {
-        Allowed(self.0 & !(1 << operation as u8))
+    pub const fn without(self, operation: Operation) -> AllowedOperations {
+        AllowedOperations(self.0 & !(1 << operation as u8))
     }
 
     /// Without those that change anything.
-    pub fn read_only(self) -> Allowed {
+    pub fn read_only(self) -> AllowedOperations {
         let writing = OPERATIONS.iter().filter(|d| d.writes);
         writing.fold(self, |allowed, d| allowed.without(d.operation))
     }
@@ -295,7 +304,7 @@ mod tests {
 
     #[test]
     fn read_only_takes_what_writes_and_nothing_else() {
-        let allowed = Allowed::ALL.read_only();
+        let allowed = AllowedOperations::ALL.read_only();
         for described in &OPERATIONS {
             assert_eq!(
                 allowed.permits(described.operation),

@@ -3,7 +3,7 @@
 //! Data of a WRITE stays where it was received. Paths become C strings here, so a zero byte inside one never
 //! gets further.
 
-use super::protocol::{MAX_PACKET, Operation, kind};
+use super::protocol::{MAX_PACKET, OPERATIONS, Operation, kind};
 use alloc::ffi::CString;
 use alloc::vec::Vec;
 
@@ -171,6 +171,8 @@ pub enum Packet<'a> {
     Request {
         /// The number its answer carries.
         id: u32,
+        /// Which operation it is.
+        operation: Operation,
         /// The request.
         request: Request<'a>,
     },
@@ -219,78 +221,83 @@ pub fn parse(packet: &[u8]) -> Result<Packet<'_>, Malformed> {
         return Ok(Packet::Init { version: number });
     }
     let id = number;
-    match request(kind, &mut fields) {
-        Some(Some(request)) => Ok(Packet::Request { id, request }),
-        Some(None) => Ok(Packet::Unknown { id }),
-        None => Err(Malformed::Fields { id }),
-    }
+    let Some(operation) = operation(kind, &mut fields).ok_or(Malformed::Fields { id })? else {
+        return Ok(Packet::Unknown { id });
+    };
+    let request = request(operation, &mut fields).ok_or(Malformed::Fields { id })?;
+    Ok(Packet::Request {
+        id,
+        operation,
+        request,
+    })
 }
 
 /// `None`: malformed. `Some(None)`: unknown.
-fn request<'a>(kind: u8, f: &mut Fields<'a>) -> Option<Option<Request<'a>>> {
+fn operation(kind: u8, f: &mut Fields<'_>) -> Option<Option<Operation>> {
+    let known = match kind {
+        // The table has the requests of the draft first, in the order of their numbers.
+        kind::OPEN..=kind::SYMLINK => OPERATIONS.get(usize::from(kind - kind::OPEN)),
+        kind::EXTENDED => {
+            let name = f.string()?;
+            OPERATIONS
+                .iter()
+                .find(|d| d.extension.is_some_and(|(n, _)| n.as_bytes() == name))
+        }
+        _ => None,
+    };
+    Some(known.map(|known| known.operation))
+}
+
+/// The fields of a request. `None`: malformed.
+fn request<'a>(operation: Operation, f: &mut Fields<'a>) -> Option<Request<'a>> {
     use Request::*;
     // Fields are read in the order in which they are written here.
-    Some(Some(match kind {
-        kind::OPEN => Open {
+    Some(match operation {
+        Operation::Open => Open {
             path: f.path()?,
             flags: f.u32()?,
             attributes: f.attributes()?,
         },
-        kind::CLOSE => Close { handle: f.string()? },
-        kind::READ => Read {
+        Operation::Close => Close { handle: f.string()? },
+        Operation::Read => Read {
             handle: f.string()?,
             offset: f.u64()?,
             len: f.u32()?,
         },
-        kind::WRITE => Write {
+        Operation::Write => Write {
             handle: f.string()?,
             offset: f.u64()?,
             data: f.string()?,
         },
-        kind::LSTAT => Lstat { path: f.path()? },
-        kind::FSTAT => Fstat { handle: f.string()? },
-        kind::SETSTAT => Setstat {
+        Operation::Lstat => Lstat { path: f.path()? },
+        Operation::Fstat => Fstat { handle: f.string()? },
+        Operation::Setstat => Setstat {
             path: f.path()?,
             attributes: f.attributes()?,
         },
-        kind::FSETSTAT => Fsetstat {
+        Operation::Fsetstat => Fsetstat {
             handle: f.string()?,
             attributes: f.attributes()?,
         },
-        kind::OPENDIR => Opendir { path: f.path()? },
-        kind::READDIR => Readdir { handle: f.string()? },
-        kind::REMOVE => Remove { path: f.path()? },
-        kind::MKDIR => Mkdir {
+        Operation::Opendir => Opendir { path: f.path()? },
+        Operation::Readdir => Readdir { handle: f.string()? },
+        Operation::Remove => Remove { path: f.path()? },
+        Operation::Mkdir => Mkdir {
             path: f.path()?,
             attributes: f.attributes()?,
         },
-        kind::RMDIR => Rmdir { path: f.path()? },
-        kind::REALPATH => Realpath { path: f.path()? },
-        kind::STAT => Stat { path: f.path()? },
-        kind::RENAME => Rename {
+        Operation::Rmdir => Rmdir { path: f.path()? },
+        Operation::Realpath => Realpath { path: f.path()? },
+        Operation::Stat => Stat { path: f.path()? },
+        Operation::Rename => Rename {
             from: f.path()?,
             to: f.path()?,
         },
-        kind::READLINK => Readlink { path: f.path()? },
-        kind::SYMLINK => Symlink {
+        Operation::Readlink => Readlink { path: f.path()? },
+        Operation::Symlink => Symlink {
             target: f.path()?,
             path: f.path()?,
         },
-        kind::EXTENDED => return extended(f),
-        _ => return Some(None),
-    }))
-}
-
-fn extended<'a>(f: &mut Fields<'a>) -> Option<Option<Request<'a>>> {
-    use Request::*;
-    let name = f.string()?;
-    let known = super::protocol::OPERATIONS
-        .iter()
-        .find(|d| d.extension.is_some_and(|(n, _)| n.as_bytes() == name));
-    let Some(known) = known else {
-        return Some(None);
-    };
-    Some(Some(match known.operation {
         Operation::PosixRename => PosixRename {
             from: f.path()?,
             to: f.path()?,
@@ -320,46 +327,7 @@ fn extended<'a>(f: &mut Fields<'a>) -> Option<Option<Request<'a>>> {
             uids: f.string()?,
             gids: f.string()?,
         },
-        // The others are not extensions, so no name led here.
-        _ => return Some(None),
-    }))
-}
-
-impl Request<'_> {
-    /// Which operation it is.
-    pub fn operation(&self) -> Operation {
-        match self {
-            Request::Open { .. } => Operation::Open,
-            Request::Close { .. } => Operation::Close,
-            Request::Read { .. } => Operation::Read,
-            Request::Write { .. } => Operation::Write,
-            Request::Lstat { .. } => Operation::Lstat,
-            Request::Fstat { .. } => Operation::Fstat,
-            Request::Setstat { .. } => Operation::Setstat,
-            Request::Fsetstat { .. } => Operation::Fsetstat,
-            Request::Opendir { .. } => Operation::Opendir,
-            Request::Readdir { .. } => Operation::Readdir,
-            Request::Remove { .. } => Operation::Remove,
-            Request::Mkdir { .. } => Operation::Mkdir,
-            Request::Rmdir { .. } => Operation::Rmdir,
-            Request::Realpath { .. } => Operation::Realpath,
-            Request::Stat { .. } => Operation::Stat,
-            Request::Rename { .. } => Operation::Rename,
-            Request::Readlink { .. } => Operation::Readlink,
-            Request::Symlink { .. } => Operation::Symlink,
-            Request::PosixRename { .. } => Operation::PosixRename,
-            Request::Statvfs { .. } => Operation::Statvfs,
-            Request::Fstatvfs { .. } => Operation::Fstatvfs,
-            Request::Hardlink { .. } => Operation::Hardlink,
-            Request::Fsync { .. } => Operation::Fsync,
-            Request::Lsetstat { .. } => Operation::Lsetstat,
-            Request::Limits => Operation::Limits,
-            Request::ExpandPath { .. } => Operation::ExpandPath,
-            Request::CopyData { .. } => Operation::CopyData,
-            Request::HomeDirectory { .. } => Operation::HomeDirectory,
-            Request::UsersGroupsById { .. } => Operation::UsersGroupsById,
-        }
-    }
+    })
 }
 
 /// Fields still to be read.
@@ -462,6 +430,7 @@ mod tests {
             parse(&bytes),
             Ok(Packet::Request {
                 id: 7,
+                operation: Operation::Open,
                 request: expected
             })
         );
@@ -488,6 +457,14 @@ mod tests {
             parse(&packet(kind::EXTENDED, &[string(b"nobody@example.com")])),
             Ok(Packet::Unknown { id: 7 })
         );
+        for (kind, wanted) in [
+            (kind::OPEN, Operation::Open),
+            (kind::READDIR, Operation::Readdir),
+            (kind::STAT, Operation::Stat),
+            (kind::SYMLINK, Operation::Symlink),
+        ] {
+            assert_eq!(operation(kind, &mut Fields(&[])), Some(Some(wanted)));
+        }
         let lie = packet(
             kind::MKDIR,
             &[string(b"d"), alloc::vec![0x80, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]],

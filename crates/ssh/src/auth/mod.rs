@@ -13,7 +13,7 @@ mod tests;
 
 pub(crate) use client::Client;
 pub use prompts::InfoResponse;
-pub use request::{Method, PublicKey, Request, Unsigned};
+pub use request::{Method, PublicKey, Request, UnsignedRequest};
 pub(crate) use server::Server;
 
 /// The service that logs in.

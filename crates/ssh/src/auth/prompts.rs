@@ -1,6 +1,6 @@
 //! The questions and answers of keyboard-interactive (RFC 4256). It keeps no answer longer than it is used.
 
-use crate::codec::{Malformed, Reader, Write};
+use crate::codec::{Malformed, Reader, Write, number};
 use crate::message::{USERAUTH_60, USERAUTH_INFO_RESPONSE};
 use zeroize::Zeroizing;
 
@@ -43,7 +43,7 @@ impl InfoResponse {
         let size = 5 + answers.iter().map(|a| 4 + a.len()).sum::<usize>();
         let mut out = Zeroizing::new(Vec::with_capacity(size));
         out.put_u8(USERAUTH_INFO_RESPONSE);
-        out.put_u32(answers.len() as u32);
+        out.put_u32(number(answers.len()));
         for answer in answers {
             out.put_string(answer);
         }
@@ -92,7 +92,7 @@ impl<'a> Questions<'a> {
         out.put_string(name);
         out.put_string(instruction);
         out.put_string("");
-        out.put_u32(prompts.len() as u32);
+        out.put_u32(number(prompts.len()));
         for (prompt, echo) in prompts {
             out.put_string(prompt);
             out.put_bool(*echo);

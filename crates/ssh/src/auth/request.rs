@@ -61,7 +61,7 @@ pub struct PublicKey<'a> {
 }
 
 /// A publickey request that waits for its signature.
-pub struct Unsigned {
+pub struct UnsignedRequest {
     session_id: usize,
     bytes: Vec<u8>,
 }
@@ -146,7 +146,7 @@ impl<'a> Request<'a> {
         algorithm: &str,
         key: &[u8],
         host_key: Option<&[u8]>,
-    ) -> Unsigned {
+    ) -> UnsignedRequest {
         let mut bytes = Vec::new();
         bytes.put_string(session_id);
         let session_id = bytes.len();
@@ -158,7 +158,7 @@ impl<'a> Request<'a> {
         if let Some(host_key) = host_key {
             bytes.put_string(host_key);
         }
-        Unsigned { session_id, bytes }
+        UnsignedRequest { session_id, bytes }
     }
 
     /// A request to be asked questions.
@@ -201,7 +201,7 @@ impl<'a> PublicKey<'a> {
     }
 }
 
-impl Unsigned {
+impl UnsignedRequest {
     /// What to sign.
     pub fn to_sign(&self) -> &[u8] {
         &self.bytes

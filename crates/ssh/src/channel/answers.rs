@@ -60,5 +60,6 @@ impl Channels {
 }
 
 fn split(reply: ReplyId) -> (u32, u32) {
-    ((reply.0 >> 32) as u32, reply.0 as u32)
+    let [a, b, c, d, low @ ..] = reply.0.to_be_bytes();
+    (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes(low))
 }

@@ -4,6 +4,7 @@
 use super::message::data_header;
 use super::one::Stage;
 use super::{Channels, Message, TOP, send};
+use crate::codec::number;
 use crate::event::{ChannelId, Event, Stream};
 use crate::transport::Outbox;
 use std::convert::Infallible;
@@ -86,7 +87,7 @@ impl Channels {
         }
         let (header, len) = data_header(theirs, stream);
         let n = out.data(&header[..len], part.min(most), most, fill)?;
-        ch.send_window -= n as u32;
+        ch.send_window = ch.send_window.saturating_sub(number(n));
         Ok(n)
     }
 

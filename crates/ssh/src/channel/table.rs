@@ -1,6 +1,8 @@
 //! Channels by their number: found in one step, numbered from the lowest free number, and small again when they are
 //! gone. It knows nothing of what a channel is.
 
+use crate::codec::number;
+
 /// The channels of one side's numbers.
 #[derive(Debug)]
 pub(super) struct Table<T> {
@@ -38,7 +40,7 @@ impl<T> Table<T> {
             .iter()
             .take_while(|slot| slot.is_some())
             .count();
-        (self.lowest + taken) as u32
+        number(self.lowest + taken)
     }
 
     /// Puts one at a number that is free. The caller bounds the number.
@@ -75,7 +77,7 @@ impl<T> Table<T> {
         (from..len)
             .chain(0..from)
             .find(|&i| self.slots[i].as_deref().is_some_and(&is))
-            .map(|i| i as u32)
+            .map(number)
     }
 }
 

@@ -2,7 +2,7 @@
 //! root, so the frame is checked to the last byte. Keys are derived from the hash here too.
 
 use crate::cipher::{Cipher, Keys, Mac, Secrets};
-use crate::codec::{Malformed, Reader, Write};
+use crate::codec::{Malformed, Reader, Write, number};
 use crate::event::Exchange;
 use crate::kex::kexinit::KexInit;
 use crate::method::Method;
@@ -38,7 +38,7 @@ impl Exchange {
             &self.client_share,
             &self.server_share,
         ] {
-            context.update(&(field.len() as u32).to_be_bytes());
+            context.update(&number(field.len()).to_be_bytes());
             context.update(field);
         }
         context.update(&self.secret);

@@ -1,6 +1,6 @@
 //! EXT_INFO (RFC 8308): the extensions that each side names behind its first keys.
 
-use crate::codec::{Malformed, Reader, Write};
+use crate::codec::{Malformed, Reader, Write, number};
 use crate::info::Extensions;
 use crate::message::EXT_INFO;
 use crate::settings::{Role, Settings};
@@ -29,7 +29,7 @@ pub(super) fn send_extensions(settings: &Settings, role: Role, out: &mut Outgoin
     }
     let mut payload = Vec::with_capacity(256);
     payload.put_u8(EXT_INFO);
-    payload.put_u32(said.len() as u32);
+    payload.put_u32(number(said.len()));
     for (name, value) in said {
         payload.put_string(name);
         payload.put_string(value);

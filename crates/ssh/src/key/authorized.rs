@@ -2,7 +2,7 @@
 //! be read is reported and passed over, as in sshd; a file that is too large is not read at all.
 
 use super::options::{self, Options, Visitor};
-use super::{KeyError, KeyType, Presented, PublicKey, Restrictions, UserCheck};
+use super::{KeyError, KeyOrCertificate, KeyType, PublicKey, Restrictions, UserCheck};
 use fleetgate_policy::Rule;
 
 /// The largest file.
@@ -48,7 +48,7 @@ pub struct BadLine {
 
 /// What a file said about somebody.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
+pub struct LineMatch {
     /// The first line that lets him in, and with what. The signature is still to be verified, with `touch`.
     pub line: Option<(usize, Restrictions)>,
     /// The lines that were about him and did not, with their reasons.
@@ -80,13 +80,13 @@ impl AuthorizedKeys {
     }
 
     /// Which line lets this key or certificate in. Whether it is revoked is asked of `Krl`.
-    pub fn find(&self, presented: &Presented, visitor: &Visitor<'_>) -> Found {
-        let mut found = Found::default();
+    pub fn find(&self, presented: &KeyOrCertificate, visitor: &Visitor<'_>) -> LineMatch {
+        let mut found = LineMatch::default();
         for line in &self.lines {
             let authority = line.options.cert_authority;
             let about = match presented {
-                Presented::Key(key) => !authority && *key == line.subject,
-                Presented::Certificate(certificate) => authority && *certificate.ca() == line.subject,
+                KeyOrCertificate::Key(key) => !authority && *key == line.subject,
+                KeyOrCertificate::Certificate(certificate) => authority && *certificate.ca() == line.subject,
             };
             if !about {
                 continue;
@@ -106,7 +106,7 @@ impl AuthorizedKeys {
 impl Line<PublicKey> {
     fn admit(
         &self,
-        presented: &Presented,
+        presented: &KeyOrCertificate,
         visitor: &Visitor<'_>,
         name: &str,
     ) -> Result<Restrictions, String> {
@@ -116,7 +116,7 @@ impl Line<PublicKey> {
         }
         self.options.admit(visitor)?;
         let own = self.options.restrictions(visitor, &rule(name, self.number));
-        let Presented::Certificate(certificate) = presented else {
+        let KeyOrCertificate::Certificate(certificate) = presented else {
             return Ok(own);
         };
         let names: Vec<&str> = match &self.options.principals {
@@ -174,8 +174,8 @@ impl Principals {
         certificate: &super::Certificate,
         trusted: &dyn Fn(&PublicKey) -> bool,
         visitor: &Visitor<'_>,
-    ) -> Found {
-        let mut found = Found::default();
+    ) -> LineMatch {
+        let mut found = LineMatch::default();
         for line in self
             .lines
             .iter()

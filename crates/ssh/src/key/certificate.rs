@@ -110,9 +110,9 @@ impl Certificate {
 
     /// From a line of a `-cert.pub` file.
     pub fn from_line(line: &str) -> Result<Certificate, KeyError> {
-        match super::Presented::from_line(line)? {
-            super::Presented::Certificate(certificate) => Ok(*certificate),
-            super::Presented::Key(_) => Err(KeyError::NotACertificate),
+        match super::KeyOrCertificate::from_line(line)? {
+            super::KeyOrCertificate::Certificate(certificate) => Ok(*certificate),
+            super::KeyOrCertificate::Key(_) => Err(KeyError::NotACertificate),
         }
     }
 

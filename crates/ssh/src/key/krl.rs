@@ -4,7 +4,7 @@
 
 use super::public::MAX_BLOB;
 use super::verify::verify_by_ca;
-use super::{Certificate, KeyError, Presented, PublicKey, text};
+use super::{Certificate, KeyError, KeyOrCertificate, PublicKey, text};
 use crate::codec::{Malformed, Reader};
 use ring::digest;
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,7 +42,7 @@ struct Certificates {
 
 /// Why something is revoked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Revoked {
+pub enum Revocation {
     /// Its key is.
     Key,
     /// Its CA is.
@@ -53,13 +53,13 @@ pub enum Revoked {
     KeyId,
 }
 
-impl fmt::Display for Revoked {
+impl fmt::Display for Revocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Revoked::Key => "its key is revoked",
-            Revoked::Ca => "its CA is revoked",
-            Revoked::Serial => "its serial number is revoked",
-            Revoked::KeyId => "its key id is revoked",
+            Revocation::Key => "its key is revoked",
+            Revocation::Ca => "its CA is revoked",
+            Revocation::Serial => "its serial number is revoked",
+            Revocation::KeyId => "its key id is revoked",
         })
     }
 }
@@ -90,19 +90,19 @@ impl Krl {
     }
 
     /// Whether a key or certificate is on it.
-    pub fn revoked(&self, presented: &Presented) -> Option<Revoked> {
+    pub fn revoked(&self, presented: &KeyOrCertificate) -> Option<Revocation> {
         if self.has_key(presented.key()) {
-            return Some(Revoked::Key);
+            return Some(Revocation::Key);
         }
         match presented {
-            Presented::Key(_) => None,
-            Presented::Certificate(certificate) => self.revoked_certificate(certificate),
+            KeyOrCertificate::Key(_) => None,
+            KeyOrCertificate::Certificate(certificate) => self.revoked_certificate(certificate),
         }
     }
 
-    fn revoked_certificate(&self, certificate: &Certificate) -> Option<Revoked> {
+    fn revoked_certificate(&self, certificate: &Certificate) -> Option<Revocation> {
         if self.has_key(certificate.ca()) {
-            return Some(Revoked::Ca);
+            return Some(Revocation::Ca);
         }
         let any: &[u8] = &[];
         for ca in [certificate.ca().blob(), any] {
@@ -110,11 +110,11 @@ impl Krl {
                 continue;
             };
             if listed.key_ids.contains(certificate.key_id()) {
-                return Some(Revoked::KeyId);
+                return Some(Revocation::KeyId);
             }
             // PROTOCOL.krl: 0 is the serial of those that were given none.
             if certificate.serial() != 0 && listed.has_serial(certificate.serial()) {
-                return Some(Revoked::Serial);
+                return Some(Revocation::Serial);
             }
         }
         None
@@ -144,7 +144,7 @@ impl Krl {
             .filter(|l| !l.is_empty() && !l.starts_with('#'))
         {
             let (kind, base64, _) = text::line(line)?;
-            let blob = match Presented::from_text(kind, base64) {
+            let blob = match KeyOrCertificate::from_text(kind, base64) {
                 Ok(presented) => presented.key().blob().to_vec(),
                 // A type that cannot log in anyway.
                 Err(KeyError::Type(_) | KeyError::RsaBits(_)) => text::decode(base64)?,

@@ -8,9 +8,9 @@ pub mod certificate;
 mod error;
 pub mod host;
 pub mod issue;
+mod key_or_certificate;
 pub mod krl;
 pub mod options;
-mod presented;
 pub mod private;
 pub mod public;
 mod restrictions;
@@ -19,19 +19,19 @@ pub mod user;
 mod verify;
 
 pub use algorithm::{Algorithm, KeyType};
-pub use authorized::{AuthorizedKeys, Found, Principals};
+pub use authorized::{AuthorizedKeys, LineMatch, Principals};
 pub use certificate::{Certificate, CertificateKind};
 pub use error::KeyError;
 pub use host::HostKey;
 pub use issue::Draft;
-pub use krl::{Krl, Revoked};
+pub use key_or_certificate::KeyOrCertificate;
+pub use krl::{Krl, Revocation};
 pub use options::Visitor;
-pub use presented::Presented;
 pub use private::PrivateKey;
 pub use public::PublicKey;
 pub use restrictions::Restrictions;
 pub use user::UserCheck;
-pub use verify::{BadSignature, Token, Touch, Verified, verify, verify_touched};
+pub use verify::{BadSignature, Token, Touch, VerifiedSignature, verify, verify_touched};
 
 #[cfg(test)]
 mod tests;

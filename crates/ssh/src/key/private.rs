@@ -325,15 +325,16 @@ fn modulo_less_one(d: &[u8], prime: &[u8]) -> Zeroizing<Vec<u8>> {
         for byte in rest.iter_mut().rev() {
             (*byte, carry) = (*byte << 1 | carry, *byte >> 7);
         }
-        let mut borrow = 0u16;
+        let mut borrow = 0u8;
         for i in (0..rest.len()).rev() {
             let taken = if i == 0 { 0 } else { modulus[i - 1] };
-            let difference = 0x100 + u16::from(rest[i]) - u16::from(taken) - borrow;
-            less[i] = difference as u8;
-            borrow = 1 - (difference >> 8);
+            let difference = 0x100 + u16::from(rest[i]) - u16::from(taken) - u16::from(borrow);
+            let [high, low] = difference.to_be_bytes();
+            less[i] = low;
+            borrow = 1 - high;
         }
         // All ones where nothing was borrowed: the difference is taken, else what was there stays.
-        let mask = (borrow as u8).wrapping_sub(1);
+        let mask = borrow.wrapping_sub(1);
         for (kept, new) in rest.iter_mut().zip(less.iter()) {
             *kept = *kept & !mask | new & mask;
         }

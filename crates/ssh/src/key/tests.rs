@@ -117,7 +117,7 @@ fn keys_and_signatures_are_those_of_ssh_keygen() {
             let signature = key.sign(algorithm, b"message").unwrap();
             assert_eq!(
                 verify(&public, algorithm, b"message", &signature),
-                Ok(Verified { token: None })
+                Ok(VerifiedSignature { token: None })
             );
             assert_eq!(
                 verify(&public, algorithm, b"massage", &signature),
@@ -594,7 +594,7 @@ fn a_host_key_has_its_certificate() {
         host.certify(&made.line()).unwrap();
         assert_eq!(host.algorithms(), [certified, plain].concat());
         for algorithm in host.algorithms() {
-            let blob = Presented::parse(host.blob(algorithm).unwrap()).unwrap();
+            let blob = KeyOrCertificate::parse(host.blob(algorithm).unwrap()).unwrap();
             assert!(blob.fits(&Algorithm::parse(algorithm).unwrap()));
             let signature = host.sign(algorithm, b"hash").unwrap();
             assert!(
@@ -754,5 +754,8 @@ fn blobs_are_bounded_and_of_one_form() {
         assert!(got.is_err() || got.unwrap().blob() == bytes);
     }
     let large = vec![0; public::MAX_BLOB + 1];
-    assert!(matches!(Presented::parse(&large), Err(KeyError::TooLarge { .. })));
+    assert!(matches!(
+        KeyOrCertificate::parse(&large),
+        Err(KeyError::TooLarge { .. })
+    ));
 }

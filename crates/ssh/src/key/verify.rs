@@ -42,7 +42,7 @@ impl Touch {
 
 /// A right signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verified {
+pub struct VerifiedSignature {
     /// What the token said; none for keys that are not in one.
     pub token: Option<Token>,
 }
@@ -102,7 +102,7 @@ pub fn verify(
     algorithm: &str,
     message: &[u8],
     signature: &[u8],
-) -> Result<Verified, BadSignature> {
+) -> Result<VerifiedSignature, BadSignature> {
     verify_touched(key, algorithm, message, signature, Touch::REQUIRED)
 }
 
@@ -113,7 +113,7 @@ pub fn verify_touched(
     message: &[u8],
     signature: &[u8],
     touch: Touch,
-) -> Result<Verified, BadSignature> {
+) -> Result<VerifiedSignature, BadSignature> {
     let algorithm = Algorithm::parse(algorithm)
         .filter(|a| a.key_type() == key.key_type())
         .ok_or(BadSignature::Algorithm)?;
@@ -139,7 +139,7 @@ pub fn verify_touched(
     match token {
         Some(t) if touch.presence && !t.presence => Err(BadSignature::NotTouched),
         Some(t) if touch.verification && !t.verification => Err(BadSignature::NotVerified),
-        _ => Ok(Verified { token }),
+        _ => Ok(VerifiedSignature { token }),
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// What one side was told, and its end.
 #[derive(Default)]
-pub struct Told {
+pub struct Observations {
     pub established: bool,
     pub logged_in: bool,
     pub opened: VecDeque<ChannelId>,
@@ -44,8 +44,8 @@ pub struct Pair {
     pub server: Connection,
     pub to_server: VecDeque<u8>,
     pub to_client: VecDeque<u8>,
-    pub client_told: Told,
-    pub server_told: Told,
+    pub client_told: Observations,
+    pub server_told: Observations,
     /// Bytes that move at a time.
     pub piece: usize,
     /// Bytes that either side has sent so far, and what is done to those of the client.
@@ -97,8 +97,8 @@ impl Pair {
             server: Connection::server(Arc::new(server), [1; 16]),
             to_server: VecDeque::new(),
             to_client: VecDeque::new(),
-            client_told: Told::default(),
-            server_told: Told::default(),
+            client_told: Observations::default(),
+            server_told: Observations::default(),
             piece: usize::MAX,
             sent_by_client: 0,
             tamper: None,

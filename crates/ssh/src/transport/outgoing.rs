@@ -6,7 +6,7 @@ use super::buffer::Buffer;
 use super::outbox::{Outbox, PARTS_MAX};
 use crate::cipher::Keys;
 use crate::cipher::keys::{LENGTH, TAG_MAX};
-use crate::codec::Write;
+use crate::codec::{Write, number};
 use crate::random;
 use std::cell::RefCell;
 use zeroize::Zeroize;
@@ -161,8 +161,8 @@ impl Outgoing {
         let length = 1 + payload + padding;
         let (whole, tag) = (LENGTH + length, self.keys.tag_len());
         let (packet, behind) = self.buffer[self.end..].split_at_mut(whole);
-        packet[..LENGTH].copy_from_slice(&(length as u32).to_be_bytes());
-        packet[LENGTH] = padding as u8;
+        packet[..LENGTH].copy_from_slice(&number(length).to_be_bytes());
+        packet[LENGTH] = u8::try_from(padding).unwrap_or(u8::MAX);
         fill_padding(&mut packet[whole - padding..]);
         self.keys.seal(self.sequence, packet, &mut behind[..tag]);
         self.end += whole + tag;
@@ -248,7 +248,7 @@ impl Outbox for Outgoing {
             let n = left.min(part);
             let body = self.end + before;
             self.buffer[body - header.len()..body].copy_from_slice(header);
-            self.buffer[body - 4..body].copy_from_slice(&(n as u32).to_be_bytes());
+            self.buffer[body - 4..body].copy_from_slice(&number(n).to_be_bytes());
             self.finish(header.len() + n);
             left -= n;
         }

@@ -17,7 +17,7 @@ use crate::monitor::timers::Timer;
 use crate::monitor::workers::WorkerId;
 use exchanges::Exchanges;
 use fleetgate_policy::address::Network;
-use fleetgate_policy::strangers::{Admission, Bounds, Full as Refused, Waiting};
+use fleetgate_policy::strangers::{Admission, Bounds, Full as Refused, WaitingConnections};
 use fleetgate_sys::poll::{HANGUP, Watch, poll};
 use fleetgate_sys::{Fd, net};
 use fleetgate_wire::node::front::{Start, Ticket};
@@ -93,7 +93,7 @@ pub enum Full {
     /// `limits.connections`.
     All,
     /// One of the bounds of those that are not logged in.
-    Waiting(Refused),
+    WaitingConnections(Refused),
 }
 
 impl Full {
@@ -101,14 +101,14 @@ impl Full {
     pub const fn why(self) -> &'static str {
         match self {
             Full::All => "there are as many connections as may be (limits.connections)",
-            Full::Waiting(Refused::All) => {
+            Full::WaitingConnections(Refused::All) => {
                 "there are as many connections that are not logged in as may be (limits.unauthenticated)"
             }
-            Full::Waiting(Refused::Share) => {
+            Full::WaitingConnections(Refused::Share) => {
                 "its address has more than its share of the connections that are not logged in \
                  (limits.unauthenticated)"
             }
-            Full::Waiting(Refused::Source) => {
+            Full::WaitingConnections(Refused::Source) => {
                 "its address has as many connections that are not logged in as it may \
                  (limits.unauthenticated_per_source)"
             }
@@ -121,7 +121,7 @@ impl Full {
 pub struct Connections {
     table: HashMap<Number, Connection>,
     last: Number,
-    direct: Waiting<Number>,
+    direct: WaitingConnections<Number>,
     /// Those that came by a proxy have bounds of their own: the peers are somebody's word, and whoever makes them up
     /// takes no room from those who come by themselves.
     tunnelled: ProxyPlaces,
@@ -151,7 +151,7 @@ impl Connections {
         match admission {
             Admission::Free => Ok(None),
             Admission::InPlaceOf(other) => Ok(Some(other)),
-            Admission::Refused(why) => Err(Full::Waiting(why)),
+            Admission::Refused(why) => Err(Full::WaitingConnections(why)),
         }
     }
 
@@ -355,7 +355,10 @@ mod tests {
             .expect("there is room")
             .expect("somebody goes");
         assert!(numbers.contains(&gives_way));
-        assert_eq!(room(&all, "10.0.0.1"), Err(Full::Waiting(Refused::All)));
+        assert_eq!(
+            room(&all, "10.0.0.1"),
+            Err(Full::WaitingConnections(Refused::All))
+        );
         assert!(all.end(gives_way).is_some());
         assert!(all.end(gives_way).is_none());
         connection(&mut all, "10.0.0.9");
@@ -379,7 +382,7 @@ mod tests {
                 },
                 &strangers
             ),
-            Err(Full::Waiting(Refused::Source))
+            Err(Full::WaitingConnections(Refused::Source))
         );
     }
 
@@ -401,7 +404,10 @@ mod tests {
         let room = |all: &Connections, proxy| all.room(from("10.0.0.1"), proxy, &limits, &strangers);
         let first = arrived(&mut all, "10.0.0.1", Some(via.clone()));
         arrived(&mut all, "10.0.0.1", Some(via.clone()));
-        assert_eq!(room(&all, Some("p1")), Err(Full::Waiting(Refused::Source)));
+        assert_eq!(
+            room(&all, Some("p1")),
+            Err(Full::WaitingConnections(Refused::Source))
+        );
         arrived(&mut all, "10.0.0.2", Some(via.clone()));
         arrived(&mut all, "10.0.0.2", Some(via));
         assert_eq!(room(&all, None), Ok(None));
@@ -453,7 +459,11 @@ mod tests {
         let gone = comes(&mut all, "10.0.4.1".to_owned(), "p2");
         assert_eq!(gone, Ok(Some("p2".to_owned())));
         let more = comes(&mut all, "10.0.3.49".to_owned(), "p1");
-        assert_eq!(more, Err(Full::Waiting(Refused::All)), "its source has as many");
+        assert_eq!(
+            more,
+            Err(Full::WaitingConnections(Refused::All)),
+            "its source has as many"
+        );
         assert_eq!((has(&all, "p1"), has(&all, "p2")), (4, 4));
         for number in all.numbers(|_| true) {
             all.end(number);

@@ -4,14 +4,14 @@
 
 use crate::monitor::strangers::random;
 use fleetgate_policy::address::Network;
-use fleetgate_policy::strangers::{Admission, Bounds, Full, Waiting};
+use fleetgate_policy::strangers::{Admission, Bounds, Full, WaitingConnections};
 use fleetgate_wire::node::Connection as Number;
 use std::collections::HashMap;
 
 /// All of them.
 #[derive(Debug, Default)]
 pub struct ProxyPlaces {
-    of: HashMap<String, Waiting<Number>>,
+    of: HashMap<String, WaitingConnections<Number>>,
 }
 
 impl ProxyPlaces {
@@ -23,9 +23,9 @@ impl ProxyPlaces {
         bounds: Bounds,
         is_known: impl Fn(&Network) -> bool,
     ) -> Admission<Number> {
-        let nothing = Waiting::default();
+        let nothing = WaitingConnections::default();
         let own = self.of.get(proxy).unwrap_or(&nothing);
-        let in_sum: usize = self.of.values().map(Waiting::len).sum();
+        let in_sum: usize = self.of.values().map(WaitingConnections::len).sum();
         if in_sum < bounds.all {
             return own.admit(source, bounds, is_known, random);
         }

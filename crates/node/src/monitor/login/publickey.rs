@@ -8,8 +8,8 @@ use fleetgate_policy::grant::How;
 use fleetgate_policy::{Permits, cluster};
 use fleetgate_ssh::auth::PublicKey;
 use fleetgate_ssh::key::{
-    Algorithm, AuthorizedKeys, Certificate, CertificateKind, Found, Presented, Principals, Restrictions,
-    Touch, UserCheck, Visitor, verify_touched,
+    Algorithm, AuthorizedKeys, Certificate, CertificateKind, KeyOrCertificate, LineMatch, Principals,
+    Restrictions, Touch, UserCheck, Visitor, verify_touched,
 };
 
 /// What is decided.
@@ -74,7 +74,7 @@ pub fn decide(
     cluster: Option<&Cluster>,
 ) -> Decision {
     let refused = |why: String| Decision::Refused(why);
-    let presented = match Presented::parse(request.key) {
+    let presented = match KeyOrCertificate::parse(request.key) {
         Ok(presented) => presented,
         Err(e) => return refused(e.to_string()),
     };
@@ -170,12 +170,12 @@ pub fn without_account(
 }
 
 /// As it is noted in the grant and the log.
-fn how(presented: &Presented) -> How {
+fn how(presented: &KeyOrCertificate) -> How {
     match presented {
-        Presented::Key(key) => How::Key {
+        KeyOrCertificate::Key(key) => How::Key {
             fingerprint: key.fingerprint(),
         },
-        Presented::Certificate(certificate) => How::Certificate {
+        KeyOrCertificate::Certificate(certificate) => How::Certificate {
             key_id: certificate.key_id().to_owned(),
             serial: certificate.serial(),
             fingerprint: certificate.key().fingerprint(),
@@ -186,14 +186,14 @@ fn how(presented: &Presented) -> How {
 
 /// Whether this key is one that lets in, and with what. The signature is another question.
 fn admit(
-    presented: &Presented,
+    presented: &KeyOrCertificate,
     visitor: &Visitor<'_>,
     files: &Files,
     trust: &Trust,
     cluster: Option<&Cluster>,
 ) -> Result<KeyMatch, KeyRefusal> {
     // Of a CA of the cluster's: what the cluster says goes, whoever else may trust that CA.
-    if let (Presented::Certificate(certificate), Some(cluster)) = (presented, cluster)
+    if let (KeyOrCertificate::Certificate(certificate), Some(cluster)) = (presented, cluster)
         && cluster.is_user_ca(certificate.ca())
     {
         return by_cluster(certificate, visitor, cluster);
@@ -247,13 +247,13 @@ fn by_cluster(
 
 /// What the node trusts by itself.
 fn by_node(
-    presented: &Presented,
+    presented: &KeyOrCertificate,
     visitor: &Visitor<'_>,
     files: &Files,
     trust: &Trust,
 ) -> Result<Restrictions, String> {
     let mut reasons = Vec::new();
-    if let Presented::Certificate(certificate) = presented
+    if let KeyOrCertificate::Certificate(certificate) = presented
         && trust.is_ca(certificate.ca())
     {
         match by_ca(certificate, visitor, files, trust) {
@@ -278,8 +278,8 @@ fn by_node(
     reasons.extend(files.problems.iter().cloned());
     if reasons.is_empty() {
         reasons.push(match presented {
-            Presented::Key(key) => format!("nothing lets the key {} in", key.fingerprint()),
-            Presented::Certificate(c) => format!("the CA {} is not trusted", c.ca().fingerprint()),
+            KeyOrCertificate::Key(key) => format!("nothing lets the key {} in", key.fingerprint()),
+            KeyOrCertificate::Certificate(c) => format!("the CA {} is not trusted", c.ca().fingerprint()),
         });
     }
     Err(reasons.join("; "))
@@ -313,7 +313,7 @@ fn by_ca(
     })
 }
 
-fn taken(found: Found, name: &str) -> Result<Restrictions, Vec<String>> {
+fn taken(found: LineMatch, name: &str) -> Result<Restrictions, Vec<String>> {
     match found.line {
         Some((_, restrictions)) => Ok(restrictions),
         None => Err(found

@@ -5,7 +5,7 @@ use super::environment;
 use super::facts::{Facts, ProgramChoice};
 use crate::monitor::audit::SessionKind;
 use fleetgate_policy::permits::Program as Permitted;
-use fleetgate_policy::{Asked, Grant, What};
+use fleetgate_policy::{Grant, OrderRequest, What};
 use fleetgate_wire::common::{Account, Ageing, Moment};
 use fleetgate_wire::exec::{Checks, Environment, Exec, Login, Program, Resources};
 use fleetgate_wire::node::front::{self, Start, Terminal};
@@ -32,7 +32,7 @@ impl Refused {
 /// Checks a request against the grant and the bounds of frames.
 pub fn decide(grant: &Grant, start: &Start, now: Duration) -> Result<ProgramChoice, Refused> {
     bounds(start)?;
-    let ask = |what| Asked {
+    let ask = |what| OrderRequest {
         login: &grant.login,
         now,
         what,
@@ -79,7 +79,7 @@ pub fn decide(grant: &Grant, start: &Start, now: Duration) -> Result<ProgramChoi
 pub fn offered(grant: &Grant, now: Duration) -> Permits {
     let ask = |what| {
         grant
-            .allows(&Asked {
+            .allows(&OrderRequest {
                 login: &grant.login,
                 now,
                 what,

@@ -35,7 +35,7 @@ fn asked(key: &PublicKey, options: &str) -> Result<Restrictions, String> {
         assert_eq!(bad.number, 3);
         return Err(format!("bad: {}", bad.reason));
     }
-    let found = keys.find(&Presented::Key(key.clone()), &visitor("10.0.0.1"));
+    let found = keys.find(&KeyOrCertificate::Key(key.clone()), &visitor("10.0.0.1"));
     match found.line {
         Some((3, restrictions)) => Ok(restrictions),
         Some(other) => panic!("line {}", other.0),
@@ -218,7 +218,11 @@ fn options_become_restrictions() {
         environment: false,
         ..visitor("10.0.0.1")
     };
-    let found = keys.find(&Presented::Key(key.clone()), &without).line.unwrap().1;
+    let found = keys
+        .find(&KeyOrCertificate::Key(key.clone()), &without)
+        .line
+        .unwrap()
+        .1;
     assert!(found.permits.environment().is_empty());
 
     for (options, presence, verification, expires) in [
@@ -258,7 +262,7 @@ fn the_first_line_that_allows_counts_and_bad_ones_are_passed_over() {
     );
     let keys = AuthorizedKeys::parse(file.as_bytes(), "k").unwrap();
     assert_eq!(keys.bad().iter().map(|b| b.number).collect::<Vec<_>>(), [2, 3, 4]);
-    let found = keys.find(&Presented::Key(one), &visitor("10.0.0.1"));
+    let found = keys.find(&KeyOrCertificate::Key(one), &visitor("10.0.0.1"));
     assert_eq!(
         found.refusals,
         [(1, "its from= does not have 10.0.0.1".to_string())]
@@ -269,13 +273,13 @@ fn the_first_line_that_allows_counts_and_bad_ones_are_passed_over() {
         restrictions.permits.allow(&What::X11).is_ok() && restrictions.permits.allow(&What::Pty).is_err()
     );
     assert_eq!(
-        keys.find(&Presented::Key(two), &visitor("10.0.0.1"))
+        keys.find(&KeyOrCertificate::Key(two), &visitor("10.0.0.1"))
             .line
             .unwrap()
             .0,
         5
     );
-    let stranger = keys.find(&Presented::Key(key()), &visitor("10.0.0.1"));
+    let stranger = keys.find(&KeyOrCertificate::Key(key()), &visitor("10.0.0.1"));
     assert!(stranger.line.is_none() && stranger.refusals.is_empty());
 }
 
@@ -331,7 +335,7 @@ fn a_line_can_name_a_ca() {
             "source-address=10.0.0.0/8",
         ],
     );
-    let presented = Presented::Certificate(Box::new(certificate.clone()));
+    let presented = KeyOrCertificate::Certificate(Box::new(certificate.clone()));
     for (options, source, want) in [
         ("cert-authority", "10.0.0.1", Ok(())),
         (
@@ -377,7 +381,7 @@ fn a_line_can_name_a_ca() {
     // Neither the CA's own key nor the certificate's is let in by such a line, nor the certificate by its key's line.
     for key in [&ca, certificate.key()] {
         assert!(
-            keys.find(&Presented::Key(key.clone()), &visitor("10.0.0.1"))
+            keys.find(&KeyOrCertificate::Key(key.clone()), &visitor("10.0.0.1"))
                 .line
                 .is_none()
         );
@@ -386,7 +390,10 @@ fn a_line_can_name_a_ca() {
     assert!(plain.find(&presented, &visitor("10.0.0.1")).line.is_none());
     assert!(
         plain
-            .find(&Presented::Key(certificate.key().clone()), &visitor("10.0.0.1"))
+            .find(
+                &KeyOrCertificate::Key(certificate.key().clone()),
+                &visitor("10.0.0.1")
+            )
             .line
             .is_some()
     );
@@ -396,7 +403,7 @@ fn a_line_can_name_a_ca() {
 fn two_forced_commands_have_to_be_one() {
     let folder = Folder::new("forced");
     let (certificate, ca) = certified(&folder, &["-n", "alice", "-O", "force-command=/bin/a"]);
-    let presented = Presented::Certificate(Box::new(certificate));
+    let presented = KeyOrCertificate::Certificate(Box::new(certificate));
     for (command, right) in [("/bin/a", true), ("/bin/b", false)] {
         let file = format!("cert-authority,command=\"{command}\" {}", ca.line());
         let keys = AuthorizedKeys::parse(file.as_bytes(), "k").unwrap();
@@ -444,7 +451,7 @@ fn files_and_lines_are_bounded() {
     let big = vec![b'\n'; MAX_FILE + 1];
     assert!(AuthorizedKeys::parse(&big, "k").is_err());
     assert!(AuthorizedKeys::parse(&big[1..], "k").is_ok());
-    let presented = Presented::Key(key);
+    let presented = KeyOrCertificate::Key(key);
     let found = |file: String| {
         let keys = AuthorizedKeys::parse(file.as_bytes(), "k").unwrap();
         (

@@ -18,7 +18,7 @@ impl Dice {
 }
 
 fn is_revoked(krl: &Krl, folder: &Folder, file: &str) -> bool {
-    krl.revoked(&Presented::from_line(&folder.text(file)).unwrap())
+    krl.revoked(&KeyOrCertificate::from_line(&folder.text(file)).unwrap())
         .is_some()
 }
 
@@ -122,19 +122,19 @@ fn a_revoked_ca_takes_its_certificates_with_it() {
     folder.key("ca", &["ed25519"]);
     folder.key("user", &["ed25519"]);
     folder.certificate("ca", "user", &["-I", "id", "-n", "u", "-z", "1"]);
-    let certificate = Presented::from_line(&folder.text("user-cert.pub")).unwrap();
-    let key = Presented::from_line(&folder.text("user.pub")).unwrap();
+    let certificate = KeyOrCertificate::from_line(&folder.text("user-cert.pub")).unwrap();
+    let key = KeyOrCertificate::from_line(&folder.text("user.pub")).unwrap();
     folder.made(&["-q", "-k", "-f", "krl", "ca.pub"]);
     let binary = Krl::parse(&std::fs::read(folder.path("krl")).unwrap()).unwrap();
     let list = format!("# revoked\n\n  {}", folder.text("ca.pub"));
     for krl in [binary, Krl::parse(list.as_bytes()).unwrap()] {
-        assert_eq!(krl.revoked(&certificate), Some(Revoked::Ca));
+        assert_eq!(krl.revoked(&certificate), Some(Revocation::Ca));
         assert_eq!(krl.revoked(&key), None);
     }
     for named in ["user.pub", "user-cert.pub"] {
         let krl = Krl::parse(folder.text(named).as_bytes()).unwrap();
-        assert_eq!(krl.revoked(&key), Some(Revoked::Key));
-        assert_eq!(krl.revoked(&certificate), Some(Revoked::Key));
+        assert_eq!(krl.revoked(&key), Some(Revocation::Key));
+        assert_eq!(krl.revoked(&certificate), Some(Revocation::Key));
     }
     assert_eq!(Krl::parse(b"").unwrap().revoked(&key), None);
     for bad in [

@@ -6,32 +6,32 @@ use super::{Algorithm, Certificate, KeyError, PublicKey, text};
 
 /// What somebody shows to prove himself: a key or a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Presented {
+pub enum KeyOrCertificate {
     /// A key.
     Key(PublicKey),
     /// A certificate.
     Certificate(Box<Certificate>),
 }
 
-impl Presented {
+impl KeyOrCertificate {
     /// From a blob.
-    pub fn parse(blob: &[u8]) -> Result<Presented, KeyError> {
+    pub fn parse(blob: &[u8]) -> Result<KeyOrCertificate, KeyError> {
         let name = bounded(blob)?.text("type")?;
         match KeyType::parse(name) {
-            Some((_, true)) => Certificate::parse(blob).map(|c| Presented::Certificate(Box::new(c))),
-            Some((_, false)) => PublicKey::parse(blob).map(Presented::Key),
+            Some((_, true)) => Certificate::parse(blob).map(|c| KeyOrCertificate::Certificate(Box::new(c))),
+            Some((_, false)) => PublicKey::parse(blob).map(KeyOrCertificate::Key),
             None => Err(unsupported(name)),
         }
     }
 
     /// From a line of a `.pub` file.
-    pub fn from_line(line: &str) -> Result<Presented, KeyError> {
+    pub fn from_line(line: &str) -> Result<KeyOrCertificate, KeyError> {
         let (kind, base64, _) = text::line(line)?;
-        Presented::from_text(kind, base64)
+        KeyOrCertificate::from_text(kind, base64)
     }
 
     /// From a type's name and base64.
-    pub fn from_text(kind: &str, base64: &str) -> Result<Presented, KeyError> {
+    pub fn from_text(kind: &str, base64: &str) -> Result<KeyOrCertificate, KeyError> {
         if KeyType::parse(kind).is_none() {
             return Err(unsupported(kind));
         }
@@ -42,7 +42,7 @@ impl Presented {
             });
         }
         let blob = text::decode(base64)?;
-        let presented = Presented::parse(&blob)?;
+        let presented = KeyOrCertificate::parse(&blob)?;
         if presented.type_name() != kind {
             return Err(KeyError::Text("its type differs from the one inside"));
         }
@@ -52,40 +52,40 @@ impl Presented {
     /// The key, or the one that the certificate is for.
     pub fn key(&self) -> &PublicKey {
         match self {
-            Presented::Key(key) => key,
-            Presented::Certificate(certificate) => certificate.key(),
+            KeyOrCertificate::Key(key) => key,
+            KeyOrCertificate::Certificate(certificate) => certificate.key(),
         }
     }
 
     /// The bytes that it was read from.
     pub fn blob(&self) -> &[u8] {
         match self {
-            Presented::Key(key) => key.blob(),
-            Presented::Certificate(certificate) => certificate.blob(),
+            KeyOrCertificate::Key(key) => key.blob(),
+            KeyOrCertificate::Certificate(certificate) => certificate.blob(),
         }
     }
 
     /// As it stands in the blob.
     pub fn type_name(&self) -> &'static str {
         match self {
-            Presented::Key(key) => key.key_type().name(),
-            Presented::Certificate(certificate) => certificate.key().key_type().certificate_name(),
+            KeyOrCertificate::Key(key) => key.key_type().name(),
+            KeyOrCertificate::Certificate(certificate) => certificate.key().key_type().certificate_name(),
         }
     }
 
     /// Whether a signature of this algorithm can belong to it.
     pub fn fits(&self, algorithm: &Algorithm) -> bool {
         algorithm.key_type() == self.key().key_type()
-            && algorithm.is_certificate() == matches!(self, Presented::Certificate(_))
+            && algorithm.is_certificate() == matches!(self, KeyOrCertificate::Certificate(_))
     }
 }
 
 impl PublicKey {
     /// From a line of a `.pub` file.
     pub fn from_line(line: &str) -> Result<PublicKey, KeyError> {
-        match Presented::from_line(line)? {
-            Presented::Key(key) => Ok(key),
-            Presented::Certificate(_) => Err(KeyError::NotAKey),
+        match KeyOrCertificate::from_line(line)? {
+            KeyOrCertificate::Key(key) => Ok(key),
+            KeyOrCertificate::Certificate(_) => Err(KeyError::NotAKey),
         }
     }
 }

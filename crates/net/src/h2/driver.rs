@@ -1,8 +1,8 @@
 //! Driving a connection of the asking side: what it writes is sent at the end of each turn, and a peer that is silent is
 //! asked whether it is there.
 
-use super::error::{Broken, reason};
-use super::wire::Shared;
+use super::error::{CallError, reason};
+use super::wire::SharedWire;
 use super::{Tuning, Wire};
 use bytes::Bytes;
 use h2::client::Connection;
@@ -20,9 +20,9 @@ use tokio::time::{Instant, Sleep, sleep_until};
 pub const UNANSWERED: Duration = Duration::from_secs(3);
 
 /// A connection until its end, which is told.
-pub(super) struct Carrying<IO: Wire> {
-    connection: Connection<Shared<IO>, Bytes>,
-    wire: Shared<IO>,
+pub(super) struct ConnectionDriver<IO: Wire> {
+    connection: Connection<SharedWire<IO>, Bytes>,
+    wire: SharedWire<IO>,
     pulse: Option<Pulse>,
     tell: watch::Sender<Option<String>>,
     asking: Asking,
@@ -46,16 +46,16 @@ struct Pulse {
     requested: Option<Instant>,
 }
 
-impl<IO: Wire> Carrying<IO> {
+impl<IO: Wire> ConnectionDriver<IO> {
     pub(super) fn new(
-        mut connection: Connection<Shared<IO>, Bytes>,
-        wire: Shared<IO>,
+        mut connection: Connection<SharedWire<IO>, Bytes>,
+        wire: SharedWire<IO>,
         tuning: Tuning,
         tell: watch::Sender<Option<String>>,
         asking: Asking,
-    ) -> Carrying<IO> {
+    ) -> ConnectionDriver<IO> {
         let pulse = tuning.ping.zip(connection.ping_pong());
-        Carrying {
+        ConnectionDriver {
             connection,
             wire,
             pulse: pulse.map(|(quiet, pings)| Pulse {
@@ -73,7 +73,7 @@ impl<IO: Wire> Carrying<IO> {
         }
     }
 
-    fn turn(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+    fn turn(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), CallError>> {
         if let Some(pulse) = &mut self.pulse {
             if self.asking.swap(false, Relaxed) {
                 pulse.doubt(self.wire.heard());
@@ -84,11 +84,11 @@ impl<IO: Wire> Carrying<IO> {
         }
         let ended = Pin::new(&mut self.connection).poll(cx);
         self.wire.send(cx);
-        ended.map_err(Broken::from)
+        ended.map_err(CallError::from)
     }
 }
 
-impl<IO: Wire> Future for Carrying<IO> {
+impl<IO: Wire> Future for ConnectionDriver<IO> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -138,7 +138,7 @@ impl Pulse {
     }
 
     /// Ready when the peer is given up. `heard`: when something came last.
-    fn poll(&mut self, heard: Instant, cx: &mut Context<'_>) -> Poll<Broken> {
+    fn poll(&mut self, heard: Instant, cx: &mut Context<'_>) -> Poll<CallError> {
         loop {
             if self.asked {
                 // An error is the connection's too, which tells it.
@@ -147,7 +147,11 @@ impl Pulse {
                     self.due.as_mut().reset(Instant::now() + self.quiet);
                     continue;
                 }
-                return self.due.as_mut().poll(cx).map(|()| Broken::Silent(self.patience));
+                return self
+                    .due
+                    .as_mut()
+                    .poll(cx)
+                    .map(|()| CallError::Silent(self.patience));
             }
             if self.due.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
