@@ -6,11 +6,11 @@
 #![forbid(unsafe_code)]
 
 use bytes::Bytes;
-use fleetgate_client::held::{Borrower, Keep};
+use fleetgate_client::master::{ProxyConnector, Keep};
 use fleetgate_client::join::{self, Machine};
-use fleetgate_client::ledger::Ledger;
+use fleetgate_client::timings::Timings;
 use fleetgate_client::profile::Home;
-use fleetgate_client::reach;
+use fleetgate_client::connect;
 use fleetgate_client::transport::{DialOptions, DialStream, Proxy};
 use fleetgate_client::waiting::BoundedChannel;
 use fleetgate_net::h2::{self, Caller, Routes, Tuning};
@@ -147,7 +147,7 @@ impl Fleet {
             self.nodes.push(client(joined.tls_key, &chain, &believe)?);
             next = 1;
         }
-        let auth = reach::identity(&self.proxy, &believe, None).await.map_err(said)?;
+        let auth = connect::identity(&self.proxy, &believe, None).await.map_err(said)?;
         while next < count || !under_way.is_empty() {
             while next < count && under_way.len() < AT_ONCE {
                 let (auth, believe) = (auth.clone(), believe.clone());
@@ -181,8 +181,8 @@ impl Fleet {
     async fn open(&mut self, count: usize) -> Result<()> {
         let profile = self.home.login().map_err(said)?;
         if self.user.is_none() {
-            let mut own = Borrower::new(&self.home, Keep::No, None, |_| {});
-            let proxy = own.proxy(&profile.proxy, &mut Ledger::default()).await;
+            let mut own = ProxyConnector::new(&self.home, Keep::No, None, |_| {});
+            let proxy = own.proxy(&profile.proxy, &mut Timings::default()).await;
             self.user = Some(proxy.map_err(said)?);
         }
         let user = self.user.as_ref().ok_or("no connection")?;

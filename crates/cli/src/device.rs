@@ -4,7 +4,7 @@ use crate::admin::devices;
 use crate::flags::{Arguments, Outcome};
 use crate::output;
 use fleetgate_client::profile::Home;
-use fleetgate_client::{device, reach};
+use fleetgate_client::{connect, device};
 
 /// Makes this device known.
 pub fn enroll(given: &Arguments) -> Outcome {
@@ -12,7 +12,7 @@ pub fn enroll(given: &Arguments) -> Outcome {
     let name = given
         .value("name")
         .map_or_else(crate::cluster::machine_name, str::to_owned);
-    let device = reach::run(device::enroll(&home, &name))?;
+    let device = connect::run(device::enroll(&home, &name))?;
     output::either(
         given.has("json"),
         || devices::document(&device),

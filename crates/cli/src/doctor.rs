@@ -12,7 +12,7 @@ use fleetgate_base::exit;
 use fleetgate_client::agent::Agent;
 use fleetgate_client::error::ClientError;
 use fleetgate_client::profile::Home;
-use fleetgate_client::{login as client_login, reach, time};
+use fleetgate_client::{connect, login as client_login, time};
 use fleetgate_net::x509;
 use fleetgate_node::config::Config;
 use fleetgate_node::doctor::{Finding, Grade, examine};
@@ -118,7 +118,7 @@ fn login() -> Vec<Finding> {
             "run fleetgate login",
         ),
     }];
-    findings.push(match reach::run(ahead(&home, &profile.proxy)) {
+    findings.push(match connect::run(ahead(&home, &profile.proxy)) {
         Err(e) => finding(
             "proxy",
             Grade::Less,
@@ -162,7 +162,7 @@ fn login() -> Vec<Finding> {
 }
 
 async fn ahead(home: &Home, proxy: &str) -> Result<i64, ClientError> {
-    let mut auth = reach::identity(proxy, &reach::believe(home)?, None).await?;
+    let mut auth = connect::identity(proxy, &connect::believe(home)?, None).await?;
     client_login::clock_ahead(&mut auth).await
 }
 

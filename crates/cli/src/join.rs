@@ -2,10 +2,10 @@
 
 use crate::flags::{Arguments, Outcome};
 use crate::{cluster, output};
-use fleetgate_client::ask::{self, Answer};
 use fleetgate_client::error::ClientError;
 use fleetgate_client::join::{self, Joined, Machine};
-use fleetgate_client::{files, reach, time};
+use fleetgate_client::prompt::{self, AnswerSource};
+use fleetgate_client::{connect, files, time};
 use fleetgate_net::tls::Believe;
 use fleetgate_net::x509::Key;
 use fleetgate_node::config::Config;
@@ -39,13 +39,13 @@ pub fn run(given: &Arguments) -> Outcome {
     let proxy = given
         .value("proxy")
         .ok_or_else(|| given.wrong("`--proxy` is missing: where the cluster's proxy is"))?;
-    let proxy = reach::run(reach::address(proxy))?;
+    let proxy = connect::run(connect::address(proxy))?;
     let proxy = proxy.as_str();
     let text = match (given.value("token"), given.value("token-file")) {
         (Some(token), None) => zeroize::Zeroizing::new(token.to_owned()),
-        (None, Some(path)) => ask::secret(&Answer::From(path), "Token", "")?,
-        (None, None) => ask::secret(
-            &Answer::Asked,
+        (None, Some(path)) => prompt::secret(&AnswerSource::File(path), "Token", "")?,
+        (None, None) => prompt::secret(
+            &AnswerSource::Terminal,
             "Token",
             "give --token-file FILE, or - for standard input",
         )?,
@@ -82,7 +82,7 @@ pub fn run(given: &Arguments) -> Outcome {
     for place in places {
         check_writable(place)?;
     }
-    let joined = reach::run(join::join(proxy, &token, machine))?;
+    let joined = connect::run(join::join(proxy, &token, machine))?;
     let reply = &joined.reply;
     let mut proxy_place = None;
     let section = match reply.kind.as_str() {
@@ -90,8 +90,8 @@ pub fn run(given: &Arguments) -> Outcome {
             let place = Place::of(given, proxy);
             let section = keep_proxy(&state, &place, &joined)?;
             // The machine has joined, whatever comes of this: auth may have to be told first where to listen.
-            let found = reach::run(async {
-                reach::identity(&place.auth, &Believe::Pin(token.pin), None)
+            let found = connect::run(async {
+                connect::identity(&place.auth, &Believe::Pin(token.pin), None)
                     .await
                     .map(drop)
             });

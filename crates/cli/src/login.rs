@@ -4,13 +4,13 @@ use crate::flags::{Arguments, Outcome};
 use crate::output::{self, print};
 use fleetgate_auth::check_password;
 use fleetgate_base::exit;
-use fleetgate_client::ask::{self, Answer, Terminal};
 use fleetgate_client::error::ClientError;
-use fleetgate_client::login::{self, Shown};
+use fleetgate_client::login::{self, PasswordLogin};
 use fleetgate_client::profile::{Home, Profile};
+use fleetgate_client::prompt::{self, AnswerSource, Terminal};
 use fleetgate_client::totp::Factor;
 use fleetgate_client::waiting::BoundedChannel;
-use fleetgate_client::{files, held, reach, time};
+use fleetgate_client::{connect, files, master, time};
 use fleetgate_net::tls::Believe;
 use fleetgate_net::{Admits, Pin, Ticket};
 use fleetgate_policy::cluster::MIN_LIFETIME;
@@ -45,7 +45,7 @@ pub fn run(given: &Arguments) -> Outcome {
 fn refresh(given: &Arguments, home: &Home) -> Result<Profile, ClientError> {
     home.login()?;
     let code = code(given)?;
-    reach::run(login::refresh(home, &code))
+    connect::run(login::refresh(home, &code))
 }
 
 /// What is known of the login before.
@@ -98,7 +98,7 @@ fn log_in(given: &Arguments, home: &Home, before: &Known) -> Result<Profile, Cli
     let proxy = match known.filter(|p| p.proxy.rsplit_once(':').is_some_and(|(host, _)| host == proxy)) {
         // The port that was found the last time.
         Some(known) => known.proxy.clone(),
-        None => reach::run(reach::address(proxy))?,
+        None => connect::run(connect::address(proxy))?,
     };
     let proxy = proxy.as_str();
     let same_cluster = known.filter(|p| p.proxy == proxy);
@@ -107,9 +107,9 @@ fn log_in(given: &Arguments, home: &Home, before: &Known) -> Result<Profile, Cli
             pin.parse::<Pin>()
                 .map_err(|e| ClientError::Usage(format!("`--ca`: {e}")))?,
         )),
-        (None, None, Some(_)) => Some(reach::believe(home)?),
+        (None, None, Some(_)) => Some(connect::believe(home)?),
         // Of which proxy the login was is not known. Whom it believed is: anybody else is refused by that.
-        (None, None, None) if before.is_damaged => reach::believe(home).ok(),
+        (None, None, None) if before.is_damaged => connect::believe(home).ok(),
         _ => None,
     };
     let ticket = match &believe {
@@ -121,8 +121,8 @@ fn log_in(given: &Arguments, home: &Home, before: &Known) -> Result<Profile, Cli
         (None, Some(ticket)) => Believe::Pin(ticket.pin),
         (None, None) => unreachable!("without a pin there is an invite"),
     };
-    reach::run(async {
-        let mut auth = reach::identity(proxy, &believe, None).await?;
+    connect::run(async {
+        let mut auth = connect::identity(proxy, &believe, None).await?;
         let user = match &ticket {
             Some(ticket) => first_time(given, &mut auth, ticket).await?,
             None => (user(given, known)?, None),
@@ -131,7 +131,7 @@ fn log_in(given: &Arguments, home: &Home, before: &Known) -> Result<Profile, Cli
         let (password, code) = match first {
             Some(shown) => shown,
             None => {
-                let password = ask::secret(
+                let password = prompt::secret(
                     &from(given, "password-file"),
                     "Password",
                     "give --password-file FILE, or - for standard input",
@@ -139,7 +139,7 @@ fn log_in(given: &Arguments, home: &Home, before: &Known) -> Result<Profile, Cli
                 (password, code(given)?)
             }
         };
-        let shown = Shown {
+        let shown = PasswordLogin {
             user: &user,
             password: &password,
             code: &code,
@@ -185,7 +185,7 @@ fn new_password(given: &Arguments, user: &str) -> Result<Zeroizing<String>, Clie
     let what = "Password";
     let instead = "give --password-file FILE, or - for standard input";
     if given.has("password-file") {
-        let password = ask::secret(&from(given, "password-file"), what, instead)?;
+        let password = prompt::secret(&from(given, "password-file"), what, instead)?;
         return match check_password(&password, user) {
             Ok(()) => Ok(password),
             Err(why) => Err(ClientError::Usage(format!("`--password-file`: {why}"))),
@@ -209,7 +209,7 @@ fn new_password(given: &Arguments, user: &str) -> Result<Zeroizing<String>, Clie
 }
 
 fn invite(given: &Arguments) -> Result<Ticket, ClientError> {
-    let text = ask::secret(
+    let text = prompt::secret(
         &from(given, "invite-file"),
         "Invite",
         "give --invite-file FILE for a first login, or --ca sha256:HASH for a later one",
@@ -228,7 +228,7 @@ fn invite(given: &Arguments) -> Result<Ticket, ClientError> {
 
 fn code(given: &Arguments) -> Result<Zeroizing<String>, ClientError> {
     let Some(path) = given.value("authenticator") else {
-        return ask::secret(
+        return prompt::secret(
             &from(given, "code-file"),
             "Code",
             "give --code-file FILE, or - for standard input",
@@ -250,8 +250,10 @@ fn keep_authenticator(path: &str, factor: &Factor, step: u64) -> Result<(), Clie
     files::write(Path::new(path), 0o600, text.as_bytes())
 }
 
-fn from<'a>(given: &'a Arguments, flag: &str) -> Answer<'a> {
-    given.value(flag).map_or(Answer::Asked, Answer::From)
+fn from<'a>(given: &'a Arguments, flag: &str) -> AnswerSource<'a> {
+    given
+        .value(flag)
+        .map_or(AnswerSource::Terminal, AnswerSource::File)
 }
 
 fn user(given: &Arguments, known: Option<&Profile>) -> Result<String, ClientError> {
@@ -271,7 +273,7 @@ pub fn logout(given: &Arguments) -> Outcome {
         profile => profile,
     };
     login::out_of_agent(&home)?;
-    held::end(&home);
+    master::retire(&home);
     home.forget()?;
     // What can be read or not, its keys are gone.
     let profile = match profile {

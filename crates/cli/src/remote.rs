@@ -5,10 +5,10 @@ use crate::flags::{Arguments, Outcome};
 use crate::help;
 use crate::output::{self, print};
 use fleetgate_client::error::ClientError;
-use fleetgate_client::held::{Borrower, Keep, PERSIST};
-use fleetgate_client::ledger::Ledger;
+use fleetgate_client::master::{Keep, PERSIST, ProxyConnector};
 use fleetgate_client::profile::Home;
-use fleetgate_client::{config, files, reach};
+use fleetgate_client::timings::Timings;
+use fleetgate_client::{config, connect, files};
 use fleetgate_proto::v1::Node;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -36,10 +36,10 @@ pub fn nothing_matches(selector: &str) -> String {
 /// The nodes that a selector means, of those that the login may reach.
 fn nodes(home: &Home, selector: &str) -> Result<Vec<Node>, ClientError> {
     let profile = home.login()?;
-    reach::run(async {
-        let mut borrower = Borrower::new(home, Keep::For(PERSIST), None, |_| {});
-        let (_, nodes) = borrower
-            .nodes(&profile.proxy, selector, &mut Ledger::default())
+    connect::run(async {
+        let mut connector = ProxyConnector::new(home, Keep::For(PERSIST), None, |_| {});
+        let (_, nodes) = connector
+            .nodes(&profile.proxy, selector, &mut Timings::default())
             .await?;
         Ok(nodes)
     })
@@ -56,7 +56,7 @@ pub fn proxy_command(given: &Arguments) -> Outcome {
     let home = Home::find(given.value("home"))?;
     let host = given.word().unwrap_or_default();
     let login = given.value("login").unwrap_or_default();
-    reach::run(fleetgate_client::proxy_command::run(&home, host, login))?;
+    connect::run(fleetgate_client::proxy_command::run(&home, host, login))?;
     Ok(0)
 }
 

@@ -2,7 +2,7 @@
 //! program does the work from the start, with a socket to the first as its standard input; the first waits for one byte on
 //! it and ends. So nothing is copied that runs already, and questions are asked while the shell still waits.
 
-use crate::say;
+use crate::stderr;
 use fleetgate_base::exit;
 use fleetgate_sys::{Fd, exec};
 use std::ffi::OsString;
@@ -55,7 +55,7 @@ pub fn start(words: &[OsString]) -> i32 {
         }
     };
     started().unwrap_or_else(|e| {
-        say::line(format_args!("the background: {e}"));
+        stderr::line(format_args!("the background: {e}"));
         exit::UNREACHABLE
     })
 }

@@ -3,7 +3,7 @@
 use crate::error::ClientError;
 use crate::profile::Home;
 use crate::waiting::BoundedChannel;
-use crate::{files, reach};
+use crate::{connect, files};
 use fleetgate_proto::v1::identity_client::IdentityClient;
 use fleetgate_proto::v1::{ChallengeRequest, Device, DeviceProof, EnrollDeviceRequest, Keys};
 use fleetgate_ssh::key::{KeyType, PrivateKey};
@@ -29,8 +29,8 @@ pub async fn enroll(home: &Home, name: &str) -> Result<Device, ClientError> {
             key
         }
     };
-    let shown = reach::credentials(home)?;
-    let mut auth = reach::identity(&profile.proxy, &reach::believe(home)?, Some(&shown)).await?;
+    let shown = connect::credentials(home)?;
+    let mut auth = connect::identity(&profile.proxy, &connect::believe(home)?, Some(&shown)).await?;
     let nonce = auth.challenge(ChallengeRequest {}).await?.into_inner().nonce;
     let blob = key.public().blob().to_vec();
     let request = EnrollDeviceRequest {

@@ -3,13 +3,13 @@
 
 use crate::agent::Agent;
 use crate::error::ClientError;
-use crate::explain::Waterfall;
-use crate::held::desk::{Ask, Reply};
-use crate::ledger::Ledger;
-use crate::say;
-use crate::ssh::forward::To;
+use crate::master::protocol::{MasterReply, MasterRequest};
+use crate::ssh::forward::Target;
 use crate::ssh::{Hosts, options, socks, x11};
+use crate::stderr;
+use crate::timings::Timings;
 use crate::totp::Factor;
+use crate::waterfall::Waterfall;
 use fleetgate_policy::text::is_unseen;
 use fleetgate_proto::v1::frame::Kind;
 use fleetgate_proto::v1::{Denied, Frame};
@@ -67,7 +67,7 @@ fn agent(data: &[u8]) {
 
 /// The first packet of an X11 connection from the far side.
 fn display(data: &[u8]) {
-    let display = x11::known(To::Socks);
+    let display = x11::known(Target::Socks);
     if let Ok(packet) = runtime().block_on(display.first_packet(&mut &data[..])) {
         assert!(data.len() >= packet.len(), "the cookie was shown whole");
     }
@@ -76,7 +76,7 @@ fn display(data: &[u8]) {
 /// SOCKS, of whoever reaches a port of ours.
 fn proxied(data: &[u8]) {
     let mut stream = tokio::io::join(data, tokio::io::sink());
-    if let Ok((To::Tcp { host, .. }, _)) = runtime().block_on(socks::ask(&mut stream)) {
+    if let Ok((Target::Tcp { host, .. }, _)) = runtime().block_on(socks::ask(&mut stream)) {
         assert!(host.len() <= socks::MAX_NAME);
     }
 }
@@ -84,8 +84,8 @@ fn proxied(data: &[u8]) {
 /// The holder of a connection, and who asks it.
 fn holder(data: &[u8]) {
     if let Ok(text) = std::str::from_utf8(data) {
-        let _ = Ask::parse(text);
-        if let Ok(Reply::Lent { steps }) = serde_json::from_str::<Reply>(text) {
+        let _ = MasterRequest::parse(text);
+        if let Ok(MasterReply::Lent { steps }) = serde_json::from_str::<MasterReply>(text) {
             let _: Vec<_> = steps.iter().map(|s| s.step()).collect();
         }
     }
@@ -97,7 +97,7 @@ fn steps(data: &[u8]) {
         kind: Some(Kind::Spans(told)),
     }) = Frame::decode(data)
     {
-        let waterfall = Waterfall::new(&Ledger::default(), &told.spans, true);
+        let waterfall = Waterfall::new(&Timings::default(), &told.spans, true);
         let text = waterfall.text("web1");
         assert!(!text.chars().any(|c| c != '\n' && is_unseen(c)), "{text:?}");
         let _ = waterfall.json("web1").to_string();
@@ -120,7 +120,7 @@ fn host(data: &[u8]) {
 
 /// A server's words, and a file of options.
 fn words(data: &[u8]) {
-    let shown = say::printable(data);
+    let shown = stderr::printable(data);
     assert!(!shown.chars().any(|c| !matches!(c, '\n' | '\t') && is_unseen(c)));
     if let Ok(text) = std::str::from_utf8(data) {
         let _ = options::read_file(text, "web1");
@@ -232,7 +232,7 @@ mod tests {
         }
         assert!(
             runtime()
-                .block_on(x11::known(To::Socks).first_packet(&mut &good[1][..]))
+                .block_on(x11::known(Target::Socks).first_packet(&mut &good[1][..]))
                 .is_ok()
         );
     }

@@ -1,7 +1,7 @@
 //! What a machine does once: shows a token and gets certificates for its keys. Where they are kept is its role's.
 
+use crate::connect;
 use crate::error::ClientError;
-use crate::reach;
 use fleetgate_net::tls::Believe;
 use fleetgate_net::{Admits, Ticket, x509};
 use fleetgate_policy::cluster::State;
@@ -46,7 +46,7 @@ pub fn token(text: &str) -> Result<Ticket, ClientError> {
 
 /// Joins.
 pub async fn join(proxy: &str, token: &Ticket, machine: Machine) -> Result<Joined, ClientError> {
-    let mut auth = reach::identity(proxy, &Believe::Pin(token.pin), None).await?;
+    let mut auth = connect::identity(proxy, &Believe::Pin(token.pin), None).await?;
     let tls_key = x509::Key::generate();
     let host_keys = machine.host_keys.len();
     let request = JoinRequest {

@@ -2,26 +2,26 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
-pub mod ask;
 pub mod background;
 pub mod config;
+pub mod connect;
 pub mod device;
 pub mod error;
-pub mod explain;
 pub mod files;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
-pub mod held;
 pub mod join;
-pub mod ledger;
 pub mod login;
+pub mod master;
 pub mod pem;
 pub mod profile;
+pub mod prompt;
 pub mod proxy_command;
-pub mod reach;
-pub mod say;
 pub mod ssh;
+pub mod stderr;
 pub mod time;
+pub mod timings;
 pub mod totp;
 pub mod transport;
 pub mod waiting;
+pub mod waterfall;

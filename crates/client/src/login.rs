@@ -6,7 +6,7 @@ use crate::error::ClientError;
 use crate::profile::{Home, Keys, Profile};
 use crate::totp::Factor;
 use crate::waiting::BoundedChannel;
-use crate::{device, held, pem, reach, time};
+use crate::{connect, device, master, pem, time};
 use fleetgate_net::x509;
 use fleetgate_policy::cluster::{Name, State};
 use fleetgate_proto::v1::identity_client::IdentityClient;
@@ -20,18 +20,18 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 /// Keys that no other login has.
-pub struct Fresh {
+pub struct NewKeys {
     ssh: PrivateKey,
     ssh_text: Zeroizing<String>,
     tls: x509::Key,
 }
 
-impl Fresh {
+impl NewKeys {
     /// Made now.
-    pub fn make(comment: &str) -> Result<Fresh, ClientError> {
+    pub fn make(comment: &str) -> Result<NewKeys, ClientError> {
         let (ssh, ssh_text) = PrivateKey::generate(KeyType::Ed25519, comment)
             .map_err(|e| ClientError::Refused(format!("making a key: {e}")))?;
-        Ok(Fresh {
+        Ok(NewKeys {
             ssh,
             ssh_text,
             tls: x509::Key::generate(),
@@ -47,7 +47,7 @@ impl Fresh {
 }
 
 /// What a person showed.
-pub struct Shown<'a> {
+pub struct PasswordLogin<'a> {
     /// Who.
     pub user: &'a str,
     /// The first factor.
@@ -106,10 +106,10 @@ pub async fn log_in(
     auth: &mut IdentityClient<BoundedChannel>,
     home: &Home,
     proxy: &str,
-    shown: &Shown<'_>,
+    shown: &PasswordLogin<'_>,
 ) -> Result<Profile, ClientError> {
     let clock_ahead = clock_ahead(auth).await?;
-    let fresh = Fresh::make(shown.user)?;
+    let fresh = NewKeys::make(shown.user)?;
     let keys = fresh.public();
     let proof = device::proof(auth, home, &keys).await?;
     let request = LoginRequest {
@@ -127,9 +127,9 @@ pub async fn log_in(
 /// The login that is there, with fresh keys and a fresh second factor (`code`; empty: as old as it was).
 pub async fn refresh(home: &Home, code: &str) -> Result<Profile, ClientError> {
     let profile = home.login()?;
-    let shown = reach::credentials(home)?;
-    let mut auth = reach::identity(&profile.proxy, &reach::believe(home)?, Some(&shown)).await?;
-    let fresh = Fresh::make(&profile.user)?;
+    let shown = connect::credentials(home)?;
+    let mut auth = connect::identity(&profile.proxy, &connect::believe(home)?, Some(&shown)).await?;
+    let fresh = NewKeys::make(&profile.user)?;
     let keys = fresh.public();
     let proof = device::proof(&mut auth, home, &keys).await?;
     let request = RefreshRequest {
@@ -145,7 +145,7 @@ pub async fn refresh(home: &Home, code: &str) -> Result<Profile, ClientError> {
 fn keep(
     home: &Home,
     proxy: &str,
-    fresh: &Fresh,
+    fresh: &NewKeys,
     credentials: &Credentials,
     clock_ahead: i64,
 ) -> Result<Profile, ClientError> {
@@ -209,7 +209,7 @@ fn keep(
     let _ = out_of_agent(home);
     home.save(&profile, &keys)?;
     // What is kept is the old login's.
-    held::end(home);
+    master::retire(home);
     Ok(profile)
 }
 

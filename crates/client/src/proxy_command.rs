@@ -6,10 +6,10 @@
 
 use crate::config;
 use crate::error::ClientError;
-use crate::held::{Borrower, Keep, PERSIST};
-use crate::ledger::Ledger;
+use crate::master::{Keep, PERSIST, ProxyConnector};
 use crate::profile::Home;
-use crate::ssh::Standard;
+use crate::ssh::StandardStream;
+use crate::timings::Timings;
 use crate::transport::{DialOptions, DialStream};
 use fleetgate_ssh::codec::Write as _;
 use fleetgate_ssh::event::Reason;
@@ -38,8 +38,8 @@ const READ_WITHIN: Duration = Duration::from_secs(2);
 /// that the user may have there. The node decides by what SSH says.
 pub async fn run(home: &Home, host: &str, login: &str) -> Result<(), ClientError> {
     let mut streams = Streams {
-        input: Standard::open(0).map_err(local)?,
-        output: Standard::open(1).map_err(local)?,
+        input: StandardStream::open(0).map_err(local)?,
+        output: StandardStream::open(1).map_err(local)?,
         begun: false,
     };
     let ended = carry(home, host, login, &mut streams).await;
@@ -52,8 +52,8 @@ pub async fn run(home: &Home, host: &str, login: &str) -> Result<(), ClientError
 
 /// The two ends towards ssh.
 struct Streams {
-    input: Standard,
-    output: Standard,
+    input: StandardStream,
+    output: StandardStream,
     /// The other side's bytes are in the output.
     begun: bool,
 }
@@ -71,20 +71,20 @@ impl Streams {
 async fn carry(home: &Home, host: &str, login: &str, streams: &mut Streams) -> Result<(), ClientError> {
     let profile = home.login()?;
     let node = config::node(host, &profile.cluster);
-    let mut borrower = Borrower::new(home, Keep::For(PERSIST), None, |_| {});
+    let mut connector = ProxyConnector::new(home, Keep::For(PERSIST), None, |_| {});
     let mut said = None;
     loop {
-        let proxy = borrower.proxy(&profile.proxy, &mut Ledger::default()).await?;
+        let proxy = connector.proxy(&profile.proxy, &mut Timings::default()).await?;
         let first = match said.take() {
             Some(said) => said,
             None => at_hand(&mut streams.input).await.map_err(local)?,
         };
-        let again = borrower.may_be_dead().then(|| first.clone());
+        let again = connector.may_be_dead().then(|| first.clone());
         let stream = proxy.dial(node, login, first.into(), &DialOptions::default());
-        let beside = stream.beside();
+        let report = stream.report();
         let ended = pass(stream, node, streams, again).await;
         match ended {
-            (Err(why), Some(unheard)) if !beside.now().heard && borrower.try_again(&why) => {
+            (Err(why), Some(unheard)) if !report.snapshot().heard && connector.try_again(&why) => {
                 said = Some(unheard);
             }
             (ended, _) => return ended,
@@ -168,7 +168,7 @@ fn disconnect(why: &str) -> Vec<u8> {
 }
 
 /// What standard input holds now.
-async fn at_hand(input: &mut Standard) -> io::Result<Vec<u8>> {
+async fn at_hand(input: &mut StandardStream) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; FIRST];
     let n = std::future::poll_fn(|cx| {
         let mut room = ReadBuf::new(&mut bytes);

@@ -3,9 +3,9 @@
 //! (opened, denied, where the time went) is kept apart from them.
 
 use crate::error::ClientError;
-use crate::ledger::Ledger;
-use crate::say;
-use crate::waiting::{Awaited, Notice, noticed};
+use crate::stderr;
+use crate::timings::Timings;
+use crate::waiting::{Notice, Peer, with_notice};
 use bytes::Bytes;
 use fleetgate_net::dial;
 use fleetgate_net::h2::{self, AUTH_MESSAGE, Channel, Closed, TRANSPORT_MESSAGE, Tuning};
@@ -53,8 +53,8 @@ pub struct DialOptions {
 
 /// SSH bytes to a node and from it.
 pub struct DialStream {
-    out: Arc<Out>,
-    from: From,
+    out: Arc<Outgoing>,
+    from: Incoming,
     /// The node's name, and the proxy's address.
     node: String,
     proxy: String,
@@ -64,16 +64,16 @@ pub struct DialStream {
     rest: Bytes,
     ended: bool,
     heard: bool,
-    beside: Beside,
+    report: ReportHandle,
 }
 
 /// What a stream said beside SSH's bytes. It outlives the stream.
 #[derive(Clone, Debug, Default)]
-pub struct Beside(Arc<Mutex<Said>>);
+pub struct ReportHandle(Arc<Mutex<DialReport>>);
 
 /// The same, at one moment.
 #[derive(Clone, Debug, Default)]
-pub struct Said {
+pub struct DialReport {
     /// The node was reached.
     pub opened: Option<Opened>,
     /// Where the time went, as proxy and node tell it.
@@ -95,7 +95,7 @@ pub struct Refused {
 
 /// One frame at a time: the next one is made when this one is on its way.
 #[derive(Default)]
-struct Out(Mutex<Slot>);
+struct Outgoing(Mutex<Slot>);
 
 #[derive(Default)]
 struct Slot {
@@ -109,11 +109,11 @@ struct Slot {
 }
 
 /// The end of the slot that HTTP/2 takes frames from.
-struct Frames(Arc<Out>);
+struct Frames(Arc<Outgoing>);
 
 type Answer = Pin<Box<dyn Future<Output = Result<Response<Streaming<Frame>>, Status>> + Send>>;
 
-enum From {
+enum Incoming {
     /// The other side has not said anything yet.
     Waiting(Answer),
     Frames(Box<Streaming<Frame>>),
@@ -127,31 +127,31 @@ impl Proxy {
         believe: &Believe,
         credentials: &Credentials,
         time: Option<Duration>,
-        ledger: &mut Ledger,
+        timings: &mut Timings,
     ) -> Result<Proxy, ClientError> {
         let failed = |e: &dyn fmt::Display| ClientError::Unreachable(address.to_owned(), e.to_string());
         let client = Client::new(believe, Some(credentials), &[tls::H2]).map_err(|e| failed(&e))?;
-        ledger.begin("tcp", LEG);
-        ledger.asks("connect");
-        ledger.waits();
-        let proxy = Awaited::proxy(address);
+        timings.begin("tcp", LEG);
+        timings.request("connect");
+        timings.round_trip();
+        let proxy = Peer::proxy(address);
         let connect = dial::connect(address, time.unwrap_or(dial::DEADLINE));
-        let stream = noticed(&proxy.whom, connect).await;
+        let stream = with_notice(&proxy.name, connect).await;
         let stream = stream.map_err(|e| proxy.unreached(&e))?;
-        ledger.begin("tls", LEG);
-        ledger.asks("handshake");
-        ledger.waits();
+        timings.begin("tls", LEG);
+        timings.request("handshake");
+        timings.round_trip();
         let time = time.unwrap_or(tls::HANDSHAKE).min(tls::HANDSHAKE);
         let handshake = client.connect(tls::PROXY, stream);
-        let (stream, _) = match timeout(time, noticed(&proxy.whom, handshake)).await {
+        let (stream, _) = match timeout(time, with_notice(&proxy.name, handshake)).await {
             Ok(Err(e)) if !e.is_late() => return Err(failed(&e)),
             Ok(Ok(connected)) => connected,
             _ => {
                 let why = proxy.late_after(time);
-                return Err(ClientError::Unreachable(proxy.whom.clone(), why));
+                return Err(ClientError::Unreachable(proxy.name.clone(), why));
             }
         };
-        ledger.end();
+        timings.end();
         let channel = h2::connect(stream, Tuning::USER).await.map_err(|e| failed(&e))?;
         Ok(Proxy::new(channel, address))
     }
@@ -199,14 +199,14 @@ impl Proxy {
                 via: None,
             })),
         };
-        let out = Arc::new(Out::default());
+        let out = Arc::new(Outgoing::default());
         out.slot().frame = Some(first);
         let frames = Frames(out.clone());
         let mut client = self.client(TRANSPORT_MESSAGE);
         let closed = self.closed();
         DialStream {
             out,
-            from: From::Waiting(Box::pin(async move {
+            from: Incoming::Waiting(Box::pin(async move {
                 match client.dial(frames).await {
                     Err(status) => Err(why(status, closed).await),
                     answer => answer,
@@ -218,24 +218,24 @@ impl Proxy {
             rest: Bytes::new(),
             ended: false,
             heard: false,
-            beside: Beside::default(),
+            report: ReportHandle::default(),
         }
     }
 
     /// The nodes that a selector means, of those that the caller may reach.
-    pub async fn nodes(&self, selector: &str, ledger: &mut Ledger) -> Result<Vec<Node>, ClientError> {
-        ledger.begin("nodes", LEG);
-        ledger.asks("nodes");
-        ledger.waits();
+    pub async fn nodes(&self, selector: &str, timings: &mut Timings) -> Result<Vec<Node>, ClientError> {
+        timings.begin("nodes", LEG);
+        timings.request("nodes");
+        timings.round_trip();
         // A large fleet's inventory is longer than a transport's frame.
         let mut client = self.client(AUTH_MESSAGE);
         let selector = selector.to_owned();
         let asked = client.nodes(NodesRequest { selector });
-        let answer = match noticed(&Awaited::proxy(&self.address).whom, asked).await {
+        let answer = match with_notice(&Peer::proxy(&self.address).name, asked).await {
             Err(status) => Err(why(status, self.closed()).await),
             answer => answer,
         };
-        ledger.end();
+        timings.end();
         answer
             .map(|reply| reply.into_inner().nodes)
             .map_err(ClientError::from)
@@ -244,27 +244,27 @@ impl Proxy {
 
 impl DialStream {
     /// What is said beside SSH's bytes, now and later.
-    pub fn beside(&self) -> Beside {
-        self.beside.clone()
+    pub fn report(&self) -> ReportHandle {
+        self.report.clone()
     }
 
     /// For whom it waits until SSH's first bytes. In front of a node whose SSH ends at the proxy that is the auth service
     /// alone, which signs what the proxy shows.
     fn awaited(&self) -> String {
-        let opened = self.beside.said().opened.clone();
+        let opened = self.report.lock().opened.clone();
         match opened.is_some_and(|opened| opened.terminated) {
-            true => Awaited::auth_behind(&self.proxy).whom,
+            true => Peer::auth_behind(&self.proxy).name,
             false => format!("{}, through the proxy {}", self.node, self.proxy),
         }
     }
 
     /// The request is on its way once it is asked about.
     fn start(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if let From::Waiting(answer) = &mut self.from {
+        if let Incoming::Waiting(answer) = &mut self.from {
             let answer = ready!(answer.as_mut().poll(cx));
-            self.from = From::Nothing;
+            self.from = Incoming::Nothing;
             let answer = answer.map_err(|status| lost(&status))?;
-            self.from = From::Frames(Box::new(answer.into_inner()));
+            self.from = Incoming::Frames(Box::new(answer.into_inner()));
         }
         Poll::Ready(Ok(()))
     }
@@ -273,8 +273,8 @@ impl DialStream {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Kind>>> {
         loop {
             match &mut self.from {
-                From::Waiting(_) => ready!(self.start(cx))?,
-                From::Frames(frames) => {
+                Incoming::Waiting(_) => ready!(self.start(cx))?,
+                Incoming::Frames(frames) => {
                     return Poll::Ready(match ready!(Pin::new(frames).poll_next(cx)) {
                         // A kind that is not known is skipped: an older client goes on working with a newer proxy.
                         Some(Ok(Frame { kind: None })) => continue,
@@ -283,7 +283,7 @@ impl DialStream {
                         None => Ok(None),
                     });
                 }
-                From::Nothing => return Poll::Ready(Ok(None)),
+                Incoming::Nothing => return Poll::Ready(Ok(None)),
             }
         }
     }
@@ -308,23 +308,23 @@ impl AsyncRead for DialStream {
                 Poll::Ready(frame) => frame?,
                 Poll::Pending => {
                     if self.notice.is_due(cx) {
-                        say::line(format_args!("waiting for {}", self.awaited()));
+                        stderr::line(format_args!("waiting for {}", self.awaited()));
                     }
                     return Poll::Pending;
                 }
             };
             if frame.is_some() && !self.heard {
                 self.heard = true;
-                self.beside.said().heard = true;
+                self.report.lock().heard = true;
             }
             match frame {
                 Some(Kind::Ssh(bytes)) => {
                     self.notice.end();
                     self.rest = bytes;
                 }
-                Some(Kind::Opened(opened)) => self.beside.said().opened = Some(opened),
+                Some(Kind::Opened(opened)) => self.report.lock().opened = Some(opened),
                 Some(Kind::Spans(more)) => {
-                    let mut said = self.beside.said();
+                    let mut said = self.report.lock();
                     let room = MAX_SPANS - said.spans.len();
                     said.spans.extend(more.spans.into_iter().take(room));
                 }
@@ -431,24 +431,24 @@ impl Slot {
     }
 }
 
-impl Out {
+impl Outgoing {
     fn slot(&self) -> MutexGuard<'_, Slot> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Beside {
+impl ReportHandle {
     /// What was said until now.
-    pub fn now(&self) -> Said {
-        self.said().clone()
+    pub fn snapshot(&self) -> DialReport {
+        self.lock().clone()
     }
 
-    fn said(&self) -> MutexGuard<'_, Said> {
+    fn lock(&self) -> MutexGuard<'_, DialReport> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl std::convert::From<Denied> for Refused {
+impl From<Denied> for Refused {
     fn from(denied: Denied) -> Refused {
         Refused {
             reason: denied.reason(),

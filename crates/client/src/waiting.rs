@@ -2,7 +2,7 @@
 //! up. It never limits a person.
 
 use crate::error::ClientError;
-use crate::say;
+use crate::stderr;
 use fleetgate_net::dial;
 use fleetgate_net::h2::Channel;
 use http::Request;
@@ -22,37 +22,37 @@ pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Somebody who is waited for, and what helps where nothing comes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Awaited {
+pub struct Peer {
     /// `the auth service behind the proxy proxy.example:443`.
-    pub whom: String,
+    pub name: String,
     /// `look whether …`.
     pub remedy: &'static str,
 }
 
-impl Awaited {
+impl Peer {
     /// The auth service through a proxy.
     #[must_use]
-    pub fn auth_behind(proxy: &str) -> Awaited {
-        Awaited {
-            whom: format!("the auth service behind the proxy {proxy}"),
+    pub fn auth_behind(proxy: &str) -> Peer {
+        Peer {
+            name: format!("the auth service behind the proxy {proxy}"),
             remedy: "look on auth's machine whether it runs (`systemctl status fleetgate`) and what its log says",
         }
     }
 
     /// The auth service of this machine.
     #[must_use]
-    pub fn auth_here(socket: &std::path::Path) -> Awaited {
-        Awaited {
-            whom: format!("the auth service at {}", socket.display()),
+    pub fn auth_here(socket: &std::path::Path) -> Peer {
+        Peer {
+            name: format!("the auth service at {}", socket.display()),
             remedy: "it runs and does not answer: look at its log, and start it again",
         }
     }
 
     /// A proxy.
     #[must_use]
-    pub fn proxy(proxy: &str) -> Awaited {
-        Awaited {
-            whom: format!("the proxy {proxy}"),
+    pub fn proxy(proxy: &str) -> Peer {
+        Peer {
+            name: format!("the proxy {proxy}"),
             remedy: "look whether it runs, and whether a firewall lies between",
         }
     }
@@ -76,11 +76,15 @@ impl Awaited {
 }
 
 /// What `work` brings. After [`NOTICE_AFTER`] standard error says for whom it waits.
-pub async fn noticed<T>(whom: &str, work: impl Future<Output = T>) -> T {
-    noticed_by(whom, work, &mut |line| say::line(line)).await
+pub async fn with_notice<T>(whom: &str, work: impl Future<Output = T>) -> T {
+    with_notice_by(whom, work, &mut |line| stderr::line(line)).await
 }
 
-async fn noticed_by<T>(whom: &str, work: impl Future<Output = T>, say: &mut (dyn FnMut(&str) + Send)) -> T {
+async fn with_notice_by<T>(
+    whom: &str,
+    work: impl Future<Output = T>,
+    say: &mut (dyn FnMut(&str) + Send),
+) -> T {
     tokio::pin!(work);
     tokio::select! {
         biased;
@@ -91,13 +95,13 @@ async fn noticed_by<T>(whom: &str, work: impl Future<Output = T>, say: &mut (dyn
 }
 
 /// The same, and no longer than [`ANSWER_TIMEOUT`].
-pub async fn bounded<T>(
-    awaited: &Awaited,
+pub async fn with_timeout<T>(
+    peer: &Peer,
     work: impl Future<Output = Result<T, ClientError>>,
 ) -> Result<T, ClientError> {
-    match tokio::time::timeout(ANSWER_TIMEOUT, noticed(&awaited.whom, work)).await {
+    match tokio::time::timeout(ANSWER_TIMEOUT, with_notice(&peer.name, work)).await {
         Ok(done) => done,
-        Err(_) => Err(ClientError::Unreachable(awaited.whom.clone(), awaited.late())),
+        Err(_) => Err(ClientError::Unreachable(peer.name.clone(), peer.late())),
     }
 }
 
@@ -151,14 +155,14 @@ impl Default for Notice {
 #[derive(Clone)]
 pub struct BoundedChannel {
     channel: Channel,
-    awaited: Awaited,
+    peer: Peer,
 }
 
 impl BoundedChannel {
     /// The connection leads to them.
     #[must_use]
-    pub fn new(channel: Channel, awaited: Awaited) -> BoundedChannel {
-        BoundedChannel { channel, awaited }
+    pub fn new(channel: Channel, peer: Peer) -> BoundedChannel {
+        BoundedChannel { channel, peer }
     }
 }
 
@@ -175,15 +179,15 @@ impl Service<Request<Body>> for BoundedChannel {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let call = self.channel.call(request);
-        let awaited = self.awaited.clone();
+        let peer = self.peer.clone();
         Box::pin(async move {
-            let call = noticed(&awaited.whom, call);
+            let call = with_notice(&peer.name, call);
             match tokio::time::timeout(ANSWER_TIMEOUT, call).await {
                 Ok(answer) => answer.map_err(|e| Status::from_error(Box::new(e))),
                 Err(_) => Err(Status::deadline_exceeded(format!(
                     "{}: {}",
-                    awaited.whom,
-                    awaited.late()
+                    peer.name,
+                    peer.late()
                 ))),
             }
         })
@@ -208,8 +212,8 @@ mod tests {
     #[test]
     fn who_does_not_answer_is_named_and_waited_for_no_longer_than_the_bound() {
         run(async {
-            let auth = Awaited::auth_behind("proxy.example:443");
-            let late = bounded(&auth, pending::<Result<(), ClientError>>())
+            let auth = Peer::auth_behind("proxy.example:443");
+            let late = with_timeout(&auth, pending::<Result<(), ClientError>>())
                 .await
                 .unwrap_err();
             let words = late.to_string();
@@ -219,7 +223,7 @@ mod tests {
                 ),
                 "{words}"
             );
-            assert_eq!(bounded(&auth, async { Ok(7) }).await.ok(), Some(7));
+            assert_eq!(with_timeout(&auth, async { Ok(7) }).await.ok(), Some(7));
         });
     }
 
@@ -244,7 +248,7 @@ mod tests {
             for (millis, lines) in [(0, 0), (999, 0), (1001, 1), (60_000, 1)] {
                 let mut said = Vec::new();
                 let work = tokio::time::sleep(Duration::from_millis(millis));
-                noticed_by("the proxy p:1", work, &mut |line| said.push(line.to_owned())).await;
+                with_notice_by("the proxy p:1", work, &mut |line| said.push(line.to_owned())).await;
                 assert_eq!(said, vec!["waiting for the proxy p:1"; lines], "{millis}");
             }
         });

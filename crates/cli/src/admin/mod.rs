@@ -12,9 +12,9 @@ pub mod users;
 
 use crate::cluster;
 use crate::flags::Arguments;
+use fleetgate_client::connect::{self, AdminEndpoint};
 use fleetgate_client::error::ClientError;
 use fleetgate_client::profile::Home;
-use fleetgate_client::reach::{self, Desk};
 use fleetgate_client::time;
 use fleetgate_client::waiting::BoundedChannel;
 use fleetgate_node::config::Config;
@@ -60,10 +60,10 @@ pub fn ask<T>(
 ) -> Result<T, ClientError> {
     let desk = match (desk(given)?, auths_socket(given)) {
         // Auth's own machine, where auth does not run: that is said, and not that some proxy is out of reach.
-        (Desk::Login(_), Some(socket)) => Desk::Socket(socket),
+        (AdminEndpoint::Login(_), Some(socket)) => AdminEndpoint::Socket(socket),
         (desk, _) => desk,
     };
-    reach::run(async { work(desk.admin().await?).await })
+    connect::run(async { work(desk.admin().await?).await })
 }
 
 /// The auth service's socket, where its state is on this machine and nobody chose a login.
@@ -86,8 +86,8 @@ pub fn ask_here<T>(
         Err(ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Ok(None),
         // Any other error is told where it is connected in earnest.
         _ => {
-            let desk = Desk::Socket(socket.to_owned());
-            reach::run(async { work(desk.admin().await?).await }).map(Some)
+            let desk = AdminEndpoint::Socket(socket.to_owned());
+            connect::run(async { work(desk.admin().await?).await }).map(Some)
         }
     }
 }
@@ -113,28 +113,30 @@ pub fn scope(given: &Arguments) -> Result<Scope, ClientError> {
         return here();
     }
     match desk(given) {
-        Ok(Desk::Login(home)) if matches!(home.login(), Err(ClientError::NoLogin { .. })) => match here()? {
-            Scope::Here(config) if config.runtime_directory.join("sessions").exists() => {
-                Ok(Scope::Here(config))
+        Ok(AdminEndpoint::Login(home)) if matches!(home.login(), Err(ClientError::NoLogin { .. })) => {
+            match here()? {
+                Scope::Here(config) if config.runtime_directory.join("sessions").exists() => {
+                    Ok(Scope::Here(config))
+                }
+                _ => Err(home.no_login()),
             }
-            _ => Err(home.no_login()),
-        },
+        }
         Ok(_) => Ok(Scope::Cluster),
         Err(why) => Err(why),
     }
 }
 
 /// The unix socket where `--state` says so, or where there is one; else the login, through its proxy.
-fn desk(given: &Arguments) -> Result<Desk, ClientError> {
+fn desk(given: &Arguments) -> Result<AdminEndpoint, ClientError> {
     if given.has("state") || !chose_login(given) {
         let socket = cluster::state(given).map(|state| cluster::socket(&state));
         match socket {
-            Ok(socket) if given.has("state") || socket.exists() => return Ok(Desk::Socket(socket)),
+            Ok(socket) if given.has("state") || socket.exists() => return Ok(AdminEndpoint::Socket(socket)),
             Err(why) if given.has("state") => return Err(ClientError::Usage(why)),
             _ => {}
         }
     }
-    Home::find(given.value("home")).map(Desk::Login)
+    Home::find(given.value("home")).map(AdminEndpoint::Login)
 }
 
 /// The one word that the table asks for.

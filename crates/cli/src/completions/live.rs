@@ -4,12 +4,12 @@
 
 use crate::flags::Outcome;
 use crate::output::print;
+use fleetgate_client::connect::{self, AdminEndpoint};
 use fleetgate_client::error::ClientError;
 use fleetgate_client::files;
-use fleetgate_client::held::{Borrower, Keep, PERSIST};
-use fleetgate_client::ledger::Ledger;
+use fleetgate_client::master::{Keep, PERSIST, ProxyConnector};
 use fleetgate_client::profile::Home;
-use fleetgate_client::reach::{self, Desk};
+use fleetgate_client::timings::Timings;
 use fleetgate_policy::cluster::Role;
 use fleetgate_policy::text::is_unseen;
 use fleetgate_proto::v1::Empty;
@@ -42,7 +42,7 @@ pub fn run(what: &str) -> Outcome {
     let place = home.file(&format!("mux/{what}"));
     let names = match kept(&place, Some(FRESH)) {
         Some(names) => names,
-        None => match reach::run(async { Ok(timeout(TIME, ask(&home, what)).await) }) {
+        None => match connect::run(async { Ok(timeout(TIME, ask(&home, what)).await) }) {
             Ok(Ok(Ok(names))) => {
                 let names = offered(names);
                 // Without the file the next key asks again.
@@ -68,12 +68,14 @@ fn kept(place: &PathBuf, age: Option<Duration>) -> Option<String> {
 async fn ask(home: &Home, what: &str) -> Result<Vec<String>, ClientError> {
     let profile = home.login()?;
     if what == "nodes" {
-        let mut borrower = Borrower::new(home, Keep::For(PERSIST), Some(TIME), |_| {});
-        let (_, nodes) = borrower.nodes(&profile.proxy, "", &mut Ledger::default()).await?;
+        let mut connector = ProxyConnector::new(home, Keep::For(PERSIST), Some(TIME), |_| {});
+        let (_, nodes) = connector
+            .nodes(&profile.proxy, "", &mut Timings::default())
+            .await?;
         return Ok(nodes.into_iter().map(|n| n.name).collect());
     }
     // Administrators alone are told; others get nothing to choose from.
-    let mut admin = Desk::Login(home.clone()).admin().await?;
+    let mut admin = AdminEndpoint::Login(home.clone()).admin().await?;
     Ok(match what {
         "users" => {
             let users = admin.users(Empty {}).await?.into_inner().users;

@@ -5,8 +5,8 @@
 use super::{CLOCK, finding};
 use crate::cluster::{self, Role};
 use crate::{output, services};
+use fleetgate_client::connect::{self, AdminEndpoint};
 use fleetgate_client::error::ClientError;
-use fleetgate_client::reach::{self, Desk};
 use fleetgate_client::{files, login, time};
 use fleetgate_net::dial;
 use fleetgate_net::tls::{Believe, Credentials, Trust};
@@ -119,9 +119,9 @@ fn auth(path: &Path) -> Vec<Finding> {
         }
         _ => {}
     }
-    let asked = reach::run(async {
-        let (reply, _) = login::hello(&mut IdentityClient::new(reach::by_socket(&socket).await?)).await?;
-        let mut admin = Desk::Socket(socket.clone()).admin().await?;
+    let asked = connect::run(async {
+        let (reply, _) = login::hello(&mut IdentityClient::new(connect::by_socket(&socket).await?)).await?;
+        let mut admin = AdminEndpoint::Socket(socket.clone()).admin().await?;
         Ok((reply, admin.authorities(Empty {}).await?.into_inner().authorities))
     });
     let mut findings = Vec::new();
@@ -217,7 +217,7 @@ fn proxy(path: &Path) -> Vec<Finding> {
 /// Whether the proxy that runs passes somebody on to auth.
 fn answering(path: &Path, config: &ProxyConfig, state: &Signed) -> Finding {
     let listen = config.listen;
-    let connected = reach::run(async {
+    let connected = connect::run(async {
         let connected = dial::connect(&near(listen).to_string(), dial::DEADLINE).await;
         connected
             .map(drop)
@@ -354,8 +354,8 @@ fn trust(signed: &Signed) -> Result<Believe, String> {
 
 /// Asks auth at this address, or by way of the proxy there.
 fn greet(listen: SocketAddr, believe: &Believe) -> Result<(HelloReply, i64), ClientError> {
-    reach::run(async {
-        let mut auth = reach::identity(&near(listen).to_string(), believe, None).await?;
+    connect::run(async {
+        let mut auth = connect::identity(&near(listen).to_string(), believe, None).await?;
         login::hello(&mut auth).await
     })
 }

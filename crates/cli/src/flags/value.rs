@@ -1,7 +1,7 @@
 //! What a flag or an operand may be. A word is read here once, where its place in the command is known; nobody is asked.
 
 use super::printable_word;
-use fleetgate_client::reach::has_port;
+use fleetgate_client::connect::has_port;
 use fleetgate_client::time;
 use fleetgate_policy::Login;
 use fleetgate_policy::cluster::{Labels, Name, Selector};

@@ -1,8 +1,8 @@
 //! What brings SSH's bytes to the far side: a stream of a proxy, or a TCP connection of our own.
 
 use super::SshError;
-use crate::ledger::Ledger;
-use crate::transport::{Beside, DialOptions, DialStream, Proxy};
+use crate::timings::Timings;
+use crate::transport::{DialOptions, DialStream, Proxy, ReportHandle};
 use std::future::Future;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -17,13 +17,13 @@ pub trait Carrier {
     fn open(
         &mut self,
         first_flight: Vec<u8>,
-        ledger: &mut Ledger,
+        timings: &mut Timings,
     ) -> impl Future<Output = Result<Self::Stream, SshError>>;
 }
 
 /// A TCP connection of our own.
 #[derive(Clone, Debug)]
-pub struct Direct {
+pub struct TcpCarrier {
     /// A name or address.
     pub host: String,
     /// The port.
@@ -32,13 +32,13 @@ pub struct Direct {
     pub time: Option<Duration>,
 }
 
-impl Carrier for Direct {
+impl Carrier for TcpCarrier {
     type Stream = TcpStream;
 
-    async fn open(&mut self, first_flight: Vec<u8>, ledger: &mut Ledger) -> Result<TcpStream, SshError> {
-        ledger.begin("tcp", "client-node");
-        ledger.asks("connect");
-        ledger.waits();
+    async fn open(&mut self, first_flight: Vec<u8>, timings: &mut Timings) -> Result<TcpStream, SshError> {
+        timings.begin("tcp", "client-node");
+        timings.request("connect");
+        timings.round_trip();
         let failed = |why: String| SshError::Connect(format!("{}:{}: {why}", self.host, self.port));
         let connect = TcpStream::connect((self.host.as_str(), self.port));
         let connected = match self.time {
@@ -59,7 +59,7 @@ impl Carrier for Direct {
 }
 
 /// A node through a proxy, as SSH's carrier.
-pub struct Through {
+pub struct ProxyCarrier {
     /// The proxy.
     pub proxy: Proxy,
     /// The node.
@@ -69,17 +69,17 @@ pub struct Through {
     /// What is said with the dial.
     pub options: DialOptions,
     /// What was said beside the last dial.
-    pub beside: Beside,
+    pub report: ReportHandle,
 }
 
-impl Carrier for Through {
+impl Carrier for ProxyCarrier {
     type Stream = DialStream;
 
-    async fn open(&mut self, first_flight: Vec<u8>, _: &mut Ledger) -> Result<DialStream, SshError> {
+    async fn open(&mut self, first_flight: Vec<u8>, _: &mut Timings) -> Result<DialStream, SshError> {
         let stream = self
             .proxy
             .dial(&self.node, &self.login, first_flight.into(), &self.options);
-        self.beside = stream.beside();
+        self.report = stream.report();
         Ok(stream)
     }
 }

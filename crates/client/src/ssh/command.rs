@@ -1,19 +1,19 @@
 //! `fleetgate ssh` as a whole: the command line becomes a plan, keys and hosts are gathered, the carrier is chosen. What
 //! happens on the connection is the engine's.
 
-use super::carrier::{Direct, Through};
+use super::carrier::{ProxyCarrier, TcpCarrier};
 use super::login::held_by_agent;
-use super::options::{Asked, Control, Explain, LogLevel, Options, Tty, printed};
+use super::options::{Control, Explain, Invocation, LogLevel, Options, Tty, printed};
 use super::x11::Display;
 use super::{Credential, Hosts, Plan, SshError, Strict, Work, exit, terminal};
-use crate::ask::Terminal;
 use crate::background::{self, Starter};
-use crate::explain::Waterfall;
-use crate::held::{self, Borrower};
-use crate::ledger::Ledger;
+use crate::master::{self, ProxyConnector};
 use crate::profile::{Home, name_here, of_login};
-use crate::transport::{Beside, DialOptions};
-use crate::{config, login, reach, say};
+use crate::prompt::Terminal;
+use crate::timings::Timings;
+use crate::transport::{DialOptions, ReportHandle};
+use crate::waterfall::Waterfall;
+use crate::{config, connect, login, stderr};
 use bytes::Bytes;
 use fleetgate_net::otlp::{Exporter, FinishedSpan};
 use fleetgate_policy::pattern::fits;
@@ -48,7 +48,7 @@ pub fn in_background(words: &[OsString]) -> i32 {
     match Starter::find() {
         Ok(starter) => act(words, &String::new, Some(starter)),
         Err(e) => {
-            say::line(format_args!("standard input: {e}"));
+            stderr::line(format_args!("standard input: {e}"));
             exit::FAILED
         }
     }
@@ -56,17 +56,17 @@ pub fn in_background(words: &[OsString]) -> i32 {
 
 fn act(words: &[OsString], help: &dyn Fn() -> String, starter: Option<Starter>) -> i32 {
     let options = match Options::parse(words) {
-        Ok(Asked::Run(options)) => options,
-        Ok(Asked::Help) => {
+        Ok(Invocation::Run(options)) => options,
+        Ok(Invocation::Help) => {
             print!("{}", help());
             return 0;
         }
-        Ok(Asked::Version) => {
+        Ok(Invocation::Version) => {
             eprintln!("fleetgate {}", env!("CARGO_PKG_VERSION"));
             return 0;
         }
         Err(wrong) => {
-            say::line(wrong);
+            stderr::line(wrong);
             eprintln!("try `fleetgate ssh --help`");
             return fleetgate_base::exit::USAGE;
         }
@@ -80,7 +80,7 @@ fn act(words: &[OsString], help: &dyn Fn() -> String, starter: Option<Starter>) 
     }
     if options.level >= LogLevel::Info {
         for note in &options.notes {
-            say::line(note);
+            stderr::line(note);
         }
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -100,7 +100,7 @@ fn act(words: &[OsString], help: &dyn Fn() -> String, starter: Option<Starter>) 
         Ok(code) => code,
         Err(error) => {
             if is_said(options.level, &error) {
-                say::line(&error);
+                stderr::line(&error);
             }
             error.code()
         }
@@ -115,19 +115,19 @@ fn is_said(level: LogLevel, error: &SshError) -> bool {
 /// `-O`, in ssh's words.
 async fn about_kept(options: &Options, control: Control) -> Result<i32, SshError> {
     let home = Home::find(options.home.as_deref())?;
-    let local = |e: std::io::Error| SshError::Local(format!("{}: {e}", home.file(held::SOCKET).display()));
+    let local = |e: std::io::Error| SshError::Local(format!("{}: {e}", home.file(master::SOCKET).display()));
     let words = match control {
         Control::Check => {
-            let holder = held::holder_of(&home).await.map_err(local)?;
+            let holder = master::process_id(&home).await.map_err(local)?;
             format!("Master running (pid={holder})")
         }
         Control::Exit => {
-            held::stop(&home).await.map_err(local)?;
+            master::stop(&home).await.map_err(local)?;
             "Exit request sent.".to_owned()
         }
         Control::Stop => {
-            held::holder_of(&home).await.map_err(local)?;
-            held::end(&home);
+            master::process_id(&home).await.map_err(local)?;
+            master::retire(&home);
             "Stop listening request sent.".to_owned()
         }
     };
@@ -138,17 +138,17 @@ async fn about_kept(options: &Options, control: Control) -> Result<i32, SshError
 }
 
 async fn run(options: &Options, starter: Option<Starter>) -> Result<i32, SshError> {
-    let mut ledger = Ledger::default();
-    let mut beside = Beside::default();
+    let mut timings = Timings::default();
+    let mut report = ReportHandle::default();
     let trace = trace();
     let outcome = match options.direct {
-        true => direct(options, starter, &mut ledger).await,
-        false => through(options, starter, &trace, &mut ledger, &mut beside).await,
+        true => direct(options, starter, &mut timings).await,
+        false => through(options, starter, &trace, &mut timings, &mut report).await,
     };
-    ledger.end();
-    export(&ledger, &trace).await;
+    timings.end();
+    export(&timings, &trace).await;
     if let Some(explain) = options.explain {
-        let waterfall = Waterfall::new(&ledger, &beside.now().spans, !options.direct);
+        let waterfall = Waterfall::new(&timings, &report.snapshot().spans, !options.direct);
         match explain {
             Explain::Text => eprint!("{}", waterfall.text(&options.host)),
             Explain::Json => eprintln!(
@@ -165,31 +165,31 @@ async fn through(
     options: &Options,
     starter: Option<Starter>,
     trace: &Bytes,
-    ledger: &mut Ledger,
-    beside: &mut Beside,
+    timings: &mut Timings,
+    report: &mut ReportHandle,
 ) -> Result<i32, SshError> {
     let home = Home::find(options.home.as_deref())?;
     let mut asked = false;
     let note = |words: std::fmt::Arguments<'_>| {
         if options.verbose > 0 {
-            say::line(words);
+            stderr::line(words);
         }
     };
-    let mut borrower = Borrower::new(&home, options.keep, options.connect_time, note);
+    let mut connector = ProxyConnector::new(&home, options.keep, options.connect_time, note);
     loop {
         let profile = home.login()?;
         let address = match &options.proxy {
-            Some(given) => reach::address(given).await?,
+            Some(given) => connect::address(given).await?,
             None => profile.proxy.clone(),
         };
         let address = address.as_str();
         let (proxy, node) = match is_selector(&options.host) {
             true => {
-                let (proxy, nodes) = borrower.nodes(address, &options.host, ledger).await?;
+                let (proxy, nodes) = connector.nodes(address, &options.host, timings).await?;
                 (proxy, choose(nodes, options)?)
             }
             false => {
-                let proxy = borrower.proxy(address, ledger).await?;
+                let proxy = connector.proxy(address, timings).await?;
                 (proxy, config::node(&options.host, &profile.cluster).to_owned())
             }
         };
@@ -199,7 +199,7 @@ async fn through(
             .map_err(of_login)?;
         let mut plan = plan(options, user.clone(), "client-node", starter.clone());
         plan.place.clone_from(&node);
-        let mut carrier = Through {
+        let mut carrier = ProxyCarrier {
             proxy,
             node,
             login: user,
@@ -207,12 +207,12 @@ async fn through(
                 trace: trace.clone(),
                 explain: options.explain.is_some(),
             },
-            beside: Beside::default(),
+            report: ReportHandle::default(),
         };
-        let outcome = super::run(&plan, &hosts, vec![key], &mut carrier, ledger).await;
-        *beside = carrier.beside;
+        let outcome = super::run(&plan, &hosts, vec![key], &mut carrier, timings).await;
+        *report = carrier.report;
         match outcome {
-            Err(SshError::Connect(why)) if !beside.now().heard && borrower.try_again(&why) => {}
+            Err(SshError::Connect(why)) if !report.snapshot().heard && connector.try_again(&why) => {}
             Err(SshError::Denied(refused)) if refused.reason == Reason::Mfa && !asked && !options.batch => {
                 asked = true;
                 let Some(mut terminal) = Terminal::open() else {
@@ -280,13 +280,13 @@ fn choose(mut nodes: Vec<Node>, options: &Options) -> Result<String, SshError> {
 }
 
 /// The client's own steps, to the collector that the environment names (OpenTelemetry's own variable), if it names one.
-async fn export(ledger: &Ledger, trace: &Bytes) {
+async fn export(timings: &Timings, trace: &Bytes) {
     let Some(endpoint) = std::env::var(COLLECTOR).ok().filter(|e| !e.is_empty()) else {
         return;
     };
     let exporter = match Exporter::start(&endpoint) {
         Ok(exporter) => exporter,
-        Err(wrong) => return say::line(format_args!("{COLLECTOR}: {wrong}")),
+        Err(wrong) => return stderr::line(format_args!("{COLLECTOR}: {wrong}")),
     };
     let (mut number, mut root) = ([0; 16], [0; 8]);
     number.copy_from_slice(&trace[..16]);
@@ -302,7 +302,7 @@ async fn export(ledger: &Ledger, trace: &Bytes) {
         numbers: vec![("round_trips", i64::from(round_trips))],
         words: Vec::new(),
     };
-    let (Some(first), Some(last)) = (ledger.steps().first(), ledger.steps().last()) else {
+    let (Some(first), Some(last)) = (timings.steps().first(), timings.steps().last()) else {
         return;
     };
     exporter.send(span(
@@ -311,9 +311,9 @@ async fn export(ledger: &Ledger, trace: &Bytes) {
         "fleetgate ssh",
         first.start,
         last.end,
-        ledger.round_trips(),
+        timings.round_trips(),
     ));
-    for (n, step) in (1u64..).zip(ledger.steps()) {
+    for (n, step) in (1u64..).zip(timings.steps()) {
         let id = (u64::from_be_bytes(root) ^ n).to_be_bytes();
         exporter.send(span(id, root, step.name, step.start, step.end, step.round_trips));
     }
@@ -328,7 +328,7 @@ fn trace() -> Bytes {
     bytes.into()
 }
 
-async fn direct(options: &Options, starter: Option<Starter>, ledger: &mut Ledger) -> Result<i32, SshError> {
+async fn direct(options: &Options, starter: Option<Starter>, timings: &mut Timings) -> Result<i32, SshError> {
     let port = options.port.unwrap_or(SSH_PORT);
     let system = || {
         options
@@ -363,12 +363,12 @@ async fn direct(options: &Options, starter: Option<Starter>, ledger: &mut Ledger
         })?,
     };
     let plan = plan(options, user, "client-node", starter);
-    let mut carrier = Direct {
+    let mut carrier = TcpCarrier {
         host: options.host.clone(),
         port,
         time: options.connect_time,
     };
-    super::run(&plan, &hosts, keys(options)?, &mut carrier, ledger).await
+    super::run(&plan, &hosts, keys(options)?, &mut carrier, timings).await
 }
 
 /// What is to be done, from what was said.
@@ -383,7 +383,7 @@ pub(crate) fn plan(options: &Options, user: String, leg: &'static str, starter: 
             Tty::Auto => here && options.work == Work::Shell,
         };
     if options.tty == Tty::Yes && !here && options.level >= LogLevel::Info {
-        say::line("standard input is no terminal, so none is asked for; -tt asks all the same");
+        stderr::line("standard input is no terminal, so none is asked for; -tt asks all the same");
     }
     Plan {
         user,
@@ -401,7 +401,7 @@ pub(crate) fn plan(options: &Options, user: String, leg: &'static str, starter: 
             let display = Display::find(how);
             // As ssh: the session goes on without it.
             display
-                .map_err(|e| say::line(format_args!("X11 is not forwarded: {e}")))
+                .map_err(|e| stderr::line(format_args!("X11 is not forwarded: {e}")))
                 .ok()
         }),
         starter,
@@ -440,7 +440,7 @@ fn keys(options: &Options) -> Result<Vec<Credential>, SshError> {
             if options.level >= LogLevel::Info {
                 let why = e.to_string();
                 let why = why.split(" (os error").next().unwrap_or_default();
-                say::line(format_args!(
+                stderr::line(format_args!(
                     "Warning: Identity file {} not accessible: {why}.",
                     path.display()
                 ));

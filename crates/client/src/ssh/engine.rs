@@ -4,9 +4,9 @@
 mod entry;
 mod forwarding;
 
-use super::escape::{self, Wish};
+use super::escape::{self, EscapeCommand};
 use super::flow::Flow;
-use super::forward::{Listener, To};
+use super::forward::{Listener, Target};
 use super::hosts::Hosts;
 use super::local::{Local, Streams};
 use super::login::Login;
@@ -14,8 +14,8 @@ use super::options::LogLevel;
 use super::socks;
 use super::terminal::{self, Raw};
 use super::{Plan, SshError, Work};
-use crate::ledger::Ledger;
-use crate::say::{self, printable};
+use crate::stderr::{self, printable};
+use crate::timings::Timings;
 use crate::transport::Refused;
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::event::{AuthReply, ChannelId, ChannelKind, End, Event, Reason, ReplyId, Request};
@@ -50,31 +50,31 @@ enum Stage {
 
 /// What a reply on the session's channel is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum PendingRequest {
     Agent,
     X11,
     Terminal,
     Work,
 }
 
-impl Asked {
+impl PendingRequest {
     /// In words.
     fn name(self) -> &'static str {
         match self {
-            Asked::Agent => "the agent",
-            Asked::X11 => "X11",
-            Asked::Terminal => "the terminal",
-            Asked::Work => "the command",
+            PendingRequest::Agent => "the agent",
+            PendingRequest::X11 => "X11",
+            PendingRequest::Terminal => "the terminal",
+            PendingRequest::Work => "the command",
         }
     }
 }
 
 /// What became of something that took its time.
-enum Ready {
+enum TaskResult {
     /// This end of a channel that the far side opened.
     Reached(ChannelId, io::Result<Local>, String),
     /// Somebody here said by SOCKS where he wants to go.
-    Wants(TcpStream, io::Result<(To, socks::Version)>),
+    Wants(TcpStream, io::Result<(Target, socks::Version)>),
 }
 
 pub(super) struct Engine<'a, S> {
@@ -83,7 +83,7 @@ pub(super) struct Engine<'a, S> {
     pub plan: &'a Plan,
     pub hosts: &'a Hosts,
     pub login: &'a mut Login,
-    pub ledger: &'a mut Ledger,
+    pub timings: &'a mut Timings,
     /// Send what follows the login right behind it.
     pub ahead: bool,
     stage: Stage,
@@ -92,12 +92,12 @@ pub(super) struct Engine<'a, S> {
     flows: BTreeMap<u32, Flow>,
     /// The session, or the channel of `-W`.
     main: Option<ChannelId>,
-    asked: VecDeque<Asked>,
+    asked: VecDeque<PendingRequest>,
     /// Forwards of the far side, as they were asked for, and the port of each that stands.
     remotes_asked: VecDeque<usize>,
     remote_ports: Vec<Option<u16>>,
-    listeners: &'a mut Vec<(Listener, To)>,
-    pending: JoinSet<Ready>,
+    listeners: &'a mut Vec<(Listener, Target)>,
+    pending: JoinSet<TaskResult>,
     streams: Option<Streams>,
     raw: Option<Raw>,
     signals: Signals,
@@ -127,8 +127,8 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
         plan: &'a Plan,
         hosts: &'a Hosts,
         login: &'a mut Login,
-        ledger: &'a mut Ledger,
-        listeners: &'a mut Vec<(Listener, To)>,
+        timings: &'a mut Timings,
+        listeners: &'a mut Vec<(Listener, Target)>,
         ahead: bool,
     ) -> Result<Self, SshError> {
         let streams = match plan.options.work {
@@ -144,7 +144,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
             plan,
             hosts,
             login,
-            ledger,
+            timings,
             ahead,
             stage: Stage::Exchange,
             opened: false,
@@ -246,9 +246,9 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
                 break;
             }
         }
-        if self.spoke && self.ledger.is_open() && self.connection.output().is_empty() {
+        if self.spoke && self.timings.is_open() && self.connection.output().is_empty() {
             self.spoke = false;
-            self.ledger.waits();
+            self.timings.round_trip();
         }
         Ok(None)
     }
@@ -384,7 +384,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
                             self.plan.options.work,
                             Work::Shell | Work::Exec(_) | Work::Subsystem(_)
                         ) {
-                            self.ledger.end();
+                            self.timings.end();
                         }
                         Then::Nothing
                     }
@@ -445,10 +445,10 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
                 Then::Nothing => {}
                 Then::Trust(Ok(words)) => {
                     if let Some(words) = words.filter(|_| self.plan.options.level >= LogLevel::Info) {
-                        say::raw_line(words);
+                        stderr::raw_line(words);
                     }
                     self.connection.trust_host(true);
-                    self.ledger.begin("login and command", self.plan.leg);
+                    self.timings.begin("login and command", self.plan.leg);
                 }
                 Then::Trust(Err(words)) => {
                     self.connection.trust_host(false);
@@ -490,7 +490,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
         });
         match wish {
             None => {}
-            Some(Wish::End) => {
+            Some(EscapeCommand::End) => {
                 eprint!("Connection to {} ended.\r\n", self.plan.place);
                 return Err(SshError::Over(super::exit::FAILED));
             }
@@ -499,23 +499,23 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
         Ok(moved)
     }
 
-    fn grant(&mut self, wish: Wish) {
+    fn grant(&mut self, wish: EscapeCommand) {
         match wish {
-            Wish::Help => eprint!("{}", escape::HELP),
-            Wish::List => {
+            EscapeCommand::Help => eprint!("{}", escape::HELP),
+            EscapeCommand::List => {
                 eprint!("Open:\r\n");
                 for flow in self.flows.values() {
                     eprint!("  #{} {}\r\n", flow.id.0, flow.name);
                 }
             }
-            Wish::Break => {
+            EscapeCommand::Break => {
                 if let Some(channel) = self.main {
                     self.connection
                         .request(channel, &Request::Break { milliseconds: 1000 }, false);
                 }
             }
-            Wish::Rekey => self.connection.rekey(),
-            Wish::Suspend => {
+            EscapeCommand::Rekey => self.connection.rekey(),
+            EscapeCommand::Suspend => {
                 let raw = self.raw.take().is_some();
                 terminal::stop();
                 if raw {
@@ -523,7 +523,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
                 }
                 self.window();
             }
-            Wish::End => {}
+            EscapeCommand::End => {}
         }
     }
 
@@ -549,7 +549,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
 
     fn warn(&self, words: &str) {
         if self.plan.options.level >= LogLevel::Info {
-            say::raw_line(words);
+            stderr::raw_line(words);
         }
     }
 }
@@ -557,7 +557,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
 /// For `-v`: the more, the more.
 fn tell(plan: &Plan, level: u8, words: impl FnOnce() -> String) {
     if plan.options.verbose >= level {
-        say::raw_line(words());
+        stderr::raw_line(words());
     }
 }
 

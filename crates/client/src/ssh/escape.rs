@@ -3,7 +3,7 @@
 
 /// What a user asked for by an escape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum EscapeCommand {
     /// `~.`: end the connection.
     End,
     /// `~^Z`: stop this program.
@@ -52,7 +52,7 @@ impl Escapes {
     }
 
     /// Takes what was typed up to the first wish; what is to be sent goes to `out`. Returns how much was taken.
-    pub(crate) fn take(&mut self, typed: &[u8], out: &mut Vec<u8>) -> (usize, Option<Wish>) {
+    pub(crate) fn take(&mut self, typed: &[u8], out: &mut Vec<u8>) -> (usize, Option<EscapeCommand>) {
         for (i, &byte) in typed.iter().enumerate() {
             match self.at {
                 At::LineStart if byte == self.character => {
@@ -61,12 +61,12 @@ impl Escapes {
                 }
                 At::Escape => {
                     let wish = match byte {
-                        b'.' => Some(Wish::End),
-                        0x1a => Some(Wish::Suspend),
-                        b'#' => Some(Wish::List),
-                        b'?' => Some(Wish::Help),
-                        b'B' => Some(Wish::Break),
-                        b'R' => Some(Wish::Rekey),
+                        b'.' => Some(EscapeCommand::End),
+                        0x1a => Some(EscapeCommand::Suspend),
+                        b'#' => Some(EscapeCommand::List),
+                        b'?' => Some(EscapeCommand::Help),
+                        b'B' => Some(EscapeCommand::Break),
+                        b'R' => Some(EscapeCommand::Rekey),
                         _ => None,
                     };
                     if wish.is_some() {
@@ -96,19 +96,19 @@ mod tests {
 
     #[test]
     fn escapes_count_at_the_start_of_a_line() {
-        let table: [(&[u8], &[u8], &[Wish]); 12] = [
+        let table: [(&[u8], &[u8], &[EscapeCommand]); 12] = [
             (b"ls\r", b"ls\r", &[]),
-            (b"~.", b"", &[Wish::End]),
+            (b"~.", b"", &[EscapeCommand::End]),
             (b"a~.", b"a~.", &[]),
-            (b"a\r~.b", b"a\rb", &[Wish::End]),
+            (b"a\r~.b", b"a\rb", &[EscapeCommand::End]),
             (b"~~.", b"~.", &[]),
             (b"~~", b"~", &[]),
             (b"~x~.", b"~x~.", &[]),
-            (b"~?~#", b"", &[Wish::Help, Wish::List]),
-            (b"~\x1a", b"", &[Wish::Suspend]),
-            (b"~\r~.", b"~\r", &[Wish::End]),
-            (b"\n~B", b"\n", &[Wish::Break]),
-            (b"~R", b"", &[Wish::Rekey]),
+            (b"~?~#", b"", &[EscapeCommand::Help, EscapeCommand::List]),
+            (b"~\x1a", b"", &[EscapeCommand::Suspend]),
+            (b"~\r~.", b"~\r", &[EscapeCommand::End]),
+            (b"\n~B", b"\n", &[EscapeCommand::Break]),
+            (b"~R", b"", &[EscapeCommand::Rekey]),
         ];
         for (typed, sent, wishes) in table {
             // At once, and byte by byte.

@@ -1,7 +1,7 @@
 //! One channel and what it leads to on this side: bytes both ways, each direction ended by itself. What the far side
 //! sends and this side does not take yet is kept, which the channel's window bounds.
 
-use super::escape::{Escapes, Wish};
+use super::escape::{EscapeCommand, Escapes};
 use super::local::Local;
 use super::socks::Version;
 use fleetgate_ssh::Connection;
@@ -120,7 +120,7 @@ impl Flow {
         &mut self,
         cx: &mut Context<'_>,
         connection: &mut Connection,
-        wish: &mut Option<Wish>,
+        wish: &mut Option<EscapeCommand>,
     ) -> bool {
         let mut moved = self.write_kept(cx, connection);
         if self.ended && !self.told_end && self.is_written() {
@@ -235,7 +235,7 @@ impl Flow {
         &mut self,
         cx: &mut Context<'_>,
         connection: &mut Connection,
-        wish: &mut Option<Wish>,
+        wish: &mut Option<EscapeCommand>,
     ) -> bool {
         let mut moved = false;
         // Asked even where there is nothing: after a 0 the connection says when there is room.

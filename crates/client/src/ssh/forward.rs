@@ -27,7 +27,7 @@ pub enum Listen {
 
 /// Where a connection leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum To {
+pub enum Target {
     /// To a port.
     Tcp {
         /// An address or name.
@@ -47,7 +47,7 @@ pub struct Forward {
     /// Where is listened.
     pub listen: Listen,
     /// Where that leads.
-    pub to: To,
+    pub to: Target,
 }
 
 impl Forward {
@@ -84,8 +84,8 @@ impl Forward {
             _ => return Err(wrong()),
         };
         let to = match to {
-            [path] if path.starts_with('/') => To::Unix(path.into()),
-            [host, port] if !host.is_empty() => To::Tcp {
+            [path] if path.starts_with('/') => Target::Unix(path.into()),
+            [host, port] if !host.is_empty() => Target::Tcp {
                 host: (*host).to_owned(),
                 port: number(port).filter(|&p| p != 0).ok_or_else(wrong)?,
             },
@@ -108,7 +108,7 @@ impl Forward {
         };
         Ok(Forward {
             listen,
-            to: To::Socks,
+            to: Target::Socks,
         })
     }
 
@@ -143,14 +143,14 @@ impl Forward {
     }
 }
 
-impl To {
+impl Target {
     /// `host:port` or a path: `-W`.
-    pub fn parse(text: &str) -> Result<To, String> {
+    pub fn parse(text: &str) -> Result<Target, String> {
         let parts = split(text).unwrap_or_default();
         match parts.as_slice() {
-            [path] if path.starts_with('/') => Ok(To::Unix(path.into())),
+            [path] if path.starts_with('/') => Ok(Target::Unix(path.into())),
             [host, port] if !host.is_empty() => match number(port).filter(|&p| p != 0) {
-                Some(port) => Ok(To::Tcp {
+                Some(port) => Ok(Target::Tcp {
                     host: host.clone(),
                     port,
                 }),
@@ -165,26 +165,26 @@ impl To {
     /// The channel that leads there.
     pub(crate) fn channel(&self, origin: (&str, u16)) -> Option<ChannelKind> {
         Some(match self {
-            To::Tcp { host, port } => ChannelKind::DirectTcpip {
+            Target::Tcp { host, port } => ChannelKind::DirectTcpip {
                 host: host.clone().into_bytes(),
                 port: u32::from(*port),
                 origin: origin.0.as_bytes().to_vec(),
                 origin_port: u32::from(origin.1),
             },
-            To::Unix(path) => ChannelKind::DirectStreamlocal {
+            Target::Unix(path) => ChannelKind::DirectStreamlocal {
                 path: path_bytes(path),
             },
-            To::Socks => return None,
+            Target::Socks => return None,
         })
     }
 }
 
-impl fmt::Display for To {
+impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            To::Tcp { host, port } => write!(f, "{host}:{port}"),
-            To::Unix(path) => write!(f, "{}", path.display()),
-            To::Socks => f.write_str("wherever SOCKS says"),
+            Target::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Target::Unix(path) => write!(f, "{}", path.display()),
+            Target::Socks => f.write_str("wherever SOCKS says"),
         }
     }
 }
@@ -209,7 +209,7 @@ pub(crate) enum Listener {
 }
 
 /// What came of listening in one place.
-pub(crate) struct Opened {
+pub(crate) struct OpenListeners {
     pub(crate) listeners: Vec<Listener>,
     /// Addresses of the place that could not be had, though others could.
     pub(crate) taken: Vec<(std::net::SocketAddr, io::Error)>,
@@ -218,12 +218,12 @@ pub(crate) struct Opened {
 impl Listener {
     /// Listens where a forward says: on loopback that is both of its addresses, where both are there. One that somebody
     /// else has is told beside those that are open; a family that this machine does not have is not.
-    pub(crate) async fn open(listen: &Listen) -> io::Result<Opened> {
+    pub(crate) async fn open(listen: &Listen) -> io::Result<OpenListeners> {
         let (host, port) = match listen {
             Listen::Unix(path) => {
                 let listener = UnixListener::bind(path)?;
                 std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-                return Ok(Opened {
+                return Ok(OpenListeners {
                     listeners: vec![Listener::Unix(listener, path.clone())],
                     taken: Vec::new(),
                 });
@@ -255,7 +255,7 @@ impl Listener {
         if listeners.is_empty() {
             return match failed.into_iter().next() {
                 Some((_, e)) => Err(e),
-                None => Ok(Opened {
+                None => Ok(OpenListeners {
                     listeners,
                     taken: Vec::new(),
                 }),
@@ -267,7 +267,7 @@ impl Listener {
                 || e.raw_os_error() == Some(fleetgate_sys::Errno::EAFNOSUPPORT.0)
         };
         failed.retain(|(_, e)| !is_missing(e));
-        Ok(Opened {
+        Ok(OpenListeners {
             listeners,
             taken: failed,
         })
@@ -332,8 +332,8 @@ mod tests {
         }
     }
 
-    fn to(host: &str, port: u16) -> To {
-        To::Tcp {
+    fn to(host: &str, port: u16) -> Target {
+        Target::Tcp {
             host: host.into(),
             port,
         }
@@ -351,17 +351,17 @@ mod tests {
                 to("fe80::1", 80),
             ),
             ("0:web:80", tcp(None, 0), to("web", 80)),
-            ("8080:/run/x", tcp(None, 8080), To::Unix("/run/x".into())),
+            ("8080:/run/x", tcp(None, 8080), Target::Unix("/run/x".into())),
             (
                 "here:8080:/run/x",
                 tcp(Some("here"), 8080),
-                To::Unix("/run/x".into()),
+                Target::Unix("/run/x".into()),
             ),
             ("/tmp/x:web:80", Listen::Unix("/tmp/x".into()), to("web", 80)),
             (
                 "/tmp/x:/run/x",
                 Listen::Unix("/tmp/x".into()),
-                To::Unix("/run/x".into()),
+                Target::Unix("/run/x".into()),
             ),
         ] {
             assert_eq!(Forward::parse(text), Ok(Forward { listen, to: target }), "{text}");
@@ -384,8 +384,8 @@ mod tests {
             assert_eq!(Forward::parse_dynamic(text).unwrap().listen, listen);
         }
         assert!(Forward::parse_dynamic("a:b").is_err());
-        assert_eq!(To::parse("[::1]:22"), Ok(to("::1", 22)));
-        assert!(To::parse("web").is_err() && To::parse("web:x").is_err());
+        assert_eq!(Target::parse("[::1]:22"), Ok(to("::1", 22)));
+        assert!(Target::parse("web").is_err() && Target::parse("web:x").is_err());
     }
 
     #[test]

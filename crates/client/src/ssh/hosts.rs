@@ -1,7 +1,7 @@
 //! Whether a host's key or certificate is the right one: by `known_hosts` files, in which a cluster's authorities stand as
 //! `@cert-authority`. It writes nothing but a new host's line, and that only when told so.
 
-use crate::ask::Terminal;
+use crate::prompt::Terminal;
 use crate::time;
 use base64ct::{Base64, Encoding};
 use fleetgate_policy::pattern::fits;

@@ -24,13 +24,13 @@ pub(crate) enum Local {
 
 /// The standard streams, as far as they are used.
 pub(crate) struct Streams {
-    pub(crate) input: Option<Standard>,
-    pub(crate) output: Option<Standard>,
-    pub(crate) error: Option<Standard>,
+    pub(crate) input: Option<StandardStream>,
+    pub(crate) output: Option<StandardStream>,
+    pub(crate) error: Option<StandardStream>,
 }
 
 /// One of the standard streams.
-pub(crate) struct Standard {
+pub(crate) struct StandardStream {
     how: How,
 }
 
@@ -102,25 +102,25 @@ impl Streams {
     /// Input and output; with `error`, standard error too. Without `input` what is read is the end.
     pub(crate) fn open(input: bool, error: bool) -> io::Result<Streams> {
         Ok(Streams {
-            input: input.then(|| Standard::open(0)).transpose()?,
-            output: Some(Standard::open(1)?),
-            error: error.then(|| Standard::open(2)).transpose()?,
+            input: input.then(|| StandardStream::open(0)).transpose()?,
+            output: Some(StandardStream::open(1)?),
+            error: error.then(|| StandardStream::open(2)).transpose()?,
         })
     }
 }
 
-impl Standard {
+impl StandardStream {
     /// Of the process: 0, 1 or 2. To be called within a runtime.
-    pub(crate) fn open(number: i32) -> io::Result<Standard> {
+    pub(crate) fn open(number: i32) -> io::Result<StandardStream> {
         let owned = match number {
             0 => io::stdin().as_fd().try_clone_to_owned(),
             1 => io::stdout().as_fd().try_clone_to_owned(),
             _ => io::stderr().as_fd().try_clone_to_owned(),
         };
-        Standard::new(owned?.into(), number == 0)
+        StandardStream::new(owned?.into(), number == 0)
     }
 
-    fn new(fd: Fd, reads: bool) -> io::Result<Standard> {
+    fn new(fd: Fd, reads: bool) -> io::Result<StandardStream> {
         let kind = std::fs::File::from(fd.as_fd().try_clone_to_owned()?)
             .metadata()?
             .file_type();
@@ -144,7 +144,7 @@ impl Standard {
                 },
             }
         };
-        Ok(Standard { how })
+        Ok(StandardStream { how })
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
@@ -193,13 +193,13 @@ impl Standard {
     }
 }
 
-impl AsyncRead for Standard {
+impl AsyncRead for StandardStream {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let n = ready!(Standard::poll_read(
+        let n = ready!(StandardStream::poll_read(
             self.get_mut(),
             cx,
             buffer.initialize_unfilled()
@@ -209,9 +209,9 @@ impl AsyncRead for Standard {
     }
 }
 
-impl AsyncWrite for Standard {
+impl AsyncWrite for StandardStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Standard::poll_write(self.get_mut(), cx, bytes)
+        StandardStream::poll_write(self.get_mut(), cx, bytes)
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -2,10 +2,10 @@
 //! It makes requests; the connection sends them.
 
 use crate::agent::{self, Agent};
-use crate::ask::Terminal;
 use crate::error::ClientError;
 use crate::files;
-use crate::say::printable;
+use crate::prompt::Terminal;
+use crate::stderr::printable;
 use fleetgate_ssh::auth::Request;
 use fleetgate_ssh::key::{Algorithm, Certificate, KeyError, KeyOrCertificate, PrivateKey};
 use std::os::unix::fs::MetadataExt;
@@ -48,10 +48,10 @@ pub struct Credential {
     /// Where it is from, for people.
     name: String,
     algorithms: Vec<&'static str>,
-    by: By,
+    by: Signer,
 }
 
-enum By {
+enum Signer {
     Key(Box<PrivateKey>),
     /// By the agent, which knows the key or certificate as this blob.
     Agent(Vec<u8>),
@@ -82,7 +82,7 @@ impl Credential {
             Some(path) => Some(Certificate::from_line(&files::read_text(path)?).map_err(broken(path))?),
         };
         let (public, by) = match PrivateKey::read(&bytes, mode) {
-            Ok(private) => (private.public().clone(), By::Key(Box::new(private))),
+            Ok(private) => (private.public().clone(), Signer::Key(Box::new(private))),
             Err(why @ (KeyError::SecurityKey | KeyError::Encrypted)) => {
                 let public = PrivateKey::public_half(&bytes).map_err(broken(key))?;
                 let blobs = [Some(public.blob()), certificate.as_ref().map(|c| c.blob())];
@@ -94,7 +94,7 @@ impl Credential {
                     );
                     return Err(ClientError::Broken(key.to_owned(), words));
                 };
-                (public, By::Agent(identity.blob))
+                (public, Signer::Agent(identity.blob))
             }
             Err(e) => return Err(broken(key)(e)),
         };
@@ -114,7 +114,7 @@ impl Credential {
             .as_ref()
             .map_or_else(|| key.public().blob(), |c| c.blob())
             .to_vec();
-        Credential::by(By::Key(Box::new(key)), &shown, name)
+        Credential::by(Signer::Key(Box::new(key)), &shown, name)
     }
 
     /// The keys that the user's agent has; none where there is no agent.
@@ -123,7 +123,7 @@ impl Credential {
             .into_iter()
             .map(|i| {
                 Credential::by(
-                    By::Agent(i.blob.clone()),
+                    Signer::Agent(i.blob.clone()),
                     &i.blob,
                     format!("the agent's {:?}", i.comment),
                 )
@@ -133,7 +133,7 @@ impl Credential {
             .collect()
     }
 
-    fn by(by: By, shown: &[u8], name: String) -> Credential {
+    fn by(by: Signer, shown: &[u8], name: String) -> Credential {
         Credential {
             blob: shown.to_vec(),
             name,
@@ -169,10 +169,10 @@ impl Credential {
 
     fn sign(&self, algorithm: &str, data: &[u8], say: &dyn Fn(&str)) -> Result<Vec<u8>, String> {
         match &self.by {
-            By::Key(key) => key
+            Signer::Key(key) => key
                 .sign(algorithm, data)
                 .map_err(|e| format!("{}: {e}", self.name)),
-            By::Agent(blob) => Agent::connect(std::env::var_os(agent::SOCKET))
+            Signer::Agent(blob) => Agent::connect(std::env::var_os(agent::SOCKET))
                 .and_then(|mut agent| agent.sign(blob, algorithm, data, &|| say(&self.waits(algorithm))))
                 .map_err(|e| format!("{}: {e}", self.name)),
         }
@@ -213,7 +213,7 @@ pub(crate) struct Login {
 }
 
 /// What to do next.
-pub(crate) enum Try {
+pub(crate) enum LoginStep {
     /// Send this.
     Request(Zeroizing<Vec<u8>>),
     /// There is nothing left.
@@ -252,7 +252,7 @@ impl Login {
     }
 
     /// The only key there is: signed at once.
-    pub(crate) fn sure(&mut self, session: &[u8], server: Option<&[String]>) -> Result<Try, String> {
+    pub(crate) fn sure(&mut self, session: &[u8], server: Option<&[String]>) -> Result<LoginStep, String> {
         self.next = 1;
         self.signed(0, session, server)
     }
@@ -263,7 +263,7 @@ impl Login {
         session: &[u8],
         server: Option<&[String]>,
         methods: Option<&[String]>,
-    ) -> Result<Try, String> {
+    ) -> Result<LoginStep, String> {
         let takes = |method: &str| methods.is_none_or(|list| list.iter().any(|m| m == method));
         if takes("publickey") && self.next < self.keys.len() {
             let at = self.next;
@@ -274,25 +274,25 @@ impl Login {
             }
             let key = &self.keys[at];
             let Some(algorithm) = key.algorithm(server) else {
-                return Ok(Try::Nothing);
+                return Ok(LoginStep::Nothing);
             };
             self.queried = Some(at);
-            return Ok(Try::Request(Request::query(
+            return Ok(LoginStep::Request(Request::query(
                 self.user.as_bytes(),
                 algorithm,
                 &key.blob,
             )));
         }
         let Some(methods) = methods else {
-            return Ok(Try::Request(Request::none(self.user.as_bytes())));
+            return Ok(LoginStep::Request(Request::none(self.user.as_bytes())));
         };
         if self.batch || self.asked >= self.ways.prompts {
-            return Ok(Try::Nothing);
+            return Ok(LoginStep::Nothing);
         }
         self.asked += 1;
         if self.ways.keyboard && methods.iter().any(|m| m == "keyboard-interactive") {
             self.tried.push("keyboard-interactive".into());
-            return Ok(Try::Request(Request::keyboard_interactive(
+            return Ok(LoginStep::Request(Request::keyboard_interactive(
                 self.user.as_bytes(),
                 "",
             )));
@@ -305,20 +305,24 @@ impl Login {
             let password = terminal
                 .secret(&format!("Password for {}: ", self.user))
                 .map_err(|e| e.to_string())?;
-            return Ok(Try::Request(Request::password(
+            return Ok(LoginStep::Request(Request::password(
                 self.user.as_bytes(),
                 password.as_bytes(),
                 None,
             )));
         }
-        Ok(Try::Nothing)
+        Ok(LoginStep::Nothing)
     }
 
     /// The key that was asked about would do. As with ssh, one that does not sign, such as a security key that is not
     /// plugged in, is passed over for the next.
-    pub(crate) fn key_would_do(&mut self, session: &[u8], server: Option<&[String]>) -> Result<Try, String> {
+    pub(crate) fn key_would_do(
+        &mut self,
+        session: &[u8],
+        server: Option<&[String]>,
+    ) -> Result<LoginStep, String> {
         let Some(at) = self.queried.take() else {
-            return Ok(Try::Nothing);
+            return Ok(LoginStep::Nothing);
         };
         match self.signed(at, session, server) {
             Err(why) if self.next < self.keys.len() => {
@@ -358,15 +362,15 @@ impl Login {
         Ok(answers)
     }
 
-    fn signed(&mut self, at: usize, session: &[u8], server: Option<&[String]>) -> Result<Try, String> {
+    fn signed(&mut self, at: usize, session: &[u8], server: Option<&[String]>) -> Result<LoginStep, String> {
         let key = &self.keys[at];
         let Some(algorithm) = key.algorithm(server) else {
-            return Ok(Try::Nothing);
+            return Ok(LoginStep::Nothing);
         };
         let unsigned = Request::unsigned(session, self.user.as_bytes(), algorithm, &key.blob, None);
         let signature = key.sign(algorithm, unsigned.to_sign(), &self.say)?;
         self.tried.push(key.name.clone());
-        Ok(Try::Request(Zeroizing::new(unsigned.signed(&signature))))
+        Ok(LoginStep::Request(Zeroizing::new(unsigned.signed(&signature))))
     }
 }
 

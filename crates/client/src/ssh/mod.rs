@@ -1,6 +1,6 @@
 //! `fleetgate ssh`: SSH over any byte stream. All that is known is sent at once: the version, KEXINIT and a guessed share
 //! first, then keys, login, channel and command in one flight, so a command costs two round trips on the carrier.
-//! The connection to the proxy may be one that was kept ([`crate::held`]).
+//! The connection to the proxy may be one that was kept ([`crate::master`]).
 
 mod carrier;
 mod command;
@@ -22,21 +22,21 @@ pub use carrier::Carrier;
 pub use command::{command, in_background};
 pub use engine::MAX_PENDING;
 pub use hosts::{Hosts, Strict};
-pub(crate) use local::Standard;
+pub(crate) use local::StandardStream;
 pub use login::{Credential, LoginMethods};
 pub use options::{Explain, Options};
 
 use crate::background::Starter;
 use crate::error::ClientError;
-use crate::ledger::Ledger;
-use crate::say;
+use crate::stderr;
+use crate::timings::Timings;
 use crate::transport::Refused;
 use engine::Engine;
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::cipher::{Cipher, Mac};
 use fleetgate_ssh::kex::Method;
 use fleetgate_ssh::settings::{Keepalive, Settings};
-use forward::{Listener, To};
+use forward::{Listener, Target};
 use login::Login;
 use options::LogLevel;
 use std::fmt;
@@ -99,7 +99,7 @@ pub enum Work {
     /// Forwards alone.
     None,
     /// Standard input and output are a connection to there.
-    To(To),
+    To(Target),
 }
 
 /// Why a connection came to nothing.
@@ -171,11 +171,11 @@ pub async fn run<C: Carrier>(
     hosts: &Hosts,
     keys: Vec<Credential>,
     carrier: &mut C,
-    ledger: &mut Ledger,
+    timings: &mut Timings,
 ) -> Result<i32, SshError> {
     let mut listeners = listen(plan).await?;
     let say: fn(&str) = match plan.options.level >= LogLevel::Error {
-        true => |line| say::line(line),
+        true => |line| stderr::line(line),
         false => |_| {},
     };
     let mut login = Login::new(
@@ -207,16 +207,16 @@ pub async fn run<C: Carrier>(
         let mut connection = Connection::client(settings.clone());
         let first = connection.output().to_vec();
         connection.sent(first.len());
-        let stream = carrier.open(first, ledger).await?;
-        ledger.begin("key exchange", plan.leg);
-        ledger.asks("key exchange");
+        let stream = carrier.open(first, timings).await?;
+        timings.begin("key exchange", plan.leg);
+        timings.request("key exchange");
         let engine = Engine::new(
             stream,
             connection,
             plan,
             hosts,
             &mut login,
-            ledger,
+            timings,
             &mut listeners,
             ahead,
         )?;
@@ -232,7 +232,7 @@ pub async fn run<C: Carrier>(
 }
 
 /// Our own listeners, before anything is connected: a port that is taken is said at once, one address family's too.
-async fn listen(plan: &Plan) -> Result<Vec<(Listener, To)>, SshError> {
+async fn listen(plan: &Plan) -> Result<Vec<(Listener, Target)>, SshError> {
     let mut listeners = Vec::new();
     for forward in &plan.options.locals {
         let failed: Vec<String> = match Listener::open(&forward.listen).await {
@@ -248,7 +248,7 @@ async fn listen(plan: &Plan) -> Result<Vec<(Listener, To)>, SshError> {
                 return Err(SshError::Local(words));
             }
             if plan.options.level >= LogLevel::Error {
-                say::line(words);
+                stderr::line(words);
             }
         }
     }

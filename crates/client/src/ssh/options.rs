@@ -1,19 +1,19 @@
 //! The command line of `fleetgate ssh`, as ssh reads its own: flags stand together, values with or without a space,
 //! and everything behind the host is the command. It reads; it looks nothing up.
 
+mod destination;
 mod file;
 mod finish;
 pub mod flags;
 pub mod names;
 mod option;
-mod place;
 pub mod printed;
 mod values;
 
-use super::forward::{Forward, MAX_FORWARDS, To};
+use super::forward::{Forward, MAX_FORWARDS, Target};
 use super::login::LoginMethods;
 use super::{Algorithms, Strict, Work};
-use crate::held::{Keep, PERSIST};
+use crate::master::{Keep, PERSIST};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -202,7 +202,7 @@ pub const MAX_WORDS: usize = 1 << 16;
 
 /// What the command line asks for.
 #[derive(Debug)]
-pub enum Asked {
+pub enum Invocation {
     /// To do this.
     Run(Box<Options>),
     /// How to.
@@ -219,21 +219,21 @@ pub(crate) fn read_file(text: &str, host: &str) -> Result<usize, String> {
 
 impl Options {
     /// Reads the words behind `fleetgate ssh`.
-    pub fn parse(words: &[OsString]) -> Result<Asked, String> {
+    pub fn parse(words: &[OsString]) -> Result<Invocation, String> {
         let mut line = Line::default();
         let mut rest = words.iter().take(MAX_WORDS);
         let mut host = None;
         while let Some(word) = rest.next() {
             let bytes = word.as_bytes();
             match bytes {
-                b"--help" | b"-h" => return Ok(Asked::Help),
-                b"-V" => return Ok(Asked::Version),
+                b"--help" | b"-h" => return Ok(Invocation::Help),
+                b"-V" => return Ok(Invocation::Version),
                 b"--" => {
                     // ssh takes the host behind it, if there was none.
                     if host.is_none()
                         && let Some(word) = rest.next()
                     {
-                        host = Some(line.place(&text(word)?)?);
+                        host = Some(line.destination(&text(word)?)?);
                     }
                     break;
                 }
@@ -244,7 +244,7 @@ impl Options {
                     break;
                 }
                 _ => {
-                    host = Some(line.place(&text(word)?)?);
+                    host = Some(line.destination(&text(word)?)?);
                     // Flags may still stand behind the host, before the command.
                     continue;
                 }
@@ -255,7 +255,8 @@ impl Options {
             return Err("NODE is missing: `fleetgate ssh [USER@]NODE [COMMAND]`".into());
         };
         line.files(&host)?;
-        line.finish(&host).map(|options| Asked::Run(Box::new(options)))
+        line.finish(&host)
+            .map(|options| Invocation::Run(Box::new(options)))
     }
 }
 
@@ -265,7 +266,7 @@ struct Line {
     command: Vec<OsString>,
     no_command: bool,
     subsystem: bool,
-    to: Option<To>,
+    to: Option<Target>,
     port: Option<u16>,
     /// Options whose first value counts, and that have one (ssh_config(5): the first value obtained).
     set: BTreeSet<&'static str>,
@@ -402,7 +403,7 @@ impl Line {
             b'l' => self.option("User", value),
             b'p' => self.option("Port", value),
             b'W' => {
-                self.to = Some(To::parse(value)?);
+                self.to = Some(Target::parse(value)?);
                 Ok(())
             }
             b'e' => {

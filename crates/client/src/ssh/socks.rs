@@ -1,7 +1,7 @@
 //! The server's half of SOCKS 4, 4a and 5 (RFC 1928), without passwords: only who is on this machine reaches it. It reads
 //! what is asked for and writes what came of it; it connects to nothing.
 
-use super::forward::To;
+use super::forward::Target;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl Version {
 }
 
 /// Reads where to connect to.
-pub(crate) async fn ask(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::Result<(To, Version)> {
+pub(crate) async fn ask(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::Result<(Target, Version)> {
     match stream.read_u8().await? {
         4 => four(stream).await,
         5 => five(stream).await,
@@ -40,7 +40,7 @@ pub(crate) async fn ask(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> i
     }
 }
 
-async fn four(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::Result<(To, Version)> {
+async fn four(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::Result<(Target, Version)> {
     let command = stream.read_u8().await?;
     let port = stream.read_u16().await?;
     let address = stream.read_u32().await?;
@@ -54,10 +54,10 @@ async fn four(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::Result<
         stream.write_all(&Version::Four.answer(false)).await?;
         return Err(wrong("only CONNECT is served"));
     }
-    Ok((To::Tcp { host, port }, Version::Four))
+    Ok((Target::Tcp { host, port }, Version::Four))
 }
 
-async fn five(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::Result<(To, Version)> {
+async fn five(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::Result<(Target, Version)> {
     let mut methods = vec![0; usize::from(stream.read_u8().await?)];
     stream.read_exact(&mut methods).await?;
     if !methods.contains(&0) {
@@ -82,7 +82,7 @@ async fn five(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::Result<
         stream.write_all(&[5, 7, 0, 1, 0, 0, 0, 0, 0, 0]).await?;
         return Err(wrong("only CONNECT is served"));
     }
-    Ok((To::Tcp { host, port }, Version::Five))
+    Ok((Target::Tcp { host, port }, Version::Five))
 }
 
 /// Up to a zero byte.
@@ -138,7 +138,7 @@ mod tests {
                 ask(&mut ours).await
             });
             let got = got.ok().map(|(to, _)| to);
-            let wanted = wanted.map(|(host, port)| To::Tcp {
+            let wanted = wanted.map(|(host, port)| Target::Tcp {
                 host: host.into(),
                 port,
             });

@@ -3,7 +3,7 @@
 
 use super::options::LogLevel;
 use super::{Carrier, Credential, Hosts, Options, Plan, SshError, Strict, Work, run};
-use crate::ledger::Ledger;
+use crate::timings::Timings;
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::auth::{Method, Request as AuthRequest};
 use fleetgate_ssh::event::{AuthAnswer, ChannelId, ChannelKind, Event, Request};
@@ -55,7 +55,7 @@ struct Here {
 impl Carrier for Here {
     type Stream = Far;
 
-    async fn open(&mut self, first_flight: Vec<u8>, _: &mut Ledger) -> Result<Far, SshError> {
+    async fn open(&mut self, first_flight: Vec<u8>, _: &mut Timings) -> Result<Far, SshError> {
         self.seen.lock().unwrap().connections += 1;
         Ok(Far {
             server: Connection::server(Arc::new(self.settings.clone()), [1; 16]),
@@ -291,20 +291,20 @@ impl World {
         }
     }
 
-    fn run(&mut self, plan: &Plan, keys: usize) -> (Result<i32, SshError>, Ledger) {
+    fn run(&mut self, plan: &Plan, keys: usize) -> (Result<i32, SshError>, Timings) {
         let credential = |_| {
             let (key, _) = PrivateKey::generate(KeyType::Ed25519, "ann").unwrap();
             Credential::new(key, None, "a key".into())
         };
         let hosts = Hosts::known("web1", 22, vec![self.known.clone()], Strict::Yes);
-        let mut ledger = Ledger::default();
+        let mut timings = Timings::default();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .unwrap();
         let keys = (0..keys).map(credential).collect();
-        let code = runtime.block_on(run(plan, &hosts, keys, &mut self.far, &mut ledger));
-        (code, ledger)
+        let code = runtime.block_on(run(plan, &hosts, keys, &mut self.far, &mut timings));
+        (code, timings)
     }
 }
 
@@ -356,14 +356,14 @@ fn a_command_takes_two_round_trips() {
     for (name, change, keys, wanted) in table {
         let (mut world, mut plan) = (World::new(), plan());
         change(&mut world, &mut plan);
-        let (code, ledger) = world.run(&plan, keys);
+        let (code, timings) = world.run(&plan, keys);
         assert_eq!(code.ok(), Some(7), "{name}");
         let seen = world.far.seen.lock().unwrap();
         // The last flight says goodbye, and nobody waits for an answer to it.
         assert_eq!(
-            (ledger.round_trips(), seen.flights),
+            (timings.round_trips(), seen.flights),
             (wanted, wanted),
-            "{name}: {ledger:?}"
+            "{name}: {timings:?}"
         );
         assert_eq!(seen.connections, 1, "{name}");
         assert!(
@@ -371,7 +371,7 @@ fn a_command_takes_two_round_trips() {
             "{name}: {:?}",
             seen.requests
         );
-        let asked: Vec<_> = ledger.steps().iter().map(|s| s.name).collect();
+        let asked: Vec<_> = timings.steps().iter().map(|s| s.name).collect();
         assert_eq!(asked, ["key exchange", "login and command"], "{name}");
     }
 }
@@ -414,7 +414,7 @@ fn another_host_is_not_talked_to() {
 #[test]
 fn words_of_a_server_turn_no_direction_and_hide_nothing() {
     let said = "motd\n\tone\x1b[2J\u{202e}two\u{200b}";
-    let shown = crate::say::printable(said.as_bytes());
+    let shown = crate::stderr::printable(said.as_bytes());
     assert!(shown.starts_with("motd\n\tone"), "{shown:?}");
     for unseen in ['\x1b', '\u{202e}', '\u{200b}'] {
         assert!(!shown.contains(unseen), "{unseen:?}");

@@ -2,7 +2,7 @@
 //! led to the display with the display's cookie in its place (RFC 4254 §6.3.1), any other is ended. It asks xauth(1) for
 //! cookies and speaks nothing of X11 but the first packet of a connection.
 
-use super::forward::To;
+use super::forward::Target;
 use super::options::X11;
 use fleetgate_ssh::event::Request;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -27,7 +27,7 @@ const UNTRUSTED: Duration = Duration::from_secs(1200);
 /// The display, and the cookies for it.
 #[derive(Clone, Debug)]
 pub struct Display {
-    to: To,
+    to: Target,
     screen: u32,
     ours: [u8; COOKIE],
     its: [u8; COOKIE],
@@ -90,11 +90,11 @@ impl Display {
             .await
             .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
         match &self.to {
-            To::Unix(path) => join(client, UnixStream::connect(path).await?, &first).await,
-            To::Tcp { host, port } => {
+            Target::Unix(path) => join(client, UnixStream::connect(path).await?, &first).await,
+            Target::Tcp { host, port } => {
                 join(client, TcpStream::connect((host.as_str(), *port)).await?, &first).await
             }
-            To::Socks => Err(io::ErrorKind::Unsupported.into()),
+            Target::Socks => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
@@ -139,13 +139,13 @@ where
 }
 
 /// Where a display is: `:0`, `unix:0`, `host:10.1`; and its screen.
-fn place(name: &str) -> Option<(To, u32)> {
+fn place(name: &str) -> Option<(Target, u32)> {
     let (host, number) = name.rsplit_once(':')?;
     let (number, screen) = number.split_once('.').unwrap_or((number, "0"));
     let (number, screen) = (number.parse::<u16>().ok()?, screen.parse().ok()?);
     let to = match host {
-        "" | "unix" => To::Unix(PathBuf::from(format!("/tmp/.X11-unix/X{number}"))),
-        host => To::Tcp {
+        "" | "unix" => Target::Unix(PathBuf::from(format!("/tmp/.X11-unix/X{number}"))),
+        host => Target::Tcp {
             host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
             port: PORT.checked_add(number)?,
         },
@@ -222,7 +222,7 @@ fn cookie(list: &str) -> Option<[u8; COOKIE]> {
 
 /// One whose cookies are known.
 #[cfg(any(test, feature = "fuzz"))]
-pub(crate) fn known(to: To) -> Display {
+pub(crate) fn known(to: Target) -> Display {
     Display {
         to,
         screen: 0,
@@ -237,7 +237,7 @@ pub(super) mod tests {
     use super::*;
 
     pub fn at(socket: &std::path::Path) -> Display {
-        known(To::Unix(socket.to_owned()))
+        known(Target::Unix(socket.to_owned()))
     }
 
     fn packet(order: u8, name: &[u8], data: &[u8]) -> Vec<u8> {
@@ -290,7 +290,7 @@ pub(super) mod tests {
                 ),
             ];
             for (name, bytes, taken) in table {
-                let display = known(To::Socks);
+                let display = known(Target::Socks);
                 let first = display.first_packet(&mut bytes.as_slice()).await;
                 assert_eq!(first.is_ok(), taken, "{name}: {first:?}");
                 if let Ok(first) = first {
@@ -299,17 +299,17 @@ pub(super) mod tests {
             }
             let cut = packet(b'B', PROTOCOL, &[7; 16]);
             for end in 0..cut.len() {
-                assert!(known(To::Socks).first_packet(&mut &cut[..end]).await.is_err());
+                assert!(known(Target::Socks).first_packet(&mut &cut[..end]).await.is_err());
             }
         });
     }
 
     #[test]
     fn displays_and_cookies_are_read() {
-        let unix = |n: u16| Some((To::Unix(format!("/tmp/.X11-unix/X{n}").into()), 0));
+        let unix = |n: u16| Some((Target::Unix(format!("/tmp/.X11-unix/X{n}").into()), 0));
         assert_eq!(place(":0"), unix(0));
         assert_eq!(place("unix:10.0"), unix(10));
-        let tcp = |host: &str, port| To::Tcp {
+        let tcp = |host: &str, port| Target::Tcp {
             host: host.to_owned(),
             port,
         };

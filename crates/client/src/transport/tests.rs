@@ -136,7 +136,7 @@ async fn bytes_go_both_ways_and_end_one_way_at_a_time() {
         "{} bytes",
         got.len()
     );
-    let said = stream.beside().now();
+    let said = stream.report().snapshot();
     assert_eq!(said.opened.map(|o| o.node).as_deref(), Some("web1"));
     assert_eq!(said.spans.len(), 1);
 }
@@ -182,8 +182,8 @@ async fn a_reader_that_is_behind_stops_the_writer() {
 
 #[tokio::test]
 async fn nodes_are_asked_for_on_the_same_connection() {
-    let mut ledger = Ledger::default();
-    let nodes = proxy().await.nodes("env=prod", &mut ledger).await.unwrap();
+    let mut timings = Timings::default();
+    let nodes = proxy().await.nodes("env=prod", &mut timings).await.unwrap();
     assert_eq!(nodes[0].name, "env=prod");
-    assert_eq!(ledger.round_trips(), 1);
+    assert_eq!(timings.round_trips(), 1);
 }

@@ -6,7 +6,7 @@ use crate::admin::{Admin, Scope, ask, events, scope};
 use crate::flags::{Arguments, Outcome, session_id};
 use crate::output;
 use fleetgate_client::error::ClientError;
-use fleetgate_client::waiting::{Awaited, bounded};
+use fleetgate_client::waiting::{Peer, with_timeout};
 use fleetgate_launch::present::{self, present};
 use fleetgate_node::config::Config;
 use fleetgate_proto::v1::{AddLockRequest, EventsRequest, LockTarget};
@@ -64,12 +64,12 @@ fn in_cluster(given: &Arguments, id: &str, reason: String) -> Result<String, Cli
             lifetime: 0,
         };
         admin.add_lock(lock).await?;
-        let awaited = Awaited {
-            whom: format!("the node {}", node_of(&started)),
+        let peer = Peer {
+            name: format!("the node {}", node_of(&started)),
             remedy: "the order is kept for a day, and ends the session when the node hears of it; `fleetgate ls` says \
                      whether the node is connected",
         };
-        bounded(&awaited, async {
+        with_timeout(&peer, async {
             loop {
                 // In this order: what is not there any more has its end in the log, or none.
                 let runs = !sessions(&mut admin, &session, &started, Wanted::Present)

@@ -7,7 +7,7 @@ use fleetgate_sys::process;
 fn options(line: &str) -> Options {
     let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
     match Options::parse(&words) {
-        Ok(Asked::Run(options)) => *options,
+        Ok(Invocation::Run(options)) => *options,
         other => panic!("{line}: {other:?}"),
     }
 }

@@ -1,10 +1,10 @@
 //! The way in: keys are there, the login is asked for, and behind it all that is to be done, in one flight where the
 //! server is known to read on.
 
-use super::{Asked, Engine, Flow, Local, Raw, Stage, tell};
-use crate::say::printable;
-use crate::ssh::login::Try;
+use super::{Engine, Flow, Local, PendingRequest, Raw, Stage, tell};
+use crate::ssh::login::LoginStep;
 use crate::ssh::{SshError, Work, escape, terminal};
+use crate::stderr::printable;
 use fleetgate_ssh::cipher::{Cipher, Mac};
 use fleetgate_ssh::event::{AuthReply, ChannelId, ChannelKind, Request};
 use fleetgate_ssh::info::Algorithms;
@@ -32,11 +32,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
             false => self.login.next(&session, algorithms.as_deref(), None),
         };
         match tried.map_err(SshError::Login)? {
-            Try::Request(request) => {
-                self.ledger.asks("login");
+            LoginStep::Request(request) => {
+                self.timings.request("login");
                 self.connection.authenticate(&request);
             }
-            Try::Nothing => return Err(self.no_way_in(&[])),
+            LoginStep::Nothing => return Err(self.no_way_in(&[])),
         }
         if self.ahead {
             self.open_all();
@@ -66,7 +66,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
                     self.open_all();
                 }
                 if matches!(self.plan.options.work, Work::None) && self.plan.options.remotes.is_empty() {
-                    self.ledger.end();
+                    self.timings.end();
                 }
                 if self.plan.terminal
                     && self.plan.options.input
@@ -90,7 +90,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
             AuthReply::Rejected { methods, .. } => {
                 let tried = self.login.next(&session, algorithms.as_deref(), Some(&methods));
                 match tried.map_err(SshError::Login)? {
-                    Try::Nothing => return Err(self.no_way_in(&methods)),
+                    LoginStep::Nothing => return Err(self.no_way_in(&methods)),
                     tried => tried,
                 }
             }
@@ -111,12 +111,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
             }
         };
         match tried {
-            Try::Request(request) => {
-                self.ledger.asks("login");
+            LoginStep::Request(request) => {
+                self.timings.request("login");
                 self.connection.authenticate(&request);
                 Ok(())
             }
-            Try::Nothing => Err(self.no_way_in(&[])),
+            LoginStep::Nothing => Err(self.no_way_in(&[])),
         }
     }
 
@@ -141,7 +141,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
         for (i, forward) in self.plan.options.remotes.iter().enumerate() {
             self.connection.global(&forward.request(), true);
             self.remotes_asked.push_back(i);
-            self.ledger.asks("remote forward");
+            self.timings.request("remote forward");
         }
         let kind = match &self.plan.options.work {
             Work::None => return,
@@ -153,7 +153,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
             return;
         };
         self.main = Some(channel);
-        self.ledger.asks("channel");
+        self.timings.request("channel");
         let mut flow = Flow::new(channel, Local::Streams(streams), "session".into());
         flow.main = true;
         let session = !matches!(self.plan.options.work, Work::To(_));
@@ -171,21 +171,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
     }
 
     pub(super) fn ask_session(&mut self, channel: ChannelId) {
-        let mut ask = |request: &Request, asked: Option<Asked>, name| {
+        let mut ask = |request: &Request, asked: Option<PendingRequest>, name| {
             self.connection.request(channel, request, asked.is_some());
             self.asked.extend(asked);
-            self.ledger.asks(name);
+            self.timings.request(name);
         };
         if self.plan.options.agent {
-            ask(&Request::Agent, Some(Asked::Agent), "agent");
+            ask(&Request::Agent, Some(PendingRequest::Agent), "agent");
         }
         if let Some(display) = &self.plan.display {
-            ask(&display.request(), Some(Asked::X11), "x11");
+            ask(&display.request(), Some(PendingRequest::X11), "x11");
         }
         if self.plan.terminal {
             ask(
                 &Request::Pty(terminal::wanted()),
-                Some(Asked::Terminal),
+                Some(PendingRequest::Terminal),
                 "terminal",
             );
         }
@@ -199,13 +199,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
         match &self.plan.options.work {
             Work::Exec(command) => {
                 let command = command.clone();
-                ask(&Request::Exec { command }, Some(Asked::Work), "command");
+                ask(&Request::Exec { command }, Some(PendingRequest::Work), "command");
             }
             Work::Subsystem(name) => {
                 let name = name.clone();
-                ask(&Request::Subsystem { name }, Some(Asked::Work), "subsystem");
+                ask(
+                    &Request::Subsystem { name },
+                    Some(PendingRequest::Work),
+                    "subsystem",
+                );
             }
-            _ => ask(&Request::Shell, Some(Asked::Work), "shell"),
+            _ => ask(&Request::Shell, Some(PendingRequest::Work), "shell"),
         }
     }
 
@@ -219,19 +223,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
             format!("the server {took} {what}")
         });
         match (self.asked.pop_front(), done) {
-            (Some(Asked::Work), true) => self.ledger.end(),
-            (Some(Asked::Work), false) => {
+            (Some(PendingRequest::Work), true) => self.timings.end(),
+            (Some(PendingRequest::Work), false) => {
                 return Err(SshError::Refused(format!(
                     "{} does not run that for {}",
                     self.plan.place, self.plan.user
                 )));
             }
-            (Some(Asked::Terminal), false) => {
+            (Some(PendingRequest::Terminal), false) => {
                 self.raw = None;
                 self.warn("the other side gives no terminal");
             }
-            (Some(Asked::Agent), false) => self.warn("the other side takes no forwarded agent"),
-            (Some(Asked::X11), false) => self.warn("the other side forwards no X11"),
+            (Some(PendingRequest::Agent), false) => self.warn("the other side takes no forwarded agent"),
+            (Some(PendingRequest::X11), false) => self.warn("the other side forwards no X11"),
             _ => {}
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Forwarded connections: from our listeners to the far side, from there to here, and the agent's.
 
-use super::{Engine, Flow, Local, MAX_PENDING, Ready, Stage};
-use crate::ssh::forward::{Listen, Listener, To};
+use super::{Engine, Flow, Local, MAX_PENDING, Stage, TaskResult};
+use crate::ssh::forward::{Listen, Listener, Target};
 use crate::ssh::options::LogLevel;
 use crate::ssh::{SshError, Work, socks};
 use fleetgate_ssh::Connection;
@@ -43,7 +43,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
             }
         }
         if self.remotes_asked.is_empty() && matches!(self.plan.options.work, Work::None) {
-            self.ledger.end();
+            self.timings.end();
         }
         Ok(())
     }
@@ -75,7 +75,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
         let to =
             match &kind {
                 ChannelKind::Agent if self.plan.options.agent => {
-                    std::env::var_os(crate::agent::SOCKET).map(|p| To::Unix(p.into()))
+                    std::env::var_os(crate::agent::SOCKET).map(|p| Target::Unix(p.into()))
                 }
                 kind => {
                     let owner = self.plan.options.remotes.iter().zip(&self.remote_ports).find_map(
@@ -96,11 +96,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
         self.pending.spawn(async move {
             let name = format!("from the other side to {to}");
             let local = match &to {
-                To::Tcp { host, port } => TcpStream::connect((host.as_str(), *port)).await.map(Local::Tcp),
-                To::Unix(path) => UnixStream::connect(path).await.map(Local::Unix),
-                To::Socks => Err(io::ErrorKind::Unsupported.into()),
+                Target::Tcp { host, port } => {
+                    TcpStream::connect((host.as_str(), *port)).await.map(Local::Tcp)
+                }
+                Target::Unix(path) => UnixStream::connect(path).await.map(Local::Unix),
+                Target::Socks => Err(io::ErrorKind::Unsupported.into()),
             };
-            Ready::Reached(channel, local, name)
+            TaskResult::Reached(channel, local, name)
         });
     }
 
@@ -110,25 +112,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
         while let Poll::Ready(Some(done)) = self.pending.poll_join_next(cx) {
             moved = true;
             match done {
-                Ok(Ready::Reached(channel, Ok(local), name)) => {
+                Ok(TaskResult::Reached(channel, Ok(local), name)) => {
                     self.connection.accept(channel);
                     let mut flow = Flow::new(channel, local, name);
                     flow.open = true;
                     self.flows.insert(channel.0, flow);
                 }
-                Ok(Ready::Reached(channel, Err(e), name)) => {
+                Ok(TaskResult::Reached(channel, Err(e), name)) => {
                     self.warn(&format!("{name}: {e}"));
                     self.connection
                         .refuse(channel, refusal::CONNECT_FAILED, &e.to_string());
                 }
-                Ok(Ready::Wants(stream, Ok((to, version)))) => {
+                Ok(TaskResult::Wants(stream, Ok((to, version)))) => {
                     if let Some(channel) = self.lead(Local::Tcp(stream), &to)
                         && let Some(flow) = self.flows.get_mut(&channel.0)
                     {
                         flow.greet(version);
                     }
                 }
-                Ok(Ready::Wants(_, Err(e))) => self.warn(&format!("SOCKS: {e}")),
+                Ok(TaskResult::Wants(_, Err(e))) => self.warn(&format!("SOCKS: {e}")),
                 Err(_) => {}
             }
         }
@@ -136,7 +138,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
     }
 
     /// A channel for a connection that came here.
-    pub(super) fn lead(&mut self, local: Local, to: &To) -> Option<ChannelId> {
+    pub(super) fn lead(&mut self, local: Local, to: &Target) -> Option<ChannelId> {
         let from = match &local {
             Local::Tcp(stream) => stream.peer_addr().ok(),
             _ => None,
@@ -170,14 +172,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
         let moved = !came.is_empty();
         for (local, to) in came {
             match (local, to) {
-                (Local::Tcp(_), To::Socks) if self.pending.len() >= MAX_PENDING => {
+                (Local::Tcp(_), Target::Socks) if self.pending.len() >= MAX_PENDING => {
                     self.warn("SOCKS: too many at once")
                 }
-                (Local::Tcp(mut stream), To::Socks) => {
+                (Local::Tcp(mut stream), Target::Socks) => {
                     self.pending.spawn(async move {
                         let asked = tokio::time::timeout(socks::ASK_TIME, socks::ask(&mut stream)).await;
                         let asked = asked.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-                        Ready::Wants(stream, asked)
+                        TaskResult::Wants(stream, asked)
                     });
                 }
                 (local, to) => {

@@ -78,7 +78,7 @@ fn an_agent_signs_for_a_file_that_has_no_open_key() {
         let held = || vec![identity(other.public().blob()), identity(public.blob())];
         let credential = Credential::of_files(&path, None, &held).unwrap();
         assert_eq!(credential.blob, public.blob());
-        assert!(matches!(&credential.by, By::Agent(blob) if blob == public.blob()));
+        assert!(matches!(&credential.by, Signer::Agent(blob) if blob == public.blob()));
         assert!(!credential.algorithms.is_empty());
     }
 }
@@ -97,7 +97,7 @@ fn a_certificate_beside_it_is_shown() {
     for blob in [public.blob(), certificate.blob()] {
         let credential = Credential::of_files(&token, Some(&file), &|| vec![identity(blob)]).unwrap();
         assert_eq!(credential.blob, certificate.blob());
-        assert!(matches!(&credential.by, By::Agent(signs) if signs == blob));
+        assert!(matches!(&credential.by, Signer::Agent(signs) if signs == blob));
     }
     let ca = folder.0.join("ca");
     assert!(Credential::of_files(&ca, Some(&file), &Vec::new).is_err());
@@ -121,7 +121,7 @@ fn no_agent_is_asked_about_an_open_key() {
 
 fn agents_key(key: &PrivateKey) -> Credential {
     let blob = key.public().blob();
-    Credential::by(By::Agent(blob.to_vec()), blob, "nowhere".into())
+    Credential::by(Signer::Agent(blob.to_vec()), blob, "nowhere".into())
 }
 
 #[test]
@@ -133,8 +133,7 @@ fn a_key_that_does_not_sign_is_passed_over() {
     let blob = good.blob.clone();
     let keys = vec![unplugged(), good, unplugged()];
     let mut login = Login::new("ada".into(), keys, true, LoginMethods::default(), |_| {});
-    let shows_good =
-        |request: Try| matches!(request, Try::Request(r) if r.windows(blob.len()).any(|w| w == blob));
+    let shows_good = |request: LoginStep| matches!(request, LoginStep::Request(r) if r.windows(blob.len()).any(|w| w == blob));
     assert!(!shows_good(login.next(b"id", None, None).unwrap()));
     assert!(shows_good(login.key_would_do(b"id", None).unwrap()));
     assert!(shows_good(login.key_would_do(b"id", None).unwrap()));

@@ -1,8 +1,8 @@
 //! What `-G` prints: the options that hold, one a line, in ssh's spelling of `ssh -G` (small letters).
 
 use super::{Options, Tty, X11};
-use crate::held::Keep;
-use crate::ssh::forward::To;
+use crate::master::Keep;
+use crate::ssh::forward::Target;
 use crate::ssh::{Strict, Work};
 use std::fmt::{Display, Write};
 use std::path::PathBuf;
@@ -111,11 +111,11 @@ pub fn lines(o: &Options) -> String {
     }
     for forward in &o.locals {
         let name = match forward.to {
-            To::Socks => "dynamicforward",
+            Target::Socks => "dynamicforward",
             _ => "localforward",
         };
         match forward.to {
-            To::Socks => line(name, &forward.listen),
+            Target::Socks => line(name, &forward.listen),
             _ => line(name, &format_args!("{} {}", forward.listen, forward.to)),
         }
     }

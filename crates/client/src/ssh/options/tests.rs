@@ -10,9 +10,9 @@ fn read(line: &str) -> Result<Options, String> {
         .map(OsString::from)
         .collect();
     match Options::parse(&words)? {
-        Asked::Run(options) => Ok(*options),
-        Asked::Help => Err("help".into()),
-        Asked::Version => Err("version".into()),
+        Invocation::Run(options) => Ok(*options),
+        Invocation::Help => Err("help".into()),
+        Invocation::Version => Err("version".into()),
     }
 }
 
@@ -61,7 +61,7 @@ fn the_command_line_is_read_as_ssh_reads_its_own() {
             o.port == Some(22) && o.user.as_deref() == Some("root")
         }),
         ("-W db:5432 web1", |o| {
-            matches!(&o.work, Work::To(To::Tcp { port: 5432, .. }))
+            matches!(&o.work, Work::To(Target::Tcp { port: 5432, .. }))
         }),
         ("-s web1 sftp", |o| o.work == Work::Subsystem(b"sftp".to_vec())),
         ("-p 2222 web1", |o| o.notes.len() == 1),

@@ -1,12 +1,12 @@
 //! A command's side of a connection that is lent: it asks the holder that is there, or starts one and is its first user.
 
-use super::desk::{self, Reply};
+use super::protocol::{self, MasterReply};
 use super::{DEADLINE, NAME, SOCKET};
 use crate::error::ClientError;
-use crate::ledger::Ledger;
 use crate::profile::Home;
+use crate::timings::Timings;
 use crate::transport::{LEG, Proxy};
-use crate::waiting::{Awaited, noticed};
+use crate::waiting::{Peer, with_notice};
 use fleetgate_net::dial;
 use fleetgate_net::h2::{self, Tuning};
 use std::fmt;
@@ -19,32 +19,32 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 /// A connection that was lent.
-pub(super) struct Loan {
+pub(super) struct SharedConnection {
     pub(super) proxy: Proxy,
     /// It was there before this command.
     pub(super) was_there: bool,
 }
 
 /// Why there is no connection to borrow.
-pub(super) enum Unlent {
+pub(super) enum MasterError {
     /// There is nobody who could lend one.
-    Nobody(String),
+    Unavailable(String),
     /// The proxy cannot be reached.
-    Failed(ClientError),
+    Proxy(ClientError),
 }
 
 /// The connection to the proxy at `address`, by the holder.
-pub(super) async fn borrow(
+pub(super) async fn connect(
     home: &Home,
     address: &str,
     persist: Duration,
     time: Option<Duration>,
-    ledger: &mut Ledger,
-) -> Result<Loan, Unlent> {
-    let nobody = |e: &dyn fmt::Display| Unlent::Nobody(e.to_string());
-    let key = desk::key(home, address).map_err(|e| nobody(&e))?;
+    timings: &mut Timings,
+) -> Result<SharedConnection, MasterError> {
+    let nobody = |e: &dyn fmt::Display| MasterError::Unavailable(e.to_string());
+    let key = protocol::key(home, address).map_err(|e| nobody(&e))?;
     let patience = time.unwrap_or(dial::DEADLINE) + DEADLINE;
-    ledger.begin("kept connection", LEG);
+    timings.begin("kept connection", LEG);
     if let Ok(stream) = UnixStream::connect(home.file(SOCKET)).await {
         let answered = ask(stream, &key, patience, address).await.map_err(|e| {
             if e.kind() == io::ErrorKind::TimedOut {
@@ -54,13 +54,13 @@ pub(super) async fn borrow(
             nobody(&e)
         });
         match answered? {
-            (stream, Reply::Lent { .. }) => {
-                ledger.end();
+            (stream, MasterReply::Lent { .. }) => {
+                timings.end();
                 return lent(stream, address, true).await;
             }
-            (_, Reply::Failed { why }) => return Err(failed(address, why)),
+            (_, MasterReply::Failed { why }) => return Err(failed(address, why)),
             // Of another login or another version: it makes room.
-            (_, Reply::Other) => {}
+            (_, MasterReply::Other) => {}
         }
     }
     let (ours, its) = std::os::unix::net::UnixStream::pair().map_err(|e| nobody(&e))?;
@@ -70,15 +70,15 @@ pub(super) async fn borrow(
         .and_then(|()| UnixStream::from_std(ours))
         .map_err(|e| nobody(&e))?;
     match ask(ours, &key, patience, address).await.map_err(|e| nobody(&e))? {
-        (stream, Reply::Lent { steps }) => {
-            ledger.end();
+        (stream, MasterReply::Lent { steps }) => {
+            timings.end();
             for step in &steps {
-                ledger.extend(step.step());
+                timings.extend(step.step());
             }
             lent(stream, address, false).await
         }
-        (_, Reply::Failed { why }) => Err(failed(address, why)),
-        (_, Reply::Other) => Err(Unlent::Nobody("the login changed meanwhile".to_owned())),
+        (_, MasterReply::Failed { why }) => Err(failed(address, why)),
+        (_, MasterReply::Other) => Err(MasterError::Unavailable("the login changed meanwhile".to_owned())),
     }
 }
 
@@ -87,14 +87,14 @@ async fn ask(
     key: &str,
     patience: Duration,
     address: &str,
-) -> io::Result<(UnixStream, Reply)> {
+) -> io::Result<(UnixStream, MasterReply)> {
     // The directory is the user's alone; whoever else got in there is not believed all the same.
     if stream.peer_cred()?.uid() != fleetgate_sys::process::effective_uid() {
         return Err(io::Error::other("somebody else's process holds it"));
     }
     // Its holder connects to the proxy, and says nothing itself.
-    let whom = Awaited::proxy(address).whom;
-    timeout(patience, noticed(&whom, desk::ask(stream, key)))
+    let whom = Peer::proxy(address).name;
+    timeout(patience, with_notice(&whom, protocol::ask(stream, key)))
         .await
         .unwrap_or_else(|_| {
             Err(io::Error::new(
@@ -104,17 +104,17 @@ async fn ask(
         })
 }
 
-async fn lent(stream: UnixStream, address: &str, was_there: bool) -> Result<Loan, Unlent> {
+async fn lent(stream: UnixStream, address: &str, was_there: bool) -> Result<SharedConnection, MasterError> {
     let channel = h2::connect(stream, Tuning::HERE).await;
-    let channel = channel.map_err(|e| Unlent::Nobody(e.to_string()))?;
-    Ok(Loan {
+    let channel = channel.map_err(|e| MasterError::Unavailable(e.to_string()))?;
+    Ok(SharedConnection {
         proxy: Proxy::new(channel, address),
         was_there,
     })
 }
 
-fn failed(address: &str, why: String) -> Unlent {
-    Unlent::Failed(ClientError::Unreachable(address.to_owned(), why))
+fn failed(address: &str, why: String) -> MasterError {
+    MasterError::Proxy(ClientError::Unreachable(address.to_owned(), why))
 }
 
 /// Starts the holder, with its first user as standard input. Nothing else of ours is its business: its environment is empty,

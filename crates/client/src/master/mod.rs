@@ -5,21 +5,21 @@
 //! The holder decides nothing and sees no more than the proxy does: SSH is between the command and the node. Where there is
 //! none and none can be started, a command makes a connection of its own.
 
-mod borrow;
-pub(crate) mod desk;
-pub mod holder;
-mod lend;
+mod client;
+pub(crate) mod protocol;
+pub mod server;
+mod service;
 
+use crate::connect;
 use crate::error::ClientError;
-use crate::ledger::Ledger;
 use crate::profile::Home;
-use crate::reach;
+use crate::timings::Timings;
 use crate::transport::Proxy;
-use borrow::{Loan, Unlent, borrow};
-use desk::Ask;
+use client::{MasterError, SharedConnection, connect};
 use fleetgate_net::dial;
 use fleetgate_proto::v1::Node;
 use fleetgate_sys::process::{self, effective_uid};
+use protocol::MasterRequest;
 use std::fmt;
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
@@ -51,7 +51,7 @@ pub enum Keep {
 
 /// One command's way to the proxy: by the connection that is kept, or by one of its own. A connection that was there before
 /// the command may be dead without anybody knowing; what it did not bring is brought by another one, once.
-pub struct Borrower<'a, N> {
+pub struct ProxyConnector<'a, N> {
     home: &'a Home,
     keep: Keep,
     time: Option<Duration>,
@@ -61,11 +61,11 @@ pub struct Borrower<'a, N> {
     begun: Instant,
 }
 
-impl<'a, N: Fn(fmt::Arguments<'_>)> Borrower<'a, N> {
+impl<'a, N: Fn(fmt::Arguments<'_>)> ProxyConnector<'a, N> {
     /// With the login in `home`. A connection takes `time` at most. What does not work about keeping is told to `note`, and
     /// costs nobody his connection.
-    pub fn new(home: &'a Home, keep: Keep, time: Option<Duration>, note: N) -> Borrower<'a, N> {
-        Borrower {
+    pub fn new(home: &'a Home, keep: Keep, time: Option<Duration>, note: N) -> ProxyConnector<'a, N> {
+        ProxyConnector {
             home,
             keep,
             time,
@@ -76,23 +76,23 @@ impl<'a, N: Fn(fmt::Arguments<'_>)> Borrower<'a, N> {
     }
 
     /// The proxy at `address`.
-    pub async fn proxy(&mut self, address: &str, ledger: &mut Ledger) -> Result<Proxy, ClientError> {
+    pub async fn proxy(&mut self, address: &str, timings: &mut Timings) -> Result<Proxy, ClientError> {
         self.begun = Instant::now();
         self.was_there = false;
         if let Keep::For(persist) = self.keep {
-            match borrow(self.home, address, persist, self.time, ledger).await {
-                Ok(Loan { proxy, was_there }) => {
+            match connect(self.home, address, persist, self.time, timings).await {
+                Ok(SharedConnection { proxy, was_there }) => {
                     self.was_there = was_there;
                     return Ok(proxy);
                 }
-                Err(Unlent::Failed(error)) => return Err(error),
-                Err(Unlent::Nobody(why)) => {
+                Err(MasterError::Proxy(error)) => return Err(error),
+                Err(MasterError::Unavailable(why)) => {
                     (self.note)(format_args!("the connection to the proxy is not kept: {why}"));
                 }
             }
         }
-        let (believe, credentials) = (reach::believe(self.home)?, reach::credentials(self.home)?);
-        Proxy::connect(address, &believe, &credentials, self.time, ledger).await
+        let (believe, credentials) = (connect::believe(self.home)?, connect::credentials(self.home)?);
+        Proxy::connect(address, &believe, &credentials, self.time, timings).await
     }
 
     /// The proxy at `address`, and what it has of the nodes that a selector means.
@@ -100,11 +100,11 @@ impl<'a, N: Fn(fmt::Arguments<'_>)> Borrower<'a, N> {
         &mut self,
         address: &str,
         selector: &str,
-        ledger: &mut Ledger,
+        timings: &mut Timings,
     ) -> Result<(Proxy, Vec<Node>), ClientError> {
         loop {
-            let proxy = self.proxy(address, ledger).await?;
-            match proxy.nodes(selector, ledger).await {
+            let proxy = self.proxy(address, timings).await?;
+            match proxy.nodes(selector, timings).await {
                 Ok(nodes) => return Ok((proxy, nodes)),
                 Err(error @ ClientError::Unreachable(..)) if self.try_again(&error) => {}
                 Err(error) => return Err(error),
@@ -128,7 +128,7 @@ impl<'a, N: Fn(fmt::Arguments<'_>)> Borrower<'a, N> {
         (self.note)(format_args!(
             "the connection that was kept is dead ({why}); another one is made"
         ));
-        end(self.home);
+        retire(self.home);
         // Both together take hardly longer than one.
         let left = dial::DEADLINE.saturating_sub(self.begun.elapsed()).max(ANOTHER);
         self.time = Some(self.time.map_or(left, |time| time.min(left)));
@@ -138,7 +138,7 @@ impl<'a, N: Fn(fmt::Arguments<'_>)> Borrower<'a, N> {
 }
 
 /// The process that holds the connection.
-pub async fn holder_of(home: &Home) -> io::Result<i32> {
+pub async fn process_id(home: &Home) -> io::Result<i32> {
     let stream = tokio::net::UnixStream::connect(home.file(SOCKET)).await?;
     let holder = stream.peer_cred()?;
     match holder.pid() {
@@ -150,10 +150,10 @@ pub async fn holder_of(home: &Home) -> io::Result<i32> {
 /// Ends the holder, and with it whatever uses its connection.
 pub async fn stop(home: &Home) -> io::Result<()> {
     let errno = |e: fleetgate_sys::Errno| io::Error::from_raw_os_error(e.0);
-    let pid = holder_of(home).await?;
+    let pid = process_id(home).await?;
     let holder = process::pidfd_open(pid).map_err(errno)?;
     // It is still there, so the number is still its own: then it has not ended since it took the connection.
-    if holder_of(home).await? == pid {
+    if process_id(home).await? == pid {
         process::signal(&holder, SIGTERM).map_err(errno)?;
     }
     // Nobody listens there any more.
@@ -162,11 +162,11 @@ pub async fn stop(home: &Home) -> io::Result<()> {
 
 /// Has the holder lend its connection to nobody any more; it ends with the last command that uses it. For a login that is
 /// over, or another one.
-pub fn end(home: &Home) {
+pub fn retire(home: &Home) {
     if let Ok(mut holder) = UnixStream::connect(home.file(SOCKET)) {
         // It ends by itself a while later if it does not hear.
         let _ = holder.set_write_timeout(Some(DEADLINE));
-        let _ = holder.write_all(&Ask::End.word());
+        let _ = holder.write_all(&MasterRequest::End.word());
     }
 }
 

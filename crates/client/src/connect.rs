@@ -3,7 +3,7 @@
 
 use crate::error::ClientError;
 use crate::profile::{Home, STATE};
-use crate::waiting::{Awaited, BoundedChannel, bounded, noticed};
+use crate::waiting::{BoundedChannel, Peer, with_notice, with_timeout};
 use fleetgate_net::h2::{self, Tuning};
 use fleetgate_net::tls::{self, Believe, Client, Credentials, Trust};
 use fleetgate_net::{dial, x509};
@@ -25,19 +25,19 @@ pub fn run<T>(work: impl Future<Output = Result<T, ClientError>>) -> Result<T, C
 
 /// Where the auth service is asked for something that only administrators may.
 #[derive(Clone, Debug)]
-pub enum Desk {
+pub enum AdminEndpoint {
     /// On its own machine.
     Socket(PathBuf),
     /// Through the proxy, with the login in this home.
     Login(Home),
 }
 
-impl Desk {
+impl AdminEndpoint {
     /// Connects.
     pub async fn admin(&self) -> Result<AdminClient<BoundedChannel>, ClientError> {
         let channel = match self {
-            Desk::Socket(path) => by_socket(path).await?,
-            Desk::Login(home) => {
+            AdminEndpoint::Socket(path) => by_socket(path).await?,
+            AdminEndpoint::Login(home) => {
                 let profile = home.login()?;
                 let credentials = credentials(home)?;
                 auth(&profile.proxy, &believe(home)?, Some(&credentials)).await?
@@ -69,7 +69,7 @@ pub async fn address(given: &str) -> Result<String, ClientError> {
         false => given.to_owned(),
     };
     let found = first_open(PORTS.map(|port| format!("{host}:{port}")), NEXT_PORT);
-    noticed(&Awaited::proxy(&host).whom, found).await
+    with_notice(&Peer::proxy(&host).name, found).await
 }
 
 /// Whether a port stands behind the host: `name:port`, `192.0.2.1:port`, `[2001:db8::1]:port`.
@@ -135,7 +135,7 @@ pub async fn by_socket(path: &Path) -> Result<BoundedChannel, ClientError> {
     })?;
     h2::connect(stream, Tuning::AUTH)
         .await
-        .map(|channel| BoundedChannel::new(channel, Awaited::auth_here(path)))
+        .map(|channel| BoundedChannel::new(channel, Peer::auth_here(path)))
         .map_err(|e| ClientError::Unreachable(path.display().to_string(), e.to_string()))
 }
 
@@ -147,18 +147,18 @@ pub async fn auth(
 ) -> Result<BoundedChannel, ClientError> {
     let failed = |e: &dyn std::fmt::Display| ClientError::Unreachable(proxy.to_owned(), e.to_string());
     let client = Client::new(believe, credentials, &[tls::H2]).map_err(|e| failed(&e))?;
-    let awaited = Awaited::proxy(proxy);
-    let stream = bounded(&awaited, async {
+    let peer = Peer::proxy(proxy);
+    let stream = with_timeout(&peer, async {
         let connected = dial::connect(proxy, dial::DEADLINE).await;
-        connected.map_err(|e| awaited.unreached(&e))
+        connected.map_err(|e| peer.unreached(&e))
     })
     .await?;
     // TLS is with auth itself: a handshake that hangs hangs there, or between the proxy and it.
-    let auth = Awaited::auth_behind(proxy);
-    let stream = bounded(&auth, async {
+    let auth = Peer::auth_behind(proxy);
+    let stream = with_timeout(&auth, async {
         match client.connect(tls::AUTH, stream).await {
             Ok((stream, _)) => Ok(stream),
-            Err(e) if e.is_late() => Err(ClientError::Unreachable(auth.whom.clone(), auth.late())),
+            Err(e) if e.is_late() => Err(ClientError::Unreachable(auth.name.clone(), auth.late())),
             Err(e) => Err(failed(&e)),
         }
     })

@@ -1,7 +1,7 @@
 //! Where the time of a connection went: the client's own steps, and what proxy and node told of theirs, as a picture or
 //! as JSON. Clocks differ, so what others tell is laid by its middle into the middle of the wait that it belongs to.
 
-use crate::ledger::{Ledger, Step};
+use crate::timings::{Step, Timings};
 use fleetgate_policy::text::is_unseen;
 use fleetgate_proto::v1::Span;
 use serde_json::{Value, json};
@@ -36,8 +36,8 @@ pub struct Waterfall {
 
 impl Waterfall {
     /// From the client's own steps and what the others told. `through` a proxy, what goes to the node goes both legs.
-    pub fn new(ledger: &Ledger, spans: &[Span], through: bool) -> Waterfall {
-        let steps = ledger.steps();
+    pub fn new(timings: &Timings, spans: &[Span], through: bool) -> Waterfall {
+        let steps = timings.steps();
         let begin = steps.first().map_or(0, |s| i128::from(s.start));
         let end = steps.iter().map(|s| i128::from(s.end)).max().unwrap_or(begin);
         let mut round_trips = BTreeMap::new();
@@ -210,8 +210,8 @@ mod tests {
         1_000_000_000 + n * 1_000_000
     }
 
-    fn ledger() -> Ledger {
-        Ledger::of(vec![
+    fn ledger() -> Timings {
+        Timings::of(vec![
             step("tcp", "client-proxy", 0, 60),
             step("tls", "client-proxy", 60, 120),
             step("key exchange", "client-node", 120, 240),
@@ -256,7 +256,7 @@ mod tests {
             ),
             "{text}"
         );
-        let direct = Waterfall::new(&Ledger::of(vec![step("tcp", "client-node", 0, 1)]), &[], false);
+        let direct = Waterfall::new(&Timings::of(vec![step("tcp", "client-node", 0, 1)]), &[], false);
         assert_eq!(direct.round_trips.get("client-node"), Some(&1));
         let value = waterfall.json("web1");
         assert_eq!(value["round_trips"]["client-proxy"], 4);

@@ -2,8 +2,8 @@
 //! their length before them, since what follows the answer is HTTP/2's already.
 
 use crate::error::ClientError;
-use crate::ledger::Step;
 use crate::profile::Home;
+use crate::timings::Step;
 use crate::transport::LEG;
 use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ pub const MAX_WHY: usize = MAX_WORD / 8;
 
 /// What is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ask {
+pub(crate) enum MasterRequest {
     /// The connection that belongs to this key.
     Use(String),
     /// That nobody gets it any more.
@@ -28,9 +28,9 @@ pub(crate) enum Ask {
 /// What is had.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Reply {
+pub(crate) enum MasterReply {
     /// HTTP/2 begins behind this word. The steps of making the connection, for whom it was made.
-    Lent { steps: Vec<Told> },
+    Lent { steps: Vec<StepReport> },
     /// There is no connection, for this reason.
     Failed { why: String },
     /// The holder has another login's connection, and now lends it to nobody.
@@ -39,55 +39,55 @@ pub(crate) enum Reply {
 
 /// One of the holder's steps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Told {
-    what: Made,
+pub(crate) struct StepReport {
+    what: StepKind,
     start: u64,
     end: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Made {
+enum StepKind {
     Tcp,
     Tls,
 }
 
-impl Ask {
+impl MasterRequest {
     /// With its length.
     pub(super) fn word(&self) -> Vec<u8> {
         match self {
-            Ask::Use(key) => word(&format!("use {key}")),
-            Ask::End => word("end"),
+            MasterRequest::Use(key) => word(&format!("use {key}")),
+            MasterRequest::End => word("end"),
         }
     }
 
-    pub(crate) fn parse(word: &str) -> Option<Ask> {
+    pub(crate) fn parse(word: &str) -> Option<MasterRequest> {
         match word.split_once(' ') {
-            Some(("use", key)) => Some(Ask::Use(key.to_owned())),
-            None if word == "end" => Some(Ask::End),
+            Some(("use", key)) => Some(MasterRequest::Use(key.to_owned())),
+            None if word == "end" => Some(MasterRequest::End),
             _ => None,
         }
     }
 }
 
-impl Reply {
+impl MasterReply {
     /// There is no connection, for this reason, cut to what a word has room for.
-    pub(super) fn failed(why: &str) -> Reply {
-        Reply::Failed {
+    pub(super) fn failed(why: &str) -> MasterReply {
+        MasterReply::Failed {
             why: why[..why.floor_char_boundary(MAX_WHY)].to_owned(),
         }
     }
 }
 
-impl Told {
+impl StepReport {
     /// What another process is told of a step; none of a step that only its own process has.
-    pub(super) fn of(step: &Step) -> Option<Told> {
+    pub(super) fn of(step: &Step) -> Option<StepReport> {
         let what = match step.name {
-            "tcp" => Made::Tcp,
-            "tls" => Made::Tls,
+            "tcp" => StepKind::Tcp,
+            "tls" => StepKind::Tls,
             _ => return None,
         };
-        Some(Told {
+        Some(StepReport {
             what,
             start: step.start,
             end: step.end,
@@ -96,8 +96,8 @@ impl Told {
 
     pub(crate) fn step(&self) -> Step {
         let (name, request) = match self.what {
-            Made::Tcp => ("tcp", "connect"),
-            Made::Tls => ("tls", "handshake"),
+            StepKind::Tcp => ("tcp", "connect"),
+            StepKind::Tls => ("tls", "handshake"),
         };
         Step {
             name,
@@ -124,14 +124,16 @@ pub(super) fn key(home: &Home, address: &str) -> Result<String, ClientError> {
 }
 
 /// Asks for the connection of `key`.
-pub(super) async fn ask(mut stream: UnixStream, key: &str) -> io::Result<(UnixStream, Reply)> {
-    stream.write_all(&Ask::Use(key.to_owned()).word()).await?;
+pub(super) async fn ask(mut stream: UnixStream, key: &str) -> io::Result<(UnixStream, MasterReply)> {
+    stream
+        .write_all(&MasterRequest::Use(key.to_owned()).word())
+        .await?;
     let reply = serde_json::from_str(&hear(&mut stream).await?)?;
     Ok((stream, reply))
 }
 
 /// Answers.
-pub(super) async fn answer(stream: &mut UnixStream, reply: &Reply) -> io::Result<()> {
+pub(super) async fn answer(stream: &mut UnixStream, reply: &MasterReply) -> io::Result<()> {
     stream.write_all(&word(&serde_json::to_string(reply)?)).await
 }
 

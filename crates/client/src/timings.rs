@@ -8,7 +8,7 @@ pub const MAX_STEPS: usize = 64;
 
 /// All of one connection.
 #[derive(Clone, Debug, Default)]
-pub struct Ledger {
+pub struct Timings {
     steps: Vec<Step>,
     open: bool,
 }
@@ -30,7 +30,7 @@ pub struct Step {
     pub requests: Vec<&'static str>,
 }
 
-impl Ledger {
+impl Timings {
     /// A step begins, and the one before it ends.
     pub fn begin(&mut self, name: &'static str, leg: &'static str) {
         self.end();
@@ -50,14 +50,14 @@ impl Ledger {
     }
 
     /// The other side is waited for.
-    pub fn waits(&mut self) {
+    pub fn round_trip(&mut self) {
         if let Some(step) = self.now() {
             step.round_trips += 1;
         }
     }
 
     /// Something is asked of it.
-    pub fn asks(&mut self, what: &'static str) {
+    pub fn request(&mut self, what: &'static str) {
         if let Some(step) = self.now().filter(|s| s.requests.len() < MAX_STEPS) {
             step.requests.push(what);
         }
@@ -105,9 +105,9 @@ fn nanoseconds() -> u64 {
 }
 
 #[cfg(test)]
-impl Ledger {
+impl Timings {
     /// Of steps that are over.
-    pub(crate) fn of(steps: Vec<Step>) -> Ledger {
-        Ledger { steps, open: false }
+    pub(crate) fn of(steps: Vec<Step>) -> Timings {
+        Timings { steps, open: false }
     }
 }

@@ -1,23 +1,23 @@
 //! What is said at the holder's socket, and for which login a connection is.
 
-use super::desk::{Ask, MAX_WHY, MAX_WORD, Reply, Told, answer, ask, hear, key};
+use super::protocol::{MAX_WHY, MAX_WORD, MasterReply, MasterRequest, StepReport, answer, ask, hear, key};
 use crate::files;
-use crate::ledger::{Ledger, Step};
 use crate::profile::Home;
+use crate::timings::{Step, Timings};
 use crate::transport::LEG;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
 #[test]
 fn questions_are_read_as_they_were_written_and_nothing_else_is() {
-    for asked in [Ask::Use("0123".into()), Ask::End] {
+    for asked in [MasterRequest::Use("0123".into()), MasterRequest::End] {
         let word = asked.word();
         let text = std::str::from_utf8(&word[2..]).expect("text");
         assert_eq!(usize::from(word[1]), text.len());
-        assert_eq!(Ask::parse(text), Some(asked));
+        assert_eq!(MasterRequest::parse(text), Some(asked));
     }
     for wrong in ["", "use", "end now", "End", "give 0123", " use 0123"] {
-        assert_eq!(Ask::parse(wrong), None, "{wrong}");
+        assert_eq!(MasterRequest::parse(wrong), None, "{wrong}");
     }
 }
 
@@ -41,31 +41,31 @@ fn a_connection_belongs_to_a_login_and_a_proxy() {
 
 #[test]
 fn steps_of_a_connection_are_told_and_others_are_not() {
-    let mut ledger = Ledger::default();
+    let mut timings = Timings::default();
     for name in ["tcp", "tls", "key exchange"] {
-        ledger.begin(name, LEG);
-        ledger.waits();
+        timings.begin(name, LEG);
+        timings.round_trip();
     }
-    ledger.end();
-    let told: Vec<Told> = ledger.steps().iter().filter_map(Told::of).collect();
-    let reply = Reply::Lent { steps: told };
+    timings.end();
+    let told: Vec<StepReport> = timings.steps().iter().filter_map(StepReport::of).collect();
+    let reply = MasterReply::Lent { steps: told };
     let text = serde_json::to_string(&reply).expect("text");
     assert!(text.len() < MAX_WORD);
-    let Reply::Lent { steps } = serde_json::from_str(&text).expect("the same") else {
+    let MasterReply::Lent { steps } = serde_json::from_str(&text).expect("the same") else {
         panic!("{text}");
     };
-    let steps: Vec<Step> = steps.iter().map(Told::step).collect();
+    let steps: Vec<Step> = steps.iter().map(StepReport::step).collect();
     let names: Vec<_> = steps.iter().map(|s| (s.name, s.round_trips)).collect();
     assert_eq!(names, [("tcp", 1), ("tls", 1)]);
-    assert_eq!(steps[1].start, ledger.steps()[1].start);
+    assert_eq!(steps[1].start, timings.steps()[1].start);
 }
 
 #[tokio::test]
 async fn words_are_bounded_and_nothing_behind_them_is_taken() {
     let replies = [
-        Reply::Lent { steps: vec![] },
-        Reply::Failed { why: "no".into() },
-        Reply::Other,
+        MasterReply::Lent { steps: vec![] },
+        MasterReply::Failed { why: "no".into() },
+        MasterReply::Other,
     ];
     for reply in replies {
         let (ours, mut its) = UnixStream::pair().expect("a pair");
@@ -99,12 +99,12 @@ async fn words_are_bounded_and_nothing_behind_them_is_taken() {
     for long in ["x", "\u{1}", "ä"] {
         let (mut ours, mut its) = UnixStream::pair().expect("a pair");
         let why = long.repeat(2 * MAX_WORD);
-        answer(&mut its, &Reply::failed(&why)).await.expect("room");
+        answer(&mut its, &MasterReply::failed(&why)).await.expect("room");
         let heard = hear(&mut ours).await.expect("a word");
         let cut = why[..MAX_WHY].to_owned();
         assert_eq!(
-            serde_json::from_str::<Reply>(&heard).expect("whole"),
-            Reply::Failed { why: cut }
+            serde_json::from_str::<MasterReply>(&heard).expect("whole"),
+            MasterReply::Failed { why: cut }
         );
     }
 }

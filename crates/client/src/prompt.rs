@@ -146,26 +146,26 @@ impl Drop for RawModes {
 }
 
 /// Where an answer comes from.
-pub enum Answer<'a> {
+pub enum AnswerSource<'a> {
     /// The first line of this file; `-` is standard input, from which each answer takes one line.
-    From(&'a str),
+    File(&'a str),
     /// Whoever sits at the terminal.
-    Asked,
+    Terminal,
 }
 
 /// One answer: `what` it is for (the question's words), and how to give it where there is no terminal.
 pub fn secret(
-    from: &Answer<'_>,
+    from: &AnswerSource<'_>,
     what: &'static str,
     instead: &'static str,
 ) -> Result<Zeroizing<String>, ClientError> {
     match from {
-        Answer::From("-") => line_of_stdin(what),
-        Answer::From(path) => {
+        AnswerSource::File("-") => line_of_stdin(what),
+        AnswerSource::File(path) => {
             let text = crate::files::read_text(Path::new(path))?;
             Ok(Zeroizing::new(text.lines().next().unwrap_or_default().to_owned()))
         }
-        Answer::Asked => match Terminal::open() {
+        AnswerSource::Terminal => match Terminal::open() {
             Some(mut terminal) => terminal.secret(&format!("{what}: ")),
             None => Err(ClientError::NoTerminal(what, instead)),
         },

@@ -2,14 +2,14 @@
 //! to more of the same user, and ends when nobody had it for a while, when its login is over or replaced, or when the
 //! connection breaks. It writes nothing and asks nobody.
 
-use super::desk::{self, Ask, Reply, Told};
-use super::{DEADLINE, SOCKET, lend};
+use super::protocol::{self, MasterReply, MasterRequest, StepReport};
+use super::{DEADLINE, SOCKET, service};
 use crate::background::standard_input;
 use crate::error::ClientError;
-use crate::ledger::Ledger;
 use crate::profile::Home;
+use crate::timings::Timings;
 use crate::transport::Proxy;
-use crate::{files, reach, time};
+use crate::{connect, files, time};
 use fleetgate_net::h2::{self, Caller, Routes, Tuning};
 use fleetgate_sys::process::effective_uid;
 use fleetgate_sys::{close_range, exec, net};
@@ -30,7 +30,7 @@ use tokio::time::{Instant, sleep, timeout};
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// The socket, which is one holder's at a time.
-struct Place {
+struct MasterSocket {
     listener: UnixListener,
     path: PathBuf,
     /// Whoever has it may remove what lies at the path.
@@ -38,7 +38,7 @@ struct Place {
 }
 
 /// What all users share.
-struct Desk {
+struct SharedState {
     key: String,
     proxy: Proxy,
     routes: Arc<Routes>,
@@ -75,37 +75,37 @@ async fn hold(home: &Home, address: &str, persist: Duration) -> io::Result<()> {
     first.set_nonblocking(true)?;
     let first = UnixStream::from_std(first)?;
     // Before the connection is made: who comes meanwhile waits for it, and makes none of his own.
-    let mut place = Place::take(home);
-    let mut ledger = Ledger::default();
-    let (desk, mut retired, proxy, expiry) = match connect(home, address, &mut ledger).await {
+    let mut socket = MasterSocket::take(home);
+    let mut timings = Timings::default();
+    let (state, mut retired, proxy, expiry) = match connect(home, address, &mut timings).await {
         Ok(connected) => connected,
-        Err(error) => return refuse(first, place, error).await,
+        Err(error) => return refuse(first, socket, error).await,
     };
-    let steps: Vec<Told> = ledger.steps().iter().filter_map(Told::of).collect();
-    let desk = Arc::new(desk);
+    let steps: Vec<StepReport> = timings.steps().iter().filter_map(StepReport::of).collect();
+    let state = Arc::new(state);
     let mut users = JoinSet::new();
-    users.spawn(serve(desk.clone(), first, steps));
+    users.spawn(serve(state.clone(), first, steps));
     let mut closed = proxy.closed();
     drop(proxy);
     let mut over = std::pin::pin!(sleep(expiry));
     let mut idle = std::pin::pin!(sleep(persist));
     loop {
-        if place.is_none() && users.is_empty() {
+        if socket.is_none() && users.is_empty() {
             return Ok(());
         }
         tokio::select! {
-            Some(user) = arrival(&place) => {
-                users.spawn(serve(desk.clone(), user, Vec::new()));
+            Some(user) = arrival(&socket) => {
+                users.spawn(serve(state.clone(), user, Vec::new()));
             }
             Some(_) = users.join_next() => idle.as_mut().reset(Instant::now() + persist),
             () = idle.as_mut(), if users.is_empty() => return Ok(()),
             // Nobody gets in with it any more; who is in stays for as long as the node lets him.
-            () = over.as_mut(), if place.is_some() => place = None,
-            Some(()) = retired.recv(), if place.is_some() => place = None,
+            () = over.as_mut(), if socket.is_some() => socket = None,
+            Some(()) = retired.recv(), if socket.is_some() => socket = None,
             _ = closed.wait() => break,
         }
     }
-    drop(place);
+    drop(socket);
     let rest = async { while users.join_next().await.is_some() {} };
     let _ = timeout(LAST_WORDS, rest).await;
     Ok(())
@@ -115,40 +115,42 @@ async fn hold(home: &Home, address: &str, persist: Duration) -> io::Result<()> {
 async fn connect(
     home: &Home,
     address: &str,
-    ledger: &mut Ledger,
-) -> Result<(Desk, mpsc::Receiver<()>, Proxy, Duration), ClientError> {
-    let key = desk::key(home, address)?;
-    let (believe, credentials) = (reach::believe(home)?, reach::credentials(home)?);
+    timings: &mut Timings,
+) -> Result<(SharedState, mpsc::Receiver<()>, Proxy, Duration), ClientError> {
+    let key = protocol::key(home, address)?;
+    let (believe, credentials) = (connect::believe(home)?, connect::credentials(home)?);
     let expiry = credentials.certificate().validity().end;
-    let proxy = Proxy::connect(address, &believe, &credentials, None, ledger).await?;
+    let proxy = Proxy::connect(address, &believe, &credentials, None, timings).await?;
     let (retire, retired) = mpsc::channel(1);
-    let desk = Desk {
+    let state = SharedState {
         key,
         proxy: proxy.clone(),
-        routes: Arc::new(Routes::new().with(lend::service(proxy.clone()))),
+        routes: Arc::new(Routes::new().with(service::service(proxy.clone()))),
         retire,
     };
     let left = Duration::from_secs(expiry.saturating_sub(time::now()));
-    Ok((desk, retired, proxy, left))
+    Ok((state, retired, proxy, left))
 }
 
 /// One user, from his question to his end.
-async fn serve(desk: Arc<Desk>, mut stream: UnixStream, steps: Vec<Told>) {
-    let Ok(Ok(asked)) = timeout(DEADLINE, desk::hear(&mut stream)).await else {
+async fn serve(state: Arc<SharedState>, mut stream: UnixStream, steps: Vec<StepReport>) {
+    let Ok(Ok(asked)) = timeout(DEADLINE, protocol::hear(&mut stream)).await else {
         return;
     };
-    let reply = match Ask::parse(&asked) {
+    let reply = match MasterRequest::parse(&asked) {
         // After a proxy's restart a connection takes nobody new: the next user has one made, to the new process.
-        Some(Ask::Use(key)) if key == desk.key && desk.proxy.takes_requests() => Reply::Lent { steps },
+        Some(MasterRequest::Use(key)) if key == state.key && state.proxy.takes_requests() => {
+            MasterReply::Lent { steps }
+        }
         Some(_) => {
             // It is full where somebody said so before.
-            let _ = desk.retire.try_send(());
-            Reply::Other
+            let _ = state.retire.try_send(());
+            MasterReply::Other
         }
         None => return,
     };
-    let lent = matches!(reply, Reply::Lent { .. });
-    if desk::answer(&mut stream, &reply).await.is_err() || !lent {
+    let lent = matches!(reply, MasterReply::Lent { .. });
+    if protocol::answer(&mut stream, &reply).await.is_err() || !lent {
         return;
     }
     let caller = Caller {
@@ -156,23 +158,23 @@ async fn serve(desk: Arc<Desk>, mut stream: UnixStream, steps: Vec<Told>) {
         address: None,
     };
     // Whatever ends it, it was the command's end.
-    let _ = h2::serve(stream, caller, desk.routes.clone(), Tuning::HERE, pending()).await;
+    let _ = h2::serve(stream, caller, state.routes.clone(), Tuning::HERE, pending()).await;
 }
 
 /// There is no connection: the first user hears why, and those who came behind him.
-async fn refuse(mut first: UnixStream, place: Option<Place>, error: ClientError) -> io::Result<()> {
+async fn refuse(mut first: UnixStream, socket: Option<MasterSocket>, error: ClientError) -> io::Result<()> {
     let why = match error {
         ClientError::Unreachable(_, why) => why,
         error => error.to_string(),
     };
-    let reply = Reply::failed(&why);
+    let reply = MasterReply::failed(&why);
     let tell = async |stream: &mut UnixStream| {
-        desk::hear(stream).await?;
-        desk::answer(stream, &reply).await
+        protocol::hear(stream).await?;
+        protocol::answer(stream, &reply).await
     };
     let _ = timeout(DEADLINE, tell(&mut first)).await;
     let waiting = async {
-        while let Some(mut user) = arrival(&place).await {
+        while let Some(mut user) = arrival(&socket).await {
             let _ = tell(&mut user).await;
         }
     };
@@ -181,13 +183,13 @@ async fn refuse(mut first: UnixStream, place: Option<Place>, error: ClientError)
     Err(io::Error::other("no connection"))
 }
 
-/// The next user; nobody ever, where there is no place to come to.
-async fn arrival(place: &Option<Place>) -> Option<UnixStream> {
-    let Some(place) = place else {
+/// The next user; nobody ever, where there is no socket to come to.
+async fn arrival(socket: &Option<MasterSocket>) -> Option<UnixStream> {
+    let Some(socket) = socket else {
         return pending().await;
     };
     loop {
-        match place.listener.accept().await {
+        match socket.listener.accept().await {
             Ok((stream, _)) if stream.peer_cred().is_ok_and(|peer| peer.uid() == effective_uid()) => {
                 return Some(stream);
             }
@@ -198,9 +200,9 @@ async fn arrival(place: &Option<Place>) -> Option<UnixStream> {
     }
 }
 
-impl Place {
+impl MasterSocket {
     /// None where another holder has it, or the directory cannot be written.
-    fn take(home: &Home) -> Option<Place> {
+    fn take(home: &Home) -> Option<MasterSocket> {
         let path = home.file(SOCKET);
         files::private_directory(path.parent()?).ok()?;
         let lock = OpenOptions::new()
@@ -216,7 +218,7 @@ impl Place {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return None,
             _ => {}
         }
-        Some(Place {
+        Some(MasterSocket {
             listener: UnixListener::bind(&path).ok()?,
             path,
             _lock: lock,
@@ -224,7 +226,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for MasterSocket {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }

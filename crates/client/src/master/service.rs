@@ -11,19 +11,19 @@ use tonic::codegen::tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming};
 
 /// The service.
-pub(super) struct Lent(Proxy);
+pub(super) struct ProxyService(Proxy);
 
 /// The service, with its bounds.
-pub(super) fn service(proxy: Proxy) -> TransportServer<Lent> {
-    TransportServer::new(Lent(proxy))
+pub(super) fn service(proxy: Proxy) -> TransportServer<ProxyService> {
+    TransportServer::new(ProxyService(proxy))
         .max_decoding_message_size(TRANSPORT_MESSAGE)
         .max_encoding_message_size(AUTH_MESSAGE)
 }
 
 /// What comes from a command, until it ends or breaks.
-struct Passed(Streaming<Frame>);
+struct FrameStream(Streaming<Frame>);
 
-impl Stream for Passed {
+impl Stream for FrameStream {
     type Item = Frame;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Frame>> {
@@ -34,12 +34,12 @@ impl Stream for Passed {
 }
 
 #[tonic::async_trait]
-impl Transport for Lent {
+impl Transport for ProxyService {
     type DialStream = Streaming<Frame>;
 
     async fn dial(&self, request: Request<Streaming<Frame>>) -> Result<Response<Streaming<Frame>>, Status> {
         let mut client = self.0.client(TRANSPORT_MESSAGE);
-        match client.dial(Passed(request.into_inner())).await {
+        match client.dial(FrameStream(request.into_inner())).await {
             Ok(answer) => Ok(Response::new(answer.into_inner())),
             Err(status) => Err(why(status, self.0.closed()).await),
         }

@@ -4,7 +4,7 @@ use super::Line;
 
 /// The word, in its parts.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
+struct Destination {
     user: Option<String>,
     host: String,
     port: Option<u16>,
@@ -13,7 +13,7 @@ struct Place {
 impl Line {
     /// Takes user and port of the word, where no flag before it named them, and gives the host. ssh reads the word where it
     /// stands, so it counts before flags behind it, and before the file of `-F`.
-    pub(super) fn place(&mut self, word: &str) -> Result<String, String> {
+    pub(super) fn destination(&mut self, word: &str) -> Result<String, String> {
         let place = match word.strip_prefix("ssh://") {
             Some(rest) => uri(rest).ok_or_else(|| format!("`{word}`: ssh://[USER@]HOST[:PORT]"))?,
             None => plain(word),
@@ -35,12 +35,12 @@ impl Line {
     }
 }
 
-fn plain(word: &str) -> Place {
+fn plain(word: &str) -> Destination {
     let (user, host) = match word.rsplit_once('@') {
         Some((user, host)) => (Some(user.to_owned()), host),
         None => (None, word),
     };
-    Place {
+    Destination {
         user,
         host: host.to_owned(),
         port: None,
@@ -49,7 +49,7 @@ fn plain(word: &str) -> Place {
 
 /// What stands behind `ssh://`. As with ssh the user may be percent-encoded and have parameters behind `;`, which do not
 /// count, and there is no path.
-fn uri(rest: &str) -> Option<Place> {
+fn uri(rest: &str) -> Option<Destination> {
     let (user, rest) = match rest.split_once('@') {
         Some((user, rest)) => {
             let name = user.split(';').next().unwrap_or_default();
@@ -69,7 +69,7 @@ fn uri(rest: &str) -> Option<Place> {
         None => return None,
     };
     let is_host = !host.is_empty() && !host.contains(['/', '@', ' ']);
-    is_host.then(|| Place {
+    is_host.then(|| Destination {
         user,
         host: host.to_owned(),
         port,
