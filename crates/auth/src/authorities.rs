@@ -4,9 +4,9 @@
 use crate::book::{self, Book, Stored};
 use crate::documents::{Authority, Document, Phase, Purpose};
 use crate::error::{Refused, Result};
-use crate::issue::MEMBER_BEFORE;
 use crate::ledger::Ledger;
 use crate::secret::fresh_id;
+use crate::validity::MEMBER_BEFORE;
 use base64ct::{Base64, Encoding};
 use fleetgate_net::x509;
 use fleetgate_policy::cluster::Name;
@@ -19,8 +19,6 @@ use zeroize::Zeroizing;
 
 /// How long the certificate of a TLS authority holds; it is replaced by rotation, not by time.
 const TLS_VALIDITY: u64 = 20 * 366 * 86_400;
-/// By how much the machines' clocks may differ.
-pub const SKEW: u64 = 60;
 
 /// What signs.
 pub enum Signer {

@@ -1,23 +1,15 @@
 //! Who asks, and what that alone allows: nobody yet, a certificate, or this machine's own administrator by the unix
 //! socket.
 
-use crate::book::Book;
-use crate::documents::{Kind, Member};
-use crate::error::{Refused, Result};
 use crate::limits::Source;
-use crate::service::Service;
-use crate::state::Published;
 use fleetgate_net::x509::Certificate;
-use fleetgate_policy::cluster::{Identity, Name, Subject, Target};
+use fleetgate_policy::cluster::{Identity, Name};
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// How old a second factor may be for administering from afar, in seconds.
 pub const ADMIN_MFA: u64 = 3600;
-
-/// How often it is looked whether the certificate of an open connection still holds; changes are looked at as they come.
-const LOOKED_AT: Duration = Duration::from_secs(1);
 
 /// Who asks.
 #[derive(Clone, Debug)]
@@ -66,53 +58,6 @@ impl Caller {
         }
     }
 
-    /// The identity of a certificate that holds now, is of this cluster, and whose owner the cluster still knows: a machine
-    /// by this very key, and nobody whom a lock holds.
-    pub fn identity(&self, service: &Service) -> Result<&Identity> {
-        let Who::Certificate(identity, certificate) = &self.who else {
-            return Err(Refused::unproven(
-                "this needs a certificate: run fleetgate login, or join the machine",
-            ));
-        };
-        let (published, now) = (service.published.borrow(), service.now());
-        if identity.cluster != published.state.cluster {
-            return Err(Refused::forbidden(format!(
-                "the certificate is of the cluster {}, and this is {}",
-                identity.cluster, published.state.cluster
-            )));
-        }
-        // TLS looked when the connection began, which may be long ago.
-        if now >= certificate.validity().end {
-            return Err(Refused::unproven(format!(
-                "the certificate of {} has expired: log in again, or let the machine renew it",
-                identity.subject
-            )));
-        }
-        is_known(&service.book(), identity, certificate)?;
-        locked(&published, identity, now)?;
-        Ok(identity)
-    }
-
-    /// Waits until the certificate proves nothing any more, and says why. The connection of somebody without one has its
-    /// time from elsewhere.
-    pub async fn until_refused(&self, service: &Service) -> Refused {
-        if !matches!(self.who, Who::Certificate(..)) {
-            return std::future::pending().await;
-        }
-        let (mut seen, mut published) = (service.ledger.seen(), service.published.clone());
-        loop {
-            if let Err(refused) = self.identity(service) {
-                return refused;
-            }
-            tokio::select! {
-                Ok(()) = seen.changed() => {}
-                Ok(()) = published.changed() => {}
-                // The certificate's own end.
-                () = tokio::time::sleep(LOOKED_AT) => {}
-            }
-        }
-    }
-
     /// When the certificate ends.
     pub fn expires(&self) -> u64 {
         match &self.who {
@@ -120,76 +65,33 @@ impl Caller {
             _ => 0,
         }
     }
+}
 
-    /// The user.
-    pub fn user(&self, service: &Service) -> Result<(&Identity, &Name)> {
-        let identity = self.identity(service)?;
-        let Some(user) = identity.user() else {
-            return Err(Refused::forbidden(format!(
-                "the certificate is for {}, and this is for users",
-                identity.subject
-            )));
-        };
-        Ok((identity, user))
+/// What tries are counted by.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// The address.
+    Source(Source),
+    /// A device of the user's that has signed.
+    Device(Name),
+    /// A login of the user's, which began at this second: its certificate was shown.
+    Login(Name, u64),
+}
+
+impl Origin {
+    /// Of somebody who has shown nothing.
+    pub fn of(caller: &Caller) -> Origin {
+        Origin::Source(caller.source())
     }
+}
 
-    /// The proxy.
-    pub fn proxy(&self, service: &Service) -> Result<&Name> {
-        let identity = self.identity(service)?;
-        match &identity.subject {
-            Subject::Proxy(name) => Ok(name),
-            other => Err(Refused::forbidden(format!(
-                "the certificate is for {other}, and this is for proxies"
-            ))),
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Source(Source::Address(address)) => write!(f, "{address}"),
+            Origin::Source(Source::Local) => f.write_str("local"),
+            Origin::Device(id) => write!(f, "device-{id}"),
+            Origin::Login(_, began) => write!(f, "login-{began}"),
         }
-    }
-}
-
-/// Refuses the certificate of a user or machine that was removed, and of a machine whose name belongs to another key.
-fn is_known(book: &Book, identity: &Identity, certificate: &Certificate) -> Result<()> {
-    let (kind, name) = match &identity.subject {
-        Subject::Node(name) => (Kind::Node, name),
-        Subject::Proxy(name) => (Kind::Proxy, name),
-        Subject::User(name) if book.users.contains_key(name.as_str()) => return Ok(()),
-        Subject::User(name) => return Err(Refused::unproven(format!("the user {name} was removed"))),
-        Subject::Auth => return Ok(()),
-    };
-    key_of(book, kind, name, certificate).map(|_| ())
-}
-
-/// The member that has this name, if this certificate is for the key that it is known by.
-pub fn key_of<'a>(book: &'a Book, kind: Kind, name: &Name, certificate: &Certificate) -> Result<&'a Member> {
-    let stored = book.members(kind).get(name.as_str()).ok_or_else(|| gone(name))?;
-    match stored.document.key.as_deref() == Some(&certificate.pin().to_string()) {
-        true => Ok(&stored.document),
-        false => Err(Refused::unproven(format!(
-            "the name {name} belongs to another key by now: remove it (fleetgate node rm {name}) and join again \
-             with a new token"
-        ))),
-    }
-}
-
-/// A machine that is not, or no longer, a member.
-pub fn gone(name: &Name) -> Refused {
-    Refused::unproven(format!(
-        "the machine {name} is not known here: it was removed; join again with a new token (fleetgate token add)"
-    ))
-}
-
-/// Refuses whoever a lock holds wherever it is: a user by himself, his device or a role, and a machine.
-pub fn locked(published: &Published, identity: &Identity, now: u64) -> Result<()> {
-    let subject = match &identity.subject {
-        Subject::User(name) => Some(Target::User(name.clone())),
-        Subject::Node(name) => Some(Target::Node(name.clone())),
-        Subject::Proxy(name) => Some(Target::Proxy(name.clone())),
-        Subject::Auth => None,
-    };
-    let device = identity.device.clone().map(Target::Device);
-    let roles = identity.roles.iter().cloned().map(Target::Role);
-    let locks = &published.state.locks;
-    let mut targets = subject.into_iter().chain(device).chain(roles);
-    match targets.find_map(|target| locks.on(&target, now, identity.serial)) {
-        Some(lock) => Err(Refused::forbidden(lock.refusal().words)),
-        None => Ok(()),
     }
 }

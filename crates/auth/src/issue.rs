@@ -1,9 +1,10 @@
 //! Certificates: what they say and how long. Who may have one was decided before.
 
-use crate::authorities::{SKEW, Signers};
+use crate::authorities::Signers;
 use crate::documents::{Kind, Purpose};
 use crate::error::{Refused, Result};
 use crate::secret::random;
+use crate::validity::{MEMBER_BEFORE, MEMBER_LIFETIME, SKEW};
 use bytes::Bytes;
 use fleetgate_net::tls::{AUTH, PROXY, node_name};
 use fleetgate_net::x509::{self, Leaf};
@@ -13,11 +14,6 @@ use fleetgate_proto::v1;
 use fleetgate_ssh::key::{Certificate, CertificateKind, Draft, PublicKey};
 use zeroize::Zeroizing;
 
-/// How long a node's or proxy's certificates hold. They are renewed long before.
-pub const MEMBER_LIFETIME: u64 = 7 * 86_400;
-/// How long before its making a machine's certificate is valid already: auth's clock may be ahead of all others by as much, and
-/// what it issues meanwhile is good there. Nothing is judged by when such a certificate began; locks look at its serial.
-pub const MEMBER_BEFORE: u64 = 86_400;
 /// How long a host certificate in the name of a plain sshd holds. A proxy gets one for each connection, with the cookie for its
 /// key exchange, and is let in nowhere without auth: so it need not outlive the client's look at it, and an hour is for
 /// clients whose clocks are ahead. One that is held longer is of use to a proxy that was removed, and to nobody else.

@@ -4,14 +4,14 @@
 use crate::audit::event;
 use crate::book;
 use crate::buffers::Line;
-use crate::caller::{Caller, locked};
+use crate::caller::{Caller, Origin};
 use crate::documents::{Secrets, User};
 use crate::error::{Refused, Result};
 use crate::issue::{self, UserKeys};
 use crate::password::MAX_BYTES;
+use crate::proof::locked;
 use crate::service::Service;
 use crate::totp::Seed;
-use crate::tries::Origin;
 use crate::users::secrets_key;
 use bytes::Bytes;
 use fleetgate_policy::cluster::{Identity, MIN_LIFETIME, Name, Role, Subject, lifetime_of};

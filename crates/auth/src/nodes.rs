@@ -1,23 +1,17 @@
-//! The inventory: which nodes there are, what they say of themselves, and whether they are connected. A proxy passes on what
-//! a node signed and is believed in nothing else. What changes with every heartbeat is in memory; when nodes were last heard of
-//! is written every half minute, in few documents.
+//! What proxies report of nodes. A proxy passes on what a node signed and is believed in nothing else. When nodes were last
+//! heard of is written every half minute, in few documents.
 
-use crate::authorities::SKEW;
-use crate::book::{self, Book};
+use crate::book;
 use crate::caller::Caller;
-use crate::documents::Member;
 use crate::error::{Refused, Result};
-use crate::reach::Reach;
+use crate::inventory::{LastReport, Times};
 use crate::service::Service;
 use crate::state::FRESH_EVERY;
-use bytes::Bytes;
+use crate::validity::SKEW;
 use fleetgate_net::{Pin, x509};
-use fleetgate_policy::cluster::{Labels, Name, Selector};
+use fleetgate_policy::cluster::{Labels, Selector};
 use fleetgate_proto::{signed, v1};
-use fleetgate_ssh::key::PublicKey;
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use tokio::sync::broadcast;
+use std::collections::BTreeMap;
 
 /// A proxy that does not report a node for so many seconds has lost it.
 pub const SILENT: u64 = 90;
@@ -26,157 +20,8 @@ pub const SILENT: u64 = 90;
 pub const STATED: u64 = 3 * FRESH_EVERY.as_secs();
 /// How often it is written when nodes were last heard of, in seconds.
 pub const WRITTEN_EVERY: u64 = 30;
-/// Into how many documents.
-const SHARDS: usize = 64;
-/// Changes that wait for a proxy; one that falls behind is told everything anew.
-const MAX_WAITING: usize = 4096;
 /// The longest version and address that a node says of itself.
 const MAX_TEXT: usize = 300;
-
-/// What is known of nodes beside their documents.
-pub struct Inventory {
-    present: Mutex<Present>,
-    changes: broadcast::Sender<Change>,
-}
-
-/// A node changed, or is gone.
-#[derive(Clone, Debug)]
-pub enum Change {
-    /// As it is now.
-    Node(Box<v1::Node>),
-    /// This one is gone.
-    Removed(String),
-}
-
-#[derive(Default)]
-struct Present {
-    nodes: HashMap<String, Presence>,
-    reach: Reach,
-    /// When it was last written, in milliseconds since boot.
-    written: Option<u64>,
-}
-
-/// What a node said of itself, and to whom.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Presence {
-    labels: Labels,
-    version: String,
-    address: String,
-    serial: u64,
-    seen: u64,
-    /// When that was said: the newest statement's times.
-    said: Times,
-    /// By which proxies.
-    by: BTreeMap<String, LastReport>,
-    /// Its time was not written yet.
-    unwritten: bool,
-}
-
-/// Which of two statements of a node is the later one: by when auth had signed its state, then by its own clock.
-type Times = (u64, u64);
-
-/// What a proxy last passed on of a node.
-#[derive(Clone, Debug, PartialEq)]
-struct LastReport {
-    /// When, in milliseconds since boot; none: it said that the node is gone.
-    at: Option<u64>,
-    times: Times,
-    /// Of the statement with its signature and key: the same one again needs no second look.
-    digest: [u8; 32],
-}
-
-impl Presence {
-    fn is_connected(&self) -> bool {
-        self.by.values().any(|heard| heard.at.is_some())
-    }
-}
-
-impl Inventory {
-    /// With what was written of it.
-    pub fn new(book: &Book) -> Inventory {
-        let mut present = Present::default();
-        for (name, seen) in book.seen.values().flat_map(|shard| &shard.document) {
-            let presence = Presence {
-                seen: *seen,
-                ..Presence::default()
-            };
-            present.nodes.insert(name.clone(), presence);
-        }
-        Inventory {
-            present: Mutex::new(present),
-            changes: broadcast::channel(MAX_WAITING).0,
-        }
-    }
-
-    /// Changes from now on.
-    pub fn changes(&self) -> broadcast::Receiver<Change> {
-        self.changes.subscribe()
-    }
-
-    /// A node as it is.
-    pub fn shown(&self, book: &Book, name: &str, now: u64) -> Option<v1::Node> {
-        let member = book.nodes.get(name)?;
-        let present = self.locked();
-        let mut node = shown(name, &member.document, present.nodes.get(name), now);
-        show_reach(&mut node, &present.reach);
-        Some(node)
-    }
-
-    /// All nodes that `wanted` chooses.
-    pub fn all(&self, book: &Book, wanted: &Selector, now: u64) -> Vec<v1::Node> {
-        let present = self.locked();
-        let each = book.nodes.iter().filter_map(|(name, member)| {
-            let name = Name::parse(name).ok()?;
-            let presence = present.nodes.get(name.as_str());
-            let labels = labels(&member.document, presence);
-            let fits = wanted.matches(&name, &labels);
-            fits.then(|| {
-                let mut node = shown(name.as_str(), &member.document, presence, now);
-                show_reach(&mut node, &present.reach);
-                node
-            })
-        });
-        each.collect()
-    }
-
-    /// A node's labels: its own, and over them those that it was given.
-    pub fn labels(&self, member: &Member, name: &str) -> Labels {
-        labels(member, self.locked().nodes.get(name))
-    }
-
-    /// Tells whoever watches how a node is now.
-    pub fn tell(&self, book: &Book, name: &str, now: u64) {
-        if let Some(node) = self.shown(book, name, now) {
-            // Nobody watches: then nobody is told.
-            let _ = self.changes.send(Change::Node(Box::new(node)));
-        }
-    }
-
-    /// A node is gone.
-    pub fn forget(&self, name: &str) {
-        let mut present = self.locked();
-        present.nodes.remove(name);
-        present.reach.forget(name);
-        drop(present);
-        let _ = self.changes.send(Change::Removed(name.to_string()));
-    }
-
-    /// Whether a proxy reaches a plain sshd. True: what is shown of it has changed.
-    pub fn note_reach(&self, node: &str, proxy: &str, reached: bool, now: u64, uptime: u64) -> bool {
-        self.locked().reach.note(node, proxy, reached, now, uptime)
-    }
-
-    /// Whether every node of the cluster that runs fleetgate has a state of this serial or a later one.
-    pub fn all_have(&self, book: &Book, serial: u64) -> bool {
-        let present = self.locked();
-        let mut joined = book.nodes.iter().filter(|(_, m)| m.document.key.is_some());
-        joined.all(|(name, _)| present.nodes.get(name).is_some_and(|p| p.serial >= serial))
-    }
-
-    fn locked(&self) -> MutexGuard<'_, Present> {
-        self.present.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 impl Service {
     /// A node that is connected to the proxy, with what it signed of itself, or is not connected to it any more.
@@ -344,24 +189,29 @@ impl Service {
         }
         Ok(())
     }
-}
 
-impl Present {
-    /// The shards in which something is new, whole.
-    fn unwritten(&mut self, uptime: u64) -> Vec<(usize, BTreeMap<String, u64>)> {
-        self.written = Some(uptime);
-        let mut dirty = [false; SHARDS];
-        for (name, presence) in &mut self.nodes {
-            dirty[shard(name)] |= std::mem::take(&mut presence.unwritten);
+    /// Whether a proxy reaches a registered plain sshd.
+    pub fn report_reach(&self, caller: &Caller, report: &v1::ReachReport) -> Result<()> {
+        let (now, uptime) = (self.now(), self.ledger.uptime());
+        let proxy = caller.proxy(self)?;
+        let book = self.book();
+        let is_plain = book
+            .nodes
+            .get(&report.name)
+            .is_some_and(|member| member.document.key.is_none());
+        if !is_plain {
+            return Err(Refused::missing(format!(
+                "{} is no registered sshd",
+                report.name.chars().take(64).collect::<String>()
+            )));
         }
-        let mut shards: BTreeMap<usize, BTreeMap<String, u64>> = BTreeMap::new();
-        for (name, presence) in self.nodes.iter().filter(|(name, _)| dirty[shard(name)]) {
-            shards
-                .entry(shard(name))
-                .or_default()
-                .insert(name.clone(), presence.seen);
+        if self
+            .inventory
+            .note_reach(&report.name, proxy.as_str(), report.reached, now, uptime)
+        {
+            self.inventory.tell(&book, &report.name, now);
         }
-        shards.into_iter().collect()
+        Ok(())
     }
 }
 
@@ -401,70 +251,4 @@ fn digest(statement: &v1::Statement) -> [u8; 32] {
         .as_ref()
         .try_into()
         .expect("SHA-256 has 32 bytes")
-}
-
-fn shard(name: &str) -> usize {
-    // FNV-1a: the same at every start, and nobody gains by choosing names.
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-    });
-    (hash % SHARDS as u64) as usize
-}
-
-fn labels(member: &Member, presence: Option<&Presence>) -> Labels {
-    // Those of a plain sshd are an administrator's alone, whatever a node that had its name before said.
-    let said = presence.filter(|_| member.key.is_some());
-    let mut labels = said.map_or_else(Labels::new, |p| p.labels.clone());
-    for (key, value) in &member.labels {
-        // One too many is one that the node says of itself.
-        if labels.set(key, value).is_err() {
-            let given = member.labels.iter().map(|(k, v)| (k.as_str(), v.as_str()));
-            return Labels::of(given).unwrap_or_default();
-        }
-    }
-    labels
-}
-
-fn shown(name: &str, member: &Member, presence: Option<&Presence>, now: u64) -> v1::Node {
-    let labels = labels(member, presence);
-    let plain = member.key.is_none();
-    let connected = presence.is_some_and(Presence::is_connected);
-    let said = presence.map_or("", |p| &p.version);
-    let address = presence.map_or("", |p| &p.address);
-    v1::Node {
-        name: name.to_string(),
-        labels: labels
-            .iter()
-            .map(|(k, v)| (k.to_string(), v.to_string()))
-            .collect(),
-        // A plain sshd tells nobody whether it is there.
-        connected: plain || connected,
-        seen: match connected {
-            true => now,
-            false => presence.map_or(0, |p| p.seen),
-        },
-        version: match said {
-            "" => member.version.clone(),
-            said => said.to_string(),
-        },
-        address: member.address.clone().unwrap_or_else(|| address.to_string()),
-        host_keys: match plain {
-            true => member.host_keys.iter().filter_map(|line| blob(line)).collect(),
-            false => Vec::new(),
-        },
-        plain,
-        unreached_since: 0,
-    }
-}
-
-fn show_reach(node: &mut v1::Node, reach: &Reach) {
-    if node.plain {
-        node.unreached_since = reach.unreached_since(&node.name).unwrap_or(0);
-    }
-}
-
-/// A key that was written down as a line.
-fn blob(line: &str) -> Option<Bytes> {
-    let key = PublicKey::from_line(line).ok()?;
-    Some(key.blob().to_vec().into())
 }

@@ -3,12 +3,12 @@
 //! let him in, and his key signed just now that he wants in there. So the proxy's word is not needed for that.
 
 use crate::audit::event;
-use crate::authorities::SKEW;
 use crate::caller::Caller;
 use crate::documents::Member;
 use crate::error::{Refused, Result};
 use crate::issue;
 use crate::service::Service;
+use crate::validity::SKEW;
 use fleetgate_policy::cluster::{Attempt, Identity, Name, Role, SSH_EXTENSION, decide};
 use fleetgate_proto::v1;
 use fleetgate_ssh::auth::{Method, Request};

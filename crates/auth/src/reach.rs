@@ -1,10 +1,6 @@
 //! Whether proxies reach the plain sshds: each proxy's last word. People are shown it. It decides nothing: no label, no login
 //! and no rotation depends on it, so a proxy that lies here misleads a reader and nobody else.
 
-use crate::caller::Caller;
-use crate::error::{Refused, Result};
-use crate::service::Service;
-use fleetgate_proto::v1;
 use std::collections::{BTreeMap, HashMap};
 
 /// A proxy's word counts for so many seconds; proxies look every five minutes.
@@ -71,32 +67,6 @@ impl Reach {
             }
         }
         changed
-    }
-}
-
-impl Service {
-    /// Whether a proxy reaches a registered plain sshd.
-    pub fn report_reach(&self, caller: &Caller, report: &v1::ReachReport) -> Result<()> {
-        let (now, uptime) = (self.now(), self.ledger.uptime());
-        let proxy = caller.proxy(self)?;
-        let book = self.book();
-        let is_plain = book
-            .nodes
-            .get(&report.name)
-            .is_some_and(|member| member.document.key.is_none());
-        if !is_plain {
-            return Err(Refused::missing(format!(
-                "{} is no registered sshd",
-                report.name.chars().take(64).collect::<String>()
-            )));
-        }
-        if self
-            .inventory
-            .note_reach(&report.name, proxy.as_str(), report.reached, now, uptime)
-        {
-            self.inventory.tell(&book, &report.name, now);
-        }
-        Ok(())
     }
 }
 

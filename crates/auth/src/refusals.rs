@@ -5,10 +5,6 @@
 //! A caller counts as known only by what he has proven. By the name that he typed, the time that a line takes would tell
 //! whether there is such a user.
 
-use crate::audit::{Event, event};
-use crate::caller::Caller;
-use crate::error::{Refused, Result};
-use crate::service::Service;
 use fleetgate_policy::strangers::{Lines, Settings, Sum};
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -42,7 +38,14 @@ impl Default for Refusals {
 
 impl Refusals {
     /// Whether this refusal has a line of its own. If not, it was added to a sum. `millis` is the calendar's time.
-    fn has_line(&self, source: IpAddr, what: &'static str, is_known: bool, millis: u64, uptime: u64) -> bool {
+    pub(crate) fn has_line(
+        &self,
+        source: IpAddr,
+        what: &'static str,
+        is_known: bool,
+        millis: u64,
+        uptime: u64,
+    ) -> bool {
         let source = self.settings.source(source);
         let now = Duration::from_millis(uptime);
         self.lock().lines.has_line(source, what, is_known, millis, now)
@@ -50,7 +53,7 @@ impl Refusals {
 
     /// The sums to be written now: those of minutes that are over, or all. While some could not be written, the minute goes
     /// on, so that there are never more than those of one.
-    fn take(&self, uptime: u64, all: bool) -> VecDeque<Sum<u64>> {
+    pub(crate) fn take(&self, uptime: u64, all: bool) -> VecDeque<Sum<u64>> {
         let now = Duration::from_millis(uptime);
         let mut minute = self.lock();
         let mut sums = std::mem::take(&mut minute.unwritten);
@@ -62,62 +65,12 @@ impl Refusals {
         sums
     }
 
-    fn put_back(&self, sums: VecDeque<Sum<u64>>) {
+    pub(crate) fn put_back(&self, sums: VecDeque<Sum<u64>>) {
         self.lock().unwritten.extend(sums);
     }
 
     fn lock(&self) -> MutexGuard<'_, Minute> {
         self.minute.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Service {
-    /// Writes down that a caller was refused. `is_known`: he has proven who he is.
-    pub(crate) async fn tell_refusal(&self, caller: &Caller, is_known: bool, event: Event) -> Result<()> {
-        let has_line = caller.address.is_none_or(|address| {
-            let (millis, uptime) = (self.ledger.millis(), self.ledger.uptime());
-            self.refusals
-                .has_line(address.ip(), event.name(), is_known, millis, uptime)
-        });
-        match has_line {
-            true => self.ledger.tell(event).await,
-            false => Ok(()),
-        }
-    }
-
-    /// The same, with the reason; answers what the caller is told.
-    pub(crate) async fn refuse(
-        &self,
-        caller: &Caller,
-        is_known: bool,
-        event: Event,
-        refused: Refused,
-    ) -> Refused {
-        let event = event.with("reason", refused.words.as_str());
-        match self.tell_refusal(caller, is_known, event).await {
-            Ok(()) => refused,
-            Err(failed) => failed,
-        }
-    }
-
-    /// Writes the sums of the minutes that are over, or, when the service stops, all.
-    pub(crate) async fn tell_sums(&self, all: bool) -> Result<()> {
-        let mut sums = self.refusals.take(self.ledger.uptime(), all);
-        while let Some(sum) = sums.pop_front() {
-            let source = sum.source.map_or_else(String::new, |source| source.short());
-            let event = Event::new(event::STRANGERS, self.ledger.millis())
-                .with("of", sum.what)
-                .with("source", source)
-                .with("count", sum.count)
-                .with("first", crate::clock::rfc3339(sum.first))
-                .with("last", crate::clock::rfc3339(sum.last));
-            if let Err(failed) = self.ledger.tell(event).await {
-                sums.push_front(sum);
-                self.refusals.put_back(sums);
-                return Err(failed);
-            }
-        }
-        Ok(())
     }
 }
 

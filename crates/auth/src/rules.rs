@@ -179,7 +179,7 @@ impl Service {
                 labels: &labels,
                 login,
                 now,
-                skew: crate::authorities::SKEW,
+                skew: crate::validity::SKEW,
             };
             reply.allowed |= stored.document.active && decide(&attempt).is_ok();
             reply.steps.push(format!("{user} as {login} on {node}:"));

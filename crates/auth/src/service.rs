@@ -3,19 +3,18 @@
 use crate::audit::{Event, Log};
 use crate::authorities::Signers;
 use crate::book::Book;
-use crate::caller::{ADMIN_MFA, Caller, Who};
+use crate::caller::{ADMIN_MFA, Caller, Origin, Who};
 use crate::challenges::Challenges;
 use crate::clock::Clock;
 use crate::clock_watch::ClockWatch;
 use crate::cookies::Cookies;
 use crate::error::{Refused, Result};
+use crate::inventory::Inventory;
 use crate::ledger::{Follower, Ledger, Plan};
 use crate::limits::{Buckets, Place, Places, Rate, Source};
-use crate::nodes::Inventory;
 use crate::password::Passwords;
 use crate::refusals::Refusals;
 use crate::state::{Published, Publisher};
-use crate::tries::{MAX_SLOWED, Origin, UNSLOWED};
 use fleetgate_base::audit::Description;
 use fleetgate_policy::cluster::Name;
 use fleetgate_store::Store;
@@ -34,6 +33,13 @@ pub const GUESSES: Rate = Rate {
     burst: 10,
     every_ms: 3_000,
 };
+/// Tries for one user from sources that are not known, all together, beyond which they are slowed.
+pub const UNSLOWED: Rate = Rate {
+    burst: 20,
+    every_ms: 60_000,
+};
+/// The most tries for one user that are held at once.
+pub const MAX_SLOWED: usize = 8;
 /// The most that one proxy watches at once. Each of its processes watches two things, and each may keep an answer waiting.
 pub const WATCHES_OF_ONE: usize = 64;
 /// How long a change waits to be published.

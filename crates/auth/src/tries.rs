@@ -2,17 +2,15 @@
 //! from where the user never logged in from are counted together as well; when there are too many of them they are slowed
 //! down. It does not know who is right.
 
-use crate::authorities::SKEW;
 use crate::book::{self, Book};
 use crate::buffers::Line;
-use crate::caller::Caller;
+use crate::caller::{Caller, Origin};
 use crate::documents::{Known, KnownSource, Tries};
 use crate::error::{Refused, Result};
-use crate::limits::{Rate, Source};
 use crate::service::Service;
+use crate::validity::SKEW;
 use fleetgate_policy::cluster::Name;
 use fleetgate_store::Step;
-use std::fmt;
 use std::time::Duration;
 
 /// Logins that may fail one after the other before the next has to wait.
@@ -27,46 +25,10 @@ pub const MAX_TRIED: usize = 16_384;
 pub const MAX_KNOWN: usize = 8;
 /// How long a source is remembered after the last login from it, in seconds.
 pub const KNOWN_FOR: u64 = 90 * 86_400;
-/// Tries for one user from sources that are not known, all together, beyond which they are slowed.
-pub const UNSLOWED: Rate = Rate {
-    burst: 20,
-    every_ms: 60_000,
-};
 /// How long a try is held that is slowed.
 pub const SLOWED: Duration = Duration::from_secs(4);
-/// The most tries for one user that are held at once.
-pub const MAX_SLOWED: usize = 8;
 /// The most entries of a user that are removed with his password.
 const FORGET_AT_ONCE: usize = 32;
-
-/// What tries are counted by.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Origin {
-    /// The address.
-    Source(Source),
-    /// A device of the user's that has signed.
-    Device(Name),
-    /// A login of the user's, which began at this second: its certificate was shown.
-    Login(Name, u64),
-}
-
-impl Origin {
-    /// Of somebody who has shown nothing.
-    pub fn of(caller: &Caller) -> Origin {
-        Origin::Source(caller.source())
-    }
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Origin::Source(Source::Address(address)) => write!(f, "{address}"),
-            Origin::Source(Source::Local) => f.write_str("local"),
-            Origin::Device(id) => write!(f, "device-{id}"),
-            Origin::Login(_, began) => write!(f, "login-{began}"),
-        }
-    }
-}
 
 impl Service {
     /// Counts a try as failed until it has succeeded, so that many at once are no more than one after the other. Names that

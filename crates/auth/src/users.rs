@@ -4,7 +4,7 @@
 use crate::audit::event;
 use crate::book::{self, Book};
 use crate::buffers::Line;
-use crate::caller::Caller;
+use crate::caller::{Caller, Origin};
 use crate::clock_watch::all_ended;
 use crate::documents::{Invite, Secrets, User};
 use crate::error::{Refused, Result};
@@ -13,7 +13,7 @@ use crate::password;
 use crate::secret::Secret;
 use crate::service::Service;
 use crate::totp::Seed;
-use crate::tries::{self, Origin};
+use crate::tries;
 use fleetgate_net::{Admits, Pin, Ticket, x509};
 use fleetgate_policy::cluster::{Lock, MAX_LIFETIME, MAX_ROLES, Name, Target};
 use fleetgate_proto::v1;

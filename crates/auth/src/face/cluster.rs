@@ -1,7 +1,7 @@
 //! Cluster, for proxies.
 
 use super::{Answers, Face, Reply, answers, reply};
-use crate::nodes::Change;
+use crate::inventory::Change;
 use crate::service::Service;
 use crate::state::Published;
 use fleetgate_policy::cluster::Selector;

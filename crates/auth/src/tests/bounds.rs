@@ -3,13 +3,15 @@
 use super::place::{Keys, Place, run};
 use crate::RefusedKind;
 use crate::book::{Stored, Table};
+use crate::connections::{CERTIFIED_OF_ONE, RESERVED, STRANGERS_OF_ONE};
 use crate::devices::MAX_DEVICES;
 use crate::documents::{Device, Kind, Member, Token, Tries, User};
 use crate::error::Refused;
 use crate::init::local;
 use crate::ledger::MAX_OUTBOX;
-use crate::members::{MAX_MEMBERS, MAX_TOKENS};
-use crate::server::{CERTIFIED_OF_ONE, HANDSHAKES_OF_ONE, MAX_LOCAL, RESERVED, SOCKET, STRANGERS_OF_ONE};
+use crate::members::MAX_MEMBERS;
+use crate::server::{HANDSHAKES_OF_ONE, MAX_LOCAL, SOCKET};
+use crate::tokens::MAX_TOKENS;
 use crate::tries::MAX_TRIED;
 use crate::users::MAX_USERS;
 use fleetgate_net::h2::Channel;

@@ -98,12 +98,12 @@ fn tries_from_very_many_places_are_slowed_and_known_places_are_not() {
     run(async {
         let place = Place::new().await;
         let ada = place.user("ada", &["access"]).await;
-        for n in 0..crate::tries::UNSLOWED.burst {
+        for n in 0..crate::service::UNSLOWED.burst {
             let refused = wrong(&place, "ada", &format!("203.0.113.{n}")).await;
             assert_eq!(refused.kind, RefusedKind::Unproven, "{refused}");
         }
         let held = async {
-            let tries = (0..crate::tries::MAX_SLOWED).map(|n| format!("198.51.100.{n}"));
+            let tries = (0..crate::service::MAX_SLOWED).map(|n| format!("198.51.100.{n}"));
             let tries: Vec<_> = tries.collect();
             let mut all = tokio::task::JoinSet::new();
             for address in tries {
@@ -119,7 +119,7 @@ fn tries_from_very_many_places_are_slowed_and_known_places_are_not() {
             all
         };
         let mut held = held.await;
-        while place.service().slowed.held(&"ada".parse().unwrap()) < crate::tries::MAX_SLOWED {
+        while place.service().slowed.held(&"ada".parse().unwrap()) < crate::service::MAX_SLOWED {
             tokio::task::yield_now().await;
         }
         let refused = wrong(&place, "ada", "192.0.2.1").await;

@@ -332,7 +332,10 @@ fn certificates_are_renewed_for_who_has_the_present_key() {
         let leaf = Certificate::read(&said.tls_chain[0]).unwrap();
         assert_eq!(leaf.names(), ["web1.node.fleetgate"]);
         assert_eq!(leaf.public(), next.tls.public().spki());
-        assert_eq!(leaf.validity().end, place.now() + crate::issue::MEMBER_LIFETIME);
+        assert_eq!(
+            leaf.validity().end,
+            place.now() + crate::validity::MEMBER_LIFETIME
+        );
         let host = fleetgate_ssh::key::Certificate::parse(&said.host_certificates[0]).unwrap();
         assert_eq!(host.check_host("web1", place.now(), 0, |_| true), Ok(()));
         // The key before is the machine's no more.

@@ -3,9 +3,9 @@
 use super::place::{Holder, Place, run};
 use crate::Config;
 use crate::caller::{Caller, Who};
-use crate::server::counts_as;
-use crate::server::{CERTIFIED_OF_ONE, HANDSHAKES_BEYOND, PASSED_ON_SHARE, PROXY_OF_ONE};
-use crate::server::{RESERVED, RESERVED_OF_ONE, STRANGERS_OF_ONE};
+use crate::connections::counts_as;
+use crate::connections::{CERTIFIED_OF_ONE, HANDSHAKES_BEYOND, PASSED_ON_SHARE, PROXY_OF_ONE};
+use crate::connections::{RESERVED, RESERVED_OF_ONE, STRANGERS_OF_ONE};
 use crate::service::WATCHES_OF_ONE;
 use fleetgate_net::h2::Channel;
 use fleetgate_net::tls::{self, AUTH, Believe, H2};

@@ -29,8 +29,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tokio::sync::oneshot;
-use work::{Done, Work};
-use writer::{Ask, To, Writer};
+use work::{Done, To, Work};
+use writer::{Ask, Writer};
 
 pub use backup::{Existing, RESTORED, backup, look, restore};
 

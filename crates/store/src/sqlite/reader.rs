@@ -2,7 +2,8 @@
 //! look at one key for a long range.
 
 use super::connect::{self, Connected};
-use super::{fault, rows, writer::To};
+use super::work::To;
+use super::{fault, rows};
 use crate::{Entry, Error, Key, Page, Range};
 use rusqlite::Connection;
 use std::path::PathBuf;

@@ -9,6 +9,10 @@ use crate::{
 };
 use rusqlite::Connection;
 use std::collections::BTreeMap;
+use tokio::sync::oneshot;
+
+/// Where an answer goes.
+pub type To<T> = oneshot::Sender<Result<T, Error>>;
 
 /// A request that may change something.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use super::leases::Leases;
 use super::log::Log;
 use super::reader::{Desk, locked};
 use super::rows::{self, State};
-use super::work::{Done, Fault, Group, Work};
+use super::work::{Done, Fault, Group, To, Work};
 use super::{MAX_GROUP, connect, fault};
 use crate::{Clock, Error, Feed, LeaseId, MAX_WATCHES, Prefix, Revision, Watch};
 use rusqlite::TransactionBehavior;
@@ -15,15 +15,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
-use tokio::sync::oneshot;
 
 /// When the deletion of ended leases is tried again after it failed.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 /// How many ended leases one group deletes.
 const MAX_EXPIRED: usize = 256;
-
-/// Where an answer goes.
-pub type To<T> = oneshot::Sender<Result<T, Error>>;
 
 /// What is asked of the writer.
 #[derive(Debug)]
