@@ -19,6 +19,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 use tonic::body::Body;
 use tower_service::Service;
 
@@ -29,7 +30,11 @@ pub struct Channel {
     send: SendRequest<Bytes>,
     asking: Asking,
     ended: watch::Receiver<Option<String>>,
+    carrying: AbortHandle,
 }
+
+/// Ends a connection, with every request that is under way, without keeping it open.
+pub struct Closer(AbortHandle);
 
 /// Tells of a connection's end without keeping it open.
 #[derive(Clone)]
@@ -107,8 +112,13 @@ where
     let (send, connection) = builder.handshake(wire.same()).await?;
     let (tell, ended) = watch::channel(None);
     let asking = Asking::default();
-    tokio::spawn(Carrying::new(connection, wire, tuning, tell, asking.clone()));
-    Ok(Channel { send, asking, ended })
+    let carrying = tokio::spawn(Carrying::new(connection, wire, tuning, tell, asking.clone()));
+    Ok(Channel {
+        send,
+        asking,
+        ended,
+        carrying: carrying.abort_handle(),
+    })
 }
 
 impl Channel {
@@ -116,6 +126,12 @@ impl Channel {
     #[must_use]
     pub fn closed(&self) -> Closed {
         Closed(self.ended.clone())
+    }
+
+    /// Ends the connection, whoever uses it.
+    #[must_use]
+    pub fn closer(&self) -> Closer {
+        Closer(self.carrying.clone())
     }
 
     /// Whether a request can be made: the connection has not ended, and the peer has not said that it leaves.
@@ -129,6 +145,13 @@ impl Channel {
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.ended.borrow().is_some()
+    }
+}
+
+impl Closer {
+    /// Ends it at once: the peer and whoever waits for an answer find it broken.
+    pub fn close(&self) {
+        self.0.abort();
     }
 }
 

@@ -12,7 +12,7 @@ mod wire;
 
 pub use call::{Answer, Call};
 pub use carry::UNANSWERED;
-pub use channel::{Broken, Channel, Closed, connect, reason, words};
+pub use channel::{Broken, Channel, Closed, Closer, connect, reason, words};
 pub use routes::{Page, Routes};
 pub use server::{Caller, serve};
 pub use wire::Wire;
