@@ -27,6 +27,7 @@ pub mod network;
 mod node;
 mod offer;
 pub mod pam_turns;
+mod running;
 pub mod seats;
 pub mod sessions;
 mod settings;

@@ -16,6 +16,7 @@ use super::network::Networks;
 use super::node::{Lobby, Node, Pair};
 use super::offer::Offer;
 use super::pam_turns::Turns;
+use super::running::{HANDOVER, Running};
 use super::seats::{Executed, Images, Late, News, Seat, SeatId, Seats, Starts, Words, open_ladder};
 use super::sessions::{Inherited, Sessions, needs_contexts};
 use super::settings::{is_reachable, joined, offer, worker_user};
@@ -237,6 +238,10 @@ pub struct Parts {
 /// Makes the node: executes resolver and lobby, and only then loads the keys.
 pub fn open(parts: Parts) -> Result<Node, MonitorError> {
     let config = Arc::new(parts.config);
+    let running = match is_joined(&config.state_directory) {
+        true => Running::begin(&config.state_directory, HANDOVER).map_err(MonitorError)?,
+        false => None,
+    };
     let mut wakes = Wakes::new().map_err(at("making an epoll"))?;
     let mut seats = Seats::new(parts.starts, &wakes).map_err(at("making an eventfd"))?;
     let (resolver, resolver_control) = seats
@@ -336,6 +341,7 @@ pub fn open(parts: Parts) -> Result<Node, MonitorError> {
         writing: Some(writing),
         page,
         draining: false,
+        running,
         watchers: Pair::default(),
         age_timer: None,
         label_commands: LabelCommands::default(),

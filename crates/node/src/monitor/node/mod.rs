@@ -21,6 +21,7 @@ use super::login::{Login, Scene, Step};
 use super::metrics::{Process, Serving};
 use super::network::Networks;
 use super::offer::Offer;
+use super::running::Running;
 use super::seats::{News, Seat, SeatId, Seats};
 use super::sessions::Sessions;
 use super::starter::Starter;
@@ -70,6 +71,8 @@ pub struct Node {
     pub(super) watchers: Pair,
     /// No more are accepted; it ends with the last connection and the last session.
     pub(super) draining: bool,
+    /// No other node runs with this one's identity. None: the machine did not join, or this monitor drains.
+    pub(super) running: Option<Running>,
     /// Commands that say the node's labels.
     pub(super) label_commands: LabelCommands,
     /// When the state's age is looked at next.

@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::monitor::audit::Event;
 use crate::monitor::label_commands;
 use crate::monitor::offer::Offer;
+use crate::monitor::running::Running;
 use crate::monitor::settings::{is_reachable, joined, offer};
 use crate::monitor::starter::Said;
 use crate::monitor::trust::Trust;
@@ -13,6 +14,7 @@ use fleetgate_wire::node::front::ToFront;
 use fleetgate_wire::node::lobby::ToLobby;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 impl Node {
     pub(super) fn starter_woken(&mut self, id: u64) {
@@ -52,6 +54,10 @@ impl Node {
         let joined = joined(&config)?;
         // One that drains has closed its sockets, and takes nobody in whatever it has.
         is_reachable(self.arrivals.has_port() || self.draining, joined.is_some())?;
+        // It joins now.
+        if joined.is_some() && self.running.is_none() && !self.draining {
+            self.running = Running::begin(&config.state_directory, Duration::ZERO)?;
+        }
         let trust = Trust::new(&config, pam, joined.is_some())?;
         let offer = offer(&config, self.tools.user_mode)?;
         self.trust = trust.into();
@@ -81,8 +87,9 @@ impl Node {
         if !self.draining {
             self.draining = true;
             self.arrivals.close(&self.tools.wakes);
-            // The next monitor wants its port, and starts once the starter has heard that we drain.
+            // The next monitor wants its port and its lock, and starts once the starter has heard that we drain.
             self.page = None;
+            self.running = None;
             self.tell_lobby(&ToLobby::Drain);
             self.drain_tunnel();
             self.starter.draining();
