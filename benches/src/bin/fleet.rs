@@ -6,11 +6,11 @@
 #![forbid(unsafe_code)]
 
 use bytes::Bytes;
-use fleetgate_client::master::{ProxyConnector, Keep};
-use fleetgate_client::join::{self, Machine};
-use fleetgate_client::timings::Timings;
-use fleetgate_client::profile::Home;
 use fleetgate_client::connect;
+use fleetgate_client::join::{self, Machine};
+use fleetgate_client::master::{Keep, ProxyConnector};
+use fleetgate_client::profile::Home;
+use fleetgate_client::timings::Timings;
 use fleetgate_client::transport::{DialOptions, DialStream, Proxy};
 use fleetgate_client::waiting::BoundedChannel;
 use fleetgate_net::h2::{self, Caller, Routes, Tuning};
@@ -147,7 +147,9 @@ impl Fleet {
             self.nodes.push(client(joined.tls_key, &chain, &believe)?);
             next = 1;
         }
-        let auth = connect::identity(&self.proxy, &believe, None).await.map_err(said)?;
+        let auth = connect::identity(&self.proxy, &believe, None)
+            .await
+            .map_err(said)?;
         while next < count || !under_way.is_empty() {
             while next < count && under_way.len() < AT_ONCE {
                 let (auth, believe) = (auth.clone(), believe.clone());

@@ -71,11 +71,17 @@ pub(crate) async fn serve<IO>(
         Ok(channel) => channel,
         Err(error) => return tracing::info!(%node, %address, "the tunnel could not begin: {error}"),
     };
+    let (closer, mut closed) = (channel.closer(), channel.closed());
     // A task of its own: what the beginning needed is not kept for as long as the tunnel is.
     tokio::spawn(async move {
-        let _certified = certified;
         let end = carry(&shared, channel, &node, serial, expires).await;
         tracing::info!(%node, %address, "the tunnel has ended: {end}");
+        drop(certified);
+        // Sessions keep the connection. A node that may not be keeps none, though it does not obey: it was told why by now.
+        tokio::select! {
+            _ = until_locked(&shared, &node, serial) => closer.close(),
+            _ = closed.wait() => {}
+        }
     });
 }
 
@@ -173,7 +179,11 @@ async fn carry(shared: &Shared, channel: Channel, node: &Name, serial: u64, expi
             () = async { _ = replaced.wait_for(|replaced| *replaced).await.is_ok() } => {
                 to_node.push(ToNode { kind: Some(to_node::Kind::Leaving(true)) });
                 let drained = tokio::time::timeout(DRAIN, closed.wait());
-                return drained.await.map_or("a newer one took its place".to_owned(), |why| why);
+                return tokio::select! {
+                    drained = drained => drained.unwrap_or_else(|_| "a newer one took its place".to_owned()),
+                    // The newer one is told.
+                    why = until_locked(shared, node, serial) => why,
+                };
             }
             () = shared.left(), if matches!(draining, Draining::No) => {
                 let nodes = shared.tunnels.count() as f64;
@@ -248,4 +258,19 @@ fn locked(shared: &Shared, node: &Name, serial: u64) -> Option<String> {
     let view = shared.view.borrow();
     let lock = view.state.locks.on(&Target::Node(node.clone()), now(), serial)?;
     Some(lock.refusal().words)
+}
+
+/// Waits until this node's connection may not be, and says why.
+async fn until_locked(shared: &Shared, node: &Name, serial: u64) -> String {
+    let mut view = shared.view.subscribe();
+    loop {
+        view.borrow_and_update();
+        if let Some(why) = locked(shared, node, serial) {
+            return why;
+        }
+        if view.changed().await.is_err() {
+            // The proxy stops, and ends its connections.
+            return std::future::pending().await;
+        }
+    }
 }

@@ -174,6 +174,11 @@ impl EventLoop {
             ToTunnel::Statement { proxy, message } => {
                 let statement =
                     Statement::decode(message.as_slice()).map_err(WorkerEnd::at("a statement"))?;
+                // The stream that it is for was opened before the monitor was asked for it, and may wait among the requests.
+                for _ in 0..REQUESTS {
+                    let Ok(request) = self.asks.try_recv() else { break };
+                    self.asked(request).await?;
+                }
                 let proxy = proxy.to_string_lossy();
                 for (_, control) in self.controls.iter().filter(|(name, _)| **name == *proxy) {
                     // One that does not read gets the next.
@@ -390,5 +395,82 @@ fn address(from: &Endpoint) -> SocketAddr {
     match ip.to_ipv4_mapped() {
         Some(v4) => SocketAddr::new(v4.into(), known.port),
         None => SocketAddrV6::new(ip, known.port, 0, known.scope).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! The order in which the loop hears the monitor and the connections' tasks.
+
+    use super::*;
+    use fleetgate_net::x509::{Authority, Key, Leaf};
+    use fleetgate_sys::socket;
+    use fleetgate_wire::node::Blob;
+
+    /// Of a node that dials nobody, with the monitor's end of its socket.
+    fn tunnel() -> (EventLoop, Fd) {
+        let authority = Authority::generate("home", 0..u64::MAX >> 32).expect("made");
+        let leaf = authority.issue(&Leaf {
+            public: Key::generate().public().spki(),
+            names: &[],
+            client: true,
+            server: false,
+            identity: None,
+            validity: 0..u64::MAX >> 32,
+        });
+        let blob = |bytes: &[u8]| Blob {
+            bytes: bytes.to_vec(),
+        };
+        let settings = Settings {
+            cluster: c"home".into(),
+            node: c"web1".into(),
+            proxies: Vec::new(),
+            credentials: tunnel::Credentials {
+                chain: vec![blob(&leaf.expect("issued"))],
+                authorities: vec![blob(authority.certificate().der())],
+                locked: Vec::new(),
+            },
+            facts: Facts {
+                labels: Vec::new(),
+                version: c"1".into(),
+                address: c"".into(),
+                serial: 1,
+            },
+        };
+        let (ours, theirs) = socket::pair().expect("a pair");
+        let monitor = MonitorSocket::new(ours).expect("in a runtime");
+        let Ok(tunnel) = EventLoop::new(monitor, settings) else {
+            panic!("a tunnel")
+        };
+        (tunnel, theirs)
+    }
+
+    fn statement(proxy: &std::ffi::CStr) -> MonitorFrame {
+        let message = Statement::default().encode_to_vec();
+        let proxy = proxy.into();
+        (ToTunnel::Statement { proxy, message }, Vec::new())
+    }
+
+    fn statements(words: &mut mpsc::Receiver<FromNode>) -> usize {
+        std::iter::from_fn(|| words.try_recv().ok())
+            .filter(|word| matches!(word.kind, Some(from_node::Kind::Statement(_))))
+            .count()
+    }
+
+    #[tokio::test]
+    async fn a_statement_reaches_its_proxy_also_when_the_monitor_is_heard_first() {
+        let (mut tunnel, _monitor) = tunnel();
+        let (to_first, mut first) = mpsc::channel(8);
+        let (to_second, mut second) = mpsc::channel(8);
+        // The stream was opened and the monitor has signed for it, before the loop has had its turn.
+        for (proxy, to) in [("p2", to_second), ("p1", to_first)] {
+            let opened = tunnel.ask.try_send(Request::Control(proxy.into(), to));
+            assert!(opened.is_ok(), "there is room");
+        }
+        assert!(tunnel.obey(statement(c"p1")).await.is_ok());
+        assert_eq!((statements(&mut first), statements(&mut second)), (1, 0));
+        // Control: the loop has heard of both.
+        assert!(tunnel.obey(statement(c"p2")).await.is_ok());
+        assert_eq!((statements(&mut first), statements(&mut second)), (0, 1));
     }
 }

@@ -15,6 +15,7 @@ use http::{Request, Response, Uri};
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker};
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 use tonic::body::Body;
 use tower_service::Service;
 
@@ -25,7 +26,11 @@ pub struct Channel {
     send: SendRequest<Bytes>,
     asking: Asking,
     ended: watch::Receiver<Option<String>>,
+    driver: AbortHandle,
 }
+
+/// Ends a connection, with every request that is under way, without keeping it open.
+pub struct Closer(AbortHandle);
 
 /// Tells of a connection's end without keeping it open.
 #[derive(Clone)]
@@ -58,14 +63,19 @@ where
     let (send, connection) = builder.handshake(wire.same()).await?;
     let (tell, ended) = watch::channel(None);
     let asking = Asking::default();
-    tokio::spawn(ConnectionDriver::new(
+    let driver = tokio::spawn(ConnectionDriver::new(
         connection,
         wire,
         tuning,
         tell,
         asking.clone(),
     ));
-    Ok(Channel { send, asking, ended })
+    Ok(Channel {
+        send,
+        asking,
+        ended,
+        driver: driver.abort_handle(),
+    })
 }
 
 impl Channel {
@@ -73,6 +83,12 @@ impl Channel {
     #[must_use]
     pub fn closed(&self) -> Closed {
         Closed(self.ended.clone())
+    }
+
+    /// Ends the connection, whoever uses it.
+    #[must_use]
+    pub fn closer(&self) -> Closer {
+        Closer(self.driver.clone())
     }
 
     /// Whether a request can be made: the connection has not ended, and the peer has not said that it leaves.
@@ -86,6 +102,13 @@ impl Channel {
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.ended.borrow().is_some()
+    }
+}
+
+impl Closer {
+    /// Ends it at once: the peer and whoever waits for an answer find it broken.
+    pub fn close(&self) {
+        self.0.abort();
     }
 }
 

@@ -102,6 +102,19 @@ impl<IO: Wire> Future for ConnectionDriver<IO> {
     }
 }
 
+impl<IO: Wire> Drop for ConnectionDriver<IO> {
+    /// Ended before its end, by a `Closer` or with the runtime.
+    fn drop(&mut self) {
+        self.tell.send_if_modified(|told| match told {
+            Some(_) => false,
+            None => {
+                *told = Some("this side ended the connection".to_owned());
+                true
+            }
+        });
+    }
+}
+
 impl Pulse {
     /// A request is on its way. Behind a long silence nobody knows whether the peer is still there; behind a short one it is
     /// asked when nothing comes.

@@ -12,7 +12,7 @@ mod server;
 mod wire;
 
 pub use call::{Answer, Call};
-pub use channel::{Channel, Closed, connect};
+pub use channel::{Channel, Closed, Closer, connect};
 pub use driver::UNANSWERED;
 pub use error::{CallError, reason, words};
 pub use routes::{Page, Routes};

@@ -192,13 +192,18 @@ impl Cluster {
     /// Whether this machine was removed from the cluster after it joined. Its certificate is void then, and it has to join
     /// again; a machine of the same name that joined since is not meant.
     pub fn is_removed(&self, now: u64) -> bool {
+        self.removal(now).is_some()
+    }
+
+    /// The lock by which it was.
+    pub fn removal(&self, now: u64) -> Option<&Lock> {
         let node = Target::Node(self.node.clone());
-        let of_older_certificates = |lock: &Lock| {
+        let of_older_certificates = |lock: &&Lock| {
             lock.target == node
                 && lock.serial_before.is_some()
                 && self.serial.is_some_and(|serial| lock.holds(now, serial))
         };
-        self.state.locks.iter().any(of_older_certificates)
+        self.state.locks.iter().find(of_older_certificates)
     }
 
     /// How many seconds ago the state was last signed.

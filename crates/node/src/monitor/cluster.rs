@@ -196,7 +196,11 @@ impl Monitor {
             if known.hung_up || known.parting.is_some() {
                 continue;
             }
-            let refusal = known.granted().and_then(|granted| lock(granted, cluster, now));
+            // The proxies' sessions end with the tunnel. Here their clients hear why, and what runs is killed.
+            let removal = cluster.removal(now).filter(|_| known.via.is_some());
+            let refusal = known.granted().and_then(|granted| {
+                lock(granted, cluster, now).or_else(|| removal.map(|lock| lock.refusal()))
+            });
             if let Some(refusal) = refusal {
                 self.end_locked(number, &refusal);
             }

@@ -11,6 +11,7 @@ use super::login::Login;
 use super::metrics::{MetricsServer, Process};
 use super::network::Networks;
 use super::offer::Offer;
+use super::running::Running;
 use super::sessions::Sessions;
 use super::starter::Starter;
 use super::timers::{Timer, now};
@@ -59,6 +60,8 @@ pub struct Monitor {
     pub(crate) watchers: WatcherProcesses,
     /// No more are accepted; it ends with the last connection and the last session.
     pub(crate) draining: bool,
+    /// No other node runs with this one's identity. None: the machine did not join, or this monitor drains.
+    pub(crate) running: Option<Running>,
     /// Commands that say the node's labels.
     pub(crate) label_commands: LabelCommands,
     /// When the state's age is looked at next.

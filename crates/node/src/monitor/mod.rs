@@ -29,6 +29,7 @@ pub mod network;
 mod offer;
 pub mod open_login;
 pub mod pam_turns;
+mod running;
 pub mod sessions;
 mod settings;
 mod start;

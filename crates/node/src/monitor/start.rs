@@ -17,6 +17,7 @@ use super::names::Names;
 use super::network::Networks;
 use super::offer::Offer;
 use super::pam_turns::Turns;
+use super::running::{HANDOVER, Running};
 use super::sessions::{Inherited, Sessions, needs_contexts};
 use super::settings::{is_reachable, offer, worker_user};
 use super::starter::Starter;
@@ -242,6 +243,10 @@ pub struct Parts {
 /// Makes the node: executes resolver and lobby, and only then loads the keys.
 pub fn open(parts: Parts) -> Result<Monitor, MonitorError> {
     let config = Arc::new(parts.config);
+    let running = match is_joined(&config.state_directory) {
+        true => Running::begin(&config.state_directory, HANDOVER).map_err(MonitorError)?,
+        false => None,
+    };
     let mut wakes = Wakes::new().map_err(at("making an epoll"))?;
     let mut workers = Workers::new(parts.starts, &wakes).map_err(at("making an eventfd"))?;
     let (resolver, resolver_control) = workers
@@ -341,6 +346,7 @@ pub fn open(parts: Parts) -> Result<Monitor, MonitorError> {
         writing: Some(writing),
         page,
         draining: false,
+        running,
         watchers: WatcherProcesses::default(),
         age_timer: None,
         label_commands: LabelCommands::default(),

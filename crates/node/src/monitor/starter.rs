@@ -3,6 +3,7 @@
 
 use super::audit::Event;
 use super::offer::Offer;
+use super::running::Running;
 use super::settings::{is_reachable, offer};
 use super::trust::Trust;
 use super::tunnel::joined;
@@ -19,6 +20,7 @@ use fleetgate_wire::node::starter::{FromMonitor, ToMonitor};
 use std::ffi::CString;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,6 +171,10 @@ impl Monitor {
         let joined = joined(&config)?;
         // One that drains has closed its sockets, and takes nobody in whatever it has.
         is_reachable(self.listeners.has_port() || self.draining, joined.is_some())?;
+        // It joins now.
+        if joined.is_some() && self.running.is_none() && !self.draining {
+            self.running = Running::begin(&config.state_directory, Duration::ZERO)?;
+        }
         let trust = Trust::new(&config, pam, joined.is_some())?;
         let offer = offer(&config, self.tools.user_mode)?;
         self.trust = trust.into();
@@ -198,8 +204,9 @@ impl Monitor {
         if !self.draining {
             self.draining = true;
             self.listeners.close(&self.tools.wakes);
-            // The next monitor wants its port, and starts once the starter has heard that we drain.
+            // The next monitor wants its port and its lock, and starts once the starter has heard that we drain.
             self.page = None;
+            self.running = None;
             self.tell_lobby(&ToLobby::Drain);
             self.drain_tunnel();
             self.starter.draining();

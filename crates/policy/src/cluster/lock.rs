@@ -137,6 +137,9 @@ impl Lock {
         };
         let again = match self.serial_before {
             _ if matches!(self.target, Target::Session(_)) => "log in again",
+            Some(_) if matches!(self.target, Target::Node(_) | Target::Proxy(_)) => {
+                "join again with a new token (fleetgate token add)"
+            }
             Some(_) => "log in again",
             None => "ask an administrator",
         };

@@ -1,6 +1,6 @@
 //! What somebody with a certificate may take of a proxy, and for how long it counts.
 
-use super::support::{Behaviour, Session, World, dial_as};
+use super::support::{Behaviour, Session, World, dial_as, ssh};
 use super::{denied, from, is_served};
 use fleetgate_net::Credentials;
 use fleetgate_net::h2::Channel;
@@ -8,10 +8,12 @@ use fleetgate_net::testing::name;
 use fleetgate_policy::cluster::Target;
 use fleetgate_proto::v1::NodesRequest;
 use fleetgate_proto::v1::denied::Reason;
+use fleetgate_proto::v1::frame::Kind;
 use fleetgate_proto::v1::transport_client::TransportClient;
 use fleetgate_proxy::CONNECTIONS_BESIDE;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::mpsc;
 use tonic::Code;
 
 /// A certificate, be it a locked user's or a removed node's, is good for as many connections as its owner may need.
@@ -136,4 +138,53 @@ async fn a_locked_certificate_makes_no_source_known() {
     }
     assert!(!is_served(&world, 7, None).await, "the locked user's source pays");
     assert!(is_served(&world, 8, None).await, "the other's is known");
+}
+
+/// A removed node hears why, and then its connection ends with every session on it, also where a newer connection has taken
+/// its place or the node has ended its Control stream: a node that does not obey keeps nobody.
+#[tokio::test]
+async fn a_removed_nodes_sessions_end() {
+    for which in ["newest", "replaced", "uncontrolled"] {
+        let world = World::new(&format!("removed-{which}")).await;
+        let mut node = world.node("web1", Behaviour::Echo).await;
+        let mut other = world.node("web2", Behaviour::Echo).await;
+        let mut alice = world.alice().await;
+        let mut session = Session::begin(&mut alice, dial_as("web1", "root", b"")).await;
+        let mut control = Session::begin(&mut alice, dial_as("web2", "root", b"")).await;
+        for session in [&mut session, &mut control] {
+            assert!(matches!(session.next().await, Some(Kind::Opened(_))));
+            assert!(matches!(session.next().await, Some(Kind::Ssh(_))));
+        }
+        let newer = match which {
+            "replaced" => Some(world.node("web1", Behaviour::Echo).await),
+            _ => None,
+        };
+        if which == "uncontrolled" {
+            node.say = mpsc::channel(1).0;
+            while world.auth.reported.lock().await.recv().await.unwrap().connected {}
+        }
+        world.lock_serial_before(Target::Node(name("web1")), Some(1));
+        if which == "newest" {
+            node.hears_of_the_lock().await;
+        }
+        let end = tokio::time::timeout(Duration::from_secs(60), node.ended.take().unwrap());
+        assert!(end.await.is_ok(), "{which}: the node's connection is still there");
+        assert_eq!(
+            denied(session.next().await).reason,
+            i32::from(Reason::Offline),
+            "{which}"
+        );
+        if let Some(mut newer) = newer {
+            newer.ended.take().unwrap().await.unwrap();
+        }
+        control.say(ssh(b"still there".to_vec())).await;
+        assert!(
+            matches!(control.next().await, Some(Kind::Ssh(_))),
+            "control: {which}"
+        );
+        assert!(
+            other.ended.as_mut().unwrap().try_recv().is_err(),
+            "control: {which}"
+        );
+    }
 }
