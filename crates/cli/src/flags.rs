@@ -5,7 +5,7 @@ mod parse;
 mod value;
 
 pub use parse::{Invocation, parse};
-pub use value::{SESSION_DIGITS, Value, did_you_mean, session_id};
+pub use value::{Value, did_you_mean, session_id};
 
 use fleetgate_base::exit;
 use fleetgate_client::time;

@@ -247,7 +247,6 @@ fn rest(event: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flags::SESSION_DIGITS;
 
     const ID: &str = "0123456789abcdef0123456789abcdef";
 
@@ -277,7 +276,7 @@ mod tests {
         ] {
             let found: Vec<Value> = events()
                 .iter()
-                .filter_map(|line| of_session(line, &ID[..*SESSION_DIGITS.start()]))
+                .filter_map(|line| of_session(line, &ID[..8]))
                 .filter(|event| belongs(event, wanted))
                 .collect();
             let found: Vec<&str> = found.iter().filter_map(|e| e["time"].as_str()).collect();

@@ -10,7 +10,7 @@ use std::ffi::OsStr;
 use std::ops::RangeInclusive;
 
 /// A session's name in hexadecimal digits; so many of them are enough.
-pub const SESSION_DIGITS: RangeInclusive<usize> = 8..=32;
+const SESSION_DIGITS: RangeInclusive<usize> = 8..=32;
 
 /// What a flag takes.
 #[derive(Clone, Copy, PartialEq)]
