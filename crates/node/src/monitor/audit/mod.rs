@@ -19,4 +19,6 @@ pub use writer::{Audit, Writing};
 pub const QUEUE: usize = 8192;
 
 #[cfg(test)]
+mod line_tests;
+#[cfg(test)]
 mod tests;
