@@ -29,4 +29,6 @@ pub use writer::{Audit, WriterThread};
 pub const QUEUE: usize = 8192;
 
 #[cfg(test)]
+mod line_tests;
+#[cfg(test)]
 mod tests;

@@ -109,7 +109,7 @@ impl Metrics {
         self.logins[result as usize].fetch_add(1, Relaxed);
     }
 
-    /// A session runs, launched from this rung.
+    /// A session runs, launched by this strategy.
     pub fn session_started(&self, kind: SessionKind) {
         self.sessions[kind as usize].fetch_add(1, Relaxed);
         self.sessions_open.fetch_add(1, Relaxed);
@@ -120,9 +120,9 @@ impl Metrics {
         self.sessions_open.fetch_sub(1, Relaxed);
     }
 
-    /// A helper was launched from this rung.
-    pub fn launched(&self, rung: Strategy) {
-        if let Some(at) = Strategy::ALL.iter().position(|s| *s == rung) {
+    /// A helper was launched by this strategy.
+    pub fn launched(&self, strategy: Strategy) {
+        if let Some(at) = Strategy::ALL.iter().position(|s| *s == strategy) {
             self.launches[at].fetch_add(1, Relaxed);
         }
     }
@@ -229,8 +229,8 @@ impl Metrics {
             .into_iter()
             .zip(&self.sessions);
         page.labelled("sessions_total", "Sessions started, by kind.", "kind", sessions);
-        let rungs: Vec<String> = Strategy::ALL.iter().map(Strategy::to_string).collect();
-        let launches = rungs.iter().map(String::as_str).zip(&self.launches);
+        let strategies: Vec<String> = Strategy::ALL.iter().map(Strategy::to_string).collect();
+        let launches = strategies.iter().map(String::as_str).zip(&self.launches);
         page.labelled(
             "launches_total",
             "Helpers launched, by the strategy that sealed their image.",
