@@ -180,3 +180,52 @@ fn a_node_says_who_it_is_and_its_audit_log_and_certificates_go_by_the_proxy() {
         assert_eq!(refused["serial"], 1);
     });
 }
+
+/// A second node with the same identity and the first would take each other's place at the proxy for ever. The next one of a
+/// restart is none: the first has said by then that it accepts no more.
+#[test]
+fn a_second_node_of_the_same_identity_is_refused_and_ends_no_session() {
+    const FIFO: &str = "/tmp/fleetgate-second-node";
+    let Some((_world, manager)) = Manager::without_port() else {
+        return;
+    };
+    run(async {
+        let cluster = Cluster::new();
+        let proxy = Proxy::new(&cluster).await;
+        cluster.join(Path::new(STATE), &[proxy.address], life(100_000));
+        let first = manager.start(&configuration());
+        let bridge = Bridge::new(proxy.joined().await, "192.0.2.7:4711").await;
+        let _ = std::fs::remove_file(FIFO);
+        let held = tokio::spawn(by(
+            bridge.address,
+            "mkfifo /tmp/fleetgate-second-node && read -r line </tmp/fleetgate-second-node && echo $line",
+        ));
+        let begun = || wait_until("the session begins", || Path::new(FIFO).exists());
+        tokio::task::spawn_blocking(begun).await.expect("it begins");
+
+        let second = manager.begin(&configuration());
+        let second = tokio::task::spawn_blocking(move || {
+            wait_until("the second node is refused", || {
+                second.log().contains("runs already")
+            });
+            second
+        });
+        let second = second.await.expect("it is refused");
+        let words = format!(
+            "this node runs already, pid {}, and its state directory is {STATE}",
+            first.pid()
+        );
+        assert!(second.log().contains(&words), "{}", second.log());
+        assert!(!matches!(second.end(), fleetgate_sys::process::Exit::Code(0)));
+        assert_eq!(by(bridge.address, "echo still").await, "still\n");
+
+        first.signal(fleetgate_sys::signals::TERM);
+        first.end();
+        let _next = manager.begin(&configuration());
+        let bridge = Bridge::new(proxy.joined().await, "192.0.2.8:1").await;
+        assert_eq!(by(bridge.address, "echo next").await, "next\n");
+        std::fs::write(FIFO, "to the end\n").expect("the session of the first reads");
+        assert_eq!(held.await.expect("no panic"), "to the end\n");
+        let _ = std::fs::remove_file(FIFO);
+    });
+}
