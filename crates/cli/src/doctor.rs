@@ -147,7 +147,10 @@ fn login() -> Vec<Finding> {
             Ok(keys) => finding(
                 "ssh-agent",
                 Grade::Good,
-                format!("runs, with {} keys", keys.len()),
+                match keys.len() {
+                    1 => "runs, with 1 key".to_owned(),
+                    n => format!("runs, with {n} keys"),
+                },
                 "",
             ),
             Err(e) => finding(

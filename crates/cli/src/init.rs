@@ -45,6 +45,11 @@ pub fn run(given: &Arguments) -> Outcome {
         ));
     }
     let listen = cluster::listen(given, cluster::PORT);
+    if given.value("public").is_some_and(|place| place.ends_with(":0")) {
+        return Err(
+            ClientError::Usage("`--public` wants a port that others can reach, not 0".to_owned()).into(),
+        );
+    }
     let machine = Machine {
         given,
         state: cluster::state(given)?,

@@ -142,9 +142,13 @@ pub fn run(given: &Arguments) -> Outcome {
                     .map(|place| format!("; people reach it at {}", place.public))
                     .unwrap_or_default(),
             };
+            // The service reads the machine's own file.
+            let service = match path == Path::new(cluster::SYSTEM_CONFIG) {
+                true => ", or the service fleetgate",
+                false => "",
+            };
             format!(
-                "this machine is the {} {} of the cluster {} now; `fleetgate up --config {}` serves it, or the \
-                 service fleetgate{hint}\n",
+                "this machine is the {} {} of the cluster {} now; `fleetgate up --config {}` serves it{service}{hint}\n",
                 reply.kind,
                 reply.name,
                 reply.cluster,

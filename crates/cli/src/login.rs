@@ -236,9 +236,13 @@ fn code(given: &Arguments) -> Result<Zeroizing<String>, ClientError> {
     };
     let text = files::read_text(Path::new(path))?;
     let mut lines = text.lines();
-    let factor = Factor::parse(lines.next().unwrap_or_default())?;
+    let factor = Factor::parse(lines.next().unwrap_or_default())
+        .map_err(|why| ClientError::Broken(path.into(), why.to_string()))?;
     let shown = lines.next().and_then(|n| n.parse().ok()).unwrap_or(0);
     let (code, step, wait) = factor.next_code(time::now(), shown);
+    if wait > 0 {
+        eprintln!("waiting {wait} s for the next code: each is good for one login");
+    }
     std::thread::sleep(std::time::Duration::from_secs(wait));
     keep_authenticator(path, &factor, step)?;
     Ok(code)

@@ -113,10 +113,12 @@ async fn first_open([one, other]: [String; 2], time: Duration) -> Result<String,
             }
         }
     };
-    Err(ClientError::Unreachable(
-        one.clone(),
-        format!("{why}; {other} takes no connection either; say the port: HOST:PORT"),
-    ))
+    let why = match why {
+        // The port is not what is wrong.
+        dial::Error::Name { .. } => why.to_string(),
+        _ => format!("{why}; {other} takes no connection either; say the port: HOST:PORT"),
+    };
+    Err(ClientError::Unreachable(one.clone(), why))
 }
 
 /// The auth service by its unix socket.
@@ -189,7 +191,7 @@ pub fn believe(home: &Home) -> Result<Believe, ClientError> {
 
 /// What the login in this home shows.
 pub fn credentials(home: &Home) -> Result<Credentials, ClientError> {
-    let (chain, key) = (home.read(CHAIN)?, home.read(KEY)?);
+    let (chain, key) = (home.read(CHAIN)?, home.read_secret(KEY)?);
     Credentials::given(&chain, &key).map_err(|e| {
         let name = if tls::is_key(&key) { CHAIN } else { KEY };
         home.broken(name, &e)

@@ -72,6 +72,21 @@ pub fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, ClientError> {
     Ok(bytes)
 }
 
+/// The same, of a secret that nobody else may read.
+pub fn read_secret(path: &Path) -> Result<Zeroizing<Vec<u8>>, ClientError> {
+    let mode = fs::metadata(path).map(|meta| meta.mode() & 0o777);
+    if let Some(mode) = mode.ok().filter(|mode| mode & 0o077 != 0) {
+        return Err(ClientError::Broken(
+            path.to_owned(),
+            format!(
+                "has mode {mode:04o}: others could use it in your name; run: chmod 0600 {}",
+                path.display()
+            ),
+        ));
+    }
+    read(path)
+}
+
 /// The same, as text.
 pub fn read_text(path: &Path) -> Result<Zeroizing<String>, ClientError> {
     let bytes = read(path)?;
@@ -110,6 +125,13 @@ mod tests {
             fs::read_dir(&directory).expect("read").count(),
             1,
             "nothing is left beside it"
+        );
+        assert!(read_secret(&path).is_ok(), "control");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("opened");
+        let error = read_secret(&path).expect_err("others may read it").to_string();
+        assert!(
+            error.contains("has mode 0640") && error.contains("chmod 0600"),
+            "{error}"
         );
         let large = File::create(directory.join("large")).expect("made");
         large.set_len(MAX_FILE + 1).expect("grown");

@@ -98,7 +98,7 @@ fn steps(data: &[u8]) {
     }) = Frame::decode(data)
     {
         let waterfall = Waterfall::new(&Timings::default(), &told.spans, true);
-        let text = waterfall.text("web1");
+        let text = waterfall.text("web1", true);
         assert!(!text.chars().any(|c| c != '\n' && is_unseen(c)), "{text:?}");
         let _ = waterfall.json("web1").to_string();
     }

@@ -119,6 +119,11 @@ impl Home {
         files::read(&self.file(name)).map_err(of_login)
     }
 
+    /// The same, of a secret: nobody else may read it.
+    pub fn read_secret(&self, name: &str) -> Result<Zeroizing<Vec<u8>>, ClientError> {
+        files::read_secret(&self.file(name)).map_err(of_login)
+    }
+
     /// The same, as text.
     pub fn read_text(&self, name: &str) -> Result<Zeroizing<String>, ClientError> {
         files::read_text(&self.file(name)).map_err(of_login)
@@ -223,6 +228,10 @@ const LAST: &str = "last.json";
 pub(crate) fn of_login(error: ClientError) -> ClientError {
     let (path, why) = match error {
         ClientError::File(path, e) => (path, e.to_string()),
+        // It is whole, and has its own remedy.
+        ClientError::Broken(path, why) if why.contains("run: chmod") => {
+            return ClientError::Broken(path, why);
+        }
         ClientError::Broken(path, why) => (path, why),
         other => return other,
     };
@@ -230,6 +239,10 @@ pub(crate) fn of_login(error: ClientError) -> ClientError {
     let remedy = match path.ends_with(STATE) {
         true => {
             "`fleetgate login --ca sha256:HASH` writes it anew; an administrator reads the hash in `fleetgate ca status`"
+        }
+        false if path.ends_with(PROFILE) => {
+            "`fleetgate login --proxy HOST:PORT --user NAME --ca sha256:HASH` writes it anew; an administrator reads the hash \
+             in `fleetgate ca status`"
         }
         false => "`fleetgate login` writes it anew",
     };

@@ -61,17 +61,22 @@ impl Waterfall {
         }
     }
 
-    /// As a picture.
-    pub fn text(&self, node: &str) -> String {
+    /// As a picture. `ran`: the command did, and ended.
+    pub fn text(&self, node: &str, ran: bool) -> String {
         let trips: Vec<String> = self
             .round_trips
             .iter()
             .map(|(leg, n)| format!("{n} {leg}"))
             .collect();
         let mut out = format!(
-            "{node}: {} ms until the command ran; round trips: {}\n",
+            "{node}: {} ms until {}; round trips: {}\n",
             milliseconds(self.total),
-            trips.join(" + ")
+            if ran { "the command ran" } else { "it failed" },
+            if trips.is_empty() {
+                "none".to_owned()
+            } else {
+                trips.join(" + ")
+            }
         );
         let widest = |of: fn(&Bar) -> usize| self.bars.iter().map(of).max().unwrap_or(0);
         let (places, names) = (
@@ -249,7 +254,7 @@ mod tests {
             .map(|(l, n)| (l.as_str(), *n))
             .collect();
         assert_eq!(trips, [("client-proxy", 4), ("proxy-node", 2)]);
-        let text = waterfall.text("web1");
+        let text = waterfall.text("web1", true);
         assert!(
             text.starts_with(
                 "web1: 360.0 ms until the command ran; round trips: 4 client-proxy + 2 proxy-node\n"
@@ -285,7 +290,7 @@ mod tests {
         assert_eq!(of("backwards").length, 0);
         let places: Vec<_> = waterfall.bars.iter().skip(4).map(|b| b.place.as_str()).collect();
         assert_eq!(places, ["proxy", "proxy", "node", "helper"]);
-        for line in waterfall.text("web1").lines().skip(1) {
+        for line in waterfall.text("web1", true).lines().skip(1) {
             let field = line.split('|').nth(1).unwrap();
             assert_eq!(field.len(), WIDTH, "{line}");
         }

@@ -129,7 +129,7 @@ fn unusable(e: &ConfigError) -> Finding {
     Finding::wrong(
         "configuration",
         e.to_string(),
-        "mend that line; `fleetgate node --check` looks again",
+        "mend that file; `fleetgate node --check --config FILE` looks at one again",
     )
 }
 
@@ -264,6 +264,7 @@ fn cluster(config: &Config) -> Option<Finding> {
                 ),
             }
         }
+        Err(why) if process::effective_uid() != 0 => Finding::less(WHAT, why, "run this as root"),
         Err(why) => Finding::wrong(WHAT, why, "join again: fleetgate join"),
     })
 }

@@ -110,6 +110,12 @@ pub fn scope(given: &Arguments) -> Result<Scope, ClientError> {
             .map_err(|e| ClientError::Refused(e.to_string()))
     };
     if given.has("here") || given.has("config") {
+        if let Some(state) = given.value("state") {
+            return Err(ClientError::Usage(format!(
+                "`--state` is auth's directory, and `--here` asks no auth: `--config FILE` says which node of this machine \
+                 is meant, not `--state {state}`"
+            )));
+        }
         return here();
     }
     match desk(given) {

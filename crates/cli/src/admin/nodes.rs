@@ -49,6 +49,10 @@ pub fn remove(given: &Arguments) -> Outcome {
 pub fn register(given: &Arguments) -> Outcome {
     let key = |path: &str| -> Result<bytes::Bytes, ClientError> {
         let text = files::read_text(Path::new(path))?;
+        if text.starts_with("-----BEGIN") {
+            let why = format!("is a private key: give its public half, {path}.pub");
+            return Err(ClientError::Broken(path.into(), why));
+        }
         let key = PublicKey::from_line(text.trim());
         key.map(|k| k.blob().to_vec().into())
             .map_err(|e| ClientError::Broken(path.into(), e.to_string()))
@@ -66,7 +70,7 @@ pub fn register(given: &Arguments) -> Outcome {
 
 fn document(n: &Node) -> Value {
     json!({
-        "name": n.name, "connected": n.connected, "seen": n.seen, "version": n.version, "address": n.address,
+        "name": n.name, "connected": n.connected && n.unreached_since == 0, "seen": n.seen, "version": n.version, "address": n.address,
         "labels": n.labels, "unreached_since": n.unreached_since,
     })
 }

@@ -107,6 +107,10 @@ fn auth(path: &Path) -> Vec<Finding> {
                     let found = format!("{} can be read", config.directory.display());
                     finding("auth state", Grade::Good, found, "")
                 }
+                // Rights are mended in a moment; a backup would take the place of a state that is whole.
+                Err(why) if why.contains("run: chmod") => {
+                    finding("auth state", Grade::Wrong, why, "do that, and start it again")
+                }
                 Err(why) => finding(
                     "auth state",
                     Grade::Wrong,

@@ -150,7 +150,7 @@ async fn run(options: &Options, starter: Option<Starter>) -> Result<i32, SshErro
     if let Some(explain) = options.explain {
         let waterfall = Waterfall::new(&timings, &report.snapshot().spans, !options.direct);
         match explain {
-            Explain::Text => eprint!("{}", waterfall.text(&options.host)),
+            Explain::Text => eprint!("{}", waterfall.text(&options.host, outcome.is_ok())),
             Explain::Json => eprintln!(
                 "{}",
                 text::printable_json(&waterfall.json(&options.host).to_string())

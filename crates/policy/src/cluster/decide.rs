@@ -106,7 +106,7 @@ pub fn explain(attempt: &Attempt<'_>) -> Vec<String> {
     let mut steps = Vec::new();
     let user = match before_roles(attempt) {
         Ok(user) => user,
-        Err(refusal) => return vec![format!("refused by {}: {refusal}", refusal.rule)],
+        Err(refusal) => return vec![refused(&refusal)],
     };
     steps.push(format!(
         "no lock holds against {user}, {} or {}",
@@ -139,9 +139,15 @@ pub fn explain(attempt: &Attempt<'_>) -> Vec<String> {
     }
     steps.push(match decide(attempt) {
         Ok(allowed) => format!("allowed by {}", roles_in_words(&allowed.roles)),
-        Err(refusal) => format!("refused by {}: {refusal}", refusal.rule),
+        Err(refusal) => refused(&refusal),
     });
     steps
+}
+
+/// By which rule, once: some refusals begin with it.
+fn refused(refusal: &Refusal) -> String {
+    let words = refusal.words.strip_prefix(&format!("by {}, ", refusal.rule));
+    format!("refused by {}: {}", refusal.rule, words.unwrap_or(&refusal.words))
 }
 
 /// The accounts that a user with these roles may have somewhere: the principals of the certificate, sorted.

@@ -85,7 +85,9 @@ pub fn restore(from: &Path, directory: &Path, existing: Existing) -> Result<Revi
 
 /// Looks whether the store in `directory` can be read, and is sound. It is not opened for writing, and nothing is mended.
 pub fn look(directory: &Path) -> Result<(), Error> {
-    let path = Place::existing(directory)?.database();
+    let place = Place::existing(directory)?;
+    place.check()?;
+    let path = place.database();
     let store = connect::open_to_copy(&path).map_err(|e| fault::told(&path, &e))?;
     connect::sound(&path, &store.database, false)?;
     match schema::version(&store.database, STEPS.len()).map_err(|e| fault::unfit(&path, e))? {

@@ -84,6 +84,12 @@ impl Place {
             Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
             Err(e) => return Err(said(&path, "could not be made", e)),
         }
+        self.check()
+    }
+
+    /// Refuses a database's file that others can read.
+    pub fn check(&self) -> Result<(), Error> {
+        let path = self.database();
         let found = fs::symlink_metadata(&path).map_err(|e| said(&path, "could not be looked at", e))?;
         if !found.is_file() {
             let why = "is no plain file; move it away".to_owned();

@@ -88,6 +88,9 @@ fn what_others_could_open_is_refused_and_the_remedy_said() {
             "{what}: {error:?}"
         );
         assert!(error.to_string().contains(words), "{what}: {error}");
+        // What looks at a store that nobody has open says the same.
+        let seen = crate::sqlite::look(&home.store()).expect_err(what);
+        assert_eq!(seen.to_string(), error.to_string(), "{what}");
     }
 }
 

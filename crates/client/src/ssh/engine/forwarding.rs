@@ -35,7 +35,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
                 }
             }
             None => {
-                let words = format!("the other side does not listen at {} for us", forward.listen);
+                let words = format!(
+                    "the other side does not listen at {} for us: no role permits it, or the address is taken",
+                    forward.listen
+                );
                 if self.plan.options.exit_on_forward_failure {
                     return Err(SshError::Refused(words));
                 }

@@ -416,7 +416,7 @@ fn steps_are_for_people() {
             "no lock holds against alice, root or db1".to_string(),
             "role dba is for the logins {user}, postgres, not root".to_string(),
             format!(
-                "refused by role dba: by role dba, alice has the logins alice, postgres on db1, not root: name one of these, or {REMEDY}"
+                "refused by role dba: alice has the logins alice, postgres on db1, not root: name one of these, or {REMEDY}"
             ),
         ]
     );
