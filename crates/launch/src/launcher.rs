@@ -53,7 +53,7 @@ pub struct Launcher {
 }
 
 impl Launcher {
-    /// A launcher of images from `fallback chain`.
+    /// A launcher of images from `chain`.
     pub fn new(chain: Arc<FallbackChain>) -> Result<Launcher, LaunchError> {
         let stack = Stack::new().map_err(LaunchError::system("mapping the launcher's stack"))?;
         let null = file::openat(file::CWD, c"/dev/null", file::flags::O_RDWR, 0)

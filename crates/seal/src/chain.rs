@@ -131,7 +131,7 @@ pub struct FallbackChain {
     name: Arc<CStr>,
     options: Options,
     state: Mutex<State>,
-    /// WorkingImage while something is proven, so that a hundred failing launches make one probe.
+    /// Held while something is proven, so that a hundred failing launches make one probe.
     proving: Mutex<()>,
 }
 

@@ -1,6 +1,7 @@
 //! What a proxy may ask for on the connection that was dialled to it: sessions, and one stream of the cluster's own
-//! matters. A proxy is believed in who a client is and where he comes from, which the node decides nothing by; the
-//! documents that it passes on go to the monitor, which checks them.
+//! matters. A proxy is believed in where a client comes from. The node uses that for the rules about addresses,
+//! as on its own port, and not for who the client is. The documents that the proxy passes on go to the monitor, which checks
+//! them.
 
 use crate::monitor_socket::MonitorSocket;
 use crate::request::{AcceptedSession, Request as LoopRequest};

@@ -1,4 +1,5 @@
-//! Listening sockets and what arrives on them. It decides nothing about a connection but whether there is room.
+//! Listening sockets and what arrives on them. It decides nothing about a connection:
+//! `Monitor::arrived` does.
 
 use super::Monitor;
 use super::wakes::{Key, Owner, Wakes};
@@ -187,7 +188,7 @@ impl Monitor {
         }
         for _ in 0..self.listeners.per_turn() {
             match self.listeners.accept(id) {
-                // A refusal is told there.
+                // `arrived` tells of a refusal itself.
                 AcceptResult::One(arrived) => drop(self.arrived(arrived)),
                 AcceptResult::Empty => return,
                 AcceptResult::Short(e) => {

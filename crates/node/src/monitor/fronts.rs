@@ -32,7 +32,7 @@ const IDLE: Duration = Duration::from_secs(3);
 /// The most fronts: each is a process.
 pub const MAX_FRONTS: usize = 4096;
 
-/// FrontOwner front it is. The uid too: an account that was made anew under the name is another.
+/// Whose front it is. The uid too: an account that was made anew under the name is another.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FrontOwner {
     login: Login,
@@ -170,7 +170,7 @@ impl Monitor {
         } = &word
             && self.connections.was_of_front(connection, front)
         {
-            return self.end_with(connection, &why.to_string_lossy(), *received, *sent);
+            return self.end_with(connection, &quoted(why), *received, *sent);
         }
         if let FromFront::Forwarded {
             to, sent, received, ..

@@ -2,14 +2,15 @@
 //! itself, launches, and closes what ended. Nothing in it blocks, and it believes nothing that lobby or fronts say.
 //!
 //! Parts, each with its own state: [`wakes`] and [`timers`] say who is woken, [`workers`] are the processes it executed,
-//! [`names`] and [`launches`] are answers on their way. [`tools`] is what every part may use; a [open login](open_login) connection
-//! is what orders are checked against. [`audit`] and [`metrics`] are told by every part.
+//! [`names`] and [`launches`] are answers on their way. [`tools`] is what every part may use; an [`OpenLogin`] is what
+//! orders are checked against. [`audit`] and [`metrics`] are told by every part.
 //!
 //! A part that waits for something gives its own [`Key`]; the loop calls it back with the key's id: `woken` (a
 //! descriptor or a timer), `launched` (a launch's outcome), `named` (a name's answer), `connection_ended`. An order of a
-//! front reaches its part with the [`OpenLogin`] connection and, for a session, the account as it is at that moment.
+//! front reaches its part with the connection's [`OpenLogin`] and, for a session, the account as it is at that moment.
 //!
-//! The path of one session: `accept` → [`lobby`] → `login` → [`fronts`] (the order) → [`sessions`]. Each of these
+//! The path of one session: `accept` → [`lobby`] → `connections::exchanges` → `lobby::logins` with `login` → [`fronts`] (the
+//! request) → [`sessions`] → [`launches`]. Each of these
 //! modules holds a subsystem whole: its state, and what it does with the frames of its process (`impl Monitor`; in a file
 //! `handler` where the module has several). [`event_loop`] calls them and knows nothing else.
 

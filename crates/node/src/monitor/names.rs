@@ -1,4 +1,4 @@
-//! Names, asked of the resolver on a look-up socket. LookupSocket never waits: who asked is woken with the answer. Accounts
+//! Names, asked of the resolver on a look-up socket. Asking never waits: who asked is woken with the answer. Accounts
 //! are kept for a few seconds, and no longer than the files that say who is who stay the same, so that a changed shell
 //! counts at the next session over an open connection. That a name is nobody's is kept as long, or the time of an answer
 //! would tell a stranger whose it is.

@@ -1,5 +1,5 @@
 //! Where a connection's time went, for those whose client wants to know: steps are collected as they end, and handed over
-//! once, when its first session runs. Of a connection that nobody recipient about nothing is kept.
+//! once, when its first session runs. Of a connection that nobody asked about nothing is kept.
 
 use super::Monitor;
 use super::timers::micros;

@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// SessionOwner a watched session is.
+/// Whose a watched session is.
 #[derive(Clone, Debug)]
 pub struct SessionOwner {
     /// The connection that it came by.
@@ -123,7 +123,7 @@ impl Watching {
         std::mem::take(&mut self.waiting)
     }
 
-    /// SessionOwner a session is.
+    /// Whose a session is.
     pub fn whose(&self, session: &SessionId) -> Option<&SessionOwner> {
         self.sessions.get(session)
     }

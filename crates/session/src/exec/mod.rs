@@ -4,7 +4,7 @@
 //! user's (home directory, `.hushlogin`, `~/.ssh/environment`) is touched as the user. It never looks up a name,
 //! never starts another process, and never returns to being root.
 //!
-//! System calls of a command without terminal and records, from the order's arrival to execve: 21 (`exec_calls`
+//! System calls of a command without terminal and records, from the order's arrival to execve: 21 (`the_fast_path_is_short`
 //! holds it). recvmsg, geteuid, dup3 three times, setsid, sendmsg (Ready), ten that drop the privileges and make
 //! sure of it, chdir, rt_sigaction, rt_sigprocmask, sendmsg (Leaving); before them close_range and fcntl.
 

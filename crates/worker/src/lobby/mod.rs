@@ -276,7 +276,7 @@ fn closed(connection: node::Connection, why: &str) -> FromLobby {
     }
 }
 
-/// Context for a frame; a peer's may hold anything.
+/// Words for a frame; a peer's may hold anything.
 fn words(text: &str) -> CString {
     let clean: String = text.chars().filter(|c| *c != '\0').take(512).collect();
     CString::new(clean).unwrap_or_default()

@@ -12,7 +12,7 @@ use fleetgate_wire::node::Ends;
 use fleetgate_wire::node::front::Start;
 use std::ffi::CString;
 
-/// What the grant makes of a request: decided before the account is looked up.
+/// What the grant makes of a request: decided without the account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramChoice {
     /// What to start.

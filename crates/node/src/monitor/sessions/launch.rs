@@ -99,7 +99,7 @@ impl Sessions {
             pam: beginning.pam,
             root: self.root,
         };
-        // The file server tells itself what it does.
+        // The file server reports its own operations: it is not watched.
         let watched = match beginning.watching.audit {
             Audit::None => None,
             _ if sftp => None,

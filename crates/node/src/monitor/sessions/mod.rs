@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Read in this order: `admit` (may it be?), [`order`] (what is decided, and the order itself), `environment`, `streams`,
-//! `prepare` and `launch` (the steps until it runs), `running` (what may happen to it then). It never reads or writes what a session says.
+//! `prepare` and `launch` (the steps until it runs), `running` (what may happen to it then). This module never reads or writes what a session says.
 
 mod admit;
 mod confinement;

@@ -96,7 +96,7 @@ impl Workers {
         })
     }
 
-    /// WorkerStarter a process. It may be spoken to at once: what it is told waits in its socket.
+    /// Starts a process. It may be spoken to at once: what it is told waits in its socket.
     pub fn start(&mut self, kind: WorkerKind, wakes: &Wakes) -> Result<WorkerId, Errno> {
         let (ours, theirs) = socket::pair()?;
         self.start_with(kind, Some(ours), theirs, wakes)

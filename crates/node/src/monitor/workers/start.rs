@@ -130,7 +130,7 @@ impl Images {
 const MAX_TRIES: u32 = 6;
 
 impl Executor {
-    /// WorkerStarter the thread.
+    /// Starts the thread.
     pub fn new(mut images: Images) -> std::io::Result<Executor> {
         let (jobs, queue) = mpsc::channel();
         let mut stack = Stack::new()?;

@@ -5,7 +5,7 @@ use fleetgate_seal::{Image, Source, Strategy};
 use fleetgate_sys::spawn::{Program, Spawn, Stack, Strings, spawn};
 use std::sync::{Arc, Mutex};
 
-/// WorkerStarter `cat` on the control socket, and notes what it is told of deaths.
+/// Starts `cat` on the control socket, and notes what it is told of deaths.
 struct Cats {
     image: Arc<Image>,
     early: Arc<Mutex<Vec<(WorkerKind, Death)>>>,
