@@ -2,7 +2,7 @@
 //! people who have logged in. What is typed here is what an administrator and a user type.
 
 use crate::peer::{DIR, World, confined};
-use crate::service::{children, command_line, descendants};
+use crate::service::{children, command_line, descendants, start_time};
 use crate::world::wait_until;
 use fleetgate_sys::{process, signals};
 use std::io::{BufRead, BufReader};
@@ -230,7 +230,7 @@ impl Managed {
         let below = descendants(self.child.id() as i32).into_iter();
         let manager = below
             .filter(|pid| command_line(*pid).starts_with("python3 "))
-            .min();
+            .min_by_key(|pid| start_time(*pid));
         let pidfd = process::pidfd_open(manager.expect("it runs")).expect("it lives");
         process::signal(&pidfd, signals::HUP).expect("signalled");
         self.is_ready();
@@ -283,7 +283,9 @@ impl Managed {
             "node" => "fleetgate-front starter".to_owned(),
             _ => format!("fleetgate {role} --config"),
         };
-        children(up).into_iter().filter(|pid| begins(pid, &words)).max()
+        let all = children(up).into_iter().filter(|pid| begins(pid, &words));
+        // Numbers of processes begin again at their end, so the latest need not have the highest.
+        all.max_by_key(|pid| start_time(*pid))
     }
 
     /// Waits until the service says that it serves.

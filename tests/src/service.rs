@@ -314,6 +314,18 @@ fn named(pids: &[i32], words: &str) -> Vec<i32> {
     pids.iter().copied().filter(holds).collect()
 }
 
+/// When a process began, in ticks since boot; 0 of one that is gone.
+pub fn start_time(pid: i32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // Behind the name, which may hold anything, the state is the third field and this the 22nd.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    fields
+        .split_whitespace()
+        .nth(19)
+        .and_then(|ticks| ticks.parse().ok())
+        .unwrap_or(0)
+}
+
 /// A process's words.
 pub fn command_line(pid: i32) -> String {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
