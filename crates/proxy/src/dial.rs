@@ -293,7 +293,7 @@ async fn begin(
     dial: &Dial,
     mut from_client: FromClient,
     received: &Arc<AtomicU64>,
-) -> Result<(NodeFrames, oneshot::Sender<()>), Denied> {
+) -> Result<(NodeFrames, oneshot::Sender<Duration>), Denied> {
     loop {
         let (to_node, end, back) = ToNode::new(dial.clone(), from_client, received.clone());
         let failed = match session(&tunnel, user, &dial.node, to_node).await {

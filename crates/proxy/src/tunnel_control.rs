@@ -89,11 +89,13 @@ async fn carry(shared: &Shared, channel: Channel, node: &Name, serial: u64, expi
     let mut closed = channel.closed();
     let mut view = shared.view.subscribe();
     let (to_node, outgoing) = queue();
-    {
+    // A newer state may come while the node is asked, and it is to hear that one too.
+    let mut told_serial = {
         let view = view.borrow_and_update();
         tell_state(&to_node, &view.signed);
         tell_fresh(&to_node, &view);
-    }
+        view.state.serial
+    };
     let mut client = TunnelClient::new(channel.clone()).max_decoding_message_size(CONTROL_MESSAGE);
     let mut control = tokio::select! {
         answer = Box::pin(client.control(outgoing)) => match answer {
@@ -119,7 +121,6 @@ async fn carry(shared: &Shared, channel: Channel, node: &Name, serial: u64, expi
     tracing::info!(%node, "a tunnel is there");
     let mut replaced = entered.tunnel.replaced.subscribe();
     let mut over = Box::pin(sleep(Duration::from_secs(expires.saturating_sub(now()))));
-    let mut told_serial = view.borrow().state.serial;
     // One request of the node's at a time: while it waits for auth, no more is read.
     let mut asked: Option<Pin<Box<dyn Future<Output = Option<ToNode>> + Send + '_>>> = None;
     // The proxy drains. The node dials it anew and ends this stream; the tunnel goes on with its sessions.

@@ -343,6 +343,13 @@ async fn a_lock_ends_what_is_open_and_lets_nothing_in() {
                 "{told:?}"
             ),
         }
+        if matches!(label, "login" | "role") {
+            // Nothing that the client still sends reaches the node, which has a moment to end the session itself.
+            let read = node.read.load(Relaxed);
+            session.tries_to_say(ssh(b"late".to_vec())).await;
+            node.left.recv().await.expect("then the proxy ends it");
+            assert_eq!(node.read.load(Relaxed), read, "{label}");
+        }
         if label == "node" {
             node.ended.take().unwrap().await.unwrap();
             // It heard why first: its own port has to refuse everybody too.

@@ -25,6 +25,9 @@ use tokio::time::sleep;
 use tonic::Status;
 use tonic::codegen::tokio_stream::Stream;
 
+/// How long a node has to hear why a session of its may not go on, before this proxy ends it. The client is told at once, and
+/// nothing that it sends reaches the node from then on.
+const NODE_HEARS_WITHIN: Duration = Duration::from_millis(500);
 /// How long a client has to take the rest of a session that ended at the proxy, before its place is free.
 const TAKEN_WITHIN: Duration = Duration::from_secs(2);
 
@@ -51,7 +54,7 @@ struct Parts {
     /// None: it was refused.
     from_node: Option<FromNode>,
     /// The other direction ends with this one; the node waits for that before it ends the stream.
-    end: Option<oneshot::Sender<()>>,
+    end: Option<oneshot::Sender<Duration>>,
     /// The node's side is over: the client has all of the session.
     is_whole: bool,
     account: Option<Account>,
@@ -67,7 +70,7 @@ impl Session {
     /// Of what a node sends. `left`: why the SSH that ended at this proxy did.
     pub(super) fn begin(
         from_node: FromNode,
-        end: oneshot::Sender<()>,
+        end: oneshot::Sender<Duration>,
         steps: Steps,
         told: DialRecord,
         place: Slot<Name>,
@@ -164,7 +167,7 @@ async fn watch(
             if !parts.is_whole {
                 parts.ends(refusal.words.clone());
             }
-            parts.release();
+            parts.refuse();
             drop(parts);
             // The client hears of it when it reads.
             let _ = tell.send(refusal);
@@ -193,6 +196,15 @@ impl Parts {
         if let Some(account) = &mut self.account {
             account.told.reason = why.into();
         }
+    }
+
+    /// Gives back all of it. A node gets the same state by this proxy's tunnel, and is to end the session itself, with its
+    /// reason in its audit log: it would take the end of the stream for its client's.
+    fn refuse(&mut self) {
+        if let (Some(FromNode::Tunnel(_)), Some(end)) = (&self.from_node, self.end.take()) {
+            let _ = end.send(NODE_HEARS_WITHIN);
+        }
+        self.release();
     }
 
     /// Gives back all of it.

@@ -7,8 +7,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio::time::{Sleep, sleep};
 use tonic::codegen::tokio_stream::Stream;
 
 /// The stream of them.
@@ -16,7 +18,9 @@ pub(super) struct ToNode {
     first: Option<Frame>,
     from_client: Option<FromClient>,
     received: Arc<AtomicU64>,
-    end: oneshot::Receiver<()>,
+    /// Ends it at once when it is dropped, or so much later as it says; nothing of the client goes on meanwhile.
+    end: oneshot::Receiver<Duration>,
+    later: Option<Pin<Box<Sleep>>>,
     /// Takes the client's frames back where the node took none of them.
     back: Option<oneshot::Sender<FromClient>>,
 }
@@ -28,7 +32,7 @@ impl ToNode {
         dial: Dial,
         from_client: FromClient,
         received: Arc<AtomicU64>,
-    ) -> (ToNode, oneshot::Sender<()>, oneshot::Receiver<FromClient>) {
+    ) -> (ToNode, oneshot::Sender<Duration>, oneshot::Receiver<FromClient>) {
         let (end, ended) = oneshot::channel();
         let (back, brought) = oneshot::channel();
         let to_node = ToNode {
@@ -38,6 +42,7 @@ impl ToNode {
             from_client: Some(from_client),
             received,
             end: ended,
+            later: None,
             back: Some(back),
         };
         (to_node, end, brought)
@@ -61,11 +66,18 @@ impl Stream for ToNode {
             return Poll::Ready(Some(first));
         }
         // The other direction is over, so this one is: whoever sent on would find nobody.
-        if self.from_client.is_some() && Pin::new(&mut self.end).poll(cx).is_ready() {
+        if self.from_client.is_some()
+            && let Poll::Ready(after) = Pin::new(&mut self.end).poll(cx)
+        {
             self.from_client = None;
+            self.later = after.ok().map(|after| Box::pin(sleep(after)));
         }
         loop {
             let Some(from_client) = &self.from_client else {
+                if let Some(later) = &mut self.later {
+                    ready!(later.as_mut().poll(cx));
+                    self.later = None;
+                }
                 return Poll::Ready(None);
             };
             match from_client.poll_next(cx) {

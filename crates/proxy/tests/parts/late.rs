@@ -7,9 +7,10 @@ use fleetgate_net::tls::{H2, Stream};
 use fleetgate_policy::cluster::Target;
 use fleetgate_proto::v1::denied::Reason;
 use fleetgate_proto::v1::frame::Kind;
-use fleetgate_proto::v1::{Node, NodeChange};
+use fleetgate_proto::v1::{Node, NodeChange, to_node};
 use prost::Message;
 use std::collections::HashSet;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -178,6 +179,26 @@ async fn a_kept_connection_outlives_sessions_whose_user_still_sends_at_their_end
     let lives = offender.sessions(USER_ERROR_RESETS * 3 / 2, true).await;
     let more = offender.dial("web1").await;
     assert!(!lives || !offender.all(&[more], |heard| heard.kind == DATA).await);
+}
+
+/// After a restore, say: the state that a node was told at first is not the one that what it signs is to be as of.
+#[tokio::test]
+async fn a_state_that_comes_while_a_node_opens_its_stream_is_told_too() {
+    let world = World::new("between").await;
+    let mut slow = world.dialled("web1", Behaviour::Slow).await;
+    slow.left.recv().await.expect("the proxy asks for the stream");
+    let mut other = world.node("web2", Behaviour::Echo).await;
+    world.lock(Target::Login("nobody".to_owned()));
+    other.hears_of_the_lock().await;
+    world.fresh();
+    // The proxy has both by then.
+    while !matches!(
+        other.told.recv().await.unwrap().kind,
+        Some(to_node::Kind::Fresh(_))
+    ) {}
+    slow.answers.notify_one();
+    let hears = tokio::time::timeout(Duration::from_secs(60), slow.hears_of_the_lock());
+    assert!(hears.await.is_ok(), "the node was not told the newer state");
 }
 
 #[tokio::test]

@@ -612,6 +612,8 @@ pub enum Behaviour {
     Late,
     /// Never opens its Control stream.
     Mute,
+    /// Is asked for its Control stream, which [`Node::left`] tells, and opens it when [`Node::answers`] lets it.
+    Slow,
 }
 
 /// A node's side that the test holds.
@@ -699,7 +701,7 @@ impl Tunnel for Serving {
             });
             let _ = send.send(frame(opened)).await;
             match behaviour {
-                Behaviour::Echo | Behaviour::Late | Behaviour::Mute => {
+                Behaviour::Echo | Behaviour::Late | Behaviour::Mute | Behaviour::Slow => {
                     let _ = send.send(frame(Kind::Ssh(first))).await;
                     let is_ended = loop {
                         let frame = match from.message().await {
@@ -739,6 +741,10 @@ impl Tunnel for Serving {
     async fn control(&self, request: Request<Streaming<ToNode>>) -> Result<Response<Says>, Status> {
         if self.behaviour == Behaviour::Mute {
             return std::future::pending().await;
+        }
+        if self.behaviour == Behaviour::Slow {
+            let _ = self.leave.send(true);
+            self.answers.notified().await;
         }
         let mut from = request.into_inner();
         let told = self.told.clone();
@@ -787,6 +793,11 @@ impl Session {
 
     pub async fn say(&self, frame: Frame) {
         self.send.as_ref().unwrap().send(frame).await.unwrap();
+    }
+
+    /// The same, where the proxy may be done with it.
+    pub async fn tries_to_say(&self, frame: Frame) {
+        let _ = self.send.as_ref().unwrap().send(frame).await;
     }
 
     pub async fn next(&mut self) -> Option<Kind> {
