@@ -1,6 +1,10 @@
 //! A small cluster in one process: a real proxy on a loopback port, an auth service and nodes made of the generated
 //! servers, and users.
 
+mod session;
+
+pub use session::Session;
+
 use bytes::Bytes;
 use fleetgate_net::h2::{self, AUTH_MESSAGE, Caller, Channel, Routes, Tuning};
 use fleetgate_net::testing::{Cluster, name, now};
@@ -772,39 +776,4 @@ pub fn dial_as(node: &str, login: &str, first: &[u8]) -> Frame {
         ssh: first.to_vec().into(),
         ..Dial::default()
     }))
-}
-
-/// A session of a user's: what he sends, and what he reads.
-pub struct Session {
-    pub send: Option<mpsc::Sender<Frame>>,
-    pub read: Streaming<Frame>,
-}
-
-impl Session {
-    pub async fn begin(client: &mut TransportClient<Channel>, first: Frame) -> Session {
-        let (send, frames) = mpsc::channel(1);
-        send.send(first).await.unwrap();
-        let read = client.dial(Fed(frames)).await.unwrap().into_inner();
-        Session {
-            send: Some(send),
-            read,
-        }
-    }
-
-    pub async fn say(&self, frame: Frame) {
-        self.send.as_ref().unwrap().send(frame).await.unwrap();
-    }
-
-    /// The same, where the proxy may be done with it.
-    pub async fn tries_to_say(&self, frame: Frame) {
-        let _ = self.send.as_ref().unwrap().send(frame).await;
-    }
-
-    pub async fn next(&mut self) -> Option<Kind> {
-        self.read
-            .message()
-            .await
-            .unwrap()
-            .map(|frame| frame.kind.unwrap())
-    }
 }
