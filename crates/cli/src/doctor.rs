@@ -12,6 +12,8 @@ use fleetgate_base::exit;
 use fleetgate_client::agent::Agent;
 use fleetgate_client::error::ClientError;
 use fleetgate_client::profile::Home;
+use fleetgate_client::timings::Timings;
+use fleetgate_client::transport::Proxy;
 use fleetgate_client::{connect, login as client_login, time};
 use fleetgate_net::x509;
 use fleetgate_node::config::Config;
@@ -118,7 +120,7 @@ fn login() -> Vec<Finding> {
             "run fleetgate login",
         ),
     }];
-    findings.push(match connect::run(ahead(&home, &profile.proxy)) {
+    let of_proxy = match connect::run(ahead(&home, &profile.proxy)) {
         Err(e) => finding(
             "proxy",
             Grade::Less,
@@ -135,13 +137,22 @@ fn login() -> Vec<Finding> {
             ),
             "set this machine's clock (NTP)",
         ),
-        Ok(_) => finding(
-            "proxy",
-            Grade::Good,
-            format!("{} is reached; the clocks agree", profile.proxy),
-            "",
-        ),
-    });
+        Ok(_) => {
+            if profile.expires > now
+                && let Err(why) = connect::run(is_taken(&home, &profile.proxy))
+            {
+                let found = format!("{}: {why}", profile.user);
+                findings[0] = finding("login", Grade::Less, found, "run fleetgate login");
+            }
+            finding(
+                "proxy",
+                Grade::Good,
+                format!("{} is reached; the clocks agree", profile.proxy),
+                "",
+            )
+        }
+    };
+    findings.push(of_proxy);
     findings.push(
         match Agent::connect(std::env::var_os("SSH_AUTH_SOCK")).and_then(|mut a| a.identities()) {
             Ok(keys) => finding(
@@ -162,6 +173,14 @@ fn login() -> Vec<Finding> {
         },
     );
     findings
+}
+
+/// Whether the proxy still takes the login: a lock, a reset or a changed role ends one before its time.
+async fn is_taken(home: &Home, proxy: &str) -> Result<(), ClientError> {
+    let (believe, credentials) = (connect::believe(home)?, connect::credentials(home)?);
+    let mut timings = Timings::default();
+    let proxy = Proxy::connect(proxy, &believe, &credentials, None, &mut timings).await?;
+    proxy.nodes("", &mut timings).await.map(drop)
 }
 
 async fn ahead(home: &Home, proxy: &str) -> Result<i64, ClientError> {

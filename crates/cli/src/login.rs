@@ -149,6 +149,9 @@ fn log_in(given: &Arguments, home: &Home, before: &Known) -> Result<Profile, Cli
     })
 }
 
+/// How often the first code is asked for.
+const CODE_TRIES: u32 = 3;
+
 type Factors = (Zeroizing<String>, Zeroizing<String>);
 
 /// Password and second factor are set; what was shown is good for the login that follows.
@@ -174,7 +177,16 @@ async fn first_time(
                 factor.by_hand().as_str(),
                 factor.address()
             );
-            code(given)?
+            let mut left = CODE_TRIES;
+            loop {
+                let code = code(given)?;
+                left -= 1;
+                // A mistyped one would have it all begin again. Where this machine's clock is wrong, auth says so at last.
+                if left == 0 || given.has("code-file") || factor.could_show(&code, time::now()) {
+                    break code;
+                }
+                eprintln!("That is no code of this secret now; type the one that the authenticator shows.");
+            }
         }
     };
     login::accept_invite(auth, ticket.secret(), &password, &code).await?;

@@ -75,6 +75,13 @@ impl Factor {
         ))
     }
 
+    /// Whether an authenticator whose clock is nearly right could show this code now.
+    #[must_use]
+    pub fn could_show(&self, code: &str, now: u64) -> bool {
+        let times = [now.saturating_sub(self.period), now, now + self.period];
+        times.iter().any(|at| self.code(*at).as_str() == code.trim())
+    }
+
     /// The secret as it is typed into an authenticator by hand, in groups of four.
     #[must_use]
     pub fn by_hand(&self) -> Zeroizing<String> {
@@ -226,5 +233,16 @@ mod tests {
         assert!(widths.iter().all(|w| *w == widths[0]), "{widths:?}");
         assert_eq!(widths.len(), widths[0].div_ceil(2));
         assert!(factor.square(true).contains("\x1b[0m\n"));
+    }
+
+    #[test]
+    fn a_code_that_was_mistyped_is_known_before_it_is_sent() {
+        let factor =
+            Factor::parse("otpauth://totp/a:b?secret=GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ").expect("read");
+        for at in [970, 1000, 1030] {
+            assert!(factor.could_show(&factor.code(at), 1000), "{at}");
+        }
+        assert!(!factor.could_show(&factor.code(1090), 1000), "too far ahead");
+        assert!(!factor.could_show("", 1000));
     }
 }

@@ -110,7 +110,11 @@ pub fn show(given: &Arguments) -> Outcome {
     let name = word(given);
     let roles = fetch(given)?;
     let role = roles.iter().find(|r| r.name.as_str() == name);
-    let role = role.ok_or_else(|| ClientError::Refused(format!("there is no role {name}")))?;
+    let role = role.ok_or_else(|| {
+        ClientError::Refused(format!(
+            "there is no role {name}: `fleetgate role ls` shows those there are"
+        ))
+    })?;
     match given.has("json") {
         true => output::json(&document(role)),
         false => print(&write_roles([role])),

@@ -42,7 +42,12 @@ fn hand_over(given: &Arguments, invite: &Invite) -> Outcome {
         invite.user,
         moment(invite.expires, "for ever").replace("in ", "for ")
     );
-    print(&format!("{}\n", invite.text))
+    print(&format!("{}\n", invite.text)).inspect_err(|_| {
+        eprintln!(
+            "The invite could not be written, and is shown nowhere else: `fleetgate user reset {}` makes another.",
+            invite.user
+        );
+    })
 }
 
 /// `user ls`

@@ -92,7 +92,8 @@ pub const TABLE: &[Command] = &[
         &["status"],
         "say who is logged in, and until when",
         "User, roles, accounts, expiry, age of the second factor, device, proxy, and by how much this machine's clock \
-         differs from the cluster's. The exit code is 1 where there is no login that holds.",
+         differs from the cluster's. The exit code is 1 where there is no login that holds. It asks nobody: \
+         `fleetgate doctor` finds out whether the proxy still takes it.",
         login::status,
     )
     .flags(&[HOME, JSON])

@@ -168,7 +168,10 @@ impl Value {
                 "a host, as proxy.example.org or proxy.example.org:3080",
             ),
             Value::Lifetime => ("TIME", "a time, as 90s, 10m, 8h or 7d"),
-            Value::Ttl => ("TIME", "a time of more than 0, as 90s, 10m, 8h or 7d"),
+            Value::Ttl => (
+                "TIME",
+                "a time of more than 0 and less than 136 years, as 90s, 10m, 8h or 7d",
+            ),
             Value::Moment => (
                 "WHEN",
                 "a moment, as yesterday, 2026-01-31, \"2026-01-31 14:00\" or 14:00 (in UTC), or how long ago, as 90s, \
