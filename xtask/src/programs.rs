@@ -230,7 +230,7 @@ mod tests {
         let runs = vec![run("one", "exit 0"), run("two", "exit 3"), run("three", "exit 0")];
         assert_eq!(side_by_side(runs, &spent), Err("failed: two".to_owned()));
         assert_eq!(side_by_side(vec![run("one", "exit 0")], &spent), Ok(1));
-        let said = "echo 'test a::b ... ok'; echo 'test c ... ok'";
+        let said = "echo 'test a::b ... ok'; echo 'test c ... ignored'";
         assert_eq!(
             side_by_side(vec![run("one", said), run("two", said)], &spent),
             Ok(2)
