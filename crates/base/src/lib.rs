@@ -1,14 +1,9 @@
 //! What every role of the program shares: the log's set-up, the form of audit lines, the words to a service manager, the
 //! sockets that it keeps, and the meaning of exit codes. No role's own business.
 #![forbid(unsafe_code)]
-#![warn(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_possible_wrap
-)]
 #![cfg_attr(
-    test,
-    allow(
+    not(test),
+    warn(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         clippy::cast_possible_wrap

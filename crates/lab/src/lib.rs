@@ -9,14 +9,9 @@
 //! It changes nothing outside its own namespaces and leaves nothing behind: places and devices are without names and go
 //! with this process, also when it is killed. It needs root.
 #![forbid(unsafe_code)]
-#![warn(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_possible_wrap
-)]
 #![cfg_attr(
-    test,
-    allow(
+    not(test),
+    warn(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         clippy::cast_possible_wrap

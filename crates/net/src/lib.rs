@@ -1,14 +1,9 @@
 //! Identities on the wire: TLS 1.3 with a post-quantum group, X.509, gRPC over one HTTP/2 connection in either
 //! direction, and how a connection is made and made again. What an identity may do is decided elsewhere.
 #![forbid(unsafe_code)]
-#![warn(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_possible_wrap
-)]
 #![cfg_attr(
-    test,
-    allow(
+    not(test),
+    warn(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         clippy::cast_possible_wrap

@@ -1,14 +1,9 @@
 //! Identities, grants, permits and command lists: who may do what, as pure functions. It reads no file, asks no
 //! name service, opens no socket and knows no protocol; whoever uses it brings addresses, times and account facts.
 #![forbid(unsafe_code)]
-#![warn(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_possible_wrap
-)]
 #![cfg_attr(
-    test,
-    allow(
+    not(test),
+    warn(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         clippy::cast_possible_wrap

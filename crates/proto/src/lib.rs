@@ -1,14 +1,9 @@
 //! The gRPC services, as Rust. The code under `generated` is made from the `.proto` files by `cargo xtask proto` and
 //! committed, so that no build needs a protobuf compiler. It holds types and stubs; no connection is made here.
 #![forbid(unsafe_code)]
-#![warn(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_possible_wrap
-)]
 #![cfg_attr(
-    test,
-    allow(
+    not(test),
+    warn(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         clippy::cast_possible_wrap

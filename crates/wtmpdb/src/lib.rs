@@ -22,14 +22,9 @@
 //! else, where `/var/lib/wtmpdb` exists, the table is written here in wtmpdb's own schema. Boot and shutdown records
 //! are not ours, and nothing is ever read for anybody.
 #![forbid(unsafe_code)]
-#![warn(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_possible_wrap
-)]
 #![cfg_attr(
-    test,
-    allow(
+    not(test),
+    warn(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         clippy::cast_possible_wrap
