@@ -233,8 +233,11 @@ fn the_first_process_goes_on_as_a_small_program() {
         || String::from_utf8_lossy(&std::fs::read(cmdline(service.pid())).unwrap_or_default()).into_owned();
     if !std::env::var("FLEETGATE_SUBJECT").is_ok_and(|s| s == "plain") {
         wait_until("it waits", || said().starts_with("fleetgate-front\0starter\0"));
-        let status = std::fs::read_to_string(format!("/proc/{}/status", service.pid())).expect("it lives");
-        for has in ["Seccomp:\t2", "NoNewPrivs:\t1", "CapEff:\t0000000000000000"] {
+        // It has the name as soon as it is executed, and shuts itself in a moment later.
+        let status = || std::fs::read_to_string(format!("/proc/{}/status", service.pid())).expect("it lives");
+        wait_until("it is shut in", || status().contains("Seccomp:\t2"));
+        let status = status();
+        for has in ["NoNewPrivs:\t1", "CapEff:\t0000000000000000"] {
             assert!(status.contains(has), "{has} in {status}");
         }
         let open = std::fs::read_dir(format!("/proc/{}/fd", service.pid()))
