@@ -66,8 +66,22 @@ fn fleetgate(args: Vec<OsString>) -> i32 {
             eprint!("{}", help::overview(COMMANDS, &group));
             exit::USAGE
         }
+        // The words could not be read, so the format of the log is looked for among them.
+        Err(usage) if asks_for_json(&args) => {
+            log::start(Some("json"), None);
+            tracing::error!("{usage}");
+            exit::USAGE
+        }
         Err(usage) => usage.print(),
     }
+}
+
+/// Whether `--log-format json` is among the words.
+fn asks_for_json(args: &[OsString]) -> bool {
+    let apart = args
+        .windows(2)
+        .any(|two| two[0] == "--log-format" && two[1] == "json");
+    apart || args.iter().any(|word| word == "--log-format=json")
 }
 
 fn run(given: &Arguments) -> i32 {

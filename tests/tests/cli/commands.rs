@@ -150,6 +150,24 @@ fn mistakes_are_named_and_exit_with_2() {
 }
 
 #[test]
+fn mistakes_are_lines_of_json_where_the_log_is() {
+    for line in [
+        "--log-format json frob",
+        "seal run --stratgy memfd --log-format=json -- true",
+    ] {
+        let out = fleetgate(line);
+        assert_eq!(out.status.code(), Some(2), "{line}");
+        let said = text(&out.stderr);
+        let told: serde_json::Value = serde_json::from_str(said.trim()).expect("one object");
+        let message = told["message"].as_str().expect("text");
+        assert!(
+            message.contains("there is no") && told["level"] == "ERROR",
+            "{said}"
+        );
+    }
+}
+
+#[test]
 fn the_version_names_the_images_or_that_there_are_none() {
     let out = text(&fleetgate("--version").stdout);
     assert!(out.starts_with("fleetgate "), "{out}");

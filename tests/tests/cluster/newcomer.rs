@@ -196,6 +196,37 @@ fn a_role_for_machines_that_are_not_there_is_applied_and_said() {
     // What changes nothing says nothing anew.
     assert_eq!(apply(r#""place=celar", "gate""#), "0 dba unchanged\n");
     assert_eq!(apply(r#""place=cellar", "gate""#), "0 dba changed\n");
+    // The file that cannot be read is named as it was given.
+    let told = apply("\"*\"]\\nlogin = [\"root\"");
+    assert!(
+        told.starts_with("2 ") && told.contains("dba.toml line 3: unknown field `login`"),
+        "{told}"
+    );
+    let told = cluster.script(&format!(
+        "{TOOLS}echo '[role.dba]' | said role apply --state cluster -f -"
+    ));
+    assert!(!told.contains("role file"), "{told}");
+}
+
+#[test]
+fn a_registration_that_takes_labels_away_says_so() {
+    needs_root!("auth");
+    let cluster = Cluster::new();
+    cluster.script("ssh-keygen -q -t ed25519 -N '' -f plain_key");
+    let register = |labels: &str| {
+        cluster.script(&format!(
+            "{TOOLS}said node register --state cluster db1 --address 127.0.0.1:22 --host-key plain_key.pub {labels}"
+        ))
+    };
+    let told = register("--label env=dev");
+    assert!(told.starts_with("0 ") && !told.contains("warning"), "{told}");
+    let told = register("--label env=dev");
+    assert!(told.starts_with("0 ") && !told.contains("warning"), "{told}");
+    let told = register("");
+    assert!(
+        told.contains("warning: db1: its labels were env=dev; now: none"),
+        "{told}"
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `fleetgate node ls|rm|register`.
 
-use super::{Admin, call, labels_text, moment, word};
+use super::{Admin, ask, call, labels_text, moment, word};
 use crate::flags::{Arguments, Outcome};
 use crate::output;
 use fleetgate_client::error::ClientError;
@@ -64,7 +64,21 @@ pub fn register(given: &Arguments) -> Outcome {
         labels: given.labels(),
         host_keys: given.values("host-key").map(key).collect::<Result<_, _>>()?,
     };
-    let node = call(given, Admin::register_node, request)?;
+    let (before, node) = ask(given, async |mut admin| {
+        let selector = request.name.clone();
+        let before = admin.nodes(NodesRequest { selector }).await?.into_inner().nodes;
+        Ok((before, admin.register_node(request).await?.into_inner()))
+    })?;
+    // A registration replaces the one before, its labels too: roles may no longer match the node.
+    for before in before
+        .iter()
+        .filter(|n| n.name == node.name && n.labels != node.labels)
+    {
+        let (had, has) = (labels_text(&before.labels), labels_text(&node.labels));
+        let has = if has.is_empty() { "none".to_owned() } else { has };
+        let warning = format!("warning: {}: its labels were {had}; now: {has}", node.name);
+        eprintln!("{}", output::printable(&warning));
+    }
     print_nodes(given.has("json"), &[node])
 }
 

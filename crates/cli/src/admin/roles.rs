@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
+use tonic::Code;
 
 /// The latest logins of a node that are looked at for accounts that are not there.
 const LOGINS_LOOKED_AT: u32 = 1000;
@@ -23,7 +24,8 @@ const UNCHANGED: &str = "unchanged";
 /// `role apply`
 pub fn apply(given: &Arguments) -> Outcome {
     // The table requires it.
-    let text = match given.value("file").unwrap_or_default() {
+    let file = given.value("file").unwrap_or_default();
+    let text = match file {
         "-" => {
             let mut text = String::new();
             std::io::stdin()
@@ -35,11 +37,19 @@ pub fn apply(given: &Arguments) -> Outcome {
         path => files::read_text(Path::new(path))?.to_string(),
     };
     let dry_run = given.has("dry-run");
-    // A file that cannot be read is refused by auth, in its words.
-    let roles = parse_roles("the role file", &text).unwrap_or_default();
+    // Auth reads the roles itself, and may know keys that this program does not. It does not know the file's name.
+    let name = if file == "-" { "standard input" } else { file };
+    let roles = parse_roles(name, &text);
     let request = ApplyRoleRequest { text, dry_run };
     let (changes, nodes) = ask(given, async |mut admin| {
-        let changes = admin.apply_role(request).await?.into_inner().changes;
+        let applied = admin.apply_role(request).await;
+        let changes = applied
+            .map_err(|refused| match &roles {
+                Err(why) if refused.code() == Code::InvalidArgument => ClientError::Usage(why.to_string()),
+                _ => ClientError::from(refused),
+            })?
+            .into_inner()
+            .changes;
         let every = NodesRequest::default();
         Ok((changes, admin.nodes(every).await?.into_inner().nodes))
     })?;
@@ -49,6 +59,7 @@ pub fn apply(given: &Arguments) -> Outcome {
     };
     let warnings: Vec<String> = roles
         .iter()
+        .flatten()
         .filter(changed)
         .flat_map(|role| without_nodes(role, &nodes))
         .collect();

@@ -7,6 +7,7 @@ use crate::master::Keep;
 use crate::ssh::Strict;
 use crate::ssh::forward::Forward;
 use fleetgate_ssh::settings::Settings;
+use std::num::NonZeroU16;
 
 impl Line {
     /// `NAME=VALUE`, or as a line of a file has it.
@@ -68,7 +69,7 @@ impl Line {
     }
 
     fn used(&mut self, name: &'static str, value: &str) -> Result<(), String> {
-        let wrong = |what: &str| what.to_owned();
+        let wrong = |what: &str| format!("{name} takes {what}");
         let flag = || match value.to_ascii_lowercase().as_str() {
             "yes" | "true" => Ok(true),
             "no" | "false" => Ok(false),
@@ -110,8 +111,8 @@ impl Line {
             "ExitOnForwardFailure" => o.exit_on_forward_failure = flag()?,
             "ForkAfterAuthentication" => o.background = flag()?,
             "ForwardAgent" => {
-                o.agent = flag()
-                    .map_err(|_| wrong("yes or no; another agent's socket is said by SSH_AUTH_SOCK"))?;
+                o.agent =
+                    flag().map_err(|_| wrong("yes or no; SSH_AUTH_SOCK names another agent's socket"))?;
             }
             "ForwardX11" => self.x11 = flag()?,
             "ForwardX11Trusted" => self.trusted = flag()?,
@@ -155,12 +156,15 @@ impl Line {
                 o.ways.keyboard &= has("keyboard-interactive");
                 o.ways.password &= has("password");
                 if !(has("publickey") || has("keyboard-interactive") || has("password")) {
-                    return Err(wrong(no_ways));
+                    return Err(no_ways.to_owned());
                 }
             }
-            "Port" => self.port = Some(value.parse().map_err(|_| wrong("a port"))?),
+            "Port" => {
+                let port: NonZeroU16 = value.parse().map_err(|_| wrong("a number from 1 to 65535"))?;
+                self.port = Some(port.get());
+            }
             "ProxyJump" if value == "none" => {}
-            "ProxyJump" if value.contains(',') => return Err(wrong("a node is reached by one proxy")),
+            "ProxyJump" if value.contains(',') => return Err("a node is reached by one proxy".to_owned()),
             "ProxyJump" => {
                 o.proxy.get_or_insert_with(|| value.to_owned());
             }

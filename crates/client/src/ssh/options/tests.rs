@@ -116,8 +116,15 @@ fn what_is_not_served_is_said() {
         ("-Q cipher web1", "`ssh -Q`"),
         ("-L", "wants a value"),
         ("-L 80 web1", "`-L`: \"80\" is no forward"),
-        ("-p 70000 web1", "`-p`: `70000`: a port"),
-        ("-o Port=ssh web1", "-o Port=ssh: a port"),
+        (
+            "-p 70000 web1",
+            "`-p`: `70000`: Port takes a number from 1 to 65535",
+        ),
+        (
+            "-o Port=ssh web1",
+            "-o Port=ssh: Port takes a number from 1 to 65535",
+        ),
+        ("-o Port=0 web1", "a number from 1 to 65535"),
         ("-R 1080 web1", "SOCKS proxy on the far side"),
         (
             "-o Ciphers=none web1",
