@@ -162,7 +162,7 @@ impl fmt::Display for LaunchError {
                 f,
                 "the session helper was not started: {e}; see `fleetgate seal doctor`"
             ),
-            LaunchError::Refused(failure) => write_failure(f, failure),
+            LaunchError::Refused(failure) => write!(f, "the session was refused: {}", failure_words(failure)),
             LaunchError::Died { stage, exit, tries } => {
                 write!(f, "the session helper {}, {stage}", exit_words(*exit))?;
                 match (tries, stage) {
@@ -204,7 +204,8 @@ fn exit_words(exit: Option<Exit>) -> String {
     }
 }
 
-fn write_failure(f: &mut fmt::Formatter<'_>, failure: &Failure) -> fmt::Result {
+/// What the helper refused, and why: `authorized_keys: somebody else owns it or may write to it`.
+pub fn failure_words(failure: &Failure) -> String {
     let why = match &failure.reason {
         Reason::BadOrder => "it could not read the order",
         Reason::BadDescriptors => "the descriptors do not match the order",
@@ -225,14 +226,10 @@ fn write_failure(f: &mut fmt::Formatter<'_>, failure: &Failure) -> fmt::Result {
         Reason::BadRequest => "it is out of range",
         Reason::TooMany => "as many as allowed are there already",
     };
-    write!(
-        f,
-        "the session was refused: {}: {why}",
-        failure.subject.to_string_lossy()
-    )?;
+    let subject = failure.subject.to_string_lossy();
     match failure.errno {
-        0 => Ok(()),
-        n => write!(f, ": {}", Errno(n)),
+        0 => format!("{subject}: {why}"),
+        n => format!("{subject}: {why}: {}", Errno(n)),
     }
 }
 

@@ -671,7 +671,7 @@ fn who_may_come_in_at_all() {
                 "0 Authentications that can continue: publickey*Permission denied (publickey).",
                 &["login_refused \"login\":\"nobody-here\"", "login_refused no such account", "login_refused \"login\":\"ada\""],
             ),
-            ("chmod 666 $K", "s gate true 2>&1", OUT, &["login_refused authorized_keys: "]),
+            ("chmod 666 $K", "s gate true 2>&1", OUT, &["login_refused authorized_keys: somebody else owns it"]),
             ("chmod 600 $K; chmod 770 $HOMES/ada/.ssh", "s gate true 2>&1", OUT, &["login_refused .ssh"]),
             ("chmod 700 $HOMES/ada/.ssh; chmod 777 $HOMES/ada", "s gate true 2>&1", OUT, &["login_refused /run/home/ada"]),
             ("chmod 700 $HOMES/ada; chown 54331 $K", "s gate true 2>&1", OUT, &["login_refused authorized_keys"]),

@@ -193,3 +193,23 @@ impl Monitor {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CString;
+
+    #[test]
+    fn words_of_a_worker_begin_no_line_and_have_a_bound() {
+        let said = |bytes: Vec<u8>| quoted(&CString::new(bytes).expect("no zero byte"));
+        assert_eq!(said(b"it's \"over\"".to_vec()), "it's \"over\"");
+        assert_eq!(
+            said(b"a\nERROR forged\x1b[2J".to_vec()),
+            "a\\nERROR forged\\u{1b}[2J"
+        );
+        assert_eq!(said("a\u{202e}b".into()), "a\\u{202e}b");
+        assert_eq!(said(vec![b'x'; 100_000]).len(), MAX_WORDS);
+        // The longest that an escape makes of a byte.
+        assert_eq!(said(vec![1; 100_000]).len(), MAX_WORDS * "\\u{1}".len());
+    }
+}

@@ -293,9 +293,12 @@ fn collect(
             (Some(failure), _) => {
                 // Most people have no such file.
                 if failure.reason != fleetgate_wire::Reason::Missing {
-                    let subject = failure.subject.to_string_lossy();
-                    out.problems
-                        .push(format!("{name}: {subject}: {:?}", failure.reason));
+                    let why = fleetgate_launch::failure_words(&failure);
+                    // What is wrong is the file itself, or a directory on the way to it.
+                    out.problems.push(match why.starts_with(&format!("{name}: ")) {
+                        true => why,
+                        false => format!("{name}: {why}"),
+                    });
                 }
                 continue;
             }
