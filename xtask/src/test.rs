@@ -29,7 +29,10 @@ const IMAGES_ALONE: [(&str, &str); 7] = [
 /// The end-to-end programs that take longest, which begin first.
 const LONG: [&str; 3] = ["interop", "cluster", "node"];
 
-/// So many tests of an end-to-end program run at a time, whatever the number of processors: they wait most of their time.
+/// The unit tests that take longest, which begin first.
+const LONG_UNITS: [&str; 2] = ["proxy/proxy", "auth/growth"];
+
+/// So many tests of a program run at a time, whatever the number of processors: they wait most of their time.
 const TESTS_AT_A_TIME: &str = "4";
 
 /// What the end-to-end programs run against.
@@ -139,9 +142,10 @@ fn units(filter: &Filter, skips: &Path, spent: &Spent, quiet: &mut dyn FnMut()) 
     });
     quiet();
     let mut runs = Vec::new();
-    for program in built? {
+    for program in first(built?, &LONG_UNITS, |program| &program.name) {
         let mut command = program.command();
         command.env("FLEETGATE_SKIPS", skips);
+        command.env("RUST_TEST_THREADS", TESTS_AT_A_TIME);
         // Some have a `main` of their own, which lists nothing: all of them run, and leave out what the word is not part of.
         if let Filter::Name(word) = filter {
             command.arg(word);
@@ -158,6 +162,12 @@ fn units(filter: &Filter, skips: &Path, spent: &Spent, quiet: &mut dyn FnMut()) 
         .map(|(name, run)| (format!("unit: {name}"), run))
         .collect();
     side_by_side(runs, spent)
+}
+
+/// The same things, those whose names are in `long` before the others.
+fn first<T>(mut things: Vec<T>, long: &[&str], name: impl Fn(&T) -> &str) -> Vec<T> {
+    things.sort_by_key(|thing| long.iter().position(|l| *l == name(thing)).unwrap_or(long.len()));
+    things
 }
 
 /// The run of this program with these arguments and the filter's word, where that leaves it a test.
@@ -246,11 +256,10 @@ fn end_to_end(subject: &Subject, filter: &Filter, skips: &Path, spent: &Spent) -
     if !matches!(filter, Filter::Area(area, _) if area != "interop") {
         spent.time("clients from outside", peers::fetch)?;
     }
-    let mut names = match filter {
+    let names = match filter {
         Filter::Area(area, _) => vec![area.clone()],
-        _ => areas(),
+        _ => first(areas(), &LONG, String::as_str),
     };
-    names.sort_by_key(|name| LONG.iter().position(|long| long == name).unwrap_or(LONG.len()));
     if names.is_empty() {
         return Err("there are no programs in tests/tests".to_owned());
     }
