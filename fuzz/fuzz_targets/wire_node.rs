@@ -1,7 +1,8 @@
-//! Any bytes as each of the frames between the node's processes. The monitor reads what a taken-over lobby, front or
+//! Any bytes as each of the frames between the node's processes, and between a command and the master. The monitor reads what a taken-over lobby, front or
 //! tunnel says: never a panic, and what is understood has one form.
 #![no_main]
 
+use fleetgate_wire::master::{FromMaster, ToMaster};
 use fleetgate_wire::node::{front, lobby, starter, tunnel, watch};
 use fleetgate_wire::{Decode, Encode, decode, encode};
 use libfuzzer_sys::fuzz_target;
@@ -23,4 +24,6 @@ fuzz_target!(|data: &[u8]| {
     one_form::<watch::FromWatcher>(data);
     one_form::<starter::FromMonitor>(data);
     one_form::<starter::ToMonitor>(data);
+    one_form::<FromMaster>(data);
+    one_form::<ToMaster>(data);
 });

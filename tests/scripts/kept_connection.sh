@@ -1,13 +1,13 @@
 # shellcheck shell=bash
 # Words for the tests of `cluster/kept_connection.rs`.
-holders() {
+masters() {
     for p in /proc/[0-9]*; do
         [ "$(readlink "$p/ns/mnt")" = "$(readlink /proc/self/ns/mnt)" ] || continue
-        if tr '\0' ' ' 2> /dev/null < "$p/cmdline" | grep -q '^fleetgate-holder /run/test/home '; then echo "${p#/proc/}"; fi
+        if tr '\0' ' ' 2> /dev/null < "$p/cmdline" | grep -q '^fleetgate-master /run/test/home '; then echo "${p#/proc/}"; fi
     done
 }
-nobody() { until [ -z "$(holders)" ]; do sleep 0.05; done; }
-end_all() { for p in $(holders); do kill "$@" "$p"; done; nobody; }
+nobody() { until [ -z "$(masters)" ]; do sleep 0.05; done; }
+end_all() { for p in $(masters); do kill "$@" "$p"; done; nobody; }
 steps() {
     "$F" ssh --home home --explain=json "$@" ada@gate true 2>&1 | python3 -c '
 import json, sys

@@ -3,7 +3,6 @@
 
 use crate::agent::Agent;
 use crate::error::ClientError;
-use crate::master::protocol::{MasterReply, MasterRequest};
 use crate::ssh::forward::Target;
 use crate::ssh::{Hosts, options, socks, x11};
 use crate::stderr;
@@ -13,6 +12,7 @@ use crate::waterfall::Waterfall;
 use fleetgate_policy::text::is_unseen;
 use fleetgate_proto::v1::frame::Kind;
 use fleetgate_proto::v1::{Denied, Frame};
+use fleetgate_wire::master::{FromMaster, ToMaster};
 use prost::Message;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -28,7 +28,7 @@ pub fn peers(reader: u8, data: &[u8]) {
         0 => agent(data),
         1 => display(data),
         2 => proxied(data),
-        3 => holder(data),
+        3 => master(data),
         4 => steps(data),
         5 => host(data),
         6 => words(data),
@@ -81,13 +81,13 @@ fn proxied(data: &[u8]) {
     }
 }
 
-/// The holder of a connection, and who asks it.
-fn holder(data: &[u8]) {
-    if let Ok(text) = std::str::from_utf8(data) {
-        let _ = MasterRequest::parse(text);
-        if let Ok(MasterReply::Lent { steps }) = serde_json::from_str::<MasterReply>(text) {
-            let _: Vec<_> = steps.iter().map(|s| s.step()).collect();
-        }
+/// The master, and who asks it: what is read is written as it was.
+fn master(data: &[u8]) {
+    if let Ok(word) = fleetgate_wire::decode::<ToMaster>(data) {
+        assert_eq!(fleetgate_wire::encode(&word), data);
+    }
+    if let Ok(word) = fleetgate_wire::decode::<FromMaster>(data) {
+        assert_eq!(fleetgate_wire::encode(&word), data);
     }
 }
 

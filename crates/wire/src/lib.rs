@@ -22,6 +22,7 @@ pub mod common;
 pub mod exec;
 pub mod guard;
 pub mod home;
+pub mod master;
 pub mod names;
 pub mod net;
 pub mod node;

@@ -4,7 +4,7 @@
 use fleetgate_tests::cluster::{Cluster, STATE};
 use fleetgate_tests::{is_root, skip};
 
-/// `holders` prints the numbers of the processes of this test's world that hold a connection for the login; `nobody` waits
+/// `masters` prints the numbers of the processes of this test's world that hold a connection for the login; `nobody` waits
 /// until there is none, and `end_all` ends them first; `steps` prints what a command of the user's waited for; `reached` how
 /// many connections to the proxy there are.
 const TOOLS: &str = include_str!("../../scripts/kept_connection.sh");
@@ -36,7 +36,7 @@ fn later_commands_go_by_the_connection_of_the_first() {
         r#"
         end_all
         is "$(steps)" "$COLD"
-        holder=$(holders)
+        master=$(masters)
         is "$(reached)" 2
         # By name, by labels, for a list, and by plain ssh; one beside the other, and with bytes both ways.
         is "$(steps)" "$WARM"
@@ -50,18 +50,18 @@ fn later_commands_go_by_the_connection_of_the_first() {
         "$F" ssh --home home ada@gate 'cat > /dev/null; sleep 0.2; echo late' < there > said
         wait $one; wait $two
         is "$(cat said)" late
-        is "$(holders)" "$holder"
+        is "$(masters)" "$master"
         is "$(reached)" 2
         # It is the user's alone, and holds on to nothing that was the command's.
         is "$(stat -c '%a %U' home/mux)" '700 root'
-        is "$(ls -l /proc/$holder/fd | grep -c -e /run/test -e /dev/pts)" 1
-        ls -l /proc/$holder/fd | grep -q 'home/mux/proxy.lock'
-        is "$(tr '\0' '\n' < /proc/$holder/environ)" ''
-        is "$(readlink /proc/$holder/cwd)" /
+        is "$(ls -l /proc/$master/fd | grep -c -e /run/test -e /dev/pts)" 1
+        ls -l /proc/$master/fd | grep -q 'home/mux/master.lock'
+        is "$(tr '\0' '\n' < /proc/$master/environ)" ''
+        is "$(readlink /proc/$master/cwd)" /
         # Refusals are the proxy's own, and are not tried again on another connection.
         if "$F" ssh --home home nobody@gate true 2> said; then exit 1; fi
         grep -q 'has the logins ada, bea, root on gate, not nobody' said
-        is "$(holders)" "$holder""#,
+        is "$(masters)" "$master""#,
     );
 }
 
@@ -71,23 +71,23 @@ fn a_connection_is_kept_for_as_long_as_it_is_asked_for_and_for_its_login() {
         r#"
         end_all
         is "$(steps -o ControlPersist=no)" "$OWN"
-        is "$(holders)" ''
-        is "$(steps -o ControlPersist=5s)" "$COLD"
-        is "$(steps)" "$WARM"
+        is "$(masters)" ''
+        is "$(steps -o ControlPersist=2s)" "$COLD"
+        is "$(steps -o ControlPersist=2s)" "$WARM"
         nobody
-        [ ! -e home/mux/proxy ]
+        [ ! -e home/mux/master ]
         # Another login, and the end of one. Who is in stays in.
         "$F" ssh --home home ada@gate true
-        first=$(holders)
+        first=$(masters)
         mkfifo typed
         "$F" ssh --home home ada@gate 'echo in; cat' < typed > in & session=$!
         exec 3> typed
         until grep -qs in in; do sleep 0.05; done
         again "$F" login --home home --mfa --password-file password --authenticator totp --no-agent
-        until [ ! -e home/mux/proxy ]; do sleep 0.05; done
+        until [ ! -e home/mux/master ]; do sleep 0.05; done
         is "$(steps)" "$COLD"
         kill -0 "$first"
-        is "$(holders | wc -l)" 2
+        is "$(masters | wc -l)" 2
         echo stays >&3
         exec 3>&-
         wait $session
@@ -96,23 +96,23 @@ fn a_connection_is_kept_for_as_long_as_it_is_asked_for_and_for_its_login() {
         is "$(steps)" "$WARM"
         "$F" logout --home home
         nobody
-        [ ! -e home/mux/proxy ]"#,
+        [ ! -e home/mux/master ]"#,
     );
 }
 
 #[test]
-fn nobody_is_worse_off_for_a_holder_that_is_gone_silent_or_in_the_way() {
+fn nobody_is_worse_off_for_a_master_that_is_gone_silent_or_in_the_way() {
     drive(
         r#"
-        holder=$(holders)
-        kill -9 "$holder"; nobody
-        [ -S home/mux/proxy ]
+        master=$(masters)
+        kill -9 "$master"; nobody
+        [ -S home/mux/master ]
         is "$(steps)" "$COLD"
         is "$(steps)" "$WARM"
         # One that says nothing.
-        kill -STOP "$(holders)"
+        kill -STOP "$(masters)"
         "$F" ssh --home home -v -o ConnectTimeout=5 ada@gate true 2> said
-        grep -q 'is not kept: its holder does not answer' said
+        grep -q 'is not kept: the master does not answer' said
         # The next ones do not wait for it, and share one again when it has gone.
         "$F" ssh --home home -v ada@gate true 2> said
         if grep -q 'does not answer' said; then exit 1; fi
@@ -125,11 +125,11 @@ fn nobody_is_worse_off_for_a_holder_that_is_gone_silent_or_in_the_way() {
         is "$(steps)" "$COLD"
         nobody
         rm home/mux
-        # Many at once, before there is one: each is served, and one holder stays.
+        # Many at once, before there is one: each is served, and one master stays.
         for n in $(seq 12); do "$F" ssh --home home ada@gate "echo in-$n" > "in.$n" & done
         wait
         for n in $(seq 12); do is "$(cat "in.$n")" "in-$n"; done
-        until [ "$(holders | wc -l)" = 1 ]; do sleep 0.05; done
+        until [ "$(masters | wc -l)" = 1 ]; do sleep 0.05; done
         is "$(steps)" "$WARM"
         # No proxy at all, in the same words.
         for keep in no yes; do
@@ -147,10 +147,46 @@ fn a_connection_that_broke_is_made_anew() {
     };
     script(&cluster, r#"is "$(steps)" "$WARM""#);
     cluster.down(STATE);
-    script(&cluster, "nobody");
     cluster.up(STATE, fleetgate_tests::cluster::PROXY);
     fleetgate_tests::world::wait_until("the node is back", || {
         cluster.attempt(r#""$F" ssh --home home ada@gate true"#).is_ok()
     });
     script(&cluster, r#"is "$(steps)" "$WARM""#);
+}
+
+#[test]
+fn sessions_go_by_one_connection_that_the_master_keeps() {
+    drive(
+        r#"
+        end_all
+        s() { "$F" ssh --home home "$@"; }
+        is "$(s ada@gate 'echo in')" in
+        master=$(masters)
+        # Exit codes, both outputs, the input's end, bytes as they are, many at once.
+        is "$(s ada@gate 'exit 7' || echo $?)" 7
+        is "$(s ada@gate 'kill -9 $$' || echo $?)" 255
+        s ada@gate 'echo out; echo err >&2' > out 2> err
+        is "$(cat out)/$(cat err)" out/err
+        is "$(echo typed | s ada@gate cat)" typed
+        is "$(echo typed | s -n ada@gate cat)" ''
+        head -c 5000000 /dev/urandom > there
+        s ada@gate cat < there | cmp - there
+        s ada@gate 'cat > /dev/null; echo done' < there > out
+        is "$(cat out)" done
+        for n in $(seq 40); do s ada@gate "echo in-$n" > "in.$n" & done
+        wait $(jobs -p)
+        for n in $(seq 40); do is "$(cat "in.$n")" "in-$n"; done
+        is "$(masters)" "$master"
+        # A client that is ended ends its session, and no other.
+        "$F" ssh --home home ada@gate 'echo $$ > ~/one; exec sleep 1000' & one=$!
+        s ada@gate 'echo two; read -r x; echo $x' > two < <(sleep 2; echo lives) & two=$!
+        until [ -s /run/home/ada/one ]; do sleep 0.05; done
+        kill $one; wait $one || :
+        until ! kill -0 "$(cat /run/home/ada/one)" 2> /dev/null; do sleep 0.05; done
+        wait $two
+        is "$(cat two)" "$(printf 'two\nlives')"
+        # A reader that went away ends its writer, as a pipe does.
+        is "$(s ada@gate 'yes; echo $? >&2' 2> /dev/null | head -1)" y
+        is "$(masters)" "$master""#,
+    );
 }

@@ -1,7 +1,7 @@
-//! A command's side of a connection that is lent: it asks the holder that is there, or starts one and is its first user.
+//! A command's side: it asks the master that is there, or starts one and is its first user.
 
-use super::protocol::{self, MasterReply};
-use super::{DEADLINE, NAME, SOCKET};
+use super::socket::MessageSocket;
+use super::{DEADLINE, NAME, SOCKET, VERSION, heard_step};
 use crate::error::ClientError;
 use crate::profile::Home;
 use crate::timings::Timings;
@@ -9,6 +9,9 @@ use crate::transport::{LEG, Proxy};
 use crate::waiting::{Peer, with_notice};
 use fleetgate_net::dial;
 use fleetgate_net::h2::{self, Tuning};
+use fleetgate_sys::Fd;
+use fleetgate_wire::master::{FromMaster, Target, ToMaster};
+use std::ffi::CString;
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -33,7 +36,16 @@ pub(super) enum MasterError {
     Proxy(ClientError),
 }
 
-/// The connection to the proxy at `address`, by the holder.
+/// For what a connection is wanted.
+pub(super) fn target(address: &str, persist: Duration) -> io::Result<Target> {
+    Ok(Target {
+        version: VERSION.into(),
+        proxy: CString::new(address)?,
+        keep: u32::try_from(persist.as_secs()).unwrap_or(u32::MAX),
+    })
+}
+
+/// The connection to the proxy at `address`, by the master.
 pub(super) async fn connect(
     home: &Home,
     address: &str,
@@ -42,95 +54,103 @@ pub(super) async fn connect(
     timings: &mut Timings,
 ) -> Result<SharedConnection, MasterError> {
     let nobody = |e: &dyn fmt::Display| MasterError::Unavailable(e.to_string());
-    let key = protocol::key(home, address).map_err(|e| nobody(&e))?;
+    // Without a login there is nobody to keep it for; the command says so in its own words.
+    let target = target(address, persist).map_err(|e| nobody(&e))?;
     let patience = time.unwrap_or(dial::DEADLINE) + DEADLINE;
     timings.begin("kept connection", LEG);
-    if let Ok(stream) = UnixStream::connect(home.file(SOCKET)).await {
-        let answered = ask(stream, &key, patience, address).await.map_err(|e| {
-            if e.kind() == io::ErrorKind::TimedOut {
+    let mut present = MessageSocket::connect(&home.file(SOCKET)).ok();
+    loop {
+        let is_there = present.is_some();
+        let socket = match present.take() {
+            Some(socket) => socket,
+            None => start(home).map_err(|e| nobody(&e))?,
+        };
+        let asked = ToMaster::Lend { target: target.clone() };
+        let answer = ask(&socket, &asked, &[], patience, address).await.map_err(|e| {
+            if is_there && e.kind() == io::ErrorKind::TimedOut {
                 // Nobody else shall wait for it. Until it ends there is no other one to share.
                 let _ = std::fs::remove_file(home.file(SOCKET));
             }
             nobody(&e)
         });
-        match answered? {
-            (stream, MasterReply::Lent { .. }) => {
+        match answer? {
+            (FromMaster::Lent { steps, was_there }, descriptors) => {
                 timings.end();
-                return lent(stream, address, true).await;
+                for step in &steps {
+                    timings.extend(heard_step(step));
+                }
+                let stream = descriptors.into_iter().next();
+                let stream = stream.ok_or_else(|| nobody(&"the master lends nothing"))?;
+                return lent(stream, address, was_there).await;
             }
-            (_, MasterReply::Failed { why }) => return Err(failed(address, why)),
+            (FromMaster::Failed { why }, _) => {
+                let why = why.to_string_lossy().into_owned();
+                return Err(MasterError::Proxy(ClientError::Unreachable(address.to_owned(), why)));
+            }
             // Of another login or another version: it makes room.
-            (_, MasterReply::Other) => {}
+            (FromMaster::Other, _) if is_there => {}
+            _ => return Err(nobody(&"the login changed meanwhile")),
         }
-    }
-    let (ours, its) = std::os::unix::net::UnixStream::pair().map_err(|e| nobody(&e))?;
-    start(home, address, persist, its.into()).map_err(|e| nobody(&e))?;
-    let ours = ours
-        .set_nonblocking(true)
-        .and_then(|()| UnixStream::from_std(ours))
-        .map_err(|e| nobody(&e))?;
-    match ask(ours, &key, patience, address).await.map_err(|e| nobody(&e))? {
-        (stream, MasterReply::Lent { steps }) => {
-            timings.end();
-            for step in &steps {
-                timings.extend(step.step());
-            }
-            lent(stream, address, false).await
-        }
-        (_, MasterReply::Failed { why }) => Err(failed(address, why)),
-        (_, MasterReply::Other) => Err(MasterError::Unavailable("the login changed meanwhile".to_owned())),
     }
 }
 
-async fn ask(
-    stream: UnixStream,
-    key: &str,
+/// Asks, and waits for the first answer.
+pub(super) async fn ask(
+    socket: &MessageSocket,
+    word: &ToMaster,
+    descriptors: &[i32],
     patience: Duration,
     address: &str,
-) -> io::Result<(UnixStream, MasterReply)> {
+) -> io::Result<(FromMaster, Vec<Fd>)> {
     // The directory is the user's alone; whoever else got in there is not believed all the same.
-    if stream.peer_cred()?.uid() != fleetgate_sys::process::effective_uid() {
-        return Err(io::Error::other("somebody else's process holds it"));
+    if !socket.is_ours() {
+        return Err(io::Error::other("it is somebody else's process"));
     }
-    // Its holder connects to the proxy, and says nothing itself.
+    socket.send(word, descriptors)?;
+    // The master connects to the proxy, and says nothing itself.
     let whom = Peer::proxy(address).name;
-    timeout(patience, with_notice(&whom, protocol::ask(stream, key)))
-        .await
-        .unwrap_or_else(|_| {
-            Err(io::Error::new(
-                io::ErrorKind::TimedOut,
-                "its holder does not answer",
-            ))
-        })
+    match timeout(patience, with_notice(&whom, socket.receive())).await {
+        // Words of another version: as if it said that it is one.
+        Ok(Err(e)) if e.kind() == io::ErrorKind::InvalidData => Ok((FromMaster::Other, Vec::new())),
+        Ok(Err(e)) if e.kind() == io::ErrorKind::UnexpectedEof => {
+            Err(io::Error::other("the master ended and did not say why"))
+        }
+        Ok(answer) => answer,
+        Err(_) => Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the master does not answer",
+        )),
+    }
 }
 
-async fn lent(stream: UnixStream, address: &str, was_there: bool) -> Result<SharedConnection, MasterError> {
+async fn lent(stream: Fd, address: &str, was_there: bool) -> Result<SharedConnection, MasterError> {
+    let unavailable = |e: &dyn fmt::Display| MasterError::Unavailable(e.to_string());
+    let stream = std::os::unix::net::UnixStream::from(OwnedFd::from(stream));
+    let stream = stream
+        .set_nonblocking(true)
+        .and_then(|()| UnixStream::from_std(stream))
+        .map_err(|e| unavailable(&e))?;
     let channel = h2::connect(stream, Tuning::HERE).await;
-    let channel = channel.map_err(|e| MasterError::Unavailable(e.to_string()))?;
+    let channel = channel.map_err(|e| unavailable(&e))?;
     Ok(SharedConnection {
         proxy: Proxy::new(channel, address),
         was_there,
     })
 }
 
-fn failed(address: &str, why: String) -> MasterError {
-    MasterError::Proxy(ClientError::Unreachable(address.to_owned(), why))
-}
-
-/// Starts the holder, with its first user as standard input. Nothing else of ours is its business: its environment is empty,
-/// it looks at no terminal, and it outlives us.
-fn start(home: &Home, address: &str, persist: Duration, first: OwnedFd) -> io::Result<()> {
+/// Starts a master, with its first user's socket as standard input. Nothing else of ours is its business: its environment is
+/// empty, it looks at no terminal, and it outlives us.
+pub(super) fn start(home: &Home) -> io::Result<MessageSocket> {
+    let (ours, its) = MessageSocket::pair()?;
     // Not by its path: this very program, whatever lies there now.
     Command::new("/proc/self/exe")
         .arg0(NAME)
         .arg(home.path())
-        .arg(address)
-        .arg(persist.as_secs().to_string())
         .env_clear()
         .current_dir("/")
-        .stdin(Stdio::from(first))
+        .stdin(Stdio::from(OwnedFd::from(its)))
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        .spawn()
-        .map(drop)
+        .spawn()?;
+    Ok(ours)
 }

@@ -1,52 +1,74 @@
-//! The connection to the proxy, kept for the next command. The first command starts a process of the user's own, the
-//! *holder*, which makes the connection and lends it to whoever of the same user asks on a socket in the login's
-//! directory; it ends by itself when nobody asked for a while. A later command has neither TCP nor TLS to wait for.
+//! The master: a process of the user's own that the first command starts, and that keeps what later commands need. For a
+//! session without forwards it is handed the command's standard streams and does all the work on an SSH connection that it
+//! keeps for the node, so a later command costs one round trip and no byte is copied twice. To every other command it lends
+//! its connection to the proxy, which has neither TCP nor TLS to wait for: forwards, `-A`, `-X`, `-W`, `-v`, `--explain`, and
+//! plain ssh by `fleetgate proxy-command`.
 //!
-//! The holder decides nothing and sees no more than the proxy does: SSH is between the command and the node. Where there is
-//! none and none can be started, a command makes a connection of its own.
+//! It decides nothing: each session is the node's to allow, as on a connection of its own. Where there is no master and none
+//! can be started, a command makes a connection of its own.
 
 mod client;
-pub(crate) mod protocol;
+mod login_files;
+pub(crate) mod pool;
 pub mod server;
 mod service;
+pub(crate) mod session;
+pub(crate) mod socket;
 
 use crate::connect;
 use crate::error::ClientError;
 use crate::profile::Home;
-use crate::timings::Timings;
-use crate::transport::Proxy;
+use crate::timings::{self, Timings};
+use crate::transport::{LEG, Proxy};
 use client::{MasterError, SharedConnection, connect};
 use fleetgate_net::dial;
 use fleetgate_proto::v1::Node;
-use fleetgate_sys::process::{self, effective_uid};
-use protocol::MasterRequest;
+use fleetgate_wire::master::{ConnectionStatus, FromMaster, Step, ToMaster};
+use socket::MessageSocket;
+use std::ffi::CStr;
 use std::fmt;
-use std::io::{self, Write};
-use std::os::unix::net::UnixStream;
+use std::io;
 use std::time::{Duration, Instant};
+use tokio::time::timeout;
 
-/// The name under which this program is the holder.
-pub const NAME: &str = "fleetgate-holder";
-/// The holder's socket, in the login's directory: beside those of ssh's ControlMaster, since it is for the same.
-pub const SOCKET: &str = "mux/proxy";
-/// How long the connection is kept after the last command that used it: as long as our ssh_config has ssh keep its own.
-pub const PERSIST: Duration = Duration::from_secs(600);
-/// How long a holder that is there may take to say so. One that still connects is waited for as long as a connection may take.
+/// The name under which this program is the master.
+pub const NAME: &str = "fleetgate-master";
+/// The master's socket, in the login's directory: beside those of ssh's ControlMaster, since it is for the same.
+pub const SOCKET: &str = "mux/master";
+/// How long a connection is kept after its last use.
+pub const PERSIST: Duration = Duration::from_secs(1800);
+/// How long a master waits for commands that keeps nothing.
+const DAY: Duration = Duration::from_secs(86_400);
+/// How long a master that is there may take to say so. One that still connects is waited for as long as a connection may take.
 const DEADLINE: Duration = Duration::from_secs(5);
-
 /// How long another connection may take at least, after the one that was kept was found to be dead.
 const ANOTHER: Duration = Duration::from_secs(3);
+/// The version of this program.
+const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+    Ok(version) => version,
+    Err(_) => c"unknown",
+};
 
-/// Ends a process that does nothing about it (signal(7)).
-const SIGTERM: i32 = 15;
-
-/// Whether the connection shall be kept.
+/// Whether connections shall be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// A connection of the command's own, which ends with it.
     No,
     /// For so long after its last use.
     For(Duration),
+}
+
+/// A running master.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Its process.
+    pub pid: u32,
+    /// Its program's version.
+    pub version: String,
+    /// For how many seconds it has run.
+    pub age: u64,
+    /// What it keeps.
+    pub connections: Vec<ConnectionStatus>,
 }
 
 /// One command's way to the proxy: by the connection that is kept, or by one of its own. A connection that was there before
@@ -118,8 +140,8 @@ impl<'a, N: Fn(fmt::Arguments<'_>)> ProxyConnector<'a, N> {
         self.was_there
     }
 
-    /// After a connection brought nothing, for this reason: whether another one shall be had. The one that is kept is lent
-    /// to nobody from then on.
+    /// After a connection brought nothing, for this reason: whether another one shall be had. The master that kept it begins
+    /// nothing more.
     #[must_use]
     pub fn try_again(&mut self, why: &dyn fmt::Display) -> bool {
         if !self.was_there {
@@ -137,36 +159,97 @@ impl<'a, N: Fn(fmt::Arguments<'_>)> ProxyConnector<'a, N> {
     }
 }
 
-/// The process that holds the connection.
-pub async fn process_id(home: &Home) -> io::Result<i32> {
-    let stream = tokio::net::UnixStream::connect(home.file(SOCKET)).await?;
-    let holder = stream.peer_cred()?;
-    match holder.pid() {
-        Some(pid) if holder.uid() == effective_uid() => Ok(pid),
-        _ => Err(io::Error::other("somebody else's process holds it")),
+/// The master of the login in `home`.
+pub async fn status(home: &Home) -> io::Result<Status> {
+    let socket = here(home)?;
+    socket.send(&ToMaster::Status, &[])?;
+    match timeout(DEADLINE, socket.receive()).await {
+        Ok(answer) => match answer?.0 {
+            FromMaster::Status {
+                pid,
+                version,
+                age,
+                connections,
+            } => Ok(Status {
+                pid,
+                version: version.to_string_lossy().into_owned(),
+                age,
+                connections,
+            }),
+            _ => Err(io::Error::other("the master says something else")),
+        },
+        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the master does not answer")),
     }
 }
 
-/// Ends the holder, and with it whatever uses its connection.
+/// Ends the master, and with it whatever uses its connections.
 pub async fn stop(home: &Home) -> io::Result<()> {
-    let errno = |e: fleetgate_sys::Errno| io::Error::from_raw_os_error(e.0);
-    let pid = process_id(home).await?;
-    let holder = process::pidfd_open(pid).map_err(errno)?;
-    // It is still there, so the number is still its own: then it has not ended since it took the connection.
-    if process_id(home).await? == pid {
-        process::signal(&holder, SIGTERM).map_err(errno)?;
+    let socket = here(home)?;
+    socket.send(&ToMaster::Stop, &[])?;
+    // It says nothing more, and closes the socket when it ends.
+    match timeout(DEADLINE, socket.receive::<FromMaster>()).await {
+        Ok(_) => Ok(()),
+        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the master does not end")),
     }
-    // Nobody listens there any more.
-    crate::files::remove(&home.file(SOCKET)).map_err(io::Error::other)
 }
 
-/// Has the holder lend its connection to nobody any more; it ends with the last command that uses it. For a login that is
-/// over, or another one.
+/// Has the master begin nothing more; it ends with its last session. For a login that is over, or another one. To be called
+/// from anywhere.
 pub fn retire(home: &Home) {
-    if let Ok(mut holder) = UnixStream::connect(home.file(SOCKET)) {
-        // It ends by itself a while later if it does not hear.
-        let _ = holder.set_write_timeout(Some(DEADLINE));
-        let _ = holder.write_all(&MasterRequest::End.word());
+    use fleetgate_sys::{net, socket};
+    use std::os::unix::ffi::OsStrExt;
+    let path = std::ffi::CString::new(home.file(SOCKET).as_os_str().as_bytes());
+    // It ends by itself a while later if it does not hear.
+    if let (Ok(master), Ok(path)) = (socket::unconnected(), path)
+        && net::connect_unix(&master, &path).is_ok()
+    {
+        let _ = socket::send_now(&master, &fleetgate_wire::encode(&ToMaster::Retire), &[]);
+    }
+}
+
+fn here(home: &Home) -> io::Result<MessageSocket> {
+    let socket = MessageSocket::connect(&home.file(SOCKET))?;
+    match socket.is_ours() {
+        true => Ok(socket),
+        false => Err(io::Error::other("it is somebody else's process")),
+    }
+}
+
+/// What another process is told of a step; none of a step that only its own process has.
+fn told_step(step: &timings::Step) -> Option<Step> {
+    let kind = match step.name {
+        "tcp" => 0,
+        "tls" => 1,
+        _ => return None,
+    };
+    Some(Step {
+        kind,
+        start: step.start,
+        end: step.end,
+    })
+}
+
+/// The same step, in the process that was told.
+fn heard_step(step: &Step) -> timings::Step {
+    let (name, request) = match step.kind {
+        0 => ("tcp", "connect"),
+        _ => ("tls", "handshake"),
+    };
+    timings::Step {
+        name,
+        leg: LEG,
+        start: step.start,
+        end: step.end,
+        round_trips: 1,
+        requests: vec![request],
+    }
+}
+
+/// Why a proxy is not reached, without its address, which the command adds.
+fn reason(error: &ClientError) -> String {
+    match error {
+        ClientError::Unreachable(_, why) => why.clone(),
+        error => error.to_string(),
     }
 }
 

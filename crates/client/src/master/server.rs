@@ -1,37 +1,39 @@
-//! The process that holds a connection to the proxy. It begins with its first user on standard input, lends the connection
-//! to more of the same user, and ends when nobody had it for a while, when its login is over or replaced, or when the
-//! connection breaks. It writes nothing and asks nobody.
+//! The master: a process of the user's own that keeps connections and runs sessions on them for his commands. It begins with
+//! its first command's socket on standard input and listens for more at a socket in the login's directory. It ends when
+//! nobody needed it for a while, and with its login. It writes nothing and asks nobody: what needs a person is left to the
+//! command.
 
-use super::protocol::{self, MasterReply, MasterRequest, StepReport};
-use super::{DEADLINE, SOCKET, service};
+use super::pool::{LentProxy, Pool, words};
+use super::socket::{Listener, MessageSocket};
+use super::{DAY, DEADLINE, PERSIST, SOCKET, VERSION, service};
 use crate::background::standard_input;
-use crate::error::ClientError;
 use crate::profile::Home;
-use crate::timings::Timings;
-use crate::transport::Proxy;
 use crate::{connect, files, time};
 use fleetgate_net::h2::{self, Caller, Routes, Tuning};
-use fleetgate_sys::process::effective_uid;
-use fleetgate_sys::{close_range, exec, net};
+use fleetgate_sys::{Fd, close_range, credentials, exec, net, process};
+use fleetgate_wire::master::{FromMaster, Target, ToMaster};
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::future::pending;
 use std::io;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::net::UnixStream;
+use tokio::sync::Notify;
+use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Instant, sleep, timeout};
 
-/// How long the end of a connection may take to be told to those who use it.
+/// How long the ends of sessions may take to be told, once the master is to end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// The socket, which is one holder's at a time.
+/// The socket, which is one master's at a time.
 struct MasterSocket {
-    listener: UnixListener,
+    listener: Listener,
     path: PathBuf,
     /// Whoever has it may remove what lies at the path.
     _lock: File,
@@ -39,160 +41,212 @@ struct MasterSocket {
 
 /// What all users share.
 struct SharedState {
-    key: String,
-    proxy: Proxy,
-    routes: Arc<Routes>,
-    /// Says that the connection is to be lent to nobody any more.
-    retire: mpsc::Sender<()>,
+    pool: Rc<Pool>,
+    made: Instant,
+    /// Nothing more is begun; the master ends with its last use.
+    is_retired: Cell<bool>,
+    /// It ends now.
+    is_stopped: Cell<bool>,
+    changed: Notify,
+    /// For how long the last user wants things kept.
+    keep: Cell<Duration>,
 }
 
-/// Holds a connection: the login's directory, the proxy, and for how many seconds. The exit code.
+/// Keeps connections for the login in this directory. The exit code.
 pub fn main(words: &[OsString]) -> i32 {
-    // Before anything is open that is ours. What the command's own parents left open is not for ten minutes.
+    // Before anything is open that is ours. What the command's own parents left open is not for a day.
     let ready = close_range(3, u32::MAX);
     // It leads no group yet: it was just started.
     let _ = exec::new_session();
     net::umask(0o077);
-    let ([home, address, persist], Ok(())) = (words, ready) else {
+    // It has keys and connections that are logged in: no core of it, and no other process of the user's looks into it.
+    let none = process::Limit { soft: 0, hard: 0 };
+    let _ = process::set_limit(process::numbers::RLIMIT_CORE, none);
+    let _ = credentials::set_dumpable(false);
+    let ([home], Ok(())) = (words, ready) else {
         return fleetgate_base::exit::USAGE;
     };
-    let home = home.to_str().and_then(|home| Home::find(Some(home)).ok());
-    let persist = persist.to_str().and_then(|seconds| seconds.parse().ok());
-    let (Some(home), Some(address), Some(persist)) = (home, address.to_str(), persist) else {
+    let Some(home) = home.to_str().and_then(|home| Home::find(Some(home)).ok()) else {
         return fleetgate_base::exit::USAGE;
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let held = runtime.and_then(|runtime| {
-        let held = runtime.block_on(hold(&home, address, Duration::from_secs(persist)));
+    let kept = runtime.and_then(|runtime| {
+        let local = LocalSet::new();
+        let kept = local.block_on(&runtime, keep(home));
+        drop(local);
         runtime.shutdown_background();
-        held
+        kept
     });
-    i32::from(held.is_err())
+    i32::from(kept.is_err())
 }
 
-async fn hold(home: &Home, address: &str, persist: Duration) -> io::Result<()> {
-    let first = std::os::unix::net::UnixStream::from(standard_input()?);
-    first.set_nonblocking(true)?;
-    let first = UnixStream::from_std(first)?;
-    // Before the connection is made: who comes meanwhile waits for it, and makes none of his own.
-    let mut socket = MasterSocket::take(home);
-    let mut timings = Timings::default();
-    let (state, mut retired, proxy, expiry) = match connect(home, address, &mut timings).await {
-        Ok(connected) => connected,
-        Err(error) => return refuse(first, socket, error).await,
-    };
-    let steps: Vec<StepReport> = timings.steps().iter().filter_map(StepReport::of).collect();
-    let state = Arc::new(state);
-    let mut users = JoinSet::new();
-    users.spawn(serve(state.clone(), first, steps));
-    let mut closed = proxy.closed();
-    drop(proxy);
-    let mut over = std::pin::pin!(sleep(expiry));
-    let mut idle = std::pin::pin!(sleep(persist));
-    loop {
-        if socket.is_none() && users.is_empty() {
-            return Ok(());
+async fn keep(home: Home) -> io::Result<()> {
+    let first = MessageSocket::new(Fd::from(standard_input()?))?;
+    // Before any connection is made: who comes meanwhile waits for it, and starts no other master.
+    let mut socket = MasterSocket::take(&home);
+    let login = connect::certificate(&home).map_err(io::Error::other);
+    let login = login.and_then(|certificate| Ok((certificate.validity().end, Pool::new(home)?)));
+    let (end, pool) = match login {
+        Ok(login) => login,
+        // The command says itself what is wrong with the login.
+        Err(e) => {
+            let _ = first.send(&FromMaster::Cold, &[]);
+            return Err(e);
         }
+    };
+    let left = end.saturating_sub(time::now());
+    let shared = Rc::new(SharedState {
+        pool,
+        made: Instant::now(),
+        is_retired: Cell::new(false),
+        is_stopped: Cell::new(false),
+        changed: Notify::new(),
+        keep: Cell::new(PERSIST),
+    });
+    let mut users = JoinSet::new();
+    users.spawn_local(serve(shared.clone(), first));
+    // Nobody gets in with the login after its end; who is in stays for as long as the node lets him.
+    let mut over = std::pin::pin!(sleep(Duration::from_secs(left)));
+    let mut idle_since = Instant::now();
+    loop {
+        if shared.is_stopped.get() {
+            break;
+        }
+        if shared.is_retired.get() {
+            socket = None;
+        }
+        if socket.is_none() && users.is_empty() && !shared.pool.is_used() {
+            break;
+        }
+        let is_idle = users.is_empty() && shared.pool.is_empty();
+        if !is_idle {
+            idle_since = Instant::now();
+        }
+        // Without connections it costs next to nothing to wait on, unless somebody wants it gone sooner.
+        let keep = shared.keep.get();
+        let patience = if keep < PERSIST { keep } else { keep.max(DAY) };
         tokio::select! {
             Some(user) = arrival(&socket) => {
-                users.spawn(serve(state.clone(), user, Vec::new()));
+                users.spawn_local(serve(shared.clone(), user));
             }
-            Some(_) = users.join_next() => idle.as_mut().reset(Instant::now() + persist),
-            () = idle.as_mut(), if users.is_empty() => return Ok(()),
-            // Nobody gets in with it any more; who is in stays for as long as the node lets him.
+            Some(_) = users.join_next() => {}
+            () = shared.changed.notified() => {}
             () = over.as_mut(), if socket.is_some() => socket = None,
-            Some(()) = retired.recv(), if socket.is_some() => socket = None,
-            _ = closed.wait() => break,
+            () = shared.pool.changed() => {}
+            () = sleep((idle_since + patience).saturating_duration_since(Instant::now())), if is_idle => break,
         }
     }
     drop(socket);
+    users.abort_all();
     let rest = async { while users.join_next().await.is_some() {} };
     let _ = timeout(LAST_WORDS, rest).await;
     Ok(())
 }
 
-/// The connection, and for how long its certificate holds.
-async fn connect(
-    home: &Home,
-    address: &str,
-    timings: &mut Timings,
-) -> Result<(SharedState, mpsc::Receiver<()>, Proxy, Duration), ClientError> {
-    let key = protocol::key(home, address)?;
-    let (believe, credentials) = (connect::believe(home)?, connect::credentials(home)?);
-    let expiry = credentials.certificate().validity().end;
-    let proxy = Proxy::connect(address, &believe, &credentials, None, timings).await?;
-    let (retire, retired) = mpsc::channel(1);
-    let state = SharedState {
-        key,
-        proxy: proxy.clone(),
-        routes: Arc::new(Routes::new().with(service::service(proxy.clone()))),
-        retire,
+/// One user, from the first word to the end.
+async fn serve(shared: Rc<SharedState>, socket: MessageSocket) {
+    let word = match timeout(DEADLINE, socket.receive::<ToMaster>()).await {
+        Ok(Ok(word)) => Some(word),
+        // Another version's.
+        Ok(Err(e)) if e.kind() == io::ErrorKind::InvalidData => None,
+        _ => return,
     };
-    let left = Duration::from_secs(expiry.saturating_sub(time::now()));
-    Ok((state, retired, proxy, left))
-}
-
-/// One user, from his question to his end.
-async fn serve(state: Arc<SharedState>, mut stream: UnixStream, steps: Vec<StepReport>) {
-    let Ok(Ok(asked)) = timeout(DEADLINE, protocol::hear(&mut stream)).await else {
-        return;
+    let Some((word, descriptors)) = word else {
+        return shared.make_room(&socket);
     };
-    let reply = match MasterRequest::parse(&asked) {
-        // After a proxy's restart a connection takes nobody new: the next user has one made, to the new process.
-        Some(MasterRequest::Use(key)) if key == state.key && state.proxy.takes_requests() => {
-            MasterReply::Lent { steps }
+    match word {
+        ToMaster::Lend { target } if shared.takes(&target) => shared.lend(socket, target).await,
+        ToMaster::Run { target, order } if shared.takes(&target) => {
+            if let Ok(streams) = <[Fd; 3]>::try_from(descriptors) {
+                let proxy = target.proxy.to_string_lossy();
+                let keep = Duration::from_secs(target.keep.into());
+                shared.pool.run(&proxy, order, streams, socket, keep);
+                shared.changed.notify_one();
+            }
         }
-        Some(_) => {
-            // It is full where somebody said so before.
-            let _ = state.retire.try_send(());
-            MasterReply::Other
+        ToMaster::Lend { .. } | ToMaster::Run { .. } => shared.make_room(&socket),
+        ToMaster::Retire => shared.retire(),
+        ToMaster::Stop => {
+            shared.is_stopped.set(true);
+            shared.changed.notify_one();
         }
-        None => return,
-    };
-    let lent = matches!(reply, MasterReply::Lent { .. });
-    if protocol::answer(&mut stream, &reply).await.is_err() || !lent {
-        return;
+        ToMaster::Status => {
+            let status = FromMaster::Status {
+                pid: process::id().cast_unsigned(),
+                version: VERSION.into(),
+                age: shared.made.elapsed().as_secs(),
+                connections: shared.pool.status(),
+            };
+            let _ = socket.send(&status, &[]);
+        }
+        ToMaster::Window { .. } | ToMaster::Resume => {}
     }
-    let caller = Caller {
-        peer: None,
-        address: None,
-    };
-    // Whatever ends it, it was the command's end.
-    let _ = h2::serve(stream, caller, state.routes.clone(), Tuning::HERE, pending()).await;
 }
 
-/// There is no connection: the first user hears why, and those who came behind him.
-async fn refuse(mut first: UnixStream, socket: Option<MasterSocket>, error: ClientError) -> io::Result<()> {
-    let why = match error {
-        ClientError::Unreachable(_, why) => why,
-        error => error.to_string(),
-    };
-    let reply = MasterReply::failed(&why);
-    let tell = async |stream: &mut UnixStream| {
-        protocol::hear(stream).await?;
-        protocol::answer(stream, &reply).await
-    };
-    let _ = timeout(DEADLINE, tell(&mut first)).await;
-    let waiting = async {
-        while let Some(mut user) = arrival(&socket).await {
-            let _ = tell(&mut user).await;
+impl SharedState {
+    /// Whether something is begun for such a user.
+    fn takes(&self, target: &Target) -> bool {
+        let takes = !self.is_retired.get() && target.version.as_c_str() == VERSION && self.pool.is_current();
+        if takes {
+            self.keep.set(Duration::from_secs(target.keep.into()));
         }
-    };
-    // Those are in the queue already.
-    let _ = timeout(Duration::from_millis(1), waiting).await;
-    Err(io::Error::other("no connection"))
+        takes
+    }
+
+    /// For another login or version: another master is to be started.
+    fn make_room(&self, socket: &MessageSocket) {
+        let _ = socket.send(&FromMaster::Other, &[]);
+        self.retire();
+    }
+
+    fn retire(&self) {
+        self.is_retired.set(true);
+        self.changed.notify_one();
+    }
+
+    /// Lends the connection to a proxy until its user has ended.
+    async fn lend(&self, socket: MessageSocket, target: Target) {
+        let address = target.proxy.to_string_lossy();
+        let keep = Duration::from_secs(target.keep.into());
+        let lent = match self.pool.proxy(&address, keep).await {
+            Ok(lent) => lent,
+            Err(error) => {
+                let why = words(&super::reason(&error));
+                let _ = socket.send(&FromMaster::Failed { why }, &[]);
+                return;
+            }
+        };
+        let LentProxy {
+            proxy,
+            steps,
+            was_there,
+            one_use,
+        } = lent;
+        let Ok((ours, its)) = UnixStream::pair() else { return };
+        let sent = socket.send(&FromMaster::Lent { steps, was_there }, &[its.as_fd().as_raw_fd()]);
+        drop((its, socket));
+        if sent.is_err() {
+            return;
+        }
+        let caller = Caller {
+            peer: None,
+            address: None,
+        };
+        let routes = Arc::new(Routes::new().with(service::service(proxy)));
+        // Whatever ends it, it was the command's end.
+        let _ = h2::serve(ours, caller, routes, Tuning::HERE, pending()).await;
+        drop(one_use);
+    }
 }
 
 /// The next user; nobody ever, where there is no socket to come to.
-async fn arrival(socket: &Option<MasterSocket>) -> Option<UnixStream> {
+async fn arrival(socket: &Option<MasterSocket>) -> Option<MessageSocket> {
     let Some(socket) = socket else {
         return pending().await;
     };
     loop {
         match socket.listener.accept().await {
-            Ok((stream, _)) if stream.peer_cred().is_ok_and(|peer| peer.uid() == effective_uid()) => {
-                return Some(stream);
-            }
+            Ok(user) if user.is_ours() => return Some(user),
             Ok(_) => {}
             // Out of descriptors, most likely, which is what bounds the users: whoever waits goes on waiting.
             Err(_) => sleep(Duration::from_millis(100)).await,
@@ -201,7 +255,7 @@ async fn arrival(socket: &Option<MasterSocket>) -> Option<UnixStream> {
 }
 
 impl MasterSocket {
-    /// None where another holder has it, or the directory cannot be written.
+    /// None where another master has it, or the directory cannot be written.
     fn take(home: &Home) -> Option<MasterSocket> {
         let path = home.file(SOCKET);
         files::private_directory(path.parent()?).ok()?;
@@ -213,13 +267,13 @@ impl MasterSocket {
             .open(path.with_extension("lock"))
             .ok()?;
         lock.try_lock().ok()?;
-        // What a holder that was killed left behind.
+        // What a master that was killed left behind.
         match std::fs::remove_file(&path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return None,
             _ => {}
         }
         Some(MasterSocket {
-            listener: UnixListener::bind(&path).ok()?,
+            listener: Listener::bind(&path).ok()?,
             path,
             _lock: lock,
         })

@@ -7,6 +7,7 @@ use super::options::{Control, Explain, Invocation, LogLevel, Options, Tty, print
 use super::x11::Display;
 use super::{Credential, Hosts, Plan, SshError, Strict, Work, exit, terminal};
 use crate::background::{self, Starter};
+use crate::master::session::{self, SessionOutcome};
 use crate::master::{self, ProxyConnector};
 use crate::profile::{Home, name_here, of_login};
 use crate::prompt::Terminal;
@@ -118,15 +119,15 @@ async fn about_kept(options: &Options, control: Control) -> Result<i32, SshError
     let local = |e: std::io::Error| SshError::Local(format!("{}: {e}", home.file(master::SOCKET).display()));
     let words = match control {
         Control::Check => {
-            let holder = master::process_id(&home).await.map_err(local)?;
-            format!("Master running (pid={holder})")
+            let pid = master::status(&home).await.map_err(local)?.pid;
+            format!("Master running (pid={pid})")
         }
         Control::Exit => {
             master::stop(&home).await.map_err(local)?;
             "Exit request sent.".to_owned()
         }
         Control::Stop => {
-            master::process_id(&home).await.map_err(local)?;
+            master::status(&home).await.map_err(local)?;
             master::retire(&home);
             "Stop listening request sent.".to_owned()
         }
@@ -169,7 +170,7 @@ async fn through(
     report: &mut ReportHandle,
 ) -> Result<i32, SshError> {
     let home = Home::find(options.home.as_deref())?;
-    let mut asked = false;
+    let (mut asked, mut master_was_asked) = (false, false);
     let note = |words: std::fmt::Arguments<'_>| {
         if options.verbose > 0 {
             stderr::line(words);
@@ -183,6 +184,19 @@ async fn through(
             None => profile.proxy.clone(),
         };
         let address = address.as_str();
+        let user = options.user.clone().unwrap_or_else(|| profile.account());
+        if !is_selector(&options.host) && !master_was_asked {
+            master_was_asked = true;
+            let node = config::node(&options.host, &profile.cluster);
+            let mut plan = plan(options, user.clone(), "client-node", starter.clone());
+            plan.place = node.to_owned();
+            if session::can_run(&plan)
+                && is_untraced()
+                && let SessionOutcome::Over(code) = session::run(&home, address, node, &plan).await?
+            {
+                return Ok(code);
+            }
+        }
         let (proxy, node) = match is_selector(&options.host) {
             true => {
                 let (proxy, nodes) = connector.nodes(address, &options.host, timings).await?;
@@ -193,7 +207,6 @@ async fn through(
                 (proxy, config::node(&options.host, &profile.cluster).to_owned())
             }
         };
-        let user = options.user.clone().unwrap_or_else(|| profile.account());
         let hosts = Hosts::of_cluster(&node, home.file("known_hosts"));
         let key = Credential::of_files(&home.file("id"), Some(&home.file("id-cert.pub")), &Vec::new)
             .map_err(of_login)?;
@@ -277,6 +290,11 @@ fn choose(mut nodes: Vec<Node>, options: &Options) -> Result<String, SshError> {
         Some(name) => Ok((*name).to_owned()),
         None => Err(SshError::Refused(format!("{answer:?} is none of them"))),
     }
+}
+
+/// Whether nobody collects the client's steps.
+fn is_untraced() -> bool {
+    std::env::var_os(COLLECTOR).is_none_or(|endpoint| endpoint.is_empty())
 }
 
 /// The client's own steps, to the collector that the environment names (OpenTelemetry's own variable), if it names one.

@@ -3,10 +3,12 @@
 
 mod entry;
 mod forwarding;
+mod visitors;
 
 use super::escape::{self, EscapeCommand};
 use super::flow::Flow;
 use super::forward::{Listener, Target};
+use super::guests::Guests;
 use super::hosts::Hosts;
 use super::local::{Local, Streams};
 use super::login::Login;
@@ -19,6 +21,7 @@ use crate::timings::Timings;
 use crate::transport::Refused;
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::event::{AuthReply, ChannelId, ChannelKind, End, Event, Reason, ReplyId, Request};
+use fleetgate_sys::clock::{self, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::io;
@@ -30,6 +33,7 @@ use tokio::net::TcpStream;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep};
+use visitors::Visitor;
 
 /// Connections that are being opened or say what they want by SOCKS, at most.
 pub const MAX_PENDING: usize = 64;
@@ -98,9 +102,17 @@ pub(super) struct Engine<'a, S> {
     remote_ports: Vec<Option<u16>>,
     listeners: &'a mut Vec<(Listener, Target)>,
     pending: JoinSet<TaskResult>,
+    /// Sessions of other processes: those to come, and those that are here.
+    guests: Option<&'a mut Guests>,
+    visitors: BTreeMap<u32, Visitor>,
+    asked_by_escape: Vec<(ChannelId, EscapeCommand)>,
+    idle: Option<Pin<Box<Sleep>>>,
+    /// When the other side was last heard.
+    heard: Time,
     streams: Option<Streams>,
     raw: Option<Raw>,
-    signals: Signals,
+    /// None where they are another process's.
+    signals: Option<Signals>,
     timer: Option<Pin<Box<Sleep>>>,
     /// Until when there have to be keys.
     patience: Option<Pin<Box<Sleep>>>,
@@ -114,7 +126,8 @@ pub(super) struct Engine<'a, S> {
     lost: bool,
 }
 
-struct Signals {
+/// Signals to this program: its terminal has another size, or it is to end.
+pub(crate) struct Signals {
     window: Signal,
     ends: Vec<(Signal, i32)>,
 }
@@ -130,7 +143,12 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
         timings: &'a mut Timings,
         listeners: &'a mut Vec<(Listener, Target)>,
         ahead: bool,
+        guests: Option<&'a mut Guests>,
     ) -> Result<Self, SshError> {
+        let signals = match guests {
+            Some(_) => None,
+            None => Some(Signals::new().map_err(|e| SshError::Local(format!("signals: {e}")))?),
+        };
         let streams = match plan.options.work {
             Work::None => None,
             _ => Some(
@@ -156,9 +174,14 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
             remote_ports: vec![None; plan.options.remotes.len()],
             listeners,
             pending: JoinSet::new(),
+            guests,
+            visitors: BTreeMap::new(),
+            asked_by_escape: Vec::new(),
+            idle: None,
+            heard: clock::boot(),
             streams,
             raw: None,
-            signals: Signals::new().map_err(|e| SshError::Local(format!("signals: {e}")))?,
+            signals,
             timer: None,
             patience: plan
                 .options
@@ -175,6 +198,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
     pub async fn run(mut self) -> Result<i32, SshError> {
         let outcome = std::future::poll_fn(|cx| self.poll(cx)).await;
         self.raw = None;
+        self.visitors_end(&outcome);
         if outcome.is_ok() {
             self.connection
                 .disconnect(Reason::ByApplication, "disconnected by user");
@@ -215,12 +239,16 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
             self.events(cx)?;
             moved |= self.ready(cx)?;
             moved |= self.accept(cx);
+            moved |= self.receive_guests(cx);
             self.asks |= !self.connection.output().is_empty();
             moved |= self.flow(cx)?;
             self.heed(cx)?;
             moved |= self.write(cx)?;
             if let Some(code) = self.over() {
                 return Ok(Some(code));
+            }
+            if self.is_out_of_use(cx) {
+                return Ok(Some(0));
             }
             if self.lost && !moved {
                 return Err(self.gone("the other side closed the connection"));
@@ -285,6 +313,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
             Poll::Pending => Ok(false),
             Poll::Ready(Ok(())) => {
                 self.lost = n == 0;
+                self.heard = clock::boot();
                 Ok(true)
             }
             Poll::Ready(Err(e)) => match e.get_ref().and_then(|e| e.downcast_ref::<Refused>()) {
@@ -369,6 +398,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
                         Then::Nothing
                     }
                     Event::Banner(text) => {
+                        visitors::say_to_all(&self.visitors, &printable(text));
                         if self.plan.options.level >= LogLevel::Info {
                             eprint!("{}", printable(text).replace('\n', "\r\n"));
                         }
@@ -380,6 +410,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
                         if let Some(flow) = self.flows.get_mut(&channel.0) {
                             flow.opened();
                         }
+                        self.visitor_opened(channel);
                         if !matches!(
                             self.plan.options.work,
                             Work::Shell | Work::Exec(_) | Work::Subsystem(_)
@@ -417,6 +448,9 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
                         request,
                         reply,
                     } => {
+                        if let Some(visitor) = self.visitors.get_mut(&channel.0) {
+                            visitor.heed(&request);
+                        }
                         if Some(channel) == self.main {
                             match &request {
                                 Request::ExitStatus { code } => self.code = Some((*code & 0xff) as i32),
@@ -431,8 +465,11 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
                         }
                         reply.map_or(Then::Nothing, Then::Answer)
                     }
-                    Event::Replied { done, .. } => {
-                        self.replied(done)?;
+                    Event::Replied { channel, done } => {
+                        match self.visitors.contains_key(&channel.0) {
+                            true => self.visitor_replied(channel, done),
+                            false => self.replied(done)?,
+                        }
                         Then::Nothing
                     }
                     Event::Global { reply, .. } => reply.map_or(Then::Nothing, Then::AnswerGlobal),
@@ -477,17 +514,30 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
     fn flow(&mut self, cx: &mut Context<'_>) -> Result<bool, SshError> {
         let (mut moved, mut wish) = (false, None);
         for flow in self.flows.values_mut() {
-            moved |= flow.turn(cx, &mut self.connection, &mut wish);
+            let mut own = None;
+            moved |= flow.turn(cx, &mut self.connection, &mut own);
+            if let Some(asked) = own {
+                match self.visitors.contains_key(&flow.id.0) {
+                    true => self.asked_by_escape.push((flow.id, asked)),
+                    false => wish = Some(asked),
+                }
+            }
         }
         let main = self.main;
-        self.flows.retain(|_, flow| {
+        self.flows.retain(|number, flow| {
             let over = flow.is_over();
             if over && Some(flow.id) == main {
                 self.main = None;
             }
+            if over && let Some(visitor) = self.visitors.remove(number) {
+                visitor.ended();
+            }
             moved |= over;
             !over
         });
+        for (channel, asked) in std::mem::take(&mut self.asked_by_escape) {
+            self.grant_visitor(channel, &asked);
+        }
         match wish {
             None => {}
             Some(EscapeCommand::End) => {
@@ -529,13 +579,20 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
 
     /// Signals to this program.
     fn heed(&mut self, cx: &mut Context<'_>) -> Result<(), SshError> {
-        while let Poll::Ready(Some(())) = self.signals.window.poll_recv(cx) {
-            self.window();
+        let Some(signals) = &mut self.signals else {
+            return Ok(());
+        };
+        let mut resized = false;
+        while let Poll::Ready(Some(())) = signals.window.poll_recv(cx) {
+            resized = true;
         }
-        for (signal, number) in &mut self.signals.ends {
+        for (signal, number) in &mut signals.ends {
             if let Poll::Ready(Some(())) = signal.poll_recv(cx) {
                 return Err(SshError::Signal(*number));
             }
+        }
+        if resized {
+            self.window();
         }
         Ok(())
     }
@@ -562,7 +619,20 @@ fn tell(plan: &Plan, level: u8, words: impl FnOnce() -> String) {
 }
 
 impl Signals {
-    fn new() -> io::Result<Signals> {
+    /// The next one: the number of one that says that the program is to end; none: the terminal has another size.
+    pub(crate) async fn next(&mut self) -> Option<i32> {
+        std::future::poll_fn(|cx| {
+            for (signal, number) in &mut self.ends {
+                if let Poll::Ready(Some(())) = signal.poll_recv(cx) {
+                    return Poll::Ready(Some(*number));
+                }
+            }
+            self.window.poll_recv(cx).map(|_| None)
+        })
+        .await
+    }
+
+    pub(crate) fn new() -> io::Result<Signals> {
         let mut ends = Vec::new();
         for (kind, number) in [
             (SignalKind::hangup(), 1),

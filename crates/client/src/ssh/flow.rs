@@ -26,6 +26,8 @@ pub(crate) struct Flow {
     pub(crate) escapes: Option<Escapes>,
     /// The far side accepted it.
     pub(crate) open: bool,
+    /// The process whose terminal this is has stopped: what is typed meanwhile is not for the far side.
+    pub(crate) paused: bool,
     /// The far side sends nothing more; it closed the channel.
     pub(crate) ended: bool,
     pub(crate) closed: bool,
@@ -54,6 +56,7 @@ impl Flow {
             main: false,
             escapes: None,
             open: false,
+            paused: false,
             ended: false,
             closed: false,
             socks: None,
@@ -127,7 +130,7 @@ impl Flow {
             self.told_end = !matches!(self.local.poll_shutdown(cx), Poll::Pending);
             moved |= self.told_end;
         }
-        if self.open && !self.closed && !self.read_ended && wish.is_none() {
+        if self.open && !self.paused && !self.closed && !self.read_ended && wish.is_none() {
             moved |= match self.escapes {
                 Some(_) => self.read_typed(cx, connection, wish),
                 None => self.read(cx, connection),

@@ -120,7 +120,8 @@ impl StandardStream {
         StandardStream::new(owned?.into(), number == 0)
     }
 
-    fn new(fd: Fd, reads: bool) -> io::Result<StandardStream> {
+    /// Any descriptor, as one of them.
+    pub(super) fn new(fd: Fd, reads: bool) -> io::Result<StandardStream> {
         let kind = std::fs::File::from(fd.as_fd().try_clone_to_owned()?)
             .metadata()?
             .file_type();

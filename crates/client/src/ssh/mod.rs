@@ -8,12 +8,13 @@ mod engine;
 mod escape;
 mod flow;
 pub mod forward;
+pub(crate) mod guests;
 mod hosts;
 mod local;
 mod login;
 pub mod options;
 pub(crate) mod socks;
-mod terminal;
+pub(crate) mod terminal;
 #[cfg(test)]
 mod tests;
 pub(crate) mod x11;
@@ -21,6 +22,7 @@ pub(crate) mod x11;
 pub use carrier::Carrier;
 pub use command::{command, in_background};
 pub use engine::MAX_PENDING;
+pub(crate) use engine::Signals;
 pub use hosts::{Hosts, Strict};
 pub(crate) use local::StandardStream;
 pub use login::{Credential, LoginMethods};
@@ -185,23 +187,7 @@ pub async fn run<C: Carrier>(
         plan.options.ways,
         say,
     );
-    let defaults = Settings::default();
-    let settings = Arc::new(Settings {
-        host_key_algorithms: match &plan.options.algorithms.host_keys {
-            Some(names) => names.clone(),
-            None => hosts.algorithms(&defaults.host_key_algorithms),
-        },
-        ciphers: plan
-            .options
-            .algorithms
-            .ciphers
-            .clone()
-            .unwrap_or(defaults.ciphers),
-        macs: plan.options.algorithms.macs.clone().unwrap_or(defaults.macs),
-        kex: plan.options.algorithms.kex.clone().unwrap_or(defaults.kex),
-        keepalive: plan.keepalive,
-        ..defaults
-    });
+    let settings = settings(plan, hosts);
     let mut ahead = login.is_sure();
     loop {
         let mut connection = Connection::client(settings.clone());
@@ -219,6 +205,7 @@ pub async fn run<C: Carrier>(
             timings,
             &mut listeners,
             ahead,
+            None,
         )?;
         match engine.run().await {
             Err(SshError::Again) if ahead => {
@@ -229,6 +216,23 @@ pub async fn run<C: Carrier>(
             other => return other,
         }
     }
+}
+
+/// What is offered to the server.
+fn settings(plan: &Plan, hosts: &Hosts) -> Arc<Settings> {
+    let defaults = Settings::default();
+    let wanted = plan.options.algorithms.clone();
+    Arc::new(Settings {
+        host_key_algorithms: match wanted.host_keys {
+            Some(names) => names,
+            None => hosts.algorithms(&defaults.host_key_algorithms),
+        },
+        ciphers: wanted.ciphers.unwrap_or(defaults.ciphers),
+        macs: wanted.macs.unwrap_or(defaults.macs),
+        kex: wanted.kex.unwrap_or(defaults.kex),
+        keepalive: plan.keepalive,
+        ..defaults
+    })
 }
 
 /// Our own listeners, before anything is connected: a port that is taken is said at once, one address family's too.

@@ -153,6 +153,14 @@ pub struct Options {
     pub algorithms: Algorithms,
 }
 
+impl Options {
+    /// Whether the command line leaves to the program what is offered in key exchanges.
+    pub(crate) fn has_usual_algorithms(&self) -> bool {
+        let a = &self.algorithms;
+        a.ciphers.is_none() && a.macs.is_none() && a.kex.is_none() && a.host_keys.is_none()
+    }
+}
+
 impl Default for Options {
     fn default() -> Options {
         Options {

@@ -143,6 +143,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
             self.remotes_asked.push_back(i);
             self.timings.request("remote forward");
         }
+        self.admit_present();
         let kind = match &self.plan.options.work {
             Work::None => return,
             Work::To(to) => to.channel(("127.0.0.1", 0)),
@@ -244,6 +245,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
     pub(super) fn refused(&mut self, channel: ChannelId, text: &str) -> Result<(), SshError> {
         if Some(channel) == self.main {
             return Err(SshError::Refused(format!("{}: {text}", self.plan.place)));
+        }
+        if self.visitor_refused(channel) {
+            return Ok(());
         }
         if let Some(mut flow) = self.flows.remove(&channel.0) {
             self.warn(&format!("{}: {text}", flow.name));

@@ -1,0 +1,166 @@
+//! Between a command of the user's and his master: the process that keeps connections for the commands to come.
+//!
+//! ```text
+//! Lend → Lent (+ a socket that speaks HTTP/2 to the proxy) | Failed | Other
+//! Run (+ descriptors 0, 1, 2) → Say* → (Began → (Window | Resume)*, (Say | Suspend)* → Ended) | Cold | Failed | Other
+//! Status → Status, Retire, Stop → nothing
+//! ```
+//!
+//! Both are the same user's, and each looks at the other's user id. They need not be of one version: words that do not
+//! decode are answered with [`FromMaster::Other`], or taken as that.
+
+use crate::{choice, record};
+use alloc::ffi::CString;
+use alloc::vec::Vec;
+
+/// The longest frame either way: a command that is longer has a connection of its own.
+pub const MAX_FRAME: usize = crate::MAX_INLINE;
+/// The longest reason or line that the master says.
+pub const MAX_WORDS: usize = 2048;
+
+record! {
+    /// For what a connection is.
+    pub struct Target {
+        /// The version of the command's program: a master of another one makes room.
+        pub version: CString,
+        /// The proxy's address.
+        pub proxy: CString,
+        /// For how many seconds connections are kept after their last use.
+        pub keep: u32,
+    }
+}
+
+record! {
+    /// A terminal's size, in characters.
+    pub struct Size {
+        /// Columns.
+        pub columns: u32,
+        /// Rows.
+        pub rows: u32,
+    }
+}
+
+record! {
+    /// The command's terminal.
+    pub struct Terminal {
+        /// TERM.
+        pub term: Vec<u8>,
+        /// Its size.
+        pub size: Size,
+        /// Encoded modes (RFC 4254 §8).
+        pub modes: Vec<u8>,
+        /// What begins an escape.
+        pub escape: Option<u8>,
+    }
+}
+
+record! {
+    /// A variable for the session.
+    pub struct Variable {
+        /// Its name.
+        pub name: Vec<u8>,
+        /// Its value.
+        pub value: Vec<u8>,
+    }
+}
+
+choice! {
+    /// What a session does.
+    pub enum Work("work of a session") {
+        /// The account's shell.
+        0 => Shell,
+        /// A command line.
+        1 => Exec { command: Vec<u8> },
+        /// A subsystem.
+        2 => Subsystem { name: Vec<u8> },
+    }
+}
+
+record! {
+    /// A session on a node.
+    pub struct SessionOrder {
+        /// The node.
+        pub node: CString,
+        /// The account.
+        pub login: CString,
+        /// What it does.
+        pub work: Work,
+        /// With a terminal.
+        pub terminal: Option<Terminal>,
+        /// Variables.
+        pub environment: Vec<Variable>,
+        /// Standard input is read; else the far side is told its end at once.
+        pub input: bool,
+    }
+}
+
+choice! {
+    /// Words of a command.
+    pub enum ToMaster("word to the master") {
+        /// The connection to the proxy.
+        0 => Lend { target: Target },
+        /// A session; three descriptors, the command's standard streams.
+        1 => Run { target: Target, order: SessionOrder },
+        /// The terminal has another size.
+        2 => Window { size: Size },
+        /// The command goes on after [`FromMaster::Suspend`].
+        3 => Resume,
+        /// Begin nothing more; end with the last session.
+        4 => Retire,
+        /// End now, with all sessions.
+        5 => Stop,
+        /// What there is.
+        6 => Status,
+    }
+}
+
+record! {
+    /// A step of making a connection, for whom it was made.
+    pub struct Step {
+        /// 0: TCP; 1: TLS.
+        pub kind: u8,
+        /// When it began, in nanoseconds since 1970.
+        pub start: u64,
+        /// When it ended.
+        pub end: u64,
+    }
+}
+
+record! {
+    /// A connection that is kept.
+    pub struct ConnectionStatus {
+        /// `proxy gate:443`, or `root@web1`.
+        pub name: Vec<u8>,
+        /// Sessions on it, or commands that use it.
+        pub uses: u32,
+        /// For how many seconds it has been there.
+        pub age: u64,
+        /// For how many seconds nobody has used it; 0: it is in use.
+        pub idle: u64,
+    }
+}
+
+choice! {
+    /// Words of the master.
+    pub enum FromMaster("word of the master") {
+        /// The connection; one descriptor, a stream socket on which HTTP/2 begins. The steps of making it, for whom it was
+        /// made.
+        0 => Lent { steps: Vec<Step>, was_there: bool },
+        /// Nothing was begun, for this reason, which is told to the user.
+        1 => Failed { why: CString },
+        /// It is of another login or version and makes room: start another one.
+        2 => Other,
+        /// A line for standard error; with `raw`, bytes as they stand.
+        3 => Say { words: CString, raw: bool },
+        /// The far side does it; with the terminal that was asked for, if it was given one.
+        4 => Began { terminal: bool },
+        /// Nothing was begun. The command makes a connection of its own, which asks the user what has to be asked.
+        5 => Cold,
+        /// The user asked by an escape that the command stops, as Ctrl-Z stops it.
+        6 => Suspend,
+        /// The session is over. Words for the user, if there are any.
+        7 => Ended { code: i32, words: Option<CString> },
+        /// The process, its version, and its connections.
+        8 => Status { pid: u32, version: CString, age: u64, connections: Vec<ConnectionStatus> },
+    }
+}
