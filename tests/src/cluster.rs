@@ -324,8 +324,25 @@ fn tell_log(state: &str) {
     eprintln!("the log of {state}:\n{}", end.join("\n"));
 }
 
+/// Ends the masters of this thread's world: they would wait for commands for a day.
+fn end_masters() {
+    let world = std::fs::read_link("/proc/thread-self/ns/mnt").ok();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let name = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        if name.starts_with(b"fleetgate-master\0")
+            && std::fs::read_link(entry.path().join("ns/mnt")).ok() == world
+        {
+            crate::service::kill(pid);
+        }
+    }
+}
+
 impl Drop for Cluster {
     fn drop(&mut self) {
+        end_masters();
         for (state, child) in self.services.iter_mut().rev() {
             let _ = child.kill();
             let _ = child.wait();

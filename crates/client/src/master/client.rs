@@ -65,7 +65,9 @@ pub(super) async fn connect(
             Some(socket) => socket,
             None => start(home).map_err(|e| nobody(&e))?,
         };
-        let asked = ToMaster::Lend { target: target.clone() };
+        let asked = ToMaster::Lend {
+            target: target.clone(),
+        };
         let answer = ask(&socket, &asked, &[], patience, address).await.map_err(|e| {
             if is_there && e.kind() == io::ErrorKind::TimedOut {
                 // Nobody else shall wait for it. Until it ends there is no other one to share.
@@ -85,7 +87,10 @@ pub(super) async fn connect(
             }
             (FromMaster::Failed { why }, _) => {
                 let why = why.to_string_lossy().into_owned();
-                return Err(MasterError::Proxy(ClientError::Unreachable(address.to_owned(), why)));
+                return Err(MasterError::Proxy(ClientError::Unreachable(
+                    address.to_owned(),
+                    why,
+                )));
             }
             // Of another login or another version: it makes room.
             (FromMaster::Other, _) if is_there => {}

@@ -5,7 +5,14 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 
 /// The files that a connection depends on: what the proxy believes, the login's keys, whom the login believes.
-const FILES: [&str; 6] = ["tls.crt", "tls.key", "id", "id-cert.pub", "known_hosts", "state.json"];
+const FILES: [&str; 6] = [
+    "tls.crt",
+    "tls.key",
+    "id",
+    "id-cert.pub",
+    "known_hosts",
+    "state.json",
+];
 
 /// The login as its files were at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -178,7 +178,10 @@ pub async fn status(home: &Home) -> io::Result<Status> {
             }),
             _ => Err(io::Error::other("the master says something else")),
         },
-        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the master does not answer")),
+        Err(_) => Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the master does not answer",
+        )),
     }
 }
 

@@ -186,7 +186,12 @@ impl Pool {
         address: &str,
         keep: Duration,
     ) -> Result<LentProxy, Rc<ClientError>> {
-        let slot = self.proxies.borrow_mut().entry(address.to_owned()).or_default().clone();
+        let slot = self
+            .proxies
+            .borrow_mut()
+            .entry(address.to_owned())
+            .or_default()
+            .clone();
         let asked = Instant::now();
         let _one_at_a_time = slot.making.lock().await;
         if let Some(lent) = slot.lend(keep) {
@@ -248,7 +253,9 @@ impl Pool {
             guest.set_use(link.usage.begin(keep));
             guest = match link.sessions.try_send(guest) {
                 Ok(()) => return,
-                Err(mpsc::error::TrySendError::Full(guest) | mpsc::error::TrySendError::Closed(guest)) => guest,
+                Err(mpsc::error::TrySendError::Full(guest) | mpsc::error::TrySendError::Closed(guest)) => {
+                    guest
+                }
             };
         }
         if nodes.len() >= MAX_CONNECTIONS {
@@ -290,7 +297,9 @@ impl Pool {
         keep_connection(&self.home, opening, &mut guests).await;
         // It counts as a use of the proxy's connection for as long as it is there.
         drop(lent.one_use);
-        self.nodes.borrow_mut().retain(|link| !Rc::ptr_eq(&link.usage, &usage));
+        self.nodes
+            .borrow_mut()
+            .retain(|link| !Rc::ptr_eq(&link.usage, &usage));
         self.changed.notify_one();
     }
 
@@ -328,7 +337,9 @@ impl ProxySlot {
         let mut closed = proxy.closed();
         drop(proxy);
         loop {
-            let until = usage.kept_until().unwrap_or_else(|| Instant::now() + usage.keep.get());
+            let until = usage
+                .kept_until()
+                .unwrap_or_else(|| Instant::now() + usage.keep.get());
             tokio::select! {
                 _ = closed.wait() => break,
                 () = sleep_until(until) => {
@@ -338,7 +349,9 @@ impl ProxySlot {
                 }
             }
         }
-        self.link.borrow_mut().take_if(|link| Rc::ptr_eq(&link.usage, &usage));
+        self.link
+            .borrow_mut()
+            .take_if(|link| Rc::ptr_eq(&link.usage, &usage));
         usage.changed.notify_one();
     }
 }

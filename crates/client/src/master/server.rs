@@ -222,7 +222,9 @@ impl SharedState {
             was_there,
             one_use,
         } = lent;
-        let Ok((ours, its)) = UnixStream::pair() else { return };
+        let Ok((ours, its)) = UnixStream::pair() else {
+            return;
+        };
         let sent = socket.send(&FromMaster::Lent { steps, was_there }, &[its.as_fd().as_raw_fd()]);
         drop((its, socket));
         if sent.is_err() {

@@ -44,7 +44,12 @@ pub(crate) fn can_run(plan: &Plan) -> bool {
 }
 
 /// Runs the session of the plan on a node by the master; one is started where there is none.
-pub(crate) async fn run(home: &Home, address: &str, node: &str, plan: &Plan) -> Result<SessionOutcome, SshError> {
+pub(crate) async fn run(
+    home: &Home,
+    address: &str,
+    node: &str,
+    plan: &Plan,
+) -> Result<SessionOutcome, SshError> {
     let Keep::For(persist) = plan.options.keep else {
         return Ok(SessionOutcome::Cold);
     };
@@ -109,7 +114,9 @@ fn order(address: &str, persist: Duration, node: &str, plan: &Plan) -> Option<To
         login: CString::new(plan.user.as_str()).ok()?,
         work: match &plan.options.work {
             Work::Shell => wire::Work::Shell,
-            Work::Exec(command) => wire::Work::Exec { command: command.clone() },
+            Work::Exec(command) => wire::Work::Exec {
+                command: command.clone(),
+            },
             Work::Subsystem(name) => wire::Work::Subsystem { name: name.clone() },
             Work::None | Work::To(_) => return None,
         },
@@ -187,5 +194,8 @@ async fn follow(socket: &MessageSocket, first: FromMaster, plan: &Plan) -> Resul
 /// Lines that end as a terminal in raw mode wants them.
 fn say(words: &std::ffi::CStr) {
     let words = words.to_string_lossy().replace("\r\n", "\n");
-    eprint!("{}", fleetgate_policy::text::printable_lines(&words).replace('\n', "\r\n"));
+    eprint!(
+        "{}",
+        fleetgate_policy::text::printable_lines(&words).replace('\n', "\r\n")
+    );
 }

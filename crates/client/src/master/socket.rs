@@ -57,7 +57,10 @@ impl MessageSocket {
     pub(crate) fn send(&self, word: &impl Encode, descriptors: &[i32]) -> io::Result<()> {
         let frame = fleetgate_wire::encode(word);
         if frame.len() > MAX_FRAME {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the frame is too long"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the frame is too long",
+            ));
         }
         socket::send_now(self.0.get_ref(), &frame, descriptors).map_err(error)
     }

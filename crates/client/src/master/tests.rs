@@ -26,9 +26,16 @@ fn steps_of_a_connection_are_told_and_others_are_not() {
 #[tokio::test]
 async fn frames_come_whole_or_are_refused() {
     let (ours, its) = MessageSocket::pair().expect("a pair");
-    let size = Size { columns: 80, rows: 24 };
+    let size = Size {
+        columns: 80,
+        rows: 24,
+    };
     let word = ToMaster::Window { size };
-    for frame in [fleetgate_wire::encode(&word), b"fg".to_vec(), vec![0; MAX_FRAME + 1]] {
+    for frame in [
+        fleetgate_wire::encode(&word),
+        b"fg".to_vec(),
+        vec![0; MAX_FRAME + 1],
+    ] {
         socket::send_now(&its, &frame, &[]).expect("room");
     }
     assert_eq!(ours.receive::<ToMaster>().await.expect("a word").0, word);
@@ -49,7 +56,15 @@ async fn frames_come_whole_or_are_refused() {
 
 #[test]
 fn words_are_cut_to_their_bound() {
-    for (given, length) in [("x", MAX_WORDS), ("\0", MAX_WORDS), ("\u{e4}", MAX_WORDS), ("\u{20ac}", MAX_WORDS - 2)] {
-        assert_eq!(super::pool::words(&given.repeat(MAX_WORDS)).as_bytes().len(), length);
+    for (given, length) in [
+        ("x", MAX_WORDS),
+        ("\0", MAX_WORDS),
+        ("\u{e4}", MAX_WORDS),
+        ("\u{20ac}", MAX_WORDS - 2),
+    ] {
+        assert_eq!(
+            super::pool::words(&given.repeat(MAX_WORDS)).as_bytes().len(),
+            length
+        );
     }
 }

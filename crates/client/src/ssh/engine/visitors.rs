@@ -2,11 +2,11 @@
 //! comes; each is told on its own socket what becomes of it, and its end there is its end here.
 
 use super::{Engine, Flow, PendingRequest, Stage};
+use crate::master::pool::words;
 use crate::ssh::escape::{self, EscapeCommand, Escapes};
 use crate::ssh::guests::Guest;
 use crate::ssh::local::Local;
 use crate::ssh::{SshError, exit};
-use crate::master::pool::words;
 use fleetgate_ssh::event::{ChannelId, ChannelKind, Pty, Request, WindowSize};
 use fleetgate_sys::clock;
 use fleetgate_wire::master::{FromMaster, Size, ToMaster, Work};
@@ -135,7 +135,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
         }
         let work = match &order.work {
             Work::Shell => Request::Shell,
-            Work::Exec { command } => Request::Exec { command: command.clone() },
+            Work::Exec { command } => Request::Exec {
+                command: command.clone(),
+            },
             Work::Subsystem { name } => Request::Subsystem { name: name.clone() },
         };
         requests.push((work, Some(PendingRequest::Work)));
@@ -256,7 +258,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
         let Some(until) = guests.kept_until() else {
             return false;
         };
-        let idle = self.idle.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
+        let idle = self
+            .idle
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
         if idle.deadline() != until {
             idle.as_mut().reset(until);
         }
