@@ -157,14 +157,18 @@ fn is_refused(cluster: &Cluster, way: &Way, home: &str, words: &str, when: &str)
 }
 
 /// The audit log has it of every way, as soon as who saw it has handed it over: the proxy of some (`dial_denied`,
-/// `jump_refused`), the node of its own port at least (`login_refused`).
+/// `jump_refused`, and of a connection that the master kept `dial_ended`), the node of its own port at least (`login_refused`).
 fn is_told(cluster: &Cluster, refusal: &Refusal) {
     let mut events = String::new();
     for () in tries() {
         events = cluster.script(r#""$F" audit --state cluster --json"#);
         let told = || events.lines().filter(|line| line.contains(refusal.words));
         let refused = told()
-            .filter(|l| l.contains("_refused") || l.contains("_denied"))
+            .filter(|l| {
+                ["_refused", "_denied", "dial_ended"]
+                    .iter()
+                    .any(|event| l.contains(event))
+            })
             .count();
         if refused >= WAYS.len() && told().any(|line| line.contains("login_refused")) {
             return;

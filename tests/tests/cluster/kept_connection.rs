@@ -190,3 +190,44 @@ fn sessions_go_by_one_connection_that_the_master_keeps() {
         is "$(masters)" "$master""#,
     );
 }
+
+#[test]
+fn a_master_that_is_killed_takes_its_sessions_and_each_says_so() {
+    drive(
+        r#"
+        "$F" ssh --home home ada@gate 'echo begun; exec sleep 1000' > one 2> said & one=$!
+        until grep -qs begun one; do sleep 0.05; done
+        end_all -9
+        is "$(wait $one || echo $?)" 255
+        grep -q "the master ended; whether the command was begun, the node's audit log says" said
+        is "$("$F" ssh --home home ada@gate 'echo in')" in
+        # Words of it, and its end when it is asked for.
+        "$F" master status --home home > said
+        grep -q '^ada@gate  not used for ' said
+        grep -q '^proxy 127.0.0.1:3080  ' said
+        is "$("$F" master status --home home --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["pid"])')" "$(masters)"
+        is "$("$F" master stop --home home)" 'the master has ended'
+        nobody
+        is "$("$F" master stop --home home)" 'no master runs'
+        is "$("$F" master status --home home || echo $?)" "$(printf 'no master runs; the next `fleetgate ssh` starts one\n1')"
+        "$F" ssh --home home --no-master ada@gate true
+        is "$(masters)" """#,
+    );
+}
+
+#[test]
+fn a_second_factor_that_is_too_old_is_refused_on_a_kept_connection_as_on_a_fresh_one() {
+    drive(
+        r#"
+        "$F" ssh --home home ada@gate true
+        master=$(masters)
+        printf '[role.everything]\nnodes = ["*"]\nlogins = ["ada", "root"]\nrequire_mfa = "1s"\n' > strict.toml
+        "$F" role apply --state cluster -f strict.toml
+        # A minute is allowed for clocks.
+        until ! "$F" ssh --home home -o BatchMode=yes ada@gate true 2> warm; do sleep 1; done
+        is "$(masters)" "$master"
+        if "$F" ssh --home home -o BatchMode=yes --no-master ada@gate true 2> cold; then exit 1; fi
+        grep -q 'second factor' cold
+        until ! "$F" ssh --home home -o BatchMode=yes ada@gate true 2> warm && cmp warm cold; do sleep 0.5; done"#,
+    );
+}

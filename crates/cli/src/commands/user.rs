@@ -2,7 +2,7 @@
 
 use super::{HOME, JSON, PROXY};
 use crate::flags::{Command, Flag, Operands, Value};
-use crate::{device, login, remote};
+use crate::{device, login, master, remote};
 use fleetgate_client::ssh::options::flags::FLAGS;
 
 const INVITE: Flag = Flag::new(
@@ -88,6 +88,23 @@ pub const TABLE: &[Command] = &[
     )
     .flags(&[HOME])
     .examples(&[("for today", "fleetgate logout")]),
+    Command::new(
+        &["master", "status"],
+        "say what connections are kept for `fleetgate ssh`",
+        "The process, its connections to proxies and nodes, who uses them, and for how long nobody has. The exit code is 1 \
+         where no master runs.",
+        master::status,
+    )
+    .flags(&[HOME, JSON])
+    .examples(&[("what is kept", "fleetgate master status")]),
+    Command::new(
+        &["master", "stop"],
+        "end the process that keeps connections",
+        "Ends it, and every session that runs by it. The next `fleetgate ssh` starts another one.",
+        master::stop,
+    )
+    .flags(&[HOME])
+    .examples(&[("begin anew", "fleetgate master stop")]),
     Command::new(
         &["status"],
         "say who is logged in, and until when",

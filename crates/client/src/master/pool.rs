@@ -283,7 +283,8 @@ impl Pool {
         usage: Rc<Usage>,
         keep: Duration,
     ) {
-        let mut guests = Guests::new(waiting, usage.clone());
+        let whom = format!("{}, through the proxy {}", key.node, key.proxy);
+        let mut guests = Guests::new(waiting, usage.clone(), whom);
         let lent = match self.proxy(&key.proxy, keep).await {
             Ok(lent) => lent,
             Err(error) => return guests.refuse(&error.to_string()),

@@ -90,6 +90,8 @@ async fn keep(home: Home) -> io::Result<()> {
         Ok(login) => login,
         // The command says itself what is wrong with the login.
         Err(e) => {
+            // A word that nobody reads would be an error for whoever sent it.
+            let _ = timeout(DEADLINE, first.receive::<ToMaster>()).await;
             let _ = first.send(&FromMaster::Cold, &[]);
             return Err(e);
         }
@@ -112,8 +114,8 @@ async fn keep(home: Home) -> io::Result<()> {
         if shared.is_stopped.get() {
             break;
         }
-        if shared.is_retired.get() {
-            socket = None;
+        if let Some(socket) = socket.take_if(|_| shared.is_retired.get()) {
+            socket.close(&shared, &mut users);
         }
         if socket.is_none() && users.is_empty() && !shared.pool.is_used() {
             break;
@@ -131,12 +133,17 @@ async fn keep(home: Home) -> io::Result<()> {
             }
             Some(_) = users.join_next() => {}
             () = shared.changed.notified() => {}
-            () = over.as_mut(), if socket.is_some() => socket = None,
+            () = over.as_mut(), if !shared.is_retired.get() => shared.is_retired.set(true),
             () = shared.pool.changed() => {}
             () = sleep((idle_since + patience).saturating_duration_since(Instant::now())), if is_idle => break,
         }
     }
-    drop(socket);
+    if let Some(socket) = socket {
+        shared.is_retired.set(true);
+        socket.close(&shared, &mut users);
+        let answered = async { while users.join_next().await.is_some() {} };
+        let _ = timeout(LAST_WORDS, answered).await;
+    }
     users.abort_all();
     let rest = async { while users.join_next().await.is_some() {} };
     let _ = timeout(LAST_WORDS, rest).await;
@@ -282,8 +289,13 @@ impl MasterSocket {
     }
 }
 
-impl Drop for MasterSocket {
-    fn drop(&mut self) {
+impl MasterSocket {
+    /// Nobody comes any more. Those who have come and were not accepted yet are told to start another master: an end without
+    /// an answer would leave them in doubt.
+    fn close(self, shared: &Rc<SharedState>, users: &mut JoinSet<()>) {
         let _ = std::fs::remove_file(&self.path);
+        while let Some(user) = self.listener.accept_now() {
+            users.spawn_local(serve(shared.clone(), user));
+        }
     }
 }

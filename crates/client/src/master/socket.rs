@@ -112,6 +112,12 @@ impl Listener {
         watched(fd).map(Listener)
     }
 
+    /// One that has come already.
+    pub(super) fn accept_now(&self) -> Option<MessageSocket> {
+        let (fd, _) = net::accept_any(self.0.get_ref()).ok()?;
+        MessageSocket::new(fd).ok().filter(MessageSocket::is_ours)
+    }
+
     pub(super) async fn accept(&self) -> io::Result<MessageSocket> {
         loop {
             let mut guard = self.0.readable().await?;

@@ -107,8 +107,11 @@ pub(super) struct Engine<'a, S> {
     visitors: BTreeMap<u32, Visitor>,
     asked_by_escape: Vec<(ChannelId, EscapeCommand)>,
     idle: Option<Pin<Box<Sleep>>>,
-    /// When the other side was last heard.
+    /// When the other side was last heard, by a clock that goes on while the machine sleeps, and by the runtime's.
     heard: Time,
+    heard_at: Instant,
+    /// Until when a session has to be answered.
+    answer: Option<Pin<Box<Sleep>>>,
     streams: Option<Streams>,
     raw: Option<Raw>,
     /// None where they are another process's.
@@ -179,6 +182,8 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
             asked_by_escape: Vec::new(),
             idle: None,
             heard: clock::boot(),
+            heard_at: Instant::now(),
+            answer: None,
             streams,
             raw: None,
             signals,
@@ -247,6 +252,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
             if let Some(code) = self.over() {
                 return Ok(Some(code));
             }
+            self.is_answered_in_time(cx)?;
             if self.is_out_of_use(cx) {
                 return Ok(Some(0));
             }
@@ -313,7 +319,9 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
             Poll::Pending => Ok(false),
             Poll::Ready(Ok(())) => {
                 self.lost = n == 0;
-                self.heard = clock::boot();
+                if self.guests.is_some() {
+                    (self.heard, self.heard_at) = (clock::boot(), Instant::now());
+                }
                 Ok(true)
             }
             Poll::Ready(Err(e)) => match e.get_ref().and_then(|e| e.downcast_ref::<Refused>()) {

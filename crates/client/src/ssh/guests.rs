@@ -47,6 +47,8 @@ pub(crate) struct Guests {
     /// Those that were taken for a connection that came to nothing.
     again: VecDeque<Guest>,
     usage: Rc<Usage>,
+    /// Who answers, for people.
+    whom: String,
 }
 
 /// To where a connection is to be made.
@@ -96,11 +98,12 @@ impl Guest {
 }
 
 impl Guests {
-    pub(crate) fn new(arrivals: mpsc::Receiver<Guest>, usage: Rc<Usage>) -> Guests {
+    pub(crate) fn new(arrivals: mpsc::Receiver<Guest>, usage: Rc<Usage>, whom: String) -> Guests {
         Guests {
             arrivals,
             again: VecDeque::new(),
             usage,
+            whom,
         }
     }
 
@@ -120,6 +123,10 @@ impl Guests {
     /// One whose session was not begun waits for the next connection.
     pub(super) fn put_back(&mut self, guest: Guest) {
         self.again.push_back(guest);
+    }
+
+    pub(super) fn whom(&self) -> &str {
+        &self.whom
     }
 
     /// Until when the connection is kept, if nobody uses it.

@@ -43,14 +43,14 @@ pub enum Explain {
     Json,
 }
 
-/// What is wanted of the connection to the proxy that is kept: `-O`.
+/// What is wanted of the master: `-O`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
     /// Whether there is one.
     Check,
-    /// That it ends when its last command does, and is lent to nobody any more.
+    /// That it ends, with every session.
     Exit,
-    /// That it is lent to nobody any more.
+    /// That it begins nothing more.
     Stop,
 }
 
@@ -306,6 +306,8 @@ impl Line {
             ("--explain", None) => self.options.explain = Some(Explain::Text),
             ("--explain", Some(v)) if v == "json" => self.options.explain = Some(Explain::Json),
             ("--explain", Some(v)) => return Err(format!("`--explain` wants nothing or json, not `{v}`")),
+            ("--no-master", Some(_)) => return Err("`--no-master` takes no value".to_owned()),
+            ("--no-master", None) => return self.anew("ControlPersist", "no"),
             ("--home", value) => self.options.home = Some(given("--home", value, rest)?),
             ("--proxy", value) => {
                 self.options.proxy = Some(given("--proxy", value, rest)?);

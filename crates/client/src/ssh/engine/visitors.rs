@@ -7,6 +7,7 @@ use crate::ssh::escape::{self, EscapeCommand, Escapes};
 use crate::ssh::guests::Guest;
 use crate::ssh::local::Local;
 use crate::ssh::{SshError, exit};
+use crate::waiting::ANSWER_TIMEOUT;
 use fleetgate_ssh::event::{ChannelId, ChannelKind, Pty, Request, WindowSize};
 use fleetgate_sys::clock;
 use fleetgate_wire::master::{FromMaster, Size, ToMaster, Work};
@@ -14,6 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Instant;
 
 /// After so many seconds without a word the other side may be gone, and nobody has noticed (its answer to being asked comes
 /// sooner): then a session is asked for when its channel is open. So a command is never sent to where it cannot be told
@@ -24,8 +26,8 @@ const SURELY_THERE: u64 = 40;
 pub(super) struct Visitor {
     guest: Guest,
     asked: VecDeque<PendingRequest>,
-    /// It was asked for: from then on it may have been done.
-    is_asked: bool,
+    /// When it was asked for: from then on it may have been done.
+    asked_at: Option<Instant>,
     /// The far side does it.
     has_begun: bool,
     terminal: bool,
@@ -101,7 +103,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
             Visitor {
                 guest,
                 asked: VecDeque::new(),
-                is_asked: false,
+                asked_at: None,
                 has_begun: false,
                 terminal: false,
                 code: None,
@@ -115,10 +117,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
 
     /// Sends what its session is made of.
     fn ask_visitor(&mut self, channel: ChannelId) {
-        let Some(visitor) = self.visitors.get_mut(&channel.0).filter(|v| !v.is_asked) else {
+        let Some(visitor) = self.visitors.get_mut(&channel.0).filter(|v| v.asked_at.is_none()) else {
             return;
         };
-        visitor.is_asked = true;
+        visitor.asked_at = Some(Instant::now());
         let order = &visitor.guest.order;
         let mut requests = Vec::new();
         if let Some(terminal) = &order.terminal {
@@ -267,6 +269,34 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
         idle.as_mut().poll(cx).is_ready()
     }
 
+    /// Whether a session was asked for, and nothing at all has come since for as long as an answer may take.
+    pub(super) fn is_answered_in_time(&mut self, cx: &mut Context<'_>) -> Result<(), SshError> {
+        let unheard = self
+            .visitors
+            .values()
+            .filter(|v| !v.has_begun)
+            .filter_map(|v| v.asked_at);
+        let Some(since) = unheard.filter(|at| *at > self.heard_at).min() else {
+            self.answer = None;
+            return Ok(());
+        };
+        let end = since + ANSWER_TIMEOUT;
+        let answer = self
+            .answer
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(end)));
+        if answer.deadline() != end {
+            answer.as_mut().reset(end);
+        }
+        match (answer.as_mut().poll(cx).is_ready(), &self.guests) {
+            (true, Some(guests)) => Err(SshError::Lost(format!(
+                "no answer within {} s from {}",
+                ANSWER_TIMEOUT.as_secs(),
+                guests.whom()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// The connection ends. Whose session was not asked for waits for another one; who cannot know what became of it is told
     /// that.
     pub(super) fn visitors_end(&mut self, outcome: &Result<i32, SshError>) {
@@ -274,7 +304,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
         for (_, visitor) in std::mem::take(&mut self.visitors) {
             match outcome {
                 // Without a login nothing was done.
-                Err(error) if was_up && visitor.is_asked => {
+                Err(error) if was_up && visitor.asked_at.is_some() => {
                     let words = match visitor.has_begun {
                         true => words(&error.to_string()),
                         false => words(&format!(

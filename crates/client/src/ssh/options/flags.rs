@@ -125,7 +125,7 @@ pub const FLAGS: &[SshFlag] = &[
     short(
         'M',
         "",
-        "Be ssh's master; ignored, with a warning: the connection to the proxy is kept anyway.",
+        "Be ssh's master; ignored, with a warning: connections are kept anyway (`fleetgate master status`).",
     ),
     short(
         'm',
@@ -137,7 +137,7 @@ pub const FLAGS: &[SshFlag] = &[
     short(
         'O',
         "COMMAND",
-        "About the connection to the proxy that is kept: check, exit, or stop lending it.",
+        "About the process that keeps connections: check, exit, or stop (begin nothing more on them).",
     ),
     repeated(short(
         'o',
@@ -194,6 +194,11 @@ pub const FLAGS: &[SshFlag] = &[
         "home",
         "DIR",
         "The login's directory, instead of FLEETGATE_HOME or ~/.fleetgate.",
+    ),
+    long(
+        "no-master",
+        "",
+        "Make a connection of its own; the same as -o ControlPersist=no.",
     ),
     long("proxy", "HOST[:PORT]", "The same as -J."),
     long("help", "", "Print this help."),
