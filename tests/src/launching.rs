@@ -2,7 +2,7 @@
 //! pipes, a thread that security software watches.
 
 use crate::orders::{self, pipe, read_all};
-use fleetgate_launch::{Begun, Launch, LaunchError, Launcher, Running};
+use fleetgate_launch::{Begun, Launch, LaunchError, Launcher, RunningHelper};
 use fleetgate_seal::{FallbackChain, Options, Source, Strategy};
 use fleetgate_sys::Fd;
 use fleetgate_sys::process::{self, Exit};
@@ -71,7 +71,7 @@ pub fn echo(line: &str) -> Asked {
 }
 
 /// Launches an [`echo`] and makes sure that it really ran, to its end.
-pub fn session(launcher: &mut Launcher) -> Result<Running, LaunchError> {
+pub fn session(launcher: &mut Launcher) -> Result<RunningHelper, LaunchError> {
     let asked = echo("here I am");
     let (running, begun) = launcher.launch(asked.launch)?;
     assert!(matches!(begun, Begun::Executed { .. }), "{begun:?}");

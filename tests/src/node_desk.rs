@@ -16,7 +16,7 @@ use fleetgate_node::monitor::sessions::{Inherited, Sessions};
 use fleetgate_node::monitor::steps::Steps;
 use fleetgate_node::monitor::strangers::Strangers;
 use fleetgate_node::monitor::timers::{Timers, now};
-use fleetgate_node::monitor::tools::Reaper;
+use fleetgate_node::monitor::tools::ZombieCollector;
 use fleetgate_node::monitor::wakes::{Key, Owner, Wakes};
 use fleetgate_node::monitor::workers::Messages;
 use fleetgate_node::monitor::{OpenLogin, Tools};
@@ -85,7 +85,7 @@ impl Desk {
             names: Names::new(),
             pam_turns: Default::default(),
             words: Messages::default(),
-            reaper: Reaper::default(),
+            zombies: ZombieCollector::default(),
             audit,
             metrics: Arc::new(Metrics::default()),
             steps: Steps::default(),
@@ -246,7 +246,7 @@ impl Desk {
                 }
                 Owner::Sessions => self.sessions.woken(&mut self.tools, key.id),
                 Owner::Networks => self.networks.woken(&mut self.tools, key.id),
-                Owner::Reaper => self.tools.reaper.ended(key.id),
+                Owner::Zombies => self.tools.zombies.ended(key.id),
                 other => panic!("nobody is {other:?} here"),
             }
         }

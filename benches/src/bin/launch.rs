@@ -3,7 +3,7 @@
 //! `bench-launch HELPER TRUE FLEETGATE N SECONDS`; as root, because the ids change.
 #![forbid(unsafe_code)]
 
-use fleetgate_launch::{Launch, LaunchThread, Launcher, Running, Threads};
+use fleetgate_launch::{Launch, LaunchThreads, Launcher, Running, Threads};
 use fleetgate_seal::{FallbackChain, Options, Source, Strategy};
 use fleetgate_sys::spawn::{Program, Spawn, Stack, Strings, spawn};
 use fleetgate_sys::{Fd, process};
@@ -178,7 +178,7 @@ impl Measured {
     /// What the launch thread costs the caller on top.
     fn hand_off(&self) -> Result {
         let mut here = Launcher::new(self.ladder.clone())?;
-        let there = LaunchThread::new(self.ladder.clone(), Threads::default())?;
+        let there = LaunchThreads::new(self.ladder.clone(), Threads::default())?;
         let mut here = || well_ended(&here.launch(self.order()?)?.0);
         let mut there = || well_ended(&there.launch(self.order()?)?.0);
         self.run(

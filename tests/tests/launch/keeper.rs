@@ -1,6 +1,6 @@
 //! What is closed when a session ends, and what is mended after a crash. Records go to files of the test's own.
 
-use fleetgate_launch::{Launcher, Places, RepairReport, Running, Session, SessionReaper};
+use fleetgate_launch::{Launcher, Places, RepairReport, RunningHelper, Session, SessionReaper};
 use fleetgate_logins::{Kind, Line};
 use fleetgate_sys::process::Exit;
 use fleetgate_tests::launching::{ask, ladder};
@@ -67,7 +67,7 @@ impl Drop for Room {
 }
 
 /// A session that lives until its standard input closes, noted as logged in on a terminal.
-fn start(room: &Room) -> (Running, Session, fleetgate_sys::Fd) {
+fn start(room: &Room) -> (RunningHelper, Session, fleetgate_sys::Fd) {
     let mut launcher = Launcher::new(ladder()).expect("launcher");
     let (stdin, feed) = pipe();
     let mut asked = ask(command(user(), "read line; exit 3"));
@@ -98,7 +98,7 @@ fn start(room: &Room) -> (Running, Session, fleetgate_sys::Fd) {
     (running, session, feed)
 }
 
-fn keep(keeper: &SessionReaper, running: Running, session: Session) -> mpsc::Receiver<Option<Exit>> {
+fn keep(keeper: &SessionReaper, running: RunningHelper, session: Session) -> mpsc::Receiver<Option<Exit>> {
     let (send, receive) = mpsc::channel();
     keeper
         .keep(running.pidfd, session, move |end| {

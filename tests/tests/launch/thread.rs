@@ -1,6 +1,6 @@
 //! Launching away from the caller: an exec that somebody holds up holds up nobody else.
 
-use fleetgate_launch::{Completions, Launch, LaunchError, LaunchThread, Stage, Threads};
+use fleetgate_launch::{Completions, Launch, LaunchError, LaunchThreads, Stage, Threads};
 use fleetgate_seal::{FallbackChain, Strategy};
 use fleetgate_sys::Fd;
 use fleetgate_sys::poll::READ;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Launch threads of which each exec of `ladder`'s image has to ask; the probe's were before.
-fn asking(ladder: &Arc<FallbackChain>, bounds: Threads) -> (Fd, LaunchThread) {
+fn asking(ladder: &Arc<FallbackChain>, bounds: Threads) -> (Fd, LaunchThreads) {
     let image = ladder.image().expect("image").fd().raw() as u32;
     let rule = Rule {
         call: calls::SYS_execveat,
@@ -22,13 +22,13 @@ fn asking(ladder: &Arc<FallbackChain>, bounds: Threads) -> (Fd, LaunchThread) {
     let listener = confine(&[rule]).expect("confine").expect("a listener");
     (
         listener,
-        LaunchThread::new(ladder.clone(), bounds).expect("threads"),
+        LaunchThreads::new(ladder.clone(), bounds).expect("threads"),
     )
 }
 
 #[test]
 fn a_completion_rings_a_descriptor() {
-    let threads = LaunchThread::new(ladder(), Threads::default()).expect("threads");
+    let threads = LaunchThreads::new(ladder(), Threads::default()).expect("threads");
     let completions = Completions::new().expect("completions");
     let asked = echo("hello");
     threads

@@ -1,5 +1,5 @@
 //! Listening sockets and what arrives on them. It decides nothing about a connection:
-//! `Monitor::arrived` does.
+//! `Monitor::admit_connection` does.
 
 use super::Monitor;
 use super::wakes::{Key, Owner, Wakes};
@@ -91,7 +91,7 @@ impl Listeners {
             return AcceptResult::Empty;
         };
         match net::accept(listener) {
-            Ok((socket, peer)) => match arrived(socket, peer) {
+            Ok((socket, peer)) => match new_connection(socket, peer) {
                 Ok(arrived) => AcceptResult::One(arrived),
                 Err(_) => AcceptResult::Empty,
             },
@@ -138,7 +138,7 @@ impl Listeners {
     }
 }
 
-fn arrived(socket: Fd, peer: Address) -> Result<NewConnection, Errno> {
+fn new_connection(socket: Fd, peer: Address) -> Result<NewConnection, Errno> {
     // Neither is worth a connection.
     let _ = net::set_no_delay(&socket);
     let _ = net::set_keep_alive(&socket);
@@ -189,7 +189,7 @@ impl Monitor {
         for _ in 0..self.listeners.per_turn() {
             match self.listeners.accept(id) {
                 // `arrived` tells of a refusal itself.
-                AcceptResult::One(arrived) => drop(self.arrived(arrived)),
+                AcceptResult::One(arrived) => drop(self.admit_connection(arrived)),
                 AcceptResult::Empty => return,
                 AcceptResult::Short(e) => {
                     tracing::error!(

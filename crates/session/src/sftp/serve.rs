@@ -29,7 +29,7 @@ const MOST_WAITING: usize = 4 << 20;
 const STREAM_ROOM: i32 = 512 << 10;
 
 /// How answers leave.
-enum Way {
+enum OutputKind {
     /// A socket: each call says that it will not wait.
     Socket,
     /// A pipe, made non-blocking for as long as this runs.
@@ -46,7 +46,7 @@ pub struct Streams {
     input: Fd,
     input_is_socket: bool,
     output: Fd,
-    way: Way,
+    way: OutputKind,
 }
 
 impl Streams {
@@ -56,17 +56,17 @@ impl Streams {
             Ok(stat) if stat.is_socket() => {
                 // The default holds 208 KB; without more the longest answer leaves in two pieces.
                 let _ = stream::set_send_buffer(output.raw(), STREAM_ROOM);
-                Way::Socket
+                OutputKind::Socket
             }
             Ok(stat) if stat.is_fifo() => {
                 let _ = stream::set_pipe_size(output.raw(), STREAM_ROOM);
                 let was_nonblocking = stream::is_nonblocking(&output).unwrap_or(false);
                 match output.set_nonblocking(true) {
-                    Ok(()) => Way::Pipe { was_nonblocking },
-                    Err(_) => Way::Other,
+                    Ok(()) => OutputKind::Pipe { was_nonblocking },
+                    Err(_) => OutputKind::Other,
                 }
             }
-            _ => Way::Other,
+            _ => OutputKind::Other,
         };
         let kind = tree::stat_open(input.raw()).ok();
         if kind.is_some_and(|s| s.is_fifo()) {
@@ -98,8 +98,8 @@ impl Streams {
     /// Sends what fits now; 0: nothing.
     fn send(&self, bytes: &[u8]) -> Result<usize, Errno> {
         let sent = match self.way {
-            Way::Socket => stream::send_now(self.output.raw(), bytes),
-            Way::Pipe { .. } | Way::Other => file::write(self.output.raw(), bytes),
+            OutputKind::Socket => stream::send_now(self.output.raw(), bytes),
+            OutputKind::Pipe { .. } | OutputKind::Other => file::write(self.output.raw(), bytes),
         };
         match sent {
             Err(Errno::EAGAIN) => Ok(0),
@@ -110,7 +110,7 @@ impl Streams {
 
 impl Drop for Streams {
     fn drop(&mut self) {
-        if let Way::Pipe {
+        if let OutputKind::Pipe {
             was_nonblocking: false,
         } = self.way
         {

@@ -32,7 +32,7 @@ use std::time::Duration;
 pub const GRACE_MARGIN: Duration = Duration::from_secs(2);
 
 /// An order that waits for the account.
-pub enum Order {
+pub enum PendingOrder {
     /// A session.
     Session(Ticket, Start),
     /// A socket.
@@ -72,7 +72,7 @@ pub struct Connection {
     /// What the lobby was told to end it with.
     pub parting: Option<String>,
     /// Orders of its front that wait for the account to be looked up.
-    pub waiting: Vec<Order>,
+    pub waiting: Vec<PendingOrder>,
 }
 
 /// How far a connection is.

@@ -53,7 +53,7 @@ impl Monitor {
     }
 
     /// A connection came; its number, or why it is refused, which is told.
-    pub(crate) fn arrived(&mut self, arrived: NewConnection) -> Result<Number, String> {
+    pub(crate) fn admit_connection(&mut self, arrived: NewConnection) -> Result<Number, String> {
         let config = self.tools.config.clone();
         let limits = &config.limits;
         let source = arrived.source;

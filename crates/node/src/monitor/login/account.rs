@@ -1,7 +1,7 @@
 //! Whether an account may come in at all, whatever proves that it is its owner. It asks nobody: account, groups and
 //! lists are given.
 
-use super::Scene;
+use super::LoginContext;
 use super::publickey::ClosedAccount;
 use crate::monitor::trust::Trust;
 use fleetgate_policy::{Login as Name, access};
@@ -14,7 +14,7 @@ pub fn allowed(
     name: &Name,
     groups: &[String],
     trust: &Trust,
-    scene: &Scene<'_>,
+    scene: &LoginContext<'_>,
 ) -> Result<(), String> {
     if scene.tools.user_mode && account.ids.uid != fleetgate_sys::process::effective_uid() {
         return Err("without root the node serves its own user only".to_owned());
@@ -39,7 +39,7 @@ pub fn allowed(
 }
 
 /// Why nobody comes in as this account, whatever he shows; none: somebody may.
-pub fn closed(account: Option<&Account>, scene: &Scene<'_>) -> Option<ClosedAccount> {
+pub fn closed(account: Option<&Account>, scene: &LoginContext<'_>) -> Option<ClosedAccount> {
     match account {
         None => Some(ClosedAccount::Missing),
         Some(account) => not_in_use(account, scene).map(ClosedAccount::NotInUse),
@@ -47,7 +47,7 @@ pub fn closed(account: Option<&Account>, scene: &Scene<'_>) -> Option<ClosedAcco
 }
 
 /// Why the account is not in use, if it is not: locked, or its time is over.
-fn not_in_use(account: &Account, scene: &Scene<'_>) -> Option<String> {
+fn not_in_use(account: &Account, scene: &LoginContext<'_>) -> Option<String> {
     match scene.tools.pam {
         true => None,
         false => standing(account, clock::wall().sec / 86_400).err(),

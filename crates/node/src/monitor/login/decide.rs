@@ -2,15 +2,15 @@
 
 use super::account::{allowed, closed};
 use super::calendar::calendar;
+use super::conversation::{self, Purpose};
 use super::penalties::same_key;
 use super::publickey::{self, Decision, Session};
 use super::refusals::end;
-use super::talk::{self, Purpose};
-use super::{Entry, Login, PROTOCOL_ERROR, Scene, Step};
+use super::{Entry, Login, LoginContext, PROTOCOL_ERROR, Step};
 use crate::config::cluster::Member;
 use crate::monitor::names::Lane;
 use crate::monitor::timers;
-use crate::monitor::trust::Way;
+use crate::monitor::trust::LoginMethod;
 use crate::monitor::wakes::{Key, Owner};
 use fleetgate_policy::Login as Name;
 use fleetgate_policy::access::{self, Proof};
@@ -25,7 +25,7 @@ use zeroize::Zeroizing;
 const PAM_PATIENCE: Duration = Duration::from_secs(30);
 
 impl Login {
-    pub(super) fn decide(&mut self, request: &Request<'_>, scene: &mut Scene<'_>) -> Step {
+    pub(super) fn decide(&mut self, request: &Request<'_>, scene: &mut LoginContext<'_>) -> Step {
         if request.service != "ssh-connection" {
             return end(PROTOCOL_ERROR, c"there is no such service");
         }
@@ -37,18 +37,18 @@ impl Login {
             // The first is how clients ask what there is.
             Method::None if self.attempts == 1 => return self.rejected(false),
             Method::None => return self.refuse("none", "the method none", scene),
-            Method::PublicKey(_) => Way::PublicKey,
-            Method::Password { .. } => Way::Password,
-            Method::KeyboardInteractive { .. } => Way::KeyboardInteractive,
+            Method::PublicKey(_) => LoginMethod::PublicKey,
+            Method::Password { .. } => LoginMethod::Password,
+            Method::KeyboardInteractive { .. } => LoginMethod::KeyboardInteractive,
             Method::Other { .. } => return self.refuse("other", "a method that is not there", scene),
         };
         if !self.progress.open().contains(&way) {
             return self.refuse(way.name(), "the method is not open", scene);
         }
-        self.floor.begin();
+        self.refusal_delay.begin();
         let key = Key::new(Owner::Logins, scene.connection);
         let trust = self.trust.clone();
-        let wants_files = way == Way::PublicKey;
+        let wants_files = way == LoginMethod::PublicKey;
         let Some(known) = self.facts.gather(
             &user,
             wants_files,
@@ -79,7 +79,7 @@ impl Login {
                     id: scene.session_id.unwrap_or_default(),
                     host_key: scene.host_key,
                 };
-                let decision = publickey::decide(
+                let decision = publickey::check_key(
                     request,
                     session,
                     &visitor,
@@ -142,15 +142,15 @@ impl Login {
     /// One way was gone to its end.
     pub(super) fn proven(
         &mut self,
-        way: Way,
+        way: LoginMethod,
         how: How,
         restrictions: Restrictions,
         member: Option<Member>,
-        scene: &mut Scene<'_>,
+        scene: &mut LoginContext<'_>,
     ) -> Step {
         let by_role = |member: &Member| member.allowed.permits.only_named();
         let proof = match way {
-            Way::PublicKey => Proof::Key {
+            LoginMethod::PublicKey => Proof::Key {
                 forced: publickey::is_forced(&restrictions) || member.as_ref().is_some_and(by_role),
             },
             _ => Proof::Password,
@@ -196,7 +196,7 @@ impl Login {
     }
 
     /// All was proven.
-    pub(super) fn enter(&mut self, scene: &mut Scene<'_>) -> Step {
+    pub(super) fn enter(&mut self, scene: &mut LoginContext<'_>) -> Step {
         let name = self.user.as_deref().and_then(|u| Name::parse(u).ok());
         let (Some(account), Some(login)) = (self.facts.account().cloned(), name) else {
             return self.fail("there is no such account", scene);
@@ -258,7 +258,7 @@ impl Login {
             base,
             members,
             expires,
-            notes: talk::lines(&std::mem::take(&mut self.notes)),
+            notes: conversation::lines(&std::mem::take(&mut self.notes)),
             pam,
             must_change_password: self.must_change_password,
         }))

@@ -3,22 +3,23 @@
 
 mod account;
 mod calendar;
+mod conversation;
 mod decide;
 mod facts;
-mod floor;
 mod methods;
 pub mod pam;
 mod penalties;
 mod publickey;
+mod refusal_delay;
 mod refusals;
-mod talk;
 
 use super::tools::Tools;
-use super::trust::{Trust, Way};
+use super::trust::{LoginMethod, Trust};
 use crate::config::cluster::Member;
-use facts::Facts;
+use conversation::{LoginConversation, Purpose};
+use facts::AccountLookups;
 use fleetgate_launch::pam::PamSession;
-use fleetgate_launch::{Begun, LaunchError, Running};
+use fleetgate_launch::{Begun, LaunchError, RunningHelper};
 use fleetgate_policy::grant::{How, Identity};
 use fleetgate_policy::{Login as Name, Permits};
 use fleetgate_ssh::auth::{InfoResponse, Request};
@@ -27,14 +28,13 @@ use fleetgate_wire::common::Account;
 use fleetgate_wire::names::Found;
 use fleetgate_wire::node::{Connection, Verdict};
 use fleetgate_wire::pam::Secret;
-use floor::Floor;
 use methods::Progress;
 use pam::{Conversation, PamAnswer};
+use refusal_delay::RefusalDelay;
 use refusals::end;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use talk::{Purpose, Talk};
 use zeroize::{Zeroize, Zeroizing};
 
 /// DISCONNECT's reason for what cannot be read (RFC 4253 §11.1).
@@ -77,7 +77,7 @@ pub struct Entry {
 }
 
 /// Where a login happens.
-pub struct Scene<'a> {
+pub struct LoginContext<'a> {
     /// On which connection.
     pub connection: Connection,
     /// From where.
@@ -115,16 +115,16 @@ pub struct Login {
     user: Option<Vec<u8>>,
     progress: Progress,
     attempts: u32,
-    facts: Facts,
+    facts: AccountLookups,
     proven: Vec<(How, Restrictions)>,
     /// Those of them that are of the cluster.
     members: Vec<Member>,
     /// The request that is being decided.
     pending: Option<Zeroizing<Vec<u8>>>,
-    talk: Option<Talk>,
+    talk: Option<LoginConversation>,
     /// A conversation that waits for its turn.
     queued: Option<Purpose>,
-    floor: Floor,
+    refusal_delay: RefusalDelay,
     /// What PAM said beside its questions, and nobody has read yet.
     notes: Vec<u8>,
     /// A conversation that PAM accepted.
@@ -145,13 +145,13 @@ impl Login {
             progress: Progress::new(&trust.required, &trust.ways),
             trust,
             attempts: 0,
-            facts: Facts::default(),
+            facts: AccountLookups::default(),
             proven: Vec::new(),
             members: Vec::new(),
             pending: None,
             talk: None,
             queued: None,
-            floor: Floor::default(),
+            refusal_delay: RefusalDelay::default(),
             notes: Vec::new(),
             accepted: None,
             must_change_password: false,
@@ -166,7 +166,7 @@ impl Login {
     }
 
     /// Its turn to talk to PAM has come.
-    pub fn take_turn(&mut self, scene: &mut Scene<'_>) -> Step {
+    pub fn take_turn(&mut self, scene: &mut LoginContext<'_>) -> Step {
         match self.queued.take() {
             Some(purpose) => self.talk(purpose, scene),
             None => Step::Wait,
@@ -174,7 +174,7 @@ impl Login {
     }
 
     /// A USERAUTH_REQUEST.
-    pub fn asked(&mut self, request: Vec<u8>, scene: &mut Scene<'_>) -> Step {
+    pub fn asked(&mut self, request: Vec<u8>, scene: &mut LoginContext<'_>) -> Step {
         let request = Zeroizing::new(request);
         if scene.session_id.is_none() {
             return Step::Violation("a login before the first key exchange was signed");
@@ -188,7 +188,7 @@ impl Login {
             }
             talk => self.talk = talk,
         }
-        if self.pending.is_some() || self.floor.is_holding() {
+        if self.pending.is_some() || self.refusal_delay.is_holding() {
             return Step::Violation("a login request before the last one was answered");
         }
         self.attempts += 1;
@@ -197,7 +197,7 @@ impl Login {
     }
 
     /// A USERAUTH_INFO_RESPONSE.
-    pub fn answered(&mut self, mut response: Vec<u8>, scene: &mut Scene<'_>) -> Step {
+    pub fn answered(&mut self, mut response: Vec<u8>, scene: &mut LoginContext<'_>) -> Step {
         let parsed = InfoResponse::parse(&response);
         response.zeroize();
         let Some((talk, asked)) = self.talk.as_mut().and_then(|t| t.asked.take().map(|n| (t, n))) else {
@@ -226,7 +226,7 @@ impl Login {
     }
 
     /// The resolver's answer.
-    pub fn named(&mut self, found: Found, scene: &mut Scene<'_>) -> Step {
+    pub fn named(&mut self, found: Found, scene: &mut LoginContext<'_>) -> Step {
         if let Err(why) = self.facts.named(found) {
             tracing::warn!(connection = scene.connection, "{why}");
         }
@@ -234,15 +234,19 @@ impl Login {
     }
 
     /// The key files.
-    pub fn read(&mut self, outcome: Result<(Running, Begun), LaunchError>, scene: &mut Scene<'_>) -> Step {
+    pub fn read(
+        &mut self,
+        outcome: Result<(RunningHelper, Begun), LaunchError>,
+        scene: &mut LoginContext<'_>,
+    ) -> Step {
         let user = self.user.clone().unwrap_or_default();
         self.facts.read(&user, outcome, &self.trust, scene.tools);
         self.go(scene)
     }
 
     /// PAM says something, or had no room for the conversation a moment ago; or a refusal was held until now.
-    pub fn heard(&mut self, scene: &mut Scene<'_>) -> Step {
-        if let Some(verdict) = self.floor.take() {
+    pub fn heard(&mut self, scene: &mut LoginContext<'_>) -> Step {
+        if let Some(verdict) = self.refusal_delay.take() {
             return Step::Say(verdict);
         }
         if self.queued.is_some() && scene.tools.pam_turns.is_running(scene.connection) {
@@ -271,7 +275,7 @@ impl Login {
     }
 
     /// Goes on with the pending request as far as what is known reaches.
-    fn go(&mut self, scene: &mut Scene<'_>) -> Step {
+    fn go(&mut self, scene: &mut LoginContext<'_>) -> Step {
         let Some(bytes) = self.pending.take() else {
             return Step::Wait;
         };

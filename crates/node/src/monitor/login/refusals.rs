@@ -1,7 +1,7 @@
 //! Refusals of a login: what is noted for log and audit, and what the client is answered.
 
-use super::talk::Purpose;
-use super::{Login, Refusal, Scene, Step};
+use super::conversation::Purpose;
+use super::{Login, LoginContext, Refusal, Step};
 use fleetgate_wire::node::Verdict;
 use std::ffi::CString;
 
@@ -10,13 +10,13 @@ const NO_MORE_AUTH_METHODS: u32 = 14;
 
 impl Login {
     /// A refusal of what is pending.
-    pub(super) fn fail(&mut self, why: &str, scene: &mut Scene<'_>) -> Step {
+    pub(super) fn fail(&mut self, why: &str, scene: &mut LoginContext<'_>) -> Step {
         let queued = self.queued.take();
         let purpose = self.talk.take().map(|t| t.purpose).or(queued);
         self.refuse(purpose.as_ref().map_or("login", Purpose::method), why, scene)
     }
 
-    pub(super) fn refuse(&mut self, method: &str, why: &str, scene: &mut Scene<'_>) -> Step {
+    pub(super) fn refuse(&mut self, method: &str, why: &str, scene: &mut LoginContext<'_>) -> Step {
         self.note(method, why, (None, None), scene);
         self.rejected_counted(scene)
     }
@@ -27,7 +27,7 @@ impl Login {
         method: &str,
         user: Option<String>,
         refusal: fleetgate_policy::cluster::Refusal,
-        scene: &mut Scene<'_>,
+        scene: &mut LoginContext<'_>,
     ) -> Step {
         self.note(method, &refusal.words, (user, Some(refusal.rule)), scene);
         self.rejected_for(refusal.words, scene)
@@ -38,7 +38,7 @@ impl Login {
         method: &str,
         why: &str,
         (user, rule): (Option<String>, Option<String>),
-        scene: &mut Scene<'_>,
+        scene: &mut LoginContext<'_>,
     ) {
         self.refused_key = None;
         scene.refusals.push(Refusal {
@@ -50,7 +50,7 @@ impl Login {
         });
     }
 
-    pub(super) fn rejected_counted(&mut self, scene: &Scene<'_>) -> Step {
+    pub(super) fn rejected_counted(&mut self, scene: &LoginContext<'_>) -> Step {
         self.pending = None;
         self.talk = None;
         self.queued = None;
@@ -61,7 +61,7 @@ impl Login {
     }
 
     /// The same, and the user reads why.
-    pub(super) fn rejected_for(&mut self, words: String, scene: &Scene<'_>) -> Step {
+    pub(super) fn rejected_for(&mut self, words: String, scene: &LoginContext<'_>) -> Step {
         match self.rejected_counted(scene) {
             Step::Say(Verdict::Rejected { methods, .. }) => Step::Say(Verdict::Refused {
                 methods,

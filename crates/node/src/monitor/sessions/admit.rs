@@ -37,7 +37,7 @@ pub(super) struct PendingSession {
     pub(super) accepted: Option<PamSession>,
     pub(super) pam: bool,
     pub(super) xauth: Option<(Fd, Timer)>,
-    /// Made and under way: what the front will be given, and what the keeper will note.
+    /// Made and under way: what the front will be given, and what the session reaper will note.
     pub(super) under_way: Option<PendingLaunch>,
 }
 
@@ -95,7 +95,7 @@ impl Sessions {
         start: Start,
     ) -> Result<u64, Refused> {
         let connection = granted.connection;
-        let decided = order::decide(&granted.grant, &start, now())?;
+        let decided = order::choose_program(&granted.grant, &start, now())?;
         if account.ids.uid != granted.uid {
             return Err(Refused::new(
                 "the account is not the one that logged in: log in again",

@@ -41,7 +41,7 @@ impl ProgramChoice {
 
 /// All that an order is made of, beside what was decided.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts<'a> {
+pub struct OrderFacts<'a> {
     /// The configuration.
     pub config: &'a Config,
     /// The connection's grant.

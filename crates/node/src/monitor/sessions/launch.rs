@@ -1,7 +1,7 @@
 //! A session's launch: the order for the helper and its descriptors, the launch itself (inside PAM, where that is used), and
 //! what it comes to.
 
-use super::facts::Facts;
+use super::facts::OrderFacts;
 use super::order::{self, Refused};
 use super::streams::Streams;
 use super::within_pam::PamLaunch;
@@ -82,7 +82,7 @@ impl Sessions {
             None => Streams::pipes().map_err(failed("making pipes"))?,
         };
         let config = tools.config.clone();
-        let facts = Facts {
+        let facts = OrderFacts {
             config: &config,
             grant: &beginning.grant,
             ends: &beginning.ends,
@@ -300,7 +300,7 @@ impl Sessions {
             tracing::error!("a PAM session cannot be listened to: {e}");
         }
         let signals = running.pidfd.duplicate(3).ok();
-        session.state = State::Running(Box::new(running::Running {
+        session.state = State::Running(Box::new(running::RunningSession {
             since: std::time::Instant::now(),
             pid: running.pid,
             pidfd: signals,
@@ -313,7 +313,7 @@ impl Sessions {
         }));
         let ends = self.ends.clone();
         let cgroup = kept.cgroup.clone();
-        let keep = self.keeper.keep(running.pidfd, kept, move |end| {
+        let keep = self.session_reaper.keep(running.pidfd, kept, move |end| {
             ends.tell(number, end, cgroup.as_deref())
         });
         if let Err(e) = keep {

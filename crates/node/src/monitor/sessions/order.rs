@@ -2,7 +2,7 @@
 //! configuration and the account are given, nothing is opened and nobody is asked.
 
 use super::environment;
-use super::facts::{Facts, ProgramChoice};
+use super::facts::{OrderFacts, ProgramChoice};
 use crate::monitor::audit::SessionKind;
 use fleetgate_policy::permits::Program as Permitted;
 use fleetgate_policy::{Grant, OrderRequest, What};
@@ -30,7 +30,7 @@ impl Refused {
 }
 
 /// Checks a request against the grant and the bounds of frames.
-pub fn decide(grant: &Grant, start: &Start, now: Duration) -> Result<ProgramChoice, Refused> {
+pub fn choose_program(grant: &Grant, start: &Start, now: Duration) -> Result<ProgramChoice, Refused> {
     bounds(start)?;
     let ask = |what| OrderRequest {
         login: &grant.login,
@@ -108,8 +108,8 @@ pub fn offered(grant: &Grant, now: Duration) -> Permits {
 }
 
 /// The order for a shell or a command.
-pub fn exec(facts: &Facts<'_>, decided: &ProgramChoice) -> Result<Exec, Refused> {
-    let Facts {
+pub fn exec(facts: &OrderFacts<'_>, decided: &ProgramChoice) -> Result<Exec, Refused> {
+    let OrderFacts {
         config,
         start,
         account,
@@ -193,8 +193,8 @@ pub fn exec(facts: &Facts<'_>, decided: &ProgramChoice) -> Result<Exec, Refused>
 
 /// The order for the file server. A forced `internal-sftp` may have `-R`, `-d DIRECTORY` and `-u UMASK`; what says
 /// where it logs (`-e`, `-l`, `-f`) changes nothing here.
-pub fn sftp(facts: &Facts<'_>, arguments: &[u8]) -> Result<Sftp, Refused> {
-    let Facts { config, account, .. } = *facts;
+pub fn sftp(facts: &OrderFacts<'_>, arguments: &[u8]) -> Result<Sftp, Refused> {
+    let OrderFacts { config, account, .. } = *facts;
     let chroot = match &config.sftp_chroot {
         Some(path) => Some(string(&expanded(path, account), "sftp_chroot")?),
         None => None,

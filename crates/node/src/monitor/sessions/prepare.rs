@@ -81,7 +81,7 @@ impl Sessions {
                     self.xauth_ended(tools, number);
                 }
             }
-            (None, Ok((running, _))) => tools.reaper.take(running.pidfd),
+            (None, Ok((running, _))) => tools.zombies.take(running.pidfd),
             (_, outcome) => {
                 if let Err(e) = outcome {
                     tracing::warn!("xauth is not run: {e}; X11 clients of this session are refused");

@@ -6,7 +6,7 @@
 use super::environment;
 use super::order::Refused;
 use fleetgate_launch::pam::PamSession;
-use fleetgate_launch::{Begun, Launch, LaunchError, Launcher, Running};
+use fleetgate_launch::{Begun, Launch, LaunchError, Launcher, RunningHelper};
 use fleetgate_seal::FallbackChain;
 use fleetgate_sys::{Fd, file};
 use fleetgate_wire::order::{Role, Work};
@@ -57,7 +57,7 @@ impl PamSessions {
         &self,
         chain: Arc<FallbackChain>,
         wanted: PamLaunch,
-        done: impl FnOnce(Result<(Running, Begun), LaunchError>) + Send + 'static,
+        done: impl FnOnce(Result<(RunningHelper, Begun), LaunchError>) + Send + 'static,
     ) -> Result<(), Refused> {
         if self.waiting.fetch_add(1, Ordering::SeqCst) >= MAX_WAITING {
             self.waiting.fetch_sub(1, Ordering::SeqCst);
@@ -87,7 +87,7 @@ impl PamSessions {
     }
 }
 
-type Done = (PamSession, (Running, Begun));
+type Done = (PamSession, (RunningHelper, Begun));
 
 fn open_and_launch(chain: Arc<FallbackChain>, wanted: PamLaunch) -> Result<Done, LaunchError> {
     let PamLaunch {

@@ -200,7 +200,7 @@ impl Monitor {
             if !self.workers.is_there(self.lobby.worker) || self.draining {
                 return Err("the node takes no connections now".to_owned());
             }
-            self.arrived(arrived).map(|number| (number, theirs))
+            self.admit_connection(arrived).map(|number| (number, theirs))
         });
         let (word, fds) = match taken {
             Ok((number, theirs)) => {

@@ -197,11 +197,11 @@ fn requests_are_decided() {
             Err("X11 forwarding is not allowed by the test"),
         ),
     ] {
-        let got = decide(&grant(permits), &start, NOW).map(|d| (d.program, d.kind, d.original));
+        let got = choose_program(&grant(permits), &start, NOW).map(|d| (d.program, d.kind, d.original));
         let wanted = wanted.map(|(p, k, o)| (p, k, o.map(|o: &str| o.as_bytes().to_vec())));
         assert_eq!(got, wanted.map_err(|w| Refused(w.to_owned())), "{start:?}");
     }
-    let late = decide(&grant(May::all()), &shell(), Duration::from_secs(200));
+    let late = choose_program(&grant(May::all()), &shell(), Duration::from_secs(200));
     assert_eq!(
         late,
         Err(Refused("the login of ada has expired: log in again".to_owned()))
@@ -249,7 +249,7 @@ fn requests_are_bounded() {
             Some("the terminal type is longer than 256 bytes or holds a zero byte"),
         ),
     ] {
-        let got = decide(&grant(May::all()), &start, NOW).err();
+        let got = choose_program(&grant(May::all()), &start, NOW).err();
         // A subsystem that is short enough is refused for its name; none here is.
         assert_eq!(got, refused.map(|r| Refused(r.to_owned())));
     }
@@ -337,12 +337,12 @@ impl Case {
     }
 
     fn order(&self) -> Result<Exec, Refused> {
-        let decided = decide(&self.grant, &self.start, NOW)?;
+        let decided = choose_program(&self.grant, &self.start, NOW)?;
         exec(&self.facts(&account(), &ends(), &inherited()), &decided)
     }
 
-    fn facts<'a>(&'a self, account: &'a Account, ends: &'a Ends, inherited: &'a Inherited) -> Facts<'a> {
-        Facts {
+    fn facts<'a>(&'a self, account: &'a Account, ends: &'a Ends, inherited: &'a Inherited) -> OrderFacts<'a> {
+        OrderFacts {
             config: &self.config,
             grant: &self.grant,
             ends,

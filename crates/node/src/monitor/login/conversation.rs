@@ -3,10 +3,10 @@
 
 use super::account::allowed;
 use super::pam::{self, At, Conversation};
-use super::{Login, Scene, Step, publickey};
+use super::{Login, LoginContext, Step, publickey};
 use crate::monitor::names::Lane;
 use crate::monitor::pam_turns::{Kind, Turn};
-use crate::monitor::trust::Way;
+use crate::monitor::trust::LoginMethod;
 use crate::monitor::wakes::{Key, Owner};
 use fleetgate_policy::Login as Name;
 use fleetgate_policy::grant::How;
@@ -24,7 +24,7 @@ const MAX_NOTES: usize = 4096;
 const RESOLVER_FULL: Duration = Duration::from_millis(20);
 
 /// A conversation with PAM.
-pub(super) struct Talk {
+pub(super) struct LoginConversation {
     pub(super) conversation: Conversation,
     pub(super) purpose: Purpose,
     /// So many answers are awaited of the user.
@@ -49,14 +49,14 @@ impl Purpose {
     /// The method, for log and audit.
     pub(super) fn method(&self) -> &'static str {
         match self {
-            Purpose::Password(_) => Way::Password.name(),
-            Purpose::Interactive => Way::KeyboardInteractive.name(),
+            Purpose::Password(_) => LoginMethod::Password.name(),
+            Purpose::Interactive => LoginMethod::KeyboardInteractive.name(),
             Purpose::Account => "account",
         }
     }
 }
 
-impl Talk {
+impl LoginConversation {
     /// PAM asks what has no answer here. Its verdict is awaited all the same: it says whether the user has shown who he is.
     fn give_up(&mut self, why: &'static str) {
         self.conversation.abort();
@@ -66,7 +66,7 @@ impl Talk {
 
 impl Login {
     /// Begins a conversation.
-    pub(super) fn talk(&mut self, purpose: Purpose, scene: &mut Scene<'_>) -> Step {
+    pub(super) fn talk(&mut self, purpose: Purpose, scene: &mut LoginContext<'_>) -> Step {
         let config = scene.tools.config.clone();
         let method = purpose.method();
         if let Some(why) = self.why_no_password(&purpose, scene) {
@@ -114,7 +114,7 @@ impl Login {
         let key = Key::new(Owner::Logins, scene.connection);
         match Conversation::begin(&scene.tools.resolver, start, &scene.tools.wakes, key) {
             Ok(conversation) => {
-                self.talk = Some(Talk {
+                self.talk = Some(LoginConversation {
                     conversation,
                     purpose,
                     asked: None,
@@ -187,7 +187,7 @@ impl Login {
     }
 
     /// PAM lets him in.
-    pub(super) fn accepted(&mut self, user: &CStr, scene: &mut Scene<'_>) -> Step {
+    pub(super) fn accepted(&mut self, user: &CStr, scene: &mut LoginContext<'_>) -> Step {
         let Some(talk) = self.talk.take() else {
             return Step::Wait;
         };
@@ -200,8 +200,8 @@ impl Login {
                 self.accepted = Some(talk.conversation);
                 return self.enter(scene);
             }
-            Purpose::Password(_) => (Way::Password, How::Password),
-            Purpose::Interactive => (Way::KeyboardInteractive, How::KeyboardInteractive),
+            Purpose::Password(_) => (LoginMethod::Password, How::Password),
+            Purpose::Interactive => (LoginMethod::KeyboardInteractive, How::KeyboardInteractive),
         };
         if let Err(why) = self.allowed_still(scene) {
             return self.refuse(how.0.name(), &why, scene);
@@ -211,8 +211,8 @@ impl Login {
     }
 
     /// PAM does not let him in. Only a user who has shown who he is reads why.
-    pub(super) fn turned_away(&mut self, why: &str, at: At, scene: &mut Scene<'_>) -> Step {
-        let Some(Talk {
+    pub(super) fn turned_away(&mut self, why: &str, at: At, scene: &mut LoginContext<'_>) -> Step {
+        let Some(LoginConversation {
             purpose, unanswered, ..
         }) = &self.talk
         else {
@@ -235,7 +235,7 @@ impl Login {
     }
 
     /// Asked again: what the modules say to somebody who may not come in counts for nothing.
-    fn allowed_still(&mut self, scene: &mut Scene<'_>) -> Result<(), String> {
+    fn allowed_still(&mut self, scene: &mut LoginContext<'_>) -> Result<(), String> {
         let user = self.user.clone().unwrap_or_default();
         let key = Key::new(Owner::Logins, scene.connection);
         let trust = self.trust.clone();
@@ -252,7 +252,7 @@ impl Login {
     }
 
     /// A refusal with what PAM said before it, and then `words`.
-    fn refuse_with_notes(&mut self, why: &str, words: &str, scene: &mut Scene<'_>) -> Step {
+    fn refuse_with_notes(&mut self, why: &str, words: &str, scene: &mut LoginContext<'_>) -> Step {
         let Some(talk) = self.talk.take() else {
             return self.fail(why, scene);
         };
