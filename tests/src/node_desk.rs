@@ -25,7 +25,7 @@ use fleetgate_sys::{Fd, socket};
 use fleetgate_wire::common::{Account, Endpoint};
 use fleetgate_wire::net::{Done, What};
 use fleetgate_wire::node::front::{Program, Start, Terminal, Ticket, ToFront};
-use fleetgate_wire::node::{Ended, Ends};
+use fleetgate_wire::node::{ConnectionAddresses, ProcessEnd};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::path::Path;
@@ -180,7 +180,7 @@ impl Desk {
     }
 
     /// The end of that session.
-    pub fn ended(&mut self, of: Ticket) -> Ended {
+    pub fn ended(&mut self, of: Ticket) -> ProcessEnd {
         match self.hear() {
             (ToFront::Ended { ticket, ended, .. }, _) if ticket == of => ended,
             other => panic!("{other:?}"),
@@ -262,7 +262,7 @@ pub fn granted(account: &Account, permits: Permits) -> OpenLogin {
     };
     OpenLogin {
         connection: CONNECTION,
-        ends: Ends {
+        ends: ConnectionAddresses {
             peer: end(4711),
             local: end(22),
         },

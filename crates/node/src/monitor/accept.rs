@@ -8,7 +8,7 @@ use fleetgate_sys::net::{self, Address};
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::{Errno, Fd};
 use fleetgate_wire::common::Endpoint;
-use fleetgate_wire::node::Ends;
+use fleetgate_wire::node::ConnectionAddresses;
 use fleetgate_wire::node::tunnel::Ticket;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub struct NewConnection {
     /// The peer.
     pub source: SocketAddr,
     /// Both ends.
-    pub ends: Ends,
+    pub ends: ConnectionAddresses,
     /// The proxy that it came by; all else is its word then.
     pub via: Option<Via>,
 }
@@ -145,7 +145,7 @@ fn new_connection(socket: Fd, peer: Address) -> Result<NewConnection, Errno> {
     let local = net::local(&socket)?;
     Ok(NewConnection {
         source: socket_address(&peer),
-        ends: Ends {
+        ends: ConnectionAddresses {
             peer: endpoint(&peer),
             local: endpoint(&local),
         },

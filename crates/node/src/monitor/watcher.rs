@@ -16,7 +16,7 @@ use fleetgate_wire::common::SessionId;
 use fleetgate_wire::exec::Watch;
 use fleetgate_wire::guard::Request;
 use fleetgate_wire::node::Connection;
-use fleetgate_wire::node::watch::{FromWatcher, ToWatcher, Watched};
+use fleetgate_wire::node::watch::{FromWatcher, ToWatcher, WatchedSession};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub struct SessionOwner {
     /// The account.
     pub login: String,
     /// What the watcher was told.
-    pub watched: Watched,
+    pub watched: WatchedSession,
 }
 
 /// All of them.
@@ -40,7 +40,7 @@ pub struct Watching {
     /// Which listeners the watcher holds.
     keys: HashMap<u64, SessionId>,
     /// Sessions that the watcher is not told of yet, with its end of the introduction.
-    waiting: Vec<(Watched, Fd)>,
+    waiting: Vec<(WatchedSession, Fd)>,
 }
 
 impl Watching {
@@ -60,7 +60,7 @@ impl Watching {
         };
         let (filter, pass) = self.filter(level)?;
         let (ours, theirs) = socket::pair().map_err(|e| format!("making a socket: {e}"))?;
-        let watched = Watched {
+        let watched = WatchedSession {
             session,
             level,
             refuse_io_uring: wanted.io_uring == Stance::Refuse,
@@ -119,7 +119,7 @@ impl Watching {
     }
 
     /// Sessions that the watcher is to be told of.
-    pub fn take_waiting(&mut self) -> Vec<(Watched, Fd)> {
+    pub fn take_waiting(&mut self) -> Vec<(WatchedSession, Fd)> {
         std::mem::take(&mut self.waiting)
     }
 
@@ -148,7 +148,7 @@ impl Watching {
 
     /// The watcher is gone: what the next one takes over. Those whose helper had brought nothing yet are not watched: the
     /// helper hears nobody and says so.
-    pub fn left_behind(&mut self) -> Vec<(u64, Watched)> {
+    pub fn left_behind(&mut self) -> Vec<(u64, WatchedSession)> {
         let waits = |session: &SessionId| self.waiting.iter().any(|(w, _)| w.session == *session);
         let is_held = |session: &SessionId| self.keys.values().any(|of| of == session);
         let gone: Vec<SessionId> = self

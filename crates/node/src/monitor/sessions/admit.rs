@@ -17,14 +17,14 @@ use fleetgate_policy::{Grant, Watching};
 use fleetgate_sys::Fd;
 use fleetgate_wire::common::Account;
 use fleetgate_wire::names::About as Question;
-use fleetgate_wire::node::Ends;
+use fleetgate_wire::node::ConnectionAddresses;
 use fleetgate_wire::node::front::{Start, Ticket, ToFront};
 use std::ffi::CString;
 
 /// A session on its way.
 pub(super) struct PendingSession {
     pub(super) grant: Grant,
-    pub(super) ends: Ends,
+    pub(super) ends: ConnectionAddresses,
     pub(super) start: Start,
     pub(super) account: Account,
     pub(super) decided: ProgramChoice,

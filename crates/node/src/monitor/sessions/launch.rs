@@ -17,7 +17,7 @@ use fleetgate_policy::permits::Program as Permitted;
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::{Errno, Fd, clock, socket};
 use fleetgate_wire::exec::{Exec, Program};
-use fleetgate_wire::node::Ended;
+use fleetgate_wire::node::ProcessEnd;
 use fleetgate_wire::node::front::ToFront;
 use fleetgate_wire::order::{Role, Work};
 use fleetgate_wire::pam::Start as PamStart;
@@ -364,7 +364,7 @@ impl Sessions {
             },
             ours,
         );
-        let ended = Ended {
+        let ended = ProcessEnd {
             status,
             ..ended(None)
         };

@@ -36,7 +36,7 @@ use fleetgate_sys::process::Exit;
 use fleetgate_sys::{Errno, Fd, epoll};
 use fleetgate_wire::common::SessionId;
 use fleetgate_wire::node::front::{Ticket, ToFront};
-use fleetgate_wire::node::{Connection, Ended};
+use fleetgate_wire::node::{Connection, ProcessEnd};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::CString;
 use std::net::SocketAddr;
@@ -314,19 +314,19 @@ impl Session {
 }
 
 /// An exit as the front is told of it. One that nobody could wait for is said to be the shells' 255.
-fn ended(exit: Option<Exit>) -> Ended {
+fn ended(exit: Option<Exit>) -> ProcessEnd {
     match exit {
-        Some(Exit::Code(status)) => Ended {
+        Some(Exit::Code(status)) => ProcessEnd {
             status,
             signalled: false,
             core: false,
         },
-        Some(Exit::Signal { number, core }) => Ended {
+        Some(Exit::Signal { number, core }) => ProcessEnd {
             status: number,
             signalled: true,
             core,
         },
-        None => Ended {
+        None => ProcessEnd {
             status: 255,
             signalled: false,
             core: false,

@@ -8,7 +8,7 @@ use fleetgate_policy::{GrantId, How, Identity, Login as Name, Permits as May, Ru
 use fleetgate_sys::clock::Time;
 use fleetgate_wire::common::{Endpoint, Ids, Variable};
 use fleetgate_wire::exec::Limit;
-use fleetgate_wire::node::Ends;
+use fleetgate_wire::node::ConnectionAddresses;
 use fleetgate_wire::node::front::ClientVariable;
 use std::sync::Arc;
 
@@ -296,13 +296,13 @@ fn account() -> Account {
     }
 }
 
-fn ends() -> Ends {
+fn ends() -> ConnectionAddresses {
     let v4 = |last: u8, port| Endpoint {
         address: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, last],
         scope: 0,
         port,
     };
-    Ends {
+    ConnectionAddresses {
         peer: v4(7, 4711),
         local: v4(1, 22),
     }
@@ -341,7 +341,12 @@ impl Case {
         exec(&self.facts(&account(), &ends(), &inherited()), &decided)
     }
 
-    fn facts<'a>(&'a self, account: &'a Account, ends: &'a Ends, inherited: &'a Inherited) -> OrderFacts<'a> {
+    fn facts<'a>(
+        &'a self,
+        account: &'a Account,
+        ends: &'a ConnectionAddresses,
+        inherited: &'a Inherited,
+    ) -> OrderFacts<'a> {
         OrderFacts {
             config: &self.config,
             grant: &self.grant,
