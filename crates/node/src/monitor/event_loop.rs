@@ -157,7 +157,7 @@ impl Monitor {
             Owner::Names => {
                 for (key, found) in self.tools.names.take() {
                     match key.owner {
-                        Owner::Logins => self.login(key.id, |login, scene| login.named(found, scene)),
+                        Owner::Logins => self.login(key.id, |login, context| login.named(found, context)),
                         Owner::Connections => self.account_known(key.id, found),
                         Owner::Sessions => self.sessions.named(&mut self.tools, key.id, found),
                         Owner::Networks => self.networks.named(&mut self.tools, key.id, found),

@@ -35,7 +35,7 @@ impl Monitor {
             return;
         };
         let mut refusals = Vec::new();
-        let mut scene = LoginContext {
+        let mut context = LoginContext {
             connection: number,
             source: connection.source.ip(),
             tunnelled: connection.via.is_some(),
@@ -44,8 +44,8 @@ impl Monitor {
             tools: &mut self.tools,
             refusals: &mut refusals,
         };
-        let step = go(login, &mut scene);
-        let step = login.hold(step, &mut scene);
+        let step = go(login, &mut context);
+        let step = login.hold(step, &mut context);
         self.login_step(number, step, refusals);
         let talks = self
             .connections
@@ -73,7 +73,7 @@ impl Monitor {
             .is_some_and(|c| matches!(c.stage, Stage::Login(_)));
         match outcome {
             Ok((running, _)) if !waits => self.tools.zombies.take(running.pidfd),
-            outcome => self.login(number, |login, scene| login.read(outcome, scene)),
+            outcome => self.login(number, |login, context| login.read(outcome, context)),
         }
     }
 

@@ -172,12 +172,12 @@ impl Monitor {
                     }
                 }
                 if !self.is_parting(connection) {
-                    self.login(connection, |login, scene| login.asked(request, scene));
+                    self.login(connection, |login, context| login.asked(request, context));
                 }
             }
             FromLobby::AuthInfo { connection, response } => {
                 if !self.is_parting(connection) {
-                    self.login(connection, |login, scene| login.answered(response, scene));
+                    self.login(connection, |login, context| login.answered(response, context));
                 }
             }
             FromLobby::HandOver { connection, state } => self.handed_over(connection, state),

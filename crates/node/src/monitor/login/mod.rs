@@ -166,17 +166,17 @@ impl Login {
     }
 
     /// Its turn to talk to PAM has come.
-    pub fn take_turn(&mut self, scene: &mut LoginContext<'_>) -> Step {
+    pub fn take_turn(&mut self, context: &mut LoginContext<'_>) -> Step {
         match self.queued.take() {
-            Some(purpose) => self.talk(purpose, scene),
+            Some(purpose) => self.talk(purpose, context),
             None => Step::Wait,
         }
     }
 
     /// A USERAUTH_REQUEST.
-    pub fn asked(&mut self, request: Vec<u8>, scene: &mut LoginContext<'_>) -> Step {
+    pub fn asked(&mut self, request: Vec<u8>, context: &mut LoginContext<'_>) -> Step {
         let request = Zeroizing::new(request);
-        if scene.session_id.is_none() {
+        if context.session_id.is_none() {
             return Step::Violation("a login before the first key exchange was signed");
         }
         match self.talk.take() {
@@ -193,11 +193,11 @@ impl Login {
         }
         self.attempts += 1;
         self.pending = Some(request);
-        self.go(scene)
+        self.go(context)
     }
 
     /// A USERAUTH_INFO_RESPONSE.
-    pub fn answered(&mut self, mut response: Vec<u8>, scene: &mut LoginContext<'_>) -> Step {
+    pub fn answered(&mut self, mut response: Vec<u8>, context: &mut LoginContext<'_>) -> Step {
         let parsed = InfoResponse::parse(&response);
         response.zeroize();
         let Some((talk, asked)) = self.talk.as_mut().and_then(|t| t.asked.take().map(|n| (t, n))) else {
@@ -220,37 +220,37 @@ impl Login {
             }
             None => {
                 talk.conversation.abort();
-                self.fail("an answer holds a zero byte, or is too long", scene)
+                self.fail("an answer holds a zero byte, or is too long", context)
             }
         }
     }
 
     /// The resolver's answer.
-    pub fn named(&mut self, found: Found, scene: &mut LoginContext<'_>) -> Step {
+    pub fn named(&mut self, found: Found, context: &mut LoginContext<'_>) -> Step {
         if let Err(why) = self.facts.named(found) {
-            tracing::warn!(connection = scene.connection, "{why}");
+            tracing::warn!(connection = context.connection, "{why}");
         }
-        self.go(scene)
+        self.go(context)
     }
 
     /// The key files.
     pub fn read(
         &mut self,
         outcome: Result<(RunningHelper, Begun), LaunchError>,
-        scene: &mut LoginContext<'_>,
+        context: &mut LoginContext<'_>,
     ) -> Step {
         let user = self.user.clone().unwrap_or_default();
-        self.facts.read(&user, outcome, &self.trust, scene.tools);
-        self.go(scene)
+        self.facts.read(&user, outcome, &self.trust, context.tools);
+        self.go(context)
     }
 
     /// PAM says something, or had no room for the conversation a moment ago; or a refusal was held until now.
-    pub fn heard(&mut self, scene: &mut LoginContext<'_>) -> Step {
+    pub fn heard(&mut self, context: &mut LoginContext<'_>) -> Step {
         if let Some(verdict) = self.refusal_delay.take() {
             return Step::Say(verdict);
         }
-        if self.queued.is_some() && scene.tools.pam_turns.is_running(scene.connection) {
-            return self.take_turn(scene);
+        if self.queued.is_some() && context.tools.pam_turns.is_running(context.connection) {
+            return self.take_turn(context);
         }
         while let Some(talk) = &mut self.talk {
             match talk.conversation.hear() {
@@ -262,12 +262,12 @@ impl Login {
                 }
                 PamAnswer::Accepted(user, must_change) => {
                     self.must_change_password = must_change;
-                    return self.accepted(&user, scene);
+                    return self.accepted(&user, context);
                 }
-                PamAnswer::Refused { why, at } => return self.turned_away(&why, at, scene),
+                PamAnswer::Refused { why, at } => return self.turned_away(&why, at, context),
                 PamAnswer::Broken(why) => {
                     let why = talk.unanswered.map_or(why, str::to_owned);
-                    return self.fail(&why, scene);
+                    return self.fail(&why, context);
                 }
             }
         }
@@ -275,15 +275,15 @@ impl Login {
     }
 
     /// Goes on with the pending request as far as what is known reaches.
-    fn go(&mut self, scene: &mut LoginContext<'_>) -> Step {
+    fn go(&mut self, context: &mut LoginContext<'_>) -> Step {
         let Some(bytes) = self.pending.take() else {
             return Step::Wait;
         };
         let step = match Request::parse(&bytes) {
-            Ok(request) => self.decide(&request, scene),
+            Ok(request) => self.decide(&request, context),
             Err(e) => {
                 tracing::debug!(
-                    connection = scene.connection,
+                    connection = context.connection,
                     "a login request cannot be read: {e}"
                 );
                 end(PROTOCOL_ERROR, c"the login request cannot be read")

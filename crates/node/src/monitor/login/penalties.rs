@@ -37,27 +37,31 @@ impl Login {
     }
 
     /// A password, or answers, did not do.
-    pub(super) fn charge_wrong_password(&mut self, scene: &mut LoginContext<'_>) {
+    pub(super) fn charge_wrong_password(&mut self, context: &mut LoginContext<'_>) {
         if let Some(talk) = &self.talk
             && !matches!(talk.purpose, Purpose::Account)
         {
             self.was_charged = true;
             let account = self.user.as_deref().unwrap_or_default();
-            scene
+            context
                 .tools
                 .strangers
-                .wrong_password(scene.source, scene.tunnelled, account);
+                .wrong_password(context.source, context.tunnelled, account);
         }
     }
 
     /// Why a password is not tried now.
-    pub(super) fn why_no_password(&self, purpose: &Purpose, scene: &mut LoginContext<'_>) -> Option<String> {
+    pub(super) fn why_no_password(
+        &self,
+        purpose: &Purpose,
+        context: &mut LoginContext<'_>,
+    ) -> Option<String> {
         if matches!(purpose, Purpose::Account) {
             return None;
         }
         let account = self.user.as_deref().unwrap_or_default();
-        let strangers = &mut scene.tools.strangers;
-        let left = strangers.refuses_password(scene.source, scene.tunnelled, account)?;
+        let strangers = &mut context.tools.strangers;
+        let left = strangers.refuses_password(context.source, context.tunnelled, account)?;
         Some(format!(
             "not tried: there were too many wrong passwords from its address; {} s to wait",
             left.as_secs() + 1

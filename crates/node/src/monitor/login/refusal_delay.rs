@@ -42,18 +42,18 @@ impl RefusalDelay {
 
 impl Login {
     /// The step as it is, or nothing yet: a refusal that would come too soon is held, and its connection woken for it.
-    pub fn hold(&mut self, step: Step, scene: &mut LoginContext<'_>) -> Step {
+    pub fn hold(&mut self, step: Step, context: &mut LoginContext<'_>) -> Step {
         let Step::Say(verdict) = step else { return step };
         let is_refusal = matches!(
             verdict,
             Verdict::Rejected { partial: false, .. } | Verdict::Refused { .. } | Verdict::End { .. }
         );
         let since = self.refusal_delay.since.take().filter(|_| is_refusal);
-        let until = since.map(|since| since + scene.tools.names.slowest() + FLOOR);
+        let until = since.map(|since| since + context.tools.names.slowest() + FLOOR);
         match until.filter(|until| *until > timers::now()) {
             Some(until) => {
-                let key = Key::new(Owner::Logins, scene.connection);
-                scene.tools.timers.at(until, key);
+                let key = Key::new(Owner::Logins, context.connection);
+                context.tools.timers.at(until, key);
                 self.refusal_delay.held = Some((until, verdict));
                 Step::Wait
             }
