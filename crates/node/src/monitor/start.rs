@@ -28,7 +28,7 @@ use super::tools::{Tools, ZombieCollector};
 use super::trust::Trust;
 use super::tunnel::joined;
 use super::wakes::{Key, Owner, Wakes};
-use super::watcher::{WatcherProcesses, Watching};
+use super::watcher::{WatchedSessions, WatcherProcesses};
 use super::workers::{
     Executor, Images, LateChain, Messages, WorkerEvent, WorkerId, WorkerKind, WorkerStarter, Workers,
     open_chain,
@@ -311,7 +311,7 @@ pub fn open(parts: Parts) -> Result<Monitor, MonitorError> {
         pam_turns: Turns::default(),
         words: Messages::default(),
         zombies: ZombieCollector::default(),
-        watching: Watching::default(),
+        watching: WatchedSessions::default(),
         strangers,
         audit,
         metrics,

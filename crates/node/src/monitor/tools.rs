@@ -10,7 +10,7 @@ use super::steps::Steps;
 use super::strangers::Strangers;
 use super::timers::Timers;
 use super::wakes::{Key, Owner, Wakes};
-use super::watcher::Watching;
+use super::watcher::WatchedSessions;
 use super::workers::Messages;
 use crate::config::Config;
 use crate::config::cluster::{Cluster, StateWriter};
@@ -48,7 +48,7 @@ pub struct Tools {
     /// Helpers to wait for.
     pub zombies: ZombieCollector,
     /// Sessions that are watched.
-    pub watching: Watching,
+    pub watching: WatchedSessions,
     /// Those who are not logged in.
     pub strangers: Strangers,
     /// What happens is told here.

@@ -9,7 +9,7 @@ use super::wakes::{Key, Owner};
 use super::workers::{WorkerId, WorkerKind};
 use fleetgate_calls::audit::{self as calls, Level, selection, with_pass};
 use fleetgate_calls::filter::{Answers, Program, compile};
-use fleetgate_policy::{Audit, Stance, Watching as Wanted};
+use fleetgate_policy::{Audit, Stance, Watching as WatchPolicy};
 use fleetgate_sys::clock::Time;
 use fleetgate_sys::{Fd, net, socket};
 use fleetgate_wire::common::SessionId;
@@ -34,7 +34,7 @@ pub struct SessionOwner {
 
 /// All of them.
 #[derive(Debug, Default)]
-pub struct Watching {
+pub struct WatchedSessions {
     filters: HashMap<u8, Arc<Program>>,
     sessions: HashMap<SessionId, SessionOwner>,
     /// Which listeners the watcher holds.
@@ -43,14 +43,14 @@ pub struct Watching {
     waiting: Vec<(WatchedSession, Fd)>,
 }
 
-impl Watching {
+impl WatchedSessions {
     /// A session is to be watched: what its order says, and the descriptor beside it.
     pub fn begin(
         &mut self,
         connection: Connection,
         login: &str,
         session: SessionId,
-        wanted: Wanted,
+        wanted: WatchPolicy,
     ) -> Result<Option<(Watch, Fd)>, String> {
         let level = match wanted.audit {
             Audit::None => return Ok(None),
@@ -430,18 +430,18 @@ mod tests {
     use super::*;
     use fleetgate_wire::exec::MAX_FILTER;
 
-    fn wanted(audit: Audit) -> Wanted {
-        Wanted {
+    fn wanted(audit: Audit) -> WatchPolicy {
+        WatchPolicy {
             audit,
-            ..Wanted::default()
+            ..WatchPolicy::default()
         }
     }
 
     #[test]
     fn each_level_has_a_filter_that_fits_an_order() {
-        let mut watching = Watching::default();
+        let mut watching = WatchedSessions::default();
         assert!(matches!(
-            watching.begin(1, "ada", [0; 16], Wanted::default()),
+            watching.begin(1, "ada", [0; 16], WatchPolicy::default()),
             Ok(None)
         ));
         assert!(!watching.is_needed() && !watching.has_waiting());
@@ -470,7 +470,7 @@ mod tests {
 
     #[test]
     fn what_a_watcher_held_is_left_to_the_next() {
-        let mut watching = Watching::default();
+        let mut watching = WatchedSessions::default();
         for number in 1..=3 {
             let begun = watching.begin(1, "ada", [number; 16], wanted(Audit::Commands));
             assert!(matches!(begun, Ok(Some(_))));

@@ -153,7 +153,7 @@ fn prepare(
     enter_home(order);
     steps.done(c"home");
     let program = match verdict {
-        account::Verdict::Welcome => program::of(order, &environment),
+        account::Verdict::Allowed => program::of(order, &environment),
         account::Verdict::ChangePassword => program::change_password(),
     }?;
     exec::reset_signals();

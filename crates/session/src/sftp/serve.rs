@@ -11,7 +11,7 @@
 
 use super::operations::Session;
 use super::protocol::{End, MAX_PACKET, kind};
-use super::request::{Framing, Malformed, frame, parse};
+use super::request::{Framing, RequestError, frame, parse};
 use alloc::vec::Vec;
 use fleetgate_sys::poll::{self, Watch};
 use fleetgate_sys::{Errno, Fd, file, stream, tree};
@@ -142,7 +142,7 @@ impl Input {
 }
 
 /// Why working off stopped.
-enum Stopped {
+enum ServePause {
     /// No whole packet waits.
     Hungry,
     /// Too much waits to be sent.
@@ -173,7 +173,7 @@ fn turns(session: &mut Session, streams: &Streams, input: &mut Input) -> End {
         };
         // A client in the middle of a packet is sending: answers wait while more of it has come already, as each
         // of them would wake it up. A client that sends nothing more gets them at once.
-        if matches!(stopped, Stopped::Hungry)
+        if matches!(stopped, ServePause::Hungry)
             && !input.waiting().is_empty()
             && session.output.waiting() < SEND_AT
         {
@@ -192,17 +192,17 @@ fn turns(session: &mut Session, streams: &Streams, input: &mut Input) -> End {
         }
         if session.output.waiting() == 0 {
             // Nothing to send: whatever stopped us is over, or the next request is all there is to wait for.
-            if let Stopped::Full = stopped {
+            if let ServePause::Full = stopped {
                 continue;
             }
-        } else if let Err(end) = wait(streams, input, matches!(stopped, Stopped::Hungry)) {
+        } else if let Err(end) = wait(streams, input, matches!(stopped, ServePause::Hungry)) {
             return end;
         } else {
             // Both may be possible now; what can be sent is sent first, what has come is read without waiting.
             if let Err(errno) = flush(session, streams) {
                 return End::Broken(errno);
             }
-            if matches!(stopped, Stopped::Full) || !readable(streams) {
+            if matches!(stopped, ServePause::Full) || !readable(streams) {
                 continue;
             }
         }
@@ -221,10 +221,10 @@ fn turns(session: &mut Session, streams: &Streams, input: &mut Input) -> End {
 }
 
 /// Works off whole packets, as long as their answers may wait.
-fn work(session: &mut Session, streams: &Streams, input: &mut Input) -> Result<Stopped, End> {
+fn work(session: &mut Session, streams: &Streams, input: &mut Input) -> Result<ServePause, End> {
     loop {
         let end = match frame(input.waiting()) {
-            Framing::Partial => return Ok(Stopped::Hungry),
+            Framing::Partial => return Ok(ServePause::Hungry),
             Framing::TooLong { len } => return Err(End::TooLong { len }),
             Framing::Whole { end } => end,
         };
@@ -234,12 +234,12 @@ fn work(session: &mut Session, streams: &Streams, input: &mut Input) -> Result<S
             _ => MOST_WAITING,
         };
         if session.output.waiting() > bound {
-            return Ok(Stopped::Full);
+            return Ok(ServePause::Full);
         }
         match parse(packet) {
             Ok(packet) => session.take(packet)?,
-            Err(Malformed::Fields { id }) => session.malformed(id)?,
-            Err(Malformed::NoRequest) => return Err(End::NoRequest),
+            Err(RequestError::Fields { id }) => session.malformed(id)?,
+            Err(RequestError::NoRequest) => return Err(End::NoRequest),
         }
         input.start += end;
         if session.output.waiting() >= SEND_AT {

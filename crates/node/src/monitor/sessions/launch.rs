@@ -2,7 +2,7 @@
 //! what it comes to.
 
 use super::facts::OrderFacts;
-use super::order::{self, Refused};
+use super::order::{self, SessionRefusal};
 use super::streams::Streams;
 use super::within_pam::PamLaunch;
 use super::{About, Sessions, State, confinement, ended, environment, key, running, say, text};
@@ -61,7 +61,7 @@ impl Sessions {
         }
     }
 
-    fn try_launch(&mut self, tools: &mut Tools, number: u64) -> Result<(), Refused> {
+    fn try_launch(&mut self, tools: &mut Tools, number: u64) -> Result<(), SessionRefusal> {
         let Some(session) = self.all.get_mut(&number) else {
             return Ok(());
         };
@@ -71,7 +71,7 @@ impl Sessions {
         let failed = |doing: &'static str| {
             move |e: fleetgate_sys::Errno| {
                 tracing::error!("a session is not started: {doing}: {e}");
-                Refused::new("the session could not be started; the host's log says why")
+                SessionRefusal::new("the session could not be started; the host's log says why")
             }
         };
         let sftp = matches!(beginning.decided.program, Permitted::Sftp { .. });
@@ -104,7 +104,7 @@ impl Sessions {
             Audit::None => None,
             _ if sftp => None,
             _ if !self.root => {
-                return Err(Refused::new(
+                return Err(SessionRefusal::new(
                     "the session is to be watched, and only a node that runs as root can do that",
                 ));
             }
@@ -113,7 +113,7 @@ impl Sessions {
                 .begin(session.connection, &session.login, session.id, beginning.watching)
                 .map_err(|why| {
                     tracing::error!("a session is not started: watching it: {why}");
-                    Refused::new("the session could not be started; the host's log says why")
+                    SessionRefusal::new("the session could not be started; the host's log says why")
                 })?,
         };
         let audit = watched.as_ref().map(|_| beginning.watching.audit.name());
@@ -122,7 +122,7 @@ impl Sessions {
         let (work, mut kept) = match &beginning.decided.program {
             // A forced `internal-sftp` has no place for `passwd`.
             Permitted::Sftp { .. } if beginning.grant.must_change_password => {
-                return Err(Refused::new(
+                return Err(SessionRefusal::new(
                     "the password has expired, and file transfer cannot change it",
                 ));
             }
@@ -346,7 +346,7 @@ impl Sessions {
             _ => None,
         };
         let why = match told {
-            Some(_) => Refused(error.to_string()),
+            Some(_) => SessionRefusal(error.to_string()),
             None => not_launched(&error),
         };
         let Some((status, session)) = told.zip(self.all.get_mut(&number)) else {
@@ -394,15 +394,15 @@ fn in_words(failure: &Failure) -> String {
 }
 
 /// Words for the user; the log has the others.
-fn not_launched(error: &LaunchError) -> Refused {
+fn not_launched(error: &LaunchError) -> SessionRefusal {
     tracing::error!("a session is not started: {error}");
     match error {
-        LaunchError::Pam(_) => Refused::new("PAM refused the session; the host's log says why"),
-        LaunchError::Busy { .. } => Refused::new("the host has too much to do; try again"),
+        LaunchError::Pam(_) => SessionRefusal::new("PAM refused the session; the host's log says why"),
+        LaunchError::Busy { .. } => SessionRefusal::new("the host has too much to do; try again"),
         LaunchError::Refused(failure) if failure.subject.to_bytes().starts_with(b"watching") => {
-            Refused::new("the session is to be watched, and cannot be; the host's log says why")
+            SessionRefusal::new("the session is to be watched, and cannot be; the host's log says why")
         }
-        _ => Refused::new("the session could not be started; the host's log says why"),
+        _ => SessionRefusal::new("the session could not be started; the host's log says why"),
     }
 }
 

@@ -21,7 +21,7 @@ mod streams;
 mod within_pam;
 
 pub use facts::Inherited;
-pub use order::{Refused, offered};
+pub use order::{SessionRefusal, offered};
 
 use super::audit::{EndOrder, SessionKind, Usage, digits};
 use super::cgroup::Cgroups;

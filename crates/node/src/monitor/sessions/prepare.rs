@@ -1,6 +1,6 @@
 //! What a session waits for between its admission and its launch: its SELinux context, and xauth for X11.
 
-use super::order::{self, Refused};
+use super::order::{self, SessionRefusal};
 use super::{About, Session, Sessions, State, key};
 use crate::monitor::launches::Outcome;
 use crate::monitor::tools::Tools;
@@ -33,7 +33,7 @@ impl Sessions {
                 self.refuse(
                     tools,
                     number,
-                    Refused::new("the session's SELinux context is not known"),
+                    SessionRefusal::new("the session's SELinux context is not known"),
                 );
             }
         }

@@ -4,7 +4,7 @@
 //! is again. Nobody can be asked anything here: what the modules say is shown on the terminal, what they ask is refused.
 
 use super::environment;
-use super::order::Refused;
+use super::order::SessionRefusal;
 use fleetgate_launch::pam::PamSession;
 use fleetgate_launch::{Begun, Launch, LaunchError, Launcher, RunningHelper};
 use fleetgate_seal::FallbackChain;
@@ -58,10 +58,10 @@ impl PamSessions {
         chain: Arc<FallbackChain>,
         wanted: PamLaunch,
         done: impl FnOnce(Result<(RunningHelper, Begun), LaunchError>) + Send + 'static,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), SessionRefusal> {
         if self.waiting.fetch_add(1, Ordering::SeqCst) >= MAX_WAITING {
             self.waiting.fetch_sub(1, Ordering::SeqCst);
-            return Err(Refused::new("too many sessions wait for PAM; try again"));
+            return Err(SessionRefusal::new("too many sessions wait for PAM; try again"));
         }
         let this = self.clone();
         let thread = std::thread::Builder::new()
@@ -82,7 +82,7 @@ impl PamSessions {
         spawned.map(drop).map_err(|e| {
             self.waiting.fetch_sub(1, Ordering::SeqCst);
             tracing::error!("starting a thread for a PAM session: {e}");
-            Refused::new("the session could not be started; try again")
+            SessionRefusal::new("the session could not be started; try again")
         })
     }
 }

@@ -199,12 +199,14 @@ fn requests_are_decided() {
     ] {
         let got = choose_program(&grant(permits), &start, NOW).map(|d| (d.program, d.kind, d.original));
         let wanted = wanted.map(|(p, k, o)| (p, k, o.map(|o: &str| o.as_bytes().to_vec())));
-        assert_eq!(got, wanted.map_err(|w| Refused(w.to_owned())), "{start:?}");
+        assert_eq!(got, wanted.map_err(|w| SessionRefusal(w.to_owned())), "{start:?}");
     }
     let late = choose_program(&grant(May::all()), &shell(), Duration::from_secs(200));
     assert_eq!(
         late,
-        Err(Refused("the login of ada has expired: log in again".to_owned()))
+        Err(SessionRefusal(
+            "the login of ada has expired: log in again".to_owned()
+        ))
     );
 }
 
@@ -251,7 +253,7 @@ fn requests_are_bounded() {
     ] {
         let got = choose_program(&grant(May::all()), &start, NOW).err();
         // A subsystem that is short enough is refused for its name; none here is.
-        assert_eq!(got, refused.map(|r| Refused(r.to_owned())));
+        assert_eq!(got, refused.map(|r| SessionRefusal(r.to_owned())));
     }
 }
 
@@ -336,7 +338,7 @@ impl Case {
         }
     }
 
-    fn order(&self) -> Result<Exec, Refused> {
+    fn order(&self) -> Result<Exec, SessionRefusal> {
         let decided = choose_program(&self.grant, &self.start, NOW)?;
         exec(&self.facts(&account(), &ends(), &inherited()), &decided)
     }
@@ -683,7 +685,7 @@ fn the_file_servers_order_follows_its_forced_arguments() {
             arguments.as_bytes(),
         );
         let wanted = wanted.map_err(|word| {
-            Refused(format!(
+            SessionRefusal(format!(
                 "the forced internal-sftp has an argument that is not known here: {word:?}"
             ))
         });
