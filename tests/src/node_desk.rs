@@ -2,7 +2,7 @@
 //! at what is said and which descriptors come.
 
 use crate::folder::Folder;
-use crate::launching::ladder;
+use crate::launching::chain;
 use crate::orders::{self, PATIENCE_MS};
 use fleetgate_launch::{Places, SessionReaper};
 use fleetgate_node::config::Config;
@@ -68,7 +68,7 @@ impl Desk {
     pub fn with(config: Config, permits: Permits) -> Desk {
         let directory = Arc::new(Folder::below(Path::new("/var/tmp")));
         let (audit, writing) = Audit::start(&directory.join("audit.jsonl")).expect("an audit log");
-        let ladder = ladder();
+        let chain = chain();
         let (resolver, _nobody) = socket::pair().expect("a pair");
         let tools = Tools {
             strangers: Strangers::new(&config.strangers),
@@ -81,7 +81,7 @@ impl Desk {
             resolver: Arc::new(resolver),
             wakes: Wakes::new().expect("an epoll"),
             timers: Timers::default(),
-            launches: Launches::new(ladder.clone()).expect("launch threads"),
+            launches: Launches::new(chain.clone()).expect("launch threads"),
             names: Names::new(),
             pam_turns: Default::default(),
             words: Messages::default(),
@@ -99,10 +99,11 @@ impl Desk {
             )
             .expect("watched");
         let places = Places::system();
-        let keeper = SessionReaper::start(&directory.join("sessions"), places).expect("a keeper");
+        let session_reaper =
+            SessionReaper::start(&directory.join("sessions"), places).expect("a session reaper");
         let cgroups = Cgroups::find().ok();
-        let sessions =
-            Sessions::new(ladder, Arc::new(keeper), cgroups, Inherited::now(), &tools).expect("sessions");
+        let sessions = Sessions::new(chain, Arc::new(session_reaper), cgroups, Inherited::now(), &tools)
+            .expect("sessions");
         let account = orders::user();
         let granted = granted(&account, permits);
         Desk {

@@ -64,10 +64,8 @@ pub(crate) async fn serve(socket: Fd, settings: Settings) -> WorkerEnd {
         event_loop.monitor.say(&FromTunnel::Ready).await?;
         event_loop.run().await
     };
-    match begun.await {
-        Ok(never) => match never {},
-        Err(ended) => ended,
-    }
+    let Err(ended) = begun.await;
+    ended
 }
 
 impl EventLoop {

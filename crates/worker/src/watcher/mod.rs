@@ -104,10 +104,8 @@ impl Preparation {
             next: FIRST,
             credit: CREDIT,
         };
-        match watcher.run() {
-            Ok(never) => match never {},
-            Err(ended) => ended,
-        }
+        let Err(ended) = watcher.run();
+        ended
     }
 }
 
