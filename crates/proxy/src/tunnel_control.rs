@@ -124,7 +124,7 @@ async fn carry(shared: &Shared, channel: Channel, node: &Name, serial: u64, expi
     // One request of the node's at a time: while it waits for auth, no more is read.
     let mut asked: Option<Pin<Box<dyn Future<Output = Option<ToNode>> + Send + '_>>> = None;
     // The proxy drains. The node dials it anew and ends this stream; the tunnel goes on with its sessions.
-    let mut draining = Draining::No;
+    let mut draining = DrainNotice::No;
     loop {
         let waiting = tokio::select! {
             message = control.message(), if asked.is_none() && !draining.is_told() => match message {
@@ -186,14 +186,14 @@ async fn carry(shared: &Shared, channel: Channel, node: &Name, serial: u64, expi
                     why = until_locked(shared, node, serial) => why,
                 };
             }
-            () = shared.left(), if matches!(draining, Draining::No) => {
+            () = shared.left(), if matches!(draining, DrainNotice::No) => {
                 let nodes = shared.tunnels.count() as f64;
                 let share = share(random());
-                draining = Draining::Soon(Box::pin(sleep(Duration::from_secs_f64(nodes / LEAVING_PER_SECOND * share))));
+                draining = DrainNotice::Soon(Box::pin(sleep(Duration::from_secs_f64(nodes / LEAVING_PER_SECOND * share))));
                 0
             }
             () = draining.due() => {
-                draining = Draining::Told;
+                draining = DrainNotice::Told;
                 to_node.push(ToNode { kind: Some(to_node::Kind::Leaving(true)) })
             }
             () = shared.stopped() => {
@@ -211,7 +211,7 @@ async fn carry(shared: &Shared, channel: Channel, node: &Name, serial: u64, expi
 }
 
 /// What a node was told of a proxy that drains.
-enum Draining {
+enum DrainNotice {
     /// Nothing: the proxy serves.
     No,
     /// Nothing yet: not all nodes are to dial in one moment.
@@ -220,15 +220,15 @@ enum Draining {
     Told,
 }
 
-impl Draining {
+impl DrainNotice {
     fn is_told(&self) -> bool {
-        matches!(self, Draining::Told)
+        matches!(self, DrainNotice::Told)
     }
 
     /// Waits until the node is to be told.
     async fn due(&mut self) {
         match self {
-            Draining::Soon(sleep) => sleep.as_mut().await,
+            DrainNotice::Soon(sleep) => sleep.as_mut().await,
             _ => std::future::pending().await,
         }
     }

@@ -399,7 +399,7 @@ fn floods_end_the_lobby_or_nobody() {
 }
 
 #[test]
-fn words_of_a_seat_forge_no_line_of_the_log() {
+fn words_of_a_worker_forge_no_line_of_the_log() {
     lobby_tries(&[(
         "a reason of several lines",
         |s| {

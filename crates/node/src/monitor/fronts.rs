@@ -7,7 +7,7 @@
 use super::Monitor;
 use super::audit::Event;
 use super::cluster::decide_again;
-use super::connections::{Order, Stage, quoted};
+use super::connections::{PendingOrder, Stage, quoted};
 use super::host_keys::MAX_PROOFS;
 use super::names::Lane;
 use super::offer::Offer;
@@ -198,8 +198,12 @@ impl Monitor {
         match word {
             FromFront::Ready => {}
             FromFront::Sign { exchange, .. } => self.exchange(connection, exchange.into()),
-            FromFront::Start { ticket, start, .. } => self.order(connection, Order::Session(ticket, start)),
-            FromFront::Network { ticket, what, .. } => self.order(connection, Order::Network(ticket, what)),
+            FromFront::Start { ticket, start, .. } => {
+                self.order(connection, PendingOrder::Session(ticket, start))
+            }
+            FromFront::Network { ticket, what, .. } => {
+                self.order(connection, PendingOrder::Network(ticket, what))
+            }
             FromFront::Signal { ticket, name, .. } => {
                 if let Some(granted) = known.granted() {
                     self.sessions.signal(&mut self.tools, granted, ticket, &name);
@@ -257,7 +261,7 @@ impl Monitor {
     }
 
     /// An order waits for the account as it is now, and for the orders before it.
-    fn order(&mut self, number: Number, order: Order) {
+    fn order(&mut self, number: Number, order: PendingOrder) {
         let Some(known) = self.connections.get(number) else {
             return;
         };
@@ -265,12 +269,12 @@ impl Monitor {
             let connection = number;
             let why = "too many orders wait for the name service";
             let word = match order {
-                Order::Session(ticket, _) => ToFront::NotStarted {
+                PendingOrder::Session(ticket, _) => ToFront::NotStarted {
                     connection,
                     ticket,
                     why: std::ffi::CString::new(why).unwrap_or_default(),
                 },
-                Order::Network(ticket, _) => ToFront::Network {
+                PendingOrder::Network(ticket, _) => ToFront::Network {
                     connection,
                     ticket,
                     done: failed(why),
@@ -330,7 +334,7 @@ impl Monitor {
         for order in orders {
             let connection = number;
             match (order, &account) {
-                (Order::Session(ticket, start), Ok(account)) => {
+                (PendingOrder::Session(ticket, start), Ok(account)) => {
                     self.sessions.start(
                         &mut self.tools,
                         &self.networks,
@@ -340,11 +344,11 @@ impl Monitor {
                         start,
                     );
                 }
-                (Order::Network(ticket, what), Ok(account)) if account.ids.uid == granted.uid => {
+                (PendingOrder::Network(ticket, what), Ok(account)) if account.ids.uid == granted.uid => {
                     self.networks
                         .ask(&mut self.tools, granted, &account.ids, ticket, what);
                 }
-                (Order::Session(ticket, _), Err(why)) => {
+                (PendingOrder::Session(ticket, _), Err(why)) => {
                     let why = std::ffi::CString::new(why.as_str()).unwrap_or_default();
                     let word = ToFront::NotStarted {
                         connection,
@@ -353,7 +357,7 @@ impl Monitor {
                     };
                     self.tools.words.say(number, word, Vec::new());
                 }
-                (Order::Network(ticket, _), account) => {
+                (PendingOrder::Network(ticket, _), account) => {
                     let why = match account {
                         Ok(_) => "the account is not the one that logged in",
                         Err(why) => why,

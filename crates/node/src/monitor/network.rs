@@ -149,7 +149,7 @@ impl Networks {
                 tools.metrics.launched(running.strategy);
                 let watched = tools.wakes.watch(&running.control, READ, key(connection));
                 helper.run(running.pid, running.control);
-                tools.reaper.take(running.pidfd);
+                tools.zombies.take(running.pidfd);
                 match watched {
                     Ok(()) => self.flush(tools, connection),
                     Err(e) => {
@@ -163,7 +163,7 @@ impl Networks {
                 }
             }
             // The connection ended meanwhile: closing its socket ends the helper.
-            (None, Ok((running, _))) => tools.reaper.take(running.pidfd),
+            (None, Ok((running, _))) => tools.zombies.take(running.pidfd),
             (_, Err(e)) => {
                 tools.metrics.launch_failed();
                 tracing::error!("a networking helper is not started: {e}");
