@@ -139,7 +139,7 @@ impl Desk {
         self.next += 1;
         let ids = self.account.ids.clone();
         self.networks
-            .ask(&mut self.tools, &self.granted, &ids, self.next, what);
+            .ask(&mut self.tools, &mut self.granted, &ids, self.next, what);
         self.next
     }
 
@@ -282,6 +282,7 @@ pub fn granted(account: &Account, permits: Permits) -> OpenLogin {
         members: Vec::new(),
         base: Permits::all(),
         pam: None,
+        denials: 0,
     }
 }
 

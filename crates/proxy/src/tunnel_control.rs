@@ -2,6 +2,7 @@
 //! connection that it made. One Control stream tells the node the cluster's state and takes what it has to say.
 
 use crate::auth;
+use crate::log_turns::LogTurns;
 use crate::queue::{Queue, queue};
 use crate::quota::Slot;
 use crate::shared::Shared;
@@ -16,8 +17,8 @@ use fleetgate_proto::v1::{ToNode, from_node, to_node};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::time::{Sleep, sleep};
 
 /// The largest message of a node's Control stream: a batch of audit events, or its facts.
@@ -121,6 +122,7 @@ async fn carry(shared: &Shared, channel: Channel, node: &Name, serial: u64, expi
     tracing::info!(%node, "a tunnel is there");
     let mut replaced = entered.tunnel.replaced.subscribe();
     let mut over = Box::pin(sleep(Duration::from_secs(expires.saturating_sub(now()))));
+    let log_turns = Mutex::new(LogTurns::new(Instant::now()));
     // One request of the node's at a time: while it waits for auth, no more is read.
     let mut asked: Option<Pin<Box<dyn Future<Output = Option<ToNode>> + Send + '_>>> = None;
     // The proxy drains. The node dials it anew and ends this stream; the tunnel goes on with its sessions.
@@ -140,7 +142,10 @@ async fn carry(shared: &Shared, channel: Channel, node: &Name, serial: u64, expi
                             }
                         }
                         Some(from_node::Kind::Renew(renew)) => asked = Some(Box::pin(auth::renew(shared, node, renew))),
-                        Some(from_node::Kind::Audit(batch)) => asked = Some(Box::pin(auth::audit(shared, node, batch))),
+                        Some(from_node::Kind::Audit(batch)) => {
+                            let is_told = || log_turns.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now());
+                            asked = Some(Box::pin(auth::audit(shared, node, batch, is_told)));
+                        }
                         // A newer node says what this proxy does not know.
                         None => {}
                     }

@@ -218,21 +218,14 @@ impl Monitor {
                 to, sent, received, ..
             } => self.forwarded(connection, &to, sent, received),
             FromFront::Denied { kind, what, .. } => {
-                let login = known.login().unwrap_or_default();
                 let what = what.to_string_lossy().into_owned();
-                let what = match known
-                    .granted()
-                    .and_then(|g| rule_against(&kind, &g.grant.permits))
-                {
-                    Some(rule) => format!("{what}: {rule}"),
-                    None => what,
-                };
-                self.tools.metrics.denied();
-                self.tools.audit.tell(Event::Denied {
-                    connection,
-                    login,
-                    what,
-                });
+                if let Some(granted) = known.granted() {
+                    let what = match rule_against(&kind, &granted.grant.permits) {
+                        Some(rule) => format!("{what}: {rule}"),
+                        None => what,
+                    };
+                    granted.tell_denied(&self.tools.audit, &self.tools.metrics, what);
+                }
             }
             FromFront::Prove { ticket, keys, .. } => {
                 let signatures = prove(known, &offer, &keys);
@@ -322,12 +315,7 @@ impl Monitor {
         let account = match decide_again(granted, &self.tools, &self.trust) {
             Ok(()) => account.map_err(str::to_owned),
             Err(why) => {
-                self.tools.metrics.denied();
-                self.tools.audit.tell(Event::Denied {
-                    connection: number,
-                    login: granted.grant.login.to_string(),
-                    what: why.clone(),
-                });
+                granted.tell_denied(&self.tools.audit, &self.tools.metrics, why.clone());
                 Err(why)
             }
         };

@@ -18,6 +18,7 @@ mod accept;
 pub mod cgroup;
 mod cluster;
 mod connections;
+mod denials;
 mod event_loop;
 mod fronts;
 mod host_keys;

@@ -52,19 +52,14 @@ impl Networks {
     }
 
     /// A front asks for a socket. `ids`: the account's, as the name service has it now.
-    pub fn ask(&mut self, tools: &mut Tools, granted: &OpenLogin, ids: &Ids, ticket: Ticket, what: What) {
+    pub fn ask(&mut self, tools: &mut Tools, granted: &mut OpenLogin, ids: &Ids, ticket: Ticket, what: What) {
         let connection = granted.connection;
         let login = granted.grant.login.to_string();
         let allowed = rules::allow(&granted.grant, now(), &tools.config, what);
         let what = match allowed {
             Ok(what) => what,
             Err(why) => {
-                tools.metrics.denied();
-                tools.audit.tell(Event::Denied {
-                    connection,
-                    login,
-                    what: why.clone(),
-                });
+                granted.tell_denied(&tools.audit, &tools.metrics, why.clone());
                 return fail(tools, connection, ticket, Reason::Denied, &why);
             }
         };

@@ -22,6 +22,8 @@ pub struct OpenLogin {
     /// With PAM: the conversation that let it in, accepted and not opened. The connection's first session takes it, so
     /// that what the modules learnt (a ticket, a key) reaches it; later ones begin their own.
     pub pam: Option<PamSession>,
+    /// So many requests were refused on it.
+    pub denials: u64,
 }
 
 impl OpenLogin {

@@ -163,6 +163,7 @@ impl Monitor {
             base: entry.base,
             uid: entry.account.ids.uid,
             pam: entry.pam,
+            denials: 0,
         };
         let front = self.fronts.worker(
             whose,

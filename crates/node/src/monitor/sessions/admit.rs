@@ -53,7 +53,6 @@ impl Sessions {
         start: Start,
     ) {
         let connection = granted.connection;
-        let login = granted.grant.login.to_string();
         match self.admit(tools, networks, granted, account, ticket, start) {
             Ok(number) if self.selinux => {
                 let user = self.all.get(&number).map(|s| text(&s.login)).unwrap_or_default();
@@ -65,12 +64,7 @@ impl Sessions {
             }
             Ok(number) => self.go_on(tools, number),
             Err(SessionRefusal(why)) => {
-                tools.metrics.denied();
-                tools.audit.tell(Event::Denied {
-                    connection,
-                    login,
-                    what: why.clone(),
-                });
+                granted.tell_denied(&tools.audit, &tools.metrics, why.clone());
                 tools.words.say(
                     connection,
                     ToFront::NotStarted {

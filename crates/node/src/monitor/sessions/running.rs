@@ -67,7 +67,7 @@ impl EndedSessions {
 
 impl Sessions {
     /// A client sends a signal to his session's processes.
-    pub fn signal(&mut self, tools: &mut Tools, granted: &OpenLogin, ticket: Ticket, name: &CStr) {
+    pub fn signal(&mut self, tools: &mut Tools, granted: &mut OpenLogin, ticket: Ticket, name: &CStr) {
         let number = self.by_ticket.get(&(granted.connection, ticket));
         let Some(session) = number.and_then(|number| self.all.get(number)) else {
             return;
@@ -88,13 +88,7 @@ impl Sessions {
             }
         };
         if let Some(what) = why {
-            let (connection, login) = (session.connection, session.login.clone());
-            tools.metrics.denied();
-            tools.audit.tell(Event::Denied {
-                connection,
-                login,
-                what,
-            });
+            granted.tell_denied(&tools.audit, &tools.metrics, what);
         }
     }
 
