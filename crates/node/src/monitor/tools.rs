@@ -147,7 +147,7 @@ mod tests {
             })
         };
         let start = |zombies: &mut ZombieCollector, script: &str| {
-            #[expect(clippy::zombie_processes, reason = "the zombies waits for it")]
+            #[expect(clippy::zombie_processes, reason = "the collector waits for it")]
             let child = Command::new("sh").args(["-c", script]).spawn().expect("a shell");
             let pidfd = process::pidfd_open(child.id() as i32).expect("it is ours");
             zombies.take(pidfd);
