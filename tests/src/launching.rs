@@ -1,8 +1,8 @@
-//! Launches through the real ladder, for the tests of `launch`: a ladder of the helper under test, a session with
+//! Launches through the real chain, for the tests of `launch`: a fallback chain of the helper under test, a session with
 //! pipes, a thread that security software watches.
 
 use crate::orders::{self, pipe, read_all};
-use fleetgate_launch::{Begun, Launch, LaunchError, Launcher, Running};
+use fleetgate_launch::{Begun, Launch, LaunchError, Launcher, RunningHelper};
 use fleetgate_seal::{FallbackChain, Options, Source, Strategy};
 use fleetgate_sys::Fd;
 use fleetgate_sys::process::{self, Exit};
@@ -11,31 +11,31 @@ use fleetgate_wire::order::{Role, Work};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A ladder of the helper under test, with every rung.
-pub fn ladder() -> Arc<FallbackChain> {
-    ladder_of(&Strategy::ALL)
+/// A fallback chain of the helper under test, with every rung.
+pub fn chain() -> Arc<FallbackChain> {
+    chain_of(&Strategy::ALL)
 }
 
 /// The same with these rungs. Its image stands at a number that a launch has no other use for, so that a rule on
 /// execveat can name it.
-pub fn ladder_of(order: &[Strategy]) -> Arc<FallbackChain> {
+pub fn chain_of(order: &[Strategy]) -> Arc<FallbackChain> {
     const LOW: i32 = 8;
     let _low: Vec<std::fs::File> = (0..LOW)
         .map(|_| std::fs::File::open("/dev/null").expect("/dev/null"))
         .collect();
     let options = Options {
         order: order.to_vec(),
-        // No test waits for the ladder to climb by itself.
+        // No test waits for the fallback chain to climb by itself.
         climb_after: Duration::from_secs(3600),
         ..Options::default()
     };
     // Another test's thread may give a low number back meanwhile: what got it keeps it until one did not.
     let mut at_low_numbers = Vec::new();
     loop {
-        let ladder = FallbackChain::open(Source::File(crate::helper()), options.clone()).expect("a ladder");
-        match ladder.image() {
-            Ok(image) if image.fd().raw() < LOW => at_low_numbers.push(ladder),
-            _ => return Arc::new(ladder),
+        let chain = FallbackChain::open(Source::File(crate::helper()), options.clone()).expect("a chain");
+        match chain.image() {
+            Ok(image) if image.fd().raw() < LOW => at_low_numbers.push(chain),
+            _ => return Arc::new(chain),
         }
     }
 }
@@ -71,7 +71,7 @@ pub fn echo(line: &str) -> Asked {
 }
 
 /// Launches an [`echo`] and makes sure that it really ran, to its end.
-pub fn session(launcher: &mut Launcher) -> Result<Running, LaunchError> {
+pub fn session(launcher: &mut Launcher) -> Result<RunningHelper, LaunchError> {
     let asked = echo("here I am");
     let (running, begun) = launcher.launch(asked.launch)?;
     assert!(matches!(begun, Begun::Executed { .. }), "{begun:?}");

@@ -2,7 +2,7 @@
 //! at what is said and which descriptors come.
 
 use crate::folder::Folder;
-use crate::launching::ladder;
+use crate::launching::chain;
 use crate::orders::{self, PATIENCE_MS};
 use fleetgate_launch::{Places, SessionReaper};
 use fleetgate_node::config::Config;
@@ -16,7 +16,7 @@ use fleetgate_node::monitor::sessions::{Inherited, Sessions};
 use fleetgate_node::monitor::steps::Steps;
 use fleetgate_node::monitor::strangers::Strangers;
 use fleetgate_node::monitor::timers::{Timers, now};
-use fleetgate_node::monitor::tools::Reaper;
+use fleetgate_node::monitor::tools::ZombieCollector;
 use fleetgate_node::monitor::wakes::{Key, Owner, Wakes};
 use fleetgate_node::monitor::workers::Messages;
 use fleetgate_node::monitor::{OpenLogin, Tools};
@@ -25,7 +25,7 @@ use fleetgate_sys::{Fd, socket};
 use fleetgate_wire::common::{Account, Endpoint};
 use fleetgate_wire::net::{Done, What};
 use fleetgate_wire::node::front::{Program, Start, Terminal, Ticket, ToFront};
-use fleetgate_wire::node::{Ended, Ends};
+use fleetgate_wire::node::{ConnectionAddresses, ProcessEnd};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::path::Path;
@@ -68,7 +68,7 @@ impl Desk {
     pub fn with(config: Config, permits: Permits) -> Desk {
         let directory = Arc::new(Folder::below(Path::new("/var/tmp")));
         let (audit, writing) = Audit::start(&directory.join("audit.jsonl")).expect("an audit log");
-        let ladder = ladder();
+        let chain = chain();
         let (resolver, _nobody) = socket::pair().expect("a pair");
         let tools = Tools {
             strangers: Strangers::new(&config.strangers),
@@ -81,11 +81,11 @@ impl Desk {
             resolver: Arc::new(resolver),
             wakes: Wakes::new().expect("an epoll"),
             timers: Timers::default(),
-            launches: Launches::new(ladder.clone()).expect("launch threads"),
+            launches: Launches::new(chain.clone()).expect("launch threads"),
             names: Names::new(),
             pam_turns: Default::default(),
             words: Messages::default(),
-            reaper: Reaper::default(),
+            zombies: ZombieCollector::default(),
             audit,
             metrics: Arc::new(Metrics::default()),
             steps: Steps::default(),
@@ -99,10 +99,11 @@ impl Desk {
             )
             .expect("watched");
         let places = Places::system();
-        let keeper = SessionReaper::start(&directory.join("sessions"), places).expect("a keeper");
+        let session_reaper =
+            SessionReaper::start(&directory.join("sessions"), places).expect("a session reaper");
         let cgroups = Cgroups::find().ok();
-        let sessions =
-            Sessions::new(ladder, Arc::new(keeper), cgroups, Inherited::now(), &tools).expect("sessions");
+        let sessions = Sessions::new(chain, Arc::new(session_reaper), cgroups, Inherited::now(), &tools)
+            .expect("sessions");
         let account = orders::user();
         let granted = granted(&account, permits);
         Desk {
@@ -138,7 +139,7 @@ impl Desk {
         self.next += 1;
         let ids = self.account.ids.clone();
         self.networks
-            .ask(&mut self.tools, &self.granted, &ids, self.next, what);
+            .ask(&mut self.tools, &mut self.granted, &ids, self.next, what);
         self.next
     }
 
@@ -180,7 +181,7 @@ impl Desk {
     }
 
     /// The end of that session.
-    pub fn ended(&mut self, of: Ticket) -> Ended {
+    pub fn ended(&mut self, of: Ticket) -> ProcessEnd {
         match self.hear() {
             (ToFront::Ended { ticket, ended, .. }, _) if ticket == of => ended,
             other => panic!("{other:?}"),
@@ -246,7 +247,7 @@ impl Desk {
                 }
                 Owner::Sessions => self.sessions.woken(&mut self.tools, key.id),
                 Owner::Networks => self.networks.woken(&mut self.tools, key.id),
-                Owner::Reaper => self.tools.reaper.ended(key.id),
+                Owner::Zombies => self.tools.zombies.ended(key.id),
                 other => panic!("nobody is {other:?} here"),
             }
         }
@@ -262,7 +263,7 @@ pub fn granted(account: &Account, permits: Permits) -> OpenLogin {
     };
     OpenLogin {
         connection: CONNECTION,
-        ends: Ends {
+        ends: ConnectionAddresses {
             peer: end(4711),
             local: end(22),
         },
@@ -281,6 +282,7 @@ pub fn granted(account: &Account, permits: Permits) -> OpenLogin {
         members: Vec::new(),
         base: Permits::all(),
         pam: None,
+        denials: 0,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Orders as data, and the helper started with one, by the shortest way: no ladder, no keeper.
+//! Orders as data, and the helper started with one, by the shortest way: no fallback chain, no session reaper.
 //!
 //! A test says what differs from [`command`], runs it, and looks at what came out: replies, output, exit.
 

@@ -3,7 +3,7 @@
 //! `bench-launch HELPER TRUE FLEETGATE N SECONDS`; as root, because the ids change.
 #![forbid(unsafe_code)]
 
-use fleetgate_launch::{Launch, LaunchThread, Launcher, Running, Threads};
+use fleetgate_launch::{Launch, LaunchThreads, Launcher, Running, Threads};
 use fleetgate_seal::{FallbackChain, Options, Source, Strategy};
 use fleetgate_sys::spawn::{Program, Spawn, Stack, Strings, spawn};
 use fleetgate_sys::{Fd, process};
@@ -35,7 +35,7 @@ fn main() -> Result {
         return Err("bench-launch HELPER TRUE FLEETGATE N SECONDS".into());
     };
     let bench = Measured {
-        ladder: ladder(helper)?,
+        chain: chain(helper)?,
         truth: CString::new(truth.as_str())?,
         fleetgate: fleetgate.clone(),
         null: File::options().read(true).write(true).open("/dev/null")?.into(),
@@ -48,7 +48,7 @@ fn main() -> Result {
     bench.waiting()
 }
 
-fn ladder(program: &str) -> Result<Arc<FallbackChain>> {
+fn chain(program: &str) -> Result<Arc<FallbackChain>> {
     let options = Options {
         order: vec![Strategy::Memfd],
         ..Options::default()
@@ -60,7 +60,7 @@ fn ladder(program: &str) -> Result<Arc<FallbackChain>> {
 }
 
 struct Measured {
-    ladder: Arc<FallbackChain>,
+    chain: Arc<FallbackChain>,
     truth: CString,
     fleetgate: String,
     null: Fd,
@@ -114,7 +114,7 @@ impl Measured {
         let mut stack = Stack::new()?;
         let mut second = Stack::new()?;
         let mut twice = || self.direct(&truth, &mut second, true);
-        let mut sealed = Launcher::new(self.ladder.clone())?;
+        let mut sealed = Launcher::new(self.chain.clone())?;
         let mut own = Launcher::new(plain_ladder(&self.fleetgate)?)?;
         let mut direct = || self.direct(&truth, &mut stack, false);
         let mut sealed = || {
@@ -150,7 +150,7 @@ impl Measured {
         std::hint::black_box(&mut memory);
         let truth: Fd = File::open(self.truth.to_str()?)?.into();
         let mut stack = Stack::new()?;
-        let mut sealed = Launcher::new(self.ladder.clone())?;
+        let mut sealed = Launcher::new(self.chain.clone())?;
         let mut direct = || self.direct(&truth, &mut stack, false);
         let mut sealed = || {
             let (running, _) = sealed.launch(self.order()?)?;
@@ -177,8 +177,8 @@ impl Measured {
 
     /// What the launch thread costs the caller on top.
     fn hand_off(&self) -> Result {
-        let mut here = Launcher::new(self.ladder.clone())?;
-        let there = LaunchThread::new(self.ladder.clone(), Threads::default())?;
+        let mut here = Launcher::new(self.chain.clone())?;
+        let there = LaunchThreads::new(self.chain.clone(), Threads::default())?;
         let mut here = || well_ended(&here.launch(self.order()?)?.0);
         let mut there = || well_ended(&there.launch(self.order()?)?.0);
         self.run(
@@ -191,7 +191,7 @@ impl Measured {
     }
 
     fn sustained(&self, time: Duration) -> Result {
-        let mut launcher = Launcher::new(self.ladder.clone())?;
+        let mut launcher = Launcher::new(self.chain.clone())?;
         let start = Instant::now();
         let mut per_second = Vec::new();
         while start.elapsed() < time {
@@ -216,7 +216,7 @@ impl Measured {
     /// The memory of helpers that wait for requests.
     fn waiting(&self) -> Result {
         let group = MemoryGroup::new();
-        let mut launcher = Launcher::new(self.ladder.clone())?;
+        let mut launcher = Launcher::new(self.chain.clone())?;
         let before = group.as_ref().map_or(Ok(0), MemoryGroup::usage)?;
         let mut waiting = Vec::new();
         for _ in 0..WAITING {

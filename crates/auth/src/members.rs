@@ -273,6 +273,12 @@ impl Service {
         let present = x509::Certificate::read(&renew.tls_certificate).and_then(|c| c.public_key());
         let signs = present.and_then(|key| key.verify(&signed::renew(&renew), &renew.signature));
         signs.map_err(|e| Refused::unproven(format!("the request of {name}: {e}")))?;
+        // Behind the signature: nobody else uses up what the machine may.
+        self.renewals
+            .take(&(kind, name.clone()), self.ledger.uptime())
+            .map_err(|seconds| {
+                Refused::later(&format!("{name} renews its certificates too often"), seconds)
+            })?;
         let public = x509::PublicKey::from_spki(&renew.tls_public)
             .map_err(|e| Refused::invalid(format!("the TLS key: {e}")))?;
         let host_keys = issue::host_keys(&renew.host_keys)?;

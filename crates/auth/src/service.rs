@@ -8,6 +8,7 @@ use crate::challenges::Challenges;
 use crate::clock::Clock;
 use crate::clock_watch::ClockWatch;
 use crate::cookies::Cookies;
+use crate::documents::Kind;
 use crate::error::{Refused, Result};
 use crate::inventory::Inventory;
 use crate::ledger::{Follower, Ledger, Plan};
@@ -38,6 +39,11 @@ pub const UNSLOWED: Rate = Rate {
     burst: 20,
     every_ms: 60_000,
 };
+/// How often one machine may have its certificates renewed. Each is signatures, a change of the state and an event.
+pub const RENEWALS: Rate = Rate {
+    burst: 32,
+    every_ms: 60_000,
+};
 /// The most tries for one user that are held at once.
 pub const MAX_SLOWED: usize = 8;
 /// The most that one proxy watches at once. Each of its processes watches two things, and each may keep an answer waiting.
@@ -66,6 +72,7 @@ pub struct Service {
     strangers: Buckets<Source>,
     guesses: Buckets<Origin>,
     pub(crate) unslowed: Buckets<Name>,
+    pub(crate) renewals: Buckets<(Kind, Name)>,
     pub(crate) slowed: Arc<Places<Name>>,
     /// What proxies watch, by their names.
     pub(crate) watches: Arc<Places<Name>>,
@@ -103,6 +110,7 @@ impl Service {
             strangers: Buckets::new(STRANGERS),
             guesses: Buckets::new(GUESSES),
             unslowed: Buckets::new(UNSLOWED),
+            renewals: Buckets::new(RENEWALS),
             slowed: Places::new(MAX_SLOWED),
             watches: Places::new(WATCHES_OF_ONE),
         });

@@ -2,7 +2,7 @@
 
 use crate::pam::PamSession;
 use crate::reply::{self, Begun, Silence};
-use crate::{LaunchError, LaunchTimes, Running, Stage};
+use crate::{LaunchError, LaunchTimes, RunningHelper, Stage};
 use fleetgate_seal::Image;
 use fleetgate_sys::process::{self, Exit};
 use fleetgate_sys::spawn::{Child, Program, Spawn, SpawnError, Stack, Step, Strings, spawn};
@@ -103,7 +103,7 @@ pub(crate) fn attempt(
     work: &Work,
     cgroup: Option<&Fd>,
     deadline: Instant,
-) -> Result<(Running, Begun), AttemptError> {
+) -> Result<(RunningHelper, Begun), AttemptError> {
     let started = Instant::now();
     let (ours, theirs) = socket::pair().map_err(LaunchError::system("making the control socket"))?;
     parcel.send(&ours)?;
@@ -122,7 +122,7 @@ pub(crate) fn attempt(
     let heard = hear(&ours, work, &mut tools.buffer, deadline);
     match heard {
         Ok(begun) => Ok((
-            Running {
+            RunningHelper {
                 pid: child.pid,
                 pidfd: child.pidfd,
                 control: ours,

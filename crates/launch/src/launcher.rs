@@ -3,7 +3,7 @@
 use crate::attempt::{AttemptError, Parent, PreparedOrder, Resources, attempt};
 use crate::pam::PamSession;
 use crate::reply::BUFFER;
-use crate::{Begun, LaunchError, Running, Stage};
+use crate::{Begun, LaunchError, RunningHelper, Stage};
 use fleetgate_seal::{Death, FallbackChain, Image, Verdict};
 use fleetgate_sys::process::Exit;
 use fleetgate_sys::spawn::{InFlight, Stack};
@@ -75,7 +75,7 @@ impl Launcher {
 
     /// Starts a helper and waits for its word. An image that is at fault is left for the next strategy and the
     /// launch made again; nothing is made again after Leaving. On an error nothing is left running.
-    pub fn launch(&mut self, launch: Launch) -> Result<(Running, Begun), LaunchError> {
+    pub fn launch(&mut self, launch: Launch) -> Result<(RunningHelper, Begun), LaunchError> {
         self.launch_by(Parent::Here, launch)
     }
 
@@ -84,13 +84,17 @@ impl Launcher {
         &mut self,
         session: &mut PamSession,
         launch: Launch,
-    ) -> Result<(Running, Begun), LaunchError> {
+    ) -> Result<(RunningHelper, Begun), LaunchError> {
         let done = self.launch_by(Parent::Pam(session), launch);
         session.settle();
         done
     }
 
-    fn launch_by(&mut self, mut via: Parent<'_>, launch: Launch) -> Result<(Running, Begun), LaunchError> {
+    fn launch_by(
+        &mut self,
+        mut via: Parent<'_>,
+        launch: Launch,
+    ) -> Result<(RunningHelper, Begun), LaunchError> {
         let started = Instant::now();
         let deadline = started + launch.deadline;
         let (roles, fds): (Vec<Role>, Vec<Fd>) = launch.fds.into_iter().unzip();

@@ -1,7 +1,7 @@
 //! From an order, its descriptors and an image to a running helper; and what happens when that ends.
 //!
 //! [`Launcher`] starts one helper and waits for its word, moving down the fallback chain when the image is at fault.
-//! [`LaunchThread`] does so away from the caller, because an exec can be held up. [`SessionReaper`] closes login
+//! [`LaunchThreads`] does so away from the caller, because an exec can be held up. [`SessionReaper`] closes login
 //! records when a session ends, and mends what a crash left behind. [`pam`] starts the helper inside a PAM session.
 //!
 //! It never decides who may log in, never looks up names, never reads configuration.
@@ -35,7 +35,7 @@ pub use launcher::{Launch, Launcher};
 pub use present::end_order;
 pub use reaper::{End, RepairReport, STATE_DIRECTORY, SessionReaper};
 pub use reply::Begun;
-pub use running::{LaunchTimes, Running};
+pub use running::{LaunchTimes, RunningHelper};
 pub use session_record::Session;
-pub use thread::{Completions, LaunchThread, Threads};
+pub use thread::{Completions, LaunchThreads, Threads};
 pub use wtmpdb::{WTMPDB_STATE, Wtmpdb};

@@ -68,7 +68,7 @@ impl fmt::Display for PamError {
 impl std::error::Error for PamError {}
 
 /// Who answers prompts: one answer per prompt that asks; none gives up.
-pub type Talk<'a> = &'a mut dyn FnMut(&[Prompt]) -> Option<Vec<Secret>>;
+pub type Prompter<'a> = &'a mut dyn FnMut(&[Prompt]) -> Option<Vec<Secret>>;
 
 /// What an opened PAM session gives to the order.
 #[derive(Debug)]
@@ -104,7 +104,7 @@ impl PamSession {
         resolver: &Fd,
         start: Start,
         patience: Duration,
-        talk: Talk<'_>,
+        talk: Prompter<'_>,
     ) -> Result<(PamSession, CString), PamError> {
         let (ours, theirs) = socket::pair().map_err(|e| PamError::System("making the PAM socket", e))?;
         let frame = fleetgate_wire::encode(&ToResolver::Pam { start });
@@ -132,7 +132,7 @@ impl PamSession {
     }
 
     /// Establishes credentials and opens the session in this terminal.
-    pub fn open(&mut self, tty: &CStr, talk: Talk<'_>) -> Result<PamSetup, PamError> {
+    pub fn open(&mut self, tty: &CStr, talk: Prompter<'_>) -> Result<PamSetup, PamError> {
         self.say(&ToPam::Open { tty: tty.into() })?;
         match self.converse(talk)? {
             FromPam::Opened {
@@ -262,7 +262,7 @@ impl PamSession {
     }
 
     /// Answers prompts until another word comes.
-    fn converse(&mut self, talk: Talk<'_>) -> Result<FromPam, PamError> {
+    fn converse(&mut self, talk: Prompter<'_>) -> Result<FromPam, PamError> {
         loop {
             let (word, _) = self.hear(Some(self.patience))?;
             let prompts = match word {

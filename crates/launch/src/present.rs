@@ -1,4 +1,4 @@
-//! The sessions of this machine for its administrator: who is in now, by the notes that keepers make, and the end of one
+//! The sessions of this machine for its administrator: who is in now, by the notes that session reapers make, and the end of one
 //! of them by order. It writes nothing but the order, and closes nothing: the server that the session is of does.
 
 use crate::record_files::read_record;

@@ -19,7 +19,7 @@ pub struct LaunchTimes {
 
 /// A started helper, or the user's program that it became.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningHelper {
     /// Its number.
     pub pid: i32,
     /// Its descriptor.
@@ -36,7 +36,7 @@ pub struct Running {
     pub tries: u32,
 }
 
-impl Running {
+impl RunningHelper {
     /// Waits for its end and reaps it.
     pub fn wait_exit(&self) -> Result<Exit, Errno> {
         // A blocking wait always has an answer.

@@ -1,4 +1,4 @@
-//! A session as the reaper notes it down, in memory and in `/run/fleetgate/sessions`, and the file's form.
+//! A session as the session reaper notes it down, in memory and in `/run/fleetgate/sessions`, and the file's form.
 //!
 //! A file holds one JSON object, because people look at it when something went wrong and because the next build
 //! must be able to read it. Strings of the kernel's kind (any bytes) are percent-escaped outside printable ASCII.
@@ -80,7 +80,7 @@ pub(crate) struct SessionRecord {
     pub reaper: Owner,
 }
 
-/// A reaper's process. While a server that was told to end goes on with its sessions, the next one lets it close them.
+/// A session reaper's process. While a server that was told to end goes on with its sessions, the next one lets it close them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub pid: i32,

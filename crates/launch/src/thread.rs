@@ -5,7 +5,7 @@
 //! and none is idle. A watchdog ends a helper whose exec is held up beyond its deadline, which its own thread
 //! cannot do.
 
-use crate::{Begun, Launch, LaunchError, Launcher, Running};
+use crate::{Begun, Launch, LaunchError, Launcher, RunningHelper};
 use fleetgate_seal::FallbackChain;
 use fleetgate_sys::spawn::InFlight;
 use fleetgate_sys::{Errno, Fd, epoll};
@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// What a launch came to.
-pub type Outcome = Result<(Running, Begun), LaunchError>;
+pub type Outcome = Result<(RunningHelper, Begun), LaunchError>;
 
 /// How many threads and waiting launches there may be.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +38,7 @@ impl Default for Threads {
 }
 
 /// The launch threads. Dropping it refuses what waits and ends what is held up.
-pub struct LaunchThread {
+pub struct LaunchThreads {
     shared: Arc<Shared>,
 }
 
@@ -78,9 +78,9 @@ struct WatchEntry {
 /// How often the watchdog looks again at an overdue launch.
 const OVERDUE: Duration = Duration::from_millis(50);
 
-impl LaunchThread {
+impl LaunchThreads {
     /// Starts the first thread and the watchdog.
-    pub fn new(chain: Arc<FallbackChain>, bounds: Threads) -> Result<LaunchThread, LaunchError> {
+    pub fn new(chain: Arc<FallbackChain>, bounds: Threads) -> Result<LaunchThreads, LaunchError> {
         let shared = Arc::new(Shared {
             chain,
             bounds,
@@ -88,7 +88,7 @@ impl LaunchThread {
             work: Condvar::new(),
             watch: Condvar::new(),
         });
-        let this = LaunchThread {
+        let this = LaunchThreads {
             shared: shared.clone(),
         };
         start_thread("launch-watch", {
@@ -138,7 +138,7 @@ impl LaunchThread {
     }
 }
 
-impl Drop for LaunchThread {
+impl Drop for LaunchThreads {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         state.stopping = true;
@@ -261,7 +261,7 @@ impl Completions {
         }))
     }
 
-    /// What to hand to [`LaunchThread::submit`]: the outcome is filed under `token`.
+    /// What to hand to [`LaunchThreads::submit`]: the outcome is filed under `token`.
     pub fn file(self: &Arc<Completions>, token: u64) -> impl FnOnce(Outcome) + Send + 'static {
         let this = self.clone();
         move |outcome| {

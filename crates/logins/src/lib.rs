@@ -1,7 +1,7 @@
 //! Login records: who is logged in (utmp), who was (wtmp), who failed (btmp), who was last (lastlog), and what the
 //! kernel's audit is told.
 //!
-//! The helper writes them at login, the keeper closes them. The files are glibc's, written byte by byte with
+//! The helper writes them at login, the session reaper closes them. The files are glibc's, written byte by byte with
 //! glibc's locks, because neither the static helper nor a root process that must not load NSS has glibc. It
 //! never looks up names, never creates a file (one that is missing is not kept on this machine), never decides
 //! whether a record is wanted.

@@ -2,6 +2,7 @@
 //! away the proxy goes on with the state that it has.
 
 use crate::identity::{self, Identity};
+use crate::log_turns::cut;
 use crate::shared::Shared;
 use crate::ssh::authenticator::Proof;
 use crate::state::{InventoryNode, now};
@@ -310,20 +311,32 @@ pub(crate) async fn renew(shared: &Shared, node: &Name, renew: Renew) -> Option<
 }
 
 /// A node's audit records, and whether they are kept: where they are not, the node sends them again.
-pub(crate) async fn audit(shared: &Shared, node: &Name, batch: AuditBatch) -> Option<ToNode> {
+/// `is_told`: a refusal is told in the log.
+pub(crate) async fn audit(
+    shared: &Shared,
+    node: &Name,
+    batch: AuditBatch,
+    is_told: impl FnOnce() -> bool,
+) -> Option<ToNode> {
     let from = AuditPosition {
         log: batch.log.clone(),
         offset: batch.offset,
     };
-    let kind = match deliver(shared, node, batch).await {
+    let kind = match deliver(shared, node, batch, is_told).await {
         Some(kept) => to_node::Kind::Kept(kept),
         None => to_node::Kind::Unkept(from),
     };
     Some(ToNode { kind: Some(kind) })
 }
 
-/// Audit records of a node or of this proxy, and up to where they are kept now.
-pub(crate) async fn deliver(shared: &Shared, source: &Name, batch: AuditBatch) -> Option<AuditPosition> {
+/// Audit records of a node or of this proxy, and up to where they are kept now. `is_told`: that they are not is told in the
+/// log.
+pub(crate) async fn deliver(
+    shared: &Shared,
+    source: &Name,
+    batch: AuditBatch,
+    is_told: impl FnOnce() -> bool,
+) -> Option<AuditPosition> {
     let (log, offset) = (batch.log.clone(), batch.offset);
     let from = AuditFrom {
         source: source.to_string(),
@@ -335,7 +348,10 @@ pub(crate) async fn deliver(shared: &Shared, source: &Name, batch: AuditBatch) -
         Ok(Err(status)) => h2::words(&status),
         Err(_) => format!("auth has not answered for {} s", PATIENCE.as_secs()),
     };
-    tracing::warn!(%source, log, offset, "audit events wait until auth takes them: {why}");
+    if is_told() {
+        let log = cut(&log);
+        tracing::warn!(%source, log, offset, "audit events wait until auth takes them: {why}");
+    }
     None
 }
 

@@ -49,11 +49,11 @@ const GIVEN_BACK: Duration = Duration::from_secs(1);
 pub const LOGIN_MAX: usize = 255;
 
 /// The service.
-pub(crate) struct Dialling(pub(crate) Arc<Shared>);
+pub(crate) struct DialService(pub(crate) Arc<Shared>);
 
 /// The service, with its bounds.
-pub(crate) fn service(shared: Arc<Shared>) -> TransportServer<Dialling> {
-    TransportServer::new(Dialling(shared))
+pub(crate) fn service(shared: Arc<Shared>) -> TransportServer<DialService> {
+    TransportServer::new(DialService(shared))
         .max_decoding_message_size(TRANSPORT_MESSAGE)
         // The list of a large fleet's nodes: 410 KB for 10,000 with two labels each.
         .max_encoding_message_size(AUTH_MESSAGE)
@@ -77,7 +77,7 @@ pub(crate) enum Route {
 }
 
 #[tonic::async_trait]
-impl Transport for Dialling {
+impl Transport for DialService {
     type DialStream = DialReply;
 
     async fn dial(&self, request: Request<Streaming<Frame>>) -> Result<Response<DialReply>, Status> {

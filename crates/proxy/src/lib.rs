@@ -22,6 +22,7 @@ mod dial_rates;
 mod error;
 mod files;
 pub mod identity;
+mod log_turns;
 mod mux;
 mod node_stream;
 mod open_dials;

@@ -11,12 +11,12 @@ use std::time::Instant;
 
 /// Those that are open.
 pub(crate) struct OpenDials {
-    numbered: Mutex<Numbered>,
+    numbered: Mutex<DialTable>,
     audit: Arc<Audit>,
 }
 
 #[derive(Default)]
-struct Numbered {
+struct DialTable {
     next: u64,
     open: BTreeMap<u64, Arc<OpenDial>>,
 }
@@ -46,7 +46,7 @@ impl OpenDials {
         }
     }
 
-    fn numbered(&self) -> MutexGuard<'_, Numbered> {
+    fn numbered(&self) -> MutexGuard<'_, DialTable> {
         self.numbered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

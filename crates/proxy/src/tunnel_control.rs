@@ -2,6 +2,7 @@
 //! connection that it made. One Control stream tells the node the cluster's state and takes what it has to say.
 
 use crate::auth;
+use crate::log_turns::LogTurns;
 use crate::queue::{Queue, queue};
 use crate::quota::Slot;
 use crate::shared::Shared;
@@ -16,8 +17,8 @@ use fleetgate_proto::v1::{ToNode, from_node, to_node};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::time::{Sleep, sleep};
 
 /// The largest message of a node's Control stream: a batch of audit events, or its facts.
@@ -121,10 +122,11 @@ async fn carry(shared: &Shared, channel: Channel, node: &Name, serial: u64, expi
     tracing::info!(%node, "a tunnel is there");
     let mut replaced = entered.tunnel.replaced.subscribe();
     let mut over = Box::pin(sleep(Duration::from_secs(expires.saturating_sub(now()))));
+    let log_turns = Mutex::new(LogTurns::new(Instant::now()));
     // One request of the node's at a time: while it waits for auth, no more is read.
     let mut asked: Option<Pin<Box<dyn Future<Output = Option<ToNode>> + Send + '_>>> = None;
     // The proxy drains. The node dials it anew and ends this stream; the tunnel goes on with its sessions.
-    let mut draining = Draining::No;
+    let mut draining = DrainNotice::No;
     loop {
         let waiting = tokio::select! {
             message = control.message(), if asked.is_none() && !draining.is_told() => match message {
@@ -140,7 +142,10 @@ async fn carry(shared: &Shared, channel: Channel, node: &Name, serial: u64, expi
                             }
                         }
                         Some(from_node::Kind::Renew(renew)) => asked = Some(Box::pin(auth::renew(shared, node, renew))),
-                        Some(from_node::Kind::Audit(batch)) => asked = Some(Box::pin(auth::audit(shared, node, batch))),
+                        Some(from_node::Kind::Audit(batch)) => {
+                            let is_told = || log_turns.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now());
+                            asked = Some(Box::pin(auth::audit(shared, node, batch, is_told)));
+                        }
                         // A newer node says what this proxy does not know.
                         None => {}
                     }
@@ -186,14 +191,14 @@ async fn carry(shared: &Shared, channel: Channel, node: &Name, serial: u64, expi
                     why = until_locked(shared, node, serial) => why,
                 };
             }
-            () = shared.left(), if matches!(draining, Draining::No) => {
+            () = shared.left(), if matches!(draining, DrainNotice::No) => {
                 let nodes = shared.tunnels.count() as f64;
                 let share = share(random());
-                draining = Draining::Soon(Box::pin(sleep(Duration::from_secs_f64(nodes / LEAVING_PER_SECOND * share))));
+                draining = DrainNotice::Soon(Box::pin(sleep(Duration::from_secs_f64(nodes / LEAVING_PER_SECOND * share))));
                 0
             }
             () = draining.due() => {
-                draining = Draining::Told;
+                draining = DrainNotice::Told;
                 to_node.push(ToNode { kind: Some(to_node::Kind::Leaving(true)) })
             }
             () = shared.stopped() => {
@@ -211,7 +216,7 @@ async fn carry(shared: &Shared, channel: Channel, node: &Name, serial: u64, expi
 }
 
 /// What a node was told of a proxy that drains.
-enum Draining {
+enum DrainNotice {
     /// Nothing: the proxy serves.
     No,
     /// Nothing yet: not all nodes are to dial in one moment.
@@ -220,15 +225,15 @@ enum Draining {
     Told,
 }
 
-impl Draining {
+impl DrainNotice {
     fn is_told(&self) -> bool {
-        matches!(self, Draining::Told)
+        matches!(self, DrainNotice::Told)
     }
 
     /// Waits until the node is to be told.
     async fn due(&mut self) {
         match self {
-            Draining::Soon(sleep) => sleep.as_mut().await,
+            DrainNotice::Soon(sleep) => sleep.as_mut().await,
             _ => std::future::pending().await,
         }
     }

@@ -8,7 +8,7 @@ use fleetgate_wire::common::Ids;
 
 /// Which step was refused; its words go to the operator.
 #[derive(Clone, Copy, Debug)]
-pub struct Refused {
+pub struct StepFailure {
     /// What was tried.
     pub step: &'static str,
     /// The kernel's answer.
@@ -19,8 +19,8 @@ pub struct Refused {
 /// Checked afterwards, because a process that goes on as root is worse than one that ends.
 ///
 /// Where this process is not root it can serve its own user only; its groups stay as they are.
-pub fn become_user(ids: &Ids) -> Result<(), Refused> {
-    let at = |step| move |errno| Refused { step, errno };
+pub fn become_user(ids: &Ids) -> Result<(), StepFailure> {
+    let at = |step| move |errno| StepFailure { step, errno };
     let own = credentials::user_ids().map_err(at("reading the user ids"))?;
     if own[1] != 0 {
         let groups = credentials::group_ids().map_err(at("reading the group ids"))?;
@@ -51,13 +51,13 @@ pub fn become_user(ids: &Ids) -> Result<(), Refused> {
 }
 
 /// Tries to become root again, which must fail. A process that could is told so and ends at once.
-fn no_way_back(ids: &Ids) -> Result<(), Refused> {
+fn no_way_back(ids: &Ids) -> Result<(), StepFailure> {
     if ids.uid == 0
         || (credentials::set_user_ids(0).is_err() && (ids.gid == 0 || credentials::set_group_ids(0).is_err()))
     {
         return Ok(());
     }
-    Err(Refused {
+    Err(StepFailure {
         step: "the privileges could come back",
         errno: Errno::EPERM,
     })

@@ -4,7 +4,7 @@
 //! The context is taken after the user's ids, because no user's domain may change them, and by a descriptor that was opened
 //! before: behind a chroot there is no /proc, and that of a process which nobody may trace is root's.
 
-use crate::privileges::{self, Refused};
+use crate::privileges::{self, StepFailure};
 use alloc::ffi::CString;
 use fleetgate_sys::Fd;
 use fleetgate_sys::file::{self, flags};
@@ -18,12 +18,12 @@ pub fn attribute(context: &Option<CString>) -> Option<Fd> {
 
 /// Becomes the user, in the context that is ordered: nobody goes on without it.
 #[inline(never)]
-pub fn become_user(ids: &Ids, context: &Option<CString>, attribute: Option<Fd>) -> Result<(), Refused> {
+pub fn become_user(ids: &Ids, context: &Option<CString>, attribute: Option<Fd>) -> Result<(), StepFailure> {
     privileges::become_user(ids)?;
     let Some(context) = context else { return Ok(()) };
     // Without an attribute the number is nobody's, and the write says so.
     let raw = attribute.as_ref().map_or(-1, Fd::raw);
-    file::write_all(raw, context.to_bytes_with_nul()).map_err(|errno| Refused {
+    file::write_all(raw, context.to_bytes_with_nul()).map_err(|errno| StepFailure {
         step: "setting the SELinux context",
         errno,
     })

@@ -12,7 +12,7 @@ use fleetgate_proto::v1::{AuditBatch, FromNode, NodeFacts, Renew, Span, Spans, S
 use fleetgate_sys::Fd;
 use fleetgate_sys::net::Address;
 use fleetgate_wire::common::Endpoint;
-use fleetgate_wire::node::tunnel::{self, Facts, FromTunnel, Proxy, Settings, Ticket, ToTunnel};
+use fleetgate_wire::node::tunnel::{self, FromTunnel, NodeDescription, Proxy, Settings, Ticket, ToTunnel};
 use fleetgate_worker::start::WorkerEnd;
 use prost::Message;
 use std::collections::HashMap;
@@ -64,10 +64,8 @@ pub(crate) async fn serve(socket: Fd, settings: Settings) -> WorkerEnd {
         event_loop.monitor.say(&FromTunnel::Ready).await?;
         event_loop.run().await
     };
-    match begun.await {
-        Ok(never) => match never {},
-        Err(ended) => ended,
-    }
+    let Err(ended) = begun.await;
+    ended
 }
 
 impl EventLoop {
@@ -361,7 +359,7 @@ fn client(monitor: &Arc<MonitorSocket>, from: &tunnel::Credentials) -> Result<tl
     tls::Client::new(&Believe::Trust(trust), Some(&credentials), &[tls::TUNNEL]).map_err(WorkerEnd::at("TLS"))
 }
 
-fn facts(from: Facts) -> NodeFacts {
+fn facts(from: NodeDescription) -> NodeFacts {
     let text = |text: &CString| text.to_string_lossy().into_owned();
     NodeFacts {
         labels: from
@@ -430,7 +428,7 @@ mod tests {
                 authorities: vec![blob(authority.certificate().der())],
                 locked: Vec::new(),
             },
-            facts: Facts {
+            facts: NodeDescription {
                 labels: Vec::new(),
                 version: c"1".into(),
                 address: c"".into(),

@@ -1,7 +1,7 @@
 //! What the tasks of connections ask of the tunnel's loop. Types alone.
 
 use fleetgate_proto::v1::{AuditPosition, FromNode, Spans};
-use fleetgate_wire::node::tunnel::Vouched;
+use fleetgate_wire::node::tunnel::ProxyStatement;
 use std::ffi::CString;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 pub(crate) enum Request {
     /// A session came.
     Arrived {
-        vouched: Vouched,
+        vouched: ProxyStatement,
         first: Vec<u8>,
         /// Somebody wants to know where its time goes.
         explains: bool,

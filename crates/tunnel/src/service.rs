@@ -17,7 +17,7 @@ use fleetgate_proto::v1::tunnel_server::{Tunnel, TunnelServer};
 use fleetgate_proto::v1::{Dial, Frame, FromNode, Signed, ToNode, Via};
 use fleetgate_wire::common::Endpoint;
 use fleetgate_wire::node::Blob;
-use fleetgate_wire::node::tunnel::{FromTunnel, MAX_FIRST, MAX_PIECE, Vouched};
+use fleetgate_wire::node::tunnel::{FromTunnel, MAX_FIRST, MAX_PIECE, ProxyStatement};
 use fleetgate_worker::budget::{Budget, SHARE, SMALL_WORD, WORD};
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -266,14 +266,14 @@ impl Tunnel for ServiceContext {
 }
 
 impl ServiceContext {
-    fn vouched(&self, dial: &Dial) -> Result<Vouched, &'static str> {
+    fn vouched(&self, dial: &Dial) -> Result<ProxyStatement, &'static str> {
         const NONE: &str = "the proxy does not say whose connection it is";
         let via: &Via = dial.via.as_ref().ok_or(NONE)?;
         let source: SocketAddr = via.source.parse().map_err(|_| NONE)?;
         if !matches!(dial.trace.len(), 0 | 24) {
             return Err("a trace has 16 bytes, and 8 of its span");
         }
-        Ok(Vouched {
+        Ok(ProxyStatement {
             source: endpoint(source),
             proxy: c_string(&self.proxy),
             user: c_string(&via.user),

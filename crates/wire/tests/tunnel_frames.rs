@@ -4,8 +4,8 @@
 
 use fleetgate_wire::common::Endpoint;
 use fleetgate_wire::node::tunnel::{
-    Credentials, Facts, FromTunnel, Label, LockedProxy, MAX_PIECE, MAX_SIGN, Proxy, Settings, Span, ToTunnel,
-    Vouched,
+    Credentials, FromTunnel, Label, LockedProxy, MAX_PIECE, MAX_SIGN, NodeDescription, Proxy, ProxyStatement,
+    Settings, Span, ToTunnel,
 };
 use fleetgate_wire::node::{Blob, MAX_FRAME};
 use fleetgate_wire::{Decode, Encode, decode, encode};
@@ -39,7 +39,7 @@ fn to_tunnel() -> Vec<ToTunnel> {
             expires: 0,
         }],
     };
-    let facts = Facts {
+    let facts = NodeDescription {
         labels: vec![Label {
             name: c"env".into(),
             value: c"prod".into(),
@@ -109,7 +109,7 @@ fn from_tunnel() -> Vec<FromTunnel> {
         },
         FromTunnel::Arrived {
             ticket: 4,
-            vouched: Vouched {
+            vouched: ProxyStatement {
                 source: endpoint(),
                 proxy: c"p1".into(),
                 user: c"alice".into(),

@@ -1,7 +1,7 @@
 //! Login records in wtmpdb's database: a writer that runs once per login and once per logout, and ends.
 //!
 //! It is a process of its own because SQLite and the machine's libwtmpdb may wait, allocate and crash, none of
-//! which may happen to the server. The keeper of sessions (`launch`, in the node's monitor) starts
+//! which may happen to the server. The session reaper of sessions (`launch`, in the node's monitor) starts
 //!
 //! ```text
 //! fleetgate wtmpdb login  STATE USEC USER TTY HOST SERVICE
@@ -9,7 +9,7 @@
 //! ```
 //!
 //! - STATE: an absolute path of a file of this session's own, in a directory that only the server may write
-//!   (`/run/fleetgate/wtmpdb/SESSION`, not where the keeper has its notes). `login` writes the row's number there,
+//!   (`/run/fleetgate/wtmpdb/SESSION`, not where the session reaper has its notes). `login` writes the row's number there,
 //!   `logout` reads and removes it: so the number survives a crash of either side, without the server knowing it.
 //! - USEC: microseconds since 1970, the time of the order.
 //! - TTY: `pts/3` or `/dev/pts/3`; HOST: the peer, empty for none; SERVICE: `fleetgate`.

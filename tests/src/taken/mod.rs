@@ -116,15 +116,15 @@ impl Write for Log {
 }
 
 /// The images, proven once for all tests of this program.
-fn ladders() -> (Arc<FallbackChain>, Arc<FallbackChain>) {
+fn chains() -> (Arc<FallbackChain>, Arc<FallbackChain>) {
     static LADDERS: OnceLock<(Arc<FallbackChain>, Arc<FallbackChain>)> = OnceLock::new();
     let open = || {
         let options = Options {
             name: Some(c"fleetgate-resolver".into()),
             ..Options::default()
         };
-        let resolver = FallbackChain::open(Source::File(crate::resolver()), options).expect("a ladder");
-        (crate::launching::ladder(), Arc::new(resolver))
+        let resolver = FallbackChain::open(Source::File(crate::resolver()), options).expect("a chain");
+        (crate::launching::chain(), Arc::new(resolver))
     };
     LADDERS.get_or_init(open).clone()
 }
@@ -134,7 +134,7 @@ impl Node {
     pub fn start(config: Config) -> Node {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
-        let (session, resolver) = ladders();
+        let (session, resolver) = chains();
         let real = Executor::new(Images {
             // Never executed: those seats are the test's.
             front: session.clone(),

@@ -139,6 +139,11 @@ impl Key {
         self.certificate.as_ref().expect("it has one").valid_before()
     }
 
+    /// A USERAUTH_REQUEST without a signature: would it do?
+    pub fn query(&self, user: &str) -> Vec<u8> {
+        Request::query(user.as_bytes(), self.algorithm(), self.blob()).to_vec()
+    }
+
     /// A USERAUTH_REQUEST, signed over this session.
     pub fn request(&self, session_id: &[u8], user: &str) -> Vec<u8> {
         self.signed(session_id, user, None)
@@ -150,12 +155,16 @@ impl Key {
     }
 
     fn signed(&self, session_id: &[u8], user: &str, host_key: Option<&[u8]>) -> Vec<u8> {
-        let algorithm = match &self.certificate {
-            Some(_) => "ssh-ed25519-cert-v01@openssh.com",
-            None => "ssh-ed25519",
-        };
-        let unsigned = Request::unsigned(session_id, user.as_bytes(), algorithm, self.blob(), host_key);
+        let (algorithm, key) = (self.algorithm(), self.blob());
+        let unsigned = Request::unsigned(session_id, user.as_bytes(), algorithm, key, host_key);
         let signature = self.key.sign("ssh-ed25519", unsigned.to_sign()).expect("signs");
         unsigned.signed(&signature)
+    }
+
+    fn algorithm(&self) -> &'static str {
+        match &self.certificate {
+            Some(_) => "ssh-ed25519-cert-v01@openssh.com",
+            None => "ssh-ed25519",
+        }
     }
 }

@@ -3,7 +3,7 @@
 use super::{Fate, Sitting};
 use fleetgate_sys::Fd;
 use fleetgate_wire::common::Endpoint;
-use fleetgate_wire::node::tunnel::{FromTunnel, Settings, ToTunnel, Vouched};
+use fleetgate_wire::node::tunnel::{FromTunnel, ProxyStatement, Settings, ToTunnel};
 use std::ffi::CString;
 
 /// The tunnel.
@@ -55,7 +55,7 @@ impl Tunnel {
         address[12..].copy_from_slice(&source);
         self.say(&FromTunnel::Arrived {
             ticket,
-            vouched: Vouched {
+            vouched: ProxyStatement {
                 source: Endpoint {
                     address,
                     scope: 0,

@@ -1,7 +1,7 @@
 //! The watcher, held by the test: it is told of sessions, and watches none of them.
 
 use super::{Fate, Sitting};
-use fleetgate_wire::node::watch::{FromWatcher, ToWatcher, Watched};
+use fleetgate_wire::node::watch::{FromWatcher, ToWatcher, WatchedSession};
 
 /// The watcher.
 pub struct Watcher {
@@ -21,7 +21,7 @@ impl Watcher {
     }
 
     /// The next session that it is told of; its helper hears that nobody watches.
-    pub fn refuses(&mut self) -> Watched {
+    pub fn refuses(&mut self) -> WatchedSession {
         let told = self.seat.hear_until(|word: &ToWatcher, fds| match word {
             ToWatcher::Session { watched } => {
                 assert_eq!(fds.len(), 1, "the helper's socket");

@@ -7,7 +7,7 @@ use fleetgate_sys::Errno;
 use fleetgate_sys::process;
 use fleetgate_sys::seccomp::{Action, Rule, allow, calls, confine, next};
 use fleetgate_tests::launching::{
-    apart, asked, children_of_thread, ladder, runs_from_memory, session, stop_and_kill,
+    apart, asked, chain, children_of_thread, runs_from_memory, session, stop_and_kill,
 };
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
@@ -16,8 +16,8 @@ const SESSIONS: usize = 40;
 /// The thread whose helpers are watched, by a name that no other test uses.
 const WATCHED: &str = "watched-alone";
 
-fn starts_in_memory(ladder: &FallbackChain) {
-    let strategy = ladder.image().expect("image").strategy();
+fn starts_in_memory(chain: &FallbackChain) {
+    let strategy = chain.image().expect("image").strategy();
     assert_eq!(
         strategy,
         Strategy::Memfd,
@@ -26,8 +26,8 @@ fn starts_in_memory(ladder: &FallbackChain) {
 }
 
 /// What the operator is told.
-fn left_memory(ladder: &FallbackChain) {
-    let report = ladder.report();
+fn left_memory(chain: &FallbackChain) {
+    let report = chain.report();
     assert_ne!(report.current, Strategy::Memfd);
     let left = &report.moves[0];
     assert_eq!(left.from, Strategy::Memfd);
@@ -43,11 +43,11 @@ fn left_memory(ladder: &FallbackChain) {
 
 #[test]
 fn a_rule_against_executing_memory() {
-    let ladder = ladder();
-    starts_in_memory(&ladder);
-    let image = ladder.image().expect("image").fd().raw() as u32;
+    let chain = chain();
+    starts_in_memory(&chain);
+    let image = chain.image().expect("image").fd().raw() as u32;
     apart(|| {
-        let mut launcher = Launcher::new(ladder.clone()).expect("launcher");
+        let mut launcher = Launcher::new(chain.clone()).expect("launcher");
         session(&mut launcher).expect("the first, in peace");
         let deny_exec = Rule {
             call: calls::SYS_execveat,
@@ -60,15 +60,15 @@ fn a_rule_against_executing_memory() {
             assert_ne!(running.strategy, Strategy::Memfd);
         }
     });
-    left_memory(&ladder);
+    left_memory(&chain);
 }
 
 #[test]
 fn a_server_that_starts_under_the_rule_is_on_another_rung_at_once() {
     apart(|| {
         confine(&[Rule::deny(calls::SYS_memfd_create, Errno::EPERM)]).expect("confine");
-        let ladder = ladder();
-        let report = ladder.report();
+        let chain = chain();
+        let report = chain.report();
         assert_ne!(report.current, Strategy::Memfd);
         let rung = report
             .strategies
@@ -80,18 +80,18 @@ fn a_server_that_starts_under_the_rule_is_on_another_rung_at_once() {
             "{}",
             rung.why
         );
-        session(&mut Launcher::new(ladder).expect("launcher")).expect("a session");
+        session(&mut Launcher::new(chain).expect("launcher")).expect("a session");
     });
 }
 
 /// A watcher that is asked before a program receives its order, and kills it if it runs from memory.
 #[test]
 fn a_watcher_that_kills_at_once() {
-    let ladder = ladder();
-    starts_in_memory(&ladder);
+    let chain = chain();
+    starts_in_memory(&chain);
     let killed = AtomicU32::new(0);
     apart(|| {
-        let mut launcher = Launcher::new(ladder.clone()).expect("launcher");
+        let mut launcher = Launcher::new(chain.clone()).expect("launcher");
         session(&mut launcher).expect("the first, in peace");
         let rule = Rule {
             call: calls::SYS_recvmsg,
@@ -120,15 +120,15 @@ fn a_watcher_that_kills_at_once() {
         });
     });
     assert!(killed.load(SeqCst) >= 2, "a session's helper and the probe");
-    left_memory(&ladder);
+    left_memory(&chain);
 }
 
 /// A watcher that looks through the processes now and then, as most products do. It stops whom it suspects, looks
 /// again, and kills who still runs from memory: so it never hits a user's program.
 #[test]
 fn a_watcher_that_looks_now_and_then() {
-    let ladder = ladder();
-    starts_in_memory(&ladder);
+    let chain = chain();
+    starts_in_memory(&chain);
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -139,15 +139,15 @@ fn a_watcher_that_looks_now_and_then() {
                     .for_each(stop_and_kill);
             }
         });
-        let ladder = &ladder;
+        let chain = &chain;
         // A thread whose children can be told from those of the other tests in this process.
         std::thread::Builder::new()
             .name(WATCHED.to_owned())
             .spawn_scoped(scope, move || {
-                let mut launcher = Launcher::new(ladder.clone()).expect("launcher");
+                let mut launcher = Launcher::new(chain.clone()).expect("launcher");
                 for turn in 0.. {
                     session(&mut launcher).expect("no session fails");
-                    if turn >= SESSIONS && !ladder.report().moves.is_empty() {
+                    if turn >= SESSIONS && !chain.report().moves.is_empty() {
                         break;
                     }
                 }
@@ -157,5 +157,5 @@ fn a_watcher_that_looks_now_and_then() {
             .expect("its assertions");
         over.store(true, SeqCst);
     });
-    left_memory(&ladder);
+    left_memory(&chain);
 }

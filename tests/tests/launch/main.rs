@@ -1,10 +1,10 @@
-//! Launching sessions and keeping their records: the ladder under attack, PAM sessions, the keeper, wtmpdb.
+//! Launching sessions and keeping their records: the fallback chain under attack, PAM sessions, the session reaper, wtmpdb.
 #![forbid(unsafe_code)]
 
 mod endpoint_security;
-mod keeper;
-mod keeper_wtmpdb;
-mod ladder;
+mod fallback_chain;
 mod pam;
+mod session_reaper;
+mod session_reaper_wtmpdb;
 mod thread;
 mod wtmpdb;

@@ -1,10 +1,10 @@
-//! A session inside a PAM session: the conversation, the launch on the ladder, the end.
+//! A session inside a PAM session: the conversation, the launch on the fallback chain, the end.
 
 use fleetgate_launch::pam::{PamError, PamSession};
 use fleetgate_launch::{Begun, LaunchError, Launcher};
 use fleetgate_seal::Strategy;
 use fleetgate_sys::process::Exit;
-use fleetgate_tests::launching::{ask, children_of_thread, ladder_of, runs_from_memory, stop_and_kill};
+use fleetgate_tests::launching::{ask, chain_of, children_of_thread, runs_from_memory, stop_and_kill};
 use fleetgate_tests::needs_root;
 use fleetgate_tests::orders::{command, read_all, user};
 use fleetgate_tests::resolver::{Resolver, start};
@@ -64,7 +64,7 @@ fn a_session_runs_inside_its_pam_session() {
             .any(|v| v.name.to_bytes() == b"FROM_PAM"),
         "{opened:?}"
     );
-    let mut launcher = Launcher::new(ladder_of(&[Strategy::Memfd])).expect("launcher");
+    let mut launcher = Launcher::new(chain_of(&[Strategy::Memfd])).expect("launcher");
     let mut order = command(user(), "echo $FROM_PAM; exit 6");
     order.environment.set = opened.environment;
     let asked = ask(order);
@@ -101,8 +101,8 @@ fn a_refusal_of_the_helper_comes_back_and_the_pam_session_ends() {
     let (_world, resolver) = service();
     let mut session = begin(&resolver, PASSWORD).expect("the right password");
     session.open(c"ssh", &mut typing("")).expect("opens");
-    let ladder = ladder_of(&[Strategy::Memfd]);
-    let mut launcher = Launcher::new(ladder.clone()).expect("launcher");
+    let chain = chain_of(&[Strategy::Memfd]);
+    let mut launcher = Launcher::new(chain.clone()).expect("launcher");
     let mut order = command(user(), "");
     order.program = fleetgate_wire::exec::Program::Direct {
         argv: vec![c"/nowhere".into()],
@@ -114,7 +114,7 @@ fn a_refusal_of_the_helper_comes_back_and_the_pam_session_ends() {
     let (exit, close_errors) = session.wait_end().expect("ends");
     assert!(matches!(exit, Exit::Code(code) if code != 0), "{exit:?}");
     assert!(close_errors.is_empty());
-    assert!(ladder.report().moves.is_empty());
+    assert!(chain.report().moves.is_empty());
 }
 
 /// A watcher that kills what runs from memory, the probe too, while sessions start inside PAM.
@@ -122,7 +122,7 @@ fn a_refusal_of_the_helper_comes_back_and_the_pam_session_ends() {
 fn a_killed_helper_is_started_again_in_the_same_pam_session() {
     needs_root!("a mount namespace");
     let (_world, resolver) = service();
-    let ladder = ladder_of(&[Strategy::Memfd, Strategy::Overlay]);
+    let chain = chain_of(&[Strategy::Memfd, Strategy::Overlay]);
     let over = AtomicBool::new(false);
     let pam_process = AtomicI32::new(0);
     std::thread::scope(|scope| {
@@ -139,11 +139,11 @@ fn a_killed_helper_is_started_again_in_the_same_pam_session() {
                     .for_each(stop_and_kill);
             }
         });
-        let (ladder, pam_process, resolver) = (&ladder, &pam_process, &resolver);
+        let (chain, pam_process, resolver) = (&chain, &pam_process, &resolver);
         let sessions = move || {
-            let mut launcher = Launcher::new(ladder.clone()).expect("launcher");
+            let mut launcher = Launcher::new(chain.clone()).expect("launcher");
             let mut retried = false;
-            while ladder.report().moves.is_empty() {
+            while chain.report().moves.is_empty() {
                 let mut session = begin(resolver, PASSWORD).expect("the right password");
                 let opened = session.open(c"ssh", &mut typing("")).expect("opens");
                 pam_process.store(opened.process, SeqCst);
@@ -167,5 +167,5 @@ fn a_killed_helper_is_started_again_in_the_same_pam_session() {
         over.store(true, SeqCst);
         done.expect("its assertions");
     });
-    assert_eq!(ladder.report().current, Strategy::Overlay);
+    assert_eq!(chain.report().current, Strategy::Overlay);
 }

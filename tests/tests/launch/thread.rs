@@ -1,19 +1,19 @@
 //! Launching away from the caller: an exec that somebody holds up holds up nobody else.
 
-use fleetgate_launch::{Completions, Launch, LaunchError, LaunchThread, Stage, Threads};
+use fleetgate_launch::{Completions, Launch, LaunchError, LaunchThreads, Stage, Threads};
 use fleetgate_seal::{FallbackChain, Strategy};
 use fleetgate_sys::Fd;
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::process::Exit;
 use fleetgate_sys::seccomp::{Action, Rule, allow, calls, confine, next};
-use fleetgate_tests::launching::{apart, echo, ladder, ladder_of};
+use fleetgate_tests::launching::{apart, chain, chain_of, echo};
 use fleetgate_tests::orders::{read_all, wait_for};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Launch threads of which each exec of `ladder`'s image has to ask; the probe's were before.
-fn asking(ladder: &Arc<FallbackChain>, bounds: Threads) -> (Fd, LaunchThread) {
-    let image = ladder.image().expect("image").fd().raw() as u32;
+/// Launch threads of which each exec of `fallback chain`'s image has to ask; the probe's were before.
+fn asking(chain: &Arc<FallbackChain>, bounds: Threads) -> (Fd, LaunchThreads) {
+    let image = chain.image().expect("image").fd().raw() as u32;
     let rule = Rule {
         call: calls::SYS_execveat,
         argument: Some((0, image)),
@@ -22,13 +22,13 @@ fn asking(ladder: &Arc<FallbackChain>, bounds: Threads) -> (Fd, LaunchThread) {
     let listener = confine(&[rule]).expect("confine").expect("a listener");
     (
         listener,
-        LaunchThread::new(ladder.clone(), bounds).expect("threads"),
+        LaunchThreads::new(chain.clone(), bounds).expect("threads"),
     )
 }
 
 #[test]
 fn a_completion_rings_a_descriptor() {
-    let threads = LaunchThread::new(ladder(), Threads::default()).expect("threads");
+    let threads = LaunchThreads::new(chain(), Threads::default()).expect("threads");
     let completions = Completions::new().expect("completions");
     let asked = echo("hello");
     threads
@@ -46,7 +46,7 @@ fn a_completion_rings_a_descriptor() {
 #[test]
 fn a_held_up_exec_holds_up_nobody_else() {
     apart(|| {
-        let (listener, threads) = asking(&ladder_of(&[Strategy::Memfd]), Threads::default());
+        let (listener, threads) = asking(&chain_of(&[Strategy::Memfd]), Threads::default());
         let completions = Completions::new().expect("completions");
         let (first, second) = (echo("first"), echo("second"));
         threads.submit(first.launch, completions.file(1)).expect("queued");
@@ -74,8 +74,8 @@ fn a_held_up_exec_holds_up_nobody_else() {
 #[test]
 fn an_exec_that_is_never_let_go_is_ended_at_its_deadline() {
     apart(|| {
-        let ladder = ladder_of(&[Strategy::Memfd]);
-        let (listener, threads) = asking(&ladder, Threads::default());
+        let chain = chain_of(&[Strategy::Memfd]);
+        let (listener, threads) = asking(&chain, Threads::default());
         let completions = Completions::new().expect("completions");
         let launch = Launch {
             deadline: Duration::from_secs(2),
@@ -97,7 +97,7 @@ fn an_exec_that_is_never_let_go_is_ended_at_its_deadline() {
             "{error}"
         );
         assert!(error.to_string().contains("held up its execution"), "{error}");
-        assert_eq!(ladder.report().moves.len(), 0);
+        assert_eq!(chain.report().moves.len(), 0);
     });
 }
 
@@ -109,7 +109,7 @@ fn a_full_queue_says_so() {
             queue: 1,
             ..Threads::default()
         };
-        let (listener, threads) = asking(&ladder_of(&[Strategy::Memfd]), bounds);
+        let (listener, threads) = asking(&chain_of(&[Strategy::Memfd]), bounds);
         let completions = Completions::new().expect("completions");
         threads
             .submit(echo("held up").launch, completions.file(1))

@@ -7,9 +7,10 @@ use fleetgate_ssh::event::{ChannelId, ChannelKind, Global, Pty, Request, Stream,
 use fleetgate_tests::by_hand::{Client, Kind, Said};
 use fleetgate_tests::honest::Honest;
 use fleetgate_tests::peer::World;
-use fleetgate_tests::service::{AUDIT, Manager, Service, audited};
+use fleetgate_tests::service::{AUDIT, Manager, Service, audit, audited};
 use fleetgate_tests::weight::{Weight, settles};
 use fleetgate_tests::world::wait_until;
+use serde_json::Value;
 use std::io::Write;
 use std::time::Instant;
 
@@ -474,6 +475,56 @@ fn floods_that_nobody_reads() {
     honest.answers();
     assert_eq!(Client::login("bea").prints("echo in"), "in\n");
     settles("after floods", &service, &before, KEPT);
+}
+
+#[test]
+fn refusals_without_end_are_some_lines_and_a_count() {
+    let Some((_world, _manager, _service, mut honest)) = node() else {
+        return;
+    };
+    let of = |event: &str, connection: &Value| {
+        let all = audit().into_iter();
+        let is = |line: &Value| line["event"] == event && line["connection"] == *connection;
+        all.filter(is).collect::<Vec<_>>()
+    };
+    let mut client = Client::login("ada");
+    let cat = client.session();
+    client.exec(cat, "exec cat");
+    client.echoes(cat, "it runs\n");
+    let signal = |name: String| Request::Signal { name: name.into() };
+    client.core.request(cat, &signal("NO0".to_owned()), false);
+    client.echoes(cat, "beside it\n");
+    let first = audited("the first refusal", |line| {
+        line["event"] == "denied" && line["what"].as_str().is_some_and(|what| what.contains("NO0"))
+    });
+    let number = first["connection"].clone();
+    for n in 0..20_000 {
+        client.core.request(cat, &signal(format!("NO{n}")), false);
+        if n % 100 == 0 {
+            client.echoes(cat, "beside it\n");
+        }
+    }
+    for _ in 0..200 {
+        let channel = client.session();
+        let name = b"nothing".to_vec();
+        assert!(!client.asks(channel, Request::Subsystem { name }));
+        client.core.close(channel);
+        client.until("its end", |c| c.said.contains(&Said::Closed(channel.0)));
+    }
+    honest.answers();
+    client.leaves();
+    audited("the end", |line| {
+        line["event"] == "connection_ended" && line["connection"] == number
+    });
+    let denied = of("denied", &number);
+    assert_eq!(
+        denied.len(),
+        101,
+        "those that are told, and the count of the others"
+    );
+    let count = denied[100]["what"].as_str().expect("a text");
+    assert!(count.starts_with("20101 further refusals"), "{count}");
+    assert!(of("audit_lost", &Value::Null).is_empty());
 }
 
 #[test]

@@ -399,7 +399,7 @@ fn floods_end_the_lobby_or_nobody() {
 }
 
 #[test]
-fn words_of_a_seat_forge_no_line_of_the_log() {
+fn words_of_a_worker_forge_no_line_of_the_log() {
     lobby_tries(&[(
         "a reason of several lines",
         |s| {
@@ -482,4 +482,41 @@ fn whoever_the_lobby_keeps_waiting_is_out_in_time() {
     let witness = lobby.arrive(&node);
     assert_eq!(lobby.fence(&witness).map(|words| words.len()), Some(0));
     assert_eq!(node.count("login_accepted"), 0);
+}
+
+#[test]
+fn a_certificate_that_is_only_shown_tells_no_accounts_apart() {
+    let Some(scene) = Scene::new() else { return };
+    let mut config = scene.config();
+    config.deny_users = vec!["bea".to_owned()];
+    let mut node = Node::start(config);
+    let mut lobby = node.lobby();
+    let key = scene.certified("shown", "-n ada,bea,ghost -V always:forever");
+    let mut answer = |key: &Key, user: &str, is_signed: bool| {
+        let visit = lobby.establish(&node);
+        let request = match is_signed {
+            true => key.request(visit.client.session_id().expect("keys"), user),
+            false => key.query(user),
+        };
+        lobby
+            .ask(visit.arrival.number, &request)
+            .expect("the lobby stays")
+    };
+    // One who may come in, one whom the lists refuse, and one who is not there.
+    for user in ["ada", "bea", "ghost"] {
+        assert_eq!(answer(&key, user, false), Verdict::KeyOk, "{user}");
+    }
+    let is_in = |verdict| matches!(verdict, Verdict::Accepted { .. });
+    assert!(is_in(answer(&key, "ada", true)), "control");
+    for user in ["bea", "ghost"] {
+        assert!(is_rejected(Some(answer(&key, user, true))), "{user}");
+    }
+    // Of a key that no authority speaks for, the account's files would have to say something.
+    assert_eq!(answer(&scene.key("ada"), "ada", false), Verdict::KeyOk, "control");
+    for user in ["bea", "ghost"] {
+        assert!(
+            is_rejected(Some(answer(&scene.key("bea"), user, false))),
+            "{user}"
+        );
+    }
 }

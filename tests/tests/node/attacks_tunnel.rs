@@ -173,7 +173,7 @@ fn floods_of_a_tunnel_end_it_and_nobody_else() {
         ("a first flight that is too long", |t| {
             t.say(&FromTunnel::Arrived {
                 ticket: 1,
-                vouched: fleetgate_wire::node::tunnel::Vouched {
+                vouched: fleetgate_wire::node::tunnel::ProxyStatement {
                     source: fleetgate_wire::common::Endpoint {
                         address: [0; 16],
                         scope: 0,

@@ -5,7 +5,7 @@ use fleetgate_policy::{Audit, Stance};
 use fleetgate_tests::taken::{Accepted, Fate, Front, Handed, Lobby, Node, Scene, Watcher, command, garbage};
 use fleetgate_wire::common::{Moment, SessionId};
 use fleetgate_wire::node::Connection;
-use fleetgate_wire::node::watch::{Field, FromWatcher, Seen, Source, Value};
+use fleetgate_wire::node::watch::{Field, FromWatcher, Source, Value, WatcherEvent};
 use std::ffi::CString;
 
 fn seen(session: SessionId, event: &str, fields: &[(&str, &[u8])]) -> FromWatcher {
@@ -18,7 +18,7 @@ fn seen(session: SessionId, event: &str, fields: &[(&str, &[u8])]) -> FromWatche
         },
     };
     FromWatcher::Seen {
-        events: vec![Seen {
+        events: vec![WatcherEvent {
             session,
             at: Moment { sec: 1, nsec: 0 },
             event: CString::new(event).expect("no zero"),

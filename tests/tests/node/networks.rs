@@ -8,7 +8,7 @@ use fleetgate_tests::node_desk::{CONNECTION, Desk, command};
 use fleetgate_tests::orders::{read_all, wait_for};
 use fleetgate_wire::Reason;
 use fleetgate_wire::net::{Done, What};
-use fleetgate_wire::node::Ended;
+use fleetgate_wire::node::ProcessEnd;
 use std::ffi::CString;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -149,7 +149,7 @@ fn a_forwarded_agent_reaches_the_session_and_is_the_users() {
     assert_eq!(read_all(pipes.swap_remove(1)), format!("{path}\n"));
     assert_eq!(
         desk.ended(session),
-        Ended {
+        ProcessEnd {
             status: 0,
             signalled: false,
             core: false

@@ -6,11 +6,11 @@ use fleetgate_sys::{Fd, file};
 use fleetgate_tests::node_desk::{Desk, asked, command, on_terminal};
 use fleetgate_tests::orders::{self, read_all, read_terminal, wait_for};
 use fleetgate_tests::{needs_root, skip};
-use fleetgate_wire::node::Ended;
+use fleetgate_wire::node::ProcessEnd;
 use fleetgate_wire::node::front::{ClientVariable, Program, Start, ToFront};
 use serde_json::Value;
 
-const GOOD: Ended = Ended {
+const GOOD: ProcessEnd = ProcessEnd {
     status: 0,
     signalled: false,
     core: false,
@@ -44,7 +44,7 @@ fn a_command_runs_and_is_told_of() {
     let (output, errors) = outputs(fds);
     assert_eq!(output, "54321\n192.0.2.7 4711 192.0.2.7 22\nyes\n");
     assert_eq!(errors, "oops\n");
-    assert_eq!(desk.ended(ticket), Ended { status: 3, ..GOOD });
+    assert_eq!(desk.ended(ticket), ProcessEnd { status: 3, ..GOOD });
     let log = desk.close();
     assert_eq!(names(&log), ["session_started", "session_ended"]);
     assert_eq!(log[0]["kind"], "exec");
@@ -92,7 +92,7 @@ fn a_shell_has_the_terminal_that_was_described() {
     for word in ["33 101\r\n", "-echo", "vt100\r\n", "/dev/pts/", "[/dev/pts/"] {
         assert!(output.contains(word), "{word}: {output}");
     }
-    assert_eq!(desk.ended(ticket), Ended { status: 5, ..GOOD });
+    assert_eq!(desk.ended(ticket), ProcessEnd { status: 5, ..GOOD });
     let log = desk.close();
     assert_eq!(log[0]["kind"], "shell");
     assert!(
@@ -123,7 +123,7 @@ fn signals_go_to_the_whole_group_and_only_those_that_may() {
     sessions.signal(tools, granted, ticket, c"USR1");
     assert_eq!(read_all(output), "ready\ngot\n");
     drop(stdin);
-    assert_eq!(desk.ended(ticket), Ended { status: 9, ..GOOD });
+    assert_eq!(desk.ended(ticket), ProcessEnd { status: 9, ..GOOD });
     // One that is over, or was never, is nobody's.
     let Desk {
         sessions,
@@ -147,7 +147,7 @@ fn a_session_that_a_signal_ended_is_said_to_be() {
     let (ticket, fds) = desk.started(command("kill -TERM $$"));
     assert_eq!(
         desk.ended(ticket),
-        Ended {
+        ProcessEnd {
             status: 15,
             signalled: true,
             core: false
@@ -215,7 +215,7 @@ fn a_changed_shell_counts_at_the_next_session() {
     desk.account.shell = c"/no/such/shell".into();
     let (ticket, fds) = desk.started(command("true"));
     assert_eq!(outputs(fds).1, "/no/such/shell: No such file or directory\n");
-    assert_eq!(desk.ended(ticket), Ended { status: 1, ..GOOD });
+    assert_eq!(desk.ended(ticket), ProcessEnd { status: 1, ..GOOD });
 }
 
 #[test]

@@ -363,8 +363,8 @@ fn its_image_stands_on_the_ladder_and_serves_from_there() {
             name: Some(c("fleetgate-resolver")),
             ..Options::default()
         };
-        let ladder = FallbackChain::open(Source::File(resolver()), options).expect("a rung works");
-        let image = ladder.image().expect("an image");
+        let chain = FallbackChain::open(Source::File(resolver()), options).expect("a rung works");
+        let image = chain.image().expect("an image");
         assert_eq!(image.strategy(), strategy);
         let world = world();
         // Executed by descriptor: the world's shell opens it under this number, as the server would.

@@ -1,4 +1,4 @@
-//! What the ladder stands on when the machine forbids its rungs, one after the other; and what moves it while it is
+//! What the fallback chain stands on when the machine forbids its rungs, one after the other; and what moves it while it is
 //! in use: a watcher that kills programs in memory, but nobody's own deaths and no shortage.
 
 use fleetgate_seal::{Cause, Death, FallbackChain, Options, Probe, Source, Strategy, Verdict};
@@ -185,8 +185,8 @@ fn a_noexec_mount_is_passed_over() {
             directories: vec![from("BAD"), "/nowhere".into(), from("GOOD")],
             ..Options::default()
         };
-        let ladder = FallbackChain::open(Source::File(helper()), options).expect("the third works");
-        let report = ladder.report();
+        let chain = FallbackChain::open(Source::File(helper()), options).expect("the third works");
+        let report = chain.report();
         let rung = report
             .strategies
             .iter()
@@ -241,9 +241,9 @@ fn a_watcher_that_kills_counts_as_a_refusal() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         watch(scope, "watched-from-the-start", &stop);
-        let ladder = FallbackChain::open(Source::File(program), options(2000));
+        let chain = FallbackChain::open(Source::File(program), options(2000));
         stop.store(true, Ordering::Relaxed);
-        let report = ladder.expect("the overlay works").report();
+        let report = chain.expect("the overlay works").report();
         assert_eq!(report.current, Strategy::Overlay);
         let memfd = report
             .strategies
@@ -258,16 +258,16 @@ fn a_watcher_that_kills_counts_as_a_refusal() {
 fn a_rung_that_fails_at_run_time_is_left_and_tried_again_later() {
     let place = Place::below("/var/tmp");
     let program = place.copy(&helper(), "watched-later");
-    let ladder = FallbackChain::open(Source::File(program), options(0)).expect("memfd works");
-    let image = ladder.image().expect("an image");
+    let chain = FallbackChain::open(Source::File(program), options(0)).expect("memfd works");
+    let image = chain.image().expect("an image");
     assert_eq!(image.strategy(), Strategy::Memfd);
     let death = Death::Killed {
         signal: 9,
         lived: Duration::from_millis(400),
     };
     // Nobody watches yet: whoever died did not die of the image.
-    assert_eq!(ladder.image_failed(&image, death), Verdict::ImageIsFine);
-    assert!(ladder.climb().is_none());
+    assert_eq!(chain.image_failed(&image, death), Verdict::ImageIsFine);
+    assert!(chain.climb().is_none());
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         watch(scope, "watched-later", &stop);
@@ -276,27 +276,27 @@ fn a_rung_that_fails_at_run_time_is_left_and_tried_again_later() {
             to: Strategy::Overlay,
         };
         // An exec error is looked into at once, a death again when the last look is a second old.
-        let mut verdict = ladder.image_failed(&image, death);
+        let mut verdict = chain.image_failed(&image, death);
         while verdict == Verdict::ImageIsFine {
-            verdict = ladder.image_failed(&image, death);
+            verdict = chain.image_failed(&image, death);
         }
         assert_eq!(verdict, moved);
-        assert_eq!(ladder.image().expect("an image").strategy(), Strategy::Overlay);
+        assert_eq!(chain.image().expect("an image").strategy(), Strategy::Overlay);
         // Who comes later with an image of the old rung is sent on without another probe.
-        assert_eq!(ladder.image_failed(&image, death), moved);
-        assert_eq!(ladder.report().moves.len(), 1);
-        assert!(ladder.climb().is_none(), "the watcher still is there");
+        assert_eq!(chain.image_failed(&image, death), moved);
+        assert_eq!(chain.report().moves.len(), 1);
+        assert!(chain.climb().is_none(), "the watcher still is there");
         stop.store(true, Ordering::Relaxed);
     });
-    let climbed = ladder.climb().expect("the watcher is gone");
+    let climbed = chain.climb().expect("the watcher is gone");
     assert_eq!((climbed.from, climbed.to), (Strategy::Overlay, Strategy::Memfd));
-    assert_eq!(ladder.image().expect("an image").strategy(), Strategy::Memfd);
+    assert_eq!(chain.image().expect("an image").strategy(), Strategy::Memfd);
 }
 
 #[test]
 fn a_shortage_moves_nothing() {
-    let ladder = FallbackChain::open(Source::File(helper()), options(0)).expect("memfd works");
-    let image = ladder.image().expect("an image");
+    let chain = FallbackChain::open(Source::File(helper()), options(0)).expect("memfd works");
+    let image = chain.image().expect("an image");
     let verdict = std::thread::scope(|scope| {
         let short = scope.spawn(|| {
             let rules = [
@@ -304,7 +304,7 @@ fn a_shortage_moves_nothing() {
                 Rule::deny(libc::SYS_clone, Errno::EAGAIN),
             ];
             seccomp::confine(&rules).expect("a filter");
-            ladder.image_failed(&image, Death::Exec(Errno::EAGAIN))
+            chain.image_failed(&image, Death::Exec(Errno::EAGAIN))
         });
         short.join().expect("no panic")
     });
@@ -313,12 +313,12 @@ fn a_shortage_moves_nothing() {
     let verdict = std::thread::scope(|scope| {
         let denied = scope.spawn(|| {
             seccomp::confine(&[Rule::deny(libc::SYS_execveat, Errno::EACCES)]).expect("a filter");
-            ladder.image_failed(&image, Death::Exec(Errno::EACCES))
+            chain.image_failed(&image, Death::Exec(Errno::EACCES))
         });
         denied.join().expect("no panic")
     });
     assert_eq!(verdict, Verdict::NoStrategyLeft);
-    assert_eq!(ladder.report().current, Strategy::Memfd);
+    assert_eq!(chain.report().current, Strategy::Memfd);
 }
 
 /// A supervisor that never answers an exec, as a security product does that waits for a person.

@@ -49,7 +49,7 @@ fn install() -> Installed {
 }
 
 impl Installed {
-    fn ladder(&self) -> FallbackChain {
+    fn chain(&self) -> FallbackChain {
         let options = Options {
             order: vec![Strategy::Installed, Strategy::Memfd],
             installed: Some(self.path.clone()),
@@ -59,8 +59,8 @@ impl Installed {
     }
 
     /// The rung images come from now; whatever it is, they have the right bytes.
-    fn rung(&self, ladder: &FallbackChain) -> Strategy {
-        let image = ladder.image().expect("an image");
+    fn rung(&self, chain: &FallbackChain) -> Strategy {
+        let image = chain.image().expect("an image");
         let bytes = std::fs::read(format!("/proc/self/fd/{}", image.fd().raw())).expect("read");
         assert!(bytes == self.embedded.data, "{}: other bytes", image.strategy());
         image.strategy()
@@ -70,19 +70,19 @@ impl Installed {
 #[test]
 fn an_upgrade_or_a_deletion_takes_the_name_and_not_the_program() {
     let it = install();
-    let ladder = it.ladder();
-    assert_eq!(it.rung(&ladder), Strategy::Installed);
+    let chain = it.chain();
+    assert_eq!(it.rung(&chain), Strategy::Installed);
     let fresh = it.path.with_extension("new");
     std::fs::write(&fresh, b"another version").expect("written");
     std::fs::rename(&fresh, &it.path).expect("replaced");
-    assert_eq!(it.rung(&ladder), Strategy::Installed);
+    assert_eq!(it.rung(&chain), Strategy::Installed);
     std::fs::remove_file(&it.path).expect("deleted");
-    assert_eq!(it.rung(&ladder), Strategy::Installed);
-    assert!(ladder.report().moves.is_empty());
+    assert_eq!(it.rung(&chain), Strategy::Installed);
+    assert!(chain.report().moves.is_empty());
     // A server that starts now finds no such file.
-    let ladder = it.ladder();
-    assert_eq!(it.rung(&ladder), Strategy::Memfd);
-    let why = &ladder.report().strategies[0].why;
+    let chain = it.chain();
+    assert_eq!(it.rung(&chain), Strategy::Memfd);
+    let why = &chain.report().strategies[0].why;
     assert!(why.contains("No such file or directory (ENOENT)"), "{why}");
 }
 
@@ -90,8 +90,8 @@ fn an_upgrade_or_a_deletion_takes_the_name_and_not_the_program() {
 fn a_file_overwritten_in_place_is_left() {
     for change in ["one byte", "cut", "grown"] {
         let it = install();
-        let ladder = it.ladder();
-        assert_eq!(it.rung(&ladder), Strategy::Installed);
+        let chain = it.chain();
+        assert_eq!(it.rung(&chain), Strategy::Installed);
         let file = std::fs::File::options()
             .write(true)
             .open(&it.path)
@@ -104,8 +104,8 @@ fn a_file_overwritten_in_place_is_left() {
         };
         changed.expect("changed");
         drop(file);
-        assert_eq!(it.rung(&ladder), Strategy::Memfd, "{change}");
-        let report = ladder.report();
+        assert_eq!(it.rung(&chain), Strategy::Memfd, "{change}");
+        let report = chain.report();
         assert_eq!(report.moves.len(), 1);
         assert!(
             report.strategies[0].why.contains("was written to while in use"),
@@ -142,8 +142,8 @@ fn what_only_the_digest_read_does_not_stay_in_the_page_cache() {
 fn sessions_start_whatever_becomes_of_the_file() {
     needs_root!("sessions of another user");
     let it = install();
-    let ladder = Arc::new(it.ladder());
-    let mut launcher = Launcher::new(ladder.clone()).expect("a launcher");
+    let chain = Arc::new(it.chain());
+    let mut launcher = Launcher::new(chain.clone()).expect("a launcher");
     let mut rung = || session(&mut launcher).expect("a session").strategy;
     assert_eq!(rung(), Strategy::Installed);
     let fresh = it.path.with_extension("new");
@@ -152,26 +152,26 @@ fn sessions_start_whatever_becomes_of_the_file() {
     assert_eq!(rung(), Strategy::Installed);
     std::fs::remove_file(&it.path).expect("deleted");
     assert_eq!(rung(), Strategy::Installed);
-    assert!(ladder.report().moves.is_empty());
+    assert!(chain.report().moves.is_empty());
 
     let it = install();
-    let ladder = Arc::new(it.ladder());
-    let mut launcher = Launcher::new(ladder.clone()).expect("a launcher");
+    let chain = Arc::new(it.chain());
+    let mut launcher = Launcher::new(chain.clone()).expect("a launcher");
     let mut rung = || session(&mut launcher).expect("a session").strategy;
     assert_eq!(rung(), Strategy::Installed);
     // The first bytes too: what is executed is what was built in, or nothing of this file.
     std::fs::write(&it.path, b"#!/bin/sh\necho other bytes\n").expect("overwritten");
     assert_eq!(rung(), Strategy::Memfd);
     assert_eq!(rung(), Strategy::Memfd);
-    assert_eq!(ladder.report().moves.len(), 1);
+    assert_eq!(chain.report().moves.len(), 1);
 }
 
 #[test]
 fn touching_it_is_no_harm() {
     let it = install();
-    let ladder = it.ladder();
+    let chain = it.chain();
     std::fs::set_permissions(&it.path, PermissionsExt::from_mode(0o755)).expect("chmod");
-    assert_eq!(it.rung(&ladder), Strategy::Installed);
+    assert_eq!(it.rung(&chain), Strategy::Installed);
 }
 
 #[test]
@@ -200,11 +200,11 @@ fn a_file_that_others_could_write_to_is_not_used() {
     for (reason, spoil) in spoils {
         let it = install();
         // The control: before it is spoilt it is used.
-        assert_eq!(it.rung(&it.ladder()), Strategy::Installed);
+        assert_eq!(it.rung(&it.chain()), Strategy::Installed);
         spoil(&it.path);
-        let ladder = it.ladder();
-        assert_eq!(it.rung(&ladder), Strategy::Memfd, "{reason}");
-        let why = &ladder.report().strategies[0].why;
+        let chain = it.chain();
+        assert_eq!(it.rung(&chain), Strategy::Memfd, "{reason}");
+        let why = &chain.report().strategies[0].why;
         assert!(why.contains(reason), "{why}");
     }
 }

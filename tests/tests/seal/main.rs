@@ -3,7 +3,7 @@
 
 mod attack;
 mod denied;
+mod fallback_chain;
 mod installed;
-mod ladder;
 mod mounts;
 mod run;

@@ -43,7 +43,7 @@ fleetgate_base::descriptions! {
     STRANGERS = "strangers" [of, source, count, first, last],
     CLOCK_SET = "clock_set" [seconds],
     AUDIT_GAP = "audit_gap" [source, log, missing_bytes],
-    AUDIT_CUT = "audit_cut" [count, size, most],
+    AUDIT_CUT = "audit_cut" [count, size, most, source],
     UNREADABLE = "unreadable" [origin],
 }
 

@@ -1,6 +1,7 @@
 //! Writing the audit log: one thread, what waits for it goes into one transaction, and is answered when that is on the
 //! disk. What a source handed in before is not written twice.
 
+use super::cut::cut;
 use super::schema::{said, writer};
 use super::{AuditError, Event, MAX_LINE, MAX_LOGS, MAX_READERS, MAX_WAITING, event};
 use crate::clock::{Clock, read_rfc3339};
@@ -15,8 +16,6 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 /// The most batches in one transaction.
 const MAX_TOGETHER: usize = 64;
-/// When the log is too large, one part in so many is cut off.
-const CUT: i64 = 10;
 
 /// How far a line's own time may be ahead of ours, and how late it may come; in milliseconds.
 const AHEAD: u64 = 60_000;
@@ -386,7 +385,7 @@ fn with_user(line: &Line, user: String) -> Line {
     }
 }
 
-fn put(db: &Connection, line: &Line) -> Result<(), rusqlite::Error> {
+pub(super) fn put(db: &Connection, line: &Line) -> Result<(), rusqlite::Error> {
     db.prepare_cached(
         "INSERT OR IGNORE INTO events (time, event, user, node, origin, line) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?
@@ -401,7 +400,7 @@ fn put(db: &Connection, line: &Line) -> Result<(), rusqlite::Error> {
     .map(drop)
 }
 
-fn own(event: Event, time: u64, node: Option<String>) -> Line {
+pub(super) fn own(event: Event, time: u64, node: Option<String>) -> Line {
     Line {
         end: 0,
         origin: None,
@@ -412,23 +411,4 @@ fn own(event: Event, time: u64, node: Option<String>) -> Line {
         node,
         text: event.line(),
     }
-}
-
-/// Cuts off the oldest events of a log that is too large, and says so in it.
-fn cut(db: &Connection, size: u64, now: u64) -> Result<(), rusqlite::Error> {
-    let number = |name: &str| db.pragma_query_value(None, name, |row| row.get::<_, u64>(0));
-    let used = (number("page_count")? - number("freelist_count")?) * number("page_size")?;
-    if used <= size {
-        return Ok(());
-    }
-    let (first, last): (i64, i64) = db.query_row("SELECT min(id), max(id) FROM events", [], |row| {
-        Ok((row.get(0)?, row.get(1)?))
-    })?;
-    let until = first + ((last - first) / CUT).max(1);
-    let count = db.execute("DELETE FROM events WHERE id < ?1", [until])?;
-    let event = Event::new(event::AUDIT_CUT, now)
-        .with("count", count)
-        .with("size", used)
-        .with("most", size);
-    put(db, &own(event, now, None))
 }

@@ -1,8 +1,9 @@
 //! The audit log of the cluster: what auth itself did, and what nodes and proxies hand in, in a database of its own so
 //! that neither its size nor its writers hold up the state. Nothing in it is ever changed; the oldest is cut off when it
-//! is larger than it may be. No secret is put into an event.
+//! is larger than it may be (`cut`). No secret is put into an event.
 
 mod copy;
+mod cut;
 pub mod event;
 mod log;
 mod reader;

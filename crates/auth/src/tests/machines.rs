@@ -381,6 +381,53 @@ fn certificates_are_renewed_for_who_has_the_present_key() {
     });
 }
 
+#[test]
+fn renewals_without_end_are_slowed_for_that_machine_alone() {
+    run(async {
+        let place = Place::new().await;
+        let edge = place.machine("proxy", "edge").await;
+        let mut web1 = place.machine("node", "web1").await;
+        let web2 = place.machine("node", "web2").await;
+        let mut proxy = place.proxy(&edge).await;
+        let mut ask = async |name: &str, renew: v1::Renew| {
+            let request = v1::RenewFor {
+                name: name.into(),
+                renew: Some(renew),
+            };
+            proxy.renew(request).await.unwrap().into_inner()
+        };
+        // Whoever does not hold the key uses nothing up.
+        for _ in 0..100 {
+            let mut forged = renewal(&web1, &Keys::fresh());
+            forged.signature = Key::generate().sign(&signed::renew(&forged)).into();
+            assert!(ask("web1", forged).await.refused.contains("signature"));
+        }
+        let mut renewed = 0;
+        let refused = loop {
+            let next = Keys::fresh();
+            let said = ask("web1", renewal(&web1, &next)).await;
+            if !said.refused.is_empty() {
+                break said.refused;
+            }
+            renewed += 1;
+            assert!(renewed <= 32, "without end");
+            web1 = Holder {
+                keys: next,
+                chain: said.tls_chain.clone(),
+            };
+        };
+        assert!(refused.contains("renews its certificates too often"), "{refused}");
+        assert_eq!(renewed, 32);
+        assert_eq!(
+            ask("web2", renewal(&web2, &Keys::fresh())).await.refused,
+            "",
+            "control"
+        );
+        place.clock.advance(60);
+        assert_eq!(ask("web1", renewal(&web1, &Keys::fresh())).await.refused, "");
+    });
+}
+
 fn said_chain(leaf: &Certificate, before: &Holder) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(leaf.der()), before.chain[1].clone()]
 }

@@ -6,6 +6,7 @@ mod clocks;
 mod devices;
 mod faults;
 mod lockout;
+mod log_shares;
 mod machines;
 mod memory;
 mod path;

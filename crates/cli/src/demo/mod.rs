@@ -10,7 +10,7 @@ mod login;
 use crate::flags::Outcome;
 use crate::output::print;
 use crate::{images, seal};
-use fleetgate_launch::{Begun, Launch, LaunchThread, Running, Session, SessionReaper, Threads};
+use fleetgate_launch::{Begun, Launch, LaunchThreads, RunningHelper, Session, SessionReaper, Threads};
 use fleetgate_seal::{FallbackChain, Options, Source};
 use fleetgate_sys::process::{self, Exit};
 use fleetgate_sys::{Errno, Fd, file, poll, terminal};
@@ -40,14 +40,14 @@ pub fn run(command: &[OsString]) -> Outcome {
         FallbackChain::open(source, Options::default())
     })?;
     let threads = costs.time("launch thread (once)", || {
-        LaunchThread::new(Arc::new(ladder), Threads::default())
+        LaunchThreads::new(Arc::new(ladder), Threads::default())
     })?;
     let directory = std::env::temp_dir().join(format!("fleetgate-demo-{}", process::id()));
-    let keeper = costs.time("keeper (once)", || {
+    let session_reaper = costs.time("keeper (once)", || {
         SessionReaper::start(&directory, fleetgate_launch::Places::system())
     })?;
-    let code = session(command, &threads, &keeper, &mut costs);
-    drop(keeper);
+    let code = session(command, &threads, &session_reaper, &mut costs);
+    drop(session_reaper);
     let _ = std::fs::remove_dir(&directory);
     let code = code?;
 
@@ -64,8 +64,8 @@ pub fn run(command: &[OsString]) -> Outcome {
 
 fn session(
     command: &[OsString],
-    threads: &LaunchThread,
-    keeper: &SessionReaper,
+    threads: &LaunchThreads,
+    session_reaper: &SessionReaper,
     costs: &mut Costs,
 ) -> Result<i32> {
     let account = account()?;
@@ -89,7 +89,7 @@ fn session(
     let asked = Instant::now();
     let (running, begun) = threads.launch(Launch::new(Work::Exec(order), fds))?;
     let answered = asked.elapsed();
-    let Running {
+    let RunningHelper {
         pid,
         pidfd,
         strategy,
@@ -99,7 +99,7 @@ fn session(
     } = running;
     let (ended, end) = mpsc::channel();
     costs.time("note the session down", || {
-        keeper.keep(pidfd, Session::of(&exec, pid), move |end| {
+        session_reaper.keep(pidfd, Session::of(&exec, pid), move |end| {
             let _ = ended.send(end.exit);
         })
     })?;

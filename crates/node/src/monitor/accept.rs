@@ -1,5 +1,5 @@
 //! Listening sockets and what arrives on them. It decides nothing about a connection:
-//! `Monitor::arrived` does.
+//! `Monitor::admit_connection` does.
 
 use super::Monitor;
 use super::wakes::{Key, Owner, Wakes};
@@ -8,7 +8,7 @@ use fleetgate_sys::net::{self, Address};
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::{Errno, Fd};
 use fleetgate_wire::common::Endpoint;
-use fleetgate_wire::node::Ends;
+use fleetgate_wire::node::ConnectionAddresses;
 use fleetgate_wire::node::tunnel::Ticket;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub struct NewConnection {
     /// The peer.
     pub source: SocketAddr,
     /// Both ends.
-    pub ends: Ends,
+    pub ends: ConnectionAddresses,
     /// The proxy that it came by; all else is its word then.
     pub via: Option<Via>,
 }
@@ -91,7 +91,7 @@ impl Listeners {
             return AcceptResult::Empty;
         };
         match net::accept(listener) {
-            Ok((socket, peer)) => match arrived(socket, peer) {
+            Ok((socket, peer)) => match new_connection(socket, peer) {
                 Ok(arrived) => AcceptResult::One(arrived),
                 Err(_) => AcceptResult::Empty,
             },
@@ -138,14 +138,14 @@ impl Listeners {
     }
 }
 
-fn arrived(socket: Fd, peer: Address) -> Result<NewConnection, Errno> {
+fn new_connection(socket: Fd, peer: Address) -> Result<NewConnection, Errno> {
     // Neither is worth a connection.
     let _ = net::set_no_delay(&socket);
     let _ = net::set_keep_alive(&socket);
     let local = net::local(&socket)?;
     Ok(NewConnection {
         source: socket_address(&peer),
-        ends: Ends {
+        ends: ConnectionAddresses {
             peer: endpoint(&peer),
             local: endpoint(&local),
         },
@@ -189,7 +189,7 @@ impl Monitor {
         for _ in 0..self.listeners.per_turn() {
             match self.listeners.accept(id) {
                 // `arrived` tells of a refusal itself.
-                AcceptResult::One(arrived) => drop(self.arrived(arrived)),
+                AcceptResult::One(arrived) => drop(self.admit_connection(arrived)),
                 AcceptResult::Empty => return,
                 AcceptResult::Short(e) => {
                     tracing::error!(

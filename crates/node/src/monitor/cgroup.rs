@@ -2,7 +2,7 @@
 //!
 //! Only in a subtree that is ours: one that systemd delegated to the service (`Delegate=yes`), or `/fleetgate` where this
 //! process is in the hierarchy's root. Nobody is ever moved: a session's first process is born in its cgroup
-//! (CLONE_INTO_CGROUP), because writing cgroup.procs takes 5 ms. The keeper removes a session's cgroup at its end.
+//! (CLONE_INTO_CGROUP), because writing cgroup.procs takes 5 ms. The session reaper removes a session's cgroup at its end.
 
 use super::audit::Usage;
 use fleetgate_sys::file::{self, flags};
@@ -193,7 +193,7 @@ impl Cgroups {
     }
 
     /// Removes empty cgroups of monitors that are gone. What is not empty belongs to a session that goes on; the
-    /// keeper's note of it has the path.
+    /// session reaper's note of it has the path.
     fn sweep(&self) {
         let Ok(entries) = std::fs::read_dir(&self.base) else {
             return;

@@ -10,8 +10,8 @@ use super::lobby::Lobby;
 use super::login::Login;
 use super::metrics::{MetricsServer, Process};
 use super::network::Networks;
+use super::node_lock::NodeLock;
 use super::offer::Offer;
-use super::running::Running;
 use super::sessions::Sessions;
 use super::starter::Starter;
 use super::timers::{Timer, now};
@@ -61,7 +61,7 @@ pub struct Monitor {
     /// No more are accepted; it ends with the last connection and the last session.
     pub(crate) draining: bool,
     /// No other node runs with this one's identity. None: the machine did not join, or this monitor drains.
-    pub(crate) running: Option<Running>,
+    pub(crate) node_lock: Option<NodeLock>,
     /// Commands that say the node's labels.
     pub(crate) label_commands: LabelCommands,
     /// When the state's age is looked at next.
@@ -103,7 +103,7 @@ impl Monitor {
                 true => Some(0),
                 false => self.tools.timers.wait_ms(now()),
             };
-            if self.tools.reaper.looks() {
+            if self.tools.zombies.looks() {
                 rest.stir();
             }
             keys.clear();
@@ -133,7 +133,7 @@ impl Monitor {
 
     /// What wakes nobody, since something else is sure to in a moment: helpers that end, fronts that begin.
     fn look_around(&mut self, rests: bool) {
-        self.tools.reaper.look(rests, &self.tools.wakes);
+        self.tools.zombies.look(rests, &self.tools.wakes);
         let mut news = Vec::new();
         self.workers.started(&self.tools.wakes, &mut news);
         if !news.is_empty() {
@@ -157,7 +157,7 @@ impl Monitor {
             Owner::Names => {
                 for (key, found) in self.tools.names.take() {
                     match key.owner {
-                        Owner::Logins => self.login(key.id, |login, scene| login.named(found, scene)),
+                        Owner::Logins => self.login(key.id, |login, context| login.named(found, context)),
                         Owner::Connections => self.account_known(key.id, found),
                         Owner::Sessions => self.sessions.named(&mut self.tools, key.id, found),
                         Owner::Networks => self.networks.named(&mut self.tools, key.id, found),
@@ -182,7 +182,7 @@ impl Monitor {
             Owner::Sessions => self.sessions.woken(&mut self.tools, id),
             Owner::Networks => self.networks.woken(&mut self.tools, id),
             Owner::Exchanges => self.exchange_due(id),
-            Owner::Reaper => self.tools.reaper.ended(id),
+            Owner::Zombies => self.tools.zombies.ended(id),
             Owner::Cluster => self.cluster_woken(id),
             Owner::Tunnel => self.tunnel_woken(id),
             Owner::Watcher => self.watcher_woken(id),

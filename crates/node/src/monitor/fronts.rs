@@ -7,7 +7,7 @@
 use super::Monitor;
 use super::audit::Event;
 use super::cluster::decide_again;
-use super::connections::{Order, Stage, quoted};
+use super::connections::{PendingOrder, Stage, quoted};
 use super::host_keys::MAX_PROOFS;
 use super::names::Lane;
 use super::offer::Offer;
@@ -198,8 +198,12 @@ impl Monitor {
         match word {
             FromFront::Ready => {}
             FromFront::Sign { exchange, .. } => self.exchange(connection, exchange.into()),
-            FromFront::Start { ticket, start, .. } => self.order(connection, Order::Session(ticket, start)),
-            FromFront::Network { ticket, what, .. } => self.order(connection, Order::Network(ticket, what)),
+            FromFront::Start { ticket, start, .. } => {
+                self.order(connection, PendingOrder::Session(ticket, start))
+            }
+            FromFront::Network { ticket, what, .. } => {
+                self.order(connection, PendingOrder::Network(ticket, what))
+            }
             FromFront::Signal { ticket, name, .. } => {
                 if let Some(granted) = known.granted() {
                     self.sessions.signal(&mut self.tools, granted, ticket, &name);
@@ -214,21 +218,14 @@ impl Monitor {
                 to, sent, received, ..
             } => self.forwarded(connection, &to, sent, received),
             FromFront::Denied { kind, what, .. } => {
-                let login = known.login().unwrap_or_default();
                 let what = what.to_string_lossy().into_owned();
-                let what = match known
-                    .granted()
-                    .and_then(|g| rule_against(&kind, &g.grant.permits))
-                {
-                    Some(rule) => format!("{what}: {rule}"),
-                    None => what,
-                };
-                self.tools.metrics.denied();
-                self.tools.audit.tell(Event::Denied {
-                    connection,
-                    login,
-                    what,
-                });
+                if let Some(granted) = known.granted() {
+                    let what = match rule_against(&kind, &granted.grant.permits) {
+                        Some(rule) => format!("{what}: {rule}"),
+                        None => what,
+                    };
+                    granted.tell_denied(&self.tools.audit, &self.tools.metrics, what);
+                }
             }
             FromFront::Prove { ticket, keys, .. } => {
                 let signatures = prove(known, &offer, &keys);
@@ -257,7 +254,7 @@ impl Monitor {
     }
 
     /// An order waits for the account as it is now, and for the orders before it.
-    fn order(&mut self, number: Number, order: Order) {
+    fn order(&mut self, number: Number, order: PendingOrder) {
         let Some(known) = self.connections.get(number) else {
             return;
         };
@@ -265,12 +262,12 @@ impl Monitor {
             let connection = number;
             let why = "too many orders wait for the name service";
             let word = match order {
-                Order::Session(ticket, _) => ToFront::NotStarted {
+                PendingOrder::Session(ticket, _) => ToFront::NotStarted {
                     connection,
                     ticket,
                     why: std::ffi::CString::new(why).unwrap_or_default(),
                 },
-                Order::Network(ticket, _) => ToFront::Network {
+                PendingOrder::Network(ticket, _) => ToFront::Network {
                     connection,
                     ticket,
                     done: failed(why),
@@ -318,19 +315,14 @@ impl Monitor {
         let account = match decide_again(granted, &self.tools, &self.trust) {
             Ok(()) => account.map_err(str::to_owned),
             Err(why) => {
-                self.tools.metrics.denied();
-                self.tools.audit.tell(Event::Denied {
-                    connection: number,
-                    login: granted.grant.login.to_string(),
-                    what: why.clone(),
-                });
+                granted.tell_denied(&self.tools.audit, &self.tools.metrics, why.clone());
                 Err(why)
             }
         };
         for order in orders {
             let connection = number;
             match (order, &account) {
-                (Order::Session(ticket, start), Ok(account)) => {
+                (PendingOrder::Session(ticket, start), Ok(account)) => {
                     self.sessions.start(
                         &mut self.tools,
                         &self.networks,
@@ -340,11 +332,11 @@ impl Monitor {
                         start,
                     );
                 }
-                (Order::Network(ticket, what), Ok(account)) if account.ids.uid == granted.uid => {
+                (PendingOrder::Network(ticket, what), Ok(account)) if account.ids.uid == granted.uid => {
                     self.networks
                         .ask(&mut self.tools, granted, &account.ids, ticket, what);
                 }
-                (Order::Session(ticket, _), Err(why)) => {
+                (PendingOrder::Session(ticket, _), Err(why)) => {
                     let why = std::ffi::CString::new(why.as_str()).unwrap_or_default();
                     let word = ToFront::NotStarted {
                         connection,
@@ -353,7 +345,7 @@ impl Monitor {
                     };
                     self.tools.words.say(number, word, Vec::new());
                 }
-                (Order::Network(ticket, _), account) => {
+                (PendingOrder::Network(ticket, _), account) => {
                     let why = match account {
                         Ok(_) => "the account is not the one that logged in",
                         Err(why) => why,

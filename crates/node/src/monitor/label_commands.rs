@@ -167,7 +167,7 @@ impl LabelCommands {
             (Ok((running, _)), Some(run)) => run.pidfd = Some(running.pidfd),
             (Ok((running, _)), None) => {
                 let _ = running.signal(process::SIGKILL);
-                tools.reaper.take(running.pidfd);
+                tools.zombies.take(running.pidfd);
             }
             (Err(e), Some(_)) => {
                 let at = at.unwrap_or_default();
@@ -284,7 +284,7 @@ impl LabelCommands {
         tools.wakes.forget(&run.output);
         if let Some(pidfd) = run.pidfd {
             let _ = process::signal(&pidfd, process::SIGKILL);
-            tools.reaper.take(pidfd);
+            tools.zombies.take(pidfd);
         }
     }
 

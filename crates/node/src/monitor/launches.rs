@@ -2,18 +2,18 @@
 //! by itself.
 
 use super::wakes::Key;
-use fleetgate_launch::{Completions, Launch, LaunchError, LaunchThread, Threads};
+use fleetgate_launch::{Completions, Launch, LaunchError, LaunchThreads, Threads};
 use fleetgate_seal::FallbackChain;
 use fleetgate_sys::Fd;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// What a launch came to.
-pub type Outcome = Result<(fleetgate_launch::Running, fleetgate_launch::Begun), LaunchError>;
+pub type Outcome = Result<(fleetgate_launch::RunningHelper, fleetgate_launch::Begun), LaunchError>;
 
 /// All of them.
 pub struct Launches {
-    threads: LaunchThread,
+    threads: LaunchThreads,
     completions: Arc<Completions>,
     waiting: HashMap<u64, Key>,
     next: u64,
@@ -23,7 +23,7 @@ impl Launches {
     /// Launches from `chain`'s images.
     pub fn new(chain: Arc<FallbackChain>) -> Result<Launches, LaunchError> {
         Ok(Launches {
-            threads: LaunchThread::new(chain, Threads::default())?,
+            threads: LaunchThreads::new(chain, Threads::default())?,
             completions: Completions::new()?,
             waiting: HashMap::new(),
             next: 0,

@@ -52,19 +52,14 @@ impl Networks {
     }
 
     /// A front asks for a socket. `ids`: the account's, as the name service has it now.
-    pub fn ask(&mut self, tools: &mut Tools, granted: &OpenLogin, ids: &Ids, ticket: Ticket, what: What) {
+    pub fn ask(&mut self, tools: &mut Tools, granted: &mut OpenLogin, ids: &Ids, ticket: Ticket, what: What) {
         let connection = granted.connection;
         let login = granted.grant.login.to_string();
         let allowed = rules::allow(&granted.grant, now(), &tools.config, what);
         let what = match allowed {
             Ok(what) => what,
             Err(why) => {
-                tools.metrics.denied();
-                tools.audit.tell(Event::Denied {
-                    connection,
-                    login,
-                    what: why.clone(),
-                });
+                granted.tell_denied(&tools.audit, &tools.metrics, why.clone());
                 return fail(tools, connection, ticket, Reason::Denied, &why);
             }
         };
@@ -149,7 +144,7 @@ impl Networks {
                 tools.metrics.launched(running.strategy);
                 let watched = tools.wakes.watch(&running.control, READ, key(connection));
                 helper.run(running.pid, running.control);
-                tools.reaper.take(running.pidfd);
+                tools.zombies.take(running.pidfd);
                 match watched {
                     Ok(()) => self.flush(tools, connection),
                     Err(e) => {
@@ -163,7 +158,7 @@ impl Networks {
                 }
             }
             // The connection ended meanwhile: closing its socket ends the helper.
-            (None, Ok((running, _))) => tools.reaper.take(running.pidfd),
+            (None, Ok((running, _))) => tools.zombies.take(running.pidfd),
             (_, Err(e)) => {
                 tools.metrics.launch_failed();
                 tracing::error!("a networking helper is not started: {e}");

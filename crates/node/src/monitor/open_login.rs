@@ -3,14 +3,14 @@
 use crate::config::cluster::Member;
 use fleetgate_launch::pam::PamSession;
 use fleetgate_policy::{Grant, Permits};
-use fleetgate_wire::node::{Connection, Ends};
+use fleetgate_wire::node::{Connection, ConnectionAddresses};
 
 /// A login that was let in, on its one connection. Gone with it.
 pub struct OpenLogin {
     /// The connection.
     pub connection: Connection,
     /// Where from and where to.
-    pub ends: Ends,
+    pub ends: ConnectionAddresses,
     /// What was granted.
     pub grant: Grant,
     /// As whom of the cluster; none: by what the node trusts itself.
@@ -22,6 +22,8 @@ pub struct OpenLogin {
     /// With PAM: the conversation that let it in, accepted and not opened. The connection's first session takes it, so
     /// that what the modules learnt (a ticket, a key) reaches it; later ones begin their own.
     pub pam: Option<PamSession>,
+    /// So many requests were refused on it.
+    pub denials: u64,
 }
 
 impl OpenLogin {

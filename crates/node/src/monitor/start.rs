@@ -15,20 +15,20 @@ use super::login::pam;
 use super::metrics::{self, Metrics};
 use super::names::Names;
 use super::network::Networks;
+use super::node_lock::{HANDOVER, NodeLock};
 use super::offer::Offer;
 use super::pam_turns::Turns;
-use super::running::{HANDOVER, Running};
 use super::sessions::{Inherited, Sessions, needs_contexts};
 use super::settings::{is_reachable, offer, worker_user};
 use super::starter::Starter;
 use super::steps::Steps;
 use super::strangers::Strangers;
 use super::timers::Timers;
-use super::tools::{Reaper, Tools};
+use super::tools::{Tools, ZombieCollector};
 use super::trust::Trust;
 use super::tunnel::joined;
 use super::wakes::{Key, Owner, Wakes};
-use super::watcher::{WatcherProcesses, Watching};
+use super::watcher::{WatchedSessions, WatcherProcesses};
 use super::workers::{
     Executor, Images, LateChain, Messages, WorkerEvent, WorkerId, WorkerKind, WorkerStarter, Workers,
     open_chain,
@@ -243,8 +243,8 @@ pub struct Parts {
 /// Makes the node: executes resolver and lobby, and only then loads the keys.
 pub fn open(parts: Parts) -> Result<Monitor, MonitorError> {
     let config = Arc::new(parts.config);
-    let running = match is_joined(&config.state_directory) {
-        true => Running::begin(&config.state_directory, HANDOVER).map_err(MonitorError)?,
+    let node_lock = match is_joined(&config.state_directory) {
+        true => NodeLock::begin(&config.state_directory, HANDOVER).map_err(MonitorError)?,
         false => None,
     };
     let mut wakes = Wakes::new().map_err(at("making an epoll"))?;
@@ -289,7 +289,7 @@ pub fn open(parts: Parts) -> Result<Monitor, MonitorError> {
     wakes
         .watch(launches.bell(), READ, Key::new(Owner::Launches, 0))
         .map_err(at("watching launches"))?;
-    let keeper = keeper(&config, parts.user_mode, audit.clone())?;
+    let session_reaper = session_reaper(&config, parts.user_mode, audit.clone())?;
     let starter = Starter::new(parts.control, parts.signals, parts.small, &wakes)
         .map_err(at("watching the starter"))?;
     let mut listeners =
@@ -310,8 +310,8 @@ pub fn open(parts: Parts) -> Result<Monitor, MonitorError> {
         names: Names::new(),
         pam_turns: Turns::default(),
         words: Messages::default(),
-        reaper: Reaper::default(),
-        watching: Watching::default(),
+        zombies: ZombieCollector::default(),
+        watching: WatchedSessions::default(),
         strangers,
         audit,
         metrics,
@@ -319,7 +319,7 @@ pub fn open(parts: Parts) -> Result<Monitor, MonitorError> {
     };
     let sessions = Sessions::new(
         parts.session,
-        Arc::new(keeper),
+        Arc::new(session_reaper),
         parts.cgroups,
         parts.inherited,
         &tools,
@@ -346,7 +346,7 @@ pub fn open(parts: Parts) -> Result<Monitor, MonitorError> {
         writing: Some(writing),
         page,
         draining: false,
-        running,
+        node_lock,
         watchers: WatcherProcesses::default(),
         age_timer: None,
         label_commands: LabelCommands::default(),
@@ -412,8 +412,8 @@ fn is_own(config: &Config) -> Result<(), String> {
     load_tls_key(state).map(drop).map_err(|e| e.to_string())
 }
 
-/// The keeper. What an earlier monitor left is mended here: the ends of its sessions are told too.
-fn keeper(config: &Config, user_mode: bool, audit: Audit) -> Result<SessionReaper, MonitorError> {
+/// The session reaper. What an earlier monitor left is mended here: the ends of its sessions are told too.
+fn session_reaper(config: &Config, user_mode: bool, audit: Audit) -> Result<SessionReaper, MonitorError> {
     let directory = config.runtime_directory.join("sessions");
     let wtmpdb = (!user_mode).then(Wtmpdb::system);
     let tell = move |session: &Session, lasted| {

@@ -2,8 +2,8 @@
 //! things: read the configuration again, accept no more, end.
 
 use super::audit::Event;
+use super::node_lock::NodeLock;
 use super::offer::Offer;
-use super::running::Running;
 use super::settings::{is_reachable, offer};
 use super::trust::Trust;
 use super::tunnel::joined;
@@ -172,8 +172,8 @@ impl Monitor {
         // One that drains has closed its sockets, and takes nobody in whatever it has.
         is_reachable(self.listeners.has_port() || self.draining, joined.is_some())?;
         // It joins now.
-        if joined.is_some() && self.running.is_none() && !self.draining {
-            self.running = Running::begin(&config.state_directory, Duration::ZERO)?;
+        if joined.is_some() && self.node_lock.is_none() && !self.draining {
+            self.node_lock = NodeLock::begin(&config.state_directory, Duration::ZERO)?;
         }
         let trust = Trust::new(&config, pam, joined.is_some())?;
         let offer = offer(&config, self.tools.user_mode)?;
@@ -206,7 +206,7 @@ impl Monitor {
             self.listeners.close(&self.tools.wakes);
             // The next monitor wants its port and its lock, and starts once the starter has heard that we drain.
             self.page = None;
-            self.running = None;
+            self.node_lock = None;
             self.tell_lobby(&ToLobby::Drain);
             self.drain_tunnel();
             self.starter.draining();

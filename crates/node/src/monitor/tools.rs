@@ -10,7 +10,7 @@ use super::steps::Steps;
 use super::strangers::Strangers;
 use super::timers::Timers;
 use super::wakes::{Key, Owner, Wakes};
-use super::watcher::Watching;
+use super::watcher::WatchedSessions;
 use super::workers::Messages;
 use crate::config::Config;
 use crate::config::cluster::{Cluster, StateWriter};
@@ -46,9 +46,9 @@ pub struct Tools {
     /// Messages to fronts, sent in this turn.
     pub words: Messages,
     /// Helpers to wait for.
-    pub reaper: Reaper,
+    pub zombies: ZombieCollector,
     /// Sessions that are watched.
-    pub watching: Watching,
+    pub watching: WatchedSessions,
     /// Those who are not logged in.
     pub strangers: Strangers,
     /// What happens is told here.
@@ -64,7 +64,7 @@ pub struct Tools {
 /// They have said all that they had to say and end in a moment. The monitor is not woken for that: it looks at each turn,
 /// and its last turn is the one in which it rests. A helper that has not ended by then, or after some turns, is watched.
 #[derive(Debug, Default)]
-pub struct Reaper {
+pub struct ZombieCollector {
     /// Each with how often it was looked at.
     ending: Vec<(Fd, u8)>,
     watched: HashMap<u64, Fd>,
@@ -74,7 +74,7 @@ pub struct Reaper {
 /// So often a helper is looked at.
 const LOOKS: u8 = 8;
 
-impl Reaper {
+impl ZombieCollector {
     /// Takes a process over.
     pub fn take(&mut self, pidfd: Fd) {
         self.ending.push((pidfd, 0));
@@ -100,7 +100,7 @@ impl Reaper {
     fn watch(&mut self, pidfd: Fd, wakes: &Wakes) {
         self.next += 1;
         if wakes
-            .watch(&pidfd, READ, Key::new(Owner::Reaper, self.next))
+            .watch(&pidfd, READ, Key::new(Owner::Zombies, self.next))
             .is_ok()
         {
             self.watched.insert(self.next, pidfd);
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn helpers_are_waited_for_by_looking_and_then_by_watching() {
         let mut wakes = Wakes::new().expect("epoll");
-        let mut reaper = Reaper::default();
+        let mut zombies = ZombieCollector::default();
         let mut keys = Vec::new();
         // Other tests may have it that children are not waited for: then it is gone at once.
         let runs = |pid: u32| {
@@ -146,40 +146,40 @@ mod tests {
                 gone
             })
         };
-        let start = |reaper: &mut Reaper, script: &str| {
-            #[expect(clippy::zombie_processes, reason = "the reaper waits for it")]
+        let start = |zombies: &mut ZombieCollector, script: &str| {
+            #[expect(clippy::zombie_processes, reason = "the collector waits for it")]
             let child = Command::new("sh").args(["-c", script]).spawn().expect("a shell");
             let pidfd = process::pidfd_open(child.id() as i32).expect("it is ours");
-            reaper.take(pidfd);
+            zombies.take(pidfd);
             child.id()
         };
-        let quick = start(&mut reaper, "exit");
+        let quick = start(&mut zombies, "exit");
         while runs(quick) {
             std::thread::sleep(Duration::from_millis(1));
         }
-        reaper.look(false, &wakes);
-        assert!(is_gone(quick) && !reaper.looks() && reaper.watched.is_empty());
+        zombies.look(false, &wakes);
+        assert!(is_gone(quick) && !zombies.looks() && zombies.watched.is_empty());
         // (turns until it is watched, the last of them is the one before a rest)
         for (turns, last) in [(usize::from(LOOKS) + 1, false), (1, true)] {
-            let slow = start(&mut reaper, "sleep 0.3");
+            let slow = start(&mut zombies, "sleep 0.3");
             for turn in 1..=turns {
-                assert!(reaper.looks(), "turn {turn} of {turns}");
-                reaper.look(last, &wakes);
+                assert!(zombies.looks(), "turn {turn} of {turns}");
+                zombies.look(last, &wakes);
             }
-            assert!(!reaper.looks());
+            assert!(!zombies.looks());
             keys.clear();
             wakes.wait(Some(10_000), &mut keys).expect("epoll");
             let [
                 Key {
-                    owner: Owner::Reaper,
+                    owner: Owner::Zombies,
                     id,
                 },
             ] = keys[..]
             else {
                 panic!("{keys:?}");
             };
-            reaper.ended(id);
-            assert!(is_gone(slow) && reaper.watched.is_empty());
+            zombies.ended(id);
+            assert!(is_gone(slow) && zombies.watched.is_empty());
         }
     }
 }

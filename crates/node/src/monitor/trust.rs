@@ -19,7 +19,7 @@ pub const MAX_METHODS: usize = 16;
 
 /// A way to log in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Way {
+pub enum LoginMethod {
     /// A key or certificate.
     PublicKey,
     /// A password, asked by PAM.
@@ -28,17 +28,21 @@ pub enum Way {
     KeyboardInteractive,
 }
 
-impl Way {
+impl LoginMethod {
     /// Its name in SSH.
     pub const fn name(self) -> &'static str {
         match self {
-            Way::PublicKey => "publickey",
-            Way::Password => "password",
-            Way::KeyboardInteractive => "keyboard-interactive",
+            LoginMethod::PublicKey => "publickey",
+            LoginMethod::Password => "password",
+            LoginMethod::KeyboardInteractive => "keyboard-interactive",
         }
     }
 
-    const ALL: [Way; 3] = [Way::PublicKey, Way::Password, Way::KeyboardInteractive];
+    const ALL: [LoginMethod; 3] = [
+        LoginMethod::PublicKey,
+        LoginMethod::Password,
+        LoginMethod::KeyboardInteractive,
+    ];
 }
 
 /// All of it.
@@ -51,9 +55,9 @@ pub struct Trust {
     /// The lists ask about groups.
     pub asks_groups: bool,
     /// Ways that are on.
-    pub ways: Vec<Way>,
+    pub ways: Vec<LoginMethod>,
     /// Lists of which one has to be gone through in order; none: any one way.
-    pub required: Vec<Vec<Way>>,
+    pub required: Vec<Vec<LoginMethod>>,
     /// What every login may do at most.
     pub permits: Permits,
     /// Named commands, for keys that may run nothing else.
@@ -98,12 +102,12 @@ impl Trust {
                 "`authorized_keys_files` has more than {MAX_KEY_FILES} files"
             ));
         }
-        let mut ways = vec![Way::PublicKey];
+        let mut ways = vec![LoginMethod::PublicKey];
         if config.password {
-            ways.push(Way::Password);
+            ways.push(LoginMethod::Password);
         }
         if config.keyboard_interactive {
-            ways.push(Way::KeyboardInteractive);
+            ways.push(LoginMethod::KeyboardInteractive);
         }
         let lists = |list: &[String]| -> Vec<String> { list.to_vec() };
         let (allow_users, deny_users) = (lists(&config.allow_users), lists(&config.deny_users));
@@ -182,7 +186,7 @@ fn read_cas(path: &Path) -> Result<Vec<PublicKey>, String> {
     Ok(keys)
 }
 
-fn required(lists: &[String], on: &[Way]) -> Result<Vec<Vec<Way>>, String> {
+fn required(lists: &[String], on: &[LoginMethod]) -> Result<Vec<Vec<LoginMethod>>, String> {
     let bad = |why: String| Err(format!("`authentication_methods`: {why}"));
     if lists.len() > MAX_METHODS {
         return bad(format!("more than {MAX_METHODS} lists"));
@@ -194,7 +198,7 @@ fn required(lists: &[String], on: &[Way]) -> Result<Vec<Vec<Way>>, String> {
         }
         let mut ways = Vec::new();
         for name in list.split(',') {
-            let Some(way) = Way::ALL.into_iter().find(|w| w.name() == name) else {
+            let Some(way) = LoginMethod::ALL.into_iter().find(|w| w.name() == name) else {
                 return bad(format!(
                     "{name:?} is not publickey, password or keyboard-interactive"
                 ));
@@ -375,7 +379,7 @@ mod tests {
 
     #[test]
     fn ways_and_required_lists() {
-        use Way::*;
+        use LoginMethod::*;
         for (text, ways, lists) in [
             ("", vec![PublicKey], vec![]),
             ("password = true", vec![PublicKey, Password], vec![]),

@@ -35,7 +35,7 @@ pub enum Owner {
     /// What is due in the cluster.
     Cluster,
     /// Helpers that ended or are to be reaped and have nobody else.
-    Reaper,
+    Zombies,
     /// The tunnel; the id says what of it.
     Tunnel,
     /// The watcher and its guardian; the id says what of them.
@@ -58,7 +58,7 @@ const OWNERS: [Owner; 17] = [
     Owner::Metrics,
     Owner::Exchanges,
     Owner::Cluster,
-    Owner::Reaper,
+    Owner::Zombies,
     Owner::Tunnel,
     Owner::Watcher,
     Owner::Strangers,

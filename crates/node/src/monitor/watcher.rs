@@ -9,14 +9,14 @@ use super::wakes::{Key, Owner};
 use super::workers::{WorkerId, WorkerKind};
 use fleetgate_calls::audit::{self as calls, Level, selection, with_pass};
 use fleetgate_calls::filter::{Answers, Program, compile};
-use fleetgate_policy::{Audit, Stance, Watching as Wanted};
+use fleetgate_policy::{Audit, Stance, Watching as WatchPolicy};
 use fleetgate_sys::clock::Time;
 use fleetgate_sys::{Fd, net, socket};
 use fleetgate_wire::common::SessionId;
 use fleetgate_wire::exec::Watch;
 use fleetgate_wire::guard::Request;
 use fleetgate_wire::node::Connection;
-use fleetgate_wire::node::watch::{FromWatcher, ToWatcher, Watched};
+use fleetgate_wire::node::watch::{FromWatcher, ToWatcher, WatchedSession};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,28 +29,28 @@ pub struct SessionOwner {
     /// The account.
     pub login: String,
     /// What the watcher was told.
-    pub watched: Watched,
+    pub watched: WatchedSession,
 }
 
 /// All of them.
 #[derive(Debug, Default)]
-pub struct Watching {
+pub struct WatchedSessions {
     filters: HashMap<u8, Arc<Program>>,
     sessions: HashMap<SessionId, SessionOwner>,
     /// Which listeners the watcher holds.
     keys: HashMap<u64, SessionId>,
     /// Sessions that the watcher is not told of yet, with its end of the introduction.
-    waiting: Vec<(Watched, Fd)>,
+    waiting: Vec<(WatchedSession, Fd)>,
 }
 
-impl Watching {
+impl WatchedSessions {
     /// A session is to be watched: what its order says, and the descriptor beside it.
     pub fn begin(
         &mut self,
         connection: Connection,
         login: &str,
         session: SessionId,
-        wanted: Wanted,
+        wanted: WatchPolicy,
     ) -> Result<Option<(Watch, Fd)>, String> {
         let level = match wanted.audit {
             Audit::None => return Ok(None),
@@ -60,7 +60,7 @@ impl Watching {
         };
         let (filter, pass) = self.filter(level)?;
         let (ours, theirs) = socket::pair().map_err(|e| format!("making a socket: {e}"))?;
-        let watched = Watched {
+        let watched = WatchedSession {
             session,
             level,
             refuse_io_uring: wanted.io_uring == Stance::Refuse,
@@ -119,7 +119,7 @@ impl Watching {
     }
 
     /// Sessions that the watcher is to be told of.
-    pub fn take_waiting(&mut self) -> Vec<(Watched, Fd)> {
+    pub fn take_waiting(&mut self) -> Vec<(WatchedSession, Fd)> {
         std::mem::take(&mut self.waiting)
     }
 
@@ -148,7 +148,7 @@ impl Watching {
 
     /// The watcher is gone: what the next one takes over. Those whose helper had brought nothing yet are not watched: the
     /// helper hears nobody and says so.
-    pub fn left_behind(&mut self) -> Vec<(u64, Watched)> {
+    pub fn left_behind(&mut self) -> Vec<(u64, WatchedSession)> {
         let waits = |session: &SessionId| self.waiting.iter().any(|(w, _)| w.session == *session);
         let is_held = |session: &SessionId| self.keys.values().any(|of| of == session);
         let gone: Vec<SessionId> = self
@@ -430,18 +430,18 @@ mod tests {
     use super::*;
     use fleetgate_wire::exec::MAX_FILTER;
 
-    fn wanted(audit: Audit) -> Wanted {
-        Wanted {
+    fn wanted(audit: Audit) -> WatchPolicy {
+        WatchPolicy {
             audit,
-            ..Wanted::default()
+            ..WatchPolicy::default()
         }
     }
 
     #[test]
     fn each_level_has_a_filter_that_fits_an_order() {
-        let mut watching = Watching::default();
+        let mut watching = WatchedSessions::default();
         assert!(matches!(
-            watching.begin(1, "ada", [0; 16], Wanted::default()),
+            watching.begin(1, "ada", [0; 16], WatchPolicy::default()),
             Ok(None)
         ));
         assert!(!watching.is_needed() && !watching.has_waiting());
@@ -470,7 +470,7 @@ mod tests {
 
     #[test]
     fn what_a_watcher_held_is_left_to_the_next() {
-        let mut watching = Watching::default();
+        let mut watching = WatchedSessions::default();
         for number in 1..=3 {
             let begun = watching.begin(1, "ada", [number; 16], wanted(Audit::Commands));
             assert!(matches!(begun, Ok(Some(_))));

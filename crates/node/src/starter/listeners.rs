@@ -15,7 +15,7 @@ pub const USER_MODE: [SocketAddr; 2] = [
 ];
 
 /// Listening sockets, each with its address.
-pub struct Listening {
+pub struct ListeningSockets {
     pub sockets: Vec<Fd>,
     pub addresses: Vec<SocketAddr>,
     /// systemd gave them.
@@ -24,20 +24,20 @@ pub struct Listening {
 
 /// Takes what systemd gave, else listens on `addresses`. A version 6 address on a machine without version 6 is left
 /// out, as long as one address is left.
-pub fn open(addresses: &[SocketAddr], sockets: Vec<Fd>) -> Result<Listening, StarterError> {
+pub fn open(addresses: &[SocketAddr], sockets: Vec<Fd>) -> Result<ListeningSockets, StarterError> {
     if !sockets.is_empty() {
         let addresses = sockets
             .iter()
             .filter_map(|s| net::local(s).ok())
             .map(|bound| socket_address(&bound))
             .collect();
-        return Ok(Listening {
+        return Ok(ListeningSockets {
             sockets,
             addresses,
             given: true,
         });
     }
-    let mut listening = Listening {
+    let mut listening = ListeningSockets {
         sockets: Vec::new(),
         addresses: Vec::new(),
         given: false,

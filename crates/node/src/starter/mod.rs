@@ -16,7 +16,7 @@ use fleetgate_sys::{Errno, Fd, file, socket};
 use fleetgate_wire::node::starter::FIRST_LISTENER;
 use fleetgate_worker::idle_starter::{self, IdleStarter, Stage};
 use fleetgate_worker::start::Format;
-use listeners::Listening;
+use listeners::ListeningSockets;
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fmt;
 use std::net::SocketAddr;
@@ -126,7 +126,7 @@ pub fn run(options: &Options) -> Result<i32, StarterError> {
 
 /// Executes the monitor: this very program under its own word, by descriptor, so that an upgrade of the file does not
 /// mix two versions.
-fn start(options: &Options, control: &Fd, listening: &Listening) -> Result<Child, StarterError> {
+fn start(options: &Options, control: &Fd, listening: &ListeningSockets) -> Result<Child, StarterError> {
     let system = |doing| move |e| StarterError::System(doing, e);
     let program = file::openat(file::CWD, c"/proc/self/exe", file::flags::O_RDONLY, 0)
         .map_err(system("opening this program"))?;

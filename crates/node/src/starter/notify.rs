@@ -1,7 +1,7 @@
 //! systemd's side of the service's start: where it hears from us, and sockets that it hands over or keeps for the next start
 //! (sd_listen_fds(3)). Without systemd there is none of it.
 
-use super::listeners::Listening;
+use super::listeners::ListeningSockets;
 use fleetgate_base::sockets::{self, InheritedSockets};
 use fleetgate_base::{notify, parent};
 use fleetgate_sys::Fd;
@@ -44,7 +44,7 @@ pub fn sockets(systemd: &Systemd, addresses: &[SocketAddr]) -> Vec<Fd> {
 
 /// Has systemd keep the listening sockets, so that no connection is refused while the service restarts. What it gave us it
 /// has.
-pub fn keep(systemd: &Systemd, listening: &Listening) {
+pub fn keep(systemd: &Systemd, listening: &ListeningSockets) {
     if !listening.given {
         for fd in &listening.sockets {
             systemd.hand(&format!("FDSTORE=1\nFDNAME={STORED}"), &[fd.raw()]);
@@ -73,7 +73,7 @@ mod tests {
         systemd.say("READY=1");
         for given in [true, false] {
             let (ours, _theirs) = socket::pair().expect("pair");
-            let listening = Listening {
+            let listening = ListeningSockets {
                 sockets: vec![ours],
                 addresses: Vec::new(),
                 given,

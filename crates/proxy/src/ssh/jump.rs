@@ -66,11 +66,11 @@ enum Leg {
     /// The node is being reached.
     StreamFuture(super::StreamFuture),
     /// It was.
-    Open(Way),
+    Open(OpenLeg),
 }
 
 /// Both ways of an open leg.
-struct Way {
+struct OpenLeg {
     stream: super::Stream,
     /// From the client, not yet taken by the node: no more than the window.
     kept: VecDeque<u8>,
@@ -191,7 +191,7 @@ impl<S: Bytes> Jump<S> {
                 }
                 Poll::Ready(Ok(stream)) => {
                     core.accept(channel);
-                    *leg = Leg::Open(Way {
+                    *leg = Leg::Open(OpenLeg {
                         stream,
                         kept: VecDeque::new(),
                         client_done: false,
@@ -216,7 +216,7 @@ impl<S: Bytes> Jump<S> {
     }
 }
 
-impl Way {
+impl OpenLeg {
     /// Moves what can be moved. An error ends the leg.
     fn poll(&mut self, core: &mut Connection, channel: ChannelId, cx: &mut Context<'_>) -> io::Result<()> {
         self.towards_node(core, channel, cx)?;

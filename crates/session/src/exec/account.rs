@@ -21,7 +21,7 @@ const MAX_NOLOGIN: usize = 64 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It gets what it asked for.
-    Welcome,
+    Allowed,
     /// It gets `passwd`, whatever it asked for.
     ChangePassword,
 }
@@ -34,26 +34,26 @@ pub fn check(order: &Exec) -> Result<Verdict, Stop> {
         }
     }
     let Some(ageing) = order.account.ageing.as_ref().filter(|_| order.checks.expiry) else {
-        return Ok(Verdict::Welcome);
+        return Ok(Verdict::Allowed);
     };
     let stop = |reason| Stop {
         failure: failure(reason, Errno(0), &order.account.name.to_string_lossy()),
         code: NO_SHELL,
     };
     match standing(ageing, clock::wall().sec.div_euclid(86_400)) {
-        Standing::Good => Ok(Verdict::Welcome),
-        Standing::AccountExpired => {
+        AccountStatus::Good => Ok(Verdict::Allowed),
+        AccountStatus::AccountExpired => {
             messages::error(&[b"Your account has expired; please contact your system administrator.\n"]);
             Err(stop(Reason::AccountExpired))
         }
-        Standing::PasswordExpired if order.terminal.is_some() => {
+        AccountStatus::PasswordExpired if order.terminal.is_some() => {
             messages::error(&[
                 b"WARNING: Your password has expired.\n",
                 b"You must change your password now and login again!\n",
             ]);
             Ok(Verdict::ChangePassword)
         }
-        Standing::PasswordExpired => {
+        AccountStatus::PasswordExpired => {
             messages::error(&[
                 b"WARNING: Your password has expired.\n",
                 b"Password change required but no TTY available.\n",
@@ -88,7 +88,7 @@ fn no_login(path: &CStr, name: &str) -> Result<(), Stop> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum AccountStatus {
     Good,
     AccountExpired,
     PasswordExpired,
@@ -96,24 +96,24 @@ enum Standing {
 
 /// Where an account stands on `today`, in days since 1970. The rules of shadow(5), with sshd's boundaries: the
 /// last day still counts.
-fn standing(ageing: &Ageing, today: i64) -> Standing {
+fn standing(ageing: &Ageing, today: i64) -> AccountStatus {
     let set = |days: i64| (days >= 0).then_some(days);
     if set(ageing.expires).is_some_and(|last| last < today) {
-        return Standing::AccountExpired;
+        return AccountStatus::AccountExpired;
     }
     if ageing.last_change == 0 {
-        return Standing::PasswordExpired;
+        return AccountStatus::PasswordExpired;
     }
     let (Some(change), Some(max)) = (set(ageing.last_change), set(ageing.max_days)) else {
-        return Standing::Good;
+        return AccountStatus::Good;
     };
     let last = change.saturating_add(max);
     if last >= today {
-        return Standing::Good;
+        return AccountStatus::Good;
     }
     match set(ageing.inactive_days) {
-        Some(grace) if last.saturating_add(grace) < today => Standing::AccountExpired,
-        _ => Standing::PasswordExpired,
+        Some(grace) if last.saturating_add(grace) < today => AccountStatus::AccountExpired,
+        _ => AccountStatus::PasswordExpired,
     }
 }
 
@@ -126,18 +126,18 @@ mod tests {
         let today = 20_000;
         let table = [
             // last change, max, inactive, expires
-            ((-1, -1, -1, -1), Standing::Good),
-            ((19_990, 99_999, 7, -1), Standing::Good),
-            ((19_990, 10, -1, -1), Standing::Good),
-            ((19_989, 10, -1, -1), Standing::PasswordExpired),
-            ((19_980, 10, 10, -1), Standing::PasswordExpired),
-            ((19_979, 10, 10, -1), Standing::AccountExpired),
-            ((0, -1, -1, -1), Standing::PasswordExpired),
-            ((19_990, -1, -1, 20_000), Standing::Good),
-            ((19_990, -1, -1, 19_999), Standing::AccountExpired),
-            ((0, 0, 0, 1), Standing::AccountExpired),
-            ((i64::MAX, i64::MAX, i64::MAX, -1), Standing::Good),
-            ((1, 1, i64::MAX, -1), Standing::PasswordExpired),
+            ((-1, -1, -1, -1), AccountStatus::Good),
+            ((19_990, 99_999, 7, -1), AccountStatus::Good),
+            ((19_990, 10, -1, -1), AccountStatus::Good),
+            ((19_989, 10, -1, -1), AccountStatus::PasswordExpired),
+            ((19_980, 10, 10, -1), AccountStatus::PasswordExpired),
+            ((19_979, 10, 10, -1), AccountStatus::AccountExpired),
+            ((0, -1, -1, -1), AccountStatus::PasswordExpired),
+            ((19_990, -1, -1, 20_000), AccountStatus::Good),
+            ((19_990, -1, -1, 19_999), AccountStatus::AccountExpired),
+            ((0, 0, 0, 1), AccountStatus::AccountExpired),
+            ((i64::MAX, i64::MAX, i64::MAX, -1), AccountStatus::Good),
+            ((1, 1, i64::MAX, -1), AccountStatus::PasswordExpired),
         ];
         for ((last_change, max_days, inactive_days, expires), wanted) in table {
             let ageing = Ageing {

@@ -96,10 +96,8 @@ pub fn run() -> i32 {
 
 /// Returns only with the reason why not.
 fn become_program(control: &Control, order: &Exec, given: OrderDescriptors) -> Stop {
-    match prepare(control, order, given) {
-        Err(stop) => stop,
-        Ok(never) => match never {},
-    }
+    let Err(stop) = prepare(control, order, given);
+    stop
 }
 
 fn prepare(
@@ -153,7 +151,7 @@ fn prepare(
     enter_home(order);
     steps.done(c"home");
     let program = match verdict {
-        account::Verdict::Welcome => program::of(order, &environment),
+        account::Verdict::Allowed => program::of(order, &environment),
         account::Verdict::ChangePassword => program::change_password(),
     }?;
     exec::reset_signals();

@@ -27,7 +27,7 @@ fn entry(order: &Exec, login: &Login) -> Entry {
 
 /// What came of the records.
 #[derive(Default)]
-pub struct Written {
+pub struct RecordResult {
     /// The last login before this one, when it is to be shown.
     pub last: Option<LastLogin>,
     /// The first record that could not be written.
@@ -38,9 +38,9 @@ pub struct Written {
 ///
 /// A record that cannot be written (a full disk, a lock that a user sits on) keeps nobody out, as with sshd:
 /// an operator locked out by a full disk could not come in to empty it. The server is told.
-pub fn write(order: &Exec) -> Written {
+pub fn write(order: &Exec) -> RecordResult {
     let Some(login) = &order.login else {
-        return Written::default();
+        return RecordResult::default();
     };
     let places = Places::system();
     let entry = entry(order, login);
@@ -72,7 +72,7 @@ pub fn write(order: &Exec) -> Written {
         let events = [Event::CredentialsAcquired, Event::Login, Event::SessionStart];
         note(c"the kernel's audit log", audit::tell(&entry, &events, true));
     }
-    Written {
+    RecordResult {
         last: last.filter(|l| !own(l)),
         failure,
     }

@@ -56,7 +56,7 @@ pub struct PendingRequest {
 /// What it waits for.
 pub enum Stage {
     /// A name.
-    NameLookup(Lookup, Then),
+    NameLookup(Lookup, AddressUse),
     /// A TCP connection.
     TcpConnect(ConnectAttempt),
     /// Room in a unix-domain listener's queue.
@@ -65,7 +65,7 @@ pub enum Stage {
 
 /// What to do with a name's addresses.
 #[derive(Clone, Copy)]
-pub enum Then {
+pub enum AddressUse {
     /// Connect to one of them.
     Connect,
     /// Bind to all of them.
@@ -326,7 +326,7 @@ impl Helper {
         let (then, deadline) = (*then, asked.deadline());
         match asked.addresses(found) {
             Err(why) => self.finish(at, Err(why)),
-            Ok(list) if matches!(then, Then::Connect) => {
+            Ok(list) if matches!(then, AddressUse::Connect) => {
                 let mut connecting = ConnectAttempt::new(&list, deadline);
                 let progress = connecting.proceed(now);
                 self.pending[at].stage = Stage::TcpConnect(connecting);

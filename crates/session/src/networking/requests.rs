@@ -1,7 +1,7 @@
 //! What each request does, up to where it has to wait for something.
 
 use super::connecting::{ConnectAttempt, MAX_ADDRESSES};
-use super::helper::{End, Helper, PendingRequest, Resource, ResourceKind, Stage, Then, endpoint};
+use super::helper::{AddressUse, End, Helper, PendingRequest, Resource, ResourceKind, Stage, endpoint};
 use super::host::{self, Host};
 use super::unix::{self, SocketPath, UnixConnectAttempt};
 use super::{listening, refusal};
@@ -80,14 +80,14 @@ impl Helper {
                 port,
                 timeout_ms,
             } => return self.connect(id, host, port, timeout_ms, now),
-            What::Bind { host, port } => return self.bind(id, host, port, Then::Bind, now),
+            What::Bind { host, port } => return self.bind(id, host, port, AddressUse::Bind, now),
             What::Listen { host, port, backlog } => {
                 let backlog = listening::backlog(backlog);
-                return self.bind(id, host, port, Then::Listen { backlog }, now);
+                return self.bind(id, host, port, AddressUse::Listen { backlog }, now);
             }
             What::Accept { host, port, backlog } => {
                 let backlog = listening::backlog(backlog);
-                return self.bind(id, host, port, Then::Accept { backlog }, now);
+                return self.bind(id, host, port, AddressUse::Accept { backlog }, now);
             }
             What::ConnectUnix { path, timeout_ms } => {
                 let knocking =
@@ -136,7 +136,7 @@ impl Helper {
         let understood = deadline(timeout_ms, now).and_then(|at| Ok((at, host::remote(&host, port)?)));
         match understood {
             Err(why) => Ok(Err(why)),
-            Ok((at, Host::Name)) => Ok(self.ask(id, host, port, Then::Connect, now, at)),
+            Ok((at, Host::Name)) => Ok(self.ask(id, host, port, AddressUse::Connect, now, at)),
             Ok((at, Host::Addresses { list, .. })) => {
                 let mut connecting = ConnectAttempt::new(&list, at);
                 let progress = connecting.proceed(now);
@@ -149,7 +149,15 @@ impl Helper {
         }
     }
 
-    fn ask(&mut self, id: u32, name: CString, port: u16, then: Then, now: i64, until: i64) -> Refusable<()> {
+    fn ask(
+        &mut self,
+        id: u32,
+        name: CString,
+        port: u16,
+        then: AddressUse,
+        now: i64,
+        until: i64,
+    ) -> Refusable<()> {
         let asked = self.names.ask(name, port, now, until)?;
         self.pending.push(PendingRequest {
             id,
@@ -189,7 +197,7 @@ impl Helper {
         id: u32,
         host: CString,
         port: u16,
-        then: Then,
+        then: AddressUse,
         now: i64,
     ) -> Result<Refusable<()>, End> {
         match host::local(&host, port) {
@@ -205,13 +213,13 @@ impl Helper {
         id: u32,
         list: &[Address],
         complete: bool,
-        then: Then,
+        then: AddressUse,
     ) -> Result<(), End> {
         let list = &list[..list.len().min(MAX_ADDRESSES)];
         let (backlog, keep) = match then {
-            Then::Connect | Then::Bind => (None, false),
-            Then::Listen { backlog } => (Some(backlog), false),
-            Then::Accept { backlog } => (Some(backlog), true),
+            AddressUse::Connect | AddressUse::Bind => (None, false),
+            AddressUse::Listen { backlog } => (Some(backlog), false),
+            AddressUse::Accept { backlog } => (Some(backlog), true),
         };
         let room = if keep { self.room() } else { Ok(()) };
         let bound = match room.and_then(|()| listening::open(list, complete, backlog)) {

@@ -4,7 +4,7 @@
 //! system call each, where OpenSSH makes two (lseek, read) and copies twice. Offsets are the kernel's 64 bits; a
 //! WRITE beyond the end leaves a hole.
 
-use super::handles::{self, File, Open};
+use super::handles::{self, File, OpenHandle};
 use super::operations::{Outcome, Session, opens_for_change, tell_closed};
 use super::protocol::{MAX_DATA, MAX_PACKET, Status, kind, open};
 use super::request::{Attributes, HandleName};
@@ -45,7 +45,7 @@ impl Session {
         }
         let mode = attributes.mode.unwrap_or(DEFAULT_MODE) & 0o7777;
         let fd = file::openat(file::CWD, path, kernel_flags(flags), mode)?;
-        let name = self.handles.insert(Open::File(File {
+        let name = self.handles.insert(OpenHandle::File(File {
             fd,
             path: path.into(),
             flags,
@@ -69,8 +69,8 @@ impl Session {
         let open = self.handles.remove(handle).ok_or(Status::NoSuchFile)?;
         tell_closed(&mut self.events, &open);
         let fd = match open {
-            Open::File(file) => file.fd,
-            Open::Directory(directory) => directory.entries.into_directory(),
+            OpenHandle::File(file) => file.fd,
+            OpenHandle::Directory(directory) => directory.entries.into_directory(),
         };
         // A file system over the network may only now say that a write failed.
         fd.close()?;

@@ -41,7 +41,7 @@ pub struct Directory {
 }
 
 /// What one handle stands for.
-pub enum Open {
+pub enum OpenHandle {
     /// A file.
     File(File),
     /// A directory.
@@ -50,7 +50,7 @@ pub enum Open {
 
 struct Slot {
     given_out: u32,
-    open: Option<Open>,
+    open: Option<OpenHandle>,
 }
 
 /// The table.
@@ -83,7 +83,7 @@ impl Handles {
     }
 
     /// Gives `open` a name.
-    pub fn insert(&mut self, open: Open) -> [u8; 8] {
+    pub fn insert(&mut self, open: OpenHandle) -> [u8; 8] {
         let at = self.free.pop().unwrap_or(short(self.slots.len()));
         if at as usize == self.slots.len() {
             self.slots.push(Slot {
@@ -109,28 +109,28 @@ impl Handles {
     }
 
     /// What `name` stands for.
-    pub fn get(&mut self, name: &[u8]) -> Option<&mut Open> {
+    pub fn get(&mut self, name: &[u8]) -> Option<&mut OpenHandle> {
         self.slot(name)?.1.open.as_mut()
     }
 
     /// The file that `name` stands for.
     pub fn file(&mut self, name: &[u8]) -> Option<&mut File> {
         match self.get(name)? {
-            Open::File(file) => Some(file),
-            Open::Directory(_) => None,
+            OpenHandle::File(file) => Some(file),
+            OpenHandle::Directory(_) => None,
         }
     }
 
     /// The directory that `name` stands for.
     pub fn directory(&mut self, name: &[u8]) -> Option<&mut Directory> {
         match self.get(name)? {
-            Open::Directory(directory) => Some(directory),
-            Open::File(_) => None,
+            OpenHandle::Directory(directory) => Some(directory),
+            OpenHandle::File(_) => None,
         }
     }
 
     /// Takes it out of the table.
-    pub fn remove(&mut self, name: &[u8]) -> Option<Open> {
+    pub fn remove(&mut self, name: &[u8]) -> Option<OpenHandle> {
         let (at, slot) = self.slot(name)?;
         let open = slot.open.take()?;
         self.free.push(at);
@@ -138,7 +138,7 @@ impl Handles {
     }
 
     /// Takes out whatever is left.
-    pub fn drain(&mut self) -> impl Iterator<Item = Open> + '_ {
+    pub fn drain(&mut self) -> impl Iterator<Item = OpenHandle> + '_ {
         self.slots.iter_mut().filter_map(|s| s.open.take())
     }
 }
@@ -149,7 +149,7 @@ mod tests {
 
     fn file(handles: &mut Handles, flags: u32) -> [u8; 8] {
         let fd = fleetgate_sys::file::openat(fleetgate_sys::file::CWD, c"/dev/null", 0, 0).unwrap();
-        handles.insert(Open::File(File {
+        handles.insert(OpenHandle::File(File {
             fd,
             path: c"/dev/null".into(),
             flags,

@@ -3,7 +3,7 @@
 //! Entries come 64 KB per system call, each is looked at relative to the open directory, and an answer is filled
 //! up to the 34,000 bytes that every client must take: 170 entries or so, where OpenSSH sends 100.
 
-use super::handles::{Directory, Open};
+use super::handles::{Directory, OpenHandle};
 use super::operations::{Outcome, Session};
 use super::people::{People, number};
 use super::protocol::{MAX_LISTING, Status, kind};
@@ -35,7 +35,7 @@ impl Session {
         }
         let how = flags::O_RDONLY | flags::O_DIRECTORY | flags::O_NONBLOCK;
         let fd = file::openat(file::CWD, path, how, 0)?;
-        let name = self.handles.insert(Open::Directory(Directory {
+        let name = self.handles.insert(OpenHandle::Directory(Directory {
             entries: Entries::new(fd),
             pending: Vec::new(),
         }));

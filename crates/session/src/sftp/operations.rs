@@ -1,7 +1,7 @@
 //! One session's state, and the way from a request to what does it.
 
 use super::events::Events;
-use super::handles::{Handles, Open};
+use super::handles::{Handles, OpenHandle};
 use super::output::Output;
 use super::people::People;
 use super::protocol::{AllowedOperations, End, OPERATIONS, Operation, Status, VERSION, kind, open};
@@ -223,8 +223,8 @@ fn set_event(path: CString, attributes: &super::request::Attributes, errno: i32)
 }
 
 /// Tells what was done to a file that is being closed.
-pub fn tell_closed(events: &mut Events, open: &Open) {
-    if let Open::File(file) = open
+pub fn tell_closed(events: &mut Events, open: &OpenHandle) {
+    if let OpenHandle::File(file) = open
         && events.wanted()
     {
         let path = events.absolute(&file.path);

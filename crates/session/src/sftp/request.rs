@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 /// Why a packet is not a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Malformed {
+pub enum RequestError {
     /// It is too short to name a request. Nobody to answer to: the session ends.
     NoRequest,
     /// The request that `id` names ends early, or has a zero byte in a path.
@@ -213,18 +213,18 @@ pub fn frame(input: &[u8]) -> Framing {
 }
 
 /// Reads one packet, its length field taken off. Bytes after the last field are read over, as OpenSSH does.
-pub fn parse(packet: &[u8]) -> Result<Packet<'_>, Malformed> {
+pub fn parse(packet: &[u8]) -> Result<Packet<'_>, RequestError> {
     let mut fields = Fields(packet);
-    let kind = fields.u8().ok_or(Malformed::NoRequest)?;
-    let number = fields.u32().ok_or(Malformed::NoRequest)?;
+    let kind = fields.u8().ok_or(RequestError::NoRequest)?;
+    let number = fields.u32().ok_or(RequestError::NoRequest)?;
     if kind == kind::INIT {
         return Ok(Packet::Init { version: number });
     }
     let id = number;
-    let Some(operation) = operation(kind, &mut fields).ok_or(Malformed::Fields { id })? else {
+    let Some(operation) = operation(kind, &mut fields).ok_or(RequestError::Fields { id })? else {
         return Ok(Packet::Unknown { id });
     };
-    let request = request(operation, &mut fields).ok_or(Malformed::Fields { id })?;
+    let request = request(operation, &mut fields).ok_or(RequestError::Fields { id })?;
     Ok(Packet::Request {
         id,
         operation,
@@ -437,12 +437,12 @@ mod tests {
         for end in 5..bytes.len() {
             assert_eq!(
                 parse(&bytes[..end]),
-                Err(Malformed::Fields { id: 7 }),
+                Err(RequestError::Fields { id: 7 }),
                 "cut at {end}"
             );
         }
         for end in 0..5 {
-            assert_eq!(parse(&bytes[..end]), Err(Malformed::NoRequest), "cut at {end}");
+            assert_eq!(parse(&bytes[..end]), Err(RequestError::NoRequest), "cut at {end}");
         }
     }
 
@@ -450,7 +450,7 @@ mod tests {
     fn what_is_no_path_or_unknown_is_told_apart() {
         assert_eq!(
             parse(&packet(kind::STAT, &[string(b"a\0b")])),
-            Err(Malformed::Fields { id: 7 })
+            Err(RequestError::Fields { id: 7 })
         );
         assert_eq!(parse(&packet(99, &[])), Ok(Packet::Unknown { id: 7 }));
         assert_eq!(
@@ -471,7 +471,7 @@ mod tests {
         );
         assert_eq!(
             parse(&lie),
-            Err(Malformed::Fields { id: 7 }),
+            Err(RequestError::Fields { id: 7 }),
             "four billion attributes"
         );
     }

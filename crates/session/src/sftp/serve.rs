@@ -11,7 +11,7 @@
 
 use super::operations::Session;
 use super::protocol::{End, MAX_PACKET, kind};
-use super::request::{Framing, Malformed, frame, parse};
+use super::request::{Framing, RequestError, frame, parse};
 use alloc::vec::Vec;
 use fleetgate_sys::poll::{self, Watch};
 use fleetgate_sys::{Errno, Fd, file, stream, tree};
@@ -29,7 +29,7 @@ const MOST_WAITING: usize = 4 << 20;
 const STREAM_ROOM: i32 = 512 << 10;
 
 /// How answers leave.
-enum Way {
+enum OutputKind {
     /// A socket: each call says that it will not wait.
     Socket,
     /// A pipe, made non-blocking for as long as this runs.
@@ -46,7 +46,7 @@ pub struct Streams {
     input: Fd,
     input_is_socket: bool,
     output: Fd,
-    way: Way,
+    way: OutputKind,
 }
 
 impl Streams {
@@ -56,17 +56,17 @@ impl Streams {
             Ok(stat) if stat.is_socket() => {
                 // The default holds 208 KB; without more the longest answer leaves in two pieces.
                 let _ = stream::set_send_buffer(output.raw(), STREAM_ROOM);
-                Way::Socket
+                OutputKind::Socket
             }
             Ok(stat) if stat.is_fifo() => {
                 let _ = stream::set_pipe_size(output.raw(), STREAM_ROOM);
                 let was_nonblocking = stream::is_nonblocking(&output).unwrap_or(false);
                 match output.set_nonblocking(true) {
-                    Ok(()) => Way::Pipe { was_nonblocking },
-                    Err(_) => Way::Other,
+                    Ok(()) => OutputKind::Pipe { was_nonblocking },
+                    Err(_) => OutputKind::Other,
                 }
             }
-            _ => Way::Other,
+            _ => OutputKind::Other,
         };
         let kind = tree::stat_open(input.raw()).ok();
         if kind.is_some_and(|s| s.is_fifo()) {
@@ -98,8 +98,8 @@ impl Streams {
     /// Sends what fits now; 0: nothing.
     fn send(&self, bytes: &[u8]) -> Result<usize, Errno> {
         let sent = match self.way {
-            Way::Socket => stream::send_now(self.output.raw(), bytes),
-            Way::Pipe { .. } | Way::Other => file::write(self.output.raw(), bytes),
+            OutputKind::Socket => stream::send_now(self.output.raw(), bytes),
+            OutputKind::Pipe { .. } | OutputKind::Other => file::write(self.output.raw(), bytes),
         };
         match sent {
             Err(Errno::EAGAIN) => Ok(0),
@@ -110,7 +110,7 @@ impl Streams {
 
 impl Drop for Streams {
     fn drop(&mut self) {
-        if let Way::Pipe {
+        if let OutputKind::Pipe {
             was_nonblocking: false,
         } = self.way
         {
@@ -142,7 +142,7 @@ impl Input {
 }
 
 /// Why working off stopped.
-enum Stopped {
+enum ServePause {
     /// No whole packet waits.
     Hungry,
     /// Too much waits to be sent.
@@ -173,7 +173,7 @@ fn turns(session: &mut Session, streams: &Streams, input: &mut Input) -> End {
         };
         // A client in the middle of a packet is sending: answers wait while more of it has come already, as each
         // of them would wake it up. A client that sends nothing more gets them at once.
-        if matches!(stopped, Stopped::Hungry)
+        if matches!(stopped, ServePause::Hungry)
             && !input.waiting().is_empty()
             && session.output.waiting() < SEND_AT
         {
@@ -192,17 +192,17 @@ fn turns(session: &mut Session, streams: &Streams, input: &mut Input) -> End {
         }
         if session.output.waiting() == 0 {
             // Nothing to send: whatever stopped us is over, or the next request is all there is to wait for.
-            if let Stopped::Full = stopped {
+            if let ServePause::Full = stopped {
                 continue;
             }
-        } else if let Err(end) = wait(streams, input, matches!(stopped, Stopped::Hungry)) {
+        } else if let Err(end) = wait(streams, input, matches!(stopped, ServePause::Hungry)) {
             return end;
         } else {
             // Both may be possible now; what can be sent is sent first, what has come is read without waiting.
             if let Err(errno) = flush(session, streams) {
                 return End::Broken(errno);
             }
-            if matches!(stopped, Stopped::Full) || !readable(streams) {
+            if matches!(stopped, ServePause::Full) || !readable(streams) {
                 continue;
             }
         }
@@ -221,10 +221,10 @@ fn turns(session: &mut Session, streams: &Streams, input: &mut Input) -> End {
 }
 
 /// Works off whole packets, as long as their answers may wait.
-fn work(session: &mut Session, streams: &Streams, input: &mut Input) -> Result<Stopped, End> {
+fn work(session: &mut Session, streams: &Streams, input: &mut Input) -> Result<ServePause, End> {
     loop {
         let end = match frame(input.waiting()) {
-            Framing::Partial => return Ok(Stopped::Hungry),
+            Framing::Partial => return Ok(ServePause::Hungry),
             Framing::TooLong { len } => return Err(End::TooLong { len }),
             Framing::Whole { end } => end,
         };
@@ -234,12 +234,12 @@ fn work(session: &mut Session, streams: &Streams, input: &mut Input) -> Result<S
             _ => MOST_WAITING,
         };
         if session.output.waiting() > bound {
-            return Ok(Stopped::Full);
+            return Ok(ServePause::Full);
         }
         match parse(packet) {
             Ok(packet) => session.take(packet)?,
-            Err(Malformed::Fields { id }) => session.malformed(id)?,
-            Err(Malformed::NoRequest) => return Err(End::NoRequest),
+            Err(RequestError::Fields { id }) => session.malformed(id)?,
+            Err(RequestError::NoRequest) => return Err(End::NoRequest),
         }
         input.start += end;
         if session.output.waiting() >= SEND_AT {

@@ -9,7 +9,7 @@ use fleetgate_proto::v1::tunnel_client::TunnelClient;
 use fleetgate_proto::v1::{Dial, Frame, Via};
 use fleetgate_sys::{Errno, Fd, process, socket};
 use fleetgate_wire::node::tunnel::{
-    Credentials as Wire, Facts, FromTunnel, Label, Proxy as Dialled, Settings, ToTunnel,
+    Credentials as Wire, FromTunnel, Label, NodeDescription, Proxy as Dialled, Settings, ToTunnel,
 };
 use fleetgate_wire::node::{Blob, MAX_FRAME};
 use std::ffi::CString;
@@ -379,8 +379,8 @@ pub fn settings(cluster: &Cluster, proxies: Vec<Dialled>) -> Settings {
     }
 }
 
-pub fn facts(serial: u64) -> Facts {
-    Facts {
+pub fn facts(serial: u64) -> NodeDescription {
+    NodeDescription {
         labels: vec![Label {
             name: c"env".into(),
             value: c"prod".into(),

@@ -7,7 +7,7 @@
 //! The front's bytes go straight between its connection and the pipes, terminals and sockets that it was handed; the
 //! monitor sees orders and ends.
 
-use super::{Blob, Connection, Ended, Ends, Permits, Settings, State};
+use super::{Blob, Connection, ConnectionAddresses, Permits, ProcessEnd, Settings, State};
 use crate::net::{Done, What};
 use crate::{choice, record};
 use alloc::ffi::CString;
@@ -22,7 +22,7 @@ choice! {
         /// First.
         0 => Begin { settings: Settings },
         /// A connection whose login was accepted; one descriptor, its socket. `state` is what the lobby handed over.
-        1 => Arrived { connection: Connection, ends: Ends, state: State, permits: Permits, cookie: [u8; 16] },
+        1 => Arrived { connection: Connection, ends: ConnectionAddresses, state: State, permits: Permits, cookie: [u8; 16] },
         /// The signature of a later key exchange, and the next one's cookie.
         2 => Signed { connection: Connection, signature: Vec<u8>, cookie: [u8; 16] },
         /// The session of [`FromFront::Start`] runs. With a terminal one descriptor, its master; else three: the
@@ -32,7 +32,7 @@ choice! {
         4 => NotStarted { connection: Connection, ticket: Ticket, why: CString },
         /// The session's process ended. Output may still come from its pipes. The words, if there are any, say who ended it
         /// and why, and are for the user.
-        5 => Ended { connection: Connection, ticket: Ticket, ended: Ended, why: CString },
+        5 => Ended { connection: Connection, ticket: Ticket, ended: ProcessEnd, why: CString },
         /// The answer to [`FromFront::Network`], or a connection on what it listens on; sockets beside it.
         6 => Network { connection: Connection, ticket: Ticket, done: Done },
         /// Signatures that prove the host keys asked about, in order; none: refused.

@@ -7,7 +7,7 @@
 //! The monitor keeps a duplicate of every socket: the lobby ends a connection by shutting it down, and a connection
 //! that was handed over is closed in the lobby without shutting it down.
 
-use super::{Connection, Ends, Settings, State, Verdict};
+use super::{Connection, ConnectionAddresses, Settings, State, Verdict};
 use crate::choice;
 use alloc::ffi::CString;
 use alloc::vec::Vec;
@@ -19,7 +19,7 @@ choice! {
         0 => Begin { settings: Settings },
         /// A connection; one descriptor, its socket. `cookie` is for its first KEXINIT and good for one signature.
         /// Whoever is not in after `grace_ms` is out.
-        1 => Arrived { connection: Connection, ends: Ends, cookie: [u8; 16], grace_ms: u32 },
+        1 => Arrived { connection: Connection, ends: ConnectionAddresses, cookie: [u8; 16], grace_ms: u32 },
         /// The signature (an SSH signature blob) of the exchange asked for, and the next key exchange's cookie.
         2 => Signed { connection: Connection, signature: Vec<u8>, cookie: [u8; 16] },
         /// The answer to [`FromLobby::Auth`] or [`FromLobby::AuthInfo`].

@@ -159,7 +159,7 @@ record! {
 
 record! {
     /// How a process ended.
-    pub struct Ended {
+    pub struct ProcessEnd {
         /// The exit code, or the signal's number with `signalled`.
         pub status: i32,
         /// A signal ended it.
@@ -171,7 +171,7 @@ record! {
 
 record! {
     /// Where a connection comes from and arrived.
-    pub struct Ends {
+    pub struct ConnectionAddresses {
         /// The peer.
         pub peer: Endpoint,
         /// Us.

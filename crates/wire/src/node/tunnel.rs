@@ -47,7 +47,7 @@ record! {
         /// Who the node is.
         pub credentials: Credentials,
         /// What the proxies are told.
-        pub facts: Facts,
+        pub facts: NodeDescription,
     }
 }
 
@@ -87,7 +87,7 @@ record! {
 
 record! {
     /// A node's facts.
-    pub struct Facts {
+    pub struct NodeDescription {
         /// Labels.
         pub labels: Vec<Label>,
         /// The version that runs.
@@ -139,7 +139,7 @@ choice! {
         /// Where a session's time went.
         5 => Spans { ticket: Ticket, spans: Vec<Span> },
         /// The facts changed.
-        6 => Facts { facts: Facts },
+        6 => Facts { facts: NodeDescription },
         /// The proxies changed; their ports are among those of Begin.
         7 => Proxies { proxies: Vec<Proxy> },
         /// The certificates changed: they go for connections made from now on.
@@ -165,7 +165,7 @@ choice! {
         /// Look up the host of a proxy.
         2 => Resolve { host: CString },
         /// A session.
-        3 => Arrived { ticket: Ticket, vouched: Vouched, first: Vec<u8> },
+        3 => Arrived { ticket: Ticket, vouched: ProxyStatement, first: Vec<u8> },
         /// The cluster's state, in pieces; the last one has no `more`, and the signature.
         4 => State { piece: Vec<u8>, signature: Vec<u8>, more: bool },
         /// The state is still the same, signed.
@@ -187,7 +187,7 @@ choice! {
 
 record! {
     /// What a proxy says about a session, and what the client asked for beside it.
-    pub struct Vouched {
+    pub struct ProxyStatement {
         /// The client's address.
         pub source: Endpoint,
         /// The proxy's name.

@@ -63,7 +63,7 @@ record! {
 
 record! {
     /// Something that a watched session did, or was about to do.
-    pub struct Seen {
+    pub struct WatcherEvent {
         /// The session.
         pub session: SessionId,
         /// When.
@@ -75,12 +75,12 @@ record! {
     }
 }
 
-/// The levels of [`Watched::level`].
+/// The levels of [`WatchedSession::level`].
 pub const LEVELS: core::ops::RangeInclusive<u8> = 1..=3;
 
 record! {
     /// A session that is watched.
-    pub struct Watched {
+    pub struct WatchedSession {
         /// Which.
         pub session: SessionId,
         /// What is told of it: 1 commands, 2 files, 3 everything.
@@ -96,9 +96,9 @@ choice! {
         /// First, and again when it was replaced: one descriptor, the socket to the guardian.
         0 => Guardian,
         /// A session is to be watched; one descriptor, on which its helper sends its listener.
-        1 => Session { watched: Watched },
+        1 => Session { watched: WatchedSession },
         /// A listener that the watcher before this one held; the guardian has it.
-        2 => Adopt { key: u64, watched: Watched },
+        2 => Adopt { key: u64, watched: WatchedSession },
         /// The log has room: so many more events may be told.
         3 => More { events: u32 },
     }
@@ -112,7 +112,7 @@ choice! {
         /// It holds a listener of this session under this key; a session may have several, one for each try of its launch.
         1 => Holds { key: u64, session: SessionId },
         /// Events, in order.
-        2 => Seen { events: Vec<Seen> },
+        2 => Seen { events: Vec<WatcherEvent> },
         /// So many events of this session were lost, because nobody took them.
         3 => Lost { session: SessionId, count: u64 },
         /// Nobody watched this session for so long; so many calls were let through untold.
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn words_come_back_as_they_were_said() {
-        let watched = Watched {
+        let watched = WatchedSession {
             session: [7; 16],
             level: 2,
             refuse_io_uring: true,
@@ -164,7 +164,7 @@ mod tests {
             source,
             value,
         });
-        let event = Seen {
+        let event = WatcherEvent {
             session: [7; 16],
             at: Moment { sec: -1, nsec: 5 },
             event: c"exec".into(),

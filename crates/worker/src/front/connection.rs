@@ -4,7 +4,7 @@
 use super::channel::Session;
 use super::channel::{Channel, Forward, Listener, Use};
 use super::key::Key;
-use super::pump::{Poured, Which};
+use super::pump::{PourStop, Which};
 use super::{Context, words};
 use crate::lobby::reason_of;
 use crate::start::WorkerEnd;
@@ -372,7 +372,7 @@ impl ClientConnection {
             *ch.queued() = false;
             let poured = ch.pump().pour(&mut self.core, ChannelId(channel), SHARE);
             self.settle(channel);
-            if poured == Poured::Share {
+            if poured == PourStop::Share {
                 self.queue(channel);
             }
         }

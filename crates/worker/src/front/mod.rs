@@ -78,10 +78,8 @@ pub(crate) fn run(start: &Start) -> WorkerEnd {
         places: BTreeMap::new(),
         due: VecDeque::new(),
     };
-    match front.run() {
-        Ok(never) => match never {},
-        Err(ended) => ended,
-    }
+    let Err(ended) = front.run();
+    ended
 }
 
 impl Front {

@@ -57,7 +57,7 @@ struct Sink {
 
 /// What [`Pump::pour`] stopped at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Poured {
+pub(super) enum PourStop {
     /// Nothing to read now.
     All,
     /// No window, or no room in the output; the core says when there is.
@@ -225,7 +225,7 @@ impl Pump {
     }
 
     /// Reads for the client, at most about `share` bytes.
-    pub(super) fn pour(&mut self, core: &mut Connection, channel: ChannelId, share: usize) -> Poured {
+    pub(super) fn pour(&mut self, core: &mut Connection, channel: ChannelId, share: usize) -> PourStop {
         let mut poured = 0;
         for (slot, to) in [
             (&mut self.output, Stream::Main),
@@ -233,10 +233,10 @@ impl Pump {
         ] {
             while let Some(source) = slot.as_mut().filter(|s| s.readable) {
                 if poured >= share {
-                    return Poured::Share;
+                    return PourStop::Share;
                 }
                 if core.writable(channel) == 0 {
-                    return Poured::Starved;
+                    return PourStop::Starved;
                 }
                 let mut most = 0;
                 let read = core.write_parts(channel, to, CHUNK, |places| {
@@ -259,7 +259,7 @@ impl Pump {
                 }
             }
         }
-        Poured::All
+        PourStop::All
     }
 
     /// Passes on what the client sent; how many bytes are done with, written or dropped. The others are kept.

@@ -282,7 +282,7 @@ impl ClientConnection {
     }
 
     /// Its process ended. `why`: the words for a user whose session somebody ended; empty: it ended by itself.
-    pub(super) fn program_ended(&mut self, ticket: Ticket, ended: &node::Ended, why: &CStr) {
+    pub(super) fn program_ended(&mut self, ticket: Ticket, ended: &node::ProcessEnd, why: &CStr) {
         let is = |ch: &Channel| matches!(ch, Channel::Session(s) if s.stage == Stage::Running(ticket));
         let Some(channel) = self.channels.iter().find(|(_, ch)| is(ch)).map(|(n, _)| *n) else {
             return;

@@ -64,10 +64,8 @@ pub(crate) fn run(start: &Start) -> WorkerEnd {
         guests: BTreeMap::new(),
         draining: false,
     };
-    match lobby.run() {
-        Ok(never) => match never {},
-        Err(ended) => ended,
-    }
+    let Err(ended) = lobby.run();
+    ended
 }
 
 impl Lobby {

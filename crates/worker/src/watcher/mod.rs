@@ -19,7 +19,7 @@ use fleetgate_sys::slots::Slots;
 use fleetgate_sys::{Errno, Fd, exe, seccomp, socket};
 use fleetgate_wire::common::SessionId;
 use fleetgate_wire::exec::HELD;
-use fleetgate_wire::node::watch::{CREDIT, FromWatcher, LEVELS, ToWatcher, Watched};
+use fleetgate_wire::node::watch::{CREDIT, FromWatcher, LEVELS, ToWatcher, WatchedSession};
 use outbox::Outbox;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -46,14 +46,14 @@ struct Preparation {
 /// A helper that may bring a listener.
 struct Introduction {
     socket: Fd,
-    watched: Watched,
+    watched: WatchedSession,
 }
 
 /// A listener that has a thread.
 struct HeldListener {
     listener: Arc<Fd>,
     slots: Fd,
-    watched: Watched,
+    watched: WatchedSession,
 }
 
 struct Watcher {
@@ -104,10 +104,8 @@ impl Preparation {
             next: FIRST,
             credit: CREDIT,
         };
-        match watcher.run() {
-            Ok(never) => match never {},
-            Err(ended) => ended,
-        }
+        let Err(ended) = watcher.run();
+        ended
     }
 }
 
@@ -183,7 +181,7 @@ impl Watcher {
     }
 
     /// A session whose helper may come: it hears that somebody is here.
-    fn introduce(&mut self, socket: Fd, watched: Watched) -> Result<(), WorkerEnd> {
+    fn introduce(&mut self, socket: Fd, watched: WatchedSession) -> Result<(), WorkerEnd> {
         let number = self.next;
         self.next += 1;
         let session = watched.session;
@@ -228,7 +226,7 @@ impl Watcher {
     }
 
     /// Watches a new listener, and says so to the helper.
-    fn take(&mut self, number: u64, listener: Fd, watched: Watched) -> Result<(), WorkerEnd> {
+    fn take(&mut self, number: u64, listener: Fd, watched: WatchedSession) -> Result<(), WorkerEnd> {
         let session = watched.session;
         match self.hold(listener, watched) {
             Ok(key) => {
@@ -248,7 +246,7 @@ impl Watcher {
         }
     }
 
-    fn hold(&mut self, listener: Fd, watched: Watched) -> Result<u64, String> {
+    fn hold(&mut self, listener: Fd, watched: WatchedSession) -> Result<u64, String> {
         let key = exe::random()[0];
         let slots = Slots::new().map_err(|e| format!("its memory: {e}"))?;
         let file = slots
@@ -273,7 +271,7 @@ impl Watcher {
     }
 
     /// Takes over what the watcher before this one held.
-    fn adopt(&mut self, key: u64, watched: Watched) -> Result<(), WorkerEnd> {
+    fn adopt(&mut self, key: u64, watched: WatchedSession) -> Result<(), WorkerEnd> {
         let session = watched.session;
         let adopted = match self.guardian.as_ref().map(|guardian| guardian.adopt(key)) {
             Some(Ok(adopted)) => adopted,

@@ -3,7 +3,7 @@
 
 use fleetgate_sys::{Fd, epoll};
 use fleetgate_wire::common::SessionId;
-use fleetgate_wire::node::watch::{Field, FromWatcher, MAX_EVENTS, Seen, Value};
+use fleetgate_wire::node::watch::{Field, FromWatcher, MAX_EVENTS, Value, WatcherEvent};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(super) struct Outbox {
 
 struct Queue {
     session: SessionId,
-    events: VecDeque<Seen>,
+    events: VecDeque<WatcherEvent>,
     lost: u64,
     ended: bool,
 }
@@ -63,7 +63,7 @@ impl Outbox {
     }
 
     /// A thread has seen something.
-    pub(super) fn put(&self, key: u64, event: Seen) {
+    pub(super) fn put(&self, key: u64, event: WatcherEvent) {
         let full = |queues: &mut BTreeMap<u64, Queue>| {
             queues
                 .get(&key)
@@ -139,7 +139,7 @@ impl Outbox {
 }
 
 /// About how many bytes it takes in a frame.
-fn size(event: &Seen) -> usize {
+fn size(event: &WatcherEvent) -> usize {
     let field = |field: &Field| {
         32 + match &field.value {
             Value::Text { bytes, .. } => bytes.len(),
@@ -155,8 +155,8 @@ mod tests {
     use super::*;
     use fleetgate_wire::common::Moment;
 
-    fn event(session: u8, name: &str) -> Seen {
-        Seen {
+    fn event(session: u8, name: &str) -> WatcherEvent {
+        WatcherEvent {
             session: [session; 16],
             at: Moment { sec: 0, nsec: 0 },
             event: std::ffi::CString::new(name).expect("a name"),

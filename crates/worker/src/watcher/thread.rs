@@ -11,7 +11,7 @@ use fleetgate_sys::slots::Slots;
 use fleetgate_sys::{Errno, Fd, clock};
 use fleetgate_wire::common::Moment;
 use fleetgate_wire::node::Blob;
-use fleetgate_wire::node::watch::{Field, Seen, Source, Value, Watched};
+use fleetgate_wire::node::watch::{Field, Source, Value, WatchedSession, WatcherEvent};
 use std::ffi::CString;
 use std::sync::{Arc, LazyLock};
 
@@ -26,7 +26,7 @@ struct Thread {
     key: u64,
     listener: Arc<Fd>,
     slots: Slots,
-    watched: Watched,
+    watched: WatchedSession,
     level: Level,
     /// The helper has become the session's program: what comes before that is the helper's own.
     begun: bool,
@@ -39,7 +39,7 @@ pub(super) fn start(
     key: u64,
     listener: Arc<Fd>,
     slots: Slots,
-    watched: Watched,
+    watched: WatchedSession,
     begun: bool,
     outbox: Arc<Outbox>,
 ) -> std::io::Result<()> {
@@ -163,7 +163,7 @@ impl Thread {
                 value: Value::Truth { truth: true },
             });
         }
-        let seen = Seen {
+        let seen = WatcherEvent {
             session: self.watched.session,
             at: Moment {
                 sec: now.sec,

@@ -11,7 +11,7 @@ use fleetgate_wire::common::Endpoint;
 use fleetgate_wire::net::{Done, What};
 use fleetgate_wire::node::front::{FromFront, Program, Start, Ticket, ToFront};
 use fleetgate_wire::node::lobby::{FromLobby, ToLobby};
-use fleetgate_wire::node::{self, Ends, Kind, Permits, Settings, Verdict};
+use fleetgate_wire::node::{self, ConnectionAddresses, Kind, Permits, Settings, Verdict};
 use fleetgate_wire::{Decode, Encode};
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -209,7 +209,7 @@ impl World {
         self.next += 1;
         let word = ToLobby::Arrived {
             connection,
-            ends: Ends {
+            ends: ConnectionAddresses {
                 peer: nowhere(),
                 local: nowhere(),
             },
@@ -360,7 +360,7 @@ impl World {
                 self.longest_state = self.longest_state.max(state.expose().len());
                 let word = ToFront::Arrived {
                     connection,
-                    ends: Ends {
+                    ends: ConnectionAddresses {
                         peer: nowhere(),
                         local: nowhere(),
                     },
@@ -504,7 +504,7 @@ impl World {
         let word = ToFront::Ended {
             connection: self.clients[client].number,
             ticket,
-            ended: node::Ended {
+            ended: node::ProcessEnd {
                 status,
                 signalled: false,
                 core: false,
@@ -524,7 +524,7 @@ impl World {
                     let word = ToFront::Ended {
                         connection: p.connection,
                         ticket: p.ticket,
-                        ended: node::Ended {
+                        ended: node::ProcessEnd {
                             status: status.code().or(status.signal()).unwrap_or(255),
                             signalled: status.signal().is_some(),
                             core: status.core_dumped(),

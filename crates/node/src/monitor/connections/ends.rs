@@ -101,7 +101,8 @@ impl Monitor {
         self.tools.steps.take(number);
         match known.stage {
             Stage::Login(_) | Stage::Moving => self.tools.metrics.login(LoginResult::Abandoned),
-            Stage::Accepted(_, front) | Stage::Open(_, front) => {
+            Stage::Accepted(granted, front) | Stage::Open(granted, front) => {
+                granted.tell_further_denials(&self.tools.audit);
                 self.sessions.connection_ended(number);
                 self.networks.connection_ended(number);
                 self.fronts.left(front, number, &mut self.tools.timers);

@@ -21,7 +21,7 @@ use fleetgate_policy::strangers::{Admission, Bounds, Full as Refused, WaitingCon
 use fleetgate_sys::poll::{HANGUP, Watch, poll};
 use fleetgate_sys::{Fd, net};
 use fleetgate_wire::node::front::{Start, Ticket};
-use fleetgate_wire::node::{Connection as Number, Ends};
+use fleetgate_wire::node::{Connection as Number, ConnectionAddresses};
 use places::ProxyPlaces;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -32,7 +32,7 @@ use std::time::Duration;
 pub const GRACE_MARGIN: Duration = Duration::from_secs(2);
 
 /// An order that waits for the account.
-pub enum Order {
+pub enum PendingOrder {
     /// A session.
     Session(Ticket, Start),
     /// A socket.
@@ -44,7 +44,7 @@ pub struct Connection {
     /// Its number.
     pub number: Number,
     /// Where from and where to.
-    pub ends: Ends,
+    pub ends: ConnectionAddresses,
     /// The peer.
     pub source: SocketAddr,
     /// What that counts as where sources are counted.
@@ -72,7 +72,7 @@ pub struct Connection {
     /// What the lobby was told to end it with.
     pub parting: Option<String>,
     /// Orders of its front that wait for the account to be looked up.
-    pub waiting: Vec<Order>,
+    pub waiting: Vec<PendingOrder>,
 }
 
 /// How far a connection is.
@@ -311,7 +311,7 @@ mod tests {
         let number = all.number();
         all.add(Connection {
             number,
-            ends: Ends {
+            ends: ConnectionAddresses {
                 peer: end.clone(),
                 local: end,
             },

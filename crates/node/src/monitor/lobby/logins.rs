@@ -7,7 +7,7 @@ use crate::monitor::audit::{ClusterUser, Event};
 use crate::monitor::connections::{GRACE_MARGIN, Stage};
 use crate::monitor::fronts::FrontOwner;
 use crate::monitor::launches::Outcome;
-use crate::monitor::login::{Entry, Login, Refusal, Scene, Step};
+use crate::monitor::login::{Entry, Login, LoginContext, Refusal, Step};
 use crate::monitor::metrics::LoginResult;
 use crate::monitor::open_login::OpenLogin;
 use crate::monitor::sessions::offered;
@@ -23,7 +23,11 @@ use std::time::Duration;
 
 impl Monitor {
     /// Lets a login go on, and does what follows.
-    pub(crate) fn login(&mut self, number: Number, go: impl FnOnce(&mut Login, &mut Scene<'_>) -> Step) {
+    pub(crate) fn login(
+        &mut self,
+        number: Number,
+        go: impl FnOnce(&mut Login, &mut LoginContext<'_>) -> Step,
+    ) {
         let Some(connection) = self.connections.of_lobby(number) else {
             return;
         };
@@ -31,7 +35,7 @@ impl Monitor {
             return;
         };
         let mut refusals = Vec::new();
-        let mut scene = Scene {
+        let mut context = LoginContext {
             connection: number,
             source: connection.source.ip(),
             tunnelled: connection.via.is_some(),
@@ -40,8 +44,8 @@ impl Monitor {
             tools: &mut self.tools,
             refusals: &mut refusals,
         };
-        let step = go(login, &mut scene);
-        let step = login.hold(step, &mut scene);
+        let step = go(login, &mut context);
+        let step = login.hold(step, &mut context);
         self.login_step(number, step, refusals);
         let talks = self
             .connections
@@ -68,8 +72,8 @@ impl Monitor {
             .of_lobby(number)
             .is_some_and(|c| matches!(c.stage, Stage::Login(_)));
         match outcome {
-            Ok((running, _)) if !waits => self.tools.reaper.take(running.pidfd),
-            outcome => self.login(number, |login, scene| login.read(outcome, scene)),
+            Ok((running, _)) if !waits => self.tools.zombies.take(running.pidfd),
+            outcome => self.login(number, |login, context| login.read(outcome, context)),
         }
     }
 
@@ -159,6 +163,7 @@ impl Monitor {
             base: entry.base,
             uid: entry.account.ids.uid,
             pam: entry.pam,
+            denials: 0,
         };
         let front = self.fronts.worker(
             whose,

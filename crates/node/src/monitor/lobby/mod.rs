@@ -53,7 +53,7 @@ impl Monitor {
     }
 
     /// A connection came; its number, or why it is refused, which is told.
-    pub(crate) fn arrived(&mut self, arrived: NewConnection) -> Result<Number, String> {
+    pub(crate) fn admit_connection(&mut self, arrived: NewConnection) -> Result<Number, String> {
         let config = self.tools.config.clone();
         let limits = &config.limits;
         let source = arrived.source;
@@ -172,12 +172,12 @@ impl Monitor {
                     }
                 }
                 if !self.is_parting(connection) {
-                    self.login(connection, |login, scene| login.asked(request, scene));
+                    self.login(connection, |login, context| login.asked(request, context));
                 }
             }
             FromLobby::AuthInfo { connection, response } => {
                 if !self.is_parting(connection) {
-                    self.login(connection, |login, scene| login.answered(response, scene));
+                    self.login(connection, |login, context| login.answered(response, context));
                 }
             }
             FromLobby::HandOver { connection, state } => self.handed_over(connection, state),

@@ -1,7 +1,7 @@
 //! Whether an account may come in at all, whatever proves that it is its owner. It asks nobody: account, groups and
 //! lists are given.
 
-use super::Scene;
+use super::LoginContext;
 use super::publickey::ClosedAccount;
 use crate::monitor::trust::Trust;
 use fleetgate_policy::{Login as Name, access};
@@ -14,16 +14,16 @@ pub fn allowed(
     name: &Name,
     groups: &[String],
     trust: &Trust,
-    scene: &Scene<'_>,
+    context: &LoginContext<'_>,
 ) -> Result<(), String> {
-    if scene.tools.user_mode && account.ids.uid != fleetgate_sys::process::effective_uid() {
+    if context.tools.user_mode && account.ids.uid != fleetgate_sys::process::effective_uid() {
         return Err("without root the node serves its own user only".to_owned());
     }
     // Names in another spelling (a directory that knows no case) would pass by the lists.
     if account.name.to_bytes() != name.as_str().as_bytes() {
         return Err("the account is written otherwise".to_owned());
     }
-    if let Some(why) = not_in_use(account, scene) {
+    if let Some(why) = not_in_use(account, context) {
         return Err(why);
     }
     let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
@@ -34,21 +34,21 @@ pub fn allowed(
     };
     trust
         .access
-        .allow(&account, scene.source)
+        .allow(&account, context.source)
         .map_err(|d| d.to_string())
 }
 
 /// Why nobody comes in as this account, whatever he shows; none: somebody may.
-pub fn closed(account: Option<&Account>, scene: &Scene<'_>) -> Option<ClosedAccount> {
+pub fn closed(account: Option<&Account>, context: &LoginContext<'_>) -> Option<ClosedAccount> {
     match account {
         None => Some(ClosedAccount::Missing),
-        Some(account) => not_in_use(account, scene).map(ClosedAccount::NotInUse),
+        Some(account) => not_in_use(account, context).map(ClosedAccount::NotInUse),
     }
 }
 
 /// Why the account is not in use, if it is not: locked, or its time is over.
-fn not_in_use(account: &Account, scene: &Scene<'_>) -> Option<String> {
-    match scene.tools.pam {
+fn not_in_use(account: &Account, context: &LoginContext<'_>) -> Option<String> {
+    match context.tools.pam {
         true => None,
         false => standing(account, clock::wall().sec / 86_400).err(),
     }

@@ -2,15 +2,16 @@
 
 use super::account::{allowed, closed};
 use super::calendar::calendar;
+use super::conversation::{self, Purpose};
+use super::facts::Files;
 use super::penalties::same_key;
 use super::publickey::{self, Decision, Session};
 use super::refusals::end;
-use super::talk::{self, Purpose};
-use super::{Entry, Login, PROTOCOL_ERROR, Scene, Step};
+use super::{Entry, Login, LoginContext, PROTOCOL_ERROR, Step};
 use crate::config::cluster::Member;
 use crate::monitor::names::Lane;
 use crate::monitor::timers;
-use crate::monitor::trust::Way;
+use crate::monitor::trust::LoginMethod;
 use crate::monitor::wakes::{Key, Owner};
 use fleetgate_policy::Login as Name;
 use fleetgate_policy::access::{self, Proof};
@@ -25,7 +26,7 @@ use zeroize::Zeroizing;
 const PAM_PATIENCE: Duration = Duration::from_secs(30);
 
 impl Login {
-    pub(super) fn decide(&mut self, request: &Request<'_>, scene: &mut Scene<'_>) -> Step {
+    pub(super) fn decide(&mut self, request: &Request<'_>, context: &mut LoginContext<'_>) -> Step {
         if request.service != "ssh-connection" {
             return end(PROTOCOL_ERROR, c"there is no such service");
         }
@@ -36,32 +37,32 @@ impl Login {
         let way = match &request.method {
             // The first is how clients ask what there is.
             Method::None if self.attempts == 1 => return self.rejected(false),
-            Method::None => return self.refuse("none", "the method none", scene),
-            Method::PublicKey(_) => Way::PublicKey,
-            Method::Password { .. } => Way::Password,
-            Method::KeyboardInteractive { .. } => Way::KeyboardInteractive,
-            Method::Other { .. } => return self.refuse("other", "a method that is not there", scene),
+            Method::None => return self.refuse("none", "the method none", context),
+            Method::PublicKey(_) => LoginMethod::PublicKey,
+            Method::Password { .. } => LoginMethod::Password,
+            Method::KeyboardInteractive { .. } => LoginMethod::KeyboardInteractive,
+            Method::Other { .. } => return self.refuse("other", "a method that is not there", context),
         };
         if !self.progress.open().contains(&way) {
-            return self.refuse(way.name(), "the method is not open", scene);
+            return self.refuse(way.name(), "the method is not open", context);
         }
-        self.floor.begin();
-        let key = Key::new(Owner::Logins, scene.connection);
+        self.refusal_delay.begin();
+        let key = Key::new(Owner::Logins, context.connection);
         let trust = self.trust.clone();
-        let wants_files = way == Way::PublicKey;
+        let wants_files = way == LoginMethod::PublicKey;
         let Some(known) = self.facts.gather(
             &user,
             wants_files,
             &trust,
-            scene.tools,
-            (Lane::of(scene.source), key),
+            context.tools,
+            (Lane::of(context.source), key),
         ) else {
             return Step::Wait;
         };
         let name = Name::parse(&user).ok();
-        let closed = name.as_ref().and_then(|_| closed(known.account, scene));
+        let closed = name.as_ref().and_then(|_| closed(known.account, context));
         let allowed = match (known.account, &name) {
-            (Some(account), Some(name)) => allowed(account, name, known.groups, &trust, scene),
+            (Some(account), Some(name)) => allowed(account, name, known.groups, &trust, context),
             _ => Err("there is no such account".to_owned()),
         };
         match &request.method {
@@ -69,25 +70,31 @@ impl Login {
                 let (now, utc_offset) = calendar();
                 let visitor = Visitor {
                     login: name.as_ref().map_or("", Name::as_str),
-                    source: scene.source,
+                    source: context.source,
                     now,
                     skew: trust.skew,
                     utc_offset,
                     environment: trust.user_environment,
                 };
                 let session = Session {
-                    id: scene.session_id.unwrap_or_default(),
-                    host_key: scene.host_key,
+                    id: context.session_id.unwrap_or_default(),
+                    host_key: context.host_key,
                 };
-                let decision = publickey::decide(
+                let is_query = request.signature.is_none();
+                // Whom the lists refuse has no files where a key is only shown: the answer is that for a name that nobody has.
+                let nothing = Files::default();
+                let files = match is_query && closed.is_none() && allowed.is_err() {
+                    true => &nothing,
+                    false => known.files,
+                };
+                let decision = publickey::check_key(
                     request,
                     session,
                     &visitor,
-                    known.files,
+                    files,
                     &trust,
-                    scene.tools.cluster.as_ref(),
+                    context.tools.cluster.as_ref(),
                 );
-                let is_query = request.signature.is_none();
                 let (allowed, decision) = match closed {
                     Some(closed) => (
                         Ok(()),
@@ -95,13 +102,14 @@ impl Login {
                             decision,
                             visitor.login,
                             &closed,
-                            scene.tools.cluster.as_ref(),
+                            context.tools.cluster.as_ref(),
                         ),
                     ),
                     None => (allowed, decision),
                 };
                 match (allowed, decision) {
-                    (Ok(()), Decision::Would) => Step::Say(Verdict::KeyOk),
+                    // Of an authority's certificate too, where the lists refuse: only who proves it hears that.
+                    (_, Decision::Would) => Step::Say(Verdict::KeyOk),
                     (
                         Ok(()),
                         Decision::Proven {
@@ -109,23 +117,23 @@ impl Login {
                             restrictions,
                             member,
                         },
-                    ) => self.proven(way, how, *restrictions, member.map(|m| *m), scene),
+                    ) => self.proven(way, how, *restrictions, member.map(|m| *m), context),
                     (Ok(()), Decision::Denied(denied)) => {
                         let publickey::ClusterRefusal { user, refusal } = *denied;
-                        self.deny(way.name(), user, refusal, scene)
+                        self.deny(way.name(), user, refusal, context)
                     }
                     (Err(why), _) | (_, Decision::Refused(why)) if is_query => {
-                        tracing::debug!(connection = scene.connection, "a key would not do: {why}");
+                        tracing::debug!(connection = context.connection, "a key would not do: {why}");
                         self.refused_key = Some(why);
-                        self.rejected_counted(scene)
+                        self.rejected_counted(context)
                     }
-                    (Err(why), _) | (_, Decision::Refused(why)) => self.refuse(way.name(), &why, scene),
+                    (Err(why), _) | (_, Decision::Refused(why)) => self.refuse(way.name(), &why, context),
                 }
             }
             Method::Password { new: Some(_), .. } => self.refuse(
                 way.name(),
                 "passwords are not changed this way: use keyboard-interactive",
-                scene,
+                context,
             ),
             Method::Password { password, .. } => {
                 // Who may not come in at all is asked for his password as everybody, and it is wrong.
@@ -133,24 +141,24 @@ impl Login {
                     Ok(()) => Zeroizing::new(password.to_vec()),
                     Err(_) => Zeroizing::new(b"\x08\n\r\x7f".to_vec()),
                 };
-                self.talk(Purpose::Password(Some(password)), scene)
+                self.talk(Purpose::Password(Some(password)), context)
             }
-            _ => self.talk(Purpose::Interactive, scene),
+            _ => self.talk(Purpose::Interactive, context),
         }
     }
 
     /// One way was gone to its end.
     pub(super) fn proven(
         &mut self,
-        way: Way,
+        way: LoginMethod,
         how: How,
         restrictions: Restrictions,
         member: Option<Member>,
-        scene: &mut Scene<'_>,
+        context: &mut LoginContext<'_>,
     ) -> Step {
         let by_role = |member: &Member| member.allowed.permits.only_named();
         let proof = match way {
-            Way::PublicKey => Proof::Key {
+            LoginMethod::PublicKey => Proof::Key {
                 forced: publickey::is_forced(&restrictions) || member.as_ref().is_some_and(by_role),
             },
             _ => Proof::Password,
@@ -162,14 +170,14 @@ impl Login {
                 groups: &[],
             };
             if let Err(denied) = self.trust.access.root().allow(&account, proof) {
-                return self.refuse(way.name(), &denied.to_string(), scene);
+                return self.refuse(way.name(), &denied.to_string(), context);
             }
         }
         if self.proven.iter().any(|(earlier, _)| same_key(earlier, &how)) {
             return self.refuse(
                 way.name(),
                 "the same key again, where another is asked for",
-                scene,
+                context,
             );
         }
         self.proven.push((how, restrictions));
@@ -178,15 +186,15 @@ impl Login {
         if !self.progress.went(way) {
             return self.rejected(true);
         }
-        if scene.tools.pam && self.accepted.is_none() {
-            let step = self.talk(Purpose::Account, scene);
+        if context.tools.pam && self.accepted.is_none() {
+            let step = self.talk(Purpose::Account, context);
             if matches!(step, Step::Wait) {
                 // What the lobby waits for; it is not looked at again.
                 self.pending = Some(Zeroizing::default());
             }
             return step;
         }
-        self.enter(scene)
+        self.enter(context)
     }
 
     /// Whether a key or certificate was proven.
@@ -196,40 +204,40 @@ impl Login {
     }
 
     /// All was proven.
-    pub(super) fn enter(&mut self, scene: &mut Scene<'_>) -> Step {
+    pub(super) fn enter(&mut self, context: &mut LoginContext<'_>) -> Step {
         let name = self.user.as_deref().and_then(|u| Name::parse(u).ok());
         let (Some(account), Some(login)) = (self.facts.account().cloned(), name) else {
-            return self.fail("there is no such account", scene);
+            return self.fail("there is no such account", context);
         };
         let mut all = publickey::unrestricted();
         let mut proven = Vec::new();
         for (how, restrictions) in std::mem::take(&mut self.proven) {
             all = match all.and(restrictions) {
                 Ok(both) => both,
-                Err(denied) => return self.fail(&denied.to_string(), scene),
+                Err(denied) => return self.fail(&denied.to_string(), context),
             };
             proven.push(how);
         }
         let (now, _) = calendar();
         // A lock of the node or the account is for whoever comes without the cluster, too.
-        let lock = scene
+        let lock = context
             .tools
             .cluster
             .as_ref()
             .and_then(|c| c.locked(login.as_str(), now));
         if let Some(refusal) = lock.map(fleetgate_policy::cluster::Lock::refusal) {
-            return self.deny("login", None, refusal, scene);
+            return self.deny("login", None, refusal, context);
         }
         // While PAM was asked the state may have changed.
         let mut members = std::mem::take(&mut self.members);
-        if let Some(cluster) = &scene.tools.cluster {
+        if let Some(cluster) = &context.tools.cluster {
             let again = members.iter_mut().find_map(|member| {
                 let decided = member.decide_again(cluster, login.as_str(), now, self.trust.skew);
                 let user = member.user().map(ToString::to_string);
                 decided.err().map(|refusal| (user, refusal))
             });
             if let Some((user, refusal)) = again {
-                return self.deny("login", user, refusal, scene);
+                return self.deny("login", user, refusal, context);
             }
         }
         let base = all.permits.within(self.trust.permits.clone());
@@ -237,11 +245,11 @@ impl Login {
         for member in &members {
             permits = match member.within(permits) {
                 Ok(permits) => permits,
-                Err(denied) => return self.fail(&denied.to_string(), scene),
+                Err(denied) => return self.fail(&denied.to_string(), context),
             };
         }
         if let Err(denied) = permits.name_commands(&self.trust.commands) {
-            return self.fail(&denied.to_string(), scene);
+            return self.fail(&denied.to_string(), context);
         }
         let expires = all
             .expires
@@ -249,7 +257,7 @@ impl Login {
         let pam = self
             .accepted
             .take()
-            .map(|conversation| conversation.into_session(&scene.tools.wakes, PAM_PATIENCE));
+            .map(|conversation| conversation.into_session(&context.tools.wakes, PAM_PATIENCE));
         Step::In(Box::new(Entry {
             account,
             login,
@@ -258,7 +266,7 @@ impl Login {
             base,
             members,
             expires,
-            notes: talk::lines(&std::mem::take(&mut self.notes)),
+            notes: conversation::lines(&std::mem::take(&mut self.notes)),
             pam,
             must_change_password: self.must_change_password,
         }))

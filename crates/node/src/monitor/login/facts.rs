@@ -6,7 +6,7 @@ use crate::monitor::names::Lane;
 use crate::monitor::tools::Tools;
 use crate::monitor::trust::{MAX_KEY_FILES, Trust};
 use crate::monitor::wakes::Key;
-use fleetgate_launch::{Begun, Launch, LaunchError, Running};
+use fleetgate_launch::{Begun, Launch, LaunchError, RunningHelper};
 use fleetgate_policy::Login as Name;
 use fleetgate_sys::{file, process};
 use fleetgate_wire::common::{Account, Ids};
@@ -21,7 +21,7 @@ const NOBODY: u32 = 65534;
 
 /// What is known so far.
 #[derive(Default)]
-pub struct Facts {
+pub struct AccountLookups {
     account: Lookup<Option<Account>>,
     groups: Lookup<Vec<String>>,
     files: Lookup<Files>,
@@ -57,7 +57,7 @@ pub struct AccountFacts<'a> {
     pub files: &'a Files,
 }
 
-impl Facts {
+impl AccountLookups {
     /// All that is wanted about `user`; none: it was asked for, and `key`'s owner is told.
     pub fn gather(
         &mut self,
@@ -161,13 +161,13 @@ impl Facts {
     pub fn read(
         &mut self,
         user: &[u8],
-        outcome: Result<(Running, Begun), LaunchError>,
+        outcome: Result<(RunningHelper, Begun), LaunchError>,
         trust: &Trust,
         tools: &mut Tools,
     ) {
         let files = match outcome {
             Ok((running, Begun::Home { home, files, long })) => {
-                tools.reaper.take(running.pidfd);
+                tools.zombies.take(running.pidfd);
                 let account = match &self.account {
                     Lookup::Known(Some(account)) => Some(account),
                     _ => None,
@@ -184,7 +184,7 @@ impl Facts {
             }
             Ok((running, _)) => {
                 let _ = running.signal(process::SIGKILL);
-                tools.reaper.take(running.pidfd);
+                tools.zombies.take(running.pidfd);
                 Files::problem("the helper that reads key files said something else".to_owned())
             }
             Err(e) => Files::problem(e.to_string()),

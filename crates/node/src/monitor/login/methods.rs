@@ -1,19 +1,19 @@
 //! Which ways of logging in are open next, where more than one is asked for (sshd's AuthenticationMethods).
 
-use crate::monitor::trust::Way;
+use crate::monitor::trust::LoginMethod;
 
 /// How far somebody is.
 #[derive(Clone, Debug)]
 pub struct Progress {
     /// What is left of each list; none: any one way is enough.
-    lists: Vec<Vec<Way>>,
-    ways: Vec<Way>,
+    lists: Vec<Vec<LoginMethod>>,
+    ways: Vec<LoginMethod>,
     failures: u32,
 }
 
 impl Progress {
     /// At the start: `required` as configured, `ways` those that are on.
-    pub fn new(required: &[Vec<Way>], ways: &[Way]) -> Progress {
+    pub fn new(required: &[Vec<LoginMethod>], ways: &[LoginMethod]) -> Progress {
         Progress {
             lists: required.to_vec(),
             ways: ways.to_vec(),
@@ -33,13 +33,14 @@ impl Progress {
     }
 
     /// What may be tried now.
-    pub fn open(&self) -> Vec<Way> {
-        let next = |way: &&Way| self.lists.is_empty() || self.lists.iter().any(|l| l.first() == Some(way));
+    pub fn open(&self) -> Vec<LoginMethod> {
+        let next =
+            |way: &&LoginMethod| self.lists.is_empty() || self.lists.iter().any(|l| l.first() == Some(way));
         self.ways.iter().filter(next).copied().collect()
     }
 
     /// A way that is open was gone. True: that was the last.
-    pub fn went(&mut self, way: Way) -> bool {
+    pub fn went(&mut self, way: LoginMethod) -> bool {
         if self.lists.is_empty() {
             return true;
         }
@@ -54,7 +55,7 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Way::{KeyboardInteractive as I, Password as P, PublicKey as K};
+    use LoginMethod::{KeyboardInteractive as I, Password as P, PublicKey as K};
 
     #[test]
     fn tries_are_counted() {

@@ -3,22 +3,23 @@
 
 mod account;
 mod calendar;
+mod conversation;
 mod decide;
 mod facts;
-mod floor;
 mod methods;
 pub mod pam;
 mod penalties;
 mod publickey;
+mod refusal_delay;
 mod refusals;
-mod talk;
 
 use super::tools::Tools;
-use super::trust::{Trust, Way};
+use super::trust::{LoginMethod, Trust};
 use crate::config::cluster::Member;
-use facts::Facts;
+use conversation::{LoginConversation, Purpose};
+use facts::AccountLookups;
 use fleetgate_launch::pam::PamSession;
-use fleetgate_launch::{Begun, LaunchError, Running};
+use fleetgate_launch::{Begun, LaunchError, RunningHelper};
 use fleetgate_policy::grant::{How, Identity};
 use fleetgate_policy::{Login as Name, Permits};
 use fleetgate_ssh::auth::{InfoResponse, Request};
@@ -27,14 +28,13 @@ use fleetgate_wire::common::Account;
 use fleetgate_wire::names::Found;
 use fleetgate_wire::node::{Connection, Verdict};
 use fleetgate_wire::pam::Secret;
-use floor::Floor;
 use methods::Progress;
 use pam::{Conversation, PamAnswer};
+use refusal_delay::RefusalDelay;
 use refusals::end;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use talk::{Purpose, Talk};
 use zeroize::{Zeroize, Zeroizing};
 
 /// DISCONNECT's reason for what cannot be read (RFC 4253 §11.1).
@@ -77,7 +77,7 @@ pub struct Entry {
 }
 
 /// Where a login happens.
-pub struct Scene<'a> {
+pub struct LoginContext<'a> {
     /// On which connection.
     pub connection: Connection,
     /// From where.
@@ -115,16 +115,16 @@ pub struct Login {
     user: Option<Vec<u8>>,
     progress: Progress,
     attempts: u32,
-    facts: Facts,
+    facts: AccountLookups,
     proven: Vec<(How, Restrictions)>,
     /// Those of them that are of the cluster.
     members: Vec<Member>,
     /// The request that is being decided.
     pending: Option<Zeroizing<Vec<u8>>>,
-    talk: Option<Talk>,
+    talk: Option<LoginConversation>,
     /// A conversation that waits for its turn.
     queued: Option<Purpose>,
-    floor: Floor,
+    refusal_delay: RefusalDelay,
     /// What PAM said beside its questions, and nobody has read yet.
     notes: Vec<u8>,
     /// A conversation that PAM accepted.
@@ -145,13 +145,13 @@ impl Login {
             progress: Progress::new(&trust.required, &trust.ways),
             trust,
             attempts: 0,
-            facts: Facts::default(),
+            facts: AccountLookups::default(),
             proven: Vec::new(),
             members: Vec::new(),
             pending: None,
             talk: None,
             queued: None,
-            floor: Floor::default(),
+            refusal_delay: RefusalDelay::default(),
             notes: Vec::new(),
             accepted: None,
             must_change_password: false,
@@ -166,17 +166,17 @@ impl Login {
     }
 
     /// Its turn to talk to PAM has come.
-    pub fn take_turn(&mut self, scene: &mut Scene<'_>) -> Step {
+    pub fn take_turn(&mut self, context: &mut LoginContext<'_>) -> Step {
         match self.queued.take() {
-            Some(purpose) => self.talk(purpose, scene),
+            Some(purpose) => self.talk(purpose, context),
             None => Step::Wait,
         }
     }
 
     /// A USERAUTH_REQUEST.
-    pub fn asked(&mut self, request: Vec<u8>, scene: &mut Scene<'_>) -> Step {
+    pub fn asked(&mut self, request: Vec<u8>, context: &mut LoginContext<'_>) -> Step {
         let request = Zeroizing::new(request);
-        if scene.session_id.is_none() {
+        if context.session_id.is_none() {
             return Step::Violation("a login before the first key exchange was signed");
         }
         match self.talk.take() {
@@ -188,16 +188,16 @@ impl Login {
             }
             talk => self.talk = talk,
         }
-        if self.pending.is_some() || self.floor.is_holding() {
+        if self.pending.is_some() || self.refusal_delay.is_holding() {
             return Step::Violation("a login request before the last one was answered");
         }
         self.attempts += 1;
         self.pending = Some(request);
-        self.go(scene)
+        self.go(context)
     }
 
     /// A USERAUTH_INFO_RESPONSE.
-    pub fn answered(&mut self, mut response: Vec<u8>, scene: &mut Scene<'_>) -> Step {
+    pub fn answered(&mut self, mut response: Vec<u8>, context: &mut LoginContext<'_>) -> Step {
         let parsed = InfoResponse::parse(&response);
         response.zeroize();
         let Some((talk, asked)) = self.talk.as_mut().and_then(|t| t.asked.take().map(|n| (t, n))) else {
@@ -220,33 +220,37 @@ impl Login {
             }
             None => {
                 talk.conversation.abort();
-                self.fail("an answer holds a zero byte, or is too long", scene)
+                self.fail("an answer holds a zero byte, or is too long", context)
             }
         }
     }
 
     /// The resolver's answer.
-    pub fn named(&mut self, found: Found, scene: &mut Scene<'_>) -> Step {
+    pub fn named(&mut self, found: Found, context: &mut LoginContext<'_>) -> Step {
         if let Err(why) = self.facts.named(found) {
-            tracing::warn!(connection = scene.connection, "{why}");
+            tracing::warn!(connection = context.connection, "{why}");
         }
-        self.go(scene)
+        self.go(context)
     }
 
     /// The key files.
-    pub fn read(&mut self, outcome: Result<(Running, Begun), LaunchError>, scene: &mut Scene<'_>) -> Step {
+    pub fn read(
+        &mut self,
+        outcome: Result<(RunningHelper, Begun), LaunchError>,
+        context: &mut LoginContext<'_>,
+    ) -> Step {
         let user = self.user.clone().unwrap_or_default();
-        self.facts.read(&user, outcome, &self.trust, scene.tools);
-        self.go(scene)
+        self.facts.read(&user, outcome, &self.trust, context.tools);
+        self.go(context)
     }
 
     /// PAM says something, or had no room for the conversation a moment ago; or a refusal was held until now.
-    pub fn heard(&mut self, scene: &mut Scene<'_>) -> Step {
-        if let Some(verdict) = self.floor.take() {
+    pub fn heard(&mut self, context: &mut LoginContext<'_>) -> Step {
+        if let Some(verdict) = self.refusal_delay.take() {
             return Step::Say(verdict);
         }
-        if self.queued.is_some() && scene.tools.pam_turns.is_running(scene.connection) {
-            return self.take_turn(scene);
+        if self.queued.is_some() && context.tools.pam_turns.is_running(context.connection) {
+            return self.take_turn(context);
         }
         while let Some(talk) = &mut self.talk {
             match talk.conversation.hear() {
@@ -258,12 +262,12 @@ impl Login {
                 }
                 PamAnswer::Accepted(user, must_change) => {
                     self.must_change_password = must_change;
-                    return self.accepted(&user, scene);
+                    return self.accepted(&user, context);
                 }
-                PamAnswer::Refused { why, at } => return self.turned_away(&why, at, scene),
+                PamAnswer::Refused { why, at } => return self.turned_away(&why, at, context),
                 PamAnswer::Broken(why) => {
                     let why = talk.unanswered.map_or(why, str::to_owned);
-                    return self.fail(&why, scene);
+                    return self.fail(&why, context);
                 }
             }
         }
@@ -271,15 +275,15 @@ impl Login {
     }
 
     /// Goes on with the pending request as far as what is known reaches.
-    fn go(&mut self, scene: &mut Scene<'_>) -> Step {
+    fn go(&mut self, context: &mut LoginContext<'_>) -> Step {
         let Some(bytes) = self.pending.take() else {
             return Step::Wait;
         };
         let step = match Request::parse(&bytes) {
-            Ok(request) => self.decide(&request, scene),
+            Ok(request) => self.decide(&request, context),
             Err(e) => {
                 tracing::debug!(
-                    connection = scene.connection,
+                    connection = context.connection,
                     "a login request cannot be read: {e}"
                 );
                 end(PROTOCOL_ERROR, c"the login request cannot be read")

@@ -1,6 +1,6 @@
 //! Penalties of a login that fails: what it costs its source, and what the audit log gets of it. It refuses nobody by itself.
 
-use super::{Login, Purpose, Refusal, Scene, Way};
+use super::{Login, LoginContext, LoginMethod, Purpose, Refusal};
 use crate::config::cluster::Member;
 use fleetgate_policy::grant::How;
 use fleetgate_policy::strangers::Offence;
@@ -12,7 +12,7 @@ impl Login {
         let reason = self.refused_key.take()?;
         Some(Refusal {
             login: String::from_utf8_lossy(self.user.as_deref().unwrap_or_default()).into_owned(),
-            method: Way::PublicKey.name().to_owned(),
+            method: LoginMethod::PublicKey.name().to_owned(),
             reason,
             user: None,
             rule: None,
@@ -37,27 +37,31 @@ impl Login {
     }
 
     /// A password, or answers, did not do.
-    pub(super) fn charge_wrong_password(&mut self, scene: &mut Scene<'_>) {
+    pub(super) fn charge_wrong_password(&mut self, context: &mut LoginContext<'_>) {
         if let Some(talk) = &self.talk
             && !matches!(talk.purpose, Purpose::Account)
         {
             self.was_charged = true;
             let account = self.user.as_deref().unwrap_or_default();
-            scene
+            context
                 .tools
                 .strangers
-                .wrong_password(scene.source, scene.tunnelled, account);
+                .wrong_password(context.source, context.tunnelled, account);
         }
     }
 
     /// Why a password is not tried now.
-    pub(super) fn why_no_password(&self, purpose: &Purpose, scene: &mut Scene<'_>) -> Option<String> {
+    pub(super) fn why_no_password(
+        &self,
+        purpose: &Purpose,
+        context: &mut LoginContext<'_>,
+    ) -> Option<String> {
         if matches!(purpose, Purpose::Account) {
             return None;
         }
         let account = self.user.as_deref().unwrap_or_default();
-        let strangers = &mut scene.tools.strangers;
-        let left = strangers.refuses_password(scene.source, scene.tunnelled, account)?;
+        let strangers = &mut context.tools.strangers;
+        let left = strangers.refuses_password(context.source, context.tunnelled, account)?;
         Some(format!(
             "not tried: there were too many wrong passwords from its address; {} s to wait",
             left.as_secs() + 1

@@ -64,8 +64,8 @@ pub struct Session<'a> {
     pub host_key: &'a [u8],
 }
 
-/// Decides.
-pub fn decide(
+/// Decides whether a key or certificate lets the user in.
+pub fn check_key(
     request: &PublicKey<'_>,
     session: Session<'_>,
     visitor: &Visitor<'_>,

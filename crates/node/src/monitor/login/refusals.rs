@@ -1,7 +1,7 @@
 //! Refusals of a login: what is noted for log and audit, and what the client is answered.
 
-use super::talk::Purpose;
-use super::{Login, Refusal, Scene, Step};
+use super::conversation::Purpose;
+use super::{Login, LoginContext, Refusal, Step};
 use fleetgate_wire::node::Verdict;
 use std::ffi::CString;
 
@@ -10,15 +10,15 @@ const NO_MORE_AUTH_METHODS: u32 = 14;
 
 impl Login {
     /// A refusal of what is pending.
-    pub(super) fn fail(&mut self, why: &str, scene: &mut Scene<'_>) -> Step {
+    pub(super) fn fail(&mut self, why: &str, context: &mut LoginContext<'_>) -> Step {
         let queued = self.queued.take();
         let purpose = self.talk.take().map(|t| t.purpose).or(queued);
-        self.refuse(purpose.as_ref().map_or("login", Purpose::method), why, scene)
+        self.refuse(purpose.as_ref().map_or("login", Purpose::method), why, context)
     }
 
-    pub(super) fn refuse(&mut self, method: &str, why: &str, scene: &mut Scene<'_>) -> Step {
-        self.note(method, why, (None, None), scene);
-        self.rejected_counted(scene)
+    pub(super) fn refuse(&mut self, method: &str, why: &str, context: &mut LoginContext<'_>) -> Step {
+        self.note(method, why, (None, None), context);
+        self.rejected_counted(context)
     }
 
     /// A refusal that its user, who has proven who he is, reads himself.
@@ -27,10 +27,10 @@ impl Login {
         method: &str,
         user: Option<String>,
         refusal: fleetgate_policy::cluster::Refusal,
-        scene: &mut Scene<'_>,
+        context: &mut LoginContext<'_>,
     ) -> Step {
-        self.note(method, &refusal.words, (user, Some(refusal.rule)), scene);
-        self.rejected_for(refusal.words, scene)
+        self.note(method, &refusal.words, (user, Some(refusal.rule)), context);
+        self.rejected_for(refusal.words, context)
     }
 
     pub(super) fn note(
@@ -38,10 +38,10 @@ impl Login {
         method: &str,
         why: &str,
         (user, rule): (Option<String>, Option<String>),
-        scene: &mut Scene<'_>,
+        context: &mut LoginContext<'_>,
     ) {
         self.refused_key = None;
-        scene.refusals.push(Refusal {
+        context.refusals.push(Refusal {
             login: String::from_utf8_lossy(self.user.as_deref().unwrap_or_default()).into_owned(),
             method: method.to_owned(),
             reason: why.to_owned(),
@@ -50,19 +50,19 @@ impl Login {
         });
     }
 
-    pub(super) fn rejected_counted(&mut self, scene: &Scene<'_>) -> Step {
+    pub(super) fn rejected_counted(&mut self, context: &LoginContext<'_>) -> Step {
         self.pending = None;
         self.talk = None;
         self.queued = None;
-        if self.progress.failed(scene.tools.config.limits.tries) {
+        if self.progress.failed(context.tools.config.limits.tries) {
             return end(NO_MORE_AUTH_METHODS, c"too many tries to log in");
         }
         self.rejected(false)
     }
 
     /// The same, and the user reads why.
-    pub(super) fn rejected_for(&mut self, words: String, scene: &Scene<'_>) -> Step {
-        match self.rejected_counted(scene) {
+    pub(super) fn rejected_for(&mut self, words: String, context: &LoginContext<'_>) -> Step {
+        match self.rejected_counted(context) {
             Step::Say(Verdict::Rejected { methods, .. }) => Step::Say(Verdict::Refused {
                 methods,
                 words: CString::new(words).unwrap_or_default(),

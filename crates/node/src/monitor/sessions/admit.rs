@@ -3,7 +3,7 @@
 
 use super::facts::{ClusterUser, ProgramChoice};
 use super::launch::PendingLaunch;
-use super::order::{self, Refused};
+use super::order::{self, SessionRefusal};
 use super::{About, Session, Sessions, State, key, say, text};
 use crate::config::cluster::Member;
 use crate::monitor::accept::address;
@@ -17,14 +17,14 @@ use fleetgate_policy::{Grant, Watching};
 use fleetgate_sys::Fd;
 use fleetgate_wire::common::Account;
 use fleetgate_wire::names::About as Question;
-use fleetgate_wire::node::Ends;
+use fleetgate_wire::node::ConnectionAddresses;
 use fleetgate_wire::node::front::{Start, Ticket, ToFront};
 use std::ffi::CString;
 
 /// A session on its way.
 pub(super) struct PendingSession {
     pub(super) grant: Grant,
-    pub(super) ends: Ends,
+    pub(super) ends: ConnectionAddresses,
     pub(super) start: Start,
     pub(super) account: Account,
     pub(super) decided: ProgramChoice,
@@ -37,7 +37,7 @@ pub(super) struct PendingSession {
     pub(super) accepted: Option<PamSession>,
     pub(super) pam: bool,
     pub(super) xauth: Option<(Fd, Timer)>,
-    /// Made and under way: what the front will be given, and what the keeper will note.
+    /// Made and under way: what the front will be given, and what the session reaper will note.
     pub(super) under_way: Option<PendingLaunch>,
 }
 
@@ -53,7 +53,6 @@ impl Sessions {
         start: Start,
     ) {
         let connection = granted.connection;
-        let login = granted.grant.login.to_string();
         match self.admit(tools, networks, granted, account, ticket, start) {
             Ok(number) if self.selinux => {
                 let user = self.all.get(&number).map(|s| text(&s.login)).unwrap_or_default();
@@ -64,13 +63,8 @@ impl Sessions {
                 );
             }
             Ok(number) => self.go_on(tools, number),
-            Err(Refused(why)) => {
-                tools.metrics.denied();
-                tools.audit.tell(Event::Denied {
-                    connection,
-                    login,
-                    what: why.clone(),
-                });
+            Err(SessionRefusal(why)) => {
+                granted.tell_denied(&tools.audit, &tools.metrics, why.clone());
                 tools.words.say(
                     connection,
                     ToFront::NotStarted {
@@ -93,20 +87,20 @@ impl Sessions {
         account: Account,
         ticket: Ticket,
         start: Start,
-    ) -> Result<u64, Refused> {
+    ) -> Result<u64, SessionRefusal> {
         let connection = granted.connection;
-        let decided = order::decide(&granted.grant, &start, now())?;
+        let decided = order::choose_program(&granted.grant, &start, now())?;
         if account.ids.uid != granted.uid {
-            return Err(Refused::new(
+            return Err(SessionRefusal::new(
                 "the account is not the one that logged in: log in again",
             ));
         }
         if self.by_ticket.contains_key(&(connection, ticket)) {
-            return Err(Refused::new("the session's number is in use"));
+            return Err(SessionRefusal::new("the session's number is in use"));
         }
         let count = self.by_connection.get(&connection).copied().unwrap_or(0);
         if count >= tools.config.limits.sessions {
-            return Err(Refused(format!(
+            return Err(SessionRefusal(format!(
                 "a connection has at most {count} sessions (limits.sessions)"
             )));
         }
@@ -114,7 +108,7 @@ impl Sessions {
         if let Some(most) = granted.members.iter().filter_map(of_roles).min()
             && count >= most
         {
-            return Err(Refused(format!(
+            return Err(SessionRefusal(format!(
                 "a connection has at most {most} sessions by its roles: end one of them"
             )));
         }
@@ -129,14 +123,14 @@ impl Sessions {
             Some(of) => Some(
                 networks
                     .agent(connection, of)
-                    .ok_or(Refused::new("there is no agent to forward"))?,
+                    .ok_or(SessionRefusal::new("there is no agent to forward"))?,
             ),
             None => None,
         };
         let display = match &start.x11 {
             Some(x11) => {
                 let number = networks.display(connection, x11.display);
-                Some(number.ok_or(Refused::new("there is no display to forward"))?)
+                Some(number.ok_or(SessionRefusal::new("there is no display to forward"))?)
             }
             None => None,
         };
@@ -190,7 +184,7 @@ impl Sessions {
     }
 
     /// It will not be: the client is told, unless he was, and the audit log.
-    pub(super) fn refuse(&mut self, tools: &mut Tools, number: u64, Refused(why): Refused) {
+    pub(super) fn refuse(&mut self, tools: &mut Tools, number: u64, SessionRefusal(why): SessionRefusal) {
         let Some(session) = self.forget(number) else {
             return;
         };

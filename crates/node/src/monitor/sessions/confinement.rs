@@ -1,7 +1,7 @@
 //! Checks of the file server's surroundings that a shell's helper makes itself: is anybody let in now, and may the
 //! directory that the user is confined to be trusted.
 
-use super::order::Refused;
+use super::order::SessionRefusal;
 use fleetgate_wire::common::Account;
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,24 +12,24 @@ use std::path::Path;
 const NOLOGIN: [&str; 2] = ["/etc/nologin", "/run/nologin"];
 
 /// Whether `account` may come in on `today` (days since 1970). `expiry`: PAM does not look at that.
-pub fn may_enter(account: &Account, expiry: bool, today: i64) -> Result<(), Refused> {
+pub fn may_enter(account: &Account, expiry: bool, today: i64) -> Result<(), SessionRefusal> {
     let there = |path: &&str| std::fs::symlink_metadata(path).is_ok();
     if account.ids.uid != 0
         && let Some(path) = NOLOGIN.iter().find(|path| there(path))
     {
-        return Err(Refused(format!("logins are switched off by {path}")));
+        return Err(SessionRefusal(format!("logins are switched off by {path}")));
     }
     let Some(ageing) = account.ageing.as_ref().filter(|_| expiry) else {
         return Ok(());
     };
     // shadow(5): the day of expiry itself still counts, as in sshd.
     if ageing.expires >= 0 && ageing.expires < today {
-        return Err(Refused::new("the account has expired"));
+        return Err(SessionRefusal::new("the account has expired"));
     }
     let last = ageing.last_change.saturating_add(ageing.max_days);
     let too_old = ageing.last_change > 0 && ageing.max_days >= 0 && last < today;
     if ageing.last_change == 0 || too_old {
-        return Err(Refused::new(
+        return Err(SessionRefusal::new(
             "the password has expired: log in with a terminal and change it",
         ));
     }
@@ -38,11 +38,11 @@ pub fn may_enter(account: &Account, expiry: bool, today: i64) -> Result<(), Refu
 
 /// Whether a directory may be a root: it and all above it are root's, and nobody else may write there. Else who may could
 /// put files where setuid programs look for them (sshd's rule).
-pub fn safe_root(path: &CStr) -> Result<(), Refused> {
+pub fn safe_root(path: &CStr) -> Result<(), SessionRefusal> {
     let path = Path::new(std::ffi::OsStr::from_bytes(path.to_bytes()));
     let refuse = |at: &Path, why: &str| {
         tracing::error!("sftp_chroot {}: {} {why}", path.display(), at.display());
-        Err(Refused::new(
+        Err(SessionRefusal::new(
             "the directory for file transfer is not set up; the host's log says why",
         ))
     };

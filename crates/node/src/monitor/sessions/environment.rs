@@ -1,7 +1,7 @@
 //! The variables of a session that the server knows, in sshd's order: authorized_keys, PAM, `set_env`, then what the
 //! connection is. The helper adds the account's own and filters what the client sent.
 
-use super::facts::{Facts, ProgramChoice};
+use super::facts::{OrderFacts, ProgramChoice};
 use fleetgate_policy::{Grant, What};
 use fleetgate_wire::common::{Endpoint, Variable};
 use fleetgate_wire::node::front::Start;
@@ -27,7 +27,7 @@ pub fn of_client(grant: &Grant, start: &Start) -> Vec<Variable> {
 }
 
 /// What the server sets.
-pub fn set(facts: &Facts<'_>, decided: &ProgramChoice) -> Vec<Variable> {
+pub fn set(facts: &OrderFacts<'_>, decided: &ProgramChoice) -> Vec<Variable> {
     let mut out = Vec::with_capacity(12);
     for (name, value) in facts.grant.permits.environment() {
         out.extend(variable(name.as_str(), value.as_str()));

@@ -8,7 +8,7 @@ use fleetgate_policy::permits::Program as Permitted;
 use fleetgate_sys::clock::Time;
 use fleetgate_wire::common::{Account, SessionId};
 use fleetgate_wire::exec::Limit;
-use fleetgate_wire::node::Ends;
+use fleetgate_wire::node::ConnectionAddresses;
 use fleetgate_wire::node::front::Start;
 use std::ffi::CString;
 
@@ -41,13 +41,13 @@ impl ProgramChoice {
 
 /// All that an order is made of, beside what was decided.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts<'a> {
+pub struct OrderFacts<'a> {
     /// The configuration.
     pub config: &'a Config,
     /// The connection's grant.
     pub grant: &'a Grant,
     /// Where it comes from and arrived.
-    pub ends: &'a Ends,
+    pub ends: &'a ConnectionAddresses,
     /// What was asked for.
     pub start: &'a Start,
     /// The account as the name service has it now.

@@ -1,8 +1,8 @@
 //! A session's launch: the order for the helper and its descriptors, the launch itself (inside PAM, where that is used), and
 //! what it comes to.
 
-use super::facts::Facts;
-use super::order::{self, Refused};
+use super::facts::OrderFacts;
+use super::order::{self, SessionRefusal};
 use super::streams::Streams;
 use super::within_pam::PamLaunch;
 use super::{About, Sessions, State, confinement, ended, environment, key, running, say, text};
@@ -17,7 +17,7 @@ use fleetgate_policy::permits::Program as Permitted;
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::{Errno, Fd, clock, socket};
 use fleetgate_wire::exec::{Exec, Program};
-use fleetgate_wire::node::Ended;
+use fleetgate_wire::node::ProcessEnd;
 use fleetgate_wire::node::front::ToFront;
 use fleetgate_wire::order::{Role, Work};
 use fleetgate_wire::pam::Start as PamStart;
@@ -61,7 +61,7 @@ impl Sessions {
         }
     }
 
-    fn try_launch(&mut self, tools: &mut Tools, number: u64) -> Result<(), Refused> {
+    fn try_launch(&mut self, tools: &mut Tools, number: u64) -> Result<(), SessionRefusal> {
         let Some(session) = self.all.get_mut(&number) else {
             return Ok(());
         };
@@ -71,7 +71,7 @@ impl Sessions {
         let failed = |doing: &'static str| {
             move |e: fleetgate_sys::Errno| {
                 tracing::error!("a session is not started: {doing}: {e}");
-                Refused::new("the session could not be started; the host's log says why")
+                SessionRefusal::new("the session could not be started; the host's log says why")
             }
         };
         let sftp = matches!(beginning.decided.program, Permitted::Sftp { .. });
@@ -82,7 +82,7 @@ impl Sessions {
             None => Streams::pipes().map_err(failed("making pipes"))?,
         };
         let config = tools.config.clone();
-        let facts = Facts {
+        let facts = OrderFacts {
             config: &config,
             grant: &beginning.grant,
             ends: &beginning.ends,
@@ -104,7 +104,7 @@ impl Sessions {
             Audit::None => None,
             _ if sftp => None,
             _ if !self.root => {
-                return Err(Refused::new(
+                return Err(SessionRefusal::new(
                     "the session is to be watched, and only a node that runs as root can do that",
                 ));
             }
@@ -113,7 +113,7 @@ impl Sessions {
                 .begin(session.connection, &session.login, session.id, beginning.watching)
                 .map_err(|why| {
                     tracing::error!("a session is not started: watching it: {why}");
-                    Refused::new("the session could not be started; the host's log says why")
+                    SessionRefusal::new("the session could not be started; the host's log says why")
                 })?,
         };
         let audit = watched.as_ref().map(|_| beginning.watching.audit.name());
@@ -122,7 +122,7 @@ impl Sessions {
         let (work, mut kept) = match &beginning.decided.program {
             // A forced `internal-sftp` has no place for `passwd`.
             Permitted::Sftp { .. } if beginning.grant.must_change_password => {
-                return Err(Refused::new(
+                return Err(SessionRefusal::new(
                     "the password has expired, and file transfer cannot change it",
                 ));
             }
@@ -300,7 +300,7 @@ impl Sessions {
             tracing::error!("a PAM session cannot be listened to: {e}");
         }
         let signals = running.pidfd.duplicate(3).ok();
-        session.state = State::Running(Box::new(running::Running {
+        session.state = State::Running(Box::new(running::RunningSession {
             since: std::time::Instant::now(),
             pid: running.pid,
             pidfd: signals,
@@ -313,7 +313,7 @@ impl Sessions {
         }));
         let ends = self.ends.clone();
         let cgroup = kept.cgroup.clone();
-        let keep = self.keeper.keep(running.pidfd, kept, move |end| {
+        let keep = self.session_reaper.keep(running.pidfd, kept, move |end| {
             ends.tell(number, end, cgroup.as_deref())
         });
         if let Err(e) = keep {
@@ -346,7 +346,7 @@ impl Sessions {
             _ => None,
         };
         let why = match told {
-            Some(_) => Refused(error.to_string()),
+            Some(_) => SessionRefusal(error.to_string()),
             None => not_launched(&error),
         };
         let Some((status, session)) = told.zip(self.all.get_mut(&number)) else {
@@ -364,7 +364,7 @@ impl Sessions {
             },
             ours,
         );
-        let ended = Ended {
+        let ended = ProcessEnd {
             status,
             ..ended(None)
         };
@@ -394,15 +394,15 @@ fn in_words(failure: &Failure) -> String {
 }
 
 /// Words for the user; the log has the others.
-fn not_launched(error: &LaunchError) -> Refused {
+fn not_launched(error: &LaunchError) -> SessionRefusal {
     tracing::error!("a session is not started: {error}");
     match error {
-        LaunchError::Pam(_) => Refused::new("PAM refused the session; the host's log says why"),
-        LaunchError::Busy { .. } => Refused::new("the host has too much to do; try again"),
+        LaunchError::Pam(_) => SessionRefusal::new("PAM refused the session; the host's log says why"),
+        LaunchError::Busy { .. } => SessionRefusal::new("the host has too much to do; try again"),
         LaunchError::Refused(failure) if failure.subject.to_bytes().starts_with(b"watching") => {
-            Refused::new("the session is to be watched, and cannot be; the host's log says why")
+            SessionRefusal::new("the session is to be watched, and cannot be; the host's log says why")
         }
-        _ => Refused::new("the session could not be started; the host's log says why"),
+        _ => SessionRefusal::new("the session could not be started; the host's log says why"),
     }
 }
 

@@ -2,7 +2,7 @@
 //! grant before anything is made, and a refusal is told to the client and to the audit log.
 //!
 //! ```text
-//! start → (SELinux context) → (xauth) → launch, inside PAM on a thread → Started → the keeper hears of the end → Ended
+//! start → (SELinux context) → (xauth) → launch, inside PAM on a thread → Started → the session reaper hears of the end → Ended
 //! ```
 //!
 //! Read in this order: `admit` (may it be?), [`order`] (what is decided, and the order itself), `environment`, `streams`,
@@ -21,7 +21,7 @@ mod streams;
 mod within_pam;
 
 pub use facts::Inherited;
-pub use order::{Refused, offered};
+pub use order::{SessionRefusal, offered};
 
 use super::audit::{EndOrder, SessionKind, Usage, digits};
 use super::cgroup::Cgroups;
@@ -36,7 +36,7 @@ use fleetgate_sys::process::Exit;
 use fleetgate_sys::{Errno, Fd, epoll};
 use fleetgate_wire::common::SessionId;
 use fleetgate_wire::node::front::{Ticket, ToFront};
-use fleetgate_wire::node::{Connection, Ended};
+use fleetgate_wire::node::{Connection, ProcessEnd};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::CString;
 use std::net::SocketAddr;
@@ -50,12 +50,12 @@ const MAX_TOLD: usize = 1000;
 /// All sessions.
 pub struct Sessions {
     chain: Arc<FallbackChain>,
-    keeper: Arc<SessionReaper>,
+    session_reaper: Arc<SessionReaper>,
     cgroups: Option<Cgroups>,
     inherited: Inherited,
     root: bool,
     selinux: bool,
-    ends: Arc<Ends>,
+    ends: Arc<EndedSessions>,
     opened: within_pam::PamSessions,
     next: u64,
     all: HashMap<u64, Session>,
@@ -88,7 +88,7 @@ enum About {
 }
 
 const ABOUT_BITS: u32 = 3;
-/// The bell of the keeper's thread.
+/// The bell of the session reaper's thread.
 const BELL: Key = Key::new(Owner::Sessions, 0);
 
 fn key(number: u64, about: About) -> Key {
@@ -147,13 +147,13 @@ enum State {
     /// On its way; nothing of it runs.
     Pending(Box<admit::PendingSession>),
     /// It runs.
-    Running(Box<running::Running>),
+    Running(Box<running::RunningSession>),
     /// Being moved from one to the other.
     Between,
 }
 
-/// What the keeper's thread says: sessions that ended.
-struct Ends {
+/// What the session reaper's thread says: sessions that ended.
+struct EndedSessions {
     bell: Fd,
     list: Mutex<Vec<(u64, End, Usage)>>,
 }
@@ -162,19 +162,19 @@ impl Sessions {
     /// No sessions yet. `cgroups`: none where they cannot be used.
     pub fn new(
         chain: Arc<FallbackChain>,
-        keeper: Arc<SessionReaper>,
+        session_reaper: Arc<SessionReaper>,
         cgroups: Option<Cgroups>,
         inherited: Inherited,
         tools: &Tools,
     ) -> Result<Sessions, Errno> {
-        let ends = Arc::new(Ends {
+        let ends = Arc::new(EndedSessions {
             bell: epoll::bell()?,
             list: Mutex::default(),
         });
         tools.wakes.watch(&ends.bell, READ, BELL)?;
         Ok(Sessions {
             chain,
-            keeper,
+            session_reaper,
             cgroups,
             inherited,
             root: !tools.user_mode,
@@ -314,19 +314,19 @@ impl Session {
 }
 
 /// An exit as the front is told of it. One that nobody could wait for is said to be the shells' 255.
-fn ended(exit: Option<Exit>) -> Ended {
+fn ended(exit: Option<Exit>) -> ProcessEnd {
     match exit {
-        Some(Exit::Code(status)) => Ended {
+        Some(Exit::Code(status)) => ProcessEnd {
             status,
             signalled: false,
             core: false,
         },
-        Some(Exit::Signal { number, core }) => Ended {
+        Some(Exit::Signal { number, core }) => ProcessEnd {
             status: number,
             signalled: true,
             core,
         },
-        None => Ended {
+        None => ProcessEnd {
             status: 255,
             signalled: false,
             core: false,

@@ -2,7 +2,7 @@
 //! configuration and the account are given, nothing is opened and nobody is asked.
 
 use super::environment;
-use super::facts::{Facts, ProgramChoice};
+use super::facts::{OrderFacts, ProgramChoice};
 use crate::monitor::audit::SessionKind;
 use fleetgate_policy::permits::Program as Permitted;
 use fleetgate_policy::{Grant, OrderRequest, What};
@@ -21,23 +21,23 @@ const MAX_XAUTH: usize = 1024;
 
 /// Why a session is not begun: a sentence that the user may be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused(pub String);
+pub struct SessionRefusal(pub String);
 
-impl Refused {
-    pub(super) fn new(words: impl Into<String>) -> Refused {
-        Refused(words.into())
+impl SessionRefusal {
+    pub(super) fn new(words: impl Into<String>) -> SessionRefusal {
+        SessionRefusal(words.into())
     }
 }
 
 /// Checks a request against the grant and the bounds of frames.
-pub fn decide(grant: &Grant, start: &Start, now: Duration) -> Result<ProgramChoice, Refused> {
+pub fn choose_program(grant: &Grant, start: &Start, now: Duration) -> Result<ProgramChoice, SessionRefusal> {
     bounds(start)?;
     let ask = |what| OrderRequest {
         login: &grant.login,
         now,
         what,
     };
-    let denied = |e: fleetgate_policy::Denied| Refused(e.to_string());
+    let denied = |e: fleetgate_policy::Denied| SessionRefusal(e.to_string());
     let what = match &start.program {
         front::Program::Shell => What::Shell,
         front::Program::Exec { command } => What::Exec(command),
@@ -62,7 +62,7 @@ pub fn decide(grant: &Grant, start: &Start, now: Duration) -> Result<ProgramChoi
         },
         Permitted::Sftp { .. } => (SessionKind::Sftp, None),
         Permitted::Subsystem(name) => {
-            return Err(Refused(format!(
+            return Err(SessionRefusal(format!(
                 "there is no subsystem {:?} here",
                 printable(name)
             )));
@@ -108,8 +108,8 @@ pub fn offered(grant: &Grant, now: Duration) -> Permits {
 }
 
 /// The order for a shell or a command.
-pub fn exec(facts: &Facts<'_>, decided: &ProgramChoice) -> Result<Exec, Refused> {
-    let Facts {
+pub fn exec(facts: &OrderFacts<'_>, decided: &ProgramChoice) -> Result<Exec, SessionRefusal> {
+    let OrderFacts {
         config,
         start,
         account,
@@ -193,8 +193,8 @@ pub fn exec(facts: &Facts<'_>, decided: &ProgramChoice) -> Result<Exec, Refused>
 
 /// The order for the file server. A forced `internal-sftp` may have `-R`, `-d DIRECTORY` and `-u UMASK`; what says
 /// where it logs (`-e`, `-l`, `-f`) changes nothing here.
-pub fn sftp(facts: &Facts<'_>, arguments: &[u8]) -> Result<Sftp, Refused> {
-    let Facts { config, account, .. } = *facts;
+pub fn sftp(facts: &OrderFacts<'_>, arguments: &[u8]) -> Result<Sftp, SessionRefusal> {
+    let OrderFacts { config, account, .. } = *facts;
     let chroot = match &config.sftp_chroot {
         Some(path) => Some(string(&expanded(path, account), "sftp_chroot")?),
         None => None,
@@ -212,7 +212,7 @@ pub fn sftp(facts: &Facts<'_>, arguments: &[u8]) -> Result<Sftp, Refused> {
         .split(u8::is_ascii_whitespace)
         .filter(|word| !word.is_empty());
     let bad = |word: &[u8]| {
-        Refused(format!(
+        SessionRefusal(format!(
             "the forced internal-sftp has an argument that is not known here: {:?}",
             printable(word)
         ))
@@ -240,17 +240,17 @@ pub fn sftp(facts: &Facts<'_>, arguments: &[u8]) -> Result<Sftp, Refused> {
 
 /// What xauth reads for a display: never in its arguments, which everybody may look at. As sshd, the display on
 /// loopback goes by the name that local clients use.
-pub fn xauth_script(x11: &front::X11, display: u16) -> Result<Vec<u8>, Refused> {
+pub fn xauth_script(x11: &front::X11, display: u16) -> Result<Vec<u8>, SessionRefusal> {
     let name = |b: &u8| b.is_ascii_alphanumeric() || b"-_.".contains(b);
     let fits = |bytes: &[u8]| (1..=MAX_XAUTH).contains(&bytes.len());
     if !fits(&x11.protocol) || x11.protocol.starts_with(b"-") || !x11.protocol.iter().all(name) {
-        return Err(Refused::new("the X11 authentication protocol is no name"));
+        return Err(SessionRefusal::new("the X11 authentication protocol is no name"));
     }
     if !fits(&x11.cookie)
         || !x11.cookie.len().is_multiple_of(2)
         || !x11.cookie.iter().all(u8::is_ascii_hexdigit)
     {
-        return Err(Refused::new("the X11 cookie is not hexadecimal"));
+        return Err(SessionRefusal::new("the X11 cookie is not hexadecimal"));
     }
     let screen = x11.screen;
     let shown = format!("unix:{display}.{screen}");
@@ -261,7 +261,7 @@ pub fn xauth_script(x11: &front::X11, display: u16) -> Result<Vec<u8>, Refused> 
     Ok(script)
 }
 
-fn bounds(start: &Start) -> Result<(), Refused> {
+fn bounds(start: &Start) -> Result<(), SessionRefusal> {
     let line = match &start.program {
         front::Program::Shell => &[][..],
         front::Program::Exec { command } => command,
@@ -269,16 +269,16 @@ fn bounds(start: &Start) -> Result<(), Refused> {
     };
     // The kernel's bound of one argument counts the zero byte too.
     if line.len() >= MAX_COMMAND {
-        return Err(Refused(format!(
+        return Err(SessionRefusal(format!(
             "the command is longer than {} bytes",
             MAX_COMMAND - 1
         )));
     }
     if line.contains(&0) {
-        return Err(Refused::new("the command holds a zero byte"));
+        return Err(SessionRefusal::new("the command holds a zero byte"));
     }
     if start.environment.len() > MAX_VARIABLES {
-        return Err(Refused(format!(
+        return Err(SessionRefusal(format!(
             "more than {MAX_VARIABLES} environment variables were sent"
         )));
     }
@@ -288,17 +288,17 @@ fn bounds(start: &Start) -> Result<(), Refused> {
         .map(|v| v.name.len() + v.value.len())
         .sum();
     if bytes > MAX_ENVIRONMENT {
-        return Err(Refused(format!(
+        return Err(SessionRefusal(format!(
             "the environment that was sent is longer than {MAX_ENVIRONMENT} bytes"
         )));
     }
     match &start.terminal {
-        Some(Terminal { modes, .. }) if modes.len() > MAX_MODES => Err(Refused(format!(
+        Some(Terminal { modes, .. }) if modes.len() > MAX_MODES => Err(SessionRefusal(format!(
             "the terminal modes are longer than {MAX_MODES} bytes"
         ))),
-        Some(Terminal { term, .. }) if term.len() > MAX_TERM || term.contains(&0) => Err(Refused(format!(
-            "the terminal type is longer than {MAX_TERM} bytes or holds a zero byte"
-        ))),
+        Some(Terminal { term, .. }) if term.len() > MAX_TERM || term.contains(&0) => Err(SessionRefusal(
+            format!("the terminal type is longer than {MAX_TERM} bytes or holds a zero byte"),
+        )),
         _ => Ok(()),
     }
 }
@@ -320,8 +320,8 @@ fn expanded(text: &str, account: &Account) -> Vec<u8> {
     out
 }
 
-fn string(bytes: &[u8], what: &str) -> Result<CString, Refused> {
-    CString::new(bytes).map_err(|_| Refused(format!("{what} holds a zero byte")))
+fn string(bytes: &[u8], what: &str) -> Result<CString, SessionRefusal> {
+    CString::new(bytes).map_err(|_| SessionRefusal(format!("{what} holds a zero byte")))
 }
 
 fn printable(bytes: &[u8]) -> String {

@@ -1,6 +1,6 @@
 //! What a session waits for between its admission and its launch: its SELinux context, and xauth for X11.
 
-use super::order::{self, Refused};
+use super::order::{self, SessionRefusal};
 use super::{About, Session, Sessions, State, key};
 use crate::monitor::launches::Outcome;
 use crate::monitor::tools::Tools;
@@ -33,7 +33,7 @@ impl Sessions {
                 self.refuse(
                     tools,
                     number,
-                    Refused::new("the session's SELinux context is not known"),
+                    SessionRefusal::new("the session's SELinux context is not known"),
                 );
             }
         }
@@ -81,7 +81,7 @@ impl Sessions {
                     self.xauth_ended(tools, number);
                 }
             }
-            (None, Ok((running, _))) => tools.reaper.take(running.pidfd),
+            (None, Ok((running, _))) => tools.zombies.take(running.pidfd),
             (_, outcome) => {
                 if let Err(e) = outcome {
                     tracing::warn!("xauth is not run: {e}; X11 clients of this session are refused");

@@ -1,6 +1,6 @@
 //! What may happen to a session that runs: signals, a hang-up, its end.
 
-use super::{Ends, Session, Sessions, State, files, lasted, say};
+use super::{EndedSessions, Session, Sessions, State, files, lasted, say};
 use crate::monitor::audit::Usage;
 use crate::monitor::audit::{EndOrder, Event, SessionKind};
 use crate::monitor::cgroup;
@@ -37,10 +37,10 @@ const SIGNALS: [(&[u8], i32); 12] = [
 const MAX_ORDER: u64 = 8 << 10;
 
 /// A session that runs.
-pub(super) struct Running {
+pub(super) struct RunningSession {
     pub since: Instant,
     pub pid: i32,
-    /// A second descriptor of its process: the keeper has the first.
+    /// A second descriptor of its process: the session reaper has the first.
     pub pidfd: Option<Fd>,
     /// The helper's control socket; closed at the other end once the user's program runs.
     pub control: Fd,
@@ -49,12 +49,12 @@ pub(super) struct Running {
     pub in_pam: bool,
     /// How it ended, as PAM's process says.
     pub exit: Option<Exit>,
-    /// What the keeper said of its end.
+    /// What the session reaper said of its end.
     pub kept: Option<(End, Usage)>,
 }
 
-impl Ends {
-    /// Called on the keeper's thread: before the session's cgroup is removed, so what was used in it is still there.
+impl EndedSessions {
+    /// Called on the session reaper's thread: before the session's cgroup is removed, so what was used in it is still there.
     pub fn tell(&self, number: u64, end: End, cgroup: Option<&Path>) {
         let usage = cgroup::usage(cgroup, end.usage);
         self.list
@@ -67,7 +67,7 @@ impl Ends {
 
 impl Sessions {
     /// A client sends a signal to his session's processes.
-    pub fn signal(&mut self, tools: &mut Tools, granted: &OpenLogin, ticket: Ticket, name: &CStr) {
+    pub fn signal(&mut self, tools: &mut Tools, granted: &mut OpenLogin, ticket: Ticket, name: &CStr) {
         let number = self.by_ticket.get(&(granted.connection, ticket));
         let Some(session) = number.and_then(|number| self.all.get(number)) else {
             return;
@@ -88,13 +88,7 @@ impl Sessions {
             }
         };
         if let Some(what) = why {
-            let (connection, login) = (session.connection, session.login.clone());
-            tools.metrics.denied();
-            tools.audit.tell(Event::Denied {
-                connection,
-                login,
-                what,
-            });
+            granted.tell_denied(&tools.audit, &tools.metrics, what);
         }
     }
 
@@ -119,7 +113,7 @@ impl Sessions {
         }
     }
 
-    /// Sessions whose processes ended, from the keeper's thread.
+    /// Sessions whose processes ended, from the session reaper's thread.
     pub(super) fn hear_ends(&mut self, tools: &mut Tools) {
         epoll::quiet(&self.ends.bell);
         let list = std::mem::take(&mut *self.ends.list.lock().expect("no panic is survived"));
@@ -322,7 +316,7 @@ impl Session {
     /// To the whole group that the session's first process leads, as the user could; one that is gone is left alone.
     fn signal(&self, signal: i32) {
         if let State::Running(running) = &self.state
-            && let Running {
+            && let RunningSession {
                 pid,
                 pidfd: Some(pidfd),
                 kept: None,

@@ -4,9 +4,9 @@
 //! is again. Nobody can be asked anything here: what the modules say is shown on the terminal, what they ask is refused.
 
 use super::environment;
-use super::order::Refused;
+use super::order::SessionRefusal;
 use fleetgate_launch::pam::PamSession;
-use fleetgate_launch::{Begun, Launch, LaunchError, Launcher, Running};
+use fleetgate_launch::{Begun, Launch, LaunchError, Launcher, RunningHelper};
 use fleetgate_seal::FallbackChain;
 use fleetgate_sys::{Fd, file};
 use fleetgate_wire::order::{Role, Work};
@@ -57,11 +57,11 @@ impl PamSessions {
         &self,
         chain: Arc<FallbackChain>,
         wanted: PamLaunch,
-        done: impl FnOnce(Result<(Running, Begun), LaunchError>) + Send + 'static,
-    ) -> Result<(), Refused> {
+        done: impl FnOnce(Result<(RunningHelper, Begun), LaunchError>) + Send + 'static,
+    ) -> Result<(), SessionRefusal> {
         if self.waiting.fetch_add(1, Ordering::SeqCst) >= MAX_WAITING {
             self.waiting.fetch_sub(1, Ordering::SeqCst);
-            return Err(Refused::new("too many sessions wait for PAM; try again"));
+            return Err(SessionRefusal::new("too many sessions wait for PAM; try again"));
         }
         let this = self.clone();
         let thread = std::thread::Builder::new()
@@ -82,12 +82,12 @@ impl PamSessions {
         spawned.map(drop).map_err(|e| {
             self.waiting.fetch_sub(1, Ordering::SeqCst);
             tracing::error!("starting a thread for a PAM session: {e}");
-            Refused::new("the session could not be started; try again")
+            SessionRefusal::new("the session could not be started; try again")
         })
     }
 }
 
-type Done = (PamSession, (Running, Begun));
+type Done = (PamSession, (RunningHelper, Begun));
 
 fn open_and_launch(chain: Arc<FallbackChain>, wanted: PamLaunch) -> Result<Done, LaunchError> {
     let PamLaunch {

@@ -17,8 +17,8 @@ use fleetgate_proto::v1::AuditBatch;
 use fleetgate_sys::{Fd, stream};
 use fleetgate_wire::common::Endpoint;
 use fleetgate_wire::names::{About, Found};
-use fleetgate_wire::node::tunnel::{FromTunnel, MAX_FIRST, Ticket, ToTunnel, Vouched};
-use fleetgate_wire::node::{Blob, Ends};
+use fleetgate_wire::node::tunnel::{FromTunnel, MAX_FIRST, ProxyStatement, Ticket, ToTunnel};
+use fleetgate_wire::node::{Blob, ConnectionAddresses};
 use prost::Message;
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
@@ -180,12 +180,12 @@ impl Monitor {
 
     /// A session: one end of a socket pair is the connection, the other is the tunnel's. What the client said already is in
     /// it before anybody looks.
-    fn tunnelled(&mut self, worker: WorkerId, ticket: Ticket, vouched: &Vouched, first: &[u8]) {
+    fn tunnelled(&mut self, worker: WorkerId, ticket: Ticket, vouched: &ProxyStatement, first: &[u8]) {
         let taken = pair(first).and_then(|(ours, theirs)| {
             let peer = &vouched.source;
             let arrived = NewConnection {
                 source: address(peer),
-                ends: Ends {
+                ends: ConnectionAddresses {
                     peer: peer.clone(),
                     local: NOWHERE,
                 },
@@ -200,7 +200,7 @@ impl Monitor {
             if !self.workers.is_there(self.lobby.worker) || self.draining {
                 return Err("the node takes no connections now".to_owned());
             }
-            self.arrived(arrived).map(|number| (number, theirs))
+            self.admit_connection(arrived).map(|number| (number, theirs))
         });
         let (word, fds) = match taken {
             Ok((number, theirs)) => {

@@ -8,7 +8,9 @@ use crate::monitor::timers::{now, unix_seconds};
 use fleetgate_policy::cluster::{Locks, Target};
 use fleetgate_sys::clock;
 use fleetgate_wire::node::Blob;
-use fleetgate_wire::node::tunnel::{Credentials, Facts, Label, LockedProxy, MAX_LOCKED, Settings, ToTunnel};
+use fleetgate_wire::node::tunnel::{
+    Credentials, Label, LockedProxy, MAX_LOCKED, NodeDescription, Settings, ToTunnel,
+};
 use std::ffi::CString;
 use std::time::Duration;
 
@@ -156,7 +158,7 @@ impl Monitor {
                 authorities: blobs(&cluster.state().trust.tls_ca),
                 locked: locked_proxies(&cluster.state().locks),
             },
-            facts: Facts {
+            facts: NodeDescription {
                 labels: cluster
                     .labels()
                     .iter()

@@ -4,7 +4,7 @@
 use fleetgate_net::x509::Key;
 use fleetgate_proto::signed;
 use fleetgate_proto::v1::{NodeFacts, NodeStatement, Statement};
-use fleetgate_wire::node::tunnel::Facts;
+use fleetgate_wire::node::tunnel::NodeDescription;
 use prost::Message;
 use std::ffi::CString;
 
@@ -14,7 +14,7 @@ pub fn signed_statement(
     key: &Key,
     node: &str,
     proxy: &str,
-    facts: &Facts,
+    facts: &NodeDescription,
     (as_of, millis): (u64, u64),
 ) -> Vec<u8> {
     let text = |text: &CString| text.to_string_lossy().into_owned();

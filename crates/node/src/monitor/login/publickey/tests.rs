@@ -65,7 +65,7 @@ fn ask(presented: &[u8], signer: &PrivateKey, hand: &Hand, login: &str, signed: 
     };
     let trust = Trust::new(&Config::default(), false, true).expect("trust");
     let cluster = hand.cluster();
-    decide(
+    check_key(
         &request,
         session,
         &visitor,

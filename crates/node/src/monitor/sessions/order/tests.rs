@@ -8,7 +8,7 @@ use fleetgate_policy::{GrantId, How, Identity, Login as Name, Permits as May, Ru
 use fleetgate_sys::clock::Time;
 use fleetgate_wire::common::{Endpoint, Ids, Variable};
 use fleetgate_wire::exec::Limit;
-use fleetgate_wire::node::Ends;
+use fleetgate_wire::node::ConnectionAddresses;
 use fleetgate_wire::node::front::ClientVariable;
 use std::sync::Arc;
 
@@ -197,14 +197,16 @@ fn requests_are_decided() {
             Err("X11 forwarding is not allowed by the test"),
         ),
     ] {
-        let got = decide(&grant(permits), &start, NOW).map(|d| (d.program, d.kind, d.original));
+        let got = choose_program(&grant(permits), &start, NOW).map(|d| (d.program, d.kind, d.original));
         let wanted = wanted.map(|(p, k, o)| (p, k, o.map(|o: &str| o.as_bytes().to_vec())));
-        assert_eq!(got, wanted.map_err(|w| Refused(w.to_owned())), "{start:?}");
+        assert_eq!(got, wanted.map_err(|w| SessionRefusal(w.to_owned())), "{start:?}");
     }
-    let late = decide(&grant(May::all()), &shell(), Duration::from_secs(200));
+    let late = choose_program(&grant(May::all()), &shell(), Duration::from_secs(200));
     assert_eq!(
         late,
-        Err(Refused("the login of ada has expired: log in again".to_owned()))
+        Err(SessionRefusal(
+            "the login of ada has expired: log in again".to_owned()
+        ))
     );
 }
 
@@ -249,9 +251,9 @@ fn requests_are_bounded() {
             Some("the terminal type is longer than 256 bytes or holds a zero byte"),
         ),
     ] {
-        let got = decide(&grant(May::all()), &start, NOW).err();
+        let got = choose_program(&grant(May::all()), &start, NOW).err();
         // A subsystem that is short enough is refused for its name; none here is.
-        assert_eq!(got, refused.map(|r| Refused(r.to_owned())));
+        assert_eq!(got, refused.map(|r| SessionRefusal(r.to_owned())));
     }
 }
 
@@ -296,13 +298,13 @@ fn account() -> Account {
     }
 }
 
-fn ends() -> Ends {
+fn ends() -> ConnectionAddresses {
     let v4 = |last: u8, port| Endpoint {
         address: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, last],
         scope: 0,
         port,
     };
-    Ends {
+    ConnectionAddresses {
         peer: v4(7, 4711),
         local: v4(1, 22),
     }
@@ -336,13 +338,18 @@ impl Case {
         }
     }
 
-    fn order(&self) -> Result<Exec, Refused> {
-        let decided = decide(&self.grant, &self.start, NOW)?;
+    fn order(&self) -> Result<Exec, SessionRefusal> {
+        let decided = choose_program(&self.grant, &self.start, NOW)?;
         exec(&self.facts(&account(), &ends(), &inherited()), &decided)
     }
 
-    fn facts<'a>(&'a self, account: &'a Account, ends: &'a Ends, inherited: &'a Inherited) -> Facts<'a> {
-        Facts {
+    fn facts<'a>(
+        &'a self,
+        account: &'a Account,
+        ends: &'a ConnectionAddresses,
+        inherited: &'a Inherited,
+    ) -> OrderFacts<'a> {
+        OrderFacts {
             config: &self.config,
             grant: &self.grant,
             ends,
@@ -678,7 +685,7 @@ fn the_file_servers_order_follows_its_forced_arguments() {
             arguments.as_bytes(),
         );
         let wanted = wanted.map_err(|word| {
-            Refused(format!(
+            SessionRefusal(format!(
                 "the forced internal-sftp has an argument that is not known here: {word:?}"
             ))
         });

@@ -1,4 +1,4 @@
-//! The ladder: which rungs work here, in which order they are taken, what moves it and what does not.
+//! The fallback chain: which rungs work here, in which order they are taken, what moves it and what does not.
 
 use fleetgate_seal::{Cause, Death, FallbackChain, Image, Options, Source, Strategy, Verdict};
 use fleetgate_sys::process::{self, Exit};
@@ -22,11 +22,11 @@ fn open(order: &[Strategy]) -> FallbackChain {
 #[test]
 fn every_strategy_but_installed_works_here() {
     for strategy in Strategy::ALL.into_iter().skip(1) {
-        let ladder = open(&[strategy]);
-        let image = ladder.image().expect("an image");
+        let chain = open(&[strategy]);
+        let image = chain.image().expect("an image");
         assert_eq!(image.strategy(), strategy);
         assert_eq!(image.name(), c"fleetgate-session");
-        let again = ladder.image().expect("another");
+        let again = chain.image().expect("another");
         let same = image.fd().raw() == again.fd().raw();
         assert_eq!(same, strategy.is_shared(), "{strategy}");
         if matches!(strategy, Strategy::Memfd | Strategy::Tmpfile | Strategy::Unlinked) {
@@ -38,16 +38,16 @@ fn every_strategy_but_installed_works_here() {
 
 #[test]
 fn an_accusation_without_proof_moves_nothing() {
-    let ladder = open(&[Strategy::Memfd, Strategy::Plain]);
-    let image = ladder.image().expect("an image");
+    let chain = open(&[Strategy::Memfd, Strategy::Plain]);
+    let image = chain.image().expect("an image");
     let death = Death::Killed {
         signal: 9,
         lived: Duration::from_millis(1),
     };
     for _ in 0..1000 {
-        assert_eq!(ladder.image_failed(&image, death), Verdict::ImageIsFine);
+        assert_eq!(chain.image_failed(&image, death), Verdict::ImageIsFine);
     }
-    assert!(ladder.report().moves.is_empty());
+    assert!(chain.report().moves.is_empty());
 }
 
 /// Eight threads make images and start them at once: while one of them is between clone and exec it holds a copy of
@@ -60,12 +60,12 @@ fn images_are_made_and_started_from_many_threads_at_once() {
         Strategy::Tmpfile,
         Strategy::Unlinked,
     ] {
-        let ladder = open(&[strategy]);
+        let chain = open(&[strategy]);
         let start = || {
             let null: Fd = std::fs::File::open("/dev/null").expect("/dev/null").into();
             let mut stack = Stack::new().expect("a stack");
             for _ in 0..20 {
-                let image = ladder.image().expect("an image");
+                let image = chain.image().expect("an image");
                 let argv = Strings::new([image.name(), c"true"]);
                 let what = Spawn {
                     program: Program::Fd(image.fd()),

@@ -21,11 +21,11 @@ const MAX_NUMBER: u64 = 16;
 
 /// The lock, until it is dropped.
 #[derive(Debug)]
-pub struct Running(Fd);
+pub struct NodeLock(Fd);
 
-impl Running {
+impl NodeLock {
     /// Takes the lock within `wait`. An error names the process that has it. None: the file cannot be made or locked.
-    pub fn begin(state_directory: &Path, wait: Duration) -> Result<Option<Running>, String> {
+    pub fn begin(state_directory: &Path, wait: Duration) -> Result<Option<NodeLock>, String> {
         let path = state_directory.join(FILE);
         let opened = OpenOptions::new()
             .read(true)
@@ -53,7 +53,7 @@ impl Running {
                 Ok(()) => {
                     // The number is for people: without it the lock holds too.
                     let _ = note(&mut file);
-                    return Ok(Some(Running(held)));
+                    return Ok(Some(NodeLock(held)));
                 }
                 Err(Errno::EAGAIN) if wait.is_zero() => break,
                 Err(Errno::EAGAIN) => clock::pause(TRY.subsec_nanos()),
@@ -69,7 +69,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for NodeLock {
     fn drop(&mut self) {
         // A worker that is not executed yet has the descriptor too.
         let _ = lock::let_go(&self.0);
@@ -103,7 +103,7 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("fleetgate-running-{}", std::process::id()));
         let other = directory.join("other");
         std::fs::create_dir_all(&other).expect("made");
-        let begin = |directory: &Path| Running::begin(directory, Duration::ZERO);
+        let begin = |directory: &Path| NodeLock::begin(directory, Duration::ZERO);
         let first = begin(&directory).expect("nobody has it").expect("a file");
         let refused = begin(&directory).expect_err("the first has it");
         let pid = process::parent_id();
@@ -124,7 +124,7 @@ mod tests {
         let held = begin(&directory).expect("free").expect("a file");
         let waiting = {
             let directory = directory.clone();
-            std::thread::spawn(move || Running::begin(&directory, Duration::from_secs(60)))
+            std::thread::spawn(move || NodeLock::begin(&directory, Duration::from_secs(60)))
         };
         drop(held);
         assert!(waiting.join().expect("no panic").expect("in time").is_some());

@@ -1,9 +1,9 @@
 //! What is closed when a session ends, and what is mended after a crash. Records go to files of the test's own.
 
-use fleetgate_launch::{Launcher, Places, RepairReport, Running, Session, SessionReaper};
+use fleetgate_launch::{Launcher, Places, RepairReport, RunningHelper, Session, SessionReaper};
 use fleetgate_logins::{Kind, Line};
 use fleetgate_sys::process::Exit;
-use fleetgate_tests::launching::{ask, ladder};
+use fleetgate_tests::launching::{ask, chain};
 use fleetgate_tests::orders::{command, pipe, text, user};
 use fleetgate_wire::common::Moment;
 use fleetgate_wire::exec::{Exec, Login};
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 
-/// Files of a test's own: a root with login records, and the keeper's directory.
+/// Files of a test's own: a root with login records, and the session reaper's directory.
 struct Room {
     root: PathBuf,
     places: Places,
@@ -37,8 +37,8 @@ impl Room {
     fn directory(&self) -> PathBuf {
         self.root.join("sessions")
     }
-    fn keeper(&self) -> SessionReaper {
-        SessionReaper::start(&self.directory(), self.places.clone()).expect("a keeper")
+    fn session_reaper(&self) -> SessionReaper {
+        SessionReaper::start(&self.directory(), self.places.clone()).expect("a session reaper")
     }
     fn notes(&self) -> Vec<String> {
         let names = fs::read_dir(self.directory()).expect("the directory");
@@ -67,8 +67,8 @@ impl Drop for Room {
 }
 
 /// A session that lives until its standard input closes, noted as logged in on a terminal.
-fn start(room: &Room) -> (Running, Session, fleetgate_sys::Fd) {
-    let mut launcher = Launcher::new(ladder()).expect("launcher");
+fn start(room: &Room) -> (RunningHelper, Session, fleetgate_sys::Fd) {
+    let mut launcher = Launcher::new(chain()).expect("launcher");
     let (stdin, feed) = pipe();
     let mut asked = ask(command(user(), "read line; exit 3"));
     asked.launch.fds.retain(|(role, _)| *role != Role::Stdin);
@@ -98,9 +98,13 @@ fn start(room: &Room) -> (Running, Session, fleetgate_sys::Fd) {
     (running, session, feed)
 }
 
-fn keep(keeper: &SessionReaper, running: Running, session: Session) -> mpsc::Receiver<Option<Exit>> {
+fn keep(
+    session_reaper: &SessionReaper,
+    running: RunningHelper,
+    session: Session,
+) -> mpsc::Receiver<Option<Exit>> {
     let (send, receive) = mpsc::channel();
-    keeper
+    session_reaper
         .keep(running.pidfd, session, move |end| {
             let _ = send.send(end.exit);
         })
@@ -111,18 +115,18 @@ fn keep(keeper: &SessionReaper, running: Running, session: Session) -> mpsc::Rec
 #[test]
 fn a_session_that_ends_is_closed() {
     let room = Room::new();
-    let keeper = room.keeper();
+    let session_reaper = room.session_reaper();
     let (running, session, feed) = start(&room);
-    let ended = keep(&keeper, running, session);
+    let ended = keep(&session_reaper, running, session);
     let notes = room.notes();
     assert_eq!(notes.len(), 1, "noted before the launch is reported as done");
     let mode = |path: PathBuf| fs::metadata(path).expect("there").permissions().mode() & 0o777;
     assert_eq!(mode(room.directory()), 0o700);
     assert_eq!(mode(room.directory().join(&notes[0])), 0o600);
-    assert_eq!((room.records(), keeper.running()), ((1, 0), 1));
+    assert_eq!((room.records(), session_reaper.running()), ((1, 0), 1));
     drop(feed);
     assert_eq!(ended.recv(), Ok(Some(Exit::Code(3))));
-    drop(keeper);
+    drop(session_reaper);
     assert_eq!(room.records(), (0, 1));
     assert!(room.notes().is_empty());
 }
@@ -130,28 +134,28 @@ fn a_session_that_ends_is_closed() {
 #[test]
 fn a_session_that_is_killed_is_closed_too() {
     let room = Room::new();
-    let keeper = room.keeper();
+    let session_reaper = room.session_reaper();
     let (running, session, _feed) = start(&room);
     running.signal(9).expect("kill");
-    let ended = keep(&keeper, running, session);
+    let ended = keep(&session_reaper, running, session);
     let killed = Exit::Signal {
         number: 9,
         core: false,
     };
     assert_eq!(ended.recv(), Ok(Some(killed)));
-    drop(keeper);
+    drop(session_reaper);
     assert_eq!((room.records(), room.notes().len()), ((0, 1), 0));
 }
 
 #[test]
 fn a_session_that_ended_while_nobody_watched_is_mended() {
     let room = Room::new();
-    let keeper = room.keeper();
+    let session_reaper = room.session_reaper();
     let (running, session, feed) = start(&room);
     let waits = fleetgate_sys::process::pidfd_open(running.pid).expect("pidfd");
-    let ended = keep(&keeper, running, session);
-    drop(keeper);
-    assert!(ended.recv().is_err(), "the keeper is gone");
+    let ended = keep(&session_reaper, running, session);
+    drop(session_reaper);
+    assert!(ended.recv().is_err(), "the session reaper is gone");
     assert_eq!(
         (room.records(), room.notes().len()),
         ((1, 0), 1),
@@ -162,56 +166,56 @@ fn a_session_that_ended_while_nobody_watched_is_mended() {
         fleetgate_sys::process::wait(&waits, true),
         Ok(Some(Exit::Code(3)))
     );
-    let keeper = room.keeper();
+    let session_reaper = room.session_reaper();
     let closed = RepairReport {
         closed: 1,
         ..RepairReport::default()
     };
-    assert_eq!(keeper.mended(), closed);
+    assert_eq!(session_reaper.mended(), closed);
     assert_eq!((room.records(), room.notes().len()), ((0, 1), 0));
 }
 
 #[test]
 fn a_session_that_still_runs_is_watched_again() {
     let room = Room::new();
-    let keeper = room.keeper();
+    let session_reaper = room.session_reaper();
     let (running, session, feed) = start(&room);
     let waits = fleetgate_sys::process::pidfd_open(running.pid).expect("pidfd");
-    drop(keep(&keeper, running, session));
-    drop(keeper);
-    let keeper = room.keeper();
+    drop(keep(&session_reaper, running, session));
+    drop(session_reaper);
+    let session_reaper = room.session_reaper();
     let adopted = RepairReport {
         adopted: 1,
         ..RepairReport::default()
     };
-    assert_eq!((keeper.mended(), keeper.running()), (adopted, 1));
+    assert_eq!((session_reaper.mended(), session_reaper.running()), (adopted, 1));
     drop(feed);
     fleetgate_tests::orders::wait_for(&waits, fleetgate_sys::poll::READ);
-    drop(keeper);
+    drop(session_reaper);
     assert_eq!((room.records(), room.notes().len()), ((0, 1), 0));
 }
 
 #[test]
 fn notes_of_another_boot_and_broken_ones_close_nothing() {
     let room = Room::new();
-    let keeper = room.keeper();
+    let session_reaper = room.session_reaper();
     let (running, session, _feed) = start(&room);
     let pidfd = fleetgate_sys::process::pidfd_open(running.pid).expect("pidfd");
-    drop(keep(&keeper, running, session));
-    drop(keeper);
+    drop(keep(&session_reaper, running, session));
+    drop(session_reaper);
     let note = room.directory().join(&room.notes()[0]);
     let whole = fs::read_to_string(&note).expect("note");
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("boot id");
     fs::write(&note, whole.replace(boot.trim(), "another-boot")).expect("write");
     fs::write(room.directory().join("broken.json"), "{\"form\": 1").expect("write");
     fs::write(room.directory().join(".half.json"), "{").expect("write");
-    let keeper = room.keeper();
+    let session_reaper = room.session_reaper();
     let found = RepairReport {
         outdated: 1,
         broken: 1,
         ..RepairReport::default()
     };
-    assert_eq!(keeper.mended(), found);
+    assert_eq!(session_reaper.mended(), found);
     assert_eq!(room.records(), (1, 0), "not ours to close");
     assert_eq!(room.notes(), ["broken.broken"]);
     fleetgate_sys::process::signal(&pidfd, 9).expect("kill");
@@ -221,11 +225,11 @@ fn notes_of_another_boot_and_broken_ones_close_nothing() {
 #[test]
 fn a_process_id_that_was_used_again_is_not_the_session() {
     let room = Room::new();
-    let keeper = room.keeper();
+    let session_reaper = room.session_reaper();
     let (running, session, _feed) = start(&room);
     let pidfd = fleetgate_sys::process::pidfd_open(running.pid).expect("pidfd");
-    drop(keep(&keeper, running, session));
-    drop(keeper);
+    drop(keep(&session_reaper, running, session));
+    drop(session_reaper);
     let note = room.directory().join(&room.notes()[0]);
     let whole = fs::read_to_string(&note).expect("note");
     // The same number, started at another time: somebody else.
@@ -234,7 +238,7 @@ fn a_process_id_that_was_used_again_is_not_the_session() {
         closed: 1,
         ..RepairReport::default()
     };
-    assert_eq!(room.keeper().mended(), closed);
+    assert_eq!(room.session_reaper().mended(), closed);
     assert_eq!(room.records(), (0, 1));
     fleetgate_sys::process::signal(&pidfd, 9).expect("the process was left alone");
     fleetgate_sys::process::wait(&pidfd, true).expect("wait");
@@ -255,8 +259,8 @@ fn what_is_left_in_the_cgroup_is_killed_and_the_cgroup_goes() {
         return fleetgate_tests::skip("no cgroup can be made");
     }
     let room = Room::new();
-    let keeper = room.keeper();
-    let mut launcher = Launcher::new(ladder()).expect("launcher");
+    let session_reaper = room.session_reaper();
+    let mut launcher = Launcher::new(chain()).expect("launcher");
     // Leaves somebody behind who holds the output open.
     let mut asked = ask(command(user(), "sleep 1000 & echo left"));
     asked.launch.cgroup = Some(fs::File::open(&cgroup).expect("cgroup").into());
@@ -265,11 +269,11 @@ fn what_is_left_in_the_cgroup_is_killed_and_the_cgroup_goes() {
     let mut session = Session::of(&command(user(), ""), running.pid);
     session.cgroup = Some(cgroup.clone());
     session.kill_remaining = true;
-    let ended = keep(&keeper, running, session);
+    let ended = keep(&session_reaper, running, session);
     // Ends when the last one who has it is gone: the one left behind.
     assert_eq!(fleetgate_tests::orders::read_all(output), "left\n");
     assert_eq!(ended.recv(), Ok(Some(Exit::Code(0))));
-    // The cgroup goes when the kernel has buried him; the keeper's thread hears of it.
+    // The cgroup goes when the kernel has buried him; the session reaper's thread hears of it.
     let patience = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while cgroup.exists() && std::time::Instant::now() < patience {
         std::thread::yield_now();

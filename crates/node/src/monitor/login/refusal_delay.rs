@@ -2,7 +2,7 @@
 //! came a moment ago) and is sometimes quicker to find out, so the time of a refusal would tell who has an account here. It
 //! delays nobody who is let in.
 
-use super::{Login, Scene, Step};
+use super::{Login, LoginContext, Step};
 use crate::monitor::timers;
 use crate::monitor::wakes::{Key, Owner};
 use fleetgate_wire::node::Verdict;
@@ -13,12 +13,12 @@ const FLOOR: Duration = Duration::from_millis(20);
 
 /// When the request that is being decided came, and the refusal that waits.
 #[derive(Default)]
-pub struct Floor {
+pub struct RefusalDelay {
     since: Option<Duration>,
     held: Option<(Duration, Verdict)>,
 }
 
-impl Floor {
+impl RefusalDelay {
     /// A request came whose refusal is to take its time; asked again, it is the same request.
     pub fn begin(&mut self) {
         self.since.get_or_insert_with(timers::now);
@@ -42,19 +42,19 @@ impl Floor {
 
 impl Login {
     /// The step as it is, or nothing yet: a refusal that would come too soon is held, and its connection woken for it.
-    pub fn hold(&mut self, step: Step, scene: &mut Scene<'_>) -> Step {
+    pub fn hold(&mut self, step: Step, context: &mut LoginContext<'_>) -> Step {
         let Step::Say(verdict) = step else { return step };
         let is_refusal = matches!(
             verdict,
             Verdict::Rejected { partial: false, .. } | Verdict::Refused { .. } | Verdict::End { .. }
         );
-        let since = self.floor.since.take().filter(|_| is_refusal);
-        let until = since.map(|since| since + scene.tools.names.slowest() + FLOOR);
+        let since = self.refusal_delay.since.take().filter(|_| is_refusal);
+        let until = since.map(|since| since + context.tools.names.slowest() + FLOOR);
         match until.filter(|until| *until > timers::now()) {
             Some(until) => {
-                let key = Key::new(Owner::Logins, scene.connection);
-                scene.tools.timers.at(until, key);
-                self.floor.held = Some((until, verdict));
+                let key = Key::new(Owner::Logins, context.connection);
+                context.tools.timers.at(until, key);
+                self.refusal_delay.held = Some((until, verdict));
                 Step::Wait
             }
             None => Step::Say(verdict),

@@ -5,7 +5,7 @@ use fleetgate_seal::Strategy;
 use fleetgate_sys::process::{self, Exit};
 use fleetgate_sys::seccomp::{Action, Rule, allow, calls, confine, next};
 use fleetgate_sys::{Errno, Fd};
-use fleetgate_tests::launching::{apart, ask, asked, echo, ladder, ladder_of, session};
+use fleetgate_tests::launching::{apart, ask, asked, chain, chain_of, echo, session};
 use fleetgate_tests::orders::{command, read_all, text, user};
 use fleetgate_wire::Reason;
 use fleetgate_wire::exec::Program;
@@ -15,14 +15,14 @@ use std::time::Duration;
 
 #[test]
 fn an_order_becomes_a_session() {
-    let mut launcher = Launcher::new(ladder()).expect("launcher");
+    let mut launcher = Launcher::new(chain()).expect("launcher");
     let running = session(&mut launcher).expect("a session");
     assert_eq!((running.tries, running.fallback), (1, None));
 }
 
 #[test]
 fn an_order_beyond_64_kilobytes_travels_in_a_memfd() {
-    let mut launcher = Launcher::new(ladder()).expect("launcher");
+    let mut launcher = Launcher::new(chain()).expect("launcher");
     let mut order = command(user(), "echo ${#BIG}");
     let value = text("x".repeat(100_000));
     order.environment.set.push(fleetgate_wire::common::Variable {
@@ -37,7 +37,7 @@ fn an_order_beyond_64_kilobytes_travels_in_a_memfd() {
 
 #[test]
 fn an_order_beyond_every_bound_is_refused_before_anything_starts() {
-    let mut launcher = Launcher::new(ladder()).expect("launcher");
+    let mut launcher = Launcher::new(chain()).expect("launcher");
     let mut order = command(user(), "true");
     for _ in 0..90 {
         let value = text("x".repeat(100_000));
@@ -52,7 +52,7 @@ fn an_order_beyond_every_bound_is_refused_before_anything_starts() {
 
 #[test]
 fn a_refusal_of_the_helper_comes_back_with_its_reason() {
-    let mut launcher = Launcher::new(ladder()).expect("launcher");
+    let mut launcher = Launcher::new(chain()).expect("launcher");
     let mut order = command(user(), "");
     order.program = Program::Direct {
         argv: vec![c"/nowhere/at/all".into()],
@@ -67,11 +67,11 @@ fn a_refusal_of_the_helper_comes_back_with_its_reason() {
 
 #[test]
 fn an_image_that_may_not_be_executed_is_left_and_the_session_starts() {
-    let ladder = ladder();
-    let first = ladder.image().expect("image");
+    let chain = chain();
+    let first = chain.image().expect("image");
     let refused = first.fd().raw() as u32;
     let (tries, strategy) = apart(|| {
-        let mut launcher = Launcher::new(ladder.clone()).expect("launcher");
+        let mut launcher = Launcher::new(chain.clone()).expect("launcher");
         let rule = Rule {
             call: calls::SYS_execveat,
             argument: Some((0, refused)),
@@ -83,27 +83,27 @@ fn an_image_that_may_not_be_executed_is_left_and_the_session_starts() {
     });
     assert_ne!(strategy, first.strategy());
     assert_eq!(tries, 2);
-    let moves = ladder.report().moves;
+    let moves = chain.report().moves;
     assert_eq!(moves.len(), 1);
     assert!(moves[0].why.contains("EACCES"), "{}", moves[0].why);
 }
 
 #[test]
 fn a_full_process_table_is_not_the_images_fault() {
-    let ladder = ladder();
+    let chain = chain();
     apart(|| {
-        let mut launcher = Launcher::new(ladder.clone()).expect("launcher");
+        let mut launcher = Launcher::new(chain.clone()).expect("launcher");
         confine(&[Rule::deny(calls::SYS_clone3, Errno::EAGAIN)]).expect("confine");
         let error = launcher.launch(echo("x").launch).expect_err("no process");
         assert!(matches!(error, LaunchError::NoProcess), "{error}");
     });
     apart(|| {
-        let mut launcher = Launcher::new(ladder.clone()).expect("launcher");
+        let mut launcher = Launcher::new(chain.clone()).expect("launcher");
         confine(&[Rule::deny(calls::SYS_execveat, Errno::ENOMEM)]).expect("confine");
         let error = launcher.launch(echo("x").launch).expect_err("no memory");
         assert!(matches!(error, LaunchError::NoMemory { .. }), "{error}");
     });
-    assert_eq!(ladder.report().moves.len(), 0);
+    assert_eq!(chain.report().moves.len(), 0);
 }
 
 /// Has every helper of the calling thread ask before it goes home, which it does between Ready and Leaving.
@@ -126,11 +126,11 @@ fn kill_next(listener: &Fd) {
 #[test]
 fn who_kills_his_own_helpers_a_thousand_times_moves_nothing() {
     const KILLS: u32 = 1000;
-    let ladder = ladder();
-    let strategy = ladder.image().expect("image").strategy();
+    let chain = chain();
+    let strategy = chain.image().expect("image").strategy();
     let (killed, over) = (AtomicU32::new(0), AtomicBool::new(false));
     apart(|| {
-        let mut launcher = Launcher::new(ladder.clone()).expect("launcher");
+        let mut launcher = Launcher::new(chain.clone()).expect("launcher");
         let listener = ask_on_the_way_home();
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -164,18 +164,18 @@ fn who_kills_his_own_helpers_a_thousand_times_moves_nothing() {
         });
     });
     assert_eq!(killed.load(SeqCst), KILLS);
-    let report = ladder.report();
+    let report = chain.report();
     assert_eq!((report.current, report.moves.len()), (strategy, 0));
     // And somebody else's session starts from the same rung.
-    let running = session(&mut Launcher::new(ladder).expect("launcher")).expect("a session");
+    let running = session(&mut Launcher::new(chain).expect("launcher")).expect("a session");
     assert_eq!((running.strategy, running.tries), (strategy, 1));
 }
 
 #[test]
 fn a_single_death_costs_nobody_his_session() {
-    let ladder = ladder();
+    let chain = chain();
     apart(|| {
-        let mut launcher = Launcher::new(ladder.clone()).expect("launcher");
+        let mut launcher = Launcher::new(chain.clone()).expect("launcher");
         let listener = ask_on_the_way_home();
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -187,14 +187,14 @@ fn a_single_death_costs_nobody_his_session() {
             assert_eq!(running.tries, 2);
         });
     });
-    assert_eq!(ladder.report().moves.len(), 0);
+    assert_eq!(chain.report().moves.len(), 0);
 }
 
 #[test]
 fn a_helper_that_is_late_is_killed_and_told_as_late() {
-    let ladder = ladder_of(&[Strategy::Memfd]);
+    let chain = chain_of(&[Strategy::Memfd]);
     apart(|| {
-        let mut launcher = Launcher::new(ladder.clone()).expect("launcher");
+        let mut launcher = Launcher::new(chain.clone()).expect("launcher");
         let listener = ask_on_the_way_home();
         let launch = Launch {
             deadline: Duration::from_secs(2),
@@ -213,5 +213,5 @@ fn a_helper_that_is_late_is_killed_and_told_as_late() {
         );
         drop(listener);
     });
-    assert_eq!(ladder.report().moves.len(), 0);
+    assert_eq!(chain.report().moves.len(), 0);
 }

@@ -1,4 +1,4 @@
-//! The keeper has wtmpdb written: a row opens with the session and closes with it, after a crash too. Each test has
+//! The session reaper has wtmpdb written: a row opens with the session and closes with it, after a crash too. Each test has
 //! its own /var/lib/wtmpdb, in a mount namespace of its thread's; rows are read back by SQLite's own program.
 
 use fleetgate_launch::{Places, RepairReport, Session, SessionReaper, Wtmpdb};
@@ -36,7 +36,7 @@ fn order(world: &World) -> Exec {
     order
 }
 
-/// What the keeper is told of it: the session, and a descriptor of its process.
+/// What the session reaper is told of it: the session, and a descriptor of its process.
 fn kept(order: &Exec, living: &Living) -> (Session, Fd) {
     let mut order = order.clone();
     order.terminal = Some(living.terminal.clone());
@@ -44,13 +44,13 @@ fn kept(order: &Exec, living: &Living) -> (Session, Fd) {
     (Session::of(&order, living.started.pid), pidfd)
 }
 
-fn keeper() -> SessionReaper {
+fn session_reaper() -> SessionReaper {
     let wtmpdb = Wtmpdb {
         program: fleetgate(),
         state: "/run/test/wtmpdb".into(),
         database: DATABASE.into(),
     };
-    SessionReaper::start_with(Path::new(SESSIONS), Places::system(), Some(wtmpdb)).expect("a keeper")
+    SessionReaper::start_with(Path::new(SESSIONS), Places::system(), Some(wtmpdb)).expect("a session reaper")
 }
 
 /// A world with an empty wtmpdb, or without any.
@@ -87,10 +87,10 @@ fn a_row_opens_and_closes_with_its_session() {
     let world = world(true);
     let order = order(&world);
     let living = living(order.clone());
-    let keeper = keeper();
+    let session_reaper = session_reaper();
     let (send, ended) = mpsc::channel();
     let (session, pidfd) = kept(&order, &living);
-    keeper
+    session_reaper
         .keep(pidfd, session, move |end| {
             let _ = send.send(end.exit);
         })
@@ -103,7 +103,7 @@ fn a_row_opens_and_closes_with_its_session() {
         core: false,
     };
     assert_eq!(ended.recv(), Ok(Some(killed)));
-    drop(keeper);
+    drop(session_reaper);
     assert_eq!(rows(), row(&terminal, 1));
     assert_eq!(notes(), 0, "the note goes with the row's end");
 }
@@ -115,7 +115,7 @@ fn a_row_that_a_crash_left_open_is_closed_at_the_next_start() {
     let order = order(&world);
     let living = living(order.clone());
     let terminal = living.terminal.to_string_lossy().into_owned();
-    let first = keeper();
+    let first = session_reaper();
     let (session, pidfd) = kept(&order, &living);
     first.keep(pidfd, session, |_| {}).expect("kept");
     // It ends; its session goes on.
@@ -123,7 +123,7 @@ fn a_row_that_a_crash_left_open_is_closed_at_the_next_start() {
     assert_eq!((rows(), notes()), (row(&terminal, 0), 1));
     process::signal(&living.started.pidfd, process::SIGKILL).expect("kill");
     process::wait(&living.started.pidfd, true).expect("reaped");
-    let second = keeper();
+    let second = session_reaper();
     let closed = RepairReport {
         closed: 1,
         ..RepairReport::default()
@@ -139,11 +139,11 @@ fn without_wtmpdb_nothing_is_made() {
     let world = world(false);
     let order = order(&world);
     let living = living(order.clone());
-    let keeper = keeper();
+    let session_reaper = session_reaper();
     let (session, pidfd) = kept(&order, &living);
-    keeper.keep(pidfd, session, |_| {}).expect("kept");
+    session_reaper.keep(pidfd, session, |_| {}).expect("kept");
     process::signal(&living.started.pidfd, process::SIGKILL).expect("kill");
     wait_until("the session is closed", || notes() == 0);
-    drop(keeper);
+    drop(session_reaper);
     assert!(!Path::new("/var/lib/wtmpdb").exists());
 }

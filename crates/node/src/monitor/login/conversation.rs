@@ -3,10 +3,10 @@
 
 use super::account::allowed;
 use super::pam::{self, At, Conversation};
-use super::{Login, Scene, Step, publickey};
+use super::{Login, LoginContext, Step, publickey};
 use crate::monitor::names::Lane;
 use crate::monitor::pam_turns::{Kind, Turn};
-use crate::monitor::trust::Way;
+use crate::monitor::trust::LoginMethod;
 use crate::monitor::wakes::{Key, Owner};
 use fleetgate_policy::Login as Name;
 use fleetgate_policy::grant::How;
@@ -24,7 +24,7 @@ const MAX_NOTES: usize = 4096;
 const RESOLVER_FULL: Duration = Duration::from_millis(20);
 
 /// A conversation with PAM.
-pub(super) struct Talk {
+pub(super) struct LoginConversation {
     pub(super) conversation: Conversation,
     pub(super) purpose: Purpose,
     /// So many answers are awaited of the user.
@@ -49,14 +49,14 @@ impl Purpose {
     /// The method, for log and audit.
     pub(super) fn method(&self) -> &'static str {
         match self {
-            Purpose::Password(_) => Way::Password.name(),
-            Purpose::Interactive => Way::KeyboardInteractive.name(),
+            Purpose::Password(_) => LoginMethod::Password.name(),
+            Purpose::Interactive => LoginMethod::KeyboardInteractive.name(),
             Purpose::Account => "account",
         }
     }
 }
 
-impl Talk {
+impl LoginConversation {
     /// PAM asks what has no answer here. Its verdict is awaited all the same: it says whether the user has shown who he is.
     fn give_up(&mut self, why: &'static str) {
         self.conversation.abort();
@@ -66,16 +66,16 @@ impl Talk {
 
 impl Login {
     /// Begins a conversation.
-    pub(super) fn talk(&mut self, purpose: Purpose, scene: &mut Scene<'_>) -> Step {
-        let config = scene.tools.config.clone();
+    pub(super) fn talk(&mut self, purpose: Purpose, context: &mut LoginContext<'_>) -> Step {
+        let config = context.tools.config.clone();
         let method = purpose.method();
-        if let Some(why) = self.why_no_password(&purpose, scene) {
-            return self.refuse(method, &why, scene);
+        if let Some(why) = self.why_no_password(&purpose, context) {
+            return self.refuse(method, &why, context);
         }
         // libpam would go by the service `other` instead, which lets in whom nobody wrote a rule for.
         if !pam::service_is_there(&config) {
             let why = format!("pam is on and /etc/pam.d/{} is not there", config.pam_service);
-            return self.refuse(method, &why, scene);
+            return self.refuse(method, &why, context);
         }
         let turn = Turn {
             kind: match &purpose {
@@ -83,17 +83,17 @@ impl Login {
                 Purpose::Password(_) | Purpose::Account => Kind::Decision,
             },
             proven: self.has_key(),
-            tunnelled: scene.tunnelled,
+            tunnelled: context.tunnelled,
         };
-        let turns = &mut scene.tools.pam_turns;
+        let turns = &mut context.tools.pam_turns;
         if !turns.begin(
-            scene.connection,
+            context.connection,
             turn,
-            config.strangers.source(scene.source),
+            config.strangers.source(context.source),
             &config.limits,
         ) {
             tracing::debug!(
-                connection = scene.connection,
+                connection = context.connection,
                 method,
                 "a login waits for its turn at PAM"
             );
@@ -104,17 +104,17 @@ impl Login {
         let start = pam::start(
             &string(config.pam_service.clone().into_bytes()),
             &string(self.user.clone().unwrap_or_default()),
-            &string(scene.source.to_canonical().to_string().into_bytes()),
+            &string(context.source.to_canonical().to_string().into_bytes()),
             (
                 !matches!(purpose, Purpose::Account),
                 matches!(purpose, Purpose::Interactive),
             ),
             config.limits.login_grace.0,
         );
-        let key = Key::new(Owner::Logins, scene.connection);
-        match Conversation::begin(&scene.tools.resolver, start, &scene.tools.wakes, key) {
+        let key = Key::new(Owner::Logins, context.connection);
+        match Conversation::begin(&context.tools.resolver, start, &context.tools.wakes, key) {
             Ok(conversation) => {
-                self.talk = Some(Talk {
+                self.talk = Some(LoginConversation {
                     conversation,
                     purpose,
                     asked: None,
@@ -126,10 +126,10 @@ impl Login {
             // Many begin at once: the resolver has read none of the last ones yet.
             Err(Errno::EAGAIN) => {
                 self.queued = Some(purpose);
-                scene.tools.timers.after(RESOLVER_FULL, key);
+                context.tools.timers.after(RESOLVER_FULL, key);
                 Step::Wait
             }
-            Err(e) => self.fail(&format!("the resolver takes no conversation: {e}"), scene),
+            Err(e) => self.fail(&format!("the resolver takes no conversation: {e}"), context),
         }
     }
 
@@ -187,32 +187,32 @@ impl Login {
     }
 
     /// PAM lets him in.
-    pub(super) fn accepted(&mut self, user: &CStr, scene: &mut Scene<'_>) -> Step {
+    pub(super) fn accepted(&mut self, user: &CStr, context: &mut LoginContext<'_>) -> Step {
         let Some(talk) = self.talk.take() else {
             return Step::Wait;
         };
         if Some(user.to_bytes()) != self.user.as_deref() {
-            return self.fail("PAM says that he is somebody else", scene);
+            return self.fail("PAM says that he is somebody else", context);
         }
         self.notes.extend_from_slice(&talk.notes);
         let how = match talk.purpose {
             Purpose::Account => {
                 self.accepted = Some(talk.conversation);
-                return self.enter(scene);
+                return self.enter(context);
             }
-            Purpose::Password(_) => (Way::Password, How::Password),
-            Purpose::Interactive => (Way::KeyboardInteractive, How::KeyboardInteractive),
+            Purpose::Password(_) => (LoginMethod::Password, How::Password),
+            Purpose::Interactive => (LoginMethod::KeyboardInteractive, How::KeyboardInteractive),
         };
-        if let Err(why) = self.allowed_still(scene) {
-            return self.refuse(how.0.name(), &why, scene);
+        if let Err(why) = self.allowed_still(context) {
+            return self.refuse(how.0.name(), &why, context);
         }
         self.accepted = Some(talk.conversation);
-        self.proven(how.0, how.1, publickey::unrestricted(), None, scene)
+        self.proven(how.0, how.1, publickey::unrestricted(), None, context)
     }
 
     /// PAM does not let him in. Only a user who has shown who he is reads why.
-    pub(super) fn turned_away(&mut self, why: &str, at: At, scene: &mut Scene<'_>) -> Step {
-        let Some(Talk {
+    pub(super) fn turned_away(&mut self, why: &str, at: At, context: &mut LoginContext<'_>) -> Step {
+        let Some(LoginConversation {
             purpose, unanswered, ..
         }) = &self.talk
         else {
@@ -221,49 +221,53 @@ impl Login {
         let by_key = matches!(purpose, Purpose::Account);
         let unanswered = *unanswered;
         if unanswered.is_none() {
-            self.charge_wrong_password(scene);
+            self.charge_wrong_password(context);
         }
         let why = unanswered.unwrap_or(why);
-        let is_known = by_key || at != At::Other && self.allowed_still(scene).is_ok();
+        let is_known = by_key || at != At::Other && self.allowed_still(context).is_ok();
         let name = String::from_utf8_lossy(self.user.as_deref().unwrap_or_default());
         let words = match at {
-            _ if !is_known => return self.fail(why, scene),
+            _ if !is_known => return self.fail(why, context),
             At::Password => format!("the password of {name} has expired and was not changed"),
             At::Account | At::Other => unanswered.unwrap_or_default().to_owned(),
         };
-        self.refuse_with_notes(why, &words, scene)
+        self.refuse_with_notes(why, &words, context)
     }
 
     /// Asked again: what the modules say to somebody who may not come in counts for nothing.
-    fn allowed_still(&mut self, scene: &mut Scene<'_>) -> Result<(), String> {
+    fn allowed_still(&mut self, context: &mut LoginContext<'_>) -> Result<(), String> {
         let user = self.user.clone().unwrap_or_default();
-        let key = Key::new(Owner::Logins, scene.connection);
+        let key = Key::new(Owner::Logins, context.connection);
         let trust = self.trust.clone();
-        let known = self
-            .facts
-            .gather(&user, false, &trust, scene.tools, (Lane::of(scene.source), key));
+        let known = self.facts.gather(
+            &user,
+            false,
+            &trust,
+            context.tools,
+            (Lane::of(context.source), key),
+        );
         match (
             known.as_ref().and_then(|k| Some((k.account?, k.groups))),
             Name::parse(&user),
         ) {
-            (Some((account, groups)), Ok(name)) => allowed(account, &name, groups, &trust, scene),
+            (Some((account, groups)), Ok(name)) => allowed(account, &name, groups, &trust, context),
             _ => Err("there is no such account".to_owned()),
         }
     }
 
     /// A refusal with what PAM said before it, and then `words`.
-    fn refuse_with_notes(&mut self, why: &str, words: &str, scene: &mut Scene<'_>) -> Step {
+    fn refuse_with_notes(&mut self, why: &str, words: &str, context: &mut LoginContext<'_>) -> Step {
         let Some(talk) = self.talk.take() else {
-            return self.fail(why, scene);
+            return self.fail(why, context);
         };
         let mut said = talk.notes;
         said.extend_from_slice(words.as_bytes());
         let text = String::from_utf8_lossy(&lines(&said)).trim_end().to_owned();
         if text.is_empty() {
-            return self.refuse(talk.purpose.method(), why, scene);
+            return self.refuse(talk.purpose.method(), why, context);
         }
-        self.note(talk.purpose.method(), why, (None, None), scene);
-        self.rejected_for(text, scene)
+        self.note(talk.purpose.method(), why, (None, None), context);
+        self.rejected_for(text, context)
     }
 }
 
