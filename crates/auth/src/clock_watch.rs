@@ -45,7 +45,7 @@ pub enum Look {
 impl ClockWatch {
     /// Looks at the clock.
     pub fn look(&self, millis: u64, uptime: u64) -> Look {
-        let offset = millis as i64 - uptime as i64;
+        let offset = millis.cast_signed() - uptime.cast_signed();
         let mut seen = self.lock();
         let Some(before) = seen.offset.replace(offset) else {
             return Look::First;

@@ -186,7 +186,7 @@ fn shard(name: &str) -> usize {
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
     });
-    (hash % SHARDS as u64) as usize
+    usize::try_from(hash % SHARDS as u64).expect("less than SHARDS")
 }
 
 fn labels(member: &Member, presence: Option<&Presence>) -> Labels {

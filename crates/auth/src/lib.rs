@@ -1,6 +1,14 @@
 //! The auth service: certificate authorities, users, roles, tokens, locks, the inventory, and the audit log. It alone
 //! has the authorities' keys; it carries nobody's session and dials nobody.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_possible_wrap
+    )
+)]
 
 pub mod audit;
 mod authorities;

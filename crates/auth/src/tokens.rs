@@ -115,7 +115,7 @@ fn token_shown(book: &Book, token: &Token) -> v1::JoinToken {
         expires: token.expires,
         reusable: token.reusable,
         name: token.name.as_ref().map_or(String::new(), Name::to_string),
-        used: members.filter(|m| m.document.token == token.id).count() as u32,
+        used: u32::try_from(members.filter(|m| m.document.token == token.id).count()).unwrap_or(u32::MAX),
     }
 }
 

@@ -10,6 +10,14 @@
 //!
 //! It knows nothing of users, nodes or roles, keeps no secret better than its file's mode does, and no SQL leaves it.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_possible_wrap
+    )
+)]
 
 mod clock;
 mod entry;
