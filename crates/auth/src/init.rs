@@ -11,8 +11,7 @@ use crate::error::{Refused, Result};
 use crate::service::Service;
 use fleetgate_policy::cluster::{MAX_PROXIES, Name, Role, Selector, USER};
 use fleetgate_proto::v1;
-use fleetgate_store::sqlite::Sqlite;
-use fleetgate_store::{Outcome, Store};
+use fleetgate_store::{Address, Outcome, Store};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -31,7 +30,7 @@ pub async fn init(directory: &Path, cluster: &Name, proxies: &[String], clock: A
             "a cluster has at most {MAX_PROXIES} proxies"
         )));
     }
-    let store = Sqlite::open(directory).map_err(|e| Refused::of_store(&e))?;
+    let store = open_here(directory)?;
     let now = clock.seconds();
     let serial = Serial {
         serial: clock.millis(),
@@ -74,7 +73,7 @@ pub async fn init(directory: &Path, cluster: &Name, proxies: &[String], clock: A
         .with("by", local().by())
         .with("cluster", cluster.as_str())
         .with("at", rfc3339(clock.millis()));
-    let (service, beside) = Service::open(Arc::new(store), audit, clock).await?;
+    let (service, beside) = Service::open(store, audit, clock).await?;
     let mut tasks = beside.start();
     let told = service.ledger.tell(event).await;
     // The store is closed when this returns: another may open it.
@@ -109,7 +108,7 @@ async fn joined(
     clock: Arc<dyn Clock>,
     anew: bool,
 ) -> Result<v1::JoinReply> {
-    let store: Arc<dyn Store> = Arc::new(Sqlite::open(directory).map_err(|e| Refused::of_store(&e))?);
+    let store = open_here(directory)?;
     let audit = open_audit(directory, crate::audit::DEFAULT_SIZE, clock.clone())?;
     let (service, beside) = Service::open(store, audit, clock).await?;
     let mut tasks = beside.start();
@@ -125,6 +124,13 @@ async fn joined(
     let reply = reply.await;
     tasks.shutdown().await;
     reply
+}
+
+/// The state where `init` puts it: in the service's directory.
+fn open_here(directory: &Path) -> Result<Arc<dyn Store>> {
+    Address::in_directory(directory)
+        .open()
+        .map_err(|e| Refused::of_store(&e))
 }
 
 /// The audit log of a directory.

@@ -58,17 +58,13 @@ mod tries;
 mod users;
 mod validity;
 
-pub use backup::{Copied, Restored, STATE_FILE, copy, restore};
+pub use backup::{Copied, Restored, copy, restore};
 pub use documents::Kind;
 pub use error::{Refused, RefusedKind};
-pub use init::{ACCESS, ADMIN, init, join_anew, join_here};
+pub use fleetgate_store::Address;
+pub use init::{ACCESS, ADMIN, AUDIT_FILE, init, join_anew, join_here};
 pub use password::{Unfit as UnfitPassword, check as check_password};
 pub use server::{Config, SOCKET, Server};
-
-/// Looks whether the state in the directory of a service that does not run can be read. A sentence says why not.
-pub fn look(directory: &std::path::Path) -> std::result::Result<(), String> {
-    fleetgate_store::sqlite::look(directory).map_err(|e| e.to_string())
-}
 
 #[cfg(test)]
 mod tests;
