@@ -2,8 +2,8 @@
 //! does not. A backup holds the authorities' keys, so it is its owner's alone.
 
 use crate::audit::{self, Event, event};
-use crate::book;
-use crate::caller::{Caller, Who};
+use crate::cache;
+use crate::caller::{Caller, CallerProof};
 use crate::clock::Clock;
 use crate::documents::{Document, Serial};
 use crate::error::{Refused, Result};
@@ -31,7 +31,7 @@ const MAX_PATH: usize = 4096;
 impl Service {
     /// Whoever made a backup on this machine says so, before it has its name: none is without its event.
     pub async fn backed_up(&self, caller: &Caller, request: &v1::BackedUpRequest) -> Result<()> {
-        let Who::Local(_) = caller.who else {
+        let CallerProof::Local(_) = caller.who else {
             return Err(Refused::forbidden(
                 "a backup is made on the auth service's machine, by the user that it runs as",
             ));
@@ -165,7 +165,7 @@ pub async fn restore(
     next_serial(&*store, clock.millis()).await?;
     let log = open_audit(directory, audit::DEFAULT_SIZE, clock.clone())?;
     let (ledger, _follower) = Ledger::open(store, log, clock.clone()).await?;
-    let restored = ledger.book().cluster.as_ref().map(|stored| Restored {
+    let restored = ledger.cache().cluster.as_ref().map(|stored| Restored {
         cluster: stored.document.name.clone(),
         proxies: stored.document.proxies.clone(),
     });
@@ -177,7 +177,7 @@ pub async fn restore(
 }
 
 async fn next_serial(store: &dyn Store, now_ms: u64) -> Result<()> {
-    let at = book::key(&["serial"]);
+    let at = cache::key(&["serial"]);
     let entry = store.get(&at).await?;
     let before = entry
         .as_ref()
@@ -186,7 +186,7 @@ async fn next_serial(store: &dyn Store, now_ms: u64) -> Result<()> {
     let serial = Serial {
         serial: now_ms.max(before.serial + 1),
     };
-    let steps: Vec<Step> = vec![book::replace(at, entry.map(|e| e.revision), &serial)];
+    let steps: Vec<Step> = vec![cache::replace(at, entry.map(|e| e.revision), &serial)];
     match store.transact(steps).await? {
         Outcome::Done(_) => Ok(()),
         Outcome::Conflict(_) => Err(StoreError::Broken("a restored store that somebody else writes").into()),

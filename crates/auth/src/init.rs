@@ -3,8 +3,8 @@
 
 use crate::audit::{Event, Log, Settings, event};
 use crate::authorities::{Life, make};
-use crate::book;
-use crate::caller::{Caller, Who};
+use crate::cache;
+use crate::caller::{Caller, CallerProof};
 use crate::clock::{Clock, rfc3339};
 use crate::documents::{Cluster, Kind, Phase, Purpose, Serial};
 use crate::error::{Refused, Result};
@@ -47,8 +47,8 @@ pub async fn init(directory: &Path, cluster: &Name, proxies: &[String], clock: A
         ))
     };
     let mut steps = vec![
-        book::create(book::key(&["cluster"]), &document),
-        book::create(book::key(&["serial"]), &serial),
+        cache::create(cache::key(&["cluster"]), &document),
+        cache::create(cache::key(&["serial"]), &serial),
     ];
     for purpose in Purpose::ALL {
         let life = Life {
@@ -62,7 +62,7 @@ pub async fn init(directory: &Path, cluster: &Name, proxies: &[String], clock: A
         steps.extend(make(purpose, cluster, life)?.1);
     }
     for role in first_roles() {
-        steps.push(book::create(book::key(&["roles", role.name.as_str()]), &role));
+        steps.push(cache::create(cache::key(&["roles", role.name.as_str()]), &role));
     }
     match store.transact(steps).await? {
         Outcome::Done(_) => {}
@@ -113,7 +113,7 @@ async fn joined(
     let (service, beside) = Service::open(store, audit, clock).await?;
     let mut tasks = beside.start();
     let reply = async {
-        let known = service.book().members(kind).contains_key(&request.name);
+        let known = service.cache().members(kind).contains_key(&request.name);
         if anew && known {
             service.remove_node(&local(), &request.name).await?;
         }
@@ -141,7 +141,7 @@ pub(crate) fn open_audit(directory: &Path, size: u64, clock: Arc<dyn Clock>) -> 
 /// Who runs this program here.
 pub(crate) fn local() -> Caller {
     Caller {
-        who: Who::Local(fleetgate_sys::process::effective_uid()),
+        who: CallerProof::Local(fleetgate_sys::process::effective_uid()),
         address: None,
     }
 }

@@ -13,8 +13,8 @@
 pub mod audit;
 mod authorities;
 mod backup;
-mod book;
 mod buffers;
+mod cache;
 mod caller;
 mod challenges;
 pub mod clock;
@@ -27,7 +27,7 @@ mod devices;
 mod documents;
 mod error;
 mod expiry;
-mod face;
+mod grpc;
 mod init;
 mod inventory;
 mod issue;
