@@ -1,7 +1,7 @@
 //! The cluster's signing keys: made, kept, read when they are needed, and replaced with a grace period in which the one
 //! before is still trusted. It decides about no certificate's content.
 
-use crate::book::{self, Book, Stored};
+use crate::cache::{self, StateCache, Stored};
 use crate::documents::{Authority, Document, Phase, Purpose};
 use crate::error::{Refused, Result};
 use crate::ledger::Ledger;
@@ -65,8 +65,8 @@ impl Signers {
     /// The one that signs now for this purpose.
     pub async fn active(&self, purpose: Purpose) -> Result<Arc<Signer>> {
         let authority = {
-            let book = self.ledger.book();
-            active(&book, purpose)?.document.clone()
+            let cache = self.ledger.cache();
+            active(&cache, purpose)?.document.clone()
         };
         let known = |read: &HashMap<String, Arc<Signer>>| read.get(&authority.id).cloned();
         let locked = || self.read.lock().unwrap_or_else(PoisonError::into_inner);
@@ -80,9 +80,9 @@ impl Signers {
         let signer = Arc::new(read(purpose, &authority, &stored.document).ok_or_else(|| damaged(purpose))?);
         let mut all = locked();
         // Those that are retired are forgotten.
-        let book = self.ledger.book();
+        let cache = self.ledger.cache();
         all.retain(|id, _| {
-            let signing = book.authorities.values().map(|s| &s.document);
+            let signing = cache.authorities.values().map(|s| &s.document);
             signing.filter(|a| a.phase != Phase::Retired).any(|a| a.id == *id)
         });
         all.insert(authority.id.clone(), signer.clone());
@@ -135,8 +135,8 @@ impl TlsSigner {
 }
 
 /// The authority that signs now.
-pub fn active(book: &Book, purpose: Purpose) -> Result<&Stored<Authority>> {
-    let mut all = book.authorities_of(purpose);
+pub fn active(cache: &StateCache, purpose: Purpose) -> Result<&Stored<Authority>> {
+    let mut all = cache.authorities_of(purpose);
     all.find(|a| a.document.phase == Phase::Active)
         .ok_or_else(|| damaged(purpose))
 }
@@ -188,8 +188,8 @@ pub fn make(purpose: Purpose, cluster: &Name, life: Life) -> Result<(Authority, 
         public,
     };
     let steps = vec![
-        book::create(public_key(purpose, &id), &authority),
-        book::create(secret_key(purpose, &id), &PrivateBytes(private)),
+        cache::create(public_key(purpose, &id), &authority),
+        cache::create(secret_key(purpose, &id), &PrivateBytes(private)),
     ];
     Ok((authority, steps))
 }
@@ -214,12 +214,12 @@ pub fn fingerprint(purpose: Purpose, authority: &Authority) -> String {
 
 /// Where an authority stands.
 pub fn public_key(purpose: Purpose, id: &str) -> Key {
-    book::key(&["authorities", purpose.name(), id])
+    cache::key(&["authorities", purpose.name(), id])
 }
 
 /// Where its private key stands.
 pub fn secret_key(purpose: Purpose, id: &str) -> Key {
-    book::key(&["secrets", "authorities", purpose.name(), id])
+    cache::key(&["secrets", "authorities", purpose.name(), id])
 }
 
 fn read(purpose: Purpose, authority: &Authority, private: &PrivateBytes) -> Option<Signer> {

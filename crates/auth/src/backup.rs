@@ -2,8 +2,8 @@
 //! does not. A backup holds the authorities' keys, so it is its owner's alone.
 
 use crate::audit::{self, Event, event};
-use crate::book;
-use crate::caller::{Caller, Who};
+use crate::cache;
+use crate::caller::{Caller, CallerProof};
 use crate::clock::Clock;
 use crate::documents::{Document, Serial};
 use crate::error::{Refused, Result};
@@ -12,8 +12,7 @@ use crate::ledger::Ledger;
 use crate::service::Service;
 use fleetgate_policy::cluster::Name;
 use fleetgate_proto::v1;
-use fleetgate_store::sqlite::{Existing, Sqlite, backup as copy_state, restore as restore_state};
-use fleetgate_store::{Error as StoreError, Outcome, Step, Store};
+use fleetgate_store::{Address, Error as StoreError, Existing, Outcome, Step, Store};
 use fleetgate_sys::file::flags::{O_DIRECTORY, O_NOFOLLOW};
 use fleetgate_sys::{Errno, process, tree};
 use std::ffi::CString;
@@ -25,14 +24,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The state in a backup's directory; the audit log has the name that it has in the service's.
-pub const STATE_FILE: &str = "state.db";
+const STATE_FILE: &str = "state.db";
 /// The longest path that a kernel takes.
 const MAX_PATH: usize = 4096;
 
 impl Service {
     /// Whoever made a backup on this machine says so, before it has its name: none is without its event.
     pub async fn backed_up(&self, caller: &Caller, request: &v1::BackedUpRequest) -> Result<()> {
-        let Who::Local(_) = caller.who else {
+        let CallerProof::Local(_) = caller.who else {
             return Err(Refused::forbidden(
                 "a backup is made on the auth service's machine, by the user that it runs as",
             ));
@@ -64,9 +63,9 @@ pub struct Copied {
     bytes: u64,
 }
 
-/// Copies state and audit log from a service's directory, whether it runs or not, for a directory `to` that is made for
+/// Copies the state, and the audit log from a service's directory, whether it runs or not, for a directory `to` that is made for
 /// them. The service itself opens no file but its own, so whoever may read those writes the copy.
-pub fn copy(directory: &Path, to: &Path) -> Result<Copied> {
+pub fn copy(directory: &Path, state: &Address, to: &Path) -> Result<Copied> {
     if !to.is_absolute() || to.file_name().is_none() {
         return Err(Refused::invalid(format!(
             "{}: a backup is a directory that is made for it: give its absolute path",
@@ -94,7 +93,9 @@ pub fn copy(directory: &Path, to: &Path) -> Result<Copied> {
         )));
     }
     let part = Part::new(to)?;
-    copy_state(directory, &part.path.join(STATE_FILE), Existing::Keep).map_err(|e| Refused::of_store(&e))?;
+    state
+        .backup(&part.path.join(STATE_FILE), Existing::Keep)
+        .map_err(|e| Refused::of_store(&e))?;
     audit::copy(&directory.join(AUDIT_FILE), &part.path.join(AUDIT_FILE))?;
     let bytes = size(&part.path).map_err(|e| said(to, &e))?;
     Ok(Copied {
@@ -121,6 +122,7 @@ impl Copied {
 pub async fn restore(
     backup: &Path,
     directory: &Path,
+    to: &Address,
     replace: bool,
     clock: Arc<dyn Clock>,
 ) -> Result<Restored> {
@@ -141,7 +143,7 @@ pub async fn restore(
     }
     // Looked at before anything is replaced.
     audit::check(&from)?;
-    restore_state(&state, directory, existing).map_err(|e| match e {
+    to.restore(&state, existing).map_err(|e| match e {
         StoreError::Corrupt(path, why) if path == state => Refused::invalid(format!(
             "the backup {} is damaged: {why}; nothing was changed, take another backup",
             path.display()
@@ -153,18 +155,17 @@ pub async fn restore(
         e => Refused::of_store(&e),
     })?;
     // The store is ours while it is open, so nobody has the audit log open either.
-    let store = Arc::new(Sqlite::open(directory).map_err(|e| Refused::of_store(&e))?);
+    let store = to.open().map_err(|e| Refused::of_store(&e))?;
     put_audit(&from, &directory.join(AUDIT_FILE)).map_err(|e| {
         Refused::unavailable(format!(
             "{}: {e}: the state is restored, the audit log is not: restore again with --replace",
             directory.display()
         ))
     })?;
-    let shared: Arc<dyn Store> = store;
-    next_serial(&*shared, clock.millis()).await?;
+    next_serial(&*store, clock.millis()).await?;
     let log = open_audit(directory, audit::DEFAULT_SIZE, clock.clone())?;
-    let (ledger, _follower) = Ledger::open(shared, log, clock.clone()).await?;
-    let restored = ledger.book().cluster.as_ref().map(|stored| Restored {
+    let (ledger, _follower) = Ledger::open(store, log, clock.clone()).await?;
+    let restored = ledger.cache().cluster.as_ref().map(|stored| Restored {
         cluster: stored.document.name.clone(),
         proxies: stored.document.proxies.clone(),
     });
@@ -176,7 +177,7 @@ pub async fn restore(
 }
 
 async fn next_serial(store: &dyn Store, now_ms: u64) -> Result<()> {
-    let at = book::key(&["serial"]);
+    let at = cache::key(&["serial"]);
     let entry = store.get(&at).await?;
     let before = entry
         .as_ref()
@@ -185,7 +186,7 @@ async fn next_serial(store: &dyn Store, now_ms: u64) -> Result<()> {
     let serial = Serial {
         serial: now_ms.max(before.serial + 1),
     };
-    let steps: Vec<Step> = vec![book::replace(at, entry.map(|e| e.revision), &serial)];
+    let steps: Vec<Step> = vec![cache::replace(at, entry.map(|e| e.revision), &serial)];
     match store.transact(steps).await? {
         Outcome::Done(_) => Ok(()),
         Outcome::Conflict(_) => Err(StoreError::Broken("a restored store that somebody else writes").into()),
@@ -195,6 +196,10 @@ async fn next_serial(store: &dyn Store, now_ms: u64) -> Result<()> {
 /// Copies the audit log into its place: whole, or what was there stays.
 fn put_audit(from: &Path, to: &Path) -> io::Result<()> {
     let new = to.with_extension("db.part");
+    // The state may be elsewhere, so that nobody has made it yet.
+    if let Some(directory) = to.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    }
     let _ = fs::remove_file(&new);
     let mut out = OpenOptions::new()
         .write(true)

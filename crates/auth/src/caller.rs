@@ -15,14 +15,14 @@ pub const ADMIN_MFA: u64 = 3600;
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// What is proven.
-    pub who: Who,
+    pub who: CallerProof,
     /// Where from.
     pub address: Option<SocketAddr>,
 }
 
 /// What is proven of a caller.
 #[derive(Clone, Debug)]
-pub enum Who {
+pub enum CallerProof {
     /// Nothing.
     Nobody,
     /// It has this certificate's key; TLS has verified both.
@@ -44,7 +44,7 @@ impl Caller {
     pub fn from(&self) -> String {
         match (&self.who, self.address) {
             (_, Some(address)) => address.ip().to_canonical().to_string(),
-            (Who::Local(_), None) => "unix socket".to_string(),
+            (CallerProof::Local(_), None) => "unix socket".to_string(),
             _ => String::new(),
         }
     }
@@ -52,16 +52,16 @@ impl Caller {
     /// For audit events: who.
     pub fn by(&self) -> String {
         match &self.who {
-            Who::Nobody => "nobody".to_string(),
-            Who::Certificate(identity, _) => identity.subject.to_string(),
-            Who::Local(uid) => format!("uid {uid} (unix socket)"),
+            CallerProof::Nobody => "nobody".to_string(),
+            CallerProof::Certificate(identity, _) => identity.subject.to_string(),
+            CallerProof::Local(uid) => format!("uid {uid} (unix socket)"),
         }
     }
 
     /// When the certificate ends.
     pub fn expires(&self) -> u64 {
         match &self.who {
-            Who::Certificate(_, certificate) => certificate.validity().end,
+            CallerProof::Certificate(_, certificate) => certificate.validity().end,
             _ => 0,
         }
     }

@@ -112,7 +112,11 @@ pub fn read_rfc3339(text: &str) -> Option<u64> {
         return None;
     }
     let millis: u64 = format!("{part:0<3}")[..3].parse().ok()?;
-    let days = clock::days(year.cast_signed(), month as u8, day as u8);
+    let days = clock::days(
+        year.cast_signed(),
+        u8::try_from(month).ok()?,
+        u8::try_from(day).ok()?,
+    );
     let seconds = u64::try_from(days).ok()? * 86_400 + hour * 3600 + minute * 60 + second;
     Some(seconds * 1000 + millis)
 }

@@ -28,8 +28,8 @@ impl Service {
                 Some(Event::new(event::CLOCK_SET, millis).with("seconds", by))
             }
         };
-        self.change(|book| {
-            let plan = Plan::new(()).publish(book, millis);
+        self.change(|cache| {
+            let plan = Plan::new(()).publish(cache, millis);
             Ok(match &event {
                 Some(event) => plan.event(event.clone()),
                 None => plan,
@@ -43,17 +43,18 @@ impl Service {
     /// the clock shows by then. It changes the state once a day at most where nothing else does.
     pub(crate) async fn note_time(&self, now: u64) -> Result<()> {
         let millis = now.saturating_mul(1000);
-        if millis <= self.book().last_serial().saturating_add(NOTED * 1000) {
+        if millis <= self.cache().last_serial().saturating_add(NOTED * 1000) {
             return Ok(());
         }
-        self.change(|book| Ok(Plan::new(()).publish(book, millis))).await
+        self.change(|cache| Ok(Plan::new(()).publish(cache, millis)))
+            .await
     }
 
     /// The latest time that the state holds: of its own last change, or when a node was heard.
     fn latest_known(&self) -> u64 {
-        let book = self.book();
-        let changed = book.last_serial() / 1000;
-        let heard = book.seen.values().flat_map(|shard| shard.document.values());
+        let cache = self.cache();
+        let changed = cache.last_serial() / 1000;
+        let heard = cache.seen.values().flat_map(|shard| shard.document.values());
         heard.copied().max().unwrap_or(0).max(changed)
     }
 }

@@ -1,7 +1,7 @@
 //! Notices that the machine's clock was set. Then proxies and nodes get a newer state, by whose time they sign, and nothing that
 //! cannot be undone happens by time for an hour, in which the clock can be put right. It judges no certificate.
 
-use crate::book::Book;
+use crate::cache::StateCache;
 use crate::validity::SKEW;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -13,8 +13,8 @@ pub const STEADY: u64 = 3600;
 pub const NOTED: u64 = 86_400;
 
 /// When the last of the certificates has ended that were made up to now by whatever clock, and live for `lifetime`.
-pub fn all_ended(book: &Book, now: u64, lifetime: u64) -> u64 {
-    let latest = now.max(book.last_serial() / 1000 + NOTED);
+pub fn all_ended(cache: &StateCache, now: u64, lifetime: u64) -> u64 {
+    let latest = now.max(cache.last_serial() / 1000 + NOTED);
     // Nodes let a certificate in for a moment after its end.
     latest.saturating_add(lifetime).saturating_add(SKEW)
 }
@@ -45,7 +45,7 @@ pub enum Look {
 impl ClockWatch {
     /// Looks at the clock.
     pub fn look(&self, millis: u64, uptime: u64) -> Look {
-        let offset = millis as i64 - uptime as i64;
+        let offset = millis.cast_signed() - uptime.cast_signed();
         let mut seen = self.lock();
         let Some(before) = seen.offset.replace(offset) else {
             return Look::First;

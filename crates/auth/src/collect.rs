@@ -45,8 +45,8 @@ impl Service {
         let signs = key.and_then(|key| key.verify(&signed::audit(name.as_str(), &batch), &batch.signature));
         signs.map_err(|e| Refused::unproven(format!("the records of {name}: {e}")))?;
         let is_sshd = |name: &str| {
-            let book = self.book();
-            let member = book.nodes.get(name);
+            let cache = self.cache();
+            let member = cache.nodes.get(name);
             member.is_some_and(|member| member.document.address.is_some())
         };
         let teller = match kind {

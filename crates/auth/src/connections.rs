@@ -2,7 +2,7 @@
 //! socket. It answers nothing itself.
 
 use crate::caller::Caller as Proven;
-use crate::face::{self, Face};
+use crate::grpc::{self, GrpcService};
 use crate::limits::{Place, Places, Source};
 use crate::service::Service;
 use crate::shares::{NoPlace, Shares, WhenEven};
@@ -117,7 +117,7 @@ impl Remote {
     /// None yet: at most so many, and so many handshakes of one source at once.
     pub fn new(service: Arc<Service>, connections: usize, handshakes: usize) -> Remote {
         Remote {
-            routes: Arc::new(Face::routes(service.clone(), None)),
+            routes: Arc::new(GrpcService::routes(service.clone(), None)),
             handshakes: Shares::new(usize::MAX, handshakes, WhenEven::EndOldest),
             places: Places::new(STRANGERS_OF_ONE),
             certified: Places::new(CERTIFIED_OF_ONE),
@@ -157,7 +157,7 @@ impl Remote {
             peer: Some(Arc::new(shown)),
             address: Some(peer),
         };
-        let proven = face::caller(None, &caller);
+        let proven = grpc::caller(None, &caller);
         let proxy = proven.proxy(&self.service).map(ToString::to_string);
         if let Ok(name) = &proxy {
             self.lock_known().came(name, Source::of(peer.ip()));
@@ -219,7 +219,7 @@ impl Remote {
     ) -> std::result::Result<(), String> {
         let taken = self.passed_on.take(by.to_owned());
         let _place = taken.ok_or("its proxy passes on as many connections as it may")?;
-        let proven = face::caller(None, proxy);
+        let proven = grpc::caller(None, proxy);
         let passed_on = async {
             let source = relay::read(&mut stream).await.map_err(|e| e.to_string())?;
             let arrival = Arrival::new(Some(by), source);
@@ -253,7 +253,7 @@ impl Remote {
         let subject = caller.peer.as_ref().and_then(|peer| peer.identity.as_ref());
         let subject = subject.map(|identity| identity.subject.clone());
         let known = subject.is_some();
-        let proven = face::caller(None, &caller);
+        let proven = grpc::caller(None, &caller);
         let (mut place, mut certified) = (None::<Place<Arrival>>, None);
         match subject {
             Some(subject) => {
@@ -323,7 +323,7 @@ pub async fn administered(
         peer: None,
         address: None,
     };
-    let routes = Arc::new(Face::routes(service, Some(uid)));
+    let routes = Arc::new(GrpcService::routes(service, Some(uid)));
     if let Err(e) = h2::serve(stream, caller, routes, Tuning::AUTH, stop(stopped)).await {
         tracing::debug!("a connection by the unix socket: {e}");
     }

@@ -2,7 +2,7 @@
 //! keys that a certificate is asked for.
 
 use crate::audit::event;
-use crate::book;
+use crate::cache;
 use crate::caller::Caller;
 use crate::documents::Device;
 use crate::error::{Refused, Result};
@@ -72,9 +72,9 @@ impl Service {
             approved: false,
             made: now,
         };
-        self.change(|book| {
+        self.change(|cache| {
                 // The same key again is the same device.
-                let mut known = book.devices.iter().filter(|(_, d)| d.document.key == device.key);
+                let mut known = cache.devices.iter().filter(|(_, d)| d.document.key == device.key);
                 if let Some((id, known)) = known.next() {
                     if known.document.user != *user {
                         return Err(Refused::exists(
@@ -83,7 +83,7 @@ impl Service {
                     }
                     return Ok(Plan::new(shown(id, &known.document)));
                 }
-                let count = book.devices.values().filter(|d| d.document.user == *user).count();
+                let count = cache.devices.values().filter(|d| d.document.user == *user).count();
                 if count >= MAX_DEVICES {
                     return Err(Refused::busy(format!(
                         "{user} has {MAX_DEVICES} devices, which is the most: have one removed (fleetgate device rm)"
@@ -95,7 +95,7 @@ impl Service {
                     .with("device", id.as_str())
                     .with("after", event_shown(&device));
                 Ok(Plan::new(shown(&id, &device))
-                    .step(book::create(book::key(&["devices", &id]), &device))
+                    .step(cache::create(cache::key(&["devices", &id]), &device))
                     .event(event))
             })
             .await
@@ -103,8 +103,8 @@ impl Service {
 
     /// All devices.
     pub fn devices(&self) -> v1::DevicesReply {
-        let book = self.book();
-        let devices = book.devices.iter().map(|(id, d)| shown(id, &d.document));
+        let cache = self.cache();
+        let devices = cache.devices.iter().map(|(id, d)| shown(id, &d.document));
         v1::DevicesReply {
             devices: devices.collect(),
         }
@@ -112,8 +112,8 @@ impl Service {
 
     /// From the next login on it counts.
     pub async fn approve_device(&self, caller: &Caller, id: &str) -> Result<v1::Device> {
-        self.change(|book| {
-            let stored = book.devices.get(id).ok_or_else(unknown)?;
+        self.change(|cache| {
+            let stored = cache.devices.get(id).ok_or_else(unknown)?;
             let device = Device {
                 approved: true,
                 ..stored.document.clone()
@@ -125,8 +125,8 @@ impl Service {
                 .with("before", event_shown(&stored.document))
                 .with("after", event_shown(&device));
             Ok(Plan::new(shown(id, &device))
-                .step(book::replace(
-                    book::key(&["devices", id]),
+                .step(cache::replace(
+                    cache::key(&["devices", id]),
                     Some(stored.revision),
                     &device,
                 ))
@@ -138,8 +138,8 @@ impl Service {
     /// Certificates that were made with it die too.
     pub async fn remove_device(&self, caller: &Caller, id: &str) -> Result<()> {
         let now = self.now();
-        self.change(|book| {
-            let stored = book.devices.get(id).ok_or_else(unknown)?;
+        self.change(|cache| {
+            let stored = cache.devices.get(id).ok_or_else(unknown)?;
             let device = Name::parse(id).map_err(Refused::invalid)?;
             let lock_id = format!("removed-{id}");
             let lock = Lock {
@@ -157,9 +157,9 @@ impl Service {
                 .with("device", id)
                 .with("before", event_shown(&stored.document));
             Ok(Plan::new(())
-                .step(Step::remove(book::key(&["devices", id]), stored.revision))
-                .step(book::put(book::key(&["locks", &lock_id]), &lock))
-                .publish(book, self.ledger.millis())
+                .step(Step::remove(cache::key(&["devices", id]), stored.revision))
+                .step(cache::put(cache::key(&["locks", &lock_id]), &lock))
+                .publish(cache, self.ledger.millis())
                 .event(event))
         })
         .await
@@ -177,8 +177,8 @@ impl Service {
         };
         self.nonce(&proof.nonce)?;
         let device = {
-            let book = self.book();
-            let stored = book.devices.get(&proof.device);
+            let cache = self.cache();
+            let stored = cache.devices.get(&proof.device);
             let stored = stored.filter(|d| d.document.user == *user);
             stored.map(|d| d.document.clone())
         };
@@ -199,8 +199,8 @@ impl Service {
 
     /// Whether it is still the user's, and approved.
     pub(crate) fn device_approved(&self, user: &Name, device: &Name) -> bool {
-        let book = self.book();
-        let stored = book.devices.get(device.as_str());
+        let cache = self.cache();
+        let stored = cache.devices.get(device.as_str());
         stored.is_some_and(|d| d.document.approved && d.document.user == *user)
     }
 

@@ -1,7 +1,7 @@
 //! What is over: invites, tokens, locks and old failures are removed when nobody asks about them any more.
 
 use crate::audit::{Event, event};
-use crate::book;
+use crate::cache;
 use crate::error::Result;
 use crate::ledger::Plan;
 use crate::service::Service;
@@ -24,35 +24,35 @@ impl Service {
         }
         let (now, millis) = (self.now(), self.ledger.millis());
         let silent: Vec<Step> = {
-            let book = self.book();
+            let cache = self.cache();
             let late = |expires: u64| now >= expires + KNOWN_AFTER;
-            let invites = book.invites.iter().filter(|(_, i)| late(i.document.expires));
+            let invites = cache.invites.iter().filter(|(_, i)| late(i.document.expires));
             let invites = invites.flat_map(|(hash, i)| {
                 let seed = Step::delete(invite_seed_key(hash));
-                [Step::remove(book::key(&["invites", hash]), i.revision), seed]
+                [Step::remove(cache::key(&["invites", hash]), i.revision), seed]
             });
-            let tokens = book.tokens.iter().filter(|(_, t)| late(t.document.expires));
-            let tokens = tokens.map(|(hash, t)| Step::remove(book::key(&["tokens", hash]), t.revision));
-            let tries = book
+            let tokens = cache.tokens.iter().filter(|(_, t)| late(t.document.expires));
+            let tokens = tokens.map(|(hash, t)| Step::remove(cache::key(&["tokens", hash]), t.revision));
+            let tries = cache
                 .tries
                 .iter()
                 .filter(|(_, t)| now >= t.document.last + FORGOTTEN);
-            let tries = tries.map(|(entry, t)| Step::remove(book::key(&["tries", entry]), t.revision));
+            let tries = tries.map(|(entry, t)| Step::remove(cache::key(&["tries", entry]), t.revision));
             invites.chain(tokens).chain(tries).take(AT_ONCE).collect()
         };
         if !silent.is_empty() {
             self.ledger.attempt(silent, Vec::new()).await?;
         }
-        let over = |book: &book::Book| {
-            let mut locks = book.locks.values();
+        let over = |cache: &cache::StateCache| {
+            let mut locks = cache.locks.values();
             locks.any(|l| l.document.expires.is_some_and(|end| now >= end))
         };
-        if !over(&self.book()) {
+        if !over(&self.cache()) {
             return Ok(());
         }
         self.ledger
-            .change(|book| {
-                let ended = book
+            .change(|cache| {
+                let ended = cache
                     .locks
                     .iter()
                     .filter(|(_, l)| l.document.expires.is_some_and(|end| now >= end));
@@ -66,10 +66,10 @@ impl Service {
                         _ => event,
                     };
                     plan = plan
-                        .step(Step::remove(book::key(&["locks", id]), stored.revision))
+                        .step(Step::remove(cache::key(&["locks", id]), stored.revision))
                         .event(event);
                 }
-                Ok(plan.publish(book, millis))
+                Ok(plan.publish(cache, millis))
             })
             .await
     }

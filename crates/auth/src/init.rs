@@ -3,16 +3,15 @@
 
 use crate::audit::{Event, Log, Settings, event};
 use crate::authorities::{Life, make};
-use crate::book;
-use crate::caller::{Caller, Who};
+use crate::cache;
+use crate::caller::{Caller, CallerProof};
 use crate::clock::{Clock, rfc3339};
 use crate::documents::{Cluster, Kind, Phase, Purpose, Serial};
 use crate::error::{Refused, Result};
 use crate::service::Service;
 use fleetgate_policy::cluster::{MAX_PROXIES, Name, Role, Selector, USER};
 use fleetgate_proto::v1;
-use fleetgate_store::sqlite::Sqlite;
-use fleetgate_store::{Outcome, Store};
+use fleetgate_store::{Address, Outcome, Store};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -31,7 +30,7 @@ pub async fn init(directory: &Path, cluster: &Name, proxies: &[String], clock: A
             "a cluster has at most {MAX_PROXIES} proxies"
         )));
     }
-    let store = Sqlite::open(directory).map_err(|e| Refused::of_store(&e))?;
+    let store = open_here(directory)?;
     let now = clock.seconds();
     let serial = Serial {
         serial: clock.millis(),
@@ -48,8 +47,8 @@ pub async fn init(directory: &Path, cluster: &Name, proxies: &[String], clock: A
         ))
     };
     let mut steps = vec![
-        book::create(book::key(&["cluster"]), &document),
-        book::create(book::key(&["serial"]), &serial),
+        cache::create(cache::key(&["cluster"]), &document),
+        cache::create(cache::key(&["serial"]), &serial),
     ];
     for purpose in Purpose::ALL {
         let life = Life {
@@ -63,7 +62,7 @@ pub async fn init(directory: &Path, cluster: &Name, proxies: &[String], clock: A
         steps.extend(make(purpose, cluster, life)?.1);
     }
     for role in first_roles() {
-        steps.push(book::create(book::key(&["roles", role.name.as_str()]), &role));
+        steps.push(cache::create(cache::key(&["roles", role.name.as_str()]), &role));
     }
     match store.transact(steps).await? {
         Outcome::Done(_) => {}
@@ -74,7 +73,7 @@ pub async fn init(directory: &Path, cluster: &Name, proxies: &[String], clock: A
         .with("by", local().by())
         .with("cluster", cluster.as_str())
         .with("at", rfc3339(clock.millis()));
-    let (service, beside) = Service::open(Arc::new(store), audit, clock).await?;
+    let (service, beside) = Service::open(store, audit, clock).await?;
     let mut tasks = beside.start();
     let told = service.ledger.tell(event).await;
     // The store is closed when this returns: another may open it.
@@ -109,12 +108,12 @@ async fn joined(
     clock: Arc<dyn Clock>,
     anew: bool,
 ) -> Result<v1::JoinReply> {
-    let store: Arc<dyn Store> = Arc::new(Sqlite::open(directory).map_err(|e| Refused::of_store(&e))?);
+    let store = open_here(directory)?;
     let audit = open_audit(directory, crate::audit::DEFAULT_SIZE, clock.clone())?;
     let (service, beside) = Service::open(store, audit, clock).await?;
     let mut tasks = beside.start();
     let reply = async {
-        let known = service.book().members(kind).contains_key(&request.name);
+        let known = service.cache().members(kind).contains_key(&request.name);
         if anew && known {
             service.remove_node(&local(), &request.name).await?;
         }
@@ -127,6 +126,13 @@ async fn joined(
     reply
 }
 
+/// The state where `init` puts it: in the service's directory.
+fn open_here(directory: &Path) -> Result<Arc<dyn Store>> {
+    Address::in_directory(directory)
+        .open()
+        .map_err(|e| Refused::of_store(&e))
+}
+
 /// The audit log of a directory.
 pub(crate) fn open_audit(directory: &Path, size: u64, clock: Arc<dyn Clock>) -> Result<Log> {
     Ok(Log::open(&directory.join(AUDIT_FILE), Settings { size, clock })?)
@@ -135,7 +141,7 @@ pub(crate) fn open_audit(directory: &Path, size: u64, clock: Arc<dyn Clock>) -> 
 /// Who runs this program here.
 pub(crate) fn local() -> Caller {
     Caller {
-        who: Who::Local(fleetgate_sys::process::effective_uid()),
+        who: CallerProof::Local(fleetgate_sys::process::effective_uid()),
         address: None,
     }
 }

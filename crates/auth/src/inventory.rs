@@ -1,7 +1,7 @@
 //! The inventory: which nodes there are, what they say of themselves, and whether they are connected. What changes with every
 //! heartbeat is in memory. It judges no report.
 
-use crate::book::Book;
+use crate::cache::StateCache;
 use crate::documents::Member;
 use crate::reach::Reach;
 use bytes::Bytes;
@@ -77,9 +77,9 @@ impl Presence {
 
 impl Inventory {
     /// With what was written of it.
-    pub fn new(book: &Book) -> Inventory {
+    pub fn new(cache: &StateCache) -> Inventory {
         let mut present = Present::default();
-        for (name, seen) in book.seen.values().flat_map(|shard| &shard.document) {
+        for (name, seen) in cache.seen.values().flat_map(|shard| &shard.document) {
             let presence = Presence {
                 seen: *seen,
                 ..Presence::default()
@@ -98,8 +98,8 @@ impl Inventory {
     }
 
     /// A node as it is.
-    pub fn shown(&self, book: &Book, name: &str, now: u64) -> Option<v1::Node> {
-        let member = book.nodes.get(name)?;
+    pub fn shown(&self, cache: &StateCache, name: &str, now: u64) -> Option<v1::Node> {
+        let member = cache.nodes.get(name)?;
         let present = self.locked();
         let mut node = shown(name, &member.document, present.nodes.get(name), now);
         show_reach(&mut node, &present.reach);
@@ -107,9 +107,9 @@ impl Inventory {
     }
 
     /// All nodes that `wanted` chooses.
-    pub fn all(&self, book: &Book, wanted: &Selector, now: u64) -> Vec<v1::Node> {
+    pub fn all(&self, cache: &StateCache, wanted: &Selector, now: u64) -> Vec<v1::Node> {
         let present = self.locked();
-        let each = book.nodes.iter().filter_map(|(name, member)| {
+        let each = cache.nodes.iter().filter_map(|(name, member)| {
             let name = Name::parse(name).ok()?;
             let presence = present.nodes.get(name.as_str());
             let labels = labels(&member.document, presence);
@@ -129,8 +129,8 @@ impl Inventory {
     }
 
     /// Tells whoever watches how a node is now.
-    pub fn tell(&self, book: &Book, name: &str, now: u64) {
-        if let Some(node) = self.shown(book, name, now) {
+    pub fn tell(&self, cache: &StateCache, name: &str, now: u64) {
+        if let Some(node) = self.shown(cache, name, now) {
             // Nobody watches: then nobody is told.
             let _ = self.changes.send(Change::Node(Box::new(node)));
         }
@@ -151,9 +151,9 @@ impl Inventory {
     }
 
     /// Whether every node of the cluster that runs fleetgate has a state of this serial or a later one.
-    pub fn all_have(&self, book: &Book, serial: u64) -> bool {
+    pub fn all_have(&self, cache: &StateCache, serial: u64) -> bool {
         let present = self.locked();
-        let mut joined = book.nodes.iter().filter(|(_, m)| m.document.key.is_some());
+        let mut joined = cache.nodes.iter().filter(|(_, m)| m.document.key.is_some());
         joined.all(|(name, _)| present.nodes.get(name).is_some_and(|p| p.serial >= serial))
     }
 
@@ -186,7 +186,7 @@ fn shard(name: &str) -> usize {
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
     });
-    (hash % SHARDS as u64) as usize
+    usize::try_from(hash % SHARDS as u64).expect("less than SHARDS")
 }
 
 fn labels(member: &Member, presence: Option<&Presence>) -> Labels {

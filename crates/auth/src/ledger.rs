@@ -3,7 +3,7 @@
 //! What a change means is its owner's business.
 
 use crate::audit::{Batch, Event, Line, Log, event};
-use crate::book::{self, Book, Stored};
+use crate::cache::{self, StateCache, Stored};
 use crate::clock::Clock;
 use crate::documents::{Document, Serial};
 use crate::error::{Refused, Result};
@@ -29,7 +29,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub struct Ledger {
     store: Arc<dyn Store>,
-    book: Arc<RwLock<Book>>,
+    cache: Arc<RwLock<StateCache>>,
     seen: watch::Receiver<Revision>,
     clock: Arc<dyn Clock>,
     audit: Log,
@@ -39,7 +39,7 @@ pub struct Ledger {
 /// What keeps the copy up to date; it runs beside the service.
 pub struct Follower {
     store: Arc<dyn Store>,
-    book: Arc<RwLock<Book>>,
+    cache: Arc<RwLock<StateCache>>,
     seen: watch::Sender<Revision>,
     watch: Watch,
 }
@@ -80,13 +80,13 @@ impl<T> Plan<T> {
     }
 
     /// It changes the signed state: the state's number grows, and of two such changes at once the second is planned anew.
-    pub fn publish(self, book: &Book, now_ms: u64) -> Plan<T> {
-        let stored = book.serial.as_ref();
+    pub fn publish(self, cache: &StateCache, now_ms: u64) -> Plan<T> {
+        let stored = cache.serial.as_ref();
         let serial = Serial {
-            serial: book.next_serial(now_ms),
+            serial: cache.next_serial(now_ms),
         };
-        self.step(book::replace(
-            book::key(&["serial"]),
+        self.step(cache::replace(
+            cache::key(&["serial"]),
             stored.map(|s| s.revision),
             &serial,
         ))
@@ -100,18 +100,18 @@ impl Ledger {
         audit: Log,
         clock: Arc<dyn Clock>,
     ) -> Result<(Ledger, Follower)> {
-        let (book, watch) = load(&*store).await?;
-        let (told, seen) = watch::channel(book.revision);
-        let book = Arc::new(RwLock::new(book));
+        let (cache, watch) = load(&*store).await?;
+        let (told, seen) = watch::channel(cache.revision);
+        let cache = Arc::new(RwLock::new(cache));
         let follower = Follower {
             store: store.clone(),
-            book: book.clone(),
+            cache: cache.clone(),
             seen: told,
             watch,
         };
         let ledger = Ledger {
             store,
-            book,
+            cache,
             seen,
             clock,
             audit,
@@ -121,14 +121,14 @@ impl Ledger {
     }
 
     /// The copy. Not to be held while waiting for anything.
-    pub fn book(&self) -> RwLockReadGuard<'_, Book> {
-        self.book.read().unwrap_or_else(PoisonError::into_inner)
+    pub fn cache(&self) -> RwLockReadGuard<'_, StateCache> {
+        self.cache.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets a test believe that the store holds something else.
     #[cfg(test)]
-    pub fn pretend(&self, change: impl FnOnce(&mut Book)) {
-        change(&mut self.book.write().unwrap_or_else(PoisonError::into_inner));
+    pub fn pretend(&self, change: impl FnOnce(&mut StateCache)) {
+        change(&mut self.cache.write().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// The audit log.
@@ -173,18 +173,18 @@ impl Ledger {
     }
 
     /// Plans a change and does it, again when something that it was planned on has changed.
-    pub async fn change<T>(&self, mut plan: impl FnMut(&Book) -> Result<Plan<T>>) -> Result<T> {
+    pub async fn change<T>(&self, mut plan: impl FnMut(&StateCache) -> Result<Plan<T>>) -> Result<T> {
         for _ in 0..TRIES {
             let planned = {
-                let book = self.book();
-                if book.outbox.len() >= MAX_OUTBOX {
+                let cache = self.cache();
+                if cache.outbox.len() >= MAX_OUTBOX {
                     return Err(Refused::unavailable(format!(
                         "{MAX_OUTBOX} events wait for the audit log {}, which cannot be written: nothing is changed \
                          until it can; see the log of the service",
                         self.audit.path().display()
                     )));
                 }
-                plan(&book)?
+                plan(&cache)?
             };
             match self.commit(planned.steps, planned.events).await? {
                 Outcome::Done(revision) => {
@@ -234,7 +234,7 @@ impl Ledger {
             let id = format!("{now:015}-{number:010}-{}", fresh_id()?);
             let line = line(event, Some(id.clone()), now);
             let stored = serde_json::to_vec(&Stowed::from(&line)).unwrap_or_default();
-            steps.push(book::create(book::key(&["outbox", &id]), &stored));
+            steps.push(cache::create(cache::key(&["outbox", &id]), &stored));
         }
         Ok(self.store.transact(steps).await?)
     }
@@ -280,8 +280,8 @@ impl Ledger {
     /// Moves some; false: there are none.
     pub async fn post_once(&self) -> Result<bool> {
         let waiting: Vec<(String, Revision, Vec<u8>)> = {
-            let book = self.book();
-            let first = book.outbox.iter().take(TOGETHER);
+            let cache = self.cache();
+            let first = cache.outbox.iter().take(TOGETHER);
             first
                 .map(|(id, stored)| (id.clone(), stored.revision, stored.document.clone()))
                 .collect()
@@ -299,7 +299,7 @@ impl Ledger {
         self.audit.write(batch).await?;
         let steps = waiting
             .iter()
-            .map(|(id, _, _)| Step::delete(book::key(&["outbox", id])))
+            .map(|(id, _, _)| Step::delete(cache::key(&["outbox", id])))
             .collect();
         if let Outcome::Done(revision) = self.store.transact(steps).await? {
             self.reach(revision).await?;
@@ -332,9 +332,9 @@ impl Follower {
     async fn reload(&mut self) -> Option<()> {
         loop {
             match load(&*self.store).await {
-                Ok((book, watch)) => {
-                    let revision = book.revision;
-                    *self.book.write().unwrap_or_else(PoisonError::into_inner) = book;
+                Ok((cache, watch)) => {
+                    let revision = cache.revision;
+                    *self.cache.write().unwrap_or_else(PoisonError::into_inner) = cache;
                     self.watch = watch;
                     self.seen.send_replace(revision);
                     return Some(());
@@ -349,22 +349,22 @@ impl Follower {
     }
 
     fn take(&self, update: &Update) {
-        let mut book = self.book.write().unwrap_or_else(PoisonError::into_inner);
-        if let Err(why) = book.apply(update) {
+        let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
+        if let Err(why) = cache.apply(update) {
             tracing::error!("{why}");
         }
-        drop(book);
+        drop(cache);
         self.seen.send_replace(update.revision);
     }
 }
 
-async fn load(store: &dyn Store) -> Result<(Book, Watch)> {
+async fn load(store: &dyn Store) -> Result<(StateCache, Watch)> {
     let everything = Prefix::everything();
     let (entries, revision) = all(store, &everything).await?;
     let watch = store.watch(everything, revision).await?;
-    let book = Book::read(&entries, revision).map_err(Refused::unavailable)?;
+    let cache = StateCache::read(&entries, revision).map_err(Refused::unavailable)?;
     const { assert!(TOGETHER <= MAX_PAGE) };
-    Ok((book, watch))
+    Ok((cache, watch))
 }
 
 /// An audit line as the outbox holds it.

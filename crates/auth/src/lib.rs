@@ -1,12 +1,20 @@
 //! The auth service: certificate authorities, users, roles, tokens, locks, the inventory, and the audit log. It alone
 //! has the authorities' keys; it carries nobody's session and dials nobody.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_possible_wrap
+    )
+)]
 
 pub mod audit;
 mod authorities;
 mod backup;
-mod book;
 mod buffers;
+mod cache;
 mod caller;
 mod challenges;
 pub mod clock;
@@ -19,7 +27,7 @@ mod devices;
 mod documents;
 mod error;
 mod expiry;
-mod face;
+mod grpc;
 mod init;
 mod inventory;
 mod issue;
@@ -50,17 +58,13 @@ mod tries;
 mod users;
 mod validity;
 
-pub use backup::{Copied, Restored, STATE_FILE, copy, restore};
+pub use backup::{Copied, Restored, copy, restore};
 pub use documents::Kind;
 pub use error::{Refused, RefusedKind};
-pub use init::{ACCESS, ADMIN, init, join_anew, join_here};
+pub use fleetgate_store::Address;
+pub use init::{ACCESS, ADMIN, AUDIT_FILE, init, join_anew, join_here};
 pub use password::{Unfit as UnfitPassword, check as check_password};
 pub use server::{Config, SOCKET, Server};
-
-/// Looks whether the state in the directory of a service that does not run can be read. A sentence says why not.
-pub fn look(directory: &std::path::Path) -> std::result::Result<(), String> {
-    fleetgate_store::sqlite::look(directory).map_err(|e| e.to_string())
-}
 
 #[cfg(test)]
 mod tests;

@@ -2,8 +2,8 @@
 //! wrong password and a wrong code look the same, take the same time, and count the same.
 
 use crate::audit::event;
-use crate::book;
 use crate::buffers::Line;
+use crate::cache;
 use crate::caller::{Caller, Origin};
 use crate::documents::{Secrets, User};
 use crate::error::{Refused, Result};
@@ -84,7 +84,7 @@ impl Service {
         };
         let mut steps = vec![
             // Of two logins by one code the second finds this changed.
-            book::replace(secrets_key(&user), Some(secrets.revision), &used),
+            cache::replace(secrets_key(&user), Some(secrets.revision), &used),
         ];
         steps.extend(self.succeeded(&user, &origin, caller));
         let event = self
@@ -138,7 +138,7 @@ impl Service {
                 used,
                 ..secrets.document
             };
-            steps.push(book::replace(secrets_key(user), Some(secrets.revision), &used));
+            steps.push(cache::replace(secrets_key(user), Some(secrets.revision), &used));
             steps.extend(self.succeeded(user, &origin, caller));
             identity.mfa = Some(now);
         }
@@ -185,8 +185,8 @@ impl Service {
 
     /// An active user.
     pub(crate) fn active_user(&self, name: &Name) -> Result<User> {
-        let book = self.book();
-        let stored = book.users.get(name.as_str()).filter(|u| u.document.active);
+        let cache = self.cache();
+        let stored = cache.users.get(name.as_str()).filter(|u| u.document.active);
         stored.map(|s| s.document.clone()).ok_or_else(|| {
             Refused::forbidden(format!(
                 "the user {name} was removed or has to accept an invite first"
@@ -211,15 +211,15 @@ impl Service {
         password: Zeroizing<String>,
         code: &str,
         line: Line,
-    ) -> Result<Option<(Name, (User, u64), book::Stored<Secrets>, u64)>> {
+    ) -> Result<Option<(Name, (User, u64), cache::Stored<Secrets>, u64)>> {
         let nobody = Name::parse("_").expect("a name");
         let name = name.unwrap_or(&nobody);
         let secrets = self.ledger.secret::<Secrets>(&secrets_key(name)).await?;
         let user = {
-            let book = self.book();
-            let stored = book.users.get(name.as_str()).filter(|u| u.document.active);
+            let cache = self.cache();
+            let stored = cache.users.get(name.as_str()).filter(|u| u.document.active);
             // Together: whoever changes the user after this ends what comes of it.
-            stored.map(|s| (s.document.clone(), book.last_serial()))
+            stored.map(|s| (s.document.clone(), cache.last_serial()))
         };
         let kept = secrets.as_ref().map(|s| &s.document.password);
         let fits = self.passwords.fits(password, kept, line).await?;
@@ -235,7 +235,7 @@ impl Service {
 
     /// What was typed as a name is told only where it is a user's: it may have been the password.
     async fn refuse_try(&self, caller: &Caller, name: Option<&Name>, refused: Refused) -> Refused {
-        let known = name.filter(|name| self.book().users.contains_key(name.as_str()));
+        let known = name.filter(|name| self.cache().users.contains_key(name.as_str()));
         let event = self.event(event::LOGIN_REFUSED, caller);
         let event = match known {
             Some(name) => event.user(name.as_str()),

@@ -2,7 +2,7 @@
 //! else gets it while it is known.
 
 use crate::audit::event;
-use crate::book::{self, Book};
+use crate::cache::{self, StateCache};
 use crate::caller::Caller;
 use crate::clock_watch::all_ended;
 use crate::documents::{Kind, Member, Token};
@@ -30,7 +30,7 @@ impl Service {
     pub async fn join(&self, caller: &Caller, request: v1::JoinRequest) -> Result<v1::JoinReply> {
         let known = Secret::parse(&request.secret).and_then(|secret| {
             let hash = secret.hash();
-            let token = self.book().tokens.get(&hash)?.document.clone();
+            let token = self.cache().tokens.get(&hash)?.document.clone();
             Some((hash, token))
         });
         let Some((hash, token)) = known else {
@@ -108,10 +108,10 @@ impl Service {
             made: now,
             token: token.as_ref().map_or(String::new(), |(_, t)| t.id.clone()),
         };
-        self.may_join(&self.book(), kind, &name, &key, token.as_ref().map(|(_, t)| t))?;
+        self.may_join(&self.cache(), kind, &name, &key, token.as_ref().map(|(_, t)| t))?;
         // Certificates first: a token is not burnt for a machine that gets none.
         self.note_time(now).await?;
-        let serial = self.book().last_serial();
+        let serial = self.cache().last_serial();
         let tls_chain =
             issue::member(&self.signers, &cluster, (kind, &name), public.spki(), now, serial).await?;
         let names = self.host_names(kind, &name);
@@ -123,15 +123,15 @@ impl Service {
             (now, crate::validity::MEMBER_LIFETIME),
         )
         .await?;
-        self.change(|book| {
+        self.change(|cache| {
             let found = match &token {
-                Some((hash, _)) => Some((hash, book.tokens.get(hash).ok_or_else(token_gone)?)),
+                Some((hash, _)) => Some((hash, cache.tokens.get(hash).ok_or_else(token_gone)?)),
                 None => None,
             };
-            self.may_join(book, kind, &name, &key, found.as_ref().map(|(_, t)| &t.document))?;
-            not_ended(book, kind, &name, serial)?;
+            self.may_join(cache, kind, &name, &key, found.as_ref().map(|(_, t)| &t.document))?;
+            not_ended(cache, kind, &name, serial)?;
             let at = member_key(kind, &name);
-            let known = book.members(kind).get(name.as_str());
+            let known = cache.members(kind).get(name.as_str());
             let event = self
                 .event(event::JOINED, caller)
                 .node(name.as_str())
@@ -140,20 +140,20 @@ impl Service {
                 .with("key", key.as_str())
                 .with("labels", json!(member.labels));
             let plan = Plan::new(())
-                .step(book::replace(at, known.map(|m| m.revision), &member))
+                .step(cache::replace(at, known.map(|m| m.revision), &member))
                 .event(event);
             Ok(match found {
                 None => plan,
                 Some((hash, stored)) => {
-                    let at = book::key(&["tokens", hash]);
+                    let at = cache::key(&["tokens", hash]);
                     plan.step(match stored.document.reusable {
-                        true => book::unchanged(at, Some(stored.revision)),
+                        true => cache::unchanged(at, Some(stored.revision)),
                         false => {
                             let used = Token {
                                 last: Some((now, name.to_string())),
                                 ..stored.document.clone()
                             };
-                            book::replace(at, Some(stored.revision), &used)
+                            cache::replace(at, Some(stored.revision), &used)
                         }
                     })
                 }
@@ -161,7 +161,7 @@ impl Service {
         })
         .await?;
         if kind == Kind::Node {
-            self.inventory.tell(&self.book(), name.as_str(), now);
+            self.inventory.tell(&self.cache(), name.as_str(), now);
         }
         Ok(v1::JoinReply {
             cluster: cluster.to_string(),
@@ -174,7 +174,14 @@ impl Service {
         })
     }
 
-    fn may_join(&self, book: &Book, kind: Kind, name: &Name, key: &str, token: Option<&Token>) -> Result<()> {
+    fn may_join(
+        &self,
+        cache: &StateCache,
+        kind: Kind,
+        name: &Name,
+        key: &str,
+        token: Option<&Token>,
+    ) -> Result<()> {
         let now = self.now();
         if let Some(token) = token {
             if now >= token.expires {
@@ -195,8 +202,8 @@ impl Service {
             }
         }
         self.machine_locked(kind, name, now)?;
-        self.free_name(book, kind, name)?;
-        let members = book.members(kind);
+        self.free_name(cache, kind, name)?;
+        let members = cache.members(kind);
         match members.get(name.as_str()) {
             // The same machine again: after its state was lost in part, or a join whose answer did not arrive.
             Some(known) if known.document.key.as_deref() == Some(key) => Ok(()),
@@ -214,12 +221,12 @@ impl Service {
     }
 
     /// That no host certificate in this name is another machine's: users know machines by name alone.
-    fn free_name(&self, book: &Book, kind: Kind, name: &Name) -> Result<()> {
+    fn free_name(&self, cache: &StateCache, kind: Kind, name: &Name) -> Result<()> {
         let other = match kind {
             Kind::Node => Kind::Proxy,
             Kind::Proxy => Kind::Node,
         };
-        if book.members(other).contains_key(name.as_str()) {
+        if cache.members(other).contains_key(name.as_str()) {
             return Err(Refused::exists(format!(
                 "the name {name} belongs to a {}: take another name",
                 other.name()
@@ -284,7 +291,7 @@ impl Service {
         let host_keys = issue::host_keys(&renew.host_keys)?;
         let cluster = self.cluster();
         self.note_time(now).await?;
-        let serial = self.book().last_serial();
+        let serial = self.cache().last_serial();
         let tls_chain =
             issue::member(&self.signers, &cluster, (kind, &name), public.spki(), now, serial).await?;
         let names = self.host_names(kind, &name);
@@ -297,12 +304,12 @@ impl Service {
         )
         .await?;
         let key = Pin::of(public.spki()).to_string();
-        self.change(|book| {
-            let stored = book.members(kind).get(name.as_str());
+        self.change(|cache| {
+            let stored = cache.members(kind).get(name.as_str());
             let stored = stored
                 .filter(|s| s.document.key == member.key)
                 .ok_or_else(|| gone(&name))?;
-            not_ended(book, kind, &name, serial)?;
+            not_ended(cache, kind, &name, serial)?;
             let renewed = Member {
                 key: Some(key.clone()),
                 host_keys: host_keys.iter().map(PublicKey::line).collect(),
@@ -315,8 +322,8 @@ impl Service {
                 .with("key", key.as_str());
             let at = member_key(kind, &name);
             let step = match renewed == stored.document {
-                true => book::unchanged(at, Some(stored.revision)),
-                false => book::replace(at, Some(stored.revision), &renewed),
+                true => cache::unchanged(at, Some(stored.revision)),
+                false => cache::replace(at, Some(stored.revision), &renewed),
             };
             Ok(Plan::new(()).step(step).event(event))
         })
@@ -356,7 +363,7 @@ impl Service {
                 "the certificate of {name} has expired: compare the clocks, or join again with a new token"
             )));
         }
-        let member = key_of(&self.book(), kind, &name, &certificate)?.clone();
+        let member = key_of(&self.cache(), kind, &name, &certificate)?.clone();
         Ok((kind, name, member))
     }
 
@@ -364,10 +371,10 @@ impl Service {
     pub async fn remove_node(&self, caller: &Caller, name: &str) -> Result<()> {
         let name = Name::parse(name).map_err(Refused::invalid)?;
         let millis = self.ledger.millis();
-        self.change(|book| {
+        self.change(|cache| {
             // Nodes first: proxies are few, and few are removed.
             let mut kinds = [Kind::Node, Kind::Proxy].into_iter();
-            let found = kinds.find_map(|k| Some((k, book.members(k).get(name.as_str())?)));
+            let found = kinds.find_map(|k| Some((k, cache.members(k).get(name.as_str())?)));
             let (kind, stored) = found.ok_or_else(|| {
                 Refused::missing(format!(
                     "there is no node {name}: fleetgate node ls shows those there are"
@@ -382,8 +389,8 @@ impl Service {
             // the machine that joins by this name later.
             Ok(Plan::new(())
                 .step(Step::remove(member_key(kind, &name), stored.revision))
-                .step(end_machine(book, kind, &name, millis, &caller.by()))
-                .publish(book, millis)
+                .step(end_machine(cache, kind, &name, millis, &caller.by()))
+                .publish(cache, millis)
                 .event(event))
         })
         .await?;
@@ -405,16 +412,16 @@ impl Service {
             made: self.now(),
             token: String::new(),
         };
-        self.change(|book| {
-                self.free_name(book, Kind::Node, &name)?;
-            let known = book.nodes.get(name.as_str());
+        self.change(|cache| {
+                self.free_name(cache, Kind::Node, &name)?;
+            let known = cache.nodes.get(name.as_str());
                 if known.is_some_and(|k| k.document.address.is_none()) {
                     return Err(Refused::exists(format!(
                         "{name} is a node with fleetgate already: take another name, or remove it first (fleetgate node rm \
                          {name})"
                     )));
                 }
-                if known.is_none() && book.nodes.len() >= MAX_MEMBERS {
+                if known.is_none() && cache.nodes.len() >= MAX_MEMBERS {
                     return Err(Refused::busy(format!("the cluster has {MAX_MEMBERS} nodes, which is the most")));
                 }
                 let event = self.event(event::NODE_REGISTERED, caller).node(name.as_str());
@@ -423,7 +430,7 @@ impl Service {
                     None => event,
                 };
                 Ok(Plan::new(())
-                    .step(book::replace(
+                    .step(cache::replace(
                         member_key(Kind::Node, &name),
                         known.map(|k| k.revision),
                         &member,
@@ -431,16 +438,16 @@ impl Service {
                     .event(event.with("after", member_in_event(&member))))
             })
             .await?;
-        let book = self.book();
-        self.inventory.tell(&book, name.as_str(), self.now());
-        let shown = self.inventory.shown(&book, name.as_str(), self.now());
+        let cache = self.cache();
+        self.inventory.tell(&cache, name.as_str(), self.now());
+        let shown = self.inventory.shown(&cache, name.as_str(), self.now());
         shown.ok_or_else(|| gone(&name))
     }
 }
 
 /// Where a machine stands.
 pub fn member_key(kind: Kind, name: &Name) -> Key {
-    book::key(&["members", kind.name(), name.as_str()])
+    cache::key(&["members", kind.name(), name.as_str()])
 }
 
 fn address(text: &str) -> Result<String> {
@@ -467,24 +474,24 @@ fn host_of(address: &str) -> &str {
 }
 
 /// A lock on the certificates of a machine that is removed, in a plan that publishes. A later one takes its place.
-fn end_machine(book: &Book, kind: Kind, name: &Name, millis: u64, by: &str) -> Step {
+fn end_machine(cache: &StateCache, kind: Kind, name: &Name, millis: u64, by: &str) -> Step {
     let (id, now) = (removed_id(kind, name), millis / 1000);
     let lock = Lock {
         id: id.clone(),
         target: target(kind, name),
         // Whoever joins behind this change does so by the state that has the lock, or a later one.
-        serial_before: Some(book.next_serial(millis)),
-        expires: Some(all_ended(book, now, crate::validity::MEMBER_LIFETIME)),
+        serial_before: Some(cache.next_serial(millis)),
+        expires: Some(all_ended(cache, now, crate::validity::MEMBER_LIFETIME)),
         reason: "it was removed".to_owned(),
         created: now,
         by: by.to_owned(),
     };
-    book::put(book::key(&["locks", id.as_str()]), &lock)
+    cache::put(cache::key(&["locks", id.as_str()]), &lock)
 }
 
 /// Refuses a certificate that a removal has ended while it was made.
-fn not_ended(book: &Book, kind: Kind, name: &Name, serial: u64) -> Result<()> {
-    let ended = book.locks.get(removed_id(kind, name).as_str());
+fn not_ended(cache: &StateCache, kind: Kind, name: &Name, serial: u64) -> Result<()> {
+    let ended = cache.locks.get(removed_id(kind, name).as_str());
     match ended.and_then(|lock| lock.document.serial_before) {
         Some(before) if serial < before => Err(Refused::busy(format!(
             "{name} was removed at this very moment: try again"

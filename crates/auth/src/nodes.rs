@@ -1,7 +1,7 @@
 //! What proxies report of nodes. A proxy passes on what a node signed and is believed in nothing else. When nodes were last
 //! heard of is written every half minute, in few documents.
 
-use crate::book;
+use crate::cache;
 use crate::caller::Caller;
 use crate::error::{Refused, Result};
 use crate::inventory::{LastReport, Times};
@@ -28,8 +28,8 @@ impl Service {
     pub fn report(&self, caller: &Caller, report: v1::NodeReport) -> Result<()> {
         let (now, uptime) = (self.now(), self.ledger.uptime());
         let proxy = caller.proxy(self)?;
-        let book = self.book();
-        let member = book.nodes.get(&report.name).ok_or_else(|| {
+        let cache = self.cache();
+        let member = cache.nodes.get(&report.name).ok_or_else(|| {
             Refused::missing(format!(
                 "the node {} is not known here: it was removed, and has to join again",
                 report.name.chars().take(64).collect::<String>()
@@ -51,7 +51,7 @@ impl Service {
                 let is_lost = was && !presence.is_connected();
                 drop(present);
                 if is_lost {
-                    self.inventory.tell(&book, &report.name, now);
+                    self.inventory.tell(&cache, &report.name, now);
                 }
             }
             return Ok(());
@@ -72,7 +72,7 @@ impl Service {
             presence.unwritten = true;
             drop(present);
             if is_back {
-                self.inventory.tell(&book, &report.name, now);
+                self.inventory.tell(&cache, &report.name, now);
             }
             return Ok(());
         }
@@ -122,7 +122,7 @@ impl Service {
         presence.unwritten = true;
         drop(present);
         if changed {
-            self.inventory.tell(&book, &report.name, now);
+            self.inventory.tell(&cache, &report.name, now);
         }
         Ok(())
     }
@@ -134,7 +134,7 @@ impl Service {
             text => Selector::parse(text).map_err(Refused::invalid)?,
         };
         Ok(v1::NodesReply {
-            nodes: self.inventory.all(&self.book(), &wanted, self.now()),
+            nodes: self.inventory.all(&self.cache(), &wanted, self.now()),
         })
     }
 
@@ -169,19 +169,21 @@ impl Service {
             )
         };
         let steps: Vec<_> = {
-            let book = self.book();
+            let cache = self.cache();
             for name in &lost {
-                self.inventory.tell(&book, name, now);
+                self.inventory.tell(&cache, name, now);
             }
             let known = |shard: BTreeMap<String, u64>| -> BTreeMap<String, u64> {
                 shard
                     .into_iter()
-                    .filter(|(name, _)| book.nodes.contains_key(name))
+                    .filter(|(name, _)| cache.nodes.contains_key(name))
                     .collect()
             };
             shards
                 .into_iter()
-                .map(|(shard, times)| book::put(book::key(&["seen", &format!("{shard:02}")]), &known(times)))
+                .map(|(shard, times)| {
+                    cache::put(cache::key(&["seen", &format!("{shard:02}")]), &known(times))
+                })
                 .collect()
         };
         if !steps.is_empty() {
@@ -194,8 +196,8 @@ impl Service {
     pub fn report_reach(&self, caller: &Caller, report: &v1::ReachReport) -> Result<()> {
         let (now, uptime) = (self.now(), self.ledger.uptime());
         let proxy = caller.proxy(self)?;
-        let book = self.book();
-        let is_plain = book
+        let cache = self.cache();
+        let is_plain = cache
             .nodes
             .get(&report.name)
             .is_some_and(|member| member.document.key.is_none());
@@ -209,7 +211,7 @@ impl Service {
             .inventory
             .note_reach(&report.name, proxy.as_str(), report.reached, now, uptime)
         {
-            self.inventory.tell(&book, &report.name, now);
+            self.inventory.tell(&cache, &report.name, now);
         }
         Ok(())
     }

@@ -155,8 +155,8 @@ impl Service {
 
     fn plain(&self, name: &str) -> Result<(Name, Member)> {
         let name = Name::parse(name).map_err(Refused::invalid)?;
-        let book = self.book();
-        let member = book.nodes.get(name.as_str()).map(|m| m.document.clone());
+        let cache = self.cache();
+        let member = cache.nodes.get(name.as_str()).map(|m| m.document.clone());
         match member {
             Some(member) if member.address.is_some() => Ok((name, member)),
             Some(_) => Err(Refused::forbidden(format!(

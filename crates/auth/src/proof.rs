@@ -1,7 +1,7 @@
 //! What a caller's certificate proves at this moment: it holds, the cluster still knows its owner, and no lock holds him.
 
-use crate::book::Book;
-use crate::caller::{Caller, Who};
+use crate::cache::StateCache;
+use crate::caller::{Caller, CallerProof};
 use crate::documents::{Kind, Member};
 use crate::error::{Refused, Result};
 use crate::service::Service;
@@ -17,7 +17,7 @@ impl Caller {
     /// The identity of a certificate that holds now, is of this cluster, and whose owner the cluster still knows: a machine
     /// by this very key, and nobody whom a lock holds.
     pub fn identity(&self, service: &Service) -> Result<&Identity> {
-        let Who::Certificate(identity, certificate) = &self.who else {
+        let CallerProof::Certificate(identity, certificate) = &self.who else {
             return Err(Refused::unproven(
                 "this needs a certificate: run fleetgate login, or join the machine",
             ));
@@ -36,7 +36,7 @@ impl Caller {
                 identity.subject
             )));
         }
-        is_known(&service.book(), identity, certificate)?;
+        is_known(&service.cache(), identity, certificate)?;
         locked(&published, identity, now)?;
         Ok(identity)
     }
@@ -44,7 +44,7 @@ impl Caller {
     /// Waits until the certificate proves nothing any more, and says why. The connection of somebody without one has its
     /// time from elsewhere.
     pub async fn until_refused(&self, service: &Service) -> Refused {
-        if !matches!(self.who, Who::Certificate(..)) {
+        if !matches!(self.who, CallerProof::Certificate(..)) {
             return std::future::pending().await;
         }
         let (mut seen, mut published) = (service.ledger.seen(), service.published.clone());
@@ -86,20 +86,25 @@ impl Caller {
 }
 
 /// Refuses the certificate of a user or machine that was removed, and of a machine whose name belongs to another key.
-fn is_known(book: &Book, identity: &Identity, certificate: &Certificate) -> Result<()> {
+fn is_known(cache: &StateCache, identity: &Identity, certificate: &Certificate) -> Result<()> {
     let (kind, name) = match &identity.subject {
         Subject::Node(name) => (Kind::Node, name),
         Subject::Proxy(name) => (Kind::Proxy, name),
-        Subject::User(name) if book.users.contains_key(name.as_str()) => return Ok(()),
+        Subject::User(name) if cache.users.contains_key(name.as_str()) => return Ok(()),
         Subject::User(name) => return Err(Refused::unproven(format!("the user {name} was removed"))),
         Subject::Auth => return Ok(()),
     };
-    key_of(book, kind, name, certificate).map(|_| ())
+    key_of(cache, kind, name, certificate).map(|_| ())
 }
 
 /// The member that has this name, if this certificate is for the key that it is known by.
-pub fn key_of<'a>(book: &'a Book, kind: Kind, name: &Name, certificate: &Certificate) -> Result<&'a Member> {
-    let stored = book.members(kind).get(name.as_str()).ok_or_else(|| gone(name))?;
+pub fn key_of<'a>(
+    cache: &'a StateCache,
+    kind: Kind,
+    name: &Name,
+    certificate: &Certificate,
+) -> Result<&'a Member> {
+    let stored = cache.members(kind).get(name.as_str()).ok_or_else(|| gone(name))?;
     match stored.document.key.as_deref() == Some(&certificate.pin().to_string()) {
         true => Ok(&stored.document),
         false => Err(Refused::unproven(format!(

@@ -7,7 +7,7 @@
 
 use crate::audit::event;
 use crate::authorities::{self, Life, fingerprint, make, public_key, secret_key};
-use crate::book::{self, Book, Stored};
+use crate::cache::{self, StateCache, Stored};
 use crate::caller::Caller;
 use crate::documents::{Authority, Phase, Purpose};
 use crate::error::{Refused, Result};
@@ -31,10 +31,11 @@ const SHOWN_SSHDS: usize = 8;
 impl Service {
     /// All authorities.
     pub fn authorities(&self) -> v1::AuthoritiesReply {
-        let book = self.book();
+        let cache = self.cache();
         let all = Purpose::ALL.into_iter().flat_map(|purpose| {
-            book.authorities_of(purpose)
-                .map(|stored| shown(&book, purpose, &stored.document))
+            cache
+                .authorities_of(purpose)
+                .map(|stored| shown(&cache, purpose, &stored.document))
                 .collect::<Vec<_>>()
         });
         v1::AuthoritiesReply {
@@ -58,21 +59,21 @@ impl Service {
             return Err(Refused::invalid("a grace period is a year at most"));
         }
         let done = self
-            .change(|book| {
+            .change(|cache| {
                 let mut plan = Plan::new(Vec::new());
-                let (serial, mut is_new) = (book.next_serial(millis), false);
+                let (serial, mut is_new) = (cache.next_serial(millis), false);
                 for &purpose in &purposes {
-                    let mut all = book.authorities_of(purpose);
+                    let mut all = cache.authorities_of(purpose);
                     if let Some(stored) = all.find(|s| s.document.phase != Phase::Active) {
                         let before = &stored.document;
                         if wanted == 0 && !request.sshds_ready {
-                            return Err(runs(book, purpose, before, now));
+                            return Err(runs(cache, purpose, before, now));
                         }
                         let after = changed(before, &request, now);
                         if after == *before {
                             continue;
                         }
-                        plan.answer.push(told(book, purpose, &after));
+                        plan.answer.push(told(cache, purpose, &after));
                         let event = self
                             .event(event::AUTHORITY_CHANGED, caller)
                             .with("kind", purpose.name())
@@ -80,12 +81,12 @@ impl Service {
                             .with("after", in_event(purpose, &after));
                         let at = public_key(purpose, &after.id);
                         plan = plan
-                            .step(book::replace(at, Some(stored.revision), &after))
+                            .step(cache::replace(at, Some(stored.revision), &after))
                             .event(event);
                         continue;
                     }
                     let grace = match wanted {
-                        0 => lives(book, purpose),
+                        0 => lives(cache, purpose),
                         wanted => wanted,
                     };
                     let life = Life {
@@ -101,7 +102,7 @@ impl Service {
                         .event(event::AUTHORITY_NEXT, caller)
                         .with("kind", purpose.name())
                         .with("after", in_event(purpose, &next));
-                    plan.answer.push(told(book, purpose, &next));
+                    plan.answer.push(told(cache, purpose, &next));
                     plan = plan.steps(steps).event(event);
                     is_new = true;
                 }
@@ -109,7 +110,7 @@ impl Service {
                     true => Err(Refused::state(
                         "this changes nothing: what is being replaced is over before that. See fleetgate ca status",
                     )),
-                    false if is_new => Ok(plan.publish(book, millis)),
+                    false if is_new => Ok(plan.publish(cache, millis)),
                     false => Ok(plan),
                 }
             })
@@ -123,28 +124,28 @@ impl Service {
     /// Takes rotations on as far as it is time.
     pub(crate) async fn turn_authorities(&self) -> Result<()> {
         for purpose in Purpose::ALL {
-            if self.due(&self.book(), purpose) {
+            if self.due(&self.cache(), purpose) {
                 self.take_on(purpose).await?;
             }
         }
         Ok(())
     }
 
-    fn due(&self, book: &Book, purpose: Purpose) -> bool {
-        let mut all = book.authorities_of(purpose).map(|s| &s.document);
-        all.any(|authority| self.turns(book, purpose, authority))
+    fn due(&self, cache: &StateCache, purpose: Purpose) -> bool {
+        let mut all = cache.authorities_of(purpose).map(|s| &s.document);
+        all.any(|authority| self.turns(cache, purpose, authority))
     }
 
-    fn turns(&self, book: &Book, purpose: Purpose, authority: &Authority) -> bool {
+    fn turns(&self, cache: &StateCache, purpose: Purpose, authority: &Authority) -> bool {
         let now = self.now();
         let over = authority.until.is_some_and(|until| now >= until) && self.is_clock_steady();
         match authority.phase {
             Phase::Active => false,
             Phase::Retired => over,
-            Phase::Next if waits(book, purpose, authority).is_some() => false,
+            Phase::Next if waits(cache, purpose, authority).is_some() => false,
             Phase::Next => {
                 let settled = now >= authority.made + SETTLE;
-                over || settled && self.inventory.all_have(book, authority.since)
+                over || settled && self.inventory.all_have(cache, authority.since)
             }
         }
     }
@@ -153,10 +154,10 @@ impl Service {
         let (now, millis) = (self.now(), self.ledger.millis());
         let event = |name| crate::audit::Event::new(name, millis).with("kind", purpose.name());
         self.ledger
-            .change(|book| {
+            .change(|cache| {
                 let mut plan = Plan::new(());
-                let all: Vec<&Stored<Authority>> = book.authorities_of(purpose).collect();
-                let mut turned = all.iter().filter(|s| self.turns(book, purpose, &s.document));
+                let all: Vec<&Stored<Authority>> = cache.authorities_of(purpose).collect();
+                let mut turned = all.iter().filter(|s| self.turns(cache, purpose, &s.document));
                 let Some(stored) = turned.next() else {
                     return Ok(plan);
                 };
@@ -166,9 +167,9 @@ impl Service {
                         .step(Step::remove(public_key(purpose, &authority.id), stored.revision))
                         .step(Step::delete(secret_key(purpose, &authority.id)))
                         .event(event(event::AUTHORITY_REMOVED).with("before", in_event(purpose, authority)))
-                        .publish(book, millis));
+                        .publish(cache, millis));
                 }
-                let before = authorities::active(book, purpose)?;
+                let before = authorities::active(cache, purpose)?;
                 let retired = Authority {
                     phase: Phase::Retired,
                     until: Some(now + authority.grace),
@@ -182,13 +183,13 @@ impl Service {
                     ..authority.clone()
                 };
                 plan = plan
-                    .step(book::replace(
+                    .step(cache::replace(
                         public_key(purpose, &retired.id),
                         Some(before.revision),
                         &retired,
                     ))
                     .step(Step::delete(secret_key(purpose, &retired.id)))
-                    .step(book::replace(
+                    .step(cache::replace(
                         public_key(purpose, &active.id),
                         Some(stored.revision),
                         &active,
@@ -198,15 +199,15 @@ impl Service {
                             .with("before", in_event(purpose, &retired))
                             .with("after", in_event(purpose, &active)),
                     );
-                Ok(plan.publish(book, millis))
+                Ok(plan.publish(cache, millis))
             })
             .await
     }
 }
 
 /// How long what this authority signs may live: so long it has to be trusted after it signed last.
-fn lives(book: &Book, purpose: Purpose) -> u64 {
-    let roles = book.roles.values().map(|r| r.document.limits.lifetime.as_secs());
+fn lives(cache: &StateCache, purpose: Purpose) -> u64 {
+    let roles = cache.roles.values().map(|r| r.document.limits.lifetime.as_secs());
     let users = roles.max().unwrap_or(0).max(12 * 3600);
     match purpose {
         Purpose::User => users,
@@ -235,8 +236,8 @@ fn changed(before: &Authority, request: &v1::RotateRequest, now: u64) -> Authori
     after
 }
 
-fn runs(book: &Book, purpose: Purpose, authority: &Authority, now: u64) -> Refused {
-    if let Some(waits) = waits(book, purpose, authority) {
+fn runs(cache: &StateCache, purpose: Purpose, authority: &Authority, now: u64) -> Refused {
+    if let Some(waits) = waits(cache, purpose, authority) {
         return Refused::state(waits);
     }
     let left = match authority.phase {
@@ -251,11 +252,11 @@ fn runs(book: &Book, purpose: Purpose, authority: &Authority, now: u64) -> Refus
 }
 
 /// What was done with this one.
-fn told(book: &Book, purpose: Purpose, authority: &Authority) -> String {
+fn told(cache: &StateCache, purpose: Purpose, authority: &Authority) -> String {
     let until = crate::clock::rfc3339(authority.until.unwrap_or_default() * 1000);
     let kind = purpose.name();
     match authority.phase {
-        Phase::Next if waits(book, purpose, authority).is_some() => format!(
+        Phase::Next if waits(cache, purpose, authority).is_some() => format!(
             "the next {kind} authority is trusted; once it signs, the one before is trusted for {}",
             span(authority.grace)
         ),
@@ -271,12 +272,13 @@ fn told(book: &Book, purpose: Purpose, authority: &Authority) -> String {
 }
 
 /// What has to be done before the next one signs: plain sshds have no other way to learn it.
-fn waits(book: &Book, purpose: Purpose, authority: &Authority) -> Option<String> {
+fn waits(cache: &StateCache, purpose: Purpose, authority: &Authority) -> Option<String> {
     if purpose != Purpose::User || authority.phase != Phase::Next || authority.sshds_ready {
         return None;
     }
     let plain = || {
-        book.nodes
+        cache
+            .nodes
             .iter()
             .filter(|(_, member)| member.document.key.is_none())
     };
@@ -294,13 +296,13 @@ fn waits(book: &Book, purpose: Purpose, authority: &Authority) -> Option<String>
     })
 }
 
-fn shown(book: &Book, purpose: Purpose, authority: &Authority) -> v1::Authority {
+fn shown(cache: &StateCache, purpose: Purpose, authority: &Authority) -> v1::Authority {
     v1::Authority {
         kind: purpose.name().to_string(),
         phase: authority.phase.name().to_string(),
         fingerprint: fingerprint(purpose, authority),
         until: authority.until.unwrap_or(0),
-        waits: waits(book, purpose, authority).unwrap_or_default(),
+        waits: waits(cache, purpose, authority).unwrap_or_default(),
         public: match purpose {
             Purpose::Tls => pem(&authority.public),
             _ => authority.public.clone(),

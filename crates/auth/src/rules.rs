@@ -1,7 +1,7 @@
 //! Roles and locks: read from what administrators write, kept, and taken back. What they mean is `policy`'s.
 
 use crate::audit::event;
-use crate::book::{self, Book};
+use crate::cache::{self, StateCache};
 use crate::caller::Caller;
 use crate::error::{Refused, Result};
 use crate::ledger::Plan;
@@ -48,13 +48,13 @@ impl Service {
             ));
         }
         if request.dry_run {
-            let book = self.book();
-            return Ok(changes(&book, &roles));
+            let cache = self.cache();
+            return Ok(changes(&cache, &roles));
         }
-        self.change(|book| {
-            let reply = changes(book, &roles);
+        self.change(|cache| {
+            let reply = changes(cache, &roles);
             let new = reply.changes.iter().filter(|c| c.what == "created").count();
-            if book.roles.len() + new > MAX_CLUSTER_ROLES {
+            if cache.roles.len() + new > MAX_CLUSTER_ROLES {
                 return Err(Refused::busy(format!(
                     "the cluster would have more than {MAX_CLUSTER_ROLES} roles, which is the most"
                 )));
@@ -62,7 +62,7 @@ impl Service {
             let nothing = reply.changes.iter().all(|c| c.what == "unchanged");
             let mut plan = Plan::new(reply);
             for role in &roles {
-                let stored = book.roles.get(role.name.as_str());
+                let stored = cache.roles.get(role.name.as_str());
                 if stored.is_some_and(|s| s.document == *role) {
                     continue;
                 }
@@ -74,8 +74,8 @@ impl Service {
                     None => event,
                 };
                 plan = plan
-                    .step(book::replace(
-                        book::key(&["roles", role.name.as_str()]),
+                    .step(cache::replace(
+                        cache::key(&["roles", role.name.as_str()]),
                         stored.map(|s| s.revision),
                         role,
                     ))
@@ -83,7 +83,7 @@ impl Service {
             }
             Ok(match nothing {
                 true => plan,
-                false => plan.publish(book, self.ledger.millis()),
+                false => plan.publish(cache, self.ledger.millis()),
             })
         })
         .await
@@ -92,13 +92,13 @@ impl Service {
     /// Removes a role that nobody has.
     pub async fn remove_role(&self, caller: &Caller, name: &str) -> Result<()> {
         let name = Name::parse(name).map_err(Refused::invalid)?;
-        self.change(|book| {
-            let stored = book.roles.get(name.as_str()).ok_or_else(|| {
+        self.change(|cache| {
+            let stored = cache.roles.get(name.as_str()).ok_or_else(|| {
                 Refused::missing(format!(
                     "there is no role {name}: fleetgate role ls shows those there are"
                 ))
             })?;
-            let held = book
+            let held = cache
                 .users
                 .iter()
                 .filter(|(_, u)| u.document.roles.contains(&name));
@@ -115,10 +115,10 @@ impl Service {
                 .with("before", json(&stored.document));
             Ok(Plan::new(())
                 .step(Step::remove(
-                    book::key(&["roles", name.as_str()]),
+                    cache::key(&["roles", name.as_str()]),
                     stored.revision,
                 ))
-                .publish(book, self.ledger.millis())
+                .publish(cache, self.ledger.millis())
                 .event(event))
         })
         .await
@@ -126,9 +126,9 @@ impl Service {
 
     /// All roles.
     pub fn roles(&self) -> v1::RolesReply {
-        let book = self.book();
+        let cache = self.cache();
         v1::RolesReply {
-            roles: book.roles.values().map(|r| r.document.to_json()).collect(),
+            roles: cache.roles.values().map(|r| r.document.to_json()).collect(),
         }
     }
 
@@ -137,12 +137,12 @@ impl Service {
         let user = user_name(&request.user)?;
         let node = Name::parse(&request.node).map_err(Refused::invalid)?;
         let (published, now) = (self.published(), self.now());
-        let book = self.book();
-        let stored = book
+        let cache = self.cache();
+        let stored = cache
             .users
             .get(user.as_str())
             .ok_or_else(|| crate::users::unknown(&user))?;
-        let member = book.nodes.get(node.as_str()).ok_or_else(|| {
+        let member = cache.nodes.get(node.as_str()).ok_or_else(|| {
             Refused::missing(format!(
                 "there is no node {node}: fleetgate node ls shows those there are"
             ))
@@ -215,9 +215,9 @@ impl Service {
             created: now,
             by: caller.by(),
         };
-        self.change(|book| {
-            known(book, &lock.target)?;
-            if book.locks.len() >= MAX_LOCKS {
+        self.change(|cache| {
+            known(cache, &lock.target)?;
+            if cache.locks.len() >= MAX_LOCKS {
                 return Err(Refused::busy(format!(
                     "there are {MAX_LOCKS} locks, which is the most: remove some (fleetgate lock rm)"
                 )));
@@ -226,8 +226,8 @@ impl Service {
                 .event(event::LOCK_ADDED, caller)
                 .with("lock", lock.id.as_str());
             Ok(Plan::new(lock_shown(&lock))
-                .step(book::create(book::key(&["locks", lock.id.as_str()]), &lock))
-                .publish(book, self.ledger.millis())
+                .step(cache::create(cache::key(&["locks", lock.id.as_str()]), &lock))
+                .publish(cache, self.ledger.millis())
                 .event(lock_event(event, &lock).with("after", lock_json(&lock))))
         })
         .await
@@ -235,14 +235,14 @@ impl Service {
 
     /// Lets them in again.
     pub async fn remove_lock(&self, caller: &Caller, id: &str) -> Result<()> {
-        self.change(|book| {
-            let stored = book.locks.get(id).ok_or_else(|| {
+        self.change(|cache| {
+            let stored = cache.locks.get(id).ok_or_else(|| {
                 Refused::missing("there is no such lock: fleetgate lock ls shows those there are")
             })?;
             let event = self.event(event::LOCK_REMOVED, caller).with("lock", id);
             Ok(Plan::new(())
-                .step(Step::remove(book::key(&["locks", id]), stored.revision))
-                .publish(book, self.ledger.millis())
+                .step(Step::remove(cache::key(&["locks", id]), stored.revision))
+                .publish(cache, self.ledger.millis())
                 .event(lock_event(event, &stored.document).with("before", lock_json(&stored.document))))
         })
         .await
@@ -250,9 +250,9 @@ impl Service {
 
     /// All locks.
     pub fn locks(&self) -> v1::LocksReply {
-        let book = self.book();
+        let cache = self.cache();
         v1::LocksReply {
-            locks: book.locks.values().map(|l| lock_shown(&l.document)).collect(),
+            locks: cache.locks.values().map(|l| lock_shown(&l.document)).collect(),
         }
     }
 }
@@ -267,14 +267,14 @@ fn expires(target: &Target, lifetime: u32, now: u64) -> Option<u64> {
 }
 
 /// A lock on a name that nobody has is a mistake: whoever was meant stays in.
-fn known(book: &Book, target: &Target) -> Result<()> {
+fn known(cache: &StateCache, target: &Target) -> Result<()> {
     let name = target.name();
     let there = match target {
-        Target::User(_) => book.users.contains_key(name),
-        Target::Node(_) => book.nodes.contains_key(name),
-        Target::Role(_) => book.roles.contains_key(name),
-        Target::Device(_) => book.devices.contains_key(name),
-        Target::Proxy(_) => book.proxies.contains_key(name),
+        Target::User(_) => cache.users.contains_key(name),
+        Target::Node(_) => cache.nodes.contains_key(name),
+        Target::Role(_) => cache.roles.contains_key(name),
+        Target::Device(_) => cache.devices.contains_key(name),
+        Target::Proxy(_) => cache.proxies.contains_key(name),
         // Whether there is such a session stands in the audit log alone, which its node hands in later.
         Target::Login(_) | Target::Session(_) => true,
     };
@@ -286,9 +286,9 @@ fn known(book: &Book, target: &Target) -> Result<()> {
     }
 }
 
-fn changes(book: &Book, roles: &[Role]) -> v1::ApplyRoleReply {
+fn changes(cache: &StateCache, roles: &[Role]) -> v1::ApplyRoleReply {
     let change = |role: &Role| {
-        let what = match book.roles.get(role.name.as_str()) {
+        let what = match cache.roles.get(role.name.as_str()) {
             None => "created",
             Some(stored) if stored.document == *role => "unchanged",
             Some(_) => "changed",

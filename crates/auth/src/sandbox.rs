@@ -3,30 +3,38 @@
 //! names up, so it reads nothing of the system's either.
 
 use crate::error::{Refused, Result};
+use fleetgate_store::Address;
 use fleetgate_sys::{credentials, service};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// What is kept of root: a port that is below 1024.
 const KEPT: u32 = credentials::LOW_PORTS;
 
-/// Confines this process, which is an auth service with its state in `directory` and nothing else, and has one thread. What
+/// Confines this process, which is an auth service with its files in `directory`, its state at `state` and nothing else, and has one thread. What
 /// this kernel has not is told in the log; what it has and fails is an error.
-pub fn enter(directory: &Path) -> Result<()> {
+pub fn enter(directory: &Path, state: &Address) -> Result<()> {
     let refused = |failure: service::Failure| Refused::unavailable(failure.to_string());
-    // It could not be made from inside.
-    if let Err(e) = std::fs::symlink_metadata(directory) {
-        return Err(Refused::unavailable(format!(
-            "the state directory {}: {e}; `fleetgate init` makes one",
-            directory.display()
-        )));
+    let elsewhere = state.directory().filter(|at| !at.starts_with(directory));
+    let mut own = Vec::new();
+    for directory in [Some(directory), elsewhere].into_iter().flatten() {
+        // It could not be made from inside.
+        if let Err(e) = std::fs::symlink_metadata(directory) {
+            return Err(Refused::unavailable(format!(
+                "the state directory {}: {e}; `fleetgate init` makes one",
+                directory.display()
+            )));
+        }
+        own.push(
+            CString::new(directory.as_os_str().as_bytes())
+                .map_err(|_| Refused::invalid(format!("{}: a zero byte in a path", directory.display())))?,
+        );
     }
+    let own: Vec<&CStr> = own.iter().map(CString::as_c_str).collect();
     seed_sqlite()?;
     service::forbid_cores().map_err(refused)?;
-    let own = CString::new(directory.as_os_str().as_bytes())
-        .map_err(|_| Refused::invalid(format!("{}: a zero byte in a path", directory.display())))?;
-    if let Some(lack) = service::keep_files(&[], &[&own]).map_err(refused)? {
+    if let Some(lack) = service::keep_files(&[], &own).map_err(refused)? {
         tracing::warn!("{lack}: auth's user alone keeps it from files");
     }
     let permitted =
@@ -84,15 +92,18 @@ mod tests {
         };
         assert_eq!(tries(), [true; 6]);
         let confined = std::thread::spawn(move || {
-            enter(&own).expect("this kernel has it");
+            enter(&own, &Address::in_directory(&own)).expect("this kernel has it");
             tries()
         });
         let found = confined.join().expect("it ends");
         fs::remove_dir_all(&place).expect("removed");
         assert_eq!(found, [true, true, false, false, false, false]);
-        let missing = enter(Path::new("/nowhere/at/all"))
-            .expect_err("there is none")
-            .words;
-        assert!(missing.contains("fleetgate init"), "{missing}");
+        let (nowhere, here) = (Path::new("/nowhere/at/all"), std::env::temp_dir());
+        for (directory, state) in [(nowhere, &*here), (&*here, nowhere)] {
+            let missing = enter(directory, &Address::in_directory(state))
+                .expect_err("there is none")
+                .words;
+            assert!(missing.contains("fleetgate init"), "{missing}");
+        }
     }
 }

@@ -2,7 +2,6 @@
 //! administrators. It answers nothing itself.
 
 use crate::audit::DEFAULT_SIZE;
-use crate::backup::STATE_FILE;
 use crate::clock::{Clock, MachineClock};
 use crate::connections::{Refusals, Remote, administered};
 use crate::error::{Refused, Result};
@@ -10,8 +9,7 @@ use crate::init::open_audit;
 use crate::service::Service;
 use crate::tls_identity::TlsIdentity;
 use fleetgate_net::tls;
-use fleetgate_store::Store;
-use fleetgate_store::sqlite::Sqlite;
+use fleetgate_store::{Address, Error as StoreError, Store};
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -43,8 +41,10 @@ const PREDECESSOR: Duration = Duration::from_secs(3);
 /// How the service runs.
 #[derive(Clone)]
 pub struct Config {
-    /// Where the state is: what `init` made.
+    /// Where the audit log and the socket are: what `init` made.
     pub directory: PathBuf,
+    /// Where the state is.
+    pub state: Address,
     /// Where TLS is served.
     pub listen: SocketAddr,
     /// How large the audit log may be.
@@ -62,6 +62,7 @@ impl Config {
     pub fn new(directory: &Path) -> Config {
         Config {
             directory: directory.to_owned(),
+            state: Address::in_directory(directory),
             listen: SocketAddr::from(([127, 0, 0, 1], 3025)),
             audit_size: DEFAULT_SIZE,
             clock: Arc::new(MachineClock),
@@ -83,11 +84,11 @@ pub struct Server {
 }
 
 /// The store, which an auth service that is just ending may still have for a moment.
-async fn open_store(directory: &Path) -> std::result::Result<Sqlite, fleetgate_store::Error> {
+async fn open_store(state: &Address) -> std::result::Result<Arc<dyn Store>, StoreError> {
     let begun = std::time::Instant::now();
     loop {
-        match Sqlite::open(directory) {
-            Err(fleetgate_store::Error::Locked(_)) if begun.elapsed() < PREDECESSOR => {
+        match state.open() {
+            Err(StoreError::Locked(_)) if begun.elapsed() < PREDECESSOR => {
                 tokio::time::sleep(PREDECESSOR / 60).await;
             }
             opened => return opened,
@@ -99,15 +100,15 @@ impl Server {
     /// Opens the state, and listens for this machine's administrators. What asks now is answered when it runs.
     pub async fn open(config: Config, listener: std::net::TcpListener) -> Result<Server> {
         // Opening makes one, which would look like a state that lost its cluster.
-        if !config.directory.join(STATE_FILE).exists() {
+        if !config.state.exists() {
             return Err(Refused::unavailable(format!(
                 "there is no state in {}: `fleetgate init` makes a cluster, `fleetgate restore BACKUP` brings one back",
-                config.directory.display()
+                config.state
             )));
         }
         // Memory for passwords is large and given back: from the heap it would leave holes that never go.
         fleetgate_sys::heap::keep_large_apart();
-        let store: Arc<dyn Store> = Arc::new(open_store(&config.directory).await?);
+        let store = open_store(&config.state).await?;
         let audit = open_audit(&config.directory, config.audit_size, config.clock.clone())?;
         let (service, beside) = Service::open(store, audit, config.clock.clone()).await?;
         let mut beside = beside.start();

@@ -2,8 +2,8 @@
 
 use crate::audit::{Event, Log};
 use crate::authorities::Signers;
-use crate::book::Book;
-use crate::caller::{ADMIN_MFA, Caller, Origin, Who};
+use crate::cache::StateCache;
+use crate::caller::{ADMIN_MFA, Caller, CallerProof, Origin};
 use crate::challenges::Challenges;
 use crate::clock::Clock;
 use crate::clock_watch::ClockWatch;
@@ -95,7 +95,7 @@ impl Service {
         let (ledger, follower) = Ledger::open(store, audit, clock).await?;
         let signers = Arc::new(Signers::new(ledger.clone()));
         let (publisher, published) = Publisher::new(ledger.clone(), signers.clone()).await?;
-        let inventory = Inventory::new(&ledger.book());
+        let inventory = Inventory::new(&ledger.cache());
         let service = Arc::new(Service {
             ledger,
             signers,
@@ -148,8 +148,8 @@ impl Service {
     }
 
     /// The copy of the store.
-    pub(crate) fn book(&self) -> std::sync::RwLockReadGuard<'_, Book> {
-        self.ledger.book()
+    pub(crate) fn cache(&self) -> std::sync::RwLockReadGuard<'_, StateCache> {
+        self.ledger.cache()
     }
 
     /// The cluster's name.
@@ -174,9 +174,9 @@ impl Service {
     }
 
     /// Plans a change and does it; what it changes in the signed state is published when this is answered.
-    pub(crate) async fn change<T>(&self, plan: impl FnMut(&Book) -> Result<Plan<T>>) -> Result<T> {
+    pub(crate) async fn change<T>(&self, plan: impl FnMut(&StateCache) -> Result<Plan<T>>) -> Result<T> {
         let answer = self.ledger.change(plan).await?;
-        let wanted = self.book().last_serial();
+        let wanted = self.cache().last_serial();
         let mut published = self.published.clone();
         let done = published.wait_for(|p| p.state.serial >= wanted);
         // The change is made, whether or not the state can be signed now: that is tried again until it can.
@@ -217,7 +217,7 @@ impl Service {
         key: &K,
         what: &str,
     ) -> Result<()> {
-        if matches!(caller.who, Who::Local(_)) {
+        if matches!(caller.who, CallerProof::Local(_)) {
             return Ok(());
         }
         buckets
@@ -228,18 +228,18 @@ impl Service {
     /// That the caller may administer: by the unix socket, or with a certificate with an admin role that its user still
     /// has, and a fresh second factor.
     pub(crate) fn administrator(&self, caller: &Caller) -> Result<()> {
-        if let Who::Local(_) = caller.who {
+        if let CallerProof::Local(_) = caller.who {
             return Ok(());
         }
         let now = self.now();
         let (identity, user) = caller.user(self)?;
-        let book = self.book();
-        let held = book.users.get(user.as_str());
+        let cache = self.cache();
+        let held = cache.users.get(user.as_str());
         let held = held
             .filter(|u| u.document.active)
             .map_or(&[][..], |u| &u.document.roles);
         let admin = identity.roles.iter().any(|role| {
-            let known = book.roles.get(role.as_str());
+            let known = cache.roles.get(role.as_str());
             held.contains(role) && known.is_some_and(|r| r.document.admin)
         });
         if !admin {

@@ -2,7 +2,7 @@
 //! nothing.
 
 use crate::authorities::{Signers, trusted};
-use crate::book::Book;
+use crate::cache::StateCache;
 use crate::documents::{Phase, Purpose};
 use crate::error::{Refused, Result};
 use crate::ledger::Ledger;
@@ -71,7 +71,7 @@ impl Publisher {
 
     /// Publishes the state, if it has changed.
     pub async fn changed(&self) -> Result<()> {
-        let serial = self.ledger.book().last_serial();
+        let serial = self.ledger.cache().last_serial();
         if serial == self.out.borrow().state.serial {
             return Ok(());
         }
@@ -91,7 +91,7 @@ impl Publisher {
 
 async fn sign(ledger: &Ledger, signers: &Signers) -> Result<Published> {
     let now = ledger.now();
-    let state = build(&ledger.book(), now)?;
+    let state = build(&ledger.cache(), now)?;
     let key = signers.ssh(Purpose::State).await?;
     let document = state.to_json();
     let signature = key
@@ -126,22 +126,22 @@ async fn sign_fresh(ledger: &Ledger, signers: &Signers, serial: u64) -> Result<S
 }
 
 /// The state that the documents make.
-pub fn build(book: &Book, now: u64) -> Result<State> {
+pub fn build(cache: &StateCache, now: u64) -> Result<State> {
     let missing = || {
         Refused::unavailable(
             "the state holds no cluster, so it is damaged: put a backup in its place with `fleetgate restore BACKUP --replace`",
         )
     };
-    let cluster = &book.cluster.as_ref().ok_or_else(missing)?.document;
+    let cluster = &cache.cluster.as_ref().ok_or_else(missing)?.document;
     let trust = |purpose: Purpose| {
         // Who signs now first: whoever takes only one takes that.
-        let mut all: Vec<_> = book.authorities_of(purpose).map(|s| &s.document).collect();
+        let mut all: Vec<_> = cache.authorities_of(purpose).map(|s| &s.document).collect();
         all.sort_by_key(|a| (a.phase != Phase::Active, a.made));
         all.into_iter().filter_map(|a| trusted(purpose, a)).collect()
     };
     Ok(State {
         cluster: cluster.name.clone(),
-        serial: book.last_serial(),
+        serial: cache.last_serial(),
         as_of: now,
         trust: Trust {
             user_ca: trust(Purpose::User),
@@ -149,12 +149,12 @@ pub fn build(book: &Book, now: u64) -> Result<State> {
             tls_ca: trust(Purpose::Tls),
             state_keys: trust(Purpose::State),
         },
-        roles: book
+        roles: cache
             .roles
             .values()
             .map(|s| (s.document.name.clone(), s.document.clone()))
             .collect(),
-        locks: Locks::new(book.locks.values().map(|s| s.document.clone())),
+        locks: Locks::new(cache.locks.values().map(|s| s.document.clone())),
         proxies: cluster.proxies.clone(),
     })
 }

@@ -1,7 +1,7 @@
 //! The tokens that machines join by.
 
 use crate::audit::event;
-use crate::book::{self, Book};
+use crate::cache::{self, StateCache};
 use crate::caller::Caller;
 use crate::documents::{Kind, Token};
 use crate::error::{Refused, Result};
@@ -52,8 +52,8 @@ impl Service {
         };
         let secret = Secret::fresh()?;
         let text = self.ticket(Admits::Machine, &secret)?;
-        self.change(|book| {
-            if book.tokens.len() >= MAX_TOKENS {
+        self.change(|cache| {
+            if cache.tokens.len() >= MAX_TOKENS {
                 return Err(Refused::busy(format!(
                     "there are {MAX_TOKENS} tokens, which is the most: remove some (fleetgate token rm)"
                 )));
@@ -63,20 +63,20 @@ impl Service {
                 .with("token", token.id.as_str())
                 .with("after", token_in_event(&token));
             Ok(Plan::new(())
-                .step(book::create(book::key(&["tokens", &secret.hash()]), &token))
+                .step(cache::create(cache::key(&["tokens", &secret.hash()]), &token))
                 .event(event))
         })
         .await?;
         Ok(v1::JoinToken {
             text,
-            ..token_shown(&self.book(), &token)
+            ..token_shown(&self.cache(), &token)
         })
     }
 
     /// Nobody joins by it any more.
     pub async fn remove_token(&self, caller: &Caller, id: &str) -> Result<()> {
-        self.change(|book| {
-            let mut all = book.tokens.iter();
+        self.change(|cache| {
+            let mut all = cache.tokens.iter();
             let (hash, stored) = all.find(|(_, t)| t.document.id == id).ok_or_else(|| {
                 Refused::missing("there is no such token: fleetgate token ls shows those there are")
             })?;
@@ -85,7 +85,7 @@ impl Service {
                 .with("token", id)
                 .with("before", token_in_event(&stored.document));
             Ok(Plan::new(())
-                .step(Step::remove(book::key(&["tokens", hash]), stored.revision))
+                .step(Step::remove(cache::key(&["tokens", hash]), stored.revision))
                 .event(event))
         })
         .await
@@ -93,21 +93,21 @@ impl Service {
 
     /// All tokens, without what is secret about them.
     pub fn tokens(&self) -> v1::TokensReply {
-        let book = self.book();
+        let cache = self.cache();
         let now = self.now();
-        let good = book
+        let good = cache
             .tokens
             .values()
             .map(|t| &t.document)
             .filter(|t| t.expires > now);
         v1::TokensReply {
-            tokens: good.map(|t| token_shown(&book, t)).collect(),
+            tokens: good.map(|t| token_shown(&cache, t)).collect(),
         }
     }
 }
 
-fn token_shown(book: &Book, token: &Token) -> v1::JoinToken {
-    let members = book.nodes.values().chain(book.proxies.values());
+fn token_shown(cache: &StateCache, token: &Token) -> v1::JoinToken {
+    let members = cache.nodes.values().chain(cache.proxies.values());
     v1::JoinToken {
         id: token.id.clone(),
         text: String::new(),
@@ -115,7 +115,7 @@ fn token_shown(book: &Book, token: &Token) -> v1::JoinToken {
         expires: token.expires,
         reusable: token.reusable,
         name: token.name.as_ref().map_or(String::new(), Name::to_string),
-        used: members.filter(|m| m.document.token == token.id).count() as u32,
+        used: u32::try_from(members.filter(|m| m.document.token == token.id).count()).unwrap_or(u32::MAX),
     }
 }
 

@@ -2,8 +2,8 @@
 //! from where the user never logged in from are counted together as well; when there are too many of them they are slowed
 //! down. It does not know who is right.
 
-use crate::book::{self, Book};
 use crate::buffers::Line;
+use crate::cache::{self, StateCache};
 use crate::caller::{Caller, Origin};
 use crate::documents::{Known, KnownSource, Tries};
 use crate::error::{Refused, Result};
@@ -56,8 +56,8 @@ impl Service {
     pub(crate) fn succeeded(&self, name: &Name, origin: &Origin, caller: &Caller) -> Vec<Step> {
         let now = self.now();
         let mut known = {
-            let book = self.book();
-            let stored = book.known.get(name.as_str());
+            let cache = self.cache();
+            let stored = cache.known.get(name.as_str());
             stored.map_or(Known::default(), |s| s.document.clone())
         };
         let source = Origin::of(caller).to_string();
@@ -68,7 +68,7 @@ impl Service {
         known.sources.truncate(MAX_KNOWN);
         vec![
             Step::delete(key(name, origin)),
-            book::put(book::key(&["known", name.as_str()]), &known),
+            cache::put(cache::key(&["known", name.as_str()]), &known),
         ]
     }
 
@@ -77,8 +77,8 @@ impl Service {
         let Origin::Source(_) = origin else {
             return true;
         };
-        let (now, text, book) = (self.now(), origin.to_string(), self.book());
-        let known = book.known.get(name.as_str());
+        let (now, text, cache) = (self.now(), origin.to_string(), self.cache());
+        let known = cache.known.get(name.as_str());
         known.is_some_and(|known| {
             let mut sources = known.document.sources.iter();
             sources.any(|k| k.source == text && now < k.last.saturating_add(KNOWN_FOR))
@@ -86,8 +86,8 @@ impl Service {
     }
 
     fn tries(&self, name: &Name, origin: &Origin) -> Tries {
-        let book = self.book();
-        let stored = book.tries.get(&entry(name, origin));
+        let cache = self.cache();
+        let stored = cache.tries.get(&entry(name, origin));
         stored.map_or(Tries::default(), |s| s.document)
     }
 
@@ -118,8 +118,8 @@ impl Service {
     }
 
     fn plan_try(&self, name: &Name, origin: &Origin) -> Result<Vec<Step>> {
-        let (now, book) = (self.now(), self.book());
-        let stored = book.tries.get(&entry(name, origin));
+        let (now, cache) = (self.now(), self.cache());
+        let stored = cache.tries.get(&entry(name, origin));
         let before = stored.map_or(Tries::default(), |s| s.document);
         self.may_try(&before)?;
         let failed = match now.saturating_sub(before.last) < FORGOTTEN {
@@ -127,29 +127,29 @@ impl Service {
             false => 1,
         };
         let tries = Tries { failed, last: now };
-        let mut steps = vec![book::replace(
+        let mut steps = vec![cache::replace(
             key(name, origin),
             stored.map(|s| s.revision),
             &tries,
         )];
-        if stored.is_none() && book.tries.len() >= MAX_TRIED {
-            let oldest = book.tries.iter().min_by_key(|(_, tries)| tries.document.last);
-            steps.extend(oldest.map(|(entry, _)| Step::delete(book::key(&["tries", entry]))));
+        if stored.is_none() && cache.tries.len() >= MAX_TRIED {
+            let oldest = cache.tries.iter().min_by_key(|(_, tries)| tries.document.last);
+            steps.extend(oldest.map(|(entry, _)| Step::delete(cache::key(&["tries", entry]))));
         }
         Ok(steps)
     }
 }
 
 /// Forgets what was tried as this user, and from where he has logged in.
-pub fn forget(book: &Book, name: &Name) -> Vec<Step> {
+pub fn forget(cache: &StateCache, name: &Name) -> Vec<Step> {
     let prefix = format!("{name}/");
-    let entries = book.tries.range(prefix.clone()..);
+    let entries = cache.tries.range(prefix.clone()..);
     let entries = entries.take_while(|(entry, _)| entry.starts_with(&prefix));
     let mut steps: Vec<Step> = entries
         .take(FORGET_AT_ONCE)
-        .map(|(entry, _)| Step::delete(book::key(&["tries", entry])))
+        .map(|(entry, _)| Step::delete(cache::key(&["tries", entry])))
         .collect();
-    steps.push(Step::delete(book::key(&["known", name.as_str()])));
+    steps.push(Step::delete(cache::key(&["known", name.as_str()])));
     steps
 }
 
@@ -175,5 +175,5 @@ fn entry(name: &Name, origin: &Origin) -> String {
 }
 
 fn key(name: &Name, origin: &Origin) -> fleetgate_store::Key {
-    book::key(&["tries", &entry(name, origin)])
+    cache::key(&["tries", &entry(name, origin)])
 }

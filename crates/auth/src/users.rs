@@ -2,8 +2,8 @@
 //! a role, a password or the account loses the certificates that were made before.
 
 use crate::audit::event;
-use crate::book::{self, Book};
 use crate::buffers::Line;
+use crate::cache::{self, StateCache};
 use crate::caller::{Caller, Origin};
 use crate::clock_watch::all_ended;
 use crate::documents::{Invite, Secrets, User};
@@ -38,11 +38,11 @@ impl Service {
         let roles = names(&request.roles)?;
         let (invite, secret, seed) = self.draft_invite(&name, request.invite_lifetime)?;
         let now = self.now();
-        self.change(|book| {
-            if book.users.contains_key(name.as_str()) {
+        self.change(|cache| {
+            if cache.users.contains_key(name.as_str()) {
                 return Err(Refused::exists(format!("there is a user {name} already")));
             }
-            if book.users.len() >= MAX_USERS {
+            if cache.users.len() >= MAX_USERS {
                 return Err(Refused::busy(format!(
                     "there are {MAX_USERS} users, which is the most"
                 )));
@@ -57,9 +57,9 @@ impl Service {
                 .user(name.as_str())
                 .with("after", shown(&user));
             Ok(Plan::new(())
-                .steps(roles_stay(book, &roles)?)
-                .step(book::create(book::key(&["users", name.as_str()]), &user))
-                .steps(invite_steps(book, &name, &invite, &secret, &seed))
+                .steps(roles_stay(cache, &roles)?)
+                .step(cache::create(cache::key(&["users", name.as_str()]), &user))
+                .steps(invite_steps(cache, &name, &invite, &secret, &seed))
                 .event(event))
         })
         .await?;
@@ -71,30 +71,30 @@ impl Service {
         let name = user_name(name)?;
         let (invite, secret, seed) = self.draft_invite(&name, 0)?;
         let millis = self.ledger.millis();
-        self.change(|book| {
-            let stored = book.users.get(name.as_str()).ok_or_else(|| unknown(&name))?;
+        self.change(|cache| {
+            let stored = cache.users.get(name.as_str()).ok_or_else(|| unknown(&name))?;
             let user = User {
                 active: false,
                 ..stored.document.clone()
             };
             let event = self.event(event::USER_RESET, caller).user(name.as_str());
             Ok(Plan::new(())
-                .step(book::replace(
-                    book::key(&["users", name.as_str()]),
+                .step(cache::replace(
+                    cache::key(&["users", name.as_str()]),
                     Some(stored.revision),
                     &user,
                 ))
                 .step(Step::delete(secrets_key(&name)))
-                .steps(tries::forget(book, &name))
-                .steps(invite_steps(book, &name, &invite, &secret, &seed))
+                .steps(tries::forget(cache, &name))
+                .steps(invite_steps(cache, &name, &invite, &secret, &seed))
                 .step(end_certificates(
-                    book,
+                    cache,
                     &name,
                     millis,
                     "it was reset",
                     &caller.by(),
                 ))
-                .publish(book, millis)
+                .publish(cache, millis)
                 .event(event))
         })
         .await?;
@@ -106,8 +106,8 @@ impl Service {
         let name = user_name(&request.name)?;
         let roles = names(&request.roles)?;
         let millis = self.ledger.millis();
-        self.change(|book| {
-            let stored = book.users.get(name.as_str()).ok_or_else(|| unknown(&name))?;
+        self.change(|cache| {
+            let stored = cache.users.get(name.as_str()).ok_or_else(|| unknown(&name))?;
             let user = User {
                 roles: roles.clone(),
                 ..stored.document.clone()
@@ -117,28 +117,30 @@ impl Service {
                 .user(name.as_str())
                 .with("before", shown(&stored.document))
                 .with("after", shown(&user));
-            let plan = Plan::new(()).steps(roles_stay(book, &roles)?).step(book::replace(
-                book::key(&["users", name.as_str()]),
-                Some(stored.revision),
-                &user,
-            ));
+            let plan = Plan::new(())
+                .steps(roles_stay(cache, &roles)?)
+                .step(cache::replace(
+                    cache::key(&["users", name.as_str()]),
+                    Some(stored.revision),
+                    &user,
+                ));
             let plan = match stored.document.roles == roles {
                 true => plan,
                 false => plan
                     .step(end_certificates(
-                        book,
+                        cache,
                         &name,
                         millis,
                         "its roles were changed",
                         &caller.by(),
                     ))
-                    .publish(book, millis),
+                    .publish(cache, millis),
             };
             Ok(plan.event(event))
         })
         .await?;
-        let book = self.book();
-        let stored = book.users.get(name.as_str()).ok_or_else(|| unknown(&name))?;
+        let cache = self.cache();
+        let stored = cache.users.get(name.as_str()).ok_or_else(|| unknown(&name))?;
         Ok(self.user_shown(&name, &stored.document))
     }
 
@@ -146,31 +148,31 @@ impl Service {
     pub async fn remove_user(&self, caller: &Caller, name: &str) -> Result<()> {
         let name = user_name(name)?;
         let millis = self.ledger.millis();
-        self.change(|book| {
-            let stored = book.users.get(name.as_str()).ok_or_else(|| unknown(&name))?;
-            let devices = book.devices.iter().filter(|(_, d)| d.document.user == name);
-            let devices = devices.map(|(id, d)| Step::remove(book::key(&["devices", id]), d.revision));
+        self.change(|cache| {
+            let stored = cache.users.get(name.as_str()).ok_or_else(|| unknown(&name))?;
+            let devices = cache.devices.iter().filter(|(_, d)| d.document.user == name);
+            let devices = devices.map(|(id, d)| Step::remove(cache::key(&["devices", id]), d.revision));
             let event = self
                 .event(event::USER_REMOVED, caller)
                 .user(name.as_str())
                 .with("before", shown(&stored.document));
             Ok(Plan::new(())
                 .step(Step::remove(
-                    book::key(&["users", name.as_str()]),
+                    cache::key(&["users", name.as_str()]),
                     stored.revision,
                 ))
                 .step(Step::delete(secrets_key(&name)))
-                .steps(tries::forget(book, &name))
+                .steps(tries::forget(cache, &name))
                 .steps(devices)
-                .steps(no_invites(book, &name))
+                .steps(no_invites(cache, &name))
                 .step(end_certificates(
-                    book,
+                    cache,
                     &name,
                     millis,
                     "it was removed",
                     &caller.by(),
                 ))
-                .publish(book, millis)
+                .publish(cache, millis)
                 .event(event))
         })
         .await
@@ -178,8 +180,8 @@ impl Service {
 
     /// All users.
     pub fn users(&self) -> v1::UsersReply {
-        let book = self.book();
-        let users = book.users.iter().filter_map(|(name, stored)| {
+        let cache = self.cache();
+        let users = cache.users.iter().filter_map(|(name, stored)| {
             let name = Name::parse(name).ok()?;
             Some(self.user_shown(&name, &stored.document))
         });
@@ -226,8 +228,8 @@ impl Service {
         let used = used.saturating_sub(1);
         let secrets = Secrets { password, seed, used };
         let (revision, active) = {
-            let book = self.book();
-            let stored = book.users.get(user.as_str()).ok_or_else(no_invite)?;
+            let cache = self.cache();
+            let stored = cache.users.get(user.as_str()).ok_or_else(no_invite)?;
             let active = User {
                 active: true,
                 ..stored.document.clone()
@@ -235,10 +237,10 @@ impl Service {
             (stored.revision, active)
         };
         let mut steps = vec![
-            Step::remove(book::key(&["invites", &hash]), at),
+            Step::remove(cache::key(&["invites", &hash]), at),
             Step::delete(invite_seed_key(&hash)),
-            book::replace(book::key(&["users", user.as_str()]), Some(revision), &active),
-            book::put(secrets_key(&user), &secrets),
+            cache::replace(cache::key(&["users", user.as_str()]), Some(revision), &active),
+            cache::put(secrets_key(&user), &secrets),
         ];
         steps.extend(self.succeeded(&user, &Origin::of(caller), caller));
         let event = self.event(event::INVITE_ACCEPTED, caller).user(user.as_str());
@@ -263,8 +265,8 @@ impl Service {
 
     fn invite(&self, secret: &str) -> Result<(String, Revision, Invite)> {
         let hash = Secret::parse(secret).ok_or_else(no_invite)?.hash();
-        let book = self.book();
-        let stored = book.invites.get(&hash).ok_or_else(no_invite)?;
+        let cache = self.cache();
+        let stored = cache.invites.get(&hash).ok_or_else(no_invite)?;
         if self.now() >= stored.document.expires {
             return Err(Refused::unproven(
                 "the invite's time is over: ask an administrator for another (fleetgate user reset)",
@@ -359,36 +361,36 @@ pub fn unknown(name: &Name) -> Refused {
 
 /// Where a user's secrets stand.
 pub fn secrets_key(name: &Name) -> fleetgate_store::Key {
-    book::key(&["secrets", "users", name.as_str()])
+    cache::key(&["secrets", "users", name.as_str()])
 }
 
 /// A lock on the certificates that a user has now, in a plan that publishes. A later one takes its place, and it goes when none
 /// of them can be left.
-pub fn end_certificates(book: &Book, user: &Name, millis: u64, why: &str, by: &str) -> Step {
+pub fn end_certificates(cache: &StateCache, user: &Name, millis: u64, why: &str, by: &str) -> Step {
     let (id, now) = (format!("changed-{user}"), millis / 1000);
     let lock = Lock {
         id: Name::parse(&id).expect("a user's name is short enough"),
         target: Target::User(user.clone()),
         // Whoever logs in behind this change does so by the state that has the lock, or a later one.
-        serial_before: Some(book.next_serial(millis)),
-        expires: Some(all_ended(book, now, MAX_LIFETIME.as_secs())),
+        serial_before: Some(cache.next_serial(millis)),
+        expires: Some(all_ended(cache, now, MAX_LIFETIME.as_secs())),
         reason: why.to_string(),
         created: now,
         by: by.to_string(),
     };
-    book::put(book::key(&["locks", &id]), &lock)
+    cache::put(cache::key(&["locks", &id]), &lock)
 }
 
 /// That these roles are there, and stay until the change is done.
-fn roles_stay(book: &Book, roles: &[Name]) -> Result<Vec<Step>> {
+fn roles_stay(cache: &StateCache, roles: &[Name]) -> Result<Vec<Step>> {
     let check = |role: &Name| {
-        let stored = book.roles.get(role.as_str()).ok_or_else(|| {
+        let stored = cache.roles.get(role.as_str()).ok_or_else(|| {
             Refused::missing(format!(
                 "there is no role {role}: fleetgate role ls shows those there are"
             ))
         })?;
-        let at = book::key(&["roles", role.as_str()]);
-        Ok(book::unchanged(at, Some(stored.revision)))
+        let at = cache::key(&["roles", role.as_str()]);
+        Ok(cache::unchanged(at, Some(stored.revision)))
     };
     roles.iter().map(check).collect()
 }
@@ -407,20 +409,20 @@ fn names(roles: &[String]) -> Result<Vec<Name>> {
 }
 
 /// The user's one invite; those before are gone.
-fn invite_steps(book: &Book, user: &Name, invite: &Invite, secret: &Secret, seed: &Seed) -> Vec<Step> {
+fn invite_steps(cache: &StateCache, user: &Name, invite: &Invite, secret: &Secret, seed: &Seed) -> Vec<Step> {
     let hash = secret.hash();
-    let mut steps = no_invites(book, user);
-    steps.push(book::create(book::key(&["invites", &hash]), invite));
-    steps.push(book::create(invite_seed_key(&hash), seed));
+    let mut steps = no_invites(cache, user);
+    steps.push(cache::create(cache::key(&["invites", &hash]), invite));
+    steps.push(cache::create(invite_seed_key(&hash), seed));
     steps
 }
 
-fn no_invites(book: &Book, user: &Name) -> Vec<Step> {
-    let of_user = book.invites.iter().filter(|(_, i)| i.document.user == *user);
+fn no_invites(cache: &StateCache, user: &Name) -> Vec<Step> {
+    let of_user = cache.invites.iter().filter(|(_, i)| i.document.user == *user);
     of_user
         .flat_map(|(hash, _)| {
             [
-                Step::delete(book::key(&["invites", hash])),
+                Step::delete(cache::key(&["invites", hash])),
                 Step::delete(invite_seed_key(hash)),
             ]
         })
@@ -429,7 +431,7 @@ fn no_invites(book: &Book, user: &Name) -> Vec<Step> {
 
 /// Where the second factor of an invite stands.
 pub fn invite_seed_key(hash: &str) -> fleetgate_store::Key {
-    book::key(&["secrets", "invites", hash])
+    cache::key(&["secrets", "invites", hash])
 }
 
 fn no_invite() -> Refused {

@@ -5,7 +5,7 @@ use crate::flags::{Arguments, Outcome};
 use crate::output::{self, print};
 use crate::{admin, cluster, init, services};
 use fleetgate_auth::clock::MachineClock;
-use fleetgate_auth::{Copied, SOCKET};
+use fleetgate_auth::{Config, Copied, SOCKET};
 use fleetgate_proto::v1::BackedUpRequest;
 use serde_json::json;
 use std::ffi::OsString;
@@ -15,8 +15,12 @@ use std::sync::Arc;
 /// Copies, has the service write down that it was copied, and only then gives the copy its name.
 pub fn run(given: &Arguments) -> Outcome {
     let to = directory(given)?;
-    let from = service(given)?;
-    let copied = fleetgate_auth::copy(&from, &to)?;
+    let Config {
+        directory: from,
+        state,
+        ..
+    } = service(given)?;
+    let copied = fleetgate_auth::copy(&from, &state, &to)?;
     let bytes = copied.bytes();
     let told = admin::ask_here(&from.join(SOCKET), async |mut admin| {
         let path = to.to_string_lossy().into_owned();
@@ -55,12 +59,20 @@ pub fn restore(given: &Arguments) -> Outcome {
         );
         return Err(given.wrong(words).into());
     }
-    let to = service(given)?;
+    let Config {
+        directory: to, state, ..
+    } = service(given)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let clock = Arc::new(MachineClock);
-    let restored = runtime.block_on(fleetgate_auth::restore(&from, &to, given.has("replace"), clock))?;
+    let restored = runtime.block_on(fleetgate_auth::restore(
+        &from,
+        &to,
+        &state,
+        given.has("replace"),
+        clock,
+    ))?;
     if anew {
         return init::again(given, &restored).map_err(|e| {
             format!("the state is restored, this machine's services are not made: {e}; run it again with --replace").into()
@@ -73,12 +85,12 @@ pub fn restore(given: &Arguments) -> Outcome {
     ))
 }
 
-/// Where the service's state is. On a new machine there is no configuration yet; then it is where `init` would put it.
-fn service(given: &Arguments) -> Result<PathBuf, Box<dyn std::error::Error>> {
+/// The configuration of the service. On a new machine there is no configuration yet; then its state is where `init` would put it.
+fn service(given: &Arguments) -> Result<Config, Box<dyn std::error::Error>> {
     let path = cluster::configuration(given)?;
     Ok(match path.exists() {
-        true => services::auth_config(&path)?.directory,
-        false => cluster::state(given)?.join("auth"),
+        true => services::auth_config(&path)?,
+        false => Config::new(&cluster::state(given)?.join("auth")),
     })
 }
 

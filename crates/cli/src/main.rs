@@ -1,6 +1,14 @@
 //! `fleetgate`: one program for every role. Here only: under which name was it started, what is asked of it,
 //! and how an error is said.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_possible_wrap
+    )
+)]
 
 mod admin;
 mod backup;

@@ -26,6 +26,8 @@ const PREDECESSOR: Duration = Duration::from_secs(3);
 struct AuthSection {
     /// What `fleetgate init` made.
     state_directory: PathBuf,
+    /// Where the state is, if elsewhere: `sqlite:PATH`, or a path alone.
+    state: Option<String>,
     /// Where proxies reach it.
     listen: Option<SocketAddr>,
     /// Does nothing any more, and is refused.
@@ -42,7 +44,7 @@ pub fn auth(given: &Arguments) -> Outcome {
         let listen = config.listen;
         format!("{listen} cannot be listened on: {e}; is another auth service running?")
     })?;
-    fleetgate_auth::sandbox::enter(&config.directory)?;
+    fleetgate_auth::sandbox::enter(&config.directory, &config.state)?;
     parent::follow()?;
     runtime()?.block_on(async {
         let socket = config.directory.join(fleetgate_auth::SOCKET);
@@ -77,7 +79,11 @@ pub fn auth_config(path: &Path) -> Result<fleetgate_auth::Config, String> {
         ));
     }
     let plain = fleetgate_auth::Config::new(&section.state_directory);
+    let state = section
+        .state
+        .map(|text| fleetgate_auth::Address::parse(&text).map_err(|e| failed(&e)));
     Ok(fleetgate_auth::Config {
+        state: state.transpose()?.unwrap_or(plain.state),
         listen: section.listen.unwrap_or(plain.listen),
         audit_size: section.audit_size.unwrap_or(plain.audit_size),
         clock: Arc::new(MachineClock),
@@ -227,6 +233,14 @@ mod tests {
             refused.contains("`relays`") && refused.contains("remove the line"),
             "{refused}"
         );
+        let elsewhere = |state: &str| {
+            std::fs::write(&path, format!("{plain}state = \"{state}\"\n")).expect("written");
+            auth_config(&path).map(|config| config.state.to_string())
+        };
+        assert_eq!(elsewhere("sqlite:/else").as_deref(), Ok("/else"));
+        assert_eq!(elsewhere("/else").as_deref(), Ok("/else"));
+        let refused = elsewhere("etcd:/else").expect_err("there is no such store");
+        assert!(refused.contains("`sqlite:PATH`"), "{refused}");
         std::fs::remove_file(&path).expect("clean");
     }
 }

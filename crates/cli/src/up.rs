@@ -448,7 +448,8 @@ impl Up {
         });
         let drained = self.leaving.iter().map(|leaving| leaving.until);
         let next = due.chain(drained).chain(self.ending).min();
-        let timeout = next.map(|at| at.saturating_duration_since(now).as_millis() as u32 + 1);
+        let wait = |at: Instant| poll::milliseconds(at.saturating_duration_since(now));
+        let timeout = next.map(|at| wait(at).saturating_add(1));
         match poll::poll(&mut watches, timeout) {
             Ok(_) | Err(Errno::EINTR) => Ok(()),
             Err(e) => Err(format!("waiting: {e}")),
@@ -559,7 +560,7 @@ impl Up {
 
 /// A process and what tells its end. One whose end nobody would hear of is not left behind.
 fn watched(mut child: Child, open: impl FnOnce(i32) -> Result<Fd, Errno>) -> Result<(Child, Fd), Errno> {
-    match open(child.id() as i32) {
+    match open(child.id().cast_signed()) {
         Ok(pidfd) => Ok((child, pidfd)),
         Err(e) => {
             let _ = child.kill();

@@ -1,5 +1,13 @@
 //! The user's side: login, ssh, inventory, administration.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_possible_wrap
+    )
+)]
 
 pub mod agent;
 pub mod background;

@@ -69,7 +69,7 @@ pub async fn hello(auth: &mut IdentityClient<BoundedChannel>) -> Result<(HelloRe
     let reply = auth.hello(HelloRequest {}).await?.into_inner();
     // The answer was made between the two.
     let ours = before + time::now().saturating_sub(before) / 2;
-    let ahead = ours as i64 - reply.now as i64;
+    let ahead = time::signed(ours) - time::signed(reply.now);
     Ok((reply, ahead))
 }
 

@@ -159,11 +159,11 @@ fn disconnect(why: &str) -> Vec<u8> {
     payload.put_string("");
     // Length, padding length, payload and padding are a multiple of 8 together; 4 bytes of padding at least.
     let padding = 4 + (8 - (5 + payload.len() + 4) % 8) % 8;
+    let mut packet = vec![padding.to_le_bytes()[0]];
+    packet.put(&payload);
+    packet.resize(packet.len() + padding, 0);
     let mut bytes = VERSION.to_vec();
-    bytes.put_u32((1 + payload.len() + padding) as u32);
-    bytes.put_u8(padding as u8);
-    bytes.put(&payload);
-    bytes.resize(bytes.len() + padding, 0);
+    bytes.put_string(&packet);
     bytes
 }
 

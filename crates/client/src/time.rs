@@ -25,8 +25,13 @@ pub fn seen_from(now: u64, moment: u64) -> String {
 /// RFC 3339 in UTC, as audit lines have it.
 #[must_use]
 pub fn utc(seconds: u64) -> String {
-    let sec = i64::try_from(seconds).unwrap_or(i64::MAX);
+    let sec = signed(seconds);
     clock::rfc3339(clock::Time { sec, nsec: 0 }, 0)
+}
+
+/// Seconds to reckon with: their difference has a sign.
+pub(crate) fn signed(seconds: u64) -> i64 {
+    i64::try_from(seconds).unwrap_or(i64::MAX)
 }
 
 /// A moment as people write it, seen from `now`; Unix seconds. How long ago (`90s`, `10m`, `8h`, `7d`), a day
@@ -108,7 +113,11 @@ fn day(word: &str) -> Option<u64> {
     if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
-    let days = clock::days(year.cast_signed(), month as u8, day as u8);
+    let days = clock::days(
+        year.cast_signed(),
+        u8::try_from(month).ok()?,
+        u8::try_from(day).ok()?,
+    );
     let seconds = u64::try_from(days).ok()? * 86_400;
     // The 31st of a month that has 30 days is another day's date.
     let date = format!("{year:04}-{month:02}-{day:02}T");

@@ -115,7 +115,9 @@ impl Factor {
             return Zeroizing::new(String::new());
         };
         let rows = code.size() + 2 * MARGIN;
-        let mut out = Zeroizing::new(String::with_capacity((rows * rows * 3) as usize));
+        let mut out = Zeroizing::new(String::with_capacity(
+            usize::try_from(rows * rows * 3).unwrap_or(0),
+        ));
         for y in (0..rows).step_by(2) {
             if colours {
                 out.push_str("\x1b[38;5;16;48;5;231m");
@@ -155,7 +157,7 @@ fn base32(text: &str) -> Option<Zeroizing<Vec<u8>>> {
         count += 5;
         if count >= 8 {
             count -= 8;
-            out.push((bits >> count) as u8);
+            out.push((bits >> count).to_le_bytes()[0]);
         }
     }
     (!out.is_empty()).then_some(out)

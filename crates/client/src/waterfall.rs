@@ -123,7 +123,7 @@ impl Waterfall {
 
     fn drawn(&self, bar: &Bar) -> String {
         let total = self.total.max(1);
-        let at = |ns: i128| (ns.clamp(0, total) * WIDTH as i128 / total) as usize;
+        let at = |ns: i128| usize::try_from(ns.clamp(0, total) * WIDTH as i128 / total).unwrap_or(WIDTH);
         let from = at(bar.start).min(WIDTH - 1);
         let to = at(bar.start + bar.length).clamp(from + 1, WIDTH);
         format!(

@@ -1,7 +1,7 @@
 //! Why the store did not do something: the thing, the reason, the remedy. It never shows a value.
 
 use crate::{
-    Key, LeaseId, MAX_KEY, MAX_LEASE_KEYS, MAX_LEASES, MAX_PAGE, MAX_STEPS, MAX_TRANSACTION_BYTES,
+    Address, Key, LeaseId, MAX_KEY, MAX_LEASE_KEYS, MAX_LEASES, MAX_PAGE, MAX_STEPS, MAX_TRANSACTION_BYTES,
     MAX_TTL_SECONDS, MAX_VALUE, MAX_WATCHES, MIN_TTL_SECONDS, Revision,
 };
 use std::fmt;
@@ -11,6 +11,8 @@ use std::time::Duration;
 /// Why the store did not do something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
+    /// No address of a state, and why.
+    Address(String, &'static str),
     /// A key that is empty or too long.
     KeyLength(usize),
     /// A value that is too long.
@@ -83,6 +85,11 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Error::Address(text, why) => write!(
+                f,
+                "the state's address `{text}` {why}; write {}, or a path alone",
+                Address::forms()
+            ),
             Error::KeyLength(len) => write!(
                 f,
                 "a key of {len} bytes: a key has 1 to {MAX_KEY}; use a shorter name"

@@ -3,14 +3,23 @@
 //! [`Store`] is what auth is written against: get, put, compare-and-set, transactions, ranges, watches, leases. It is
 //! etcd's model, so that etcd can stand behind it: keys are bytes under prefixes (`/nodes/web1`), every change gets the
 //! next revision of the whole store, changes that were made together share one. [`sqlite::Sqlite`] is the store of a
-//! single machine.
+//! single machine; an [`Address`] opens it, so that its users know only the trait.
 //!
 //! To keep a copy of a prefix: read it ([`all`]), then [`Store::watch`] it after the revision that the
 //! range was read at. Whoever is told [`Error::Compacted`] does both again. Nothing is ever left out in silence.
 //!
 //! It knows nothing of users, nodes or roles, keeps no secret better than its file's mode does, and no SQL leaves it.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_possible_wrap
+    )
+)]
 
+mod address;
 mod clock;
 mod entry;
 mod error;
@@ -20,6 +29,7 @@ mod step;
 mod store;
 mod watch;
 
+pub use address::{Address, Existing};
 pub use clock::{Clock, MachineClock};
 pub use entry::{Change, Entry, LeaseId, Page, Range, Revision, Update};
 pub use error::Error;

@@ -89,7 +89,7 @@ impl Query {
                 and(column, Value::Text(wanted.clone()));
             }
         }
-        let millis = |seconds: u64| Value::Integer(seconds.min(1 << 40) as i64 * 1000);
+        let millis = |seconds: u64| Value::Integer((seconds.min(1 << 40) * 1000).cast_signed());
         if self.from > 0 {
             and("time >=", millis(self.from));
         }

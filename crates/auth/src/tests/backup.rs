@@ -2,7 +2,7 @@
 
 use super::place::{Keys, Place, run};
 use crate::clock::Clock;
-use crate::{RefusedKind, copy, restore};
+use crate::{Address, RefusedKind, copy, restore};
 use fleetgate_proto::v1;
 use fleetgate_proto::v1::admin_client::AdminClient;
 use std::fs::Permissions;
@@ -20,27 +20,30 @@ fn a_cluster_comes_back_from_its_backup() {
         let to = place.directory.with_extension("backup");
         let _ = std::fs::remove_dir_all(&to);
         let from = place.directory.clone();
+        let at = Address::in_directory(&from);
         for (bad, kind) in [
             (Path::new("relative").to_owned(), RefusedKind::Invalid),
             (Path::new("/").to_owned(), RefusedKind::Invalid),
             (from.clone(), RefusedKind::Exists),
             (from.join("missing/deeper"), RefusedKind::Unavailable),
         ] {
-            let refused = copy(&from, &bad).err().expect("no place for a backup");
+            let refused = copy(&from, &at, &bad).err().expect("no place for a backup");
             assert_eq!(refused.kind, kind, "{refused:?}");
         }
-        let nothing = copy(&from.join("nothing"), &to).err().expect("nothing there");
+        let nothing = copy(&from.join("nothing"), &at, &to)
+            .err()
+            .expect("nothing there");
         assert_eq!(nothing.kind, RefusedKind::Unavailable, "{nothing:?}");
         let part = to.with_extension("backup.part");
         // Somebody may read it: no place for keys. Then one that a backup which was cut off left behind.
         std::fs::create_dir(&part).unwrap();
         std::fs::set_permissions(&part, Permissions::from_mode(0o755)).unwrap();
-        let refused = copy(&from, &to).err().expect("others may look");
+        let refused = copy(&from, &at, &to).err().expect("others may look");
         assert_eq!(refused.kind, RefusedKind::Forbidden, "{refused:?}");
         std::fs::set_permissions(&part, Permissions::from_mode(0o700)).unwrap();
         std::fs::write(part.join("state.db.1.part"), "half").unwrap();
-        let made = copy(&from, &to).expect("copied");
-        let refused = copy(&from, &to).err().expect("another is being made");
+        let made = copy(&from, &at, &to).expect("copied");
+        let refused = copy(&from, &at, &to).err().expect("another is being made");
         assert_eq!(refused.kind, RefusedKind::Busy, "{refused:?}");
         assert!(made.bytes() > 0 && !to.exists());
         let told = v1::BackedUpRequest {
@@ -68,7 +71,9 @@ fn a_cluster_comes_back_from_its_backup() {
             let found = std::fs::metadata(to.join(name)).unwrap();
             assert_eq!(found.permissions().mode() & 0o777, mode, "{name}");
         }
-        let again = copy(&from, &to).err().expect("a backup is never written over");
+        let again = copy(&from, &at, &to)
+            .err()
+            .expect("a backup is never written over");
         assert_eq!(again.kind, RefusedKind::Exists, "{again:?}");
         // After it: another user, and many states.
         place.user("eve", &["access"]).await;
@@ -83,10 +88,24 @@ fn a_cluster_comes_back_from_its_backup() {
         let published = place.service().published().state.serial;
         let (directory, clock) = place.stop().await;
         let clock_for = || Arc::new(clock.clone());
-        let refused = restore(&to, &directory, false, clock_for()).await;
+        let refused = restore(
+            &to,
+            &directory,
+            &Address::in_directory(&directory),
+            false,
+            clock_for(),
+        )
+        .await;
         assert!(refused.is_err(), "what is there is not replaced unless told to");
         let why = async |from: &Path| {
-            let refused = restore(from, &directory, true, clock_for()).await;
+            let refused = restore(
+                from,
+                &directory,
+                &Address::in_directory(&directory),
+                true,
+                clock_for(),
+            )
+            .await;
             refused.expect_err("no backup").to_string()
         };
         let nothing = why(&directory.join("nothing")).await;
@@ -111,9 +130,15 @@ fn a_cluster_comes_back_from_its_backup() {
         assert!(!said.contains("fleetgate restore"), "{said}");
         std::fs::remove_dir_all(&damaged).unwrap();
         clock.advance(10);
-        restore(&to, &directory, true, clock_for())
-            .await
-            .expect("restored");
+        restore(
+            &to,
+            &directory,
+            &Address::in_directory(&directory),
+            true,
+            clock_for(),
+        )
+        .await
+        .expect("restored");
         let place = Place::on(directory, clock.clone()).await;
         let users = place
             .admin()
@@ -145,9 +170,15 @@ fn a_cluster_comes_back_from_its_backup() {
         // Into a directory where nothing is.
         let new = place.directory.with_extension("new");
         let _ = std::fs::remove_dir_all(&new);
-        restore(&to, &new, false, Arc::new(clock.clone()))
-            .await
-            .expect("restored");
+        restore(
+            &to,
+            &new,
+            &Address::in_directory(&new),
+            false,
+            Arc::new(clock.clone()),
+        )
+        .await
+        .expect("restored");
         drop(Place::on(new, clock).await);
         std::fs::remove_dir_all(&to).unwrap();
     });

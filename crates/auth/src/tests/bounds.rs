@@ -2,7 +2,7 @@
 
 use super::place::{Keys, Place, run};
 use crate::RefusedKind;
-use crate::book::{Stored, Table};
+use crate::cache::{Stored, Table};
 use crate::connections::{CERTIFIED_OF_ONE, RESERVED, STRANGERS_OF_ONE};
 use crate::devices::MAX_DEVICES;
 use crate::documents::{Device, Kind, Member, Token, Tries, User};
@@ -42,20 +42,21 @@ fn tables_of_the_cluster_are_bounded() {
     run(async {
         let place = Place::new().await;
         let service = place.service();
-        let pretend = |change: &dyn Fn(&mut crate::book::Book)| service.ledger.pretend(|book| change(book));
+        let pretend =
+            |change: &dyn Fn(&mut crate::cache::StateCache)| service.ledger.pretend(|cache| change(cache));
         let caller = local();
         let user = User {
             roles: Vec::new(),
             active: true,
             made: 0,
         };
-        pretend(&|book| book.users = full(MAX_USERS, &user));
+        pretend(&|cache| cache.users = full(MAX_USERS, &user));
         let add = v1::AddUserRequest {
             name: "ada".into(),
             ..v1::AddUserRequest::default()
         };
         busy(service.add_user(&caller, add.clone()).await, "100000 users");
-        pretend(&|book| book.users.clear());
+        pretend(&|cache| cache.users.clear());
         service.add_user(&caller, add).await.expect("the control");
 
         let token = Token {
@@ -71,9 +72,9 @@ fn tables_of_the_cluster_are_bounded() {
             kind: "node".into(),
             ..v1::AddTokenRequest::default()
         };
-        pretend(&|book| book.tokens = full(MAX_TOKENS, &token));
+        pretend(&|cache| cache.tokens = full(MAX_TOKENS, &token));
         busy(service.add_token(&caller, ask()).await, "10000 tokens");
-        pretend(&|book| book.tokens.clear());
+        pretend(&|cache| cache.tokens.clear());
         service.add_token(&caller, ask()).await.expect("the control");
 
         let member = Member {
@@ -89,12 +90,12 @@ fn tables_of_the_cluster_are_bounded() {
             name: "web1".into(),
             ..Keys::fresh().join()
         };
-        pretend(&|book| book.nodes = full(MAX_MEMBERS, &member));
+        pretend(&|cache| cache.nodes = full(MAX_MEMBERS, &member));
         busy(
             service.join_here(&caller, Kind::Node, join()).await,
             "65536 machines",
         );
-        pretend(&|book| book.nodes.clear());
+        pretend(&|cache| cache.nodes.clear());
         service
             .join_here(&caller, Kind::Node, join())
             .await
@@ -112,22 +113,22 @@ fn tables_of_the_cluster_are_bounded() {
             failed: 1,
             last: place.now() + 10,
         };
-        pretend(&|book| book.tries.extend(full(MAX_TRIED - 1, &later)));
+        pretend(&|cache| cache.tries.extend(full(MAX_TRIED - 1, &later)));
         for i in 1..10 {
             let refused = service.login(&caller, login(i)).await.expect_err("nobody");
             assert_eq!(refused.kind, RefusedKind::Unproven, "{refused}");
-            assert_eq!(service.book().tries.len(), MAX_TRIED);
+            assert_eq!(service.cache().tries.len(), MAX_TRIED);
             assert!(
                 !service
-                    .book()
+                    .cache()
                     .tries
                     .contains_key(&format!("nobody{}/local", i - 1))
             );
         }
-        pretend(&|book| book.tries.clear());
+        pretend(&|cache| cache.tries.clear());
 
         // Events that the audit log does not take.
-        pretend(&|book| book.outbox = full(MAX_OUTBOX, &Vec::new()));
+        pretend(&|cache| cache.outbox = full(MAX_OUTBOX, &Vec::new()));
         let refused = service
             .add_token(&caller, ask())
             .await
@@ -153,7 +154,7 @@ fn devices_of_a_user_are_bounded() {
         place
             .service()
             .ledger
-            .pretend(|book| book.devices = full(MAX_DEVICES, &device));
+            .pretend(|cache| cache.devices = full(MAX_DEVICES, &device));
         let enroll = async |name: &str| {
             let nonce = place.stranger().await.challenge(v1::ChallengeRequest {}).await;
             let nonce = nonce.unwrap().into_inner().nonce;
@@ -175,7 +176,7 @@ fn devices_of_a_user_are_bounded() {
             enroll("one more").await.unwrap_err().code(),
             Code::ResourceExhausted
         );
-        place.service().ledger.pretend(|book| book.devices.clear());
+        place.service().ledger.pretend(|cache| cache.devices.clear());
         for name in ["", "a\nb", &"a".repeat(129)] {
             assert_eq!(
                 enroll(name).await.unwrap_err().code(),

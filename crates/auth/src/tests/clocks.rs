@@ -5,7 +5,7 @@ use super::devices::{enroll, nonce};
 use super::machines::renewal;
 use super::place::{Holder, Keys, Place, run};
 use crate::RefusedKind;
-use crate::caller::{Caller, Who};
+use crate::caller::{Caller, CallerProof};
 use crate::clock_watch::STEADY;
 use crate::documents::Purpose;
 use crate::error::Refused;
@@ -29,7 +29,7 @@ const WEEKS: i64 = 60 * 86_400;
 
 async fn wrong(place: &Place, user: &str, address: &str) -> Refused {
     let caller = Caller {
-        who: Who::Nobody,
+        who: CallerProof::Nobody,
         address: Some(SocketAddr::new(address.parse().expect("an address"), 1024)),
     };
     let request = v1::LoginRequest {
@@ -44,8 +44,8 @@ async fn wrong(place: &Place, user: &str, address: &str) -> Refused {
 async fn connected(place: &Place, name: &str) -> bool {
     place.service().turn().await;
     let service = place.service();
-    let book = service.book();
-    let node = service.inventory.shown(&book, name, place.now());
+    let cache = service.cache();
+    let node = service.inventory.shown(&cache, name, place.now());
     node.expect("a node").connected
 }
 
@@ -173,8 +173,8 @@ fn a_clock_that_is_set_forward_ends_nothing_for_good_within_an_hour() {
         place.service().turn().await;
         let kept = || {
             let service = place.service();
-            let book = service.book();
-            (book.locks.len(), book.authorities_of(Purpose::User).count())
+            let cache = service.cache();
+            (cache.locks.len(), cache.authorities_of(Purpose::User).count())
         };
         assert_eq!(
             kept(),
@@ -237,7 +237,7 @@ fn nodes_are_heard_again_after_the_clock_was_set_back() {
         place.clock.advance(SILENT - 1);
         assert!(connected(&place, "web1").await);
         let service = place.service();
-        let shown = service.inventory.shown(&service.book(), "web1", place.now());
+        let shown = service.inventory.shown(&service.cache(), "web1", place.now());
         assert_eq!(shown.expect("a node").version, "2", "the newest word counts");
         drop(service);
         // The same while auth did not run.

@@ -107,7 +107,7 @@ fn what_the_store_refuses_is_said_and_leaves_no_trace() {
             code: super::place::code(&begun.otpauth, clock.seconds()),
         };
         let path = PathBuf::from("state.db");
-        let revision = service.book().revision;
+        let revision = service.cache().revision;
         for (error, words) in [
             (Error::DiskFull(path.clone()), "is full: nothing was changed"),
             (
@@ -147,8 +147,8 @@ fn what_the_store_refuses_is_said_and_leaves_no_trace() {
             }
             assert_eq!(service.users().users.len(), 1, "reading goes on");
         }
-        assert_eq!(service.book().users.len() + service.book().nodes.len(), 1);
-        assert!(service.book().revision >= revision);
+        assert_eq!(service.cache().users.len() + service.cache().nodes.len(), 1);
+        assert!(service.cache().revision >= revision);
         *store.says.lock().unwrap() = None;
         // Neither invite nor token was burnt, and nobody was removed.
         service
@@ -239,10 +239,10 @@ fn a_store_that_cannot_be_read_again_is_read_until_it_can() {
         let mut tasks = beside.start();
         // More changes at once than a watch keeps.
         store.refusals.store(1, Ordering::Release);
-        let revision = service.book().revision;
+        let revision = service.cache().revision;
         let update = Update {
             revision,
-            changes: vec![Change::Delete(crate::book::key(&["outbox", "none"]))],
+            changes: vec![Change::Delete(crate::cache::key(&["outbox", "none"]))],
         };
         {
             let feed = store.feed.lock().unwrap();
@@ -266,7 +266,7 @@ fn a_store_that_cannot_be_read_again_is_read_until_it_can() {
             .add_user(&local(), ask)
             .await
             .expect("the copy is up to date again");
-        assert_eq!(service.book().users.len(), 1);
+        assert_eq!(service.cache().users.len(), 1);
         tasks.shutdown().await;
         drop(service);
         std::fs::remove_dir_all(&directory).unwrap();

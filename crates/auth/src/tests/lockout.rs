@@ -3,7 +3,7 @@
 use super::devices::{enroll, nonce, proof};
 use super::place::{Keys, Member, Place, run};
 use crate::RefusedKind;
-use crate::caller::{Caller, Who};
+use crate::caller::{Caller, CallerProof};
 use crate::error::Refused;
 use fleetgate_proto::v1;
 use fleetgate_proto::v1::identity_client::IdentityClient;
@@ -16,7 +16,7 @@ const STRANGER: &str = "203.0.113.9";
 
 fn from(address: &str) -> Caller {
     Caller {
-        who: Who::Nobody,
+        who: CallerProof::Nobody,
         address: Some(SocketAddr::new(address.parse().expect("an address"), 1024)),
     }
 }
@@ -179,8 +179,8 @@ fn known_places_are_bounded_and_forgotten() {
         }
         let known = |place: &Place| {
             let service = place.service();
-            let book = service.book();
-            let known = book.known.get("ada").map(|k| k.document.sources.clone());
+            let cache = service.cache();
+            let known = cache.known.get("ada").map(|k| k.document.sources.clone());
             known.unwrap_or_default()
         };
         assert_eq!(known(&place).len(), crate::tries::MAX_KNOWN);

@@ -2,8 +2,8 @@
 
 use super::place::{Keys, Place, run};
 use crate::RefusedKind;
-use crate::book;
-use crate::caller::{Caller, Who};
+use crate::cache;
+use crate::caller::{Caller, CallerProof};
 use crate::documents::{Secrets, User};
 use crate::password::Kept;
 use crate::service::Service;
@@ -95,7 +95,7 @@ async fn tries(service: &Arc<Service>, names: &[String]) -> usize {
         for (n, name) in some.iter().enumerate() {
             let address = Ipv4Addr::from(0x0a00_0000 + (at * AT_ONCE + n) as u32);
             let caller = Caller {
-                who: Who::Nobody,
+                who: CallerProof::Nobody,
                 address: Some(SocketAddr::from((address, 1024))),
             };
             let request = v1::LoginRequest {
@@ -128,8 +128,8 @@ fn stored(name: &str) -> [fleetgate_store::Step; 2] {
     };
     let key = secrets_key(&name.parse().expect("a name"));
     [
-        book::put(book::key(&["users", name]), &user),
-        book::put(key, &secrets),
+        cache::put(cache::key(&["users", name]), &user),
+        cache::put(key, &secrets),
     ]
 }
 

@@ -411,7 +411,7 @@ impl Place {
     pub async fn posted(&self) {
         let service = self.service();
         let mut seen = service.ledger.seen();
-        while !service.book().outbox.is_empty() {
+        while !service.cache().outbox.is_empty() {
             seen.changed().await.expect("it runs");
         }
     }

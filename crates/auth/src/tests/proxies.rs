@@ -2,7 +2,7 @@
 
 use super::place::{Holder, Place, run};
 use crate::Config;
-use crate::caller::{Caller, Who};
+use crate::caller::{Caller, CallerProof};
 use crate::connections::counts_as;
 use crate::connections::{CERTIFIED_OF_ONE, HANDSHAKES_BEYOND, PASSED_ON_SHARE, PROXY_OF_ONE};
 use crate::connections::{RESERVED, RESERVED_OF_ONE, STRANGERS_OF_ONE};
@@ -255,7 +255,7 @@ fn a_removed_proxys_certificate_takes_no_place_of_the_next_of_its_name() {
             let identity = certificate.identity().expect("it reads").expect("it has one");
             let subject = identity.subject.clone();
             let proven = Caller {
-                who: Who::Certificate(Arc::new(identity), Arc::new(certificate)),
+                who: CallerProof::Certificate(Arc::new(identity), Arc::new(certificate)),
                 address: None,
             };
             counts_as(&proven, &subject, &place.service())

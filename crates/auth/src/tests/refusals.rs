@@ -2,7 +2,7 @@
 
 use super::place::{Keys, Place, run};
 use crate::RefusedKind;
-use crate::caller::{Caller, Who};
+use crate::caller::{Caller, CallerProof};
 use fleetgate_policy::strangers::Settings;
 use fleetgate_proto::v1;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ const TRIES: u64 = 10_000;
 
 fn stranger() -> Caller {
     Caller {
-        who: Who::Nobody,
+        who: CallerProof::Nobody,
         address: Some(SocketAddr::from(([203, 0, 113, 9], 1024))),
     }
 }

@@ -13,8 +13,8 @@ use tonic::Code;
 
 fn phases(place: &Place, purpose: Purpose) -> Vec<Phase> {
     let service = place.service();
-    let book = service.book();
-    let mut all: Vec<Phase> = book.authorities_of(purpose).map(|a| a.document.phase).collect();
+    let cache = service.cache();
+    let mut all: Vec<Phase> = cache.authorities_of(purpose).map(|a| a.document.phase).collect();
     all.sort_by_key(|phase| phase.name());
     all
 }
@@ -28,7 +28,7 @@ async fn pass(place: &Place, seconds: u64) {
     place.clock.advance(seconds);
     let service = place.service();
     service.turn().await;
-    let serial = service.book().serial.as_ref().unwrap().document.serial;
+    let serial = service.cache().serial.as_ref().unwrap().document.serial;
     let mut published = service.published.clone();
     published.wait_for(|p| p.state.serial == serial).await.unwrap();
 }
@@ -103,8 +103,8 @@ fn every_authority_is_replaced_with_a_grace_period() {
             );
             let service = place.service();
             let retired = {
-                let book = service.book();
-                let mut all = book.authorities_of(purpose).map(|a| a.document.clone());
+                let cache = service.cache();
+                let mut all = cache.authorities_of(purpose).map(|a| a.document.clone());
                 all.find(|a| a.phase == Phase::Retired).unwrap()
             };
             let key = crate::authorities::secret_key(purpose, &retired.id);

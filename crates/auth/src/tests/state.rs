@@ -115,12 +115,12 @@ fn the_inventory_is_told_and_then_its_changes() {
         proxy.report(report("prod")).await.unwrap();
         proxy.report(report("test")).await.unwrap();
         assert_eq!(change(&mut nodes).await.node.unwrap().labels["env"], "test");
-        let revision = place.service().book().revision;
+        let revision = place.service().cache().revision;
         for _ in 0..100 {
             proxy.report(report("test")).await.unwrap();
         }
         assert_eq!(
-            place.service().book().revision,
+            place.service().cache().revision,
             revision,
             "a heartbeat writes nothing"
         );
@@ -162,7 +162,7 @@ fn the_inventory_is_told_and_then_its_changes() {
 #[test]
 fn heartbeats_of_ten_thousand_nodes_are_a_few_documents() {
     use crate::documents::{Kind, Member};
-    use crate::{book, members};
+    use crate::{cache, members};
     run(async {
         let place = Place::new().await;
         let edge = place.machine("proxy", "edge").await;
@@ -186,7 +186,7 @@ fn heartbeats_of_ten_thousand_nodes_are_a_few_documents() {
         for some in names.chunks(100) {
             let steps = some.iter().map(|name| {
                 let at_key = members::member_key(Kind::Node, &name.parse().unwrap());
-                book::create(at_key, &member())
+                cache::create(at_key, &member())
             });
             assert!(service.ledger.attempt(steps.collect(), Vec::new()).await.unwrap());
         }
@@ -208,11 +208,11 @@ fn heartbeats_of_ten_thousand_nodes_are_a_few_documents() {
             // The same again, as it comes every half minute: no signature is looked at.
             service.report(&caller, report).unwrap();
         }
-        let before = service.book().revision.0;
+        let before = service.cache().revision.0;
         place.clock.advance(crate::nodes::WRITTEN_EVERY);
         service.turn_inventory().await.unwrap();
-        assert_eq!(service.book().revision.0, before + 1, "one transaction");
-        assert_eq!(service.book().seen.len(), 64);
+        assert_eq!(service.cache().revision.0, before + 1, "one transaction");
+        assert_eq!(service.cache().seen.len(), 64);
         let reply = service
             .nodes(&v1::NodesRequest {
                 selector: "env=prod".into(),
@@ -233,7 +233,7 @@ pub fn proxy_caller(holder: &super::place::Holder) -> crate::caller::Caller {
     let leaf = fleetgate_net::x509::Certificate::read(&holder.chain[0]).unwrap();
     let identity = leaf.identity().unwrap().unwrap();
     crate::caller::Caller {
-        who: crate::caller::Who::Certificate(identity.into(), leaf.into()),
+        who: crate::caller::CallerProof::Certificate(identity.into(), leaf.into()),
         address: None,
     }
 }

@@ -289,10 +289,10 @@ fn names_that_are_tried_are_bounded_and_forgotten() {
             ..v1::LoginRequest::default()
         };
         assert!(place.stranger().await.login(request).await.is_err());
-        assert_eq!(place.service().book().tries.len(), 1);
+        assert_eq!(place.service().cache().tries.len(), 1);
         place.clock.advance(crate::tries::FORGOTTEN);
         place.service().turn().await;
-        assert_eq!(place.service().book().tries.len(), 0);
+        assert_eq!(place.service().cache().tries.len(), 0);
     });
 }
 

@@ -169,7 +169,7 @@ fn each_service_is_for_whom_it_is_for() {
         // Requests are bounded.
         let mut stranger = place.stranger().await;
         let request = v1::LoginRequest {
-            user: "x".repeat(crate::face::IDENTITY_MESSAGE),
+            user: "x".repeat(crate::grpc::IDENTITY_MESSAGE),
             keys: Some(Keys::fresh().request()),
             ..v1::LoginRequest::default()
         };

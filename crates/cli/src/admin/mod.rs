@@ -66,10 +66,10 @@ pub fn ask<T>(
     connect::run(async { work(desk.admin().await?).await })
 }
 
-/// The auth service's socket, where its state is on this machine and nobody chose a login.
+/// The auth service's socket, where its audit log is on this machine and nobody chose a login.
 fn auths_socket(given: &Arguments) -> Option<PathBuf> {
     let socket = cluster::socket(&cluster::state(given).ok()?);
-    let is_here = socket.with_file_name(fleetgate_auth::STATE_FILE).exists();
+    let is_here = socket.with_file_name(fleetgate_auth::AUDIT_FILE).exists();
     (is_here && !chose_login(given)).then_some(socket)
 }
 

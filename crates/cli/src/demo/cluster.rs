@@ -212,7 +212,7 @@ impl Up {
 impl Drop for Up {
     fn drop(&mut self) {
         // As Ctrl-C does: all of it ends, sessions too.
-        if let Ok(pidfd) = fleetgate_sys::process::pidfd_open(self.child.id() as i32) {
+        if let Ok(pidfd) = fleetgate_sys::process::pidfd_open(self.child.id().cast_signed()) {
             let _ = fleetgate_sys::process::signal(&pidfd, fleetgate_sys::signals::INT);
         }
         let _ = self.child.wait();

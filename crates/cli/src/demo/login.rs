@@ -186,7 +186,7 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         // As Ctrl-C does: the node ends with all its connections.
-        if let Ok(pidfd) = fleetgate_sys::process::pidfd_open(self.child.id() as i32) {
+        if let Ok(pidfd) = fleetgate_sys::process::pidfd_open(self.child.id().cast_signed()) {
             let _ = fleetgate_sys::process::signal(&pidfd, fleetgate_sys::signals::INT);
         }
         let _ = self.child.wait();

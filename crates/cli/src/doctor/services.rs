@@ -102,9 +102,9 @@ fn auth(path: &Path) -> Vec<Finding> {
         Err(ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
             let found = "does not run: nobody logs in, and nothing can be changed".to_owned();
             let mut findings = vec![finding(AUTH, Grade::Wrong, found, START)];
-            findings.push(match fleetgate_auth::look(&config.directory) {
+            findings.push(match config.state.look().map_err(|e| e.to_string()) {
                 Ok(()) => {
-                    let found = format!("{} can be read", config.directory.display());
+                    let found = format!("{} can be read", config.state);
                     finding("auth state", Grade::Good, found, "")
                 }
                 // Rights are mended in a moment; a backup would take the place of a state that is whole.

@@ -461,7 +461,9 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
                         }
                         if Some(channel) == self.main {
                             match &request {
-                                Request::ExitStatus { code } => self.code = Some((*code & 0xff) as i32),
+                                Request::ExitStatus { code } => {
+                                    self.code = Some(i32::from(code.to_le_bytes()[0]))
+                                }
                                 Request::ExitSignal { name, .. } => {
                                     tell(self.plan, 1, || {
                                         format!("the command was ended by SIG{}", printable(name))

@@ -3,10 +3,10 @@
 
 use super::connect::{self, beside};
 use super::fault;
-use super::place::{Place, private_file, said};
+use super::place::{self, Place, private_file, said};
 use super::rows::{self, State};
 use super::schema::{self, STEPS};
-use crate::{Error, Revision};
+use crate::{Error, Existing, Revision};
 use fleetgate_sys::{Errno, exe, tree};
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
@@ -19,15 +19,6 @@ use std::path::{Path, PathBuf};
 /// How far a restored store's revision is moved on, as etcd's `--bump-revision` does: what the lost store had come to is
 /// unknown, and no revision may mean two things to who remembers one.
 pub const RESTORED: u64 = 1_000_000_000;
-
-/// What becomes of a file that is there already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Existing {
-    /// It stays, and nothing is done.
-    Keep,
-    /// It is replaced as a whole.
-    Replace,
-}
 
 /// Writes a copy of the whole store in `directory` to the file `to`, mode 0600, and says which revision it is of. Who has
 /// the store open, in whatever process, reads and writes on meanwhile.
@@ -81,6 +72,11 @@ pub fn restore(from: &Path, directory: &Path, existing: Existing) -> Result<Revi
     settle(&to)?;
     part.rename(&to, existing)?;
     Ok(revision)
+}
+
+/// Whether there is a database in `directory`.
+pub fn exists(directory: &Path) -> bool {
+    place::database(directory).exists()
 }
 
 /// Looks whether the store in `directory` can be read, and is sound. It is not opened for writing, and nothing is mended.

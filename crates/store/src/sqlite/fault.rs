@@ -1,6 +1,6 @@
 //! What SQLite says, as what the store's users are told. No SQL is in it.
 
-use super::schema::{STEPS, Unfit};
+use super::schema::{STEPS, Unfit, version_after};
 use crate::Error;
 use fleetgate_sys::{Fd, exe, file};
 use rusqlite::ErrorCode;
@@ -50,7 +50,7 @@ pub fn unfit(path: &Path, unfit: Unfit) -> Error {
         Unfit::Newer(version) => Error::Newer {
             path: path.to_owned(),
             version,
-            known: STEPS.len() as u32,
+            known: version_after(&STEPS),
         },
         Unfit::Sql(error) => told(path, &error),
     }

@@ -32,7 +32,7 @@ use tokio::sync::oneshot;
 use work::{Done, To, Work};
 use writer::{Ask, Writer};
 
-pub use backup::{Existing, RESTORED, backup, look, restore};
+pub use backup::{RESTORED, backup, exists, look, restore};
 
 /// The most changes, and the most questions, that wait.
 pub const MAX_WAITING: usize = 4096;

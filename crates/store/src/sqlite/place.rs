@@ -53,7 +53,7 @@ impl Place {
 
     /// The database.
     pub fn database(&self) -> PathBuf {
-        self.directory.join(DATABASE)
+        database(&self.directory)
     }
 
     /// Takes the store for this process.
@@ -107,6 +107,11 @@ impl Drop for Held {
         // A failure is no worse than the descriptor's end, which comes next.
         let _ = lock::let_go(&self.0);
     }
+}
+
+/// The database of a store in `directory`.
+pub fn database(directory: &Path) -> PathBuf {
+    directory.join(DATABASE)
 }
 
 /// Opens a file for this user alone, made when missing (`new`: only made), never through a link.

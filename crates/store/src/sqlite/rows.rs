@@ -61,7 +61,7 @@ pub fn page(database: &Connection, range: &Range) -> Result<Page> {
     let after = range.after.as_ref().map_or(&[][..], Key::as_bytes);
     let from = range.from.as_slice().max(after);
     let to = range.to.as_deref().unwrap_or(&BEHIND_ALL);
-    let mut rows = ask.query(params![from, after, to, range.limit as i64 + 1])?;
+    let mut rows = ask.query(params![from, after, to, number(range.limit as u64 + 1)])?;
     let mut page = Page {
         entries: Vec::new(),
         revision: revision_now,
@@ -118,7 +118,7 @@ pub fn log(database: &Connection, update: &Update) -> Result<()> {
         };
         tell.execute(params![
             number(update.revision.0),
-            step as i64,
+            number(step as u64),
             change.key().as_bytes(),
             value,
             lease.map(|l| number(l.0)),

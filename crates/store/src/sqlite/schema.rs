@@ -78,7 +78,12 @@ pub fn migrate(database: &mut Connection, steps: &[&str]) -> Result<(), Unfit> {
         work.execute_batch(step)?;
     }
     work.pragma_update(None, "application_id", APPLICATION)?;
-    work.pragma_update(None, "user_version", steps.len() as u32)?;
+    work.pragma_update(None, "user_version", version_after(steps))?;
     work.commit()?;
     Ok(())
+}
+
+/// The version of a database that all of `steps` were done to.
+pub fn version_after(steps: &[&str]) -> u32 {
+    u32::try_from(steps.len()).unwrap_or(u32::MAX)
 }

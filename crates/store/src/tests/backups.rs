@@ -1,7 +1,8 @@
 //! A backup is the store of one moment in one private file, and becomes a store again.
 
 use super::{Home, block, key, prefix, value};
-use crate::sqlite::{Existing, RESTORED, Sqlite, backup, restore};
+use crate::Existing;
+use crate::sqlite::{RESTORED, Sqlite, backup, restore};
 use crate::{Error, Prefix, Revision, Step, Store, all};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,6 +1,7 @@
 //! What the store's tests stand on: a private directory, a clock that is moved by hand, short words for keys and values.
 //! It tests nothing itself.
 
+mod addresses;
 mod backups;
 mod basics;
 mod bounds;

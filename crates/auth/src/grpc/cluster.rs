@@ -1,6 +1,6 @@
 //! Cluster, for proxies.
 
-use super::{Answers, Face, Reply, answers, reply};
+use super::{Answers, GrpcService, Reply, answers, reply};
 use crate::inventory::Change;
 use crate::service::Service;
 use crate::state::Published;
@@ -13,7 +13,7 @@ use tonic::{Request, Status, async_trait};
 type To<T> = mpsc::Sender<Result<T, Status>>;
 
 #[async_trait]
-impl v1::cluster_server::Cluster for Face {
+impl v1::cluster_server::Cluster for GrpcService {
     type WatchStream = Answers<v1::WatchReply>;
     type WatchNodesStream = Answers<v1::NodeChange>;
 
@@ -97,7 +97,7 @@ async fn watch_nodes(to: To<v1::NodeChange>, service: Arc<Service>) {
         let mut changes = service.inventory.changes();
         let nodes = service
             .inventory
-            .all(&service.book(), &Selector::all(), service.now());
+            .all(&service.cache(), &Selector::all(), service.now());
         let begin = v1::NodeChange {
             begin: true,
             ..v1::NodeChange::default()

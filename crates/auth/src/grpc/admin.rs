@@ -1,13 +1,13 @@
 //! Admin, for administrators.
 
-use super::{Answers, Face, Reply, answers, reply};
+use super::{Answers, GrpcService, Reply, answers, reply};
 use crate::caller::Caller;
 use fleetgate_proto::v1;
 use tonic::{Request, Status, async_trait};
 
 const DONE: v1::Empty = v1::Empty {};
 
-impl Face {
+impl GrpcService {
     /// Who asks, if it is an administrator.
     fn admin<T>(&self, request: &Request<T>) -> Result<Caller, Status> {
         let caller = self.caller(request)?;
@@ -17,7 +17,7 @@ impl Face {
 }
 
 #[async_trait]
-impl v1::admin_server::Admin for Face {
+impl v1::admin_server::Admin for GrpcService {
     type EventsStream = Answers<v1::Event>;
 
     async fn add_user(&self, request: Request<v1::AddUserRequest>) -> Reply<v1::Invite> {

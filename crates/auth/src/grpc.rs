@@ -5,7 +5,7 @@ mod admin;
 mod cluster;
 mod identity;
 
-use crate::caller::{Caller, Who};
+use crate::caller::{Caller, CallerProof};
 use crate::service::Service;
 use fleetgate_net::h2;
 use fleetgate_proto::v1::admin_server::AdminServer;
@@ -25,7 +25,7 @@ pub const ADMIN_MESSAGE: usize = 2 << 20;
 
 /// The service, as one connection has it.
 #[derive(Clone)]
-pub(crate) struct Face {
+pub(crate) struct GrpcService {
     service: Arc<Service>,
     /// Whose process is at the other end of a unix socket.
     local: Option<u32>,
@@ -39,14 +39,14 @@ const MAX_ANSWERS: usize = 16;
 
 type Reply<T> = Result<Response<T>, Status>;
 
-impl Face {
+impl GrpcService {
     /// For a connection: by the unix socket of a user, or by TLS.
     pub(crate) fn routes(service: Arc<Service>, local: Option<u32>) -> h2::Routes {
-        let face = Face { service, local };
+        let grpc = GrpcService { service, local };
         h2::Routes::new()
-            .with(IdentityServer::new(face.clone()).max_decoding_message_size(IDENTITY_MESSAGE))
-            .with(ClusterServer::new(face.clone()).max_decoding_message_size(CLUSTER_MESSAGE))
-            .with(AdminServer::new(face).max_decoding_message_size(ADMIN_MESSAGE))
+            .with(IdentityServer::new(grpc.clone()).max_decoding_message_size(IDENTITY_MESSAGE))
+            .with(ClusterServer::new(grpc.clone()).max_decoding_message_size(CLUSTER_MESSAGE))
+            .with(AdminServer::new(grpc).max_decoding_message_size(ADMIN_MESSAGE))
     }
 
     fn caller<T>(&self, request: &Request<T>) -> Result<Caller, Status> {
@@ -61,9 +61,11 @@ pub(crate) fn caller(local: Option<u32>, known: &h2::Caller) -> Caller {
         Some((peer.identity.clone()?, certificate))
     });
     let who = match (local, shown) {
-        (Some(uid), _) => Who::Local(uid),
-        (None, Some((identity, certificate))) => Who::Certificate(Arc::new(identity), Arc::new(certificate)),
-        (None, None) => Who::Nobody,
+        (Some(uid), _) => CallerProof::Local(uid),
+        (None, Some((identity, certificate))) => {
+            CallerProof::Certificate(Arc::new(identity), Arc::new(certificate))
+        }
+        (None, None) => CallerProof::Nobody,
     };
     Caller {
         who,

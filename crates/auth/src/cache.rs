@@ -22,7 +22,7 @@ pub struct Stored<T> {
 
 /// The copy.
 #[derive(Debug, Default)]
-pub struct Book {
+pub struct StateCache {
     /// Everything up to this revision is in it.
     pub revision: Revision,
     /// The cluster.
@@ -86,15 +86,15 @@ enum Place<'a> {
     Nowhere,
 }
 
-impl Book {
+impl StateCache {
     /// From all of the store's entries, read at `revision`.
-    pub fn read(entries: &[Entry], revision: Revision) -> Result<Book, String> {
-        let mut book = Book::default();
+    pub fn read(entries: &[Entry], revision: Revision) -> Result<StateCache, String> {
+        let mut cache = StateCache::default();
         for entry in entries {
-            book.put(entry)?;
+            cache.put(entry)?;
         }
-        book.revision = revision;
-        Ok(book)
+        cache.revision = revision;
+        Ok(cache)
     }
 
     /// Takes note of a change. What it cannot read it names and keeps as it was.

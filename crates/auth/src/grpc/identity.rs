@@ -1,11 +1,11 @@
 //! Identity, for everybody.
 
-use super::{Face, Reply, reply};
+use super::{GrpcService, Reply, reply};
 use fleetgate_proto::v1;
 use tonic::{Request, async_trait};
 
 #[async_trait]
-impl v1::identity_server::Identity for Face {
+impl v1::identity_server::Identity for GrpcService {
     async fn hello(&self, request: Request<v1::HelloRequest>) -> Reply<v1::HelloReply> {
         let caller = self.caller(&request)?;
         reply(self.service.hello(&caller))
