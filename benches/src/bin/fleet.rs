@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use fleetgate_client::connect;
 use fleetgate_client::join::{self, Machine};
-use fleetgate_client::master::{Keep, ProxyConnector};
+use fleetgate_client::master_client::{Keep, ProxyConnector};
 use fleetgate_client::profile::Home;
 use fleetgate_client::timings::Timings;
 use fleetgate_client::transport::{DialOptions, DialStream, Proxy};

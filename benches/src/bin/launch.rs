@@ -3,7 +3,7 @@
 //! `bench-launch HELPER TRUE FLEETGATE N SECONDS`; as root, because the ids change.
 #![forbid(unsafe_code)]
 
-use fleetgate_launch::{Launch, LaunchThreads, Launcher, Running, Threads};
+use fleetgate_launch::{Launch, LaunchThreads, Launcher, RunningHelper, Threads};
 use fleetgate_seal::{FallbackChain, Options, Source, Strategy};
 use fleetgate_sys::spawn::{Program, Spawn, Stack, Strings, spawn};
 use fleetgate_sys::{Fd, process};
@@ -276,7 +276,7 @@ fn plain_ladder(program: &str) -> Result<Arc<FallbackChain>> {
     )?))
 }
 
-fn well_ended(running: &Running) -> Result {
+fn well_ended(running: &RunningHelper) -> Result {
     well(Some(running.wait_exit()?))
 }
 

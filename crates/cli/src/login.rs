@@ -10,7 +10,7 @@ use fleetgate_client::profile::{Home, Profile};
 use fleetgate_client::prompt::{self, AnswerSource, Terminal};
 use fleetgate_client::totp::Factor;
 use fleetgate_client::waiting::BoundedChannel;
-use fleetgate_client::{connect, files, master, time};
+use fleetgate_client::{connect, files, master_client, time};
 use fleetgate_net::tls::Believe;
 use fleetgate_net::{Admits, Pin, Ticket};
 use fleetgate_policy::cluster::MIN_LIFETIME;
@@ -289,7 +289,7 @@ pub fn logout(given: &Arguments) -> Outcome {
         profile => profile,
     };
     login::out_of_agent(&home)?;
-    master::retire(&home);
+    master_client::retire(&home);
     home.forget()?;
     // What can be read or not, its keys are gone.
     let profile = match profile {

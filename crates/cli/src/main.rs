@@ -39,7 +39,8 @@ use flags::{Arguments, Invocation, Outcome, UsageError};
 use fleetgate_base::{exit, log};
 use fleetgate_client::background;
 use fleetgate_client::error::ClientError;
-use fleetgate_client::master::{NAME as MASTER, server as master_server};
+use fleetgate_client::master::main as keep_connections;
+use fleetgate_client::master_client::NAME as MASTER;
 use fleetgate_policy::text;
 use output::print;
 use std::ffi::{CString, OsString};
@@ -55,7 +56,7 @@ fn main() {
         Some(b"fleetgate-front") => fleetgate_worker::run(&rest),
         Some(b"fleetgate-tunnel") => fleetgate_tunnel::run(&rest),
         Some(b"fleetgate-guardian") => fleetgate_calls::guardian::main(&rest),
-        Some(name) if name == MASTER.as_bytes() => master_server::main(&rest),
+        Some(name) if name == MASTER.as_bytes() => keep_connections(&rest),
         Some(name) if name == background::NAME.as_bytes() => fleetgate_client::ssh::in_background(&rest),
         Some(b"fleetgate-resolver") => fleetgate_resolver::run(&rest),
         _ => fleetgate(rest),

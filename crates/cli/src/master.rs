@@ -4,7 +4,7 @@ use crate::flags::{Arguments, Outcome};
 use crate::output::{self, print};
 use fleetgate_client::connect;
 use fleetgate_client::error::ClientError;
-use fleetgate_client::master::{self, SOCKET, Status};
+use fleetgate_client::master_client::{self as master, SOCKET, Status};
 use fleetgate_client::profile::Home;
 use serde_json::{Value, json};
 use std::io;

@@ -5,7 +5,7 @@ use crate::flags::{Arguments, Outcome};
 use crate::help;
 use crate::output::{self, print};
 use fleetgate_client::error::ClientError;
-use fleetgate_client::master::{Keep, PERSIST, ProxyConnector};
+use fleetgate_client::master_client::{Keep, PERSIST, ProxyConnector};
 use fleetgate_client::profile::Home;
 use fleetgate_client::timings::Timings;
 use fleetgate_client::{config, connect, files};

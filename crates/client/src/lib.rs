@@ -21,6 +21,7 @@ pub mod fuzz;
 pub mod join;
 pub mod login;
 pub mod master;
+pub mod master_client;
 pub mod pem;
 pub mod profile;
 pub mod prompt;

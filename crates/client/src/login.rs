@@ -6,7 +6,7 @@ use crate::error::ClientError;
 use crate::profile::{Home, Keys, Profile};
 use crate::totp::Factor;
 use crate::waiting::BoundedChannel;
-use crate::{connect, device, master, pem, time};
+use crate::{connect, device, master_client, pem, time};
 use fleetgate_net::x509;
 use fleetgate_policy::cluster::{Name, State};
 use fleetgate_proto::v1::identity_client::IdentityClient;
@@ -209,7 +209,7 @@ fn keep(
     let _ = out_of_agent(home);
     home.save(&profile, &keys)?;
     // What is kept is the old login's.
-    master::retire(home);
+    master_client::retire(home);
     Ok(profile)
 }
 

@@ -6,7 +6,7 @@
 
 use crate::config;
 use crate::error::ClientError;
-use crate::master::{Keep, PERSIST, ProxyConnector};
+use crate::master_client::{Keep, PERSIST, ProxyConnector};
 use crate::profile::Home;
 use crate::ssh::StandardStream;
 use crate::timings::Timings;

@@ -5,6 +5,9 @@
 use crate::codec::Malformed;
 use std::fmt;
 
+/// A request of the server's on a session's channel: what was asked for was not begun, and the words behind it say why.
+pub const NOT_BEGUN: &[u8] = b"not-begun@fleetgate";
+
 /// A channel of one connection, by our number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChannelId(pub u32);

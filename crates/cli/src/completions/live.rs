@@ -7,7 +7,7 @@ use crate::output::print;
 use fleetgate_client::connect::{self, AdminEndpoint};
 use fleetgate_client::error::ClientError;
 use fleetgate_client::files;
-use fleetgate_client::master::{Keep, PERSIST, ProxyConnector};
+use fleetgate_client::master_client::{Keep, PERSIST, ProxyConnector};
 use fleetgate_client::profile::Home;
 use fleetgate_client::timings::Timings;
 use fleetgate_policy::cluster::Role;

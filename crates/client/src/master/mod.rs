@@ -1,260 +1,309 @@
-//! The master: a process of the user's own that the first command starts, and that keeps what later commands need. For a
-//! session without forwards it is handed the command's standard streams and does all the work on an SSH connection that it
-//! keeps for the node, so a later command costs one round trip and no byte is copied twice. To every other command it lends
-//! its connection to the proxy, which has neither TCP nor TLS to wait for: forwards, `-A`, `-X`, `-W`, `-v`, `--explain`, and
-//! plain ssh by `fleetgate proxy-command`.
+//! The master: a process of the user's own that keeps connections for his commands. A session without forwards it runs itself,
+//! with the command's own standard streams, on an SSH connection that it keeps for the node, so a later command costs one
+//! round trip and no byte is copied twice. To every other command it lends its connection to the proxy, which has neither TCP
+//! nor TLS to wait for.
 //!
-//! It decides nothing: each session is the node's to allow, as on a connection of its own. Where there is no master and none
-//! can be started, a command makes a connection of its own.
+//! It begins with its first command's socket on standard input and listens for more at a socket in the login's directory. It
+//! ends when nobody needed it for a while, and with its login. It decides nothing, writes nothing and asks nobody: each session
+//! is the node's to allow, and what needs a person is left to the command.
 
-mod client;
 mod login_files;
-pub(crate) mod pool;
-pub mod server;
+mod pool;
 mod service;
-pub(crate) mod session;
-pub(crate) mod socket;
 
-use crate::connect;
-use crate::error::ClientError;
+use crate::background::standard_input;
+use crate::master_client::socket::{Listener, MessageSocket};
+use crate::master_client::{DAY, DEADLINE, PERSIST, SOCKET, VERSION, reason, words};
 use crate::profile::Home;
-use crate::timings::{self, Timings};
-use crate::transport::{LEG, Proxy};
-use client::{MasterError, SharedConnection, connect};
-use fleetgate_net::dial;
-use fleetgate_proto::v1::Node;
-use fleetgate_wire::master::{ConnectionStatus, FromMaster, Step, ToMaster};
-use socket::MessageSocket;
-use std::ffi::CStr;
-use std::fmt;
+use crate::{connect, files, time};
+use fleetgate_net::h2::{self, Caller, Routes, Tuning};
+use fleetgate_sys::{Fd, close_range, credentials, exec, net, process};
+use fleetgate_wire::master::{FromMaster, Target, ToMaster};
+use pool::{LentProxy, Pool};
+use std::cell::Cell;
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::future::pending;
 use std::io;
-use std::time::{Duration, Instant};
-use tokio::time::timeout;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::UnixStream;
+use tokio::sync::Notify;
+use tokio::task::{JoinSet, LocalSet};
+use tokio::time::{Instant, sleep, timeout};
 
-/// The name under which this program is the master.
-pub const NAME: &str = "fleetgate-master";
-/// The master's socket, in the login's directory: beside those of ssh's ControlMaster, since it is for the same.
-pub const SOCKET: &str = "mux/master";
-/// How long a connection is kept after its last use.
-pub const PERSIST: Duration = Duration::from_secs(1800);
-/// How long a master waits for commands that keeps nothing.
-const DAY: Duration = Duration::from_secs(86_400);
-/// How long a master that is there may take to say so. One that still connects is waited for as long as a connection may take.
-const DEADLINE: Duration = Duration::from_secs(5);
-/// How long another connection may take at least, after the one that was kept was found to be dead.
-const ANOTHER: Duration = Duration::from_secs(3);
-/// The version of this program.
-const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
-    Ok(version) => version,
-    Err(_) => c"unknown",
-};
+/// How long the ends of sessions may take to be told, once the master is to end.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// Whether connections shall be kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
-    /// A connection of the command's own, which ends with it.
-    No,
-    /// For so long after its last use.
-    For(Duration),
+/// The socket, which is one master's at a time.
+struct MasterSocket {
+    listener: Listener,
+    path: PathBuf,
+    /// Whoever has it may remove what lies at the path.
+    _lock: File,
 }
 
-/// A running master.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
-    /// Its process.
-    pub pid: u32,
-    /// Its program's version.
-    pub version: String,
-    /// For how many seconds it has run.
-    pub age: u64,
-    /// What it keeps.
-    pub connections: Vec<ConnectionStatus>,
+/// What all users share.
+struct SharedState {
+    pool: Rc<Pool>,
+    made: Instant,
+    /// Nothing more is begun; the master ends with its last use.
+    is_retired: Cell<bool>,
+    /// It ends now.
+    is_stopped: Cell<bool>,
+    changed: Notify,
+    /// For how long the last user wants things kept.
+    keep: Cell<Duration>,
 }
 
-/// One command's way to the proxy: by the connection that is kept, or by one of its own. A connection that was there before
-/// the command may be dead without anybody knowing; what it did not bring is brought by another one, once.
-pub struct ProxyConnector<'a, N> {
-    home: &'a Home,
-    keep: Keep,
-    time: Option<Duration>,
-    note: N,
-    was_there: bool,
-    /// When a connection was wanted last.
-    begun: Instant,
+/// Keeps connections for the login in this directory. The exit code.
+pub fn main(words: &[OsString]) -> i32 {
+    // Before anything is open that is ours. What the command's own parents left open is not for a day.
+    let ready = close_range(3, u32::MAX);
+    // It leads no group yet: it was just started.
+    let _ = exec::new_session();
+    net::umask(0o077);
+    // It has keys and connections that are logged in: no core of it, and no other process of the user's looks into it.
+    let none = process::Limit { soft: 0, hard: 0 };
+    let _ = process::set_limit(process::numbers::RLIMIT_CORE, none);
+    let _ = credentials::set_dumpable(false);
+    let ([home], Ok(())) = (words, ready) else {
+        return fleetgate_base::exit::USAGE;
+    };
+    let Some(home) = home.to_str().and_then(|home| Home::find(Some(home)).ok()) else {
+        return fleetgate_base::exit::USAGE;
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let kept = runtime.and_then(|runtime| {
+        let local = LocalSet::new();
+        let kept = local.block_on(&runtime, keep(home));
+        drop(local);
+        runtime.shutdown_background();
+        kept
+    });
+    i32::from(kept.is_err())
 }
 
-impl<'a, N: Fn(fmt::Arguments<'_>)> ProxyConnector<'a, N> {
-    /// With the login in `home`. A connection takes `time` at most. What does not work about keeping is told to `note`, and
-    /// costs nobody his connection.
-    pub fn new(home: &'a Home, keep: Keep, time: Option<Duration>, note: N) -> ProxyConnector<'a, N> {
-        ProxyConnector {
-            home,
-            keep,
-            time,
-            note,
-            was_there: false,
-            begun: Instant::now(),
+async fn keep(home: Home) -> io::Result<()> {
+    let first = MessageSocket::new(Fd::from(standard_input()?))?;
+    // Before any connection is made: who comes meanwhile waits for it, and starts no other master.
+    let mut socket = MasterSocket::take(&home);
+    let login = connect::certificate(&home).map_err(io::Error::other);
+    let login = login.and_then(|certificate| Ok((certificate.validity().end, Pool::new(home)?)));
+    let (end, pool) = match login {
+        Ok(login) => login,
+        // The command says itself what is wrong with the login.
+        Err(e) => {
+            // A word that nobody reads would be an error for whoever sent it.
+            let _ = timeout(DEADLINE, first.receive::<ToMaster>()).await;
+            let _ = first.send(&FromMaster::Cold, &[]);
+            return Err(e);
+        }
+    };
+    let left = end.saturating_sub(time::now());
+    let shared = Rc::new(SharedState {
+        pool,
+        made: Instant::now(),
+        is_retired: Cell::new(false),
+        is_stopped: Cell::new(false),
+        changed: Notify::new(),
+        keep: Cell::new(PERSIST),
+    });
+    let mut users = JoinSet::new();
+    users.spawn_local(serve(shared.clone(), first));
+    // Nobody gets in with the login after its end; who is in stays for as long as the node lets him.
+    let mut over = std::pin::pin!(sleep(Duration::from_secs(left)));
+    let mut idle_since = Instant::now();
+    loop {
+        if shared.is_stopped.get() {
+            break;
+        }
+        if let Some(socket) = socket.take_if(|_| shared.is_retired.get()) {
+            socket.close(&shared, &mut users);
+        }
+        if socket.is_none() && users.is_empty() && !shared.pool.is_used() {
+            break;
+        }
+        let is_idle = users.is_empty() && shared.pool.is_empty();
+        if !is_idle {
+            idle_since = Instant::now();
+        }
+        // Without connections it costs next to nothing to wait on, unless somebody wants it gone sooner.
+        let keep = shared.keep.get();
+        let patience = if keep < PERSIST { keep } else { keep.max(DAY) };
+        tokio::select! {
+            Some(user) = arrival(&socket) => {
+                users.spawn_local(serve(shared.clone(), user));
+            }
+            Some(_) = users.join_next() => {}
+            () = shared.changed.notified() => {}
+            () = over.as_mut(), if !shared.is_retired.get() => shared.is_retired.set(true),
+            () = shared.pool.changed() => {}
+            () = sleep((idle_since + patience).saturating_duration_since(Instant::now())), if is_idle => break,
         }
     }
+    if let Some(socket) = socket {
+        shared.is_retired.set(true);
+        socket.close(&shared, &mut users);
+        let answered = async { while users.join_next().await.is_some() {} };
+        let _ = timeout(LAST_WORDS, answered).await;
+    }
+    users.abort_all();
+    let rest = async { while users.join_next().await.is_some() {} };
+    let _ = timeout(LAST_WORDS, rest).await;
+    Ok(())
+}
 
-    /// The proxy at `address`.
-    pub async fn proxy(&mut self, address: &str, timings: &mut Timings) -> Result<Proxy, ClientError> {
-        self.begun = Instant::now();
-        self.was_there = false;
-        if let Keep::For(persist) = self.keep {
-            match connect(self.home, address, persist, self.time, timings).await {
-                Ok(SharedConnection { proxy, was_there }) => {
-                    self.was_there = was_there;
-                    return Ok(proxy);
-                }
-                Err(MasterError::Proxy(error)) => return Err(error),
-                Err(MasterError::Unavailable(why)) => {
-                    (self.note)(format_args!("the connection to the proxy is not kept: {why}"));
-                }
+/// One user, from the first word to the end.
+async fn serve(shared: Rc<SharedState>, socket: MessageSocket) {
+    let word = match timeout(DEADLINE, socket.receive::<ToMaster>()).await {
+        Ok(Ok(word)) => Some(word),
+        // Another version's.
+        Ok(Err(e)) if e.kind() == io::ErrorKind::InvalidData => None,
+        _ => return,
+    };
+    let Some((word, descriptors)) = word else {
+        return shared.make_room(&socket);
+    };
+    match word {
+        ToMaster::Lend { target } if shared.takes(&target) => shared.lend(socket, target).await,
+        ToMaster::Run { target, order } if shared.takes(&target) => {
+            if let Ok(streams) = <[Fd; 3]>::try_from(descriptors) {
+                let proxy = target.proxy.to_string_lossy();
+                let keep = Duration::from_secs(target.keep.into());
+                shared.pool.run(&proxy, order, streams, socket, keep);
+                shared.changed.notify_one();
             }
         }
-        let (believe, credentials) = (connect::believe(self.home)?, connect::credentials(self.home)?);
-        Proxy::connect(address, &believe, &credentials, self.time, timings).await
+        ToMaster::Lend { .. } | ToMaster::Run { .. } => shared.make_room(&socket),
+        ToMaster::Retire => shared.retire(),
+        ToMaster::Stop => {
+            shared.is_stopped.set(true);
+            shared.changed.notify_one();
+        }
+        ToMaster::Status => {
+            let status = FromMaster::Status {
+                pid: process::id().cast_unsigned(),
+                version: VERSION.into(),
+                age: shared.made.elapsed().as_secs(),
+                connections: shared.pool.status(),
+            };
+            let _ = socket.send(&status, &[]);
+        }
+        ToMaster::Window { .. } | ToMaster::Resume => {}
+    }
+}
+
+impl SharedState {
+    /// Whether something is begun for such a user.
+    fn takes(&self, target: &Target) -> bool {
+        let takes = !self.is_retired.get() && target.version.as_c_str() == VERSION && self.pool.is_current();
+        if takes {
+            self.keep.set(Duration::from_secs(target.keep.into()));
+        }
+        takes
     }
 
-    /// The proxy at `address`, and what it has of the nodes that a selector means.
-    pub async fn nodes(
-        &mut self,
-        address: &str,
-        selector: &str,
-        timings: &mut Timings,
-    ) -> Result<(Proxy, Vec<Node>), ClientError> {
-        loop {
-            let proxy = self.proxy(address, timings).await?;
-            match proxy.nodes(selector, timings).await {
-                Ok(nodes) => return Ok((proxy, nodes)),
-                Err(error @ ClientError::Unreachable(..)) if self.try_again(&error) => {}
-                Err(error) => return Err(error),
+    /// For another login or version: another master is to be started.
+    fn make_room(&self, socket: &MessageSocket) {
+        let _ = socket.send(&FromMaster::Other, &[]);
+        self.retire();
+    }
+
+    fn retire(&self) {
+        self.is_retired.set(true);
+        self.changed.notify_one();
+    }
+
+    /// Lends the connection to a proxy until its user has ended.
+    async fn lend(&self, socket: MessageSocket, target: Target) {
+        let address = target.proxy.to_string_lossy();
+        let keep = Duration::from_secs(target.keep.into());
+        let lent = match self.pool.proxy(&address, keep).await {
+            Ok(lent) => lent,
+            Err(error) => {
+                let why = words(&reason(&error));
+                let _ = socket.send(&FromMaster::Failed { why }, &[]);
+                return;
             }
+        };
+        let LentProxy {
+            proxy,
+            steps,
+            was_there,
+            one_use,
+        } = lent;
+        let Ok((ours, its)) = UnixStream::pair() else {
+            return;
+        };
+        let sent = socket.send(&FromMaster::Lent { steps, was_there }, &[its.as_fd().as_raw_fd()]);
+        drop((its, socket));
+        if sent.is_err() {
+            return;
+        }
+        let caller = Caller {
+            peer: None,
+            address: None,
+        };
+        let routes = Arc::new(Routes::new().with(service::service(proxy)));
+        // Whatever ends it, it was the command's end.
+        let _ = h2::serve(ours, caller, routes, Tuning::HERE, pending()).await;
+        drop(one_use);
+    }
+}
+
+/// The next user; nobody ever, where there is no socket to come to.
+async fn arrival(socket: &Option<MasterSocket>) -> Option<MessageSocket> {
+    let Some(socket) = socket else {
+        return pending().await;
+    };
+    loop {
+        match socket.listener.accept().await {
+            Ok(user) if user.is_ours() => return Some(user),
+            Ok(_) => {}
+            // Out of descriptors, most likely, which is what bounds the users: whoever waits goes on waiting.
+            Err(_) => sleep(Duration::from_millis(100)).await,
         }
     }
+}
 
-    /// Whether the connection may be dead without anybody knowing.
-    #[must_use]
-    pub fn may_be_dead(&self) -> bool {
-        self.was_there
-    }
-
-    /// After a connection brought nothing, for this reason: whether another one shall be had. The master that kept it begins
-    /// nothing more.
-    #[must_use]
-    pub fn try_again(&mut self, why: &dyn fmt::Display) -> bool {
-        if !self.was_there {
-            return false;
+impl MasterSocket {
+    /// None where another master has it, or the directory cannot be written.
+    fn take(home: &Home) -> Option<MasterSocket> {
+        let path = home.file(SOCKET);
+        files::private_directory(path.parent()?).ok()?;
+        let lock = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path.with_extension("lock"))
+            .ok()?;
+        lock.try_lock().ok()?;
+        // What a master that was killed left behind.
+        match std::fs::remove_file(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return None,
+            _ => {}
         }
-        (self.note)(format_args!(
-            "the connection that was kept is dead ({why}); another one is made"
-        ));
-        retire(self.home);
-        // Both together take hardly longer than one.
-        let left = dial::DEADLINE.saturating_sub(self.begun.elapsed()).max(ANOTHER);
-        self.time = Some(self.time.map_or(left, |time| time.min(left)));
-        (self.keep, self.was_there) = (Keep::No, false);
-        true
+        Some(MasterSocket {
+            listener: Listener::bind(&path).ok()?,
+            path,
+            _lock: lock,
+        })
     }
 }
 
-/// The master of the login in `home`.
-pub async fn status(home: &Home) -> io::Result<Status> {
-    let socket = here(home)?;
-    socket.send(&ToMaster::Status, &[])?;
-    match timeout(DEADLINE, socket.receive()).await {
-        Ok(answer) => match answer?.0 {
-            FromMaster::Status {
-                pid,
-                version,
-                age,
-                connections,
-            } => Ok(Status {
-                pid,
-                version: version.to_string_lossy().into_owned(),
-                age,
-                connections,
-            }),
-            _ => Err(io::Error::other("the master says something else")),
-        },
-        Err(_) => Err(io::Error::new(
-            io::ErrorKind::TimedOut,
-            "the master does not answer",
-        )),
+impl MasterSocket {
+    /// Nobody comes any more. Those who have come and were not accepted yet are told to start another master: an end without
+    /// an answer would leave them in doubt.
+    fn close(self, shared: &Rc<SharedState>, users: &mut JoinSet<()>) {
+        let _ = std::fs::remove_file(&self.path);
+        while let Some(user) = self.listener.accept_now() {
+            users.spawn_local(serve(shared.clone(), user));
+        }
     }
 }
-
-/// Ends the master, and with it whatever uses its connections.
-pub async fn stop(home: &Home) -> io::Result<()> {
-    let socket = here(home)?;
-    socket.send(&ToMaster::Stop, &[])?;
-    // It says nothing more, and closes the socket when it ends.
-    match timeout(DEADLINE, socket.receive::<FromMaster>()).await {
-        Ok(_) => Ok(()),
-        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the master does not end")),
-    }
-}
-
-/// Has the master begin nothing more; it ends with its last session. For a login that is over, or another one. To be called
-/// from anywhere.
-pub fn retire(home: &Home) {
-    use fleetgate_sys::{net, socket};
-    use std::os::unix::ffi::OsStrExt;
-    let path = std::ffi::CString::new(home.file(SOCKET).as_os_str().as_bytes());
-    // It ends by itself a while later if it does not hear.
-    if let (Ok(master), Ok(path)) = (socket::unconnected(), path)
-        && net::connect_unix(&master, &path).is_ok()
-    {
-        let _ = socket::send_now(&master, &fleetgate_wire::encode(&ToMaster::Retire), &[]);
-    }
-}
-
-fn here(home: &Home) -> io::Result<MessageSocket> {
-    let socket = MessageSocket::connect(&home.file(SOCKET))?;
-    match socket.is_ours() {
-        true => Ok(socket),
-        false => Err(io::Error::other("it is somebody else's process")),
-    }
-}
-
-/// What another process is told of a step; none of a step that only its own process has.
-fn told_step(step: &timings::Step) -> Option<Step> {
-    let kind = match step.name {
-        "tcp" => 0,
-        "tls" => 1,
-        _ => return None,
-    };
-    Some(Step {
-        kind,
-        start: step.start,
-        end: step.end,
-    })
-}
-
-/// The same step, in the process that was told.
-fn heard_step(step: &Step) -> timings::Step {
-    let (name, request) = match step.kind {
-        0 => ("tcp", "connect"),
-        _ => ("tls", "handshake"),
-    };
-    timings::Step {
-        name,
-        leg: LEG,
-        start: step.start,
-        end: step.end,
-        round_trips: 1,
-        requests: vec![request],
-    }
-}
-
-/// Why a proxy is not reached, without its address, which the command adds.
-fn reason(error: &ClientError) -> String {
-    match error {
-        ClientError::Unreachable(_, why) => why.clone(),
-        error => error.to_string(),
-    }
-}
-
-#[cfg(test)]
-mod tests;

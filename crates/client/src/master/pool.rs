@@ -5,17 +5,19 @@
 //! after the time that its last user asked for.
 
 use super::login_files::LoginStamp;
-use super::socket::MessageSocket;
 use crate::connect;
 use crate::error::ClientError;
+use crate::master_client::socket::MessageSocket;
+use crate::master_client::told_step;
+use crate::master_client::usage::{Usage, Use};
 use crate::profile::Home;
-use crate::ssh::guests::{Guest, Guests, Opening, keep_connection};
+use crate::ssh::guests::{Guest, Guests};
+use crate::ssh::keeping::{Opening, keep_connection};
 use crate::timings::Timings;
 use crate::transport::Proxy;
 use fleetgate_wire::master::{ConnectionStatus, FromMaster, SessionOrder, Step};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::ffi::CString;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
@@ -29,67 +31,6 @@ const MAX_SESSIONS: u32 = 8;
 const MAX_WAITING: usize = 1024;
 /// SSH connections that are kept at a time.
 pub(super) const MAX_CONNECTIONS: usize = 4096;
-
-/// How much a connection is used.
-#[derive(Debug)]
-pub(crate) struct Usage {
-    uses: Cell<u32>,
-    /// Since when nobody uses it.
-    idle_since: Cell<Instant>,
-    made: Instant,
-    /// For how long it is kept without a use.
-    keep: Cell<Duration>,
-    /// Hears of the end of each use.
-    changed: Rc<Notify>,
-}
-
-/// One use, until it is dropped.
-pub(crate) struct Use(Rc<Usage>);
-
-impl Usage {
-    fn new(keep: Duration, changed: &Rc<Notify>) -> Rc<Usage> {
-        let now = Instant::now();
-        Rc::new(Usage {
-            uses: Cell::new(0),
-            idle_since: Cell::new(now),
-            made: now,
-            keep: Cell::new(keep),
-            changed: changed.clone(),
-        })
-    }
-
-    fn begin(self: &Rc<Usage>, keep: Duration) -> Use {
-        self.uses.set(self.uses.get() + 1);
-        self.keep.set(keep);
-        Use(self.clone())
-    }
-
-    /// Until when it is kept, if nobody uses it.
-    pub(crate) fn kept_until(&self) -> Option<Instant> {
-        (self.uses.get() == 0).then(|| self.idle_since.get() + self.keep.get())
-    }
-
-    fn status(&self, name: String) -> ConnectionStatus {
-        let idle = match self.uses.get() {
-            0 => self.idle_since.get().elapsed().as_secs(),
-            _ => 0,
-        };
-        ConnectionStatus {
-            name: name.into_bytes(),
-            uses: self.uses.get(),
-            age: self.made.elapsed().as_secs(),
-            idle,
-        }
-    }
-}
-
-impl Drop for Use {
-    fn drop(&mut self) {
-        self.0.uses.set(self.0.uses.get().saturating_sub(1));
-        self.0.idle_since.set(Instant::now());
-        self.0.changed.notify_one();
-    }
-}
 
 /// The connection to one proxy.
 struct ProxyLink {
@@ -167,11 +108,11 @@ impl Pool {
         let nodes = self.nodes.borrow();
         let by_nodes = |address: &str| nodes.iter().filter(|link| link.key.proxy == address).count();
         let proxies = self.proxies.borrow();
-        nodes.iter().any(|link| link.usage.uses.get() > 0)
+        nodes.iter().any(|link| link.usage.uses() > 0)
             || proxies.iter().any(|(address, slot)| {
                 let link = slot.link.borrow();
                 link.as_ref()
-                    .is_some_and(|link| link.usage.uses.get() as usize > by_nodes(address))
+                    .is_some_and(|link| link.usage.uses() as usize > by_nodes(address))
             })
     }
 
@@ -220,7 +161,7 @@ impl Pool {
                     usage: usage.clone(),
                 });
                 spawn_local(slot.clone().watch(proxy.clone(), usage));
-                let steps = timings.steps().iter().filter_map(super::told_step).collect();
+                let steps = timings.steps().iter().filter_map(told_step).collect();
                 Ok(LentProxy {
                     proxy,
                     steps,
@@ -248,7 +189,7 @@ impl Pool {
         let mut guest = Guest::new(socket, streams, order);
         let mut nodes = self.nodes.borrow_mut();
         nodes.retain(|link| !link.sessions.is_closed());
-        let room = |link: &&NodeLink| link.key == key && link.usage.uses.get() < MAX_SESSIONS;
+        let room = |link: &&NodeLink| link.key == key && link.usage.uses() < MAX_SESSIONS;
         for link in nodes.iter().filter(room) {
             guest.set_use(link.usage.begin(keep));
             guest = match link.sessions.try_send(guest) {
@@ -340,7 +281,7 @@ impl ProxySlot {
         loop {
             let until = usage
                 .kept_until()
-                .unwrap_or_else(|| Instant::now() + usage.keep.get());
+                .unwrap_or_else(|| Instant::now() + usage.keep());
             tokio::select! {
                 _ = closed.wait() => break,
                 () = sleep_until(until) => {
@@ -353,12 +294,6 @@ impl ProxySlot {
         self.link
             .borrow_mut()
             .take_if(|link| Rc::ptr_eq(&link.usage, &usage));
-        usage.changed.notify_one();
+        usage.tell_change();
     }
-}
-
-/// Words for a frame, cut to what it may have.
-pub(crate) fn words(text: &str) -> CString {
-    let cut = &text[..text.floor_char_boundary(fleetgate_wire::master::MAX_WORDS)];
-    CString::new(cut.replace('\0', " ")).unwrap_or_default()
 }

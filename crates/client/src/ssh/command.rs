@@ -1,14 +1,14 @@
 //! `fleetgate ssh` as a whole: the command line becomes a plan, keys and hosts are gathered, the carrier is chosen. What
 //! happens on the connection is the engine's.
 
+use super::by_master::{self, SessionOutcome};
 use super::carrier::{ProxyCarrier, TcpCarrier};
 use super::login::held_by_agent;
 use super::options::{Control, Explain, Invocation, LogLevel, Options, Tty, printed};
 use super::x11::Display;
 use super::{Credential, Hosts, Plan, SshError, Strict, Work, exit, terminal};
 use crate::background::{self, Starter};
-use crate::master::session::{self, SessionOutcome};
-use crate::master::{self, ProxyConnector};
+use crate::master_client::{self as master, ProxyConnector};
 use crate::profile::{Home, name_here, of_login};
 use crate::prompt::Terminal;
 use crate::timings::Timings;
@@ -190,9 +190,9 @@ async fn through(
             let node = config::node(&options.host, &profile.cluster);
             let mut plan = plan(options, user.clone(), "client-node", starter.clone());
             plan.place = node.to_owned();
-            if session::can_run(&plan)
+            if by_master::can_run(&plan)
                 && is_untraced()
-                && let SessionOutcome::Over(code) = session::run(&home, address, node, &plan).await?
+                && let SessionOutcome::Over(code) = by_master::run(&home, address, node, &plan).await?
             {
                 return Ok(code);
             }

@@ -1,37 +1,18 @@
 //! Sessions of other processes on one connection: in the master, each command is a guest with its own standard streams and a
 //! socket on which it hears what became of its session.
 
-use super::carrier::ProxyCarrier;
-use super::engine::Engine;
 use super::local::{StandardStream, Streams};
-use super::login::Login;
-use super::options::{LogLevel, Options};
-use super::{Credential, Hosts, Plan, SshError, Work, settings};
-use crate::master::pool::{Usage, Use, words};
-use crate::master::socket::MessageSocket;
-use crate::profile::Home;
-use crate::timings::Timings;
-use crate::transport::{DialOptions, Proxy, ReportHandle};
-use bytes::Bytes;
-use fleetgate_net::dial;
-use fleetgate_proto::v1::denied::Reason;
-use fleetgate_ssh::Connection;
-use fleetgate_ssh::settings::Keepalive;
+use crate::master_client::socket::MessageSocket;
+use crate::master_client::usage::{Usage, Use};
+use crate::master_client::words;
 use fleetgate_sys::Fd;
 use fleetgate_wire::master::{FromMaster, SessionOrder};
 use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-
-/// A connection without words is asked whether the other side lives; after three of these it is given up.
-const KEEPALIVE: Keepalive = Keepalive {
-    after: Duration::from_secs(30),
-    unanswered: 3,
-};
 
 /// A command's session, before its channel.
 pub(crate) struct Guest {
@@ -49,15 +30,6 @@ pub(crate) struct Guests {
     usage: Rc<Usage>,
     /// Who answers, for people.
     whom: String,
-}
-
-/// To where a connection is to be made.
-pub(crate) struct Opening {
-    pub(crate) proxy: Proxy,
-    /// The proxy's connection was there before, and may be dead.
-    pub(crate) was_there: bool,
-    pub(crate) node: String,
-    pub(crate) login: String,
 }
 
 impl Guest {
@@ -139,81 +111,10 @@ impl Guests {
         self.answer_all(&FromMaster::Failed { why: words(why) });
     }
 
-    fn answer_all(&mut self, word: &FromMaster) {
+    pub(super) fn answer_all(&mut self, word: &FromMaster) {
         self.arrivals.close();
         while let Some(guest) = self.present() {
             guest.answer(word);
         }
     }
-}
-
-/// Makes an SSH connection to a node and runs the guests' sessions on it, until nobody has used it for its time or it breaks.
-/// Whoever waits then is answered.
-pub(crate) async fn keep_connection(home: &Home, opening: Opening, guests: &mut Guests) {
-    let outcome = connection(home, &opening, guests).await;
-    let word = match outcome {
-        // Its words are the same for a connection of the command's own, which would take as long to fail.
-        Err(SshError::Connect(why)) if !opening.was_there => FromMaster::Failed { why: words(&why) },
-        Err(SshError::Denied(refused)) if refused.reason != Reason::Mfa => FromMaster::Failed {
-            why: words(&refused.to_string()),
-        },
-        // The command asks the user what has to be asked, and says what is wrong in its own words.
-        _ => FromMaster::Cold,
-    };
-    guests.answer_all(&word);
-}
-
-async fn connection(home: &Home, opening: &Opening, guests: &mut Guests) -> Result<(), SshError> {
-    let options = Options {
-        host: opening.node.clone(),
-        work: Work::None,
-        batch: true,
-        level: LogLevel::Quiet,
-        connect_time: Some(dial::DEADLINE),
-        ..Options::default()
-    };
-    let plan = Plan {
-        user: opening.login.clone(),
-        place: opening.node.clone(),
-        leg: "client-node",
-        options,
-        terminal: false,
-        environment: Vec::new(),
-        escape: None,
-        keepalive: Some(KEEPALIVE),
-        display: None,
-        starter: None,
-    };
-    let hosts = Hosts::of_cluster(&opening.node, home.file("known_hosts"));
-    let key = Credential::of_files(&home.file("id"), Some(&home.file("id-cert.pub")), &Vec::new)?;
-    let mut login = Login::new(plan.user.clone(), vec![key], true, plan.options.ways, |_| {});
-    let mut carrier = ProxyCarrier {
-        proxy: opening.proxy.clone(),
-        node: opening.node.clone(),
-        login: opening.login.clone(),
-        options: DialOptions {
-            trace: Bytes::new(),
-            explain: false,
-        },
-        report: ReportHandle::default(),
-    };
-    let settings = settings(&plan, &hosts);
-    let mut timings = Timings::default();
-    let mut connection = Connection::client(settings);
-    let first = connection.output().to_vec();
-    connection.sent(first.len());
-    let stream = super::Carrier::open(&mut carrier, first, &mut timings).await?;
-    let mut listeners = Vec::new();
-    let engine = Engine::new(
-        stream,
-        connection,
-        &plan,
-        &hosts,
-        &mut login,
-        &mut timings,
-        &mut listeners,
-        true,
-        Some(guests),
-    )?;
-    engine.run().await.map(drop)
 }

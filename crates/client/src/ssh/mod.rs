@@ -1,7 +1,8 @@
 //! `fleetgate ssh`: SSH over any byte stream. All that is known is sent at once: the version, KEXINIT and a guessed share
 //! first, then keys, login, channel and command in one flight, so a command costs two round trips on the carrier.
-//! The connection to the proxy may be one that was kept ([`crate::master`]).
+//! The connection to the proxy may be one that was kept ([`crate::master_client`]).
 
+mod by_master;
 mod carrier;
 mod command;
 mod engine;
@@ -10,6 +11,7 @@ mod flow;
 pub mod forward;
 pub(crate) mod guests;
 mod hosts;
+pub(crate) mod keeping;
 mod local;
 mod login;
 pub mod options;

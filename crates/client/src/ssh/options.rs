@@ -13,7 +13,7 @@ mod values;
 use super::forward::{Forward, MAX_FORWARDS, Target};
 use super::login::LoginMethods;
 use super::{Algorithms, Strict, Work};
-use crate::master::{Keep, PERSIST};
+use crate::master_client::{Keep, PERSIST};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

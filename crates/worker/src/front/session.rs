@@ -265,6 +265,12 @@ impl ClientConnection {
         text.extend_from_slice(b"\r\n");
         let subsystem = session.subsystem;
         let channel = ChannelId(channel);
+        // For a client that has other ways to go on; any other one skips what it does not know (RFC 4254 §5.4).
+        let not_begun = Request::Other {
+            name: fleetgate_ssh::event::NOT_BEGUN.to_vec(),
+            payload: Vec::new(),
+        };
+        self.core.request(channel, &not_begun, false);
         // OpenSSH's client shows nothing of a channel whose request failed, so to a user the words come as those of a
         // program, which ended with the code that ssh has for a failure of its own.
         if !subsystem {

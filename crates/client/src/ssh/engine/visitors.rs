@@ -2,13 +2,13 @@
 //! comes; each is told on its own socket what becomes of it, and its end there is its end here.
 
 use super::{Engine, Flow, PendingRequest, Stage};
-use crate::master::pool::words;
+use crate::master_client::words;
 use crate::ssh::escape::{self, EscapeCommand, Escapes};
 use crate::ssh::guests::Guest;
 use crate::ssh::local::Local;
 use crate::ssh::{SshError, exit};
 use crate::waiting::ANSWER_TIMEOUT;
-use fleetgate_ssh::event::{ChannelId, ChannelKind, Pty, Request, WindowSize};
+use fleetgate_ssh::event::{ChannelId, ChannelKind, NOT_BEGUN, Pty, Request, WindowSize};
 use fleetgate_sys::clock;
 use fleetgate_wire::master::{FromMaster, Size, ToMaster, Work};
 use std::collections::{BTreeMap, VecDeque};
@@ -31,6 +31,8 @@ pub(super) struct Visitor {
     /// The far side does it.
     has_begun: bool,
     terminal: bool,
+    /// The node says that it is not begun; the answer that follows says otherwise, for other clients.
+    is_refused: bool,
     code: Option<i32>,
 }
 
@@ -40,6 +42,7 @@ impl Visitor {
         match request {
             Request::ExitStatus { code } => self.code = i32::try_from(code & 0xff).ok(),
             Request::ExitSignal { .. } => self.code = Some(exit::FAILED),
+            Request::Other { name, .. } if name == NOT_BEGUN && !self.has_begun => self.is_refused = true,
             _ => {}
         }
     }
@@ -51,7 +54,7 @@ impl Visitor {
     }
 
     fn say(&self, words: &str, raw: bool) {
-        let words = crate::master::pool::words(words);
+        let words = crate::master_client::words(words);
         let _ = self.guest.socket.send(&FromMaster::Say { words, raw }, &[]);
     }
 }
@@ -106,6 +109,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
                 asked_at: None,
                 has_begun: false,
                 terminal: false,
+                is_refused: false,
                 code: None,
             },
         );
@@ -162,7 +166,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
         let Some(visitor) = self.visitors.get_mut(&channel.0) else {
             return;
         };
-        match (visitor.asked.pop_front(), done) {
+        match (visitor.asked.pop_front(), done && !visitor.is_refused) {
             (Some(PendingRequest::Work), true) => {
                 visitor.has_begun = true;
                 let terminal = visitor.terminal;

@@ -3,7 +3,7 @@
 use super::names::{self, Rule};
 use super::values::{chosen, escape, joined, path, paths, persist, remote, time};
 use super::{Line, LogLevel, Tty};
-use crate::master::Keep;
+use crate::master_client::Keep;
 use crate::ssh::Strict;
 use crate::ssh::forward::Forward;
 use fleetgate_ssh::settings::Settings;

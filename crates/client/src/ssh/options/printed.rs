@@ -1,7 +1,7 @@
 //! What `-G` prints: the options that hold, one a line, in ssh's spelling of `ssh -G` (small letters).
 
 use super::{Options, Tty, X11};
-use crate::master::Keep;
+use crate::master_client::Keep;
 use crate::ssh::forward::Target;
 use crate::ssh::{Strict, Work};
 use std::fmt::{Display, Write};

@@ -1,6 +1,6 @@
 //! The values of options and flags, read into types as ssh reads them. It knows no option by its name.
 
-use crate::master::Keep;
+use crate::master_client::Keep;
 use crate::ssh::forward::Forward;
 use fleetgate_policy::pattern::fits;
 use std::path::PathBuf;

@@ -100,11 +100,11 @@ fn decoded<T: Decode>(room: &[u8], message: ReceivedMessage) -> io::Result<Messa
 }
 
 /// The master's listening socket.
-pub(super) struct Listener(AsyncFd<Fd>);
+pub(crate) struct Listener(AsyncFd<Fd>);
 
 impl Listener {
     /// At a path where nothing is.
-    pub(super) fn bind(path: &Path) -> io::Result<Listener> {
+    pub(crate) fn bind(path: &Path) -> io::Result<Listener> {
         let fd = socket::unconnected().map_err(error)?;
         net::bind_unix(&fd, &name(path)?).map_err(error)?;
         net::listen(&fd, BACKLOG).map_err(error)?;
@@ -113,12 +113,12 @@ impl Listener {
     }
 
     /// One that has come already.
-    pub(super) fn accept_now(&self) -> Option<MessageSocket> {
+    pub(crate) fn accept_now(&self) -> Option<MessageSocket> {
         let (fd, _) = net::accept_any(self.0.get_ref()).ok()?;
         MessageSocket::new(fd).ok().filter(MessageSocket::is_ours)
     }
 
-    pub(super) async fn accept(&self) -> io::Result<MessageSocket> {
+    pub(crate) async fn accept(&self) -> io::Result<MessageSocket> {
         loop {
             let mut guard = self.0.readable().await?;
             match net::accept_any(self.0.get_ref()) {

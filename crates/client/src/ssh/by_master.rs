@@ -5,12 +5,12 @@
 //! three descriptors), and recvmsg twice (it began; it ended). The master's are recvmsg, sendmsg to the proxy's connection,
 //! and what the session itself has to move.
 
-use super::client::{start, target};
-use super::socket::MessageSocket;
-use super::{Keep, SOCKET};
+use super::terminal::{self, Raw};
+use super::{Plan, Signals, SshError, Work};
+use crate::master_client::lend::{start, target};
+use crate::master_client::socket::MessageSocket;
+use crate::master_client::{DEADLINE, Keep, SOCKET};
 use crate::profile::Home;
-use crate::ssh::terminal::{self, Raw};
-use crate::ssh::{Plan, Signals, SshError, Work};
 use crate::stderr;
 use crate::waiting::with_notice;
 use fleetgate_net::dial;
@@ -56,7 +56,7 @@ pub(crate) async fn run(
     let Some(word) = order(address, persist, node, plan) else {
         return Ok(SessionOutcome::Cold);
     };
-    let patience = plan.options.connect_time.unwrap_or(dial::DEADLINE) + super::DEADLINE;
+    let patience = plan.options.connect_time.unwrap_or(dial::DEADLINE) + DEADLINE;
     let whom = format!("{node}, through the proxy {address}");
     let mut present = MessageSocket::connect(&home.file(SOCKET)).ok();
     loop {

@@ -37,7 +37,7 @@ pub(super) enum MasterError {
 }
 
 /// For what a connection is wanted.
-pub(super) fn target(address: &str, persist: Duration) -> io::Result<Target> {
+pub(crate) fn target(address: &str, persist: Duration) -> io::Result<Target> {
     Ok(Target {
         version: VERSION.into(),
         proxy: CString::new(address)?,
@@ -145,7 +145,7 @@ async fn lent(stream: Fd, address: &str, was_there: bool) -> Result<SharedConnec
 
 /// Starts a master, with its first user's socket as standard input. Nothing else of ours is its business: its environment is
 /// empty, it looks at no terminal, and it outlives us.
-pub(super) fn start(home: &Home) -> io::Result<MessageSocket> {
+pub(crate) fn start(home: &Home) -> io::Result<MessageSocket> {
     let (ours, its) = MessageSocket::pair()?;
     // Not by its path: this very program, whatever lies there now.
     Command::new("/proc/self/exe")

@@ -62,9 +62,6 @@ fn words_are_cut_to_their_bound() {
         ("\u{e4}", MAX_WORDS),
         ("\u{20ac}", MAX_WORDS - 2),
     ] {
-        assert_eq!(
-            super::pool::words(&given.repeat(MAX_WORDS)).as_bytes().len(),
-            length
-        );
+        assert_eq!(super::words(&given.repeat(MAX_WORDS)).as_bytes().len(), length);
     }
 }

@@ -1,0 +1,106 @@
+//! An SSH connection that the master keeps: it is made for the first session and carries all that come, until nobody has used it
+//! for its time or it breaks.
+
+use super::carrier::ProxyCarrier;
+use super::engine::Engine;
+use super::guests::Guests;
+use super::login::Login;
+use super::options::{LogLevel, Options};
+use super::{Carrier, Credential, Hosts, Plan, SshError, Work, settings};
+use crate::master_client::words;
+use crate::profile::Home;
+use crate::timings::Timings;
+use crate::transport::{DialOptions, Proxy, ReportHandle};
+use bytes::Bytes;
+use fleetgate_net::dial;
+use fleetgate_proto::v1::denied::Reason;
+use fleetgate_ssh::Connection;
+use fleetgate_ssh::settings::Keepalive;
+use fleetgate_wire::master::FromMaster;
+use std::time::Duration;
+
+/// A connection without words is asked whether the other side lives; after three of these it is given up.
+const KEEPALIVE: Keepalive = Keepalive {
+    after: Duration::from_secs(30),
+    unanswered: 3,
+};
+
+/// To where a connection is to be made.
+pub(crate) struct Opening {
+    pub(crate) proxy: Proxy,
+    /// The proxy's connection was there before, and may be dead.
+    pub(crate) was_there: bool,
+    pub(crate) node: String,
+    pub(crate) login: String,
+}
+
+/// Makes an SSH connection to a node and runs the guests' sessions on it, until nobody has used it for its time or it breaks.
+/// Whoever waits then is answered.
+pub(crate) async fn keep_connection(home: &Home, opening: Opening, guests: &mut Guests) {
+    let outcome = connection(home, &opening, guests).await;
+    let word = match outcome {
+        // Its words are the same for a connection of the command's own, which would take as long to fail.
+        Err(SshError::Connect(why)) if !opening.was_there => FromMaster::Failed { why: words(&why) },
+        Err(SshError::Denied(refused)) if refused.reason != Reason::Mfa => FromMaster::Failed {
+            why: words(&refused.to_string()),
+        },
+        // The command asks the user what has to be asked, and says what is wrong in its own words.
+        _ => FromMaster::Cold,
+    };
+    guests.answer_all(&word);
+}
+
+async fn connection(home: &Home, opening: &Opening, guests: &mut Guests) -> Result<(), SshError> {
+    let options = Options {
+        host: opening.node.clone(),
+        work: Work::None,
+        batch: true,
+        level: LogLevel::Quiet,
+        connect_time: Some(dial::DEADLINE),
+        ..Options::default()
+    };
+    let plan = Plan {
+        user: opening.login.clone(),
+        place: opening.node.clone(),
+        leg: "client-node",
+        options,
+        terminal: false,
+        environment: Vec::new(),
+        escape: None,
+        keepalive: Some(KEEPALIVE),
+        display: None,
+        starter: None,
+    };
+    let hosts = Hosts::of_cluster(&opening.node, home.file("known_hosts"));
+    let key = Credential::of_files(&home.file("id"), Some(&home.file("id-cert.pub")), &Vec::new)?;
+    let mut login = Login::new(plan.user.clone(), vec![key], true, plan.options.ways, |_| {});
+    let mut carrier = ProxyCarrier {
+        proxy: opening.proxy.clone(),
+        node: opening.node.clone(),
+        login: opening.login.clone(),
+        options: DialOptions {
+            trace: Bytes::new(),
+            explain: false,
+        },
+        report: ReportHandle::default(),
+    };
+    let settings = settings(&plan, &hosts);
+    let mut timings = Timings::default();
+    let mut connection = Connection::client(settings);
+    let first = connection.output().to_vec();
+    connection.sent(first.len());
+    let stream = carrier.open(first, &mut timings).await?;
+    let mut listeners = Vec::new();
+    let engine = Engine::new(
+        stream,
+        connection,
+        &plan,
+        &hosts,
+        &mut login,
+        &mut timings,
+        &mut listeners,
+        true,
+        Some(guests),
+    )?;
+    engine.run().await.map(drop)
+}
