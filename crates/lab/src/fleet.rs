@@ -96,9 +96,14 @@ impl Fleet {
         self.command(&["ssh", "-o", "ControlPersist=no", "root@target", "true"])
     }
 
-    /// The same over the connection to the proxy that it keeps from the first time on.
+    /// The same by the master, over the SSH connection that it keeps from the first time on.
     pub fn ssh_kept(&self) -> Command {
         self.command(&["ssh", "root@target", "true"])
+    }
+
+    /// The same with an SSH connection of its own, over the connection to the proxy that was kept.
+    pub fn ssh_lent(&self) -> Command {
+        self.command(&["ssh", "--explain", "root@target", "true"])
     }
 
     /// The same with OpenSSH's client as `fleetgate config ssh` tells it: through the proxy, over a connection that it
