@@ -100,7 +100,7 @@ pub enum StateChange {
     State(SignedState),
     /// Nothing new.
     None,
-    /// The machine left its cluster or joined anew: these are another node's files, or none.
+    /// The machine left its cluster: there is none.
     Gone,
 }
 
@@ -123,18 +123,20 @@ impl StateFiles {
             Err(e) if e.kind() == ErrorKind::NotFound => None,
             Err(e) => return Err(format!("{}: {e}", self.home.place(STATE).display())),
         };
-        if mark.is_some() && mark == self.state {
-            return Ok(StateChange::None);
-        }
-        if !self.home.is_there() {
+        if mark.is_none() {
             return Ok(StateChange::Gone);
         }
-        if mark.is_none() {
+        if mark == self.state {
             return Ok(StateChange::None);
         }
         self.state = mark;
         let state = SignedState::read(&self.home.place(STATE))?;
         Ok(state.map_or(StateChange::None, StateChange::State))
+    }
+
+    /// Whether the machine is still this node, and did not join anew.
+    pub fn is_ours(&self) -> bool {
+        self.home.is_there()
     }
 
     /// The last sign that the state still holds, if there is a readable one.
@@ -231,7 +233,8 @@ mod tests {
         assert_eq!(files.look(), Ok(StateChange::State(numbered(9))));
         assert_eq!(files.fresh(), Some(numbered(108)));
         let mut others = StateFiles::new(Home::of(&directory, &Key::generate()));
-        assert_eq!(others.look(), Ok(StateChange::Gone));
+        assert_eq!(others.look(), Ok(StateChange::State(numbered(9))));
+        assert!(files.is_ours() && !others.is_ours());
         let path = place(&directory, STATE);
         for (text, part) in [
             (&b"{}"[..], "missing field `document`"),

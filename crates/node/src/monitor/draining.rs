@@ -50,13 +50,7 @@ impl Monitor {
                 self.take_next(&signed);
                 self.refresh_by_next();
             }
-            Ok(StateChange::Gone) => {
-                self.next = None;
-                // Without a cluster nothing more is begun for whom the cluster let in.
-                if self.tools.cluster.take().is_some() {
-                    tracing::info!("the node is not of this cluster any more");
-                }
-            }
+            Ok(StateChange::Gone) => self.leave_cluster(),
             Err(why) => tracing::error!("the state that the next monitor keeps: {why}"),
         }
     }
@@ -78,6 +72,8 @@ impl Monitor {
                     self.look_for_locks();
                 }
             }
+            // It joined another cluster.
+            Err(_) if self.next.as_ref().is_some_and(|next| !next.files.is_ours()) => self.leave_cluster(),
             Err(why) => {
                 let serial = cluster.state().serial;
                 tracing::error!(
@@ -85,6 +81,14 @@ impl Monitor {
                     "the state that the next monitor keeps is not taken: {why}"
                 );
             }
+        }
+    }
+
+    /// The machine is of another cluster, or of none: nothing more is begun for those whom this one let in.
+    fn leave_cluster(&mut self) {
+        self.next = None;
+        if self.tools.cluster.take().is_some() {
+            tracing::info!("the node is not of this cluster any more");
         }
     }
 }
