@@ -254,7 +254,12 @@ impl Managed {
         self.replace_role(role, signals::KILL);
     }
 
-    fn replace_role(&self, role: &str, signal: i32) {
+    /// Ends the process of a role, whatever becomes of the next one.
+    pub fn end_role(&self, role: &str) {
+        self.signal_role(role, signals::TERM);
+    }
+
+    fn signal_role(&self, role: &str, signal: i32) -> Option<i32> {
         let mut old = None;
         wait_until("a process of the role", || {
             old = self.serving(role);
@@ -262,6 +267,11 @@ impl Managed {
         });
         let pidfd = process::pidfd_open(old.expect("it runs")).expect("it lives");
         process::signal(&pidfd, signal).expect("signalled");
+        old
+    }
+
+    fn replace_role(&self, role: &str, signal: i32) {
+        let old = self.signal_role(role, signal);
         wait_until("another process of the role", || {
             self.serving(role).is_some_and(|new| Some(new) != old)
         });
@@ -278,12 +288,12 @@ impl Managed {
     fn serving(&self, role: &str) -> Option<i32> {
         let begins = |pid: &i32, words: &str| command_line(*pid).starts_with(words);
         let up = self.up()?;
-        // A node's starter goes on as the small image.
-        let words = match role {
-            "node" => "fleetgate-front starter".to_owned(),
-            _ => format!("fleetgate {role} --config"),
-        };
-        let all = children(up).into_iter().filter(|pid| begins(pid, &words));
+        // A node's starter goes on as the small image, where there is one.
+        let words = format!("fleetgate {role} --config");
+        let is_starter = |pid: &i32| role == "node" && begins(pid, "fleetgate-front starter");
+        let all = children(up)
+            .into_iter()
+            .filter(|pid| begins(pid, &words) || is_starter(pid));
         // Numbers of processes begin again at their end, so the latest need not have the highest.
         all.max_by_key(|pid| start_time(*pid))
     }

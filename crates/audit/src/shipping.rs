@@ -1,6 +1,7 @@
 //! The audit log on its way to the cluster: whole lines are read behind what is kept there already, one batch at a time,
 //! and the next when that one is kept. It runs on the thread that writes the log, which is the one that waits for the
-//! disk; it writes nothing to the log and knows no proxy.
+//! disk; it writes nothing to the log and knows no proxy. Others may write to it too: after a restart the monitor before goes
+//! on with its sessions. So the file is looked at though this process has written nothing.
 //!
 //! Lines gather for a moment behind the first of them, because each batch is signed, sealed, and waited for on the cluster's
 //! disk: the lines of a login are one batch, and while many log in there are four a second.
@@ -21,6 +22,8 @@ const NOTE: &str = "audit.json";
 pub const MAX_BATCH: usize = 120 << 10;
 /// So long lines gather behind the first, unless there is more than a batch of them.
 const GATHER: Duration = Duration::from_millis(250);
+/// How often the file is looked at for lines of other processes.
+const LOOK: Duration = Duration::from_millis(500);
 /// The position is noted at most this often. Less than what the monitor rests after, or this thread would map again what it
 /// has just given back.
 const NOTE_EVERY: Duration = Duration::from_secs(1);
@@ -51,6 +54,8 @@ pub struct Shipping {
     unsent: bool,
     /// Until when lines gather; none: whatever there is may go.
     gathering: Option<Instant>,
+    /// When the file was last looked at.
+    looked: Instant,
     noted: Option<Instant>,
     is_noted: bool,
     complained: bool,
@@ -87,6 +92,7 @@ impl Shipping {
             under_way: None,
             unsent: true,
             gathering: None,
+            looked: Instant::now(),
             noted: None,
             is_noted: true,
             complained: false,
@@ -101,6 +107,7 @@ impl Shipping {
         {
             reading.at.offset = offset;
             self.under_way = None;
+            self.looked = Instant::now();
             self.is_noted = false;
         }
     }
@@ -108,7 +115,8 @@ impl Shipping {
     /// Sends the next lines, if there are any, none are under way and it is time, and notes the position when it is time.
     /// `written`: there are new ones.
     pub fn turn(&mut self, written: bool) {
-        if written && !self.unsent {
+        let is_due = self.look_in().is_some_and(|wait| wait.is_zero());
+        if (written || is_due && self.has_grown()) && !self.unsent {
             self.unsent = true;
             self.gathering = Some(Instant::now() + GATHER);
         }
@@ -129,7 +137,28 @@ impl Shipping {
 
     /// In how long there is something to do even if nothing happens; none: there is nothing.
     pub fn due_in(&self) -> Option<Duration> {
-        [self.send_in(), self.note_in()].into_iter().flatten().min()
+        let due = [self.send_in(), self.look_in(), self.note_in()];
+        due.into_iter().flatten().min()
+    }
+
+    /// In how long the file is to be looked at; none: lines are on their way, and it is looked at behind them.
+    fn look_in(&self) -> Option<Duration> {
+        (!self.unsent && self.under_way.is_none()).then(|| LOOK.saturating_sub(self.looked.elapsed()))
+    }
+
+    /// Whether somebody has written to the log since: to the file that is read, or to one that took its place.
+    fn has_grown(&mut self) -> bool {
+        self.looked = Instant::now();
+        let Some(Reading { file, at }) = &self.reading else {
+            return self.path.exists();
+        };
+        let len = |meta: std::io::Result<Metadata>| meta.map(|meta| (at.is(&meta), meta.len()));
+        match (len(std::fs::metadata(&self.path)), len(file.metadata())) {
+            (Ok((false, len)), _) if len > 0 => true,
+            (Ok((true, len)), _) => len != at.offset,
+            (_, Ok((_, len))) => len > at.offset,
+            _ => false,
+        }
     }
 
     /// In how long lines may go.
@@ -448,6 +477,36 @@ mod tests {
         File::create(place.directory.join("log")).expect("cut");
         place.append("nine\n");
         assert_eq!(place.turn(true).as_deref(), Some("nine\n"));
+    }
+
+    #[test]
+    fn lines_that_another_process_wrote_are_seen_without_one_of_ours() {
+        let mut place = Place::new("others");
+        // As the thread does that has nothing to write: it waits until something is due.
+        let next = |place: &mut Place| {
+            for _ in 0..20 {
+                std::thread::park_timeout(place.shipping.due_in().expect("it looks"));
+                place.shipping.turn(false);
+                if let Ok(batch) = place.got.try_recv() {
+                    let end = batch.offset + batch.lines.len() as u64;
+                    place.shipping.kept(&batch.log, end);
+                    return Some(String::from_utf8(batch.lines).expect("text"));
+                }
+            }
+            None
+        };
+        place.append("own\n");
+        assert_eq!(place.turn(true).as_deref(), Some("own\n"));
+        assert_eq!(next(&mut place), None);
+        place.append("another's\n");
+        assert_eq!(next(&mut place).as_deref(), Some("another's\n"));
+        // In the file that took its place, with what was left of the one before.
+        place.append("left\n");
+        place.rotate("log.1");
+        place.append("next\n");
+        assert_eq!(next(&mut place).as_deref(), Some("left\n"));
+        assert_eq!(next(&mut place).as_deref(), Some("next\n"));
+        assert_eq!(next(&mut place), None);
     }
 
     #[test]

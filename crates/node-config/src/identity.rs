@@ -129,6 +129,15 @@ impl Home {
         }
     }
 
+    /// Whether it is still this node's. What cannot be read says nothing: only another key does, or none.
+    pub fn is_there(&self) -> bool {
+        match load_tls_key(&self.state_directory) {
+            Ok(Some(key)) => Key::from_pkcs8(&key).map_or(true, |key| key.public().spki() == self.tls_public),
+            Ok(None) => false,
+            Err(_) => true,
+        }
+    }
+
     /// The place of one of its files.
     pub fn place(&self, file: &str) -> PathBuf {
         self.state_directory.join(DIRECTORY).join(file)

@@ -30,8 +30,9 @@ pub const SILENCE: Duration = Duration::from_millis(300);
 pub const STRANGER_LIFE: Duration = Duration::from_secs(30);
 /// After an accept that failed, as when there are no descriptors left.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
-/// What an open connection whose user was locked still has to read why.
-const LOCKED_WORDS: Duration = Duration::from_millis(500);
+/// What an open connection whose user was locked still has to read why. Within it a node's monitor that drains has the state
+/// too, by way of the one that took its place, and ends what the user runs.
+const LOCKED_WORDS: Duration = Duration::from_secs(1);
 
 /// Everything that the connections of one address share.
 pub(crate) struct Mux {

@@ -44,6 +44,8 @@ pub(crate) struct DialContext {
     pub locked: watch::Receiver<LockedProxies>,
     /// True: no more.
     pub leave: watch::Receiver<bool>,
+    /// False: proxies say nothing any more that is heard.
+    pub hears: watch::Receiver<bool>,
 }
 
 /// A connection that is served.
@@ -205,6 +207,7 @@ async fn open(
         only_state,
         attested: Arc::default(),
         leave: dialling.leave.clone(),
+        hears: dialling.hears.clone(),
         gone: dialling.gone.clone(),
         documents: dialling.documents.clone(),
         share,

@@ -37,6 +37,8 @@ pub(crate) struct EventLoop {
     client: watch::Sender<tls::Client>,
     locked: watch::Sender<LockedProxies>,
     leave: watch::Sender<bool>,
+    /// What proxies say is heard.
+    hears: watch::Sender<bool>,
     dials: JoinSet<()>,
     dialled: Vec<(Proxy, AbortHandle)>,
     tickets: Ticket,
@@ -81,6 +83,7 @@ impl EventLoop {
             client: watch::channel(client).0,
             locked: watch::channel(settings.credentials.locked.into()).0,
             leave: watch::channel(false).0,
+            hears: watch::channel(true).0,
             dials: JoinSet::new(),
             dialled: Vec::new(),
             tickets: 0,
@@ -183,10 +186,13 @@ impl EventLoop {
                     let _ = control.try_send(post(from_node::Kind::Statement(statement.clone())));
                 }
             }
-            ToTunnel::Drain => {
+            ToTunnel::Drain { follows } => {
+                if !follows {
+                    // A control stream that goes on would keep its connection.
+                    self.hears.send_replace(false);
+                    self.controls.clear();
+                }
                 self.leave.send_replace(true);
-                // A control stream that goes on would keep its connection.
-                self.controls.clear();
                 self.renew = None;
                 self.audit = None;
             }
@@ -296,6 +302,7 @@ impl EventLoop {
                 client: self.client.subscribe(),
                 locked: self.locked.subscribe(),
                 leave: self.leave.subscribe(),
+                hears: self.hears.subscribe(),
             };
             let task = self.dials.spawn(keep(proxy.clone(), dialling));
             self.dialled.push((proxy, task));

@@ -53,6 +53,8 @@ pub(crate) struct ServiceContext {
     pub attested: Arc<AtomicBool>,
     /// True: no more.
     pub leave: watch::Receiver<bool>,
+    /// False: its control stream ends.
+    pub hears: watch::Receiver<bool>,
     /// Told when a control stream ended.
     pub gone: Arc<Notify>,
     /// Held while the pieces of a document are said, so that those of two proxies do not mix.
@@ -235,11 +237,11 @@ impl Tunnel for ServiceContext {
         let serving = self.clone();
         let own = post.downgrade();
         drop(post);
-        let mut leave = self.leave.clone();
+        let mut hears = self.hears.clone();
         tokio::spawn(async move {
             let _silent = silent;
             let mut words = request.into_inner();
-            while !*leave.borrow() {
+            while *hears.borrow() {
                 tokio::select! {
                     word = words.message() => match word {
                         Ok(Some(ToNode { kind: Some(to_node::Kind::Leaving(_)) })) => {
@@ -247,6 +249,10 @@ impl Tunnel for ServiceContext {
                                 let _ = serving.requests.send(LoopRequest::Left(own)).await;
                             }
                             serving.left.notify_one();
+                            // Another tunnel hears what there is to hear.
+                            if *serving.leave.borrow() {
+                                return;
+                            }
                         }
                         Ok(Some(word)) => {
                             serving.share.take(&word).await;
@@ -254,7 +260,7 @@ impl Tunnel for ServiceContext {
                         }
                         _ => return,
                     },
-                    _ = leave.changed() => {}
+                    _ = hears.changed() => {}
                 }
             }
         });

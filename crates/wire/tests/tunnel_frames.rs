@@ -89,7 +89,7 @@ fn to_tunnel() -> Vec<ToTunnel> {
         ToTunnel::Credentials { credentials },
         ToTunnel::Renew { message: vec![1; 9] },
         ToTunnel::Audit { message: vec![2; 9] },
-        ToTunnel::Drain,
+        ToTunnel::Drain { follows: true },
         ToTunnel::Statement {
             proxy: c"edge".into(),
             message: vec![1; 300],

@@ -5,7 +5,7 @@ mod member;
 mod signed;
 
 pub use member::Member;
-pub use signed::{MAX_SIGNED, SignedState, StateWriter};
+pub use signed::{MAX_SIGNED, SignedState, StateChange, StateFiles, StateWriter};
 
 use crate::Config;
 use crate::identity::Identity as Joined;

@@ -7,6 +7,7 @@ use fleetgate_policy::cluster::MAX_STATE;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 
@@ -79,6 +80,68 @@ impl SignedState {
         let mut text = serde_json::to_vec(&text).map_err(|e| e.to_string())?;
         text.push(b'\n');
         to(&text).map_err(|e| e.to_string())
+    }
+}
+
+/// What another process of the same node learns, as it writes it: the files are read when they are others than before.
+#[derive(Debug)]
+pub struct StateFiles {
+    home: Home,
+    state: Option<FileMark>,
+}
+
+/// Which file it is, and as of when: each state is a file of its own.
+type FileMark = (u64, u64, i64, i64, u64);
+
+/// What stands there now.
+#[derive(Debug, PartialEq, Eq)]
+pub enum StateChange {
+    /// A state that may be another one.
+    State(SignedState),
+    /// Nothing new.
+    None,
+    /// The machine left its cluster: there is none.
+    Gone,
+}
+
+impl StateFiles {
+    /// Of this node. What stands there already counts as new.
+    pub fn new(home: Home) -> StateFiles {
+        StateFiles { home, state: None }
+    }
+
+    /// What stands there now. A file that cannot be read is an error once, until it is another one.
+    pub fn look(&mut self) -> Result<StateChange, String> {
+        let mark = match std::fs::symlink_metadata(self.home.place(STATE)) {
+            Ok(meta) => Some((
+                meta.dev(),
+                meta.ino(),
+                meta.mtime(),
+                meta.mtime_nsec(),
+                meta.len(),
+            )),
+            Err(e) if e.kind() == ErrorKind::NotFound => None,
+            Err(e) => return Err(format!("{}: {e}", self.home.place(STATE).display())),
+        };
+        if mark.is_none() {
+            return Ok(StateChange::Gone);
+        }
+        if mark == self.state {
+            return Ok(StateChange::None);
+        }
+        self.state = mark;
+        let state = SignedState::read(&self.home.place(STATE))?;
+        Ok(state.map_or(StateChange::None, StateChange::State))
+    }
+
+    /// Whether the machine is still this node, and did not join anew.
+    pub fn is_ours(&self) -> bool {
+        self.home.is_there()
+    }
+
+    /// The last sign that the state still holds, if there is a readable one.
+    pub fn fresh(&self) -> Option<SignedState> {
+        SignedState::read(&self.home.place(FRESH)).ok().flatten()
     }
 }
 
@@ -163,6 +226,15 @@ mod tests {
         }
         assert!(is_last(SignedState::load(&directory), 8));
         assert!(is_last(SignedState::load_fresh(&directory), 108));
+        let mut files = StateFiles::new(Home::of(&directory, &key));
+        assert_eq!(files.look(), Ok(StateChange::State(numbered(8))));
+        assert_eq!(files.look(), Ok(StateChange::None));
+        numbered(9).save(&directory).expect("written");
+        assert_eq!(files.look(), Ok(StateChange::State(numbered(9))));
+        assert_eq!(files.fresh(), Some(numbered(108)));
+        let mut others = StateFiles::new(Home::of(&directory, &Key::generate()));
+        assert_eq!(others.look(), Ok(StateChange::State(numbered(9))));
+        assert!(files.is_ours() && !others.is_ours());
         let path = place(&directory, STATE);
         for (text, part) in [
             (&b"{}"[..], "missing field `document`"),
@@ -171,6 +243,8 @@ mod tests {
         ] {
             std::fs::write(&path, text).expect("written");
             let error = SignedState::load(&directory).expect_err("damaged");
+            assert_eq!(files.look(), Err(error.clone()));
+            assert_eq!(files.look(), Ok(StateChange::None), "said once");
             assert!(error.contains("state.json: ") && error.contains(part), "{error}");
         }
         std::fs::remove_dir_all(&directory).expect("clean");

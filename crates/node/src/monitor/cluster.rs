@@ -26,6 +26,8 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_secs(60);
 /// The timer for that.
 const AGE: u64 = 0;
+/// The timer of a monitor that drains. Label commands have no ids without low bits.
+pub(super) const FOLLOW: u64 = 1 << 2;
 /// DISCONNECT's reason (RFC 4253 §11.1): by application.
 const BY_APPLICATION: u32 = 11;
 
@@ -145,6 +147,9 @@ impl Monitor {
             self.age_timer = None;
             return self.look_at_age();
         }
+        if id == FOLLOW {
+            return self.follow_next();
+        }
         let Some(Value { key, value }) = self.label_commands.woken(&mut self.tools, id) else {
             return;
         };
@@ -162,6 +167,7 @@ impl Monitor {
     }
 
     fn look_at_age(&mut self) {
+        self.refresh_by_next();
         self.say_age();
         if self.tools.cluster.is_some() && self.age_timer.is_none() {
             let timer = self.tools.timers.after(LOOK, Key::new(Owner::Cluster, AGE));
@@ -169,7 +175,7 @@ impl Monitor {
         }
     }
 
-    fn say_age(&mut self) {
+    pub(super) fn say_age(&mut self) {
         let now = unix_seconds();
         let Some(cluster) = &mut self.tools.cluster else {
             return;
@@ -183,7 +189,7 @@ impl Monitor {
     }
 
     /// Ends what a lock is for, on every way in.
-    fn look_for_locks(&mut self) {
+    pub(super) fn look_for_locks(&mut self) {
         let now = unix_seconds();
         let all = self.connections.numbers(|c| !matches!(c.stage, Stage::Login(_)));
         for number in all {

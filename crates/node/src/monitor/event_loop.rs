@@ -4,6 +4,7 @@
 use super::accept::Listeners;
 use super::audit::{Event, WriterThread};
 use super::connections::{Connections, Stage};
+use super::draining::NextMonitor;
 use super::fronts::Fronts;
 use super::label_commands::LabelCommands;
 use super::lobby::Lobby;
@@ -66,6 +67,8 @@ pub struct Monitor {
     pub(crate) label_commands: LabelCommands,
     /// When the state's age is looked at next.
     pub(crate) age_timer: Option<Timer>,
+    /// What the monitor that took its place learns of the cluster; none: this one does not drain, or did not join.
+    pub(crate) next: Option<NextMonitor>,
     /// When sums of what strangers did are due.
     pub(crate) strangers_timer: Option<Timer>,
     /// Ends of connections that are not told yet.

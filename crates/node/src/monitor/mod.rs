@@ -19,6 +19,7 @@ pub mod cgroup;
 mod cluster;
 mod connections;
 mod denials;
+mod draining;
 mod event_loop;
 mod fronts;
 mod host_keys;

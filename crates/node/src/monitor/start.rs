@@ -350,6 +350,7 @@ pub fn open(parts: Parts) -> Result<Monitor, MonitorError> {
         watchers: WatcherProcesses::default(),
         age_timer: None,
         label_commands: LabelCommands::default(),
+        next: None,
         strangers_timer: None,
         ends: Vec::new(),
         grants: 0,

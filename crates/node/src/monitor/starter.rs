@@ -209,6 +209,10 @@ impl Monitor {
             self.node_lock = None;
             self.tell_lobby(&ToLobby::Drain);
             self.drain_tunnel();
+            // The next monitor is sent what the cluster says, keeps it, and delivers what both write to the log.
+            self.tools.audit.ship(None);
+            self.tools.state_writer = None;
+            self.follow_next();
             self.starter.draining();
             tracing::info!(connections = self.connections.len(), "accepting no more");
         }

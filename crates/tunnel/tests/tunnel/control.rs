@@ -383,7 +383,7 @@ fn the_list_of_proxies_is_followed_and_drain_lets_sessions_end() {
             tokio::join!(second.session(Kind::Dial(dial(b""))), tunnel.taken(&cluster));
         let mut control = control(&second).await;
         assert!(matches!(control.next().await, Some(from_node::Kind::Facts(_))));
-        tunnel.say(&ToTunnel::Drain, &[]);
+        tunnel.say(&ToTunnel::Drain { follows: false }, &[]);
         assert!(control.next().await.is_none(), "the control stream ends");
         assert!(matches!(session.next().await, Some(Kind::Opened(_))));
         node.try_write(b"to the end").expect("written");

@@ -148,8 +148,9 @@ choice! {
         9 => Renew { message: Vec<u8> },
         /// Have this kept: a whole `AuditBatch` message, to be sent until it is.
         10 => Audit { message: Vec<u8> },
-        /// Dial no more; end with the last session.
-        11 => Drain,
+        /// Dial no more; end with the last session. `follows`: and say what each proxy says of the cluster's state, until it
+        /// says that another tunnel took this one's place.
+        11 => Drain { follows: bool },
         /// For this proxy alone: a whole `Statement` message.
         12 => Statement { proxy: CString, message: Vec<u8> },
     }

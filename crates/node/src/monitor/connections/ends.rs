@@ -58,6 +58,8 @@ impl Monitor {
     /// Its socket is dead: all that hung on it goes now. Its front may have a last word about it, the bytes that it
     /// carried, for which the record waits a moment.
     pub(crate) fn hung_up(&mut self, number: Number) {
+        // A proxy ends connections of users who are locked. What these run is ended too, as long as it is known whose it is.
+        self.look_at_next();
         let Some(known) = self.connections.get(number) else {
             return;
         };

@@ -60,8 +60,8 @@ impl Monitor {
         // One that was told to leave has sessions, and nothing else to say.
         let is_leaving = tunnel.worker != Some(worker);
         match word {
-            FromTunnel::State { .. } | FromTunnel::Fresh { .. } | FromTunnel::Renewed { .. }
-                if is_leaving => {}
+            FromTunnel::State { .. } | FromTunnel::Fresh { .. } if is_leaving && !self.draining => {}
+            FromTunnel::Renewed { .. } if is_leaving => {}
             FromTunnel::Ready => {
                 // A node without a port of its own serves from here on.
                 if self.workers.is_there(self.lobby.worker) {

@@ -111,7 +111,9 @@ impl Monitor {
             && let Some(worker) = tunnel.worker.take()
         {
             tunnel.leaving.push(worker);
-            let word = ToTunnel::Drain;
+            // Nobody else hears what the cluster says until the next monitor has dialled.
+            let follows = self.draining;
+            let word = ToTunnel::Drain { follows };
             self.workers.say(worker, &word, Vec::new(), &self.tools.wakes);
         }
     }
