@@ -367,8 +367,8 @@ impl Service {
         Ok((kind, name, member))
     }
 
-    /// The machine is none of the cluster's any more; another may have its name.
-    pub async fn remove_node(&self, caller: &Caller, name: &str) -> Result<()> {
+    /// The machine is none of the cluster's any more; another may have its name. The last proxy goes by force alone.
+    pub async fn remove_node(&self, caller: &Caller, name: &str, force: bool) -> Result<()> {
         let name = Name::parse(name).map_err(Refused::invalid)?;
         let millis = self.ledger.millis();
         self.change(|cache| {
@@ -380,6 +380,12 @@ impl Service {
                     "there is no node {name}: fleetgate node ls shows those there are"
                 ))
             })?;
+            if kind == Kind::Proxy && cache.proxies.len() == 1 && !force {
+                return Err(Refused::state(format!(
+                    "{name} is the cluster's only proxy: without it nobody reaches a node or logs in, and no machine joins. \
+                     Let another proxy join first (fleetgate token add --kind proxy), or remove it with --force"
+                )));
+            }
             let event = self
                 .event(event::NODE_REMOVED, caller)
                 .node(name.as_str())

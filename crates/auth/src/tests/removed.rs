@@ -101,7 +101,10 @@ async fn plain(place: &Place) {
 }
 
 async fn remove(place: &Place, name: &str) {
-    let name = v1::NodeName { name: name.into() };
+    let name = v1::NodeName {
+        name: name.into(),
+        force: false,
+    };
     place.admin().await.remove_node(name).await.expect("removed");
 }
 
@@ -251,7 +254,22 @@ fn the_lock_of_a_removal_stays_while_certificates_from_before_it_may_be_left() {
         place.machine("node", "web2").await;
         place.machine("proxy", "edge").await;
         remove(&place, "web2").await;
-        remove(&place, "edge").await;
+        let mut last = v1::NodeName {
+            name: "edge".into(),
+            force: false,
+        };
+        let status = place.admin().await.remove_node(last.clone()).await.unwrap_err();
+        assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
+        for words in ["edge is the cluster's only proxy", "--force"] {
+            assert!(status.message().contains(words), "{status}");
+        }
+        last.force = true;
+        place
+            .admin()
+            .await
+            .remove_node(last)
+            .await
+            .expect("removed all the same");
         let user = v1::UserName { name: "bob".into() };
         place.admin().await.remove_user(user).await.expect("removed");
         let user = v1::UserName { name: "ada".into() };
