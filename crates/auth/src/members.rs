@@ -14,7 +14,7 @@ use crate::secret::Secret;
 use crate::service::Service;
 use crate::users::labels;
 use fleetgate_net::{Pin, x509};
-use fleetgate_policy::cluster::{Lock, Name, Subject, Target};
+use fleetgate_policy::cluster::{Lock, Name, REMOVED, Subject, Target};
 use fleetgate_proto::{signed, v1};
 use fleetgate_ssh::key::PublicKey;
 use fleetgate_store::{Key, Step};
@@ -488,7 +488,7 @@ fn end_machine(cache: &StateCache, kind: Kind, name: &Name, millis: u64, by: &st
         // Whoever joins behind this change does so by the state that has the lock, or a later one.
         serial_before: Some(cache.next_serial(millis)),
         expires: Some(all_ended(cache, now, crate::validity::MEMBER_LIFETIME)),
-        reason: "it was removed".to_owned(),
+        reason: REMOVED.to_owned(),
         created: now,
         by: by.to_owned(),
     };
