@@ -1,6 +1,6 @@
 //! `fleetgate node ls|rm|register`.
 
-use super::{Admin, ask, call, labels_text, moment, word};
+use super::{Admin, ask, call, labels_text, moment, removed, word};
 use crate::flags::{Arguments, Outcome};
 use crate::output;
 use fleetgate_client::error::ClientError;
@@ -79,11 +79,7 @@ pub fn remove(given: &Arguments) -> Outcome {
             force,
         },
     )?;
-    output::either(
-        given.has("json"),
-        || json!({ "removed": name }),
-        || format!("{name} was removed: its certificates are good no more\n"),
-    )
+    removed(given, &name)
 }
 
 /// `node register`
