@@ -74,7 +74,7 @@ pub fn copy(directory: &Path, state: &Address, to: &Path) -> Result<Copied> {
     }
     let found = fs::symlink_metadata(directory).map_err(|e| {
         Refused::unavailable(format!(
-            "the auth service's directory {}: {e}; --state or --config says which one",
+            "the auth service's directory {}: {e}; run this on auth's machine, where --state or --config says which one",
             directory.display()
         ))
     })?;

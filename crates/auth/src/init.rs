@@ -115,7 +115,7 @@ async fn joined(
     let reply = async {
         let known = service.cache().members(kind).contains_key(&request.name);
         if anew && known {
-            service.remove_node(&local(), &request.name).await?;
+            service.remove_node(&local(), &request.name, true).await?;
         }
         let reply = service.join_here(&local(), kind, request).await?;
         while service.ledger.post_once().await? {}

@@ -14,7 +14,7 @@ use crate::secret::Secret;
 use crate::service::Service;
 use crate::users::labels;
 use fleetgate_net::{Pin, x509};
-use fleetgate_policy::cluster::{Lock, Name, Subject, Target};
+use fleetgate_policy::cluster::{Lock, Name, REMOVED, Subject, Target};
 use fleetgate_proto::{signed, v1};
 use fleetgate_ssh::key::PublicKey;
 use fleetgate_store::{Key, Step};
@@ -367,8 +367,8 @@ impl Service {
         Ok((kind, name, member))
     }
 
-    /// The machine is none of the cluster's any more; another may have its name.
-    pub async fn remove_node(&self, caller: &Caller, name: &str) -> Result<()> {
+    /// The machine is none of the cluster's any more; another may have its name. The last proxy goes by force alone.
+    pub async fn remove_node(&self, caller: &Caller, name: &str, force: bool) -> Result<()> {
         let name = Name::parse(name).map_err(Refused::invalid)?;
         let millis = self.ledger.millis();
         self.change(|cache| {
@@ -380,6 +380,12 @@ impl Service {
                     "there is no node {name}: fleetgate node ls shows those there are"
                 ))
             })?;
+            if kind == Kind::Proxy && cache.proxies.len() == 1 && !force {
+                return Err(Refused::state(format!(
+                    "{name} is the cluster's only proxy: without it nobody reaches a node or logs in, and no machine joins. \
+                     Let another proxy join first (fleetgate token add --kind proxy), or remove it with --force"
+                )));
+            }
             let event = self
                 .event(event::NODE_REMOVED, caller)
                 .node(name.as_str())
@@ -482,7 +488,7 @@ fn end_machine(cache: &StateCache, kind: Kind, name: &Name, millis: u64, by: &st
         // Whoever joins behind this change does so by the state that has the lock, or a later one.
         serial_before: Some(cache.next_serial(millis)),
         expires: Some(all_ended(cache, now, crate::validity::MEMBER_LIFETIME)),
-        reason: "it was removed".to_owned(),
+        reason: REMOVED.to_owned(),
         created: now,
         by: by.to_owned(),
     };

@@ -9,7 +9,7 @@ use crate::service::Service;
 use crate::state::FRESH_EVERY;
 use crate::validity::SKEW;
 use fleetgate_net::{Pin, x509};
-use fleetgate_policy::cluster::{Labels, Selector};
+use fleetgate_policy::cluster::{Labels, Name, Selector};
 use fleetgate_proto::{signed, v1};
 use std::collections::BTreeMap;
 
@@ -127,14 +127,25 @@ impl Service {
         Ok(())
     }
 
-    /// The nodes that a selector chooses.
+    /// The nodes and proxies that a selector chooses.
     pub fn nodes(&self, request: &v1::NodesRequest) -> Result<v1::NodesReply> {
         let wanted = match request.selector.trim() {
             "" => Selector::all(),
             text => Selector::parse(text).map_err(Refused::invalid)?,
         };
+        let cache = self.cache();
+        let proxies = cache.proxies.iter().filter(|(name, _)| {
+            // Proxies have no labels.
+            Name::parse(name).is_ok_and(|name| wanted.matches(&name, &Labels::new()))
+        });
         Ok(v1::NodesReply {
-            nodes: self.inventory.all(&self.cache(), &wanted, self.now()),
+            proxies: proxies
+                .map(|(name, member)| v1::Proxy {
+                    name: name.clone(),
+                    version: member.document.version.clone(),
+                })
+                .collect(),
+            nodes: self.inventory.all(&cache, &wanted, self.now()),
         })
     }
 

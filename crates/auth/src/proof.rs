@@ -117,7 +117,8 @@ pub fn key_of<'a>(
 /// A machine that is not, or no longer, a member.
 pub fn gone(name: &Name) -> Refused {
     Refused::unproven(format!(
-        "the machine {name} is not known here: it was removed; join again with a new token (fleetgate token add)"
+        "the machine {name} is not known here: it was removed; join again by another proxy with a new token (fleetgate token \
+         add). Where a proxy was the only one, fleetgate backup and restore make another (docs/proxy.md)"
     ))
 }
 

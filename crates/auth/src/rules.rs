@@ -233,12 +233,14 @@ impl Service {
         .await
     }
 
-    /// Lets them in again.
+    /// Lets them in again. The lock of a removal, a reset or a change of roles stays: without it the certificates from
+    /// before are good again.
     pub async fn remove_lock(&self, caller: &Caller, id: &str) -> Result<()> {
         self.change(|cache| {
             let stored = cache.locks.get(id).ok_or_else(|| {
                 Refused::missing("there is no such lock: fleetgate lock ls shows those there are")
             })?;
+            stays(cache, &stored.document)?;
             let event = self.event(event::LOCK_REMOVED, caller).with("lock", id);
             Ok(Plan::new(())
                 .step(Step::remove(cache::key(&["locks", id]), stored.revision))
@@ -264,6 +266,37 @@ fn expires(target: &Target, lifetime: u32, now: u64) -> Option<u64> {
         (0, _) => None,
         (seconds, _) => Some(now + u64::from(seconds)),
     }
+}
+
+/// Refuses to remove a lock that auth made for a removal, a reset or a change of roles. Nobody needs that: a later login or
+/// join is not kept out by it.
+fn stays(cache: &StateCache, lock: &Lock) -> Result<()> {
+    let name = lock.target.name();
+    let way_in = match &lock.target {
+        Target::User(_) if lock.serial_before.is_some() && !cache.users.contains_key(name) => {
+            format!("fleetgate user add {name} lets {name} in again")
+        }
+        Target::User(_) if lock.serial_before.is_some() => format!(
+            "{name} comes in after a new login (fleetgate login; fleetgate user reset {name} makes an invite for it)"
+        ),
+        Target::Node(_) | Target::Proxy(_) if lock.serial_before.is_some() => {
+            "the machine comes in when it joins again (fleetgate token add, fleetgate join)".to_owned()
+        }
+        Target::Device(_)
+            if !cache.devices.contains_key(name) && lock.id.as_str() == format!("removed-{name}") =>
+        {
+            "its user comes in after a new login, and enrolls the machine anew (fleetgate device enroll)"
+                .to_owned()
+        }
+        _ => return Ok(()),
+    };
+    let by_itself = lock.expires.map_or_else(String::new, |end| {
+        format!("; it goes by itself at {}", crate::clock::rfc3339(end * 1000))
+    });
+    Err(Refused::state(format!(
+        "the lock {} stays: without it the earlier certificates of {} are good again. {way_in}{by_itself}",
+        lock.id, lock.target
+    )))
 }
 
 /// A lock on a name that nobody has is a mistake: whoever was meant stays in.

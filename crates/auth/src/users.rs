@@ -15,7 +15,7 @@ use crate::service::Service;
 use crate::totp::Seed;
 use crate::tries;
 use fleetgate_net::{Admits, Pin, Ticket, x509};
-use fleetgate_policy::cluster::{Lock, MAX_LIFETIME, MAX_ROLES, Name, Target};
+use fleetgate_policy::cluster::{Lock, MAX_LIFETIME, MAX_ROLES, Name, REMOVED, Target};
 use fleetgate_proto::v1;
 use fleetgate_store::{Revision, Step};
 use serde_json::json;
@@ -91,7 +91,7 @@ impl Service {
                     cache,
                     &name,
                     millis,
-                    "it was reset",
+                    "the account was reset",
                     &caller.by(),
                 ))
                 .publish(cache, millis)
@@ -131,7 +131,7 @@ impl Service {
                         cache,
                         &name,
                         millis,
-                        "its roles were changed",
+                        "the roles were changed",
                         &caller.by(),
                     ))
                     .publish(cache, millis),
@@ -165,13 +165,7 @@ impl Service {
                 .steps(tries::forget(cache, &name))
                 .steps(devices)
                 .steps(no_invites(cache, &name))
-                .step(end_certificates(
-                    cache,
-                    &name,
-                    millis,
-                    "it was removed",
-                    &caller.by(),
-                ))
+                .step(end_certificates(cache, &name, millis, REMOVED, &caller.by()))
                 .publish(cache, millis)
                 .event(event))
         })

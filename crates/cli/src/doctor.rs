@@ -100,7 +100,10 @@ fn login() -> Vec<Finding> {
                 "login",
                 Grade::Wrong,
                 e.to_string(),
-                "run fleetgate login",
+                match e.to_string().contains("run: chmod") {
+                    true => "the sentence says what mends it",
+                    false => "run fleetgate login",
+                },
             )];
         }
         Ok(profile) => profile,
@@ -168,7 +171,7 @@ fn login() -> Vec<Finding> {
                 "ssh-agent",
                 Grade::Less,
                 e.to_string(),
-                "eval \"$(ssh-agent -s)\"; without one keys are in files alone",
+                "without one keys are in files alone",
             ),
         },
     );

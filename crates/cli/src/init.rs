@@ -80,12 +80,17 @@ pub fn run(given: &Arguments) -> Outcome {
         ..
     } = &machine;
     let (state_flag, up) = machine.starts();
+    // Without a node here there is nothing to come to yet.
+    let ssh = match given.has("no-node") {
+        true => String::new(),
+        false => format!("  fleetgate ssh {node}\n"),
+    };
     print(&format!(
         "The cluster {name} is made; its configuration is {}. Now:\n\n  \
          {up}\n  \
          fleetgate user add{state_flag} YOU --role admin --role access\n  \
-         fleetgate login --proxy {public}        # asks for the invite that the line above printed\n  \
-         fleetgate ssh {node}\n\n\
+         fleetgate login --proxy {public}        # asks for the invite that the line above printed\n\
+         {ssh}\n\
          Another machine joins with a token:\n\n  \
          fleetgate token add{state_flag}\n  \
          fleetgate join --proxy {public} --token-file -   # there\n",

@@ -25,6 +25,17 @@ pub fn run(given: &Arguments) -> Outcome {
     let known =
         Identity::load(&state)?.filter(|_| !given.has("again") && !state::is_removed(&state, time::now()));
     if let Some(known) = known {
+        if let Some(flag) = ["auth", "public", "listen"]
+            .into_iter()
+            .find(|flag| given.has(flag))
+        {
+            let words = format!(
+                "this machine is the node {} of the cluster {}, and `--{flag}` is for a proxy: `--again` makes it a proxy too, \
+                 and uses the token",
+                known.node, known.cluster
+            );
+            return Err(given.wrong(words).into());
+        }
         let text = format!(
             "this machine is the node {} of the cluster {}; `fleetgate join --again` with a token joins anew, or \
              another cluster",
@@ -74,13 +85,17 @@ pub fn run(given: &Arguments) -> Outcome {
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     // A token is good once, so a place that cannot be written is found out before the token is shown.
-    let mut places = vec![match &own {
+    let state_place = match &own {
         Some(_) => state.as_path(),
         None => &config.state_directory,
-    }];
-    places.extend(path.parent().filter(|_| own.is_some()));
-    for place in places {
-        check_writable(place)?;
+    };
+    check_writable(state_place, 0o700)?;
+    // Everybody reads the configuration, as `init` has it.
+    if let Some(parent) = path
+        .parent()
+        .filter(|parent| own.is_some() && *parent != state_place)
+    {
+        check_writable(parent, 0o755)?;
     }
     let joined = connect::run(join::join(proxy, &token, machine))?;
     let reply = &joined.reply;
@@ -159,11 +174,11 @@ pub fn run(given: &Arguments) -> Outcome {
 }
 
 /// Makes the directory, where it is missing, and tries a file in it.
-fn check_writable(place: &Path) -> Result<(), ClientError> {
+fn check_writable(place: &Path, mode: u32) -> Result<(), ClientError> {
     let probe = place.join(".fleetgate-join");
     let made = match place.is_dir() {
         true => Ok(()),
-        false => DirBuilder::new().recursive(true).mode(0o700).create(place),
+        false => DirBuilder::new().recursive(true).mode(mode).create(place),
     };
     let tried = made
         .map_err(ClientError::file(place))
@@ -268,16 +283,23 @@ pub fn keep_node(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_place_that_cannot_be_written_is_said_before_the_token_is_used() {
         let directory = std::env::temp_dir().join(format!("fleetgate-join-{}", std::process::id()));
-        check_writable(&directory.join("state")).expect("made");
+        check_writable(&directory.join("state"), 0o700).expect("made");
+        check_writable(&directory.join("etc"), 0o755).expect("made");
+        let mode = |name: &str| {
+            let meta = std::fs::metadata(directory.join(name)).expect("there");
+            meta.permissions().mode() & 0o777
+        };
+        assert_eq!((mode("state"), mode("etc")), (0o700, 0o755));
         let left = std::fs::read_dir(directory.join("state")).expect("there").count();
         assert_eq!(left, 0, "nothing of the try is left");
         std::fs::remove_dir_all(&directory).expect("removed");
         // Nobody makes a directory there, root included.
-        let error = check_writable(Path::new("/proc/fleetgate")).expect_err("refused");
+        let error = check_writable(Path::new("/proc/fleetgate"), 0o700).expect_err("refused");
         assert_eq!(error.code(), 1);
         let words = error.to_string();
         assert!(

@@ -26,6 +26,8 @@ const CLOCK_WARNING: i64 = 30;
 /// `login`
 pub fn run(given: &Arguments) -> Outcome {
     let home = Home::find(given.value("home"))?;
+    // Whom it believes is read before a password is asked for.
+    home.check_mode()?;
     let profile = match given.has("mfa") {
         true => refresh(given, &home)?,
         false => log_in(given, &home, &Known::of(&home))?,
@@ -37,7 +39,7 @@ pub fn run(given: &Arguments) -> Outcome {
             Err(e) => tracing::warn!("the ssh-agent: {e}"),
         }
     }
-    status_of(given, &profile)?;
+    status_of(given, &home, &profile)?;
     Ok(0)
 }
 
@@ -290,6 +292,7 @@ pub fn logout(given: &Arguments) -> Outcome {
     };
     login::out_of_agent(&home)?;
     master_client::retire(&home);
+    let had_config = home.file("ssh_config").exists();
     home.forget()?;
     // What can be read or not, its keys are gone.
     let profile = match profile {
@@ -299,8 +302,14 @@ pub fn logout(given: &Arguments) -> Outcome {
         }
         profile => profile?,
     };
+    let config = match had_config {
+        true => {
+            "; ssh's configuration went too: after the next login `fleetgate config ssh --write` makes it again"
+        }
+        false => "",
+    };
     print(&format!(
-        "{} is logged out of {}\n",
+        "{} is logged out of {}{config}\n",
         profile.user, profile.cluster
     ))
 }
@@ -309,7 +318,7 @@ pub fn logout(given: &Arguments) -> Outcome {
 pub fn status(given: &Arguments) -> Outcome {
     let home = Home::find(given.value("home"))?;
     let profile = home.profile()?;
-    status_of(given, &profile)?;
+    status_of(given, &home, &profile)?;
     Ok(if profile.expires > time::now() {
         0
     } else {
@@ -317,11 +326,17 @@ pub fn status(given: &Arguments) -> Outcome {
     })
 }
 
-fn status_of(given: &Arguments, profile: &Profile) -> Outcome {
-    output::either(given.has("json"), || document(profile), || text(profile))
+fn status_of(given: &Arguments, home: &Home, profile: &Profile) -> Outcome {
+    let is_enrolled = home.file("device.json").exists();
+    output::either(
+        given.has("json"),
+        || document(profile),
+        || text(profile, is_enrolled),
+    )
 }
 
-fn text(p: &Profile) -> String {
+/// `is_enrolled`: this machine has a key of its own, be it approved or not.
+fn text(p: &Profile, is_enrolled: bool) -> String {
     let now = time::now();
     let mut rows = vec![
         ("user", p.user.clone()),
@@ -342,7 +357,11 @@ fn text(p: &Profile) -> String {
         ),
         (
             "device",
-            p.device.clone().unwrap_or_else(|| "not enrolled".to_owned()),
+            p.device.clone().unwrap_or_else(|| match is_enrolled {
+                true => "enrolled; the login was made without it: it waits to be approved, or log in again"
+                    .to_owned(),
+                false => "not enrolled".to_owned(),
+            }),
         ),
     ];
     if p.clock_ahead.abs() > CLOCK_WARNING {

@@ -89,7 +89,8 @@ impl fmt::Display for ClientError {
             ClientError::Unreachable(whom, why) => f.write_str(&text::at(whom, why)),
             ClientError::Interrupted => f.write_str("interrupted"),
             ClientError::NoTerminal(what, instead) => {
-                write!(f, "there is no terminal to ask for {what} on; {instead}")
+                let what = what.to_lowercase();
+                write!(f, "there is no terminal to ask for the {what}; {instead}")
             }
         }
     }

@@ -32,6 +32,34 @@ pub fn private_directory(path: &Path) -> Result<(), ClientError> {
     Ok(())
 }
 
+/// Refuses a directory that others may write.
+pub fn not_writable_by_others(path: &Path) -> Result<(), ClientError> {
+    let Ok(meta) = fs::metadata(path) else {
+        return Ok(());
+    };
+    let us = fleetgate_sys::process::effective_uid();
+    if meta.uid() != us && meta.uid() != 0 {
+        return Err(ClientError::Broken(
+            path.to_owned(),
+            format!(
+                "belongs to the user with id {}, not to you ({us}): use a directory of your own",
+                meta.uid()
+            ),
+        ));
+    }
+    match meta.mode() & 0o022 {
+        0 => Ok(()),
+        _ => Err(ClientError::Broken(
+            path.to_owned(),
+            format!(
+                "has mode {:04o}: others could change in it whom you believe; look at what is in it, then run: chmod 0700 {}",
+                meta.mode() & 0o777,
+                path.display()
+            ),
+        )),
+    }
+}
+
 /// Writes a file of mode 0600 (or `mode`) beside the old one and puts it into its place.
 pub fn write(path: &Path, mode: u32, bytes: &[u8]) -> Result<(), ClientError> {
     let wrong = |e| ClientError::File(path.to_owned(), e);
@@ -94,6 +122,19 @@ pub fn read_text(path: &Path) -> Result<Zeroizing<String>, ClientError> {
         Ok(text) => Ok(Zeroizing::new(text.to_owned())),
         Err(_) => Err(ClientError::Broken(path.to_owned(), "is not text".to_owned())),
     }
+}
+
+/// The same, of a file that somebody named.
+pub fn read_given(path: &Path) -> Result<Zeroizing<String>, ClientError> {
+    read_text(path).map_err(|error| match error {
+        ClientError::File(path, e) if e.kind() == std::io::ErrorKind::NotFound => {
+            ClientError::Usage(format!(
+                "there is no file {}: give the path of one that is there, or - for standard input",
+                path.display()
+            ))
+        }
+        other => other,
+    })
 }
 
 /// Removes a file; one that is not there is removed already.

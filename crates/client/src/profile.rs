@@ -114,18 +114,26 @@ impl Home {
         files::private_directory(&self.0)
     }
 
+    /// Refuses a home that others may write, as ssh does: they would say whom to believe. One that is not there is nobody's.
+    pub fn check_mode(&self) -> Result<(), ClientError> {
+        files::not_writable_by_others(&self.0)
+    }
+
     /// A file that each login writes.
     pub fn read(&self, name: &str) -> Result<Zeroizing<Vec<u8>>, ClientError> {
+        self.check_mode()?;
         files::read(&self.file(name)).map_err(of_login)
     }
 
     /// The same, of a secret: nobody else may read it.
     pub fn read_secret(&self, name: &str) -> Result<Zeroizing<Vec<u8>>, ClientError> {
+        self.check_mode()?;
         files::read_secret(&self.file(name)).map_err(of_login)
     }
 
     /// The same, as text.
     pub fn read_text(&self, name: &str) -> Result<Zeroizing<String>, ClientError> {
+        self.check_mode()?;
         files::read_text(&self.file(name)).map_err(of_login)
     }
 
@@ -136,6 +144,7 @@ impl Home {
 
     /// The login in it, whether or not its time is over.
     pub fn profile(&self) -> Result<Profile, ClientError> {
+        self.check_mode()?;
         let text = match files::read(&self.file(PROFILE)) {
             Err(ClientError::File(_, e)) if e.kind() == std::io::ErrorKind::NotFound => {
                 return Err(self.no_login());
@@ -309,6 +318,40 @@ pub(crate) mod tests {
                 "{logins:?} {here:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_home_that_others_may_write_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let path = std::env::temp_dir().join(format!("fleetgate-open-home-{}", std::process::id()));
+        let home = Home::find(path.to_str()).expect("a path");
+        home.make().expect("made");
+        files::write(&home.file(STATE), 0o600, b"{}").expect("written");
+        let text = serde_json::to_vec(&profile()).expect("text");
+        files::write(&home.file(PROFILE), 0o600, &text).expect("written");
+        for (mode, is_taken) in [
+            (0o700, true),
+            (0o755, true),
+            (0o720, false),
+            (0o702, false),
+            (0o777, false),
+        ] {
+            std::fs::set_permissions(home.path(), std::fs::Permissions::from_mode(mode)).expect("set");
+            assert_eq!(home.login().is_ok(), is_taken, "{mode:o}");
+            for read in [
+                home.login().map(drop),
+                home.read(STATE).map(drop),
+                home.read_text(STATE).map(drop),
+            ] {
+                let Err(why) = read else { continue };
+                let (words, remedy) = (why.to_string(), format!("chmod 0700 {}", path.display()));
+                assert!(
+                    words.contains(&format!("has mode {mode:04o}")) && words.ends_with(&remedy),
+                    "{words}"
+                );
+            }
+        }
+        std::fs::remove_dir_all(home.path()).expect("removed");
     }
 
     #[test]

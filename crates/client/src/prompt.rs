@@ -5,7 +5,7 @@ use crate::error::ClientError;
 use fleetgate_policy::text;
 use fleetgate_sys::terminal::{self, Modes};
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{IsTerminal, Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use zeroize::Zeroizing;
@@ -160,9 +160,13 @@ pub fn secret(
     instead: &'static str,
 ) -> Result<Zeroizing<String>, ClientError> {
     match from {
-        AnswerSource::File("-") => line_of_stdin(what),
+        AnswerSource::File("-") => match Terminal::open().filter(|_| std::io::stdin().is_terminal()) {
+            // Somebody sits there, and reads what is wanted.
+            Some(mut terminal) => terminal.secret(&format!("{what}: ")),
+            None => line_of_stdin(what),
+        },
         AnswerSource::File(path) => {
-            let text = crate::files::read_text(Path::new(path))?;
+            let text = crate::files::read_given(Path::new(path))?;
             Ok(Zeroizing::new(text.lines().next().unwrap_or_default().to_owned()))
         }
         AnswerSource::Terminal => match Terminal::open() {

@@ -59,7 +59,10 @@ impl Transport for Echo {
             address: caller.address.map(|a| a.to_string()).unwrap_or_default(),
             ..Node::default()
         };
-        Ok(Response::new(NodesReply { nodes: vec![node] }))
+        Ok(Response::new(NodesReply {
+            nodes: vec![node],
+            ..NodesReply::default()
+        }))
     }
 }
 

@@ -42,6 +42,7 @@ pub struct Config {
     /// (/etc/ssh/ssh_host_*_key), or new ones in the state directory.
     pub host_keys: Vec<PathBuf>,
     /// Where the node keeps what it makes: host keys, if it had to make them.
+    #[serde(deserialize_with = "types::not_empty")]
     pub state_directory: PathBuf,
     /// Where notes of running sessions are.
     pub runtime_directory: PathBuf,
@@ -90,10 +91,13 @@ pub struct Config {
     pub root_login: RootLogin,
 
     /// Variables that clients may set, by pattern.
+    #[serde(deserialize_with = "types::patterns")]
     pub accept_env: Vec<String>,
     /// Variables that every session has.
+    #[serde(deserialize_with = "types::variables")]
     pub set_env: BTreeMap<String, String>,
     /// Run this instead of what was asked for.
+    #[serde(deserialize_with = "types::command")]
     pub force_command: Option<String>,
     /// Terminals may be had.
     pub pty: bool,
@@ -112,6 +116,7 @@ pub struct Config {
     /// sftp; off: the subsystem is refused.
     pub sftp: bool,
     /// sftp users are confined to this directory; `%u`, `%h`.
+    #[serde(deserialize_with = "types::chroot")]
     pub sftp_chroot: Option<String>,
     /// sftp refuses whatever changes anything.
     pub sftp_read_only: bool,
@@ -199,8 +204,10 @@ pub struct Limits {
     /// A connection has so long to log in.
     pub login_grace: Duration,
     /// Connections that are not logged in, altogether.
+    #[serde(deserialize_with = "types::one_or_more")]
     pub unauthenticated: u32,
     /// Of one address (IPv6: of one /64).
+    #[serde(deserialize_with = "types::one_or_more")]
     pub unauthenticated_per_source: u32,
     /// Tries to log in, per connection.
     #[serde(deserialize_with = "types::one_or_more")]
@@ -211,6 +218,7 @@ pub struct Limits {
     /// Conversations in which PAM asks a person at once, counted the same way.
     pub conversations: u32,
     /// Connections, altogether.
+    #[serde(deserialize_with = "types::one_or_more")]
     pub connections: u32,
     /// Channels per connection.
     pub channels: u32,

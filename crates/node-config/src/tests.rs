@@ -49,6 +49,33 @@ fn an_error_names_its_line_and_what_was_expected() {
             "node.toml:2:9: ",
             "0 would let nobody log in",
         ),
+        (
+            "[limits]\nconnections = 0",
+            "node.toml:2:15: ",
+            "0 would let nobody log in",
+        ),
+        (
+            "sftp_chroot = \"jail\"",
+            "node.toml:1:15: ",
+            "\"jail\" is no directory from / on",
+        ),
+        ("force_command = \"\"", "node.toml:1:17: ", "is empty"),
+        ("state_directory = \"\"", "node.toml:1:19: ", "is empty"),
+        (
+            "accept_env = [\"LANG\", \"A B\"]",
+            "node.toml:1:14: ",
+            "\"A B\" is no pattern of names",
+        ),
+        (
+            "set_env = { \"A B\" = \"1\" }",
+            "node.toml:1:11: ",
+            "\"A B\" is no name of a variable",
+        ),
+        (
+            "set_env = { FLEETGATE_USER = \"ada\" }",
+            "node.toml:1:11: ",
+            "the node sets FLEETGATE_USER itself",
+        ),
     ] {
         let error = parse(text).expect_err(text);
         assert!(

@@ -1,6 +1,7 @@
 //! Values of `node.toml` that are more than a number or a word, and how they are written.
 
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// A time: `"90s"`, `"10m"`, `"1h"`, `"500ms"`, or seconds as a number.
@@ -185,6 +186,70 @@ impl<'de> Deserialize<'de> for Size {
         ))
     }
 }
+
+/// A path or text that is not empty.
+pub(super) fn not_empty<'de, T: Deserialize<'de> + AsRef<std::ffi::OsStr>, D: serde::Deserializer<'de>>(
+    from: D,
+) -> Result<T, D::Error> {
+    let read = T::deserialize(from)?;
+    match read.as_ref().is_empty() {
+        true => Err(serde::de::Error::custom(EMPTY)),
+        false => Ok(read),
+    }
+}
+
+/// A command, if there is one: the empty one would run nothing for everybody.
+pub(super) fn command<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    not_empty(from).map(Some)
+}
+
+/// A directory as `sftp_chroot` has it: from / on, or of the user's.
+pub(super) fn chroot<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    let text = String::deserialize(from)?;
+    match text.starts_with('/') || text.starts_with("%h") {
+        true => Ok(Some(text)),
+        false => Err(serde::de::Error::custom(format!(
+            "{text:?} is no directory from / on: begin it with / or %h"
+        ))),
+    }
+}
+
+/// Patterns of the names of variables.
+pub(super) fn patterns<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    let patterns = Vec::<String>::deserialize(from)?;
+    match patterns.iter().find(|pattern| !is_name(pattern)) {
+        Some(odd) => Err(serde::de::Error::custom(format!(
+            "{odd:?} is no pattern of names: one name or pattern in each text of the list"
+        ))),
+        None => Ok(patterns),
+    }
+}
+
+/// Variables with their values.
+pub(super) fn variables<'de, D: serde::Deserializer<'de>>(
+    from: D,
+) -> Result<BTreeMap<String, String>, D::Error> {
+    let variables = BTreeMap::<String, String>::deserialize(from)?;
+    for name in variables.keys() {
+        if !is_name(name) {
+            return Err(serde::de::Error::custom(format!(
+                "{name:?} is no name of a variable: it has no blank and no `=`"
+            )));
+        }
+        if ["FLEETGATE_USER", "FLEETGATE_ROLES", "FLEETGATE_SESSION"].contains(&name.as_str()) {
+            return Err(serde::de::Error::custom(format!(
+                "the node sets {name} itself: leave it out"
+            )));
+        }
+    }
+    Ok(variables)
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && !text.contains(|c: char| c == '=' || c.is_whitespace() || c.is_control())
+}
+
+const EMPTY: &str = "is empty: leave the line out for the default";
 
 /// A number that is not 0.
 pub(super) fn one_or_more<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u32, D::Error> {

@@ -189,7 +189,7 @@ impl Command {
                 (Some(value), _) if argument.form.fits(value) => value,
                 (Some(value), _) => {
                     return Err(format!(
-                        "does not take {:?} as its {}",
+                        "does not take {:?} as its argument {}",
                         shortened(value),
                         argument.name
                     ));
@@ -410,7 +410,9 @@ mod tests {
             ("du /var/log/nginx", Ok("/usr/bin/du|/var/log/nginx")),
             (
                 "du /var/../etc",
-                Err("the command \"du\" of [commands] of node.toml does not take \"/var/../etc\" as its a"),
+                Err(
+                    "the command \"du\" of [commands] of node.toml does not take \"/var/../etc\" as its argument a",
+                ),
             ),
             ("", Err("the command is empty")),
             (
@@ -432,40 +434,40 @@ mod tests {
             (
                 "check_disk 101",
                 Err(
-                    "the command \"check_disk\" of [commands] of node.toml does not take \"101\" as its warn",
+                    "the command \"check_disk\" of [commands] of node.toml does not take \"101\" as its argument warn",
                 ),
             ),
             (
                 "check_disk 20 /a/../b",
                 Err(
-                    "the command \"check_disk\" of [commands] of node.toml does not take \"/a/../b\" as its path",
+                    "the command \"check_disk\" of [commands] of node.toml does not take \"/a/../b\" as its argument path",
                 ),
             ),
             (
                 "unit nginx@$(id)",
                 Err(
-                    "the command \"unit\" of [commands] of node.toml does not take \"nginx@$(id)\" as its unit",
+                    "the command \"unit\" of [commands] of node.toml does not take \"nginx@$(id)\" as its argument unit",
                 ),
             ),
             (
                 "unit 'nginx@a b'",
                 Err(
-                    "the command \"unit\" of [commands] of node.toml does not take \"nginx@a b\" as its unit",
+                    "the command \"unit\" of [commands] of node.toml does not take \"nginx@a b\" as its argument unit",
                 ),
             ),
             (
                 "unit nginx@a/../b",
                 Err(
-                    "the command \"unit\" of [commands] of node.toml does not take \"nginx@a/../b\" as its unit",
+                    "the command \"unit\" of [commands] of node.toml does not take \"nginx@a/../b\" as its argument unit",
                 ),
             ),
             (
                 "echo -n",
-                Err("the command \"echo\" of [commands] of node.toml does not take \"-n\" as its w"),
+                Err("the command \"echo\" of [commands] of node.toml does not take \"-n\" as its argument w"),
             ),
             (
                 "echo ''",
-                Err("the command \"echo\" of [commands] of node.toml does not take \"\" as its w"),
+                Err("the command \"echo\" of [commands] of node.toml does not take \"\" as its argument w"),
             ),
             ("echo 'a", Err("the command has a quote that is never closed")),
             ("echo a\\", Err("the command ends with a backslash")),

@@ -107,7 +107,8 @@ impl Transport for DialService {
         };
         let nodes = reachable(&self.0, &user, &selector)
             .map_err(|refusal| Status::permission_denied(refusal.words))?;
-        Ok(Response::new(NodesReply { nodes }))
+        let proxies = Vec::new();
+        Ok(Response::new(NodesReply { nodes, proxies }))
     }
 }
 

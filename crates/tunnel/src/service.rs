@@ -175,7 +175,7 @@ impl Tunnel for ServiceContext {
     ) -> Result<Response<Self::SessionStream>, Status> {
         if self.only_state {
             let words = format!(
-                "the proxy {} is locked: connect by another proxy of the cluster",
+                "the proxy {} is locked or was removed: connect by another proxy of the cluster",
                 self.proxy
             );
             return refused(Reason::Lock, &words);

@@ -64,7 +64,7 @@ const REFUSALS: &[Refusal] = &[
         name: "no role for machines with this label",
         begin: r#"role_for place=attic"#,
         home: "home",
-        words: "gate is for none of what ada has, role everything",
+        words: "ada has role everything, and none is for gate",
         end: r#"role_for place=cellar"#,
     },
     Refusal {

@@ -113,7 +113,7 @@ fn joining_exits_with_2_for_usage_1_where_it_is_refused_and_255_without_a_connec
         (
             "--proxy 127.0.0.1:3080",
             "2",
-            "no terminal to ask for Token on; give --token-file",
+            "no terminal to ask for the token; give --token-file",
         ),
         (
             "--proxy 127.0.0.1:3080 --token-file person",

@@ -511,7 +511,7 @@ fn an_open_connection_is_decided_about_for_each_of_its_orders() {
     reload(&manager, &service);
     let (code, text) = session();
     assert_ne!(code, Some(0), "{text}");
-    assert!(text.contains("web1 is for none of what ada has"), "{text}");
+    assert!(text.contains("ada has role"), "{text}");
     audited("the refusal of an order", |e| {
         e["event"] == "denied"
             && e["what"]

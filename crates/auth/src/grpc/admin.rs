@@ -122,12 +122,9 @@ impl v1::admin_server::Admin for GrpcService {
 
     async fn remove_node(&self, request: Request<v1::NodeName>) -> Reply<v1::Empty> {
         let caller = self.admin(&request)?;
-        reply(
-            self.service
-                .remove_node(&caller, &request.get_ref().name)
-                .await
-                .map(|()| DONE),
-        )
+        let request = request.get_ref();
+        let removed = self.service.remove_node(&caller, &request.name, request.force);
+        reply(removed.await.map(|()| DONE))
     }
 
     async fn register_node(&self, request: Request<v1::RegisterNodeRequest>) -> Reply<v1::Node> {

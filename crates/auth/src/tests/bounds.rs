@@ -351,7 +351,10 @@ fn only_a_proxy_says_where_a_connection_comes_from() {
         let user = place.user("ada", &["access"]).await;
         let (user, _) = place.log_in(&user).await;
         let gone = place.machine("proxy", "edge2").await;
-        let name = v1::NodeName { name: "edge2".into() };
+        let name = v1::NodeName {
+            name: "edge2".into(),
+            force: false,
+        };
         place.admin().await.remove_node(name).await.unwrap();
         for (what, holder) in [("a node", &node), ("a user", &user), ("a removed proxy", &gone)] {
             let Ok(stream) = place.passing_on(holder, "192.0.2.8:1").await else {

@@ -291,7 +291,10 @@ fn what_machines_get_while_the_clock_is_ahead_holds_elsewhere_until_they_are_rem
         let mut holder = edge;
         for time in ["first", "second", "third"] {
             assert!(!ended(&holder), "the {time} time");
-            let name = v1::NodeName { name: "edge".into() };
+            let name = v1::NodeName {
+                name: "edge".into(),
+                force: true,
+            };
             place.admin().await.remove_node(name).await.expect("removed");
             assert!(ended(&holder), "the {time} time");
             let again = place.machine("proxy", "edge").await;
@@ -467,7 +470,10 @@ fn machines_are_removed_however_far_the_clock_was_ahead() {
                 0.. => -by,
                 _ => by,
             });
-            let name = || v1::NodeName { name: "web1".into() };
+            let name = || v1::NodeName {
+                name: "web1".into(),
+                force: true,
+            };
             place.admin().await.remove_node(name()).await.expect("removed");
             assert_eq!(ended(&holder), [true; 2], "{kind} {by}");
             let again = place.machine(kind, "web1").await;

@@ -133,7 +133,16 @@ fn a_device_counts_when_it_was_approved_and_signs() {
             .unwrap()
             .into_inner()
             .locks;
-        assert!(locks.iter().any(|l| l.target.as_ref().unwrap().name == device.id));
+        let mut locks = locks.into_iter();
+        let lock = locks.find(|l| l.target.as_ref().unwrap().name == device.id);
+        let id = lock.expect("a lock on the device").id;
+        let stays = place
+            .admin()
+            .await
+            .remove_lock(v1::LockId { id })
+            .await
+            .unwrap_err();
+        assert!(stays.message().contains("fleetgate device enroll"), "{stays}");
         let status = log_in(&as_is, &key, nonce(&place).await).await.unwrap_err();
         assert_eq!(status.code(), Code::PermissionDenied);
         let devices = place

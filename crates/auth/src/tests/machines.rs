@@ -233,7 +233,10 @@ fn a_name_belongs_to_its_key() {
         place
             .admin()
             .await
-            .remove_node(v1::NodeName { name: "web1".into() })
+            .remove_node(v1::NodeName {
+                name: "web1".into(),
+                force: false,
+            })
             .await
             .unwrap();
         // The certificates that it had are locked, for as long as they live; a machine that joins in this very second is not.
@@ -352,7 +355,10 @@ fn certificates_are_renewed_for_who_has_the_present_key() {
         place
             .admin()
             .await
-            .remove_node(v1::NodeName { name: "web1".into() })
+            .remove_node(v1::NodeName {
+                name: "web1".into(),
+                force: false,
+            })
             .await
             .unwrap();
         let said = proxy

@@ -262,7 +262,10 @@ fn a_removed_proxys_certificate_takes_no_place_of_the_next_of_its_name() {
         };
         let gone = place.machine("proxy", "edge").await;
         let before = counted(&gone);
-        let name = v1::NodeName { name: "edge".into() };
+        let name = v1::NodeName {
+            name: "edge".into(),
+            force: true,
+        };
         place.admin().await.remove_node(name).await.expect("removed");
         let next = place.machine("proxy", "edge").await;
         assert_eq!(counted(&next), before, "the control: they have one name");

@@ -144,7 +144,10 @@ fn records_by_another_hand_are_refused() {
         place
             .admin()
             .await
-            .remove_node(v1::NodeName { name: "web1".into() })
+            .remove_node(v1::NodeName {
+                name: "web1".into(),
+                force: false,
+            })
             .await
             .unwrap();
         let status = proxy.audit(batch(&web1, "web1", "a", 0, ONE)).await.unwrap_err();
@@ -610,7 +613,10 @@ fn a_proxy_speaks_for_plain_sshds_and_for_no_node() {
         place
             .admin()
             .await
-            .remove_node(v1::NodeName { name: "db1".into() })
+            .remove_node(v1::NodeName {
+                name: "db1".into(),
+                force: false,
+            })
             .await
             .unwrap();
         let end = line("session_ended", "b", "\"node\":\"db1\"");

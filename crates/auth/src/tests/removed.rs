@@ -101,7 +101,10 @@ async fn plain(place: &Place) {
 }
 
 async fn remove(place: &Place, name: &str) {
-    let name = v1::NodeName { name: name.into() };
+    let name = v1::NodeName {
+        name: name.into(),
+        force: false,
+    };
     place.admin().await.remove_node(name).await.expect("removed");
 }
 
@@ -239,5 +242,79 @@ fn a_removed_node_or_user_keeps_no_connection() {
         place.admin().await.remove_user(user).await.expect("removed");
         ended("a removed user", &admin).await;
         assert!(!state(&root).await);
+    });
+}
+
+#[test]
+fn the_lock_of_a_removal_stays_while_certificates_from_before_it_may_be_left() {
+    run(async {
+        let place = Place::new().await;
+        place.user("bob", &["access"]).await;
+        place.user("ada", &["access"]).await;
+        place.machine("node", "web2").await;
+        place.machine("proxy", "edge").await;
+        remove(&place, "web2").await;
+        let mut last = v1::NodeName {
+            name: "edge".into(),
+            force: false,
+        };
+        let status = place.admin().await.remove_node(last.clone()).await.unwrap_err();
+        assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
+        for words in ["edge is the cluster's only proxy", "--force"] {
+            assert!(status.message().contains(words), "{status}");
+        }
+        last.force = true;
+        place
+            .admin()
+            .await
+            .remove_node(last)
+            .await
+            .expect("removed all the same");
+        let user = v1::UserName { name: "bob".into() };
+        place.admin().await.remove_user(user).await.expect("removed");
+        let user = v1::UserName { name: "ada".into() };
+        place.admin().await.reset_user(user).await.expect("reset");
+        let before = place.service().published().state.locks.clone();
+        let rows = [
+            ("changed-bob", "fleetgate user add bob"),
+            ("changed-ada", "fleetgate login"),
+            ("removed-web2", "fleetgate token add"),
+            ("proxy-removed-edge", "fleetgate token add"),
+        ];
+        for (id, remedy) in rows {
+            let mut admin = place.admin().await;
+            let status = admin
+                .remove_lock(v1::LockId { id: id.into() })
+                .await
+                .expect_err(id);
+            assert_eq!(status.code(), Code::FailedPrecondition, "{id}: {status}");
+            for words in [remedy, "it goes by itself at "] {
+                assert!(status.message().contains(words), "{id}: {status}");
+            }
+        }
+        assert_eq!(place.service().published().state.locks, before);
+        // An administrator's own lock on the same user is taken back.
+        let request = v1::AddLockRequest {
+            target: Some(v1::LockTarget {
+                kind: "user".into(),
+                name: "ada".into(),
+            }),
+            ..v1::AddLockRequest::default()
+        };
+        let id = place
+            .admin()
+            .await
+            .add_lock(request)
+            .await
+            .expect("locked")
+            .into_inner()
+            .id;
+        place
+            .admin()
+            .await
+            .remove_lock(v1::LockId { id })
+            .await
+            .expect("taken back");
+        assert_eq!(place.service().published().state.locks, before);
     });
 }

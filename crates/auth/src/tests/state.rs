@@ -135,7 +135,10 @@ fn the_inventory_is_told_and_then_its_changes() {
         place
             .admin()
             .await
-            .remove_node(v1::NodeName { name: "web2".into() })
+            .remove_node(v1::NodeName {
+                name: "web2".into(),
+                force: false,
+            })
             .await
             .unwrap();
         assert_eq!(change(&mut nodes).await.removed, "web2");

@@ -56,6 +56,10 @@ pub fn run(given: &Arguments) -> Outcome {
     if let Some(what) = unknown.as_ref().filter(|_| given.has("follow")) {
         tracing::warn!("{what}");
     }
+    if given.has("connection") && !given.has("node") {
+        let words = "`--connection` needs `--node NAME`: each node counts its connections by itself";
+        return Err(given.wrong(words).into());
+    }
     let word = |flag| given.value(flag).unwrap_or_default().to_owned();
     // Both were read once by the parser.
     let connection = given.value("connection").and_then(|number| number.parse().ok());

@@ -53,6 +53,7 @@ fn list(given: &Arguments, all: &[Authority]) -> Outcome {
         || {
             let row = |a: &Authority| {
                 let ends = match a.waits.is_empty() {
+                    true if a.phase == "next" && a.until > 0 => format!("signs {}", moment(a.until, "")),
                     true => moment(a.until, ""),
                     false => String::new(),
                 };

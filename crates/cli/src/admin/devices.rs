@@ -1,6 +1,6 @@
 //! `fleetgate device ls|approve|rm`.
 
-use super::{Admin, call, moment, word};
+use super::{Admin, call, moment, removed, word};
 use crate::flags::{Arguments, Outcome};
 use crate::output;
 use fleetgate_proto::v1::{Device, DeviceId, Empty};
@@ -41,8 +41,9 @@ pub fn approve(given: &Arguments) -> Outcome {
 
 /// `device rm`
 pub fn remove(given: &Arguments) -> Outcome {
-    call(given, Admin::remove_device, DeviceId { id: word(given) })?;
-    Ok(0)
+    let id = word(given);
+    call(given, Admin::remove_device, DeviceId { id: id.clone() })?;
+    removed(given, &id)
 }
 
 /// As a document.

@@ -1,6 +1,6 @@
 //! `fleetgate lock …` and `fleetgate user lock`.
 
-use super::{Admin, call, lifetime, moment, word};
+use super::{Admin, call, lifetime, moment, removed, word};
 use crate::flags::{Arguments, Outcome};
 use crate::output;
 use fleetgate_proto::v1::{AddLockRequest, Empty, Lock, LockId, LockTarget};
@@ -74,8 +74,9 @@ pub fn list(given: &Arguments) -> Outcome {
 
 /// `lock rm`
 pub fn remove(given: &Arguments) -> Outcome {
-    call(given, Admin::remove_lock, LockId { id: word(given) })?;
-    Ok(0)
+    let id = word(given);
+    call(given, Admin::remove_lock, LockId { id: id.clone() })?;
+    removed(given, &id)
 }
 
 fn target_text(lock: &Lock) -> String {

@@ -11,7 +11,8 @@ pub mod tokens;
 pub mod users;
 
 use crate::cluster;
-use crate::flags::Arguments;
+use crate::flags::{Arguments, Outcome};
+use crate::output;
 use fleetgate_client::connect::{self, AdminEndpoint};
 use fleetgate_client::error::ClientError;
 use fleetgate_client::profile::Home;
@@ -20,6 +21,7 @@ use fleetgate_client::waiting::BoundedChannel;
 use fleetgate_node::config::Config;
 use fleetgate_proto::v1::EventsRequest;
 use fleetgate_proto::v1::admin_client::AdminClient;
+use serde_json::json;
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
@@ -38,6 +40,15 @@ fn call<R, T>(
     ask(given, async |mut admin| {
         Ok(method(&mut admin, request).await?.into_inner())
     })
+}
+
+/// What a command prints that removed something.
+fn removed(given: &Arguments, what: &str) -> Outcome {
+    output::either(
+        given.has("json"),
+        || json!({ "removed": what }),
+        || format!("{what} was removed\n"),
+    )
 }
 
 /// Hands the lines of all events that fit to `take`.

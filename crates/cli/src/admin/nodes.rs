@@ -1,11 +1,11 @@
 //! `fleetgate node ls|rm|register`.
 
-use super::{Admin, ask, call, labels_text, moment, word};
+use super::{Admin, ask, call, labels_text, moment, removed, word};
 use crate::flags::{Arguments, Outcome};
 use crate::output;
 use fleetgate_client::error::ClientError;
 use fleetgate_client::files;
-use fleetgate_proto::v1::{Node, NodeName, NodesRequest, RegisterNodeRequest};
+use fleetgate_proto::v1::{Node, NodeName, NodesReply, NodesRequest, Proxy, RegisterNodeRequest};
 use fleetgate_ssh::key::PublicKey;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -14,19 +14,37 @@ use std::path::Path;
 pub fn list(given: &Arguments) -> Outcome {
     let selector = given.word().unwrap_or_default().to_owned();
     let wanted = selector.clone();
-    let nodes = call(given, Admin::nodes, NodesRequest { selector })?.nodes;
-    if nodes.is_empty() && !wanted.is_empty() {
+    let NodesReply { nodes, proxies } = call(given, Admin::nodes, NodesRequest { selector })?;
+    if nodes.is_empty() && proxies.is_empty() && !wanted.is_empty() {
         let wanted = output::printable(&wanted);
         let why = format!("no node matches {wanted:?}: `fleetgate node ls` lists them");
         return Err(ClientError::Refused(why).into());
     }
-    print_nodes(given.has("json"), &nodes)
+    output::either(
+        given.has("json"),
+        || {
+            let proxy = |p: &Proxy| json!({ "name": p.name, "version": p.version });
+            json!({
+                "nodes": nodes.iter().map(document).collect::<Vec<_>>(),
+                "proxies": proxies.iter().map(proxy).collect::<Vec<_>>(),
+            })
+        },
+        || table(&nodes, &proxies),
+    )
 }
 
 /// A list of nodes.
 pub fn print_nodes(as_json: bool, nodes: &[Node]) -> Outcome {
-    let headings = ["node", "state", "version", "labels"];
-    output::list(as_json, "nodes", nodes, document, headings, |n| {
+    output::either(
+        as_json,
+        || json!({ "nodes": nodes.iter().map(document).collect::<Vec<_>>() }),
+        || table(nodes, &[]),
+    )
+}
+
+/// Proxies are below the nodes: auth knows of them that they joined, and not whether they are reached.
+fn table(nodes: &[Node], proxies: &[Proxy]) -> String {
+    let node = |n: &Node| {
         let state = match n.connected {
             _ if n.unreached_since > 0 => {
                 format!("not reached since {}", moment(n.unreached_since, "never"))
@@ -35,14 +53,33 @@ pub fn print_nodes(as_json: bool, nodes: &[Node]) -> Outcome {
             false => format!("seen {}", moment(n.seen, "never")),
         };
         let version = if n.version.is_empty() { "sshd" } else { &n.version };
-        [n.name.clone(), state, version.to_owned(), labels_text(&n.labels)]
-    })
+        vec![n.name.clone(), state, version.to_owned(), labels_text(&n.labels)]
+    };
+    let proxy = |p: &Proxy| {
+        vec![
+            p.name.clone(),
+            "proxy".to_owned(),
+            p.version.clone(),
+            String::new(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = nodes.iter().map(node).chain(proxies.iter().map(proxy)).collect();
+    output::table(&["node", "state", "version", "labels"], &rows)
 }
 
 /// `node rm`
 pub fn remove(given: &Arguments) -> Outcome {
-    call(given, Admin::remove_node, NodeName { name: word(given) })?;
-    Ok(0)
+    let name = word(given);
+    let force = given.has("force");
+    call(
+        given,
+        Admin::remove_node,
+        NodeName {
+            name: name.clone(),
+            force,
+        },
+    )?;
+    removed(given, &name)
 }
 
 /// `node register`
@@ -87,4 +124,29 @@ fn document(n: &Node) -> Value {
         "name": n.name, "connected": n.connected && n.unreached_since == 0, "seen": n.seen, "version": n.version, "address": n.address,
         "labels": n.labels, "unreached_since": n.unreached_since,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proxies_stand_below_the_nodes() {
+        let node = Node {
+            name: "db1".to_owned(),
+            connected: true,
+            ..Node::default()
+        };
+        let proxy = Proxy {
+            name: "edge".to_owned(),
+            version: "0.1.0".to_owned(),
+        };
+        let text = table(&[node], &[proxy]);
+        let rows: Vec<Vec<&str>> = text
+            .lines()
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert_eq!(rows[1], ["db1", "connected", "sshd"]);
+        assert_eq!(rows[2], ["edge", "proxy", "0.1.0"]);
+    }
 }

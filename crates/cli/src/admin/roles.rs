@@ -1,6 +1,6 @@
 //! `fleetgate role …`.
 
-use super::{Admin, ask, call, events, word};
+use super::{Admin, ask, call, events, removed, word};
 use crate::flags::{Arguments, Outcome};
 use crate::output::{self, print};
 use fleetgate_base::exit;
@@ -34,7 +34,7 @@ pub fn apply(given: &Arguments) -> Outcome {
                 .read_to_string(&mut text)?;
             text
         }
-        path => files::read_text(Path::new(path))?.to_string(),
+        path => files::read_given(Path::new(path))?.to_string(),
     };
     let dry_run = given.has("dry-run");
     // Auth reads the roles itself, and may know keys that this program does not. It does not know the file's name.
@@ -134,8 +134,9 @@ pub fn show(given: &Arguments) -> Outcome {
 
 /// `role rm`
 pub fn remove(given: &Arguments) -> Outcome {
-    call(given, Admin::remove_role, RoleName { name: word(given) })?;
-    Ok(0)
+    let name = word(given);
+    call(given, Admin::remove_role, RoleName { name: name.clone() })?;
+    removed(given, &name)
 }
 
 /// `role test`

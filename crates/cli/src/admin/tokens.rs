@@ -1,6 +1,6 @@
 //! `fleetgate token …`.
 
-use super::{Admin, call, lifetime, moment, word};
+use super::{Admin, call, lifetime, moment, removed, word};
 use crate::flags::{Arguments, Outcome};
 use crate::output::{self, print};
 use fleetgate_proto::v1::{AddTokenRequest, Empty, JoinToken, TokenId};
@@ -54,8 +54,9 @@ pub fn list(given: &Arguments) -> Outcome {
 
 /// `token rm`
 pub fn remove(given: &Arguments) -> Outcome {
-    call(given, Admin::remove_token, TokenId { id: word(given) })?;
-    Ok(0)
+    let id = word(given);
+    call(given, Admin::remove_token, TokenId { id: id.clone() })?;
+    removed(given, &id)
 }
 
 fn document(t: &JoinToken) -> Value {

@@ -1,6 +1,6 @@
 //! `fleetgate user …`.
 
-use super::{Admin, call, lifetime, moment, word};
+use super::{Admin, call, lifetime, moment, removed, word};
 use crate::flags::{Arguments, Outcome};
 use crate::output::{self, print};
 use fleetgate_proto::v1::{AddUserRequest, ChangeUserRequest, Empty, Invite, User, UserName};
@@ -38,7 +38,7 @@ fn hand_over(given: &Arguments, invite: &Invite) -> Outcome {
         );
     }
     eprintln!(
-        "The invite of {}, good once and {}; `fleetgate login --proxy HOST:PORT` asks for it:",
+        "The invite of {}, good once and {}; `fleetgate login --proxy HOST:PORT --invite-file -` asks for it:",
         invite.user,
         moment(invite.expires, "for ever").replace("in ", "for ")
     );
@@ -101,8 +101,9 @@ pub fn change(given: &Arguments) -> Outcome {
 
 /// `user rm`
 pub fn remove(given: &Arguments) -> Outcome {
-    call(given, Admin::remove_user, UserName { name: word(given) })?;
-    Ok(0)
+    let name = word(given);
+    call(given, Admin::remove_user, UserName { name: name.clone() })?;
+    removed(given, &name)
 }
 
 fn document(u: &User) -> Value {

@@ -212,7 +212,7 @@ pub const TABLE: &[Command] = &[
     Command::new(
         &["node", "ls"],
         "list all nodes",
-        "SELECTOR as for `fleetgate ls`, which lists those that you may reach.",
+        "SELECTOR as for `fleetgate ls`, which lists those that you may reach. Proxies are listed below the nodes.",
         admin::nodes::list,
     )
     .flags(WHERE)
@@ -221,10 +221,15 @@ pub const TABLE: &[Command] = &[
     Command::new(
         &["node", "rm"],
         "remove a node",
-        "Its certificates are taken back; it has to join anew.",
+        "Its certificates are taken back; it has to join anew. Proxies are removed by this command too.",
         admin::nodes::remove,
     )
-    .flags(WHERE)
+    .flags(&[
+        Flag::new("force", Value::None, "Remove also the cluster's only proxy, without which nobody reaches anything."),
+        STATE,
+        HOME,
+        JSON,
+    ])
     .operands(one("NODE", Value::Name("NODE")))
     .examples(&[("for good", "fleetgate node rm web1")]),
     Command::new(

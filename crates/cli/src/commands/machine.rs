@@ -36,8 +36,8 @@ pub const TABLE: &[Command] = &[
     Command::new(
         &["demo"],
         "seal the session helper, open a session, make a cluster and use it, say what each step cost",
-        "Shows the way of a session on this machine: the ladder of sealing strategies with what each found, the \
-         session helper sealed on the best rung, and a session for the current user through it; then a \
+        "Shows the way of a session on this machine: the sealing strategies with what each found, the \
+         session helper sealed by the best of them, and a session for the current user through it; then a \
          cluster in a temporary folder, from `init` to a lock and the audit log. Needs no configuration and no \
          root, and leaves nothing behind.",
         |given| demo::run(&given.operands),

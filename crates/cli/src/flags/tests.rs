@@ -229,7 +229,7 @@ fn mistakes_are_named_with_what_would_be_right() {
         ),
         (
             "user ls --proxy ::1:22",
-            "`--proxy` wants a host with its port, as proxy.example.org:3080, not `::1:22`",
+            "`--proxy` wants a host with its port, as host.example.org:3080, not `::1:22`",
         ),
         (
             "user ls --label =b",

@@ -79,7 +79,12 @@ impl Value {
                     Value::Choice(_, words) => did_you_mean(word, "", words.iter().copied()),
                     _ => String::new(),
                 };
-                let (wants, word) = (self.wants(), text::printable(word));
+                let wants = match self {
+                    // The word has that name itself.
+                    Value::Text(name) if name == subject => "a word that is not empty".to_owned(),
+                    _ => self.wants(),
+                };
+                let word = text::printable(word);
                 Err(format!("{subject} {verb} {wants}, not `{word}`{hint}"))
             }
             Err(why) => Err(format!("{subject}: {}", text::printable(&why))),
@@ -162,7 +167,7 @@ impl Value {
                 "NUMBER",
                 "the number of a connection, the field `connection` of events",
             ),
-            Value::HostPort => ("HOST:PORT", "a host with its port, as proxy.example.org:3080"),
+            Value::HostPort => ("HOST:PORT", "a host with its port, as host.example.org:3080"),
             Value::Proxy => (
                 "HOST[:PORT]",
                 "a host, as proxy.example.org or proxy.example.org:3080",

@@ -90,7 +90,10 @@ impl Transport for Echo {
             name,
             ..Node::default()
         };
-        Ok(Response::new(NodesReply { nodes: vec![node] }))
+        Ok(Response::new(NodesReply {
+            nodes: vec![node],
+            ..NodesReply::default()
+        }))
     }
 }
 

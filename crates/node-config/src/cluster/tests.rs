@@ -224,8 +224,7 @@ fn a_machine_knows_by_the_state_that_it_was_removed() {
         );
         assert_eq!(cluster.is_removed(1500), is_removed, "{case}");
         let words = cluster.removal(1500).map(|lock| lock.refusal().words);
-        let removed =
-            "node web1 is locked (it was removed): join again with a new token (fleetgate token add)";
+        let removed = "node web1 was removed: join again with a new token (fleetgate token add)";
         assert_eq!(words.as_deref(), is_removed.then_some(removed), "{case}");
         assert!(!cluster.is_removed(5000), "{case}: its time is over");
     }

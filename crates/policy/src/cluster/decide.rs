@@ -124,11 +124,7 @@ pub fn explain(attempt: &Attempt<'_>) -> Vec<String> {
                 attempt.node,
                 can(role)
             ),
-            Says::OtherNodes => format!(
-                "role {name} is for {}, and {} is none of them",
-                nodes_of(role),
-                attempt.node
-            ),
+            Says::OtherNodes => format!("role {name} is for {}, not for {}", nodes_of(role), attempt.node),
             Says::OtherLogins => format!(
                 "role {name} is for the logins {}, not {}",
                 role.logins.join(", "),
@@ -147,7 +143,11 @@ pub fn explain(attempt: &Attempt<'_>) -> Vec<String> {
 /// By which rule, once: some refusals begin with it.
 fn refused(refusal: &Refusal) -> String {
     let words = refusal.words.strip_prefix(&format!("by {}, ", refusal.rule));
-    format!("refused by {}: {}", refusal.rule, words.unwrap_or(&refusal.words))
+    match words {
+        // A step before says why.
+        None if refusal.words.starts_with(&refusal.rule) => format!("refused by {}", refusal.rule),
+        words => format!("refused by {}: {}", refusal.rule, words.unwrap_or(&refusal.words)),
+    }
 }
 
 /// The accounts that a user with these roles may have somewhere: the principals of the certificate, sorted.
@@ -273,7 +273,7 @@ fn ask(role: &Role, attempt: &Attempt<'_>, user: &Name) -> Says {
 
 fn no_role(attempt: &Attempt<'_>, user: &Name) -> Refusal {
     let Attempt { login, node, .. } = attempt;
-    let remedy = "ask an administrator for one that does";
+    let remedy = "ask an administrator for a role that allows it";
     let here: Vec<&Role> = held(attempt)
         .filter(|role| matches!(ask(role, attempt, user), Says::OtherLogins))
         .collect();
@@ -286,7 +286,7 @@ fn no_role(attempt: &Attempt<'_>, user: &Name) -> Refusal {
         let roles = roles_in_words(&attempt.identity.roles);
         (
             roles.clone(),
-            format!("{node} is for none of what {user} has, {roles}: {remedy}"),
+            format!("{user} has {roles}, and none is for {node}: {remedy}"),
         )
     } else {
         let roles = roles_in_words(here.iter().map(|role| &role.name));

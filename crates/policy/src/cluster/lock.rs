@@ -6,6 +6,8 @@ use super::refusal::{Reason, Refusal};
 use std::collections::BTreeMap;
 use std::fmt;
 
+/// The reason of a lock that a removal makes.
+pub const REMOVED: &str = "it was removed";
 /// The longest reason.
 pub const MAX_REASON: usize = 1024;
 
@@ -135,18 +137,23 @@ impl Lock {
             "" => String::new(),
             why => format!(" ({why})"),
         };
-        let again = match self.serial_before {
-            _ if matches!(self.target, Target::Session(_)) => "log in again",
-            Some(_) if matches!(self.target, Target::Node(_) | Target::Proxy(_)) => {
-                "join again with a new token (fleetgate token add)"
+        let words = match (&self.target, self.serial_before) {
+            (Target::Session(_), _) => format!("{} is locked{reason}: log in again", self.target),
+            (_, None) => format!("{} is locked{reason}: ask an administrator", self.target),
+            (Target::Node(_) | Target::Proxy(_), Some(_)) => {
+                let again = "join again with a new token (fleetgate token add)";
+                format!("{} was removed: {again}", self.target)
             }
-            Some(_) => "log in again",
-            None => "ask an administrator",
+            (_, Some(_)) if self.reason == REMOVED => {
+                format!("{} was removed: ask an administrator", self.target)
+            }
+            // It ends earlier logins, and keeps nobody out.
+            (_, Some(_)) => format!("the login of {} is over{reason}: log in again", self.target),
         };
         Refusal {
             reason: Reason::Lock,
             rule: format!("lock {}", self.id),
-            words: format!("{} is locked{reason}: {again}", self.target),
+            words,
         }
     }
 }
@@ -236,5 +243,53 @@ impl Locks {
 impl FromIterator<Lock> for Locks {
     fn from_iter<I: IntoIterator<Item = Lock>>(locks: I) -> Locks {
         Locks::new(locks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_whether_somebody_was_removed_and_what_helps() {
+        let user = Target::User(Name::parse("bob").expect("a name"));
+        let proxy = Target::Proxy(Name::parse("edge").expect("a name"));
+        for (target, reason, serial_before, words) in [
+            (
+                &user,
+                "left",
+                None,
+                "user bob is locked (left): ask an administrator",
+            ),
+            (
+                &user,
+                REMOVED,
+                Some(7),
+                "user bob was removed: ask an administrator",
+            ),
+            (
+                &user,
+                "the account was reset",
+                Some(7),
+                "the login of user bob is over (the account was reset): log in again",
+            ),
+            (
+                &proxy,
+                REMOVED,
+                Some(7),
+                "proxy edge was removed: join again with a new token (fleetgate token add)",
+            ),
+        ] {
+            let lock = Lock {
+                id: Name::parse("l1").expect("a name"),
+                target: target.clone(),
+                serial_before,
+                expires: None,
+                reason: reason.to_owned(),
+                created: 0,
+                by: "ada".to_owned(),
+            };
+            assert_eq!(lock.refusal().words, words);
+        }
     }
 }

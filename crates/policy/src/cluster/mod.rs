@@ -20,7 +20,7 @@ pub use identity::{
     Identity, MAX_IDENTITY, MAX_ROLES, SSH_EXTENSION, Subject, X509_EXTENSION, X509_EXTENSION_TEXT,
 };
 pub use labels::{Labels, MAX_LABEL_KEY, MAX_LABEL_VALUE, MAX_LABELS};
-pub use lock::{Lock, Locks, MAX_REASON, SESSION_DIGITS, Target};
+pub use lock::{Lock, Locks, MAX_REASON, REMOVED, SESSION_DIGITS, Target};
 pub use name::{MAX_NAME, Name};
 pub use refusal::{Reason, Refusal};
 pub use role::{Limits, MAX_LIFETIME, MAX_ROLE_ENTRIES, MIN_LIFETIME, Recording, Role, USER};

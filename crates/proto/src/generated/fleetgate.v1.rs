@@ -180,6 +180,17 @@ pub struct NodesRequest {
 pub struct NodesReply {
     #[prost(message, repeated, tag = "1")]
     pub nodes: ::prost::alloc::vec::Vec<Node>,
+    /// The cluster's proxies, by name; to administrators alone.
+    #[prost(message, repeated, tag = "2")]
+    pub proxies: ::prost::alloc::vec::Vec<Proxy>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Proxy {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// As it said when it joined.
+    #[prost(string, tag = "2")]
+    pub version: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Node {
@@ -1626,6 +1637,9 @@ pub struct LocksReply {
 pub struct NodeName {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
+    /// Removes also the cluster's last proxy, without which nobody reaches anything.
+    #[prost(bool, tag = "2")]
+    pub force: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RegisterNodeRequest {

@@ -65,7 +65,7 @@ async fn the_list_of_nodes_is_decided_as_a_dial_is() {
             "removed",
             alice(),
             Some(1),
-            "user alice is locked (stolen laptop): log in again",
+            "the login of user alice is over (stolen laptop): log in again",
         ),
     ] {
         let world = World::new(&format!("list-{label}")).await;

@@ -210,7 +210,7 @@ pub const NOT_SERVED: [(char, &str); 4] = [
     ('I', "load the token into the ssh-agent: `ssh-add -s PROVIDER`"),
     (
         'Q',
-        "`ssh -Q` lists OpenSSH's algorithms; `fleetgate ssh -v` says which are taken",
+        "`ssh -Q` lists OpenSSH's algorithms; `fleetgate ssh -vv` says which are taken",
     ),
     (
         'w',

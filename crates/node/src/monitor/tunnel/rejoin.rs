@@ -48,7 +48,11 @@ impl Monitor {
         }
         self.parted.extend(tunnel.leaving);
         let (cluster, node) = (&tunnel.joined.cluster, &tunnel.joined.node);
-        tracing::info!(cluster, node, "the node is not of this cluster any more");
+        tracing::info!(
+            cluster,
+            node,
+            "the node gave up this identity: it left, or joined again"
+        );
     }
 
     /// A word of a tunnel's whose identity the node no longer has. It may have been said before that one heard so.

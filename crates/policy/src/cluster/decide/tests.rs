@@ -5,7 +5,7 @@ use crate::cluster::{Lock, Selector, Subject, Target};
 
 const NOW: u64 = 1_800_000_000;
 const SKEW: u64 = 60;
-const REMEDY: &str = "ask an administrator for one that does";
+const REMEDY: &str = "ask an administrator for a role that allows it";
 
 fn name(text: &str) -> Name {
     Name::parse(text).unwrap()
@@ -156,7 +156,7 @@ fn who_comes_in_where_and_what_the_others_are_told() {
             no(
                 Reason::Role,
                 "role dba",
-                &format!("web1 is for none of what alice has, role dba: {REMEDY}"),
+                &format!("alice has role dba, and none is for web1: {REMEDY}"),
             ),
         ),
         (
@@ -173,7 +173,7 @@ fn who_comes_in_where_and_what_the_others_are_told() {
             no(
                 Reason::Role,
                 "role gone",
-                &format!("db1 is for none of what alice has, role gone: {REMEDY}"),
+                &format!("alice has role gone, and none is for db1: {REMEDY}"),
             ),
         ),
         (alice(&["dev", "dba"]).at("web1", "deploy"), yes(&["dev"])),
@@ -327,7 +327,11 @@ fn who_comes_in_where_and_what_the_others_are_told() {
         ),
         (
             alice(&["dba"]).locked(Target::User(name("alice")), |l| l.serial_before = Some(42)),
-            no(Reason::Lock, "lock l1", "user alice is locked: log in again"),
+            no(
+                Reason::Lock,
+                "lock l1",
+                "the login of user alice is over: log in again",
+            ),
         ),
         (
             alice(&["dba"]).locked(Target::User(name("alice")), |l| l.serial_before = Some(41)),
@@ -404,7 +408,7 @@ fn steps_are_for_people() {
             "no lock holds against alice, alice or db1",
             "role check allows alice on db1: the commands disk",
             "role dba asks for a second factor not older than 15m and you showed none: run fleetgate login --mfa",
-            "role dev is for env=dev, and db1 is none of them",
+            "role dev is for env=dev, not for db1",
             "role gone does not exist any more: it allows nothing",
             "allowed by role check",
         ]
