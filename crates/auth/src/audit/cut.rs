@@ -47,7 +47,7 @@ fn cut_oldest(db: &Connection) -> Result<usize, rusqlite::Error> {
     let (first, last): (i64, i64) = db.query_row("SELECT min(id), max(id) FROM events", [], |row| {
         Ok((row.get(0)?, row.get(1)?))
     })?;
-    let until = first + ((last - first) / CUT as i64).max(1);
+    let until = first + ((last - first) / CUT.cast_signed()).max(1);
     db.execute("DELETE FROM events WHERE id < ?1", [until])
 }
 
