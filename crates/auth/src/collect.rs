@@ -91,22 +91,31 @@ impl Service {
             until: request.until,
             limit: request.limit,
         };
+        let mark = match &*request.after {
+            "" => self.ledger.audit().begin(&query).await?,
+            after => after.parse().map_err(|why: String| Refused::invalid(why))?,
+        };
         Ok(Reading {
-            mark: self.ledger.audit().begin(&query).await?,
+            mark,
             query,
             follow: request.follow,
         })
     }
 
-    /// The next events; none: that was all. Whoever follows waits for more.
-    pub async fn read_on(&self, reading: &mut Reading) -> Result<Vec<Found>> {
+    /// The next events with the mark behind each; none: that was all. Whoever follows waits for more.
+    pub async fn read_on(&self, reading: &mut Reading) -> Result<Vec<(Found, Mark)>> {
         let mut last = self.ledger.audit().last();
         loop {
             last.mark_unchanged();
             let found = self.ledger.audit().page(&reading.query, reading.mark).await?;
             if let Some(newest) = found.last() {
-                reading.mark = reading.mark.behind(newest);
-                return Ok(found);
+                let before = reading.mark;
+                reading.mark = before.behind(newest);
+                let marked = |found: Found| {
+                    let mark = before.behind(&found);
+                    (found, mark)
+                };
+                return Ok(found.into_iter().map(marked).collect());
             }
             if let Mark::Time { newest, .. } = reading.mark
                 && reading.follow
@@ -115,7 +124,7 @@ impl Service {
                 continue;
             }
             if !reading.follow || last.changed().await.is_err() {
-                return Ok(found);
+                return Ok(Vec::new());
             }
         }
     }

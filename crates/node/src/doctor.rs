@@ -5,6 +5,7 @@ mod selinux;
 
 use crate::config::cluster::{Cluster, removed_words, stale_words};
 use crate::config::{Config, ConfigError, PamUse};
+use crate::monitor::node_lock;
 use fleetgate_base::own;
 use fleetgate_policy::cluster::STALE;
 use fleetgate_sys::{clock, process};
@@ -97,10 +98,16 @@ pub fn examine(path: &Path) -> Vec<Finding> {
         }
     };
     let serves = path.exists() || process::effective_uid() == 0;
-    findings.extend(config.listen.iter().map(|address| port(*address, serves)));
+    let runs = node_lock::running(&config.state_directory);
+    let is_own = matches!(runs, Ok(Some(_)));
+    findings.extend(config.listen.iter().map(|address| port(*address, serves, is_own)));
+    let cluster = cluster(&config);
+    // Only a node that has joined notes that it runs. Where this may not be read, nothing is said.
+    if let (true, Ok(runs)) = (cluster.is_some(), runs) {
+        findings.push(process_of(runs));
+    }
     findings.push(account(&config.user));
     findings.extend(host_keys(&config));
-    let cluster = cluster(&config);
     findings.push(way_in(&config, cluster.is_some()));
     findings.extend(cluster);
     findings.extend(own::unchanged(&config.state_directory).err().map(|why| {
@@ -178,14 +185,31 @@ fn clock_kept() -> Finding {
     }
 }
 
-/// `serves`: a node is configured here, or root asks. To anybody else a low port of the defaults is no concern.
-fn port(address: SocketAddr, serves: bool) -> Finding {
+/// Whether the node runs.
+fn process_of(runs: Option<u32>) -> Finding {
+    const WHAT: &str = "node";
+    match runs {
+        Some(pid) => Finding::good(WHAT, format!("runs, pid {pid}")),
+        None => Finding::less(
+            WHAT,
+            "does not run",
+            "systemctl start fleetgate-node, or fleetgate up",
+        ),
+    }
+}
+
+/// `serves`: a node is configured here, or root asks. To anybody else a low port of the defaults is no concern. `is_own`: the
+/// node of this configuration runs.
+fn port(address: SocketAddr, serves: bool, is_own: bool) -> Finding {
     // Binding and letting go is the only way to know; nothing is accepted.
     match TcpListener::bind(address) {
         Ok(_) => Finding::good("listen", format!("{address} is free")),
+        Err(e) if e.kind() == ErrorKind::AddrInUse && is_own => {
+            Finding::good("listen", format!("{address} is taken while this node runs"))
+        }
         Err(e) if e.kind() == ErrorKind::AddrInUse => Finding::less(
             "listen",
-            format!("{address} is taken: by this node, if it runs, else by another server"),
+            format!("{address} is taken: by this node, if it runs alone, else by another server"),
             "stop the other server, or choose another port with `listen`",
         ),
         Err(e) if e.kind() == ErrorKind::PermissionDenied && !serves => Finding::less(
@@ -387,14 +411,19 @@ mod tests {
         let low = SocketAddr::from(([127, 0, 0, 1], 1));
         match TcpListener::bind(low).map_err(|e| e.kind()) {
             Err(ErrorKind::PermissionDenied) => {
-                assert_eq!(port(low, false).grade, Grade::Less);
-                assert_eq!(port(low, true).grade, Grade::Wrong);
+                assert_eq!(port(low, false, false).grade, Grade::Less);
+                assert_eq!(port(low, true, false).grade, Grade::Wrong);
             }
-            _ => assert_ne!(port(low, false).grade, Grade::Wrong),
+            _ => assert_ne!(port(low, false, false).grade, Grade::Wrong),
         }
+        // The node's own port is no fault while it runs.
+        let taken = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let address = taken.local_addr().expect("an address");
+        assert_eq!(port(address, true, true).grade, Grade::Good);
+        assert_eq!(port(address, true, false).grade, Grade::Less);
         // An address that is not this machine's is wrong for anybody.
         let foreign = SocketAddr::from(([192, 0, 2, 1], 0));
-        assert_eq!(port(foreign, false).grade, Grade::Wrong);
+        assert_eq!(port(foreign, false, false).grade, Grade::Wrong);
     }
 
     #[test]

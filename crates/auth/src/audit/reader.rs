@@ -5,6 +5,8 @@ use super::schema::{alone, reader, said};
 use super::{AuditError, Log};
 use rusqlite::OptionalExtension;
 use rusqlite::types::Value;
+use std::fmt;
+use std::str::FromStr;
 
 /// The most events of one page.
 const PAGE: u32 = 500;
@@ -71,6 +73,29 @@ impl Mark {
                 newest,
             },
             Mark::Arrival(_) => Mark::Arrival(found.id),
+        }
+    }
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Mark::Time { time, id, newest } => write!(f, "{time} {id} {newest}"),
+            Mark::Arrival(id) => write!(f, "{id}"),
+        }
+    }
+}
+
+impl FromStr for Mark {
+    type Err = String;
+
+    /// As it was shown: a number of one event, or a time, a number, and the last number that was there.
+    fn from_str(text: &str) -> Result<Mark, String> {
+        let mut numbers = text.splitn(3, ' ').map(str::parse::<i64>);
+        match (numbers.next(), numbers.next(), numbers.next()) {
+            (Some(Ok(id)), None, None) => Ok(Mark::Arrival(id)),
+            (Some(Ok(time)), Some(Ok(id)), Some(Ok(newest))) => Ok(Mark::Time { time, id, newest }),
+            _ => Err("the mark of an event is none that was given out: ask without it".to_owned()),
         }
     }
 }

@@ -176,8 +176,13 @@ impl v1::admin_server::Admin for GrpcService {
                         return;
                     }
                 };
-                for event in found {
-                    if to.send(Ok(v1::Event { line: event.line })).await.is_err() {
+                for (event, mark) in found {
+                    let mark = mark.to_string();
+                    let event = v1::Event {
+                        line: event.line,
+                        mark,
+                    };
+                    if to.send(Ok(event)).await.is_err() {
                         return;
                     }
                 }

@@ -714,3 +714,69 @@ fn a_session_that_its_node_does_not_know_any_more_is_over() {
         assert_eq!(present().await, [""; 0]);
     });
 }
+
+/// All events behind a mark: their lines, each with its mark.
+async fn behind(place: &Place, after: &str) -> Vec<(String, String)> {
+    let request = v1::EventsRequest {
+        after: after.to_owned(),
+        ..v1::EventsRequest::default()
+    };
+    let mut stream = place.admin().await.events(request).await.unwrap().into_inner();
+    let mut all = Vec::new();
+    while let Some(event) = stream.message().await.unwrap() {
+        all.push((event.line, event.mark));
+    }
+    all
+}
+
+#[test]
+fn reading_goes_on_behind_a_mark_over_a_restart_with_nothing_lost_or_twice() {
+    run(async {
+        let mut place = Place::new().await;
+        place.user("ada", &["access"]).await;
+        place.posted().await;
+        let before = behind(&place, "").await;
+        assert!(before.len() > 2, "{before:?}");
+        // Whoever follows has come to the order of arrival.
+        let follow = v1::EventsRequest {
+            follow: true,
+            ..v1::EventsRequest::default()
+        };
+        let mut stream = place.admin().await.events(follow).await.unwrap().into_inner();
+        for (line, _) in &before {
+            assert_eq!(stream.message().await.unwrap().unwrap().line, *line);
+        }
+        place.machine("node", "web1").await;
+        let joined = loop {
+            let event = stream.message().await.unwrap().unwrap();
+            if event.line.contains("\"joined\"") {
+                break event;
+            }
+        };
+        let (directory, clock) = place.stop().await;
+        place = Place::on(directory, clock).await;
+        let all = behind(&place, "").await;
+        for (at, (_, mark)) in before.iter().enumerate() {
+            let rest = behind(&place, mark).await;
+            let lines =
+                |all: &[(String, String)]| all.iter().map(|(line, _)| line.clone()).collect::<Vec<_>>();
+            assert_eq!(
+                lines(&rest),
+                lines(&before[at + 1..]),
+                "as many as there were: {mark}"
+            );
+        }
+        let rest = behind(&place, &joined.mark).await;
+        let at = all
+            .iter()
+            .position(|(line, _)| *line == joined.line)
+            .expect("it is there");
+        assert_eq!(rest.len(), all.len() - at - 1);
+        let request = v1::EventsRequest {
+            after: "x".to_owned(),
+            ..v1::EventsRequest::default()
+        };
+        let status = place.admin().await.events(request).await.map(drop).unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument, "{status}");
+    });
+}

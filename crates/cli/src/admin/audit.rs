@@ -7,10 +7,13 @@ use fleetgate_audit as node;
 use fleetgate_auth::audit::event as auth;
 use fleetgate_client::error::ClientError;
 use fleetgate_client::time;
+use fleetgate_net::h2;
 use fleetgate_policy::text;
 use fleetgate_proto::v1::EventsRequest;
 use fleetgate_proxy::audit::events as proxy;
 use serde_json::Value;
+use std::time::Duration;
+use tonic::{Code, Status};
 
 /// The events of watched sessions, whose fields are those of the table of audited calls.
 const CALLS: &[&str] = &[
@@ -64,7 +67,7 @@ pub fn run(given: &Arguments) -> Outcome {
     // Both were read once by the parser.
     let connection = given.value("connection").and_then(|number| number.parse().ok());
     let session = given.value("session").and_then(|id| session_id(id).ok());
-    let request = EventsRequest {
+    let mut request = EventsRequest {
         user: word("user"),
         node: word("node"),
         event: word("event"),
@@ -78,21 +81,48 @@ pub fn run(given: &Arguments) -> Outcome {
     };
     let as_json = given.has("json");
     let columns = output::columns();
-    let found = ask(given, async |mut admin| {
-        let mut events = admin.events(request).await?.into_inner();
-        let mut found = false;
-        while let Some(event) = events.message().await? {
-            found = true;
-            let line = match as_json {
-                true => text::printable_json(&event.line),
-                false => output::cut(&readable(&event.line), columns),
+    let (mut was_connected, mut found) = (false, false);
+    loop {
+        let ended = ask(given, async |mut admin| {
+            let mut events = match admin.events(request.clone()).await {
+                Ok(events) => events.into_inner(),
+                Err(status) if was_connected && is_broken(&status) => return Ok(Some(status)),
+                Err(status) => return Err(status.into()),
             };
-            if let Err(e) = print(&format!("{}\n", line.trim_end())) {
-                return Err(ClientError::Refused(e.to_string()));
+            was_connected = true;
+            loop {
+                let event = match events.message().await {
+                    Ok(Some(event)) => event,
+                    // Auth ends, if somebody follows.
+                    Ok(None) => {
+                        return Ok(request
+                            .follow
+                            .then(|| Status::unavailable("auth ended the answer")));
+                    }
+                    Err(status) if request.follow && is_broken(&status) => return Ok(Some(status)),
+                    Err(status) => return Err(status.into()),
+                };
+                found = true;
+                let line = match as_json {
+                    true => text::printable_json(&event.line),
+                    false => output::cut(&readable(&event.line), columns),
+                };
+                if let Err(e) = print(&format!("{}\n", line.trim_end())) {
+                    return Err(ClientError::Refused(e.to_string()));
+                }
+                request.after = event.mark;
             }
+        });
+        match ended {
+            Ok(None) => break,
+            Ok(Some(status)) => tracing::warn!("{}: asking again", h2::words(&status)),
+            Err(ClientError::Unreachable(whom, why)) if was_connected => {
+                tracing::info!("{}: asking again", text::at(&whom, &why));
+            }
+            Err(error) => return Err(error.into()),
         }
-        Ok(found)
-    })?;
+        std::thread::sleep(AGAIN);
+    }
     match (found, unknown) {
         (false, Some(what)) => Err(given.wrong(what).into()),
         (found, _) => {
@@ -102,6 +132,22 @@ pub fn run(given: &Arguments) -> Outcome {
             Ok(0)
         }
     }
+}
+
+/// How long a follower waits before it connects again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Whether the connection is at fault, and not the request.
+fn is_broken(status: &Status) -> bool {
+    matches!(
+        status.code(),
+        Code::Unavailable
+            | Code::Unknown
+            | Code::Cancelled
+            | Code::Aborted
+            | Code::Internal
+            | Code::DeadlineExceeded
+    )
 }
 
 /// Fields that are moments, in Unix seconds.

@@ -7,7 +7,7 @@ use crate::trace;
 pub const TABLE: &[Command] = &[Command::new(
     &["trace"],
     "show the system calls of a program, at little cost",
-    "Runs COMMAND and writes what it asks of the kernel to standard error, as strace does; letters mean what they mean for \
+    "Runs PROGRAM and writes what it asks of the kernel to standard error, as strace does; letters mean what they mean for \
      strace. A filter that the program carries stops only the calls that -e names: the rest runs at full speed. The exit \
      code is the program's own, or the same signal ends this command.\n\n\
      -e takes strace's expressions, and tests of arguments that the kernel makes itself: openat, %file, !%memory, \

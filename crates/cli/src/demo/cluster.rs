@@ -71,7 +71,12 @@ pub fn run(account: &str, costs: &mut Costs) -> Result<()> {
         vec!["ssh", "here", "echo \"hello from $(id -un), through the proxy\""],
         vec!["ssh", "--explain", "here", "true"],
     ] {
-        println!("\n$ fleetgate {}", words.join(" "));
+        // As it would be typed: the node's shell expands it, and not this one.
+        let typed = words.iter().map(|word| match word.contains(' ') {
+            true => format!("'{word}'"),
+            false => (*word).to_owned(),
+        });
+        println!("\n$ fleetgate {}", typed.collect::<Vec<_>>().join(" "));
         if let Err(why) = place.shown(&words) {
             return Err(format!("{why}\nthe services' log:\n{}", up.log()).into());
         }

@@ -29,7 +29,7 @@ mod lobby;
 mod login;
 pub mod names;
 pub mod network;
-mod node_lock;
+pub(crate) mod node_lock;
 mod offer;
 pub mod open_login;
 pub mod pam_turns;

@@ -6,7 +6,7 @@ use fleetgate_sys::{Errno, Fd, clock, lock, process};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
@@ -76,6 +76,27 @@ impl Drop for NodeLock {
     }
 }
 
+/// The number of the starter whose node holds the lock now; none: no node runs. It takes no lock: a node that starts meanwhile
+/// is not kept out.
+pub fn running(state_directory: &Path) -> std::io::Result<Option<u32>> {
+    let file = match File::open(state_directory.join(FILE)) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    let inode = file.metadata()?.ino();
+    let locks = std::fs::read_to_string("/proc/locks")?;
+    // "1: OFDLCK ADVISORY  WRITE -1 08:01:1234 0 EOF": the device in an own form, which overlays show otherwise.
+    let is_held = locks.lines().any(|line| {
+        let place = line
+            .split_whitespace()
+            .find(|word| word.matches(':').count() == 2);
+        place.is_some_and(|place| place.ends_with(&format!(":{inode}")))
+    });
+    let mut text = String::new();
+    file.take(MAX_NUMBER).read_to_string(&mut text)?;
+    Ok(text.trim().parse().ok().filter(|_| is_held))
+}
+
 /// Writes the starter's number: it is the process that is stopped.
 fn note(file: &mut File) -> std::io::Result<()> {
     file.set_len(0)?;
@@ -107,6 +128,7 @@ mod tests {
         let first = begin(&directory).expect("nobody has it").expect("a file");
         let refused = begin(&directory).expect_err("the first has it");
         let pid = process::parent_id();
+        assert_eq!(running(&directory).expect("read"), u32::try_from(pid).ok());
         assert!(
             refused.starts_with(&format!(
                 "this node runs already, pid {pid}, and its state directory is "
@@ -130,6 +152,7 @@ mod tests {
         assert!(waiting.join().expect("no panic").expect("in time").is_some());
         // Where no file can be made the node serves all the same.
         assert!(matches!(begin(&directory.join("missing")), Ok(None)));
+        assert_eq!(running(&directory).expect("read"), None, "nobody has it any more");
         std::fs::remove_dir_all(&directory).expect("removed");
     }
 }

@@ -140,12 +140,12 @@ impl Monitor {
                 StarterCommand::Reload => {
                     let refused = self.reload().err();
                     self.starter.reloaded(refused.as_deref());
-                    match &refused {
-                        None => tracing::info!(
-                            "the configuration was read again; listen, user, runtime_directory, audit_log, metrics and selinux count at a restart"
-                        ),
-                        // The starter logs why not.
-                        Some(_) => {}
+                    // Why not, the starter logs.
+                    if refused.is_none() {
+                        tracing::info!(
+                            "the configuration was read again; listen, user, runtime_directory, audit_log, metrics and \
+                             selinux count at a restart"
+                        );
                     }
                     self.tools.audit.reopen();
                     self.tools.audit.tell(Event::NodeReloaded { refused });

@@ -1737,12 +1737,18 @@ pub struct EventsRequest {
     /// Only session_started, of sessions that have not ended.
     #[prost(bool, tag = "11")]
     pub present: bool,
+    /// Behind the event that had this mark; empty: from the beginning. `limit` counts at the beginning alone.
+    #[prost(string, tag = "12")]
+    pub after: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Event {
     /// A JSON line, see docs/audit.md.
     #[prost(string, tag = "1")]
     pub line: ::prost::alloc::string::String,
+    /// How far the answer has come with it, for `after` of a later request.
+    #[prost(string, tag = "2")]
+    pub mark: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct BackedUpRequest {
