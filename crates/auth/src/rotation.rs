@@ -83,6 +83,8 @@ impl Service {
                         plan = plan
                             .step(cache::replace(at, Some(stored.revision), &after))
                             .event(event);
+                        // Machines renew what it signed before its new end.
+                        is_new |= after.phase == Phase::Retired;
                         continue;
                     }
                     let grace = match wanted {
@@ -173,6 +175,7 @@ impl Service {
                 let retired = Authority {
                     phase: Phase::Retired,
                     until: Some(now + authority.grace),
+                    grace: authority.grace,
                     ..before.document.clone()
                 };
                 let active = Authority {

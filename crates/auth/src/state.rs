@@ -7,7 +7,7 @@ use crate::documents::{Phase, Purpose};
 use crate::error::{Refused, Result};
 use crate::ledger::Ledger;
 use bytes::Bytes;
-use fleetgate_policy::cluster::{Fresh, Locks, State, Trust};
+use fleetgate_policy::cluster::{Fresh, Locks, Retiring, State, Trust};
 use fleetgate_proto::v1::Signed;
 use std::sync::Arc;
 use std::time::Duration;
@@ -125,6 +125,23 @@ async fn sign_fresh(ledger: &Ledger, signers: &Signers, serial: u64) -> Result<S
     })
 }
 
+/// Authorities of machines that sign no more and are trusted still.
+fn retiring(cache: &StateCache) -> Vec<Retiring> {
+    let machines = [Purpose::Host, Purpose::Tls].into_iter();
+    let all = machines.flat_map(|purpose| cache.authorities_of(purpose).map(move |s| (purpose, &s.document)));
+    let retired = all.filter(|(_, authority)| authority.phase == Phase::Retired);
+    retired
+        .filter_map(|(purpose, authority)| {
+            let until = authority.until?;
+            Some(Retiring {
+                authority: trusted(purpose, authority)?,
+                since: until.saturating_sub(authority.grace),
+                until,
+            })
+        })
+        .collect()
+}
+
 /// The state that the documents make.
 pub fn build(cache: &StateCache, now: u64) -> Result<State> {
     let missing = || {
@@ -148,6 +165,7 @@ pub fn build(cache: &StateCache, now: u64) -> Result<State> {
             host_ca: trust(Purpose::Host),
             tls_ca: trust(Purpose::Tls),
             state_keys: trust(Purpose::State),
+            retiring: retiring(cache),
         },
         roles: cache
             .roles

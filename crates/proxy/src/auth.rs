@@ -10,7 +10,7 @@ use fleetgate_net::backoff::{Backoff, random};
 use fleetgate_net::h2::{self, AUTH_MESSAGE, Channel, Tuning};
 use fleetgate_net::tls::{AUTH, Believe, Client, H2, Stream};
 use fleetgate_net::{Trust, dial as tcp};
-use fleetgate_policy::cluster::Name;
+use fleetgate_policy::cluster::{Name, Retiring, Trust as PolicyTrust};
 use fleetgate_policy::text;
 use fleetgate_proto::signed;
 use fleetgate_proto::v1::cluster_client::ClusterClient;
@@ -358,9 +358,17 @@ pub(crate) async fn deliver(
 /// Renews this proxy's own certificate when a third of its time is left.
 async fn renew_own(shared: &Shared) {
     let mut backoff = Backoff::new(Duration::from_secs(30), Duration::from_secs(600));
+    let mut view = shared.view.subscribe();
     loop {
-        let due = due(&shared.identity.borrow());
-        sleep(Duration::from_secs(due.saturating_sub(now()))).await;
+        let (due, end) = due(&shared.identity.borrow(), &view.borrow_and_update().state.trust);
+        let left = due.saturating_sub(now());
+        if left > 0 {
+            tokio::select! {
+                () = sleep(Duration::from_secs(left)) => {}
+                // A newer state may say that an authority signs no more.
+                Ok(()) = view.changed() => continue,
+            }
+        }
         if shared.is_leaving() {
             // It accepts nobody any more, and the next process renews what both have.
             return std::future::pending().await;
@@ -372,20 +380,42 @@ async fn renew_own(shared: &Shared) {
             }
             Err(why) => tracing::error!("the proxy's certificate is not renewed: {why}"),
         }
-        // Also after it worked: an authority that issues for a moment only is no reason to ask without a pause.
-        sleep(backoff.failed(random())).await;
+        // Also after it worked: an authority that issues for a moment only is no reason to ask without a pause. One that is
+        // soon trusted no more is a reason to hurry.
+        let hurry = Duration::from_secs(end.saturating_sub(now()) / 8).max(Duration::from_secs(1));
+        sleep(backoff.failed(random()).min(hurry)).await;
     }
 }
 
-/// When it is to ask: when a third of the time is left; at once where it has no host certificate yet.
-fn due(own: &Identity) -> u64 {
+/// When it is to ask, and until when it has to have an answer: when a third of the time is left; at once where it has no host
+/// certificate yet; and where an authority of its certificates signs no more, when half of the time is over for which that
+/// one is trusted: users whose logins know the former authority alone log in meanwhile.
+fn due(own: &Identity, trust: &PolicyTrust) -> (u64, u64) {
     let third = |start: u64, end: u64| end.saturating_sub(end.saturating_sub(start) / 3);
     let tls = own.credentials.certificate().validity();
     let ssh = own.host_certificate.as_ref();
     let ssh = ssh.map_or(0, |certificate| {
         third(certificate.valid_after(), certificate.valid_before())
     });
-    third(tls.start, tls.end).min(ssh)
+    let is_ours = |retiring: &&Retiring| {
+        let host = own.host_certificate.as_ref();
+        let tls = Trust::new(std::slice::from_ref(&retiring.authority));
+        host.is_some_and(|certificate| certificate.ca().blob() == retiring.authority)
+            || tls.is_ok_and(|trust| {
+                trust
+                    .check_client(&own.credentials.chain().collect::<Vec<_>>(), now())
+                    .is_ok()
+            })
+    };
+    let replaced = trust.retiring.iter().filter(is_ours);
+    let replaced = replaced
+        .map(|retiring| (retiring.due(u32::MAX), retiring.until))
+        .min();
+    let (by_age, end) = (third(tls.start, tls.end).min(ssh), tls.end);
+    match replaced {
+        Some((due, until)) if due < by_age => (due, until),
+        _ => (by_age, end),
+    }
 }
 
 async fn renew_once(shared: &Shared) -> Result<(), String> {

@@ -10,5 +10,6 @@ mod plain_sshd;
 mod plain_sshd_refusals;
 mod proxy_tls;
 mod restarts;
+mod rotation;
 mod services;
 mod spans;

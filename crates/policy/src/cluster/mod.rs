@@ -26,6 +26,6 @@ pub use refusal::{Reason, Refusal};
 pub use role::{Limits, MAX_LIFETIME, MAX_ROLE_ENTRIES, MIN_LIFETIME, Recording, Role, USER};
 pub use selector::{MAX_SELECTOR, Selector};
 pub use state::{
-    FRESH_SIGNED, Fresh, MAX_CLUSTER_ROLES, MAX_KEY, MAX_LOCKS, MAX_PROXIES, MAX_STATE, MAX_TRUSTED, STALE,
-    STATE_SIGNED, State, Trust,
+    FRESH_SIGNED, Fresh, MAX_CLUSTER_ROLES, MAX_KEY, MAX_LOCKS, MAX_PROXIES, MAX_STATE, MAX_TRUSTED,
+    Retiring, STALE, STATE_SIGNED, State, Trust,
 };

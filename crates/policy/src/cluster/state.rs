@@ -55,6 +55,30 @@ pub struct Trust {
     pub tls_ca: Vec<Vec<u8>>,
     /// Who signs the state (SSH key blobs).
     pub state_keys: Vec<Vec<u8>>,
+    /// Authorities of the lists above that sign no more: what they signed is to be replaced meanwhile.
+    pub retiring: Vec<Retiring>,
+}
+
+/// An authority that was replaced, and is trusted for a while.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Retiring {
+    /// As the list of its kind has it.
+    pub authority: Vec<u8>,
+    /// Since when it signs no more, Unix seconds.
+    pub since: u64,
+    /// Until when it is trusted.
+    pub until: u64,
+}
+
+impl Retiring {
+    /// When whoever has a certificate of it asks for one of the next: in the first half of the time, which `place` divides
+    /// among all who ask (0 is its beginning).
+    #[must_use]
+    pub fn due(&self, place: u32) -> u64 {
+        let half = u128::from(self.until.saturating_sub(self.since) / 2);
+        let part = (half * u128::from(place)) >> 32;
+        self.since + u64::try_from(part).unwrap_or(0)
+    }
 }
 
 /// A sign that a state still holds.

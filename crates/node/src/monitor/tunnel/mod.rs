@@ -98,6 +98,8 @@ pub struct Tunnel {
     pub bell: Arc<Fd>,
     /// Renews certificates.
     pub renewal: Option<Timer>,
+    /// When newer ones are asked for, Unix seconds.
+    pub renew_at: u64,
     /// Starts the worker again.
     pub again: Option<Timer>,
 }
@@ -143,6 +145,7 @@ impl Tunnel {
             batches: mpsc::channel(),
             bell: bell.into(),
             renewal: None,
+            renew_at: u64::MAX,
             again: None,
         };
         if tunnel.validity().is_none() {

@@ -8,7 +8,7 @@ use crate::monitor::settings::offer;
 use crate::monitor::timers::unix_seconds;
 use fleetgate_net::tls::{Trust, node_name};
 use fleetgate_net::x509::{Certificate, Key};
-use fleetgate_policy::cluster::{State, Subject};
+use fleetgate_policy::cluster::{Retiring, State, Subject, Trust as PolicyTrust};
 use fleetgate_proto::signed;
 use fleetgate_proto::v1::Renew;
 use fleetgate_ssh::key::{Certificate as HostCertificate, PublicKey};
@@ -25,6 +25,28 @@ const SKEW: u64 = 60;
 /// When (Unix seconds) newer ones are asked for.
 pub fn due(validity: &Range<u64>) -> u64 {
     validity.end - validity.end.saturating_sub(validity.start) / 3
+}
+
+/// When newer ones are asked for because an authority that signed one of these signs no more; none: no such authority.
+pub fn retirement(of: &Identity, trust: &PolicyTrust, now: u64) -> Option<Retiring> {
+    let signed_host = |ca: &[u8]| {
+        let certificates = of.host_certificates.iter();
+        let mut read = certificates.filter_map(|blob| HostCertificate::parse(blob).ok());
+        read.any(|certificate| certificate.ca().blob() == ca)
+    };
+    let signed_tls = |ca: &Vec<u8>| {
+        Trust::new(std::slice::from_ref(ca)).is_ok_and(|trust| trust.check_client(&of.tls_chain, now).is_ok())
+    };
+    let all = trust.retiring.iter();
+    let ours = all.filter(|r| signed_host(&r.authority) || signed_tls(&r.authority));
+    ours.min_by_key(|r| r.until).cloned()
+}
+
+/// Where in the time for it this machine asks: another place for each, and the same one every time.
+fn place(of: &Identity) -> u32 {
+    let leaf = of.tls_chain.first().map_or(&[][..], Vec::as_slice);
+    let last = leaf.last_chunk().copied().unwrap_or_default();
+    u32::from_be_bytes(last)
 }
 
 /// How long after one try the next is made: a certificate of an hour is worth more tries than one of a month.
@@ -125,11 +147,17 @@ impl Monitor {
         if let Some(timer) = tunnel.renewal.take() {
             self.tools.timers.cancel(timer);
         }
+        let now = unix_seconds();
+        let trust = self.tools.cluster.as_ref().map(|cluster| &cluster.state().trust);
+        let retirement = trust.and_then(|trust| renewal::retirement(&tunnel.joined, trust, now));
+        let replaced = retirement.as_ref().map(|r| r.due(renewal::place(&tunnel.joined)));
+        tunnel.renew_at = renewal::due(&validity).min(replaced.unwrap_or(u64::MAX));
         // The calendar's clock may be set meanwhile: it is looked at again every hour.
-        let left = renewal::due(&validity).saturating_sub(unix_seconds());
-        let wait = match left {
-            0 if tried => renewal::again(&validity),
-            left => Duration::from_secs(left.min(3600)),
+        let left = tunnel.renew_at.saturating_sub(now);
+        let wait = match (left, retirement) {
+            (0, Some(_)) if tried => AGAIN.0,
+            (0, None) if tried => renewal::again(&validity),
+            _ => Duration::from_secs(left.min(3600)),
         };
         tunnel.renewal = Some(self.tools.timers.after(wait, tunnel.wake(keys::RENEW)));
     }
@@ -137,8 +165,7 @@ impl Monitor {
     pub(super) fn renew(&mut self) {
         let keys = self.offer.keys.public();
         if let Some(tunnel) = &self.tunnel
-            && let Some(validity) = tunnel.validity()
-            && renewal::due(&validity) <= unix_seconds()
+            && tunnel.renew_at <= unix_seconds()
         {
             let leaf = tunnel.joined.tls_chain.first().map_or(&[][..], Vec::as_slice);
             let message = renewal::request(&tunnel.key, &keys, leaf);

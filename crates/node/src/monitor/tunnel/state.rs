@@ -97,6 +97,8 @@ impl Monitor {
             facts: settings.facts,
         });
         self.renew_statements();
+        // It may say that the authority of our certificates signs no more.
+        self.plan_renewal(false);
     }
 
     /// The labels changed.

@@ -4,8 +4,8 @@
 use super::forms::Bytes;
 use super::role::RoleDocument;
 use crate::cluster::{
-    Fresh, Lock, Locks, MAX_CLUSTER_ROLES, MAX_LOCKS, MAX_PROXIES, MAX_REASON, MAX_TRUSTED, Name, State,
-    Target, Trust,
+    Fresh, Lock, Locks, MAX_CLUSTER_ROLES, MAX_LOCKS, MAX_PROXIES, MAX_REASON, MAX_TRUSTED, Name, Retiring,
+    State, Target, Trust,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -36,6 +36,15 @@ struct TrustDocument {
     host_ca: Vec<Bytes>,
     tls_ca: Vec<Bytes>,
     state_keys: Vec<Bytes>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    retiring: Vec<RetiringDocument>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct RetiringDocument {
+    authority: Bytes,
+    since: u64,
+    until: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -80,6 +89,7 @@ impl From<&State> for StateDocument {
                 host_ca: bytes(&state.trust.host_ca),
                 tls_ca: bytes(&state.trust.tls_ca),
                 state_keys: bytes(&state.trust.state_keys),
+                retiring: state.trust.retiring.iter().map(RetiringDocument::from).collect(),
             },
             roles: state.roles.values().map(RoleDocument::from).collect(),
             locks: state.locks.iter().map(LockDocument::from).collect(),
@@ -136,7 +146,26 @@ impl TrustDocument {
             host_ca: keys("host authorities", self.host_ca)?,
             tls_ca: keys("TLS authorities", self.tls_ca)?,
             state_keys: keys("state keys", self.state_keys)?,
+            retiring: {
+                bounded("authorities that sign no more", self.retiring.len(), MAX_TRUSTED)?;
+                let read = |r: RetiringDocument| Retiring {
+                    authority: r.authority.0,
+                    since: r.since,
+                    until: r.until,
+                };
+                self.retiring.into_iter().map(read).collect()
+            },
         })
+    }
+}
+
+impl From<&Retiring> for RetiringDocument {
+    fn from(retiring: &Retiring) -> RetiringDocument {
+        RetiringDocument {
+            authority: Bytes(retiring.authority.clone()),
+            since: retiring.since,
+            until: retiring.until,
+        }
     }
 }
 

@@ -96,6 +96,11 @@ fn state() -> State {
         host_ca: vec![b"host".to_vec()],
         tls_ca: vec![b"tls".to_vec()],
         state_keys: vec![b"state".to_vec()],
+        retiring: vec![Retiring {
+            authority: vec![4, 5],
+            since: 1_000,
+            until: 2_000,
+        }],
     };
     state.roles = [dba(), dev()].map(|role| (role.name.clone(), role)).into();
     state.locks = Locks::new([lock()]);
@@ -502,4 +507,17 @@ fn every_key_and_kind_of_a_role_is_documented() {
         .filter_map(|line| line.strip_prefix("    "))
         .collect();
     assert_eq!(parse_roles("roles.md", &example.join("\n")).unwrap().len(), 2);
+}
+
+#[test]
+fn machines_renew_in_the_first_half_of_what_is_left_of_an_authority() {
+    let of = |since, until| Retiring {
+        authority: Vec::new(),
+        since,
+        until,
+    };
+    assert_eq!(of(1_000, 1_060).due(0), 1_000);
+    assert_eq!(of(1_000, 1_060).due(u32::MAX / 2), 1_014);
+    assert_eq!(of(1_000, 1_060).due(u32::MAX), 1_029);
+    assert_eq!(of(1_000, 900).due(u32::MAX), 1_000);
 }
