@@ -5,6 +5,8 @@
 use crate::codec::Malformed;
 use std::fmt;
 
+/// A request of the server's for the whole connection: it goes on, and its next session should come by another connection.
+pub const DRAINING: &[u8] = b"draining@fleetgate";
 /// A request of the server's on a session's channel: what was asked for was not begun, and the words behind it say why.
 pub const NOT_BEGUN: &[u8] = b"not-begun@fleetgate";
 

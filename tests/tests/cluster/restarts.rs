@@ -215,3 +215,40 @@ fn an_up_that_was_killed_is_started_again_and_ends_no_session() {
         open.answers(what);
     }
 }
+
+/// A connection that the master keeps holds up no process that drains: the next command goes to the new one, and the former
+/// ends. A session that runs goes on.
+#[test]
+fn a_kept_connection_leaves_what_drains() {
+    needs_root!("services in a world of their own");
+    let (cluster, gate, node) = managed();
+    let running = |words: &str| {
+        let count = format!(
+            "for p in /proc/[0-9]*; do
+                 [ \"$(readlink $p/ns/mnt)\" = \"$(readlink /proc/self/ns/mnt)\" ] || continue
+                 tr '\\0' ' ' 2> /dev/null < $p/cmdline | grep '^{words} ' || :
+             done | wc -l"
+        );
+        cluster.script(&count).trim().to_owned()
+    };
+    for (what, words) in [("node", "fleetgate monitor"), ("proxy", "fleetgate proxy")] {
+        let mut open = Open::new(&cluster, what.to_owned(), r#""$F" ssh --home home ada@gate"#);
+        open.answers("begun");
+        match what {
+            "node" => node.restart_role("node"),
+            _ => gate.restart_role("proxy"),
+        }
+        wait_until("a session by the new one", || {
+            cluster.attempt(r#""$F" ssh --home home ada@gate true"#).is_ok()
+        });
+        open.answers("after");
+        assert_eq!(
+            running(words),
+            "2",
+            "the {what} goes on for the session that runs"
+        );
+        drop(open);
+        wait_until("the former one's end", || running(words) == "1");
+        cluster.script(r#""$F" ssh --home home ada@gate true"#);
+    }
+}

@@ -52,6 +52,8 @@ struct NodeLink {
     key: NodeKey,
     sessions: mpsc::Sender<Guest>,
     usage: Rc<Usage>,
+    /// By which it goes, once that is known. One that drains carries what it has, and nothing new is begun by it.
+    proxy: Rc<RefCell<Option<Proxy>>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -188,7 +190,9 @@ impl Pool {
         };
         let mut guest = Guest::new(socket, streams, order);
         let mut nodes = self.nodes.borrow_mut();
-        nodes.retain(|link| !link.sessions.is_closed());
+        // One whose proxy or node drains ends with its last session.
+        let takes_more = |link: &NodeLink| link.proxy.borrow().as_ref().is_none_or(Proxy::takes_requests);
+        nodes.retain(|link| !link.sessions.is_closed() && takes_more(link));
         let room = |link: &&NodeLink| link.key == key && link.usage.uses() < MAX_SESSIONS;
         for link in nodes.iter().filter(room) {
             guest.set_use(link.usage.begin(keep));
@@ -208,12 +212,14 @@ impl Pool {
         if sessions.try_send(guest).is_err() {
             return;
         }
+        let proxy = Rc::default();
         nodes.push(NodeLink {
             key: key.clone(),
             sessions,
             usage: usage.clone(),
+            proxy: Rc::clone(&proxy),
         });
-        spawn_local(self.clone().keep(key, waiting, usage, keep));
+        spawn_local(self.clone().keep(key, waiting, usage, proxy, keep));
     }
 
     /// Makes an SSH connection and keeps it until nobody has used it for its time, or it breaks.
@@ -222,6 +228,7 @@ impl Pool {
         key: NodeKey,
         waiting: mpsc::Receiver<Guest>,
         usage: Rc<Usage>,
+        proxy: Rc<RefCell<Option<Proxy>>>,
         keep: Duration,
     ) {
         let whom = format!("{}, through the proxy {}", key.node, key.proxy);
@@ -230,6 +237,7 @@ impl Pool {
             Ok(lent) => lent,
             Err(error) => return guests.refuse(&error.to_string()),
         };
+        *proxy.borrow_mut() = Some(lent.proxy.clone());
         let opening = Opening {
             proxy: lent.proxy,
             was_there: lent.was_there,

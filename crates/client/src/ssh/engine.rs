@@ -20,7 +20,9 @@ use crate::stderr::{self, printable};
 use crate::timings::Timings;
 use crate::transport::Refused;
 use fleetgate_ssh::Connection;
-use fleetgate_ssh::event::{AuthReply, ChannelId, ChannelKind, End, Event, Reason, ReplyId, Request};
+use fleetgate_ssh::event::{
+    AuthReply, ChannelId, ChannelKind, DRAINING, End, Event, Global, Reason, ReplyId, Request,
+};
 use fleetgate_sys::clock::{self, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -482,7 +484,14 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
                         }
                         Then::Nothing
                     }
-                    Event::Global { reply, .. } => reply.map_or(Then::Nothing, Then::AnswerGlobal),
+                    Event::Global { request, reply } => {
+                        if matches!(&request, Global::Other { name, .. } if name == DRAINING)
+                            && let Some(guests) = &mut self.guests
+                        {
+                            guests.close();
+                        }
+                        reply.map_or(Then::Nothing, Then::AnswerGlobal)
+                    }
                     Event::GlobalReplied { done } => Then::Remote(done.map(<[u8]>::to_vec)),
                     Event::Writable(_) | Event::Alive | Event::CookieWanted => Then::Nothing,
                     Event::SignExchange(_) | Event::Auth(_) | Event::AuthInfo(_) => Then::Nothing,

@@ -97,13 +97,22 @@ impl Guests {
         self.again.push_back(guest);
     }
 
+    /// No more come: the next session has a connection of its own made.
+    pub(super) fn close(&mut self) {
+        self.arrivals.close();
+    }
+
     pub(super) fn whom(&self) -> &str {
         &self.whom
     }
 
     /// Until when the connection is kept, if nobody uses it.
     pub(super) fn kept_until(&self) -> Option<Instant> {
-        self.usage.kept_until()
+        let until = self.usage.kept_until()?;
+        match self.arrivals.is_closed() && self.arrivals.is_empty() {
+            true => Some(Instant::now()),
+            false => Some(until),
+        }
     }
 
     /// Nothing of what waits is begun, for this reason.

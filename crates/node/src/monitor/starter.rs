@@ -2,6 +2,7 @@
 //! things: read the configuration again, accept no more, end.
 
 use super::audit::Event;
+use super::connections::Stage;
 use super::node_lock::NodeLock;
 use super::offer::Offer;
 use super::settings::{is_reachable, offer};
@@ -202,6 +203,23 @@ impl Monitor {
         }
     }
 
+    /// Clients that keep a connection for sessions to come are told to make another one.
+    fn tell_fronts_of_drain(&mut self) {
+        for connection in self.connections.numbers(|c| matches!(c.stage, Stage::Open(..))) {
+            let front = self
+                .connections
+                .get(connection)
+                .and_then(|known| match known.stage {
+                    Stage::Open(_, front) => Some(front),
+                    _ => None,
+                });
+            if let Some(front) = front {
+                let word = ToFront::Draining { connection };
+                self.workers.say(front, &word, Vec::new(), &self.tools.wakes);
+            }
+        }
+    }
+
     /// Accepts no more; what is there goes on to its end.
     fn drain(&mut self) {
         if !self.draining {
@@ -211,6 +229,7 @@ impl Monitor {
             self.page = None;
             self.node_lock = None;
             self.tell_lobby(&ToLobby::Drain);
+            self.tell_fronts_of_drain();
             self.drain_tunnel();
             // The next monitor is sent what the cluster says, keeps it, and delivers what both write to the log.
             self.tools.audit.ship(None);

@@ -39,6 +39,8 @@ choice! {
         7 => Proved { connection: Connection, ticket: Ticket, signatures: Option<Vec<Blob>> },
         /// The grant is gone (expired, locked, revoked): end this connection with a DISCONNECT.
         8 => End { connection: Connection, reason: u32, text: CString },
+        /// Another monitor takes this one's place: a client that begins sessions again and again is told to come anew.
+        9 => Draining { connection: Connection },
     }
 }
 

@@ -186,6 +186,14 @@ impl ClientConnection {
                 ticket, signatures, ..
             } => self.proved(ticket, signatures),
             ToFront::End { reason, text, .. } => self.end(reason, &text.to_string_lossy()),
+            ToFront::Draining { .. } => {
+                // Whoever does not know it skips it (RFC 4254 §4).
+                let draining = Global::Other {
+                    name: fleetgate_ssh::event::DRAINING.to_vec(),
+                    payload: Vec::new(),
+                };
+                self.core.global(&draining, false);
+            }
             ToFront::Begin { .. } | ToFront::Arrived { .. } => {}
         }
         Ok(())

@@ -185,6 +185,7 @@ impl Front {
             | ToFront::Ended { connection, .. }
             | ToFront::Network { connection, .. }
             | ToFront::Proved { connection, .. }
+            | ToFront::Draining { connection }
             | ToFront::End { connection, .. } => *connection,
         };
         if let ToFront::Arrived {
