@@ -44,7 +44,7 @@ pub struct Way {
 pub const WAYS: [Way; 3] = [
     Way {
         name: "fleetgate ssh",
-        words: r#"W=("$F" ssh); C=("$F" sftp); P=("$F" scp)"#,
+        words: r#"W=("$F" ssh --no-master); C=("$F" sftp); P=("$F" scp)"#,
     },
     Way {
         name: "ProxyCommand",

@@ -103,7 +103,7 @@ impl Fleet {
 
     /// The same with an SSH connection of its own, over the connection to the proxy that was kept.
     pub fn ssh_lent(&self) -> Command {
-        self.command(&["ssh", "--explain", "root@target", "true"])
+        self.command(&["ssh", "-v", "root@target", "true"])
     }
 
     /// The same with OpenSSH's client as `fleetgate config ssh` tells it: through the proxy, over a connection that it

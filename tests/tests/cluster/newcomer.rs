@@ -137,8 +137,8 @@ fn joining_exits_with_2_for_usage_1_where_it_is_refused_and_255_without_a_connec
         ),
         (
             "--proxy 127.0.0.1:3080 --token-file nowhere",
-            "1",
-            "nowhere: No such file",
+            "2",
+            "there is no file nowhere",
         ),
         (
             "--proxy 127.0.0.1:3080 --token-file token --state /proc/node",

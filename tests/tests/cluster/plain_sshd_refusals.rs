@@ -538,3 +538,16 @@ fn an_auth_that_hangs_is_named_and_waited_for_no_longer_than_the_bound() {
     go_on(auth);
     all_come_in(&machine, "when it goes on");
 }
+
+/// A connection that the master keeps ends with the registration: no session begins on it any more.
+#[test]
+fn a_kept_connection_to_an_sshd_that_was_removed_begins_nothing() {
+    needs_root!("a network and accounts of its own");
+    let machine = Machine::registered();
+    let session = "\"$F\" ssh --home home ada@db1 \"echo in\"";
+    assert_eq!(machine.cluster.script(session), "in\n");
+    assert_eq!(machine.cluster.script(session), "in\n");
+    machine.cluster.script(r#""$F" node rm --state cluster db1"#);
+    wait_until("the refusal", || machine.cluster.attempt(session).is_err());
+    assert!(machine.cluster.attempt(session).is_err());
+}

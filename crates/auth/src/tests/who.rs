@@ -94,7 +94,7 @@ fn administrators_have_a_role_and_a_fresh_second_factor() {
             "a role that was taken",
             Some(&admin),
             Code::PermissionDenied,
-            "locked",
+            "the roles were changed",
         )
         .await;
     });

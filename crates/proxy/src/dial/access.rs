@@ -1,7 +1,7 @@
 //! Who dials, what he may reach, and until when. No node hears of it.
 
 use crate::shared::Shared;
-use crate::state::{InventoryNode, SKEW, View, now};
+use crate::state::{Inventory, InventoryNode, SKEW, View, now};
 use fleetgate_policy::cluster::{
     Allowed, Attempt, Identity, Labels, Name, Reason, Refusal, Selector, decide, decide_identity, logins_of,
 };
@@ -105,7 +105,25 @@ pub(crate) fn decision(
 /// end. Asked again whenever the state changes and when time runs out.
 pub(crate) async fn until_refused(shared: Arc<Shared>, user: User, node: Name, login: String) -> Refusal {
     let mut view = shared.view.subscribe();
+    let mut inventory = shared.inventory.subscribe();
+    // A plain sshd is known by its registration alone: no lock is on it when it was removed.
+    let registered = |all: &Inventory| {
+        all.get(&node)
+            .filter(|known| !known.node.address.is_empty())
+            .is_some()
+    };
+    let was_registered = registered(&inventory.borrow_and_update());
     loop {
+        if was_registered
+            && *shared.inventory_is_whole.borrow()
+            && !registered(&inventory.borrow_and_update())
+        {
+            return Refusal {
+                reason: Reason::Role,
+                rule: "the registration".to_owned(),
+                words: format!("{node} was removed from the cluster: ask an administrator"),
+            };
+        }
         // At once too: since it was decided that he may, the node may have taken its time.
         let labels = labels_of(&shared, &node).unwrap_or_default();
         let until = match decision(&view.borrow_and_update(), &user, &node, &labels, &login) {
@@ -117,6 +135,7 @@ pub(crate) async fn until_refused(shared: Arc<Shared>, user: User, node: Name, l
         let left = Duration::from_secs(until.map_or(u64::MAX >> 32, |until| until.saturating_sub(now())));
         tokio::select! {
             _ = view.changed() => {}
+            _ = inventory.changed(), if was_registered => {}
             // One more second: `until` itself is still allowed.
             () = tokio::time::sleep(left + Duration::from_secs(1)) => {}
         }
