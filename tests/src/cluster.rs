@@ -4,7 +4,7 @@
 use crate::peer::{DIR, World, confined};
 use crate::service::{children, command_line, descendants, start_time};
 use crate::world::wait_until;
-use fleetgate_sys::{process, signals};
+use fleetgate_sys::{Fd, process, signals};
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -252,6 +252,13 @@ impl Managed {
     /// The same with a process that is killed.
     pub fn kill_role(&self, role: &str) {
         self.replace_role(role, signals::KILL);
+    }
+
+    /// The process of a role that `up` started last, and all below it.
+    pub fn processes_of(&self, role: &str) -> Vec<Fd> {
+        let first = self.serving(role).expect("it runs");
+        let all = descendants(first).into_iter().chain([first]);
+        all.filter_map(|pid| process::pidfd_open(pid).ok()).collect()
     }
 
     /// Ends the process of a role, whatever becomes of the next one.

@@ -35,7 +35,7 @@ const LOST: u64 = 16;
 const MOST: f64 = 1.0;
 /// The fewest sessions by which that is judged.
 const FEWEST: u64 = 300_000;
-/// What it may keep of blocks where there are fewer: tables and caches still fill, by 3 KB behind the first 2,400 sessions.
+/// What it may keep of blocks where there are fewer, because what is under way is some of that.
 const MOST_OF_FEW: f64 = 4.0;
 /// Nodes, and proxies, that deliver at once.
 const MACHINES: usize = 4;
@@ -107,9 +107,10 @@ async fn memory_stands_still_while_sessions_come_and_go() {
     let sessions = more.unwrap_or(SESSIONS);
     let mut driven = Driven::start().await;
     let samples = driven.sessions(sessions, 0).await;
-    let warm = &samples[samples.len() * 2 / 5..];
+    // Behind the first half: tables and caches fill within the first 2,700 sessions, and how many samples that is differs.
+    let warm = &samples[samples.partition_point(|s| s.sessions < sessions / 2)..];
     let (pages, blocks) = (pages(warm), blocks(warm));
-    eprintln!("behind two fifths, for 1,000 sessions: {pages:.2} KB of pages, {blocks:.3} of blocks");
+    eprintln!("behind the first half, for 1,000 sessions: {pages:.2} KB of pages, {blocks:.3} of blocks");
     let most = if sessions >= FEWEST { MOST } else { MOST_OF_FEW };
     assert!(blocks < most, "it keeps {blocks:.2} KB of 1,000 sessions");
     assert!(

@@ -4,7 +4,7 @@
 use fleetgate_tests::cluster::{Cluster, Managed, OWN_PORT, PROXY, STATE};
 use fleetgate_tests::needs_root;
 use fleetgate_tests::peer::DIR;
-use fleetgate_tests::world::wait_until;
+use fleetgate_tests::world::{wait_for, wait_until};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -222,33 +222,19 @@ fn an_up_that_was_killed_is_started_again_and_ends_no_session() {
 fn a_kept_connection_leaves_what_drains() {
     needs_root!("services in a world of their own");
     let (cluster, gate, node) = managed();
-    let running = |words: &str| {
-        let count = format!(
-            "for p in /proc/[0-9]*; do
-                 [ \"$(readlink $p/ns/mnt)\" = \"$(readlink /proc/self/ns/mnt)\" ] || continue
-                 tr '\\0' ' ' 2> /dev/null < $p/cmdline | grep '^{words} ' || :
-             done | wc -l"
-        );
-        cluster.script(&count).trim().to_owned()
-    };
-    for (what, words) in [("node", "fleetgate monitor"), ("proxy", "fleetgate proxy")] {
-        let mut open = Open::new(&cluster, what.to_owned(), r#""$F" ssh --home home ada@gate"#);
+    for (role, manager) in [("node", &node), ("proxy", &gate)] {
+        let mut open = Open::new(&cluster, role.to_owned(), r#""$F" ssh --home home ada@gate"#);
         open.answers("begun");
-        match what {
-            "node" => node.restart_role("node"),
-            _ => gate.restart_role("proxy"),
-        }
+        let former = manager.processes_of(role);
+        manager.restart_role(role);
         wait_until("a session by the new one", || {
             cluster.attempt(r#""$F" ssh --home home ada@gate true"#).is_ok()
         });
         open.answers("after");
-        assert_eq!(
-            running(words),
-            "2",
-            "the {what} goes on for the session that runs"
-        );
         drop(open);
-        wait_until("the former one's end", || running(words) == "1");
+        for process in &former {
+            wait_for(process, &format!("the end of the former {role}"));
+        }
         cluster.script(r#""$F" ssh --home home ada@gate true"#);
     }
 }

@@ -106,13 +106,14 @@ impl Guests {
         &self.whom
     }
 
+    /// Nobody waits, and nobody can come.
+    pub(super) fn are_over(&self) -> bool {
+        self.again.is_empty() && self.arrivals.is_closed() && self.arrivals.is_empty()
+    }
+
     /// Until when the connection is kept, if nobody uses it.
     pub(super) fn kept_until(&self) -> Option<Instant> {
-        let until = self.usage.kept_until()?;
-        match self.arrivals.is_closed() && self.arrivals.is_empty() {
-            true => Some(Instant::now()),
-            false => Some(until),
-        }
+        self.usage.kept_until()
     }
 
     /// Nothing of what waits is begun, for this reason.

@@ -256,11 +256,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
         }
     }
 
-    /// Whether the connection has been kept for long enough without a use.
+    /// Whether the connection has been kept for long enough without a use, or drains and nobody is left.
     pub(super) fn is_out_of_use(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(guests) = self.guests.as_deref().filter(|_| self.visitors.is_empty()) else {
             return false;
         };
+        if guests.are_over() {
+            return true;
+        }
         let Some(until) = guests.kept_until() else {
             return false;
         };

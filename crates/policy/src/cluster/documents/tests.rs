@@ -265,7 +265,8 @@ fn what_is_wrong_in_a_role_file_is_named_with_its_line() {
 fn the_first_form_of_the_state_stays_as_it_is() {
     let golden = concat!(
         r#"{"version":1,"cluster":"prod","serial":7,"as_of":1800000000,"trust":{"user_ca":["dXNlcg==","bmV4dA=="],"#,
-        r#""host_ca":["aG9zdA=="],"tls_ca":["dGxz"],"state_keys":["c3RhdGU="]},"roles":[{"name":"dba","#,
+        r#""host_ca":["aG9zdA=="],"tls_ca":["dGxz"],"state_keys":["c3RhdGU="]"#,
+        r#","retiring":[{"authority":"BAU=","since":1000,"until":2000}]},"roles":[{"name":"dba","#,
         r#""nodes":["env=prod,role=db","bastion*"],"logins":["{user}","postgres"],"#,
         r#""kinds":["shell","sftp","terminal","forward"],"commands":["disk","load"],"require_mfa":"15m","#,
         r#""require_trusted_device":true,"audit":"files","io_uring":"refuse","unwatched":"allow","lifetime":"8h","session":"1h","sessions":4,"#,
@@ -275,6 +276,13 @@ fn the_first_form_of_the_state_stays_as_it_is() {
     );
     assert_eq!(String::from_utf8(state().to_json()).unwrap(), golden);
     assert_eq!(State::parse_json(golden.as_bytes()).unwrap(), state());
+    // An earlier one did not say what it retires.
+    let retiring = r#","retiring":[{"authority":"BAU=","since":1000,"until":2000}]"#;
+    let mut earlier = state();
+    earlier.trust.retiring.clear();
+    let text = golden.replacen(retiring, "", 1);
+    assert_eq!(String::from_utf8(earlier.to_json()).unwrap(), text);
+    assert_eq!(State::parse_json(text.as_bytes()).unwrap(), earlier);
     // A later cluster may say more, though not in a role or a lock.
     let later = golden.replacen('{', "{\"more\":[1],", 1);
     assert_eq!(State::parse_json(later.as_bytes()).unwrap(), state());
