@@ -161,12 +161,25 @@ pub async fn auth(
         match client.connect(tls::AUTH, stream).await {
             Ok((stream, _)) => Ok(stream),
             Err(e) if e.is_late() => Err(ClientError::Unreachable(auth.name.clone(), auth.late())),
-            Err(e) => Err(failed(&e)),
+            Err(e) => Err(handshake_failed(proxy, believe, &e)),
         }
     })
     .await?;
     let channel = h2::connect(stream, Tuning::AUTH).await.map_err(|e| failed(&e))?;
     Ok(BoundedChannel::new(channel, auth))
+}
+
+/// Why a TLS handshake failed. A login believes the authorities of its cluster's state at that time: one that was replaced
+/// since is the likely cause, and only a hash from an administrator helps.
+pub(crate) fn handshake_failed(proxy: &str, believe: &Believe, error: &tls::Error) -> ClientError {
+    let why = match (error.kind(), believe) {
+        (tls::Kind::Authority, Believe::Trust(_)) => format!(
+            "{error} If it was replaced (`fleetgate ca rotate`), `fleetgate login --ca sha256:HASH` learns the new one; an \
+             administrator reads the hash in `fleetgate ca status`, at the active one of kind tls"
+        ),
+        _ => error.to_string(),
+    };
+    ClientError::Unreachable(proxy.to_owned(), why)
 }
 
 /// What the auth service does for whoever is not known yet.

@@ -2,6 +2,7 @@
 //! flight of SSH rides on the first frame, and no answer to it is waited for. What the frames say beside SSH's bytes
 //! (opened, denied, where the time went) is kept apart from them.
 
+use crate::connect::handshake_failed;
 use crate::error::ClientError;
 use crate::stderr;
 use crate::timings::Timings;
@@ -144,7 +145,7 @@ impl Proxy {
         let time = time.unwrap_or(tls::HANDSHAKE).min(tls::HANDSHAKE);
         let handshake = client.connect(tls::PROXY, stream);
         let (stream, _) = match timeout(time, with_notice(&proxy.name, handshake)).await {
-            Ok(Err(e)) if !e.is_late() => return Err(failed(&e)),
+            Ok(Err(e)) if !e.is_late() => return Err(handshake_failed(address, believe, &e)),
             Ok(Ok(connected)) => connected,
             _ => {
                 let why = proxy.late_after(time);

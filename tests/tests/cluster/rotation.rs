@@ -33,6 +33,6 @@ sys.exit(sorted(kinds) != sorted(set(kinds)))'; }
         is_in() { "$F" ssh --home "$1" -o BatchMode=yes --no-master ada@gate true; }
         is_in fresh
         if is_in home 2> said; then exit 1; fi
-        cat said"#,
+        grep -F '`fleetgate login --ca sha256:HASH` learns the new one' said || { cat said; exit 1; }"#,
     );
 }
