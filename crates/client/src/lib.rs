@@ -11,6 +11,7 @@
 
 pub mod agent;
 pub mod background;
+pub mod check;
 pub mod config;
 pub mod connect;
 pub mod device;

@@ -69,22 +69,31 @@ pub fn execute(path: &CStr, argv: &Strings<'_>, envp: &Strings<'_>) -> Errno {
     }
 }
 
+unsafe extern "C" {
+    static environ: *const *const c_char;
+}
+
+/// The environment that this process was started with, as `NAME=value`.
+pub fn environment() -> impl Iterator<Item = &'static CStr> {
+    // SAFETY: the start code has set `environ` to a null-ended list of strings; nothing here changes it.
+    let mut at = unsafe { environ };
+    core::iter::from_fn(move || {
+        // SAFETY: as above, and the end is not passed.
+        unsafe {
+            if at.is_null() || (*at).is_null() {
+                return None;
+            }
+            let variable = CStr::from_ptr(*at);
+            at = at.add(1);
+            Some(variable)
+        }
+    })
+}
+
 /// The value of variable `name` in the environment that this process was started with.
 pub fn inherited(name: &CStr) -> Option<&'static CStr> {
-    unsafe extern "C" {
-        static environ: *const *const c_char;
-    }
-    // SAFETY: the start code has set `environ` to a null-ended list of strings; nothing here changes it.
-    unsafe {
-        let mut at = environ;
-        while !at.is_null() && !(*at).is_null() {
-            let variable = CStr::from_ptr(*at);
-            let value = variable.to_bytes_with_nul().strip_prefix(name.to_bytes());
-            if let Some([b'=', value @ ..]) = value {
-                return CStr::from_bytes_with_nul(value).ok();
-            }
-            at = at.add(1);
-        }
-    }
-    None
+    environment().find_map(|variable| {
+        let value = variable.to_bytes_with_nul().strip_prefix(name.to_bytes())?;
+        CStr::from_bytes_with_nul(value.strip_prefix(b"=")?).ok()
+    })
 }

@@ -188,7 +188,7 @@ impl Write for Stderr {
 
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
-    let _ = writeln!(Stderr, "fleetgate-session: a bug: {info}");
+    let _ = writeln!(Stderr, "fleetgate: a bug: {info}");
     crate::process::exit(70)
 }
 

@@ -23,7 +23,7 @@ record! {
     pub struct Target {
         /// The version of the command's program: a master of another one makes room.
         pub version: CString,
-        /// The proxy's address.
+        /// The proxy's address; empty: the login's.
         pub proxy: CString,
         /// For how many seconds connections are kept after their last use.
         pub keep: u32,
@@ -81,7 +81,7 @@ record! {
     pub struct SessionOrder {
         /// The node.
         pub node: CString,
-        /// The account.
+        /// The account; empty: the one that the login takes.
         pub login: CString,
         /// What it does.
         pub work: Work,

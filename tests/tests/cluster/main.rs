@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod backups;
+mod checks;
 mod draining;
 mod identity;
 mod kept_connection;

@@ -140,6 +140,20 @@ pub const TABLE: &[Command] = &[
         ("to the one database in production", "fleetgate ssh -L 5432:localhost:5432 env=prod,role=db"),
     ]),
     Command::new(
+        &["check", "run"],
+        "run a check on a node, for Nagios, Icinga and their kin",
+        "What `check_fleetgate` does, a small program for the same, which does it sooner. The flags are check_nrpe's: \
+         -H NODE, -c CHECK, -a ARGUMENT..., -t SECONDS[:STATE], -u; and -l ACCOUNT, --home DIR. CHECK is a named command \
+         of the node's node.toml.\n\n\
+         Output and exit code are the plugin's. Whatever goes wrong on the way is UNKNOWN (3), with one line that says what.",
+        remote::check,
+    )
+    .operands(Operands::PassedOn("ARGUMENT"))
+    .examples(&[
+        ("a check", "fleetgate check run -H web1 -c load -a 15,10,5 30,25,20"),
+        ("with a time of its own", "fleetgate check run -H web1 -c disk -t 30:CRITICAL"),
+    ]),
+    Command::new(
         &["proxy-command"],
         "carry plain ssh to a node",
         "For ssh's ProxyCommand, as `fleetgate config ssh` writes it: standard input and output are the SSH bytes. A port \

@@ -5,16 +5,16 @@
 //! after the time that its last user asked for.
 
 use super::login_files::LoginStamp;
-use crate::connect;
 use crate::error::ClientError;
 use crate::master_client::socket::MessageSocket;
 use crate::master_client::told_step;
 use crate::master_client::usage::{Usage, Use};
-use crate::profile::Home;
+use crate::profile::{Home, Profile};
 use crate::ssh::guests::{Guest, Guests};
 use crate::ssh::keeping::{Opening, keep_connection};
 use crate::timings::Timings;
 use crate::transport::Proxy;
+use crate::{config, connect};
 use fleetgate_wire::master::{ConnectionStatus, FromMaster, SessionOrder, Step};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -67,6 +67,8 @@ struct NodeKey {
 pub(super) struct Pool {
     home: Home,
     stamp: LoginStamp,
+    /// Of the same login; it is written with the files of the stamp.
+    profile: Option<Profile>,
     proxies: RefCell<BTreeMap<String, Rc<ProxySlot>>>,
     nodes: RefCell<Vec<NodeLink>>,
     changed: Rc<Notify>,
@@ -85,9 +87,11 @@ impl Pool {
     /// For the login that the home has now.
     pub(super) fn new(home: Home) -> io::Result<Rc<Pool>> {
         let stamp = LoginStamp::of(&home)?;
+        let profile = home.profile().ok();
         Ok(Rc::new(Pool {
             home,
             stamp,
+            profile,
             proxies: RefCell::default(),
             nodes: RefCell::default(),
             changed: Rc::default(),
@@ -183,12 +187,10 @@ impl Pool {
         socket: MessageSocket,
         keep: Duration,
     ) {
-        let key = NodeKey {
-            proxy: proxy.to_owned(),
-            node: order.node.to_string_lossy().into_owned(),
-            login: order.login.to_string_lossy().into_owned(),
-        };
         let mut guest = Guest::new(socket, streams, order);
+        let Some(key) = self.key(proxy, &guest) else {
+            return guest.answer(&FromMaster::Cold);
+        };
         let mut nodes = self.nodes.borrow_mut();
         // One whose proxy or node drains ends with its last session.
         let takes_more = |link: &NodeLink| link.proxy.borrow().as_ref().is_none_or(Proxy::takes_requests);
@@ -220,6 +222,25 @@ impl Pool {
             proxy: Rc::clone(&proxy),
         });
         spawn_local(self.clone().keep(key, waiting, usage, proxy, keep));
+    }
+
+    /// Where a session goes. What a check leaves out is the login's own.
+    fn key(&self, proxy: &str, guest: &Guest) -> Option<NodeKey> {
+        let (node, login) = guest.place();
+        if !proxy.is_empty() && !login.is_empty() {
+            return Some(NodeKey {
+                proxy: proxy.to_owned(),
+                node,
+                login,
+            });
+        }
+        let profile = self.profile.as_ref()?;
+        let or = |given: String, own: &dyn Fn() -> String| if given.is_empty() { own() } else { given };
+        Some(NodeKey {
+            proxy: or(proxy.to_owned(), &|| profile.proxy.clone()),
+            node: config::node(&node, &profile.cluster).to_owned(),
+            login: or(login, &|| profile.account()),
+        })
     }
 
     /// Makes an SSH connection and keeps it until nobody has used it for its time, or it breaks.

@@ -138,6 +138,11 @@ async fn about_kept(options: &Options, control: Control) -> Result<i32, SshError
     Ok(0)
 }
 
+/// Does what the options say, and leaves it to the caller to say how it came out.
+pub(crate) async fn run_options(options: &Options) -> Result<i32, SshError> {
+    run(options, None).await
+}
+
 async fn run(options: &Options, starter: Option<Starter>) -> Result<i32, SshError> {
     let mut timings = Timings::default();
     let mut report = ReportHandle::default();

@@ -42,6 +42,12 @@ impl Guest {
         }
     }
 
+    /// Its node and account.
+    pub(crate) fn place(&self) -> (String, String) {
+        let text = |name: &std::ffi::CStr| name.to_string_lossy().into_owned();
+        (text(&self.order.node), text(&self.order.login))
+    }
+
     /// What counts it among the connection's uses.
     pub(crate) fn set_use(&mut self, one_use: Use) {
         self.one_use = Some(one_use);

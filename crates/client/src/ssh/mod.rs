@@ -22,6 +22,7 @@ mod tests;
 pub(crate) mod x11;
 
 pub use carrier::Carrier;
+pub(crate) use command::run_options;
 pub use command::{command, in_background};
 pub use engine::MAX_PENDING;
 pub(crate) use engine::Signals;

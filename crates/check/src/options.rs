@@ -1,0 +1,270 @@
+//! The command line: check_nrpe's letters, and a few of fleetgate's own. Both programs read it here.
+
+use crate::line::{MAX_ARGUMENT, MAX_ARGUMENTS, MAX_NAME};
+use crate::verdict::State;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+/// How long an answer is waited for, in seconds: check_nrpe's default.
+pub const TIMEOUT: u32 = 10;
+/// The longest time that can be asked for, in seconds.
+pub const MAX_TIMEOUT: u32 = 3600;
+
+/// A check that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The node.
+    pub host: Vec<u8>,
+    /// The check's name: a named command of the node's.
+    pub command: Vec<u8>,
+    /// What is filled in.
+    pub arguments: Vec<Vec<u8>>,
+    /// How long an answer is waited for, in seconds.
+    pub timeout: u32,
+    /// What it is when none comes.
+    pub at_timeout: State,
+    /// The account; none: the login's own.
+    pub login: Option<Vec<u8>>,
+    /// The directory of the login; none: the usual one.
+    pub home: Option<Vec<u8>>,
+}
+
+/// What the words ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Invocation {
+    /// A check.
+    Run(Options),
+    /// This text.
+    Say(String),
+}
+
+/// `--help`'s text.
+pub const HELP: &str = "\
+Runs a check on a node: a named command of its node.toml, without a shell. What it prints and its exit code are the plugin's.
+Whatever goes wrong on the way is UNKNOWN (3), with one line that says what.
+
+  check_fleetgate -H NODE -c CHECK [-a ARGUMENT...]... [-t SECONDS[:STATE]] [-l ACCOUNT]
+
+  -H, --host NODE         where
+  -c, --command CHECK     its name there
+  -a, --args ARGUMENT...  what is filled in, in its order; a word that begins with a dash stands behind an -a of its own
+  -t, --timeout SECONDS[:STATE]
+                          how long an answer is waited for (default 10), and what it is then: OK, WARNING, CRITICAL or
+                          UNKNOWN (default)
+  -u, --unknown-timeout   UNKNOWN when no answer comes, whatever -t says
+  -l, --login ACCOUNT     the account (default: the one that `fleetgate ssh` takes)
+      --home DIR          the login's directory (default: FLEETGATE_HOME, else ~/.fleetgate)
+  -h, --help              this text
+  -V, --version           the version
+
+  check_fleetgate -H web1 -c load -a 15,10,5 30,25,20
+  check_fleetgate -H web1 -c disk -a 20 -t 30:CRITICAL
+";
+
+/// What check_nrpe has and this has no use for, with the reason.
+const UNUSED: [(&[u8], &str); 9] = [
+    (b"-p", "a node has no port: the proxy knows the way"),
+    (b"--port", "a node has no port: the proxy knows the way"),
+    (b"-n", "connections are always encrypted"),
+    (b"--no-ssl", "connections are always encrypted"),
+    (b"-2", "there is one protocol"),
+    (b"-3", "there is one protocol"),
+    (b"-S", "the protocol's version is negotiated"),
+    (b"-C", "`fleetgate login` makes the certificates"),
+    (b"-K", "`fleetgate login` makes the keys"),
+];
+
+/// Reads the words behind the program's name. The error is what the monitoring is told.
+pub fn parse(words: &[&[u8]]) -> Result<Invocation, String> {
+    let mut options = Options {
+        host: Vec::new(),
+        command: Vec::new(),
+        arguments: Vec::new(),
+        timeout: TIMEOUT,
+        at_timeout: State::Unknown,
+        login: None,
+        home: None,
+    };
+    let mut unknown_timeout = false;
+    let mut rest = words.iter().copied().peekable();
+    while let Some(word) = rest.next() {
+        let (name, attached) = split(word);
+        let mut value = || {
+            let value = attached.or_else(|| rest.next());
+            value.ok_or_else(|| format!("the option {} needs a value", shown(name)))
+        };
+        match name {
+            b"-H" | b"--host" => options.host = name_of("the node", value()?)?,
+            b"-c" | b"--command" => options.command = name_of("the check", value()?)?,
+            b"-l" | b"--login" => options.login = Some(name_of("the account", value()?)?),
+            b"--home" => options.home = Some(value()?.to_vec()),
+            b"-t" | b"--timeout" => (options.timeout, options.at_timeout) = timeout(value()?)?,
+            b"-u" | b"--unknown-timeout" if attached.is_none() => unknown_timeout = true,
+            b"-a" | b"--args" => {
+                let first = value()?;
+                add(&mut options.arguments, first)?;
+                while let Some(next) = rest.next_if(|word| !is_option(word)) {
+                    add(&mut options.arguments, next)?;
+                }
+            }
+            b"-h" | b"--help" => return Ok(Invocation::Say(HELP.to_string())),
+            b"-V" | b"--version" => {
+                return Ok(Invocation::Say(format!("check_fleetgate {}\n", crate::VERSION)));
+            }
+            _ => {
+                let unused = UNUSED.iter().find(|(unused, _)| *unused == name);
+                return Err(match unused {
+                    Some((_, why)) => format!("the option {} is not taken: {why}", shown(name)),
+                    None => format!("the word {} is not understood; see check_fleetgate --help", shown(word)),
+                });
+            }
+        }
+    }
+    if options.host.is_empty() {
+        return Err("no node is named; -H NODE names it".to_string());
+    }
+    if options.command.is_empty() {
+        return Err("no check is named; -c CHECK names it".to_string());
+    }
+    if unknown_timeout {
+        options.at_timeout = State::Unknown;
+    }
+    Ok(Invocation::Run(options))
+}
+
+/// An option's name, and a value in the same word: `-Hweb1`, `--host=web1`.
+fn split(word: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match word {
+        [b'-', b'-', ..] => match word.iter().position(|b| *b == b'=') {
+            Some(at) => (&word[..at], Some(&word[at + 1..])),
+            None => (word, None),
+        },
+        [b'-', _, _, ..] => (&word[..2], Some(&word[2..])),
+        _ => (word, None),
+    }
+}
+
+/// A word that begins with a dash, and is no negative number.
+fn is_option(word: &[u8]) -> bool {
+    matches!(word, [b'-', next, ..] if !next.is_ascii_digit() && *next != b'.')
+}
+
+fn add(arguments: &mut Vec<Vec<u8>>, word: &[u8]) -> Result<(), String> {
+    if arguments.len() == MAX_ARGUMENTS {
+        return Err(format!("a check has at most {MAX_ARGUMENTS} arguments"));
+    }
+    if word.len() > MAX_ARGUMENT {
+        return Err(format!("an argument has at most {MAX_ARGUMENT} bytes"));
+    }
+    if word.iter().any(u8::is_ascii_control) {
+        return Err(format!(
+            "the argument {} has control characters in it",
+            shown(word)
+        ));
+    }
+    arguments.push(word.to_vec());
+    Ok(())
+}
+
+/// A name is a word: nothing that a shell, a terminal or an option could be.
+fn name_of(what: &str, word: &[u8]) -> Result<Vec<u8>, String> {
+    let fits = |b: &u8| b.is_ascii_graphic() && !b"'\"\\`$|&;<>(){}!#".contains(b);
+    if word.is_empty() || word.len() > MAX_NAME || word[0] == b'-' || !word.iter().all(fits) {
+        return Err(format!(
+            "{what} has a name of 1 to {MAX_NAME} letters, digits and such, not {}",
+            shown(word)
+        ));
+    }
+    Ok(word.to_vec())
+}
+
+/// `SECONDS` or `SECONDS:STATE`.
+fn timeout(word: &[u8]) -> Result<(u32, State), String> {
+    let wrong = || {
+        format!(
+            "-t takes 1 to {MAX_TIMEOUT} seconds, and behind a colon OK, WARNING, CRITICAL or UNKNOWN, not {}",
+            shown(word)
+        )
+    };
+    let text = core::str::from_utf8(word).map_err(|_| wrong())?;
+    let (seconds, state) = match text.split_once(':') {
+        Some((seconds, state)) => (seconds, State::named(state).ok_or_else(wrong)?),
+        None => (text, State::Unknown),
+    };
+    match seconds.parse() {
+        Ok(seconds @ 1..=MAX_TIMEOUT) => Ok((seconds, state)),
+        _ => Err(wrong()),
+    }
+}
+
+/// A word as it is shown to people: short, and without what a terminal or the monitoring's line could take for its own.
+fn shown(word: &[u8]) -> String {
+    let text: String = String::from_utf8_lossy(word).chars().take(60).collect();
+    format!("{text:?}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Options, String> {
+        let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
+        match parse(&words)? {
+            Invocation::Run(options) => Ok(options),
+            Invocation::Say(text) => panic!("{text}"),
+        }
+    }
+
+    fn arguments(options: &Options) -> Vec<&str> {
+        options
+            .arguments
+            .iter()
+            .map(|a| core::str::from_utf8(a).expect("text"))
+            .collect()
+    }
+
+    #[test]
+    fn check_nrpes_letters_are_understood() {
+        let options = read("-H web1 -c load -a 15,10,5 -a 30,25,20 -t 30:CRITICAL").expect("read");
+        assert_eq!((&options.host[..], &options.command[..]), (&b"web1"[..], &b"load"[..]));
+        assert_eq!(arguments(&options), ["15,10,5", "30,25,20"]);
+        assert_eq!((options.timeout, options.at_timeout), (30, State::Critical));
+        let options = read("-Hweb1 --command=disk -u -t 5:2 -a 20 10 -l nagios --home /x").expect("read");
+        assert_eq!(arguments(&options), ["20", "10"]);
+        assert_eq!((options.timeout, options.at_timeout), (5, State::Unknown));
+        assert_eq!(options.login.as_deref(), Some(&b"nagios"[..]));
+        let options = read("-H web1 -c temperature -a -5 -3.5 -a -w -t 9").expect("read");
+        assert_eq!(arguments(&options), ["-5", "-3.5", "-w"]);
+        assert_eq!(options.timeout, 9);
+        assert_eq!(read("-H web1 -c load").expect("read").timeout, TIMEOUT);
+    }
+
+    #[test]
+    fn bad_words_are_refused_with_the_reason() {
+        for (words, why) in [
+            ("-c load", "-H NODE names it"),
+            ("-H web1", "-c CHECK names it"),
+            ("-H", "needs a value"),
+            ("-H web1 -c load -x", "\"-x\" is not understood"),
+            ("-H web1 -c load more", "\"more\" is not understood"),
+            ("-H web1 -c load;id", "the check has a name"),
+            ("-H web$(id) -c load", "the node has a name"),
+            ("-H -w -c load", "the node has a name"),
+            ("-H web1 -c load -t 0", "-t takes 1 to 3600 seconds"),
+            ("-H web1 -c load -t 5:BAD", "-t takes 1 to 3600 seconds"),
+            ("-H web1 -c load -t 5:", "-t takes 1 to 3600 seconds"),
+            ("-H web1 -c load -t 99999", "-t takes 1 to 3600 seconds"),
+            ("-H web1 -c load -a a\nb", "control characters"),
+            ("-H web1 -c load -p 5666", "a node has no port"),
+            ("-H web1 -c load -n", "always encrypted"),
+        ] {
+            let said = read(words).expect_err(words);
+            assert!(said.contains(why), "{words}: {said}");
+            assert!(!said.contains('\n'), "{words}: one line: {said}");
+        }
+        let many: String = core::iter::repeat_n(" 1", MAX_ARGUMENTS + 1).collect();
+        let said = read(&format!("-H web1 -c load -a{many}")).expect_err("too many");
+        assert!(said.contains("at most"), "{said}");
+    }
+}

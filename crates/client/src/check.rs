@@ -1,0 +1,118 @@
+//! `fleetgate check run`: what `check_fleetgate` becomes where the master cannot run a check at once. It makes the connection, by
+//! a master that it starts if it can, and keeps the plugins' contract whatever happens on the way.
+
+use crate::ssh::run_options;
+use crate::ssh::options::{LogLevel, Options, Tty};
+use crate::ssh::{SshError, Work};
+use fleetgate_check::options::Options as CheckOptions;
+use fleetgate_check::verdict::{MAX_ERRORS, Verdict};
+use fleetgate_check::{Begun, begin, late};
+use fleetgate_sys::{Fd, file};
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long the last words of a check may take to come through.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// Does what the words behind `check run` say; the exit code is a plugin's.
+pub fn command(words: &[OsString]) -> i32 {
+    let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+    match begin(&words) {
+        Begun::Over(code) => code,
+        Begun::Cold(options) => cold(&options).of(&options).print(),
+    }
+}
+
+fn cold(options: &CheckOptions) -> Verdict {
+    let local = |e: io::Error| Verdict::unknown(format!("this machine: {e}"));
+    let mut complaints = match Complaints::take() {
+        Ok(complaints) => complaints,
+        Err(e) => return local(e),
+    };
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(e) => return local(e),
+    };
+    let outcome = runtime.block_on(async {
+        let patience = Duration::from_secs(options.timeout.into());
+        timeout(patience, run_options(&ssh_options(options))).await
+    });
+    // What hangs in a look-up of a name holds nobody up.
+    runtime.shutdown_background();
+    let said = complaints.give_back();
+    match outcome {
+        Ok(Ok(code)) => Verdict::ended(code, said),
+        Ok(Err(SshError::Signal(_))) => Verdict::unknown("it was interrupted".into()),
+        Ok(Err(error)) => Verdict::unknown(error.to_string()),
+        Err(_) => late(options),
+    }
+}
+
+/// The session, as ssh's options have it: nobody is asked, and there is no terminal and no input.
+fn ssh_options(options: &CheckOptions) -> Options {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Options {
+        host: text(&options.host),
+        user: options.login.as_deref().map(text),
+        home: options.home.as_deref().map(text),
+        work: Work::Exec(fleetgate_check::line::line(options)),
+        tty: Tty::No,
+        input: false,
+        batch: true,
+        level: LogLevel::Error,
+        connect_time: Some(Duration::from_secs(options.timeout.into())),
+        ..Options::default()
+    }
+}
+
+/// Standard error, for as long as the check runs: what is said there explains a failure to the monitoring, which reads standard
+/// output alone.
+struct Complaints {
+    /// Standard error as it was.
+    before: Option<OwnedFd>,
+    said: Arc<Mutex<Vec<u8>>>,
+    over: std::sync::mpsc::Receiver<()>,
+}
+
+impl Complaints {
+    fn take() -> io::Result<Complaints> {
+        let errno = |e: fleetgate_sys::Errno| io::Error::from_raw_os_error(e.0);
+        let before = io::stderr().as_fd().try_clone_to_owned()?;
+        let (reader, writer) = file::pipe().map_err(errno)?;
+        writer.place_at(2, false).map_err(errno)?;
+        let said = Arc::<Mutex<Vec<u8>>>::default();
+        let (ended, over) = std::sync::mpsc::channel();
+        let shared = said.clone();
+        std::thread::spawn(move || {
+            let mut reader = std::fs::File::from(OwnedFd::from(reader));
+            let mut room = [0; 4096];
+            while let Ok(len @ 1..) = reader.read(&mut room) {
+                if let Ok(mut said) = shared.lock() {
+                    let left = MAX_ERRORS.saturating_sub(said.len());
+                    said.extend_from_slice(&room[..len.min(left)]);
+                }
+            }
+            let _ = ended.send(());
+        });
+        Ok(Complaints {
+            before: Some(before),
+            said,
+            over,
+        })
+    }
+
+    /// Standard error is what it was, and what was said is here.
+    fn give_back(&mut self) -> Vec<u8> {
+        if let Some(before) = self.before.take() {
+            let _ = Fd::from(before).place_at(2, false);
+        }
+        // A process that still has the pipe is not waited for.
+        let _ = self.over.recv_timeout(LAST_WORDS);
+        self.said.lock().map(|mut said| std::mem::take(&mut *said)).unwrap_or_default()
+    }
+}

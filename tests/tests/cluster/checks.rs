@@ -1,0 +1,130 @@
+//! Checks of a monitoring system: `check_fleetgate` in the place of check_nrpe, warm and cold, and that whatever goes wrong is
+//! UNKNOWN with one line that says what.
+
+use fleetgate_tests::cluster::{Cluster, OWN_PORT};
+use fleetgate_tests::needs_root;
+
+/// `check` runs the program; `told CODE LINE WORDS...` holds it to its code and to what its first line begins with.
+const TOOLS: &str = concat!(
+    include_str!("../../scripts/kept_connection.sh"),
+    include_str!("../../scripts/checks.sh")
+);
+
+fn cluster() -> Cluster {
+    let mut cluster = Cluster::new();
+    cluster.join_node();
+    cluster.script(
+        r#"cat >> node/fleetgate.toml <<'END'
+[node.commands.load]
+argv = ["/bin/echo", "OK - load {}|load={};;"]
+args = ["word", "word"]
+[node.commands.state]
+argv = ["/bin/sh", "-c", "echo state $0; echo more; echo odd >&2; exit $0", "{}"]
+args = ["0..9"]
+[node.commands.killed]
+argv = ["/bin/sh", "-c", "kill -9 $$"]
+[node.commands.missing]
+argv = ["/nonexistent/plugin"]
+[node.commands.slow]
+argv = ["/bin/sh", "-c", "exec 9<>/run/test/slow; flock 9; echo in >&9; trap '' TERM HUP; while :; do sleep 1; done"]
+[node.commands.noise]
+argv = ["/bin/sh", "-c", "head -c 300000 /dev/zero | tr '\\0' x >&2; echo OK"]
+[node.commands.hostile]
+argv = ["/bin/sh", "-c", "printf '\\033[2Jgone|a=1\\nmore' >&2; exit 9"]
+END
+role '"ada"' 'kinds = ["shell"]
+commands = ["load", "state", "killed", "missing", "slow", "noise", "hostile"]'"#,
+    );
+    cluster.up("node", OWN_PORT);
+    cluster
+}
+
+#[test]
+fn a_check_keeps_the_plugins_contract() {
+    needs_root!("a node that serves other accounts");
+    cluster().script(&format!(
+        r#"{TOOLS}
+        # Cold, and it starts a master; then by that.
+        begin
+        is "$(cat said)" "$(printf 'state 0\nmore')"
+        is "$(cat errors)" odd
+        master=$(masters)
+        [ -n "$master" ]
+        for way in warm cold; do
+            if [ $way = cold ]; then end_all; fi
+            told 0 'OK - load 15,10,5|load=30,25,20;;' -H gate -c load -a 15,10,5 30,25,20
+            for code in 0 1 2 3; do told $code "state $code" -H gate -c state -a $code; is "$(cat errors)" odd; done
+            told 3 'state 4' -H gate -c state -a 4
+            grep -q '^UNKNOWN - gate state: odd (exit code 4)$' said
+            told 3 'UNKNOWN - gate killed: it was ended by a signal, or with exit code 255' -H gate -c killed
+            told 3 'UNKNOWN - gate missing: ' -H gate -c missing
+            told 3 'UNKNOWN - gate hostile: ' -H gate -c hostile
+            grep -q 'hostile:  *\[2Jgone/a=1 (exit code 9)$' said
+            told 0 OK -H gate -c noise
+            # What is refused before anything runs.
+            told 3 'UNKNOWN - gate nothing: ' -H gate -c nothing
+            grep -q '"nothing"' said
+            told 3 'UNKNOWN - gate load: ' -H gate -c load
+            told 3 'UNKNOWN - gate load: ' -H gate -c load -a 1 2 3
+            told 3 'UNKNOWN - gate load: ' -H gate -c load -a '1;id' 2
+            told 3 'UNKNOWN - gate load: ' -H gate -c load -a '$(id)' 2
+            told 3 'UNKNOWN - the argument' -H gate -c load -a "$(printf 'a\nb')" 2
+            told 3 'UNKNOWN - the check has a name' -H gate -c 'load;id'
+            told 3 'UNKNOWN - no node is named' -c load
+            told 3 'UNKNOWN - elsewhere load: ' -H elsewhere -c load -a 1 2
+            told 3 'UNKNOWN - gate load: ' -H gate -l bea -c load -a 1 2
+            told 3 'UNKNOWN - gate load: ' -H gate --home /nonexistent -c load -a 1 2
+        done
+        check --help | grep -q -- '--timeout SECONDS'"#
+    ));
+}
+
+#[test]
+fn a_check_that_is_late_or_whose_client_has_gone_is_ended() {
+    needs_root!("a node that serves other accounts");
+    cluster().script(&format!(
+        r#"{TOOLS}
+        begin
+        : > slow; chmod 666 slow
+        # The lock is held for as long as any of its processes is there.
+        begun() {{ until [ -s slow ]; do sleep 0.05; done; }}
+        ended() {{ begun; flock slow true; : > slow; }}
+        for way in warm cold; do
+            if [ $way = cold ]; then end_all; fi
+            told 3 'UNKNOWN - gate slow: no answer within 2 s' -H gate -c slow -t 2
+            ended
+            if [ $way = cold ]; then end_all; fi
+            told 2 'CRITICAL - gate slow: no answer within 1 s' -H gate -c slow -t 1:CRITICAL
+            ended
+            if [ $way = cold ]; then end_all; fi
+            "$CHECK" --home home -l ada -H gate -c slow -t 600 > said 2>&1 & client=$!
+            begun
+            kill -9 $client
+            ended
+        done
+        # A master that is killed: the check says so.
+        "$CHECK" --home home -l ada -H gate -c slow -t 600 > said 2>&1 & client=$!
+        begun
+        for p in $(masters); do kill -9 $p; done
+        code=0; wait $client || code=$?
+        is $code 3
+        grep -q "^UNKNOWN - gate slow: the master ended; whether the check was begun, the node's audit log says$" said
+        ended
+        # One that is there and is somebody else's gets nothing.
+        nobody
+        rm -f home/mux/master
+        python3 -c '
+import os, socket
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+s.bind("home/mux/master")
+heard = open("heard", "wb")
+os.setresuid(54341, 54341, 54341)
+s.listen()
+print("up", flush=True)
+heard.write(s.accept()[0].recv(9))' > up & other=$!
+        until [ -s up ]; do kill -0 $other; sleep 0.05; done
+        told 0 'state 0' -H gate -c state -a 0
+        wait $other
+        [ -e heard ] && [ ! -s heard ]"#
+    ));
+}
