@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 /// The static helper's bound; every session maps it.
 pub const HELPER_MAX: u64 = 200_000;
+/// The largest `check_fleetgate`.
+const CHECK_MAX: u64 = 100_000;
 /// The static front's bound.
 pub const FRONT_MAX: u64 = 1_700_000;
 /// The static tunnel's bound: TLS, HTTP/2 and gRPC are in it.
@@ -43,6 +45,8 @@ pub struct Built {
     pub tunnel: PathBuf,
     /// The resolver.
     pub resolver: PathBuf,
+    /// The monitoring's plugin.
+    pub check: PathBuf,
 }
 
 impl Built {
@@ -55,6 +59,7 @@ impl Built {
             front: nowhere(),
             tunnel: nowhere(),
             resolver: nowhere(),
+            check: nowhere(),
         }
     }
 }
@@ -93,31 +98,76 @@ pub fn plain() -> Result<PathBuf> {
 
 /// The static helper alone, without what of its file is never mapped.
 pub fn helper_into(target: &Path) -> Result<PathBuf> {
+    let helper = small_into(
+        target,
+        &Small {
+            name: "fleetgate-session",
+            package: "fleetgate-session",
+            most: HELPER_MAX,
+            why: "every session pays for it",
+        },
+    )?;
+    run(Command::new(&helper).arg("true"))?;
+    Ok(helper)
+}
+
+/// The static `check_fleetgate`, beside `fleetgate`, which it executes where it has to.
+fn check_into(target: &Path) -> Result<PathBuf> {
+    let built = small_into(
+        target,
+        &Small {
+            name: "check_fleetgate",
+            package: "fleetgate-check",
+            most: CHECK_MAX,
+            why: "every check maps it",
+        },
+    )?;
+    let check = target.join("release/check_fleetgate");
+    write_program(&check, &read(&built)?)?;
+    Ok(check)
+}
+
+/// A static program without the standard library.
+struct Small {
+    name: &'static str,
+    package: &'static str,
+    most: u64,
+    why: &'static str,
+}
+
+fn small_into(target: &Path, small: &Small) -> Result<PathBuf> {
+    let Small {
+        name,
+        package,
+        most,
+        why,
+    } = small;
     ensure_musl()?;
     let mut command = building(target);
     command.args([
         "--profile",
         "helper",
         "--package",
-        "fleetgate-session",
+        package,
+        "--bin",
+        name,
         "--features",
         "program",
     ]);
     run(command.args(["--target", &musl()]))?;
-    let linked = target.join(musl()).join("helper/fleetgate-session");
-    let helper = target.join("helper-without-sections/fleetgate-session");
+    let linked = target.join(musl()).join("helper").join(name);
+    let stripped = target.join("helper-without-sections").join(name);
     let program = elf::without_sections(&read(&linked)?).map_err(|e| format!("{}: {e}", linked.display()))?;
-    write_program(&helper, &program)?;
-    run(Command::new(&helper).arg("true"))?;
+    write_program(&stripped, &program)?;
     let size = program.len() as u64;
-    println!("helper: {size} bytes (at most {HELPER_MAX})");
-    if size > HELPER_MAX {
+    println!("{name}: {size} bytes (at most {most})");
+    if size > *most {
         return Err(format!(
-            "the session helper has {size} bytes, {HELPER_MAX} are allowed: every session pays for it. \
-             Look for formatting of floats, panics with text and new dependencies"
+            "{name} has {size} bytes, {most} are allowed: {why}. Look for formatting of floats, panics with text and new \
+             dependencies"
         ));
     }
-    Ok(helper)
+    Ok(stripped)
 }
 
 /// The static program of lobby and fronts, watcher and guardian.
@@ -210,6 +260,7 @@ fn release_into(target: &Path) -> Result<Built> {
             "the resolver has {resolver_size} bytes, {RESOLVER_MAX} are allowed: every node holds it in memory"
         ));
     }
+    let check = check_into(target)?;
     let images = target.join("images");
     let added = pack_all(&images, &[&helper, &front, &tunnel, &resolver])?;
     run(building(target)
@@ -227,6 +278,7 @@ fn release_into(target: &Path) -> Result<Built> {
         front,
         tunnel,
         resolver,
+        check,
     })
 }
 

@@ -88,11 +88,13 @@ pub fn late(options: &Options) -> Verdict {
 
 /// Becomes `fleetgate check run`; comes back only with a reason.
 fn full_client(args: &[&CStr]) -> fleetgate_sys::Errno {
-    let beside = fleetgate_sys::file::read_link(c"/proc/self/exe").ok().and_then(|mut path| {
-        path.truncate(path.iter().rposition(|b| *b == b'/')? + 1);
-        path.extend_from_slice(b"fleetgate");
-        CString::new(path).ok()
-    });
+    let beside = fleetgate_sys::file::read_link(c"/proc/self/exe")
+        .ok()
+        .and_then(|mut path| {
+            path.truncate(path.iter().rposition(|b| *b == b'/')? + 1);
+            path.extend_from_slice(b"fleetgate");
+            CString::new(path).ok()
+        });
     let words = [c"fleetgate", c"check", c"run"];
     let argv = Strings::new(words.into_iter().chain(args.iter().copied()));
     let environment: Vec<&CStr> = exec::environment().collect();
@@ -106,4 +108,3 @@ fn full_client(args: &[&CStr]) -> fleetgate_sys::Errno {
     }
     why
 }
-

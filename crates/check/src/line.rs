@@ -56,8 +56,12 @@ mod tests {
         let line = line(&options);
         assert!(line.starts_with(b"printf 15,10,5 '' 'a b' "));
         let text = std::string::String::from_utf8(line).expect("text");
-        let script = std::format!("printf() {{ for word; do command printf '%s\\0' \"$word\"; done; }}; {text}");
-        let said = std::process::Command::new("sh").args(["-c", &script]).output().expect("sh");
+        let script =
+            std::format!("printf() {{ for word; do command printf '%s\\0' \"$word\"; done; }}; {text}");
+        let said = std::process::Command::new("sh")
+            .args(["-c", &script])
+            .output()
+            .expect("sh");
         let back: Vec<&[u8]> = said.stdout.split(|b| *b == 0).take(words.len()).collect();
         assert_eq!(back, words);
     }

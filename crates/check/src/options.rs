@@ -116,7 +116,10 @@ pub fn parse(words: &[&[u8]]) -> Result<Invocation, String> {
                 let unused = UNUSED.iter().find(|(unused, _)| *unused == name);
                 return Err(match unused {
                     Some((_, why)) => format!("the option {} is not taken: {why}", shown(name)),
-                    None => format!("the word {} is not understood; see check_fleetgate --help", shown(word)),
+                    None => format!(
+                        "the word {} is not understood; see check_fleetgate --help",
+                        shown(word)
+                    ),
                 });
             }
         }
@@ -227,7 +230,10 @@ mod tests {
     #[test]
     fn check_nrpes_letters_are_understood() {
         let options = read("-H web1 -c load -a 15,10,5 -a 30,25,20 -t 30:CRITICAL").expect("read");
-        assert_eq!((&options.host[..], &options.command[..]), (&b"web1"[..], &b"load"[..]));
+        assert_eq!(
+            (&options.host[..], &options.command[..]),
+            (&b"web1"[..], &b"load"[..])
+        );
         assert_eq!(arguments(&options), ["15,10,5", "30,25,20"]);
         assert_eq!((options.timeout, options.at_timeout), (30, State::Critical));
         let options = read("-Hweb1 --command=disk -u -t 5:2 -a 20 10 -l nagios --home /x").expect("read");

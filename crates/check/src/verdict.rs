@@ -96,9 +96,14 @@ impl Verdict {
                 errors,
             };
         }
-        let first = errors.split(|b| *b == b'\n').find(|line| !line.trim_ascii().is_empty());
+        let first = errors
+            .split(|b| *b == b'\n')
+            .find(|line| !line.trim_ascii().is_empty());
         let why = match (first, code) {
-            (Some(line), _) => format!("{} (exit code {code})", String::from_utf8_lossy(line.trim_ascii())),
+            (Some(line), _) => format!(
+                "{} (exit code {code})",
+                String::from_utf8_lossy(line.trim_ascii())
+            ),
             (None, 126 | 127) => format!("the check's program cannot be executed (exit code {code})"),
             (None, 255) => "it was ended by a signal, or with exit code 255".into(),
             (None, code) => format!("exit code {code}, which is none of a plugin's"),
@@ -170,9 +175,21 @@ mod tests {
             assert_eq!(verdict.errors, b"odd\n");
         }
         for (code, errors, line) in [
-            (255, &b"\n  \nrefused | by\x1b[2J rule\nmore"[..], "UNKNOWN - refused / by [2J rule (exit code 255)"),
-            (255, b"", "UNKNOWN - it was ended by a signal, or with exit code 255"),
-            (127, b"", "UNKNOWN - the check's program cannot be executed (exit code 127)"),
+            (
+                255,
+                &b"\n  \nrefused | by\x1b[2J rule\nmore"[..],
+                "UNKNOWN - refused / by [2J rule (exit code 255)",
+            ),
+            (
+                255,
+                b"",
+                "UNKNOWN - it was ended by a signal, or with exit code 255",
+            ),
+            (
+                127,
+                b"",
+                "UNKNOWN - the check's program cannot be executed (exit code 127)",
+            ),
             (4, b"", "UNKNOWN - exit code 4, which is none of a plugin's"),
             (-1, b"", "UNKNOWN - exit code -1, which is none of a plugin's"),
         ] {
@@ -185,7 +202,10 @@ mod tests {
     fn states_are_known_by_name_and_number() {
         assert_eq!(State::named("critical"), Some(State::Critical));
         assert_eq!(State::named("1"), Some(State::Warning));
-        assert_eq!((State::named("4"), State::named(""), State::named("WARN")), (None, None, None));
+        assert_eq!(
+            (State::named("4"), State::named(""), State::named("WARN")),
+            (None, None, None)
+        );
     }
 
     #[test]

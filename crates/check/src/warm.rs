@@ -83,7 +83,11 @@ fn ask(options: &Options) -> Option<(Fd, Fd)> {
 
 /// The login's directory, as the full client finds it.
 fn directory(options: &Options) -> Option<Vec<u8>> {
-    let set = |name| exec::inherited(name).map(core::ffi::CStr::to_bytes).filter(|value| !value.is_empty());
+    let set = |name| {
+        exec::inherited(name)
+            .map(core::ffi::CStr::to_bytes)
+            .filter(|value| !value.is_empty())
+    };
     if let Some(home) = &options.home {
         return Some(home.clone());
     }

@@ -1,8 +1,8 @@
 //! `fleetgate check run`: what `check_fleetgate` becomes where the master cannot run a check at once. It makes the connection, by
 //! a master that it starts if it can, and keeps the plugins' contract whatever happens on the way.
 
-use crate::ssh::run_options;
 use crate::ssh::options::{LogLevel, Options, Tty};
+use crate::ssh::run_options;
 use crate::ssh::{SshError, Work};
 use fleetgate_check::options::Options as CheckOptions;
 use fleetgate_check::verdict::{MAX_ERRORS, Verdict};
@@ -113,6 +113,9 @@ impl Complaints {
         }
         // A process that still has the pipe is not waited for.
         let _ = self.over.recv_timeout(LAST_WORDS);
-        self.said.lock().map(|mut said| std::mem::take(&mut *said)).unwrap_or_default()
+        self.said
+            .lock()
+            .map(|mut said| std::mem::take(&mut *said))
+            .unwrap_or_default()
     }
 }

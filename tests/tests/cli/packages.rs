@@ -40,6 +40,7 @@ fn common() -> Vec<(&'static str, String)> {
         ("-rwxr-xr-x", format!("{lib}/fleetgate-front")),
         ("-rwxr-xr-x", format!("{lib}/fleetgate-tunnel")),
         ("-rwxr-xr-x", format!("{lib}/fleetgate-resolver")),
+        ("-rwxr-xr-x", "/usr/lib/nagios/plugins/check_fleetgate".to_owned()),
         ("-rw-r--r--", "/etc/pam.d/fleetgate".to_owned()),
         ("-rw-r--r--", "/etc/logrotate.d/fleetgate".to_owned()),
         (
