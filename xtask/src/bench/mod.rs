@@ -7,6 +7,7 @@
 
 #![allow(dead_code)] // Which parts are in use depends on the benchmarks entered below.
 
+mod commands;
 mod launch;
 mod pam;
 mod proxy;
@@ -55,6 +56,12 @@ pub enum Goal {
 
 /// Every benchmark: the place where owners enter theirs, one line each.
 pub const BENCHES: &[Entry] = &[
+    Entry {
+        name: "commands",
+        does: "one command as monitoring asks for it, from ours, NRPE and OpenSSH: time, and how many a second",
+        promises: commands::PROMISES,
+        run: commands::measure,
+    },
     Entry {
         name: "launch",
         does: "a launch until it is reaped, beside the direct way; memory of a waiting helper",

@@ -76,6 +76,12 @@ impl Drop for Up {
     }
 }
 
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.end_master();
+    }
+}
+
 impl Cluster {
     /// Makes one and starts it.
     pub fn start(world: &World, name: &str) -> Result<Cluster> {
@@ -109,6 +115,12 @@ impl Cluster {
             up: Up(up),
             joined: Cell::new(0),
         })
+    }
+
+    /// Ends what the user's commands left running, if there is anything.
+    fn end_master(&self) {
+        let mut stop = self.command(&["master", "stop"]);
+        let _ = stop.stdout(Stdio::null()).stderr(Stdio::null()).status();
     }
 
     /// Room for one more node.

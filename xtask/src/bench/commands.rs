@@ -1,0 +1,274 @@
+//! `cargo xtask bench commands`: one command on another machine, as a monitoring system asks for it ten thousand times a
+//! minute: `check_fleetgate` and `fleetgate ssh` by the master and through the proxy, beside check_nrpe (plain and TLS) and
+//! OpenSSH (cold, and over ControlMaster). All of them run `/bin/echo OK` through a shell. As root.
+//!
+//! The servers and the cluster are those of `bench ssh`. Rates are of whole commands, each a process that a loop waits for, as
+//! a monitoring system has it.
+
+use super::ssh::cluster::{Cluster, Node};
+use super::ssh::group::Group;
+use super::ssh::server::{Master, SSHD, Server, free_port};
+use super::ssh::world::{World, login};
+use super::{Bench, Goal, Promised, Subject, rival};
+use crate::shell::Result;
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::{scope, sleep};
+use std::time::{Duration, Instant};
+
+const CHECK_OF_NRPE: &str = "warm check_fleetgate, of check_nrpe without TLS";
+const CHECK_OF_TLS: &str = "warm check_fleetgate, of check_nrpe with TLS";
+const CHECK_OF_SSH: &str = "warm check_fleetgate, of ssh over ControlMaster";
+const SSH_OF_SSH: &str = "warm fleetgate ssh, of ssh over ControlMaster to sshd";
+const COLD_OF_SSH: &str = "cold fleetgate ssh through the proxy, of cold ssh";
+const RATE_OF_NRPE: &str = "checks a second at 64, at least, of check_nrpe without TLS";
+
+/// What it promises.
+pub const PROMISES: &[Promised] = &[
+    Promised {
+        name: CHECK_OF_NRPE,
+        goal: Goal::AtMost(0.25),
+    },
+    Promised {
+        name: CHECK_OF_TLS,
+        goal: Goal::AtMost(0.05),
+    },
+    Promised {
+        name: CHECK_OF_SSH,
+        goal: Goal::AtMost(0.125),
+    },
+    Promised {
+        name: SSH_OF_SSH,
+        goal: Goal::AtMost(0.6),
+    },
+    Promised {
+        name: COLD_OF_SSH,
+        goal: Goal::AtMost(0.1),
+    },
+    Promised {
+        name: RATE_OF_NRPE,
+        goal: Goal::AtLeast(9.0),
+    },
+];
+
+const WARM: &str = "echo OK";
+const WARMS: usize = 300;
+const COLD: &str = "echo OK, cold";
+const COLDS: usize = 40;
+const WARM_UP: usize = 5;
+/// How many commands run at a time.
+const AT_A_TIME: [usize; 4] = [1, 2, 8, 64];
+/// For so long each; the subjects take turns.
+const SPAN: Duration = Duration::from_millis(500);
+const SPANS: usize = 20;
+/// The cipher of OpenSSH's connections, which ours has too.
+const CIPHER: &str = "chacha20-poly1305@openssh.com";
+/// How long NRPE's server may take until it accepts.
+const UP_WITHIN: Duration = Duration::from_secs(10);
+
+const CHECK: &str = "check_fleetgate";
+const OURS: &str = "fleetgate ssh";
+const NRPE: &str = "check_nrpe -n";
+const TLS: &str = "check_nrpe, TLS";
+const CONTROL_MASTER: &str = "ssh, ControlMaster";
+const SSH: &str = "ssh";
+
+/// What is asked, and how.
+struct Rivals<'a> {
+    world: &'a World,
+    cluster: &'a Cluster,
+    node: Node,
+    sshd: Server,
+    master: Master,
+    plain: Nrpe,
+    tls: Nrpe,
+    check: PathBuf,
+    check_nrpe: PathBuf,
+}
+
+/// Measures.
+pub fn measure(bench: &mut Bench) -> Result {
+    let world = World::new(bench)?;
+    let cluster = world.cluster()?;
+    let sshd = Server::start(&world, SSHD)?;
+    let rivals = Rivals {
+        world: &world,
+        cluster,
+        node: cluster.node(&world)?,
+        master: Master::connect(&world, &sshd, &login(0), CIPHER)?,
+        sshd,
+        plain: Nrpe::start(&world, false)?,
+        tls: Nrpe::start(&world, true)?,
+        check: bench.built.check.clone(),
+        check_nrpe: rival("../lib/nagios/plugins/check_nrpe", "nagios-nrpe-plugin")?,
+    };
+    let timed = |name: &'static str| {
+        let rivals = &rivals;
+        Subject::timed(name, move || done(&mut rivals.command(name)))
+    };
+    let warm = [CHECK, OURS, NRPE, TLS, CONTROL_MASTER].map(timed);
+    bench.run(WARM, "ms", WARM_UP, WARMS, warm.into())?;
+    let cold = Subject::timed(OURS, || {
+        let mut command = rivals.cluster.ssh();
+        command.args(["--no-master", &rivals.node.login(), "/bin/echo", "OK"]);
+        done(&mut command)
+    });
+    bench.run(COLD, "ms", 2, COLDS, vec![cold, timed(NRPE), timed(TLS), timed(SSH)])?;
+    let started = Subject::timed(CHECK, || done(Command::new(&rivals.check).arg("--version")));
+    let nothing = Subject::timed("/bin/true", || done(&mut Command::new("/bin/true")));
+    bench.run("a process of the client alone", "ms", WARM_UP, WARMS, vec![started, nothing])?;
+    for at_a_time in AT_A_TIME {
+        let rate = |name: &'static str| {
+            let rivals = &rivals;
+            Subject::sampled(name, move || rivals.rate(name, at_a_time))
+        };
+        let case = rate_case(at_a_time);
+        let subjects = [CHECK, NRPE, CONTROL_MASTER].map(rate);
+        bench.run(&case, "commands/s", 1, SPANS, subjects.into())?;
+    }
+
+    bench.promise_of(CHECK_OF_NRPE, WARM, CHECK, NRPE)?;
+    bench.promise_of(CHECK_OF_TLS, WARM, CHECK, TLS)?;
+    bench.promise_of(CHECK_OF_SSH, WARM, CHECK, CONTROL_MASTER)?;
+    bench.promise_of(SSH_OF_SSH, WARM, OURS, CONTROL_MASTER)?;
+    bench.promise_of(COLD_OF_SSH, COLD, OURS, SSH)?;
+    bench.promise_of(RATE_OF_NRPE, &rate_case(64), CHECK, NRPE)
+}
+
+fn rate_case(at_a_time: usize) -> String {
+    format!("echo OK, {at_a_time} at a time")
+}
+
+impl Rivals<'_> {
+    fn command(&self, name: &str) -> Command {
+        let mut command = match name {
+            CHECK => {
+                let mut command = Command::new(&self.check);
+                let login = login(0);
+                let node = self.node.login();
+                let node = node.split('@').next_back().unwrap_or_default();
+                command.env("HOME", &self.cluster.at).env_remove("FLEETGATE_HOME");
+                command.args(["-l", &login, "-H", node, "-c", "/bin/echo", "-a", "OK"]);
+                command
+            }
+            OURS => {
+                let mut command = self.cluster.ssh();
+                command.args([&self.node.login(), "/bin/echo", "OK"]);
+                command
+            }
+            NRPE => {
+                let mut command = Command::new(&self.check_nrpe);
+                let port = self.plain.port.to_string();
+                command.args(["-n", "-H", "127.0.0.1", "-p", &port, "-c", "echo"]);
+                command
+            }
+            TLS => {
+                let mut command = Command::new(&self.check_nrpe);
+                command.args(["-H", "127.0.0.1", "-p", &self.tls.port.to_string(), "-c", "echo"]);
+                command
+            }
+            CONTROL_MASTER => {
+                let mut command = self.master.client(self.world);
+                command.args(["127.0.0.1", "/bin/echo", "OK"]);
+                command
+            }
+            _ => {
+                let mut command = self.sshd.client(self.world, &login(0), CIPHER);
+                command.args(["127.0.0.1", "/bin/echo", "OK"]);
+                command
+            }
+        };
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Commands a second, `at_a_time` of them at any moment.
+    fn rate(&self, name: &str, at_a_time: usize) -> Result<f64> {
+        let commands: Vec<Command> = (0..at_a_time).map(|_| self.command(name)).collect();
+        let (count, start) = (AtomicU32::new(0), Instant::now());
+        let count = &count;
+        let worker = |mut command: Command| {
+            move || {
+                while start.elapsed() < SPAN {
+                    done(&mut command)?;
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+                Ok::<(), String>(())
+            }
+        };
+        scope(|scope| {
+            let workers: Vec<_> = commands.into_iter().map(|c| scope.spawn(worker(c))).collect();
+            for worker in workers {
+                worker.join().map_err(|_| "a worker panicked")??;
+            }
+            Ok::<(), String>(())
+        })?;
+        Ok(f64::from(count.load(Ordering::Relaxed)) / start.elapsed().as_secs_f64())
+    }
+}
+
+/// Runs it, and holds it to what it has to say.
+fn done(command: &mut Command) -> Result {
+    let out = command.output().map_err(|e| format!("{command:?}: {e}"))?;
+    let is_echo = command.get_args().any(|word| word == "OK" || word == "echo");
+    match out.status.success() && (!is_echo || out.stdout == b"OK\n") {
+        true => Ok(()),
+        false => Err(format!(
+            "{command:?}: {}: {} {}",
+            out.status,
+            String::from_utf8_lossy(&out.stdout).trim(),
+            String::from_utf8_lossy(&out.stderr).trim()
+        )),
+    }
+}
+
+/// NRPE's server. It ends when this is dropped.
+struct Nrpe {
+    port: u16,
+    child: Child,
+    /// Its processes.
+    _group: Group,
+}
+
+impl Nrpe {
+    fn start(world: &World, with_tls: bool) -> Result<Nrpe> {
+        let port = free_port()?;
+        let config = world.at.join(format!("nrpe-{port}.cfg"));
+        let text = format!(
+            "server_address=127.0.0.1\nserver_port={port}\nallowed_hosts=127.0.0.1\nnrpe_user=nagios\nnrpe_group=nagios\n\
+             pid_file=/run/nrpe-{port}.pid\ncommand[echo]=/bin/echo OK\n"
+        );
+        std::fs::write(&config, text).map_err(|e| format!("{}: {e}", config.display()))?;
+        let group = Group::new(&format!("nrpe-{port}"))?;
+        let mut command = world.enter(&group);
+        command.arg(rival("nrpe", "nagios-nrpe-server")?);
+        if !with_tls {
+            command.arg("-n");
+        }
+        command.arg("-c").arg(&config).arg("-f");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().map_err(|e| format!("nrpe: {e}"))?;
+        let nrpe = Nrpe {
+            port,
+            child,
+            _group: group,
+        };
+        let until = Instant::now() + UP_WITHIN;
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+            if Instant::now() > until {
+                return Err(format!("nrpe does not accept on port {port}"));
+            }
+            sleep(Duration::from_millis(20));
+        }
+        Ok(nrpe)
+    }
+}
+
+impl Drop for Nrpe {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
