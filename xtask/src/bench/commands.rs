@@ -1,6 +1,7 @@
 //! `cargo xtask bench commands`: one command on another machine, as a monitoring system asks for it ten thousand times a
 //! minute: `check_fleetgate` and `fleetgate ssh` by the master and through the proxy, beside check_nrpe (plain and TLS) and
-//! OpenSSH (cold, and over ControlMaster). All of them run `/bin/echo OK` through a shell. As root.
+//! OpenSSH (cold, and over ControlMaster). What is run is `/bin/echo OK`: by NRPE and OpenSSH through a shell, as they run what
+//! they are told; by `check_fleetgate` as a named command, which needs none. As root.
 //!
 //! The servers and the cluster are those of `bench ssh`. Rates are of whole commands, each a process that a loop waits for, as
 //! a monitoring system has it.
@@ -85,6 +86,8 @@ struct Rivals<'a> {
     plain: Nrpe,
     tls: Nrpe,
     check: PathBuf,
+    /// The login of a monitoring system.
+    monitoring: PathBuf,
     check_nrpe: PathBuf,
 }
 
@@ -102,6 +105,7 @@ pub fn measure(bench: &mut Bench) -> Result {
         plain: Nrpe::start(&world, false)?,
         tls: Nrpe::start(&world, true)?,
         check: bench.built.check.clone(),
+        monitoring: cluster.monitoring()?,
         check_nrpe: rival("../lib/nagios/plugins/check_nrpe", "nagios-nrpe-plugin")?,
     };
     let timed = |name: &'static str| {
@@ -149,8 +153,8 @@ impl Rivals<'_> {
                 let login = login(0);
                 let node = self.node.login();
                 let node = node.split('@').next_back().unwrap_or_default();
-                command.env("HOME", &self.cluster.at).env_remove("FLEETGATE_HOME");
-                command.args(["-l", &login, "-H", node, "-c", "/bin/echo", "-a", "OK"]);
+                command.arg("--home").arg(&self.monitoring);
+                command.args(["-l", &login, "-H", node, "-c", "echo"]);
                 command
             }
             OURS => {

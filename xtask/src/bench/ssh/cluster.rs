@@ -30,6 +30,14 @@ printf '[role.everything]\nnodes = ["*"]\nlogins = ["root", "%s"]\n' "$LOGIN" > 
 echo correct horse battery staple > password
 "$F" login --proxy "127.0.0.1:$PORT" --invite-file invite --password-file password --authenticator authenticator --no-agent
 "#;
+/// Who may run one named command and nothing else, as a monitoring system.
+const MONITORING: &str = r#"set -eu
+umask 077
+printf '[role.monitoring]\nnodes = ["*"]\nlogins = ["%s"]\nkinds = ["shell"]\ncommands = ["echo"]\n' "$LOGIN" > checks.toml
+"$F" role apply --state cluster -f checks.toml
+"$F" user add --state cluster monitoring --role monitoring > invite
+"$F" login --home monitoring --proxy "127.0.0.1:$PORT" --invite-file invite --password-file password --authenticator another --no-agent
+"#;
 const JOIN: &str = r#"set -eu
 "$F" join --state "$STATE" --proxy "127.0.0.1:$PORT" --token-file token --name "$NAME"
 "#;
@@ -117,10 +125,21 @@ impl Cluster {
         })
     }
 
+    /// The login of a monitoring system: the directory of one that may run the command `echo` of a node's list, and no other.
+    pub fn monitoring(&self) -> Result<PathBuf> {
+        let mut script = shell(MONITORING, &self.at, &self.fleetgate);
+        script.env("PORT", self.port.to_string());
+        done(script.env("LOGIN", login(0)))?;
+        Ok(self.at.join("monitoring"))
+    }
+
     /// Ends what the user's commands left running, if there is anything.
     fn end_master(&self) {
-        let mut stop = self.command(&["master", "stop"]);
-        let _ = stop.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        for words in [&["master", "stop"][..], &["master", "stop", "--home", "monitoring"]] {
+            let mut stop = self.command(words);
+            stop.current_dir(&self.at).stdout(Stdio::null()).stderr(Stdio::null());
+            let _ = stop.status();
+        }
     }
 
     /// Room for one more node.
@@ -155,7 +174,7 @@ impl Cluster {
         let port = free_port()?;
         let text = format!(
             "[node]\nlisten = [\"127.0.0.1:{port}\"]\nhost_keys = [\"{}\"]\nstate_directory = \"{}\"\npam = \"off\"\n\
-             motd = false\n",
+             motd = false\n[node.commands.echo]\nargv = [\"/bin/echo\", \"OK\"]\n",
             world.at.join("host").display(),
             member.state.display()
         );
