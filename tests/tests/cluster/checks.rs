@@ -32,7 +32,7 @@ argv = ["/bin/sh", "-c", "head -c 300000 /dev/zero | tr '\\0' x >&2; echo OK"]
 [node.commands.hostile]
 argv = ["/bin/sh", "-c", "printf '\\033[2Jgone|a=1\\nmore' >&2; exit 9"]
 END
-role '"ada"' 'kinds = ["shell"]
+role '"ada"' 'kinds = []
 commands = ["load", "state", "killed", "missing", "slow", "noise", "hostile"]'"#,
     );
     cluster.up("node", OWN_PORT);

@@ -119,10 +119,22 @@ pub fn measure(bench: &mut Bench) -> Result {
         command.args(["--no-master", &rivals.node.login(), "/bin/echo", "OK"]);
         done(&mut command)
     });
-    bench.run(COLD, "ms", 2, COLDS, vec![cold, timed(NRPE), timed(TLS), timed(SSH)])?;
+    bench.run(
+        COLD,
+        "ms",
+        2,
+        COLDS,
+        vec![cold, timed(NRPE), timed(TLS), timed(SSH)],
+    )?;
     let started = Subject::timed(CHECK, || done(Command::new(&rivals.check).arg("--version")));
     let nothing = Subject::timed("/bin/true", || done(&mut Command::new("/bin/true")));
-    bench.run("a process of the client alone", "ms", WARM_UP, WARMS, vec![started, nothing])?;
+    bench.run(
+        "a process of the client alone",
+        "ms",
+        WARM_UP,
+        WARMS,
+        vec![started, nothing],
+    )?;
     for at_a_time in AT_A_TIME {
         let rate = |name: &'static str| {
             let rivals = &rivals;
@@ -184,7 +196,10 @@ impl Rivals<'_> {
                 command
             }
         };
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         command
     }
 
@@ -252,7 +267,10 @@ impl Nrpe {
             command.arg("-n");
         }
         command.arg("-c").arg(&config).arg("-f");
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         let child = command.spawn().map_err(|e| format!("nrpe: {e}"))?;
         let nrpe = Nrpe {
             port,

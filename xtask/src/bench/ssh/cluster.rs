@@ -33,7 +33,7 @@ echo correct horse battery staple > password
 /// Who may run one named command and nothing else, as a monitoring system.
 const MONITORING: &str = r#"set -eu
 umask 077
-printf '[role.monitoring]\nnodes = ["*"]\nlogins = ["%s"]\nkinds = ["shell"]\ncommands = ["echo"]\n' "$LOGIN" > checks.toml
+printf '[role.monitoring]\nnodes = ["*"]\nlogins = ["%s"]\nkinds = []\ncommands = ["echo"]\n' "$LOGIN" > checks.toml
 "$F" role apply --state cluster -f checks.toml
 "$F" user add --state cluster monitoring --role monitoring > invite
 "$F" login --home monitoring --proxy "127.0.0.1:$PORT" --invite-file invite --password-file password --authenticator another --no-agent
@@ -135,9 +135,14 @@ impl Cluster {
 
     /// Ends what the user's commands left running, if there is anything.
     fn end_master(&self) {
-        for words in [&["master", "stop"][..], &["master", "stop", "--home", "monitoring"]] {
+        for words in [
+            &["master", "stop"][..],
+            &["master", "stop", "--home", "monitoring"],
+        ] {
             let mut stop = self.command(words);
-            stop.current_dir(&self.at).stdout(Stdio::null()).stderr(Stdio::null());
+            stop.current_dir(&self.at)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null());
             let _ = stop.status();
         }
     }
