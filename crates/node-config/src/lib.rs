@@ -16,7 +16,7 @@ pub mod identity;
 pub mod testing;
 mod types;
 
-pub use types::{CommandEntry, Duration, LabelCommand, PamUse, RootLogin, SelinuxUse, Size};
+pub use types::{CommandArgument, CommandEntry, Duration, LabelCommand, PamUse, RootLogin, SelinuxUse, Size};
 
 use fleetgate_policy::strangers::{self, Offence, Settings as Strangers};
 use fleetgate_policy::{Audit, Stance, Watching};

@@ -92,11 +92,36 @@ pub enum RootLogin {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommandEntry {
-    /// The program and its arguments; `{}` stands for one argument of the client's.
+    /// The program and its arguments; `{}` stands for one argument of the client's, `{name}` for one that has a name.
     pub argv: Vec<String>,
     /// A pattern (`*`, `?`) for each `{}`, in order.
     #[serde(default)]
     pub args: Vec<String>,
+    /// The arguments that have names, in the order in which clients send them. Instead of `args`.
+    #[serde(default)]
+    pub arguments: Vec<CommandArgument>,
+    /// It has so long; 0: as long as it likes.
+    #[serde(default = "a_minute")]
+    pub timeout: Duration,
+    /// So many run at a time; 0: any number.
+    #[serde(default)]
+    pub concurrency: u32,
+}
+
+/// An argument of a named command that has a name.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CommandArgument {
+    /// Its name.
+    pub name: String,
+    /// What it may be, as in `args`.
+    pub form: String,
+    /// What it is when a client sends none.
+    pub default: Option<String>,
+}
+
+fn a_minute() -> Duration {
+    Duration::from_secs(60)
 }
 
 /// A command that says the value of a label.

@@ -4,6 +4,7 @@
 use crate::pattern;
 use crate::rule::{Denied, Rule};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The most commands of one list.
 pub const MAX_COMMANDS: usize = 4096;
@@ -25,6 +26,44 @@ pub struct Commands(BTreeMap<String, Command>);
 pub struct Command {
     argv: Vec<String>,
     arguments: Vec<Argument>,
+    limits: CommandLimits,
+}
+
+/// How long a named command may run, and how often at a time on one machine. None: as it likes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CommandLimits {
+    /// The longest time.
+    pub timeout: Option<Duration>,
+    /// So many at a time.
+    pub concurrency: Option<u32>,
+}
+
+impl CommandLimits {
+    /// Both: the stricter of each.
+    #[must_use]
+    pub fn and(self, other: CommandLimits) -> CommandLimits {
+        fn stricter<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
+            match (one, other) {
+                (Some(one), Some(other)) => Some(one.min(other)),
+                (one, other) => one.or(other),
+            }
+        }
+        CommandLimits {
+            timeout: stricter(self.timeout, other.timeout),
+            concurrency: stricter(self.concurrency, other.concurrency),
+        }
+    }
+}
+
+/// A named command with a client's arguments filled in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedCommand {
+    /// Its name in the list.
+    pub name: String,
+    /// What to execute.
+    pub argv: Vec<Vec<u8>>,
+    /// How long, and how often.
+    pub limits: CommandLimits,
 }
 
 /// An argument that a client may send, in its place on the line. In the argument vector it stands as `{name}`.
@@ -94,9 +133,9 @@ impl Commands {
         self.0.keys().map(String::as_str)
     }
 
-    /// The argument vector for a client's line: the name, then the arguments, separated by blanks; quotes and
+    /// The command for a client's line: the name, then the arguments, separated by blanks; quotes and
     /// backslashes as in a shell's words, and nothing else of a shell.
-    pub fn find(&self, line: &[u8], rule: &Rule) -> Result<Vec<Vec<u8>>, Denied> {
+    pub fn find(&self, line: &[u8], rule: &Rule) -> Result<NamedCommand, Denied> {
         let words = words(line).map_err(|why| Denied::new(format!("the command {why}")))?;
         let Some((name, given)) = words.split_first() else {
             return Err(Denied::new("the command is empty"));
@@ -107,9 +146,14 @@ impl Commands {
                 shortened(name)
             ))
         })?;
-        command
+        let argv = command
             .fill(given)
-            .map_err(|why| Denied::new(format!("the command {name:?} of {rule} {why}")))
+            .map_err(|why| Denied::new(format!("the command {name:?} of {rule} {why}")))?;
+        Ok(NamedCommand {
+            name: name.clone(),
+            argv,
+            limits: command.limits,
+        })
     }
 }
 
@@ -172,7 +216,14 @@ impl Command {
         Ok(Command {
             argv: argv.iter().map(|w| w.to_string()).collect(),
             arguments: declared,
+            limits: CommandLimits::default(),
         })
+    }
+
+    /// The same with limits.
+    #[must_use]
+    pub fn limited(self, limits: CommandLimits) -> Command {
+        Command { limits, ..self }
     }
 
     fn fill(&self, given: &[String]) -> Result<Vec<Vec<u8>>, String> {
@@ -474,7 +525,7 @@ mod tests {
         ] {
             let got = list
                 .find(line.as_bytes(), &rule)
-                .map(|argv| String::from_utf8(argv.join(&b'|')).unwrap());
+                .map(|command| String::from_utf8(command.argv.join(&b'|')).unwrap());
             assert_eq!(
                 got.map_err(|d| d.to_string()),
                 want.map(str::to_string).map_err(str::to_string),

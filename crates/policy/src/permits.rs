@@ -1,7 +1,7 @@
 //! What a login may do. Each source of trust (certificate, authorized_keys line, configuration) gives its own
 //! `Permits`; what holds is what all of them allow, and a refusal names the one that refused.
 
-use crate::commands::Commands;
+use crate::commands::{Commands, NamedCommand};
 use crate::pattern;
 use crate::rule::{Denied, Rule};
 use std::collections::BTreeMap;
@@ -157,7 +157,7 @@ pub enum Program {
         original: Option<Vec<u8>>,
     },
     /// A program without a shell: a named command.
-    Argv(Vec<Vec<u8>>),
+    Named(NamedCommand),
     /// The built-in file transfer, with the arguments that a forced `internal-sftp` has.
     Sftp {
         /// `-R`, `-d`, …
@@ -471,34 +471,28 @@ impl Permits {
             return Err(Denied::by(what.kind().name(), rule));
         };
         self.allow_kind(Kind::Exec)?;
-        let argv = first.find(line, rule)?;
+        let mut command = first.find(line, rule)?;
         for (rule, other) in &self.commands[1..] {
-            if other.find(line, rule)? != argv {
-                return Err(Denied::new(format!(
-                    "{rule} means another program by this command's name"
-                )));
-            }
+            command = both(command, other.find(line, rule)?, rule)?;
         }
-        Ok(Some(Program::Argv(argv)))
+        Ok(Some(Program::Named(command)))
     }
 
     /// With lists for command lines, what stands in all of them.
     fn named_exec(&self, line: &[u8]) -> Result<Program, Denied> {
-        let mut found: Option<Vec<Vec<u8>>> = None;
+        let mut found: Option<NamedCommand> = None;
         for (rule, named) in &self.exec {
             let CommandList::Commands(commands) = named else {
                 return Err(Denied::by(Kind::Exec.name(), rule));
             };
-            let argv = commands.find(line, rule)?;
-            if found.as_ref().is_some_and(|other| *other != argv) {
-                return Err(Denied::new(format!(
-                    "{rule} means another program by this command's name"
-                )));
-            }
-            found = Some(argv);
+            let command = commands.find(line, rule)?;
+            found = Some(match found {
+                Some(other) => both(other, command, rule)?,
+                None => command,
+            });
         }
         found
-            .map(Program::Argv)
+            .map(Program::Named)
             .ok_or_else(|| Denied::new("no list has the command".to_string()))
     }
 
@@ -508,6 +502,19 @@ impl Permits {
             None => Ok(()),
         }
     }
+}
+
+/// What two lists mean by a line: one program, with the limits of both.
+fn both(one: NamedCommand, other: NamedCommand, rule: &Rule) -> Result<NamedCommand, Denied> {
+    if one.argv != other.argv {
+        return Err(Denied::new(format!(
+            "{rule} means another program by this command's name"
+        )));
+    }
+    Ok(NamedCommand {
+        limits: one.limits.and(other.limits),
+        ..one
+    })
 }
 
 /// The arguments of a forced `internal-sftp`.

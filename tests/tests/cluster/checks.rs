@@ -27,13 +27,20 @@ argv = ["/bin/sh", "-c", "kill -9 $$"]
 argv = ["/nonexistent/plugin"]
 [node.commands.slow]
 argv = ["/bin/sh", "-c", "exec 9<>/run/test/slow; flock 9; echo in >&9; trap '' TERM HUP; while :; do sleep 1; done"]
+[node.commands.brief]
+argv = ["/bin/sh", "-c", "exec 9<>/run/test/slow; flock 9; echo in >&9; trap '' TERM HUP; setsid sleep 600 & while :; do sleep 1; done"]
+timeout = "1s"
+[node.commands.few]
+argv = ["/bin/sh", "-c", "echo {what}; exec 9<>/run/test/slow; flock 9; echo in >&9; while :; do sleep 1; done"]
+arguments = [{ name = "what", form = "word", default = "nothing" }]
+concurrency = 1
 [node.commands.noise]
 argv = ["/bin/sh", "-c", "head -c 300000 /dev/zero | tr '\\0' x >&2; echo OK"]
 [node.commands.hostile]
 argv = ["/bin/sh", "-c", "printf '\\033[2Jgone|a=1\\nmore' >&2; exit 9"]
 END
 role '"ada"' 'kinds = []
-commands = ["load", "state", "killed", "missing", "slow", "noise", "hostile"]'"#,
+commands = ["load", "state", "killed", "missing", "slow", "brief", "few", "noise", "hostile"]'"#,
     );
     cluster.up("node", OWN_PORT);
     cluster
@@ -76,6 +83,42 @@ fn a_check_keeps_the_plugins_contract() {
             told 3 'UNKNOWN - gate load: ' -H gate --home /nonexistent -c load -a 1 2
         done
         check --help | grep -q -- '--timeout SECONDS'"#
+    ));
+}
+
+#[test]
+fn the_node_ends_what_takes_too_long_and_refuses_what_runs_too_often() {
+    needs_root!("a node that serves other accounts");
+    let cluster = cluster();
+    cluster.script(&format!(
+        r#"{TOOLS}
+        begin
+        : > slow; chmod 666 slow
+        for way in warm cold; do
+            if [ $way = cold ]; then end_all; fi
+            told 3 'UNKNOWN - gate brief: ' -H gate -c brief -t 600
+            grep -q 'the command "brief" was ended: it may take 1 s (`timeout`)' said errors
+            [ -s slow ]; flock slow true; : > slow
+        done
+        # One at a time; the next one may when it has ended.
+        "$CHECK" --home home -l ada -H gate -c few -a first -t 600 > first 2>&1 & one=$!
+        until [ -s slow ]; do sleep 0.05; done
+        is "$(cat first)" first
+        told 3 'UNKNOWN - gate few: ' -H gate -c few
+        grep -q 'the command "few" runs 1 times already, as often as its `concurrency` allows' said
+        told 0 'state 0' -H gate -c state -a 0
+        kill $one; wait $one || true
+        flock slow true; : > slow
+        for _ in $(seq 100); do
+            "$CHECK" --home home -l ada -H gate -c few -t 600 > second 2>&1 & two=$!
+            until [ -s second ]; do sleep 0.05; done
+            if ! grep -q concurrency second; then break; fi
+            wait $two || true
+        done
+        is "$(cat second)" nothing
+        kill $two; wait $two || true
+        flock slow true
+        "$F" audit --state cluster --json | grep '"denied"' | grep -q 'the command .*brief.* for more than 1 s, its `timeout`'"#
     ));
 }
 

@@ -3,7 +3,7 @@
 
 use crate::config::{self, Config};
 use fleetgate_policy::access::{Access, RootLogin};
-use fleetgate_policy::commands::{Command, Commands};
+use fleetgate_policy::commands::{Command, CommandLimits, Commands};
 use fleetgate_policy::{Kind, Permits, Rule};
 use fleetgate_ssh::key::krl::{Krl, MAX_KRL};
 use fleetgate_ssh::key::{KeyOrCertificate, PublicKey};
@@ -256,41 +256,63 @@ fn commands(entries: &BTreeMap<String, config::CommandEntry>) -> Result<Commands
     let mut commands = Commands::new();
     for (name, entry) in entries {
         let bad = |why: String| format!("`commands.{name}`: {why}");
-        let mut count = 0;
-        let argv: Vec<String> = entry
-            .argv
-            .iter()
-            .map(|word| {
-                let mut parts = word.split("{}");
-                let mut out = parts.next().unwrap_or_default().to_owned();
-                for part in parts {
-                    count += 1;
-                    out += &format!("{{a{count}}}{part}");
-                }
-                out
-            })
-            .collect();
-        if count != entry.args.len() {
-            return Err(bad(format!(
-                "`argv` has {count} times {{}}, and `args` {} patterns",
-                entry.args.len()
-            )));
-        }
-        let names: Vec<String> = (1..=count).map(|n| format!("a{n}")).collect();
-        let arguments: Vec<(&str, &str, Option<&str>)> = names
-            .iter()
-            .zip(&entry.args)
-            .map(|(name, pattern)| (name.as_str(), pattern.as_str(), None))
-            .collect();
-        let command = Command::define(&refs(&argv), &arguments).map_err(bad)?;
+        let command = command(entry).map_err(bad)?;
         commands.add(name, command).map_err(bad)?;
     }
     Ok(commands)
 }
 
+fn command(entry: &config::CommandEntry) -> Result<Command, String> {
+    let limits = CommandLimits {
+        timeout: Some(entry.timeout.0).filter(|timeout| !timeout.is_zero()),
+        concurrency: Some(entry.concurrency).filter(|most| *most > 0),
+    };
+    if !entry.arguments.is_empty() {
+        if !entry.args.is_empty() {
+            return Err("`args` and `arguments` are two ways to say the same: keep one".to_owned());
+        }
+        let argument = |a: &config::CommandArgument| (a.name.clone(), a.form.clone(), a.default.clone());
+        let arguments: Vec<_> = entry.arguments.iter().map(argument).collect();
+        return defined(&entry.argv, &arguments).map(|command| command.limited(limits));
+    }
+    let mut count = 0;
+    let argv: Vec<String> = entry
+        .argv
+        .iter()
+        .map(|word| {
+            let mut parts = word.split("{}");
+            let mut out = parts.next().unwrap_or_default().to_owned();
+            for part in parts {
+                count += 1;
+                out += &format!("{{a{count}}}{part}");
+            }
+            out
+        })
+        .collect();
+    if count != entry.args.len() {
+        return Err(format!(
+            "`argv` has {count} times {{}}, and `args` {} patterns",
+            entry.args.len()
+        ));
+    }
+    let numbered = |(n, form): (usize, &String)| (format!("a{}", n + 1), form.clone(), None);
+    let arguments: Vec<_> = entry.args.iter().enumerate().map(numbered).collect();
+    defined(&argv, &arguments).map(|command| command.limited(limits))
+}
+
+/// Arguments are name, form and default.
+fn defined(argv: &[String], arguments: &[(String, String, Option<String>)]) -> Result<Command, String> {
+    let arguments: Vec<(&str, &str, Option<&str>)> = arguments
+        .iter()
+        .map(|(name, form, default)| (name.as_str(), form.as_str(), default.as_deref()))
+        .collect();
+    Command::define(&refs(argv), &arguments)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn trust(text: &str, pam: bool) -> Result<Trust, String> {
         Trust::new(
@@ -403,8 +425,49 @@ mod tests {
         )
         .expect("good");
         let rule = Rule::new("node.toml");
-        let argv = trust.commands.find(b"disk pcent /var", &rule).expect("fits");
-        assert_eq!(argv, [&b"/bin/df"[..], b"--output=pcent", b"/var"]);
+        let command = trust.commands.find(b"disk pcent /var", &rule).expect("fits");
+        assert_eq!(command.argv, [&b"/bin/df"[..], b"--output=pcent", b"/var"]);
         assert!(trust.commands.find(b"disk pcent", &rule).is_err());
+        let limits = command.limits;
+        assert_eq!(
+            (limits.timeout, limits.concurrency),
+            (Some(Duration::from_secs(60)), None)
+        );
+    }
+
+    #[test]
+    fn a_named_command_has_arguments_with_names_defaults_and_limits() {
+        let text = "[commands.load]\nargv = [\"/bin/load\", \"-w\", \"{warn}\", \"-c{critical}\"]\ntimeout = \"5s\"\n\
+                    concurrency = 2\narguments = [{ name = \"warn\", form = \"1..100\" }, \
+                    { name = \"critical\", form = \"1..100\", default = \"90\" }]";
+        let good = trust(text, false).expect("good");
+        let rule = Rule::new("node.toml");
+        let command = good.commands.find(b"load 80", &rule).expect("fits");
+        assert_eq!(command.argv, [&b"/bin/load"[..], b"-w", b"80", b"-c90"]);
+        let limits = command.limits;
+        assert_eq!(
+            (limits.timeout, limits.concurrency),
+            (Some(Duration::from_secs(5)), Some(2))
+        );
+        assert!(good.commands.find(b"load 80 101", &rule).is_err());
+        assert!(good.commands.find(b"load", &rule).is_err());
+        let none = trust(&text.replace("\"5s\"", "0"), false).expect("good");
+        assert_eq!(
+            none.commands
+                .find(b"load 80", &rule)
+                .expect("fits")
+                .limits
+                .timeout,
+            None
+        );
+        for (wrong, why) in [
+            (text.replace("{warn}", "x"), "stands nowhere"),
+            (text.replace("-c{critical}", "-c{other}"), "other"),
+            (text.replace("1..100\", d", "100..1\", d"), "100..1"),
+            (format!("{text}\nargs = [\"word\"]"), "keep one"),
+        ] {
+            let said = trust(&wrong, false).map(|_| ()).expect_err(&wrong);
+            assert!(said.contains(why), "{wrong}: {said}");
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! Tests: what permits allow, source by source and together.
 
 use super::*;
-use crate::commands::Command;
+use crate::commands::{Command, CommandLimits, NamedCommand};
+use std::time::Duration;
 
 fn rule(words: &str) -> Rule {
     Rule::new(words)
@@ -167,6 +168,40 @@ fn without_a_rule_everything_runs_as_asked() {
     }
 }
 
+fn named(name: &str, program: &str) -> Program {
+    Program::Named(NamedCommand {
+        name: name.to_owned(),
+        argv: vec![program.as_bytes().to_vec()],
+        limits: CommandLimits::default(),
+    })
+}
+
+#[test]
+fn of_two_lists_the_stricter_limits_count() {
+    let list = |timeout: Option<u64>, concurrency| {
+        let mut list = Commands::new();
+        let command = Command::define(&["/bin/uptime"], &[]).unwrap();
+        let limits = CommandLimits {
+            timeout: timeout.map(Duration::from_secs),
+            concurrency,
+        };
+        list.add("up", command.limited(limits)).unwrap();
+        Arc::new(list)
+    };
+    let mut permits = Permits::all();
+    permits.only_commands(list(Some(9), None), &rule("one"));
+    permits.only_commands(list(Some(5), Some(3)), &rule("two"));
+    permits.only_commands(list(None, Some(4)), &rule("three"));
+    let Ok(Program::Named(command)) = permits.program(&What::Exec(b"up")) else {
+        panic!("allowed");
+    };
+    let limits = command.limits;
+    assert_eq!(
+        (limits.timeout, limits.concurrency),
+        (Some(Duration::from_secs(5)), Some(3))
+    );
+}
+
 #[test]
 fn command_lists_leave_nothing_else() {
     let mut list = Commands::new();
@@ -178,7 +213,7 @@ fn command_lists_leave_nothing_else() {
     permits.only_commands(Arc::new(list), &rule("[commands.checks]"));
     assert_eq!(
         permits.program(&What::Exec(b"up")),
-        Ok(Program::Argv(vec![b"/bin/uptime".to_vec()]))
+        Ok(named("up", "/bin/uptime"))
     );
     for what in [
         What::Shell,
@@ -267,7 +302,7 @@ fn a_forced_command_can_name_commands() {
     assert!(permits.only_named() && permits.forced().is_none());
     assert_eq!(
         permits.program(&What::Exec(b"load")),
-        Ok(Program::Argv(vec![b"/bin/load".to_vec()]))
+        Ok(named("load", "/bin/load"))
     );
     assert!(permits.program(&What::Exec(b"reboot")).is_err());
     assert!(permits.program(&What::Shell).is_err());
@@ -322,7 +357,7 @@ fn command_lines_by_name_leave_other_kinds_alone() {
     // Before the node's list is known, no line is allowed: there is nothing to look it up in.
     assert!(permits.program(&What::Exec(b"disk")).is_err());
     permits.name_commands(&list).unwrap();
-    let disk = Program::Argv(vec![b"/bin/df".to_vec()]);
+    let disk = named("disk", "/bin/df");
     let refused = |name: &str| Err(format!("the command {name:?} does not stand in role check"));
     for (what, want) in [
         (What::Exec(b"disk"), Ok(disk.clone())),

@@ -4,7 +4,7 @@
 use super::facts::{ClusterUser, ProgramChoice};
 use super::launch::PendingLaunch;
 use super::order::{self, SessionRefusal};
-use super::{About, Session, Sessions, State, key, say, text};
+use super::{About, LimitOwner, Session, Sessions, State, TimeLimit, key, say, text};
 use crate::config::cluster::Member;
 use crate::monitor::accept::address;
 use crate::monitor::audit::{Event, SessionKind};
@@ -13,6 +13,7 @@ use crate::monitor::open_login::OpenLogin;
 use crate::monitor::timers::{Timer, now};
 use crate::monitor::tools::Tools;
 use fleetgate_launch::pam::PamSession;
+use fleetgate_policy::commands::NamedCommand;
 use fleetgate_policy::{Grant, Watching};
 use fleetgate_sys::Fd;
 use fleetgate_wire::common::Account;
@@ -113,7 +114,16 @@ impl Sessions {
             )));
         }
         let lasting = |of: &Member| of.allowed.limits.session;
-        let limit = granted.members.iter().filter_map(lasting).min();
+        let by_roles = granted.members.iter().filter_map(lasting).min();
+        let named = decided.named();
+        self.has_room_for(named)?;
+        let by_command = named.and_then(|command| command.limits.timeout);
+        let limit = |by, time| TimeLimit { time, by };
+        let limit = match (by_roles, by_command) {
+            (Some(roles), Some(command)) if roles < command => Some(limit(LimitOwner::Roles, roles)),
+            (_, Some(command)) => Some(limit(LimitOwner::Command, command)),
+            (roles, None) => roles.map(|time| limit(LimitOwner::Roles, time)),
+        };
         let watching = granted
             .members
             .iter()
@@ -157,6 +167,7 @@ impl Sessions {
             unheard: false,
             hung_up: false,
             doomed: false,
+            named: named.map(|command| command.name.clone()),
             limit,
             over: None,
             state: State::Pending(Box::new(PendingSession {
@@ -181,6 +192,22 @@ impl Sessions {
         *self.by_connection.entry(connection).or_default() += 1;
         self.beginning.push(connection);
         Ok(number)
+    }
+
+    /// Whether one more of a named command may run.
+    fn has_room_for(&self, named: Option<&NamedCommand>) -> Result<(), SessionRefusal> {
+        let Some((command, most)) = named.and_then(|command| Some((command, command.limits.concurrency?)))
+        else {
+            return Ok(());
+        };
+        let is_it = |session: &&Session| session.named.as_ref() == Some(&command.name);
+        if self.all.values().filter(is_it).count() < most as usize {
+            return Ok(());
+        }
+        Err(SessionRefusal(format!(
+            "the command {:?} runs {most} times already, as often as its `concurrency` allows: ask again when one has ended",
+            command.name
+        )))
     }
 
     /// It will not be: the client is told, unless he was, and the audit log.

@@ -4,6 +4,7 @@ use crate::config::Config;
 use crate::config::cluster::Member;
 use crate::monitor::audit::SessionKind;
 use fleetgate_policy::Grant;
+use fleetgate_policy::commands::NamedCommand;
 use fleetgate_policy::permits::Program as Permitted;
 use fleetgate_sys::clock::Time;
 use fleetgate_wire::common::{Account, SessionId};
@@ -29,11 +30,19 @@ impl ProgramChoice {
         self.kind != SessionKind::Command
     }
 
+    /// The named command that it is.
+    pub fn named(&self) -> Option<&NamedCommand> {
+        match &self.program {
+            Permitted::Named(command) => Some(command),
+            _ => None,
+        }
+    }
+
     /// What is told of the command: a command line, or the words of a named one.
     pub fn command(&self) -> Option<Vec<u8>> {
         match &self.program {
             Permitted::Line { command, .. } => Some(command.clone()),
-            Permitted::Argv(argv) => Some(argv.join(&b' ')),
+            Permitted::Named(command) => Some(command.argv.join(&b' ')),
             _ => None,
         }
     }

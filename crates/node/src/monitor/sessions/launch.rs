@@ -171,7 +171,7 @@ impl Sessions {
             deadline: config.limits.launch.0,
             ..Launch::new(work, given)
         };
-        let is_direct = matches!(beginning.decided.program, Permitted::Argv(_));
+        let is_direct = beginning.decided.named().is_some();
         beginning.under_way = Some(PendingLaunch {
             ours: streams.ours,
             one: streams.one,
@@ -321,7 +321,8 @@ impl Sessions {
         }
         session.over = session
             .limit
-            .map(|limit| tools.timers.after(limit, key(number, About::Over)));
+            .as_ref()
+            .map(|limit| tools.timers.after(limit.time, key(number, About::Over)));
         if session.doomed {
             session.kill();
         }

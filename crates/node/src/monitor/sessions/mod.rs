@@ -137,10 +137,26 @@ struct Session {
     hung_up: bool,
     /// It is to be killed as soon as it runs.
     doomed: bool,
+    /// The named command that it is.
+    named: Option<String>,
     /// How long it may last.
-    limit: Option<Duration>,
+    limit: Option<TimeLimit>,
     over: Option<Timer>,
     state: State,
+}
+
+/// How long a session may last, and by whose word.
+struct TimeLimit {
+    time: Duration,
+    by: LimitOwner,
+}
+
+#[derive(Clone, Copy)]
+enum LimitOwner {
+    /// A role's `session`.
+    Roles,
+    /// A named command's `timeout`.
+    Command,
 }
 
 enum State {

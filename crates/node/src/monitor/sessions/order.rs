@@ -56,7 +56,7 @@ pub fn choose_program(grant: &Grant, start: &Start, now: Duration) -> Result<Pro
     let (kind, original) = match &program {
         Permitted::Shell => (SessionKind::Shell, None),
         Permitted::Line { original, .. } => (SessionKind::Exec, original.clone()),
-        Permitted::Argv(_) => match &start.program {
+        Permitted::Named(_) => match &start.program {
             front::Program::Exec { command } => (SessionKind::Command, Some(command.clone())),
             _ => (SessionKind::Command, None),
         },
@@ -134,8 +134,9 @@ pub fn exec(facts: &OrderFacts<'_>, decided: &ProgramChoice) -> Result<Exec, Ses
         Permitted::Line { command, .. } => Program::Command {
             line: string(command, "the command")?,
         },
-        Permitted::Argv(argv) => Program::Direct {
-            argv: argv
+        Permitted::Named(command) => Program::Direct {
+            argv: command
+                .argv
                 .iter()
                 .map(|word| string(word, "an argument"))
                 .collect::<Result<_, _>>()?,

@@ -1,6 +1,6 @@
 //! What may happen to a session that runs: signals, a hang-up, its end.
 
-use super::{EndedSessions, Session, Sessions, State, files, lasted, say};
+use super::{EndedSessions, LimitOwner, Session, Sessions, State, TimeLimit, files, lasted, say};
 use crate::monitor::audit::Usage;
 use crate::monitor::audit::{EndOrder, Event, SessionKind};
 use crate::monitor::cgroup;
@@ -283,22 +283,37 @@ fn left_order(runtime_directory: &Path, id: &SessionId) -> Option<EndOrder> {
 }
 
 impl Sessions {
-    /// Its roles let a session last no longer.
+    /// It may last no longer.
     pub(super) fn lasted_too_long(&mut self, tools: &mut Tools, number: u64) {
         let Some(session) = self.all.get_mut(&number) else {
             return;
         };
-        let limit = session.limit.unwrap_or_default().as_secs();
-        let what = format!("a session of more than {limit} s is not allowed by its roles: it was ended");
+        let Some(TimeLimit { time, by }) = &session.limit else {
+            return;
+        };
+        let limit = time.as_secs_f64();
+        let group = match session.cgroup {
+            Some(_) => "with all that it started",
+            // What left the group lives on, and nobody here can tell it from the account's other processes.
+            None => "with its process group, because it has no cgroup",
+        };
+        let (what, parting) = match (by, &session.named) {
+            (LimitOwner::Command, Some(name)) => (
+                format!("the command {name:?} for more than {limit} s, its `timeout`: it was ended {group}"),
+                format!("the command {name:?} was ended: it may take {limit} s (`timeout`)"),
+            ),
+            _ => (
+                format!("a session of more than {limit} s is not allowed by its roles: it was ended"),
+                format!("the session was ended: your roles allow {limit} s for one"),
+            ),
+        };
         tracing::info!(connection = session.connection, login = session.login, "{what}");
         tools.audit.tell(Event::Denied {
             connection: session.connection,
             login: session.login.clone(),
             what,
         });
-        session.parting = Some(format!(
-            "the session was ended: your roles allow {limit} s for one"
-        ));
+        session.parting = Some(parting);
         session.kill();
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::config::Config;
 use crate::monitor::sessions::facts::{ClusterUser, Inherited};
-use fleetgate_policy::commands::{Command, Commands};
+use fleetgate_policy::commands::{Command, CommandLimits, Commands, NamedCommand};
 use fleetgate_policy::{GrantId, How, Identity, Login as Name, Permits as May, Rule};
 use fleetgate_sys::clock::Time;
 use fleetgate_wire::common::{Endpoint, Ids, Variable};
@@ -120,7 +120,11 @@ fn requests_are_decided() {
         command: b"uptime".to_vec(),
         original: None,
     };
-    let argv = Permitted::Argv(vec![b"/bin/echo".to_vec(), b"hi".to_vec()]);
+    let argv = Permitted::Named(NamedCommand {
+        name: "echo".to_owned(),
+        argv: vec![b"/bin/echo".to_vec(), b"hi".to_vec()],
+        limits: CommandLimits::default(),
+    });
     for (permits, start, wanted) in [
         (
             May::all(),
