@@ -12,6 +12,7 @@
 
 mod admin;
 mod backup;
+mod check;
 mod cluster;
 mod commands;
 mod completions;

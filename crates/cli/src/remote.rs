@@ -51,11 +51,6 @@ pub fn ssh(given: &Arguments) -> Outcome {
     Ok(fleetgate_client::ssh::command(&given.operands, &help))
 }
 
-/// `check run`
-pub fn check(given: &Arguments) -> Outcome {
-    Ok(fleetgate_client::check::command(&given.operands))
-}
-
 /// `proxy-command`
 pub fn proxy_command(given: &Arguments) -> Outcome {
     let home = Home::find(given.value("home"))?;

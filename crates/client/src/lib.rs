@@ -23,6 +23,7 @@ pub mod join;
 pub mod login;
 pub mod master;
 pub mod master_client;
+pub mod nrpe;
 pub mod pem;
 pub mod profile;
 pub mod prompt;

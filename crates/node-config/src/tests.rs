@@ -130,6 +130,7 @@ fn every_key_is_documented() {
     let mut expected = keys("no_such_key = 1");
     expected.extend(keys("[limits]\nno_such_key = 1"));
     expected.extend(keys("[strangers]\nno_such_key = 1"));
+    expected.extend(keys("[commands.check]\nargv = [\"/bin/true\"]\nno_such_key = 1"));
     for key in &expected {
         assert!(
             documented.contains(&key.as_str()),

@@ -2,7 +2,7 @@
 
 use super::{HOME, JSON, PROXY};
 use crate::flags::{Command, Flag, Operands, Value};
-use crate::{device, login, master, remote};
+use crate::{check, device, login, master, remote};
 use fleetgate_client::ssh::options::flags::FLAGS;
 
 const INVITE: Flag = Flag::new(
@@ -146,13 +146,27 @@ pub const TABLE: &[Command] = &[
          -H NODE, -c CHECK, -a ARGUMENT..., -t SECONDS[:STATE], -u; and -l ACCOUNT, --home DIR. CHECK is a named command \
          of the node's node.toml.\n\n\
          Output and exit code are the plugin's. Whatever goes wrong on the way is UNKNOWN (3), with one line that says what.",
-        remote::check,
+        check::run,
     )
     .operands(Operands::PassedOn("ARGUMENT"))
     .examples(&[
         ("a check", "fleetgate check run -H web1 -c load -a 15,10,5 30,25,20"),
         ("with a time of its own", "fleetgate check run -H web1 -c disk -t 30:CRITICAL"),
     ]),
+    Command::new(
+        &["check", "import"],
+        "print NRPE's commands as named commands of a node",
+        "Reads nrpe.cfg and prints tables for node.toml. Standard error says what has to be looked at: arguments, whose \
+         forms are to be narrowed down, and lines that need a shell. What cannot be carried over stands there as a comment.",
+        check::import_nrpe,
+    )
+    .flags(&[Flag::new(
+        "cluster",
+        Value::None,
+        "For the fleetgate.toml of a machine in a cluster: [node.commands.NAME] instead of [commands.NAME].",
+    )])
+    .operands(Operands::words("FILE", Value::Path("FILE"), 1, 1))
+    .examples(&[("a machine's", "fleetgate check import /etc/nagios/nrpe.cfg >> /etc/fleetgate/node.toml")]),
     Command::new(
         &["proxy-command"],
         "carry plain ssh to a node",
