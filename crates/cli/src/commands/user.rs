@@ -166,7 +166,7 @@ pub const TABLE: &[Command] = &[
         "For the fleetgate.toml of a machine in a cluster: [node.commands.NAME] instead of [commands.NAME].",
     )])
     .operands(Operands::words("FILE", Value::Path("FILE"), 1, 1))
-    .examples(&[("a machine's", "fleetgate check import /etc/nagios/nrpe.cfg >> /etc/fleetgate/node.toml")]),
+    .examples(&[("a machine's", "fleetgate check import /etc/nagios/nrpe.cfg > commands.toml")]),
     Command::new(
         &["proxy-command"],
         "carry plain ssh to a node",
