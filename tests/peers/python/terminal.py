@@ -72,6 +72,14 @@ def ask(line):
     return until(b">>\r\n").replace(b"\r\n", b"\n").strip().decode()
 
 
+def interrupt():
+    "Types Ctrl-C and reads the shell's next prompt: what is typed before it is lost with what the interrupt flushes."
+    type_(b"\x03")
+    until(b"^C")
+    until(b"ada@")
+    until(b"$ ")
+
+
 def want(got, wanted):
     if got != wanted:
         sys.exit("got %r, wanted %r" % (got, wanted))
@@ -93,7 +101,7 @@ elif what == "window":
     for rows, columns in ((50, 132), (1, 1), (1000, 3000)):
         resize(fd, rows, columns)
         until(b"%d %d\r\n" % (rows, columns))
-    type_(b"\x03")
+    interrupt()
     want(ask(b"stty size"), "1000 3000")
     type_(b"exit\n")
 elif what == "modes":
@@ -108,11 +116,7 @@ elif what == "interrupt":
     until(b"ready\r\n")
     type_(b"one line\n")
     until(b"one line\r\none line\r\n")
-    type_(b"\x03")
-    # What is typed before the shell is back is lost with what the interrupt flushes.
-    until(b"^C")
-    until(b"ada@")
-    until(b"$ ")
+    interrupt()
     want(ask(b"echo alive"), "alive")
     # Before the shell has the terminal again, an end of input would be the line's and not the shell's.
     until(b"$ ")

@@ -484,7 +484,8 @@ fn an_upgrade_hands_over_everything_of_which_there_is_one() {
     };
     let config = configuration("metrics = \"127.0.0.1:9464\"\naudit = \"commands\"\nunwatched = \"allow\"\n");
     let mut service = manager.start(&config);
-    assert!(metrics(9464).is_some(), "control");
+    // The service may be ready a moment before its port of metrics is.
+    wait_until("the first monitor serves metrics", || metrics(9464).is_some());
     let mut through = Echo::new("ada");
     for _ in 0..2 {
         service.signal(signals::TERM);
