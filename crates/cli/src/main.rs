@@ -30,6 +30,7 @@ mod master;
 mod node;
 mod output;
 mod remote;
+mod run;
 mod seal;
 mod services;
 mod trace;

@@ -93,6 +93,11 @@ pub fn json(document: &Value) -> Outcome {
     print(&text::printable_json(&format!("{document:#}\n")))
 }
 
+/// A document on a line of its own, for a list that grows while it is read.
+pub fn json_line(document: &Value) -> String {
+    text::printable_json(&format!("{document}\n"))
+}
+
 /// Prints text; a table's column `state` stands out on a terminal.
 fn print_painted(text: &str) -> Outcome {
     let set = |name| std::env::var_os(name).is_some_and(|v| !v.is_empty());

@@ -3,7 +3,7 @@
 use crate::admin::nodes::print_nodes;
 use crate::flags::{Arguments, Outcome};
 use crate::help;
-use crate::output::{self, print};
+use crate::output::print;
 use fleetgate_client::error::ClientError;
 use fleetgate_client::master_client::{Keep, PERSIST, ProxyConnector};
 use fleetgate_client::profile::Home;
@@ -20,17 +20,9 @@ pub fn list(given: &Arguments) -> Outcome {
     let selector = given.word().unwrap_or_default();
     let nodes = nodes(&home, selector)?;
     if nodes.is_empty() && !selector.is_empty() {
-        return Err(ClientError::Refused(nothing_matches(selector)).into());
+        return Err(ClientError::NothingMatches(selector.to_owned()).into());
     }
     print_nodes(given.has("json"), &nodes)
-}
-
-/// What is said of a selector that no node matches.
-pub fn nothing_matches(selector: &str) -> String {
-    format!(
-        "no node that you may reach matches {:?}: `fleetgate ls` lists them",
-        output::printable(selector)
-    )
 }
 
 /// The nodes that a selector means, of those that the login may reach.

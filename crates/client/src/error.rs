@@ -38,6 +38,8 @@ pub enum ClientError {
     Unreachable(String, String),
     /// The other side refused, in its words.
     Refused(String),
+    /// A selector means no node that the login may reach.
+    NothingMatches(String),
     /// A second factor that is fresh is wanted.
     Stale(String),
     /// The person at the terminal gave up.
@@ -86,6 +88,11 @@ impl fmt::Display for ClientError {
             ClientError::Usage(what) | ClientError::Refused(what) | ClientError::Stale(what) => {
                 f.write_str(what)
             }
+            ClientError::NothingMatches(selector) => write!(
+                f,
+                "no node that you may reach matches {:?}: `fleetgate ls` lists them",
+                text::printable(selector)
+            ),
             ClientError::Unreachable(whom, why) => f.write_str(&text::at(whom, why)),
             ClientError::Interrupted => f.write_str("interrupted"),
             ClientError::NoTerminal(what, instead) => {

@@ -17,6 +17,7 @@ pub mod connect;
 pub mod device;
 pub mod error;
 pub mod files;
+pub mod fleet;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 pub mod join;

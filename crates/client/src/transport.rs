@@ -50,6 +50,8 @@ pub struct DialOptions {
     pub trace: Bytes,
     /// Send spans.
     pub explain: bool,
+    /// Nobody reads on standard error for whom it waits.
+    pub is_silent: bool,
 }
 
 /// SSH bytes to a node and from it.
@@ -215,7 +217,10 @@ impl Proxy {
             })),
             node: node.to_owned(),
             proxy: self.address.clone(),
-            notice: Notice::new(),
+            notice: match options.is_silent {
+                true => Notice::none(),
+                false => Notice::new(),
+            },
             rest: Bytes::new(),
             ended: false,
             heard: false,

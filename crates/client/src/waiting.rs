@@ -121,12 +121,18 @@ impl Notice {
         }
     }
 
-    /// Something came.
-    pub fn end(&mut self) {
-        *self = Notice {
+    /// One that never says anything.
+    #[must_use]
+    pub fn none() -> Notice {
+        Notice {
             timer: None,
             is_over: true,
-        };
+        }
+    }
+
+    /// Something came.
+    pub fn end(&mut self) {
+        *self = Notice::none();
     }
 
     /// Nothing has come yet: whether it is time to say so now.

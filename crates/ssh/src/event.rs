@@ -9,6 +9,9 @@ use std::fmt;
 pub const DRAINING: &[u8] = b"draining@fleetgate";
 /// A request of the server's on a session's channel: what was asked for was not begun, and the words behind it say why.
 pub const NOT_BEGUN: &[u8] = b"not-begun@fleetgate";
+/// A request of the client's on the channel of a session that runs: nothing of it is to stay when its program has ended, or
+/// when the channel closes before that.
+pub const LEAVE_NOTHING: &[u8] = b"leave-nothing@fleetgate";
 
 /// A channel of one connection, by our number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

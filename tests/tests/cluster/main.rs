@@ -12,5 +12,6 @@ mod plain_sshd_refusals;
 mod proxy_tls;
 mod restarts;
 mod rotation;
+mod run;
 mod services;
 mod spans;

@@ -2,7 +2,7 @@
 
 use super::{HOME, JSON, PROXY};
 use crate::flags::{Command, Flag, Operands, Value};
-use crate::{check, device, login, master, remote};
+use crate::{check, device, login, master, remote, run};
 use fleetgate_client::ssh::options::flags::FLAGS;
 
 const INVITE: Flag = Flag::new(
@@ -138,6 +138,40 @@ pub const TABLE: &[Command] = &[
         ("a shell", "fleetgate ssh root@web1"),
         ("a command", "fleetgate ssh web1 uptime"),
         ("to the one database in production", "fleetgate ssh -L 5432:localhost:5432 env=prod,role=db"),
+    ]),
+    Command::new(
+        &["run"],
+        "run a command on many nodes",
+        "The nodes run it side by side, all over one connection to the proxy. When all are done, nodes that said the same \
+         stand together; with --json there is a line for each node as it ends, and one with the sums. Standard input is \
+         empty. The command is what a shell on the node is given, as with ssh.\n\n\
+         Ctrl-C and --timeout end the command on the nodes, with all that it started; a second Ctrl-C does not wait for \
+         that. The exit code is 0 where the command's was 0 on every node, 1 where it was not, 128 and the signal's number \
+         where the run was cancelled, 255 where the proxy is not reached.",
+        run::command,
+    )
+    .flags(&[
+        Flag::new("on", Value::Selector, "The nodes: a name, a pattern of names, or labels. All: `--on '*'`.")
+            .repeated()
+            .required(),
+        Flag::new("login", Value::Login, "The account on the nodes, instead of the login's own.").letter('l'),
+        Flag::new("batch", Value::Number("N"), "On so many nodes at a time (default: 100; at most 1000)."),
+        Flag::new(
+            "fail",
+            Value::Text("LIMIT"),
+            "After so many failed nodes, or so large a part of them, begin on no other: `3`, `10%`.",
+        ),
+        Flag::new("timeout", Value::Ttl, "How long each node has, from connecting to the command's end."),
+        HOME,
+        Flag::new("json", Value::None, "Print a line of JSON for each node, as it ends, and one with the sums."),
+    ])
+    .operands(Operands::Program { unless: "" })
+    .examples(&[
+        ("how long they have been up", "fleetgate run --on env=prod -- uptime"),
+        (
+            "a careful restart",
+            "fleetgate run --on role=web --batch 5 --fail 1 --timeout 60s -l root -- systemctl restart nginx",
+        ),
     ]),
     Command::new(
         &["check", "run"],

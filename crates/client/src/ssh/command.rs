@@ -224,6 +224,7 @@ async fn through(
             options: DialOptions {
                 trace: trace.clone(),
                 explain: options.explain.is_some(),
+                is_silent: false,
             },
             report: ReportHandle::default(),
         };

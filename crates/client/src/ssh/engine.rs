@@ -3,8 +3,10 @@
 
 mod entry;
 mod forwarding;
+mod stopping;
 mod visitors;
 
+use super::capture::Capture;
 use super::escape::{self, EscapeCommand};
 use super::flow::Flow;
 use super::forward::{Listener, Target};
@@ -83,6 +85,16 @@ enum TaskResult {
     Wants(TcpStream, io::Result<(Target, socks::Version)>),
 }
 
+/// For whom a connection's sessions are.
+pub(super) enum Client<'a> {
+    /// This command, with its standard streams and its signals.
+    Own,
+    /// Other processes, whose sessions the master runs.
+    Guests(&'a mut Guests),
+    /// A run on many nodes: one session, whose output is kept.
+    Capture(&'a mut Capture),
+}
+
 pub(super) struct Engine<'a, S> {
     pub stream: S,
     pub connection: Connection,
@@ -107,6 +119,8 @@ pub(super) struct Engine<'a, S> {
     /// Sessions of other processes: those to come, and those that are here.
     guests: Option<&'a mut Guests>,
     visitors: BTreeMap<u32, Visitor>,
+    /// What becomes of the session, of a run on many nodes.
+    capture: Option<&'a mut Capture>,
     asked_by_escape: Vec<(ChannelId, EscapeCommand)>,
     idle: Option<Pin<Box<Sleep>>>,
     /// When the other side was last heard, by a clock that goes on while the machine sleeps, and by the runtime's.
@@ -148,14 +162,21 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
         timings: &'a mut Timings,
         listeners: &'a mut Vec<(Listener, Target)>,
         ahead: bool,
-        guests: Option<&'a mut Guests>,
+        client: Client<'a>,
     ) -> Result<Self, SshError> {
-        let signals = match guests {
-            Some(_) => None,
-            None => Some(Signals::new().map_err(|e| SshError::Local(format!("signals: {e}")))?),
+        let is_own = matches!(client, Client::Own);
+        let (guests, capture) = match client {
+            Client::Own => (None, None),
+            Client::Guests(guests) => (Some(guests), None),
+            Client::Capture(capture) => (None, Some(capture)),
+        };
+        let signals = match is_own {
+            true => Some(Signals::new().map_err(|e| SshError::Local(format!("signals: {e}")))?),
+            false => None,
         };
         let streams = match plan.options.work {
             Work::None => None,
+            _ if !is_own => Some(Streams::none()),
             _ => Some(
                 Streams::open(plan.options.input, true)
                     .map_err(|e| SshError::Local(format!("the standard streams: {e}")))?,
@@ -181,6 +202,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
             pending: JoinSet::new(),
             guests,
             visitors: BTreeMap::new(),
+            capture,
             asked_by_escape: Vec::new(),
             idle: None,
             heard: clock::boot(),
@@ -247,6 +269,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
             moved |= self.ready(cx)?;
             moved |= self.accept(cx);
             moved |= self.receive_guests(cx);
+            moved |= self.heed_stop(cx)?;
             self.asks |= !self.connection.output().is_empty();
             moved |= self.flow(cx)?;
             self.heed(cx)?;
@@ -409,6 +432,9 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
                     }
                     Event::Banner(text) => {
                         visitors::say_to_all(&self.visitors, &printable(text));
+                        if let Some(capture) = &mut self.capture {
+                            capture.keep_banner(text);
+                        }
                         if self.plan.options.level >= LogLevel::Info {
                             eprint!("{}", printable(text).replace('\n', "\r\n"));
                         }
@@ -435,6 +461,11 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
                         stream,
                         bytes,
                     } => {
+                        if let Some(capture) = &mut self.capture
+                            && Some(channel) == self.main
+                        {
+                            capture.keep(stream, bytes);
+                        }
                         let n = match self.flows.get_mut(&channel.0) {
                             Some(flow) => flow.deliver(cx, stream, bytes),
                             None => bytes.len(),
@@ -462,6 +493,9 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
                             visitor.heed(&request);
                         }
                         if Some(channel) == self.main {
+                            if let Some(capture) = &mut self.capture {
+                                capture.heed(&request);
+                            }
                             match &request {
                                 Request::ExitStatus { code } => {
                                     self.code = Some(i32::from(code.to_le_bytes()[0]))
@@ -525,6 +559,13 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
     fn ended(&self, end: End) -> SshError {
         match (self.code, &end) {
             (Some(code), _) if self.main.is_none() => SshError::Over(code),
+            // A proxy that lets in and does not reach the sshd behind it: what was asked for was not begun.
+            (_, End::Theirs { reason, text })
+                if *reason == Reason::ServiceNotAvailable as u32
+                    && self.asked.contains(&PendingRequest::Work) =>
+            {
+                SshError::Refused(text.clone())
+            }
             (_, End::Theirs { text, .. }) => self.gone(&format!("the other side says: {text}")),
             (_, End::Ours { .. }) => self.gone(&end.to_string()),
         }

@@ -1,8 +1,10 @@
-//! An SSH connection that the master keeps: it is made for the first session and carries all that come, until nobody has used it
-//! for its time or it breaks.
+//! An SSH connection to a node without anybody at it: nothing is asked for, and nothing is printed. The master keeps such a one: it
+//! is made for the first session and carries all that come, until nobody has used it for its time or it breaks. A run on many
+//! nodes has one for each of them.
 
+use super::capture::Capture;
 use super::carrier::ProxyCarrier;
-use super::engine::Engine;
+use super::engine::{Client, Engine};
 use super::guests::Guests;
 use super::login::Login;
 use super::options::{LogLevel, Options};
@@ -11,7 +13,6 @@ use crate::master_client::words;
 use crate::profile::Home;
 use crate::timings::Timings;
 use crate::transport::{DialOptions, Proxy, ReportHandle};
-use bytes::Bytes;
 use fleetgate_net::dial;
 use fleetgate_proto::v1::denied::Reason;
 use fleetgate_ssh::Connection;
@@ -37,7 +38,8 @@ pub(crate) struct Opening {
 /// Makes an SSH connection to a node and runs the guests' sessions on it, until nobody has used it for its time or it breaks.
 /// Whoever waits then is answered.
 pub(crate) async fn keep_connection(home: &Home, opening: Opening, guests: &mut Guests) {
-    let outcome = connection(home, &opening, guests).await;
+    let client = Client::Guests(guests);
+    let outcome = connection(home, &opening, Work::None, client, &mut ReportHandle::default()).await;
     let word = match outcome {
         // Its words are the same for a connection of the command's own, which would take as long to fail.
         Err(SshError::Connect(why)) if !opening.was_there => FromMaster::Failed { why: words(&why) },
@@ -50,10 +52,36 @@ pub(crate) async fn keep_connection(home: &Home, opening: Opening, guests: &mut 
     guests.answer_all(&word);
 }
 
-async fn connection(home: &Home, opening: &Opening, guests: &mut Guests) -> Result<(), SshError> {
+/// Runs one command on a node over an SSH connection of its own; what becomes of it stands in `capture`, and what the proxy said
+/// beside it in `report`.
+pub(crate) async fn run_captured(
+    home: &Home,
+    opening: &Opening,
+    command: Vec<u8>,
+    capture: &mut Capture,
+    report: &mut ReportHandle,
+) -> Result<(), SshError> {
+    connection(
+        home,
+        opening,
+        Work::Exec(command),
+        Client::Capture(capture),
+        report,
+    )
+    .await
+}
+
+async fn connection(
+    home: &Home,
+    opening: &Opening,
+    work: Work,
+    client: Client<'_>,
+    report: &mut ReportHandle,
+) -> Result<(), SshError> {
     let options = Options {
         host: opening.node.clone(),
-        work: Work::None,
+        work,
+        input: false,
         batch: true,
         level: LogLevel::Quiet,
         connect_time: Some(dial::DEADLINE),
@@ -79,8 +107,8 @@ async fn connection(home: &Home, opening: &Opening, guests: &mut Guests) -> Resu
         node: opening.node.clone(),
         login: opening.login.clone(),
         options: DialOptions {
-            trace: Bytes::new(),
-            explain: false,
+            is_silent: true,
+            ..DialOptions::default()
         },
         report: ReportHandle::default(),
     };
@@ -90,6 +118,7 @@ async fn connection(home: &Home, opening: &Opening, guests: &mut Guests) -> Resu
     let first = connection.output().to_vec();
     connection.sent(first.len());
     let stream = carrier.open(first, &mut timings).await?;
+    *report = carrier.report.clone();
     let mut listeners = Vec::new();
     let engine = Engine::new(
         stream,
@@ -100,7 +129,7 @@ async fn connection(home: &Home, opening: &Opening, guests: &mut Guests) -> Resu
         &mut timings,
         &mut listeners,
         true,
-        Some(guests),
+        client,
     )?;
     engine.run().await.map(drop)
 }

@@ -99,6 +99,15 @@ impl Local {
 }
 
 impl Streams {
+    /// None of them: what is written is gone.
+    pub(crate) fn none() -> Streams {
+        Streams {
+            input: None,
+            output: None,
+            error: None,
+        }
+    }
+
     /// Input and output; with `error`, standard error too. Without `input` what is read is the end.
     pub(crate) fn open(input: bool, error: bool) -> io::Result<Streams> {
         Ok(Streams {

@@ -3,6 +3,7 @@
 //! The connection to the proxy may be one that was kept ([`crate::master_client`]).
 
 mod by_master;
+pub mod capture;
 mod carrier;
 mod command;
 mod engine;
@@ -36,7 +37,7 @@ use crate::error::ClientError;
 use crate::stderr;
 use crate::timings::Timings;
 use crate::transport::Refused;
-use engine::Engine;
+use engine::{Client, Engine};
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::cipher::{Cipher, Mac};
 use fleetgate_ssh::kex::Method;
@@ -208,7 +209,7 @@ pub async fn run<C: Carrier>(
             timings,
             &mut listeners,
             ahead,
-            None,
+            Client::Own,
         )?;
         match engine.run().await {
             Err(SshError::Again) if ahead => {

@@ -214,6 +214,11 @@ impl Monitor {
                     self.sessions.hang_up(granted, ticket);
                 }
             }
+            FromFront::LeaveNothing { ticket, .. } => {
+                if let Some(granted) = known.granted() {
+                    self.sessions.leave_nothing(granted, ticket);
+                }
+            }
             FromFront::Forwarded {
                 to, sent, received, ..
             } => self.forwarded(connection, &to, sent, received),
@@ -425,6 +430,7 @@ fn about(word: &FromFront) -> Option<Number> {
         | FromFront::Denied { connection, .. }
         | FromFront::Prove { connection, .. }
         | FromFront::HangUp { connection, .. }
+        | FromFront::LeaveNothing { connection, .. }
         | FromFront::Closed { connection, .. } => Some(*connection),
     }
 }

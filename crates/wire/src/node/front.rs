@@ -67,6 +67,8 @@ choice! {
         8 => HangUp { connection: Connection, ticket: Ticket },
         /// It ended, in words for the log, with the bytes that went each way.
         9 => Closed { connection: Connection, why: CString, received: u64, sent: u64 },
+        /// Nothing of this session is to stay when its program has ended or its channel closes (leave-nothing@fleetgate).
+        10 => LeaveNothing { connection: Connection, ticket: Ticket },
     }
 }
 

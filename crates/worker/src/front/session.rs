@@ -11,7 +11,7 @@ use super::channel::{Channel, Session, Stage, Use};
 use super::connection::ClientConnection;
 use super::pump::Pump;
 use crate::start::WorkerEnd;
-use fleetgate_ssh::event::{ChannelId, ReplyId, Request, Stream};
+use fleetgate_ssh::event::{ChannelId, LEAVE_NOTHING, NOT_BEGUN, ReplyId, Request, Stream};
 use fleetgate_sys::{Fd, terminal};
 use fleetgate_wire::net::What;
 use fleetgate_wire::node::front::{self, FromFront, Program, RequestKind, Start, Terminal, Ticket};
@@ -84,6 +84,16 @@ impl ClientConnection {
                         connection: self.number,
                         ticket,
                         name,
+                    })?;
+                    true
+                }
+                _ => false,
+            },
+            Request::Other { name, .. } if name == LEAVE_NOTHING => match session.stage {
+                Stage::Running(ticket) => {
+                    context.control.say(&FromFront::LeaveNothing {
+                        connection: self.number,
+                        ticket,
                     })?;
                     true
                 }
@@ -267,7 +277,7 @@ impl ClientConnection {
         let channel = ChannelId(channel);
         // For a client that has other ways to go on; any other one skips what it does not know (RFC 4254 §5.4).
         let not_begun = Request::Other {
-            name: fleetgate_ssh::event::NOT_BEGUN.to_vec(),
+            name: NOT_BEGUN.to_vec(),
             payload: Vec::new(),
         };
         self.core.request(channel, &not_begun, false);

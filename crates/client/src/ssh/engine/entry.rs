@@ -197,6 +197,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
             };
             ask(&request, None, "variable");
         }
+        if let Some(capture) = &mut self.capture {
+            capture.is_asked = true;
+        }
         match &self.plan.options.work {
             Work::Exec(command) => {
                 let command = command.clone();
@@ -224,7 +227,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
             format!("the server {took} {what}")
         });
         match (self.asked.pop_front(), done) {
-            (Some(PendingRequest::Work), true) => self.timings.end(),
+            (Some(PendingRequest::Work), true) => {
+                self.timings.end();
+                if let Some(capture) = &mut self.capture {
+                    capture.has_begun = true;
+                }
+            }
             (Some(PendingRequest::Work), false) => {
                 return Err(SshError::Refused(format!(
                     "{} does not run that for {}",

@@ -167,6 +167,7 @@ impl Sessions {
             unheard: false,
             hung_up: false,
             doomed: false,
+            leaves_nothing: false,
             named: named.map(|command| command.name.clone()),
             limit,
             over: None,

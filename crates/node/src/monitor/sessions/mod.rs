@@ -135,6 +135,8 @@ struct Session {
     /// Its connection is gone, or its channel: nobody is told of it any more.
     unheard: bool,
     hung_up: bool,
+    /// Nothing of it is to stay when its program has ended or its channel has closed: the client asked for that.
+    leaves_nothing: bool,
     /// It is to be killed as soon as it runs.
     doomed: bool,
     /// The named command that it is.

@@ -99,13 +99,25 @@ impl Sessions {
         }
     }
 
+    /// The client wants nothing of this session to stay. What a forced command leaves is its owner's matter, as signals to
+    /// it are.
+    pub fn leave_nothing(&mut self, granted: &OpenLogin, ticket: Ticket) {
+        let number = self.by_ticket.get(&(granted.connection, ticket));
+        if let Some(session) = number
+            .and_then(|number| self.all.get_mut(number))
+            .filter(|s| !s.fixed)
+        {
+            session.leaves_nothing = true;
+        }
+    }
+
     /// As a terminal that goes away does: to who sits at one. A named command is ended, since nobody is left to read what
-    /// it says, and nobody logged in who could end it. Any other session without a terminal sees the end of its standard
-    /// input, and goes on as long as it likes; sshd does the same.
+    /// it says, and nobody logged in who could end it; and so is what its client wanted ended with it. Any other session
+    /// without a terminal sees the end of its standard input, and goes on as long as it likes; sshd does the same.
     pub(super) fn hang_up_session(&mut self, number: u64) {
         if let Some(session) = self.all.get_mut(&number) {
             session.hung_up = true;
-            if session.kind == SessionKind::Command {
+            if session.kind == SessionKind::Command || session.leaves_nothing {
                 session.kill();
             } else if session.terminal.is_some() {
                 session.signal(numbers::SIGHUP);
@@ -223,6 +235,9 @@ impl Sessions {
         if let Some(timer) = session.over {
             tools.timers.cancel(timer);
         }
+        if session.leaves_nothing {
+            session.kill_cgroup();
+        }
         let State::Running(running) = &session.state else {
             return;
         };
@@ -321,11 +336,16 @@ impl Sessions {
 impl Session {
     /// All of it that can be told from other processes: its cgroup, or the group that its first process leads.
     pub(super) fn kill(&self) {
+        self.kill_cgroup();
+        self.signal(process::SIGKILL);
+    }
+
+    /// What is in its cgroup. One that is removed already was empty.
+    fn kill_cgroup(&self) {
         if let Some(cgroup) = &self.cgroup {
-            // Linux 5.14; before that, the group has to do.
+            // Linux 5.14; before that, the process group has to do.
             let _ = std::fs::write(cgroup.join("cgroup.kill"), "1");
         }
-        self.signal(process::SIGKILL);
     }
 
     /// To the whole group that the session's first process leads, as the user could; one that is gone is left alone.

@@ -179,7 +179,8 @@ impl<S: Bytes> User<S> {
         };
         let mut target = match reached {
             Ok(target) => target,
-            Err(why) => return self.leave(Reason::ByApplication, why),
+            // By this reason a client knows that nothing was begun.
+            Err(why) => return self.leave(Reason::ServiceNotAvailable, why),
         };
         // It was of use once.
         caller.proof = Rc::default();
