@@ -76,6 +76,11 @@ fn an_error_names_its_line_and_what_was_expected() {
             "node.toml:1:11: ",
             "the node sets FLEETGATE_USER itself",
         ),
+        (
+            "[commands.a]\nargv = [\"/bin/true\"]\nenvironment = { \"A B\" = \"1\" }",
+            "node.toml:3:15: ",
+            "\"A B\" is no name of a variable",
+        ),
     ] {
         let error = parse(text).expect_err(text);
         assert!(

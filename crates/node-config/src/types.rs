@@ -106,6 +106,12 @@ pub struct CommandEntry {
     /// So many run at a time; 0: any number.
     #[serde(default)]
     pub concurrency: u32,
+    /// Variables that are set for it.
+    #[serde(default, deserialize_with = "variables")]
+    pub environment: BTreeMap<String, String>,
+    /// So much of its output is passed on; 0: all.
+    #[serde(default = "a_megabyte")]
+    pub output: Size,
 }
 
 /// An argument of a named command that has a name.
@@ -118,6 +124,10 @@ pub struct CommandArgument {
     pub form: String,
     /// What it is when a client sends none.
     pub default: Option<String>,
+}
+
+fn a_megabyte() -> Size {
+    Size(1 << 20)
 }
 
 fn a_minute() -> Duration {

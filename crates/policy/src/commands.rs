@@ -27,15 +27,18 @@ pub struct Command {
     argv: Vec<String>,
     arguments: Vec<Argument>,
     limits: CommandLimits,
+    environment: Vec<(String, String)>,
 }
 
-/// How long a named command may run, and how often at a time on one machine. None: as it likes.
+/// How long a named command may run, how often at a time on one machine, and how much it may say. None: as it likes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommandLimits {
     /// The longest time.
     pub timeout: Option<Duration>,
     /// So many at a time.
     pub concurrency: Option<u32>,
+    /// So many bytes of its output are passed on.
+    pub output: Option<u64>,
 }
 
 impl CommandLimits {
@@ -51,6 +54,7 @@ impl CommandLimits {
         CommandLimits {
             timeout: stricter(self.timeout, other.timeout),
             concurrency: stricter(self.concurrency, other.concurrency),
+            output: stricter(self.output, other.output),
         }
     }
 }
@@ -62,8 +66,10 @@ pub struct NamedCommand {
     pub name: String,
     /// What to execute.
     pub argv: Vec<Vec<u8>>,
-    /// How long, and how often.
+    /// How long, how often, and how much.
     pub limits: CommandLimits,
+    /// Variables that are set for it.
+    pub environment: Vec<(String, String)>,
 }
 
 /// An argument that a client may send, in its place on the line. In the argument vector it stands as `{name}`.
@@ -153,6 +159,7 @@ impl Commands {
             name: name.clone(),
             argv,
             limits: command.limits,
+            environment: command.environment.clone(),
         })
     }
 }
@@ -217,7 +224,22 @@ impl Command {
             argv: argv.iter().map(|w| w.to_string()).collect(),
             arguments: declared,
             limits: CommandLimits::default(),
+            environment: Vec::new(),
         })
+    }
+
+    /// The same with variables that are set for it.
+    pub fn with_environment(self, environment: Vec<(String, String)>) -> Result<Command, String> {
+        let is_none = |(name, value): &&(String, String)| {
+            name.is_empty()
+                || name.contains(['=', '\0'])
+                || value.contains('\0')
+                || name.starts_with("FLEETGATE_")
+        };
+        match environment.iter().find(is_none) {
+            Some((name, _)) => Err(format!("the variable {:?} cannot be set", shortened(name))),
+            None => Ok(Command { environment, ..self }),
+        }
     }
 
     /// The same with limits.

@@ -506,7 +506,7 @@ impl Permits {
 
 /// What two lists mean by a line: one program, with the limits of both.
 fn both(one: NamedCommand, other: NamedCommand, rule: &Rule) -> Result<NamedCommand, Denied> {
-    if one.argv != other.argv {
+    if one.argv != other.argv || one.environment != other.environment {
         return Err(Denied::new(format!(
             "{rule} means another program by this command's name"
         )));

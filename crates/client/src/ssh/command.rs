@@ -224,7 +224,7 @@ async fn through(
             options: DialOptions {
                 trace: trace.clone(),
                 explain: options.explain.is_some(),
-                is_silent: false,
+                is_silent: options.level < LogLevel::Info,
             },
             report: ReportHandle::default(),
         };

@@ -266,14 +266,17 @@ fn command(entry: &config::CommandEntry) -> Result<Command, String> {
     let limits = CommandLimits {
         timeout: Some(entry.timeout.0).filter(|timeout| !timeout.is_zero()),
         concurrency: Some(entry.concurrency).filter(|most| *most > 0),
+        output: Some(entry.output.0).filter(|most| *most > 0),
     };
+    let environment = entry.environment.clone().into_iter().collect();
+    let complete = |command: Command| command.limited(limits).with_environment(environment);
     if !entry.arguments.is_empty() {
         if !entry.args.is_empty() {
             return Err("`args` and `arguments` are two ways to say the same: keep one".to_owned());
         }
         let argument = |a: &config::CommandArgument| (a.name.clone(), a.form.clone(), a.default.clone());
         let arguments: Vec<_> = entry.arguments.iter().map(argument).collect();
-        return defined(&entry.argv, &arguments).map(|command| command.limited(limits));
+        return defined(&entry.argv, &arguments).and_then(complete);
     }
     let mut count = 0;
     let argv: Vec<String> = entry
@@ -297,7 +300,7 @@ fn command(entry: &config::CommandEntry) -> Result<Command, String> {
     }
     let numbered = |(n, form): (usize, &String)| (format!("a{}", n + 1), form.clone(), None);
     let arguments: Vec<_> = entry.args.iter().enumerate().map(numbered).collect();
-    defined(&argv, &arguments).map(|command| command.limited(limits))
+    defined(&argv, &arguments).and_then(complete)
 }
 
 /// Arguments are name, form and default.

@@ -173,6 +173,7 @@ fn named(name: &str, program: &str) -> Program {
         name: name.to_owned(),
         argv: vec![program.as_bytes().to_vec()],
         limits: CommandLimits::default(),
+        environment: Vec::new(),
     })
 }
 
@@ -184,6 +185,7 @@ fn of_two_lists_the_stricter_limits_count() {
         let limits = CommandLimits {
             timeout: timeout.map(Duration::from_secs),
             concurrency,
+            output: None,
         };
         list.add("up", command.limited(limits)).unwrap();
         Arc::new(list)

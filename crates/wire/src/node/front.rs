@@ -26,8 +26,9 @@ choice! {
         /// The signature of a later key exchange, and the next one's cookie.
         2 => Signed { connection: Connection, signature: Vec<u8>, cookie: [u8; 16] },
         /// The session of [`FromFront::Start`] runs. With a terminal one descriptor, its master; else three: the
-        /// ends for standard input, output and error (for sftp and where `one` is set: one socket for both ways).
-        3 => Started { connection: Connection, ticket: Ticket, one: bool },
+        /// ends for standard input, output and error (for sftp and where `one` is set: one socket for both ways). `most`: so much
+        /// of its output goes to the client.
+        3 => Started { connection: Connection, ticket: Ticket, one: bool, most: Option<u64> },
         /// It does not; the words may be shown to the user.
         4 => NotStarted { connection: Connection, ticket: Ticket, why: CString },
         /// The session's process ended. Output may still come from its pipes. The words, if there are any, say who ended it

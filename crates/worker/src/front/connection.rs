@@ -176,7 +176,9 @@ impl ClientConnection {
             ToFront::Signed {
                 signature, cookie, ..
             } => self.core.signed(&signature, cookie),
-            ToFront::Started { ticket, one, .. } => self.started(ticket, one, fds, context)?,
+            ToFront::Started {
+                ticket, one, most, ..
+            } => self.started(ticket, one, most, fds, context)?,
             ToFront::NotStarted { ticket, why, .. } => self.not_started(ticket, &why),
             ToFront::Ended {
                 ticket, ended, why, ..

@@ -14,6 +14,8 @@ use std::rc::Rc;
 /// The most that one read asks for: a few of the peer's largest packets. Fewer calls are fewer times that the kernel
 /// wakes the program which fills the pipe, and waits for it to be done with it.
 const CHUNK: usize = 128 * 1024;
+/// So much of what is beyond a limit is read at a time.
+const DROPPED: usize = 16 * 1024;
 /// After so much a pipe is a busy one and is given more room.
 const BUSY_AFTER: usize = 64 * 1024;
 /// A busy pipe's room. The kernel may refuse it; then it stays as it is.
@@ -93,9 +95,19 @@ pub(super) struct Pump {
     pub(super) received: u64,
     /// The socket is reset: neither direction goes on.
     pub(super) dead: bool,
+    /// So much may go to the client in all.
+    most: Option<u64>,
+    /// There was more, and it was dropped.
+    cut: bool,
 }
 
 impl Pump {
+    /// The same, which passes on so much and reads what is beyond it for nobody: the program ends as it would have.
+    pub(super) fn limited(mut self, most: Option<u64>) -> Pump {
+        self.most = most;
+        self
+    }
+
     /// Of a program that is not started yet: what comes for it is kept.
     pub(super) fn before() -> Pump {
         Pump {
@@ -238,8 +250,27 @@ impl Pump {
                 if core.writable(channel) == 0 {
                     return PourStop::Starved;
                 }
+                let left = self.most.map_or(u64::MAX, |most| most.saturating_sub(self.sent));
+                if left == 0 {
+                    // It is cut: what is beyond is read for nobody.
+                    match source.end.read(&mut [&mut [0; DROPPED]]) {
+                        Ok(0) | Err(Errno::EIO) => *slot = None,
+                        Ok(n) => {
+                            poured += n;
+                            source.got(n, DROPPED);
+                            if !std::mem::replace(&mut self.cut, true) {
+                                let words =
+                                    format!("the output is cut: {} bytes of it are passed on\r\n", self.sent);
+                                core.write(channel, Stream::Stderr, words.as_bytes());
+                            }
+                        }
+                        Err(_) => source.readable = false,
+                    }
+                    continue;
+                }
                 let mut most = 0;
-                let read = core.write_parts(channel, to, CHUNK, |places| {
+                let chunk = usize::try_from(left).map_or(CHUNK, |left| left.min(CHUNK));
+                let read = core.write_parts(channel, to, chunk, |places| {
                     most = places.iter().map(|p| p.len()).sum();
                     source.end.read(places)
                 });

@@ -212,6 +212,7 @@ impl ClientConnection {
         &mut self,
         ticket: Ticket,
         one: bool,
+        most: Option<u64>,
         fds: Vec<Fd>,
         context: &mut Context<'_>,
     ) -> Result<(), WorkerEnd> {
@@ -235,7 +236,7 @@ impl ClientConnection {
             }
         };
         match pump {
-            Ok(pump) => session.pump = pump.after(std::mem::take(&mut session.pump)),
+            Ok(pump) => session.pump = pump.after(std::mem::take(&mut session.pump)).limited(most),
             Err(e) => return Err(WorkerEnd::Because(format!("a session's descriptors: {e}"))),
         }
         session.stage = Stage::Running(ticket);

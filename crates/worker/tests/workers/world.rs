@@ -439,6 +439,7 @@ impl World {
                     connection,
                     ticket,
                     one,
+                    most: None,
                 },
                 &[ours.raw()],
             );
@@ -488,6 +489,7 @@ impl World {
                 connection,
                 ticket,
                 one,
+                most: None,
             },
             &fds,
         );

@@ -169,6 +169,7 @@ impl Sessions {
             doomed: false,
             leaves_nothing: false,
             named: named.map(|command| command.name.clone()),
+            most: named.and_then(|command| command.limits.output),
             limit,
             over: None,
             state: State::Pending(Box::new(PendingSession {

@@ -288,6 +288,7 @@ impl Sessions {
             connection: session.connection,
             ticket: session.ticket,
             one,
+            most: session.most,
         };
         say(tools, session, word, ours);
         if let Some(events) = &events {
@@ -362,6 +363,7 @@ impl Sessions {
                 connection,
                 ticket,
                 one,
+                most: None,
             },
             ours,
         );

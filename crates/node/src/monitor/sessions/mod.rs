@@ -141,6 +141,8 @@ struct Session {
     doomed: bool,
     /// The named command that it is.
     named: Option<String>,
+    /// So much of its output is passed on.
+    most: Option<u64>,
     /// How long it may last.
     limit: Option<TimeLimit>,
     over: Option<Timer>,

@@ -124,6 +124,7 @@ fn requests_are_decided() {
         name: "echo".to_owned(),
         argv: vec![b"/bin/echo".to_vec(), b"hi".to_vec()],
         limits: CommandLimits::default(),
+        environment: Vec::new(),
     });
     for (permits, start, wanted) in [
         (
