@@ -11,7 +11,7 @@ use super::ssh::group::Group;
 use super::ssh::server::{Master, SSHD, Server, free_port};
 use super::ssh::world::{World, login};
 use super::{Bench, Goal, Promised, Subject, rival};
-use crate::shell::Result;
+use crate::shell::{Result, cargo, musl, run, target};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
+const CHECK_OF_BARE: &str = "warm check_fleetgate, of a bare daemon on the same machine";
 const CHECK_OF_NRPE: &str = "warm check_fleetgate, of check_nrpe without TLS";
 const CHECK_OF_TLS: &str = "warm check_fleetgate, of check_nrpe with TLS";
 const CHECK_OF_SSH: &str = "warm check_fleetgate, of ssh over ControlMaster";
@@ -28,6 +29,10 @@ const RATE_OF_NRPE: &str = "checks a second at 64, at least, of check_nrpe witho
 
 /// What it promises.
 pub const PROMISES: &[Promised] = &[
+    Promised {
+        name: CHECK_OF_BARE,
+        goal: Goal::AtMost(1.5),
+    },
     Promised {
         name: CHECK_OF_NRPE,
         goal: Goal::AtMost(0.25),
@@ -70,6 +75,7 @@ const CIPHER: &str = "chacha20-poly1305@openssh.com";
 const UP_WITHIN: Duration = Duration::from_secs(10);
 
 const CHECK: &str = "check_fleetgate";
+const BARE: &str = "a bare daemon";
 const OURS: &str = "fleetgate ssh";
 const NRPE: &str = "check_nrpe -n";
 const TLS: &str = "check_nrpe, TLS";
@@ -86,6 +92,7 @@ struct Rivals<'a> {
     plain: Nrpe,
     tls: Nrpe,
     check: PathBuf,
+    bare: Bare,
     /// The login of a monitoring system.
     monitoring: PathBuf,
     check_nrpe: PathBuf,
@@ -105,6 +112,7 @@ pub fn measure(bench: &mut Bench) -> Result {
         plain: Nrpe::start(&world, false)?,
         tls: Nrpe::start(&world, true)?,
         check: bench.built.check.clone(),
+        bare: Bare::start(&world)?,
         monitoring: cluster.monitoring()?,
         check_nrpe: rival("../lib/nagios/plugins/check_nrpe", "nagios-nrpe-plugin")?,
     };
@@ -112,7 +120,7 @@ pub fn measure(bench: &mut Bench) -> Result {
         let rivals = &rivals;
         Subject::timed(name, move || done(&mut rivals.command(name)))
     };
-    let warm = [CHECK, OURS, NRPE, TLS, CONTROL_MASTER].map(timed);
+    let warm = [BARE, CHECK, OURS, NRPE, TLS, CONTROL_MASTER].map(timed);
     bench.run(WARM, "ms", WARM_UP, WARMS, warm.into())?;
     let cold = Subject::timed(OURS, || {
         let mut command = rivals.cluster.ssh();
@@ -145,6 +153,7 @@ pub fn measure(bench: &mut Bench) -> Result {
         bench.run(&case, "commands/s", 1, SPANS, subjects.into())?;
     }
 
+    bench.promise_of(CHECK_OF_BARE, WARM, CHECK, BARE)?;
     bench.promise_of(CHECK_OF_NRPE, WARM, CHECK, NRPE)?;
     bench.promise_of(CHECK_OF_TLS, WARM, CHECK, TLS)?;
     bench.promise_of(CHECK_OF_SSH, WARM, CHECK, CONTROL_MASTER)?;
@@ -160,6 +169,11 @@ fn rate_case(at_a_time: usize) -> String {
 impl Rivals<'_> {
     fn command(&self, name: &str) -> Command {
         let mut command = match name {
+            BARE => {
+                let mut command = Command::new(&self.bare.program);
+                command.arg("ask").arg(&self.bare.socket);
+                command
+            }
             CHECK => {
                 let mut command = Command::new(&self.check);
                 let login = login(0);
@@ -231,7 +245,9 @@ impl Rivals<'_> {
 /// Runs it, and holds it to what it has to say.
 fn done(command: &mut Command) -> Result {
     let out = command.output().map_err(|e| format!("{command:?}: {e}"))?;
-    let is_echo = command.get_args().any(|word| word == "OK" || word == "echo");
+    let is_echo = command
+        .get_args()
+        .any(|word| word == "OK" || word == "echo" || word == "ask");
     match out.status.success() && (!is_echo || out.stdout == b"OK\n") {
         true => Ok(()),
         false => Err(format!(
@@ -240,6 +256,61 @@ fn done(command: &mut Command) -> Result {
             String::from_utf8_lossy(&out.stdout).trim(),
             String::from_utf8_lossy(&out.stderr).trim()
         )),
+    }
+}
+
+/// What a check on the same machine cannot be faster than: the daemon of `bench-bare`. It ends when this is dropped.
+struct Bare {
+    program: PathBuf,
+    socket: PathBuf,
+    child: Child,
+    _group: Group,
+}
+
+impl Bare {
+    fn start(world: &World) -> Result<Bare> {
+        let mut build = cargo();
+        build.args(["build", "--profile", "helper", "--package", "fleetgate-benches"]);
+        build.args([
+            "--features",
+            "program",
+            "--bin",
+            "bench-bare",
+            "--target",
+            &musl(),
+        ]);
+        run(&mut build)?;
+        let program = target().join(musl()).join("helper/bench-bare");
+        let socket = world.at.join("bare.sock");
+        let group = Group::new("bare")?;
+        let mut command = world.enter(&group);
+        command.arg(&program).arg("serve").arg(&socket);
+        command.args(["/bin/echo", "OK"]);
+        let child = command
+            .stdin(Stdio::null())
+            .spawn()
+            .map_err(|e| format!("bench-bare: {e}"))?;
+        let bare = Bare {
+            program,
+            socket,
+            child,
+            _group: group,
+        };
+        let until = Instant::now() + UP_WITHIN;
+        while !bare.socket.exists() {
+            if Instant::now() > until {
+                return Err("bench-bare does not listen".to_owned());
+            }
+            sleep(Duration::from_millis(20));
+        }
+        Ok(bare)
+    }
+}
+
+impl Drop for Bare {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

@@ -13,6 +13,7 @@ const MAY_NOT_FORBID: [&str; 4] = [
     "crates/sys/src/lib.rs",
     "crates/check/src/main.rs",
     "crates/session/src/main.rs",
+    "benches/src/bin/bare.rs",
     "benches/src/bin/true.rs",
 ];
 

@@ -694,6 +694,7 @@ impl Signals {
 
     pub(crate) fn new() -> io::Result<Signals> {
         let mut ends = Vec::new();
+        let ignored = ignored();
         for (kind, number) in [
             (SignalKind::hangup(), 1),
             (SignalKind::interrupt(), 2),
@@ -701,7 +702,7 @@ impl Signals {
             (SignalKind::terminate(), 15),
         ] {
             // What whoever started us ignores stays ignored: nohup, a shell's background.
-            if !ignored(number) {
+            if ignored & 1 << (number - 1) == 0 {
                 ends.push((signal(kind)?, number));
             }
         }
@@ -712,9 +713,10 @@ impl Signals {
     }
 }
 
-fn ignored(number: i32) -> bool {
+/// The signals that this process ignores, a bit for each.
+fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));
     mask.and_then(|m| u64::from_str_radix(m.trim(), 16).ok())
-        .is_some_and(|m| m & 1 << (number - 1) != 0)
+        .unwrap_or(0)
 }

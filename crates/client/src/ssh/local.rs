@@ -5,7 +5,7 @@ use fleetgate_sys::{Errno, Fd, file, poll, stream};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::unix::AsyncFd;
@@ -14,6 +14,9 @@ use tokio::net::{TcpStream, UnixStream};
 
 /// What a write to a pipe that says it has room never waits for (pipe(7): PIPE_BUF).
 const PIPE_BUF: usize = 4096;
+
+/// The major number of /dev/null, /dev/zero, /dev/full and /dev/random (mem(4)).
+const MEMORY_DEVICES: u64 = 1;
 
 /// An end.
 pub(crate) enum Local {
@@ -131,15 +134,16 @@ impl StandardStream {
 
     /// Any descriptor, as one of them.
     pub(super) fn new(fd: Fd, reads: bool) -> io::Result<StandardStream> {
-        let kind = std::fs::File::from(fd.as_fd().try_clone_to_owned()?)
-            .metadata()?
-            .file_type();
+        let status = std::fs::File::from(fd.as_fd().try_clone_to_owned()?).metadata()?;
+        let kind = status.file_type();
         let interest = if reads {
             Interest::READABLE
         } else {
             Interest::WRITABLE
         };
-        let plain = kind.is_file() || kind.is_dir() || kind.is_block_device();
+        // /dev/null, which most programs give for what they do not read: epoll takes none of the memory devices.
+        let is_memory = kind.is_char_device() && status.rdev() >> 8 == MEMORY_DEVICES;
+        let plain = kind.is_file() || kind.is_dir() || kind.is_block_device() || is_memory;
         let how = if plain {
             How::Ready(fd)
         } else if kind.is_socket() {

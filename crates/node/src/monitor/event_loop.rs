@@ -126,6 +126,7 @@ impl Monitor {
                 self.wake(Key::new(Owner::Names, 0));
                 self.deliver();
             }
+            self.sessions.make_ahead();
             // A session may outlive its connection: whoever drains sees it to its end, or nobody would write that down.
             if self.draining && self.connections.len() == 0 && self.sessions.count() == 0 {
                 self.done = true;

@@ -237,6 +237,10 @@ impl Sessions {
             Some((number, About::Over)) => self.lasted_too_long(tools, number),
             Some(_) => {}
         }
+    }
+
+    /// Makes ahead what the next session needs, when nobody waits for a word of this turn any more.
+    pub fn make_ahead(&mut self) {
         if let Some(cgroups) = &mut self.cgroups {
             cgroups.refill();
         }
