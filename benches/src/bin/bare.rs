@@ -5,6 +5,7 @@
 #![no_std]
 #![no_main]
 
+use fleetgate_sys::poll::{self, READ, Watch};
 use fleetgate_sys::process::{self, Exit};
 use fleetgate_sys::program::Args;
 use fleetgate_sys::spawn::{Program, Spawn, Stack, Strings, spawn};
@@ -59,6 +60,8 @@ fn answer(
     stack: &mut Stack,
 ) -> Result<(), Errno> {
     let mut word = [0; 16];
+    // What is accepted never waits by itself.
+    poll::poll(&mut [Watch::new(client.raw(), READ)], None)?;
     let asked = socket::receive(client, &mut word, true)?;
     let [output, errors] = &asked.fds[..] else {
         return Err(Errno::EINVAL);

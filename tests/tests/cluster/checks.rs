@@ -129,7 +129,10 @@ fn the_node_ends_what_takes_too_long_and_refuses_what_runs_too_often() {
         is "$(cat second)" nothing
         kill $two; wait $two || true
         flock slow true
-        "$F" audit --state cluster --json | grep '"denied"' | grep -q 'the command .*brief.* for more than 1 s, its `timeout`'"#
+        # The node's audit lines come to the cluster a moment later.
+        is_told() {{ "$F" audit --state cluster --json | grep '"denied"' | grep -q 'the command .*brief.* for more than 1 s, its `timeout`'; }}
+        for _ in $(seq 100); do if is_told; then break; fi; sleep 0.1; done
+        is_told"#
     ));
 }
 

@@ -1,9 +1,12 @@
-//! A fleet for `cargo xtask bench proxy`: as many nodes as it is told, each with a certificate and a TLS connection of its
-//! own, all in one process, and a user's sessions to them. One word a line in, one line of numbers out:
+//! A fleet for `cargo xtask bench proxy` and `commands`: as many nodes as it is told, each with a certificate and a TLS connection of
+//! its own, all in one process, and a user's sessions to them. One word a line in, one line of numbers out:
 //! `join N` and `dial N`: seconds until N nodes in all have joined, have a tunnel; `sessions N`: seconds until N more
 //! sessions of the login in HOME are open and have carried [`CARRIED`] bytes each way; `hang-up`: these end.
-//! The nodes do nothing but tell their facts and send back what a session sends.
+//! The nodes do nothing but tell their facts and send back what a session sends; with the word `ssh` behind HOME they speak SSH
+//! instead ([`ssh`]), and every command ends at once.
 #![forbid(unsafe_code)]
+
+mod ssh;
 
 use bytes::Bytes;
 use fleetgate_client::connect;
@@ -22,6 +25,7 @@ use fleetgate_proto::v1::tunnel_server::{Tunnel, TunnelServer};
 use fleetgate_proto::v1::{
     Frame, FromNode, JoinRequest, NodeFacts, NodeStatement, Opened, Statement, ToNode, from_node,
 };
+use fleetgate_ssh::key::HostKey;
 use fleetgate_sys::process::{self, Limit, numbers::RLIMIT_NOFILE};
 use std::collections::HashMap;
 use std::io::{BufRead, Write};
@@ -50,17 +54,21 @@ type Result<T> = std::result::Result<T, String>;
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [proxy, token, home] = words.as_slice() else {
-        eprintln!("usage: bench-fleet PROXY TOKEN_FILE HOME");
-        std::process::exit(2);
+    let (proxy, token, home, ssh) = match words.as_slice() {
+        [proxy, token, home] => (proxy, token, home, false),
+        [proxy, token, home, word] if word == "ssh" => (proxy, token, home, true),
+        _ => {
+            eprintln!("usage: bench-fleet PROXY TOKEN_FILE HOME [ssh]");
+            std::process::exit(2);
+        }
     };
-    if let Err(why) = run(proxy, token, home) {
+    if let Err(why) = run(proxy, token, home, ssh) {
         eprintln!("bench-fleet: {why}");
         std::process::exit(1);
     }
 }
 
-fn run(proxy: &str, token: &str, home: &str) -> Result<()> {
+fn run(proxy: &str, token: &str, home: &str, ssh: bool) -> Result<()> {
     let hard = process::limit(RLIMIT_NOFILE).map_err(said)?.hard;
     // Where root may not raise it, what is allowed has to do.
     if hard < DESCRIPTORS {
@@ -78,6 +86,7 @@ fn run(proxy: &str, token: &str, home: &str) -> Result<()> {
         proxy: proxy.to_owned(),
         token: join::token(&text).map_err(said)?,
         home: Home::find(Some(home)).map_err(said)?,
+        ssh,
         nodes: Vec::new(),
         connected: 0,
         sessions: Vec::new(),
@@ -115,11 +124,21 @@ struct Fleet {
     proxy: String,
     token: Ticket,
     home: Home,
-    nodes: Vec<Client>,
+    /// The nodes speak SSH.
+    ssh: bool,
+    nodes: Vec<Node>,
     connected: usize,
     /// Each ends when it is dropped.
     sessions: Vec<DialStream>,
     user: Option<Proxy>,
+}
+
+/// A node, before it dials.
+#[derive(Clone)]
+struct Node {
+    client: Client,
+    /// None: it sends back what it gets.
+    ssh: Option<Arc<ssh::Identity>>,
 }
 
 fn name(n: usize) -> String {
@@ -134,17 +153,20 @@ impl Fleet {
         let mut next = self.nodes.len();
         // The first by the client's own way; the others in the same words, over a connection that they share.
         if next == 0 && count > 0 {
+            let key = ssh_key(self.ssh)?;
             let machine = Machine {
                 name: name(0),
-                host_keys: Vec::new(),
+                host_keys: key.iter().map(|key| key.public().blob().to_vec()).collect(),
                 labels: HashMap::new(),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
             };
             let joined = join::join(&self.proxy, &self.token, machine)
                 .await
                 .map_err(said)?;
-            let chain = joined.reply.tls_chain;
-            self.nodes.push(client(joined.tls_key, &chain, &believe)?);
+            self.nodes.push(Node {
+                client: client(joined.tls_key, &joined.reply.tls_chain, &believe)?,
+                ssh: certified(key, &joined.reply.host_certificates)?,
+            });
             next = 1;
         }
         let auth = connect::identity(&self.proxy, &believe, None)
@@ -153,7 +175,8 @@ impl Fleet {
         while next < count || !under_way.is_empty() {
             while next < count && under_way.len() < AT_ONCE {
                 let (auth, believe) = (auth.clone(), believe.clone());
-                under_way.spawn(join_one(auth, believe, self.token.secret().to_owned(), next));
+                let secret = self.token.secret().to_owned();
+                under_way.spawn(join_one(auth, believe, secret, next, self.ssh));
                 next += 1;
             }
             if let Some(joined) = under_way.join_next().await {
@@ -168,8 +191,8 @@ impl Fleet {
         let mut under_way = JoinSet::new();
         while self.connected < count || !under_way.is_empty() {
             while self.connected < count && under_way.len() < AT_ONCE {
-                let client = self.nodes.get(self.connected).ok_or("more tunnels than nodes")?;
-                under_way.spawn(tunnel(self.proxy.clone(), client.clone(), self.connected));
+                let node = self.nodes.get(self.connected).ok_or("more tunnels than nodes")?;
+                under_way.spawn(tunnel(self.proxy.clone(), node.clone(), self.connected));
                 self.connected += 1;
             }
             if let Some(dialled) = under_way.join_next().await {
@@ -209,17 +232,38 @@ async fn join_one(
     believe: Believe,
     secret: String,
     n: usize,
-) -> Result<Client> {
-    let key = x509::Key::generate();
+    ssh: bool,
+) -> Result<Node> {
+    let (key, host_key) = (x509::Key::generate(), ssh_key(ssh)?);
     let request = JoinRequest {
         secret,
         name: name(n),
         tls_public: key.public().spki().to_vec().into(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        host_keys: host_key
+            .iter()
+            .map(|key| key.public().blob().to_vec().into())
+            .collect(),
         ..JoinRequest::default()
     };
     let reply = auth.join(request).await.map_err(|status| h2::words(&status))?;
-    client(key, &reply.into_inner().tls_chain, &believe)
+    let reply = reply.into_inner();
+    Ok(Node {
+        client: client(key, &reply.tls_chain, &believe)?,
+        ssh: certified(host_key, &reply.host_certificates)?,
+    })
+}
+
+/// A fresh host key, where nodes speak SSH.
+fn ssh_key(ssh: bool) -> Result<Option<HostKey>> {
+    ssh.then(ssh::fresh_key).transpose()
+}
+
+/// The key with the cluster's certificate for it.
+fn certified(key: Option<HostKey>, certificates: &[Bytes]) -> Result<Option<Arc<ssh::Identity>>> {
+    let Some(key) = key else { return Ok(None) };
+    let certificate = certificates.first().ok_or("no host certificate")?;
+    ssh::Identity::new(key, certificate).map(Arc::new).map(Some)
 }
 
 fn client(key: x509::Key, chain: &[Bytes], believe: &Believe) -> Result<Client> {
@@ -228,7 +272,8 @@ fn client(key: x509::Key, chain: &[Bytes], believe: &Believe) -> Result<Client> 
 }
 
 /// A node's connection; done when the proxy has asked for its facts and was sent them.
-async fn tunnel(proxy: String, client: Client, n: usize) -> Result<()> {
+async fn tunnel(proxy: String, node: Node, n: usize) -> Result<()> {
+    let Node { client, ssh } = node;
     let stream = dial::connect(&proxy, dial::DEADLINE).await.map_err(said)?;
     let (stream, peer) = client.connect(tls::PROXY, stream).await.map_err(said)?;
     let group = format!("{:?}", peer.group);
@@ -239,7 +284,7 @@ async fn tunnel(proxy: String, client: Client, n: usize) -> Result<()> {
         ));
     }
     let (asked, mut was_asked) = mpsc::channel(1);
-    let routes = Arc::new(Routes::new().with(TunnelServer::new(Simulated { asked })));
+    let routes = Arc::new(Routes::new().with(TunnelServer::new(Simulated { asked, ssh })));
     let caller = Caller {
         peer: None,
         address: None,
@@ -273,6 +318,7 @@ async fn session(proxy: Proxy, node: String) -> Result<DialStream> {
 /// What a simulated node serves.
 struct Simulated {
     asked: mpsc::Sender<()>,
+    ssh: Option<Arc<ssh::Identity>>,
 }
 
 /// Items of a task, in order.
@@ -331,6 +377,10 @@ impl Tunnel for Simulated {
     ) -> std::result::Result<Response<Self::SessionStream>, Status> {
         let mut from = request.into_inner();
         let (send, frames) = mpsc::channel(1);
+        if let Some(identity) = self.ssh.clone() {
+            tokio::spawn(ssh_session(identity, from, send));
+            return Ok(Response::new(Fed(frames)));
+        }
         tokio::spawn(async move {
             while let Ok(Some(frame)) = from.message().await {
                 let answer = match frame.kind {
@@ -357,6 +407,38 @@ impl Tunnel for Simulated {
         tokio::spawn(async move { while let Ok(Some(_)) = from.message().await {} });
         let _ = self.asked.try_send(());
         Ok(Response::new(Facts { told: 0 }))
+    }
+}
+
+/// A connection to a node that speaks SSH.
+async fn ssh_session(
+    identity: Arc<ssh::Identity>,
+    mut from: Streaming<Frame>,
+    to: mpsc::Sender<std::result::Result<Frame, Status>>,
+) {
+    let mut server = ssh::Server::new(identity);
+    let mut answers = Vec::new();
+    while let Ok(Some(frame)) = from.message().await {
+        let bytes = match frame.kind {
+            Some(Kind::Dial(dial)) => {
+                answers.push(Kind::Opened(Opened {
+                    node: dial.node,
+                    terminated: false,
+                }));
+                dial.ssh
+            }
+            Some(Kind::Ssh(bytes)) => bytes,
+            _ => continue,
+        };
+        let Some(out) = server.turn(&bytes) else {
+            return;
+        };
+        answers.extend((!out.is_empty()).then_some(Kind::Ssh(out)));
+        for answer in answers.drain(..) {
+            if to.send(Ok(Frame { kind: Some(answer) })).await.is_err() {
+                return;
+            }
+        }
     }
 }
 

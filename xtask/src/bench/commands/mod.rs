@@ -6,6 +6,8 @@
 //! The servers and the cluster are those of `bench ssh`. Rates are of whole commands, each a process that a loop waits for, as
 //! a monitoring system has it.
 
+mod fleet;
+
 use super::ssh::cluster::{Cluster, Node};
 use super::ssh::group::Group;
 use super::ssh::server::{Master, SSHD, Server, free_port};
@@ -56,6 +58,10 @@ pub const PROMISES: &[Promised] = &[
     Promised {
         name: RATE_OF_NRPE,
         goal: Goal::AtLeast(9.0),
+    },
+    Promised {
+        name: fleet::RUN,
+        goal: Goal::AtMost(1.0),
     },
 ];
 
@@ -159,7 +165,8 @@ pub fn measure(bench: &mut Bench) -> Result {
     bench.promise_of(CHECK_OF_SSH, WARM, CHECK, CONTROL_MASTER)?;
     bench.promise_of(SSH_OF_SSH, WARM, OURS, CONTROL_MASTER)?;
     bench.promise_of(COLD_OF_SSH, COLD, OURS, SSH)?;
-    bench.promise_of(RATE_OF_NRPE, &rate_case(64), CHECK, NRPE)
+    bench.promise_of(RATE_OF_NRPE, &rate_case(64), CHECK, NRPE)?;
+    fleet::measure(bench, rivals.cluster)
 }
 
 fn rate_case(at_a_time: usize) -> String {
@@ -297,7 +304,7 @@ impl Bare {
             _group: group,
         };
         let until = Instant::now() + UP_WITHIN;
-        while !bare.socket.exists() {
+        while done(Command::new(&bare.program).arg("ask").arg(&bare.socket)).is_err() {
             if Instant::now() > until {
                 return Err("bench-bare does not listen".to_owned());
             }
