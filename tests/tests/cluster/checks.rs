@@ -5,12 +5,13 @@ use fleetgate_tests::cluster::{Cluster, OWN_PORT};
 use fleetgate_tests::needs_root;
 
 /// `check` runs the program; `told CODE LINE WORDS...` holds it to its code and to what its first line begins with.
-const TOOLS: &str = concat!(
+pub const TOOLS: &str = concat!(
     include_str!("../../scripts/kept_connection.sh"),
     include_str!("../../scripts/checks.sh")
 );
 
-fn cluster() -> Cluster {
+/// A cluster whose node has these commands, and whose ada may run them alone.
+pub fn cluster() -> Cluster {
     let mut cluster = Cluster::new();
     cluster.join_node();
     cluster.script(

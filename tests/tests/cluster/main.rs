@@ -4,6 +4,7 @@
 mod backups;
 mod checks;
 mod draining;
+mod icinga;
 mod identity;
 mod kept_connection;
 mod newcomer;

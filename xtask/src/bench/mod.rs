@@ -63,6 +63,12 @@ pub const BENCHES: &[Entry] = &[
         run: commands::measure,
     },
     Entry {
+        name: "icinga",
+        does: "Icinga 2 with 1,000 services for ten minutes, by check_fleetgate and by check_nrpe at the same time",
+        promises: commands::icinga::PROMISES,
+        run: commands::icinga::measure,
+    },
+    Entry {
         name: "launch",
         does: "a launch until it is reaped, beside the direct way; memory of a waiting helper",
         promises: launch::PROMISES,

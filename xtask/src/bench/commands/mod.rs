@@ -7,6 +7,7 @@
 //! a monitoring system has it.
 
 mod fleet;
+pub mod icinga;
 
 use super::ssh::cluster::{Cluster, Node};
 use super::ssh::group::Group;
@@ -326,7 +327,7 @@ struct Nrpe {
     port: u16,
     child: Child,
     /// Its processes.
-    _group: Group,
+    group: Group,
 }
 
 impl Nrpe {
@@ -350,11 +351,7 @@ impl Nrpe {
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let child = command.spawn().map_err(|e| format!("nrpe: {e}"))?;
-        let nrpe = Nrpe {
-            port,
-            child,
-            _group: group,
-        };
+        let nrpe = Nrpe { port, child, group };
         let until = Instant::now() + UP_WITHIN;
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
             if Instant::now() > until {
