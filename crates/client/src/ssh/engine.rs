@@ -3,6 +3,7 @@
 
 mod entry;
 mod forwarding;
+mod own_terminal;
 mod stopping;
 mod visitors;
 
@@ -15,6 +16,7 @@ use super::hosts::Hosts;
 use super::local::{Local, Streams};
 use super::login::Login;
 use super::options::LogLevel;
+use super::signals::Signals;
 use super::socks;
 use super::terminal::{self, Raw};
 use super::{Plan, SshError, Work};
@@ -34,7 +36,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep};
 use visitors::Visitor;
@@ -143,12 +144,6 @@ pub(super) struct Engine<'a, S> {
     spoke: bool,
     /// The carrier has nothing more for us.
     lost: bool,
-}
-
-/// Signals to this program: its terminal has another size, or it is to end.
-pub(crate) struct Signals {
-    window: Signal,
-    ends: Vec<(Signal, i32)>,
 }
 
 impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
@@ -609,61 +604,6 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
         Ok(moved)
     }
 
-    fn grant(&mut self, wish: EscapeCommand) {
-        match wish {
-            EscapeCommand::Help => eprint!("{}", escape::HELP),
-            EscapeCommand::List => {
-                eprint!("Open:\r\n");
-                for flow in self.flows.values() {
-                    eprint!("  #{} {}\r\n", flow.id.0, flow.name);
-                }
-            }
-            EscapeCommand::Break => {
-                if let Some(channel) = self.main {
-                    self.connection
-                        .request(channel, &Request::Break { milliseconds: 1000 }, false);
-                }
-            }
-            EscapeCommand::Rekey => self.connection.rekey(),
-            EscapeCommand::Suspend => {
-                let raw = self.raw.take().is_some();
-                terminal::stop();
-                if raw {
-                    self.raw = Raw::begin();
-                }
-                self.window();
-            }
-            EscapeCommand::End => {}
-        }
-    }
-
-    /// Signals to this program.
-    fn heed(&mut self, cx: &mut Context<'_>) -> Result<(), SshError> {
-        let Some(signals) = &mut self.signals else {
-            return Ok(());
-        };
-        let mut resized = false;
-        while let Poll::Ready(Some(())) = signals.window.poll_recv(cx) {
-            resized = true;
-        }
-        for (signal, number) in &mut signals.ends {
-            if let Poll::Ready(Some(())) = signal.poll_recv(cx) {
-                return Err(SshError::Signal(*number));
-            }
-        }
-        if resized {
-            self.window();
-        }
-        Ok(())
-    }
-
-    fn window(&mut self) {
-        if let Some(channel) = self.main.filter(|_| self.plan.terminal) {
-            self.connection
-                .request(channel, &Request::WindowChange(terminal::size()), false);
-        }
-    }
-
     fn warn(&self, words: &str) {
         if self.plan.options.level >= LogLevel::Info {
             stderr::raw_line(words);
@@ -676,47 +616,4 @@ fn tell(plan: &Plan, level: u8, words: impl FnOnce() -> String) {
     if plan.options.verbose >= level {
         stderr::raw_line(words());
     }
-}
-
-impl Signals {
-    /// The next one: the number of one that says that the program is to end; none: the terminal has another size.
-    pub(crate) async fn next(&mut self) -> Option<i32> {
-        std::future::poll_fn(|cx| {
-            for (signal, number) in &mut self.ends {
-                if let Poll::Ready(Some(())) = signal.poll_recv(cx) {
-                    return Poll::Ready(Some(*number));
-                }
-            }
-            self.window.poll_recv(cx).map(|_| None)
-        })
-        .await
-    }
-
-    pub(crate) fn new() -> io::Result<Signals> {
-        let mut ends = Vec::new();
-        let ignored = ignored();
-        for (kind, number) in [
-            (SignalKind::hangup(), 1),
-            (SignalKind::interrupt(), 2),
-            (SignalKind::quit(), 3),
-            (SignalKind::terminate(), 15),
-        ] {
-            // What whoever started us ignores stays ignored: nohup, a shell's background.
-            if ignored & 1 << (number - 1) == 0 {
-                ends.push((signal(kind)?, number));
-            }
-        }
-        Ok(Signals {
-            window: signal(SignalKind::window_change())?,
-            ends,
-        })
-    }
-}
-
-/// The signals that this process ignores, a bit for each.
-fn ignored() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));
-    mask.and_then(|m| u64::from_str_radix(m.trim(), 16).ok())
-        .unwrap_or(0)
 }

@@ -16,6 +16,7 @@ pub(crate) mod keeping;
 mod local;
 mod login;
 pub mod options;
+mod signals;
 pub(crate) mod socks;
 pub(crate) mod terminal;
 #[cfg(test)]
@@ -26,11 +27,11 @@ pub use carrier::Carrier;
 pub(crate) use command::run_options;
 pub use command::{command, in_background};
 pub use engine::MAX_PENDING;
-pub(crate) use engine::Signals;
 pub use hosts::{Hosts, Strict};
 pub(crate) use local::StandardStream;
 pub use login::{Credential, LoginMethods};
 pub use options::{Explain, Options};
+use signals::Signals;
 
 use crate::background::Starter;
 use crate::error::ClientError;
