@@ -24,6 +24,10 @@ struct Seen {
     flights: u32,
     connections: u32,
     requests: Vec<String>,
+    /// Requests for a login.
+    logins: Vec<Vec<u8>>,
+    /// Every byte, as it came.
+    bytes: Vec<u8>,
 }
 
 /// A server at the other end of a function call.
@@ -76,8 +80,12 @@ impl Carrier for Here {
 impl Far {
     /// One flight to the server and all that it answers.
     fn turn(&mut self) {
-        self.seen.lock().unwrap().flights += 1;
         let mut bytes = std::mem::take(&mut self.written);
+        {
+            let mut seen = self.seen.lock().unwrap();
+            seen.flights += 1;
+            seen.bytes.extend_from_slice(&bytes);
+        }
         loop {
             self.serve();
             if bytes.is_empty() || !self.server.wants_input() {
@@ -122,6 +130,7 @@ impl Far {
                 }
                 Ok(Some(Event::CookieWanted)) => Then::Cookie,
                 Ok(Some(Event::Auth(request))) => {
+                    self.seen.lock().unwrap().logins.push(request.to_vec());
                     let methods = vec!["publickey".to_owned()];
                     let reject = AuthAnswer::Reject {
                         methods,
@@ -409,6 +418,34 @@ fn another_host_is_not_talked_to() {
         "{code:?}"
     );
     assert_eq!(world.far.seen.lock().unwrap().requests, Vec::<String>::new());
+}
+
+/// Whoever stands between has a key of his own, and can read all that is sent to him.
+#[test]
+fn whoever_has_another_host_key_learns_no_user_key_or_command() {
+    let mut world = World::new();
+    let mut plan = plan();
+    plan.user = "annabelle-of-the-hills".into();
+    plan.options.work = Work::Exec(b"a-command-of-hers".to_vec());
+    let learned = |world: &World| {
+        let seen = world.far.seen.lock().unwrap();
+        let told = |words: &[u8]| seen.bytes.windows(words.len()).any(|part| part == words);
+        let is_clear = told(b"annabelle-of-the-hills") || told(b"a-command-of-hers");
+        (seen.logins.len(), seen.requests.len(), is_clear)
+    };
+    let (other, _) = HostKey::generate(KeyType::Ed25519, "host").unwrap();
+    let known = std::fs::read(&world.known).unwrap();
+    std::fs::write(&world.known, format!("web1 {}\n", other.public().line())).unwrap();
+    let (code, _) = world.run(&plan, 3);
+    assert!(matches!(code, Err(SshError::Host(_))), "{code:?}");
+    assert_eq!(learned(&world), (0, 0, false));
+    assert!(!world.far.seen.lock().unwrap().bytes.is_empty());
+    // Control: the right one learns all of it, and nobody else could have read it.
+    std::fs::write(&world.known, known).unwrap();
+    let (code, _) = world.run(&plan, 1);
+    assert!(matches!(code, Ok(7)), "{code:?}");
+    let (logins, requests, is_clear) = learned(&world);
+    assert!(logins > 0 && requests > 0 && !is_clear);
 }
 
 #[test]
