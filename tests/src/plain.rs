@@ -58,6 +58,12 @@ pub const WAYS: [Way; 3] = [
     },
 ];
 
+/// One more, by which all commands of a row share a connection.
+pub const BY_MASTER: Way = Way {
+    name: "fleetgate ssh by the master",
+    words: r#"W=("$F" ssh); C=("$F" sftp); P=("$F" scp)"#,
+};
+
 /// Behind a way's words: `w` is ada at the machine.
 pub const WORDS: &str = r#"
 w() { "${W[@]}" "$@"; }

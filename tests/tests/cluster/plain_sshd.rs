@@ -4,11 +4,11 @@
 
 use fleetgate_tests::needs_root;
 use fleetgate_tests::peer::{Row, drive_beside};
-use fleetgate_tests::plain::{Machine, WAYS, WORDS, Way, typed};
+use fleetgate_tests::plain::{BY_MASTER, Machine, WAYS, WORDS, Way, typed};
 
 /// Every row by every way.
 fn rows(begin: &str, rows: &[(&str, &str)]) -> Vec<Row> {
-    let made = WAYS.iter().flat_map(|way| {
+    let made = WAYS.iter().chain([&BY_MASTER]).flat_map(|way| {
         rows.iter().map(move |(name, script)| {
             let Way { name: by, words } = way;
             let home = "export FLEETGATE_HOME=$T/home; H=$FLEETGATE_HOME; F=$FLEETGATE";
