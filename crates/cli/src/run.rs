@@ -147,7 +147,7 @@ fn block(group: &Group) -> String {
     let is_silent = stdout.is_empty() && stderr.is_empty() && matches!(group.end, End::Exited(_));
     let none = if is_silent { ", no output" } else { "" };
     let end = text::printable(&group.end.to_string());
-    let mut out = format!("--- {}{count}: {end}{none}\n", fold(&names));
+    let mut out = format!("--- {}{count}: {end}{none}\n", text::printable(&fold(&names)));
     out += &lines(stdout);
     if !stderr.is_empty() {
         out += "--- standard error:\n";

@@ -1,5 +1,6 @@
 //! One command on many nodes: what is shown of them, which failures stop it, and that nothing is left of what is ended.
 
+use fleetgate_sys::{process, signals};
 use fleetgate_tests::cluster::Cluster;
 use fleetgate_tests::needs_root;
 use fleetgate_tests::plain::Machine;
@@ -76,6 +77,29 @@ assert [n["reason"] for n in nodes.values() if n["state"] == "not begun"] == ["n
         run --json --batch 1 --on env=prod -l ada -- 'echo x' | head -n 1 > one || :
         is "$(wc -l < one)" 1"#;
     many().cluster.script(&[TOOLS, script].concat());
+}
+
+#[test]
+fn a_proxy_that_dies_costs_what_runs_and_the_others_are_begun_by_its_successor() {
+    needs_root!("a network and accounts of its own");
+    let machine = many();
+    let script = r#"
+        : > begun; chmod 666 begun
+        "$F" run --home home --json --batch 1 --on env=prod -l ada -- 'echo x >> /run/test/begun; sleep 2' > out 2> err & run=$!
+        until [ -s begun ]; do sleep 0.05; done
+        echo begun
+        code=0; wait $run || code=$?
+        echo $code > code"#;
+    let mut run = machine.cluster.begin(&[TOOLS, script].concat(), "begun");
+    let proxy = machine.cluster.serving("proxy").expect("it runs");
+    let proxy = process::pidfd_open(proxy).expect("it lives");
+    process::signal(&proxy, signals::KILL).expect("signalled");
+    run.wait().expect("a child");
+    let script = r#"
+        is "$(cat code)" 1
+        json 'assert sums == {"nodes": 3, "good": 2, "failed": 1, "refused": 0, "timed_out": 0, "cancelled": 0, "not_begun": 0}, (nodes, sums)
+assert [n["state"] for n in nodes.values()].count("lost") == 1, nodes'"#;
+    machine.cluster.script(&[TOOLS, script].concat());
 }
 
 #[test]

@@ -30,7 +30,7 @@ use tokio::io::AsyncWrite;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::{JoinSet, LocalSet};
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior, sleep};
 
 /// On so many nodes at a time, unless told otherwise.
 pub const BATCH: usize = 100;
@@ -38,6 +38,9 @@ pub const BATCH: usize = 100;
 pub const MAX_BATCH: usize = 1000;
 /// While the reader of standard output is behind by more, no node is begun and no result is taken.
 const MAX_UNREAD: usize = 4 << 20;
+/// How long a proxy that went away has to come back, and how often it is looked for.
+const RESTART: Duration = Duration::from_secs(10);
+const RETRY: Duration = Duration::from_millis(300);
 /// How often a report is asked for a line about how far it is.
 const PROGRESS: Duration = Duration::from_millis(200);
 
@@ -142,6 +145,17 @@ async fn proxy(home: &Home, profile: &Profile) -> Result<Proxy, ClientError> {
     .await
 }
 
+/// The same, of a proxy that was there a moment ago: it is given time to start again.
+async fn proxy_again(home: &Home, profile: &Profile) -> Result<Proxy, ClientError> {
+    let until = Instant::now() + RESTART;
+    loop {
+        match proxy(home, profile).await {
+            Err(ClientError::Unreachable(..)) if Instant::now() < until => sleep(RETRY).await,
+            other => return other,
+        }
+    }
+}
+
 /// The names of all nodes that the selectors mean, each once.
 async fn nodes(proxy: &Proxy, selectors: &[String]) -> Result<Vec<String>, ClientError> {
     let mut names = BTreeSet::new();
@@ -183,8 +197,8 @@ impl Run<'_> {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let behind = self.out.unread() > MAX_UNREAD;
-            if !behind {
-                self.begin_nodes().await;
+            if !behind && !self.begin_nodes(signals, report).await {
+                return;
             }
             report.progress(&self.tally, self.tasks.len());
             if self.tasks.is_empty() && (self.queue.is_empty() || self.why_not.is_some()) {
@@ -216,22 +230,32 @@ impl Run<'_> {
         }
     }
 
-    /// As many as there is room for.
-    async fn begin_nodes(&mut self) {
+    /// As many as there is room for. False: this process ends.
+    async fn begin_nodes(&mut self, signals: &mut Signals, report: &mut dyn Report) -> bool {
         while self.tasks.len() < self.batch && self.why_not.is_none() {
-            let Some(node) = self.queue.pop_front() else {
-                return;
-            };
-            // A proxy that drains goes on with what it has, and its successor takes what is new.
-            if !self.proxy.takes_requests()
-                && let Ok(another) = proxy(self.home, &self.profile).await
-            {
-                self.proxy = another;
+            if self.queue.is_empty() {
+                return true;
             }
+            // A proxy that drains goes on with what it has, and its successor takes what is new. Where none comes nobody else is
+            // asked: each would take as long to fail.
+            if !self.proxy.takes_requests() {
+                tokio::select! {
+                    another = proxy_again(self.home, &self.profile) => match another {
+                        Ok(another) => self.proxy = another,
+                        Err(error) => self.why_not = Some(error.to_string()),
+                    },
+                    signal = signals.next() => if !self.cancelled(signal, report) { return false },
+                }
+                continue;
+            }
+            let Some(node) = self.queue.pop_front() else {
+                return true;
+            };
             let cancel = self.cancel.subscribe();
             self.tasks
                 .spawn_local(node::run(self.job.clone(), self.proxy.clone(), node, cancel));
         }
+        true
     }
 
     fn ended(&mut self, outcome: Outcome, report: &mut dyn Report) {

@@ -254,7 +254,7 @@ impl Pump {
                 if left == 0 {
                     // It is cut: what is beyond is read for nobody.
                     match source.end.read(&mut [&mut [0; DROPPED]]) {
-                        Ok(0) | Err(Errno::EIO) => *slot = None,
+                        Ok(0) => *slot = None,
                         Ok(n) => {
                             poured += n;
                             source.got(n, DROPPED);
@@ -264,7 +264,11 @@ impl Pump {
                                 core.write(channel, Stream::Stderr, words.as_bytes());
                             }
                         }
-                        Err(_) => source.readable = false,
+                        Err(Errno::EAGAIN) => source.readable = false,
+                        Err(_) => {
+                            self.dead |= source.end.kind == Kind::Socket;
+                            *slot = None;
+                        }
                     }
                     continue;
                 }
