@@ -59,7 +59,8 @@ pub fn usage(command: &Command) -> String {
     }
     for flag in command.flags.iter().filter(|_| !listed) {
         let dots = if flag.repeats { "…" } else { "" };
-        let _ = write!(out, " [{}]{dots}", spelled(flag));
+        let (open, close) = if flag.required { ("", "") } else { ("[", "]") };
+        let _ = write!(out, " {open}{}{close}{dots}", spelled(flag));
     }
     match command.operands {
         Operands::None => {}
