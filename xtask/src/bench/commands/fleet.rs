@@ -5,7 +5,7 @@
 use super::super::ssh::cluster::Cluster;
 use super::super::ssh::load::Load;
 use crate::bench::{Bench, Subject, rival};
-use crate::shell::{Result, cargo, run};
+use crate::shell::Result;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -24,16 +24,7 @@ const FAN_OUT: &str = "64";
 
 /// Measures.
 pub fn measure(bench: &mut Bench, cluster: &Cluster) -> Result {
-    let mut build = cargo();
-    build.args(["build", "--release", "--package", "fleetgate-benches"]);
-    run(build.args(["--features", "fleet", "--bin", "bench-fleet"]))?;
-    let mut command = Command::new(bench.programs.join("bench-fleet"));
-    command.arg(format!("127.0.0.1:{}", cluster.port));
-    command
-        .arg(cluster.at.join("token"))
-        .arg(cluster.at.join(".fleetgate"))
-        .arg("ssh");
-    let mut nodes = Load::start(command)?;
+    let mut nodes = Load::fleet(bench, cluster, &["ssh"])?;
     nodes.ask(&format!("join {NODES}"))?;
     nodes.ask(&format!("dial {NODES}"))?;
     let config = cluster.at.join("clush.config");

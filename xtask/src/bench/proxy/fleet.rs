@@ -5,8 +5,8 @@
 use crate::bench::ssh::cluster::{Cluster, Memory};
 use crate::bench::ssh::load::Load;
 use crate::bench::{Bench, Subject};
-use crate::shell::{Result, cargo, run};
-use std::process::{Command, Stdio};
+use crate::shell::Result;
+use std::process::Stdio;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -29,15 +29,7 @@ const LIST_CASE: &str = "fleetgate ls, 10,000 nodes";
 
 /// Measures.
 pub fn measure(bench: &mut Bench, cluster: &Cluster) -> Result {
-    let mut build = cargo();
-    build.args(["build", "--release", "--package", "fleetgate-benches"]);
-    run(build.args(["--features", "fleet", "--bin", "bench-fleet"]))?;
-    let mut command = Command::new(bench.programs.join("bench-fleet"));
-    command.arg(format!("127.0.0.1:{}", cluster.port));
-    command
-        .arg(cluster.at.join("token"))
-        .arg(cluster.at.join(".fleetgate"));
-    let mut nodes = Load::start(command)?;
+    let mut nodes = Load::fleet(bench, cluster, &[])?;
 
     let none = memory(bench, cluster, "no tunnel")?;
     let mut tunnel = f64::NAN;

@@ -1,7 +1,9 @@
-//! The load: a Go program (benches/peers/go-sshd/load) that holds or bursts connections, the same for every server.
+//! The load: a Go program (benches/peers/go-sshd/load) that holds or bursts connections, the same for every server; or simulated nodes.
 //! It is told a line and answers with numbers.
 
-use crate::shell::Result;
+use super::cluster::Cluster;
+use crate::bench::Bench;
+use crate::shell::{Result, cargo, run};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
@@ -26,6 +28,20 @@ impl Load {
             input: input.ok_or("no stdin")?,
             output: BufReader::new(output.ok_or("no stdout")?),
         })
+    }
+
+    /// The simulated nodes of `bench-fleet`, which join this cluster; with words of its own behind.
+    pub fn fleet(bench: &Bench, cluster: &Cluster, words: &[&str]) -> Result<Load> {
+        let mut build = cargo();
+        build.args(["build", "--release", "--package", "fleetgate-benches"]);
+        run(build.args(["--features", "fleet", "--bin", "bench-fleet"]))?;
+        let mut command = Command::new(bench.programs.join("bench-fleet"));
+        command.arg(format!("127.0.0.1:{}", cluster.port));
+        command
+            .arg(cluster.at.join("token"))
+            .arg(cluster.at.join(".fleetgate"));
+        command.args(words);
+        Load::start(command)
     }
 
     /// One line; the answer is waited for with [`Load::answer`].
