@@ -10,7 +10,7 @@ use fleetgate_client::profile::Home;
 use fleetgate_policy::text;
 use serde_json::{Value, json};
 use std::ffi::OsStr;
-use std::io::{IsTerminal, stderr};
+use std::io::{IsTerminal, Write, stderr};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
@@ -30,6 +30,12 @@ pub fn command(given: &Arguments) -> Outcome {
         Some(limit) => limit.map_err(|wants| given.wrong(format!("--fail wants {wants}")))?,
         None => FailLimit::None,
     };
+    // Elsewhere no selector is all nodes; here a variable that is not set may stand behind it.
+    if given.values("on").any(str::is_empty) {
+        return Err(given
+            .wrong("--on wants a selector that is not empty; every node: --on '*'")
+            .into());
+    }
     let words: Vec<&[u8]> = given.operands.iter().map(|word| OsStr::as_bytes(word)).collect();
     let options = RunOptions {
         selectors: given.values("on").map(str::to_owned).collect(),
@@ -40,7 +46,11 @@ pub fn command(given: &Arguments) -> Outcome {
         timeout: given.seconds("timeout").map(|s| Duration::from_secs(s.into())),
     };
     let mut progress = Progress::new();
-    let RunEnd { tally, signal } = match given.has("json") {
+    let RunEnd {
+        tally,
+        signal,
+        is_unread,
+    } = match given.has("json") {
         true => fleet::run(
             &home,
             options,
@@ -57,9 +67,12 @@ pub fn command(given: &Arguments) -> Outcome {
         }
     };
     progress.clear();
+    if is_unread {
+        progress.note("standard output takes nothing more: not all that the nodes said was written");
+    }
     Ok(match signal {
         Some(signal) => BY_SIGNAL + signal,
-        None => i32::from(tally.good < tally.nodes),
+        None => i32::from(is_unread || tally.good < tally.nodes),
     })
 }
 
@@ -88,22 +101,27 @@ impl Progress {
             tally.nodes
         );
         if self.is_terminal && line != self.shown {
-            eprint!("\r\x1b[K{line}");
+            say(&format!("\r\x1b[K{line}"));
             self.shown = line;
         }
     }
 
     fn clear(&mut self) {
         if !self.shown.is_empty() {
-            eprint!("\r\x1b[K");
+            say("\r\x1b[K");
             self.shown.clear();
         }
     }
 
     fn note(&mut self, words: &str) {
         self.clear();
-        eprintln!("fleetgate: {}", text::printable(words));
+        say(&format!("fleetgate: {}\n", text::printable(words)));
     }
+}
+
+/// To standard error, where a terminal may be gone or a reader: then nobody is told, and the run goes on to its end.
+fn say(words: &str) {
+    let _ = stderr().write_all(words.as_bytes());
 }
 
 /// Groups, when all is done.
@@ -128,7 +146,7 @@ impl Report for Grouped<'_> {
 
     fn over(&mut self, tally: &Tally) -> Option<String> {
         self.progress.clear();
-        eprintln!("{tally}");
+        say(&format!("{tally}\n"));
         let groups = std::mem::take(&mut self.groups).sorted();
         Some(groups.iter().map(block).collect())
     }
@@ -161,13 +179,10 @@ fn block(group: &Group) -> String {
     out
 }
 
-/// Text of a node's, which ends with a line's end.
+/// Text of a node's, indented, so that none of it is taken for a line of ours.
 fn lines(bytes: &[u8]) -> String {
-    let mut out = text::printable_lines(&String::from_utf8_lossy(bytes));
-    if !out.is_empty() && !out.ends_with('\n') {
-        out.push('\n');
-    }
-    out
+    let text = text::printable_lines(&String::from_utf8_lossy(bytes).replace("\r\n", "\n"));
+    text.lines().map(|line| format!("  {line}\n")).collect()
 }
 
 /// A JSON object for each node as it ends, and one for all at the end.

@@ -3,15 +3,21 @@
 
 use fleetgate_policy::text;
 use std::fmt::Display;
+use std::io::Write;
 
 /// One line.
 pub fn line(words: impl Display) {
-    eprintln!("{}", one_line(&words));
+    say(&format!("{}\n", one_line(&words)));
 }
 
 /// One line on a terminal that may be in raw mode.
 pub fn raw_line(words: impl Display) {
-    eprint!("{}\r\n", one_line(&words));
+    say(&format!("{}\r\n", one_line(&words)));
+}
+
+/// A terminal that is gone, or a reader, is no reason to end: then nobody is told.
+fn say(words: &str) {
+    let _ = std::io::stderr().write_all(words.as_bytes());
 }
 
 fn one_line(words: &dyn Display) -> String {

@@ -39,7 +39,7 @@ mod to_node;
 use access::{User, decision, labels_of, reachable, until_refused};
 use client::{ClientSide, FromClient};
 use session::{FromNode, Session};
-use to_node::ToNode;
+use to_node::{GivenBack, ToNode};
 
 /// How long a client has for its first frame, and a node for its answer.
 pub const FIRST: Duration = Duration::from_secs(10);
@@ -209,7 +209,7 @@ async fn open(shared: Arc<Shared>, user: User, from_client: FromClient) -> Resul
             (FromNode::Tunnel(frames), end, None)
         }
         Route::Plain(known) => {
-            let (to_node, end, _) = ToNode::new(dial, from_client, received.clone());
+            let (to_node, end, _) = ToNode::new(dial, from_client.into(), received.clone());
             let (leg, left) = plain::begin(&shared, user.source, known, agent, to_node)?;
             (FromNode::Plain(leg), end, Some(left))
         }
@@ -292,9 +292,10 @@ async fn begin(
     user: &Name,
     mut tunnel: Arc<Tunnel>,
     dial: &Dial,
-    mut from_client: FromClient,
+    from_client: FromClient,
     received: &Arc<AtomicU64>,
 ) -> Result<(NodeFrames, oneshot::Sender<Duration>), Denied> {
+    let mut from_client = GivenBack::from(from_client);
     loop {
         let (to_node, end, back) = ToNode::new(dial.clone(), from_client, received.clone());
         let failed = match session(&tunnel, user, &dial.node, to_node).await {

@@ -43,7 +43,7 @@ fn nodes_that_say_the_same_stand_together() {
     let script = r#"
         # All the same; then one that differs, and one that is not there.
         told 0 --on env=prod -l ada -- echo hello
-        is "$(cat out)" "$(printf -- '--- web[1-3] (3 nodes): exit code 0\nhello')"
+        is "$(cat out)" "$(printf -- '--- web[1-3] (3 nodes): exit code 0\n  hello')"
         is "$(tail -n 1 err)" '3 nodes: 3 good'
         told 1 --on env=prod --on db1 --on env=lab -l ada -- 'mkdir first 2>/dev/null && rmdir first && echo same; exit 3'
         shows '^--- .*: exit code 3$' out; shows '^--- dead1: ' out
@@ -57,10 +57,18 @@ fn nodes_that_say_the_same_stand_together() {
         told 1 --on web1 -l nobody -- true; shows '^--- web1: ' out; is "$(tail -n 1 err)" '1 node: 1 refused or not reached'
         # Output and errors, no input, no line's end, what acts on a terminal.
         told 0 --on web1 -l ada -- 'cat; printf out; echo err >&2; printf "\033[2J\n" >&2'
-        is "$(cat out)" "$(printf -- '--- web1: exit code 0\nout\n--- standard error:\nerr\n\357\277\275[2J')"
+        is "$(cat out)" "$(printf -- '--- web1: exit code 0\n  out\n--- standard error:\n  err\n  \357\277\275[2J')"
         # A long output is cut, and its command ends as it would have.
         told 1 --on web1 -l ada -- 'head -c 3000000 /dev/zero | tr "\0" x; exit 5'
         shows '^--- web1: exit code 5$' out; shows '^--- cut: of a node at most 1024 KB are kept$' out
+        # What looks like a line of ours is none; a terminal's line ends.
+        told 0 --on web1 -l ada -- 'printf "x\r\n--- web2: exit code 0\n"'
+        is "$(cat out)" "$(printf -- '--- web1: exit code 0\n  x\n  --- web2: exit code 0')"
+        # Nobody reads what it says, or it cannot be written.
+        told 2 --on '' -- true; shows 'every node: --on' err
+        code=0; run --on env=prod -l ada -- 'echo x' > /dev/full 2> err || code=$?
+        is $code 1; shows 'takes nothing more' err
+        run --on env=prod -l ada -- 'echo x' > out 2> /dev/full; is "$(tail -n 1 out)" '  x'
         # A line for each.
         told 1 --json --on env=prod --on env=lab -l ada -- 'echo "a\"b"; kill -9 $$'
         json 'assert sorted(nodes) == ["dead1", "web1", "web2", "web3"], nodes

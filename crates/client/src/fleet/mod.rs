@@ -79,6 +79,8 @@ pub struct RunEnd {
     pub tally: Tally,
     /// The signal that cancelled it.
     pub signal: Option<i32>,
+    /// Standard output took not all of it.
+    pub is_unread: bool,
 }
 
 /// Runs the command on all nodes.
@@ -98,7 +100,13 @@ async fn run_all(home: &Home, options: RunOptions, report: &mut dyn Report) -> R
     let (proxy, nodes) = tokio::select! {
         begun = begin => begun?,
         // Nothing was asked for.
-        signal = signals.next() => return Ok(RunEnd { tally: Tally::default(), signal: Some(signal) }),
+        signal = signals.next() => {
+            return Ok(RunEnd {
+                tally: Tally::default(),
+                signal: Some(signal),
+                is_unread: false,
+            });
+        }
     };
     let (cancel, _) = watch::channel(false);
     let mut run = Run {
@@ -130,6 +138,7 @@ async fn run_all(home: &Home, options: RunOptions, report: &mut dyn Report) -> R
     Ok(RunEnd {
         tally: run.tally,
         signal: run.signal,
+        is_unread: run.out.is_gone,
     })
 }
 
@@ -284,7 +293,7 @@ impl Run<'_> {
             self.cancelled_for("the run was cancelled");
             if !self.tasks.is_empty() {
                 report.note(&format!(
-                    "cancelled: the command is ended on {} nodes; again: without waiting for them",
+                    "cancelled: the command is ended on the nodes that run it, {}; again: without waiting for them",
                     self.tasks.len()
                 ));
             }

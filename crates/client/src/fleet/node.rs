@@ -12,6 +12,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
+/// The most of a reason, and of a signal's name, that is kept; outputs have a bound of their own.
+const MAX_REASON: usize = 1024;
+const MAX_SIGNAL: usize = 32;
+
 /// What every node of a run is asked for.
 pub(super) struct Job {
     pub(super) home: Home,
@@ -105,19 +109,16 @@ fn end(outcome: Result<(), SshError>, capture: &Capture) -> End {
         ));
     }
     match (&capture.signal, capture.code, outcome) {
-        (Some(signal), ..) => End::Killed(printable(signal.as_bytes())),
+        (Some(signal), ..) => End::Killed(shortened(&printable(signal.as_bytes()), MAX_SIGNAL)),
         (None, Some(code), _) => End::Exited(code),
         (None, None, Ok(()) | Err(SshError::Over(_))) => End::Lost(format!(
             "the node closed the session and did not say how the command ended; {LOG}"
         )),
+        // Whatever ended the connection, a lock for one: it ran.
+        (None, None, Err(error)) if capture.has_begun => End::Lost(format!("{error}; how it ended, {LOG}")),
         // It went out with the login, and nobody answered.
         (None, None, Err(error @ (SshError::Lost(_) | SshError::Connect(_)))) if capture.is_asked => {
-            let what = if capture.has_begun {
-                "how it ended"
-            } else {
-                "whether it was begun"
-            };
-            End::Lost(format!("{error}; {what}, {LOG}"))
+            End::Lost(format!("{error}; whether it was begun, {LOG}"))
         }
         // The node's own words, where it says why nobody gets in.
         (None, None, Err(error @ SshError::Refused(_))) => {
@@ -127,9 +128,17 @@ fn end(outcome: Result<(), SshError>, capture: &Capture) -> End {
     }
 }
 
+/// At most so many characters of it.
+fn shortened(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
 /// Somebody's words; where there are none, ours.
 fn reason(said: &[u8], ours: &str) -> String {
-    let said = printable(said);
+    let said = shortened(&printable(said), MAX_REASON);
     let lines: Vec<&str> = said
         .lines()
         .map(str::trim)

@@ -221,7 +221,8 @@ impl Capture {
         let step = match stopping.last {
             Some(StopStep::Leave) => return None,
             None if !self.is_asked || has_ended => StopStep::Leave,
-            None if self.has_begun => StopStep::Interrupt,
+            // Also where it is not known to run: one that is on its way is not to stay either.
+            None => StopStep::Interrupt,
             last => {
                 if stopping.patience.as_mut().poll(cx).is_pending() {
                     return None;
@@ -314,7 +315,8 @@ mod tests {
         assert_eq!(steps(|c| (runs(c), ended(c)).1, |_, _| {}), [(Leave, 0)]);
         // Nothing was asked for; it was, and the node does not answer.
         assert_eq!(steps(|_| {}, |_, _| {}), [(Leave, 0)]);
-        assert_eq!(steps(|c| c.is_asked = true, |_, _| {}), [(Leave, 2)]);
+        let asked = |c: &mut Capture| c.is_asked = true;
+        assert_eq!(steps(asked, |_, _| {}), [(Interrupt, 0), (Kill, 2), (Leave, 4)]);
     }
 
     #[test]
@@ -322,10 +324,8 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(async {
             let mut capture = Capture::new(&Room::new(0), ready(StopReason::Cancelled));
+            assert_eq!(capture.stopped(), None);
             capture.is_asked = true;
-            let step = poll_fn(|cx| Poll::Ready(capture.poll_step(cx))).await;
-            assert_eq!((step, capture.stopped()), (None, None));
-            capture.has_begun = true;
             let step = poll_fn(|cx| Poll::Ready(capture.poll_step(cx))).await;
             assert_eq!(step, Some(StopStep::Interrupt));
             assert_eq!(capture.stopped(), Some(StopReason::Cancelled));

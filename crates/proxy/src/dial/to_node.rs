@@ -3,6 +3,7 @@
 use super::client::FromClient;
 use fleetgate_proto::v1::frame::Kind;
 use fleetgate_proto::v1::{Dial, Frame};
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,18 +22,42 @@ pub(super) struct ToNode {
     /// Ends it at once when it is dropped, or so much later as it says; nothing of the client goes on meanwhile.
     end: oneshot::Receiver<Duration>,
     later: Option<Pin<Box<Sleep>>>,
-    /// Takes the client's frames back where the node took none of them.
-    back: Option<oneshot::Sender<FromClient>>,
+    /// Takes the client's frames back where the node took none of them, until it has answered.
+    back: Option<oneshot::Sender<GivenBack>>,
+    /// What went to the node meanwhile, and how many bytes that is: another node can be given it too.
+    kept: VecDeque<Frame>,
+    kept_bytes: u64,
+    /// What went to another node, which did not take it.
+    again: VecDeque<Frame>,
 }
+
+/// What a client said and no node took: frames that are read, and those to come.
+pub(super) struct GivenBack {
+    pub(super) read: VecDeque<Frame>,
+    pub(super) from_client: FromClient,
+}
+
+impl From<FromClient> for GivenBack {
+    fn from(from_client: FromClient) -> GivenBack {
+        GivenBack {
+            read: VecDeque::new(),
+            from_client,
+        }
+    }
+}
+
+/// So many bytes are kept for another node at most. Before a node's first answer a client has little to say: its version and
+/// its share of a key exchange.
+const MAX_KEPT: u64 = 64 * 1024;
 
 impl ToNode {
     /// With what ends it, and what brings the client's frames back where the node took none.
     #[allow(clippy::type_complexity)]
     pub(super) fn new(
         dial: Dial,
-        from_client: FromClient,
+        GivenBack { read, from_client }: GivenBack,
         received: Arc<AtomicU64>,
-    ) -> (ToNode, oneshot::Sender<Duration>, oneshot::Receiver<FromClient>) {
+    ) -> (ToNode, oneshot::Sender<Duration>, oneshot::Receiver<GivenBack>) {
         let (end, ended) = oneshot::channel();
         let (back, brought) = oneshot::channel();
         let to_node = ToNode {
@@ -44,6 +69,9 @@ impl ToNode {
             end: ended,
             later: None,
             back: Some(back),
+            kept: VecDeque::new(),
+            kept_bytes: 0,
+            again: read,
         };
         (to_node, end, brought)
     }
@@ -52,8 +80,25 @@ impl ToNode {
 impl Drop for ToNode {
     fn drop(&mut self) {
         if let (Some(from_client), Some(back)) = (self.from_client.take(), self.back.take()) {
+            let mut read = std::mem::take(&mut self.kept);
+            read.append(&mut self.again);
             // Mostly nobody waits for it.
-            let _ = back.send(from_client);
+            let _ = back.send(GivenBack { read, from_client });
+        }
+    }
+}
+
+impl ToNode {
+    /// Keeps a frame that goes to the node, as long as another one may be given it.
+    fn keep(&mut self, frame: &Frame) {
+        self.kept_bytes += ssh_length(frame);
+        // Nobody waits for them any more, since the node has answered; or they are too many.
+        if self.back.as_ref().is_some_and(oneshot::Sender::is_closed) || self.kept_bytes > MAX_KEPT {
+            self.back = None;
+        }
+        match self.back {
+            Some(_) => self.kept.push_back(frame.clone()),
+            None => self.kept = VecDeque::new(),
         }
     }
 }
@@ -64,6 +109,10 @@ impl Stream for ToNode {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Frame>> {
         if let Some(first) = self.first.take() {
             return Poll::Ready(Some(first));
+        }
+        if let Some(frame) = self.again.pop_front() {
+            self.keep(&frame);
+            return Poll::Ready(Some(frame));
         }
         // The other direction is over, so this one is: whoever sent on would find nobody.
         if self.from_client.is_some()
@@ -83,13 +132,12 @@ impl Stream for ToNode {
             match from_client.poll_next(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Some(Ok(frame))) => {
-                    // From here on the node has what no other could be given.
-                    self.back = None;
                     match &frame.kind {
                         // A kind that this proxy does not know, a second dial, or what only the other side says.
                         None | Some(Kind::Dial(_) | Kind::Opened(_) | Kind::Denied(_)) => {}
                         Some(_) => {
                             self.received.fetch_add(ssh_length(&frame), Relaxed);
+                            self.keep(&frame);
                             return Poll::Ready(Some(frame));
                         }
                     }

@@ -90,7 +90,7 @@ impl ClientConnection {
                 _ => false,
             },
             Request::Other { name, .. } if name == LEAVE_NOTHING => match session.stage {
-                Stage::Running(ticket) => {
+                Stage::Starting(ticket) | Stage::Running(ticket) => {
                     context.control.say(&FromFront::LeaveNothing {
                         connection: self.number,
                         ticket,
