@@ -7,10 +7,11 @@ use fleetgate_client::fleet::{
     RunEnd, RunOptions, Tally, fold,
 };
 use fleetgate_client::profile::Home;
+use fleetgate_client::stderr;
 use fleetgate_policy::text;
 use serde_json::{Value, json};
 use std::ffi::OsStr;
-use std::io::{IsTerminal, Write, stderr};
+use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
@@ -85,7 +86,7 @@ struct Progress {
 impl Progress {
     fn new() -> Progress {
         Progress {
-            is_terminal: stderr().is_terminal(),
+            is_terminal: std::io::stderr().is_terminal(),
             shown: String::new(),
         }
     }
@@ -101,27 +102,22 @@ impl Progress {
             tally.nodes
         );
         if self.is_terminal && line != self.shown {
-            say(&format!("\r\x1b[K{line}"));
+            stderr::write(format_args!("\r\x1b[K{line}"));
             self.shown = line;
         }
     }
 
     fn clear(&mut self) {
         if !self.shown.is_empty() {
-            say("\r\x1b[K");
+            stderr::write("\r\x1b[K");
             self.shown.clear();
         }
     }
 
     fn note(&mut self, words: &str) {
         self.clear();
-        say(&format!("fleetgate: {}\n", text::printable(words)));
+        stderr::line(words);
     }
-}
-
-/// To standard error, where a terminal may be gone or a reader: then nobody is told, and the run goes on to its end.
-fn say(words: &str) {
-    let _ = stderr().write_all(words.as_bytes());
 }
 
 /// Groups, when all is done.
@@ -146,7 +142,7 @@ impl Report for Grouped<'_> {
 
     fn over(&mut self, tally: &Tally) -> Option<String> {
         self.progress.clear();
-        say(&format!("{tally}\n"));
+        stderr::write(format_args!("{tally}\n"));
         let groups = std::mem::take(&mut self.groups).sorted();
         Some(groups.iter().map(block).collect())
     }

@@ -7,17 +7,17 @@ use std::io::Write;
 
 /// One line.
 pub fn line(words: impl Display) {
-    say(&format!("{}\n", one_line(&words)));
+    write(format_args!("{}\n", one_line(&words)));
 }
 
 /// One line on a terminal that may be in raw mode.
 pub fn raw_line(words: impl Display) {
-    say(&format!("{}\r\n", one_line(&words)));
+    write(format_args!("{}\r\n", one_line(&words)));
 }
 
-/// A terminal that is gone, or a reader, is no reason to end: then nobody is told.
-fn say(words: &str) {
-    let _ = std::io::stderr().write_all(words.as_bytes());
+/// Text as it stands. A terminal or reader that is gone, or a full disk, ends no session (`eprint!` would): nobody is told.
+pub fn write(text: impl Display) {
+    let _ = std::io::stderr().write_all(text.to_string().as_bytes());
 }
 
 fn one_line(words: &dyn Display) -> String {

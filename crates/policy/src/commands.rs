@@ -14,6 +14,8 @@ pub const MAX_LINE: usize = 8192;
 pub const MAX_ARGUMENTS: usize = 64;
 /// The longest argument that a client may send.
 pub const MAX_ARGUMENT: usize = 1024;
+/// The most bytes of all names and values of a command's environment.
+pub const MAX_ENVIRONMENT: usize = 32 << 10;
 /// The longest name.
 pub const MAX_NAME: usize = 128;
 
@@ -230,16 +232,28 @@ impl Command {
 
     /// The same with variables that are set for it.
     pub fn with_environment(self, environment: Vec<(String, String)>) -> Result<Command, String> {
-        let is_none = |(name, value): &&(String, String)| {
-            name.is_empty()
-                || name.contains(['=', '\0'])
-                || value.contains('\0')
-                || name.starts_with("FLEETGATE_")
-        };
-        match environment.iter().find(is_none) {
-            Some((name, _)) => Err(format!("the variable {:?} cannot be set", shortened(name))),
-            None => Ok(Command { environment, ..self }),
+        for (name, value) in &environment {
+            let why = if name.is_empty() || name.contains(['=', '\0']) {
+                "has no name of a variable"
+            } else if name.starts_with("FLEETGATE_") {
+                "is the node's own to set"
+            } else if value.contains('\0') {
+                "has a zero byte in its value"
+            } else {
+                continue;
+            };
+            return Err(format!("the variable {:?} {why}", shortened(name)));
         }
+        let bytes: usize = environment
+            .iter()
+            .map(|(name, value)| name.len() + value.len())
+            .sum();
+        if bytes > MAX_ENVIRONMENT {
+            return Err(format!(
+                "`environment` has {bytes} bytes: at most {MAX_ENVIRONMENT} of names and values together"
+            ));
+        }
+        Ok(Command { environment, ..self })
     }
 
     /// The same with limits.
@@ -458,6 +472,27 @@ mod tests {
         let size = Command::define(&["/usr/bin/du", "{a}"], &[("a", "/var/*", None)]);
         list.add("du", size.unwrap()).unwrap();
         list
+    }
+
+    #[test]
+    fn an_environment_is_bounded_and_a_variable_that_cannot_be_set_is_named_with_the_reason() {
+        let set = |name: &str, value: &str| {
+            let command = Command::define(&["/bin/true"], &[]).unwrap();
+            command.with_environment(vec![(name.to_owned(), value.to_owned())])
+        };
+        assert!(set("LC_ALL", "C").is_ok());
+        assert!(set("A", &"x".repeat(MAX_ENVIRONMENT - 1)).is_ok());
+        for (name, value, part) in [
+            ("", "1", "has no name"),
+            ("A=B", "1", "has no name"),
+            ("A\0", "1", "has no name"),
+            ("FLEETGATE_USER", "1", "is the node's own"),
+            ("A", "b\0", "has a zero byte in its value"),
+            ("A", &"x".repeat(MAX_ENVIRONMENT), "at most 32768"),
+        ] {
+            let why = set(name, value).unwrap_err();
+            assert!(why.contains(part), "{name:?}: {why}");
+        }
     }
 
     #[test]

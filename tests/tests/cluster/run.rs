@@ -69,6 +69,8 @@ fn nodes_that_say_the_same_stand_together() {
         code=0; run --on env=prod -l ada -- 'echo x' > /dev/full 2> err || code=$?
         is $code 1; shows 'takes nothing more' err
         run --on env=prod -l ada -- 'echo x' > out 2> /dev/full; is "$(tail -n 1 out)" '  x'
+        # `fleetgate ssh` too ends as its command does, whatever becomes of its own words.
+        code=0; "$F" ssh -vv --home home ada@web1 'exit 7' 2> /dev/full || code=$?; is $code 7
         # A line for each.
         told 1 --json --on env=prod --on env=lab -l ada -- 'echo "a\"b"; kill -9 $$'
         json 'assert sorted(nodes) == ["dead1", "web1", "web2", "web3"], nodes

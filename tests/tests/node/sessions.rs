@@ -280,6 +280,49 @@ fn the_file_server_is_one_socket_and_tells_what_was_done() {
 }
 
 #[test]
+fn a_session_on_its_way_does_not_outlive_a_client_that_wants_nothing_left() {
+    needs_root!("sessions of another user");
+    for leaves_nothing in [true, false] {
+        let mut desk = Desk::new();
+        let ticket = desk.start(command("exec cat"));
+        // Its launch is under way, and nobody has heard of it.
+        if leaves_nothing {
+            desk.sessions.leave_nothing(&desk.granted, ticket);
+        }
+        desk.sessions.hang_up(&desk.granted, ticket);
+        let (said, fds) = desk.hear();
+        match said {
+            // Killed in its cgroup before its program ran.
+            ToFront::NotStarted { .. } if leaves_nothing => continue,
+            ToFront::Started { .. } => {}
+            other => panic!("{leaves_nothing}: {other:?}"),
+        }
+        if leaves_nothing {
+            let ended = desk.ended(ticket);
+            assert_eq!((ended.signalled, ended.status), (true, 9));
+        } else {
+            // Control: without the word it goes on, and ends with its input.
+            drop(fds);
+            assert_eq!(desk.ended(ticket), GOOD);
+        }
+    }
+}
+
+#[test]
+fn a_forced_command_outlives_a_client_that_wants_nothing_left() {
+    needs_root!("sessions of another user");
+    let mut permits = Permits::all();
+    permits.force(b"exec cat".to_vec(), &Rule::new("the test"));
+    let mut desk = Desk::with(Config::default(), permits);
+    let (ticket, fds) = desk.started(command("true"));
+    let [stdin, ..] = <[Fd; 3]>::try_from(fds).expect("three pipes");
+    desk.sessions.leave_nothing(&desk.granted, ticket);
+    desk.sessions.hang_up(&desk.granted, ticket);
+    drop(stdin);
+    assert_eq!(desk.ended(ticket), GOOD);
+}
+
+#[test]
 fn what_a_session_leaves_running_goes_when_it_is_to() {
     needs_root!("sessions of another user");
     if fleetgate_node::monitor::cgroup::Cgroups::find().is_err() {

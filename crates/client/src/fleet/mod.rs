@@ -1,5 +1,5 @@
-//! One command on many nodes, by one process with one connection to the proxy. A task for each node that runs, all on one
-//! thread; what comes out of them is told to a [`Report`] and written without waiting for the reader.
+//! One command on many nodes, by one process with one connection to the proxy. Each node that runs has a task, all on one
+//! thread. Results go to a [`Report`], and its text is written without waiting for the reader.
 
 mod groups;
 mod limit;
@@ -44,7 +44,7 @@ const RETRY: Duration = Duration::from_millis(300);
 /// How often a report is asked for a line about how far it is.
 const PROGRESS: Duration = Duration::from_millis(200);
 
-/// What is wanted.
+/// What a run does.
 pub struct RunOptions {
     /// The nodes: those of any of these.
     pub selectors: Vec<String>,
@@ -60,19 +60,19 @@ pub struct RunOptions {
     pub timeout: Option<Duration>,
 }
 
-/// Who hears how it goes.
+/// Receives results and progress of a run.
 pub trait Report {
-    /// A node is done. What is to be written to standard output at once.
+    /// A node is done. Returns what is to be written to standard output at once.
     fn ended(&mut self, result: NodeResult) -> Option<String>;
     /// How far the run is, a few times a second and at each end of a node.
     fn progress(&mut self, tally: &Tally, running: usize);
     /// A sentence for people.
     fn note(&mut self, words: &str);
-    /// All is done, or the reader is gone. What is left to be written.
+    /// The run is over. Returns the last text to write.
     fn over(&mut self, tally: &Tally) -> Option<String>;
 }
 
-/// How a run came out.
+/// The end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunEnd {
     /// In numbers.

@@ -181,6 +181,26 @@ mod tests {
             no_word,
             "lost: the node closed the session and did not say how the command ended; the node's audit log says"
         );
+        // Names and reasons are a node's own, and have bounds.
+        let long = told(Ok(()), |c| {
+            c.heed(&Request::ExitSignal {
+                name: vec![b'X'; 30_000],
+                core: false,
+                message: Vec::new(),
+            });
+        });
+        assert_eq!(long, format!("killed: ended by SIG{}…", "X".repeat(MAX_SIGNAL)));
+        let long = told(Ok(()), |c| {
+            c.is_refused = true;
+            c.keep(Stream::Stderr, &[b'x'; 30_000]);
+        });
+        assert_eq!(long, format!("refused: {}…", "x".repeat(MAX_REASON)));
+        // It ran, whatever ended its connection.
+        let refused = Err(SshError::Refused("node web1 is locked".into()));
+        assert_eq!(
+            told(refused, |c| (c.is_asked, c.has_begun) = (true, true)),
+            "lost: node web1 is locked; how it ended, the node's audit log says"
+        );
         // Not reached at all, or after the command had gone out.
         let gone = || Err(SshError::Connect("gone".into()));
         assert_eq!(told(gone(), |_| {}), "refused: gone");

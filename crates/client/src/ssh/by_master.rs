@@ -194,8 +194,5 @@ async fn follow(socket: &MessageSocket, first: FromMaster, plan: &Plan) -> Resul
 /// Lines that end as a terminal in raw mode wants them.
 fn say(words: &std::ffi::CStr) {
     let words = words.to_string_lossy().replace("\r\n", "\n");
-    eprint!(
-        "{}",
-        fleetgate_policy::text::printable_lines(&words).replace('\n', "\r\n")
-    );
+    stderr::write(fleetgate_policy::text::printable_lines(&words).replace('\n', "\r\n"));
 }

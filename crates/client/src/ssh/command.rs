@@ -63,12 +63,12 @@ fn act(words: &[OsString], help: &dyn Fn() -> String, starter: Option<Starter>) 
             return 0;
         }
         Ok(Invocation::Version) => {
-            eprintln!("fleetgate {}", env!("CARGO_PKG_VERSION"));
+            stderr::write(concat!("fleetgate ", env!("CARGO_PKG_VERSION"), "\n"));
             return 0;
         }
         Err(wrong) => {
             stderr::line(wrong);
-            eprintln!("try `fleetgate ssh --help`");
+            stderr::write("try `fleetgate ssh --help`\n");
             return fleetgate_base::exit::USAGE;
         }
     };
@@ -133,7 +133,7 @@ async fn about_kept(options: &Options, control: Control) -> Result<i32, SshError
         }
     };
     if options.level >= LogLevel::Info {
-        eprintln!("{words}");
+        stderr::write(format_args!("{words}\n"));
     }
     Ok(0)
 }
@@ -156,11 +156,11 @@ async fn run(options: &Options, starter: Option<Starter>) -> Result<i32, SshErro
     if let Some(explain) = options.explain {
         let waterfall = Waterfall::new(&timings, &report.snapshot().spans, !options.direct);
         match explain {
-            Explain::Text => eprint!("{}", waterfall.text(&options.host, outcome.is_ok())),
-            Explain::Json => eprintln!(
-                "{}",
-                text::printable_json(&waterfall.json(&options.host).to_string())
-            ),
+            Explain::Text => stderr::write(waterfall.text(&options.host, outcome.is_ok())),
+            Explain::Json => {
+                let document = waterfall.json(&options.host).to_string();
+                stderr::write(format_args!("{}\n", text::printable_json(&document)));
+            }
         }
     }
     outcome

@@ -431,7 +431,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
                             capture.keep_banner(text);
                         }
                         if self.plan.options.level >= LogLevel::Info {
-                            eprint!("{}", printable(text).replace('\n', "\r\n"));
+                            stderr::write(printable(text).replace('\n', "\r\n"));
                         }
                         Then::Nothing
                     }
@@ -596,7 +596,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
         match wish {
             None => {}
             Some(EscapeCommand::End) => {
-                eprint!("Connection to {} ended.\r\n", self.plan.place);
+                stderr::write(format_args!("Connection to {} ended.\r\n", self.plan.place));
                 return Err(SshError::Over(super::exit::FAILED));
             }
             Some(wish) => self.grant(wish),

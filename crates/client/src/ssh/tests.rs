@@ -420,9 +420,9 @@ fn another_host_is_not_talked_to() {
     assert_eq!(world.far.seen.lock().unwrap().requests, Vec::<String>::new());
 }
 
-/// Whoever stands between has a key of his own, and can read all that is sent to him.
+/// An attacker in the middle has a host key of its own, and can read all that is sent to it.
 #[test]
-fn whoever_has_another_host_key_learns_no_user_key_or_command() {
+fn an_attacker_with_another_host_key_learns_no_user_key_or_command() {
     let mut world = World::new();
     let mut plan = plan();
     plan.user = "annabelle-of-the-hills".into();

@@ -28,6 +28,46 @@ async fn hears_that_it_leaves(node: &mut Node) {
     }
 }
 
+/// A node's process that leaves takes no session, whatever of the client's words it has read: the next one is given all of
+/// them, in their order, up to a bound.
+#[tokio::test]
+async fn a_nodes_next_process_is_given_what_the_one_before_read() {
+    for (bytes, is_given) in [(3, true), (64 << 10, true), ((64 << 10) + 1, false)] {
+        let world = World::new(&format!("leaves-{bytes}")).await;
+        let first = world.node("web1", Behaviour::Leave).await;
+        let mut alice = world.alice().await;
+        let mut session = Session::begin(&mut alice, dial_as("web1", "root", b"one")).await;
+        let said: Vec<u8> = (0..bytes).map(|n| n as u8).collect();
+        for lump in said.chunks(32 << 10) {
+            session.say(ssh(lump.to_vec())).await;
+        }
+        while first.read.load(SeqCst) < bytes as u64 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let second = world.node("web1", Behaviour::Echo).await;
+        first.answers.notify_one();
+        if !is_given {
+            let refused = denied(session.next().await);
+            assert_eq!(refused.reason(), Reason::Offline, "{bytes}: {refused:?}");
+            continue;
+        }
+        assert!(matches!(session.next().await, Some(Kind::Opened(_))), "{bytes}");
+        assert_eq!(session.next().await, Some(Kind::Ssh(b"one".as_slice().into())));
+        let mut back = Vec::new();
+        while back.len() < said.len() {
+            match session.next().await {
+                Some(Kind::Ssh(bytes)) => back.extend_from_slice(&bytes),
+                other => panic!("{bytes}: {other:?}"),
+            }
+        }
+        assert_eq!(back, said, "{bytes}");
+        // And the connection goes on as any other.
+        session.say(ssh(b"more".to_vec())).await;
+        assert_eq!(session.next().await, Some(Kind::Ssh(b"more".as_slice().into())));
+        drop(second);
+    }
+}
+
 #[tokio::test]
 async fn a_restart_ends_no_session_and_refuses_nobody() {
     let world = World::new("restart").await;

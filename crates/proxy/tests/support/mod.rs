@@ -616,6 +616,8 @@ pub enum Behaviour {
     Late,
     /// Never opens its Control stream.
     Mute,
+    /// Reads what the client says, and takes the session when [`Node::answers`] lets it no more: it leaves.
+    Leave,
     /// Is asked for its Control stream, which [`Node::left`] tells, and opens it when [`Node::answers`] lets it.
     Slow,
 }
@@ -698,6 +700,16 @@ impl Tunnel for Serving {
         if behaviour == Behaviour::Late {
             self.answers.notified().await;
         }
+        if behaviour == Behaviour::Leave {
+            loop {
+                tokio::select! {
+                    () = self.answers.notified() => return Err(Status::unavailable("it leaves")),
+                    Ok(Some(frame)) = from.message() => if let Some(Kind::Ssh(bytes)) = &frame.kind {
+                        read.fetch_add(bytes.len() as u64, Relaxed);
+                    },
+                }
+            }
+        }
         tokio::spawn(async move {
             let opened = Kind::Opened(Opened {
                 node,
@@ -705,6 +717,7 @@ impl Tunnel for Serving {
             });
             let _ = send.send(frame(opened)).await;
             match behaviour {
+                Behaviour::Leave => {}
                 Behaviour::Echo | Behaviour::Late | Behaviour::Mute | Behaviour::Slow => {
                     let _ = send.send(frame(Kind::Ssh(first))).await;
                     let is_ended = loop {

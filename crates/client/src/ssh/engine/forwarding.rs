@@ -4,6 +4,7 @@ use super::{Engine, Flow, Local, MAX_PENDING, Stage, TaskResult};
 use crate::ssh::forward::{Listen, Listener, Target};
 use crate::ssh::options::LogLevel;
 use crate::ssh::{SshError, Work, socks};
+use crate::stderr;
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::channel::refusal;
 use fleetgate_ssh::event::{ChannelId, ChannelKind};
@@ -31,7 +32,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
                 let port = port.and_then(|p| u16::try_from(p).ok()).unwrap_or(asked);
                 self.remote_ports[i] = Some(port);
                 if asked == 0 && port != 0 && self.plan.options.level >= LogLevel::Info {
-                    eprint!("Allocated port {port} for remote forward to {}\r\n", forward.to);
+                    stderr::write(format_args!(
+                        "Allocated port {port} for remote forward to {}\r\n",
+                        forward.to
+                    ));
                 }
             }
             None => {

@@ -1,6 +1,7 @@
 //! What the user of this very process does at his terminal: escapes, another size of the window, signals.
 
 use super::{Engine, EscapeCommand, Raw, SshError, escape, terminal};
+use crate::stderr;
 use fleetgate_ssh::event::Request;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -8,11 +9,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
     pub(super) fn grant(&mut self, wish: EscapeCommand) {
         match wish {
-            EscapeCommand::Help => eprint!("{}", escape::HELP),
+            EscapeCommand::Help => stderr::write(escape::HELP),
             EscapeCommand::List => {
-                eprint!("Open:\r\n");
+                stderr::write("Open:\r\n");
                 for flow in self.flows.values() {
-                    eprint!("  #{} {}\r\n", flow.id.0, flow.name);
+                    stderr::write(format_args!("  #{} {}\r\n", flow.id.0, flow.name));
                 }
             }
             EscapeCommand::Break => {

@@ -118,8 +118,7 @@ impl Sessions {
         if let Some(session) = self.all.get_mut(&number) {
             session.hung_up = true;
             if session.kind == SessionKind::Command || session.leaves_nothing {
-                // One that is still on its way is killed when it runs.
-                session.doomed = true;
+                // One that is still on its way is hung up on once more when it runs.
                 session.kill();
             } else if session.terminal.is_some() {
                 session.signal(numbers::SIGHUP);
