@@ -7,6 +7,7 @@ use crate::documents::Kind;
 use crate::error::{Refused, Result};
 use crate::service::Service;
 use fleetgate_net::x509;
+use fleetgate_policy::Invalid;
 use fleetgate_policy::cluster::SESSION_DIGITS;
 use fleetgate_proto::{signed, v1};
 
@@ -93,7 +94,7 @@ impl Service {
         };
         let mark = match &*request.after {
             "" => self.ledger.audit().begin(&query).await?,
-            after => after.parse().map_err(|why: String| Refused::invalid(why))?,
+            after => after.parse().map_err(|why: Invalid| Refused::invalid(why))?,
         };
         Ok(Reading {
             mark,

@@ -190,5 +190,8 @@ fn shown(
     let bytes = Reader::new(data)
         .string("identity")
         .map_err(|e| wrong(e.to_string()))?;
-    Ok((Identity::parse(bytes).map_err(wrong)?, certificate.expires(0)))
+    Ok((
+        Identity::parse(bytes).map_err(|e| wrong(e.into()))?,
+        certificate.expires(0),
+    ))
 }

@@ -11,11 +11,14 @@
 )]
 
 pub mod audit;
+mod error;
 pub mod log;
 pub mod notify;
 pub mod own;
 pub mod parent;
 pub mod sockets;
+
+pub use error::StartError;
 
 /// What the program's exit codes mean (docs and `--help` say the same).
 pub mod exit {

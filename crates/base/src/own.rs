@@ -1,13 +1,14 @@
 //! Files that a service believes: nobody but root and its own user may change them, and a secret is read by nobody else. It
 //! changes no mode: who was too generous learns it, and what to do.
 
+use crate::StartError;
 use fleetgate_sys::process;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Whether a file or directory can be believed, as sshd's StrictModes has it. What is not there is not refused.
-pub fn unchanged(path: &Path) -> Result<(), String> {
+pub fn unchanged(path: &Path) -> Result<(), StartError> {
     match std::fs::metadata(path) {
         Ok(about) => believed(path, &about, process::effective_uid()),
         Err(_) => Ok(()),
@@ -15,31 +16,31 @@ pub fn unchanged(path: &Path) -> Result<(), String> {
 }
 
 /// Whether a secret's file is read by nobody but root and this user.
-pub fn secret(path: &Path, about: &Metadata) -> Result<(), String> {
+pub fn secret(path: &Path, about: &Metadata) -> Result<(), StartError> {
     let mode = about.mode() & 0o7777;
     match mode & 0o077 {
         0 => Ok(()),
-        _ => Err(format!(
+        _ => Err(StartError(format!(
             "{}: others may read or change it (mode {mode:04o}), and it is a secret: chmod 600 {0}, and replace the key if \
              somebody did",
             path.display()
-        )),
+        ))),
     }
 }
 
-fn believed(path: &Path, about: &Metadata, own: u32) -> Result<(), String> {
+fn believed(path: &Path, about: &Metadata, own: u32) -> Result<(), StartError> {
     let (mode, path) = (about.mode() & 0o7777, path.display());
     if about.uid() != 0 && about.uid() != own {
-        return Err(format!(
+        return Err(StartError(format!(
             "{path}: it belongs to the user {}, who may change it: chown {own} {path}",
             about.uid()
-        ));
+        )));
     }
     match mode & 0o022 {
         0 => Ok(()),
-        _ => Err(format!(
+        _ => Err(StartError(format!(
             "{path}: others may change it (mode {mode:04o}): chmod go-w {path}"
-        )),
+        ))),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Services end with the `fleetgate up` that started them, however it ends: one that was killed would leave ports taken
 //! and the store locked, and could not be started again. It signals nobody itself; the kernel does.
 
+use crate::StartError;
 use fleetgate_sys::{process, signals};
 
 /// By this variable `fleetgate up` says which process it is.
@@ -8,7 +9,7 @@ pub const VARIABLE: &str = "FLEETGATE_UP";
 
 /// From now on the end of `fleetgate up` is a SIGTERM here, if it is what started this process. A process that changes its
 /// user calls this behind it: the kernel forgets it then.
-pub fn follow() -> Result<(), String> {
+pub fn follow() -> Result<(), StartError> {
     let Some(up) = std::env::var(VARIABLE)
         .ok()
         .and_then(|number| number.parse::<i32>().ok())
@@ -19,7 +20,9 @@ pub fn follow() -> Result<(), String> {
     // It may have ended before this process said so.
     match process::parent_id() == up {
         true => Ok(()),
-        false => Err("the fleetgate up that started it has ended".to_owned()),
+        false => Err(StartError(
+            "the fleetgate up that started it has ended".to_owned(),
+        )),
     }
 }
 

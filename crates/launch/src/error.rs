@@ -262,6 +262,34 @@ impl fmt::Display for SessionReaperError {
 
 impl std::error::Error for SessionReaperError {}
 
+/// Why a session was not ended.
+#[derive(Debug)]
+pub enum EndError {
+    /// It is over already.
+    Over(String),
+    /// Its record cannot be read.
+    Record(PathBuf, String),
+    /// The order was not left for its server.
+    Order(PathBuf, std::io::Error),
+    /// This process of this session was not signalled.
+    Kill(i32, String, Errno),
+}
+
+impl fmt::Display for EndError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EndError::Over(id) => write!(f, "the session {id} is over"),
+            EndError::Record(path, why) => write!(f, "{}: {why}", path.display()),
+            EndError::Order(path, e) => write!(f, "{}: {e}", path.display()),
+            EndError::Kill(pid, id, e) => {
+                write!(f, "the process {pid} of the session {id} cannot be ended: {e}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for EndError {}
+
 #[cfg(test)]
 mod tests {
     use super::*;

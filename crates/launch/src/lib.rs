@@ -29,7 +29,7 @@ mod session_record;
 mod thread;
 mod wtmpdb;
 
-pub use error::{LaunchError, SessionReaperError, Stage, failure_words};
+pub use error::{EndError, LaunchError, SessionReaperError, Stage, failure_words};
 pub use fleetgate_logins::Places;
 pub use launcher::{Launch, Launcher};
 pub use present::end_order;

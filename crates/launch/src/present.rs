@@ -1,6 +1,7 @@
 //! The sessions of this machine for its administrator: who is in now, by the notes that session reapers make, and the end of one
 //! of them by order. It writes nothing but the order, and closes nothing: the server that the session is of does.
 
+use crate::error::EndError;
 use crate::record_files::read_record;
 use crate::session_record::{SessionRecord, boot_id, hex, start_time};
 use fleetgate_sys::process;
@@ -82,13 +83,12 @@ pub fn end_order(directory: &Path, id: &SessionId) -> PathBuf {
     directory.join(format!("{}.end", hex(id)))
 }
 
-/// Kills a session of this machine. `order` is left for its server, which writes it into the audit log with the end. An
-/// error is a sentence.
-pub fn end(directory: &Path, id: &str, order: &str) -> Result<(), String> {
+/// Kills a session of this machine. `order` is left for its server, which writes it into the audit log with the end.
+pub fn end(directory: &Path, id: &str, order: &str) -> Result<(), EndError> {
     let path = directory.join(format!("{id}.json"));
-    let over = || format!("the session {id} is over");
+    let over = || EndError::Over(id.to_owned());
     let note = match path.exists() {
-        true => read_record(&path).map_err(|why| format!("{}: {why}", path.display()))?,
+        true => read_record(&path).map_err(|why| EndError::Record(path, why))?,
         false => return Err(over()),
     };
     // The descriptor first, then the start time: so it is the time of the process that the descriptor holds.
@@ -106,16 +106,14 @@ pub fn end(directory: &Path, id: &str, order: &str) -> Result<(), String> {
         .custom_flags(fleetgate_sys::file::flags::O_NOFOLLOW)
         .open(&left)
         .and_then(|mut file| file.write_all(order.as_bytes()));
-    written.map_err(|e| format!("{}: {e}", left.display()))?;
+    written.map_err(|e| EndError::Order(left, e))?;
     if let Some(cgroup) = &note.session.cgroup {
         // Linux 5.14; before that, the group has to do.
         let _ = std::fs::write(cgroup.join("cgroup.kill"), "1");
     }
     match process::signal_group_as(&pidfd, pid, process::SIGKILL, note.session.entry.uid) {
         Ok(()) | Err(fleetgate_sys::Errno::ESRCH) => Ok(()),
-        Err(e) => Err(format!(
-            "the process {pid} of the session {id} cannot be ended: {e}"
-        )),
+        Err(e) => Err(EndError::Kill(pid, id.to_owned(), e)),
     }
 }
 

@@ -3,6 +3,7 @@
 
 use crate::dial;
 use crate::h2::{self, Channel, Tuning};
+use fleetgate_policy::Invalid;
 use fleetgate_proto::otlp::any_value::Value;
 use fleetgate_proto::otlp::trace_service_client::TraceServiceClient;
 use fleetgate_proto::otlp::{
@@ -59,7 +60,7 @@ pub struct FinishedSpan {
 
 impl Exporter {
     /// To `http://host:port`. Within a runtime.
-    pub fn start(endpoint: &str) -> Result<Exporter, String> {
+    pub fn start(endpoint: &str) -> Result<Exporter, Invalid> {
         let target = target(endpoint)?.to_owned();
         let (queue, waiting) = mpsc::channel(QUEUE);
         let dropped = Arc::new(AtomicU64::new(0));
@@ -170,10 +171,10 @@ fn pair(key: &str, value: Value) -> KeyValue {
 }
 
 /// The `host:port` in `http://host:port`.
-pub fn target(endpoint: &str) -> Result<&str, String> {
+pub fn target(endpoint: &str) -> Result<&str, Invalid> {
     let target = endpoint.strip_prefix("http://").map(|t| t.trim_end_matches('/'));
     let target = target.filter(|t| !t.is_empty() && !t.contains('/') && t.contains(':'));
-    target.ok_or_else(|| format!("{endpoint:?} is no collector: http://HOST:PORT"))
+    target.ok_or_else(|| format!("{endpoint:?} is no collector: http://HOST:PORT").into())
 }
 
 #[cfg(test)]

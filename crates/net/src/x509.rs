@@ -381,7 +381,9 @@ impl Certificate {
     pub fn identity(&self) -> Result<Option<Identity>, Error> {
         match &self.identity {
             None => Ok(None),
-            Some(bytes) => Identity::parse(bytes).map(Some).map_err(Error::Identity),
+            Some(bytes) => Identity::parse(bytes)
+                .map(Some)
+                .map_err(|why| Error::Identity(why.into())),
         }
     }
 }

@@ -60,11 +60,14 @@ async fn both_know_each_other_by_the_post_quantum_group() {
 
 #[tokio::test]
 async fn another_process_may_sign() {
+    use std::io::Error;
+
     #[derive(Debug)]
     struct Elsewhere(Key);
     impl tls::Signer for Elsewhere {
-        fn sign(&self, message: &[u8]) -> Result<Vec<u8>, String> {
-            let hash = tls::client_handshake_hash(message).ok_or("not a client's handshake")?;
+        fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
+            let hash = tls::client_handshake_hash(message)
+                .ok_or_else(|| Error::other("not a client's handshake"))?;
             assert_eq!(hash.len(), 48, "TLS_AES_256_GCM_SHA384 is first");
             Ok(self.0.sign(message))
         }

@@ -90,7 +90,7 @@ pub fn is_joined(state_directory: &Path) -> bool {
 pub fn load_tls_key(state_directory: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, IdentityError> {
     let path = state_directory.join(DIRECTORY).join(TLS_KEY);
     if let Ok(about) = std::fs::symlink_metadata(&path) {
-        fleetgate_base::own::secret(&path, &about).map_err(IdentityError)?;
+        fleetgate_base::own::secret(&path, &about).map_err(|e| IdentityError(e.into()))?;
     }
     read(&path)
 }

@@ -18,6 +18,7 @@ mod types;
 
 pub use types::{CommandArgument, CommandEntry, Duration, LabelCommand, PamUse, RootLogin, SelinuxUse, Size};
 
+use fleetgate_base::StartError;
 use fleetgate_policy::strangers::{self, Offence, Settings as Strangers};
 use fleetgate_policy::{Audit, Stance, Watching};
 use serde::de::Error as _;
@@ -336,7 +337,7 @@ pub enum ConfigError {
     /// The file cannot be read.
     Unreadable(PathBuf, std::io::Error),
     /// Others may change it.
-    Untrusted(String),
+    Untrusted(StartError),
     /// It is larger than a configuration can be.
     TooLarge(PathBuf),
     /// This line says what cannot be.
@@ -356,7 +357,7 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConfigError::Unreadable(path, e) => write!(f, "{}: {e}", path.display()),
-            ConfigError::Untrusted(why) => f.write_str(why),
+            ConfigError::Untrusted(why) => why.fmt(f),
             ConfigError::TooLarge(path) => {
                 write!(
                     f,

@@ -1,6 +1,7 @@
 //! Which accounts may log in from where: allow and deny lists and the root rule, read as sshd reads them. Group
 //! names and the uid are what the resolver said; nothing is looked up here.
 
+use crate::Invalid;
 use crate::address::Sources;
 use crate::pattern::{self, Patterns};
 use crate::rule::Denied;
@@ -66,16 +67,16 @@ pub struct Account<'a> {
 
 impl RootLogin {
     /// By its name in the configuration.
-    pub fn parse(text: &str) -> Result<RootLogin, String> {
+    pub fn parse(text: &str) -> Result<RootLogin, Invalid> {
         Ok(match text {
             "yes" => RootLogin::Yes,
             "prohibit-password" | "without-password" => RootLogin::ProhibitPassword,
             "forced-commands-only" => RootLogin::ForcedCommandsOnly,
             "no" => RootLogin::No,
             _ => {
-                return Err(format!(
+                return Err(Invalid(format!(
                     "{text:?} is not yes, prohibit-password, forced-commands-only or no"
-                ));
+                )));
             }
         })
     }
@@ -104,7 +105,7 @@ impl Access {
         allow_groups: &[&str],
         deny_groups: &[&str],
         root: RootLogin,
-    ) -> Result<Access, String> {
+    ) -> Result<Access, Invalid> {
         Ok(Access {
             allow_users: users(allow_users)?,
             deny_users: users(deny_users)?,
@@ -302,7 +303,7 @@ mod tests {
     fn bad_entries_are_named() {
         let parse = |users: &[&str], groups: &[&str]| Access::parse(users, &[], groups, &[], RootLogin::No);
         for bad in ["", "@10.0.0.1", "!alice", "alice@10.0.0.1/8", "alice@"] {
-            assert!(parse(&[bad], &[]).unwrap_err().contains(bad), "{bad}");
+            assert!(parse(&[bad], &[]).unwrap_err().to_string().contains(bad), "{bad}");
         }
         assert!(parse(&[], &["a,,b"]).is_err());
         assert!(parse(&vec!["a"; MAX_ENTRIES + 1], &[]).is_err());

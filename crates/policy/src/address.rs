@@ -1,6 +1,7 @@
 //! Source addresses: networks, and the lists of `from=`, `source-address` and `user@host`. Host names never fit:
 //! a login makes no DNS look-up, and whoever owns a name's reverse zone may not decide who comes in.
 
+use crate::Invalid;
 use crate::pattern;
 use std::fmt;
 use std::net::IpAddr;
@@ -18,7 +19,7 @@ pub struct Network {
 impl Network {
     /// `192.0.2.0/24`, `2001:db8::/32`, or one address. Bits beyond the prefix are refused, as sshd does: such a
     /// network is mostly a typing error.
-    pub fn parse(text: &str) -> Result<Network, String> {
+    pub fn parse(text: &str) -> Result<Network, Invalid> {
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
             None => (text, None),
@@ -36,7 +37,7 @@ impl Network {
                 .ok_or_else(|| format!("{text:?} has no prefix length from 0 to {width}"))?,
         };
         if masked(number(address), width, bits) != number(address) {
-            return Err(format!("{text:?} has bits beyond its prefix length"));
+            return Err(Invalid(format!("{text:?} has bits beyond its prefix length")));
         }
         // Visitors count as IPv4 when they come over an IPv6 socket, so such a network has to as well.
         Ok(match address.to_canonical() {
@@ -87,9 +88,9 @@ pub struct Networks(Vec<Network>);
 
 impl Networks {
     /// Separated by commas.
-    pub fn parse(list: &str) -> Result<Networks, String> {
+    pub fn parse(list: &str) -> Result<Networks, Invalid> {
         if list.len() > MAX_LIST {
-            return Err(format!("a list of addresses may have {MAX_LIST} bytes"));
+            return Err(Invalid(format!("a list of addresses may have {MAX_LIST} bytes")));
         }
         list.split(',')
             .map(Network::parse)
@@ -116,9 +117,9 @@ pub struct Sources(Vec<(bool, Source)>);
 
 impl Sources {
     /// Separated by commas.
-    pub fn parse(list: &str) -> Result<Sources, String> {
+    pub fn parse(list: &str) -> Result<Sources, Invalid> {
         if list.len() > MAX_LIST {
-            return Err(format!("a list of addresses may have {MAX_LIST} bytes"));
+            return Err(Invalid(format!("a list of addresses may have {MAX_LIST} bytes")));
         }
         let one = |entry: &str| {
             let (negated, text) = match entry.strip_prefix('!') {
@@ -126,7 +127,7 @@ impl Sources {
                 None => (false, entry),
             };
             if text.is_empty() {
-                return Err("it has an empty entry".to_string());
+                return Err("it has an empty entry".into());
             }
             let source = match Network::parse(text) {
                 Ok(network) => Source::Network(network),

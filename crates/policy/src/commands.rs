@@ -1,6 +1,7 @@
 //! Named commands: an administrator's list of programs that may be run by name, with arguments of declared forms.
 //! No shell is involved: a name becomes an argument vector, and nothing that a client sends is expanded.
 
+use crate::Invalid;
 use crate::pattern;
 use crate::rule::{Denied, Rule};
 use std::collections::BTreeMap;
@@ -102,23 +103,23 @@ impl Commands {
     }
 
     /// Adds one by its name.
-    pub fn add(&mut self, name: &str, command: Command) -> Result<(), String> {
+    pub fn add(&mut self, name: &str, command: Command) -> Result<(), Invalid> {
         if !is_name(name) {
-            return Err(format!(
+            return Err(Invalid(format!(
                 "a command's name has 1 to {MAX_NAME} letters, digits and _.-, not {name:?}"
-            ));
+            )));
         }
         if self.0.len() == MAX_COMMANDS {
-            return Err(format!("a list of commands has room for {MAX_COMMANDS}"));
+            return Err(Invalid(format!("a list of commands has room for {MAX_COMMANDS}")));
         }
         if self.0.insert(name.to_string(), command).is_some() {
-            return Err(format!("the command {name:?} stands there twice"));
+            return Err(Invalid(format!("the command {name:?} stands there twice")));
         }
         Ok(())
     }
 
     /// Those of these names, for a key that may run them alone.
-    pub fn subset(&self, names: &str) -> Result<Commands, String> {
+    pub fn subset(&self, names: &str) -> Result<Commands, Invalid> {
         let mut some = Commands::new();
         for name in names.split(',').map(str::trim) {
             let command = self
@@ -170,33 +171,35 @@ impl Command {
     /// `argv` names an absolute program first. `arguments`: name, form, default.
     ///
     /// Forms: `word`, `path`, `1..100`, or `one|of|these*`.
-    pub fn define(argv: &[&str], arguments: &[(&str, &str, Option<&str>)]) -> Result<Command, String> {
+    pub fn define(argv: &[&str], arguments: &[(&str, &str, Option<&str>)]) -> Result<Command, Invalid> {
         let program = argv.first().ok_or("a command needs a program")?;
         if !program.starts_with('/') || program.contains(['{', '\0']) {
-            return Err(format!(
+            return Err(Invalid(format!(
                 "the program {program:?} has to be an absolute path without arguments in it"
-            ));
+            )));
         }
         if argv.len() > MAX_ARGUMENTS || arguments.len() > MAX_ARGUMENTS {
-            return Err(format!("a command has at most {MAX_ARGUMENTS} arguments"));
+            return Err(Invalid(format!(
+                "a command has at most {MAX_ARGUMENTS} arguments"
+            )));
         }
         let mut declared: Vec<Argument> = Vec::new();
         for &(name, form, default) in arguments {
             if !is_name(name) || declared.iter().any(|a| a.name == name) {
-                return Err(format!(
+                return Err(Invalid(format!(
                     "the argument name {name:?} is no name or stands there twice"
-                ));
+                )));
             }
             if default.is_none() && declared.iter().any(|a| a.default.is_some()) {
-                return Err(format!(
+                return Err(Invalid(format!(
                     "the argument {name:?} stands behind one with a default and has none itself"
-                ));
+                )));
             }
             let form = Form::parse(form).map_err(|why| format!("the argument {name:?} {why}"))?;
             if default.is_some_and(|d| !form.fits(d)) {
-                return Err(format!(
+                return Err(Invalid(format!(
                     "the default of the argument {name:?} has not the form that it declares"
-                ));
+                )));
             }
             declared.push(Argument {
                 name: name.to_string(),
@@ -207,7 +210,7 @@ impl Command {
         let mut used = vec![false; declared.len()];
         for word in &argv[1..] {
             if word.contains('\0') {
-                return Err("an argument holds a zero byte".to_string());
+                return Err("an argument holds a zero byte".into());
             }
             for (piece, placeholder) in pieces(word) {
                 if placeholder {
@@ -217,10 +220,10 @@ impl Command {
             }
         }
         if let Some(at) = used.iter().position(|u| !u) {
-            return Err(format!(
+            return Err(Invalid(format!(
                 "the argument {:?} is declared and stands nowhere",
                 declared[at].name
-            ));
+            )));
         }
         Ok(Command {
             argv: argv.iter().map(|w| w.to_string()).collect(),
@@ -231,7 +234,7 @@ impl Command {
     }
 
     /// The same with variables that are set for it.
-    pub fn with_environment(self, environment: Vec<(String, String)>) -> Result<Command, String> {
+    pub fn with_environment(self, environment: Vec<(String, String)>) -> Result<Command, Invalid> {
         for (name, value) in &environment {
             let why = if name.is_empty() || name.contains(['=', '\0']) {
                 "has no name of a variable"
@@ -242,16 +245,16 @@ impl Command {
             } else {
                 continue;
             };
-            return Err(format!("the variable {:?} {why}", shortened(name)));
+            return Err(Invalid(format!("the variable {:?} {why}", shortened(name))));
         }
         let bytes: usize = environment
             .iter()
             .map(|(name, value)| name.len() + value.len())
             .sum();
         if bytes > MAX_ENVIRONMENT {
-            return Err(format!(
+            return Err(Invalid(format!(
                 "`environment` has {bytes} bytes: at most {MAX_ENVIRONMENT} of names and values together"
-            ));
+            )));
         }
         Ok(Command { environment, ..self })
     }
@@ -490,7 +493,7 @@ mod tests {
             ("A", "b\0", "has a zero byte in its value"),
             ("A", &"x".repeat(MAX_ENVIRONMENT), "at most 32768"),
         ] {
-            let why = set(name, value).unwrap_err();
+            let why = set(name, value).unwrap_err().to_string();
             assert!(why.contains(part), "{name:?}: {why}");
         }
     }

@@ -14,6 +14,7 @@ pub mod access;
 pub mod address;
 pub mod cluster;
 pub mod commands;
+mod error;
 pub mod grant;
 pub mod login;
 pub mod pattern;
@@ -23,6 +24,7 @@ pub mod strangers;
 pub mod text;
 pub mod watching;
 
+pub use error::Invalid;
 pub use grant::{Grant, GrantId, How, Identity, OrderRequest};
 pub use login::Login;
 pub use permits::{Kind, Permits, What};

@@ -1,5 +1,6 @@
 //! The name of an account, as far as its form goes: whether there is such an account is the resolver's answer.
 
+use crate::Invalid;
 use std::fmt;
 
 /// The longest name of an account: LOGIN_NAME_MAX on Linux, without the final zero.
@@ -12,9 +13,9 @@ pub struct Login(String);
 
 impl Login {
     /// As it came in a request.
-    pub fn parse(name: &[u8]) -> Result<Login, String> {
-        let text = std::str::from_utf8(name).map_err(|_| "the user name is no UTF-8".to_string())?;
-        let refuse = |why: &str| Err(format!("the user name {why}"));
+    pub fn parse(name: &[u8]) -> Result<Login, Invalid> {
+        let text = std::str::from_utf8(name).map_err(|_| "the user name is no UTF-8")?;
+        let refuse = |why: &str| Err(Invalid(format!("the user name {why}")));
         if text.is_empty() {
             return refuse("is empty");
         }

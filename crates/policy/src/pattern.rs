@@ -1,6 +1,8 @@
 //! Patterns with `*` and `?`, and lists of them with `!`, as sshd's configuration has them (ssh_config(5), PATTERNS).
 //! It knows nothing of what the text is: addresses are `address`.
 
+use crate::Invalid;
+
 /// The longest text of a list of patterns.
 pub const MAX_LIST: usize = 4096;
 
@@ -36,15 +38,15 @@ pub struct Patterns(Vec<(bool, String)>);
 
 impl Patterns {
     /// Separated by commas, as within one word of sshd's files.
-    pub fn parse(list: &str) -> Result<Patterns, String> {
+    pub fn parse(list: &str) -> Result<Patterns, Invalid> {
         if list.len() > MAX_LIST {
-            return Err(format!("a list of patterns may have {MAX_LIST} bytes"));
+            return Err(Invalid(format!("a list of patterns may have {MAX_LIST} bytes")));
         }
         Patterns::of(list.split(',').map(str::trim))
     }
 
     /// One pattern each.
-    pub fn of<'a>(patterns: impl IntoIterator<Item = &'a str>) -> Result<Patterns, String> {
+    pub fn of<'a>(patterns: impl IntoIterator<Item = &'a str>) -> Result<Patterns, Invalid> {
         let mut list = Vec::new();
         for pattern in patterns {
             let (negated, text) = match pattern.strip_prefix('!') {
@@ -52,7 +54,7 @@ impl Patterns {
                 None => (false, pattern),
             };
             if text.is_empty() {
-                return Err("an empty pattern fits nothing: take it out".to_string());
+                return Err("an empty pattern fits nothing: take it out".into());
             }
             list.push((negated, text.to_string()));
         }

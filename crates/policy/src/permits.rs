@@ -1,6 +1,7 @@
 //! What a login may do. Each source of trust (certificate, authorized_keys line, configuration) gives its own
 //! `Permits`; what holds is what all of them allow, and a refusal names the one that refused.
 
+use crate::Invalid;
 use crate::commands::{Commands, NamedCommand};
 use crate::pattern;
 use crate::rule::{Denied, Rule};
@@ -178,8 +179,8 @@ pub struct Target {
 
 impl Target {
     /// `host:port`, `[2001:db8::1]:port`, `host:*`, `*:port`. For permitlisten a port alone means all addresses.
-    pub fn parse(text: &str, listen: bool) -> Result<Target, String> {
-        let bad = || format!("{text:?} is no host:port");
+    pub fn parse(text: &str, listen: bool) -> Result<Target, Invalid> {
+        let bad = || Invalid(format!("{text:?} is no host:port"));
         let (host, port) = if let Some(rest) = text.strip_prefix('[') {
             rest.split_once("]:").ok_or_else(bad)?
         } else {
@@ -334,7 +335,7 @@ impl Permits {
             return Ok(());
         };
         let rule = forced.rule.clone();
-        let some = std::str::from_utf8(names).map_err(|_| "its command is no UTF-8".to_string());
+        let some = std::str::from_utf8(names).map_err(|_| Invalid::from("its command is no UTF-8"));
         let some = some.and_then(|names| all.subset(names));
         let some = some.map_err(|why| Denied::new(format!("nothing is allowed by {rule}: {why}")))?;
         self.forced = None;

@@ -88,7 +88,7 @@ impl Config {
     /// From a file: its `[proxy]` section, or all of it where it has none.
     pub fn load(path: &Path) -> Result<Config, ConfigError> {
         let failed = |why: String| ConfigError(format!("{}: {why}", path.display()));
-        fleetgate_base::own::unchanged(path).map_err(ConfigError)?;
+        fleetgate_base::own::unchanged(path).map_err(|e| ConfigError(e.into()))?;
         let file = std::fs::File::open(path).map_err(|e| failed(e.to_string()))?;
         let mut text = String::new();
         file.take(FILE_MAX + 1)

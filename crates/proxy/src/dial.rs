@@ -227,7 +227,7 @@ fn target(shared: &Shared, dial: &Dial) -> Result<(Name, Labels), Denied> {
         return Err(denied(Why::Protocol, "the login's name is longer than 255 bytes"));
     }
     let unknown = |name: &str| denied(Why::Node, &format!("there is no node {name}: see fleetgate ls"));
-    let node = Name::parse(&dial.node).map_err(|why| denied(Why::Node, &why))?;
+    let node = Name::parse(&dial.node).map_err(|why| denied(Why::Node, &why.to_string()))?;
     let labels = labels_of(shared, &node).ok_or_else(|| unknown(node.as_str()))?;
     Ok((node, labels))
 }

@@ -1,4 +1,4 @@
-//! Why there is no proxy.
+//! Why there is no proxy, or why it does not keep what it is made of.
 
 use std::fmt;
 
@@ -13,3 +13,15 @@ impl fmt::Display for ServerError {
 }
 
 impl std::error::Error for ServerError {}
+
+impl From<String> for ServerError {
+    fn from(why: String) -> ServerError {
+        ServerError(why)
+    }
+}
+
+impl From<ServerError> for String {
+    fn from(error: ServerError) -> String {
+        error.0
+    }
+}

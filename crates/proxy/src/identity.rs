@@ -10,6 +10,7 @@
 //!                 state      the newest signed state, as the wire has it
 //! ```
 
+use crate::ServerError;
 use crate::audit::spool;
 use crate::files::{read, replace};
 use crate::state::View;
@@ -57,7 +58,7 @@ pub fn install<C: AsRef<[u8]>>(
     key: &Key,
     chain: impl IntoIterator<Item = C>,
     state: &Signed,
-) -> Result<(), String> {
+) -> Result<(), ServerError> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -68,7 +69,7 @@ pub fn install<C: AsRef<[u8]>>(
     }
     replace(&directory.join(KEY), key.pkcs8())?;
     save_state(directory, state)?;
-    save_chain(directory, chain)
+    Ok(save_chain(directory, chain)?)
 }
 
 /// Whether this state is of the cluster that the proxy which was here before was in.
@@ -81,7 +82,7 @@ fn is_of_the_same(directory: &Path, state: &Signed) -> bool {
 
 impl Identity {
     /// Out of its state directory, with the newest state.
-    pub fn load(directory: &Path) -> Result<(Identity, Signed), String> {
+    pub fn load(directory: &Path) -> Result<(Identity, Signed), ServerError> {
         let at = |name: &str| directory.join(name);
         let failed = |name: &str, why: &dyn std::fmt::Display| {
             format!(
@@ -91,7 +92,7 @@ impl Identity {
         };
         for secret in [KEY, SSH] {
             if let Ok(about) = std::fs::symlink_metadata(at(secret)) {
-                own::secret(&at(secret), &about)?;
+                own::secret(&at(secret), &about).map_err(String::from)?;
             }
         }
         let pkcs8 = Zeroizing::new(read(&at(KEY), FILE_MAX).map_err(|e| failed(KEY, &e))?);
@@ -110,7 +111,7 @@ impl Identity {
     }
 
     /// By a key and its chain.
-    pub fn new<C: AsRef<[u8]>>(
+    pub(crate) fn new<C: AsRef<[u8]>>(
         key: Arc<Key>,
         chain: impl IntoIterator<Item = C>,
     ) -> Result<Identity, String> {
@@ -131,7 +132,7 @@ impl Identity {
 
 impl Identity {
     /// The same machine with newer certificates.
-    pub fn renewed<C: AsRef<[u8]>>(
+    pub(crate) fn renewed<C: AsRef<[u8]>>(
         &self,
         chain: impl IntoIterator<Item = C>,
         host_certificate: Option<Certificate>,
@@ -144,7 +145,7 @@ impl Identity {
     }
 
     /// Its SSH key with a certificate.
-    pub fn host_key(&self, certificate: Option<&Certificate>) -> Result<HostKey, String> {
+    pub(crate) fn host_key(&self, certificate: Option<&Certificate>) -> Result<HostKey, String> {
         let mut key = HostKey::read(&self.ssh, 0o600).map_err(|e| e.to_string())?;
         if let Some(certificate) = certificate {
             key.certify(&certificate.line()).map_err(|e| e.to_string())?;
@@ -154,7 +155,7 @@ impl Identity {
 }
 
 /// The certificate and the newest state of a proxy's state directory. Unlike [`Identity::load`] this makes nothing.
-pub fn look(directory: &Path) -> Result<(x509::Certificate, Signed), String> {
+pub fn look(directory: &Path) -> Result<(x509::Certificate, Signed), ServerError> {
     let at = |name: &str| directory.join(name);
     let failed = |name: &str, why: &dyn std::fmt::Display| format!("{}: {why}", at(name).display());
     let file = read(&at(CHAIN), FILE_MAX).map_err(|e| failed(CHAIN, &e))?;
@@ -182,12 +183,12 @@ fn ssh_key(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
 }
 
 /// Keeps a host certificate.
-pub fn save_host_certificate(directory: &Path, certificate: &Certificate) -> Result<(), String> {
+pub(crate) fn save_host_certificate(directory: &Path, certificate: &Certificate) -> Result<(), String> {
     replace(&directory.join(SSH_CERTIFICATE), certificate.blob())
 }
 
 /// Keeps a renewed certificate.
-pub fn save_chain<C: AsRef<[u8]>>(
+pub(crate) fn save_chain<C: AsRef<[u8]>>(
     directory: &Path,
     chain: impl IntoIterator<Item = C>,
 ) -> Result<(), String> {
@@ -202,8 +203,8 @@ pub fn save_chain<C: AsRef<[u8]>>(
 }
 
 /// Keeps a newer state: the proxy starts with it when auth is away.
-pub fn save_state(directory: &Path, state: &Signed) -> Result<(), String> {
-    replace(&directory.join(STATE), &state.encode_to_vec())
+pub fn save_state(directory: &Path, state: &Signed) -> Result<(), ServerError> {
+    Ok(replace(&directory.join(STATE), &state.encode_to_vec())?)
 }
 
 fn parse_chain(mut bytes: &[u8]) -> Option<Vec<&[u8]>> {

@@ -47,7 +47,7 @@ pub struct Server {
 impl Server {
     /// By its configuration and its state directory.
     pub fn new(config: Config) -> Result<Server, ServerError> {
-        let (identity, state) = Identity::load(&config.state_directory).map_err(ServerError)?;
+        let (identity, state) = Identity::load(&config.state_directory)?;
         let view = View::first(state).map_err(|why| {
             let path = config.state_directory.join("state");
             ServerError(format!("{}: {why}", path.display()))
@@ -130,7 +130,7 @@ impl Server {
             }
         }
         if let Some(collector) = &shared.config.collector {
-            let exporter = Exporter::start(collector).map_err(ServerError)?;
+            let exporter = Exporter::start(collector).map_err(String::from)?;
             let _ = shared.collector.set(exporter);
         }
         // They end with this function: nothing of a proxy outlives it but connections that drain.

@@ -434,5 +434,5 @@ fn certified_identity(
         .extension(SSH_EXTENSION)
         .ok_or("the certificate carries no identity: run fleetgate login")?;
     let bytes = Reader::new(value).string("identity").map_err(|e| e.to_string())?;
-    Identity::parse(bytes)
+    Ok(Identity::parse(bytes)?)
 }

@@ -1,6 +1,8 @@
 //! Which of the tasks that a traced program makes are wanted too. It decides by what a task is alone; how an unwanted one is
 //! left in peace is the business of each way to catch calls.
 
+use crate::TraceError;
+
 /// What is followed, beside the program itself (or the tasks that were attached to).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Follow {
@@ -64,16 +66,16 @@ impl Follow {
 }
 
 impl std::str::FromStr for Follow {
-    type Err = String;
+    type Err = TraceError;
 
     /// `all`, `none`, `threads`, a number of levels, or `exec=GLOB`.
-    fn from_str(text: &str) -> Result<Follow, String> {
+    fn from_str(text: &str) -> Result<Follow, TraceError> {
         Ok(match text {
             "all" => Follow::All,
             "none" => Follow::None,
             "threads" => Follow::Threads,
             _ => match text.strip_prefix("exec=") {
-                Some("") => return Err("exec= needs a glob, as in exec='*/cc1'".into()),
+                Some("") => return Err(TraceError("exec= needs a glob, as in exec='*/cc1'".to_owned())),
                 Some(glob) => Follow::Exec(glob.into()),
                 None => Follow::Levels(text.parse().map_err(|_| {
                     format!("{text:?} says nothing about following; use all, none, threads, a number of levels, or exec=GLOB")

@@ -1,6 +1,7 @@
 //! Signals that are meant for the tracer. A thread of its own takes them, because what a tracer waits for has no descriptor;
 //! they are blocked in every other, so none of them ends the tracer while it has a task stopped.
 
+use crate::TraceError;
 use fleetgate_sys::{Fd, process, signals};
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -34,7 +35,7 @@ impl Interrupt {
     ///
     /// # Errors
     /// No thread, or nothing that signals can be read from.
-    pub fn begin(does: Does) -> Result<Interrupt, String> {
+    pub fn begin(does: Does) -> Result<Interrupt, TraceError> {
         let refused = |e: &dyn std::fmt::Display| format!("cannot take signals: {e}");
         let taken = signals::descriptor(&TAKEN).map_err(|e| refused(&e))?;
         signals::wakes(signals::URG).map_err(|e| refused(&e))?;

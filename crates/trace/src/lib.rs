@@ -16,6 +16,7 @@
 
 pub mod catch;
 pub mod decode;
+mod error;
 pub mod expression;
 pub mod follow;
 pub mod interrupt;
@@ -23,3 +24,5 @@ pub mod path_filter;
 pub mod relatives;
 pub mod report;
 pub mod run;
+
+pub use error::TraceError;

@@ -1,6 +1,7 @@
 //! The loop of a tracer: what a way to catch calls brings is told to the reports, and the task goes on. It decides nothing
 //! but what is reported: every call goes on, whatever the reports make of it.
 
+use crate::TraceError;
 use crate::catch::{Catch, End, Enter, Event, NextEvent, Then, Wait};
 use crate::relatives::Relatives;
 use crate::report::Reports;
@@ -86,7 +87,7 @@ impl Run<'_> {
     ///
     /// # Errors
     /// Nothing can be caught any more.
-    pub fn run(mut self) -> Result<Over, String> {
+    pub fn run(mut self) -> Result<Over, TraceError> {
         // The tasks that are in a call of which the result is asked for.
         let mut inside: BTreeSet<i32> = BTreeSet::new();
         let mut end = None;

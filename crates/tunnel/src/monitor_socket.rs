@@ -7,6 +7,7 @@ use fleetgate_wire::node::MAX_FRAME;
 use fleetgate_wire::node::tunnel::{FromTunnel, MAX_SIGN, Ticket, ToTunnel};
 use fleetgate_worker::start::WorkerEnd;
 use std::collections::VecDeque;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::unix::AsyncFd;
@@ -130,16 +131,16 @@ impl Monitor {
 }
 
 impl Signer for Monitor {
-    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, String> {
+    fn sign(&self, message: &[u8]) -> io::Result<Vec<u8>> {
         if message.len() > MAX_SIGN {
-            return Err("the message is longer than a handshake's".to_owned());
+            return Err(io::Error::other("the message is longer than a handshake's"));
         }
         let ticket = self.next.fetch_add(1, Ordering::Relaxed);
         self.monitor
             .signature(ticket, message)
             .map_err(|ended| match ended {
-                WorkerEnd::Quietly => "the monitor is gone".to_owned(),
-                WorkerEnd::Because(why) => why,
+                WorkerEnd::Quietly => io::Error::other("the monitor is gone"),
+                WorkerEnd::Because(why) => io::Error::other(why),
             })
     }
 }

@@ -3,6 +3,7 @@
 
 use super::schema::{alone, reader, said};
 use super::{AuditError, Log};
+use fleetgate_policy::Invalid;
 use rusqlite::OptionalExtension;
 use rusqlite::types::Value;
 use std::fmt;
@@ -87,15 +88,15 @@ impl fmt::Display for Mark {
 }
 
 impl FromStr for Mark {
-    type Err = String;
+    type Err = Invalid;
 
     /// As it was shown: a number of one event, or a time, a number, and the last number that was there.
-    fn from_str(text: &str) -> Result<Mark, String> {
+    fn from_str(text: &str) -> Result<Mark, Invalid> {
         let mut numbers = text.splitn(3, ' ').map(str::parse::<i64>);
         match (numbers.next(), numbers.next(), numbers.next()) {
             (Some(Ok(id)), None, None) => Ok(Mark::Arrival(id)),
             (Some(Ok(time)), Some(Ok(id)), Some(Ok(newest))) => Ok(Mark::Time { time, id, newest }),
-            _ => Err("the mark of an event is none that was given out: ask without it".to_owned()),
+            _ => Err("the mark of an event is none that was given out: ask without it".into()),
         }
     }
 }

@@ -274,7 +274,7 @@ fn mistakes_at_ssh_are_refused_and_named() {
     let refused = |args: &[&str], wrong: &str| {
         let words: Vec<OsString> = args.iter().map(OsString::from).collect();
         let why = match Options::parse(&words) {
-            Err(why) => why,
+            Err(why) => why.to_string(),
             Ok(_) => panic!("{args:?} is understood"),
         };
         assert_eq!(times(&why, wrong), 1, "{args:?}: {why}");

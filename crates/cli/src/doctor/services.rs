@@ -195,7 +195,7 @@ fn proxy(path: &Path) -> Vec<Finding> {
     };
     let directory = &config.state_directory;
     let now = time::now();
-    let (leaf, state) = match identity::look(directory) {
+    let (leaf, state) = match identity::look(directory).map_err(|e| e.to_string()) {
         Ok(known) => known,
         Err(why) if process::effective_uid() != 0 => {
             return vec![finding(PROXY, Grade::Less, why, "run this as root")];

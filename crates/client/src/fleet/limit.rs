@@ -1,5 +1,6 @@
 //! How many failures a run bears before it begins nothing more.
 
+use fleetgate_policy::Invalid;
 use std::fmt;
 
 /// So many failed nodes are enough.
@@ -15,7 +16,7 @@ pub enum FailLimit {
 
 impl FailLimit {
     /// `N` or `N%`, of at least one node; an error says what would be right.
-    pub fn parse(word: &str) -> Result<FailLimit, String> {
+    pub fn parse(word: &str) -> Result<FailLimit, Invalid> {
         let limit = match word.strip_suffix('%') {
             Some(percent) => percent
                 .parse()
@@ -24,7 +25,7 @@ impl FailLimit {
                 .map(FailLimit::Percent),
             None => word.parse().ok().filter(|n| *n > 0).map(FailLimit::Nodes),
         };
-        limit.ok_or_else(|| "a number of nodes above 0, or a part of them as 10%".to_owned())
+        limit.ok_or_else(|| "a number of nodes above 0, or a part of them as 10%".into())
     }
 
     /// How many failures of a run on so many nodes are enough; none: no number is.

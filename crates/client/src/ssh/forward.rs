@@ -1,6 +1,7 @@
 //! What is forwarded where: `-L`, `-R` and `-D` read into types, and our own listeners opened. Where a connection leads
 //! is `flow`'s and `engine`'s business.
 
+use fleetgate_policy::Invalid;
 use fleetgate_ssh::event::{ChannelKind, Global};
 use std::fmt;
 use std::io;
@@ -52,12 +53,12 @@ pub struct Forward {
 
 impl Forward {
     /// `[bind:]port:host:port`, with socket paths in either place: `-L` and `-R`.
-    pub fn parse(text: &str) -> Result<Forward, String> {
+    pub fn parse(text: &str) -> Result<Forward, Invalid> {
         let wrong = || {
-            format!(
+            Invalid::from(format!(
                 "{text:?} is no forward: [BIND:]PORT:HOST:PORT, or an absolute path of a socket for either half; \
                  an IPv6 address stands in [ ]"
-            )
+            ))
         };
         let parts = split(text).ok_or_else(wrong)?;
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
@@ -95,8 +96,8 @@ impl Forward {
     }
 
     /// `[bind:]port`: `-D`.
-    pub fn parse_dynamic(text: &str) -> Result<Forward, String> {
-        let wrong = || format!("{text:?} is no place for a SOCKS proxy: [BIND:]PORT");
+    pub fn parse_dynamic(text: &str) -> Result<Forward, Invalid> {
+        let wrong = || Invalid::from(format!("{text:?} is no place for a SOCKS proxy: [BIND:]PORT"));
         let parts = split(text).ok_or_else(wrong)?;
         let listen = match parts.as_slice() {
             [port] => Listen::Tcp {
@@ -145,7 +146,7 @@ impl Forward {
 
 impl Target {
     /// `host:port` or a path: `-W`.
-    pub fn parse(text: &str) -> Result<Target, String> {
+    pub fn parse(text: &str) -> Result<Target, Invalid> {
         let parts = split(text).unwrap_or_default();
         match parts.as_slice() {
             [path] if path.starts_with('/') => Ok(Target::Unix(path.into())),
@@ -154,11 +155,11 @@ impl Target {
                     host: host.clone(),
                     port,
                 }),
-                None => Err(format!("{port:?} is no port")),
+                None => Err(Invalid::from(format!("{port:?} is no port"))),
             },
-            _ => Err(format!(
+            _ => Err(Invalid::from(format!(
                 "{text:?} is no place to connect to: HOST:PORT, an IPv6 address in [ ]"
-            )),
+            ))),
         }
     }
 

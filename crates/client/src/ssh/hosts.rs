@@ -110,7 +110,7 @@ impl Hosts {
     }
 
     /// Whether this is the host. What is wrong, in words; a warning where it is let in all the same.
-    pub fn check(&self, blob: &[u8]) -> Result<Option<String>, String> {
+    pub(crate) fn check(&self, blob: &[u8]) -> Result<Option<String>, String> {
         let presented =
             KeyOrCertificate::parse(blob).map_err(|e| format!("the host key of {}: {e}", self.name))?;
         let with = |mark: Mark| self.entries.iter().filter(move |e| e.mark == mark);

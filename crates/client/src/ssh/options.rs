@@ -14,6 +14,7 @@ use super::forward::{Forward, MAX_FORWARDS, Target};
 use super::login::LoginMethods;
 use super::{Algorithms, Strict, Work};
 use crate::master_client::{Keep, PERSIST};
+use fleetgate_policy::Invalid;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -227,7 +228,7 @@ pub(crate) fn read_file(text: &str, host: &str) -> Result<usize, String> {
 
 impl Options {
     /// Reads the words behind `fleetgate ssh`.
-    pub fn parse(words: &[OsString]) -> Result<Invocation, String> {
+    pub fn parse(words: &[OsString]) -> Result<Invocation, Invalid> {
         let mut line = Line::default();
         let mut rest = words.iter().take(MAX_WORDS);
         let mut host = None;
@@ -263,8 +264,7 @@ impl Options {
             return Err("NODE is missing: `fleetgate ssh [USER@]NODE [COMMAND]`".into());
         };
         line.files(&host)?;
-        line.finish(&host)
-            .map(|options| Invocation::Run(Box::new(options)))
+        Ok(Invocation::Run(Box::new(line.finish(&host)?)))
     }
 }
 

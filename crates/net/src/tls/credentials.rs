@@ -9,6 +9,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, SubjectPublicKeyInfoDer};
 use rustls::sign::{self, CertifiedKey, SigningKey};
 use rustls::{SignatureAlgorithm, SignatureScheme};
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 
 /// A chain, and who signs for it.
@@ -21,7 +22,7 @@ pub struct Credentials {
 /// Who signs where the key is in another process: the tunnel's monitor. It blocks until the signature is there.
 pub trait Signer: Send + Sync + fmt::Debug {
     /// An ECDSA P-256 signature (SHA-256, DER) over what a TLS 1.3 handshake signs; see [`client_handshake_hash`].
-    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, String>;
+    fn sign(&self, message: &[u8]) -> io::Result<Vec<u8>>;
 }
 
 impl Credentials {

@@ -1,7 +1,7 @@
 //! Somebody who came in by a certificate of the cluster: what it says, what was decided, and the decision made anew for
 //! each of his orders. It verifies no signature; the certificate it is made of was verified.
 
-use super::Cluster;
+use super::{Cluster, ClusterError};
 use fleetgate_policy::cluster::{Allowed, Identity, Name, Refusal, SSH_EXTENSION};
 use fleetgate_policy::{Denied, Permits};
 use fleetgate_ssh::codec::Reader;
@@ -22,16 +22,16 @@ pub struct Member {
 
 impl Member {
     /// The identity in a certificate of the cluster's user CA.
-    pub fn identity(certificate: &Certificate) -> Result<Identity, String> {
+    pub fn identity(certificate: &Certificate) -> Result<Identity, ClusterError> {
         let Some(data) = certificate.extension(SSH_EXTENSION) else {
-            return Err(format!(
+            return Err(ClusterError(format!(
                 "the certificate has no {SSH_EXTENSION}: it is not one of fleetgate login"
-            ));
+            )));
         };
         let mut reader = Reader::new(data);
         let bytes = reader.string("identity").map_err(|e| e.to_string())?;
         reader.end().map_err(|e| e.to_string())?;
-        Identity::parse(bytes)
+        Ok(Identity::parse(bytes)?)
     }
 
     /// Whether this certificate, verified, lets its user log in as `login`.
@@ -41,7 +41,7 @@ impl Member {
         login: &str,
         now: u64,
         skew: u64,
-    ) -> Result<Result<Member, Refusal>, String> {
+    ) -> Result<Result<Member, Refusal>, ClusterError> {
         let identity = Member::identity(certificate)?;
         let expires = Some(certificate.valid_before()).filter(|end| *end != u64::MAX);
         let decided = cluster.decide_login(&identity, expires, login, now, skew);

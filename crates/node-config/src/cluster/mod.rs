@@ -1,9 +1,11 @@
 //! The node's part of its cluster: the signed state, the node's labels, and the decision about each login. What proxies
 //! and the tunnel bring is believed for its signature alone; a state that is older than what is known is refused.
 
+mod error;
 mod member;
 mod signed;
 
+pub use error::ClusterError;
 pub use member::Member;
 pub use signed::{MAX_SIGNED, SignedState, StateChange, StateFiles, StateWriter};
 
@@ -42,16 +44,16 @@ pub enum Change {
 
 impl Cluster {
     /// What `fleetgate join` left below the state directory; none: the machine did not join.
-    pub fn load(config: &Config) -> Result<Option<Cluster>, String> {
+    pub fn load(config: &Config) -> Result<Option<Cluster>, ClusterError> {
         let Some(joined) = Joined::load(&config.state_directory).map_err(|e| e.to_string())? else {
             return Ok(None);
         };
         let Some(signed) = SignedState::load(&config.state_directory)? else {
-            return Err(format!(
+            return Err(ClusterError(format!(
                 "this machine joined the cluster {}, and its state is missing in {}: join again",
                 joined.cluster,
                 config.state_directory.display()
-            ));
+            )));
         };
         let mut cluster = Cluster::new(&joined, signed)?;
         // One that is damaged, or of an earlier state, says nothing: the next comes within a minute.
@@ -69,14 +71,14 @@ impl Cluster {
     }
 
     /// A node that joined, with a state that was believed before: it is signed by a key of its own list.
-    pub fn new(joined: &Joined, signed: SignedState) -> Result<Cluster, String> {
+    pub fn new(joined: &Joined, signed: SignedState) -> Result<Cluster, ClusterError> {
         let node = Name::parse(&joined.node)?;
-        let state = State::parse_json(&signed.document).map_err(|why| why.to_string())?;
+        let state = State::parse_json(&signed.document)?;
         if state.cluster.as_str() != joined.cluster {
-            return Err(format!(
+            return Err(ClusterError(format!(
                 "the state is of the cluster {}, and this machine joined {}: join again",
                 state.cluster, joined.cluster
-            ));
+            )));
         }
         is_signed(
             &state.trust.state_keys,
@@ -96,9 +98,9 @@ impl Cluster {
     }
 
     /// A state that a proxy sent. An error is a sentence for the log; what was known stays.
-    pub fn receive_state(&mut self, document: &[u8], signature: &[u8]) -> Result<Change, String> {
+    pub fn receive_state(&mut self, document: &[u8], signature: &[u8]) -> Result<Change, ClusterError> {
         is_signed(&self.state.trust.state_keys, &State::signed(document), signature)?;
-        let state = State::parse_json(document).map_err(|why| why.to_string())?;
+        let state = State::parse_json(document)?;
         self.state.follows(&state)?;
         let change = match state.serial == self.state.serial {
             true => Change::None,
@@ -114,10 +116,10 @@ impl Cluster {
     }
 
     /// A sign that the state still holds.
-    pub fn receive_fresh(&mut self, document: &[u8], signature: &[u8]) -> Result<(), String> {
+    pub fn receive_fresh(&mut self, document: &[u8], signature: &[u8]) -> Result<(), ClusterError> {
         is_signed(&self.state.trust.state_keys, &Fresh::signed(document), signature)?;
-        let fresh = Fresh::parse_json(document).map_err(|why| why.to_string())?;
-        self.state.refresh(&fresh)
+        let fresh = Fresh::parse_json(document)?;
+        Ok(self.state.refresh(&fresh)?)
     }
 
     /// The node's name.
@@ -146,7 +148,7 @@ impl Cluster {
     }
 
     /// Another value for a label; whether it is another.
-    pub fn set_label(&mut self, key: &str, value: &str) -> Result<bool, String> {
+    pub fn set_label(&mut self, key: &str, value: &str) -> Result<bool, ClusterError> {
         let is_other = self.labels.get(key) != Some(value);
         self.labels.set(key, value)?;
         Ok(is_other)
@@ -274,7 +276,7 @@ fn authorities(state: &State) -> Result<Vec<PublicKey>, String> {
 }
 
 /// Whether one of these keys signed it.
-fn is_signed(keys: &[Vec<u8>], message: &[u8], signature: &[u8]) -> Result<(), String> {
+fn is_signed(keys: &[Vec<u8>], message: &[u8], signature: &[u8]) -> Result<(), ClusterError> {
     let name = Reader::new(signature)
         .text("algorithm")
         .map_err(|e| format!("the state's signature: {e}"))?;
@@ -283,11 +285,11 @@ fn is_signed(keys: &[Vec<u8>], message: &[u8], signature: &[u8]) -> Result<(), S
     };
     match keys.iter().any(by) {
         true => Ok(()),
-        false => Err(
+        false => Err(ClusterError(
             "the state is not signed by a key that the known one names: it is forged, or this machine \
                       missed a change of keys; join again"
                 .to_owned(),
-        ),
+        )),
     }
 }
 

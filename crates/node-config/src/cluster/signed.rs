@@ -1,6 +1,7 @@
 //! The signed state on the disk: what `fleetgate join` put there first, and the newest since. Whole or not at all, and
 //! root's alone. Whether it is signed rightly is not asked here.
 
+use super::error::ClusterError;
 use crate::identity::{DIRECTORY, Home, IdentityError, replace};
 use base64ct::{Base64, Encoding};
 use fleetgate_policy::cluster::MAX_STATE;
@@ -36,17 +37,17 @@ struct Text {
 
 impl SignedState {
     /// What stands below this state directory; none: there is none.
-    pub fn load(state_directory: &Path) -> Result<Option<SignedState>, String> {
+    pub fn load(state_directory: &Path) -> Result<Option<SignedState>, ClusterError> {
         SignedState::read(&place(state_directory, STATE))
     }
 
     /// The last sign that it still holds.
-    pub fn load_fresh(state_directory: &Path) -> Result<Option<SignedState>, String> {
+    pub fn load_fresh(state_directory: &Path) -> Result<Option<SignedState>, ClusterError> {
         SignedState::read(&place(state_directory, FRESH))
     }
 
-    fn read(path: &Path) -> Result<Option<SignedState>, String> {
-        let failed = |why: String| format!("{}: {why}", path.display());
+    fn read(path: &Path) -> Result<Option<SignedState>, ClusterError> {
+        let failed = |why: String| ClusterError(format!("{}: {why}", path.display()));
         let file = match std::fs::File::open(path) {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
             other => other.map_err(|e| failed(e.to_string()))?,
@@ -68,18 +69,18 @@ impl SignedState {
     }
 
     /// Writes it.
-    pub fn save(&self, state_directory: &Path) -> Result<(), String> {
+    pub fn save(&self, state_directory: &Path) -> Result<(), ClusterError> {
         self.write(|text| replace(&place(state_directory, STATE), text))
     }
 
-    fn write(&self, to: impl FnOnce(&[u8]) -> Result<(), IdentityError>) -> Result<(), String> {
+    fn write(&self, to: impl FnOnce(&[u8]) -> Result<(), IdentityError>) -> Result<(), ClusterError> {
         let text = Text {
             document: Base64::encode_string(&self.document),
             signature: Base64::encode_string(&self.signature),
         };
         let mut text = serde_json::to_vec(&text).map_err(|e| e.to_string())?;
         text.push(b'\n');
-        to(&text).map_err(|e| e.to_string())
+        to(&text).map_err(|e| ClusterError(e.to_string()))
     }
 }
 
@@ -111,7 +112,7 @@ impl StateFiles {
     }
 
     /// What stands there now. A file that cannot be read is an error once, until it is another one.
-    pub fn look(&mut self) -> Result<StateChange, String> {
+    pub fn look(&mut self) -> Result<StateChange, ClusterError> {
         let mark = match std::fs::symlink_metadata(self.home.place(STATE)) {
             Ok(meta) => Some((
                 meta.dev(),
@@ -121,7 +122,7 @@ impl StateFiles {
                 meta.len(),
             )),
             Err(e) if e.kind() == ErrorKind::NotFound => None,
-            Err(e) => return Err(format!("{}: {e}", self.home.place(STATE).display())),
+            Err(e) => return Err(ClusterError(format!("{}: {e}", self.home.place(STATE).display()))),
         };
         if mark.is_none() {
             return Ok(StateChange::Gone);
@@ -215,7 +216,7 @@ mod tests {
             writer.write(numbered(n));
             writer.write_fresh(numbered(n + 100));
         }
-        let is_last = |kept: Result<Option<SignedState>, String>, n| kept == Ok(Some(numbered(n)));
+        let is_last = |kept: Result<Option<SignedState>, ClusterError>, n| kept == Ok(Some(numbered(n)));
         for _ in 0..1000 {
             let both = is_last(SignedState::load(&directory), 8)
                 && is_last(SignedState::load_fresh(&directory), 108);
@@ -245,6 +246,7 @@ mod tests {
             let error = SignedState::load(&directory).expect_err("damaged");
             assert_eq!(files.look(), Err(error.clone()));
             assert_eq!(files.look(), Ok(StateChange::None), "said once");
+            let error = error.to_string();
             assert!(error.contains("state.json: ") && error.contains(part), "{error}");
         }
         std::fs::remove_dir_all(&directory).expect("clean");

@@ -59,7 +59,7 @@ fn what_is_signed_is_believed_and_nothing_else() {
         ),
         (&no_key, "a user authority"),
     ] {
-        let error = receive(&mut cluster, signed).expect_err(part);
+        let error = receive(&mut cluster, signed).expect_err(part).to_string();
         assert!(error.contains(part), "{error}");
         assert_eq!(cluster.signed(), &second, "{part}");
     }
@@ -108,7 +108,9 @@ fn a_state_grows_old_and_is_refreshed() {
 #[test]
 fn who_joined_another_cluster_has_to_join_again() {
     let hand = Hand::new();
-    let error = Cluster::new(&joined("elsewhere"), hand.signed()).expect_err("another");
+    let error = Cluster::new(&joined("elsewhere"), hand.signed())
+        .expect_err("another")
+        .to_string();
     assert!(error.contains("join again"), "{error}");
     let forged = sign(&key(), hand.state.to_json(), State::signed);
     assert!(Cluster::new(&joined("home"), forged).is_err());
@@ -173,7 +175,7 @@ fn a_member_is_who_the_certificate_says_and_is_decided_about_again() {
 
     card.extension = false;
     let plain = card.sign(key.public(), ca);
-    let error = decide(&plain, NOW).expect_err("no identity");
+    let error = decide(&plain, NOW).expect_err("no identity").to_string();
     assert!(error.contains("identity@fleetgate"), "{error}");
 
     assert_eq!(member.decide_again(&cluster, "ada", NOW + 960, 60), Ok(false));

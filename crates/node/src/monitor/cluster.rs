@@ -66,7 +66,7 @@ impl Monitor {
             Err(why) => {
                 let serial = cluster.state().serial;
                 tracing::error!(serial, "a state of the cluster is not taken: {why}");
-                let refused = Some(why);
+                let refused = Some(why.into());
                 self.tools.audit.tell(Event::ClusterState {
                     serial,
                     refused,

@@ -76,7 +76,7 @@ pub struct Value {
 }
 
 /// Whether they can be run at all; an error names the key of node.toml.
-pub fn check(config: &Config) -> Result<(), String> {
+pub(crate) fn check(config: &Config) -> Result<(), String> {
     if config.labels.len() + config.label_commands.len() > MAX_LABELS {
         return Err(format!(
             "`labels` and `label_commands` have more than {MAX_LABELS} labels"

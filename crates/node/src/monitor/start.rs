@@ -6,6 +6,7 @@ use super::accept::Listeners;
 use super::audit::{Audit, Event};
 use super::cgroup::{Cgroups, outside, usage};
 use super::connections::Connections;
+use super::error::MonitorError;
 use super::fronts::Fronts;
 use super::host_keys::HostKeys;
 use super::label_commands::{self, LabelCommands};
@@ -74,18 +75,6 @@ pub struct Sources {
     pub tunnel: Source,
 }
 
-/// Why there is no monitor. A sentence with its remedy.
-#[derive(Debug)]
-pub struct MonitorError(String);
-
-impl fmt::Display for MonitorError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for MonitorError {}
-
 /// An error at a step.
 fn at<E: fmt::Display>(doing: &'static str) -> impl Fn(E) -> MonitorError {
     move |e| MonitorError(format!("{doing}: {e}"))
@@ -137,7 +126,7 @@ pub fn audit_log(config: &Config, user_mode: bool) -> PathBuf {
 }
 
 /// What is wrong with this configuration, beyond its form: the files it names, its lists, its names of algorithms.
-pub fn check(config: &Config, user_mode: bool) -> Result<(), String> {
+pub fn check(config: &Config, user_mode: bool) -> Result<(), MonitorError> {
     let mut config = config.clone();
     settle(&mut config, user_mode);
     let config = &config;
@@ -148,10 +137,10 @@ pub fn check(config: &Config, user_mode: bool) -> Result<(), String> {
         metrics::check(address).map_err(|e| e.to_string())?;
     }
     if user_mode && config.audit != Level::None {
-        return Err(format!(
+        return Err(MonitorError(format!(
             "`audit = \"{}\"`: sessions are watched by a node that runs as root; leave it out",
             config.audit.name()
-        ));
+        )));
     }
     let joined = is_joined(&config.state_directory);
     Trust::new(config, uses_pam(config, user_mode), joined)?;
@@ -160,11 +149,12 @@ pub fn check(config: &Config, user_mode: bool) -> Result<(), String> {
         true => HostKeys::of(Vec::new()),
         false => HostKeys::load(config, user_mode).map_err(|e| e.to_string())?,
     };
-    Offer::new(config, keys).map(drop)
+    Offer::new(config, keys)?;
+    Ok(())
 }
 
 /// The public host keys (blobs) that a node with this configuration shows; its own is made where there is none.
-pub fn host_keys(config: &Config, user_mode: bool) -> Result<Vec<Vec<u8>>, String> {
+pub fn host_keys(config: &Config, user_mode: bool) -> Result<Vec<Vec<u8>>, MonitorError> {
     let mut config = config.clone();
     settle(&mut config, user_mode);
     let keys = HostKeys::load(&config, user_mode).map_err(|e| e.to_string())?;

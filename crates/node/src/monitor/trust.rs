@@ -4,7 +4,7 @@
 use crate::config::{self, Config};
 use fleetgate_policy::access::{Access, RootLogin};
 use fleetgate_policy::commands::{Command, CommandLimits, Commands};
-use fleetgate_policy::{Kind, Permits, Rule};
+use fleetgate_policy::{Invalid, Kind, Permits, Rule};
 use fleetgate_ssh::key::krl::{Krl, MAX_KRL};
 use fleetgate_ssh::key::{KeyOrCertificate, PublicKey};
 use std::collections::BTreeMap;
@@ -255,14 +255,14 @@ fn permits(config: &Config) -> Permits {
 fn commands(entries: &BTreeMap<String, config::CommandEntry>) -> Result<Commands, String> {
     let mut commands = Commands::new();
     for (name, entry) in entries {
-        let bad = |why: String| format!("`commands.{name}`: {why}");
+        let bad = |why: Invalid| format!("`commands.{name}`: {why}");
         let command = command(entry).map_err(bad)?;
         commands.add(name, command).map_err(bad)?;
     }
     Ok(commands)
 }
 
-fn command(entry: &config::CommandEntry) -> Result<Command, String> {
+fn command(entry: &config::CommandEntry) -> Result<Command, Invalid> {
     let limits = CommandLimits {
         timeout: Some(entry.timeout.0).filter(|timeout| !timeout.is_zero()),
         concurrency: Some(entry.concurrency).filter(|most| *most > 0),
@@ -272,7 +272,7 @@ fn command(entry: &config::CommandEntry) -> Result<Command, String> {
     let complete = |command: Command| command.limited(limits).with_environment(environment);
     if !entry.arguments.is_empty() {
         if !entry.args.is_empty() {
-            return Err("`args` and `arguments` are two ways to say the same: keep one".to_owned());
+            return Err("`args` and `arguments` are two ways to say the same: keep one".into());
         }
         let argument = |a: &config::CommandArgument| (a.name.clone(), a.form.clone(), a.default.clone());
         let arguments: Vec<_> = entry.arguments.iter().map(argument).collect();
@@ -296,7 +296,8 @@ fn command(entry: &config::CommandEntry) -> Result<Command, String> {
         return Err(format!(
             "`argv` has {count} times {{}}, and `args` {} patterns",
             entry.args.len()
-        ));
+        )
+        .into());
     }
     let numbered = |(n, form): (usize, &String)| (format!("a{}", n + 1), form.clone(), None);
     let arguments: Vec<_> = entry.args.iter().enumerate().map(numbered).collect();
@@ -304,7 +305,7 @@ fn command(entry: &config::CommandEntry) -> Result<Command, String> {
 }
 
 /// Arguments are name, form and default.
-fn defined(argv: &[String], arguments: &[(String, String, Option<String>)]) -> Result<Command, String> {
+fn defined(argv: &[String], arguments: &[(String, String, Option<String>)]) -> Result<Command, Invalid> {
     let arguments: Vec<(&str, &str, Option<&str>)> = arguments
         .iter()
         .map(|(name, form, default)| (name.as_str(), form.as_str(), default.as_deref()))

@@ -45,7 +45,7 @@ pub struct WatchedSessions {
 
 impl WatchedSessions {
     /// A session is to be watched: what its order says, and the descriptor beside it.
-    pub fn begin(
+    pub(crate) fn begin(
         &mut self,
         connection: Connection,
         login: &str,

@@ -89,7 +89,7 @@ impl From<ConfigError> for StarterError {
 /// Starts the service and stays until it is told to end. The answer is the exit code.
 pub fn run(options: &Options) -> Result<i32, StarterError> {
     let system = |doing| move |e| StarterError::System(doing, e);
-    parent::follow().map_err(StarterError::Ended)?;
+    parent::follow().map_err(|e| StarterError::Ended(e.into()))?;
     let signals = idle_starter::signals().map_err(system("taking signals"))?;
     let log = idle_starter::log(options.format);
     let systemd = notify::systemd(log);
@@ -109,7 +109,7 @@ pub fn run(options: &Options) -> Result<i32, StarterError> {
 
     let mut starter =
         IdleStarter::new(control, child.pidfd, signals, systemd, log).map_err(system("watching"))?;
-    let image = match starter.until_ready().map_err(StarterError::Ended)? {
+    let image = match starter.until_ready().map_err(|e| StarterError::Ended(e.into()))? {
         Stage::Over => return Ok(0),
         Stage::Ready(image) => image,
     };
@@ -121,7 +121,8 @@ pub fn run(options: &Options) -> Result<i32, StarterError> {
     if let Some(image) = image {
         starter.become_small(&image);
     }
-    starter.serve().map(|()| 0).map_err(StarterError::Ended)
+    starter.serve().map_err(|e| StarterError::Ended(e.into()))?;
+    Ok(0)
 }
 
 /// Executes the monitor: this very program under its own word, by descriptor, so that an upgrade of the file does not

@@ -2,6 +2,7 @@
 //! signature: whoever reads them has verified the certificate they stand in.
 
 use super::name::Name;
+use crate::Invalid;
 use std::fmt;
 
 /// The extension of an SSH certificate that carries an identity (names of one's own: PROTOCOL.certkeys). Its value is
@@ -138,8 +139,8 @@ impl Identity {
     }
 
     /// What was encoded. Fields behind those it knows are skipped; anything else out of form is refused.
-    pub fn parse(bytes: &[u8]) -> Result<Identity, String> {
-        read(bytes).map_err(|why| format!("the certificate's identity {why}"))
+    pub fn parse(bytes: &[u8]) -> Result<Identity, Invalid> {
+        read(bytes).map_err(|why| Invalid(format!("the certificate's identity {why}")))
     }
 }
 

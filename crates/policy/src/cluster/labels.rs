@@ -1,6 +1,7 @@
 //! What a node says of itself, as keys and values. It does not know where they come from.
 
 use super::name::shortened;
+use crate::Invalid;
 use std::collections::BTreeMap;
 
 /// The most labels of a node.
@@ -21,7 +22,7 @@ impl Labels {
     }
 
     /// All of these.
-    pub fn of<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Labels, String> {
+    pub fn of<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Labels, Invalid> {
         let mut labels = Labels::new();
         for (key, value) in pairs {
             labels.set(key, value)?;
@@ -30,11 +31,11 @@ impl Labels {
     }
 
     /// Adds one, or gives it another value.
-    pub fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), Invalid> {
         check_key(key)?;
         check_value(value).map_err(|why| format!("the label {key}: {why}"))?;
         if self.0.len() == MAX_LABELS && !self.0.contains_key(key) {
-            return Err(format!("a node has at most {MAX_LABELS} labels"));
+            return Err(Invalid(format!("a node has at most {MAX_LABELS} labels")));
         }
         self.0.insert(key.to_string(), value.to_string());
         Ok(())
@@ -119,7 +120,7 @@ mod tests {
             labels.set(&i.to_string(), "x").unwrap();
         }
         assert_eq!(
-            labels.set("more", "x").unwrap_err(),
+            labels.set("more", "x").unwrap_err().to_string(),
             "a node has at most 64 labels"
         );
         labels.set("0", "another").unwrap();

@@ -3,6 +3,7 @@
 use super::identity::Identity;
 use super::name::Name;
 use super::refusal::{Reason, Refusal};
+use crate::Invalid;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -80,7 +81,7 @@ impl Target {
     }
 
     /// From a kind and a name.
-    pub fn parse(kind: &str, name: &str) -> Result<Target, String> {
+    pub fn parse(kind: &str, name: &str) -> Result<Target, Invalid> {
         Ok(match kind {
             "user" => Target::User(Name::parse(name)?),
             "node" => Target::Node(Name::parse(name)?),
@@ -94,18 +95,18 @@ impl Target {
             "session" => {
                 let is_digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
                 if name.len() != SESSION_DIGITS || !name.bytes().all(is_digit) {
-                    return Err(format!(
+                    return Err(Invalid(format!(
                         "{:?} names no session: it is {SESSION_DIGITS} hexadecimal digits",
                         super::name::shortened(name)
-                    ));
+                    )));
                 }
                 Target::Session(name.to_string())
             }
             _ => {
-                return Err(format!(
+                return Err(Invalid(format!(
                     "{:?} cannot be locked: name a user, node, login, role, device, proxy or session",
                     super::name::shortened(kind)
-                ));
+                )));
             }
         })
     }

@@ -1,5 +1,6 @@
 //! A name of something in the cluster. It is only a form: whether anybody has it is the state's business.
 
+use crate::Invalid;
 use std::fmt;
 
 /// The longest name.
@@ -12,8 +13,8 @@ pub struct Name(String);
 
 impl Name {
     /// As somebody wrote it.
-    pub fn parse(text: &str) -> Result<Name, String> {
-        let refuse = |why: &str| Err(format!("the name {:?} {why}", shortened(text)));
+    pub fn parse(text: &str) -> Result<Name, Invalid> {
+        let refuse = |why: &str| Err(Invalid(format!("the name {:?} {why}", shortened(text))));
         if text.is_empty() {
             return refuse("is empty");
         }
@@ -44,9 +45,9 @@ impl fmt::Display for Name {
 }
 
 impl std::str::FromStr for Name {
-    type Err = String;
+    type Err = Invalid;
 
-    fn from_str(text: &str) -> Result<Name, String> {
+    fn from_str(text: &str) -> Result<Name, Invalid> {
         Name::parse(text)
     }
 }
@@ -93,11 +94,12 @@ mod tests {
                 "the name \"é\" has 'é' in it: a name has lower-case letters, digits and . _ -",
             ),
         ] {
-            assert_eq!(Name::parse(bad).unwrap_err(), why);
+            assert_eq!(Name::parse(bad).unwrap_err().to_string(), why);
         }
         assert!(
             Name::parse(&"a".repeat(MAX_NAME + 1))
                 .unwrap_err()
+                .to_string()
                 .ends_with("is longer than 128 bytes")
         );
     }

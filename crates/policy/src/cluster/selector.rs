@@ -2,6 +2,7 @@
 
 use super::labels::{self, Labels};
 use super::name::{Name, is_of_a_name, shortened};
+use crate::Invalid;
 use crate::pattern;
 use std::fmt;
 
@@ -26,8 +27,8 @@ enum Part {
 
 impl Selector {
     /// As somebody wrote it.
-    pub fn parse(text: &str) -> Result<Selector, String> {
-        let refuse = |why: String| format!("the selector {:?} {why}", shortened(text));
+    pub fn parse(text: &str) -> Result<Selector, Invalid> {
+        let refuse = |why: String| Invalid(format!("the selector {:?} {why}", shortened(text)));
         if text.len() > MAX_SELECTOR {
             return Err(refuse(format!("is longer than {MAX_SELECTOR} bytes")));
         }
@@ -118,9 +119,9 @@ impl fmt::Display for Selector {
 }
 
 impl std::str::FromStr for Selector {
-    type Err = String;
+    type Err = Invalid;
 
-    fn from_str(text: &str) -> Result<Selector, String> {
+    fn from_str(text: &str) -> Result<Selector, Invalid> {
         Selector::parse(text)
     }
 }
@@ -176,7 +177,7 @@ mod tests {
             ),
             ("env=a\nb", "the selector \"env=a\\nb\" has '\\n' in a value"),
         ] {
-            assert_eq!(Selector::parse(text).unwrap_err(), want);
+            assert_eq!(Selector::parse(text).unwrap_err().to_string(), want);
         }
         assert!(Selector::parse(&"a".repeat(MAX_SELECTOR)).is_ok());
         assert!(Selector::parse(&"a".repeat(MAX_SELECTOR + 1)).is_err());

@@ -4,6 +4,7 @@
 use super::lock::Locks;
 use super::name::Name;
 use super::role::Role;
+use crate::Invalid;
 use std::collections::BTreeMap;
 
 /// What is signed in front of a state's document.
@@ -110,29 +111,29 @@ impl State {
     }
 
     /// Whether another may take its place: of the same cluster, and not older. Its signature was checked before.
-    pub fn follows(&self, new: &State) -> Result<(), String> {
+    pub fn follows(&self, new: &State) -> Result<(), Invalid> {
         if new.cluster != self.cluster {
-            return Err(format!(
+            return Err(Invalid(format!(
                 "the state is of the cluster {}, and this machine belongs to {}",
                 new.cluster, self.cluster
-            ));
+            )));
         }
         if (new.serial, new.as_of) < (self.serial, self.as_of) {
-            return Err(format!(
+            return Err(Invalid(format!(
                 "the state has the serial {} of {}, and {} of {} is known already: somebody sends an old one",
                 new.serial, new.as_of, self.serial, self.as_of
-            ));
+            )));
         }
         Ok(())
     }
 
     /// Takes note that it still holds.
-    pub fn refresh(&mut self, fresh: &Fresh) -> Result<(), String> {
+    pub fn refresh(&mut self, fresh: &Fresh) -> Result<(), Invalid> {
         if fresh.serial != self.serial {
-            return Err(format!(
+            return Err(Invalid(format!(
                 "the sign of freshness is for the serial {}, and the state here has {}",
                 fresh.serial, self.serial
-            ));
+            )));
         }
         self.as_of = self.as_of.max(fresh.as_of);
         Ok(())

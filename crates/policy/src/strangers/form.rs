@@ -1,6 +1,7 @@
 //! How an operator writes it: the table `[strangers]` of node.toml and of the proxy's configuration.
 
 use super::{Offence, Settings};
+use crate::Invalid;
 use crate::address::Network;
 use crate::cluster::documents::forms::Span;
 use serde::Deserialize;
@@ -26,7 +27,7 @@ pub struct Form {
 
 impl Form {
     /// What it says, for a service that counts these offences. What would do nothing is refused.
-    pub fn settings(self, counted: &[Offence]) -> Result<Settings, String> {
+    pub fn settings(self, counted: &[Offence]) -> Result<Settings, Invalid> {
         let mut settings = Settings::default();
         let costs = &mut settings.costs;
         let is_off = self.penalties == Some(false);
@@ -67,10 +68,12 @@ impl Form {
         for (name, span, setting, offence) in rows {
             let Some(Span(span)) = span else { continue };
             if offence.is_some_and(|offence| !counted.contains(&offence)) {
-                return Err(format!("{name}: this service does not count such offences"));
+                return Err(Invalid(format!(
+                    "{name}: this service does not count such offences"
+                )));
             }
             if is_off {
-                return Err(format!("{name} does nothing beside `penalties = false`"));
+                return Err(Invalid(format!("{name} does nothing beside `penalties = false`")));
             }
             *setting = span;
         }

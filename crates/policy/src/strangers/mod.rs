@@ -17,6 +17,7 @@ pub use penalties::{Costs, MAX_SOURCES, Offence, Penalties};
 pub use places::{Admission, Bounds, Full, WaitingConnections};
 pub use sums::{Lines, MAX_SUMMED, Sum, Sums, WINDOW};
 
+use crate::Invalid;
 use crate::address::Network;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -59,24 +60,22 @@ impl Default for Settings {
 
 impl Settings {
     /// A sentence that says what cannot be.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), Invalid> {
         if !(1..=32).contains(&self.prefixes.v4) {
-            return Err("ipv4_prefix is to be from 1 to 32".to_owned());
+            return Err("ipv4_prefix is to be from 1 to 32".into());
         }
         if !(1..=128).contains(&self.prefixes.v6) {
-            return Err("ipv6_prefix is to be from 1 to 128".to_owned());
+            return Err("ipv6_prefix is to be from 1 to 128".into());
         }
         if self.most < self.least {
-            return Err(
-                "penalty_max is shorter than penalty_min: no source would ever be refused".to_owned(),
-            );
+            return Err("penalty_max is shorter than penalty_min: no source would ever be refused".into());
         }
         if self.most > MAX_PENALTY {
-            return Err("penalty_max is longer than a day".to_owned());
+            return Err("penalty_max is longer than a day".into());
         }
         if self.least.is_zero() {
             let words = "penalty_min is 0: the first slip would shut a source out; `penalties = false` turns them off";
-            return Err(words.to_owned());
+            return Err(words.into());
         }
         let costs = &self.costs;
         let spans = [
@@ -88,13 +87,13 @@ impl Settings {
             ("known_for", self.known_for),
         ];
         if let Some((name, _)) = spans.iter().find(|(_, span)| *span > MAX_SPAN) {
-            return Err(format!("{name} is longer than a year"));
+            return Err(Invalid(format!("{name} is longer than a year")));
         }
         if self.exempt.len() > MAX_EXEMPT {
-            return Err(format!("exempt may name {MAX_EXEMPT} networks"));
+            return Err(Invalid(format!("exempt may name {MAX_EXEMPT} networks")));
         }
         if self.lines > MAX_LINES {
-            return Err(format!("lines is at most {MAX_LINES}"));
+            return Err(Invalid(format!("lines is at most {MAX_LINES}")));
         }
         Ok(())
     }

@@ -1,10 +1,10 @@
 //! SSH at the proxy: for `ssh -J`, and for nodes without fleetgate, whose SSH ends here. It knows no sockets and no
 //! gRPC: streams are handed to it, and what the proxy knows is asked through [`JumpAccess`].
 
-pub mod authenticator;
+pub(crate) mod authenticator;
 pub mod endpoint;
-pub mod jump;
-pub mod terminate;
+pub(crate) mod jump;
+pub(crate) mod terminate;
 #[cfg(test)]
 mod tests;
 
@@ -25,10 +25,10 @@ pub const MAX_CHANNELS: u32 = 64;
 /// A byte stream to a node's SSH.
 pub type Stream = Box<dyn endpoint::Bytes>;
 /// It is under way; an error is a sentence for the user.
-pub type StreamFuture = Pin<Box<dyn Future<Output = Result<Stream, String>>>>;
+pub(crate) type StreamFuture = Pin<Box<dyn Future<Output = Result<Stream, String>>>>;
 
 /// What the rest of the proxy does for a connection by SSH.
-pub trait JumpAccess {
+pub(crate) trait JumpAccess {
     /// The proxy's key with its certificate, as they are now.
     fn host_key(&self) -> Arc<HostKey>;
     /// Whether this certificate lets its user in at the proxy, where he gave this name.

@@ -7,6 +7,7 @@ mod proc;
 pub mod program;
 pub mod ptrace;
 
+use crate::TraceError;
 use fleetgate_calls::abi::Call;
 use fleetgate_sys::ptrace::Signal;
 
@@ -124,7 +125,7 @@ pub trait Catch {
     ///
     /// # Errors
     /// The kernel's, in words: nothing can be caught any more.
-    fn next(&mut self, wait: Wait) -> Result<NextEvent, String>;
+    fn next(&mut self, wait: Wait) -> Result<NextEvent, TraceError>;
 
     /// Lets the task of an event go on, once for each event. One that is gone meanwhile is no error.
     fn go_on(&mut self, tid: i32, then: Then);

@@ -1,6 +1,7 @@
 //! Finding the program that a name means, as a shell does it. It starts nothing; what is found here can still be refused by
 //! the kernel.
 
+use crate::TraceError;
 use fleetgate_sys::Errno;
 use std::ffi::CString;
 use std::fs::{self, Metadata};
@@ -16,15 +17,15 @@ pub const PATH: &[u8] = b"/usr/local/bin:/bin:/usr/bin";
 ///
 /// # Errors
 /// A sentence: which program, and what is wrong with it.
-pub fn find(name: &[u8], path: Option<&[u8]>) -> Result<CString, String> {
+pub fn find(name: &[u8], path: Option<&[u8]>) -> Result<CString, TraceError> {
     let shown = String::from_utf8_lossy(name).into_owned();
-    let refused = |at: &Path, why: &str| format!("cannot execute {}: {why}", at.display());
+    let refused = |at: &Path, why: &str| TraceError(format!("cannot execute {}: {why}", at.display()));
     let to = |at: &Path| {
         CString::new(at.as_os_str().as_bytes())
-            .map_err(|_| format!("cannot execute {shown:?}: it has a zero byte"))
+            .map_err(|_| TraceError(format!("cannot execute {shown:?}: it has a zero byte")))
     };
     if name.is_empty() {
-        return Err("cannot execute a program without a name".into());
+        return Err(TraceError("cannot execute a program without a name".to_owned()));
     }
     if name.contains(&b'/') {
         let at = at(name);
@@ -48,7 +49,7 @@ pub fn find(name: &[u8], path: Option<&[u8]>) -> Result<CString, String> {
         }
     }
     Err(nearly.unwrap_or_else(|| {
-        format!("cannot execute {shown}: no directory of PATH has a program of this name; give its path, as in ./{shown}")
+        TraceError(format!("cannot execute {shown}: no directory of PATH has a program of this name; give its path, as in ./{shown}"))
     }))
 }
 
@@ -105,7 +106,7 @@ mod tests {
             let name = name.replace("ROOT", &root.display().to_string());
             match (find(name.as_bytes(), Some(path.as_bytes())), found) {
                 (Ok(at), Ok(wanted)) => assert_eq!(at.to_bytes(), root.join(wanted).as_os_str().as_bytes()),
-                (Err(said), Err(wanted)) => assert!(said.contains(wanted), "{name}: {said}"),
+                (Err(said), Err(wanted)) => assert!(said.to_string().contains(wanted), "{name}: {said}"),
                 (other, _) => panic!("{name}: {other:?}"),
             }
         }

@@ -1,6 +1,7 @@
 //! What differs between two runs of a program that were written down as JSON: calls by how often they were made and failed,
 //! files, programs and hosts by who named them. Order and time are no difference. It reads two files and writes none.
 
+use crate::TraceError;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -35,11 +36,11 @@ impl Side {
     ///
     /// # Errors
     /// File, line, and what is wrong there.
-    pub fn read(path: &Path) -> Result<Side, String> {
+    pub fn read(path: &Path) -> Result<Side, TraceError> {
         let file = std::fs::File::open(path).map_err(|e| format!("{}: {e}", path.display()))?;
         Side::of(BufReader::new(file)).map_err(|(line, what)| match line {
-            0 => format!("{}: {what}", path.display()),
-            line => format!("{}:{line}: {what}", path.display()),
+            0 => TraceError(format!("{}: {what}", path.display())),
+            line => TraceError(format!("{}:{line}: {what}", path.display())),
         })
     }
 
@@ -375,7 +376,9 @@ mod tests {
             let (number, said) = Side::of(text.as_bytes()).expect_err(what);
             assert!(number == line && said.contains(what), "{number}: {said}");
         }
-        let gone = Side::read(Path::new("/nowhere/a.json")).expect_err("no file");
+        let gone = Side::read(Path::new("/nowhere/a.json"))
+            .expect_err("no file")
+            .to_string();
         assert!(gone.starts_with("/nowhere/a.json: No such file"), "{gone}");
     }
 }

@@ -6,6 +6,7 @@
 //! next event; in a file by a thread of its own, a quarter of a second after the first of it at the latest, whatever the
 //! tracer does meanwhile; and everywhere when much has gathered.
 
+use crate::TraceError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::io::{IsTerminal, Write};
@@ -100,7 +101,7 @@ impl Output {
     ///
     /// # Errors
     /// It cannot be: which, why, in words.
-    pub fn open(target: &Target) -> Result<Output, String> {
+    pub fn open(target: &Target) -> Result<Output, TraceError> {
         let (file, name, child) = match target {
             Target::Stderr => {
                 let fd = std::os::fd::AsFd::as_fd(&std::io::stderr()).try_clone_to_owned();
@@ -433,7 +434,7 @@ mod tests {
         }
         output.close();
         let nowhere = Output::open(&Target::File("/nowhere/x".into(), false));
-        let why = nowhere.err().expect("no such folder");
+        let why = nowhere.err().expect("no such folder").to_string();
         assert!(why.starts_with("/nowhere/x: No such file"), "{why}");
     }
 }

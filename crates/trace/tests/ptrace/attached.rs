@@ -311,7 +311,9 @@ fn what_cannot_be_traced_or_executed_is_an_error_that_says_why() {
             &[libc::SYS_openat],
         ] {
             let said = launch(&[program], &place.0, &Way::of(calls, Then::Result)).err();
-            let said = said.unwrap_or_else(|| panic!("{program} cannot be executed"));
+            let said = said
+                .unwrap_or_else(|| panic!("{program} cannot be executed"))
+                .to_string();
             assert!(said.contains(program) && said.contains(why), "{said}");
         }
     }
@@ -327,7 +329,8 @@ fn what_cannot_be_traced_or_executed_is_an_error_that_says_why() {
     ] {
         let said = Ptrace::attach(&pids, Follow::All)
             .err()
-            .expect("it cannot be traced");
+            .expect("it cannot be traced")
+            .to_string();
         assert!(said.contains(&why), "{said}");
     }
     first.leave();

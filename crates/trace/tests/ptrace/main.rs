@@ -11,6 +11,7 @@ mod unwanted;
 use fleetgate_calls::abi::{Abi, Call};
 use fleetgate_calls::select::{Selection, When};
 use fleetgate_sys::seccomp::Instruction;
+use fleetgate_trace::TraceError;
 use fleetgate_trace::catch::ptrace::{Counts, Launch, Ptrace};
 use fleetgate_trace::catch::{Catch, End, Event, NextEvent, Then, Wait, program};
 use fleetgate_trace::follow::Follow;
@@ -117,7 +118,7 @@ fn wanted(calls: &[i64]) -> Selection {
     wanted
 }
 
-fn launch(command: &[&str], out: &Path, way: &Way) -> Result<Ptrace, String> {
+fn launch(command: &[&str], out: &Path, way: &Way) -> Result<Ptrace, TraceError> {
     let string = |s: &str| CString::new(s).expect("no zero byte");
     let path = std::env::var_os("PATH").map(|p| p.into_encoded_bytes());
     Ptrace::launch(Launch {

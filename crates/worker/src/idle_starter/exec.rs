@@ -1,6 +1,6 @@
 //! The starter's step from the program that started the service to the small one that only waits.
 
-use super::{IdleStarter, Stage};
+use super::{IdleStarter, Stage, WaitError};
 use crate::start::Format;
 use fleetgate_sys::spawn::Strings;
 use fleetgate_sys::{Errno, Fd, exe};
@@ -8,7 +8,7 @@ use std::ffi::CString;
 
 impl IdleStarter {
     /// Waits until connections are accepted, or the service ends before.
-    pub fn until_ready(&mut self) -> Result<Stage, String> {
+    pub fn until_ready(&mut self) -> Result<Stage, WaitError> {
         loop {
             if let Some(stage) = self.turn()? {
                 return Ok(stage);

@@ -2,12 +2,14 @@
 //! another program, the small image that the monitor sends with its word Ready: the same process to whoever waits for it,
 //! with the same child.
 
+mod error;
 mod exec;
 mod systemd;
 
 use crate::rest::Rest;
 use crate::sandbox::{self, Worker};
 use crate::start::{Format, Log};
+pub use error::WaitError;
 use fleetgate_sys::epoll::{Epoll, Event};
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::{Errno, Fd, process, signals, socket};
@@ -86,7 +88,7 @@ impl IdleStarter {
     }
 
     /// Waits until the service ends as it was told.
-    pub fn serve(mut self) -> Result<(), String> {
+    pub fn serve(mut self) -> Result<(), WaitError> {
         loop {
             match self.turn()? {
                 Some(Stage::Over) => return Ok(()),
@@ -229,7 +231,7 @@ pub(crate) fn run(words: &[&str]) -> Option<i32> {
     }
 }
 
-fn go_on(control: Fd, monitor: Fd, notify: Option<Fd>, log: Log) -> Result<(), String> {
+fn go_on(control: Fd, monitor: Fd, notify: Option<Fd>, log: Log) -> Result<(), WaitError> {
     let watching = |e: Errno| format!("watching: {e}");
     for fd in [Some(&control), Some(&monitor), notify.as_ref()]
         .into_iter()

@@ -163,7 +163,7 @@ fn here(config: &Config, id: &str, reason: &str) -> Result<String, ClientError> 
     let session = only(id, found.collect())?;
     let by = format!("uid {}", process::effective_uid());
     let order = json!({ "by": by, "reason": reason }).to_string();
-    present::end(&directory, &session, &order).map_err(ClientError::Refused)?;
+    present::end(&directory, &session, &order).map_err(|e| ClientError::Refused(e.to_string()))?;
     Ok(session)
 }
 

@@ -12,7 +12,7 @@ pub(super) fn remote(value: &str) -> Result<Forward, String> {
         Ok(_) => format!(
             "-R {value}: a SOCKS proxy on the far side is not served; say where it leads: -R PORT:HOST:PORT"
         ),
-        Err(_) => e,
+        Err(_) => e.into(),
     })
 }
 

@@ -230,7 +230,7 @@ fn by_cluster(
     }
     let decided = Member::decide(certificate, cluster, visitor.login, visitor.now, visitor.skew);
     match (checked, decided) {
-        (_, Err(why)) => quietly(why),
+        (_, Err(why)) => quietly(why.into()),
         (_, Ok(Err(refusal))) => Err(KeyRefusal::Openly(Box::new(ClusterRefusal {
             user: Member::identity(certificate)
                 .ok()

@@ -106,7 +106,7 @@ pub struct Tunnel {
 
 impl Tunnel {
     /// Of a machine that joined; none: it did not.
-    pub fn load(state_directory: &Path) -> Result<Option<Tunnel>, String> {
+    pub(crate) fn load(state_directory: &Path) -> Result<Option<Tunnel>, String> {
         let Some(joined) = Identity::load(state_directory).map_err(|e| e.to_string())? else {
             return Ok(None);
         };
@@ -205,7 +205,7 @@ impl Tunnel {
 }
 
 /// What `fleetgate join` left: all of it or nothing. An error: a part of it is missing or cannot be read.
-pub fn joined(config: &Config) -> Result<Option<(Tunnel, Cluster)>, String> {
+pub(crate) fn joined(config: &Config) -> Result<Option<(Tunnel, Cluster)>, String> {
     let tunnel = Tunnel::load(&config.state_directory)?;
     Ok(tunnel.zip(Cluster::load(config)?))
 }

@@ -69,7 +69,7 @@ pub fn request(key: &Key, host_keys: &[Vec<u8>], leaf: &[u8]) -> Vec<u8> {
 
 /// What came of a request: `old` with newer certificates, or the sentence that says why not. Each must be of an authority
 /// of the state, for our own key and in our own name.
-pub fn accept(
+pub(crate) fn accept(
     old: &Identity,
     key: &Key,
     host_keys: &[Vec<u8>],

@@ -38,7 +38,7 @@ impl LateChain {
 }
 
 /// Opens a chain. An error says where to look.
-pub fn open(source: &Source, name: &CStr) -> Result<FallbackChain, String> {
+pub(crate) fn open(source: &Source, name: &CStr) -> Result<FallbackChain, String> {
     let options = Options {
         name: Some(name.into()),
         ..Options::default()

@@ -9,7 +9,8 @@ mod start;
 mod tests;
 mod worker_socket;
 
-pub use late_chain::{LateChain, open as open_chain};
+pub use late_chain::LateChain;
+pub(crate) use late_chain::open as open_chain;
 pub use messages::Messages;
 pub use start::{Executor, Images, Process, StartOrder, Started, WorkerKind, WorkerStarter};
 pub use worker_socket::{Frame, LossReason};

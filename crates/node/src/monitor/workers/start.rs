@@ -2,6 +2,7 @@
 //! image comes from a fallback chain; one that cannot be executed is left for the next strategy.
 
 use super::LateChain;
+use crate::monitor::error::MonitorError;
 use fleetgate_seal::{Death, FallbackChain, Image, Verdict};
 use fleetgate_sys::spawn::{Program, Spawn, Stack, Step, Strings, spawn};
 use fleetgate_sys::{Fd, file};
@@ -39,8 +40,8 @@ impl WorkerKind {
     }
 }
 
-/// A started process, or a sentence.
-pub type Started = Result<Process, String>;
+/// A started process, or why there is none.
+pub type Started = Result<Process, MonitorError>;
 
 /// A process.
 #[derive(Debug)]
@@ -160,7 +161,7 @@ impl Executor {
 impl WorkerStarter for Executor {
     fn start(&mut self, order: StartOrder) {
         if let Err(mpsc::SendError(Job::Start(order))) = self.jobs.send(Job::Start(order)) {
-            (order.done)(Err("the thread that starts processes is gone".to_owned()));
+            (order.done)(Err("the thread that starts processes is gone".to_owned().into()));
         }
     }
 
@@ -199,12 +200,12 @@ fn execute(images: &mut Images, order: &StartOrder, stack: &mut Stack) -> Starte
             }
             Err(e) if e.step == Step::Exec => match chain.image_failed(&image, Death::Exec(e.errno)) {
                 Verdict::Moved { .. } => continue,
-                _ => return Err(e.to_string()),
+                _ => return Err(e.to_string().into()),
             },
-            Err(e) => return Err(e.to_string()),
+            Err(e) => return Err(e.to_string().into()),
         }
     }
-    Err("no strategy of the fallback chain executes it".to_owned())
+    Err("no strategy of the fallback chain executes it".to_owned().into())
 }
 
 fn arguments(images: &Images, kind: WorkerKind) -> Vec<CString> {

@@ -6,24 +6,12 @@ mod role;
 mod state;
 
 use super::{Fresh, Lock, MAX_STATE, Role, State};
+use crate::Invalid;
 use role::RoleDocument;
-use std::fmt;
-
-/// Why a document is refused: one sentence, with the place where there is one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DocumentError(String);
-
-impl fmt::Display for DocumentError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for DocumentError {}
 
 /// Reads a role file: `[role.NAME]` tables. `file` is for the errors.
-pub fn parse_roles(file: &str, text: &str) -> Result<Vec<Role>, DocumentError> {
-    role::file(file, text).map_err(DocumentError)
+pub fn parse_roles(file: &str, text: &str) -> Result<Vec<Role>, Invalid> {
+    role::file(file, text).map_err(Invalid)
 }
 
 /// Roles as a role file; what is as it would be anyway is left out.
@@ -38,9 +26,9 @@ impl Role {
     }
 
     /// From JSON.
-    pub fn parse_json(text: &[u8]) -> Result<Role, DocumentError> {
+    pub fn parse_json(text: &[u8]) -> Result<Role, Invalid> {
         let document: RoleDocument = read("role", text)?;
-        document.named(None).map_err(DocumentError)
+        document.named(None).map_err(Invalid)
     }
 }
 
@@ -51,11 +39,9 @@ impl Lock {
     }
 
     /// From JSON.
-    pub fn parse_json(text: &[u8]) -> Result<Lock, DocumentError> {
+    pub fn parse_json(text: &[u8]) -> Result<Lock, Invalid> {
         let document: state::LockDocument = read("lock", text)?;
-        document
-            .read()
-            .map_err(|why| DocumentError(format!("the lock: {why}")))
+        document.read().map_err(|why| Invalid(format!("the lock: {why}")))
     }
 }
 
@@ -66,11 +52,11 @@ impl State {
     }
 
     /// Reads one whose signature was checked.
-    pub fn parse_json(text: &[u8]) -> Result<State, DocumentError> {
+    pub fn parse_json(text: &[u8]) -> Result<State, Invalid> {
         let document: state::StateDocument = read("state", text)?;
         document
             .read()
-            .map_err(|why| DocumentError(format!("the state: {why}")))
+            .map_err(|why| Invalid(format!("the state: {why}")))
     }
 }
 
@@ -81,7 +67,7 @@ impl Fresh {
     }
 
     /// Reads one whose signature was checked.
-    pub fn parse_json(text: &[u8]) -> Result<Fresh, DocumentError> {
+    pub fn parse_json(text: &[u8]) -> Result<Fresh, Invalid> {
         let document: state::FreshDocument = read("sign of freshness", text)?;
         Ok(document.into())
     }
@@ -91,13 +77,11 @@ fn json(document: &impl serde::Serialize) -> String {
     serde_json::to_string(document).expect("documents are of maps with text keys, lists, numbers and text")
 }
 
-fn read<'a, T: serde::Deserialize<'a>>(what: &str, text: &'a [u8]) -> Result<T, DocumentError> {
+fn read<'a, T: serde::Deserialize<'a>>(what: &str, text: &'a [u8]) -> Result<T, Invalid> {
     if text.len() > MAX_STATE {
-        return Err(DocumentError(format!(
-            "the {what} is longer than {MAX_STATE} bytes"
-        )));
+        return Err(Invalid(format!("the {what} is longer than {MAX_STATE} bytes")));
     }
-    serde_json::from_slice(text).map_err(|why| DocumentError(format!("the {what}: {why}")))
+    serde_json::from_slice(text).map_err(|why| Invalid(format!("the {what}: {why}")))
 }
 
 #[cfg(test)]

@@ -191,7 +191,7 @@ impl LockDocument {
         let of = |why: String| format!("lock {}: {why}", self.id);
         text("its reason", &self.reason, MAX_REASON).map_err(of)?;
         text("who set it", &self.by, MAX_TEXT).map_err(of)?;
-        let target = Target::parse(&self.target.kind, &self.target.name).map_err(of)?;
+        let target = Target::parse(&self.target.kind, &self.target.name).map_err(|why| of(why.into()))?;
         Ok(Lock {
             target,
             serial_before: self.serial_before,

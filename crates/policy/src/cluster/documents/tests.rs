@@ -1,6 +1,7 @@
 //! Documents: what is written is read again, what is wrong is named with its place, and all of it is bounded.
 
 use super::*;
+use crate::Invalid;
 use crate::cluster::*;
 use crate::permits::Kind;
 use crate::watching::{Audit, Stance, Watching};
@@ -456,12 +457,15 @@ fn a_serial_never_goes_back() {
             Err("the state has the serial 5 of 99, and 5 of 100 is known already: somebody sends an old one"),
         ),
     ] {
-        assert_eq!(here.follows(&new), want.map_err(str::to_string));
+        assert_eq!(
+            here.follows(&new),
+            want.map_err(|why: &str| Invalid(why.to_string()))
+        );
     }
     let mut other = at(9, 900);
     other.cluster = name("d");
     assert_eq!(
-        here.follows(&other).unwrap_err(),
+        here.follows(&other).unwrap_err().to_string(),
         "the state is of the cluster d, and this machine belongs to c"
     );
     let mut here = here;

@@ -157,7 +157,7 @@ fn what_is_out_of_form_is_refused() {
         (&crowd.encode(), "has more than 64 roles"),
     ] {
         assert_eq!(
-            Identity::parse(bytes).unwrap_err(),
+            Identity::parse(bytes).unwrap_err().to_string(),
             format!("the certificate's identity {want}")
         );
     }

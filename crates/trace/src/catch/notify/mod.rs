@@ -15,6 +15,7 @@
 mod tasks;
 
 use super::{Catch, End, Enter, Event, NextEvent, Then, Wait};
+use crate::TraceError;
 use fleetgate_calls::abi::{Call, low};
 use fleetgate_calls::guardian::{self, AdoptedListener, Guardian, Image};
 use fleetgate_sys::poll::{CLOSED, READ, Watch, poll};
@@ -418,7 +419,7 @@ fn enter(waiting: &Waiting) -> Enter {
 }
 
 impl Catch for Notify {
-    fn next(&mut self, wait: Wait) -> Result<NextEvent, String> {
+    fn next(&mut self, wait: Wait) -> Result<NextEvent, TraceError> {
         loop {
             if let Some(event) = self.queue.pop_front() {
                 return Ok(NextEvent::Event(event));

@@ -6,6 +6,7 @@
 
 use super::Ptrace;
 use super::tasks::{Held, Task, Watch};
+use crate::TraceError;
 use crate::catch::inject::made_again;
 use crate::catch::proc;
 use crate::follow::Follow;
@@ -25,13 +26,13 @@ impl Ptrace {
     ///
     /// # Errors
     /// A sentence: one of them cannot be traced. Those before are left again.
-    pub fn attach(pids: &[i32], follow: Follow) -> Result<Ptrace, String> {
+    pub fn attach(pids: &[i32], follow: Follow) -> Result<Ptrace, TraceError> {
         let options = Ptrace::options(&follow, false);
         let mut this = Ptrace::new(false, options, follow);
         for &pid in pids {
             if let Err(why) = this.attach_to(pid) {
                 this.let_go();
-                return Err(why);
+                return Err(why.into());
             }
         }
         Ok(this)

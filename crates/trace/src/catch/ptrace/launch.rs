@@ -3,6 +3,7 @@
 
 use super::Ptrace;
 use super::tasks::{Held, Inside, Task};
+use crate::TraceError;
 use crate::catch::{Enter, Event};
 use crate::follow::Follow;
 use fleetgate_calls::abi::{Abi, Call, low};
@@ -40,7 +41,7 @@ impl Ptrace {
     ///
     /// # Errors
     /// A sentence: it cannot be traced, filtered or executed.
-    pub fn launch(what: Launch<'_>) -> Result<Ptrace, String> {
+    pub fn launch(what: Launch<'_>) -> Result<Ptrace, TraceError> {
         let filtered = !what.filter.is_empty();
         // The exec that is told of later names the addresses of these; a few kilobytes, once.
         let kept = |strings: Vec<CString>| {
@@ -69,11 +70,11 @@ impl Ptrace {
         if let Err(error) = begun {
             let _ = process::signal(&child.pidfd, process::SIGKILL);
             let _ = process::wait(&child.pidfd, true);
-            return Err(format!(
+            return Err(TraceError(format!(
                 "cannot trace {}: {error}; a container's rules or kernel.yama.ptrace_scope may forbid ptrace, \
                  where --no-ptrace needs none",
                 path.to_string_lossy()
-            ));
+            )));
         }
         child.begin();
         let entry = this.until_exec(&child, path)?;

@@ -24,6 +24,7 @@ mod stops;
 mod tasks;
 
 use super::{Catch, End, Event, NextEvent, Then, Wait};
+use crate::TraceError;
 use crate::follow::Follow;
 use escape::Changed;
 pub use escape::needs;
@@ -237,7 +238,7 @@ impl Ptrace {
 }
 
 impl Catch for Ptrace {
-    fn next(&mut self, wait: Wait) -> Result<NextEvent, String> {
+    fn next(&mut self, wait: Wait) -> Result<NextEvent, TraceError> {
         loop {
             if let Some(event) = self.queue.pop_front() {
                 if !matches!(event, Event::Began { .. } | Event::Enter(_)) {
@@ -266,7 +267,7 @@ impl Catch for Ptrace {
                 Ok(None) if wait == Wait::Yes => self.adopt(),
                 Ok(None) | Err(Errno::EINTR) => return Ok(NextEvent::Nothing),
                 Err(Errno::ECHILD) => return Ok(NextEvent::Over),
-                Err(error) => return Err(format!("cannot wait for traced tasks: {error}")),
+                Err(error) => return Err(TraceError(format!("cannot wait for traced tasks: {error}"))),
             }
         }
     }
