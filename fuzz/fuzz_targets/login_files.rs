@@ -18,12 +18,17 @@ fuzz_target!(|data: &[u8]| {
     }
     let mut file = tempfile();
     file.write_all(data).expect("memory");
-    let path = std::ffi::CString::new(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file)));
+    let path = std::ffi::CString::new(format!(
+        "/proc/self/fd/{}",
+        std::os::fd::AsRawFd::as_raw_fd(&file)
+    ));
     let records = fleetgate_logins::read(&path.expect("digits")).expect("a readable file");
     assert_eq!(records.len(), data.len() / fleetgate_logins::RECORD);
 });
 
 /// A file without a name.
 fn tempfile() -> std::fs::File {
-    fleetgate_sys::memfd::create(c"records", fleetgate_sys::memfd::Kind::Data).expect("memory").into()
+    fleetgate_sys::memfd::create(c"records", fleetgate_sys::memfd::Kind::Data)
+        .expect("memory")
+        .into()
 }

@@ -7,7 +7,11 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     if let Ok(certificate) = Certificate::read(data) {
-        let _ = (certificate.identity(), certificate.public_key(), certificate.pin());
+        let _ = (
+            certificate.identity(),
+            certificate.public_key(),
+            certificate.pin(),
+        );
         assert_eq!(certificate.der(), data);
     }
     if let Ok(key) = PublicKey::from_spki(data) {

@@ -1,7 +1,7 @@
 //! Any bytes as the beginning of a connection: never a panic, the same answer for more bytes once there is one, and an end.
 #![no_main]
 
-use fleetgate_proxy::client_hello::{ServerName, HELLO_MAX, name};
+use fleetgate_proxy::client_hello::{HELLO_MAX, ServerName, name};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

@@ -3,10 +3,10 @@
 #![no_main]
 
 use fleetgate_policy::address::{Networks, Sources};
-use fleetgate_policy::commands::{Command, Commands};
+use fleetgate_policy::commands::{Command, Commands, NamedCommand};
 use fleetgate_policy::permits::Target;
-use fleetgate_policy::{Login, Rule};
-use fleetgate_ssh::key::{AuthorizedKeys, KeyOrCertificate, Principals, Visitor};
+use fleetgate_policy::{AccountName, Rule};
+use fleetgate_ssh::key::{AuthorizedKeys, Claimant, KeyOrCertificate, Principals};
 use libfuzzer_sys::fuzz_target;
 
 const KEY: &[u8] = b"\0\0\0\x0bssh-ed25519\0\0\0\x20abcdefghijklmnopqrstuvwxyz012345";
@@ -14,7 +14,7 @@ const KEY: &[u8] = b"\0\0\0\x0bssh-ed25519\0\0\0\x20abcdefghijklmnopqrstuvwxyz01
 fuzz_target!(|data: &[u8]| {
     let key = KeyOrCertificate::parse(KEY).expect("a key");
     let source = "192.0.2.1".parse().expect("an address");
-    let visitor = Visitor {
+    let claimant = Claimant {
         login: "alice",
         source,
         now: 1 << 30,
@@ -33,11 +33,11 @@ fuzz_target!(|data: &[u8]| {
                     .iter()
                     .all(|bad| bad.number > 0 && !bad.reason.is_empty())
             );
-            let _ = keys.find(&key, &visitor);
+            let _ = keys.find(&key, &claimant);
         }
     }
     let _ = Principals::parse(data, "principals");
-    let _ = Login::parse(data);
+    let _ = AccountName::parse(data);
     if let Ok(text) = std::str::from_utf8(data) {
         if let Ok(list) = Sources::parse(text) {
             let _ = list.fit(source);
@@ -55,7 +55,7 @@ fuzz_target!(|data: &[u8]| {
     );
     commands.add("echo", echo.expect("a command")).expect("a list");
     let sent = [b"echo ", data].concat();
-    if let Ok(argv) = commands.find(&sent, &Rule::new("list")) {
+    if let Ok(NamedCommand { argv, .. }) = commands.find(&sent, &Rule::new("list")) {
         assert!(argv.len() == 3 && argv[0] == b"/bin/echo" && argv[1].first() != Some(&b'-'));
     }
 });

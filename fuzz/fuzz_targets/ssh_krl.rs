@@ -1,7 +1,7 @@
 //! Any bytes as a revocation list: never a panic, and an answer for any key once it could be read.
 #![no_main]
 
-use fleetgate_ssh::key::{Krl, KeyOrCertificate};
+use fleetgate_ssh::key::{KeyOrCertificate, Krl};
 use libfuzzer_sys::fuzz_target;
 
 const KEY: &[u8] = b"\0\0\0\x0bssh-ed25519\0\0\0\x20abcdefghijklmnopqrstuvwxyz012345";

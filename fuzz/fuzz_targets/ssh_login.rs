@@ -18,7 +18,8 @@ fuzz_target!(|data: &[u8]| {
                 let signed = key.signed_data(b"id");
                 assert!(data.starts_with(&signed[6..]), "what is signed is what came");
                 if let Some(signature) = key.signature {
-                    let unsigned = Request::unsigned(b"id", request.user, key.algorithm, key.key, key.host_key);
+                    let unsigned =
+                        Request::unsigned(b"id", request.user, key.algorithm, key.key, key.host_key);
                     let again = unsigned.signed(signature);
                     let Ok(Method::PublicKey(again)) = Request::parse(&again).map(|r| r.method) else {
                         panic!("it was a key")

@@ -11,7 +11,10 @@ fuzz_target!(|data: &[u8]| {
     static GOOD: OnceLock<[Vec<u8>; 2]> = OnceLock::new();
     let good = GOOD.get_or_init(|| {
         let Pair { sender, fuzzed } = Pair::logged_in(true);
-        [sender.freeze().expect("it may move").to_vec(), fuzzed.freeze().to_vec()]
+        [
+            sender.freeze().expect("it may move").to_vec(),
+            fuzzed.freeze().expect("it may move").to_vec(),
+        ]
     });
     let state = alter(data, good);
     let Ok(connection) = Connection::thaw(&state, settings()) else {

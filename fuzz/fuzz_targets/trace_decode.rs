@@ -2,8 +2,8 @@
 #![no_main]
 
 use fleetgate_calls::abi::{Abi, Call};
-use fleetgate_trace::catch::Enter;
 use fleetgate_calls::memory::Memory;
+use fleetgate_trace::catch::Enter;
 use fleetgate_trace::decode::{self, Limits, Out};
 use fleetgate_trace::report::json::Json;
 use fleetgate_trace::report::text::{COLUMN, Text};

@@ -20,7 +20,7 @@ use fleetgate_node::monitor::tools::ZombieCollector;
 use fleetgate_node::monitor::wakes::{Key, Owner, Wakes};
 use fleetgate_node::monitor::workers::Messages;
 use fleetgate_node::monitor::{OpenLogin, Tools};
-use fleetgate_policy::{Grant, GrantId, How, Identity, Login, Permits};
+use fleetgate_policy::{AccountName, Grant, GrantId, How, Identity, Permits};
 use fleetgate_sys::{Fd, socket};
 use fleetgate_wire::common::{Account, Endpoint};
 use fleetgate_wire::net::{Done, What};
@@ -84,7 +84,7 @@ impl Desk {
             launches: Launches::new(chain.clone()).expect("launch threads"),
             names: Names::new(),
             pam_turns: Default::default(),
-            words: Messages::default(),
+            to_fronts: Messages::default(),
             zombies: ZombieCollector::default(),
             audit,
             metrics: Arc::new(Metrics::default()),
@@ -146,7 +146,7 @@ impl Desk {
     /// The next word, waited for.
     pub fn hear(&mut self) -> (ToFront, Vec<Fd>) {
         loop {
-            while let Some((connection, word, fds)) = self.tools.words.pop() {
+            while let Some((connection, word, fds)) = self.tools.to_fronts.pop() {
                 assert_eq!(connection, CONNECTION);
                 self.said.push_back((word, fds));
             }
@@ -263,7 +263,7 @@ pub fn granted(account: &Account, permits: Permits) -> OpenLogin {
     };
     OpenLogin {
         connection: CONNECTION,
-        ends: ConnectionAddresses {
+        addresses: ConnectionAddresses {
             peer: end(4711),
             local: end(22),
         },
@@ -272,7 +272,7 @@ pub fn granted(account: &Account, permits: Permits) -> OpenLogin {
             identity: Identity {
                 proven: vec![How::Password],
             },
-            login: Login::parse(account.name.to_bytes()).expect("a name"),
+            login: AccountName::parse(account.name.to_bytes()).expect("a name"),
             permits,
             must_change_password: false,
             source: "192.0.2.7:4711".parse().expect("an address"),

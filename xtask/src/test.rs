@@ -122,7 +122,14 @@ fn rules(spent: &Spent) -> Result {
             "warnings",
         ]))
     });
-    tidy.and(clippy)
+    // They are a workspace of their own, which no other check compiles.
+    heading("fuzz targets");
+    let fuzz = spent.time("fuzz targets: check", || {
+        run(cargo()
+            .args(["check", "--manifest-path", "fuzz/Cargo.toml", "--target-dir"])
+            .arg(target()))
+    });
+    tidy.and(clippy).and(fuzz)
 }
 
 /// Builds the release while the checks are compiled: the programs in it that are one unit each leave a processor idle.

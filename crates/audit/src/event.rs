@@ -4,7 +4,7 @@ use fleetgate_base::audit::{Description, Field, Flag, Line, Octal, Success};
 use fleetgate_base::{events, fields};
 use fleetgate_sys::clock::Time;
 use fleetgate_wire::common::SessionId;
-use fleetgate_wire::node::Connection;
+use fleetgate_wire::node::ConnectionNumber;
 use fleetgate_wire::sftp;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -105,7 +105,7 @@ pub enum Event {
     },
     /// A connection ended; bytes where its front counted them.
     ConnectionEnded = "connection_ended" {
-        connection: Connection,
+        connection: ConnectionNumber,
         login: Option<String>,
         source: SocketAddr,
         via: Option<String>,
@@ -116,7 +116,7 @@ pub enum Event {
     },
     /// Somebody is in. `identity` says by what.
     LoginAccepted = "login_accepted" {
-        connection: Connection,
+        connection: ConnectionNumber,
         login: String,
         source: SocketAddr,
         via: Option<String>,
@@ -125,7 +125,7 @@ pub enum Event {
     },
     /// Somebody is not.
     LoginRefused = "login_refused" {
-        connection: Connection,
+        connection: ConnectionNumber,
         login: String,
         source: SocketAddr,
         via: Option<String>,
@@ -136,7 +136,7 @@ pub enum Event {
     },
     /// A connection is ended because of a lock.
     Locked = "locked" {
-        connection: Connection,
+        connection: ConnectionNumber,
         login: String,
         source: SocketAddr,
         user: Option<String>,
@@ -152,7 +152,7 @@ pub enum Event {
     },
     /// A session runs.
     SessionStarted = "session_started" {
-        connection: Connection,
+        connection: ConnectionNumber,
         login: String,
         session: SessionId,
         source: SocketAddr,
@@ -170,10 +170,10 @@ pub enum Event {
         unwatched: Option<String>,
     },
     /// It does not.
-    SessionRefused = "session_refused" { connection: Connection, login: String, reason: String },
+    SessionRefused = "session_refused" { connection: ConnectionNumber, login: String, reason: String },
     /// A session's process ended. `code` or `signal`; neither when nobody could wait for it.
     SessionEnded = "session_ended" {
-        connection: Connection,
+        connection: ConnectionNumber,
         login: String,
         session: SessionId,
         code: Option<i32>,
@@ -188,7 +188,7 @@ pub enum Event {
     },
     /// What somebody did to a file.
     File = "file" {
-        connection: Connection,
+        connection: ConnectionNumber,
         login: String,
         session: SessionId,
         done: sftp::Event => Operation<'_>,
@@ -196,11 +196,11 @@ pub enum Event {
     /// What a watched session did.
     Watched(Box<super::WatchedEvent>),
     /// A forwarded connection ended.
-    Forwarded = "forwarded" { connection: Connection, login: String, to: String, sent: u64, received: u64 },
+    Forwarded = "forwarded" { connection: ConnectionNumber, login: String, to: String, sent: u64, received: u64 },
     /// Something listens for a connection, or does not any more.
-    Listening = "listening" { connection: Connection, login: String, on: String },
+    Listening = "listening" { connection: ConnectionNumber, login: String, on: String },
     /// A request that was refused after the login.
-    Denied = "denied" { connection: Connection, login: String, what: String },
+    Denied = "denied" { connection: ConnectionNumber, login: String, what: String },
     /// A process of the node's own ended when nobody had told it to.
     ProcessDied = "process_died" { process: String, pid: i32, how: String },
     /// Events before this one were lost.

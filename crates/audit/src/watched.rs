@@ -3,14 +3,14 @@
 
 use fleetgate_base::audit::{Description, Events, Field as _, Line};
 use fleetgate_wire::common::SessionId;
-use fleetgate_wire::node::Connection;
+use fleetgate_wire::node::ConnectionNumber;
 use fleetgate_wire::node::watch::{Field, Source, Value};
 
 /// What a watched session did, and whose session it is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WatchedEvent {
     /// The connection that it came by.
-    pub connection: Connection,
+    pub connection: ConnectionNumber,
     /// The session.
     pub session: SessionId,
     /// The account.

@@ -96,21 +96,23 @@ pub(crate) enum Parent<'a> {
 
 /// Makes one try.
 pub(crate) fn attempt(
-    via: &mut Parent<'_>,
-    tools: &mut Resources,
+    parent: &mut Parent<'_>,
+    resources: &mut Resources,
     image: &Image,
-    parcel: &PreparedOrder<'_>,
+    prepared: &PreparedOrder<'_>,
     work: &Work,
     cgroup: Option<&Fd>,
     deadline: Instant,
 ) -> Result<(RunningHelper, Begun), AttemptError> {
     let started = Instant::now();
     let (ours, theirs) = socket::pair().map_err(LaunchError::system("making the control socket"))?;
-    parcel.send(&ours)?;
+    prepared.send(&ours)?;
     let ordered = Instant::now();
-    let spawned = match via {
-        Parent::Here => spawn_here(tools, image, parcel, &theirs, cgroup),
-        Parent::Pam(session) => session.start(parcel.subcommand, image.fd(), &theirs, &tools.null, cgroup)?,
+    let spawned = match parent {
+        Parent::Here => spawn_here(resources, image, prepared, &theirs, cgroup),
+        Parent::Pam(session) => {
+            session.start(prepared.subcommand, image.fd(), &theirs, &resources.null, cgroup)?
+        }
     };
     let child = spawned.map_err(|e| match is_of_the_image(&e) {
         true => AttemptError::Exec(e),
@@ -119,7 +121,7 @@ pub(crate) fn attempt(
     // The helper's end lives in the helper alone from here on: its hang-up is our news.
     drop(theirs);
     let cloned = Instant::now();
-    let heard = hear(&ours, work, &mut tools.buffer, deadline);
+    let heard = hear(&ours, work, &mut resources.buffer, deadline);
     match heard {
         Ok(begun) => Ok((
             RunningHelper {
@@ -142,15 +144,15 @@ pub(crate) fn attempt(
 }
 
 fn spawn_here(
-    tools: &mut Resources,
+    resources: &mut Resources,
     image: &Image,
-    parcel: &PreparedOrder<'_>,
+    prepared: &PreparedOrder<'_>,
     control: &Fd,
     cgroup: Option<&Fd>,
 ) -> Result<Child, SpawnError> {
-    let argv = Strings::new([image.name(), parcel.subcommand, c"--order"]);
+    let argv = Strings::new([image.name(), prepared.subcommand, c"--order"]);
     let envp = Strings::new([]);
-    let null = tools.null.raw();
+    let null = resources.null.raw();
     let what = Spawn {
         program: Program::Fd(image.fd()),
         argv: &argv,
@@ -158,7 +160,7 @@ fn spawn_here(
         fds: &[null, null, null, control.raw()],
         cgroup,
     };
-    spawn(&what, &mut tools.stack)
+    spawn(&what, &mut resources.stack)
 }
 
 /// Waits for the helper's word as its work has it.

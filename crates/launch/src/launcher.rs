@@ -92,7 +92,7 @@ impl Launcher {
 
     fn launch_by(
         &mut self,
-        mut via: Parent<'_>,
+        mut parent: Parent<'_>,
         launch: Launch,
     ) -> Result<(RunningHelper, Begun), LaunchError> {
         let started = Instant::now();
@@ -102,7 +102,7 @@ impl Launcher {
             work: launch.work,
             roles,
         };
-        let parcel = PreparedOrder::new(&order, &fds)?;
+        let prepared = PreparedOrder::new(&order, &fds)?;
         let mut unexplained = 0;
         let mut tries = 0;
         loop {
@@ -112,10 +112,10 @@ impl Launcher {
                 .map_err(|e| LaunchError::NoImage(e.to_string()))?;
             tries += 1;
             let failed = match attempt(
-                &mut via,
+                &mut parent,
                 &mut self.tools,
                 &image,
-                &parcel,
+                &prepared,
                 &order.work,
                 launch.cgroup.as_ref(),
                 deadline,

@@ -36,6 +36,6 @@ pub use present::end_order;
 pub use reaper::{End, RepairReport, STATE_DIRECTORY, SessionReaper};
 pub use reply::Begun;
 pub use running::{LaunchTimes, RunningHelper};
-pub use session_record::Session;
+pub use session_record::SessionToClose;
 pub use thread::{Completions, LaunchThreads, Threads};
 pub use wtmpdb::{WTMPDB_STATE, Wtmpdb};

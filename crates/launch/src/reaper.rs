@@ -9,7 +9,7 @@
 use crate::record_files::{own_directory, read_record, remove_record};
 use crate::session_record::{Owner, SessionRecord, boot_id, describe, start_time};
 use crate::wtmpdb::{Writers, Wtmpdb};
-use crate::{Session, SessionReaperError, cgroup};
+use crate::{SessionReaperError, SessionToClose, cgroup};
 use fleetgate_logins::{Places, audit, audit::Event};
 use fleetgate_sys::epoll::{self, Epoll};
 use fleetgate_sys::poll::{PRIORITY, READ};
@@ -58,7 +58,7 @@ pub struct End {
 
 type OnEnd = Box<dyn FnOnce(End) + Send>;
 /// Called at the end of a session that an earlier server began; with how long it lasted, where its end was seen.
-type OnInheritedEnd = Arc<dyn Fn(&Session, Option<Duration>) + Send + Sync>;
+type OnInheritedEnd = Arc<dyn Fn(&SessionToClose, Option<Duration>) + Send + Sync>;
 
 /// Clock ticks a second, as the kernel counts for user space on every machine of ours (USER_HZ).
 const TICKS: u64 = 100;
@@ -85,7 +85,7 @@ struct State {
 enum WatchEntry {
     Running {
         pidfd: Fd,
-        session: Session,
+        session: SessionToClose,
         on_end: OnEnd,
     },
     /// A cgroup that is not empty yet, by its cgroup.events.
@@ -116,7 +116,7 @@ impl SessionReaper {
         directory: &Path,
         places: Places,
         wtmpdb: Option<Wtmpdb>,
-        on_inherited_end: impl Fn(&Session, Option<Duration>) + Send + Sync + 'static,
+        on_inherited_end: impl Fn(&SessionToClose, Option<Duration>) + Send + Sync + 'static,
     ) -> Result<SessionReaper, SessionReaperError> {
         own_directory(directory)?;
         let wtmpdb = wtmpdb.map(Writers::start).transpose()?;
@@ -138,14 +138,14 @@ impl SessionReaper {
         });
         let mended = shared.mend()?;
         let thread = std::thread::Builder::new()
-            .name("keeper".to_owned())
+            .name("session-reaper".to_owned())
             .stack_size(256 << 10)
             .spawn({
                 let shared = shared.clone();
                 move || shared.watch()
             });
-        let thread =
-            thread.map_err(|e| SessionReaperError::System("starting the keeper's thread", e.into()))?;
+        let thread = thread
+            .map_err(|e| SessionReaperError::System("starting the session reaper's thread", e.into()))?;
         Ok(SessionReaper {
             shared,
             thread: Some(thread),
@@ -164,7 +164,7 @@ impl SessionReaper {
     pub fn keep(
         &self,
         pidfd: Fd,
-        session: Session,
+        session: SessionToClose,
         on_end: impl FnOnce(End) + Send + 'static,
     ) -> Result<(), SessionReaperError> {
         let note = SessionRecord {
@@ -208,7 +208,7 @@ impl Shared {
         self.state.lock().expect("no panic is survived")
     }
 
-    fn add(&self, pidfd: Fd, session: Session, on_end: OnEnd) -> Result<(), SessionReaperError> {
+    fn add(&self, pidfd: Fd, session: SessionToClose, on_end: OnEnd) -> Result<(), SessionReaperError> {
         self.insert(|| WatchEntry::Running {
             pidfd,
             session,
@@ -239,7 +239,7 @@ impl Shared {
                 Ok(count) => count,
                 Err(e) => {
                     tracing::error!(
-                        "the keeper cannot wait for its sessions: {e}; logouts are not recorded any more"
+                        "the session reaper cannot wait for its sessions: {e}; logouts are not recorded any more"
                     );
                     return;
                 }
@@ -280,7 +280,7 @@ impl Shared {
     }
 
     /// Closes everything of a session that has ended; its note goes last.
-    fn close(&self, session: &Session) {
+    fn close(&self, session: &SessionToClose) {
         if session.utmp
             && let Err(e) = fleetgate_logins::logout(&self.places, &session.entry, clock::wall())
         {

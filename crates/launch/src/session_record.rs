@@ -19,7 +19,7 @@ pub(crate) const MAX_FILE: u64 = 64 << 10;
 
 /// What has to be closed when a session ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Session {
+pub struct SessionToClose {
     /// Its name.
     pub id: SessionId,
     /// The number of the connection that it belongs to, for the log; 0: unknown.
@@ -36,11 +36,11 @@ pub struct Session {
     pub kill_remaining: bool,
 }
 
-impl Session {
+impl SessionToClose {
     /// The session that `order` makes as process `pid`.
-    pub fn of(order: &Exec, pid: i32) -> Session {
+    pub fn of(order: &Exec, pid: i32) -> SessionToClose {
         let login = order.login.as_ref();
-        Session {
+        SessionToClose {
             id: order.session,
             connection: 0,
             entry: Entry {
@@ -71,7 +71,7 @@ impl Session {
 /// A session's file: the session, and which process of which boot it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SessionRecord {
-    pub session: Session,
+    pub session: SessionToClose,
     /// The kernel's boot id: a process id means nothing after a boot.
     pub boot: String,
     /// When the process started, in clock ticks since boot: a process id is used again.
@@ -105,7 +105,7 @@ impl Owner {
 
 impl SessionRecord {
     pub fn to_text(&self) -> String {
-        let Session {
+        let SessionToClose {
             id,
             connection,
             entry,
@@ -162,7 +162,7 @@ impl SessionRecord {
             }
         };
         Ok(SessionRecord {
-            session: Session {
+            session: SessionToClose {
                 id: bytes("session")?,
                 // Earlier builds did not write it.
                 connection: value["connection"].as_u64().unwrap_or(0),
@@ -268,7 +268,7 @@ fn unescape(text: &str) -> Option<CString> {
 }
 
 /// For messages: a session's user and terminal.
-pub(crate) fn describe(session: &Session) -> String {
+pub(crate) fn describe(session: &SessionToClose) -> String {
     let text = |s: &CStr| escape(s.to_bytes());
     format!("{} on {}", text(&session.entry.user), text(&session.entry.line))
 }
@@ -280,7 +280,7 @@ mod tests {
 
     fn note() -> SessionRecord {
         SessionRecord {
-            session: Session {
+            session: SessionToClose {
                 id: *b"0123456789abcdef",
                 connection: 12,
                 entry: Entry {

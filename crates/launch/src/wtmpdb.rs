@@ -7,7 +7,7 @@
 
 use crate::record_files::{own_directory, remove_record};
 use crate::session_record::{describe, hex};
-use crate::{Session, SessionReaperError};
+use crate::{SessionReaperError, SessionToClose};
 use fleetgate_sys::clock::{self, Time};
 use fleetgate_sys::poll::{self, READ, Watch};
 use fleetgate_sys::process::{self, Exit, SIGKILL};
@@ -99,7 +99,7 @@ impl Writers {
     }
 
     /// Has the login written; again is no harm.
-    pub fn login(&self, session: &Session) {
+    pub fn login(&self, session: &SessionToClose) {
         let entry = &session.entry;
         let rest = [
             entry.user.clone(),
@@ -111,14 +111,14 @@ impl Writers {
     }
 
     /// Has the logout written, and then removes `note`.
-    pub fn logout(&self, session: &Session, note: &Path) {
+    pub fn logout(&self, session: &SessionToClose, note: &Path) {
         self.order(c"logout", session, clock::wall(), &[], Some(note));
     }
 
     fn order(
         &self,
         what: &std::ffi::CStr,
-        session: &Session,
+        session: &SessionToClose,
         at: Time,
         rest: &[CString],
         note: Option<&Path>,

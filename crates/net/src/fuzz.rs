@@ -181,6 +181,7 @@ fn relayed(data: &[u8]) {
 
 /// An answer without anything in it, as a collector gives it: headers, an empty message, and the status (RFC 9113, gRPC over
 /// HTTP/2).
+#[cfg(test)]
 const GOOD_ANSWER: &[u8] = b"\0\0\x13\x01\x04\0\0\0\x01\x88\x5f\x10application/grpc\
     \0\0\x05\0\0\0\0\0\x01\0\0\0\0\0\
     \0\0\x0f\x01\x05\0\0\0\x01\0\x0bgrpc-status\x010";

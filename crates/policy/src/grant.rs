@@ -1,7 +1,7 @@
 //! A grant: what the monitor notes when a login was proven, and checks every order against. It holds no secret and
 //! no clock; whoever asks brings the time.
 
-use crate::login::Login;
+use crate::account_name::AccountName;
 use crate::permits::{Permits, Program, What};
 use crate::rule::Denied;
 use std::fmt;
@@ -83,7 +83,7 @@ pub struct Grant {
     /// Who.
     pub identity: Identity,
     /// As which account.
-    pub login: Login,
+    pub login: AccountName,
     /// What of.
     pub permits: Permits,
     /// The account's password has expired: until its user logs in again a session is `passwd`, and nothing else is allowed.
@@ -98,7 +98,7 @@ pub struct Grant {
 #[derive(Clone, Copy, Debug)]
 pub struct OrderRequest<'a> {
     /// The account that it is for.
-    pub login: &'a Login,
+    pub login: &'a AccountName,
     /// The boot-time clock.
     pub now: Duration,
     /// What is asked for.
@@ -156,8 +156,8 @@ mod tests {
     fn a_grant_is_for_one_account_and_for_its_time() {
         let mut permits = Permits::all();
         permits.forbid(&[Kind::X11], &Rule::new("node.toml (x11 = false)"));
-        let alice = Login::parse(b"alice").unwrap();
-        let bob = Login::parse(b"bob").unwrap();
+        let alice = AccountName::parse(b"alice").unwrap();
+        let bob = AccountName::parse(b"bob").unwrap();
         let grant = Grant {
             id: GrantId(1),
             identity: Identity {
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn with_a_password_that_has_expired_there_is_a_session_and_nothing_else() {
-        let alice = Login::parse(b"alice").unwrap();
+        let alice = AccountName::parse(b"alice").unwrap();
         let grant = |must_change_password| Grant {
             id: GrantId(1),
             identity: Identity { proven: Vec::new() },

@@ -11,12 +11,12 @@
 )]
 
 pub mod access;
+pub mod account_name;
 pub mod address;
 pub mod cluster;
 pub mod commands;
 mod error;
 pub mod grant;
-pub mod login;
 pub mod pattern;
 pub mod permits;
 mod rule;
@@ -24,9 +24,9 @@ pub mod strangers;
 pub mod text;
 pub mod watching;
 
+pub use account_name::AccountName;
 pub use error::Invalid;
 pub use grant::{Grant, GrantId, How, Identity, OrderRequest};
-pub use login::Login;
 pub use permits::{Kind, Permits, What};
 pub use rule::{Denied, Rule};
 pub use watching::{Audit, Stance, Watching};

@@ -38,8 +38,8 @@ mod to_node;
 
 use access::{User, decision, labels_of, reachable, until_refused};
 use client::{ClientSide, FromClient};
-use session::{FromNode, Session};
-use to_node::{GivenBack, ToNode};
+use session::{FramesFromNode, Session};
+use to_node::{FramesToNode, GivenBack};
 
 /// How long a client has for its first frame, and a node for its answer.
 pub const FIRST: Duration = Duration::from_secs(10);
@@ -206,12 +206,12 @@ async fn open(shared: Arc<Shared>, user: User, from_client: FromClient) -> Resul
                     record_denial(&shared, &user, &dial, denied);
                 }
             })?;
-            (FromNode::Tunnel(frames), end, None)
+            (FramesFromNode::Tunnel(frames), end, None)
         }
         Route::Plain(known) => {
-            let (to_node, end, _) = ToNode::new(dial, from_client.into(), received.clone());
+            let (to_node, end, _) = FramesToNode::new(dial, from_client.into(), received.clone());
             let (leg, left) = plain::begin(&shared, user.source, known, agent, to_node)?;
-            (FromNode::Plain(leg), end, Some(left))
+            (FramesFromNode::Plain(leg), end, Some(left))
         }
     };
     shared.audit.tell("dial", &[&who]);
@@ -297,7 +297,7 @@ async fn begin(
 ) -> Result<(NodeFrames, oneshot::Sender<Duration>), Denied> {
     let mut from_client = GivenBack::from(from_client);
     loop {
-        let (to_node, end, back) = ToNode::new(dial.clone(), from_client, received.clone());
+        let (to_node, end, back) = FramesToNode::new(dial.clone(), from_client, received.clone());
         let failed = match session(&tunnel, user, &dial.node, to_node).await {
             Ok(frames) => return Ok((frames, end)),
             Err(failed) => failed,

@@ -2,7 +2,7 @@
 //! session's bytes do not come by here.
 
 use crate::dial::{DialContext, LockedProxies, keep};
-use crate::monitor_socket::{Monitor, MonitorFrame, MonitorSocket};
+use crate::monitor_socket::{MonitorFrame, MonitorSigner, MonitorSocket};
 use crate::pending::{Controls, Pending};
 use crate::request::{AcceptedSession, Request};
 use crate::text::c_string;
@@ -360,7 +360,7 @@ fn post(kind: from_node::Kind) -> FromNode {
 fn client(monitor: &Arc<MonitorSocket>, from: &tunnel::Credentials) -> Result<tls::Client, WorkerEnd> {
     let trust =
         Trust::new(from.authorities.iter().map(|a| &a.bytes)).map_err(WorkerEnd::at("authorities"))?;
-    let signer = Arc::new(Monitor::new(monitor.clone()));
+    let signer = Arc::new(MonitorSigner::new(monitor.clone()));
     let credentials = Credentials::remote(signer, from.chain.iter().map(|c| &c.bytes))
         .map_err(WorkerEnd::at("the node's certificate"))?;
     tls::Client::new(&Believe::Trust(trust), Some(&credentials), &[tls::TUNNEL]).map_err(WorkerEnd::at("TLS"))

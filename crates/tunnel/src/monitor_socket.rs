@@ -116,21 +116,21 @@ impl MonitorSocket {
 }
 
 /// Signs by the monitor, which has the key.
-pub(crate) struct Monitor {
+pub(crate) struct MonitorSigner {
     monitor: Arc<MonitorSocket>,
     next: AtomicU64,
 }
 
-impl Monitor {
-    pub(crate) fn new(monitor: Arc<MonitorSocket>) -> Monitor {
-        Monitor {
+impl MonitorSigner {
+    pub(crate) fn new(monitor: Arc<MonitorSocket>) -> MonitorSigner {
+        MonitorSigner {
             monitor,
             next: AtomicU64::new(1),
         }
     }
 }
 
-impl Signer for Monitor {
+impl Signer for MonitorSigner {
     fn sign(&self, message: &[u8]) -> io::Result<Vec<u8>> {
         if message.len() > MAX_SIGN {
             return Err(io::Error::other("the message is longer than a handshake's"));
@@ -145,7 +145,7 @@ impl Signer for Monitor {
     }
 }
 
-impl std::fmt::Debug for Monitor {
+impl std::fmt::Debug for MonitorSigner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("the monitor")
     }

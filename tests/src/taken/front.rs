@@ -26,7 +26,7 @@ pub struct Front {
 /// A connection that the front was given.
 pub struct Handed {
     /// Its number.
-    pub number: node::Connection,
+    pub number: node::ConnectionNumber,
     /// Its frozen state.
     pub state: State,
     /// What the monitor says that it may.
@@ -105,7 +105,7 @@ impl Front {
     /// Orders a session; its descriptors, or why there is none.
     pub fn start(
         &mut self,
-        number: node::Connection,
+        number: node::ConnectionNumber,
         ticket: Ticket,
         start: Start,
     ) -> Result<Vec<Fd>, String> {
@@ -131,14 +131,19 @@ impl Front {
     }
 
     /// Runs a command; what it prints.
-    pub fn run(&mut self, number: node::Connection, ticket: Ticket, line: &str) -> Result<String, String> {
+    pub fn run(
+        &mut self,
+        number: node::ConnectionNumber,
+        ticket: Ticket,
+        line: &str,
+    ) -> Result<String, String> {
         self.output(number, ticket, command(line))
     }
 
     /// Runs an order without a terminal; what it prints.
     pub fn output(
         &mut self,
-        number: node::Connection,
+        number: node::ConnectionNumber,
         ticket: Ticket,
         start: Start,
     ) -> Result<String, String> {
@@ -149,7 +154,7 @@ impl Front {
     }
 
     /// Asks for a socket; the answer and what came with it.
-    pub fn network(&mut self, number: node::Connection, ticket: Ticket, what: What) -> (Done, Vec<Fd>) {
+    pub fn network(&mut self, number: node::ConnectionNumber, ticket: Ticket, what: What) -> (Done, Vec<Fd>) {
         self.seat.say(&FromFront::Network {
             connection: number,
             ticket,
@@ -167,7 +172,7 @@ impl Front {
     }
 
     /// Asks for a signature.
-    pub fn sign(&mut self, number: node::Connection, transcript: &[u8]) -> Option<(Vec<u8>, [u8; 16])> {
+    pub fn sign(&mut self, number: node::ConnectionNumber, transcript: &[u8]) -> Option<(Vec<u8>, [u8; 16])> {
         self.seat.say(&FromFront::Sign {
             connection: number,
             exchange: transcript.to_vec(),
@@ -184,7 +189,11 @@ impl Front {
     }
 
     /// Asks for proofs of host keys. The outer None: it was ended instead.
-    pub fn prove(&mut self, number: node::Connection, keys: &[Vec<u8>]) -> Option<Option<Vec<Vec<u8>>>> {
+    pub fn prove(
+        &mut self,
+        number: node::ConnectionNumber,
+        keys: &[Vec<u8>],
+    ) -> Option<Option<Vec<Vec<u8>>>> {
         self.fences += 1;
         let own = self.fences;
         let keys = keys.iter().map(|bytes| node::Blob { bytes: bytes.clone() });
@@ -208,7 +217,7 @@ impl Front {
 
     /// Waits until the monitor has dealt with all that was said, by a question about `witness`, a connection of this
     /// front's, that it answers at once; the words that came meanwhile. None: it ended the front instead.
-    pub fn fence(&mut self, witness: node::Connection) -> Option<Vec<ToFront>> {
+    pub fn fence(&mut self, witness: node::ConnectionNumber) -> Option<Vec<ToFront>> {
         self.fences += 1;
         let own = self.fences;
         let said = self.seat.say(&FromFront::Prove {

@@ -21,7 +21,7 @@ pub struct Lobby {
 /// A connection that the lobby was told of.
 pub struct Arrival {
     /// Its number.
-    pub number: node::Connection,
+    pub number: node::ConnectionNumber,
     /// For its first exchange.
     pub cookie: [u8; 16],
     /// The client's end.
@@ -134,7 +134,7 @@ impl Lobby {
     }
 
     /// Asks for a signature; the signature and the next cookie. None: the monitor gave none.
-    pub fn sign(&mut self, number: node::Connection, transcript: &[u8]) -> Option<(Vec<u8>, [u8; 16])> {
+    pub fn sign(&mut self, number: node::ConnectionNumber, transcript: &[u8]) -> Option<(Vec<u8>, [u8; 16])> {
         self.seat.say(&FromLobby::Sign {
             connection: number,
             exchange: transcript.to_vec(),
@@ -162,7 +162,7 @@ impl Lobby {
     }
 
     /// Asks for a login by these bytes; the answer. None: the lobby was ended.
-    pub fn ask(&mut self, number: node::Connection, request: &[u8]) -> Option<Verdict> {
+    pub fn ask(&mut self, number: node::ConnectionNumber, request: &[u8]) -> Option<Verdict> {
         self.seat.say(&FromLobby::Auth {
             connection: number,
             request: request.to_vec(),
@@ -171,7 +171,7 @@ impl Lobby {
     }
 
     /// The next verdict about this connection.
-    pub fn verdict(&mut self, number: node::Connection) -> Option<Verdict> {
+    pub fn verdict(&mut self, number: node::ConnectionNumber) -> Option<Verdict> {
         let heard = self.seat.hear_until(|word, _| match word {
             ToLobby::Verdict { connection, verdict } if *connection == number => Some(verdict.clone()),
             _ => None,

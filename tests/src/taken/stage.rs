@@ -3,7 +3,7 @@
 
 use super::{Accepted, Arrival, Front, Handed, Key, Lobby, Node, Scene, command};
 use fleetgate_sys::{Fd, file};
-use fleetgate_wire::node::Connection;
+use fleetgate_wire::node::ConnectionNumber;
 use fleetgate_wire::node::front::ToFront;
 use fleetgate_wire::node::lobby::ToLobby;
 
@@ -86,7 +86,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Waits until the monitor has ended this connection.
-    pub fn ended(&self, number: Connection) {
+    pub fn ended(&self, number: ConnectionNumber) {
         let number = format!("\"connection\":{number},");
         self.node.audited("connection_ended", &[&number]);
     }

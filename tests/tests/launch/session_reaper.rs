@@ -1,6 +1,6 @@
 //! What is closed when a session ends, and what is mended after a crash. Records go to files of the test's own.
 
-use fleetgate_launch::{Launcher, Places, RepairReport, RunningHelper, Session, SessionReaper};
+use fleetgate_launch::{Launcher, Places, RepairReport, RunningHelper, SessionReaper, SessionToClose};
 use fleetgate_logins::{Kind, Line};
 use fleetgate_sys::process::Exit;
 use fleetgate_tests::launching::{ask, chain};
@@ -67,7 +67,7 @@ impl Drop for Room {
 }
 
 /// A session that lives until its standard input closes, noted as logged in on a terminal.
-fn start(room: &Room) -> (RunningHelper, Session, fleetgate_sys::Fd) {
+fn start(room: &Room) -> (RunningHelper, SessionToClose, fleetgate_sys::Fd) {
     let mut launcher = Launcher::new(chain()).expect("launcher");
     let (stdin, feed) = pipe();
     let mut asked = ask(command(user(), "read line; exit 3"));
@@ -92,7 +92,7 @@ fn start(room: &Room) -> (RunningHelper, Session, fleetgate_sys::Fd) {
         }),
         ..command(user(), "")
     };
-    let session = Session::of(&order, running.pid);
+    let session = SessionToClose::of(&order, running.pid);
     fleetgate_logins::login(&room.places, &session.entry).expect("login");
     assert_eq!(room.records(), (1, 0), "logged in, by utmp");
     (running, session, feed)
@@ -101,7 +101,7 @@ fn start(room: &Room) -> (RunningHelper, Session, fleetgate_sys::Fd) {
 fn keep(
     session_reaper: &SessionReaper,
     running: RunningHelper,
-    session: Session,
+    session: SessionToClose,
 ) -> mpsc::Receiver<Option<Exit>> {
     let (send, receive) = mpsc::channel();
     session_reaper
@@ -266,7 +266,7 @@ fn what_is_left_in_the_cgroup_is_killed_and_the_cgroup_goes() {
     asked.launch.cgroup = Some(fs::File::open(&cgroup).expect("cgroup").into());
     let output = asked.output;
     let (running, _) = launcher.launch(asked.launch).expect("a session");
-    let mut session = Session::of(&command(user(), ""), running.pid);
+    let mut session = SessionToClose::of(&command(user(), ""), running.pid);
     session.cgroup = Some(cgroup.clone());
     session.kill_remaining = true;
     let ended = keep(&session_reaper, running, session);

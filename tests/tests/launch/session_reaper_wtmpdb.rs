@@ -1,7 +1,7 @@
 //! The session reaper has wtmpdb written: a row opens with the session and closes with it, after a crash too. Each test has
 //! its own /var/lib/wtmpdb, in a mount namespace of its thread's; rows are read back by SQLite's own program.
 
-use fleetgate_launch::{Places, RepairReport, Session, SessionReaper, Wtmpdb};
+use fleetgate_launch::{Places, RepairReport, SessionReaper, SessionToClose, Wtmpdb};
 use fleetgate_sys::Fd;
 use fleetgate_sys::process::{self, Exit};
 use fleetgate_tests::login_world::{Living, World, living, sh};
@@ -37,11 +37,11 @@ fn order(world: &World) -> Exec {
 }
 
 /// What the session reaper is told of it: the session, and a descriptor of its process.
-fn kept(order: &Exec, living: &Living) -> (Session, Fd) {
+fn kept(order: &Exec, living: &Living) -> (SessionToClose, Fd) {
     let mut order = order.clone();
     order.terminal = Some(living.terminal.clone());
     let pidfd = living.started.pidfd.duplicate(3).expect("a second descriptor");
-    (Session::of(&order, living.started.pid), pidfd)
+    (SessionToClose::of(&order, living.started.pid), pidfd)
 }
 
 fn session_reaper() -> SessionReaper {

@@ -233,8 +233,8 @@ fn addresses_that_a_tunnel_makes_up_take_no_room_from_others() {
     let arrived = lobby
         .seat
         .hear_until(|word: &fleetgate_wire::node::lobby::ToLobby, _| match word {
-            fleetgate_wire::node::lobby::ToLobby::Arrived { ends, .. } => {
-                (ends.peer.port == mine).then_some(())
+            fleetgate_wire::node::lobby::ToLobby::Arrived { addresses, .. } => {
+                (addresses.peer.port == mine).then_some(())
             }
             _ => None,
         });

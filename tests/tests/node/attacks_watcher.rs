@@ -4,7 +4,7 @@
 use fleetgate_policy::{Audit, Stance};
 use fleetgate_tests::taken::{Accepted, Fate, Front, Handed, Lobby, Node, Scene, Watcher, command, garbage};
 use fleetgate_wire::common::{Moment, SessionId};
-use fleetgate_wire::node::Connection;
+use fleetgate_wire::node::ConnectionNumber;
 use fleetgate_wire::node::watch::{Field, FromWatcher, Source, Value, WatcherEvent};
 use std::ffi::CString;
 
@@ -32,7 +32,7 @@ struct Stage {
     node: Node,
     watcher: Watcher,
     session: SessionId,
-    number: Connection,
+    number: ConnectionNumber,
     _others: (Lobby, Front, Accepted, Handed),
 }
 

@@ -1,7 +1,7 @@
 //! The same line of authorized_keys, the same key or certificate: whether it lets in here, beside whether Debian's sshd
 //! let it in. Where the two differ on purpose, the table says so.
 
-use fleetgate_ssh::key::{AuthorizedKeys, KeyOrCertificate, Visitor};
+use fleetgate_ssh::key::{AuthorizedKeys, Claimant, KeyOrCertificate};
 use fleetgate_tests::login_world::{World, sh};
 use fleetgate_tests::needs_root;
 use std::fs;
@@ -36,7 +36,7 @@ fn ours(file: &str, presented: &KeyOrCertificate) -> bool {
     let (hours, minutes) = zone.trim().split_at(3);
     let hours: i32 = hours.parse().expect("hours of the zone");
     let minutes: i32 = minutes.parse().expect("minutes of the zone");
-    let visitor = Visitor {
+    let claimant = Claimant {
         login: "root",
         source: "127.0.0.1".parse().expect("an address"),
         now: u64::try_from(seconds).expect("a time after 1970"),
@@ -45,7 +45,7 @@ fn ours(file: &str, presented: &KeyOrCertificate) -> bool {
         environment: true,
     };
     let keys = AuthorizedKeys::parse(file.as_bytes(), "authorized_keys").expect("a file");
-    keys.find(presented, &visitor).line.is_some()
+    keys.find(presented, &claimant).line.is_some()
 }
 
 fn presented(file: &str) -> KeyOrCertificate {

@@ -1,7 +1,7 @@
 //! Login records, read back with the programs that people use, while a session lives, after its logout and after it
 //! was killed; closed by the keeper.
 
-use fleetgate_launch::{Session, SessionReaper};
+use fleetgate_launch::{SessionReaper, SessionToClose};
 use fleetgate_logins::{Entry, Places, failed, read};
 use fleetgate_sys::clock::{self, Time};
 use fleetgate_sys::process;
@@ -63,7 +63,7 @@ fn ended(world: &World, end: impl FnOnce(&mut Living)) -> String {
     let pid = session.started.pid;
     let pidfd = session.started.pidfd.duplicate(3).expect("dup");
     keeper
-        .keep(pidfd, Session::of(&order, pid), move |_| {
+        .keep(pidfd, SessionToClose::of(&order, pid), move |_| {
             told.send(()).expect("somebody listens")
         })
         .expect("kept");

@@ -57,6 +57,9 @@ pub fn main(args: &[String]) -> Result {
     }
     heading("formatting");
     run(cargo().args(["fmt", "--all", "--check"])).map_err(|e| format!("{e}\n`cargo fmt --all` mends it"))?;
+    let fuzz = ["fmt", "--manifest-path", "fuzz/Cargo.toml"];
+    run(cargo().args(fuzz).arg("--check"))
+        .map_err(|e| format!("{e}\n`cargo {}` mends it", fuzz.join(" ")))?;
     heading("house rules");
     let files = files()?;
     let metadata = metadata()?;

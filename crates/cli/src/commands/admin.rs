@@ -128,7 +128,7 @@ pub const TABLE: &[Command] = &[
         admin::roles::test,
     )
     .flags(&[
-        Flag::new("login", Value::Login, "As this account (default: each that the user could have)."),
+        Flag::new("login", Value::AccountName, "As this account (default: each that the user could have)."),
         Flag::new("mfa-age", Value::Lifetime, "As if the second factor were so old."),
         Flag::new("device", Value::None, "As if on an approved device."),
         STATE,
@@ -183,7 +183,7 @@ pub const TABLE: &[Command] = &[
     .flags(&[
         Flag::new("user", Value::Name("USER"), "This user."),
         Flag::new("node", Value::Name("NODE"), "This node."),
-        Flag::new("login", Value::Login, "This account, on every node."),
+        Flag::new("login", Value::AccountName, "This account, on every node."),
         Flag::new("role", Value::Name("ROLE"), "Everybody who has this role."),
         Flag::new("device", Value::Name("DEVICE"), "This device."),
         Flag::new("proxy", Value::Name("PROXY"), "This proxy: auth answers it nothing, and nodes take no session from it."),

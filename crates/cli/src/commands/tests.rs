@@ -25,7 +25,7 @@ fn words_of(value: Value) -> (&'static str, Option<&'static str>) {
         Value::Path(_) | Value::Text(_) => ("zq", Some("")),
         Value::Address => ("127.0.0.1:1", Some("zqzq")),
         Value::Name(_) => ("zq", Some("ZQ zq")),
-        Value::Login => ("zq", Some("zq/zq")),
+        Value::AccountName => ("zq", Some("zq/zq")),
         Value::Selector => ("env=zq", Some("ZQ zq")),
         Value::Session => ("7eb5cf00", Some("zqzq")),
         Value::UserAtNode => ("zq@zq", Some("zqzq")),

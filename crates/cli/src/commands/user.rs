@@ -154,7 +154,7 @@ pub const TABLE: &[Command] = &[
         Flag::new("on", Value::Selector, "The nodes: a name, a pattern of names, or labels. All: `--on '*'`.")
             .repeated()
             .required(),
-        Flag::new("login", Value::Login, "The account on the nodes, instead of the login's own.").letter('l'),
+        Flag::new("login", Value::AccountName, "The account on the nodes, instead of the login's own.").letter('l'),
         Flag::new("batch", Value::Number("N"), "On so many nodes at a time (default: 100; at most 1000)."),
         Flag::new(
             "fail",
@@ -209,7 +209,7 @@ pub const TABLE: &[Command] = &[
         remote::proxy_command,
     )
     .flags(&[
-        Flag::new("login", Value::Login, "The account, so that the proxy can say at once that it may not be."),
+        Flag::new("login", Value::AccountName, "The account, so that the proxy can say at once that it may not be."),
         HOME,
     ])
     .operands(Operands::words("HOST", Value::Text("HOST"), 1, 2))

@@ -10,7 +10,7 @@ mod login;
 use crate::flags::Outcome;
 use crate::output::print;
 use crate::{images, seal};
-use fleetgate_launch::{Begun, Launch, LaunchThreads, RunningHelper, Session, SessionReaper, Threads};
+use fleetgate_launch::{Begun, Launch, LaunchThreads, RunningHelper, SessionReaper, SessionToClose, Threads};
 use fleetgate_seal::{FallbackChain, Options, Source};
 use fleetgate_sys::process::{self, Exit};
 use fleetgate_sys::{Errno, Fd, file, poll, terminal};
@@ -43,7 +43,7 @@ pub fn run(command: &[OsString]) -> Outcome {
         LaunchThreads::new(Arc::new(ladder), Threads::default())
     })?;
     let directory = std::env::temp_dir().join(format!("fleetgate-demo-{}", process::id()));
-    let session_reaper = costs.time("keeper (once)", || {
+    let session_reaper = costs.time("session reaper (once)", || {
         SessionReaper::start(&directory, fleetgate_launch::Places::system())
     })?;
     let code = session(command, &threads, &session_reaper, &mut costs);
@@ -99,7 +99,7 @@ fn session(
     } = running;
     let (ended, end) = mpsc::channel();
     costs.time("note the session down", || {
-        session_reaper.keep(pidfd, Session::of(&exec, pid), move |end| {
+        session_reaper.keep(pidfd, SessionToClose::of(&exec, pid), move |end| {
             let _ = ended.send(end.exit);
         })
     })?;

@@ -3,7 +3,7 @@
 use super::printable_word;
 use fleetgate_client::connect::has_port;
 use fleetgate_client::time;
-use fleetgate_policy::Login;
+use fleetgate_policy::AccountName;
 use fleetgate_policy::cluster::{Labels, Name, Selector};
 use fleetgate_policy::text;
 use std::ffi::OsStr;
@@ -30,7 +30,7 @@ pub enum Value {
     /// The name of something in the cluster.
     Name(&'static str),
     /// An account.
-    Login,
+    AccountName,
     /// The name of a node, a pattern of names, or labels.
     Selector,
     /// The first digits of a session's id.
@@ -100,7 +100,7 @@ impl Value {
             Value::Path(_) | Value::Text(_) => !word.is_empty(),
             Value::Address => word.parse::<std::net::SocketAddr>().is_ok(),
             Value::Name(_) => Name::parse(word).map(|_| true)?,
-            Value::Login => Login::parse(word.as_bytes())
+            Value::AccountName => AccountName::parse(word.as_bytes())
                 .map(|_| true)
                 .map_err(|why| format!("{word:?}: {why}"))?,
             // None at all: every node.
@@ -153,7 +153,7 @@ impl Value {
                 "ADDRESS:PORT",
                 "an address with its port, as 127.0.0.1:3022 or [::1]:3022",
             ),
-            Value::Login => ("LOGIN", "the name of an account"),
+            Value::AccountName => ("LOGIN", "the name of an account"),
             Value::Selector => (
                 "SELECTOR",
                 "a name, a pattern of names, or labels, as env=prod,role=db",

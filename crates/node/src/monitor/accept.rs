@@ -33,7 +33,7 @@ pub struct NewConnection {
     /// The peer.
     pub source: SocketAddr,
     /// Both ends.
-    pub ends: ConnectionAddresses,
+    pub addresses: ConnectionAddresses,
     /// The proxy that it came by; all else is its word then.
     pub via: Option<Via>,
 }
@@ -145,7 +145,7 @@ fn new_connection(socket: Fd, peer: Address) -> Result<NewConnection, Errno> {
     let local = net::local(&socket)?;
     Ok(NewConnection {
         source: socket_address(&peer),
-        ends: ConnectionAddresses {
+        addresses: ConnectionAddresses {
             peer: endpoint(&peer),
             local: endpoint(&local),
         },
@@ -228,7 +228,7 @@ mod tests {
             panic!("nothing arrived")
         };
         assert_eq!(one.source, client.local_addr().expect("an address"));
-        assert_eq!(one.ends.local.port, address.port());
+        assert_eq!(one.addresses.local.port, address.port());
         assert!(matches!(listeners.accept(0), AcceptResult::Empty));
         assert!(matches!(listeners.accept(7), AcceptResult::Empty));
     }

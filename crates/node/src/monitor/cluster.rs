@@ -16,7 +16,7 @@ use crate::config::cluster::{Change, Cluster, Member, SignedState};
 use fleetgate_policy::cluster::Refusal;
 use fleetgate_sys::process;
 use fleetgate_wire::common::SessionId;
-use fleetgate_wire::node::Connection as Number;
+use fleetgate_wire::node::ConnectionNumber;
 use fleetgate_wire::node::front::ToFront;
 use fleetgate_wire::node::lobby::ToLobby;
 use std::ffi::CString;
@@ -242,7 +242,7 @@ impl Monitor {
 
     /// Ends a connection and its sessions because of a lock. Its client is told; whoever does not tell it in time is
     /// passed by.
-    fn end_locked(&mut self, number: Number, refusal: &Refusal) {
+    fn end_locked(&mut self, number: ConnectionNumber, refusal: &Refusal) {
         let Some(known) = self.connections.get(number) else {
             return;
         };
@@ -253,14 +253,14 @@ impl Monitor {
             Stage::Open(_, front) => Some(*front),
             _ => None,
         };
-        if let Some(timer) = known.grace.take() {
+        if let Some(timer) = known.deadline.take() {
             self.tools.timers.cancel(timer);
         }
         let timer = self
             .tools
             .timers
             .after(LAST_WORD, Key::new(Owner::Connections, number));
-        known.grace = Some(timer);
+        known.deadline = Some(timer);
         let Some(granted) = known.granted() else { return };
         // Nothing is ordered with it any more.
         granted.grant.expires = Some(Duration::ZERO);
@@ -319,7 +319,11 @@ fn lock(granted: &OpenLogin, cluster: &Cluster, now: u64) -> Option<Refusal> {
 }
 
 /// Decides about a login of the cluster again, for an order: what was a yes an hour ago may be a no, or a smaller yes.
-pub(crate) fn decide_again(granted: &mut OpenLogin, tools: &Tools, trust: &Trust) -> Result<(), String> {
+pub(crate) fn decide_order_again(
+    granted: &mut OpenLogin,
+    tools: &Tools,
+    trust: &Trust,
+) -> Result<(), String> {
     let now = unix_seconds();
     let login = granted.grant.login.as_str();
     let Some(cluster) = &tools.cluster else {

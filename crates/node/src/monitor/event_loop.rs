@@ -8,7 +8,7 @@ use super::draining::NextMonitor;
 use super::fronts::Fronts;
 use super::label_commands::LabelCommands;
 use super::lobby::Lobby;
-use super::login::Login;
+use super::login::LoginAttempt;
 use super::metrics::{MetricsServer, Process};
 use super::network::Networks;
 use super::node_lock::NodeLock;
@@ -23,7 +23,7 @@ use super::wakes::{Key, Owner};
 use super::watcher::WatcherProcesses;
 use super::workers::{WorkerEvent, WorkerId, WorkerKind, Workers};
 use fleetgate_sys::Errno;
-use fleetgate_wire::node::Connection as Number;
+use fleetgate_wire::node::ConnectionNumber;
 use fleetgate_wire::node::front::ToFront;
 use fleetgate_wire::node::tunnel::ToTunnel;
 use fleetgate_worker::rest::Rest;
@@ -72,7 +72,7 @@ pub struct Monitor {
     /// When sums of what strangers did are due.
     pub(crate) strangers_timer: Option<Timer>,
     /// Ends of connections that are not told yet.
-    pub(crate) ends: Vec<(Number, Event)>,
+    pub(crate) untold_ends: Vec<(ConnectionNumber, Event)>,
     /// The next grant's number.
     pub(crate) grants: u64,
     pub(crate) done: bool,
@@ -156,8 +156,8 @@ impl Monitor {
                 self.workers.woken(id, &self.tools.wakes, &mut news);
                 self.take(news);
             }
-            Owner::Starts if id == 0 => self.workers.rung(),
-            Owner::Starts => self.fronts.idle(id, &mut self.workers),
+            Owner::StartsAndIdleFronts if id == 0 => self.workers.rung(),
+            Owner::StartsAndIdleFronts => self.fronts.idle(id, &mut self.workers),
             Owner::Names => {
                 for (key, found) in self.tools.names.take() {
                     match key.owner {
@@ -182,7 +182,7 @@ impl Monitor {
                 }
             }
             Owner::Connections => self.connection_woken(id),
-            Owner::Logins => self.login(id, Login::heard),
+            Owner::Logins => self.login(id, LoginAttempt::heard),
             Owner::Sessions => self.sessions.woken(&mut self.tools, id),
             Owner::Networks => self.networks.woken(&mut self.tools, id),
             Owner::Exchanges => self.exchange_due(id),
@@ -191,7 +191,6 @@ impl Monitor {
             Owner::Tunnel => self.tunnel_woken(id),
             Owner::Watcher => self.watcher_woken(id),
             Owner::Strangers => self.sums_due(),
-            Owner::Metrics => {}
         }
     }
 
@@ -200,7 +199,7 @@ impl Monitor {
         self.give_turns();
         self.watch_sessions();
         self.tell_ends(false);
-        while let Some((connection, word, fds)) = self.tools.words.pop() {
+        while let Some((connection, word, fds)) = self.tools.to_fronts.pop() {
             let front = self.connections.get(connection).and_then(|c| match &c.stage {
                 Stage::Open(_, front) if !c.hung_up => Some(*front),
                 _ => None,

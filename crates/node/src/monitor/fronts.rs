@@ -6,7 +6,7 @@
 
 use super::Monitor;
 use super::audit::Event;
-use super::cluster::decide_again;
+use super::cluster::decide_order_again;
 use super::connections::{PendingOrder, Stage, quoted};
 use super::host_keys::MAX_PROOFS;
 use super::names::Lane;
@@ -15,13 +15,13 @@ use super::timers::{Timer, Timers};
 use super::wakes::{Key, Owner, Wakes};
 use super::workers::{WorkerId, WorkerKind, Workers};
 use fleetgate_policy::grant::Identity;
-use fleetgate_policy::{Denied, Kind, Login, Permits};
+use fleetgate_policy::{AccountName, Denied, Kind, Permits};
 use fleetgate_sys::Errno;
 use fleetgate_wire::common::Account;
 use fleetgate_wire::names::Found;
 use fleetgate_wire::net::Done;
 use fleetgate_wire::node::front::{FromFront, RequestKind, ToFront};
-use fleetgate_wire::node::{Blob, Connection, Connection as Number};
+use fleetgate_wire::node::{Blob, ConnectionNumber};
 use fleetgate_wire::{Failure, Reason};
 use std::collections::{HashMap, HashSet};
 use std::ffi::CStr;
@@ -35,14 +35,14 @@ pub const MAX_FRONTS: usize = 4096;
 /// Whose front it is. The uid too: an account that was made anew under the name is another.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FrontOwner {
-    login: Login,
+    login: AccountName,
     uid: u32,
     identity: String,
 }
 
 impl FrontOwner {
     /// This login's.
-    pub fn new(login: &Login, uid: u32, identity: &Identity) -> FrontOwner {
+    pub fn new(login: &AccountName, uid: u32, identity: &Identity) -> FrontOwner {
         FrontOwner {
             login: login.clone(),
             uid,
@@ -60,7 +60,7 @@ pub struct Fronts {
 
 struct Front {
     whose: FrontOwner,
-    connections: HashSet<Connection>,
+    connections: HashSet<ConnectionNumber>,
     idle: Option<Timer>,
 }
 
@@ -69,7 +69,7 @@ impl Fronts {
     pub fn worker(
         &mut self,
         whose: FrontOwner,
-        connection: Connection,
+        connection: ConnectionNumber,
         offer: &Offer,
         workers: &mut Workers,
         wakes: &Wakes,
@@ -104,11 +104,11 @@ impl Fronts {
     }
 
     /// A connection of it ended.
-    pub fn left(&mut self, id: WorkerId, connection: Connection, timers: &mut Timers) {
+    pub fn left(&mut self, id: WorkerId, connection: ConnectionNumber, timers: &mut Timers) {
         if let Some(front) = self.table.get_mut(&id) {
             front.connections.remove(&connection);
             if front.connections.is_empty() && front.idle.is_none() {
-                front.idle = Some(timers.after(IDLE, Key::new(Owner::Starts, id)));
+                front.idle = Some(timers.after(IDLE, Key::new(Owner::StartsAndIdleFronts, id)));
             }
         }
     }
@@ -122,7 +122,7 @@ impl Fronts {
     }
 
     /// It ended, or is to be used no more; the connections that it had.
-    pub fn forget(&mut self, id: WorkerId) -> Vec<Connection> {
+    pub fn forget(&mut self, id: WorkerId) -> Vec<ConnectionNumber> {
         let Some(front) = self.table.remove(&id) else {
             return Vec::new();
         };
@@ -239,7 +239,7 @@ impl Monitor {
                     ticket,
                     signatures,
                 };
-                self.tools.words.say(connection, word, Vec::new());
+                self.tools.to_fronts.say(connection, word, Vec::new());
             }
             FromFront::Closed {
                 why, received, sent, ..
@@ -247,7 +247,7 @@ impl Monitor {
         }
     }
 
-    fn forwarded(&mut self, connection: Number, to: &CStr, sent: u64, received: u64) {
+    fn forwarded(&mut self, connection: ConnectionNumber, to: &CStr, sent: u64, received: u64) {
         let login = self.connections.get(connection).and_then(|c| c.login());
         self.tools.audit.tell(Event::Forwarded {
             connection,
@@ -259,7 +259,7 @@ impl Monitor {
     }
 
     /// An order waits for the account as it is now, and for the orders before it.
-    fn order(&mut self, number: Number, order: PendingOrder) {
+    fn order(&mut self, number: ConnectionNumber, order: PendingOrder) {
         let Some(known) = self.connections.get(number) else {
             return;
         };
@@ -278,7 +278,7 @@ impl Monitor {
                     done: failed(why),
                 },
             };
-            return self.tools.words.say(number, word, Vec::new());
+            return self.tools.to_fronts.say(number, word, Vec::new());
         }
         known.waiting.push(order);
         if known.waiting.len() > 1 {
@@ -299,7 +299,7 @@ impl Monitor {
     }
 
     /// The account, for the orders that wait for it.
-    pub(crate) fn account_known(&mut self, number: Number, found: Found) {
+    pub(crate) fn account_known(&mut self, number: ConnectionNumber, found: Found) {
         let account = match found {
             Found::User { account } => Ok(account),
             Found::TimedOut => Err("the name service did not answer in time"),
@@ -309,7 +309,7 @@ impl Monitor {
         self.do_orders(number, account);
     }
 
-    fn do_orders(&mut self, number: Number, account: Result<Account, &str>) {
+    fn do_orders(&mut self, number: ConnectionNumber, account: Result<Account, &str>) {
         let Some(known) = self.connections.get(number) else {
             return;
         };
@@ -317,7 +317,7 @@ impl Monitor {
         let Stage::Open(granted, _) = &mut known.stage else {
             return;
         };
-        let account = match decide_again(granted, &self.tools, &self.trust) {
+        let account = match decide_order_again(granted, &self.tools, &self.trust) {
             Ok(()) => account.map_err(str::to_owned),
             Err(why) => {
                 granted.tell_denied(&self.tools.audit, &self.tools.metrics, why.clone());
@@ -348,7 +348,7 @@ impl Monitor {
                         ticket,
                         why,
                     };
-                    self.tools.words.say(number, word, Vec::new());
+                    self.tools.to_fronts.say(number, word, Vec::new());
                 }
                 (PendingOrder::Network(ticket, _), account) => {
                     let why = match account {
@@ -360,7 +360,7 @@ impl Monitor {
                         ticket,
                         done: failed(why),
                     };
-                    self.tools.words.say(number, word, Vec::new());
+                    self.tools.to_fronts.say(number, word, Vec::new());
                 }
             }
         }
@@ -419,7 +419,7 @@ fn rule_against(kind: &RequestKind, permits: &Permits) -> Option<Denied> {
 }
 
 /// The connection that a word is about.
-fn about(word: &FromFront) -> Option<Number> {
+fn about(word: &FromFront) -> Option<ConnectionNumber> {
     match word {
         FromFront::Ready => None,
         FromFront::Sign { connection, .. }

@@ -21,7 +21,7 @@ use fleetgate_sys::poll::READ;
 use fleetgate_wire::common::Ids;
 use fleetgate_wire::names::{About, Found};
 use fleetgate_wire::net::{Done, Networking, Request, Response, What};
-use fleetgate_wire::node::Connection;
+use fleetgate_wire::node::ConnectionNumber;
 use fleetgate_wire::node::front::{Ticket, ToFront};
 use fleetgate_wire::order::{Role, Work};
 use fleetgate_wire::{Failure, Reason};
@@ -37,7 +37,7 @@ const AT_ONCE: usize = 32;
 /// All networking helpers, one per connection that asked for a socket.
 #[derive(Default)]
 pub struct Networks {
-    helpers: HashMap<Connection, Helper>,
+    helpers: HashMap<ConnectionNumber, Helper>,
     /// Each helper needs a SELinux context.
     selinux: bool,
 }
@@ -98,7 +98,7 @@ impl Networks {
     }
 
     /// Launches the connection's helper, unless it is gone meanwhile.
-    fn launch(&mut self, tools: &mut Tools, connection: Connection, selinux: Option<CString>) {
+    fn launch(&mut self, tools: &mut Tools, connection: ConnectionNumber, selinux: Option<CString>) {
         let Some(ids) = self.helpers.get_mut(&connection).and_then(Helper::ids) else {
             return;
         };
@@ -113,7 +113,7 @@ impl Networks {
     }
 
     /// The socket's path of a forwarded agent that was asked for with `ticket`.
-    pub fn agent(&self, connection: Connection, ticket: Ticket) -> Option<CString> {
+    pub fn agent(&self, connection: ConnectionNumber, ticket: Ticket) -> Option<CString> {
         match self.helpers.get(&connection)?.listening(ticket)? {
             ListenerName::Path(path) => Some(path.clone()),
             ListenerName::Display(_) => None,
@@ -121,7 +121,7 @@ impl Networks {
     }
 
     /// The number of a display that was asked for with `ticket`.
-    pub fn display(&self, connection: Connection, ticket: Ticket) -> Option<u16> {
+    pub fn display(&self, connection: ConnectionNumber, ticket: Ticket) -> Option<u16> {
         match self.helpers.get(&connection)?.listening(ticket)? {
             ListenerName::Display(number) => Some(*number),
             ListenerName::Path(_) => None,
@@ -129,7 +129,7 @@ impl Networks {
     }
 
     /// The process that opens sockets for `connection`, if one runs.
-    pub fn helper_of(&self, connection: Connection) -> Option<i32> {
+    pub fn helper_of(&self, connection: ConnectionNumber) -> Option<i32> {
         self.helpers
             .get(&connection)
             .map(Helper::pid)
@@ -196,12 +196,12 @@ impl Networks {
     }
 
     /// The connection is gone: its helper sees its socket's end, removes what it made and ends.
-    pub fn connection_ended(&mut self, connection: Connection) {
+    pub fn connection_ended(&mut self, connection: ConnectionNumber) {
         self.helpers.remove(&connection);
     }
 
     /// Sends what waits.
-    fn flush(&mut self, tools: &mut Tools, connection: Connection) {
+    fn flush(&mut self, tools: &mut Tools, connection: ConnectionNumber) {
         if let Some(helper) = self.helpers.get_mut(&connection)
             && let Err(e) = helper.flush()
         {
@@ -211,7 +211,7 @@ impl Networks {
     }
 
     /// The helper is no more: whatever it owes is answered for it, and the next request starts another.
-    fn gone(&mut self, tools: &mut Tools, connection: Connection, why: &str) {
+    fn gone(&mut self, tools: &mut Tools, connection: ConnectionNumber, why: &str) {
         let Some(helper) = self.helpers.remove(&connection) else {
             return;
         };
@@ -221,13 +221,13 @@ impl Networks {
     }
 }
 
-fn key(connection: Connection) -> Key {
+fn key(connection: ConnectionNumber) -> Key {
     Key::new(Owner::Networks, connection)
 }
 
 fn launch(
     tools: &mut Tools,
-    connection: Connection,
+    connection: ConnectionNumber,
     ids: Ids,
     selinux: Option<CString>,
 ) -> Result<(), String> {
@@ -275,7 +275,7 @@ fn answer(tools: &mut Tools, helper: &mut Helper, response: Response, fds: Vec<F
             on,
         });
     }
-    tools.words.say(
+    tools.to_fronts.say(
         connection,
         ToFront::Network {
             connection,
@@ -286,7 +286,7 @@ fn answer(tools: &mut Tools, helper: &mut Helper, response: Response, fds: Vec<F
     );
 }
 
-fn fail(tools: &mut Tools, connection: Connection, ticket: Ticket, reason: Reason, why: &str) {
+fn fail(tools: &mut Tools, connection: ConnectionNumber, ticket: Ticket, reason: Reason, why: &str) {
     let subject = CString::new(why).unwrap_or_default();
     let done = Done::Failed {
         failure: Failure {
@@ -295,7 +295,7 @@ fn fail(tools: &mut Tools, connection: Connection, ticket: Ticket, reason: Reaso
             subject,
         },
     };
-    tools.words.say(
+    tools.to_fronts.say(
         connection,
         ToFront::Network {
             connection,

@@ -3,14 +3,14 @@
 use crate::config::cluster::Member;
 use fleetgate_launch::pam::PamSession;
 use fleetgate_policy::{Grant, Permits};
-use fleetgate_wire::node::{Connection, ConnectionAddresses};
+use fleetgate_wire::node::{ConnectionAddresses, ConnectionNumber};
 
 /// A login that was let in, on its one connection. Gone with it.
 pub struct OpenLogin {
     /// The connection.
-    pub connection: Connection,
+    pub connection: ConnectionNumber,
     /// Where from and where to.
-    pub ends: ConnectionAddresses,
+    pub addresses: ConnectionAddresses,
     /// What was granted.
     pub grant: Grant,
     /// As whom of the cluster; none: by what the node trusts itself.

@@ -7,7 +7,7 @@
 
 use crate::config::Limits;
 use fleetgate_policy::address::Network as Source;
-use fleetgate_wire::node::Connection as Number;
+use fleetgate_wire::node::ConnectionNumber;
 use std::collections::{HashMap, VecDeque};
 
 /// One source has the places of strangers divided by this.
@@ -37,20 +37,20 @@ pub struct Turn {
 #[derive(Debug, Default)]
 pub struct Turns {
     pools: HashMap<Turn, Pool>,
-    of: HashMap<Number, Turn>,
+    of: HashMap<ConnectionNumber, Turn>,
 }
 
 #[derive(Debug, Default)]
 struct Pool {
-    running: HashMap<Number, Source>,
+    running: HashMap<ConnectionNumber, Source>,
     of_source: HashMap<Source, u32>,
     /// In the order of their coming. Each is a connection that is not logged in, which bounds them.
-    waiting: VecDeque<(Number, Source)>,
+    waiting: VecDeque<(ConnectionNumber, Source)>,
 }
 
 impl Turns {
     /// Whether this connection may talk now. False: it waits, and [`Turns::next`] says when.
-    pub fn begin(&mut self, number: Number, turn: Turn, source: Source, limits: &Limits) -> bool {
+    pub fn begin(&mut self, number: ConnectionNumber, turn: Turn, source: Source, limits: &Limits) -> bool {
         if self.of.get(&number).is_some_and(|earlier| *earlier != turn) {
             self.leave(number);
         }
@@ -69,14 +69,14 @@ impl Turns {
     }
 
     /// Whether it has its turn.
-    pub fn is_running(&self, number: Number) -> bool {
+    pub fn is_running(&self, number: ConnectionNumber) -> bool {
         let turn = self.of.get(&number);
         turn.and_then(|turn| self.pools.get(turn))
             .is_some_and(|pool| pool.running.contains_key(&number))
     }
 
     /// It talks no more, nor waits.
-    pub fn leave(&mut self, number: Number) {
+    pub fn leave(&mut self, number: ConnectionNumber) {
         let Some(turn) = self.of.remove(&number) else {
             return;
         };
@@ -90,7 +90,7 @@ impl Turns {
     }
 
     /// The next whose turn it is, if there is a place.
-    pub fn next(&mut self, limits: &Limits) -> Option<Number> {
+    pub fn next(&mut self, limits: &Limits) -> Option<ConnectionNumber> {
         self.pools.iter_mut().find_map(|(turn, pool)| {
             let first = pool.first(*turn, limits)?;
             pool.admit(first)
@@ -122,14 +122,14 @@ impl Pool {
     }
 
     /// Gives a place to the one who waits there.
-    fn admit(&mut self, at: usize) -> Option<Number> {
+    fn admit(&mut self, at: usize) -> Option<ConnectionNumber> {
         let (number, source) = self.waiting.remove(at)?;
         self.running.insert(number, source);
         *self.of_source.entry(source).or_default() += 1;
         Some(number)
     }
 
-    fn remove(&mut self, number: Number) {
+    fn remove(&mut self, number: ConnectionNumber) {
         self.waiting.retain(|(waits, _)| *waits != number);
         if let Some(source) = self.running.remove(&number)
             && let Some(count) = self.of_source.get_mut(&source)

@@ -37,7 +37,7 @@ use super::workers::{
 use crate::config::{Config, PamUse, SelinuxUse};
 use crate::identity::{DIRECTORY, is_joined, load_tls_key};
 use fleetgate_base::own;
-use fleetgate_launch::{Places, Session, SessionReaper, Wtmpdb};
+use fleetgate_launch::{Places, SessionReaper, SessionToClose, Wtmpdb};
 use fleetgate_policy::Audit as Level;
 use fleetgate_seal::{FallbackChain, Source};
 use fleetgate_sys::poll::READ;
@@ -299,7 +299,7 @@ pub fn open(parts: Parts) -> Result<Monitor, MonitorError> {
         launches,
         names: Names::new(),
         pam_turns: Turns::default(),
-        words: Messages::default(),
+        to_fronts: Messages::default(),
         zombies: ZombieCollector::default(),
         watching: WatchedSessions::default(),
         strangers,
@@ -342,7 +342,7 @@ pub fn open(parts: Parts) -> Result<Monitor, MonitorError> {
         label_commands: LabelCommands::default(),
         next: None,
         strangers_timer: None,
-        ends: Vec::new(),
+        untold_ends: Vec::new(),
         grants: 0,
         done: false,
     };
@@ -377,7 +377,7 @@ fn executed(
         }
         for key in &keys {
             match key.owner {
-                Owner::Starts => workers.started(wakes, &mut news),
+                Owner::StartsAndIdleFronts => workers.started(wakes, &mut news),
                 Owner::Workers => workers.woken(key.id, wakes, &mut news),
                 _ => {}
             }
@@ -407,7 +407,7 @@ fn is_own(config: &Config) -> Result<(), String> {
 fn session_reaper(config: &Config, user_mode: bool, audit: Audit) -> Result<SessionReaper, MonitorError> {
     let directory = config.runtime_directory.join("sessions");
     let wtmpdb = (!user_mode).then(Wtmpdb::system);
-    let tell = move |session: &Session, lasted| {
+    let tell = move |session: &SessionToClose, lasted| {
         audit.tell(Event::SessionEnded {
             connection: session.connection,
             session: session.id,

@@ -5,15 +5,15 @@ use super::Monitor;
 use super::timers::micros;
 use super::workers::WorkerId;
 use fleetgate_sys::clock;
+use fleetgate_wire::node::ConnectionNumber;
 use fleetgate_wire::node::tunnel::{MAX_SPANS, Span, Ticket};
-use fleetgate_wire::node::{Connection, Connection as Number};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::time::Duration;
 
 /// Of all connections.
 #[derive(Debug, Default)]
-pub struct Steps(HashMap<Connection, Recipient>);
+pub struct Steps(HashMap<ConnectionNumber, Recipient>);
 
 /// Whom they are told.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ struct Recipient {
 
 impl Steps {
     /// The session `ticket` of this tunnel asks for this connection's.
-    pub fn watch(&mut self, connection: Connection, worker: WorkerId, ticket: Ticket) {
+    pub fn watch(&mut self, connection: ConnectionNumber, worker: WorkerId, ticket: Ticket) {
         let spans = Vec::new();
         self.0.insert(
             connection,
@@ -38,14 +38,14 @@ impl Steps {
     }
 
     /// A step ended now, and took so long.
-    pub fn add(&mut self, connection: Connection, place: &CStr, name: &str, took: Duration) {
+    pub fn add(&mut self, connection: ConnectionNumber, place: &CStr, name: &str, took: Duration) {
         self.add_earlier(connection, place, name, took, Duration::ZERO);
     }
 
     /// A step ended so long ago.
     pub fn add_earlier(
         &mut self,
-        connection: Connection,
+        connection: ConnectionNumber,
         place: &CStr,
         name: &str,
         took: Duration,
@@ -68,7 +68,7 @@ impl Steps {
     }
 
     /// What there is, for whom; no more is collected.
-    pub fn take(&mut self, connection: Connection) -> Option<(WorkerId, Ticket, Vec<Span>)> {
+    pub fn take(&mut self, connection: ConnectionNumber) -> Option<(WorkerId, Ticket, Vec<Span>)> {
         let recipient = self.0.remove(&connection)?;
         Some((recipient.worker, recipient.ticket, recipient.spans))
     }
@@ -76,7 +76,7 @@ impl Steps {
 
 impl Monitor {
     /// One step of a login's way, for benchmarks and for those who ask.
-    pub(crate) fn timing(&mut self, connection: Number, step: &str, took: Duration) {
+    pub(crate) fn timing(&mut self, connection: ConnectionNumber, step: &str, took: Duration) {
         tracing::debug!(connection, step, micros = micros(took), "timing");
         self.tools.steps.add(connection, c"node", step, took);
     }

@@ -44,7 +44,7 @@ pub struct Tools {
     /// Who may talk to PAM now.
     pub pam_turns: Turns,
     /// Messages to fronts, sent in this turn.
-    pub words: Messages,
+    pub to_fronts: Messages,
     /// Helpers to wait for.
     pub zombies: ZombieCollector,
     /// Sessions that are watched.

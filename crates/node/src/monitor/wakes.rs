@@ -14,8 +14,8 @@ pub enum Owner {
     Listeners,
     /// Lobby, fronts and resolver: their sockets, their ends, what they log.
     Workers,
-    /// Started workers.
-    Starts,
+    /// Started workers (id 0), and a front without a connection whose time is over (its id).
+    StartsAndIdleFronts,
     /// The look-up socket.
     Names,
     /// Finished launches.
@@ -28,8 +28,6 @@ pub enum Owner {
     Sessions,
     /// Networking helpers and listeners; the id is theirs.
     Networks,
-    /// Metrics; the id is theirs.
-    Metrics,
     /// A key exchange whose time has come, by its connection's number.
     Exchanges,
     /// What is due in the cluster.
@@ -44,18 +42,17 @@ pub enum Owner {
     Strangers,
 }
 
-const OWNERS: [Owner; 17] = [
+const OWNERS: [Owner; 16] = [
     Owner::Starter,
     Owner::Listeners,
     Owner::Workers,
-    Owner::Starts,
+    Owner::StartsAndIdleFronts,
     Owner::Names,
     Owner::Launches,
     Owner::Connections,
     Owner::Logins,
     Owner::Sessions,
     Owner::Networks,
-    Owner::Metrics,
     Owner::Exchanges,
     Owner::Cluster,
     Owner::Zombies,

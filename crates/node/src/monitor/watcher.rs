@@ -15,7 +15,7 @@ use fleetgate_sys::{Fd, net, socket};
 use fleetgate_wire::common::SessionId;
 use fleetgate_wire::exec::Watch;
 use fleetgate_wire::guard::Request;
-use fleetgate_wire::node::Connection;
+use fleetgate_wire::node::ConnectionNumber;
 use fleetgate_wire::node::watch::{FromWatcher, ToWatcher, WatchedSession};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct SessionOwner {
     /// The connection that it came by.
-    pub connection: Connection,
+    pub connection: ConnectionNumber,
     /// The account.
     pub login: String,
     /// What the watcher was told.
@@ -47,7 +47,7 @@ impl WatchedSessions {
     /// A session is to be watched: what its order says, and the descriptor beside it.
     pub(crate) fn begin(
         &mut self,
-        connection: Connection,
+        connection: ConnectionNumber,
         login: &str,
         session: SessionId,
         wanted: WatchPolicy,

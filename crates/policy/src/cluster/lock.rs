@@ -86,7 +86,7 @@ impl Target {
             "user" => Target::User(Name::parse(name)?),
             "node" => Target::Node(Name::parse(name)?),
             "login" => {
-                crate::Login::parse(name.as_bytes())?;
+                crate::AccountName::parse(name.as_bytes())?;
                 Target::Login(name.to_string())
             }
             "role" => Target::Role(Name::parse(name)?),

@@ -1,7 +1,7 @@
 //! A dial whose node is a plain sshd: the frames' SSH bytes go into a pipe, at whose other end this proxy's own SSH is. The
 //! pipe is what is on its way; a reader that is slow holds its writer.
 
-use super::to_node::ToNode;
+use super::to_node::FramesToNode;
 use crate::denial::{Why, denied};
 use crate::shared::{BETWEEN, Local, Shared};
 use crate::ssh::terminate::AgentFrames;
@@ -35,7 +35,7 @@ pub(super) fn begin(
     source: Option<SocketAddr>,
     node: Arc<InventoryNode>,
     agent: bool,
-    to_node: ToNode,
+    to_node: FramesToNode,
 ) -> Result<(PlainLeg, oneshot::Receiver<String>), Denied> {
     let (here, there) = duplex(BETWEEN);
     let (leave, left) = oneshot::channel();
@@ -63,7 +63,7 @@ pub(super) fn begin(
 }
 
 /// The client's frames, until it has no more or the other direction is over.
-async fn pump(mut to_node: ToNode, mut write: WriteHalf<DuplexStream>, agent: UnboundedSender<Agent>) {
+async fn pump(mut to_node: FramesToNode, mut write: WriteHalf<DuplexStream>, agent: UnboundedSender<Agent>) {
     while let Some(frame) = to_node.next().await {
         let written = match frame.kind {
             Some(Kind::Dial(dial)) => write.write_all(&dial.ssh).await,

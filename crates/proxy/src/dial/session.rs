@@ -41,7 +41,7 @@ pub(super) struct Session {
 }
 
 /// A node with fleetgate sends frames; from a plain sshd come bytes.
-pub(super) enum FromNode {
+pub(super) enum FramesFromNode {
     Tunnel(NodeFrames),
     Plain(PlainLeg),
 }
@@ -52,7 +52,7 @@ struct SharedParts(Arc<Mutex<Parts>>);
 
 struct Parts {
     /// None: it was refused.
-    from_node: Option<FromNode>,
+    from_node: Option<FramesFromNode>,
     /// The other direction ends with this one; the node waits for that before it ends the stream.
     end: Option<oneshot::Sender<Duration>>,
     /// The node's side is over: the client has all of the session.
@@ -69,7 +69,7 @@ struct Account {
 impl Session {
     /// Of what a node sends. `left`: why the SSH that ended at this proxy did.
     pub(super) fn begin(
-        from_node: FromNode,
+        from_node: FramesFromNode,
         end: oneshot::Sender<Duration>,
         steps: Steps,
         told: DialRecord,
@@ -201,7 +201,7 @@ impl Parts {
     /// Gives back all of it. A node gets the same state by this proxy's tunnel, and is to end the session itself, with its
     /// reason in its audit log: it would take the end of the stream for its client's.
     fn refuse(&mut self) {
-        if let (Some(FromNode::Tunnel(_)), Some(end)) = (&self.from_node, self.end.take()) {
+        if let (Some(FramesFromNode::Tunnel(_)), Some(end)) = (&self.from_node, self.end.take()) {
             let _ = end.send(NODE_HEARS_WITHIN);
         }
         self.release();
@@ -214,11 +214,11 @@ impl Parts {
     }
 }
 
-impl FromNode {
+impl FramesFromNode {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Status>>> {
         match self {
-            FromNode::Tunnel(frames) => Pin::new(frames).poll_next(cx),
-            FromNode::Plain(leg) => leg.poll_next(cx).map(|frame| frame.map(Ok)),
+            FramesFromNode::Tunnel(frames) => Pin::new(frames).poll_next(cx),
+            FramesFromNode::Plain(leg) => leg.poll_next(cx).map(|frame| frame.map(Ok)),
         }
     }
 }

@@ -15,7 +15,7 @@ use tokio::time::{Sleep, sleep};
 use tonic::codegen::tokio_stream::Stream;
 
 /// The stream of them.
-pub(super) struct ToNode {
+pub(super) struct FramesToNode {
     first: Option<Frame>,
     from_client: Option<FromClient>,
     received: Arc<AtomicU64>,
@@ -50,17 +50,21 @@ impl From<FromClient> for GivenBack {
 /// its share of a key exchange.
 const MAX_KEPT: u64 = 64 * 1024;
 
-impl ToNode {
+impl FramesToNode {
     /// With what ends it, and what brings the client's frames back where the node took none.
     #[allow(clippy::type_complexity)]
     pub(super) fn new(
         dial: Dial,
         GivenBack { read, from_client }: GivenBack,
         received: Arc<AtomicU64>,
-    ) -> (ToNode, oneshot::Sender<Duration>, oneshot::Receiver<GivenBack>) {
+    ) -> (
+        FramesToNode,
+        oneshot::Sender<Duration>,
+        oneshot::Receiver<GivenBack>,
+    ) {
         let (end, ended) = oneshot::channel();
         let (back, brought) = oneshot::channel();
-        let to_node = ToNode {
+        let to_node = FramesToNode {
             first: Some(Frame {
                 kind: Some(Kind::Dial(dial)),
             }),
@@ -77,7 +81,7 @@ impl ToNode {
     }
 }
 
-impl Drop for ToNode {
+impl Drop for FramesToNode {
     fn drop(&mut self) {
         if let (Some(from_client), Some(back)) = (self.from_client.take(), self.back.take()) {
             let mut read = std::mem::take(&mut self.kept);
@@ -88,7 +92,7 @@ impl Drop for ToNode {
     }
 }
 
-impl ToNode {
+impl FramesToNode {
     /// Keeps a frame that goes to the node, as long as another one may be given it.
     fn keep(&mut self, frame: &Frame) {
         self.kept_bytes += ssh_length(frame);
@@ -103,7 +107,7 @@ impl ToNode {
     }
 }
 
-impl Stream for ToNode {
+impl Stream for FramesToNode {
     type Item = Frame;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Frame>> {

@@ -1,7 +1,7 @@
 //! authorized_keys and principals files: which line lets a key or a certificate in, and with what. A line that cannot
 //! be read is reported and passed over, as in sshd; a file that is too large is not read at all.
 
-use super::options::{self, Options, Visitor};
+use super::options::{self, Claimant, Options};
 use super::{KeyError, KeyOrCertificate, KeyType, PublicKey, Restrictions, UserCheck};
 use fleetgate_policy::Rule;
 
@@ -80,7 +80,7 @@ impl AuthorizedKeys {
     }
 
     /// Which line lets this key or certificate in. Whether it is revoked is asked of `Krl`.
-    pub fn find(&self, presented: &KeyOrCertificate, visitor: &Visitor<'_>) -> LineMatch {
+    pub fn find(&self, presented: &KeyOrCertificate, claimant: &Claimant<'_>) -> LineMatch {
         let mut found = LineMatch::default();
         for line in &self.lines {
             let authority = line.options.cert_authority;
@@ -91,7 +91,7 @@ impl AuthorizedKeys {
             if !about {
                 continue;
             }
-            match line.admit(presented, visitor, &self.name) {
+            match line.admit(presented, claimant, &self.name) {
                 Ok(restrictions) => {
                     found.line = Some((line.number, restrictions));
                     return found;
@@ -107,29 +107,29 @@ impl Line<PublicKey> {
     fn admit(
         &self,
         presented: &KeyOrCertificate,
-        visitor: &Visitor<'_>,
+        claimant: &Claimant<'_>,
         name: &str,
     ) -> Result<Restrictions, String> {
         // sshd refuses it too: whoever wrote that meant to bind a CA and let a key in.
         if self.options.principals.is_some() && !self.options.cert_authority {
             return Err("its principals= means nothing without cert-authority".to_string());
         }
-        self.options.admit(visitor)?;
-        let own = self.options.restrictions(visitor, &rule(name, self.number));
+        self.options.admit(claimant)?;
+        let own = self.options.restrictions(claimant, &rule(name, self.number));
         let KeyOrCertificate::Certificate(certificate) = presented else {
             return Ok(own);
         };
         let names: Vec<&str> = match &self.options.principals {
             Some(names) => names.iter().map(String::as_str).collect(),
-            None => vec![visitor.login],
+            None => vec![claimant.login],
         };
         let trusted = |ca: &PublicKey| *ca == self.subject;
         let check = UserCheck {
             trusted: &trusted,
             principals: &names,
-            now: visitor.now,
-            skew: visitor.skew,
-            source: visitor.source,
+            now: claimant.now,
+            skew: claimant.skew,
+            source: claimant.source,
         };
         let theirs = certificate
             .check_user(&check)
@@ -173,7 +173,7 @@ impl Principals {
         &self,
         certificate: &super::Certificate,
         trusted: &dyn Fn(&PublicKey) -> bool,
-        visitor: &Visitor<'_>,
+        claimant: &Claimant<'_>,
     ) -> LineMatch {
         let mut found = LineMatch::default();
         for line in self
@@ -184,12 +184,14 @@ impl Principals {
             let check = UserCheck {
                 trusted,
                 principals: &[&line.subject],
-                now: visitor.now,
-                skew: visitor.skew,
-                source: visitor.source,
+                now: claimant.now,
+                skew: claimant.skew,
+                source: claimant.source,
             };
-            let admitted = line.options.admit(visitor).and_then(|()| {
-                let own = line.options.restrictions(visitor, &rule(&self.name, line.number));
+            let admitted = line.options.admit(claimant).and_then(|()| {
+                let own = line
+                    .options
+                    .restrictions(claimant, &rule(&self.name, line.number));
                 let theirs = certificate
                     .check_user(&check)
                     .map_err(|refused| refused.to_string())?;

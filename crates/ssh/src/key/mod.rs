@@ -26,7 +26,7 @@ pub use host::HostKey;
 pub use issue::Draft;
 pub use key_or_certificate::KeyOrCertificate;
 pub use krl::{Krl, Revocation};
-pub use options::Visitor;
+pub use options::Claimant;
 pub use private::PrivateKey;
 pub use public::PublicKey;
 pub use restrictions::Restrictions;

@@ -12,7 +12,7 @@ pub const MAX_PRINCIPALS: usize = 256;
 
 /// Who asks to come in, from where and when; and what the node says about the files.
 #[derive(Clone, Copy, Debug)]
-pub struct Visitor<'a> {
+pub struct Claimant<'a> {
     /// The account.
     pub login: &'a str,
     /// Where he comes from.
@@ -173,29 +173,29 @@ impl Options {
         Ok(())
     }
 
-    /// Whether the line lets this visitor in now.
-    pub(super) fn admit(&self, visitor: &Visitor<'_>) -> Result<(), String> {
-        if self.from.as_ref().is_some_and(|from| !from.fit(visitor.source)) {
-            return Err(format!("its from= does not have {}", visitor.source));
+    /// Whether the line lets this claimant in now.
+    pub(super) fn admit(&self, claimant: &Claimant<'_>) -> Result<(), String> {
+        if self.from.as_ref().is_some_and(|from| !from.fit(claimant.source)) {
+            return Err(format!("its from= does not have {}", claimant.source));
         }
-        match self.expires(visitor) {
-            Some(end) if visitor.now >= end => Err("its expiry-time has passed".to_string()),
+        match self.expires(claimant) {
+            Some(end) if claimant.now >= end => Err("its expiry-time has passed".to_string()),
             _ => Ok(()),
         }
     }
 
-    fn expires(&self, visitor: &Visitor<'_>) -> Option<u64> {
+    fn expires(&self, claimant: &Claimant<'_>) -> Option<u64> {
         let expiry = self.expiry?;
         Some(match expiry.utc {
             true => expiry.seconds,
             false => expiry
                 .seconds
-                .saturating_add_signed(-i64::from(visitor.utc_offset)),
+                .saturating_add_signed(-i64::from(claimant.utc_offset)),
         })
     }
 
     /// What goes with a login by this line.
-    pub(super) fn restrictions(&self, visitor: &Visitor<'_>, rule: &Rule) -> Restrictions {
+    pub(super) fn restrictions(&self, claimant: &Claimant<'_>, rule: &Rule) -> Restrictions {
         let mut permits = Permits::all();
         for (on, kinds) in &self.switches {
             match on {
@@ -212,7 +212,7 @@ impl Options {
         if !self.permit_listen.is_empty() {
             permits.only_listen(self.permit_listen.clone(), rule);
         }
-        if visitor.environment {
+        if claimant.environment {
             for (name, value) in &self.environment {
                 permits.set(name, value);
             }
@@ -223,7 +223,7 @@ impl Options {
                 presence: !self.no_touch,
                 verification: self.verify,
             },
-            expires: self.expires(visitor),
+            expires: self.expires(claimant),
         }
     }
 }

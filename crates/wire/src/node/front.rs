@@ -7,7 +7,7 @@
 //! The front's bytes go straight between its connection and the pipes, terminals and sockets that it was handed; the
 //! monitor sees orders and ends.
 
-use super::{Blob, Connection, ConnectionAddresses, Permits, ProcessEnd, Settings, State};
+use super::{Blob, ConnectionAddresses, ConnectionNumber, Permits, ProcessEnd, Settings, State};
 use crate::net::{Done, What};
 use crate::{choice, record};
 use alloc::ffi::CString;
@@ -22,26 +22,26 @@ choice! {
         /// First.
         0 => Begin { settings: Settings },
         /// A connection whose login was accepted; one descriptor, its socket. `state` is what the lobby handed over.
-        1 => Arrived { connection: Connection, ends: ConnectionAddresses, state: State, permits: Permits, cookie: [u8; 16] },
+        1 => Arrived { connection: ConnectionNumber, addresses: ConnectionAddresses, state: State, permits: Permits, cookie: [u8; 16] },
         /// The signature of a later key exchange, and the next one's cookie.
-        2 => Signed { connection: Connection, signature: Vec<u8>, cookie: [u8; 16] },
+        2 => Signed { connection: ConnectionNumber, signature: Vec<u8>, cookie: [u8; 16] },
         /// The session of [`FromFront::Start`] runs. With a terminal one descriptor, its master; else three: the
         /// ends for standard input, output and error (for sftp and where `one` is set: one socket for both ways). `most`: so much
         /// of its output goes to the client.
-        3 => Started { connection: Connection, ticket: Ticket, one: bool, most: Option<u64> },
+        3 => Started { connection: ConnectionNumber, ticket: Ticket, one: bool, most: Option<u64> },
         /// It does not; the words may be shown to the user.
-        4 => NotStarted { connection: Connection, ticket: Ticket, why: CString },
+        4 => NotStarted { connection: ConnectionNumber, ticket: Ticket, why: CString },
         /// The session's process ended. Output may still come from its pipes. The words, if there are any, say who ended it
         /// and why, and are for the user.
-        5 => Ended { connection: Connection, ticket: Ticket, ended: ProcessEnd, why: CString },
+        5 => Ended { connection: ConnectionNumber, ticket: Ticket, ended: ProcessEnd, why: CString },
         /// The answer to [`FromFront::Network`], or a connection on what it listens on; sockets beside it.
-        6 => Network { connection: Connection, ticket: Ticket, done: Done },
+        6 => Network { connection: ConnectionNumber, ticket: Ticket, done: Done },
         /// Signatures that prove the host keys asked about, in order; none: refused.
-        7 => Proved { connection: Connection, ticket: Ticket, signatures: Option<Vec<Blob>> },
+        7 => Proved { connection: ConnectionNumber, ticket: Ticket, signatures: Option<Vec<Blob>> },
         /// The grant is gone (expired, locked, revoked): end this connection with a DISCONNECT.
-        8 => End { connection: Connection, reason: u32, text: CString },
+        8 => End { connection: ConnectionNumber, reason: u32, text: CString },
         /// Another monitor takes this one's place: a client that begins sessions again and again is told to come anew.
-        9 => Draining { connection: Connection },
+        9 => Draining { connection: ConnectionNumber },
     }
 }
 
@@ -51,25 +51,25 @@ choice! {
         /// The sandbox stands and connections may come.
         0 => Ready,
         /// Sign this later exchange: the frame of `kex::exchange`.
-        1 => Sign { connection: Connection, exchange: Vec<u8> },
+        1 => Sign { connection: ConnectionNumber, exchange: Vec<u8> },
         /// Begin a session.
-        2 => Start { connection: Connection, ticket: Ticket, start: Start },
+        2 => Start { connection: ConnectionNumber, ticket: Ticket, start: Start },
         /// A signal for a session's processes, without `SIG`.
-        3 => Signal { connection: Connection, ticket: Ticket, name: CString },
+        3 => Signal { connection: ConnectionNumber, ticket: Ticket, name: CString },
         /// A request to the connection's networking helper; its id there is the ticket. Cancel names a ticket in `of`.
-        4 => Network { connection: Connection, ticket: Ticket, what: What },
+        4 => Network { connection: ConnectionNumber, ticket: Ticket, what: What },
         /// A forwarded connection (of ticket `ticket`) ended; so many bytes went each way. For the audit log.
-        5 => Forwarded { connection: Connection, ticket: Ticket, to: CString, sent: u64, received: u64 },
+        5 => Forwarded { connection: ConnectionNumber, ticket: Ticket, to: CString, sent: u64, received: u64 },
         /// A request of the client's that the front refused by itself. For the audit log, which names the rule against its kind.
-        6 => Denied { connection: Connection, kind: RequestKind, what: CString },
+        6 => Denied { connection: ConnectionNumber, kind: RequestKind, what: CString },
         /// Prove these host keys (hostkeys-prove-00@openssh.com); the session id is the monitor's own.
-        7 => Prove { connection: Connection, ticket: Ticket, keys: Vec<Blob> },
+        7 => Prove { connection: ConnectionNumber, ticket: Ticket, keys: Vec<Blob> },
         /// The client closed the session's channel: hang up on it, as a terminal that goes away does.
-        8 => HangUp { connection: Connection, ticket: Ticket },
+        8 => HangUp { connection: ConnectionNumber, ticket: Ticket },
         /// It ended, in words for the log, with the bytes that went each way.
-        9 => Closed { connection: Connection, why: CString, received: u64, sent: u64 },
+        9 => Closed { connection: ConnectionNumber, why: CString, received: u64, sent: u64 },
         /// Nothing of this session is to stay when its program has ended or its channel closes (leave-nothing@fleetgate).
-        10 => LeaveNothing { connection: Connection, ticket: Ticket },
+        10 => LeaveNothing { connection: ConnectionNumber, ticket: Ticket },
     }
 }
 

@@ -7,7 +7,7 @@
 //! The monitor keeps a duplicate of every socket: the lobby ends a connection by shutting it down, and a connection
 //! that was handed over is closed in the lobby without shutting it down.
 
-use super::{Connection, ConnectionAddresses, Settings, State, Verdict};
+use super::{ConnectionAddresses, ConnectionNumber, Settings, State, Verdict};
 use crate::choice;
 use alloc::ffi::CString;
 use alloc::vec::Vec;
@@ -19,13 +19,13 @@ choice! {
         0 => Begin { settings: Settings },
         /// A connection; one descriptor, its socket. `cookie` is for its first KEXINIT and good for one signature.
         /// Whoever is not in after `grace_ms` is out.
-        1 => Arrived { connection: Connection, ends: ConnectionAddresses, cookie: [u8; 16], grace_ms: u32 },
+        1 => Arrived { connection: ConnectionNumber, addresses: ConnectionAddresses, cookie: [u8; 16], grace_ms: u32 },
         /// The signature (an SSH signature blob) of the exchange asked for, and the next key exchange's cookie.
-        2 => Signed { connection: Connection, signature: Vec<u8>, cookie: [u8; 16] },
+        2 => Signed { connection: ConnectionNumber, signature: Vec<u8>, cookie: [u8; 16] },
         /// The answer to [`FromLobby::Auth`] or [`FromLobby::AuthInfo`].
-        3 => Verdict { connection: Connection, verdict: Verdict },
+        3 => Verdict { connection: ConnectionNumber, verdict: Verdict },
         /// End this connection with a DISCONNECT.
-        4 => End { connection: Connection, reason: u32, text: CString },
+        4 => End { connection: ConnectionNumber, reason: u32, text: CString },
         /// Take what is under way to its end, and then end: no more will arrive.
         5 => Drain,
     }
@@ -37,14 +37,14 @@ choice! {
         /// The sandbox stands and connections may come.
         0 => Ready,
         /// Sign this exchange: the frame of `kex::exchange`.
-        1 => Sign { connection: Connection, exchange: Vec<u8> },
+        1 => Sign { connection: ConnectionNumber, exchange: Vec<u8> },
         /// A USERAUTH_REQUEST as received.
-        2 => Auth { connection: Connection, request: Vec<u8> },
+        2 => Auth { connection: ConnectionNumber, request: Vec<u8> },
         /// A USERAUTH_INFO_RESPONSE as received.
-        3 => AuthInfo { connection: Connection, response: Vec<u8> },
+        3 => AuthInfo { connection: ConnectionNumber, response: Vec<u8> },
         /// After Accepted: the frozen connection, USERAUTH_SUCCESS sent or in its output.
-        4 => HandOver { connection: Connection, state: State },
+        4 => HandOver { connection: ConnectionNumber, state: State },
         /// It ended, in words for the log.
-        5 => Closed { connection: Connection, why: CString },
+        5 => Closed { connection: ConnectionNumber, why: CString },
     }
 }

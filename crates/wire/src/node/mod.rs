@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 /// The number of a connection, given by the monitor at accept and never used again.
-pub type Connection = u64;
+pub type ConnectionNumber = u64;
 
 /// The longest frame from lobby, front or tunnel: a command as long as the kernel executes one, with its environment. The
 /// kernel's smallest send buffer (212,992 bytes) holds it.

@@ -32,7 +32,7 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// One connection.
 pub(super) struct ClientConnection {
-    pub(super) number: node::Connection,
+    pub(super) number: node::ConnectionNumber,
     pub(super) place: u32,
     pub(super) core: Connection,
     socket: Fd,
@@ -81,7 +81,7 @@ pub(super) enum TurnResult {
 impl ClientConnection {
     /// From what the lobby handed over.
     pub(super) fn thaw(
-        number: node::Connection,
+        number: node::ConnectionNumber,
         place: u32,
         (settings, state): (Arc<Settings>, &[u8]),
         socket: Fd,
@@ -252,7 +252,7 @@ impl ClientConnection {
 
     /// Ends the connection itself: the monitor has a descriptor of it too, so closing ours would not. Its number, and
     /// the bytes that it received and sent.
-    pub(super) fn leave(&mut self, epoll: &Epoll) -> (node::Connection, u64, u64) {
+    pub(super) fn leave(&mut self, epoll: &Epoll) -> (node::ConnectionNumber, u64, u64) {
         // Unread bytes would make the kernel reset the connection, and the peer lose our last words.
         let mut rest = [0u8; 4096];
         let _ = net::shut_sending(&self.socket);

@@ -51,7 +51,7 @@ struct Front {
     /// By place.
     connections: Vec<Option<Box<ClientConnection>>>,
     /// The place of each connection.
-    places: BTreeMap<node::Connection, u32>,
+    places: BTreeMap<node::ConnectionNumber, u32>,
     /// Places that have more to do than one turn.
     due: VecDeque<u32>,
 }
@@ -325,7 +325,7 @@ impl Front {
     }
 }
 
-fn closed(connection: node::Connection, why: &str, received: u64, sent: u64) -> FromFront {
+fn closed(connection: node::ConnectionNumber, why: &str, received: u64, sent: u64) -> FromFront {
     FromFront::Closed {
         connection,
         why: words(why.as_bytes()),

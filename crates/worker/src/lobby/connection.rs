@@ -20,7 +20,7 @@ pub(super) const READ_MAX: usize = 12 * 1024;
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// One connection.
-pub(super) struct Guest {
+pub(super) struct LobbyConnection {
     core: Connection,
     socket: Fd,
     deadline: Duration,
@@ -47,7 +47,7 @@ pub(super) struct Guest {
 pub(super) struct Context<'a> {
     pub(super) control: &'a mut Control,
     pub(super) log: Log,
-    pub(super) connection: node::Connection,
+    pub(super) connection: node::ConnectionNumber,
     pub(super) banner: &'a [u8],
 }
 
@@ -60,20 +60,20 @@ pub(super) enum AfterTurn {
     Move,
 }
 
-impl Guest {
+impl LobbyConnection {
     pub(super) fn new(
         settings: Arc<Settings>,
         socket: Fd,
         cookie: [u8; 16],
         deadline: Duration,
         banner: bool,
-    ) -> Guest {
+    ) -> LobbyConnection {
         // The listening socket's own setting may have been inherited; once more costs one call a connection. Not a TCP
         // socket (a test's, a proxy's): nothing to set.
         let _ = net::set_no_delay(&socket);
         let mut core = Connection::server(settings, cookie);
         core.will_move();
-        Guest {
+        LobbyConnection {
             core,
             socket,
             deadline,

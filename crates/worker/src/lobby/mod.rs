@@ -6,7 +6,7 @@ mod connection;
 
 use crate::rest::Rest;
 use crate::start::{Control, Log, Start, WorkerEnd, ssh_settings};
-use connection::{AfterTurn, Context, Guest};
+use connection::{AfterTurn, Context, LobbyConnection};
 use fleetgate_ssh::event::Reason;
 use fleetgate_ssh::settings::{Limits, Settings};
 use fleetgate_sys::Fd;
@@ -38,7 +38,7 @@ struct Lobby {
     started: Instant,
     settings: Option<Arc<Settings>>,
     banner: Vec<u8>,
-    guests: BTreeMap<node::Connection, Guest>,
+    connections: BTreeMap<node::ConnectionNumber, LobbyConnection>,
     draining: bool,
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn run(start: &Start) -> WorkerEnd {
         started: Instant::now(),
         settings: None,
         banner: Vec::new(),
-        guests: BTreeMap::new(),
+        connections: BTreeMap::new(),
         draining: false,
     };
     let Err(ended) = lobby.run();
@@ -88,15 +88,15 @@ impl Lobby {
                 match event.key() {
                     CONTROL => self.hear()?,
                     number => {
-                        if let Some(guest) = self.guests.get_mut(&number) {
-                            guest.ready(event.readable(), event.writable());
+                        if let Some(client) = self.connections.get_mut(&number) {
+                            client.ready(event.readable(), event.writable());
                             self.turn(number)?;
                         }
                     }
                 }
             }
             self.pass_deadlines(now)?;
-            if self.draining && self.guests.is_empty() {
+            if self.draining && self.connections.is_empty() {
                 return Err(WorkerEnd::Quietly);
             }
         }
@@ -111,7 +111,7 @@ impl Lobby {
         }
         if was_congested && !self.control.is_congested() {
             // They were not read meanwhile, and their edges are gone.
-            let all: Vec<node::Connection> = self.guests.keys().copied().collect();
+            let all: Vec<node::ConnectionNumber> = self.connections.keys().copied().collect();
             for number in all {
                 self.turn(number)?;
             }
@@ -141,7 +141,7 @@ impl Lobby {
                 connection,
                 cookie,
                 grace_ms,
-                ends: _,
+                addresses: _,
             } => {
                 let (Some(settings), Some(socket)) = (&self.settings, fds.into_iter().next()) else {
                     return Err(WorkerEnd::Because(
@@ -149,18 +149,18 @@ impl Lobby {
                     ));
                 };
                 let deadline = self.started.elapsed() + std::time::Duration::from_millis(grace_ms.into());
-                let guest = Guest::new(
+                let client = LobbyConnection::new(
                     settings.clone(),
                     socket,
                     cookie,
                     deadline,
                     !self.banner.is_empty(),
                 );
-                if let Err(e) = self.epoll.add_edges(guest.socket(), connection) {
+                if let Err(e) = self.epoll.add_edges(client.socket(), connection) {
                     let why = format!("watching its socket: {e}");
                     return self.control.say(&closed(connection, &why));
                 }
-                self.guests.insert(connection, guest);
+                self.connections.insert(connection, client);
                 connection
             }
             ToLobby::Signed {
@@ -169,19 +169,19 @@ impl Lobby {
                 cookie,
             } => {
                 // A connection that is gone by now is no error: our word about it and this one crossed.
-                let Some(guest) = self.guests.get_mut(&connection) else {
+                let Some(client) = self.connections.get_mut(&connection) else {
                     return Ok(());
                 };
-                self.log.timing("signature", guest.answered());
-                guest.signed(&signature, cookie);
+                self.log.timing("signature", client.answered());
+                client.signed(&signature, cookie);
                 connection
             }
             ToLobby::Verdict { connection, verdict } => {
-                let Some(guest) = self.guests.get_mut(&connection) else {
+                let Some(client) = self.connections.get_mut(&connection) else {
                     return Ok(());
                 };
-                self.log.timing("decision", guest.answered());
-                guest.decided(verdict);
+                self.log.timing("decision", client.answered());
+                client.decided(verdict);
                 connection
             }
             ToLobby::End {
@@ -189,10 +189,10 @@ impl Lobby {
                 reason,
                 text,
             } => {
-                let Some(guest) = self.guests.get_mut(&connection) else {
+                let Some(client) = self.connections.get_mut(&connection) else {
                     return Ok(());
                 };
-                guest.end(reason_of(reason), &text.to_string_lossy());
+                client.end(reason_of(reason), &text.to_string_lossy());
                 connection
             }
             ToLobby::Drain => {
@@ -204,8 +204,8 @@ impl Lobby {
     }
 
     /// Gives a connection its turn, and says to the monitor what came of it.
-    fn turn(&mut self, number: node::Connection) -> Result<(), WorkerEnd> {
-        let Some(guest) = self.guests.get_mut(&number) else {
+    fn turn(&mut self, number: node::ConnectionNumber) -> Result<(), WorkerEnd> {
+        let Some(client) = self.connections.get_mut(&number) else {
             return Ok(());
         };
         let may_read = !self.control.is_congested();
@@ -215,17 +215,17 @@ impl Lobby {
             connection: number,
             banner: &self.banner,
         };
-        match guest.turn(self.started.elapsed(), may_read, words)? {
+        match client.turn(self.started.elapsed(), may_read, words)? {
             AfterTurn::Stay => {}
             AfterTurn::Leave(why) => {
                 self.control.say(&closed(number, &why))?;
-                if let Some(guest) = self.guests.remove(&number) {
-                    guest.leave();
+                if let Some(client) = self.connections.remove(&number) {
+                    client.leave();
                 }
             }
             AfterTurn::Move => {
-                if let Some(guest) = self.guests.remove(&number) {
-                    let (socket, mut state) = guest.hand_over();
+                if let Some(client) = self.connections.remove(&number) {
+                    let (socket, mut state) = client.hand_over();
                     // The monitor has a descriptor too: the kernel would go on telling us of it.
                     let _ = self.epoll.remove(&socket);
                     if state.len() > node::MAX_FRAME - 64 {
@@ -244,22 +244,22 @@ impl Lobby {
     }
 
     fn next_deadline(&self) -> Option<u32> {
-        let next = self.guests.values().map(Guest::deadline).min()?;
+        let next = self.connections.values().map(LobbyConnection::deadline).min()?;
         let left = next.saturating_sub(self.started.elapsed());
         // Rounded up: a wait that ends too early would be made again for nothing.
         Some(u32::try_from(left.as_millis() + 1).unwrap_or(u32::MAX))
     }
 
     fn pass_deadlines(&mut self, now: std::time::Duration) -> Result<(), WorkerEnd> {
-        let late: Vec<node::Connection> = self
-            .guests
+        let late: Vec<node::ConnectionNumber> = self
+            .connections
             .iter()
             .filter(|(_, g)| g.deadline() <= now)
             .map(|(n, _)| *n)
             .collect();
         for number in late {
-            if let Some(guest) = self.guests.get_mut(&number) {
-                guest.late();
+            if let Some(client) = self.connections.get_mut(&number) {
+                client.late();
             }
             self.turn(number)?;
         }
@@ -267,7 +267,7 @@ impl Lobby {
     }
 }
 
-fn closed(connection: node::Connection, why: &str) -> FromLobby {
+fn closed(connection: node::ConnectionNumber, why: &str) -> FromLobby {
     FromLobby::Closed {
         connection,
         why: words(why),

@@ -93,7 +93,7 @@ impl WorkerKind {
 pub struct Client {
     pub core: Connection,
     pub socket: Fd,
-    pub number: node::Connection,
+    pub number: node::ConnectionNumber,
     pub said: Vec<Said>,
     /// The front's part of it ended, in its words.
     pub over: Option<String>,
@@ -129,10 +129,10 @@ pub struct World {
     pub host_key: HostKey,
     pub clients: Vec<Client>,
     pub permits: Permits,
-    sockets: BTreeMap<node::Connection, Fd>,
+    sockets: BTreeMap<node::ConnectionNumber, Fd>,
     programs: Vec<Running>,
-    listeners: Vec<(node::Connection, Ticket, std::net::TcpListener)>,
-    next: node::Connection,
+    listeners: Vec<(node::ConnectionNumber, Ticket, std::net::TcpListener)>,
+    next: node::ConnectionNumber,
     cookie: u8,
     /// Every word that the front said which is not answered here.
     pub told: Vec<FromFront>,
@@ -152,7 +152,7 @@ pub struct World {
 
 /// A program that runs.
 struct Running {
-    connection: node::Connection,
+    connection: node::ConnectionNumber,
     ticket: Ticket,
     child: Child,
     pidfd: Fd,
@@ -204,12 +204,12 @@ impl World {
     }
 
     /// A raw connection to the lobby; its number.
-    pub fn arrive(&mut self, server_side: Fd) -> node::Connection {
+    pub fn arrive(&mut self, server_side: Fd) -> node::ConnectionNumber {
         let connection = self.next;
         self.next += 1;
         let word = ToLobby::Arrived {
             connection,
-            ends: ConnectionAddresses {
+            addresses: ConnectionAddresses {
                 peer: nowhere(),
                 local: nowhere(),
             },
@@ -360,7 +360,7 @@ impl World {
                 self.longest_state = self.longest_state.max(state.expose().len());
                 let word = ToFront::Arrived {
                     connection,
-                    ends: ConnectionAddresses {
+                    addresses: ConnectionAddresses {
                         peer: nowhere(),
                         local: nowhere(),
                     },
@@ -379,7 +379,7 @@ impl World {
         }
     }
 
-    fn over(&mut self, connection: node::Connection, why: String) {
+    fn over(&mut self, connection: node::ConnectionNumber, why: String) {
         self.sockets.remove(&connection);
         if let Some(c) = self.clients.iter_mut().find(|c| c.number == connection) {
             c.over = Some(why);
@@ -428,7 +428,7 @@ impl World {
         }
     }
 
-    fn start(&mut self, connection: node::Connection, ticket: Ticket, start: Start) {
+    fn start(&mut self, connection: node::ConnectionNumber, ticket: Ticket, start: Start) {
         self.starts.push(start.clone());
         if start.terminal.is_some() {
             let (ours, theirs, _) = fleetgate_sys::terminal::open().expect("a terminal");
@@ -540,7 +540,7 @@ impl World {
         self.programs = left;
     }
 
-    fn network(&mut self, connection: node::Connection, ticket: Ticket, what: What) {
+    fn network(&mut self, connection: node::ConnectionNumber, ticket: Ticket, what: What) {
         let failed = |errno: Errno| Done::Failed {
             failure: fleetgate_wire::Failure {
                 reason: fleetgate_wire::Reason::System,

@@ -13,7 +13,7 @@ use crate::monitor::wakes::{Key, Owner};
 use crate::monitor::workers::WorkerKind;
 use fleetgate_ssh::event::Exchange;
 use fleetgate_sys::{Errno, net};
-use fleetgate_wire::node::Connection as Number;
+use fleetgate_wire::node::ConnectionNumber;
 use fleetgate_wire::node::front::ToFront;
 use fleetgate_wire::node::lobby::ToLobby;
 use std::fmt;
@@ -157,7 +157,7 @@ impl Exchanges {
 
 impl Monitor {
     /// An exchange of this connection's, which is known to be whose it is asked for.
-    pub(crate) fn exchange(&mut self, number: Number, frame: Zeroizing<Vec<u8>>) {
+    pub(crate) fn exchange(&mut self, number: ConnectionNumber, frame: Zeroizing<Vec<u8>>) {
         let Some(known) = self.connections.get(number) else {
             return;
         };
@@ -173,7 +173,7 @@ impl Monitor {
     }
 
     /// The time of one that was held has come.
-    pub(crate) fn exchange_due(&mut self, number: Number) {
+    pub(crate) fn exchange_due(&mut self, number: ConnectionNumber) {
         // The connection may be gone.
         if let Some(known) = self.connections.get(number)
             && let Some(frame) = known.exchanges.held()
@@ -182,7 +182,7 @@ impl Monitor {
         }
     }
 
-    fn signs(&mut self, number: Number, frame: &[u8]) {
+    fn signs(&mut self, number: ConnectionNumber, frame: &[u8]) {
         let offer = self.offer.clone();
         let Some(known) = self.connections.get(number) else {
             return;
@@ -199,7 +199,7 @@ impl Monitor {
                     signature,
                     cookie,
                 };
-                self.tools.words.say(number, word, Vec::new());
+                self.tools.to_fronts.say(number, word, Vec::new());
             }
             Ok((signature, cookie, _)) => self.tell_lobby(&ToLobby::Signed {
                 connection: number,
@@ -211,7 +211,7 @@ impl Monitor {
     }
 
     /// No honest process asks for this.
-    fn signs_not(&mut self, number: Number, why: &str) {
+    fn signs_not(&mut self, number: ConnectionNumber, why: &str) {
         let (worker, id) = match self.connections.get(number).map(|c| &c.stage) {
             Some(Stage::Open(_, front)) => (WorkerKind::Front, *front),
             _ => (WorkerKind::Lobby, self.lobby.worker),

@@ -1,15 +1,15 @@
-//! Every connection, from accept to its end: its socket's duplicate, its exchanges, its way to a login, its grant. Who
+//! Every connection, from accept to its end: its socket, its exchanges, its way to a login, its grant. Who
 //! may speak of it is decided here: the lobby before its hand-over, its own front after it, nobody else ever.
 
-mod ends;
+mod ending;
 pub mod exchanges;
 mod places;
 
-pub(crate) use ends::{LAST_WORD, quoted};
+pub(crate) use ending::{LAST_WORD, quoted};
 
 use crate::config::Limits;
 use crate::monitor::accept::Via;
-use crate::monitor::login::Login;
+use crate::monitor::login::LoginAttempt;
 use crate::monitor::offer::Offer;
 use crate::monitor::open_login::OpenLogin;
 use crate::monitor::strangers::{Strangers, random};
@@ -21,7 +21,7 @@ use fleetgate_policy::strangers::{Admission, Bounds, Full as Refused, WaitingCon
 use fleetgate_sys::poll::{HANGUP, Watch, poll};
 use fleetgate_sys::{Fd, net};
 use fleetgate_wire::node::front::{Start, Ticket};
-use fleetgate_wire::node::{Connection as Number, ConnectionAddresses};
+use fleetgate_wire::node::{ConnectionAddresses, ConnectionNumber};
 use places::ProxyPlaces;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -42,16 +42,16 @@ pub enum PendingOrder {
 /// One.
 pub struct Connection {
     /// Its number.
-    pub number: Number,
+    pub number: ConnectionNumber,
     /// Where from and where to.
-    pub ends: ConnectionAddresses,
+    pub addresses: ConnectionAddresses,
     /// The peer.
     pub source: SocketAddr,
     /// What that counts as where sources are counted.
     pub counts_as: Network,
     /// The proxy that it came by, whose word the peer is then.
     pub via: Option<Via>,
-    /// A duplicate of its socket. Whoever else holds one, shutting this down ends it.
+    /// Its socket; lobby and front have duplicates. Shutting this down ends it for them too.
     pub socket: Fd,
     /// Since when.
     pub since: Duration,
@@ -61,8 +61,8 @@ pub struct Connection {
     pub exchanges: Exchanges,
     /// How far it is.
     pub stage: Stage,
-    /// Ends it if it is not logged in by then.
-    pub grace: Option<Timer>,
+    /// Ends it then: by the lobby if it is not logged in or handed over, or after its last word if it was told to end.
+    pub deadline: Option<Timer>,
     /// When what its next `timing` is about began.
     pub clock: Duration,
     /// It hung up: its grant is gone, and only its front's last word about it is waited for.
@@ -78,7 +78,7 @@ pub struct Connection {
 /// How far a connection is.
 pub enum Stage {
     /// In the lobby.
-    Login(Box<Login>),
+    Login(Box<LoginAttempt>),
     /// Logged in, and not handed over yet: still the lobby's.
     Accepted(Box<OpenLogin>, WorkerId),
     /// With its front.
@@ -119,9 +119,9 @@ impl Full {
 /// All of them.
 #[derive(Default)]
 pub struct Connections {
-    table: HashMap<Number, Connection>,
-    last: Number,
-    direct: WaitingConnections<Number>,
+    table: HashMap<ConnectionNumber, Connection>,
+    last: ConnectionNumber,
+    direct: WaitingConnections<ConnectionNumber>,
     /// Those that came by a proxy have bounds of their own: the peers are somebody's word, and whoever makes them up
     /// takes no room from those who come by themselves.
     tunnelled: ProxyPlaces,
@@ -135,7 +135,7 @@ impl Connections {
         proxy: Option<&str>,
         limits: &Limits,
         strangers: &Strangers,
-    ) -> Result<Option<Number>, Full> {
+    ) -> Result<Option<ConnectionNumber>, Full> {
         if self.table.len() >= limits.connections as usize {
             return Err(Full::All);
         }
@@ -156,7 +156,7 @@ impl Connections {
     }
 
     /// A number that no connection had before.
-    pub fn number(&mut self) -> Number {
+    pub fn number(&mut self) -> ConnectionNumber {
         self.last += 1;
         self.last
     }
@@ -172,7 +172,7 @@ impl Connections {
     }
 
     /// It is logged in: the bounds for others do not count it any more.
-    pub fn logged_in(&mut self, number: Number, granted: Box<OpenLogin>, front: WorkerId) {
+    pub fn logged_in(&mut self, number: ConnectionNumber, granted: Box<OpenLogin>, front: WorkerId) {
         if let Some(connection) = self.table.get_mut(&number)
             && matches!(connection.stage, Stage::Login(_))
         {
@@ -183,32 +183,32 @@ impl Connections {
     }
 
     /// The one of this number, whoever asks.
-    pub fn get(&mut self, number: Number) -> Option<&mut Connection> {
+    pub fn get(&mut self, number: ConnectionNumber) -> Option<&mut Connection> {
         self.table.get_mut(&number)
     }
 
     /// The one of this number, if it is the lobby's.
-    pub fn of_lobby(&mut self, number: Number) -> Option<&mut Connection> {
+    pub fn of_lobby(&mut self, number: ConnectionNumber) -> Option<&mut Connection> {
         self.table
             .get_mut(&number)
             .filter(|c| !matches!(c.stage, Stage::Open(..)))
     }
 
     /// The one of this number, if it is this front's.
-    pub fn of_front(&mut self, number: Number, front: WorkerId) -> Option<&mut Connection> {
+    pub fn of_front(&mut self, number: ConnectionNumber, front: WorkerId) -> Option<&mut Connection> {
         self.table
             .get_mut(&number)
             .filter(|c| !c.hung_up && matches!(c.stage, Stage::Open(_, own) if own == front))
     }
 
     /// The one of this number, if it was this front's until it hung up.
-    pub fn was_of_front(&mut self, number: Number, front: WorkerId) -> bool {
+    pub fn was_of_front(&mut self, number: ConnectionNumber, front: WorkerId) -> bool {
         let known = self.table.get(&number);
         known.is_some_and(|c| c.hung_up && matches!(c.stage, Stage::Open(_, own) if own == front))
     }
 
     /// Ends it: its socket is shut for everybody who holds it, and nobody knows its number any more.
-    pub fn end(&mut self, number: Number) -> Option<Connection> {
+    pub fn end(&mut self, number: ConnectionNumber) -> Option<Connection> {
         let connection = self.table.remove(&number)?;
         // ENOTCONN: the peer was first.
         let _ = net::shut(&connection.socket);
@@ -219,8 +219,8 @@ impl Connections {
     }
 
     /// Those for which `which` holds.
-    pub fn numbers(&self, which: impl Fn(&Connection) -> bool) -> Vec<Number> {
-        let mut numbers: Vec<Number> = self
+    pub fn numbers(&self, which: impl Fn(&Connection) -> bool) -> Vec<ConnectionNumber> {
+        let mut numbers: Vec<ConnectionNumber> = self
             .table
             .values()
             .filter(|c| which(c))
@@ -235,7 +235,7 @@ impl Connections {
         self.table.len()
     }
 
-    fn waits_no_more(&mut self, number: Number, source: &Network, proxy: Option<&str>) {
+    fn waits_no_more(&mut self, number: ConnectionNumber, source: &Network, proxy: Option<&str>) {
         match proxy {
             Some(proxy) => self.tunnelled.remove(proxy, source, number),
             None => self.direct.remove(source, number),
@@ -297,11 +297,11 @@ mod tests {
         Settings::default().source(source.parse().expect("an address"))
     }
 
-    fn connection(all: &mut Connections, source: &str) -> Number {
+    fn connection(all: &mut Connections, source: &str) -> ConnectionNumber {
         arrived(all, source, None)
     }
 
-    fn arrived(all: &mut Connections, source: &str, via: Option<Via>) -> Number {
+    fn arrived(all: &mut Connections, source: &str, via: Option<Via>) -> ConnectionNumber {
         let config = Config::default();
         let end = Endpoint {
             address: [0; 16],
@@ -311,7 +311,7 @@ mod tests {
         let number = all.number();
         all.add(Connection {
             number,
-            ends: ConnectionAddresses {
+            addresses: ConnectionAddresses {
                 peer: end.clone(),
                 local: end,
             },
@@ -322,10 +322,10 @@ mod tests {
             since: Duration::ZERO,
             offer: Offer::new(&config, HostKeys::of(Vec::new())).expect("an offer"),
             exchanges: Exchanges::new([0; 16]),
-            stage: Stage::Login(Box::new(Login::new(
+            stage: Stage::Login(Box::new(LoginAttempt::new(
                 Trust::new(&config, false, false).expect("trust").into(),
             ))),
-            grace: None,
+            deadline: None,
             clock: Duration::ZERO,
             hung_up: false,
             parting: None,

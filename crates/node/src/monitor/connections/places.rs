@@ -5,13 +5,13 @@
 use crate::monitor::strangers::random;
 use fleetgate_policy::address::Network;
 use fleetgate_policy::strangers::{Admission, Bounds, Full, WaitingConnections};
-use fleetgate_wire::node::Connection as Number;
+use fleetgate_wire::node::ConnectionNumber;
 use std::collections::HashMap;
 
 /// All of them.
 #[derive(Debug, Default)]
 pub struct ProxyPlaces {
-    of: HashMap<String, WaitingConnections<Number>>,
+    of: HashMap<String, WaitingConnections<ConnectionNumber>>,
 }
 
 impl ProxyPlaces {
@@ -22,7 +22,7 @@ impl ProxyPlaces {
         source: &Network,
         bounds: Bounds,
         is_known: impl Fn(&Network) -> bool,
-    ) -> Admission<Number> {
+    ) -> Admission<ConnectionNumber> {
         let nothing = WaitingConnections::default();
         let own = self.of.get(proxy).unwrap_or(&nothing);
         let in_sum: usize = self.of.values().map(WaitingConnections::len).sum();
@@ -47,12 +47,12 @@ impl ProxyPlaces {
     }
 
     /// One more waits.
-    pub fn add(&mut self, proxy: &str, source: Network, one: Number) {
+    pub fn add(&mut self, proxy: &str, source: Network, one: ConnectionNumber) {
         self.of.entry(proxy.to_owned()).or_default().add(source, one);
     }
 
     /// It does not wait any more.
-    pub fn remove(&mut self, proxy: &str, source: &Network, one: Number) {
+    pub fn remove(&mut self, proxy: &str, source: &Network, one: ConnectionNumber) {
         if let Some(waiting) = self.of.get_mut(proxy) {
             waiting.remove(source, one);
             if waiting.is_empty() {

@@ -7,7 +7,7 @@ use crate::monitor::audit::{ClusterUser, Event};
 use crate::monitor::connections::{GRACE_MARGIN, Stage};
 use crate::monitor::fronts::FrontOwner;
 use crate::monitor::launches::Outcome;
-use crate::monitor::login::{Entry, Login, LoginContext, Refusal, Step};
+use crate::monitor::login::{Entry, LoginAttempt, LoginContext, Refusal, Step};
 use crate::monitor::metrics::LoginResult;
 use crate::monitor::open_login::OpenLogin;
 use crate::monitor::sessions::offered;
@@ -18,15 +18,15 @@ use crate::monitor::workers::WorkerKind;
 use fleetgate_policy::grant::How;
 use fleetgate_policy::{Grant, GrantId};
 use fleetgate_wire::node::lobby::ToLobby;
-use fleetgate_wire::node::{Connection as Number, Kind, Permits, Verdict};
+use fleetgate_wire::node::{ConnectionNumber, Kind, Permits, Verdict};
 use std::time::Duration;
 
 impl Monitor {
     /// Lets a login go on, and does what follows.
     pub(crate) fn login(
         &mut self,
-        number: Number,
-        go: impl FnOnce(&mut Login, &mut LoginContext<'_>) -> Step,
+        number: ConnectionNumber,
+        go: impl FnOnce(&mut LoginAttempt, &mut LoginContext<'_>) -> Step,
     ) {
         let Some(connection) = self.connections.of_lobby(number) else {
             return;
@@ -60,12 +60,12 @@ impl Monitor {
     pub(crate) fn give_turns(&mut self) {
         let config = self.tools.config.clone();
         while let Some(number) = self.tools.pam_turns.next(&config.limits) {
-            self.login(number, Login::take_turn);
+            self.login(number, LoginAttempt::take_turn);
         }
     }
 
     /// The key files of a login were read.
-    pub(crate) fn files_read(&mut self, number: Number, outcome: Outcome) {
+    pub(crate) fn files_read(&mut self, number: ConnectionNumber, outcome: Outcome) {
         // Nobody waits for it any more: its helper is still to be waited for.
         let waits = self
             .connections
@@ -78,7 +78,7 @@ impl Monitor {
     }
 
     /// What follows from a step of a login.
-    pub(crate) fn login_step(&mut self, number: Number, step: Step, refusals: Vec<Refusal>) {
+    pub(crate) fn login_step(&mut self, number: ConnectionNumber, step: Step, refusals: Vec<Refusal>) {
         self.tell_refusals(number, refusals);
         match step {
             Step::Wait => {}
@@ -96,7 +96,11 @@ impl Monitor {
         }
     }
 
-    pub(crate) fn tell_refusals(&mut self, number: Number, refusals: impl IntoIterator<Item = Refusal>) {
+    pub(crate) fn tell_refusals(
+        &mut self,
+        number: ConnectionNumber,
+        refusals: impl IntoIterator<Item = Refusal>,
+    ) {
         let Some((source, via)) = self.connections.get(number).map(|c| (c.source, c.proxy())) else {
             return;
         };
@@ -134,22 +138,22 @@ impl Monitor {
     }
 
     /// A login was proven: the grant is noted, and its front begins to start while the lobby freezes the connection.
-    fn let_in(&mut self, number: Number, entry: Entry) {
+    fn let_in(&mut self, number: ConnectionNumber, entry: Entry) {
         let Some(known) = self.connections.of_lobby(number) else {
             return;
         };
         let took = now().saturating_sub(known.clock);
         known.clock = now();
-        if let Some(timer) = known.grace.take() {
+        if let Some(timer) = known.deadline.take() {
             self.tools.timers.cancel(timer);
         }
-        let (source, ends, via) = (known.source, known.ends.clone(), known.proxy());
+        let (source, addresses, via) = (known.source, known.addresses.clone(), known.proxy());
         self.timing(number, "login", took);
         self.grants += 1;
         let whose = FrontOwner::new(&entry.login, entry.account.ids.uid, &entry.identity);
         let granted = OpenLogin {
             connection: number,
-            ends,
+            addresses,
             grant: Grant {
                 id: GrantId(self.grants),
                 identity: entry.identity,
@@ -217,7 +221,7 @@ impl Monitor {
             .timers
             .after(GRACE_MARGIN, Key::new(Owner::Connections, number));
         if let Some(known) = self.connections.of_lobby(number) {
-            known.grace = Some(timer);
+            known.deadline = Some(timer);
         }
     }
 }

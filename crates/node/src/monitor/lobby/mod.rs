@@ -8,7 +8,7 @@ use crate::monitor::accept::{NewConnection, RESUME};
 use crate::monitor::audit::Event;
 use crate::monitor::connections::exchanges::{Exchanges, cookie};
 use crate::monitor::connections::{Connection, GRACE_MARGIN, Stage, quoted};
-use crate::monitor::login::Login;
+use crate::monitor::login::LoginAttempt;
 use crate::monitor::strangers::{StrangerEvent, say_not_now};
 use crate::monitor::timers::now;
 use crate::monitor::wakes::{Key, Owner};
@@ -16,7 +16,7 @@ use crate::monitor::workers::{WorkerId, WorkerKind};
 use fleetgate_sys::Errno;
 use fleetgate_wire::node::front::ToFront;
 use fleetgate_wire::node::lobby::{FromLobby, ToLobby};
-use fleetgate_wire::node::{Connection as Number, State};
+use fleetgate_wire::node::{ConnectionNumber, State};
 use logins::to_offer;
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ impl Monitor {
     }
 
     /// A connection came; its number, or why it is refused, which is told.
-    pub(crate) fn admit_connection(&mut self, arrived: NewConnection) -> Result<Number, String> {
+    pub(crate) fn admit_connection(&mut self, arrived: NewConnection) -> Result<ConnectionNumber, String> {
         let config = self.tools.config.clone();
         let limits = &config.limits;
         let source = arrived.source;
@@ -102,13 +102,13 @@ impl Monitor {
         tracing::debug!(connection = number, %source, via = ?arrived.via, "a connection");
         let word = ToLobby::Arrived {
             connection: number,
-            ends: arrived.ends.clone(),
+            addresses: arrived.addresses.clone(),
             cookie,
             grace_ms: limits.login_grace.as_millis(),
         };
         self.connections.add(Connection {
             number,
-            ends: arrived.ends,
+            addresses: arrived.addresses,
             source,
             counts_as,
             via: arrived.via,
@@ -116,8 +116,8 @@ impl Monitor {
             since: now(),
             offer: self.offer.clone(),
             exchanges: Exchanges::new(cookie),
-            stage: Stage::Login(Box::new(Login::new(self.trust.clone()))),
-            grace: Some(timer),
+            stage: Stage::Login(Box::new(LoginAttempt::new(self.trust.clone()))),
+            deadline: Some(timer),
             clock: now(),
             hung_up: false,
             parting: None,
@@ -192,14 +192,14 @@ impl Monitor {
 
     /// Whether the lobby was told that this login is over: what crosses that word is no try any more. Else a lobby that
     /// is taken over could try passwords without end on one connection.
-    fn is_parting(&mut self, number: Number) -> bool {
+    fn is_parting(&mut self, number: ConnectionNumber) -> bool {
         self.connections
             .get(number)
             .is_some_and(|known| known.parting.is_some())
     }
 
     /// The frozen connection, for its front.
-    fn handed_over(&mut self, number: Number, state: State) {
+    fn handed_over(&mut self, number: ConnectionNumber, state: State) {
         let Some(known) = self.connections.of_lobby(number) else {
             return;
         };
@@ -211,18 +211,18 @@ impl Monitor {
             return self.violated(WorkerKind::Lobby, self.lobby.worker, Some(number), why);
         };
         let took = now().saturating_sub(known.clock);
-        if let Some(timer) = known.grace.take() {
+        if let Some(timer) = known.deadline.take() {
             self.tools.timers.cancel(timer);
         }
         let (cookie, made) = (known.exchanges.next_cookie(), known.socket.duplicate(0));
-        let ends = known.ends.clone();
+        let addresses = known.addresses.clone();
         let permits = known.granted().map(|g| to_offer(g, now())).unwrap_or_default();
         self.timing(number, "handover", took);
         match made {
             Ok(socket) => {
                 let word = ToFront::Arrived {
                     connection: number,
-                    ends,
+                    addresses,
                     state,
                     permits,
                     cookie,

@@ -4,14 +4,14 @@
 use super::LoginContext;
 use super::publickey::ClosedAccount;
 use crate::monitor::trust::Trust;
-use fleetgate_policy::{Login as Name, access};
+use fleetgate_policy::{AccountName, access};
 use fleetgate_sys::clock;
 use fleetgate_wire::common::Account;
 
 /// Whether the lists let this account in from here; without root nobody but our own user.
 pub fn allowed(
     account: &Account,
-    name: &Name,
+    name: &AccountName,
     groups: &[String],
     trust: &Trust,
     context: &LoginContext<'_>,

@@ -3,12 +3,12 @@
 
 use super::account::allowed;
 use super::pam::{self, At, Conversation};
-use super::{Login, LoginContext, Step, publickey};
+use super::{LoginAttempt, LoginContext, Step, publickey};
 use crate::monitor::names::Lane;
 use crate::monitor::pam_turns::{Kind, Turn};
 use crate::monitor::trust::LoginMethod;
 use crate::monitor::wakes::{Key, Owner};
-use fleetgate_policy::Login as Name;
+use fleetgate_policy::AccountName;
 use fleetgate_policy::grant::How;
 use fleetgate_sys::Errno;
 use fleetgate_wire::node::{Prompt, Verdict};
@@ -64,7 +64,7 @@ impl LoginConversation {
     }
 }
 
-impl Login {
+impl LoginAttempt {
     /// Begins a conversation.
     pub(super) fn talk(&mut self, purpose: Purpose, context: &mut LoginContext<'_>) -> Step {
         let config = context.tools.config.clone();
@@ -248,7 +248,7 @@ impl Login {
         );
         match (
             known.as_ref().and_then(|k| Some((k.account?, k.groups))),
-            Name::parse(&user),
+            AccountName::parse(&user),
         ) {
             (Some((account, groups)), Ok(name)) => allowed(account, &name, groups, &trust, context),
             _ => Err("there is no such account".to_owned()),

@@ -7,17 +7,17 @@ use super::facts::Files;
 use super::penalties::same_key;
 use super::publickey::{self, Decision, Session};
 use super::refusals::end;
-use super::{Entry, Login, LoginContext, PROTOCOL_ERROR, Step};
+use super::{Entry, LoginAttempt, LoginContext, PROTOCOL_ERROR, Step};
 use crate::config::cluster::Member;
 use crate::monitor::names::Lane;
 use crate::monitor::timers;
 use crate::monitor::trust::LoginMethod;
 use crate::monitor::wakes::{Key, Owner};
-use fleetgate_policy::Login as Name;
+use fleetgate_policy::AccountName;
 use fleetgate_policy::access::{self, Proof};
 use fleetgate_policy::grant::{How, Identity};
 use fleetgate_ssh::auth::{Method, Request};
-use fleetgate_ssh::key::{Restrictions, Visitor};
+use fleetgate_ssh::key::{Claimant, Restrictions};
 use fleetgate_wire::node::Verdict;
 use std::time::Duration;
 use zeroize::Zeroizing;
@@ -25,7 +25,7 @@ use zeroize::Zeroizing;
 /// How long PAM may take to each of its words once a session is being made.
 const PAM_PATIENCE: Duration = Duration::from_secs(30);
 
-impl Login {
+impl LoginAttempt {
     pub(super) fn decide(&mut self, request: &Request<'_>, context: &mut LoginContext<'_>) -> Step {
         if request.service != "ssh-connection" {
             return end(PROTOCOL_ERROR, c"there is no such service");
@@ -59,7 +59,7 @@ impl Login {
         ) else {
             return Step::Wait;
         };
-        let name = Name::parse(&user).ok();
+        let name = AccountName::parse(&user).ok();
         let closed = name.as_ref().and_then(|_| closed(known.account, context));
         let allowed = match (known.account, &name) {
             (Some(account), Some(name)) => allowed(account, name, known.groups, &trust, context),
@@ -68,8 +68,8 @@ impl Login {
         match &request.method {
             Method::PublicKey(request) => {
                 let (now, utc_offset) = calendar();
-                let visitor = Visitor {
-                    login: name.as_ref().map_or("", Name::as_str),
+                let claimant = Claimant {
+                    login: name.as_ref().map_or("", AccountName::as_str),
                     source: context.source,
                     now,
                     skew: trust.skew,
@@ -90,7 +90,7 @@ impl Login {
                 let decision = publickey::check_key(
                     request,
                     session,
-                    &visitor,
+                    &claimant,
                     files,
                     &trust,
                     context.tools.cluster.as_ref(),
@@ -100,7 +100,7 @@ impl Login {
                         Ok(()),
                         publickey::without_account(
                             decision,
-                            visitor.login,
+                            claimant.login,
                             &closed,
                             context.tools.cluster.as_ref(),
                         ),
@@ -205,7 +205,7 @@ impl Login {
 
     /// All was proven.
     pub(super) fn enter(&mut self, context: &mut LoginContext<'_>) -> Step {
-        let name = self.user.as_deref().and_then(|u| Name::parse(u).ok());
+        let name = self.user.as_deref().and_then(|u| AccountName::parse(u).ok());
         let (Some(account), Some(login)) = (self.facts.account().cloned(), name) else {
             return self.fail("there is no such account", context);
         };

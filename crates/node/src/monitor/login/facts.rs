@@ -7,7 +7,7 @@ use crate::monitor::tools::Tools;
 use crate::monitor::trust::{MAX_KEY_FILES, Trust};
 use crate::monitor::wakes::Key;
 use fleetgate_launch::{Begun, Launch, LaunchError, RunningHelper};
-use fleetgate_policy::Login as Name;
+use fleetgate_policy::AccountName;
 use fleetgate_sys::{file, process};
 use fleetgate_wire::common::{Account, Ids};
 use fleetgate_wire::home::{CheckHome, MAX_KEY_FILE};
@@ -212,7 +212,7 @@ impl Files {
 
 /// The name in the form that is looked up; none: no account can have it.
 fn name(user: &[u8]) -> Option<CString> {
-    Name::parse(user).ok()?;
+    AccountName::parse(user).ok()?;
     CString::new(user)
         .ok()
         .filter(|n| n.as_bytes().len() <= fleetgate_wire::names::MAX_NAME)

@@ -21,12 +21,12 @@ use facts::AccountLookups;
 use fleetgate_launch::pam::PamSession;
 use fleetgate_launch::{Begun, LaunchError, RunningHelper};
 use fleetgate_policy::grant::{How, Identity};
-use fleetgate_policy::{Login as Name, Permits};
+use fleetgate_policy::{AccountName, Permits};
 use fleetgate_ssh::auth::{InfoResponse, Request};
 use fleetgate_ssh::key::Restrictions;
 use fleetgate_wire::common::Account;
 use fleetgate_wire::names::Found;
-use fleetgate_wire::node::{Connection, Verdict};
+use fleetgate_wire::node::{ConnectionNumber, Verdict};
 use fleetgate_wire::pam::Secret;
 use methods::Progress;
 use pam::{Conversation, PamAnswer};
@@ -57,7 +57,7 @@ pub struct Entry {
     /// The account, as it is now.
     pub account: Account,
     /// Its name.
-    pub login: Name,
+    pub login: AccountName,
     /// Who.
     pub identity: Identity,
     /// What he may do.
@@ -79,7 +79,7 @@ pub struct Entry {
 /// Where a login happens.
 pub struct LoginContext<'a> {
     /// On which connection.
-    pub connection: Connection,
+    pub connection: ConnectionNumber,
     /// From where.
     pub source: IpAddr,
     /// By a proxy, whose word that is.
@@ -110,7 +110,7 @@ pub struct Refusal {
 }
 
 /// The state.
-pub struct Login {
+pub struct LoginAttempt {
     trust: Arc<Trust>,
     user: Option<Vec<u8>>,
     progress: Progress,
@@ -137,10 +137,10 @@ pub struct Login {
     refused_key: Option<String>,
 }
 
-impl Login {
+impl LoginAttempt {
     /// Nothing was asked yet.
-    pub fn new(trust: Arc<Trust>) -> Login {
-        Login {
+    pub fn new(trust: Arc<Trust>) -> LoginAttempt {
+        LoginAttempt {
             user: None,
             progress: Progress::new(&trust.required, &trust.ways),
             trust,

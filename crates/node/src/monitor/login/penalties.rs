@@ -1,11 +1,11 @@
 //! Penalties of a login that fails: what it costs its source, and what the audit log gets of it. It refuses nobody by itself.
 
-use super::{Login, LoginContext, LoginMethod, Purpose, Refusal};
+use super::{LoginAttempt, LoginContext, LoginMethod, Purpose, Refusal};
 use crate::config::cluster::Member;
 use fleetgate_policy::grant::How;
 use fleetgate_policy::strangers::Offence;
 
-impl Login {
+impl LoginAttempt {
     /// The refusal of a key that the audit log does not have yet, for the end of the connection: clients ask about each of
     /// their keys, and one refusal for all of them is enough.
     pub fn unreported_refusal(&mut self) -> Option<Refusal> {

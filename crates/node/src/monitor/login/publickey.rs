@@ -8,8 +8,8 @@ use fleetgate_policy::grant::How;
 use fleetgate_policy::{Permits, cluster};
 use fleetgate_ssh::auth::PublicKey;
 use fleetgate_ssh::key::{
-    Algorithm, AuthorizedKeys, Certificate, CertificateKind, KeyOrCertificate, LineMatch, Principals,
-    Restrictions, Touch, UserCheck, Visitor, verify_touched,
+    Algorithm, AuthorizedKeys, Certificate, CertificateKind, Claimant, KeyOrCertificate, LineMatch,
+    Principals, Restrictions, Touch, UserCheck, verify_touched,
 };
 
 /// What is decided.
@@ -68,7 +68,7 @@ pub struct Session<'a> {
 pub fn check_key(
     request: &PublicKey<'_>,
     session: Session<'_>,
-    visitor: &Visitor<'_>,
+    claimant: &Claimant<'_>,
     files: &Files,
     trust: &Trust,
     cluster: Option<&Cluster>,
@@ -90,7 +90,7 @@ pub fn check_key(
     }
     let admitted = match trust.revoked(&presented) {
         Some(why) => Err(KeyRefusal::Quietly(why)),
-        None => admit(&presented, visitor, files, trust, cluster),
+        None => admit(&presented, claimant, files, trust, cluster),
     };
     let Some(signature) = request.signature else {
         return match admitted {
@@ -187,7 +187,7 @@ fn how(presented: &KeyOrCertificate) -> How {
 /// Whether this key is one that lets in, and with what. The signature is another question.
 fn admit(
     presented: &KeyOrCertificate,
-    visitor: &Visitor<'_>,
+    claimant: &Claimant<'_>,
     files: &Files,
     trust: &Trust,
     cluster: Option<&Cluster>,
@@ -196,13 +196,13 @@ fn admit(
     if let (KeyOrCertificate::Certificate(certificate), Some(cluster)) = (presented, cluster)
         && cluster.is_user_ca(certificate.ca())
     {
-        return by_cluster(certificate, visitor, cluster);
+        return by_cluster(certificate, claimant, cluster);
     }
     let alone = |restrictions| KeyMatch {
         restrictions,
         member: None,
     };
-    by_node(presented, visitor, files, trust)
+    by_node(presented, claimant, files, trust)
         .map(alone)
         .map_err(KeyRefusal::Quietly)
 }
@@ -210,16 +210,16 @@ fn admit(
 /// A certificate of the cluster's.
 fn by_cluster(
     certificate: &Certificate,
-    visitor: &Visitor<'_>,
+    claimant: &Claimant<'_>,
     cluster: &Cluster,
 ) -> Result<KeyMatch, KeyRefusal> {
     let quietly = |why: String| Err(KeyRefusal::Quietly(why));
     let checked = certificate.check_user(&UserCheck {
         trusted: &|key| cluster.is_user_ca(key),
-        principals: &[visitor.login],
-        now: visitor.now,
-        skew: visitor.skew,
-        source: visitor.source,
+        principals: &[claimant.login],
+        now: claimant.now,
+        skew: claimant.skew,
+        source: claimant.source,
     });
     // What is wrong with its time or its names the cluster says in words that help; of what it does not say itself,
     // nothing is read out.
@@ -228,7 +228,7 @@ fn by_cluster(
     {
         return quietly(checked.map_or_else(|e| e.to_string(), |_| String::new()));
     }
-    let decided = Member::decide(certificate, cluster, visitor.login, visitor.now, visitor.skew);
+    let decided = Member::decide(certificate, cluster, claimant.login, claimant.now, claimant.skew);
     match (checked, decided) {
         (_, Err(why)) => quietly(why.into()),
         (_, Ok(Err(refusal))) => Err(KeyRefusal::Openly(Box::new(ClusterRefusal {
@@ -248,7 +248,7 @@ fn by_cluster(
 /// What the node trusts by itself.
 fn by_node(
     presented: &KeyOrCertificate,
-    visitor: &Visitor<'_>,
+    claimant: &Claimant<'_>,
     files: &Files,
     trust: &Trust,
 ) -> Result<Restrictions, String> {
@@ -256,7 +256,7 @@ fn by_node(
     if let KeyOrCertificate::Certificate(certificate) = presented
         && trust.is_ca(certificate.ca())
     {
-        match by_ca(certificate, visitor, files, trust) {
+        match by_ca(certificate, claimant, files, trust) {
             Ok(restrictions) => return Ok(restrictions),
             Err(why) => reasons.push(why),
         }
@@ -267,7 +267,7 @@ fn by_node(
                 for bad in keys.bad() {
                     tracing::debug!("{name} line {}: {}", bad.number, bad.reason);
                 }
-                match taken(keys.find(presented, visitor), name) {
+                match taken(keys.find(presented, claimant), name) {
                     Ok(restrictions) => return Ok(restrictions),
                     Err(mut why) => reasons.append(&mut why),
                 }
@@ -287,7 +287,7 @@ fn by_node(
 
 fn by_ca(
     certificate: &Certificate,
-    visitor: &Visitor<'_>,
+    claimant: &Claimant<'_>,
     files: &Files,
     trust: &Trust,
 ) -> Result<Restrictions, String> {
@@ -296,10 +296,10 @@ fn by_ca(
         return certificate
             .check_user(&UserCheck {
                 trusted: &trusted,
-                principals: &[visitor.login],
-                now: visitor.now,
-                skew: visitor.skew,
-                source: visitor.source,
+                principals: &[claimant.login],
+                now: claimant.now,
+                skew: claimant.skew,
+                source: claimant.source,
             })
             .map_err(|e| e.to_string());
     }
@@ -307,7 +307,7 @@ fn by_ca(
         return Err("the account has no principals file".to_owned());
     };
     let principals = Principals::parse(content, name).map_err(|e| format!("{name}: {e}"))?;
-    taken(principals.find(certificate, &trusted, visitor), name).map_err(|why| match why.is_empty() {
+    taken(principals.find(certificate, &trusted, claimant), name).map_err(|why| match why.is_empty() {
         true => format!("{name} has none of the certificate's names"),
         false => why.join("; "),
     })

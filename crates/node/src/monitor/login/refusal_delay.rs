@@ -2,7 +2,7 @@
 //! came a moment ago) and is sometimes quicker to find out, so the time of a refusal would tell who has an account here. It
 //! delays nobody who is let in.
 
-use super::{Login, LoginContext, Step};
+use super::{LoginAttempt, LoginContext, Step};
 use crate::monitor::timers;
 use crate::monitor::wakes::{Key, Owner};
 use fleetgate_wire::node::Verdict;
@@ -40,7 +40,7 @@ impl RefusalDelay {
     }
 }
 
-impl Login {
+impl LoginAttempt {
     /// The step as it is, or nothing yet: a refusal that would come too soon is held, and its connection woken for it.
     pub fn hold(&mut self, step: Step, context: &mut LoginContext<'_>) -> Step {
         let Step::Say(verdict) = step else { return step };

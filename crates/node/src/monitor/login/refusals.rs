@@ -1,14 +1,14 @@
 //! Refusals of a login: what is noted for log and audit, and what the client is answered.
 
 use super::conversation::Purpose;
-use super::{Login, LoginContext, Refusal, Step};
+use super::{LoginAttempt, LoginContext, Refusal, Step};
 use fleetgate_wire::node::Verdict;
 use std::ffi::CString;
 
 /// DISCONNECT's reason for too many tries (RFC 4253 §11.1).
 const NO_MORE_AUTH_METHODS: u32 = 14;
 
-impl Login {
+impl LoginAttempt {
     /// A refusal of what is pending.
     pub(super) fn fail(&mut self, why: &str, context: &mut LoginContext<'_>) -> Step {
         let queued = self.queued.take();

@@ -5,7 +5,7 @@ use super::{MAX_UNANSWERED, frame};
 use fleetgate_sys::{Errno, Fd, socket};
 use fleetgate_wire::common::Ids;
 use fleetgate_wire::net::{Done, HELPER, Response, What};
-use fleetgate_wire::node::Connection;
+use fleetgate_wire::node::ConnectionNumber;
 use fleetgate_wire::node::front::Ticket;
 use fleetgate_wire::{Failure, MAX_INLINE, Reason};
 use std::collections::{HashMap, VecDeque};
@@ -50,7 +50,7 @@ enum State {
 /// The helper.
 #[derive(Debug)]
 pub struct Helper {
-    connection: Connection,
+    connection: ConnectionNumber,
     login: String,
     state: State,
     next: u32,
@@ -62,7 +62,7 @@ pub struct Helper {
 
 impl Helper {
     /// Not launched yet.
-    pub fn new(connection: Connection, login: String) -> Helper {
+    pub fn new(connection: ConnectionNumber, login: String) -> Helper {
         Helper {
             connection,
             login,
@@ -75,7 +75,7 @@ impl Helper {
     }
 
     /// Whose it is.
-    pub fn connection(&self) -> Connection {
+    pub fn connection(&self) -> ConnectionNumber {
         self.connection
     }
 

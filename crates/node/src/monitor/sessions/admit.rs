@@ -25,7 +25,7 @@ use std::ffi::CString;
 /// A session on its way.
 pub(super) struct PendingSession {
     pub(super) grant: Grant,
-    pub(super) ends: ConnectionAddresses,
+    pub(super) addresses: ConnectionAddresses,
     pub(super) start: Start,
     pub(super) account: Account,
     pub(super) decided: ProgramChoice,
@@ -66,7 +66,7 @@ impl Sessions {
             Ok(number) => self.go_on(tools, number),
             Err(SessionRefusal(why)) => {
                 granted.tell_denied(&tools.audit, &tools.metrics, why.clone());
-                tools.words.say(
+                tools.to_fronts.say(
                     connection,
                     ToFront::NotStarted {
                         connection,
@@ -150,7 +150,7 @@ impl Sessions {
         let pam = tools.pam && decided.is_login();
         let session = Session {
             connection,
-            source: address(&granted.ends.peer),
+            source: address(&granted.addresses.peer),
             user: granted.user(),
             ordered: None,
             parting: None,
@@ -171,10 +171,10 @@ impl Sessions {
             named: named.map(|command| command.name.clone()),
             most: named.and_then(|command| command.limits.output),
             limit,
-            over: None,
+            time_limit_timer: None,
             state: State::Pending(Box::new(PendingSession {
                 grant: granted.grant.clone(),
-                ends: granted.ends.clone(),
+                addresses: granted.addresses.clone(),
                 start,
                 account,
                 decided,

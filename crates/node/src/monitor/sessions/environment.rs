@@ -38,7 +38,7 @@ pub fn set(facts: &OrderFacts<'_>, decided: &ProgramChoice) -> Vec<Variable> {
     for (name, value) in decided.named().iter().flat_map(|command| &command.environment) {
         out.extend(variable(name.as_str(), value.as_str()));
     }
-    let (peer, local) = (&facts.ends.peer, &facts.ends.local);
+    let (peer, local) = (&facts.addresses.peer, &facts.addresses.local);
     let (here, there) = (address(local), address(peer));
     let (here, there) = (here.to_string_lossy(), there.to_string_lossy());
     out.extend(variable(

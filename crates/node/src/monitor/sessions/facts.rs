@@ -56,7 +56,7 @@ pub struct OrderFacts<'a> {
     /// The connection's grant.
     pub grant: &'a Grant,
     /// Where it comes from and arrived.
-    pub ends: &'a ConnectionAddresses,
+    pub addresses: &'a ConnectionAddresses,
     /// What was asked for.
     pub start: &'a Start,
     /// The account as the name service has it now.

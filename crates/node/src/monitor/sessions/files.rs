@@ -3,7 +3,7 @@
 use crate::monitor::audit::{Audit, Event};
 use fleetgate_sys::{Errno, Fd, socket};
 use fleetgate_wire::common::SessionId;
-use fleetgate_wire::node::Connection;
+use fleetgate_wire::node::ConnectionNumber;
 use fleetgate_wire::{Reply, sftp};
 
 /// The most events of one session that are taken in one turn of the loop: others have a turn between.
@@ -14,7 +14,7 @@ pub const TURNS_AT_THE_END: usize = 32;
 const MAX_EVENT: usize = 16 << 10;
 
 /// Takes what is there; whether there may be more later.
-pub fn hear(from: &Fd, audit: &Audit, connection: Connection, session: SessionId, login: &str) -> bool {
+pub fn hear(from: &Fd, audit: &Audit, connection: ConnectionNumber, session: SessionId, login: &str) -> bool {
     let mut buffer = [0; MAX_EVENT];
     for _ in 0..AT_ONCE {
         let got = match socket::receive(from, &mut buffer, false) {
@@ -38,7 +38,7 @@ pub fn hear(from: &Fd, audit: &Audit, connection: Connection, session: SessionId
 }
 
 /// The helper's last word: how many events nobody took in time.
-pub fn last_word(control: &Fd, audit: &Audit, connection: Connection, session: SessionId, login: &str) {
+pub fn last_word(control: &Fd, audit: &Audit, connection: ConnectionNumber, session: SessionId, login: &str) {
     let mut buffer = [0; 1024];
     let Ok(got) = socket::receive(control, &mut buffer, false) else {
         return;

@@ -11,7 +11,7 @@ use crate::monitor::launches::Outcome;
 use crate::monitor::names;
 use crate::monitor::timers::micros;
 use crate::monitor::tools::Tools;
-use fleetgate_launch::{Begun, Launch, LaunchError, Session as SessionRecord};
+use fleetgate_launch::{Begun, Launch, LaunchError, SessionToClose};
 use fleetgate_policy::Audit;
 use fleetgate_policy::permits::Program as Permitted;
 use fleetgate_sys::poll::READ;
@@ -32,7 +32,7 @@ const NO_TIME: u32 = 1;
 pub(super) struct PendingLaunch {
     ours: Vec<Fd>,
     one: bool,
-    kept: SessionRecord,
+    kept: SessionToClose,
     events: Option<Fd>,
     /// How closely it is watched.
     audit: Option<&'static str>,
@@ -65,7 +65,7 @@ impl Sessions {
         let Some(session) = self.all.get_mut(&number) else {
             return Ok(());
         };
-        let State::Pending(beginning) = &mut session.state else {
+        let State::Pending(pending) = &mut session.state else {
             return Ok(());
         };
         let failed = |doing: &'static str| {
@@ -74,33 +74,33 @@ impl Sessions {
                 SessionRefusal::new("the session could not be started; the host's log says why")
             }
         };
-        let sftp = matches!(beginning.decided.program, Permitted::Sftp { .. });
-        let streams = match &beginning.start.terminal {
+        let sftp = matches!(pending.decided.program, Permitted::Sftp { .. });
+        let streams = match &pending.start.terminal {
             _ if sftp => Streams::socket().map_err(failed("making a socket"))?,
-            Some(terminal) => Streams::terminal(terminal, beginning.context.as_deref())
+            Some(terminal) => Streams::terminal(terminal, pending.context.as_deref())
                 .map_err(failed("making a terminal"))?,
             None => Streams::pipes().map_err(failed("making pipes"))?,
         };
         let config = tools.config.clone();
         let facts = OrderFacts {
             config: &config,
-            grant: &beginning.grant,
-            ends: &beginning.ends,
-            start: &beginning.start,
-            account: &beginning.account,
+            grant: &pending.grant,
+            addresses: &pending.addresses,
+            start: &pending.start,
+            account: &pending.account,
             session: session.id,
             at: clock::wall(),
             terminal: streams.path.as_ref(),
-            agent: beginning.agent.as_ref(),
-            display: beginning.display,
-            cluster_user: &beginning.cluster_user,
+            agent: pending.agent.as_ref(),
+            display: pending.display,
+            cluster_user: &pending.cluster_user,
             inherited: &self.inherited,
-            context: beginning.context.as_ref(),
-            pam: beginning.pam,
+            context: pending.context.as_ref(),
+            pam: pending.pam,
             root: self.root,
         };
         // The file server reports its own operations: it is not watched.
-        let watched = match beginning.watching.audit {
+        let watched = match pending.watching.audit {
             Audit::None => None,
             _ if sftp => None,
             _ if !self.root => {
@@ -110,18 +110,18 @@ impl Sessions {
             }
             _ => tools
                 .watching
-                .begin(session.connection, &session.login, session.id, beginning.watching)
+                .begin(session.connection, &session.login, session.id, pending.watching)
                 .map_err(|why| {
                     tracing::error!("a session is not started: watching it: {why}");
                     SessionRefusal::new("the session could not be started; the host's log says why")
                 })?,
         };
-        let audit = watched.as_ref().map(|_| beginning.watching.audit.name());
+        let audit = watched.as_ref().map(|_| pending.watching.audit.name());
         let mut given = streams.given;
         let mut events = None;
-        let (work, mut kept) = match &beginning.decided.program {
+        let (work, mut kept) = match &pending.decided.program {
             // A forced `internal-sftp` has no place for `passwd`.
-            Permitted::Sftp { .. } if beginning.grant.must_change_password => {
+            Permitted::Sftp { .. } if pending.grant.must_change_password => {
                 return Err(SessionRefusal::new(
                     "the password has expired, and file transfer cannot change it",
                 ));
@@ -130,7 +130,7 @@ impl Sessions {
                 let order = order::sftp(&facts, arguments)?;
                 if self.root {
                     let today = clock::wall().sec.div_euclid(86_400);
-                    confinement::may_enter(&beginning.account, !beginning.pam, today)?;
+                    confinement::may_enter(&pending.account, !pending.pam, today)?;
                 }
                 if let Some(root) = &order.chroot {
                     confinement::safe_root(root)?;
@@ -142,16 +142,16 @@ impl Sessions {
                 if let Some(names) = names::fresh_socket(&tools.resolver) {
                     given.push((Role::Resolver, names));
                 }
-                let plain = Exec::new(session.id, beginning.account.clone(), Program::Shell);
-                (Work::Sftp(order), SessionRecord::of(&plain, 0))
+                let plain = Exec::new(session.id, pending.account.clone(), Program::Shell);
+                (Work::Sftp(order), SessionToClose::of(&plain, 0))
             }
             _ => {
-                let mut order = order::exec(&facts, &beginning.decided)?;
+                let mut order = order::exec(&facts, &pending.decided)?;
                 if let Some((watch, watcher)) = watched {
                     order.watch = Some(watch);
                     given.push((Role::Watcher, watcher));
                 }
-                let kept = SessionRecord::of(&order, 0);
+                let kept = SessionToClose::of(&order, 0);
                 (Work::Exec(order), kept)
             }
         };
@@ -171,8 +171,8 @@ impl Sessions {
             deadline: config.limits.launch.0,
             ..Launch::new(work, given)
         };
-        let is_direct = beginning.decided.named().is_some();
-        beginning.under_way = Some(PendingLaunch {
+        let is_direct = pending.decided.named().is_some();
+        pending.under_way = Some(PendingLaunch {
             ours: streams.ours,
             one: streams.one,
             kept,
@@ -181,27 +181,27 @@ impl Sessions {
             is_direct,
         });
         let key = key(number, About::Launch);
-        if !beginning.pam {
+        if !pending.pam {
             return tools.launches.submit(launch, key).map_err(|e| not_launched(&e));
         }
         let tty = session.terminal.clone().unwrap_or_else(|| c"ssh".into());
         let wanted = PamLaunch {
             number,
-            accepted: beginning.accepted.take(),
+            accepted: pending.accepted.take(),
             start: PamStart {
                 service: text(&config.pam_service),
-                user: beginning.account.name.clone(),
-                remote_host: environment::address(&beginning.ends.peer),
+                user: pending.account.name.clone(),
+                remote_host: environment::address(&pending.addresses.peer),
                 remote_user: CString::default(),
                 tty,
                 authenticate: false,
-                defer_change: beginning.grant.must_change_password,
+                defer_change: pending.grant.must_change_password,
                 environment: Vec::new(),
                 prompt_timeout_ms: NO_TIME,
             },
             resolver: tools.resolver.clone(),
             launch,
-            of_keys: beginning.grant.permits.environment().len(),
+            of_keys: pending.grant.permits.environment().len(),
         };
         self.opened
             .begin(self.chain.clone(), wanted, tools.launches.elsewhere(key))
@@ -212,7 +212,7 @@ impl Sessions {
         let Some(session) = self.all.get_mut(&number) else {
             return;
         };
-        let State::Pending(beginning) = std::mem::replace(&mut session.state, State::Between) else {
+        let State::Pending(pending) = std::mem::replace(&mut session.state, State::Between) else {
             return;
         };
         let connection = session.connection;
@@ -220,7 +220,7 @@ impl Sessions {
         let Some(session) = self.all.get_mut(&number) else {
             return;
         };
-        let Some(under_way) = beginning.under_way else {
+        let Some(under_way) = pending.under_way else {
             return;
         };
         let PendingLaunch {
@@ -308,7 +308,7 @@ impl Sessions {
             control: running.control,
             events,
             pam,
-            in_pam: beginning.pam,
+            in_pam: pending.pam,
             exit: None,
             kept: None,
         }));
@@ -320,10 +320,10 @@ impl Sessions {
         if let Err(e) = keep {
             tracing::error!("{e}; the end of a session is not noticed");
         }
-        session.over = session
+        session.time_limit_timer = session
             .limit
             .as_ref()
-            .map(|limit| tools.timers.after(limit.time, key(number, About::Over)));
+            .map(|limit| tools.timers.after(limit.time, key(number, About::TimeUp)));
         if session.doomed {
             session.kill();
         }

@@ -36,7 +36,7 @@ use fleetgate_sys::process::Exit;
 use fleetgate_sys::{Errno, Fd, epoll};
 use fleetgate_wire::common::SessionId;
 use fleetgate_wire::node::front::{Ticket, ToFront};
-use fleetgate_wire::node::{Connection, ProcessEnd};
+use fleetgate_wire::node::{ConnectionNumber, ProcessEnd};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::CString;
 use std::net::SocketAddr;
@@ -59,10 +59,10 @@ pub struct Sessions {
     opened: within_pam::PamSessions,
     next: u64,
     all: HashMap<u64, Session>,
-    by_ticket: HashMap<(Connection, Ticket), u64>,
-    by_connection: HashMap<Connection, u32>,
+    by_ticket: HashMap<(ConnectionNumber, Ticket), u64>,
+    by_connection: HashMap<ConnectionNumber, u32>,
     /// The connections of sessions that are on their way, each as often as it has some.
-    beginning: Vec<Connection>,
+    beginning: Vec<ConnectionNumber>,
 }
 
 /// What a wake-up of a session's is about; the low bits of a key's id.
@@ -84,7 +84,7 @@ enum About {
     /// Its SELinux context.
     Context = 6,
     /// It lasted as long as its roles allow.
-    Over = 7,
+    TimeUp = 7,
 }
 
 const ABOUT_BITS: u32 = 3;
@@ -105,7 +105,7 @@ fn parts(id: u64) -> Option<(u64, About)> {
         About::XauthEnded,
         About::XauthLate,
         About::Context,
-        About::Over,
+        About::TimeUp,
     ];
     let about = ALL.get((id & ((1 << ABOUT_BITS) - 1)) as usize)?;
     (id != BELL.id).then_some((id >> ABOUT_BITS, *about))
@@ -113,7 +113,7 @@ fn parts(id: u64) -> Option<(u64, About)> {
 
 /// One session.
 struct Session {
-    connection: Connection,
+    connection: ConnectionNumber,
     /// Where from, and as whom of the cluster: for the audit log.
     source: SocketAddr,
     user: Option<String>,
@@ -145,7 +145,7 @@ struct Session {
     most: Option<u64>,
     /// How long it may last.
     limit: Option<TimeLimit>,
-    over: Option<Timer>,
+    time_limit_timer: Option<Timer>,
     state: State,
 }
 
@@ -215,12 +215,12 @@ impl Sessions {
     }
 
     /// Whether a session of this connection is on its way: its start, or why there is none, is still to be told.
-    pub fn is_beginning(&self, connection: Connection) -> bool {
+    pub fn is_beginning(&self, connection: ConnectionNumber) -> bool {
         self.beginning.contains(&connection)
     }
 
     /// A session of this connection is on its way no more.
-    fn begun(&mut self, connection: Connection) {
+    fn begun(&mut self, connection: ConnectionNumber) {
         if let Some(at) = self.beginning.iter().position(|of| *of == connection) {
             self.beginning.swap_remove(at);
         }
@@ -234,7 +234,7 @@ impl Sessions {
             Some((number, About::Pam)) => self.hear_pam(tools, number),
             Some((number, About::XauthEnded)) => self.xauth_ended(tools, number),
             Some((number, About::XauthLate)) => self.xauth_late(number),
-            Some((number, About::Over)) => self.lasted_too_long(tools, number),
+            Some((number, About::TimeUp)) => self.lasted_too_long(tools, number),
             Some(_) => {}
         }
     }
@@ -248,7 +248,7 @@ impl Sessions {
 
     /// The connection is gone, and its grant with it: nothing more is begun for it, and what sits at a terminal is hung
     /// up, and named commands are ended. Others go on until they notice, as with sshd.
-    pub fn connection_ended(&mut self, connection: Connection) {
+    pub fn connection_ended(&mut self, connection: ConnectionNumber) {
         if self.by_connection.remove(&connection).is_none() {
             return;
         }
@@ -268,7 +268,7 @@ impl Sessions {
     }
 
     /// The connection is locked: nothing more is begun for it, and what runs is killed.
-    pub fn end_all(&mut self, connection: Connection) {
+    pub fn end_all(&mut self, connection: ConnectionNumber) {
         self.connection_ended(connection);
         for session in self.all.values_mut().filter(|s| s.connection == connection) {
             session.doomed = true;
@@ -320,7 +320,7 @@ pub fn needs_contexts(config: &Config) -> bool {
 /// Tells the front, unless nobody listens any more.
 fn say(tools: &mut Tools, session: &Session, word: ToFront, fds: Vec<Fd>) {
     if !session.unheard {
-        tools.words.say(session.connection, word, fds);
+        tools.to_fronts.say(session.connection, word, fds);
     }
 }
 

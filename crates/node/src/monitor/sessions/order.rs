@@ -148,8 +148,8 @@ pub fn exec(facts: &OrderFacts<'_>, decided: &ProgramChoice) -> Result<Exec, Ses
             sec: facts.at.sec,
             nsec: facts.at.nsec,
         },
-        host: environment::address(&facts.ends.peer),
-        address: facts.ends.peer.address,
+        host: environment::address(&facts.addresses.peer),
+        address: facts.addresses.peer.address,
         // As sshd: who has no terminal is not in utmp, and was not here for `last`.
         utmp: terminal,
         lastlog: terminal,

@@ -16,7 +16,7 @@ impl Sessions {
             return;
         };
         let Some(Session {
-            state: State::Pending(beginning),
+            state: State::Pending(pending),
             ..
         }) = self.all.get_mut(&number)
         else {
@@ -24,7 +24,7 @@ impl Sessions {
         };
         match found {
             Found::Context { context } => {
-                beginning.context = context;
+                pending.context = context;
                 self.go_on(tools, number);
             }
             // In a system that has contexts nobody runs without his own.
@@ -44,17 +44,17 @@ impl Sessions {
         let Some(session) = self.all.get(&number) else {
             return;
         };
-        let State::Pending(beginning) = &session.state else {
+        let State::Pending(pending) = &session.state else {
             return;
         };
-        let script = match (&beginning.start.x11, beginning.display) {
+        let script = match (&pending.start.x11, pending.display) {
             (Some(x11), Some(display)) => Some(order::xauth_script(x11, display)),
             _ => None,
         };
         match script {
             Some(Err(why)) => self.refuse(tools, number, why),
             Some(Ok(script)) => {
-                let xauth = x11::launch(session.id, &beginning.account, &tools.config.xauth, &script);
+                let xauth = x11::launch(session.id, &pending.account, &tools.config.xauth, &script);
                 let launch = xauth.map_err(|e| e.to_string()).and_then(|launch| {
                     let submitted = tools.launches.submit(launch, key(number, About::Xauth));
                     submitted.map_err(|e| e.to_string())
@@ -71,12 +71,12 @@ impl Sessions {
     pub(super) fn xauth_launched(&mut self, tools: &mut Tools, number: u64, outcome: Outcome) {
         let session = self.all.get_mut(&number);
         match (session.map(|s| &mut s.state), outcome) {
-            (Some(State::Pending(beginning)), Ok((running, _))) => {
+            (Some(State::Pending(pending)), Ok((running, _))) => {
                 let watched = tools
                     .wakes
                     .watch(&running.pidfd, READ, key(number, About::XauthEnded));
                 let timer = tools.timers.after(x11::PATIENCE, key(number, About::XauthLate));
-                beginning.xauth = Some((running.pidfd, timer));
+                pending.xauth = Some((running.pidfd, timer));
                 if watched.is_err() {
                     self.xauth_ended(tools, number);
                 }
@@ -93,13 +93,13 @@ impl Sessions {
 
     pub(super) fn xauth_ended(&mut self, tools: &mut Tools, number: u64) {
         let Some(Session {
-            state: State::Pending(beginning),
+            state: State::Pending(pending),
             ..
         }) = self.all.get_mut(&number)
         else {
             return;
         };
-        let Some((pidfd, timer)) = beginning.xauth.take() else {
+        let Some((pidfd, timer)) = pending.xauth.take() else {
             return;
         };
         tools.timers.cancel(timer);
@@ -115,10 +115,10 @@ impl Sessions {
 
     pub(super) fn xauth_late(&mut self, number: u64) {
         if let Some(Session {
-            state: State::Pending(beginning),
+            state: State::Pending(pending),
             ..
         }) = self.all.get(&number)
-            && let Some((pidfd, _)) = &beginning.xauth
+            && let Some((pidfd, _)) = &pending.xauth
         {
             let _ = process::signal(pidfd, process::SIGKILL);
         }

@@ -186,7 +186,7 @@ impl Sessions {
         }
         if let Some(exit) = told {
             let word = session.ended(Some(exit));
-            tools.words.say(session.connection, word, Vec::new());
+            tools.to_fronts.say(session.connection, word, Vec::new());
             session.unheard = true;
         }
         if !waits {
@@ -233,7 +233,7 @@ impl Sessions {
         let Some(session) = self.forget(number) else {
             return;
         };
-        if let Some(timer) = session.over {
+        if let Some(timer) = session.time_limit_timer {
             tools.timers.cancel(timer);
         }
         if session.leaves_nothing {

@@ -185,7 +185,7 @@ impl Monitor {
             let peer = &vouched.source;
             let arrived = NewConnection {
                 source: address(peer),
-                ends: ConnectionAddresses {
+                addresses: ConnectionAddresses {
                     peer: peer.clone(),
                     local: NOWHERE,
                 },

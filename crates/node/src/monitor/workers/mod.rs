@@ -83,7 +83,7 @@ impl Workers {
     /// There are none yet.
     pub fn new(starts: Box<dyn WorkerStarter>, wakes: &Wakes) -> Result<Workers, Errno> {
         let bell = epoll::bell()?;
-        wakes.watch(&bell, READ, Key::new(Owner::Starts, 0))?;
+        wakes.watch(&bell, READ, Key::new(Owner::StartsAndIdleFronts, 0))?;
         let (done_sender, done) = mpsc::channel();
         Ok(Workers {
             starts,

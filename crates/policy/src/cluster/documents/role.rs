@@ -1,7 +1,7 @@
 //! A role as a document, and role files. What it means is `cluster::role`'s.
 
 use super::forms::Span;
-use crate::Login;
+use crate::AccountName;
 use crate::cluster::role::{kinds_of, words_of};
 use crate::cluster::{
     Limits, MAX_CLUSTER_ROLES, MAX_LIFETIME, MAX_ROLE_ENTRIES, MAX_STATE, MIN_LIFETIME, Name, Recording,
@@ -72,7 +72,7 @@ impl<'de> Deserialize<'de> for LoginForm {
                 "the login {text:?}: it is an account's name or {USER:?}, not a pattern"
             )));
         }
-        match Login::parse(text.as_bytes()) {
+        match AccountName::parse(text.as_bytes()) {
             Ok(_) => Ok(LoginForm(text)),
             Err(why) => Err(D::Error::custom(format!("the login {text:?}: {why}"))),
         }

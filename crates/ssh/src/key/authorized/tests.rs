@@ -8,8 +8,8 @@ use fleetgate_policy::{Kind, What};
 
 const NOW: u64 = 1_700_000_000; // 2023-11-14 22:13:20 UTC
 
-fn visitor(source: &str) -> Visitor<'_> {
-    Visitor {
+fn claimant(source: &str) -> Claimant<'_> {
+    Claimant {
         login: "alice",
         source: source.parse().unwrap(),
         now: NOW,
@@ -35,7 +35,7 @@ fn asked(key: &PublicKey, options: &str) -> Result<Restrictions, String> {
         assert_eq!(bad.number, 3);
         return Err(format!("bad: {}", bad.reason));
     }
-    let found = keys.find(&KeyOrCertificate::Key(key.clone()), &visitor("10.0.0.1"));
+    let found = keys.find(&KeyOrCertificate::Key(key.clone()), &claimant("10.0.0.1"));
     match found.line {
         Some((3, restrictions)) => Ok(restrictions),
         Some(other) => panic!("line {}", other.0),
@@ -214,9 +214,9 @@ fn options_become_restrictions() {
     );
     let file = format!("{options} {}", key.line());
     let keys = AuthorizedKeys::parse(file.as_bytes(), "keys").unwrap();
-    let without = Visitor {
+    let without = Claimant {
         environment: false,
-        ..visitor("10.0.0.1")
+        ..claimant("10.0.0.1")
     };
     let found = keys
         .find(&KeyOrCertificate::Key(key.clone()), &without)
@@ -262,7 +262,7 @@ fn the_first_line_that_allows_counts_and_bad_ones_are_passed_over() {
     );
     let keys = AuthorizedKeys::parse(file.as_bytes(), "k").unwrap();
     assert_eq!(keys.bad().iter().map(|b| b.number).collect::<Vec<_>>(), [2, 3, 4]);
-    let found = keys.find(&KeyOrCertificate::Key(one), &visitor("10.0.0.1"));
+    let found = keys.find(&KeyOrCertificate::Key(one), &claimant("10.0.0.1"));
     assert_eq!(
         found.refusals,
         [(1, "its from= does not have 10.0.0.1".to_string())]
@@ -273,13 +273,13 @@ fn the_first_line_that_allows_counts_and_bad_ones_are_passed_over() {
         restrictions.permits.allow(&What::X11).is_ok() && restrictions.permits.allow(&What::Pty).is_err()
     );
     assert_eq!(
-        keys.find(&KeyOrCertificate::Key(two), &visitor("10.0.0.1"))
+        keys.find(&KeyOrCertificate::Key(two), &claimant("10.0.0.1"))
             .line
             .unwrap()
             .0,
         5
     );
-    let stranger = keys.find(&KeyOrCertificate::Key(key()), &visitor("10.0.0.1"));
+    let stranger = keys.find(&KeyOrCertificate::Key(key()), &claimant("10.0.0.1"));
     assert!(stranger.line.is_none() && stranger.refusals.is_empty());
 }
 
@@ -357,7 +357,7 @@ fn a_line_can_name_a_ca() {
         ("no-pty", "10.0.0.1", Err("")),
     ] {
         let keys = AuthorizedKeys::parse(format!("{options} {}", ca.line()).as_bytes(), "k").unwrap();
-        let found = keys.find(&presented, &visitor(source));
+        let found = keys.find(&presented, &claimant(source));
         let reasons: String = found.refusals.into_iter().map(|r| r.1).collect();
         assert_eq!(
             found.line.map(drop).ok_or(reasons),
@@ -370,7 +370,7 @@ fn a_line_can_name_a_ca() {
         "k",
     )
     .unwrap();
-    let (_, got) = keys.find(&presented, &visitor("10.0.0.1")).line.unwrap();
+    let (_, got) = keys.find(&presented, &claimant("10.0.0.1")).line.unwrap();
     let denied = |what| got.permits.allow(&what).unwrap_err().to_string();
     assert_eq!(
         denied(What::Pty),
@@ -381,18 +381,18 @@ fn a_line_can_name_a_ca() {
     // Neither the CA's own key nor the certificate's is let in by such a line, nor the certificate by its key's line.
     for key in [&ca, certificate.key()] {
         assert!(
-            keys.find(&KeyOrCertificate::Key(key.clone()), &visitor("10.0.0.1"))
+            keys.find(&KeyOrCertificate::Key(key.clone()), &claimant("10.0.0.1"))
                 .line
                 .is_none()
         );
     }
     let plain = AuthorizedKeys::parse(certificate.key().line().as_bytes(), "k").unwrap();
-    assert!(plain.find(&presented, &visitor("10.0.0.1")).line.is_none());
+    assert!(plain.find(&presented, &claimant("10.0.0.1")).line.is_none());
     assert!(
         plain
             .find(
                 &KeyOrCertificate::Key(certificate.key().clone()),
-                &visitor("10.0.0.1")
+                &claimant("10.0.0.1")
             )
             .line
             .is_some()
@@ -408,7 +408,7 @@ fn two_forced_commands_have_to_be_one() {
         let file = format!("cert-authority,command=\"{command}\" {}", ca.line());
         let keys = AuthorizedKeys::parse(file.as_bytes(), "k").unwrap();
         assert_eq!(
-            keys.find(&presented, &visitor("10.0.0.1")).line.is_some(),
+            keys.find(&presented, &claimant("10.0.0.1")).line.is_some(),
             right,
             "{command}"
         );
@@ -432,7 +432,7 @@ fn principals_files_name_who_may() {
         ("principals=\"dev\" dev\n", None, 1),
     ] {
         let principals = Principals::parse(file.as_bytes(), "p").unwrap();
-        let found = principals.find(&certificate, &trusted, &visitor("10.0.0.1"));
+        let found = principals.find(&certificate, &trusted, &claimant("10.0.0.1"));
         assert_eq!(found.line.as_ref().map(|l| l.0), want, "{file}");
         if file.contains("a b") {
             assert_eq!(found.line.unwrap().1.permits.forced(), Some(&b"a b"[..]));
@@ -440,7 +440,7 @@ fn principals_files_name_who_may() {
         assert_eq!(principals.bad().len(), bad, "{file}");
     }
     let principals = Principals::parse(b"dev", "p").unwrap();
-    let found = principals.find(&certificate, &|_| false, &visitor("10.0.0.1"));
+    let found = principals.find(&certificate, &|_| false, &claimant("10.0.0.1"));
     assert!(found.line.is_none() && found.refusals[0].1.contains("not trusted"));
 }
 
@@ -455,7 +455,7 @@ fn files_and_lines_are_bounded() {
     let found = |file: String| {
         let keys = AuthorizedKeys::parse(file.as_bytes(), "k").unwrap();
         (
-            keys.find(&presented, &visitor("::1")).line.is_some(),
+            keys.find(&presented, &claimant("::1")).line.is_some(),
             keys.bad().len(),
         )
     };

@@ -55,7 +55,7 @@ fn ask(presented: &[u8], signer: &PrivateKey, hand: &Hand, login: &str, signed: 
         id: b"session",
         host_key: b"",
     };
-    let visitor = Visitor {
+    let claimant = Claimant {
         login,
         source: "192.0.2.1".parse().expect("an address"),
         now: NOW,
@@ -68,7 +68,7 @@ fn ask(presented: &[u8], signer: &PrivateKey, hand: &Hand, login: &str, signed: 
     check_key(
         &request,
         session,
-        &visitor,
+        &claimant,
         &Files::default(),
         &trust,
         Some(&cluster),

@@ -2,13 +2,13 @@
 
 use super::*;
 use fleetgate_policy::permits::Target;
-use fleetgate_policy::{GrantId, Identity, Kind, Login, Permits, Rule};
+use fleetgate_policy::{AccountName, GrantId, Identity, Kind, Permits, Rule};
 
 fn grant(permits: Permits) -> Grant {
     Grant {
         id: GrantId(1),
         identity: Identity { proven: Vec::new() },
-        login: Login::parse(b"ada").expect("a name"),
+        login: AccountName::parse(b"ada").expect("a name"),
         permits,
         must_change_password: false,
         source: "192.0.2.7:1".parse().expect("an address"),

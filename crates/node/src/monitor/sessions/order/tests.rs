@@ -4,7 +4,7 @@ use super::*;
 use crate::config::Config;
 use crate::monitor::sessions::facts::{ClusterUser, Inherited};
 use fleetgate_policy::commands::{Command, CommandLimits, Commands, NamedCommand};
-use fleetgate_policy::{GrantId, How, Identity, Login as Name, Permits as May, Rule};
+use fleetgate_policy::{AccountName, GrantId, How, Identity, Permits as May, Rule};
 use fleetgate_sys::clock::Time;
 use fleetgate_wire::common::{Endpoint, Ids, Variable};
 use fleetgate_wire::exec::Limit;
@@ -20,7 +20,7 @@ fn grant(permits: May) -> Grant {
         identity: Identity {
             proven: vec![How::Password],
         },
-        login: Name::parse(b"ada").expect("a name"),
+        login: AccountName::parse(b"ada").expect("a name"),
         permits,
         must_change_password: false,
         source: "192.0.2.7:4711".parse().expect("an address"),
@@ -351,13 +351,13 @@ impl Case {
     fn facts<'a>(
         &'a self,
         account: &'a Account,
-        ends: &'a ConnectionAddresses,
+        addresses: &'a ConnectionAddresses,
         inherited: &'a Inherited,
     ) -> OrderFacts<'a> {
         OrderFacts {
             config: &self.config,
             grant: &self.grant,
-            ends,
+            addresses,
             start: &self.start,
             account,
             session: [3; 16],

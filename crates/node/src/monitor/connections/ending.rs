@@ -9,7 +9,7 @@ use crate::monitor::timers::now;
 use crate::monitor::wakes::{Key, Owner};
 use crate::monitor::workers::{WorkerId, WorkerKind};
 use fleetgate_policy::strangers::Offence;
-use fleetgate_wire::node::Connection as Number;
+use fleetgate_wire::node::ConnectionNumber;
 use std::ffi::CStr;
 use std::time::Duration;
 
@@ -34,14 +34,16 @@ pub(crate) fn quoted(said: &CStr) -> String {
 
 impl Monitor {
     /// Its socket hung up, or it is not logged in in time.
-    pub(crate) fn connection_woken(&mut self, number: Number) {
+    pub(crate) fn connection_woken(&mut self, number: ConnectionNumber) {
         let Some(known) = self.connections.get(number) else {
             return;
         };
         let now = now();
-        let late = known.grace.is_some_and(|timer| timer.is_due(now));
+        let late = known.deadline.is_some_and(|timer| timer.is_due(now));
         // The lobby ends it a little earlier, and the end of the socket may be here before its word.
-        let over = known.grace.is_some_and(|timer| timer.is_due(now + GRACE_MARGIN));
+        let over = known
+            .deadline
+            .is_some_and(|timer| timer.is_due(now + GRACE_MARGIN));
         let locked = late && known.parting.is_some();
         let why = match (late, &known.stage) {
             (_, Stage::Open(..)) if locked => "its front did not end it",
@@ -57,7 +59,7 @@ impl Monitor {
 
     /// Its socket is dead: all that hung on it goes now. Its front may have a last word about it, the bytes that it
     /// carried, for which the record waits a moment.
-    pub(crate) fn hung_up(&mut self, number: Number) {
+    pub(crate) fn hung_up(&mut self, number: ConnectionNumber) {
         // A proxy ends connections of users who are locked. What these run is ended too, as long as it is known whose it is.
         self.look_at_next();
         let Some(known) = self.connections.get(number) else {
@@ -73,17 +75,17 @@ impl Monitor {
             .tools
             .timers
             .after(LAST_WORD, Key::new(Owner::Connections, number));
-        known.grace = Some(timer);
+        known.deadline = Some(timer);
         self.sessions.connection_ended(number);
         self.networks.connection_ended(number);
     }
 
     /// A connection ends, and all that hung on it: its grant, its networking helper, its sessions' terminals and pipes.
-    pub(crate) fn end(&mut self, number: Number, why: &str) {
+    pub(crate) fn end(&mut self, number: ConnectionNumber, why: &str) {
         self.end_with(number, why, 0, 0);
     }
 
-    pub(crate) fn end_with(&mut self, number: Number, why: &str, received: u64, sent: u64) {
+    pub(crate) fn end_with(&mut self, number: ConnectionNumber, why: &str, received: u64, sent: u64) {
         if let Some(Stage::Login(login)) = self.connections.get(number).map(|c| &mut c.stage) {
             let unreported_refusal = login.unreported_refusal();
             self.tell_refusals(number, unreported_refusal);
@@ -96,7 +98,7 @@ impl Monitor {
         self.tools.pam_turns.leave(number);
         // Others may hold the socket a moment longer: it is not to wake us again.
         self.tools.wakes.forget(&known.socket);
-        if let Some(timer) = known.grace {
+        if let Some(timer) = known.deadline {
             self.tools.timers.cancel(timer);
         }
         let (login, via) = (known.login(), known.proxy());
@@ -136,7 +138,7 @@ impl Monitor {
             lasted,
             via,
         };
-        self.ends.push((number, event));
+        self.untold_ends.push((number, event));
         self.tell_ends(false);
     }
 
@@ -145,8 +147,8 @@ impl Monitor {
     /// `all`: the node ends, and nothing is waited for.
     pub(crate) fn tell_ends(&mut self, all: bool) {
         let sessions = &self.sessions;
-        let due = |end: &mut (Number, Event)| all || !sessions.is_beginning(end.0);
-        for (_, event) in self.ends.extract_if(.., due) {
+        let due = |end: &mut (ConnectionNumber, Event)| all || !sessions.is_beginning(end.0);
+        for (_, event) in self.untold_ends.extract_if(.., due) {
             self.tools.audit.tell(event);
         }
     }
@@ -156,7 +158,7 @@ impl Monitor {
         &mut self,
         what: WorkerKind,
         worker: WorkerId,
-        connection: Option<Number>,
+        connection: Option<ConnectionNumber>,
         why: &str,
     ) {
         let name = what.name();
@@ -178,7 +180,7 @@ impl Monitor {
     }
 
     /// A connection that is not logged in ends by its peer's doing: what that costs its source.
-    pub(crate) fn charge_for_end(&mut self, number: Number) {
+    pub(crate) fn charge_for_end(&mut self, number: ConnectionNumber) {
         let grace = self.tools.config.limits.login_grace.0;
         let Some(known) = self.connections.get(number) else {
             return;

@@ -4,23 +4,23 @@ use crate::Invalid;
 use std::fmt;
 
 /// The longest name of an account: LOGIN_NAME_MAX on Linux, without the final zero.
-pub const MAX_LOGIN: usize = 255;
+pub const MAX_ACCOUNT_NAME: usize = 255;
 
 /// An account's name. Never empty, never a path, never taken for a flag, without control characters and colons, so
 /// that it may stand in files, messages and argument lists.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Login(String);
+pub struct AccountName(String);
 
-impl Login {
+impl AccountName {
     /// As it came in a request.
-    pub fn parse(name: &[u8]) -> Result<Login, Invalid> {
+    pub fn parse(name: &[u8]) -> Result<AccountName, Invalid> {
         let text = std::str::from_utf8(name).map_err(|_| "the user name is no UTF-8")?;
         let refuse = |why: &str| Err(Invalid(format!("the user name {why}")));
         if text.is_empty() {
             return refuse("is empty");
         }
-        if text.len() > MAX_LOGIN {
-            return refuse(&format!("is longer than {MAX_LOGIN} bytes"));
+        if text.len() > MAX_ACCOUNT_NAME {
+            return refuse(&format!("is longer than {MAX_ACCOUNT_NAME} bytes"));
         }
         if text.starts_with('-') {
             return refuse("begins with a dash");
@@ -31,7 +31,7 @@ impl Login {
         if text.chars().any(|c| c.is_control() || matches!(c, '/' | ':')) {
             return refuse("holds a slash, a colon or a control character");
         }
-        Ok(Login(text.to_string()))
+        Ok(AccountName(text.to_string()))
     }
 
     /// The name.
@@ -40,7 +40,7 @@ impl Login {
     }
 }
 
-impl fmt::Display for Login {
+impl fmt::Display for AccountName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -59,9 +59,9 @@ mod tests {
             "a b",
             "user@realm",
             "é",
-            &"x".repeat(MAX_LOGIN),
+            &"x".repeat(MAX_ACCOUNT_NAME),
         ] {
-            assert_eq!(Login::parse(good.as_bytes()).unwrap().as_str(), good);
+            assert_eq!(AccountName::parse(good.as_bytes()).unwrap().as_str(), good);
         }
         for bad in [
             "",
@@ -73,10 +73,10 @@ mod tests {
             "a\nb",
             "a\0",
             "..\u{7f}",
-            &"x".repeat(MAX_LOGIN + 1),
+            &"x".repeat(MAX_ACCOUNT_NAME + 1),
         ] {
-            assert!(Login::parse(bad.as_bytes()).is_err(), "{bad:?}");
+            assert!(AccountName::parse(bad.as_bytes()).is_err(), "{bad:?}");
         }
-        assert!(Login::parse(b"\xff").is_err());
+        assert!(AccountName::parse(b"\xff").is_err());
     }
 }
