@@ -15,7 +15,7 @@ pub enum Stage {
     Exec,
     /// Its image runs; it has not said Ready.
     Started,
-    /// It said Ready: it is the user's process now.
+    /// It said Ready: it becomes the user's process.
     Ready,
     /// It said Leaving: the user's program may have run.
     Leaving,

@@ -1,8 +1,8 @@
 //! What is left to do when a session ends: logout records, audit, the cgroup, the state file. One thread waits
 //! for all sessions in one epoll.
 //!
-//! A session is noted in a file before its launch is reported as done; the file goes when everything is closed.
-//! So whatever a crash left behind is found at the next start: sessions that still run are watched again, those
+//! A session is noted in a file when its program runs, before the front hears of it; the file goes when everything is
+//! closed. So whatever a crash left behind is found at the next start, unless it came between the launch and the note: sessions that still run are watched again, those
 //! that ended meanwhile are closed then. A note of another boot is only removed: utmp began anew, and wtmp's
 //! boot record ends its sessions.
 

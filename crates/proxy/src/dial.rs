@@ -298,7 +298,7 @@ async fn begin(
     let mut from_client = GivenBack::from(from_client);
     loop {
         let (to_node, end, back) = FramesToNode::new(dial.clone(), from_client, received.clone());
-        let failed = match session(&tunnel, user, &dial.node, to_node).await {
+        let failed = match open_session(&tunnel, user, &dial.node, to_node).await {
             Ok(frames) => return Ok((frames, end)),
             Err(failed) => failed,
         };
@@ -330,7 +330,7 @@ pub(crate) async fn newer(
 }
 
 /// A stream to a node for what `to_node` has to send.
-pub(crate) async fn session<S>(
+pub(crate) async fn open_session<S>(
     tunnel: &Tunnel,
     user: &Name,
     node: &str,

@@ -78,7 +78,7 @@ impl Mux {
     /// Finds out what a connection is.
     async fn settle(self: Arc<Mux>, stream: TcpStream, address: SocketAddr, place: StrangerSlot) {
         // From here on: a proxy that drains waits for those too of whom it does not know yet what they want.
-        let guest = self.shared.guest();
+        let guest = self.shared.count_user();
         if stream.set_nodelay(true).is_err() {
             return;
         }

@@ -146,7 +146,7 @@ impl Shared {
     }
 
     /// Counts a user's connection.
-    pub(crate) fn guest(self: &Arc<Shared>) -> UserConnection {
+    pub(crate) fn count_user(self: &Arc<Shared>) -> UserConnection {
         self.user_connections
             .send_modify(|user_connections| *user_connections += 1);
         UserConnection(self.clone())

@@ -228,7 +228,7 @@ async fn reach(shared: Arc<Shared>, caller: &Caller, node: &str) -> Result<crate
         let (send, sent) = sending(Frame {
             kind: Some(Kind::Dial(first.clone())),
         });
-        match dial::session(&tunnel, &entry.name, node, sent).await {
+        match dial::open_session(&tunnel, &entry.name, node, sent).await {
             Ok(read) => break (send, read),
             Err(failed) => match dial::newer(&shared, &first, &tunnel, failed.node_leaves).await {
                 Some(newer) => tunnel = newer,

@@ -38,7 +38,7 @@ struct Open {
     opened: Option<Frame>,
     from: OwnedReadHalf,
     spans: Option<mpsc::Receiver<Spans>>,
-    /// Towards the monitor; ended with this.
+    /// Towards the socket pair, which lobby and front read; ended with this.
     inward: JoinHandle<()>,
     /// The node's side is over: how long the proxy's is still awaited.
     linger: Option<Pin<Box<Sleep>>>,

@@ -41,7 +41,7 @@ pub(super) async fn run(job: Rc<Job>, proxy: Proxy, node: String, cancel: watch:
         proxy: proxy.clone(),
         was_there: false,
         node: node.clone(),
-        login: job.login.clone(),
+        account: job.login.clone(),
     };
     let outcome = run_captured(
         &job.home,

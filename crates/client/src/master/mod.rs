@@ -47,7 +47,7 @@ struct MasterSocket {
     _lock: File,
 }
 
-/// What all users share.
+/// What the tasks of all commands share.
 struct SharedState {
     pool: Rc<Pool>,
     made: Instant,
@@ -56,7 +56,7 @@ struct SharedState {
     /// It ends now.
     is_stopped: Cell<bool>,
     changed: Notify,
-    /// For how long the last user wants things kept.
+    /// For how long the last command wants things kept.
     keep: Cell<Duration>,
 }
 
@@ -113,8 +113,8 @@ async fn keep(home: Home) -> io::Result<()> {
         changed: Notify::new(),
         keep: Cell::new(PERSIST),
     });
-    let mut users = JoinSet::new();
-    users.spawn_local(serve(shared.clone(), first));
+    let mut commands = JoinSet::new();
+    commands.spawn_local(serve(shared.clone(), first));
     // Nobody gets in with the login after its end; who is in stays for as long as the node lets him.
     let mut over = std::pin::pin!(sleep(Duration::from_secs(left)));
     let mut idle_since = Instant::now();
@@ -123,12 +123,12 @@ async fn keep(home: Home) -> io::Result<()> {
             break;
         }
         if let Some(socket) = socket.take_if(|_| shared.is_retired.get()) {
-            socket.close(&shared, &mut users);
+            socket.close(&shared, &mut commands);
         }
-        if socket.is_none() && users.is_empty() && !shared.pool.is_used() {
+        if socket.is_none() && commands.is_empty() && !shared.pool.is_used() {
             break;
         }
-        let is_idle = users.is_empty() && shared.pool.is_empty();
+        let is_idle = commands.is_empty() && shared.pool.is_empty();
         if !is_idle {
             idle_since = Instant::now();
         }
@@ -136,10 +136,10 @@ async fn keep(home: Home) -> io::Result<()> {
         let keep = shared.keep.get();
         let patience = if keep < PERSIST { keep } else { keep.max(DAY) };
         tokio::select! {
-            Some(user) = arrival(&socket) => {
-                users.spawn_local(serve(shared.clone(), user));
+            Some(command) = arrival(&socket) => {
+                commands.spawn_local(serve(shared.clone(), command));
             }
-            Some(_) = users.join_next() => {}
+            Some(_) = commands.join_next() => {}
             () = shared.changed.notified() => {}
             () = over.as_mut(), if !shared.is_retired.get() => shared.is_retired.set(true),
             () = shared.pool.changed() => {}
@@ -148,17 +148,17 @@ async fn keep(home: Home) -> io::Result<()> {
     }
     if let Some(socket) = socket {
         shared.is_retired.set(true);
-        socket.close(&shared, &mut users);
-        let answered = async { while users.join_next().await.is_some() {} };
+        socket.close(&shared, &mut commands);
+        let answered = async { while commands.join_next().await.is_some() {} };
         let _ = timeout(LAST_WORDS, answered).await;
     }
-    users.abort_all();
-    let rest = async { while users.join_next().await.is_some() {} };
+    commands.abort_all();
+    let rest = async { while commands.join_next().await.is_some() {} };
     let _ = timeout(LAST_WORDS, rest).await;
     Ok(())
 }
 
-/// One user, from the first word to the end.
+/// One command, from the first word to the end.
 async fn serve(shared: Rc<SharedState>, socket: MessageSocket) {
     let word = match timeout(DEADLINE, socket.receive::<ToMaster>()).await {
         Ok(Ok(word)) => Some(word),
@@ -199,7 +199,7 @@ async fn serve(shared: Rc<SharedState>, socket: MessageSocket) {
 }
 
 impl SharedState {
-    /// Whether something is begun for such a user.
+    /// Whether something is begun for such a command.
     fn takes(&self, target: &Target) -> bool {
         let takes = !self.is_retired.get() && target.version.as_c_str() == VERSION && self.pool.is_current();
         if takes {
@@ -219,7 +219,7 @@ impl SharedState {
         self.changed.notify_one();
     }
 
-    /// Lends the connection to a proxy until its user has ended.
+    /// Lends the connection to a proxy until its command has ended.
     async fn lend(&self, socket: MessageSocket, target: Target) {
         let address = target.proxy.to_string_lossy();
         let keep = Duration::from_secs(target.keep.into());
@@ -256,16 +256,16 @@ impl SharedState {
     }
 }
 
-/// The next user; nobody ever, where there is no socket to come to.
+/// The next command; nobody ever, where there is no socket to come to.
 async fn arrival(socket: &Option<MasterSocket>) -> Option<MessageSocket> {
     let Some(socket) = socket else {
         return pending().await;
     };
     loop {
         match socket.listener.accept().await {
-            Ok(user) if user.is_ours() => return Some(user),
+            Ok(command) if command.is_ours() => return Some(command),
             Ok(_) => {}
-            // Out of descriptors, most likely, which is what bounds the users: whoever waits goes on waiting.
+            // Out of descriptors, most likely, which is what bounds the commands: whoever waits goes on waiting.
             Err(_) => sleep(Duration::from_millis(100)).await,
         }
     }
@@ -300,10 +300,10 @@ impl MasterSocket {
 impl MasterSocket {
     /// Nobody comes any more. Those who have come and were not accepted yet are told to start another master: an end without
     /// an answer would leave them in doubt.
-    fn close(self, shared: &Rc<SharedState>, users: &mut JoinSet<()>) {
+    fn close(self, shared: &Rc<SharedState>, commands: &mut JoinSet<()>) {
         let _ = std::fs::remove_file(&self.path);
-        while let Some(user) = self.listener.accept_now() {
-            users.spawn_local(serve(shared.clone(), user));
+        while let Some(command) = self.listener.accept_now() {
+            commands.spawn_local(serve(shared.clone(), command));
         }
     }
 }

@@ -60,7 +60,7 @@ struct NodeLink {
 struct NodeKey {
     proxy: String,
     node: String,
-    login: String,
+    account: String,
 }
 
 /// All connections.
@@ -226,12 +226,12 @@ impl Pool {
 
     /// Where a session goes. What a check leaves out is the login's own.
     fn key(&self, proxy: &str, guest: &Guest) -> Option<NodeKey> {
-        let (node, login) = guest.place();
-        if !proxy.is_empty() && !login.is_empty() {
+        let (node, account) = guest.place();
+        if !proxy.is_empty() && !account.is_empty() {
             return Some(NodeKey {
                 proxy: proxy.to_owned(),
                 node,
-                login,
+                account,
             });
         }
         let profile = self.profile.as_ref()?;
@@ -239,7 +239,7 @@ impl Pool {
         Some(NodeKey {
             proxy: or(proxy.to_owned(), &|| profile.proxy.clone()),
             node: config::node(&node, &profile.cluster).to_owned(),
-            login: or(login, &|| profile.account()),
+            account: or(account, &|| profile.account()),
         })
     }
 
@@ -263,7 +263,7 @@ impl Pool {
             proxy: lent.proxy,
             was_there: lent.was_there,
             node: key.node,
-            login: key.login,
+            account: key.account,
         };
         keep_connection(&self.home, opening, &mut guests).await;
         // It counts as a use of the proxy's connection for as long as it is there.
@@ -282,9 +282,10 @@ impl Pool {
             Some(link.as_ref()?.usage.status(format!("proxy {address}")))
         });
         let nodes = self.nodes.borrow();
-        let nodes = nodes
-            .iter()
-            .map(|link| link.usage.status(format!("{}@{}", link.key.login, link.key.node)));
+        let nodes = nodes.iter().map(|link| {
+            link.usage
+                .status(format!("{}@{}", link.key.account, link.key.node))
+        });
         proxies.chain(nodes).collect()
     }
 }

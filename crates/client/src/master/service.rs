@@ -1,4 +1,4 @@
-//! The holder's side of a connection that is lent: the same service that the proxy has, answered by asking the proxy. Frames
+//! The master's side of a connection that it lends: the same service that the proxy has, answered by asking the proxy. Frames
 //! pass as they are; what is not taken on one side is not read on the other.
 
 use crate::transport::{Proxy, why};

@@ -1,7 +1,7 @@
 //! A command's session by the master: it hands over its standard streams and what is to be done, and has nothing left to do
 //! but to pass signals on and to keep its terminal's modes.
 //!
-//! Warm, a command without a terminal makes these calls: socket, connect, getsockopt (who listens), sendmsg (all of it, with
+//! Warm, a command without a terminal makes six calls on the socket, beside fcntl and epoll's: socket, connect, getsockopt (who listens), sendmsg (all of it, with
 //! three descriptors), and recvmsg twice (it began; it ended). The master's are recvmsg, sendmsg to the proxy's connection,
 //! and what the session itself has to move.
 

@@ -32,7 +32,7 @@ pub(crate) struct Opening {
     /// The proxy's connection was there before, and may be dead.
     pub(crate) was_there: bool,
     pub(crate) node: String,
-    pub(crate) login: String,
+    pub(crate) account: String,
 }
 
 /// Makes an SSH connection to a node and runs the guests' sessions on it, until nobody has used it for its time or it breaks.
@@ -88,7 +88,7 @@ async fn connection(
         ..Options::default()
     };
     let plan = Plan {
-        user: opening.login.clone(),
+        user: opening.account.clone(),
         place: opening.node.clone(),
         leg: "client-node",
         options,
@@ -105,7 +105,7 @@ async fn connection(
     let mut carrier = ProxyCarrier {
         proxy: opening.proxy.clone(),
         node: opening.node.clone(),
-        login: opening.login.clone(),
+        login: opening.account.clone(),
         options: DialOptions {
             is_silent: true,
             ..DialOptions::default()

@@ -188,7 +188,7 @@ impl Monitor {
         }
         for _ in 0..self.listeners.per_turn() {
             match self.listeners.accept(id) {
-                // `arrived` tells of a refusal itself.
+                // `admit_connection` tells of a refusal itself.
                 AcceptResult::One(arrived) => drop(self.admit_connection(arrived)),
                 AcceptResult::Empty => return,
                 AcceptResult::Short(e) => {

@@ -6,13 +6,15 @@
 //! orders are checked against. [`audit`] and [`metrics`] are told by every part.
 //!
 //! A part that waits for something gives its own [`Key`]; the loop calls it back with the key's id: `woken` (a
-//! descriptor or a timer), `launched` (a launch's outcome), `named` (a name's answer), `connection_ended`. An order of a
-//! front reaches its part with the connection's [`OpenLogin`] and, for a session, the account as it is at that moment.
+//! descriptor or a timer), `launched` (a launch's outcome), `named` (a name's answer), `connection_ended`, or a method named
+//! after what came. An order of a front reaches its part with the connection's [`OpenLogin`] and, for a session, the account.
 //!
-//! The path of one session: `accept` → [`lobby`] → `connections::exchanges` → `lobby::logins` with `login` → [`fronts`] (the
+//! `config`, `audit` and `metrics` are the crates `node-config` and `audit` under other names.
+//!
+//! The path of one session: `accept`, or `tunnel::handler` → [`lobby`] → `connections::exchanges` → `lobby::logins` with `login` → [`fronts`] (the
 //! request) → [`sessions`] → [`launches`]. Each of these
-//! modules holds a subsystem whole: its state, and what it does with the frames of its process (`impl Monitor`; in a file
-//! `handler` where the module has several). [`event_loop`] calls them and knows nothing else.
+//! modules holds a subsystem whole: its state, and what it does with the frames of its process (`impl Monitor`; for
+//! `tunnel` in its file `handler`). [`event_loop`] calls them and knows nothing else.
 
 mod accept;
 pub mod cgroup;

@@ -6,7 +6,8 @@
 //!
 //! System calls of a command without terminal and records, from the order's arrival to execve: 21 (`the_fast_path_is_short`
 //! holds it). recvmsg, geteuid, dup3 three times, setsid, sendmsg (Ready), ten that drop the privileges and make
-//! sure of it, chdir, rt_sigaction, rt_sigprocmask, sendmsg (Leaving); before them close_range and fcntl.
+//! sure of it, chdir, rt_sigaction, rt_sigprocmask, sendmsg (Leaving). Before them, not counted: close_range, fcntl, and a recvfrom that waits
+//! for the order.
 
 mod account;
 pub mod environment;

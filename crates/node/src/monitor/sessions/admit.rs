@@ -43,7 +43,7 @@ pub(super) struct PendingSession {
 }
 
 impl Sessions {
-    /// A front asks for a session. `account`: as the name service has it at this moment.
+    /// A front asks for a session. `account`: as the name service had it, at most `names::KEEP` ago.
     pub fn start(
         &mut self,
         tools: &mut Tools,
@@ -115,9 +115,9 @@ impl Sessions {
         }
         let lasting = |of: &Member| of.allowed.limits.session;
         let by_roles = granted.members.iter().filter_map(lasting).min();
-        let named = decided.named();
-        self.has_room_for(named)?;
-        let by_command = named.and_then(|command| command.limits.timeout);
+        let named_command = decided.named_command();
+        self.has_room_for(named_command)?;
+        let by_command = named_command.and_then(|command| command.limits.timeout);
         let limit = |by, time| TimeLimit { time, by };
         let limit = match (by_roles, by_command) {
             (Some(roles), Some(command)) if roles < command => Some(limit(LimitOwner::Roles, roles)),
@@ -168,8 +168,8 @@ impl Sessions {
             hung_up: false,
             doomed: false,
             leaves_nothing: false,
-            named: named.map(|command| command.name.clone()),
-            most: named.and_then(|command| command.limits.output),
+            named_command: named_command.map(|command| command.name.clone()),
+            most: named_command.and_then(|command| command.limits.output),
             limit,
             time_limit_timer: None,
             state: State::Pending(Box::new(PendingSession {
@@ -197,12 +197,13 @@ impl Sessions {
     }
 
     /// Whether one more of a named command may run.
-    fn has_room_for(&self, named: Option<&NamedCommand>) -> Result<(), SessionRefusal> {
-        let Some((command, most)) = named.and_then(|command| Some((command, command.limits.concurrency?)))
+    fn has_room_for(&self, named_command: Option<&NamedCommand>) -> Result<(), SessionRefusal> {
+        let Some((command, most)) =
+            named_command.and_then(|command| Some((command, command.limits.concurrency?)))
         else {
             return Ok(());
         };
-        let is_it = |session: &&Session| session.named.as_ref() == Some(&command.name);
+        let is_it = |session: &&Session| session.named_command.as_ref() == Some(&command.name);
         if self.all.values().filter(is_it).count() < most as usize {
             return Ok(());
         }

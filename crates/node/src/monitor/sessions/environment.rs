@@ -35,7 +35,11 @@ pub fn set(facts: &OrderFacts<'_>, decided: &ProgramChoice) -> Vec<Variable> {
     for (name, value) in &facts.config.set_env {
         out.extend(variable(name.as_str(), value.as_str()));
     }
-    for (name, value) in decided.named().iter().flat_map(|command| &command.environment) {
+    for (name, value) in decided
+        .named_command()
+        .iter()
+        .flat_map(|command| &command.environment)
+    {
         out.extend(variable(name.as_str(), value.as_str()));
     }
     let (peer, local) = (&facts.addresses.peer, &facts.addresses.local);

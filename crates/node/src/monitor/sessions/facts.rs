@@ -31,7 +31,7 @@ impl ProgramChoice {
     }
 
     /// The named command that it is.
-    pub fn named(&self) -> Option<&NamedCommand> {
+    pub fn named_command(&self) -> Option<&NamedCommand> {
         match &self.program {
             Permitted::Named(command) => Some(command),
             _ => None,

@@ -32,7 +32,7 @@ const NO_TIME: u32 = 1;
 pub(super) struct PendingLaunch {
     ours: Vec<Fd>,
     one: bool,
-    kept: SessionToClose,
+    record: SessionToClose,
     events: Option<Fd>,
     /// How closely it is watched.
     audit: Option<&'static str>,
@@ -119,7 +119,7 @@ impl Sessions {
         let audit = watched.as_ref().map(|_| pending.watching.audit.name());
         let mut given = streams.given;
         let mut events = None;
-        let (work, mut kept) = match &pending.decided.program {
+        let (work, mut record) = match &pending.decided.program {
             // A forced `internal-sftp` has no place for `passwd`.
             Permitted::Sftp { .. } if pending.grant.must_change_password => {
                 return Err(SessionRefusal::new(
@@ -151,8 +151,8 @@ impl Sessions {
                     order.watch = Some(watch);
                     given.push((Role::Watcher, watcher));
                 }
-                let kept = SessionToClose::of(&order, 0);
-                (Work::Exec(order), kept)
+                let record = SessionToClose::of(&order, 0);
+                (Work::Exec(order), record)
             }
         };
         let cgroup = self.cgroups.as_mut().and_then(|cgroups| match cgroups.take() {
@@ -162,20 +162,20 @@ impl Sessions {
                 None
             }
         });
-        kept.kill_remaining = config.kill_user_processes && cgroup.is_some();
-        kept.cgroup = cgroup.as_ref().map(|made| made.path.clone());
-        session.cgroup = kept.cgroup.clone();
+        record.kill_remaining = config.kill_user_processes && cgroup.is_some();
+        record.cgroup = cgroup.as_ref().map(|made| made.path.clone());
+        session.cgroup = record.cgroup.clone();
         session.terminal = streams.path.clone();
         let launch = Launch {
             cgroup: cgroup.map(|made| made.directory),
             deadline: config.limits.launch.0,
             ..Launch::new(work, given)
         };
-        let is_direct = pending.decided.named().is_some();
+        let is_direct = pending.decided.named_command().is_some();
         pending.under_way = Some(PendingLaunch {
             ours: streams.ours,
             one: streams.one,
-            kept,
+            record,
             events,
             audit,
             is_direct,
@@ -226,7 +226,7 @@ impl Sessions {
         let PendingLaunch {
             ours,
             one,
-            mut kept,
+            mut record,
             events,
             audit,
             is_direct,
@@ -244,8 +244,8 @@ impl Sessions {
         steps.add(connection, c"helper", "ready", spent.ready);
         tools.metrics.launched(running.strategy);
         tools.metrics.session_started(session.kind);
-        kept.entry.pid = running.pid;
-        kept.connection = session.connection;
+        record.entry.pid = running.pid;
+        record.connection = session.connection;
         let (unrecorded, unwatched) = match begun {
             Begun::Executed {
                 unrecorded,
@@ -310,11 +310,11 @@ impl Sessions {
             pam,
             in_pam: pending.pam,
             exit: None,
-            kept: None,
+            reaped: None,
         }));
         let ends = self.ends.clone();
-        let cgroup = kept.cgroup.clone();
-        let keep = self.session_reaper.keep(running.pidfd, kept, move |end| {
+        let cgroup = record.cgroup.clone();
+        let keep = self.session_reaper.keep(running.pidfd, record, move |end| {
             ends.tell(number, end, cgroup.as_deref())
         });
         if let Err(e) = keep {

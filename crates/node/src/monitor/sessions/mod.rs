@@ -140,7 +140,7 @@ struct Session {
     /// It is to be killed as soon as it runs.
     doomed: bool,
     /// The named command that it is.
-    named: Option<String>,
+    named_command: Option<String>,
     /// So much of its output is passed on.
     most: Option<u64>,
     /// How long it may last.

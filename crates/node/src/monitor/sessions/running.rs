@@ -50,7 +50,7 @@ pub(super) struct RunningSession {
     /// How it ended, as PAM's process says.
     pub exit: Option<Exit>,
     /// What the session reaper said of its end.
-    pub kept: Option<(End, Usage)>,
+    pub reaped: Option<(End, Usage)>,
 }
 
 impl EndedSessions {
@@ -136,7 +136,7 @@ impl Sessions {
                 ..
             }) = self.all.get_mut(&number)
             {
-                running.kept = Some((end, usage));
+                running.reaped = Some((end, usage));
                 if !running.in_pam || running.pam.is_none() {
                     running.exit = end.exit.or(running.exit);
                 }
@@ -223,7 +223,7 @@ impl Sessions {
         else {
             return;
         };
-        if running.kept.is_none() || running.pam.is_some() {
+        if running.reaped.is_none() || running.pam.is_some() {
             return;
         }
         // What was told before the end comes before it in the log. Its sender is gone, so there is an end to it.
@@ -242,7 +242,7 @@ impl Sessions {
         let State::Running(running) = &session.state else {
             return;
         };
-        let usage = running.kept.map(|(_, usage)| usage).unwrap_or_default();
+        let usage = running.reaped.map(|(_, usage)| usage).unwrap_or_default();
         let connection = session.connection;
         let word = session.ended(running.exit);
         say(tools, &session, word, Vec::new());
@@ -313,7 +313,7 @@ impl Sessions {
             // What left the group lives on, and nobody here can tell it from the account's other processes.
             None => "with its process group, because it has no cgroup",
         };
-        let (what, parting) = match (by, &session.named) {
+        let (what, parting) = match (by, &session.named_command) {
             (LimitOwner::Command, Some(name)) => (
                 format!("the command {name:?} for more than {limit} s, its `timeout`: it was ended {group}"),
                 format!("the command {name:?} was ended: it may take {limit} s (`timeout`)"),
@@ -355,7 +355,7 @@ impl Session {
             && let RunningSession {
                 pid,
                 pidfd: Some(pidfd),
-                kept: None,
+                reaped: None,
                 ..
             } = &**running
             && let Err(e) = process::signal_group_as(pidfd, *pid, signal, self.uid)
