@@ -14,7 +14,7 @@ record! {
         pub account: Account,
         /// What to run.
         pub program: Program,
-        /// The terminal's path (`/dev/pts/3`), when descriptor `Terminal` is given; else three `Stdio` ones.
+        /// The terminal's path (`/dev/pts/3`), when descriptor `Terminal` is given; else `Stdin`, `Stdout` and `Stderr` are.
         pub terminal: Option<CString>,
         /// The environment.
         pub environment: Environment,

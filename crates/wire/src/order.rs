@@ -132,5 +132,5 @@ impl Work {
 }
 
 /// Stands in the message instead of an order that is longer than [`crate::MAX_INLINE`]: the first descriptor is
-/// a sealed memfd of `len` bytes that holds the order's frame.
+/// a sealed memfd that holds the order's frame.
 pub const BY_REFERENCE: [u8; 4] = *b"fgM\x01";

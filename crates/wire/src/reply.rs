@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 choice! {
     /// One word of the helper.
     pub enum Reply("reply") {
-        /// The image runs and everything that needs root is done; said **before** privileges drop, so nothing
-        /// a user does to his own processes can look like a bad image.
+        /// The image runs and everything that needs root is done; exec and sftp say it **before** privileges
+        /// drop, so nothing a user does to his own processes can look like a bad image. Networking says it after.
         0 => Ready,
         /// The next system call executes the user's program. Not said: it certainly did not run.
         1 => Leaving {

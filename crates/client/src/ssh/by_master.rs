@@ -1,5 +1,5 @@
 //! A command's session by the master: it hands over its standard streams and what is to be done, and has nothing left to do
-//! but to pass signals on and to keep its terminal's modes.
+//! but to end at signals, to pass on its terminal's size and to keep its modes.
 //!
 //! Warm, a command without a terminal makes six calls on the socket, beside fcntl and epoll's: socket, connect, getsockopt (who listens), sendmsg (all of it, with
 //! three descriptors), and recvmsg twice (it began; it ended). The master's are recvmsg, sendmsg to the proxy's connection,
@@ -14,7 +14,7 @@ use crate::profile::Home;
 use crate::stderr;
 use crate::waiting::with_notice;
 use fleetgate_net::dial;
-use fleetgate_wire::master as wire;
+use fleetgate_wire::master;
 use fleetgate_wire::master::{FromMaster, SessionOrder, ToMaster};
 use std::ffi::CString;
 use std::io;
@@ -98,14 +98,14 @@ async fn hear(socket: &MessageSocket) -> Result<FromMaster, SshError> {
 fn order(address: &str, persist: Duration, node: &str, plan: &Plan) -> Option<ToMaster> {
     let terminal = plan.terminal.then(|| {
         let wanted = terminal::wanted();
-        wire::Terminal {
+        master::Terminal {
             term: wanted.term,
             size: size(),
             modes: wanted.modes,
             escape: plan.escape,
         }
     });
-    let variable = |(name, value): &(Vec<u8>, Vec<u8>)| wire::Variable {
+    let variable = |(name, value): &(Vec<u8>, Vec<u8>)| master::Variable {
         name: name.clone(),
         value: value.clone(),
     };
@@ -113,11 +113,11 @@ fn order(address: &str, persist: Duration, node: &str, plan: &Plan) -> Option<To
         node: CString::new(node).ok()?,
         login: CString::new(plan.user.as_str()).ok()?,
         work: match &plan.options.work {
-            Work::Shell => wire::Work::Shell,
-            Work::Exec(command) => wire::Work::Exec {
+            Work::Shell => master::Work::Shell,
+            Work::Exec(command) => master::Work::Exec {
                 command: command.clone(),
             },
-            Work::Subsystem(name) => wire::Work::Subsystem { name: name.clone() },
+            Work::Subsystem(name) => master::Work::Subsystem { name: name.clone() },
             Work::None | Work::To(_) => return None,
         },
         terminal,
@@ -127,12 +127,12 @@ fn order(address: &str, persist: Duration, node: &str, plan: &Plan) -> Option<To
     let target = target(address, persist).ok()?;
     let word = ToMaster::Run { target, order };
     // Longer ones go their own way.
-    (fleetgate_wire::encode(&word).len() <= wire::MAX_FRAME).then_some(word)
+    (fleetgate_wire::encode(&word).len() <= master::MAX_FRAME).then_some(word)
 }
 
-fn size() -> wire::Size {
+fn size() -> master::Size {
     let size = terminal::size();
-    wire::Size {
+    master::Size {
         columns: size.columns,
         rows: size.rows,
     }

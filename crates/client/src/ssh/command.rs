@@ -1,5 +1,5 @@
-//! `fleetgate ssh` as a whole: the command line becomes a plan, keys and hosts are gathered, the carrier is chosen. What
-//! happens on the connection is the engine's.
+//! `fleetgate ssh` as a whole: the command line becomes a plan, keys and hosts are gathered, the carrier is chosen. Most
+//! sessions are then the master's ([`by_master`]); what happens on a connection of the command's own is the engine's.
 
 use super::by_master::{self, SessionOutcome};
 use super::carrier::{ProxyCarrier, TcpCarrier};
@@ -8,7 +8,7 @@ use super::options::{Control, Explain, Invocation, LogLevel, Options, Tty, print
 use super::x11::Display;
 use super::{Credential, Hosts, Plan, SshError, Strict, Work, exit, terminal};
 use crate::background::{self, Starter};
-use crate::master_client::{self as master, ProxyConnector};
+use crate::master_client::{self, ProxyConnector};
 use crate::profile::{Home, name_here, of_login};
 use crate::prompt::Terminal;
 use crate::timings::Timings;
@@ -116,19 +116,20 @@ fn is_said(level: LogLevel, error: &SshError) -> bool {
 /// `-O`, in ssh's words.
 async fn about_kept(options: &Options, control: Control) -> Result<i32, SshError> {
     let home = Home::find(options.home.as_deref())?;
-    let local = |e: std::io::Error| SshError::Local(format!("{}: {e}", home.file(master::SOCKET).display()));
+    let local =
+        |e: std::io::Error| SshError::Local(format!("{}: {e}", home.file(master_client::SOCKET).display()));
     let words = match control {
         Control::Check => {
-            let pid = master::status(&home).await.map_err(local)?.pid;
+            let pid = master_client::status(&home).await.map_err(local)?.pid;
             format!("Master running (pid={pid})")
         }
         Control::Exit => {
-            master::stop(&home).await.map_err(local)?;
+            master_client::stop(&home).await.map_err(local)?;
             "Exit request sent.".to_owned()
         }
         Control::Stop => {
-            master::status(&home).await.map_err(local)?;
-            master::retire(&home);
+            master_client::status(&home).await.map_err(local)?;
+            master_client::retire(&home);
             "Stop listening request sent.".to_owned()
         }
     };

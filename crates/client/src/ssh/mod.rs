@@ -1,6 +1,7 @@
 //! `fleetgate ssh`: SSH over any byte stream. All that is known is sent at once: the version, KEXINIT and a guessed share
 //! first, then keys, login, channel and command in one flight, so a command costs two round trips on the carrier.
-//! The connection to the proxy may be one that was kept ([`crate::master_client`]).
+//! Most sessions run on the master's connection ([`by_master`]); what this module's engine does is the same there. The
+//! connection to the proxy may be one that was kept ([`crate::master_client`]).
 
 mod by_master;
 pub mod capture;

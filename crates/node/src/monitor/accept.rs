@@ -130,7 +130,7 @@ impl Listeners {
 
     /// Closes them.
     pub fn close(&mut self, wakes: &Wakes) {
-        // The starter holds the same sockets: closing ours alone would leave them watched.
+        // systemd or `fleetgate up` holds the same sockets: closing ours alone would leave them watched.
         for listener in &self.listeners {
             wakes.forget(listener);
         }

@@ -204,7 +204,7 @@ impl Monitor {
             }
             // The proxies' sessions end with the tunnel. Here their clients hear why, and what runs is killed.
             let removal = cluster.removal(now).filter(|_| known.via.is_some());
-            let refusal = known.granted().and_then(|granted| {
+            let refusal = known.open_login().and_then(|granted| {
                 lock(granted, cluster, now).or_else(|| removal.map(|lock| lock.refusal()))
             });
             if let Some(refusal) = refusal {
@@ -261,7 +261,7 @@ impl Monitor {
             .timers
             .after(LAST_WORD, Key::new(Owner::Connections, number));
         known.deadline = Some(timer);
-        let Some(granted) = known.granted() else { return };
+        let Some(granted) = known.open_login() else { return };
         // Nothing is ordered with it any more.
         granted.grant.expires = Some(Duration::ZERO);
         let login = granted.grant.login.to_string();
@@ -319,7 +319,7 @@ fn lock(granted: &OpenLogin, cluster: &Cluster, now: u64) -> Option<Refusal> {
 }
 
 /// Decides about a login of the cluster again, for an order: what was a yes an hour ago may be a no, or a smaller yes.
-pub(crate) fn decide_order_again(
+pub(crate) fn decide_request_again(
     granted: &mut OpenLogin,
     tools: &Tools,
     trust: &Trust,

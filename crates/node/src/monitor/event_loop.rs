@@ -111,7 +111,7 @@ impl Monitor {
             }
             keys.clear();
             self.tools.wakes.wait(rest.wait(wait), &mut keys)?;
-            // At first that is what only the start needed. Of an idle monitor's 5.5 MB it is 4.
+            // `woke` gives back the pages of code that only the time before needed: the first time the start's, 4 of 5.5 MB.
             let rests = rest.woke(keys.len());
             self.look_around(rests);
             for key in &keys {

@@ -6,8 +6,8 @@
 
 use super::Monitor;
 use super::audit::Event;
-use super::cluster::decide_order_again;
-use super::connections::{PendingOrder, Stage, quoted};
+use super::cluster::decide_request_again;
+use super::connections::{PendingRequest, Stage, quoted};
 use super::host_keys::MAX_PROOFS;
 use super::names::Lane;
 use super::offer::Offer;
@@ -66,7 +66,7 @@ struct Front {
 
 impl Fronts {
     /// The front of this login, started if there is none, with this connection among its own.
-    pub fn worker(
+    pub fn get_or_start(
         &mut self,
         whose: FrontOwner,
         connection: ConnectionNumber,
@@ -184,38 +184,35 @@ impl Monitor {
             return;
         };
         // A client that closed its end does not show as a hang-up (EPOLLHUP is both directions), and a front that was
-        // taken over would not tell: whoever is gone orders nothing.
-        let orders = matches!(
+        // taken over would not tell: whoever is gone asks for nothing.
+        let is_request = matches!(
             word,
             FromFront::Start { .. } | FromFront::Network { .. } | FromFront::Signal { .. }
         );
-        if orders && known.is_left() {
-            if !known.hung_up {
-                self.hung_up(connection);
-            }
-            return;
+        if is_request && known.is_left() {
+            return self.hung_up(connection);
         }
         match word {
             FromFront::Ready => {}
             FromFront::Sign { exchange, .. } => self.exchange(connection, exchange.into()),
             FromFront::Start { ticket, start, .. } => {
-                self.order(connection, PendingOrder::Session(ticket, start))
+                self.request(connection, PendingRequest::Session(ticket, start))
             }
             FromFront::Network { ticket, what, .. } => {
-                self.order(connection, PendingOrder::Network(ticket, what))
+                self.request(connection, PendingRequest::Network(ticket, what))
             }
             FromFront::Signal { ticket, name, .. } => {
-                if let Some(granted) = known.granted() {
+                if let Some(granted) = known.open_login() {
                     self.sessions.signal(&mut self.tools, granted, ticket, &name);
                 }
             }
             FromFront::HangUp { ticket, .. } => {
-                if let Some(granted) = known.granted() {
+                if let Some(granted) = known.open_login() {
                     self.sessions.hang_up(granted, ticket);
                 }
             }
             FromFront::LeaveNothing { ticket, .. } => {
-                if let Some(granted) = known.granted() {
+                if let Some(granted) = known.open_login() {
                     self.sessions.leave_nothing(granted, ticket);
                 }
             }
@@ -224,7 +221,7 @@ impl Monitor {
             } => self.forwarded(connection, &to, sent, received),
             FromFront::Denied { kind, what, .. } => {
                 let what = what.to_string_lossy().into_owned();
-                if let Some(granted) = known.granted() {
+                if let Some(granted) = known.open_login() {
                     let what = match rule_against(&kind, &granted.grant.permits) {
                         Some(rule) => format!("{what}: {rule}"),
                         None => what,
@@ -259,7 +256,7 @@ impl Monitor {
     }
 
     /// An order waits for the account as it is now, and for the orders before it.
-    fn order(&mut self, number: ConnectionNumber, order: PendingOrder) {
+    fn request(&mut self, number: ConnectionNumber, order: PendingRequest) {
         let Some(known) = self.connections.get(number) else {
             return;
         };
@@ -267,12 +264,12 @@ impl Monitor {
             let connection = number;
             let why = "too many orders wait for the name service";
             let word = match order {
-                PendingOrder::Session(ticket, _) => ToFront::NotStarted {
+                PendingRequest::Session(ticket, _) => ToFront::NotStarted {
                     connection,
                     ticket,
                     why: std::ffi::CString::new(why).unwrap_or_default(),
                 },
-                PendingOrder::Network(ticket, _) => ToFront::Network {
+                PendingRequest::Network(ticket, _) => ToFront::Network {
                     connection,
                     ticket,
                     done: failed(why),
@@ -285,7 +282,7 @@ impl Monitor {
             // The account is being looked up for the one before it.
             return;
         }
-        let Some(name) = known.granted().map(|g| g.grant.login.as_str().to_owned()) else {
+        let Some(name) = known.open_login().map(|g| g.grant.login.as_str().to_owned()) else {
             return;
         };
         let name = std::ffi::CString::new(name).unwrap_or_default();
@@ -294,7 +291,7 @@ impl Monitor {
             .names
             .account(Lane::IN, &name, Key::new(Owner::Connections, number))
         {
-            self.do_orders(number, account.ok_or(NO_ACCOUNT));
+            self.do_requests(number, account.ok_or(NO_ACCOUNT));
         }
     }
 
@@ -306,10 +303,10 @@ impl Monitor {
             Found::Failed { .. } => Err("the name service failed"),
             _ => Err(NO_ACCOUNT),
         };
-        self.do_orders(number, account);
+        self.do_requests(number, account);
     }
 
-    fn do_orders(&mut self, number: ConnectionNumber, account: Result<Account, &str>) {
+    fn do_requests(&mut self, number: ConnectionNumber, account: Result<Account, &str>) {
         let Some(known) = self.connections.get(number) else {
             return;
         };
@@ -317,7 +314,7 @@ impl Monitor {
         let Stage::Open(granted, _) = &mut known.stage else {
             return;
         };
-        let account = match decide_order_again(granted, &self.tools, &self.trust) {
+        let account = match decide_request_again(granted, &self.tools, &self.trust) {
             Ok(()) => account.map_err(str::to_owned),
             Err(why) => {
                 granted.tell_denied(&self.tools.audit, &self.tools.metrics, why.clone());
@@ -327,7 +324,7 @@ impl Monitor {
         for order in orders {
             let connection = number;
             match (order, &account) {
-                (PendingOrder::Session(ticket, start), Ok(account)) => {
+                (PendingRequest::Session(ticket, start), Ok(account)) => {
                     self.sessions.start(
                         &mut self.tools,
                         &self.networks,
@@ -337,11 +334,11 @@ impl Monitor {
                         start,
                     );
                 }
-                (PendingOrder::Network(ticket, what), Ok(account)) if account.ids.uid == granted.uid => {
+                (PendingRequest::Network(ticket, what), Ok(account)) if account.ids.uid == granted.uid => {
                     self.networks
                         .ask(&mut self.tools, granted, &account.ids, ticket, what);
                 }
-                (PendingOrder::Session(ticket, _), Err(why)) => {
+                (PendingRequest::Session(ticket, _), Err(why)) => {
                     let why = std::ffi::CString::new(why.as_str()).unwrap_or_default();
                     let word = ToFront::NotStarted {
                         connection,
@@ -350,7 +347,7 @@ impl Monitor {
                     };
                     self.tools.to_fronts.say(number, word, Vec::new());
                 }
-                (PendingOrder::Network(ticket, _), account) => {
+                (PendingRequest::Network(ticket, _), account) => {
                     let why = match account {
                         Ok(_) => "the account is not the one that logged in",
                         Err(why) => why,

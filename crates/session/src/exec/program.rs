@@ -12,7 +12,7 @@ use fleetgate_wire::Reason;
 use fleetgate_wire::exec::{Exec, Program};
 
 /// A program about to be executed.
-pub struct Ready {
+pub struct Executable {
     /// Where it may be, first choice first.
     paths: Vec<CString>,
     argv: Vec<CString>,
@@ -21,22 +21,22 @@ pub struct Ready {
 }
 
 /// The program that the order asks for.
-pub fn of(order: &Exec, environment: &Variables) -> Result<Ready, Stop> {
+pub fn of(order: &Exec, environment: &Variables) -> Result<Executable, Stop> {
     let shell = shell(order);
     let name = shell.to_bytes().rsplit(|b| *b == b'/').next().unwrap_or_default();
     let own = |bytes: &[u8]| CString::new(bytes).unwrap_or_default();
     Ok(match &order.program {
-        Program::Shell => Ready {
+        Program::Shell => Executable {
             paths: Vec::from([shell.into()]),
             argv: Vec::from([own(&[b"-", name].concat())]),
             direct: false,
         },
-        Program::Command { line } => Ready {
+        Program::Command { line } => Executable {
             paths: Vec::from([shell.into()]),
             argv: Vec::from([own(name), c"-c".into(), line.clone()]),
             direct: false,
         },
-        Program::Direct { argv } => Ready {
+        Program::Direct { argv } => Executable {
             paths: search(argv, environment)?,
             argv: argv.clone(),
             direct: true,
@@ -45,8 +45,8 @@ pub fn of(order: &Exec, environment: &Variables) -> Result<Ready, Stop> {
 }
 
 /// `passwd`, for a password that has to be changed before anything else.
-pub fn change_password() -> Result<Ready, Stop> {
-    Ok(Ready {
+pub fn change_password() -> Result<Executable, Stop> {
+    Ok(Executable {
         paths: Vec::from([c"/usr/bin/passwd".into()]),
         argv: Vec::from([c"passwd".into()]),
         direct: false,
@@ -71,7 +71,7 @@ fn search(argv: &[CString], environment: &Variables) -> Result<Vec<CString>, Sto
         .collect())
 }
 
-impl Ready {
+impl Executable {
     /// Executes it; returns only with the reason why not, which the user has been told.
     pub fn execute(&self, environment: &Variables) -> Stop {
         let argv = Strings::new(self.argv.iter().map(CString::as_c_str));

@@ -19,7 +19,7 @@ pub type Ticket = u32;
 choice! {
     /// Words to a front.
     pub enum ToFront("word to the front") {
-        /// First.
+        /// First, and after a reload.
         0 => Begin { settings: Settings },
         /// A connection whose login was accepted; one descriptor, its socket. `state` is what the lobby handed over.
         1 => Arrived { connection: ConnectionNumber, addresses: ConnectionAddresses, state: State, permits: Permits, cookie: [u8; 16] },

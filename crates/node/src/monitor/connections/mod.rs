@@ -32,7 +32,7 @@ use std::time::Duration;
 pub const GRACE_MARGIN: Duration = Duration::from_secs(2);
 
 /// An order that waits for the account.
-pub enum PendingOrder {
+pub enum PendingRequest {
     /// A session.
     Session(Ticket, Start),
     /// A socket.
@@ -72,7 +72,7 @@ pub struct Connection {
     /// What the lobby was told to end it with.
     pub parting: Option<String>,
     /// Orders of its front that wait for the account to be looked up.
-    pub waiting: Vec<PendingOrder>,
+    pub waiting: Vec<PendingRequest>,
 }
 
 /// How far a connection is.
@@ -245,7 +245,7 @@ impl Connections {
 
 impl Connection {
     /// It is handed over: from now on it is its front's. None: it is not logged in, or was handed over before.
-    pub fn open(&mut self) -> Option<WorkerId> {
+    pub fn hand_over(&mut self) -> Option<WorkerId> {
         let front = match &self.stage {
             Stage::Accepted(_, front) => *front,
             _ => return None,
@@ -268,7 +268,7 @@ impl Connection {
     }
 
     /// What was granted on it.
-    pub fn granted(&mut self) -> Option<&mut OpenLogin> {
+    pub fn open_login(&mut self) -> Option<&mut OpenLogin> {
         match &mut self.stage {
             Stage::Login(_) | Stage::Moving => None,
             Stage::Accepted(granted, _) | Stage::Open(granted, _) => Some(granted),

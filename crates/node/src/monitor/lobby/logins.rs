@@ -10,7 +10,7 @@ use crate::monitor::launches::Outcome;
 use crate::monitor::login::{Entry, LoginAttempt, LoginContext, Refusal, Step};
 use crate::monitor::metrics::LoginResult;
 use crate::monitor::open_login::OpenLogin;
-use crate::monitor::sessions::offered;
+use crate::monitor::sessions::permits_of_grant;
 use crate::monitor::strangers::StrangerEvent;
 use crate::monitor::timers::now;
 use crate::monitor::wakes::{Key, Owner};
@@ -169,7 +169,7 @@ impl Monitor {
             pam: entry.pam,
             denials: 0,
         };
-        let front = self.fronts.worker(
+        let front = self.fronts.get_or_start(
             whose,
             number,
             &self.offer,
@@ -226,10 +226,10 @@ impl Monitor {
     }
 }
 
-/// What the front may ask for. What roles allow may change while the connection is open, and why they refuse a program is
+/// What the front may ask the monitor for. What roles allow may change while the connection is open, and why they refuse a program is
 /// for its user to read: that the front does not know, so it is to ask.
-pub(super) fn to_offer(granted: &OpenLogin, now: Duration) -> Permits {
-    let offered = offered(&granted.grant, now);
+pub(super) fn permits_for_front(granted: &OpenLogin, now: Duration) -> Permits {
+    let offered = permits_of_grant(&granted.grant, now);
     match granted.members.is_empty() {
         true => offered,
         false => [Kind::Shell, Kind::Exec, Kind::Sftp]

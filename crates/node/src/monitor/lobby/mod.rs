@@ -17,7 +17,7 @@ use fleetgate_sys::Errno;
 use fleetgate_wire::node::front::ToFront;
 use fleetgate_wire::node::lobby::{FromLobby, ToLobby};
 use fleetgate_wire::node::{ConnectionNumber, State};
-use logins::to_offer;
+use logins::permits_for_front;
 use std::time::Duration;
 
 /// The lobby that there is.
@@ -206,7 +206,7 @@ impl Monitor {
         if known.parting.is_some() {
             return self.end(number, "it was locked");
         }
-        let Some(front) = known.open() else {
+        let Some(front) = known.hand_over() else {
             let why = "a connection is handed over without a login";
             return self.violated(WorkerKind::Lobby, self.lobby.worker, Some(number), why);
         };
@@ -216,7 +216,10 @@ impl Monitor {
         }
         let (cookie, made) = (known.exchanges.next_cookie(), known.socket.duplicate(0));
         let addresses = known.addresses.clone();
-        let permits = known.granted().map(|g| to_offer(g, now())).unwrap_or_default();
+        let permits = known
+            .open_login()
+            .map(|g| permits_for_front(g, now()))
+            .unwrap_or_default();
         self.timing(number, "handover", took);
         match made {
             Ok(socket) => {

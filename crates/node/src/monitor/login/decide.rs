@@ -5,7 +5,7 @@ use super::calendar::calendar;
 use super::conversation::{self, Purpose};
 use super::facts::Files;
 use super::penalties::same_key;
-use super::publickey::{self, Decision, Session};
+use super::publickey::{self, Decision, SshExchange};
 use super::refusals::end;
 use super::{Entry, LoginAttempt, LoginContext, PROTOCOL_ERROR, Step};
 use crate::config::cluster::Member;
@@ -76,7 +76,7 @@ impl LoginAttempt {
                     utc_offset,
                     environment: trust.user_environment,
                 };
-                let session = Session {
+                let ssh = SshExchange {
                     id: context.session_id.unwrap_or_default(),
                     host_key: context.host_key,
                 };
@@ -89,7 +89,7 @@ impl LoginAttempt {
                 };
                 let decision = publickey::check_key(
                     request,
-                    session,
+                    ssh,
                     &claimant,
                     files,
                     &trust,

@@ -55,9 +55,9 @@ enum KeyRefusal {
     Openly(Box<ClusterRefusal>),
 }
 
-/// The session that a signature has to be over.
+/// The SSH session that a signature has to be over.
 #[derive(Clone, Copy)]
-pub struct Session<'a> {
+pub struct SshExchange<'a> {
     /// The monitor's own session id.
     pub id: &'a [u8],
     /// The host key that this session began with.
@@ -67,7 +67,7 @@ pub struct Session<'a> {
 /// Decides whether a key or certificate lets the user in.
 pub fn check_key(
     request: &PublicKey<'_>,
-    session: Session<'_>,
+    ssh: SshExchange<'_>,
     claimant: &Claimant<'_>,
     files: &Files,
     trust: &Trust,
@@ -85,7 +85,7 @@ pub fn check_key(
         ));
     }
     // publickey-hostbound: the client signed for the host that it saw; another one here is somebody between us.
-    if request.host_key.is_some_and(|k| k != session.host_key) {
+    if request.host_key.is_some_and(|k| k != ssh.host_key) {
         return refused("it is bound to another host key than this session's".to_owned());
     }
     let admitted = match trust.revoked(&presented) {
@@ -101,7 +101,7 @@ pub fn check_key(
     };
     // Verified also where the key is not known: that it is not shall not be seen by the time.
     let touch = admitted.as_ref().map_or(Touch::NONE, |a| a.restrictions.touch);
-    let data = request.signed_data(session.id);
+    let data = request.signed_data(ssh.id);
     let verified = verify_touched(presented.key(), request.algorithm, &data, signature, touch);
     match (admitted, verified) {
         (Err(KeyRefusal::Quietly(why)), _) => refused(why),

@@ -216,7 +216,7 @@ impl Sessions {
             return;
         };
         let connection = session.connection;
-        self.begun(connection);
+        self.no_longer_beginning(connection);
         let Some(session) = self.all.get_mut(&number) else {
             return;
         };
@@ -290,6 +290,7 @@ impl Sessions {
             one,
             most: session.most,
         };
+        // It only queues: the front hears it at the end of the wake-up, when the reaper's file is written.
         say(tools, session, word, ours);
         if let Some(events) = &events {
             // Without it the transfer goes on untold; the count at its end says so.

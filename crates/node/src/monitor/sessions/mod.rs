@@ -1,4 +1,4 @@
-//! Sessions: from a front's Start to an order, its launch, and its end. Every order is checked against the connection's
+//! Sessions: from a front's Start to an order, its launch, and its end. Every request is checked against the connection's
 //! grant before anything is made, and a refusal is told to the client and to the audit log.
 //!
 //! ```text
@@ -6,7 +6,9 @@
 //! ```
 //!
 //! Read in this order: `admit` (may it be?), [`order`] (what is decided, and the order itself), `environment`, `streams`,
-//! `prepare` and `launch` (the steps until it runs), `running` (what may happen to it then). This module never reads or writes what a session says.
+//! `prepare` and `launch` (the steps until it runs), `running` (what may happen to it then). Beside the way lie `facts` (what
+//! an order is made of), `confinement` (sftp's root), `files` (what the file server tells) and `within_pam`. This
+//! module never reads or writes what a session says.
 
 mod admit;
 mod confinement;
@@ -21,7 +23,7 @@ mod streams;
 mod within_pam;
 
 pub use facts::Inherited;
-pub use order::{SessionRefusal, offered};
+pub use order::{SessionRefusal, permits_of_grant};
 
 use super::audit::{EndOrder, SessionKind, Usage, digits};
 use super::cgroup::Cgroups;
@@ -220,7 +222,7 @@ impl Sessions {
     }
 
     /// A session of this connection is on its way no more.
-    fn begun(&mut self, connection: ConnectionNumber) {
+    fn no_longer_beginning(&mut self, connection: ConnectionNumber) {
         if let Some(at) = self.beginning.iter().position(|of| *of == connection) {
             self.beginning.swap_remove(at);
         }
@@ -302,7 +304,7 @@ impl Sessions {
     fn forget(&mut self, number: u64) -> Option<Session> {
         let session = self.all.remove(&number)?;
         if matches!(session.state, State::Pending(_)) {
-            self.begun(session.connection);
+            self.no_longer_beginning(session.connection);
         }
         self.by_ticket.remove(&(session.connection, session.ticket));
         if let Some(count) = self.by_connection.get_mut(&session.connection) {

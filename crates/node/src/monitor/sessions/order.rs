@@ -76,7 +76,7 @@ pub fn choose_program(grant: &Grant, start: &Start, now: Duration) -> Result<Pro
 }
 
 /// The kinds that are worth asking for, for the front to refuse the others early.
-pub fn offered(grant: &Grant, now: Duration) -> Permits {
+pub fn permits_of_grant(grant: &Grant, now: Duration) -> Permits {
     let ask = |what| {
         grant
             .allows(&OrderRequest {

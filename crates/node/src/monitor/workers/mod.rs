@@ -1,4 +1,5 @@
-//! The processes that the monitor executed: lobby, fronts, resolver, tunnel. Each has a control socket, a pidfd and a log
+//! The processes that the monitor executed: the workers (lobby, fronts, tunnel, watcher, guardian), and the resolver, which is
+//! started the same way. Each has a control socket, a pidfd and a log
 //! pipe. What they say is handed on unread; when one ends, whoever needs it is told once.
 
 mod late_chain;

@@ -51,7 +51,7 @@ fn ask(presented: &[u8], signer: &PrivateKey, hand: &Hand, login: &str, signed: 
     if !signed {
         request.signature = None;
     }
-    let session = Session {
+    let ssh = SshExchange {
         id: b"session",
         host_key: b"",
     };
@@ -67,7 +67,7 @@ fn ask(presented: &[u8], signer: &PrivateKey, hand: &Hand, login: &str, signed: 
     let cluster = hand.cluster();
     check_key(
         &request,
-        session,
+        ssh,
         &claimant,
         &Files::default(),
         &trust,

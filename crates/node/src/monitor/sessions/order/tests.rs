@@ -285,7 +285,7 @@ fn a_front_is_offered_what_may_be_had() {
         (forced("uptime"), all.to_vec()),
         (named(), but(&[Kind::Shell, Kind::Sftp])),
     ] {
-        assert_eq!(names(offered(&grant(permits), NOW)), wanted);
+        assert_eq!(names(permits_of_grant(&grant(permits), NOW)), wanted);
     }
 }
 
