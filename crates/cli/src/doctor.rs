@@ -1,13 +1,15 @@
-//! `fleetgate doctor`: what is wrong with this host, thing by thing, with the remedy. What a node needs is the node's to
-//! examine; here stands what the cluster's services and a login need, where there are any.
+//! `fleetgate doctor`: what is wrong with this host, thing by thing, with the remedy. What a node needs is looked at in `node`,
+//! what SELinux needs in `selinux`; here stands what the cluster's services and a login need, where there are any.
 
+mod node;
+mod selinux;
 mod services;
 
 use crate::cluster::SYSTEM_CONFIG;
 use crate::flags::Arguments;
 use crate::flags::Outcome;
 use crate::output::print;
-use crate::{cluster, node};
+use crate::{cluster, node as node_command};
 use fleetgate_base::exit;
 use fleetgate_client::agent::Agent;
 use fleetgate_client::error::ClientError;
@@ -17,14 +19,14 @@ use fleetgate_client::transport::Proxy;
 use fleetgate_client::{connect, login as client_login, time};
 use fleetgate_net::x509;
 use fleetgate_node::config::Config;
-use fleetgate_node::doctor::{Finding, Grade, examine};
 use fleetgate_node::identity::Identity;
+use node::{Finding, Grade, examine};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
 /// Prints the findings; the exit code is 1 when one of them is wrong.
 pub fn run(given: &Arguments) -> Outcome {
-    let config = &node::configuration(given);
+    let config = &node_command::configuration(given);
     let mut findings = examine(config);
     findings.extend(certificates(config));
     findings.extend(services::look(&of_services(given), config));

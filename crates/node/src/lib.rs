@@ -10,9 +10,8 @@
 )]
 #![forbid(unsafe_code)]
 
-pub mod doctor;
 pub mod monitor;
-mod selinux;
+pub mod selinux;
 pub mod starter;
 
 pub use fleetgate_node_config as config;

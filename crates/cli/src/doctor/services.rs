@@ -2,6 +2,7 @@
 //! the proxy answer and reach auth, is a certificate or a disk near its end, is a replaced program still running. It asks
 //! what any client may ask and reads files; it changes and starts nothing.
 
+use super::node::{Finding, Grade};
 use super::{CLOCK, finding};
 use crate::cluster::{self, Role};
 use crate::{output, services};
@@ -10,7 +11,6 @@ use fleetgate_client::error::ClientError;
 use fleetgate_client::{files, login, time};
 use fleetgate_net::dial;
 use fleetgate_net::tls::{Believe, Credentials, Trust};
-use fleetgate_node::doctor::{Finding, Grade};
 use fleetgate_policy::cluster::State;
 use fleetgate_proto::v1::identity_client::IdentityClient;
 use fleetgate_proto::v1::{Authority, Empty, HelloReply, Signed};

@@ -1,9 +1,9 @@
 //! Whether SELinux would let the services begin sessions: asked of the kernel, whose policy answers for domains that
 //! nothing runs in yet.
 
-use super::Finding;
-use crate::config::{Config, SelinuxUse};
-use crate::selinux::{KERNEL, LABEL, MAX_LABEL, ask, bare, index, read};
+use super::node::Finding;
+use fleetgate_node::config::{Config, SelinuxUse};
+use fleetgate_node::selinux::{KERNEL, LABEL, MAX_LABEL, ask, bare, index, read};
 use fleetgate_sys::file;
 use std::ffi::CString;
 use std::fs;

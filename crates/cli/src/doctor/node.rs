@@ -1,12 +1,10 @@
 //! What is wrong with this host, or will be missed, as seen by a node that would start now. It changes nothing and
 //! starts nothing.
 
-mod selinux;
-
-use crate::config::cluster::{Cluster, removed_words, stale_words};
-use crate::config::{Config, ConfigError, PamUse};
-use crate::monitor::node_lock;
 use fleetgate_base::own;
+use fleetgate_node::config::cluster::{Cluster, removed_words, stale_words};
+use fleetgate_node::config::{Config, ConfigError, PamUse};
+use fleetgate_node::monitor::running_monitor;
 use fleetgate_policy::cluster::STALE;
 use fleetgate_sys::{clock, process};
 use std::fs;
@@ -51,7 +49,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn good(what: &'static str, found: impl Into<String>) -> Finding {
+    pub(super) fn good(what: &'static str, found: impl Into<String>) -> Finding {
         Finding {
             what,
             grade: Grade::Good,
@@ -60,7 +58,7 @@ impl Finding {
         }
     }
 
-    fn less(what: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Finding {
+    pub(super) fn less(what: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Finding {
         Finding {
             what,
             grade: Grade::Less,
@@ -69,7 +67,7 @@ impl Finding {
         }
     }
 
-    fn wrong(what: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Finding {
+    pub(super) fn wrong(what: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Finding {
         Finding {
             what,
             grade: Grade::Wrong,
@@ -85,7 +83,7 @@ const KERNEL: (u32, u32) = (5, 10);
 const CGROUPS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
 /// Looks at everything that the configuration at `path` makes a node need.
-pub fn examine(path: &Path) -> Vec<Finding> {
+pub(super) fn examine(path: &Path) -> Vec<Finding> {
     let mut findings = vec![root(), kernel(), clock_kept()];
     let config = match Config::load(path) {
         Ok(config) => {
@@ -98,7 +96,7 @@ pub fn examine(path: &Path) -> Vec<Finding> {
         }
     };
     let serves = path.exists() || process::effective_uid() == 0;
-    let runs = node_lock::running(&config.state_directory);
+    let runs = running_monitor(&config.state_directory);
     let is_own = matches!(runs, Ok(Some(_)));
     findings.extend(config.listen.iter().map(|address| port(*address, serves, is_own)));
     let cluster = cluster(&config);
@@ -118,7 +116,7 @@ pub fn examine(path: &Path) -> Vec<Finding> {
         )
     }));
     findings.push(pam(&config));
-    findings.push(selinux::look(&config));
+    findings.push(super::selinux::look(&config));
     findings.push(cgroups(&config));
     findings.extend(files(&config));
     findings
