@@ -11,7 +11,7 @@ use fleetgate_ssh::event::{
 };
 use fleetgate_ssh::kex::Method;
 use fleetgate_ssh::key::PrivateKey;
-use fleetgate_ssh::settings::Settings;
+use fleetgate_ssh::settings::{FirstShare, Settings};
 use fleetgate_ssh::{Connection, driver};
 use fleetgate_sys::net::{self, Address};
 use fleetgate_sys::poll::{READ, WRITE, Watch, poll};
@@ -98,7 +98,7 @@ impl Kind {
     pub fn honest(user: &str) -> Kind {
         let mut core = Settings {
             kex: vec![Method::Curve25519],
-            guess: false,
+            first_share: FirstShare::Waits,
             channel_mirror: false,
             host_key_algorithms: vec!["ssh-ed25519".to_owned()],
             ..Settings::default()

@@ -33,7 +33,7 @@ const PEERS: &[Peer] = &[
     },
     Peer {
         name: "go",
-        locks: &["go.mod", "go.sum", "main.go"],
+        locks: &["go.mod", "go.sum", "main.go", "server/main.go"],
         fetch: go,
     },
     Peer {
@@ -102,11 +102,14 @@ fn node(sources: &Path, to: &Path) -> Result {
 
 /// With the Go that is installed: no other is fetched.
 fn go(sources: &Path, to: &Path) -> Result {
-    let mut go = Command::new("go");
-    go.current_dir(sources)
-        .env("GOTOOLCHAIN", "local")
-        .args(["build", "-mod=readonly", "-o"]);
-    run(go.arg(to.join("client")).arg("."))
+    for (program, package) in [("client", "."), ("server", "./server")] {
+        let mut go = Command::new("go");
+        go.current_dir(sources)
+            .env("GOTOOLCHAIN", "local")
+            .args(["build", "-mod=readonly", "-o"]);
+        run(go.arg(to.join(program)).arg(package))?;
+    }
+    Ok(())
 }
 
 /// With the libraries that ssh-sk-helper has: the token is loaded into it.

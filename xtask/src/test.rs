@@ -16,7 +16,7 @@ const PARTS: [&str; 4] = ["tidy", "unit", "images", "plain"];
 
 /// Modules for which it makes no difference what carries a session, and that take long: the plain build is asked them only
 /// where they are named.
-const IMAGES_ALONE: [(&str, &str); 8] = [
+const IMAGES_ALONE: [(&str, &str); 9] = [
     ("cluster", "icinga"),
     ("cluster", "identity"),
     ("cluster", "plain_sshd"),
@@ -25,6 +25,7 @@ const IMAGES_ALONE: [(&str, &str); 8] = [
     ("cluster", "spans"),
     ("interop", "through"),
     ("lab", "round_trips"),
+    ("lab", "sending_ahead"),
 ];
 
 /// The end-to-end programs that take longest, which begin first.
@@ -261,7 +262,7 @@ fn wanted(filter: Option<String>, areas: &[String]) -> Filter {
 /// Runs the end-to-end programs; how many tests passed.
 fn end_to_end(subject: &Subject, filter: &Filter, skips: &Path, spent: &Spent) -> Result<usize> {
     let told = |e: String| format!("subject {}: {e}", subject.name);
-    if !matches!(filter, Filter::Area(area, _) if area != "interop") {
+    if !matches!(filter, Filter::Area(area, _) if !["interop", "lab"].contains(&area.as_str())) {
         spent.time("clients from outside", peers::fetch)?;
     }
     let names = match filter {

@@ -2,7 +2,7 @@
 
 use crate::error::ClientError;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use zeroize::Zeroizing;
@@ -62,6 +62,20 @@ pub fn not_writable_by_others(path: &Path) -> Result<(), ClientError> {
 
 /// Writes a file of mode 0600 (or `mode`) beside the old one and puts it into its place.
 pub fn write(path: &Path, mode: u32, bytes: &[u8]) -> Result<(), ClientError> {
+    replace(path, mode, bytes, File::sync_all)
+}
+
+/// The same without waiting for the disk, for what may be lost: after a power cut the file may be empty.
+pub fn write_unsynced(path: &Path, mode: u32, bytes: &[u8]) -> Result<(), ClientError> {
+    replace(path, mode, bytes, |_| Ok(()))
+}
+
+fn replace(
+    path: &Path,
+    mode: u32,
+    bytes: &[u8],
+    settle: impl Fn(&File) -> io::Result<()>,
+) -> Result<(), ClientError> {
     let wrong = |e| ClientError::File(path.to_owned(), e);
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".new{}", fleetgate_sys::process::id()));
@@ -74,7 +88,7 @@ pub fn write(path: &Path, mode: u32, bytes: &[u8]) -> Result<(), ClientError> {
         .open(&new)
         .and_then(|mut file| {
             file.write_all(bytes)?;
-            file.sync_all()
+            settle(&file)
         })
         .and_then(|()| fs::rename(&new, path));
     if written.is_err() {

@@ -178,6 +178,11 @@ impl Connection {
         self.channels.guess_no_number();
     }
 
+    /// The peer's number of an open channel.
+    pub fn peer_number(&self, channel: ChannelId) -> Option<u32> {
+        self.channels.peer_number(channel)
+    }
+
     /// Accepts what [`Event::Open`] asked for.
     pub fn accept(&mut self, channel: ChannelId) {
         self.channels.accept(channel, &mut self.link.out);

@@ -1,6 +1,7 @@
 //! What is known about a connection, for logs and audit. Nothing in it is secret.
 
 use crate::cipher::{Cipher, Mac};
+use crate::key::Algorithm;
 use crate::method::Method;
 
 /// What is known about a connection.
@@ -10,6 +11,11 @@ pub struct ConnectionInfo {
     pub peer_version: Vec<u8>,
     /// What the last key exchange agreed on.
     pub algorithms: Option<Algorithms>,
+    /// Client: the server's lists in the first exchange. Not moved with the connection.
+    pub offered: Option<ServerOffer>,
+    /// Client: whether the share that was sent ahead of the server's KEXINIT counted. None: it is not known yet, or none was
+    /// sent. Not moved with the connection.
+    pub share_held: Option<bool>,
     /// What the peer said by ext-info.
     pub extensions: Extensions,
     /// Bytes received, as they came from the network.
@@ -41,6 +47,17 @@ pub struct Algorithms {
     pub mac_out: Option<Mac>,
     /// Strict key exchange, agreed on in the first exchange.
     pub strict: bool,
+}
+
+/// What a server takes in a key exchange, as far as this core knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerOffer {
+    /// The methods that the core knows.
+    pub kex: Vec<Method>,
+    /// The method that the server likes best, if the core knows it. It decides about a guess.
+    pub best_kex: Option<Method>,
+    /// The host key algorithm that the server likes best, if the core knows it. It decides about a guess too.
+    pub best_host_key: Option<Algorithm>,
 }
 
 /// What the peer said by ext-info (RFC 8308).

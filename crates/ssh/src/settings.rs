@@ -31,8 +31,8 @@ pub struct Settings {
     pub server_sig_algs: Vec<String>,
     /// Say and use channel-mirror@fleetgate: the server's channel numbers equal the client's.
     pub channel_mirror: bool,
-    /// Client: send the first message of the best key exchange without waiting for the server's KEXINIT.
-    pub guess: bool,
+    /// Client: whether the first message of the first key exchange waits for the server's KEXINIT.
+    pub first_share: FirstShare,
     /// Offer strict key exchange. Without it we are what peers from before 2024 are; for tests.
     pub strict: bool,
     /// Refuse peers without strict key exchange (CVE-2023-48795).
@@ -43,6 +43,21 @@ pub struct Settings {
     pub keepalive: Option<Keepalive>,
     /// Bounds.
     pub limits: Limits,
+}
+
+/// When a client sends the first message of its first key exchange, its share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FirstShare {
+    /// When the server's KEXINIT has come.
+    Waits,
+    /// Ahead, of the best method, marked as a guess (RFC 4253 §7). The guess holds where the server likes the same method and
+    /// the same host key algorithm best. Else the server drops the share, and it costs a round trip.
+    Guessed,
+    /// Ahead, of the method that both lists agree on. The server's list is known from an earlier connection, so this is no
+    /// guess and is not marked as one: it holds whichever method the server likes best. If the server's list has changed, it
+    /// takes the share for one of another method. Then the connection ends before the server has heard anything else, and
+    /// [`ConnectionInfo::share_held`](crate::info::ConnectionInfo::share_held) says why.
+    Known(Method),
 }
 
 /// A host key as a server offers it.
@@ -110,7 +125,7 @@ impl Default for Settings {
             macs: Mac::ALL.to_vec(),
             server_sig_algs: SERVER_SIG_ALGS.iter().map(|&n| n.to_owned()).collect(),
             channel_mirror: true,
-            guess: true,
+            first_share: FirstShare::Guessed,
             strict: true,
             strict_required: false,
             rekey: Rekey::default(),

@@ -207,6 +207,8 @@ fn read_info(r: &mut Reader<'_>) -> Result<ConnectionInfo, Malformed> {
     Ok(ConnectionInfo {
         peer_version,
         algorithms: Some(agreed),
+        offered: None,
+        share_held: None,
         extensions: said,
         bytes_in: r.u64("bytes")?,
         bytes_out: r.u64("bytes")?,

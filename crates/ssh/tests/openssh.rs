@@ -10,7 +10,7 @@ use fleetgate_ssh::event::{
 };
 use fleetgate_ssh::kex::Method;
 use fleetgate_ssh::key::{HostKey, KeyType, PrivateKey};
-use fleetgate_ssh::settings::{HostKeyOffer, Rekey, Settings};
+use fleetgate_ssh::settings::{FirstShare, HostKeyOffer, Rekey, Settings};
 use fleetgate_ssh::{Connection, driver};
 use std::fs;
 use std::io::{Read, Write};
@@ -76,7 +76,7 @@ fn ssh_runs_a_command_here() {
 #[test]
 fn our_client_runs_a_command_at_sshd() {
     for (i, (kex, cipher, mac)) in CASES.into_iter().enumerate() {
-        for guess in ["none", "right", "wrong"] {
+        for guess in ["none", "right", "wrong", "known"] {
             let we = i % 2 == 0;
             let other = Method::ALL.into_iter().rfind(|m| m.name() != kex).unwrap().name();
             let settings = Settings {
@@ -84,11 +84,15 @@ fn our_client_runs_a_command_at_sshd() {
                 host_key_algorithms: vec!["ssh-ed25519".into()],
                 ciphers: vec![Cipher::named(cipher).unwrap()],
                 macs: Mac::named(mac).into_iter().collect(),
-                guess: guess != "none",
+                first_share: match guess {
+                    "none" => FirstShare::Waits,
+                    "known" => Method::named(kex).map_or(FirstShare::Waits, FirstShare::Known),
+                    _ => FirstShare::Guessed,
+                },
                 rekey: often(we),
                 ..Settings::default()
             };
-            let theirs = if guess == "wrong" {
+            let theirs = if matches!(guess, "wrong" | "known") {
                 format!("{other},{kex}")
             } else {
                 kex.into()

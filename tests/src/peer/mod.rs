@@ -10,7 +10,7 @@ mod rows;
 mod server;
 mod world;
 
-pub use rows::{Row, drive, drive_beside, drive_by, drive_directly, peers};
+pub use rows::{Row, drive, drive_beside, drive_by, drive_directly, fetched, peers};
 pub use server::{SSHD_BESIDE, Server, Subject, confined, subjects};
 pub use world::{DIR, World};
 

@@ -46,6 +46,12 @@ pub fn peers() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("peers")
 }
 
+/// A program that `cargo xtask` has fetched or built from `tests/peers`, if it could.
+pub fn fetched(path: &str) -> Option<PathBuf> {
+    let program = target().join("peers").join(path);
+    program.canonicalize().ok()
+}
+
 /// Where cargo builds.
 pub(super) fn target() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);

@@ -3,3 +3,4 @@
 
 mod links;
 mod round_trips;
+mod sending_ahead;

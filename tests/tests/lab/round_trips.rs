@@ -8,16 +8,16 @@ use std::time::Duration;
 
 /// Long beside what the programs themselves take, as what is acknowledged before it is answered looks like another round
 /// trip; the leg that is not looked at has none.
-const FAR: Duration = Duration::from_secs(1);
+pub(super) const FAR: Duration = Duration::from_secs(1);
 /// How often one is counted, at most.
-const TRIES: usize = 5;
+pub(super) const TRIES: usize = 5;
 
 /// A directory of the test's own.
-struct Directory(PathBuf);
+pub(super) struct Directory(pub(super) PathBuf);
 
 impl Directory {
-    fn new() -> Directory {
-        let path = PathBuf::from(format!("/var/tmp/fleetgate-lab-{}", std::process::id()));
+    pub(super) fn new(name: &str) -> Directory {
+        let path = PathBuf::from(format!("/var/tmp/fleetgate-lab-{name}-{}", std::process::id()));
         std::fs::create_dir(&path).expect("a fresh directory");
         Directory(path)
     }
@@ -26,9 +26,12 @@ impl Directory {
 impl Drop for Directory {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            for log in ["cluster.log", "node.log"] {
-                let text = std::fs::read_to_string(self.0.join(log)).unwrap_or_default();
-                eprintln!("{log}:\n{text}");
+            let files = std::fs::read_dir(&self.0).into_iter().flatten().flatten();
+            for path in files.map(|file| file.path()) {
+                if path.extension().is_some_and(|extension| extension == "log") {
+                    let text = std::fs::read_to_string(&path).unwrap_or_default();
+                    eprintln!("{}:\n{text}", path.display());
+                }
             }
         }
         let _ = std::fs::remove_dir_all(&self.0);
@@ -47,7 +50,7 @@ enum Way {
 }
 
 /// Runs `command` in user and counts on the leg, by way of the file.
-fn round_trips(lab: &Lab, leg: (&str, &str), command: &mut Command, file: &Path) -> u32 {
+pub(super) fn round_trips(lab: &Lab, leg: (&str, &str), command: &mut Command, file: &Path) -> u32 {
     let recording = lab.record(leg.0, leg.1).expect("a link");
     command.stdin(Stdio::null()).stdout(Stdio::null());
     let status = lab.start_in("user", command).expect("started").wait();
@@ -64,7 +67,7 @@ fn connections_take_the_round_trips_that_are_claimed() {
     }
     let legs = [("user", "proxy"), ("proxy", "target")];
     let lab = Lab::new(&legs.map(|(asks, answers)| (asks, answers, Duration::ZERO))).expect("a lab");
-    let directory = Directory::new();
+    let directory = Directory::new("claimed");
     let file = directory.0.join("leg.pcap");
     let fleet = Fleet::start(&lab, &fleetgate_tests::fleetgate(), &directory.0).expect("a cluster");
     // TCP, TLS, the dial with the first flight of SSH, login and command; the latter two reach the node, and are all that is

@@ -276,7 +276,7 @@ fn garbage_before_the_login() {
 
     // A wrong guess is honest.
     let mut kind = Kind::honest("ada");
-    kind.core.guess = true;
+    kind.core.first_share = fleetgate_ssh::settings::FirstShare::Guessed;
     kind.core.kex = vec![Method::EcdhP256, Method::Curve25519];
     let mut client = kind.connect();
     client.until("a login after a wrong guess", |c| {

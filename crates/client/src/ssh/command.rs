@@ -6,7 +6,7 @@ use super::carrier::{ProxyCarrier, TcpCarrier};
 use super::login::held_by_agent;
 use super::options::{Control, Explain, Invocation, LogLevel, Options, Tty, printed};
 use super::x11::Display;
-use super::{Credential, Hosts, Plan, SshError, Strict, Work, exit, terminal};
+use super::{Credential, Hosts, Plan, ServerMemory, SshError, Strict, Work, exit, terminal};
 use crate::background::{self, Starter};
 use crate::master_client::{self, ProxyConnector};
 use crate::profile::{Home, name_here, of_login};
@@ -218,6 +218,7 @@ async fn through(
             .map_err(of_login)?;
         let mut plan = plan(options, user.clone(), "client-node", starter.clone());
         plan.place.clone_from(&node);
+        let mut memory = ServerMemory::of_node(&home, &node);
         let mut carrier = ProxyCarrier {
             proxy,
             node,
@@ -229,7 +230,7 @@ async fn through(
             },
             report: ReportHandle::default(),
         };
-        let outcome = super::run(&plan, &hosts, vec![key], &mut carrier, timings).await;
+        let outcome = super::run(&plan, &hosts, &mut memory, vec![key], &mut carrier, timings).await;
         *report = carrier.report;
         match outcome {
             Err(SshError::Connect(why)) if !report.snapshot().heard && connector.try_again(&why) => {}
@@ -388,12 +389,17 @@ async fn direct(options: &Options, starter: Option<Starter>, timings: &mut Timin
         })?,
     };
     let plan = plan(options, user, "client-node", starter);
+    // Without a home there is nothing to remember by.
+    let mut memory = Home::find(options.home.as_deref()).map_or_else(
+        |_| ServerMemory::default(),
+        |home| ServerMemory::of_host(&home, &options.host, port),
+    );
     let mut carrier = TcpCarrier {
         host: options.host.clone(),
         port,
         time: options.connect_time,
     };
-    super::run(&plan, &hosts, keys(options)?, &mut carrier, timings).await
+    super::run(&plan, &hosts, &mut memory, keys(options)?, &mut carrier, timings).await
 }
 
 /// What is to be done, from what was said.

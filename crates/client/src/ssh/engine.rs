@@ -4,6 +4,7 @@
 mod entry;
 mod forwarding;
 mod own_terminal;
+mod remembering;
 mod stopping;
 mod visitors;
 
@@ -16,6 +17,7 @@ use super::hosts::Hosts;
 use super::local::{Local, Streams};
 use super::login::Login;
 use super::options::LogLevel;
+use super::server_memory::{LoginFlight, ServerMemory};
 use super::signals::Signals;
 use super::socks;
 use super::terminal::{self, Raw};
@@ -101,6 +103,9 @@ pub(super) struct Engine<'a, S> {
     pub connection: Connection,
     pub plan: &'a Plan,
     pub hosts: &'a Hosts,
+    memory: &'a mut ServerMemory,
+    /// What is sent in one flight with the login, if the server's numbering of channels is not known by its name.
+    flight: LoginFlight,
     pub login: &'a mut Login,
     pub timings: &'a mut Timings,
     /// Send what follows the login right behind it.
@@ -146,6 +151,17 @@ pub(super) struct Engine<'a, S> {
     lost: bool,
 }
 
+impl Client<'_> {
+    /// For one connection of several.
+    pub(super) fn lend(&mut self) -> Client<'_> {
+        match self {
+            Client::Own => Client::Own,
+            Client::Guests(guests) => Client::Guests(guests),
+            Client::Capture(capture) => Client::Capture(capture),
+        }
+    }
+}
+
 impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
     #[allow(clippy::too_many_arguments)]
     pub fn new(
@@ -153,6 +169,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
         connection: Connection,
         plan: &'a Plan,
         hosts: &'a Hosts,
+        memory: &'a mut ServerMemory,
         login: &'a mut Login,
         timings: &'a mut Timings,
         listeners: &'a mut Vec<(Listener, Target)>,
@@ -182,6 +199,8 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
             connection,
             plan,
             hosts,
+            memory,
+            flight: LoginFlight::Login,
             login,
             timings,
             ahead,
@@ -223,6 +242,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
         let outcome = std::future::poll_fn(|cx| self.poll(cx)).await;
         self.raw = None;
         self.visitors_end(&outcome);
+        self.note_failure(&outcome);
         if outcome.is_ok() {
             self.connection
                 .disconnect(Reason::ByApplication, "disconnected by user");
@@ -376,6 +396,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
     /// The carrier is gone: no error where the work was done.
     fn gone(&self, why: &str) -> SshError {
         match self.code {
+            _ if self.was_misled() => SshError::Changed,
             Some(code) if self.main.is_none() => SshError::Over(code),
             _ if self.stage == Stage::Up => SshError::Lost(why.to_owned()),
             _ => SshError::Connect(format!("the connection ended before the login: {why}")),
@@ -438,6 +459,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
                     Event::AuthReply(reply) => Then::Reply(reply),
                     Event::Open { channel, kind } => Then::Open(channel, kind),
                     Event::Opened(channel) => {
+                        self.note_channel(channel);
                         if let Some(flow) = self.flows.get_mut(&channel.0) {
                             flow.opened();
                         }
@@ -553,6 +575,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
 
     fn ended(&self, end: End) -> SshError {
         match (self.code, &end) {
+            _ if self.was_misled() => SshError::Changed,
             (Some(code), _) if self.main.is_none() => SshError::Over(code),
             // A proxy that lets in and does not reach the sshd behind it: what was asked for was not begun.
             (_, End::Theirs { reason, text })

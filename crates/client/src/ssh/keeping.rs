@@ -8,7 +8,7 @@ use super::engine::{Client, Engine};
 use super::guests::Guests;
 use super::login::Login;
 use super::options::{LogLevel, Options};
-use super::{Carrier, Credential, Hosts, Plan, SshError, Work, settings};
+use super::{Carrier, Credential, Hosts, Plan, ServerMemory, SshError, Work, settings};
 use crate::master_client::words;
 use crate::profile::Home;
 use crate::timings::Timings;
@@ -75,7 +75,7 @@ async fn connection(
     home: &Home,
     opening: &Opening,
     work: Work,
-    client: Client<'_>,
+    mut client: Client<'_>,
     report: &mut ReportHandle,
 ) -> Result<(), SshError> {
     let options = Options {
@@ -112,24 +112,30 @@ async fn connection(
         },
         report: ReportHandle::default(),
     };
-    let settings = settings(&plan, &hosts);
+    let mut memory = ServerMemory::of_node(home, &opening.node);
     let mut timings = Timings::default();
-    let mut connection = Connection::client(settings);
-    let first = connection.output().to_vec();
-    connection.sent(first.len());
-    let stream = carrier.open(first, &mut timings).await?;
-    *report = carrier.report.clone();
     let mut listeners = Vec::new();
-    let engine = Engine::new(
-        stream,
-        connection,
-        &plan,
-        &hosts,
-        &mut login,
-        &mut timings,
-        &mut listeners,
-        true,
-        client,
-    )?;
-    engine.run().await.map(drop)
+    loop {
+        let mut connection = Connection::client(settings(&plan, &hosts, &memory));
+        let first = connection.output().to_vec();
+        connection.sent(first.len());
+        let stream = carrier.open(first, &mut timings).await?;
+        *report = carrier.report.clone();
+        let engine = Engine::new(
+            stream,
+            connection,
+            &plan,
+            &hosts,
+            &mut memory,
+            &mut login,
+            &mut timings,
+            &mut listeners,
+            true,
+            client.lend(),
+        )?;
+        match engine.run().await {
+            Err(SshError::Changed) => login.again(),
+            outcome => return outcome.map(drop),
+        }
+    }
 }

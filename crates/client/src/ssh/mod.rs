@@ -17,6 +17,7 @@ pub(crate) mod keeping;
 mod local;
 mod login;
 pub mod options;
+mod server_memory;
 mod signals;
 pub(crate) mod socks;
 pub(crate) mod terminal;
@@ -32,6 +33,7 @@ pub use hosts::{Hosts, Strict};
 pub(crate) use local::StandardStream;
 pub use login::{Credential, LoginMethods};
 pub use options::{Explain, Options};
+pub use server_memory::ServerMemory;
 use signals::Signals;
 
 use crate::background::Starter;
@@ -133,6 +135,8 @@ pub enum SshError {
     Over(i32),
     /// To be tried again, one step after the other.
     Again,
+    /// The server is not as it was remembered, and nothing was begun: to be tried again.
+    Changed,
 }
 
 impl SshError {
@@ -157,6 +161,7 @@ impl fmt::Display for SshError {
             SshError::Lost(words) => write!(f, "the connection was lost: {words}"),
             SshError::Signal(number) => write!(f, "ended by signal {number}"),
             SshError::Over(code) => write!(f, "ended with {code}"),
+            SshError::Changed => f.write_str("the server is not as it was; it is to be tried again"),
             SshError::Again => f.write_str("the server took the login apart; it is to be tried again"),
         }
     }
@@ -177,6 +182,7 @@ impl From<ClientError> for SshError {
 pub async fn run<C: Carrier>(
     plan: &Plan,
     hosts: &Hosts,
+    memory: &mut ServerMemory,
     keys: Vec<Credential>,
     carrier: &mut C,
     timings: &mut Timings,
@@ -193,10 +199,9 @@ pub async fn run<C: Carrier>(
         plan.options.ways,
         say,
     );
-    let settings = settings(plan, hosts);
     let mut ahead = login.is_sure();
     loop {
-        let mut connection = Connection::client(settings.clone());
+        let mut connection = Connection::client(settings(plan, hosts, memory));
         let first = connection.output().to_vec();
         connection.sent(first.len());
         let stream = carrier.open(first, timings).await?;
@@ -207,6 +212,7 @@ pub async fn run<C: Carrier>(
             connection,
             plan,
             hosts,
+            memory,
             &mut login,
             timings,
             &mut listeners,
@@ -218,6 +224,7 @@ pub async fn run<C: Carrier>(
                 ahead = false;
                 login.again();
             }
+            Err(SshError::Changed) => login.again(),
             Err(SshError::Over(code)) => return Ok(code),
             other => return other,
         }
@@ -225,17 +232,20 @@ pub async fn run<C: Carrier>(
 }
 
 /// What is offered to the server.
-fn settings(plan: &Plan, hosts: &Hosts) -> Arc<Settings> {
+fn settings(plan: &Plan, hosts: &Hosts, memory: &ServerMemory) -> Arc<Settings> {
     let defaults = Settings::default();
     let wanted = plan.options.algorithms.clone();
+    let host_key_algorithms = match wanted.host_keys {
+        Some(names) => names,
+        None => hosts.algorithms(&defaults.host_key_algorithms),
+    };
+    let kex = wanted.kex.unwrap_or(defaults.kex);
     Arc::new(Settings {
-        host_key_algorithms: match wanted.host_keys {
-            Some(names) => names,
-            None => hosts.algorithms(&defaults.host_key_algorithms),
-        },
+        first_share: memory.first_share(&kex, &host_key_algorithms),
+        host_key_algorithms,
+        kex,
         ciphers: wanted.ciphers.unwrap_or(defaults.ciphers),
         macs: wanted.macs.unwrap_or(defaults.macs),
-        kex: wanted.kex.unwrap_or(defaults.kex),
         keepalive: plan.keepalive,
         ..defaults
     })

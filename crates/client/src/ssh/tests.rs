@@ -2,7 +2,8 @@
 //! client has nothing more to say and waits, so each wait is one round trip.
 
 use super::options::LogLevel;
-use super::{Carrier, Credential, Hosts, Options, Plan, SshError, Strict, Work, run};
+use super::{Carrier, Credential, Hosts, Options, Plan, ServerMemory, SshError, Strict, Work, run};
+use crate::profile::Home;
 use crate::timings::Timings;
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::auth::{Method, Request as AuthRequest};
@@ -40,6 +41,10 @@ struct Far {
     to_client: Vec<u8>,
     seen: Arc<Mutex<Seen>>,
     cookie: u8,
+    reads_on: bool,
+    /// The login came in this flight.
+    logged_in_now: bool,
+    is_dead: bool,
     pause: Option<tokio::task::JoinHandle<()>>,
     /// Channels that the server opens when the command is asked for, and how many of them were not answered yet.
     opens: Vec<ChannelKind>,
@@ -54,6 +59,8 @@ struct Here {
     accepts: bool,
     seen: Arc<Mutex<Seen>>,
     opens: Vec<ChannelKind>,
+    /// Else it hangs up when a channel is asked for right behind a login.
+    reads_on: bool,
 }
 
 impl Carrier for Here {
@@ -69,6 +76,9 @@ impl Carrier for Here {
             to_client: Vec::new(),
             seen: self.seen.clone(),
             cookie: 2,
+            reads_on: self.reads_on,
+            logged_in_now: false,
+            is_dead: false,
             pause: None,
             opens: self.opens.clone(),
             unanswered: 0,
@@ -86,6 +96,7 @@ impl Far {
             seen.flights += 1;
             seen.bytes.extend_from_slice(&bytes);
         }
+        self.logged_in_now = false;
         loop {
             self.serve();
             if bytes.is_empty() || !self.server.wants_input() {
@@ -96,6 +107,9 @@ impl Far {
             room[..n].copy_from_slice(&bytes[..n]);
             bytes.drain(..n);
             self.server.received(n);
+        }
+        if self.is_dead {
+            return;
         }
         self.to_client.extend_from_slice(self.server.output());
         let n = self.server.output().len();
@@ -131,6 +145,7 @@ impl Far {
                 Ok(Some(Event::CookieWanted)) => Then::Cookie,
                 Ok(Some(Event::Auth(request))) => {
                     self.seen.lock().unwrap().logins.push(request.to_vec());
+                    self.logged_in_now = true;
                     let methods = vec!["publickey".to_owned()];
                     let reject = AuthAnswer::Reject {
                         methods,
@@ -147,7 +162,10 @@ impl Far {
                         _ => reject,
                     })
                 }
-                Ok(Some(Event::Open { channel, .. })) => Then::Accept(channel),
+                Ok(Some(Event::Open { channel, .. })) => {
+                    self.is_dead |= self.logged_in_now && !self.reads_on;
+                    Then::Accept(channel)
+                }
                 Ok(Some(Event::Request {
                     channel,
                     request,
@@ -271,6 +289,8 @@ fn plan() -> Plan {
 struct World {
     far: Here,
     known: PathBuf,
+    /// Where the client remembers servers.
+    home: Home,
 }
 
 impl World {
@@ -295,7 +315,9 @@ impl World {
                 accepts: true,
                 seen: Arc::default(),
                 opens: Vec::new(),
+                reads_on: true,
             },
+            home: Home::find(known.with_extension("home").to_str()).unwrap(),
             known,
         }
     }
@@ -306,13 +328,14 @@ impl World {
             Credential::new(key, None, "a key".into())
         };
         let hosts = Hosts::known("web1", 22, vec![self.known.clone()], Strict::Yes);
+        let mut memory = ServerMemory::of_host(&self.home, "web1", 22);
         let mut timings = Timings::default();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .unwrap();
         let keys = (0..keys).map(credential).collect();
-        let code = runtime.block_on(run(plan, &hosts, keys, &mut self.far, &mut timings));
+        let code = runtime.block_on(run(plan, &hosts, &mut memory, keys, &mut self.far, &mut timings));
         (code, timings)
     }
 }
@@ -320,6 +343,7 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.known);
+        let _ = std::fs::remove_dir_all(self.home.path());
     }
 }
 
@@ -385,6 +409,109 @@ fn a_command_takes_two_round_trips() {
     }
 }
 
+/// What each connection to one server takes: the flights that were answered, and the connections that were made.
+#[test]
+fn later_connections_send_ahead_what_held_before() {
+    type Change = fn(&mut World);
+    // Its name, what happens to the server before each connection, and what each connection takes.
+    type Row<'a> = (&'a str, &'a [Change], &'a [(u32, u32)]);
+    let other: Change = |w| {
+        w.far.settings.software = "other_1".into();
+        w.far.settings.channel_mirror = false;
+    };
+    let table: [Row<'_>; 9] = [
+        ("a node needs no memory", &[|_| {}, |_| {}], &[(2, 1), (2, 1)]),
+        (
+            "a method that is not our best",
+            &[|w| w.far.settings.kex = vec![Kex::EcdhP256], |_| {}, |_| {}],
+            &[(3, 1), (2, 1), (2, 1)],
+        ),
+        (
+            "a method that is not the server's best",
+            &[
+                |w| w.far.settings.kex = vec![Kex::EcdhP256, Kex::Curve25519],
+                |_| {},
+            ],
+            &[(3, 1), (2, 1)],
+        ),
+        (
+            "the server takes another method than before",
+            &[
+                |w| w.far.settings.kex = vec![Kex::EcdhP256],
+                |w| w.far.settings.kex = vec![Kex::Curve25519],
+                |_| {},
+            ],
+            &[(3, 1), (3, 2), (2, 1)],
+        ),
+        (
+            "the server takes our best method now, and is a usual one",
+            &[
+                |w| w.far.settings.kex = vec![Kex::EcdhP256],
+                |w| w.far.settings.kex = Kex::ALL.to_vec(),
+                |_| {},
+            ],
+            &[(3, 1), (3, 2), (2, 1)],
+        ),
+        (
+            "a server that nobody knows: its channel goes with the login, then all does",
+            &[other, |_| {}, |_| {}, |_| {}],
+            &[(4, 1), (3, 1), (2, 1), (2, 1)],
+        ),
+        (
+            "another version is another server",
+            &[
+                other,
+                |_| {},
+                |w| w.far.settings.software = "other_2".into(),
+                |_| {},
+            ],
+            &[(4, 1), (3, 1), (4, 1), (3, 1)],
+        ),
+        (
+            "a server that hangs up when something follows a login: it is not tried again",
+            &[
+                |w| {
+                    w.far.settings.software = "other_1".into();
+                    w.far.settings.channel_mirror = false;
+                    w.far.reads_on = false;
+                },
+                |_| {},
+                |_| {},
+            ],
+            // The channel was asked for and the command was not, so it can be asked for anew.
+            &[(4, 1), (6, 2), (4, 1)],
+        ),
+        (
+            "a server that nobody knows, with a method that is not our best",
+            &[
+                |w| {
+                    w.far.settings.software = "other_1".into();
+                    w.far.settings.channel_mirror = false;
+                    w.far.settings.kex = vec![Kex::Curve25519];
+                },
+                |_| {},
+                |_| {},
+            ],
+            &[(5, 1), (3, 1), (2, 1)],
+        ),
+    ];
+    for (name, changes, wanted) in table {
+        let mut world = World::new();
+        let mut took = Vec::new();
+        for change in changes {
+            change(&mut world);
+            *world.far.seen.lock().unwrap() = Seen::default();
+            let (code, _) = world.run(&plan(), 1);
+            assert_eq!(code.map_err(|e| e.to_string()), Ok(7), "{name}");
+            let seen = world.far.seen.lock().unwrap();
+            let commands = seen.requests.iter().filter(|r| r.starts_with("Exec")).count();
+            assert_eq!(commands, 1, "{name}: the command is asked for once");
+            took.push((seen.flights, seen.connections));
+        }
+        assert_eq!(took, wanted, "{name}");
+    }
+}
+
 #[test]
 fn who_is_not_let_in_is_told_what_was_tried() {
     let mut world = World::new();
@@ -435,11 +562,28 @@ fn an_attacker_with_another_host_key_learns_no_user_key_or_command() {
     };
     let (other, _) = HostKey::generate(KeyType::Ed25519, "host").unwrap();
     let known = std::fs::read(&world.known).unwrap();
-    std::fs::write(&world.known, format!("web1 {}\n", other.public().line())).unwrap();
-    let (code, _) = world.run(&plan, 3);
-    assert!(matches!(code, Err(SshError::Host(_))), "{code:?}");
-    assert_eq!(learned(&world), (0, 0, false));
-    assert!(!world.far.seen.lock().unwrap().bytes.is_empty());
+    for is_remembered in [false, true] {
+        if is_remembered {
+            // All that can be known of the server is known, and goes ahead.
+            std::fs::write(&world.known, &known).unwrap();
+            world.far.settings.software = "other_1".into();
+            world.far.settings.channel_mirror = false;
+            world.far.settings.kex = vec![Kex::EcdhP256];
+            for _ in 0..3 {
+                let (code, _) = world.run(&plan, 1);
+                assert!(matches!(code, Ok(7)), "{code:?}");
+            }
+            assert_ne!(learned(&world), (0, 0, false), "control");
+            *world.far.seen.lock().unwrap() = Seen::default();
+        }
+        std::fs::write(&world.known, format!("web1 {}\n", other.public().line())).unwrap();
+        let (code, _) = world.run(&plan, 1);
+        assert!(matches!(code, Err(SshError::Host(_))), "{code:?}");
+        let (code, _) = world.run(&plan, 3);
+        assert!(matches!(code, Err(SshError::Host(_))), "{code:?}");
+        assert_eq!(learned(&world), (0, 0, false));
+        assert!(!world.far.seen.lock().unwrap().bytes.is_empty());
+    }
     // Control: the right one learns all of it, and nobody else could have read it.
     std::fs::write(&world.known, known).unwrap();
     let (code, _) = world.run(&plan, 1);

@@ -154,6 +154,11 @@ impl Channels {
         self.guess = false;
     }
 
+    /// The peer's number of an open channel.
+    pub(crate) fn peer_number(&self, channel: ChannelId) -> Option<u32> {
+        self.get(channel.0).filter(|ch| ch.stage == Stage::Open)?.theirs
+    }
+
     /// Whether there is nothing here that would have to move with the connection.
     pub(crate) fn idle(&self) -> bool {
         self.len() == 0 && self.globals.is_empty() && self.asked.is_empty()

@@ -2,7 +2,8 @@
 
 use crate::cipher::{Cipher, Mac};
 use crate::codec::{Malformed, Reader, Write};
-use crate::info::Algorithms;
+use crate::info::{Algorithms, ServerOffer};
+use crate::key::Algorithm;
 use crate::message::KEXINIT;
 use crate::method::Method;
 use crate::settings::{Role, Settings};
@@ -56,6 +57,18 @@ impl<'a> Names<'a> {
     /// Called on the client's list: its first name that the server's has too. A marker is no method.
     pub(crate) fn agreed(self, server: Names<'_>) -> Option<&'a [u8]> {
         self.iter().find(|n| !is_marker(n) && server.has(n))
+    }
+}
+
+impl KexInit<'_> {
+    /// A server's lists, as far as they are known here.
+    pub(crate) fn offer(&self) -> ServerOffer {
+        let known = |name: &[u8]| Algorithm::parse(std::str::from_utf8(name).ok()?);
+        ServerOffer {
+            kex: self.kex.iter().filter_map(method).collect(),
+            best_kex: self.kex.iter().next().and_then(method),
+            best_host_key: self.host_key.iter().next().and_then(known),
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::info::{Algorithms, ConnectionInfo};
 use crate::message::{KEX_INIT, KEX_REPLY, KEXINIT, NEWKEYS};
 use crate::method::Method;
 use crate::random;
-use crate::settings::{Role, Settings};
+use crate::settings::{FirstShare, Role, Settings};
 use crate::transport::{Inbox, Outgoing};
 use ring::digest::Digest;
 use std::mem;
@@ -63,7 +63,9 @@ struct Offer {
     /// The payload.
     kexinit: Vec<u8>,
     /// Client: a share that was sent ahead.
-    guess: Option<ClientShare>,
+    ahead: Option<ClientShare>,
+    /// It was marked as a guess.
+    is_guess: bool,
 }
 
 /// Both KEXINITs, and what they agree on.
@@ -264,14 +266,12 @@ impl Kex {
     }
 
     /// Both KEXINITs are there.
-    fn negotiate(
-        &mut self,
-        Offer { kexinit, guess }: Offer,
-        theirs: Vec<u8>,
-        transport: &mut Transport<'_>,
-    ) -> Result<(), End> {
+    fn negotiate(&mut self, offer: Offer, theirs: Vec<u8>, transport: &mut Transport<'_>) -> Result<(), End> {
         let parse = |payload| KexInit::parse(payload).map_err(|e| End::malformed("KEXINIT", e));
-        let (our_init, their_init) = (parse(&kexinit)?, parse(&theirs)?);
+        let (our_init, their_init) = (parse(&offer.kexinit)?, parse(&theirs)?);
+        if self.role == Role::Client && self.session_id.is_none() {
+            transport.info.offered = Some(their_init.offer());
+        }
         let mut agreement = kexinit::agree(self.role, &our_init, &their_init).map_err(failed)?;
         if self.session_id.is_none() {
             self.strict = agreement.algorithms.strict;
@@ -290,14 +290,24 @@ impl Kex {
         let method = agreement.algorithms.kex;
         let negotiation = Negotiation {
             algorithms: agreement.algorithms,
-            ours: kexinit,
+            ours: offer.kexinit,
             theirs,
         };
         self.step = match self.role {
             Role::Server => Step::Init(Box::new(negotiation)),
             Role::Client => {
-                let guess = guess.filter(|share| agreement.guess_right && share.method() == method);
-                let share = guess.unwrap_or_else(|| send_share(method, transport.out));
+                let holds = |share: &ClientShare| {
+                    share.method() == method && (agreement.guess_right || !offer.is_guess)
+                };
+                transport.info.share_held = offer.ahead.as_ref().map(holds).or(transport.info.share_held);
+                let share = match offer.ahead {
+                    Some(share) if holds(&share) => share,
+                    // The server reads it as a share of the method that was agreed on, and cannot be told otherwise.
+                    Some(_) if !offer.is_guess => {
+                        return Err(failed("the server takes other methods than it did before"));
+                    }
+                    _ => send_share(method, transport.out),
+                };
                 Step::Reply(Box::new((negotiation, share)))
             }
         };
@@ -315,14 +325,20 @@ impl Kex {
     fn send_kexinit(&self, cookie: [u8; 16], transport: &mut Transport<'_>) -> Offer {
         let settings = transport.settings;
         let first = self.session_id.is_none();
-        let guess =
-            (settings.kex.first().copied()).filter(|_| first && self.role == Role::Client && settings.guess);
-        let kexinit = kexinit::write(settings, self.role, cookie, first, guess.is_some());
+        let ahead = match settings.first_share {
+            _ if !first || self.role == Role::Server => None,
+            FirstShare::Waits => None,
+            FirstShare::Guessed => settings.kex.first().copied(),
+            FirstShare::Known(method) => Some(method),
+        };
+        let is_guess = ahead.is_some() && settings.first_share == FirstShare::Guessed;
+        let kexinit = kexinit::write(settings, self.role, cookie, first, is_guess);
         transport.out.now(&kexinit);
         transport.out.hold();
         Offer {
             kexinit,
-            guess: guess.map(|method| send_share(method, transport.out)),
+            ahead: ahead.map(|method| send_share(method, transport.out)),
+            is_guess,
         }
     }
 

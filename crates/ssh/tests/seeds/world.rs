@@ -7,7 +7,7 @@ use fleetgate_ssh::Connection;
 use fleetgate_ssh::cipher::{Cipher, Mac};
 use fleetgate_ssh::event::{AuthAnswer, AuthReply, End, Event};
 use fleetgate_ssh::kex::Method;
-use fleetgate_ssh::settings::{HostKeyOffer, Keepalive, Limits, Rekey, Settings};
+use fleetgate_ssh::settings::{FirstShare, HostKeyOffer, Keepalive, Limits, Rekey, Settings};
 use ring::signature::Ed25519KeyPair;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -427,7 +427,7 @@ fn common(chance: &mut Chance, mirror: bool) -> Settings {
         ciphers: vec![cipher],
         macs: vec![chance.pick(&Mac::ALL)],
         channel_mirror: mirror,
-        guess: chance.percent(50),
+        first_share: chance.pick(&[FirstShare::Waits, FirstShare::Guessed, FirstShare::Known(kex)]),
         ..Settings::default()
     }
 }

@@ -3,6 +3,7 @@
 
 use super::{Engine, Flow, Local, PendingRequest, Raw, Stage, tell};
 use crate::ssh::login::LoginStep;
+use crate::ssh::server_memory::LoginFlight;
 use crate::ssh::{SshError, Work, escape, terminal};
 use crate::stderr::printable;
 use fleetgate_ssh::cipher::{Cipher, Mac};
@@ -20,10 +21,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
         tell(self.plan, 2, || {
             facts.algorithms.as_ref().map_or_else(String::new, agreed)
         });
+        self.tell_share();
         if !self.known_peer() {
-            // Its channel numbers are its own business, and so is what it does with what came too early.
-            self.ahead = false;
-            self.connection.wait_for_channel_numbers();
+            self.flight = self.remembered_flight();
+            // Otherwise its channel numbers are its own business, and so is what it does with what came too early.
+            self.ahead &= self.flight != LoginFlight::Login;
+            if self.flight != LoginFlight::Session {
+                self.connection.wait_for_channel_numbers();
+            }
         }
         let session = self.connection.session_id().unwrap_or_default().to_vec();
         let algorithms = self.connection.info().extensions.server_sig_algs.clone();
@@ -58,6 +63,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
         let tried = match reply {
             AuthReply::Accepted => {
                 self.stage = Stage::Up;
+                self.note_login();
                 let tried = self.login.tried.last().map_or("nothing at all", String::as_str);
                 tell(self.plan, 1, || {
                     format!("logged in as {} with {tried}", self.plan.user)
