@@ -5,9 +5,9 @@
 //! anything but loopback, and a name or an address of a user's is never a label.
 
 use crate::{Audit, SessionKind};
+use fleetgate_base::scrape::{MAX_REQUEST, Page, Request, is_whole};
 use fleetgate_seal::Strategy;
 use fleetgate_sys::{Fd, net};
-use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -15,8 +15,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-/// The longest request that is read.
-const MAX_REQUEST: usize = 8192;
 /// A port that could not be had is tried again after so long.
 const AGAIN: Duration = Duration::from_secs(1);
 /// One reader has so long, from connecting to the last byte.
@@ -150,13 +148,9 @@ impl Metrics {
 
     /// The page, in Prometheus' text form 0.0.4.
     pub fn page(&self, audit_lost: u64) -> String {
-        let mut page = Page(String::with_capacity(4096));
+        let mut page = Page::with_capacity(4096);
         page.family("build_info", "gauge", "The build that runs.");
-        page.value(
-            "build_info",
-            &format!("{{version=\"{}\"}}", env!("CARGO_PKG_VERSION")),
-            1,
-        );
+        page.value("build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
         let plain = [
             (
                 "connections_total",
@@ -215,10 +209,11 @@ impl Metrics {
         ];
         for (name, kind, help, value) in plain {
             page.family(name, kind, help);
-            page.value(name, "", value.load(Relaxed));
+            page.value(name, &[], value.load(Relaxed));
         }
         let logins = LOGIN_RESULTS.into_iter().zip(&self.logins);
-        page.labelled(
+        labelled(
+            &mut page,
             "logins_total",
             "Logins and tries, by what came of them.",
             "result",
@@ -228,17 +223,25 @@ impl Metrics {
             .map(SessionKind::name)
             .into_iter()
             .zip(&self.sessions);
-        page.labelled("sessions_total", "Sessions started, by kind.", "kind", sessions);
+        labelled(
+            &mut page,
+            "sessions_total",
+            "Sessions started, by kind.",
+            "kind",
+            sessions,
+        );
         let strategies: Vec<String> = Strategy::ALL.iter().map(Strategy::to_string).collect();
         let launches = strategies.iter().map(String::as_str).zip(&self.launches);
-        page.labelled(
+        labelled(
+            &mut page,
             "launches_total",
             "Helpers launched, by the strategy that sealed their image.",
             "strategy",
             launches,
         );
         let deaths = PROCESSES.into_iter().zip(&self.deaths);
-        page.labelled(
+        labelled(
+            &mut page,
             "process_deaths_total",
             "The node's own processes that died.",
             "process",
@@ -249,36 +252,22 @@ impl Metrics {
             "counter",
             "Audit events lost to a full queue or disk.",
         );
-        page.value("audit_lost_total", "", audit_lost);
-        page.0
+        page.value("audit_lost_total", &[], audit_lost);
+        page.text()
     }
 }
 
-struct Page(String);
-
-impl Page {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = write!(
-            self.0,
-            "# HELP fleetgate_{name} {help}\n# TYPE fleetgate_{name} {kind}\n"
-        );
-    }
-
-    fn value(&mut self, name: &str, labels: &str, value: u64) {
-        let _ = writeln!(self.0, "fleetgate_{name}{labels} {value}");
-    }
-
-    fn labelled<'a>(
-        &mut self,
-        name: &str,
-        help: &str,
-        label: &str,
-        values: impl Iterator<Item = (&'a str, &'a AtomicU64)>,
-    ) {
-        self.family(name, "counter", help);
-        for (of, value) in values {
-            self.value(name, &format!("{{{label}=\"{of}\"}}"), value.load(Relaxed));
-        }
+/// A family of counters, one for each value of a label.
+fn labelled<'a>(
+    page: &mut Page,
+    name: &str,
+    help: &str,
+    label: &str,
+    values: impl Iterator<Item = (&'a str, &'a AtomicU64)>,
+) {
+    page.family(name, "counter", help);
+    for (of, value) in values {
+        page.value(name, &[(label, of)], value.load(Relaxed));
     }
 }
 
@@ -435,7 +424,7 @@ fn answer(mut reader: TcpStream, metrics: &Metrics, audit: &Audit) -> std::io::R
     let end = Instant::now() + PATIENCE;
     let mut request = Vec::new();
     let mut chunk = [0; 1024];
-    while !request.windows(4).any(|w| w == b"\r\n\r\n") {
+    while !is_whole(&request) {
         reader.set_read_timeout(Some(left(end)?))?;
         let got = reader.read(&mut chunk)?;
         if got == 0 || request.len() + got > MAX_REQUEST {
@@ -443,27 +432,7 @@ fn answer(mut reader: TcpStream, metrics: &Metrics, audit: &Audit) -> std::io::R
         }
         request.extend_from_slice(&chunk[..got]);
     }
-    let (status, kind, body) = match path(&request) {
-        Some("/metrics") => (
-            "200 OK",
-            "text/plain; version=0.0.4; charset=utf-8",
-            metrics.page(audit.lost()),
-        ),
-        Some(_) => (
-            "404 Not Found",
-            "text/plain",
-            "there is /metrics and nothing else\n".to_owned(),
-        ),
-        None => (
-            "405 Method Not Allowed",
-            "text/plain",
-            "only GET is served\n".to_owned(),
-        ),
-    };
-    let answer = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-        body.len()
-    );
+    let answer = Request::parse(&request).answer(|| metrics.page(audit.lost()));
     let mut rest = answer.as_bytes();
     while !rest.is_empty() {
         reader.set_write_timeout(Some(left(end)?))?;
@@ -471,16 +440,6 @@ fn answer(mut reader: TcpStream, metrics: &Metrics, audit: &Audit) -> std::io::R
         rest = &rest[sent..];
     }
     Ok(())
-}
-
-/// The path that a GET asks for, without its query.
-fn path(request: &[u8]) -> Option<&str> {
-    let line = request.split(|b| *b == b'\r').next()?;
-    let mut words = std::str::from_utf8(line).ok()?.split(' ');
-    match (words.next(), words.next()) {
-        (Some("GET"), Some(path)) => path.split('?').next(),
-        _ => None,
-    }
 }
 
 /// How long there is still, or the error that says none.
