@@ -76,7 +76,7 @@ const UNUSED: [(&[u8], &str); 9] = [
 ];
 
 /// Reads the words behind the program's name. The error is what the monitoring is told.
-pub(crate) fn parse(words: &[&[u8]]) -> Result<Invocation, String> {
+pub fn parse(words: &[&[u8]]) -> Result<Invocation, String> {
     let mut options = Options {
         host: Vec::new(),
         command: Vec::new(),

@@ -41,6 +41,16 @@ impl State {
         found.map(|(_, (state, _))| *state)
     }
 
+    /// By its exit code; any other code is UNKNOWN.
+    pub const fn of_code(code: i32) -> State {
+        match code {
+            0 => State::Ok,
+            1 => State::Warning,
+            2 => State::Critical,
+            _ => State::Unknown,
+        }
+    }
+
     /// The exit code.
     pub const fn code(self) -> i32 {
         match self {
@@ -51,7 +61,8 @@ impl State {
         }
     }
 
-    const fn name(self) -> &'static str {
+    /// Its name, as plugins print it.
+    pub const fn name(self) -> &'static str {
         match self {
             State::Ok => "OK",
             State::Warning => "WARNING",
@@ -125,6 +136,11 @@ impl Verdict {
             line.insert_str(at + 3, &one_line(&whom));
         }
         self
+    }
+
+    /// The state, and the line for standard output, if the plugin's own words are not all that is said.
+    pub fn into_parts(self) -> (State, Option<String>) {
+        (State::of_code(self.code), self.line)
     }
 
     /// Says it; the exit code.

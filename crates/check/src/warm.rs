@@ -6,6 +6,7 @@ use crate::line::line;
 use crate::options::Options;
 use crate::verdict::{MAX_ERRORS, Verdict};
 use alloc::ffi::CString;
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use fleetgate_sys::poll::{self, CLOSED, READ, Watch};
@@ -53,12 +54,21 @@ fn ask(options: &Options) -> Option<(Fd, Fd)> {
     if socket::peer_user(&master).ok()? != process::effective_uid() {
         return None;
     }
+    let frame = order(options, KEEP)?;
+    let (errors, its) = file::pipe().ok()?;
+    // Standard input is not read, so what stands in its place does not matter.
+    socket::send_now(&master, &frame, &[1, 1, its.raw()]).ok()?;
+    Some((master, errors))
+}
+
+/// The frame that asks the master for a check, whose connection it keeps for so many seconds. None: it would be too long.
+pub fn order(options: &Options, keep: u32) -> Option<Vec<u8>> {
     let word = ToMaster::Run {
         target: Target {
             version: CString::new(VERSION).ok()?,
             // The login's own.
             proxy: CString::default(),
-            keep: KEEP,
+            keep,
         },
         order: SessionOrder {
             node: CString::new(options.host.clone()).ok()?,
@@ -72,13 +82,7 @@ fn ask(options: &Options) -> Option<(Fd, Fd)> {
         },
     };
     let frame = fleetgate_wire::encode(&word);
-    let (errors, its) = file::pipe().ok()?;
-    if frame.len() > MAX_FRAME {
-        return None;
-    }
-    // Standard input is not read, so what stands in its place does not matter.
-    socket::send_now(&master, &frame, &[1, 1, its.raw()]).ok()?;
-    Some((master, errors))
+    (frame.len() <= MAX_FRAME).then_some(frame)
 }
 
 /// The login's directory, as the full client finds it.
@@ -103,8 +107,8 @@ fn directory(options: &Options) -> Option<Vec<u8>> {
 fn follow(options: &Options, master: &Fd, errors: &Fd, begun: clock::Time) -> Outcome {
     let end = nanos(begun) + i64::from(options.timeout) * 1_000_000_000;
     let mut room = vec![0; ROOM];
-    let mut said = Vec::new();
-    let (mut is_open, mut has_begun) = (true, false);
+    let mut hearing = Hearing::default();
+    let mut is_open = true;
     loop {
         let mut watches = [
             Watch::new(master.raw(), READ),
@@ -115,41 +119,83 @@ fn follow(options: &Options, master: &Fd, errors: &Fd, begun: clock::Time) -> Ou
             return Outcome::Late;
         }
         if watches[1].happened() != 0 {
-            is_open = read(errors, &mut said);
+            is_open = read(errors, &mut hearing);
         }
         if watches[0].happened() & (READ | CLOSED) == 0 {
             continue;
         }
-        match receive(master, &mut room) {
-            Heard::Word(FromMaster::Began { .. }) => has_begun = true,
-            Heard::Word(FromMaster::Say { words, .. }) => keep(&mut said, words.as_bytes()),
-            Heard::Word(FromMaster::Ended { words: Some(why), .. }) => {
-                return Outcome::Over(Verdict::unknown(why.to_string_lossy().into_owned()));
-            }
-            Heard::Word(FromMaster::Ended { code, words: None }) => {
+        match hearing.hear(receive(master, &mut room)) {
+            Step::GoOn => {}
+            Step::Over(outcome) => return outcome,
+            Step::Ended(code) => {
                 while is_open && poll::poll(&mut [Watch::new(errors.raw(), READ)], Some(0)) == Ok(1) {
-                    is_open = read(errors, &mut said);
+                    is_open = read(errors, &mut hearing);
                 }
-                return Outcome::Over(Verdict::ended(code, said));
-            }
-            Heard::Word(FromMaster::Failed { why }) => {
-                return Outcome::Over(Verdict::unknown(why.to_string_lossy().into_owned()));
-            }
-            // What asks a person, what a node refuses, another login, another version: the full client's.
-            Heard::Word(_) | Heard::AnotherVersion if !has_begun => return Outcome::Cold,
-            Heard::Word(_) | Heard::AnotherVersion | Heard::End => {
-                return Outcome::Over(Verdict::unknown(
-                    "the master ended; whether the check was begun, the node's audit log says".into(),
-                ));
+                return Outcome::Over(hearing.ended(code));
             }
         }
     }
 }
 
-enum Heard {
+/// What comes from the master.
+pub enum Heard {
+    /// A word.
     Word(FromMaster),
+    /// Something that is no word of this version.
     AnotherVersion,
+    /// Its end.
     End,
+}
+
+/// What a word of the master's means for the check.
+pub enum Step {
+    /// There is more to come.
+    GoOn,
+    /// The check ended with this code. What it wrote to standard error is to be read before [`Hearing::ended`] is asked.
+    Ended(i32),
+    /// That is all.
+    Over(Outcome),
+}
+
+/// A check that the master was asked for, as far as it has been heard of.
+#[derive(Default)]
+pub struct Hearing {
+    has_begun: bool,
+    said: Vec<u8>,
+}
+
+impl Hearing {
+    /// Takes what the check wrote to standard error. What is beyond the bound is forgotten.
+    pub fn keep(&mut self, bytes: &[u8]) {
+        let left = MAX_ERRORS - self.said.len().min(MAX_ERRORS);
+        self.said.extend_from_slice(&bytes[..bytes.len().min(left)]);
+    }
+
+    /// Takes the next word.
+    pub fn hear(&mut self, heard: Heard) -> Step {
+        let unknown = |why: String| Step::Over(Outcome::Over(Verdict::unknown(why)));
+        match heard {
+            Heard::Word(FromMaster::Began { .. }) => self.has_begun = true,
+            Heard::Word(FromMaster::Say { words, .. }) => self.keep(words.as_bytes()),
+            Heard::Word(FromMaster::Ended { words: Some(why), .. } | FromMaster::Failed { why }) => {
+                return unknown(why.to_string_lossy().into_owned());
+            }
+            Heard::Word(FromMaster::Ended { code, words: None }) => return Step::Ended(code),
+            // What asks a person, what a node refuses, another login, another version: the full client's.
+            Heard::Word(_) | Heard::AnotherVersion if !self.has_begun => return Step::Over(Outcome::Cold),
+            Heard::Word(_) | Heard::AnotherVersion | Heard::End => {
+                return unknown(
+                    "the master ended; whether the check was begun, the node's audit log says".into(),
+                );
+            }
+        }
+        Step::GoOn
+    }
+
+    /// The verdict about a check that ended with this code.
+    pub fn ended(self, code: i32) -> Verdict {
+        Verdict::ended(code, self.said)
+    }
 }
 
 fn receive(master: &Fd, room: &mut [u8]) -> Heard {
@@ -164,21 +210,16 @@ fn receive(master: &Fd, room: &mut [u8]) -> Heard {
     }
 }
 
-/// Takes what is there; whether more can come. What is beyond the bound is read and forgotten, so that nobody waits for room.
-fn read(errors: &Fd, said: &mut Vec<u8>) -> bool {
+/// Takes what is there; whether more can come. What is beyond the bound is read, so that nobody waits for room.
+fn read(errors: &Fd, hearing: &mut Hearing) -> bool {
     let mut room = [0; 4096];
     match file::read(errors.raw(), &mut room) {
         Ok(0) | Err(_) => false,
         Ok(len) => {
-            keep(said, &room[..len]);
+            hearing.keep(&room[..len]);
             true
         }
     }
-}
-
-fn keep(said: &mut Vec<u8>, bytes: &[u8]) {
-    let left = MAX_ERRORS - said.len().min(MAX_ERRORS);
-    said.extend_from_slice(&bytes[..bytes.len().min(left)]);
 }
 
 fn nanos(at: clock::Time) -> i64 {
