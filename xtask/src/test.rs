@@ -16,12 +16,13 @@ const PARTS: [&str; 4] = ["tidy", "unit", "images", "plain"];
 
 /// Modules for which it makes no difference what carries a session, and that take long: the plain build is asked them only
 /// where they are named.
-const IMAGES_ALONE: [(&str, &str); 9] = [
+const IMAGES_ALONE: [(&str, &str); 10] = [
     ("cluster", "icinga"),
     ("cluster", "identity"),
     ("cluster", "plain_sshd"),
     ("cluster", "plain_sshd_refusals"),
     ("cluster", "restarts"),
+    ("cluster", "serve"),
     ("cluster", "spans"),
     ("interop", "through"),
     ("lab", "round_trips"),

@@ -1,10 +1,15 @@
 //! Checks for a monitoring system.
 
 use crate::flags::{Arguments, Outcome};
-use crate::output::print;
+use crate::output::{json_line, print};
+use fleetgate_checks::file::ChecksFile;
+use fleetgate_checks::{CheckResult, Listen, ServeOptions, Token};
 use fleetgate_client::error::ClientError;
 use fleetgate_client::nrpe::{Import, import};
+use fleetgate_client::profile::Home;
 use fleetgate_policy::text;
+use serde_json::json;
+use std::fmt::Write as _;
 use std::io::Read;
 use std::path::Path;
 
@@ -45,4 +50,114 @@ pub fn import_nrpe(given: &Arguments) -> Outcome {
         eprintln!("note: {}", text::printable(&note));
     }
     print(&toml)
+}
+
+/// `check serve`
+pub fn serve(given: &Arguments) -> Outcome {
+    let home = Home::find(given.value("home"))?;
+    let path = |flag| given.value(flag).map(Into::into);
+    let listen: Result<Vec<Listen>, _> = given.values("listen").map(Listen::parse).collect();
+    let listen = listen.map_err(|wants| given.wrong(format!("--listen wants {wants}")))?;
+    let has_port = listen.iter().any(|place| matches!(place, Listen::Loopback(_)));
+    match (has_port, given.value("token-file")) {
+        (true, None) => {
+            return Err(given
+                .wrong(
+                    "every local user can connect to a port: give --token-file FILE, or --listen unix:PATH",
+                )
+                .into());
+        }
+        (false, Some(_)) => {
+            return Err(given
+                .wrong("--token-file is for a port: give --listen 127.0.0.1:PORT too")
+                .into());
+        }
+        _ => {}
+    }
+    let token = given
+        .value("token-file")
+        .map(|file| Token::read(Path::new(file)))
+        .transpose()?;
+    let options = ServeOptions {
+        file: path("file").unwrap_or_default(),
+        listen,
+        token,
+        textfile: path("textfile"),
+        command_file: path("nagios"),
+    };
+    if given.has("check") {
+        return print(&plan(&home, &options, given.has("once"))?);
+    }
+    let (is_json, is_once) = (given.has("json"), given.has("once"));
+    let mut report = |result: &CheckResult| match (is_json, is_once) {
+        (true, _) => Some(result_json(result)),
+        (false, true) => Some(result_line(result)),
+        (false, false) => None,
+    };
+    match is_once {
+        true => fleetgate_checks::once(&home, &options, &mut report).map(|is_ok| i32::from(!is_ok)),
+        false => fleetgate_checks::serve(&home, &options, &mut report).map(|()| 0),
+    }
+    .map_err(Into::into)
+}
+
+/// What would be done, for `--check`.
+fn plan(home: &Home, options: &ServeOptions, is_once: bool) -> Result<String, ClientError> {
+    let file = ChecksFile::load(&options.file)?;
+    let mut plan = String::new();
+    for (name, service) in &file.services {
+        let words = [&service.options.command]
+            .into_iter()
+            .chain(&service.options.arguments);
+        let words: Vec<String> = words
+            .map(|word| String::from_utf8_lossy(word).into_owned())
+            .collect();
+        let _ = writeln!(
+            plan,
+            "{name}: {words:?} on {}, every {} s, {} s at most",
+            service.on.join(" and "),
+            service.interval.as_secs(),
+            service.options.timeout
+        );
+    }
+    let usual = [Listen::usual(home)];
+    let listen = if options.listen.is_empty() {
+        &usual[..]
+    } else {
+        &options.listen
+    };
+    if !is_once {
+        for place in listen {
+            let _ = writeln!(plan, "results are read at {place}");
+        }
+    }
+    for file in [&options.textfile, &options.command_file].into_iter().flatten() {
+        let _ = writeln!(plan, "results are written to {}", file.display());
+    }
+    Ok(plan)
+}
+
+fn result_line(result: &CheckResult) -> String {
+    let output = String::from_utf8_lossy(&result.output);
+    let first = output.lines().next().unwrap_or_default();
+    let (target, state) = (&result.target, result.state.name());
+    text::printable_lines(&format!(
+        "{} {}: {state}: {}\n",
+        target.node,
+        target.service,
+        text::printable(first)
+    ))
+}
+
+fn result_json(result: &CheckResult) -> String {
+    json_line(&json!({
+        "node": result.target.node,
+        "service": result.target.service,
+        "state": result.state.name(),
+        "code": result.state.code(),
+        "output": String::from_utf8_lossy(&result.output),
+        "cut": result.is_cut,
+        "seconds": (result.time.as_secs_f64() * 1e3).round() / 1e3,
+        "ended": result.ended as f64 / 1e3,
+    }))
 }

@@ -30,6 +30,7 @@ pub mod profile;
 pub mod prompt;
 pub mod proxy_command;
 pub mod ssh;
+pub mod standard_output;
 pub mod stderr;
 pub mod time;
 pub mod timings;

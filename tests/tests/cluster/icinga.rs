@@ -5,6 +5,8 @@ use fleetgate_tests::needs_root;
 
 /// The page, with its definition.
 const PAGE: &str = include_str!("../../../docs/fast-commands.md");
+/// `icinga` runs it.
+pub const TOOLS: &str = include_str!("../../scripts/icinga.sh");
 const CONFIG: &str = include_str!("../../scripts/icinga.conf");
 
 /// The definition in the page.
@@ -23,16 +25,9 @@ fn icinga_runs_a_thousand_services_by_check_fleetgate() {
     let config = CONFIG.replace("DEFINITION", &definition());
     std::fs::write("/run/test/icinga.conf", config).expect("written");
     let said = cluster.script(&format!(
-        r#"{}
+        r#"{}{TOOLS}
         begin
-        mkdir -p icinga/spool
         export FLEETGATE_HOME=/run/test/home
-        icinga() {{
-            set -- "$@" -c icinga.conf -DRunAsUser=root -DRunAsGroup=root -DPluginDir="$(dirname "$CHECK")"
-            for place in DataDir CacheDir LogDir InitRunDir; do mkdir -p icinga/$place; set -- "$@" -D$place=/run/test/icinga/$place; done
-            for file in PidPath StatePath ObjectsPath VarsPath ModAttrPath; do set -- "$@" -D$file=/run/test/icinga/$file; done
-            timeout "$time" icinga2 daemon "$@" -DSpoolDir=/run/test/icinga/spool
-        }}
         time=60; icinga -C > icinga/log 2>&1 || {{ cat icinga/log >&2; exit 1; }}
         time=70; icinga > icinga/log 2>&1 || true
         cat icinga/results* icinga/rest > icinga/all

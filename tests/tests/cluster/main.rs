@@ -14,5 +14,6 @@ mod proxy_tls;
 mod restarts;
 mod rotation;
 mod run;
+mod serve;
 mod services;
 mod spans;

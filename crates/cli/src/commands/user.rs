@@ -188,6 +188,37 @@ pub const TABLE: &[Command] = &[
         ("with a time of its own", "fleetgate check run -H web1 -c disk -t 30:CRITICAL"),
     ]),
     Command::new(
+        &["check", "serve"],
+        "run checks by itself, and give their last results away",
+        "Runs the checks of a file on the nodes that it names, spread over their intervals, in the foreground. The last \
+         results are a page for Prometheus at /metrics, on a socket that is yours alone, on a port of loopback behind a \
+         token, or as a file for node_exporter; and lines for the external command file of Nagios or Icinga.\n\n\
+         A node that joins is checked from the next minute on. SIGHUP reads the file anew; one that is bad is refused, and \
+         the checks stay as they were. With --once the exit code is 0 where all are OK, else 1.",
+        check::serve,
+    )
+    .flags(&[
+        Flag::new("file", Value::Path("FILE"), "What runs where: `[service.NAME]` with `on` and `check`.").required(),
+        Flag::new(
+            "listen",
+            Value::Text("PLACE"),
+            "Where /metrics is read: unix:PATH or 127.0.0.1:PORT (default: the socket mux/checks beside the login).",
+        )
+        .repeated(),
+        Flag::new("token-file", Value::Path("FILE"), "What readers of a port show: `Authorization: Bearer TOKEN`."),
+        Flag::new("textfile", Value::Path("FILE"), "Write the page to this file too, for node_exporter (*.prom)."),
+        Flag::new("nagios", Value::Path("FIFO"), "Write each result to this external command file of Nagios or Icinga."),
+        Flag::new("once", Value::None, "Run each check once, write the results, and end."),
+        Flag::new("check", Value::None, "Read the file, say what would be done, and do nothing."),
+        HOME,
+        Flag::new("json", Value::None, "Print a line of JSON for each result."),
+    ])
+    .examples(&[
+        ("for Prometheus", "fleetgate check serve --file checks.toml --listen 127.0.0.1:9109 --token-file token"),
+        ("for Icinga", "fleetgate check serve --file checks.toml --nagios /run/icinga2/cmd/icinga2.cmd"),
+        ("all of them now", "fleetgate check serve --file checks.toml --once"),
+    ]),
+    Command::new(
         &["check", "import"],
         "print NRPE's commands as named commands of a node",
         "Reads nrpe.cfg and prints tables for node.toml. Standard error says what has to be looked at: arguments, whose \

@@ -16,17 +16,15 @@ pub use result::{End, Leftover, NodeResult, Tally};
 use crate::connect;
 use crate::error::ClientError;
 use crate::profile::{Home, Profile};
-use crate::ssh::StandardStream;
 use crate::ssh::capture::{MAX_ALL, Room};
+use crate::standard_output::{MAX_UNREAD, Out};
 use crate::timings::Timings;
 use crate::transport::Proxy;
 use node::{Job, Outcome};
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::io::AsyncWrite;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::{JoinSet, LocalSet};
@@ -36,8 +34,6 @@ use tokio::time::{Instant, MissedTickBehavior, sleep};
 pub const BATCH: usize = 100;
 /// At most: a proxy has room for 1,024 streams on a connection.
 pub const MAX_BATCH: usize = 1000;
-/// While the reader of standard output is behind by more, no node is begun and no result is taken.
-const MAX_UNREAD: usize = 4 << 20;
 /// How long a proxy that went away has to come back, and how often it is looked for.
 const RESTART: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_millis(300);
@@ -131,7 +127,7 @@ async fn run_all(home: &Home, options: RunOptions, report: &mut dyn Report) -> R
         tasks: JoinSet::new(),
         cancel,
         signal: None,
-        out: Out::new(),
+        out: Out::open(),
         why_not: None,
     };
     run.turns(&mut signals, report).await;
@@ -205,6 +201,7 @@ impl Run<'_> {
         let mut tick = tokio::time::interval(PROGRESS);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
+            // No node is begun meanwhile, and no result is taken.
             let behind = self.out.unread() > MAX_UNREAD;
             if !behind && !self.begin_nodes(signals, report).await {
                 return;
@@ -304,66 +301,6 @@ impl Run<'_> {
     fn cancelled_for(&mut self, why: &str) {
         self.cancel.send_replace(true);
         self.why_not.get_or_insert_with(|| why.to_owned());
-    }
-}
-
-/// What is to be written to standard output. A reader that is slow holds up neither sessions nor signals.
-struct Out {
-    stream: Option<StandardStream>,
-    pieces: VecDeque<Vec<u8>>,
-    /// How much of the first piece is written.
-    at: usize,
-    unread: usize,
-    /// It takes nothing more.
-    is_gone: bool,
-}
-
-impl Out {
-    /// To be made within a runtime.
-    fn new() -> Out {
-        let stream = StandardStream::open(1).ok();
-        Out {
-            is_gone: stream.is_none(),
-            stream,
-            pieces: VecDeque::new(),
-            at: 0,
-            unread: 0,
-        }
-    }
-
-    fn unread(&self) -> usize {
-        self.unread
-    }
-
-    fn put(&mut self, text: Option<String>) {
-        let Some(text) = text.filter(|text| !text.is_empty() && !self.is_gone) else {
-            return;
-        };
-        self.unread += text.len();
-        self.pieces.push_back(text.into_bytes());
-    }
-
-    /// Writes, until some was written.
-    async fn written(&mut self) {
-        let Some((stream, piece)) = self.stream.as_mut().zip(self.pieces.front()) else {
-            return std::future::pending().await;
-        };
-        let rest = &piece[self.at..];
-        let written =
-            std::future::poll_fn(|cx| AsyncWrite::poll_write(Pin::new(&mut *stream), cx, rest)).await;
-        match written {
-            Ok(n @ 1..) => {
-                (self.at, self.unread) = (self.at + n, self.unread - n);
-                if self.at == piece.len() {
-                    self.pieces.pop_front();
-                    self.at = 0;
-                }
-            }
-            Ok(0) | Err(_) => {
-                self.pieces.clear();
-                (self.at, self.unread, self.is_gone) = (0, 0, true);
-            }
-        }
     }
 }
 

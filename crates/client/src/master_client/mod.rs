@@ -5,7 +5,7 @@
 //! Where there is no master and none can be started, a command makes a connection of its own.
 
 pub(crate) mod lend;
-pub(crate) mod socket;
+pub mod socket;
 pub(crate) mod usage;
 
 use crate::connect;

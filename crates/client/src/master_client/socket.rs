@@ -23,38 +23,43 @@ thread_local! {
 }
 
 /// One end.
-pub(crate) struct MessageSocket(AsyncFd<Fd>);
+pub struct MessageSocket(AsyncFd<Fd>);
 
 /// A frame, and the descriptors that came with it.
-pub(crate) type Message<T> = (T, Vec<Fd>);
+pub type Message<T> = (T, Vec<Fd>);
 
 impl MessageSocket {
     /// To be called within a runtime.
-    pub(crate) fn new(fd: Fd) -> io::Result<MessageSocket> {
+    pub fn new(fd: Fd) -> io::Result<MessageSocket> {
         stream::make_nonblocking(&fd).map_err(error)?;
         watched(fd).map(MessageSocket)
     }
 
     /// To the master that listens at `path`. `WouldBlock`: its queue is full.
-    pub(crate) fn connect(path: &Path) -> io::Result<MessageSocket> {
+    pub fn connect(path: &Path) -> io::Result<MessageSocket> {
         let fd = socket::unconnected().map_err(error)?;
         net::connect_unix(&fd, &name(path)?).map_err(error)?;
         MessageSocket::new(fd)
     }
 
     /// Ours, and the other end for a process that is to be started.
-    pub(crate) fn pair() -> io::Result<(MessageSocket, Fd)> {
+    pub fn pair() -> io::Result<(MessageSocket, Fd)> {
         let (ours, its) = socket::pair().map_err(error)?;
         Ok((MessageSocket::new(ours)?, its))
     }
 
     /// The other end is a process of the same user.
-    pub(crate) fn is_ours(&self) -> bool {
+    pub fn is_ours(&self) -> bool {
         socket::peer_user(self.0.get_ref()).is_ok_and(|user| user == effective_uid())
     }
 
+    /// The descriptor, for a frame that is made already.
+    pub fn fd(&self) -> &Fd {
+        self.0.get_ref()
+    }
+
     /// Sends at once, or not at all: who does not read what is small has stopped reading.
-    pub(crate) fn send(&self, word: &impl Encode, descriptors: &[i32]) -> io::Result<()> {
+    pub fn send(&self, word: &impl Encode, descriptors: &[i32]) -> io::Result<()> {
         let frame = fleetgate_wire::encode(word);
         if frame.len() > MAX_FRAME {
             return Err(io::Error::new(
@@ -66,7 +71,7 @@ impl MessageSocket {
     }
 
     /// The next word. `InvalidData`: it is of another version, or none. `UnexpectedEof`: the other end is closed.
-    pub(crate) fn poll_receive<T: Decode>(&self, cx: &mut Context<'_>) -> Poll<io::Result<Message<T>>> {
+    pub fn poll_receive<T: Decode>(&self, cx: &mut Context<'_>) -> Poll<io::Result<Message<T>>> {
         loop {
             let mut guard = ready!(self.0.poll_read_ready(cx))?;
             let received = ROOM.with_borrow_mut(|room| {
@@ -85,7 +90,8 @@ impl MessageSocket {
         }
     }
 
-    pub(crate) async fn receive<T: Decode>(&self) -> io::Result<Message<T>> {
+    /// Waits for one.
+    pub async fn receive<T: Decode>(&self) -> io::Result<Message<T>> {
         std::future::poll_fn(|cx| self.poll_receive(cx)).await
     }
 }
@@ -133,7 +139,7 @@ impl Listener {
 /// The newer name of this call is unsafe, since a type could change its descriptor behind the runtime's back: `Fd` owns
 /// one and keeps it.
 #[allow(deprecated)]
-fn watched(fd: Fd) -> io::Result<AsyncFd<Fd>> {
+pub fn watched(fd: Fd) -> io::Result<AsyncFd<Fd>> {
     AsyncFd::with_interest(fd, Interest::READABLE)
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// A length of time: written `"15m"`, read as a number of seconds, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span(pub Duration);
+pub struct Span(pub Duration);
 
 /// Bytes, written as base64.
 #[derive(Clone, Debug, PartialEq, Eq)]
