@@ -55,6 +55,8 @@ struct Pair {
     code: Option<u32>,
     /// What was asked for was refused: of the host's side only its end counts.
     refused: bool,
+    /// The user closed it and waits for the host's last words: nothing else is passed on.
+    left: bool,
     /// When its roles let it last no longer, and after how many seconds that is.
     over: Option<(Pin<Box<Sleep>>, u64)>,
     /// Comes when somebody ordered its end.
@@ -233,6 +235,7 @@ impl<'a> Relay<'a> {
                 text,
             } => return self.failed(side, *channel, *reason, &String::from_utf8_lossy(text), other),
             Event::Closed(channel) => return self.closed(side, *channel),
+            Event::Leaving(channel) => return self.leaving(*channel),
             Event::Replied { channel, done } => {
                 if let Some(pair) = self.pair(side, *channel) {
                     let asked = match side {
@@ -274,7 +277,12 @@ impl<'a> Relay<'a> {
             return user.refuse(channel, PROHIBITED, &words);
         }
         match host.open(kind) {
-            Some(theirs) => self.insert(Some(channel), Some(theirs)),
+            Some(theirs) => {
+                if *kind == ChannelKind::Session {
+                    user.close_later(channel);
+                }
+                self.insert(Some(channel), Some(theirs));
+            }
             None => user.refuse(channel, PROHIBITED, "too many channels"),
         }
     }
@@ -514,6 +522,15 @@ impl<'a> Relay<'a> {
         }
     }
 
+    /// The user closed a session: the host's channel follows behind what still waits for it, and the user's when the host
+    /// said how its program ended. An sshd may say so after the end of the output, at which OpenSSH's client closes.
+    fn leaving(&mut self, channel: ChannelId) {
+        if let Some(pair) = self.pair(Side::User, channel) {
+            pair.left = true;
+            pair.up.push_back(Item::Close);
+        }
+    }
+
     /// One side closed its channel: the other's follows, behind what still waits for it.
     fn closed(&mut self, side: Side, channel: ChannelId) {
         let Some(at) = self.at(side, channel) else {
@@ -551,6 +568,9 @@ impl<'a> Relay<'a> {
         };
         if let Some(to) = pair.host {
             flow(&mut pair.up, host, to, user, pair.user);
+        }
+        if pair.left {
+            drop_output(&mut pair.down, host, pair.host);
         }
         if let Some(to) = pair.user {
             flow(&mut pair.down, user, to, host, pair.host);
@@ -607,6 +627,17 @@ fn flow(
         }
         queue.pop_front();
     }
+}
+
+/// Takes the output that nobody reads any more out of a queue, so that its program gets to its end.
+fn drop_output(queue: &mut VecDeque<Item>, from: &mut Connection, source: Option<ChannelId>) {
+    queue.retain(|item| {
+        let Item::Data(_, bytes) = item else { return true };
+        if let Some(source) = source {
+            from.consumed(source, bytes.len());
+        }
+        false
+    });
 }
 
 fn kill() -> Request {

@@ -190,7 +190,7 @@ impl Host for Keyless {
 async fn sshd(listener: TcpListener, key: Arc<HostKey>) {
     let (stream, _) = listener.accept().await.expect("accepted");
     let mut end = Endpoint::new(Connection::server(settings(&key).into(), cookie()), stream);
-    let mut session = Vec::new();
+    let (mut session, mut late) = (Vec::new(), None);
     poll_fn(|cx| {
         loop {
             loop {
@@ -205,6 +205,7 @@ async fn sshd(listener: TcpListener, key: Arc<HostKey>) {
                     ),
                     Echo(fleetgate_ssh::event::ChannelId, Vec<u8>),
                     End(fleetgate_ssh::event::ChannelId),
+                    EndOutput(fleetgate_ssh::event::ChannelId),
                     Ask(fleetgate_ssh::event::ChannelId),
                     Nothing,
                 }
@@ -221,10 +222,14 @@ async fn sshd(listener: TcpListener, key: Arc<HostKey>) {
                         reply,
                     })) => {
                         let agent = matches!(&request, Request::Exec { command } if command == b"agent");
+                        if matches!(&request, Request::Exec { command } if command == b"late") {
+                            late = Some(channel);
+                        }
                         Do::Run(channel, reply, agent)
                     }
                     Ok(Some(Event::Data { channel, bytes, .. })) => Do::Echo(channel, bytes.to_vec()),
-                    Ok(Some(Event::Eof(channel))) => Do::End(channel),
+                    Ok(Some(Event::Eof(channel))) if late == Some(channel) => Do::EndOutput(channel),
+                    Ok(Some(Event::Eof(channel) | Event::Leaving(channel))) => Do::End(channel),
                     Ok(Some(_)) => Do::Nothing,
                 };
                 match next {
@@ -255,6 +260,10 @@ async fn sshd(listener: TcpListener, key: Arc<HostKey>) {
                             .unwrap_or(channel);
                         end.core.write(to, Stream::Main, &bytes);
                         end.core.consumed(channel, bytes.len());
+                    }
+                    Do::EndOutput(channel) => {
+                        end.core.close_later(channel);
+                        end.core.eof(channel);
                     }
                     Do::End(channel) => {
                         end.core.request(channel, &Request::ExitStatus { code: 7 }, false);
@@ -386,6 +395,39 @@ fn a_session_passes_with_its_output_its_end_and_its_exit_status() {
                 format!("ada: Ended {{ session: \"{session}\", code: Some(7) }}"),
             ]
         );
+    });
+}
+
+#[test]
+fn the_exit_status_comes_to_a_user_who_closed_at_the_end_of_the_output() {
+    run(async || {
+        let mut s = scene(&[], true, None).await;
+        assert_eq!(s.client.log_in("ada", &s.key, &s.blob).await, Ok(true));
+        let core = &mut s.client.end.core;
+        let channel = core.open(&ChannelKind::Session).expect("open");
+        let command = b"late".to_vec();
+        core.request(channel, &Request::Exec { command }, true);
+        core.eof(channel);
+        let ended = s.client.until(|_, e| matches!(e, Event::Eof(_)).then_some(()));
+        ended.await.expect("the end of the output");
+        s.client.end.core.close(channel);
+        let mut status = None;
+        let closed = s.client.until(|_, e| match e {
+            Event::Request {
+                request: Request::ExitStatus { code },
+                ..
+            } => {
+                status = Some(code);
+                None
+            }
+            Event::Closed(_) => Some(()),
+            _ => None,
+        });
+        closed.await.expect("closed by both");
+        assert_eq!(status, Some(7));
+        let told = s.host.told.borrow();
+        let last = told.last().expect("something");
+        assert!(last.ends_with("code: Some(7) }"), "{last}");
     });
 }
 
