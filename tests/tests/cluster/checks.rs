@@ -186,3 +186,50 @@ heard.write(s.accept()[0].recv(9))' > up & other=$!
         [ -e heard ] && [ ! -s heard ]"#
     ));
 }
+
+#[test]
+fn another_user_of_the_machine_runs_no_check() {
+    needs_root!("a node that serves other accounts");
+    cluster().script(&format!(
+        r#"{TOOLS}
+        begin
+        # By the program itself, which comes to no file of the user's.
+        mkdir elsewhere; cp -L "$CHECK" elsewhere/check_fleetgate; chmod 755 . elsewhere
+        code=0
+        setpriv --reuid 54321 --regid 54321 --clear-groups elsewhere/check_fleetgate --home home -l ada -H gate -c state -a 0 > said 2>&1 || code=$?
+        is $code 3
+        grep -q '^UNKNOWN - ' said
+        # By what a user's own program said, with every file opened to everybody.
+        mkdir -m 700 copy copy/mux; cp home/id* home/profile* copy
+        cat > play <<'END'
+import os, socket, sys
+what, user, path = sys.argv[1:]
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+if what == "keep":
+    s.bind(path); s.listen(); print("up", flush=True)
+    open("frame", "wb").write(socket.recv_fds(s.accept()[0], 65536, 3)[0]); sys.exit()
+frame, (out, into) = open("frame", "rb").read(), os.pipe()
+os.setgroups([]); os.setresgid(int(user), int(user), int(user)); os.setresuid(int(user), int(user), int(user))
+s.connect(path)
+try: socket.send_fds(s, [frame], [os.open("/dev/null", os.O_RDONLY), into, into])
+except BrokenPipeError: pass
+os.close(into)
+try: heard = s.recv(65536)
+except ConnectionResetError: heard = b""
+# Until the master has closed its copies too.
+if not heard: print("nothing"); sys.exit(bool(os.read(out, 100)))
+while s.recv(65536): pass
+print(os.read(out, 100).decode(), end="")
+END
+        python3 play keep 0 copy/mux/master > up & keeps=$!
+        until [ -s up ]; do kill -0 $keeps; sleep 0.05; done
+        "$CHECK" --home copy -l ada -H gate -c state -a 0 > said 2>&1 || true
+        wait $keeps
+        [ -s frame ]
+        chmod 755 home home/mux; chmod 666 home/mux/master
+        is "$(python3 play ask 0 home/mux/master)" "$(printf 'state 0\nmore\nodd')"
+        is "$(python3 play ask 54321 home/mux/master)" nothing
+        chmod 700 home home/mux; chmod 600 home/mux/master
+        told 0 'state 0' -H gate -c state -a 0"#
+    ));
+}
