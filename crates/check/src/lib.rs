@@ -1,7 +1,7 @@
 //! `check_fleetgate`, a plugin for Nagios, Icinga and their kin in the place of check_nrpe: a named command on a node, by the
 //! connection that the user's master keeps.
 //!
-//! Read in this order: [`options`] (the command line), [`line`] (what the node is sent), [`warm`] (the session, by the master),
+//! Read in this order: [`options`] (the command line), [`line`] and [`secret`] (what the node is sent), [`warm`] (the session, by the master),
 //! [`verdict`] (what the monitoring is told). Where no master can do it, the program becomes `fleetgate check run`, which makes
 //! a connection and starts a master for the next one. Nothing here opens a connection, reads a key or a configuration.
 //!
@@ -25,6 +25,7 @@ extern crate std;
 
 pub mod line;
 pub mod options;
+pub mod secret;
 pub mod verdict;
 pub mod warm;
 

@@ -1,6 +1,7 @@
 //! The command line: check_nrpe's letters, and a few of fleetgate's own. Both programs read it here.
 
 use crate::line::{MAX_ARGUMENT, MAX_ARGUMENTS, MAX_NAME};
+use crate::secret::{self, MAX_SECRETS, Secret};
 use crate::verdict::State;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -20,6 +21,8 @@ pub struct Options {
     pub command: Vec<u8>,
     /// What is filled in.
     pub arguments: Vec<Vec<u8>>,
+    /// What is given to it beside its words.
+    pub secrets: Vec<Secret>,
     /// How long an answer is waited for, in seconds.
     pub timeout: u32,
     /// What it is when none comes.
@@ -44,7 +47,7 @@ pub const HELP: &str = "\
 Runs a check on a node: a named command of its node.toml, without a shell. What it prints and its exit code are the plugin's.
 Whatever goes wrong on the way is UNKNOWN (3), with one line that says what.
 
-  check_fleetgate -H NODE -c CHECK [-a ARGUMENT...]... [-t SECONDS[:STATE]] [-l ACCOUNT]
+  check_fleetgate -H NODE -c CHECK [-a ARGUMENT...]... [--secret NAME=FILE]... [-t SECONDS[:STATE]] [-l ACCOUNT]
 
   -H, --host NODE         where
   -c, --command CHECK     its name there
@@ -53,6 +56,8 @@ Whatever goes wrong on the way is UNKNOWN (3), with one line that says what.
                           how long an answer is waited for (default 10), and what it is then: OK, WARNING, CRITICAL or
                           UNKNOWN (default)
   -u, --unknown-timeout   UNKNOWN when no answer comes, whatever -t says
+      --secret NAME=FILE  a variable for the check, whose value stands in a file that nobody else can read; the command of
+                          the node.toml has to name it in `secrets`
   -l, --login ACCOUNT     the account (default: the one that `fleetgate ssh` takes)
       --home DIR          the login's directory (default: FLEETGATE_HOME, else ~/.fleetgate)
   -h, --help              this text
@@ -60,6 +65,7 @@ Whatever goes wrong on the way is UNKNOWN (3), with one line that says what.
 
   check_fleetgate -H web1 -c load -a 15,10,5 30,25,20
   check_fleetgate -H web1 -c disk -a 20 -t 30:CRITICAL
+  check_fleetgate -H db1 -c mysql --secret DB_PASSWORD=/etc/fleetgate/db1.password
 ";
 
 /// What check_nrpe has and this has no use for, with the reason.
@@ -81,6 +87,7 @@ pub fn parse(words: &[&[u8]]) -> Result<Invocation, String> {
         host: Vec::new(),
         command: Vec::new(),
         arguments: Vec::new(),
+        secrets: Vec::new(),
         timeout: TIMEOUT,
         at_timeout: State::Unknown,
         login: None,
@@ -99,6 +106,10 @@ pub fn parse(words: &[&[u8]]) -> Result<Invocation, String> {
             b"-c" | b"--command" => options.command = name_of("the check", value()?)?,
             b"-l" | b"--login" => options.login = Some(name_of("the account", value()?)?),
             b"--home" => options.home = Some(value()?.to_vec()),
+            b"--secret" => {
+                let secret = secret_of(value()?)?;
+                add_secret(&mut options.secrets, secret)?;
+            }
             b"-t" | b"--timeout" => (options.timeout, options.at_timeout) = timeout(value()?)?,
             b"-u" | b"--unknown-timeout" if attached.is_none() => unknown_timeout = true,
             b"-a" | b"--args" => {
@@ -167,6 +178,34 @@ fn add(arguments: &mut Vec<Vec<u8>>, word: &[u8]) -> Result<(), String> {
         ));
     }
     arguments.push(word.to_vec());
+    Ok(())
+}
+
+/// `NAME=FILE`.
+fn secret_of(word: &[u8]) -> Result<Secret, String> {
+    let at = word.iter().position(|b| *b == b'=');
+    let parts = at.map(|at| (core::str::from_utf8(&word[..at]), &word[at + 1..]));
+    match parts {
+        Some((Ok(name), file)) if secret::is_name(name) && !file.is_empty() => Ok(Secret {
+            name: name.to_string(),
+            file: file.to_vec(),
+        }),
+        // Not shown: somebody may have given the secret itself.
+        _ => Err(
+            "--secret takes NAME=FILE: a variable's name, and the file in which its value stands".to_string(),
+        ),
+    }
+}
+
+/// Adds a secret to a check's.
+pub fn add_secret(secrets: &mut Vec<Secret>, secret: Secret) -> Result<(), String> {
+    if secrets.len() == MAX_SECRETS {
+        return Err(format!("a check has at most {MAX_SECRETS} secrets"));
+    }
+    if secrets.iter().any(|other| other.name == secret.name) {
+        return Err(format!("the secret {} is given twice", secret.name));
+    }
+    secrets.push(secret);
     Ok(())
 }
 
@@ -240,6 +279,9 @@ mod tests {
         assert_eq!(arguments(&options), ["20", "10"]);
         assert_eq!((options.timeout, options.at_timeout), (5, State::Unknown));
         assert_eq!(options.login.as_deref(), Some(&b"nagios"[..]));
+        let options = read("-H db1 -c mysql --secret A=/etc/a --secret=B=/etc/b=c -a 1").expect("read");
+        let secrets: Vec<_> = options.secrets.iter().map(|s| (&*s.name, &s.file[..])).collect();
+        assert_eq!(secrets, [("A", &b"/etc/a"[..]), ("B", b"/etc/b=c")]);
         let options = read("-H web1 -c temperature -a -5 -3.5 -a -w -t 9").expect("read");
         assert_eq!(arguments(&options), ["-5", "-3.5", "-w"]);
         assert_eq!(options.timeout, 9);
@@ -264,10 +306,22 @@ mod tests {
             ("-H web1 -c load -a a\nb", "control characters"),
             ("-H web1 -c load -p 5666", "a node has no port"),
             ("-H web1 -c load -n", "always encrypted"),
+            ("-H web1 -c load --secret hunter2", "--secret takes NAME=FILE"),
+            ("-H web1 -c load --secret A=", "--secret takes NAME=FILE"),
+            ("-H web1 -c load --secret 1=/a", "--secret takes NAME=FILE"),
+            (
+                "-H web1 -c load --secret FLEETGATE_USER=/a",
+                "--secret takes NAME=FILE",
+            ),
+            (
+                "-H web1 -c load --secret A=/a --secret A=/b",
+                "the secret A is given twice",
+            ),
         ] {
             let said = read(words).expect_err(words);
             assert!(said.contains(why), "{words}: {said}");
             assert!(!said.contains('\n'), "{words}: one line: {said}");
+            assert!(!said.contains("hunter2"), "{said}");
         }
         let many: String = core::iter::repeat_n(" 1", MAX_ARGUMENTS + 1).collect();
         let said = read(&format!("-H web1 -c load -a{many}")).expect_err("too many");

@@ -4,6 +4,7 @@
 use crate::VERSION;
 use crate::line::line;
 use crate::options::Options;
+use crate::secret::Values;
 use crate::verdict::{MAX_ERRORS, Verdict};
 use alloc::ffi::CString;
 use alloc::string::String;
@@ -12,6 +13,7 @@ use alloc::vec::Vec;
 use fleetgate_sys::poll::{self, CLOSED, READ, Watch};
 use fleetgate_sys::{Fd, clock, exec, file, net, process, socket};
 use fleetgate_wire::master::{FromMaster, MAX_FRAME, MAX_WORDS, SessionOrder, Target, ToMaster, Work};
+use fleetgate_wire::pam::wipe;
 
 /// The master's socket, below the login's directory.
 const SOCKET: &[u8] = b"/mux/master";
@@ -37,14 +39,18 @@ pub fn run(options: &Options) -> Outcome {
     if options.host.iter().any(|b| b"=,*?".contains(b)) {
         return Outcome::Cold;
     }
-    match ask(options) {
+    let secrets = match Values::read(&options.secrets) {
+        Ok(secrets) => secrets,
+        Err(why) => return Outcome::Over(Verdict::unknown(why)),
+    };
+    match ask(options, &secrets) {
         Some((master, errors)) => follow(options, &master, &errors, begun),
         None => Outcome::Cold,
     }
 }
 
 /// Hands the check to the master. Where it goes wrong nothing was begun.
-fn ask(options: &Options) -> Option<(Fd, Fd)> {
+fn ask(options: &Options, secrets: &Values) -> Option<(Fd, Fd)> {
     let mut path = directory(options)?;
     path.extend_from_slice(SOCKET);
     let path = CString::new(path).ok()?;
@@ -54,15 +60,18 @@ fn ask(options: &Options) -> Option<(Fd, Fd)> {
     if socket::peer_user(&master).ok()? != process::effective_uid() {
         return None;
     }
-    let frame = order(options, KEEP)?;
+    let mut frame = order(options, secrets, KEEP)?;
     let (errors, its) = file::pipe().ok()?;
     // Standard input is not read, so what stands in its place does not matter.
-    socket::send_now(&master, &frame, &[1, 1, its.raw()]).ok()?;
+    let sent = socket::send_now(&master, &frame, &[1, 1, its.raw()]);
+    wipe(&mut frame);
+    sent.ok()?;
     Some((master, errors))
 }
 
-/// The frame that asks the master for a check, whose connection it keeps for so many seconds. None: it would be too long.
-pub fn order(options: &Options, keep: u32) -> Option<Vec<u8>> {
+/// The frame that asks the master for a check, whose connection it keeps for so many seconds; to be wiped, where there are
+/// secrets. None: it would be too long.
+pub fn order(options: &Options, secrets: &Values, keep: u32) -> Option<Vec<u8>> {
     let word = ToMaster::Run {
         target: Target {
             version: CString::new(VERSION).ok()?,
@@ -77,7 +86,7 @@ pub fn order(options: &Options, keep: u32) -> Option<Vec<u8>> {
                 command: line(options),
             },
             terminal: None,
-            environment: Vec::new(),
+            environment: secrets.variables().to_vec(),
             input: false,
         },
     };

@@ -1,7 +1,8 @@
 //! The file that says which checks run where: what it may say, and what goes without it. A file that cannot be used is refused
 //! with the line, the reason and what would be right.
 
-use fleetgate_check::options::{Invocation, MAX_TIMEOUT, Options, TIMEOUT, parse};
+use fleetgate_check::options::{Invocation, MAX_TIMEOUT, Options, TIMEOUT, add_secret, parse};
+use fleetgate_check::secret::{Secret, is_name};
 use fleetgate_client::error::ClientError;
 use fleetgate_policy::cluster::{Selector, Span};
 use fleetgate_policy::text;
@@ -61,6 +62,8 @@ struct ServiceForm {
     check: String,
     #[serde(default, deserialize_with = "arguments")]
     arguments: Vec<String>,
+    #[serde(default, deserialize_with = "secrets")]
+    secrets: Vec<Secret>,
     #[serde(default, deserialize_with = "login")]
     login: Option<String>,
     #[serde(default, deserialize_with = "interval")]
@@ -146,6 +149,22 @@ fn arguments<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error
     Ok(arguments)
 }
 
+/// A table: the variable and the file of its value.
+fn secrets<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Secret>, D::Error> {
+    let mut secrets = Vec::new();
+    for (name, file) in BTreeMap::<String, String>::deserialize(from)? {
+        if !is_name(&name) || !file.starts_with('/') {
+            return Err(D::Error::custom(
+                "secrets has a variable's name and the absolute path of the file in which its value stands: \
+                 secrets = { DB_PASSWORD = \"/etc/fleetgate/db.password\" }",
+            ));
+        }
+        let file = file.into_bytes();
+        add_secret(&mut secrets, Secret { name, file }).map_err(D::Error::custom)?;
+    }
+    Ok(secrets)
+}
+
 /// Reads words as `check_fleetgate` does, whose bounds are the same. The node is left empty.
 fn options(words: &[&[u8]]) -> Result<Options, String> {
     let words: Vec<&[u8]> = [&b"-H"[..], b"node"]
@@ -197,6 +216,7 @@ impl ChecksFile {
                 host: Vec::new(),
                 command: service.check.into_bytes(),
                 arguments: service.arguments.into_iter().map(String::into_bytes).collect(),
+                secrets: service.secrets,
                 timeout: service.timeout.unwrap_or(TIMEOUT),
                 at_timeout: fleetgate_check::verdict::State::Unknown,
                 login: service.login.map(String::into_bytes),
@@ -263,6 +283,10 @@ pub fn words(options: &Options) -> Vec<Vec<u8>> {
             .iter()
             .flat_map(|argument| [b"-a".to_vec(), argument.clone()]),
     );
+    for secret in &options.secrets {
+        let value = [secret.name.as_bytes(), b"=", &secret.file].concat();
+        words.extend([b"--secret".to_vec(), value]);
+    }
     words
 }
 
@@ -279,6 +303,7 @@ arguments = ["15,10,5", "-1", ""]
 interval = "60s"
 timeout = "30s"
 login = "nagios"
+secrets = { PASSWORD = "/etc/x=y", TOKEN = "/etc/token" }
 [service."disk of /"]
 on = ["*"]
 check = "disk"
@@ -324,6 +349,16 @@ check = "disk"
                 service("argument = []"),
                 4,
                 "unknown field `argument`, expected one of",
+            ),
+            (
+                service("secrets = { PASSWORD = \"hunter2\" }"),
+                4,
+                "the absolute path of the file",
+            ),
+            (
+                service("secrets = { 1 = \"/etc/x\" }"),
+                4,
+                "the absolute path of the file",
             ),
             (service("interval = \"0s\""), 4, "from 1s to 1d"),
             (service("interval = \"2d\""), 4, "from 1s to 1d"),

@@ -7,6 +7,7 @@ use super::results::{CheckResult, MAX_OUTPUT};
 use super::schedule::Target;
 use fleetgate_check::late;
 use fleetgate_check::options::Options;
+use fleetgate_check::secret::Values;
 use fleetgate_check::verdict::{State, Verdict};
 use fleetgate_check::warm::{Heard, Hearing, KEEP, Outcome, Step, order};
 use fleetgate_client::master_client::SOCKET;
@@ -14,6 +15,7 @@ use fleetgate_client::master_client::socket::{MessageSocket, watched};
 use fleetgate_client::profile::Home;
 use fleetgate_sys::{Fd, file, process, socket, stream};
 use fleetgate_wire::master::FromMaster;
+use fleetgate_wire::pam::wipe;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -69,8 +71,13 @@ impl Runner {
             .unwrap_or(u32::MAX)
             .max(KEEP);
         let time = Duration::from_secs(options.timeout.into());
-        let warm = timeout(time, self.by_master(&options, keep, &mut output)).await;
-        let verdict = match warm.unwrap_or(Outcome::Late) {
+        let warm = match Values::read(&options.secrets) {
+            Ok(secrets) => timeout(time, self.by_master(&options, &secrets, keep, &mut output))
+                .await
+                .unwrap_or(Outcome::Late),
+            Err(why) => Outcome::Over(Verdict::unknown(why)),
+        };
+        let verdict = match warm {
             Outcome::Over(verdict) => verdict,
             Outcome::Late => late(&options),
             Outcome::Cold => return self.result(target, begun, self.by_program(&options).await),
@@ -95,10 +102,16 @@ impl Runner {
         }
     }
 
-    async fn by_master(&self, options: &Options, keep: u32, output: &mut Output) -> Outcome {
+    async fn by_master(
+        &self,
+        options: &Options,
+        secrets: &Values,
+        keep: u32,
+        output: &mut Output,
+    ) -> Outcome {
         // Nothing was begun, whatever goes wrong here.
         let begin = || {
-            let frame = order(options, keep).ok_or(io::ErrorKind::InvalidInput)?;
+            let mut frame = order(options, secrets, keep).ok_or(io::ErrorKind::InvalidInput)?;
             let master = MessageSocket::connect(&self.home.file(SOCKET))?;
             if !master.is_ours() {
                 return Err(io::ErrorKind::PermissionDenied.into());
@@ -107,7 +120,9 @@ impl Runner {
             let (errors, its_errors) = receiver()?;
             // Standard input is not read, so what stands in its place does not matter.
             let streams = [its_output.raw(), its_output.raw(), its_errors.raw()];
-            socket::send_now(master.fd(), &frame, &streams).map_err(of_errno)?;
+            let sent = socket::send_now(master.fd(), &frame, &streams);
+            wipe(&mut frame);
+            sent.map_err(of_errno)?;
             Ok::<_, io::Error>((master, said, errors))
         };
         match begin() {

@@ -5,6 +5,7 @@ use crate::ssh::options::{LogLevel, Options, Tty};
 use crate::ssh::run_options;
 use crate::ssh::{SshError, Work};
 use fleetgate_check::options::Options as CheckOptions;
+use fleetgate_check::secret::Values;
 use fleetgate_check::verdict::{MAX_ERRORS, Verdict};
 use fleetgate_check::{Begun, begin, late};
 use fleetgate_sys::{Fd, file};
@@ -39,8 +40,13 @@ fn cold(options: &CheckOptions) -> Verdict {
         Err(e) => return local(e),
     };
     let outcome = runtime.block_on(async {
+        let secrets = Values::read(&options.secrets);
+        let secrets = secrets.map_err(SshError::Local);
         let patience = Duration::from_secs(options.timeout.into());
-        timeout(patience, run_options(&ssh_options(options))).await
+        timeout(patience, async {
+            run_options(&ssh_options(options, &secrets?)).await
+        })
+        .await
     });
     // What hangs in a look-up of a name holds nobody up.
     runtime.shutdown_background();
@@ -54,12 +60,17 @@ fn cold(options: &CheckOptions) -> Verdict {
 }
 
 /// The session, as ssh's options have it: nobody is asked, and there is no terminal and no input.
-fn ssh_options(options: &CheckOptions) -> Options {
+fn ssh_options(options: &CheckOptions, secrets: &Values) -> Options {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Options {
         host: text(&options.host),
         user: options.login.as_deref().map(text),
         home: options.home.as_deref().map(text),
+        set_env: secrets
+            .variables()
+            .iter()
+            .map(|variable| (text(&variable.name), text(&variable.value)))
+            .collect(),
         work: Work::Exec(fleetgate_check::line::line(options)),
         tty: Tty::No,
         input: false,

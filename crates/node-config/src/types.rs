@@ -109,6 +109,9 @@ pub struct CommandEntry {
     /// Variables that are set for it.
     #[serde(default, deserialize_with = "variables")]
     pub environment: BTreeMap<String, String>,
+    /// Variables that the client has to send.
+    #[serde(default)]
+    pub secrets: Vec<String>,
     /// So much of its output is passed on; 0: all.
     #[serde(default = "a_megabyte")]
     pub output: Size,

@@ -17,6 +17,8 @@ pub const MAX_ARGUMENTS: usize = 64;
 pub const MAX_ARGUMENT: usize = 1024;
 /// The most bytes of all names and values of a command's environment.
 pub const MAX_ENVIRONMENT: usize = 32 << 10;
+/// The most variables that a client has to send for one command.
+pub const MAX_SECRETS: usize = 16;
 /// The longest name.
 pub const MAX_NAME: usize = 128;
 
@@ -31,6 +33,7 @@ pub struct Command {
     arguments: Vec<Argument>,
     limits: CommandLimits,
     environment: Vec<(String, String)>,
+    secrets: Vec<String>,
 }
 
 /// How long a named command may run, how often at a time on one machine, and how much it may say. None: as it likes.
@@ -73,6 +76,8 @@ pub struct NamedCommand {
     pub limits: CommandLimits,
     /// Variables that are set for it.
     pub environment: Vec<(String, String)>,
+    /// Variables that the client has to send.
+    pub secrets: Vec<String>,
 }
 
 /// An argument that a client may send, in its place on the line. In the argument vector it stands as `{name}`.
@@ -163,6 +168,7 @@ impl Commands {
             argv,
             limits: command.limits,
             environment: command.environment.clone(),
+            secrets: command.secrets.clone(),
         })
     }
 }
@@ -230,22 +236,20 @@ impl Command {
             arguments: declared,
             limits: CommandLimits::default(),
             environment: Vec::new(),
+            secrets: Vec::new(),
         })
     }
 
     /// The same with variables that are set for it.
     pub fn with_environment(self, environment: Vec<(String, String)>) -> Result<Command, Invalid> {
         for (name, value) in &environment {
-            let why = if name.is_empty() || name.contains(['=', '\0']) {
-                "has no name of a variable"
-            } else if name.starts_with("FLEETGATE_") {
-                "is the node's own to set"
-            } else if value.contains('\0') {
-                "has a zero byte in its value"
-            } else {
-                continue;
-            };
-            return Err(Invalid(format!("the variable {:?} {why}", shortened(name))));
+            variable(name)?;
+            if value.contains('\0') {
+                let name = shortened(name);
+                return Err(Invalid(format!(
+                    "the variable {name:?} has a zero byte in its value"
+                )));
+            }
         }
         let bytes: usize = environment
             .iter()
@@ -257,6 +261,22 @@ impl Command {
             )));
         }
         Ok(Command { environment, ..self })
+    }
+
+    /// The same with variables that the client has to send, for what stands on no command line.
+    pub fn with_secrets(self, secrets: Vec<String>) -> Result<Command, Invalid> {
+        if secrets.len() > MAX_SECRETS {
+            return Err(Invalid(format!("`secrets` has room for {MAX_SECRETS} variables")));
+        }
+        for (at, name) in secrets.iter().enumerate() {
+            variable(name)?;
+            if secrets[..at].contains(name) || self.environment.iter().any(|(other, _)| other == name) {
+                return Err(Invalid(format!(
+                    "the variable {name:?} stands twice in `secrets` and `environment`"
+                )));
+            }
+        }
+        Ok(Command { secrets, ..self })
     }
 
     /// The same with limits.
@@ -446,6 +466,18 @@ fn words(line: &[u8]) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
+/// Whether a command may have a variable of this name.
+fn variable(name: &str) -> Result<(), Invalid> {
+    let why = if name.is_empty() || name.contains(['=', '\0']) {
+        "has no name of a variable"
+    } else if name.starts_with("FLEETGATE_") {
+        "is the node's own to set"
+    } else {
+        return Ok(());
+    };
+    Err(Invalid(format!("the variable {:?} {why}", shortened(name))))
+}
+
 /// For a message: no more of what a client sent than a person reads.
 fn shortened(text: &str) -> &str {
     let end = text.char_indices().nth(64).map_or(text.len(), |(at, _)| at);
@@ -495,6 +527,35 @@ mod tests {
         ] {
             let why = set(name, value).unwrap_err().to_string();
             assert!(why.contains(part), "{name:?}: {why}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_variables_of_their_own_names() {
+        let with = |names: &[&str]| {
+            let command = Command::define(&["/bin/true"], &[]).unwrap();
+            let set = vec![("LC_ALL".to_owned(), "C".to_owned())];
+            let names = names.iter().map(|name| (*name).to_owned()).collect();
+            command.with_environment(set).unwrap().with_secrets(names)
+        };
+        let mut list = Commands::new();
+        list.add("db", with(&["PASSWORD", "TOKEN"]).unwrap()).unwrap();
+        let found = list.find(b"db", &Rule::new("the test")).unwrap();
+        assert_eq!(found.secrets, ["PASSWORD", "TOKEN"]);
+        let many: Vec<String> = (0..=MAX_SECRETS).map(|n| format!("A{n}")).collect();
+        for (names, part) in [
+            (&["A", "A"][..], "stands twice"),
+            (&["LC_ALL"], "stands twice"),
+            (&[""], "has no name"),
+            (&["A=B"], "has no name"),
+            (&["FLEETGATE_USER"], "is the node's own"),
+            (
+                &many.iter().map(String::as_str).collect::<Vec<_>>(),
+                "has room for 16",
+            ),
+        ] {
+            let why = with(names).unwrap_err().to_string();
+            assert!(why.contains(part), "{names:?}: {why}");
         }
     }
 

@@ -507,7 +507,7 @@ impl Permits {
 
 /// What two lists mean by a line: one program, with the limits of both.
 fn both(one: NamedCommand, other: NamedCommand, rule: &Rule) -> Result<NamedCommand, Denied> {
-    if one.argv != other.argv || one.environment != other.environment {
+    if one.argv != other.argv || one.environment != other.environment || one.secrets != other.secrets {
         return Err(Denied::new(format!(
             "{rule} means another program by this command's name"
         )));

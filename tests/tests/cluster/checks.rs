@@ -43,11 +43,14 @@ output = "1K"
 [node.commands.greeting]
 argv = ["/bin/sh", "-c", "echo $GREETING"]
 environment = { GREETING = "hello" }
+[node.commands.password]
+argv = ["/bin/sh", "-c", "exec 9<>/run/test/slow; flock 9; echo $$ >&9; echo ${#PASSWORD} $PASSWORD; while [ -e /run/test/hold ]; do sleep 0.1; done"]
+secrets = ["PASSWORD"]
 [node.commands.hostile]
 argv = ["/bin/sh", "-c", "printf '\\033[2Jgone|a=1\\nmore' >&2; exit 9"]
 END
 role '"ada"' 'kinds = []
-commands = ["load", "state", "killed", "missing", "much", "greeting", "slow", "brief", "few", "noise", "hostile"]'"#,
+commands = ["load", "state", "killed", "missing", "much", "greeting", "slow", "brief", "few", "noise", "hostile", "password"]'"#,
     );
     cluster.up("node", OWN_PORT);
     cluster
@@ -185,6 +188,59 @@ heard.write(s.accept()[0].recv(9))' > up & other=$!
         wait $other
         [ -e heard ] && [ ! -s heard ]"#
     ));
+}
+
+#[test]
+fn a_secret_is_on_no_command_line_and_in_no_log() {
+    needs_root!("a node that serves other accounts");
+    let cluster = cluster();
+    let secret = cluster.script(&format!(
+        r#"{TOOLS}
+        begin
+        : > slow; chmod 666 slow
+        # Made here, so that no command line of the test has it.
+        word=$(python3 -c 'import secrets; print(secrets.token_hex(16))')
+        printf 'it is "%s" $(id)\n' "$word" > secret; chmod 600 secret
+        # What another user of either machine sees of all processes.
+        others() {{
+            setpriv --reuid 54321 --regid 54321 --clear-groups sh -c 'cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ' 2> /dev/null |
+                tr '\0' '\n' || true
+        }}
+        for way in warm cold; do
+            if [ $way = cold ]; then end_all; fi
+            : > hold; : > slow; : > said
+            "$CHECK" --home home -l ada -H gate -c password --secret PASSWORD=secret -t 600 > said 2>&1 & client=$!
+            until [ -s said ]; do sleep 0.05; done
+            is "$(cat said)" "46 it is \"$word\" \$(id)"
+            others > seen
+            grep -q 'PASSWORD=secret' seen
+            if grep -q "$word" seen; then exit 1; fi
+            # It is there, for root.
+            cat /proc/[0-9]*/environ 2> /dev/null | tr '\0' '\n' > seen || true
+            grep -q "^PASSWORD=it is .$word" seen
+            rm hold; wait $client
+        done
+        # What is refused, here and there, shows nothing of it.
+        chmod 640 secret
+        told 3 'UNKNOWN - gate password: the secret PASSWORD: "secret" has mode 0640' -H gate -c password --secret PASSWORD=secret
+        chmod 600 secret
+        told 3 'UNKNOWN - gate password: the secret PASSWORD: "nothing" cannot be read' -H gate -c password --secret PASSWORD=nothing
+        told 3 'UNKNOWN - gate password: ' -H gate -c password
+        grep -q 'the command "password" needs its secret PASSWORD' said errors
+        told 3 'UNKNOWN - gate password: ' -H gate -c password --secret OTHER=secret
+        told 3 'UNKNOWN - gate nothing: ' -H gate -c nothing --secret PASSWORD=secret
+        is_told() {{ "$F" audit --state cluster --json | grep '"denied"' | grep -q 'needs its secret PASSWORD'; }}
+        for _ in $(seq 100); do if is_told; then break; fi; sleep 0.1; done
+        is_told
+        "$F" audit --state cluster --json > told_all
+        grep -q '"session_started"' told_all
+        if grep -q "$word" told_all; then exit 1; fi
+        echo "$word" "#
+    ));
+    let secret = secret.trim();
+    assert_eq!(secret.len(), 32, "{secret}");
+    let logs = [cluster.log("cluster"), cluster.log("node")].concat();
+    assert!(!logs.is_empty() && !logs.contains(secret), "{logs}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::master_client::usage::{Usage, Use};
 use crate::master_client::words;
 use fleetgate_sys::Fd;
 use fleetgate_wire::master::{FromMaster, SessionOrder};
+use fleetgate_wire::pam::wipe;
 use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
@@ -30,6 +31,15 @@ pub(crate) struct Guests {
     usage: Rc<Usage>,
     /// Who answers, for people.
     whom: String,
+}
+
+impl Drop for Guest {
+    /// A variable may be a check's secret.
+    fn drop(&mut self) {
+        for variable in &mut self.order.environment {
+            wipe(&mut variable.value);
+        }
+    }
 }
 
 impl Guest {

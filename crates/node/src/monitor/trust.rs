@@ -269,7 +269,13 @@ fn command(entry: &config::CommandEntry) -> Result<Command, Invalid> {
         output: Some(entry.output.0).filter(|most| *most > 0),
     };
     let environment = entry.environment.clone().into_iter().collect();
-    let complete = |command: Command| command.limited(limits).with_environment(environment);
+    let secrets = entry.secrets.clone();
+    let complete = |command: Command| {
+        command
+            .limited(limits)
+            .with_environment(environment)?
+            .with_secrets(secrets)
+    };
     if !entry.arguments.is_empty() {
         if !entry.args.is_empty() {
             return Err("`args` and `arguments` are two ways to say the same: keep one".into());

@@ -174,6 +174,7 @@ fn named(name: &str, program: &str) -> Program {
         argv: vec![program.as_bytes().to_vec()],
         limits: CommandLimits::default(),
         environment: Vec::new(),
+        secrets: Vec::new(),
     })
 }
 

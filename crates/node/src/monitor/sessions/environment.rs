@@ -42,6 +42,18 @@ pub fn set(facts: &OrderFacts<'_>, decided: &ProgramChoice) -> Vec<Variable> {
     {
         out.extend(variable(name.as_str(), value.as_str()));
     }
+    for secret in decided
+        .named_command()
+        .iter()
+        .flat_map(|command| &command.secrets)
+    {
+        let sent = facts
+            .start
+            .environment
+            .iter()
+            .rfind(|v| v.name == secret.as_bytes());
+        out.extend(sent.and_then(|v| variable(v.name.clone(), v.value.clone())));
+    }
     let (peer, local) = (&facts.addresses.peer, &facts.addresses.local);
     let (here, there) = (address(local), address(peer));
     let (here, there) = (here.to_string_lossy(), there.to_string_lossy());

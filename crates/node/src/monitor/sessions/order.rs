@@ -44,6 +44,15 @@ pub fn choose_program(grant: &Grant, start: &Start, now: Duration) -> Result<Pro
         front::Program::Subsystem { name } => What::Subsystem(name),
     };
     let program = grant.program(&ask(what)).map_err(denied)?;
+    if let Permitted::Named(command) = &program {
+        let is_sent = |name: &&String| start.environment.iter().any(|v| v.name == name.as_bytes());
+        if let Some(missing) = command.secrets.iter().find(|name| !is_sent(name)) {
+            return Err(SessionRefusal(format!(
+                "the command {:?} needs its secret {missing}: check_fleetgate --secret {missing}=FILE sends it",
+                command.name
+            )));
+        }
+    }
     for (wanted, what) in [
         (start.terminal.is_some(), What::Pty),
         (start.agent.is_some(), What::Agent),

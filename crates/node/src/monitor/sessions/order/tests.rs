@@ -44,6 +44,9 @@ fn named() -> May {
     let mut list = Commands::new();
     let echo = Command::define(&["/bin/echo", "{w}"], &[("w", "word", None)]).expect("a command");
     list.add("echo", echo).expect("added");
+    let check = Command::define(&["/bin/check"], &[]).expect("a command");
+    let check = check.with_secrets(vec!["PASSWORD".to_owned()]).expect("a name");
+    list.add("check", check).expect("added");
     let mut permits = May::all();
     permits.only_commands(Arc::new(list), &Rule::new("the test"));
     permits
@@ -125,6 +128,7 @@ fn requests_are_decided() {
         argv: vec![b"/bin/echo".to_vec(), b"hi".to_vec()],
         limits: CommandLimits::default(),
         environment: Vec::new(),
+        secrets: Vec::new(),
     });
     for (permits, start, wanted) in [
         (
@@ -470,6 +474,38 @@ fn a_session_has_its_variables() {
             .chain(who("", ""))
             .collect();
         assert_eq!(lines(&case.order().expect("an order").environment.set), wanted);
+    }
+}
+
+#[test]
+fn a_named_command_gets_the_secrets_that_it_names_and_no_other_variable() {
+    let with = |sent: &[(&str, &str)]| {
+        let one = |(name, value): &(&str, &str)| ClientVariable {
+            name: name.as_bytes().to_vec(),
+            value: value.as_bytes().to_vec(),
+        };
+        let start = Start {
+            environment: sent.iter().map(one).collect(),
+            ..line("check")
+        };
+        // Secrets are the command's, whatever a role says of variables.
+        let mut permits = named();
+        permits.forbid(&[fleetgate_policy::Kind::Environment], &Rule::new("a role"));
+        Case::new(permits, start)
+    };
+    let order = with(&[("PASSWORD", "hunter2"), ("OTHER", "x")])
+        .order()
+        .expect("an order");
+    let set = lines(&order.environment.set);
+    assert!(set.contains(&"PASSWORD=hunter2".to_owned()), "{set:?}");
+    assert!(!set.iter().any(|line| line.starts_with("OTHER")), "{set:?}");
+    assert!(order.environment.client.is_empty());
+    for sent in [&[][..], &[("OTHER", "x")]] {
+        let refused = with(sent).order().expect_err("it is missing").0;
+        assert!(
+            refused.contains("the command \"check\" needs its secret PASSWORD"),
+            "{refused}"
+        );
     }
 }
 
