@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tonic::{Response, Status};
 
 /// How long a node's request waits for auth.
@@ -360,8 +360,8 @@ async fn renew_own(shared: &Shared) {
     let mut backoff = Backoff::new(Duration::from_secs(30), Duration::from_secs(600));
     let mut view = shared.view.subscribe();
     loop {
-        let (due, end) = due(&shared.identity.borrow(), &view.borrow_and_update().state.trust);
-        let left = due.saturating_sub(now());
+        let (due_at, _) = due(&shared.identity.borrow(), &view.borrow_and_update().state.trust);
+        let left = due_at.saturating_sub(now());
         if left > 0 {
             tokio::select! {
                 () = sleep(Duration::from_secs(left)) => {}
@@ -381,9 +381,16 @@ async fn renew_own(shared: &Shared) {
             Err(why) => tracing::error!("the proxy's certificate is not renewed: {why}"),
         }
         // Also after it worked: an authority that issues for a moment only is no reason to ask without a pause. One that is
-        // soon trusted no more is a reason to hurry.
-        let hurry = Duration::from_secs(end.saturating_sub(now()) / 8).max(Duration::from_secs(1));
-        sleep(backoff.failed(random()).min(hurry)).await;
+        // soon trusted no more is a reason to hurry, also where that is known during the pause only.
+        let (asked, pause) = (Instant::now(), backoff.failed(random()));
+        loop {
+            let (_, end) = due(&shared.identity.borrow(), &view.borrow_and_update().state.trust);
+            let hurry = Duration::from_secs(end.saturating_sub(now()) / 8).max(Duration::from_secs(1));
+            tokio::select! {
+                () = sleep_until(asked + pause.min(hurry)) => break,
+                Ok(()) = view.changed() => {}
+            }
+        }
     }
 }
 
