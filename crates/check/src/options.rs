@@ -27,6 +27,8 @@ pub struct Options {
     pub timeout: u32,
     /// What it is when none comes.
     pub at_timeout: State,
+    /// Where the node's own port is; none: it is reached through the proxy.
+    pub address: Option<Vec<u8>>,
     /// The account; none: the login's own.
     pub login: Option<Vec<u8>>,
     /// The directory of the login; none: the usual one.
@@ -50,6 +52,8 @@ Whatever goes wrong on the way is UNKNOWN (3), with one line that says what.
   check_fleetgate -H NODE -c CHECK [-a ARGUMENT...]... [--secret NAME=FILE]... [-t SECONDS[:STATE]] [-l ACCOUNT]
 
   -H, --host NODE         where
+      --address HOST[:PORT]
+                          connect to the node's own port there (default 22), and not through the proxy
   -c, --command CHECK     its name there
   -a, --args ARGUMENT...  what is filled in, in its order; a word that begins with a dash stands behind an -a of its own
   -t, --timeout SECONDS[:STATE]
@@ -64,14 +68,21 @@ Whatever goes wrong on the way is UNKNOWN (3), with one line that says what.
   -V, --version           the version
 
   check_fleetgate -H web1 -c load -a 15,10,5 30,25,20
+  check_fleetgate -H web1 --address 10.0.0.5 -c load -a 15,10,5 30,25,20
   check_fleetgate -H web1 -c disk -a 20 -t 30:CRITICAL
   check_fleetgate -H db1 -c mysql --secret DB_PASSWORD=/etc/fleetgate/db1.password
 ";
 
 /// What check_nrpe has and this has no use for, with the reason.
 const UNUSED: [(&[u8], &str); 9] = [
-    (b"-p", "a node has no port: the proxy knows the way"),
-    (b"--port", "a node has no port: the proxy knows the way"),
+    (
+        b"-p",
+        "the proxy knows the way; without the proxy it is --address HOST:PORT",
+    ),
+    (
+        b"--port",
+        "the proxy knows the way; without the proxy it is --address HOST:PORT",
+    ),
     (b"-n", "connections are always encrypted"),
     (b"--no-ssl", "connections are always encrypted"),
     (b"-2", "there is one protocol"),
@@ -90,6 +101,7 @@ pub fn parse(words: &[&[u8]]) -> Result<Invocation, String> {
         secrets: Vec::new(),
         timeout: TIMEOUT,
         at_timeout: State::Unknown,
+        address: None,
         login: None,
         home: None,
     };
@@ -104,6 +116,7 @@ pub fn parse(words: &[&[u8]]) -> Result<Invocation, String> {
         match name {
             b"-H" | b"--host" => options.host = name_of("the node", value()?)?,
             b"-c" | b"--command" => options.command = name_of("the check", value()?)?,
+            b"--address" => options.address = Some(name_of("the address", value()?)?),
             b"-l" | b"--login" => options.login = Some(name_of("the account", value()?)?),
             b"--home" => options.home = Some(value()?.to_vec()),
             b"--secret" => {
@@ -304,7 +317,9 @@ mod tests {
             ("-H web1 -c load -t 5:", "-t takes 1 to 3600 seconds"),
             ("-H web1 -c load -t 99999", "-t takes 1 to 3600 seconds"),
             ("-H web1 -c load -a a\nb", "control characters"),
-            ("-H web1 -c load -p 5666", "a node has no port"),
+            ("-H web1 -c load -p 5666", "--address HOST:PORT"),
+            ("-H web1 -c load --address", "needs a value"),
+            ("-H web1 -c load --address a;b", "the address has a name"),
             ("-H web1 -c load -n", "always encrypted"),
             ("-H web1 -c load --secret hunter2", "--secret takes NAME=FILE"),
             ("-H web1 -c load --secret A=", "--secret takes NAME=FILE"),

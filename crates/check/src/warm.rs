@@ -12,7 +12,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use fleetgate_sys::poll::{self, CLOSED, READ, Watch};
 use fleetgate_sys::{Fd, clock, exec, file, net, process, socket};
-use fleetgate_wire::master::{FromMaster, MAX_FRAME, MAX_WORDS, SessionOrder, Target, ToMaster, Work};
+use fleetgate_wire::master::{FromMaster, MAX_FRAME, MAX_WORDS, SessionOrder, Target, ToMaster, Way, Work};
 use fleetgate_wire::pam::wipe;
 
 /// The master's socket, below the login's directory.
@@ -75,9 +75,18 @@ pub fn order(options: &Options, secrets: &Values, keep: u32) -> Option<Vec<u8>> 
     let word = ToMaster::Run {
         target: Target {
             version: CString::new(VERSION).ok()?,
-            // The login's own.
-            proxy: CString::default(),
+            network: net::namespace(),
+            way: match &options.address {
+                Some(address) => Way::Port {
+                    address: CString::new(address.clone()).ok()?,
+                },
+                // The login's own.
+                None => Way::Proxy {
+                    address: CString::default(),
+                },
+            },
             keep,
+            connect: options.timeout,
         },
         order: SessionOrder {
             node: CString::new(options.host.clone()).ok()?,

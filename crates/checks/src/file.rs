@@ -219,6 +219,7 @@ impl ChecksFile {
                 secrets: service.secrets,
                 timeout: service.timeout.unwrap_or(TIMEOUT),
                 at_timeout: fleetgate_check::verdict::State::Unknown,
+                address: None,
                 login: service.login.map(String::into_bytes),
                 home: None,
             };
@@ -272,7 +273,11 @@ pub fn words(options: &Options) -> Vec<Vec<u8>> {
         b"-t".to_vec(),
         format!("{}:{}", options.timeout, options.at_timeout.name()).into_bytes(),
     ];
-    for (flag, value) in [("-l", &options.login), ("--home", &options.home)] {
+    for (flag, value) in [
+        ("--address", &options.address),
+        ("-l", &options.login),
+        ("--home", &options.home),
+    ] {
         if let Some(value) = value {
             words.extend([flag.as_bytes().to_vec(), value.clone()]);
         }

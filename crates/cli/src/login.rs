@@ -6,11 +6,12 @@ use fleetgate_auth::check_password;
 use fleetgate_base::exit;
 use fleetgate_client::error::ClientError;
 use fleetgate_client::login::{self, PasswordLogin};
+use fleetgate_client::master_client::{self, Kind};
 use fleetgate_client::profile::{Home, Profile};
 use fleetgate_client::prompt::{self, AnswerSource, Terminal};
 use fleetgate_client::totp::Factor;
 use fleetgate_client::waiting::BoundedChannel;
-use fleetgate_client::{connect, files, master_client, time};
+use fleetgate_client::{connect, files, time};
 use fleetgate_net::tls::Believe;
 use fleetgate_net::{Admits, Pin, Ticket};
 use fleetgate_policy::cluster::MIN_LIFETIME;
@@ -291,7 +292,7 @@ pub fn logout(given: &Arguments) -> Outcome {
         profile => profile,
     };
     login::out_of_agent(&home)?;
-    master_client::retire(&home);
+    master_client::retire(&home, Kind::Login);
     let had_config = home.file("ssh_config").exists();
     home.forget()?;
     // What can be read or not, its keys are gone.

@@ -4,7 +4,7 @@ use crate::flags::{Arguments, Outcome};
 use crate::output::{self, print};
 use fleetgate_client::connect;
 use fleetgate_client::error::ClientError;
-use fleetgate_client::master_client::{self as master, SOCKET, Status};
+use fleetgate_client::master_client::{self as master, Kind, Status};
 use fleetgate_client::profile::Home;
 use serde_json::{Value, json};
 use std::io;
@@ -12,30 +12,40 @@ use std::io;
 /// `master status`
 pub fn status(given: &Arguments) -> Outcome {
     let home = Home::find(given.value("home"))?;
-    let found = connect::run(async { Ok(master::status(&home).await) })?;
-    let found = match found {
-        Ok(found) => Some(found),
-        Err(e) if is_nobody(&e) => None,
-        Err(e) => return Err(at(&home, e).into()),
-    };
-    match (found, given.has("json")) {
-        (found, true) => output::json(&document(found.as_ref())),
-        (None, false) => {
-            print("no master runs; the next `fleetgate ssh` starts one\n")?;
-            Ok(1)
+    let mut found = Vec::new();
+    for kind in Kind::ALL {
+        match connect::run(async { Ok(master::status(&home, kind).await) })? {
+            Ok(status) => found.push((kind, status)),
+            Err(e) if is_nobody(&e) => {}
+            Err(e) => return Err(at(&home, kind, e).into()),
         }
-        (Some(found), false) => print(&lines(&found)),
     }
+    if given.has("json") {
+        return output::json(&document(&found));
+    }
+    if found.is_empty() {
+        print("no master runs; the next `fleetgate ssh` starts one\n")?;
+        return Ok(1);
+    }
+    print(&found.iter().map(lines).collect::<String>())
 }
 
 /// `master stop`
 pub fn stop(given: &Arguments) -> Outcome {
     let home = Home::find(given.value("home"))?;
-    match connect::run(async { Ok(master::stop(&home).await) })? {
-        Ok(()) => print("the master has ended\n"),
-        Err(e) if is_nobody(&e) => print("no master runs\n"),
-        Err(e) => Err(at(&home, e).into()),
+    let mut ended = 0;
+    for kind in Kind::ALL {
+        match connect::run(async { Ok(master::stop(&home, kind).await) })? {
+            Ok(()) => ended += 1,
+            Err(e) if is_nobody(&e) => {}
+            Err(e) => return Err(at(&home, kind, e).into()),
+        }
     }
+    print(match ended {
+        0 => "no master runs\n",
+        1 => "the master has ended\n",
+        _ => "both masters have ended\n",
+    })
 }
 
 /// Nobody listens there, or what listened was killed.
@@ -46,16 +56,20 @@ fn is_nobody(error: &io::Error) -> bool {
     )
 }
 
-fn at(home: &Home, error: io::Error) -> ClientError {
-    ClientError::File(home.file(SOCKET), error)
+fn at(home: &Home, kind: Kind, error: io::Error) -> ClientError {
+    ClientError::File(home.file(kind.socket()), error)
 }
 
-fn lines(found: &Status) -> String {
+fn lines((kind, found): &(Kind, Status)) -> String {
     let mut text = format!(
-        "process {}, version {}, since {} s\n",
+        "process {}, version {}, since {} s{}\n",
         found.pid,
         output::printable(&found.version),
-        found.age
+        found.age,
+        match kind {
+            Kind::Login => "",
+            Kind::Direct => ", for --direct",
+        }
     );
     for connection in &found.connections {
         let name = output::printable(&String::from_utf8_lossy(&connection.name));
@@ -69,10 +83,12 @@ fn lines(found: &Status) -> String {
     text
 }
 
-fn document(found: Option<&Status>) -> Value {
-    let Some(found) = found else {
-        return json!({ "running": false });
-    };
+fn document(found: &[(Kind, Status)]) -> Value {
+    let masters: Vec<Value> = found.iter().map(master_document).collect();
+    json!({ "running": !found.is_empty(), "masters": masters })
+}
+
+fn master_document((kind, found): &(Kind, Status)) -> Value {
     let connections: Vec<Value> = found
         .connections
         .iter()
@@ -83,6 +99,6 @@ fn document(found: Option<&Status>) -> Value {
         })
         .collect();
     json!({
-        "running": true, "pid": found.pid, "version": found.version, "age": found.age, "connections": connections,
+        "kind": kind.name(), "pid": found.pid, "version": found.version, "age": found.age, "connections": connections,
     })
 }

@@ -65,6 +65,7 @@ fn ssh_options(options: &CheckOptions, secrets: &Values) -> Options {
     Options {
         host: text(&options.host),
         user: options.login.as_deref().map(text),
+        address: options.address.as_deref().map(text),
         home: options.home.as_deref().map(text),
         set_env: secrets
             .variables()

@@ -3,10 +3,11 @@
 
 use crate::agent::Agent;
 use crate::error::ClientError;
+use crate::master_client::{self, Kind};
 use crate::profile::{Home, Keys, Profile};
 use crate::totp::Factor;
 use crate::waiting::BoundedChannel;
-use crate::{connect, device, master_client, pem, time};
+use crate::{connect, device, pem, time};
 use fleetgate_net::x509;
 use fleetgate_policy::cluster::{Name, State};
 use fleetgate_proto::v1::identity_client::IdentityClient;
@@ -209,7 +210,7 @@ fn keep(
     let _ = out_of_agent(home);
     home.save(&profile, &keys)?;
     // What is kept is the old login's.
-    master_client::retire(home);
+    master_client::retire(home, Kind::Login);
     Ok(profile)
 }
 

@@ -3,7 +3,7 @@
 //! Every socket made or accepted here is close-on-exec and non-blocking. Addresses are sixteen bytes, version 4
 //! as `::ffff:a.b.c.d`; the family of the socket follows from them. Nothing here waits or looks names up.
 
-use crate::{Errno, Fd, Result, syscall};
+use crate::{Errno, Fd, Result, file, syscall};
 use alloc::ffi::CString;
 use alloc::vec::Vec;
 use core::ffi::CStr;
@@ -12,6 +12,12 @@ use core::ffi::CStr;
 pub fn separate() -> Result<()> {
     // SAFETY: a number.
     unsafe { syscall!(libc::SYS_unshare, libc::CLONE_NEWNET) }.map(drop)
+}
+
+/// The network that this process sees, as the kernel names it (`net:[4026531840]`); empty where `/proc` is not there. One call.
+#[must_use]
+pub fn namespace() -> Vec<u8> {
+    file::read_link(c"/proc/self/ns/net").unwrap_or_default()
 }
 
 /// An internet address with its port.

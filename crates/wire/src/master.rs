@@ -18,15 +18,46 @@ pub const MAX_FRAME: usize = crate::MAX_INLINE;
 /// The longest reason or line that the master says.
 pub const MAX_WORDS: usize = 2048;
 
+choice! {
+    /// The way to a node.
+    pub enum Way("way to a node") {
+        /// By a proxy at this address; empty: the login's.
+        0 => Proxy { address: CString },
+        /// By the node's own port: `HOST[:PORT]`. It is known by the cluster's authorities, and takes the login's certificate.
+        1 => Port { address: CString },
+        /// An SSH server that need not belong to a cluster.
+        2 => Server { server: Server },
+    }
+}
+
+record! {
+    /// An SSH server that is known by files of known hosts, and lets the user in with keys of files. Paths are absolute.
+    pub struct Server {
+        /// The port.
+        pub port: u32,
+        /// HostKeyAlias: the name in the files of known hosts.
+        pub alias: Option<CString>,
+        /// Files of known hosts.
+        pub known_hosts: Vec<CString>,
+        /// Files of keys, in the order in which they are tried.
+        pub keys: Vec<CString>,
+    }
+}
+
 record! {
     /// For what a connection is.
     pub struct Target {
         /// The version of the command's program: a master of another one makes room.
         pub version: CString,
-        /// The proxy's address; empty: the login's.
-        pub proxy: CString,
+        /// The network that the command sees, as `/proc/self/ns/net` names it: a master in another one would reach other
+        /// machines by the same addresses.
+        pub network: Vec<u8>,
+        /// By which way.
+        pub way: Way,
         /// For how many seconds connections are kept after their last use.
         pub keep: u32,
+        /// How many seconds a connection may take to be made.
+        pub connect: u32,
     }
 }
 
@@ -79,7 +110,7 @@ choice! {
 record! {
     /// A session on a node.
     pub struct SessionOrder {
-        /// The node.
+        /// The node, or the server's name or address.
         pub node: CString,
         /// The account; empty: the one that the login takes.
         pub login: CString,
@@ -97,7 +128,7 @@ record! {
 choice! {
     /// Words of a command.
     pub enum ToMaster("word to the master") {
-        /// The connection to the proxy.
+        /// The connection to the proxy, which is the target's way.
         0 => Lend { target: Target },
         /// A session; three descriptors, the command's standard streams.
         1 => Run { target: Target, order: SessionOrder },

@@ -1,7 +1,7 @@
 //! Checks of a monitoring system: `check_fleetgate` in the place of check_nrpe, warm and cold, and that whatever goes wrong is
 //! UNKNOWN with one line that says what.
 
-use fleetgate_tests::cluster::{Cluster, OWN_PORT};
+use fleetgate_tests::cluster::{Cluster, OWN_PORT, STATE};
 use fleetgate_tests::needs_root;
 
 /// `check` runs the program; `told CODE LINE WORDS...` holds it to its code and to what its first line begins with.
@@ -287,5 +287,28 @@ END
         is "$(python3 play ask 54321 home/mux/master)" nothing
         chmod 700 home home/mux; chmod 600 home/mux/master
         told 0 'state 0' -H gate -c state -a 0"#
+    ));
+}
+
+#[test]
+fn a_check_goes_to_the_nodes_own_port_while_no_proxy_is_there() {
+    needs_root!("a node that serves other accounts needs root");
+    let mut cluster = cluster();
+    cluster.script(&format!(
+        r#"{TOOLS}
+        begin
+        end_all"#
+    ));
+    cluster.down(STATE);
+    cluster.script(&format!(
+        r#"{TOOLS}
+        at='-H gate --address 127.0.0.1:2222'
+        # Cold, warm, and by the full program.
+        told 0 'OK - load' $at -c load -a a -a b
+        told 2 'state 2' $at -c state -a 2
+        is "$("$F" master status --home home | grep -c '^ada@gate at 127.0.0.1:2222 ')" 1
+        is "$("$F" check run --home home -l ada $at -c state -a 0 | head -n 1)" 'state 0'
+        told 3 'UNKNOWN' -H gate --address 127.0.0.1:9 -c state -a 0
+        told 3 'UNKNOWN' -H cellar --address 127.0.0.1:2222 -c state -a 0"#
     ));
 }

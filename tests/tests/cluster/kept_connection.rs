@@ -205,7 +205,7 @@ fn a_master_that_is_killed_takes_its_sessions_and_each_says_so() {
         "$F" master status --home home > said
         grep -q '^ada@gate  not used for ' said
         grep -q '^proxy 127.0.0.1:3080  ' said
-        is "$("$F" master status --home home --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["pid"])')" "$(masters)"
+        is "$("$F" master status --home home --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["masters"][0]["pid"])')" "$(masters)"
         is "$("$F" master stop --home home)" 'the master has ended'
         nobody
         is "$("$F" master stop --home home)" 'no master runs'
@@ -235,5 +235,61 @@ fn a_second_factor_that_is_too_old_is_refused_on_a_kept_connection_as_on_a_fresh
         if "$F" ssh --home home -o BatchMode=yes ada@gate true 2> warm; then exit 1; fi
         cat warm >&2
         cmp warm cold"#,
+    );
+}
+
+#[test]
+fn a_nodes_own_port_takes_the_login_without_a_proxy() {
+    let Some(mut cluster) = cluster() else { return };
+    script(
+        &cluster,
+        r#"
+        at='--home home --address 127.0.0.1:2222'
+        end_all
+        # On a connection of its own, and by the master, whose next command finds it.
+        is "$("$F" ssh $at --no-master ada@gate 'echo in; exit 3' || echo $?)" "$(printf 'in\n3')"
+        is "$(masters)" ''
+        first=$("$F" ssh $at ada@gate 'echo $SSH_CONNECTION')
+        is "$("$F" ssh $at ada@gate 'echo $SSH_CONNECTION')" "$first"
+        is "$(reached)" 1
+        "$F" master status --home home | grep '^ada@gate at 127.0.0.1:2222  not used for '
+        # By the proxy it is another connection, and a check asks for either.
+        "$F" ssh --home home ada@gate true
+        is "$(reached)" 2
+        if "$F" ssh $at --direct gate true 2> said; then exit 1; fi
+        grep -q 'leave out --address' said
+        if "$F" ssh $at -J other:1 gate true 2> said; then exit 1; fi
+        grep -q 'leave out -J' said
+        if "$F" ssh $at 'place=cellar' true 2> said; then exit 1; fi
+        grep -q 'name the node' said
+        if "$F" ssh --home home --address gate:x gate true 2> said; then exit 1; fi
+        grep -q 'is no address' said
+        # The certificate at that port is another node's.
+        for how in '' --no-master; do
+            if "$F" ssh $at $how -o BatchMode=yes ada@cellar true 2> said; then exit 1; fi
+            cat said >&2
+            grep -q "cellar" said
+        done
+        # Whoever sees another network is not given this one's connections.
+        apart() { unshare --net sh -ec 'ip link set lo up; exec "$@"' sh "$F" "$@"; }
+        for way in '--address 127.0.0.1:2222' ''; do
+            if apart ssh --home home -o BatchMode=yes $way ada@gate true 2> said; then exit 1; fi
+            cat said >&2
+            grep -q refused said
+        done
+        # Nobody there.
+        if "$F" ssh --home home --address 127.0.0.1:9 ada@gate true 2> said; then exit 1; fi
+        grep -q refused said"#,
+    );
+    // It needs no proxy, neither warm nor cold.
+    cluster.down(STATE);
+    script(
+        &cluster,
+        r#"
+        at='--home home --address 127.0.0.1:2222'
+        is "$("$F" ssh $at ada@gate 'echo in')" in
+        end_all
+        is "$("$F" ssh $at ada@gate 'echo in')" in
+        is "$("$F" ssh $at --no-master ada@gate 'echo in')" in"#,
     );
 }

@@ -227,3 +227,75 @@ fn forwards_are_as_with_ssh() {
         ),
     ]));
 }
+
+#[test]
+fn the_next_command_goes_by_the_same_connection() {
+    drive_directly(&table(&[
+        (
+            "one connection for many commands, and one of its own where it is asked for",
+            "of() { f -n \"$@\" $at 'echo $SSH_CONNECTION'; }
+             first=$(of); is \"$(of)\" \"$first\"; [ \"$(of --no-master)\" != \"$first\" ]
+             $FG master status | has '^ada@127.0.0.1 port 2222  not used for '
+             $FG master status --json | has '\"kind\":\"direct\"\\|\"kind\": \"direct\"'
+             # Another key is another login, and another account too.
+             [ \"$($FG ssh --direct -n -i $T/user_rsa -o UserKnownHostsFile=$T/known_hosts -l ada $at 'echo $SSH_CONNECTION')\" != \"$first\" ]
+             is \"$(g -n -l bea $at id -un)\" bea
+             f -O check $at 2>&1 | has 'Master running'
+             is \"$($FG master stop)\" 'the master has ended'; is \"$($FG master stop)\" 'no master runs'",
+        ),
+        (
+            "fifty at once, their bytes and exit codes",
+            "all=(); for n in {1..50}; do
+                 (code=0; f $at \"cat; exit $n\" <<< $n > out$n || code=$?; is $code $n; is \"$(cat out$n)\" $n) & all+=($!)
+             done; for p in \"${all[@]}\"; do wait $p; done",
+        ),
+        (
+            "the host's key is looked at, and nothing is asked of a server that wants a person",
+            "python - <<'END' &
+import socket, threading
+l = socket.create_server(('127.0.0.1', 7104))
+def pump(a, b):
+    try:
+        while d := a.recv(65536): b.sendall(d)
+    except OSError: pass
+    try: b.shutdown(socket.SHUT_WR)
+    except OSError: pass
+while True:
+    c, _ = l.accept()
+    print('one', file=open('came', 'a'), flush=True)
+    s = socket.create_connection(('127.0.0.1', 2222))
+    for p in ((c, s), (s, c)): threading.Thread(target=pump, args=p, daemon=True).start()
+END
+             listens 7104; touch came
+             came() { wc -l < came; }
+             r() { $FG ssh --direct -n -o BatchMode=yes -i $1 -o UserKnownHostsFile=$2 -l ada 127.0.0.1:7104 true; }
+             grep -o 'ssh-ed25519 .*' $T/known_hosts | head -n 1 | sed 's/^/[127.0.0.1]:7104 /' > k
+             # Unknown: the master makes no connection, the command one.
+             exits 255 r $T/user_ed25519 none 2> err; grep -q 'nobody here knows' err; is \"$(came)\" 1
+             # A key that is not let in: the master tries it once, and leaves the server alone then.
+             exits 255 r $T/user_ca k 2> err; grep -q 'does not let ada in' err; is \"$(came)\" 3
+             exits 255 r $T/user_ca k 2> err; is \"$(came)\" 4; exits 255 r $T/user_ca k 2> err; is \"$(came)\" 5
+             # Other files, and it tries again; another key is another connection.
+             cp k k2; mv k2 k; exits 255 r $T/user_ca k 2> err; is \"$(came)\" 7
+             r $T/user_ed25519 k; r $T/user_ed25519 k; is \"$(came)\" 8
+             # Another host key under that name.
+             sed 's/.*/[127.0.0.1]:7104 &/' $T/stranger.pub > bad
+             exits 255 r $T/user_ed25519 bad 2> err; grep -q 'HAS CHANGED\\|nobody here' err",
+        ),
+        (
+            "a key with a passphrase is the agent's, or asked for, and never the master's",
+            "cp $T/user_ed25519 locked; ssh-keygen -q -p -N secret -f locked
+             exits 255 $FG ssh --direct -n -o BatchMode=yes -i locked -o UserKnownHostsFile=$T/known_hosts -l ada $at true 2> err
+             [ -s err ]; eval $(ssh-agent) > /dev/null; ssh-add -q $T/user_ed25519
+             $FG ssh --direct -n -o BatchMode=yes -o UserKnownHostsFile=$T/known_hosts -l ada $at true
+             if $FG master status > out; then is \"$(grep -c port out)\" 0; fi; ssh-agent -k > /dev/null",
+        ),
+        (
+            "a server that accepts and says nothing",
+            "mkfifo hold; nc -l 127.0.0.1 7102 < hold > /dev/null & exec 4> hold
+             listens 7102; sed 's/.*/[127.0.0.1]:7102 &/' $T/stranger.pub > k
+             exits 255 timeout 20 $FG ssh --direct -n -o ConnectTimeout=1 -i $T/user_ed25519 -o UserKnownHostsFile=k -l ada 127.0.0.1:7102 true 2> err
+             grep -q 'in time' err",
+        ),
+    ]));
+}

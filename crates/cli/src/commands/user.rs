@@ -91,16 +91,16 @@ pub const TABLE: &[Command] = &[
     Command::new(
         &["master", "status"],
         "say what connections are kept for `fleetgate ssh`",
-        "The process, its connections to proxies and nodes, who uses them, and for how long nobody has. The exit code is 1 \
-         where no master runs.",
+        "The process of the login and that of `fleetgate ssh --direct`, each with its connections, who uses them, and for how \
+         long nobody has. The exit code is 1 where neither runs.",
         master::status,
     )
     .flags(&[HOME, JSON])
     .examples(&[("what is kept", "fleetgate master status")]),
     Command::new(
         &["master", "stop"],
-        "end the process that keeps connections",
-        "Ends it, and every session that runs by it. The next `fleetgate ssh` starts another one.",
+        "end the processes that keep connections",
+        "Ends them, and every session that runs by them. The next `fleetgate ssh` starts another one.",
         master::stop,
     )
     .flags(&[HOME])

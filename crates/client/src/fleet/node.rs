@@ -4,9 +4,10 @@ use super::result::{End, LOG, Leftover, NodeResult};
 use crate::profile::Home;
 use crate::ssh::SshError;
 use crate::ssh::capture::{Capture, Output, Room, StopReason};
-use crate::ssh::keeping::{Opening, run_captured};
+use crate::ssh::keeping::{Opening, Route, run_captured};
 use crate::stderr::printable;
 use crate::transport::{Proxy, ReportHandle};
+use fleetgate_net::dial;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -38,10 +39,13 @@ pub(super) async fn run(job: Rc<Job>, proxy: Proxy, node: String, cancel: watch:
     let mut capture = Capture::new(&job.room, stop(job.timeout, cancel));
     let mut report = ReportHandle::default();
     let opening = Opening {
-        proxy: proxy.clone(),
-        was_there: false,
+        route: Route::Proxy {
+            proxy: Box::new(proxy.clone()),
+            was_there: false,
+        },
         node: node.clone(),
         account: job.login.clone(),
+        time: dial::DEADLINE,
     };
     let outcome = run_captured(
         &job.home,

@@ -5,20 +5,21 @@
 //!
 //! It begins with its first command's socket on standard input and listens for more at a socket in the login's directory. It
 //! ends when nobody needed it for a while, and with its login. It decides nothing, writes nothing and asks nobody: each session
-//! is the node's to allow, and what needs a person is left to the command.
+//! is the node's to allow, and what needs a person is left to the command. Connections of `--direct` belong to no login: another
+//! process keeps them, at another socket ([`Kind`]).
 
-mod login_files;
+mod file_stamps;
 mod pool;
 mod service;
 
 use crate::background::standard_input;
 use crate::master_client::socket::{Listener, MessageSocket};
-use crate::master_client::{DAY, DEADLINE, PERSIST, SOCKET, VERSION, reason, words};
+use crate::master_client::{DAY, DEADLINE, Kind, PERSIST, VERSION, reason, words};
 use crate::profile::Home;
 use crate::{connect, files, time};
 use fleetgate_net::h2::{self, Caller, Routes, Tuning};
 use fleetgate_sys::{Fd, close_range, credentials, exec, net, process};
-use fleetgate_wire::master::{FromMaster, Target, ToMaster};
+use fleetgate_wire::master::{FromMaster, Target, ToMaster, Way};
 use pool::{LentProxy, Pool};
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -49,6 +50,9 @@ struct MasterSocket {
 
 /// What the tasks of all commands share.
 struct SharedState {
+    kind: Kind,
+    /// The network in which connections are made.
+    network: Vec<u8>,
     pool: Rc<Pool>,
     made: Instant,
     /// Nothing more is begun; the master ends with its last use.
@@ -60,7 +64,7 @@ struct SharedState {
     keep: Cell<Duration>,
 }
 
-/// Keeps connections for the login in this directory. The exit code.
+/// Keeps connections of a kind, for the user whose login is in this directory: `DIRECTORY KIND`. The exit code.
 pub fn main(words: &[OsString]) -> i32 {
     // Before anything is open that is ours. What the command's own parents left open is not for a day.
     let ready = close_range(3, u32::MAX);
@@ -71,16 +75,17 @@ pub fn main(words: &[OsString]) -> i32 {
     let none = process::Limit { soft: 0, hard: 0 };
     let _ = process::set_limit(process::numbers::RLIMIT_CORE, none);
     let _ = credentials::set_dumpable(false);
-    let ([home], Ok(())) = (words, ready) else {
+    let ([home, kind], Ok(())) = (words, ready) else {
         return fleetgate_base::exit::USAGE;
     };
-    let Some(home) = home.to_str().and_then(|home| Home::find(Some(home)).ok()) else {
+    let home = home.to_str().and_then(|home| Home::find(Some(home)).ok());
+    let (Some(home), Some(kind)) = (home, kind.to_str().and_then(Kind::named)) else {
         return fleetgate_base::exit::USAGE;
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let kept = runtime.and_then(|runtime| {
         let local = LocalSet::new();
-        let kept = local.block_on(&runtime, keep(home));
+        let kept = local.block_on(&runtime, keep(home, kind));
         drop(local);
         runtime.shutdown_background();
         kept
@@ -88,14 +93,16 @@ pub fn main(words: &[OsString]) -> i32 {
     i32::from(kept.is_err())
 }
 
-async fn keep(home: Home) -> io::Result<()> {
+async fn keep(home: Home, kind: Kind) -> io::Result<()> {
     let first = MessageSocket::new(Fd::from(standard_input()?))?;
     // Before any connection is made: who comes meanwhile waits for it, and starts no other master.
-    let mut socket = MasterSocket::take(&home);
-    let login = connect::certificate(&home).map_err(io::Error::other);
-    let login = login.and_then(|certificate| Ok((certificate.validity().end, Pool::new(home)?)));
-    let (end, pool) = match login {
-        Ok(login) => login,
+    let mut socket = MasterSocket::take(&home, kind);
+    let pool = match kind {
+        Kind::Login => of_login(home),
+        Kind::Direct => Ok((None, Pool::of_servers(home))),
+    };
+    let (end, pool) = match pool {
+        Ok(pool) => pool,
         // The command says itself what is wrong with the login.
         Err(e) => {
             // A word that nobody reads would be an error for whoever sent it.
@@ -104,8 +111,9 @@ async fn keep(home: Home) -> io::Result<()> {
             return Err(e);
         }
     };
-    let left = end.saturating_sub(time::now());
     let shared = Rc::new(SharedState {
+        kind,
+        network: net::namespace(),
         pool,
         made: Instant::now(),
         is_retired: Cell::new(false),
@@ -116,7 +124,7 @@ async fn keep(home: Home) -> io::Result<()> {
     let mut commands = JoinSet::new();
     commands.spawn_local(serve(shared.clone(), first));
     // Nobody gets in with the login after its end; who is in stays for as long as the node lets him.
-    let mut over = std::pin::pin!(sleep(Duration::from_secs(left)));
+    let mut over = std::pin::pin!(reached(end));
     let mut idle_since = Instant::now();
     loop {
         if shared.is_stopped.get() {
@@ -158,6 +166,20 @@ async fn keep(home: Home) -> io::Result<()> {
     Ok(())
 }
 
+/// Connections of the login that the home has now, and when it ends, in seconds since 1970.
+fn of_login(home: Home) -> io::Result<(Option<u64>, Rc<Pool>)> {
+    let certificate = connect::certificate(&home).map_err(io::Error::other)?;
+    Ok((Some(certificate.validity().end), Pool::of_login(home)?))
+}
+
+/// Waits for a moment, in seconds since 1970.
+async fn reached(end: Option<u64>) {
+    match end {
+        Some(end) => sleep(Duration::from_secs(end.saturating_sub(time::now()))).await,
+        None => pending().await,
+    }
+}
+
 /// One command, from the first word to the end.
 async fn serve(shared: Rc<SharedState>, socket: MessageSocket) {
     let word = match timeout(DEADLINE, socket.receive::<ToMaster>()).await {
@@ -170,12 +192,13 @@ async fn serve(shared: Rc<SharedState>, socket: MessageSocket) {
         return shared.make_room(&socket);
     };
     match word {
+        ToMaster::Lend { target } | ToMaster::Run { target, .. } if target.network != shared.network => {
+            let _ = socket.send(&FromMaster::Cold, &[]);
+        }
         ToMaster::Lend { target } if shared.takes(&target) => shared.lend(socket, target).await,
         ToMaster::Run { target, order } if shared.takes(&target) => {
             if let Ok(streams) = <[Fd; 3]>::try_from(descriptors) {
-                let proxy = target.proxy.to_string_lossy();
-                let keep = Duration::from_secs(target.keep.into());
-                shared.pool.run(&proxy, order, streams, socket, keep);
+                shared.pool.run(&target, order, streams, socket);
                 shared.changed.notify_one();
             }
         }
@@ -201,7 +224,10 @@ async fn serve(shared: Rc<SharedState>, socket: MessageSocket) {
 impl SharedState {
     /// Whether something is begun for such a command.
     fn takes(&self, target: &Target) -> bool {
-        let takes = !self.is_retired.get() && target.version.as_c_str() == VERSION && self.pool.is_current();
+        let takes = !self.is_retired.get()
+            && target.version.as_c_str() == VERSION
+            && Kind::of(&target.way) == self.kind
+            && self.pool.is_current();
         if takes {
             self.keep.set(Duration::from_secs(target.keep.into()));
         }
@@ -221,7 +247,12 @@ impl SharedState {
 
     /// Lends the connection to a proxy until its command has ended.
     async fn lend(&self, socket: MessageSocket, target: Target) {
-        let address = target.proxy.to_string_lossy();
+        let Way::Proxy { address } = &target.way else {
+            let why = words("there is no proxy on this way");
+            let _ = socket.send(&FromMaster::Failed { why }, &[]);
+            return;
+        };
+        let address = address.to_string_lossy();
         let keep = Duration::from_secs(target.keep.into());
         let lent = match self.pool.proxy(&address, keep).await {
             Ok(lent) => lent,
@@ -273,8 +304,8 @@ async fn arrival(socket: &Option<MasterSocket>) -> Option<MessageSocket> {
 
 impl MasterSocket {
     /// None where another master has it, or the directory cannot be written.
-    fn take(home: &Home) -> Option<MasterSocket> {
-        let path = home.file(SOCKET);
+    fn take(home: &Home, kind: Kind) -> Option<MasterSocket> {
+        let path = home.file(kind.socket());
         files::private_directory(path.parent()?).ok()?;
         let lock = OpenOptions::new()
             .write(true)

@@ -1,24 +1,29 @@
-//! The connections that the master keeps: one to each proxy, and over it one SSH connection for each node and account, or
-//! several where one has as many sessions as it takes. All of them belong to one login; the master ends with it.
+//! The connections that the master keeps: one to each proxy, and one SSH connection for each way, node and account, or several
+//! where one has as many sessions as it takes. All of them belong to one login, with which the master ends, or go to servers
+//! that need none.
 //!
 //! What asks for a connection that is being made waits for it, and makes none of its own. A connection that nobody uses ends
 //! after the time that its last user asked for.
 
-use super::login_files::LoginStamp;
+use super::file_stamps::{FileStamp, LoginStamp};
 use crate::error::ClientError;
 use crate::master_client::socket::MessageSocket;
 use crate::master_client::told_step;
 use crate::master_client::usage::{Usage, Use};
 use crate::profile::{Home, Profile};
 use crate::ssh::guests::{Guest, Guests};
-use crate::ssh::keeping::{Opening, keep_connection};
+use crate::ssh::keeping::{Opening, Route, keep_connection};
+use crate::ssh::options::host_and_port;
 use crate::timings::Timings;
 use crate::transport::Proxy;
 use crate::{config, connect};
-use fleetgate_wire::master::{ConnectionStatus, FromMaster, SessionOrder, Step};
+use fleetgate_wire::master::{ConnectionStatus, FromMaster, SessionOrder, Step, Target, Way};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::{CString, OsStr};
+use std::fmt;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::{Mutex, Notify, mpsc};
@@ -31,6 +36,11 @@ const MAX_SESSIONS: u32 = 8;
 const MAX_WAITING: usize = 1024;
 /// SSH connections that are kept at a time.
 pub(super) const MAX_CONNECTIONS: usize = 4096;
+/// Servers to which no connection is tried for a while. An older one is forgotten for the next, and tried again.
+const MAX_LEFT_ALONE: usize = 256;
+/// For how long a server is left alone whose commands have to see for themselves. Each try would be a login there, and one more
+/// that failed.
+const LEFT_ALONE: Duration = Duration::from_mins(10);
 
 /// The connection to one proxy.
 struct ProxyLink {
@@ -47,7 +57,7 @@ struct ProxySlot {
     failed: RefCell<Option<(Instant, Rc<ClientError>)>>,
 }
 
-/// An SSH connection, for a node and an account by a proxy.
+/// An SSH connection, for a node and an account by one way.
 struct NodeLink {
     key: NodeKey,
     sessions: mpsc::Sender<Guest>,
@@ -58,19 +68,30 @@ struct NodeLink {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct NodeKey {
-    proxy: String,
+    /// With its address.
+    way: Way,
     node: String,
     account: String,
+}
+
+/// A server to which no connection came about without a person.
+struct LeftAlone {
+    key: NodeKey,
+    since: Instant,
+    /// Its files as they were: with other ones it is tried again.
+    files: Vec<Option<FileStamp>>,
 }
 
 /// All connections.
 pub(super) struct Pool {
     home: Home,
-    stamp: LoginStamp,
+    /// None: no login is needed.
+    stamp: Option<LoginStamp>,
     /// Of the same login; it is written with the files of the stamp.
     profile: Option<Profile>,
     proxies: RefCell<BTreeMap<String, Rc<ProxySlot>>>,
     nodes: RefCell<Vec<NodeLink>>,
+    left_alone: RefCell<VecDeque<LeftAlone>>,
     changed: Rc<Notify>,
 }
 
@@ -85,22 +106,33 @@ pub(super) struct LentProxy {
 
 impl Pool {
     /// For the login that the home has now.
-    pub(super) fn new(home: Home) -> io::Result<Rc<Pool>> {
-        let stamp = LoginStamp::of(&home)?;
+    pub(super) fn of_login(home: Home) -> io::Result<Rc<Pool>> {
+        let stamp = Some(LoginStamp::of(&home)?);
         let profile = home.profile().ok();
-        Ok(Rc::new(Pool {
+        Ok(Pool::new(home, stamp, profile))
+    }
+
+    /// For servers that need no login.
+    pub(super) fn of_servers(home: Home) -> Rc<Pool> {
+        Pool::new(home, None, None)
+    }
+
+    fn new(home: Home, stamp: Option<LoginStamp>, profile: Option<Profile>) -> Rc<Pool> {
+        Rc::new(Pool {
             home,
             stamp,
             profile,
             proxies: RefCell::default(),
             nodes: RefCell::default(),
+            left_alone: RefCell::default(),
             changed: Rc::default(),
-        }))
+        })
     }
 
     /// Whether the home still has the login that the connections are for.
     pub(super) fn is_current(&self) -> bool {
-        LoginStamp::of(&self.home).is_ok_and(|now| now == self.stamp)
+        let stamp = self.stamp.as_ref();
+        stamp.is_none_or(|stamp| LoginStamp::of(&self.home).is_ok_and(|now| now == *stamp))
     }
 
     /// Whether there is anything to keep.
@@ -112,7 +144,12 @@ impl Pool {
     /// Whether a command uses anything. An SSH connection is a use of its proxy's, and none of anybody's by itself.
     pub(super) fn is_used(&self) -> bool {
         let nodes = self.nodes.borrow();
-        let by_nodes = |address: &str| nodes.iter().filter(|link| link.key.proxy == address).count();
+        let by_nodes = |address: &str| {
+            nodes
+                .iter()
+                .filter(|link| link.key.goes_by_proxy(address))
+                .count()
+        };
         let proxies = self.proxies.borrow();
         nodes.iter().any(|link| link.usage.uses() > 0)
             || proxies.iter().any(|(address, slot)| {
@@ -181,14 +218,17 @@ impl Pool {
     /// A session, on the SSH connection for it, which is made if it is not there. It is answered on its socket.
     pub(super) fn run(
         self: &Rc<Pool>,
-        proxy: &str,
+        target: &Target,
         order: SessionOrder,
         streams: [fleetgate_sys::Fd; 3],
         socket: MessageSocket,
-        keep: Duration,
     ) {
+        let keep = Duration::from_secs(target.keep.into());
         let mut guest = Guest::new(socket, streams, order);
-        let Some(key) = self.key(proxy, &guest) else {
+        let Some(key) = self
+            .key(&target.way, &guest)
+            .filter(|key| !self.is_left_alone(key))
+        else {
             return guest.answer(&FromMaster::Cold);
         };
         let mut nodes = self.nodes.borrow_mut();
@@ -221,26 +261,52 @@ impl Pool {
             usage: usage.clone(),
             proxy: Rc::clone(&proxy),
         });
-        spawn_local(self.clone().keep(key, waiting, usage, proxy, keep));
+        let time = Duration::from_secs(target.connect.into());
+        spawn_local(self.clone().keep(key, waiting, usage, proxy, keep, time));
     }
 
     /// Where a session goes. What a check leaves out is the login's own.
-    fn key(&self, proxy: &str, guest: &Guest) -> Option<NodeKey> {
+    fn key(&self, way: &Way, guest: &Guest) -> Option<NodeKey> {
         let (node, account) = guest.place();
-        if !proxy.is_empty() && !account.is_empty() {
-            return Some(NodeKey {
-                proxy: proxy.to_owned(),
-                node,
-                account,
-            });
+        let has_proxy = !matches!(way, Way::Proxy { address } if address.is_empty());
+        if has_proxy && !account.is_empty() {
+            let way = way.clone();
+            return Some(NodeKey { way, node, account });
         }
         let profile = self.profile.as_ref()?;
-        let or = |given: String, own: &dyn Fn() -> String| if given.is_empty() { own() } else { given };
-        Some(NodeKey {
-            proxy: or(proxy.to_owned(), &|| profile.proxy.clone()),
-            node: config::node(&node, &profile.cluster).to_owned(),
-            account: or(account, &|| profile.account()),
-        })
+        let way = match has_proxy {
+            true => way.clone(),
+            false => Way::Proxy {
+                address: CString::new(profile.proxy.as_str()).ok()?,
+            },
+        };
+        let node = config::node(&node, &profile.cluster).to_owned();
+        let account = match account.is_empty() {
+            true => profile.account(),
+            false => account,
+        };
+        Some(NodeKey { way, node, account })
+    }
+
+    /// Whether a connection there came to nothing lately, and nothing has changed since.
+    fn is_left_alone(&self, key: &NodeKey) -> bool {
+        let mut left_alone = self.left_alone.borrow_mut();
+        left_alone
+            .retain(|one| one.since.elapsed() < LEFT_ALONE && (one.key != *key || one.files == key.files()));
+        left_alone.iter().any(|one| one.key == *key)
+    }
+
+    fn leave_alone(&self, key: NodeKey) {
+        let mut left_alone = self.left_alone.borrow_mut();
+        if left_alone.len() >= MAX_LEFT_ALONE {
+            left_alone.pop_front();
+        }
+        let files = key.files();
+        left_alone.push_back(LeftAlone {
+            key,
+            since: Instant::now(),
+            files,
+        });
     }
 
     /// Makes an SSH connection and keeps it until nobody has used it for its time, or it breaks.
@@ -251,27 +317,52 @@ impl Pool {
         usage: Rc<Usage>,
         proxy: Rc<RefCell<Option<Proxy>>>,
         keep: Duration,
+        time: Duration,
     ) {
-        let whom = format!("{}, through the proxy {}", key.node, key.proxy);
-        let mut guests = Guests::new(waiting, usage.clone(), whom);
-        let lent = match self.proxy(&key.proxy, keep).await {
-            Ok(lent) => lent,
-            Err(error) => return guests.refuse(&error.to_string()),
-        };
-        *proxy.borrow_mut() = Some(lent.proxy.clone());
-        let opening = Opening {
-            proxy: lent.proxy,
-            was_there: lent.was_there,
-            node: key.node,
-            account: key.account,
-        };
-        keep_connection(&self.home, opening, &mut guests).await;
-        // It counts as a use of the proxy's connection for as long as it is there.
-        drop(lent.one_use);
+        let mut guests = Guests::new(waiting, usage.clone(), key.whom());
+        match self.route(&key, keep).await {
+            Err(why) => guests.refuse(&why),
+            // It counts as a use of the proxy's connection for as long as it is there.
+            Ok((route, _proxy_use)) => {
+                if let Route::Proxy { proxy: found, .. } = &route {
+                    *proxy.borrow_mut() = Some(Proxy::clone(found));
+                }
+                let opening = Opening {
+                    route,
+                    node: key.node.clone(),
+                    account: key.account.clone(),
+                    time,
+                };
+                let takes_anybody = keep_connection(&self.home, opening, &mut guests).await;
+                if !takes_anybody && matches!(key.way, Way::Server { .. }) {
+                    self.leave_alone(key);
+                }
+            }
+        }
         self.nodes
             .borrow_mut()
             .retain(|link| !Rc::ptr_eq(&link.usage, &usage));
         self.changed.notify_one();
+    }
+
+    /// The way of a new connection, and the use of what it goes by.
+    async fn route(self: &Rc<Pool>, key: &NodeKey, keep: Duration) -> Result<(Route, Option<Use>), String> {
+        match &key.way {
+            Way::Proxy { address } => {
+                let lent = self.proxy(&address.to_string_lossy(), keep).await;
+                let lent = lent.map_err(|error| error.to_string())?;
+                let route = Route::Proxy {
+                    proxy: Box::new(lent.proxy),
+                    was_there: lent.was_there,
+                };
+                Ok((route, Some(lent.one_use)))
+            }
+            Way::Port { address } => {
+                let (host, port) = host_and_port(&address.to_string_lossy())?;
+                Ok((Route::Port { host, port }, None))
+            }
+            Way::Server { server } => Ok((Route::Server(server.clone()), None)),
+        }
     }
 
     /// What there is.
@@ -282,11 +373,46 @@ impl Pool {
             Some(link.as_ref()?.usage.status(format!("proxy {address}")))
         });
         let nodes = self.nodes.borrow();
-        let nodes = nodes.iter().map(|link| {
-            link.usage
-                .status(format!("{}@{}", link.key.account, link.key.node))
-        });
+        let nodes = nodes.iter().map(|link| link.usage.status(link.key.to_string()));
         proxies.chain(nodes).collect()
+    }
+}
+
+impl NodeKey {
+    fn goes_by_proxy(&self, proxy: &str) -> bool {
+        matches!(&self.way, Way::Proxy { address } if address.to_bytes() == proxy.as_bytes())
+    }
+
+    /// Who answers, for people.
+    fn whom(&self) -> String {
+        match &self.way {
+            Way::Proxy { address } => {
+                format!("{}, through the proxy {}", self.node, address.to_string_lossy())
+            }
+            Way::Port { address } => format!("{} at {}", self.node, address.to_string_lossy()),
+            Way::Server { .. } => self.node.clone(),
+        }
+    }
+
+    /// What its files are now; none where its way has none of its own.
+    fn files(&self) -> Vec<Option<FileStamp>> {
+        let Way::Server { server } = &self.way else {
+            return Vec::new();
+        };
+        let stamp = |name: &CString| FileStamp::of(OsStr::from_bytes(name.as_bytes()).as_ref()).ok();
+        server.known_hosts.iter().chain(&server.keys).map(stamp).collect()
+    }
+}
+
+impl fmt::Display for NodeKey {
+    /// As `master status` names it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.account, self.node)?;
+        match &self.way {
+            Way::Proxy { .. } => Ok(()),
+            Way::Port { address } => write!(f, " at {}", address.to_string_lossy()),
+            Way::Server { server } => write!(f, " port {}", server.port),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A command's side: it asks the master that is there, or starts one and is its first user.
 
 use super::socket::MessageSocket;
-use super::{DEADLINE, NAME, SOCKET, VERSION, heard_step};
+use super::{DEADLINE, Kind, NAME, SOCKET, VERSION, heard_step};
 use crate::error::ClientError;
 use crate::profile::Home;
 use crate::timings::Timings;
@@ -9,8 +9,8 @@ use crate::transport::{LEG, Proxy};
 use crate::waiting::{Peer, with_notice};
 use fleetgate_net::dial;
 use fleetgate_net::h2::{self, Tuning};
-use fleetgate_sys::Fd;
-use fleetgate_wire::master::{FromMaster, Target, ToMaster};
+use fleetgate_sys::{Fd, net};
+use fleetgate_wire::master::{FromMaster, Target, ToMaster, Way};
 use std::ffi::CString;
 use std::fmt;
 use std::io;
@@ -36,13 +36,22 @@ pub(super) enum MasterError {
     Proxy(ClientError),
 }
 
-/// For what a connection is wanted.
-pub(crate) fn target(address: &str, persist: Duration) -> io::Result<Target> {
-    Ok(Target {
+/// For what a connection is wanted: kept for so long, and made in so much time.
+pub(crate) fn target(way: Way, persist: Duration, time: Duration) -> Target {
+    let seconds = |time: Duration| u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
+    Target {
         version: VERSION.into(),
-        proxy: CString::new(address)?,
-        keep: u32::try_from(persist.as_secs()).unwrap_or(u32::MAX),
-    })
+        network: net::namespace(),
+        way,
+        keep: seconds(persist),
+        connect: seconds(time).max(1),
+    }
+}
+
+/// By the proxy at `address`.
+pub(crate) fn by_proxy(address: &str) -> io::Result<Way> {
+    let address = CString::new(address)?;
+    Ok(Way::Proxy { address })
 }
 
 /// The connection to the proxy at `address`, by the master.
@@ -55,15 +64,16 @@ pub(super) async fn connect(
 ) -> Result<SharedConnection, MasterError> {
     let nobody = |e: &dyn fmt::Display| MasterError::Unavailable(e.to_string());
     // Without a login there is nobody to keep it for; the command says so in its own words.
-    let target = target(address, persist).map_err(|e| nobody(&e))?;
-    let patience = time.unwrap_or(dial::DEADLINE) + DEADLINE;
+    let way = by_proxy(address).map_err(|e| nobody(&e))?;
+    let time = time.unwrap_or(dial::DEADLINE);
+    let (target, patience) = (target(way, persist, time), time + DEADLINE);
     timings.begin("kept connection", LEG);
     let mut present = MessageSocket::connect(&home.file(SOCKET)).ok();
     loop {
         let is_there = present.is_some();
         let socket = match present.take() {
             Some(socket) => socket,
-            None => start(home).map_err(|e| nobody(&e))?,
+            None => start(home, Kind::Login).map_err(|e| nobody(&e))?,
         };
         let asked = ToMaster::Lend {
             target: target.clone(),
@@ -94,6 +104,7 @@ pub(super) async fn connect(
             }
             // Of another login or another version: it makes room.
             (FromMaster::Other, _) if is_there => {}
+            (FromMaster::Cold, _) => return Err(nobody(&"the master is in another network namespace")),
             _ => return Err(nobody(&"the login changed meanwhile")),
         }
     }
@@ -145,12 +156,13 @@ async fn lent(stream: Fd, address: &str, was_there: bool) -> Result<SharedConnec
 
 /// Starts a master, with its first user's socket as standard input. Nothing else of ours is its business: its environment is
 /// empty, it looks at no terminal, and it outlives us.
-pub(crate) fn start(home: &Home) -> io::Result<MessageSocket> {
+pub(crate) fn start(home: &Home, kind: Kind) -> io::Result<MessageSocket> {
     let (ours, its) = MessageSocket::pair()?;
     // Not by its path: this very program, whatever lies there now.
     Command::new("/proc/self/exe")
         .arg0(NAME)
         .arg(home.path())
+        .arg(kind.name())
         .env_clear()
         .current_dir("/")
         .stdin(Stdio::from(OwnedFd::from(its)))

@@ -15,7 +15,7 @@ use crate::timings::{self, Timings};
 use crate::transport::{LEG, Proxy};
 use fleetgate_net::dial;
 use fleetgate_proto::v1::Node;
-use fleetgate_wire::master::{ConnectionStatus, FromMaster, MAX_WORDS, Step, ToMaster};
+use fleetgate_wire::master::{ConnectionStatus, FromMaster, MAX_WORDS, Step, ToMaster, Way};
 use lend::{MasterError, SharedConnection, connect};
 use socket::MessageSocket;
 use std::ffi::{CStr, CString};
@@ -26,8 +26,10 @@ use tokio::time::timeout;
 
 /// The name under which this program is the master.
 pub const NAME: &str = "fleetgate-master";
-/// The master's socket, in the login's directory: beside those of ssh's ControlMaster, since it is for the same.
+/// The login's master's socket, in the login's directory: beside those of ssh's ControlMaster, since it is for the same.
 pub const SOCKET: &str = "mux/master";
+/// How long the kernel tries to connect, and some more: for a command that leaves that to it.
+pub(crate) const KERNEL_TIME: Duration = Duration::from_secs(180);
 /// How long a connection is kept after its last use.
 pub const PERSIST: Duration = Duration::from_secs(1800);
 /// How long a master waits for commands that keeps nothing.
@@ -50,6 +52,52 @@ pub enum Keep {
     No,
     /// For so long after its last use.
     For(Duration),
+}
+
+/// A user's masters. Each is a process of its own, at a socket of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Of a login: connections to proxies and to the cluster's nodes. It ends with the login.
+    Login,
+    /// For `--direct`: connections to SSH servers, with keys of the user's files. It needs no login.
+    Direct,
+}
+
+impl Kind {
+    /// Both.
+    pub const ALL: [Kind; 2] = [Kind::Login, Kind::Direct];
+
+    /// Its socket, in the login's directory.
+    #[must_use]
+    pub fn socket(self) -> &'static str {
+        match self {
+            Kind::Login => SOCKET,
+            Kind::Direct => "mux/direct",
+        }
+    }
+
+    /// What it is called, on its command line and in `master status`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Login => "login",
+            Kind::Direct => "direct",
+        }
+    }
+
+    /// The one of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Whose connections go by such a way.
+    pub(crate) fn of(way: &Way) -> Kind {
+        match way {
+            Way::Proxy { .. } | Way::Port { .. } => Kind::Login,
+            Way::Server { .. } => Kind::Direct,
+        }
+    }
 }
 
 /// A running master.
@@ -144,7 +192,7 @@ impl<'a, N: Fn(fmt::Arguments<'_>)> ProxyConnector<'a, N> {
         (self.note)(format_args!(
             "the connection that was kept is dead ({why}); another one is made"
         ));
-        retire(self.home);
+        retire(self.home, Kind::Login);
         // Both together take hardly longer than one.
         let left = dial::DEADLINE.saturating_sub(self.begun.elapsed()).max(ANOTHER);
         self.time = Some(self.time.map_or(left, |time| time.min(left)));
@@ -153,9 +201,9 @@ impl<'a, N: Fn(fmt::Arguments<'_>)> ProxyConnector<'a, N> {
     }
 }
 
-/// The master of the login in `home`.
-pub async fn status(home: &Home) -> io::Result<Status> {
-    let socket = here(home)?;
+/// A master that has its socket in `home`.
+pub async fn status(home: &Home, kind: Kind) -> io::Result<Status> {
+    let socket = here(home, kind)?;
     socket.send(&ToMaster::Status, &[])?;
     match timeout(DEADLINE, socket.receive()).await {
         Ok(answer) => match answer?.0 {
@@ -179,9 +227,9 @@ pub async fn status(home: &Home) -> io::Result<Status> {
     }
 }
 
-/// Ends the master, and with it whatever uses its connections.
-pub async fn stop(home: &Home) -> io::Result<()> {
-    let socket = here(home)?;
+/// Ends a master, and with it whatever uses its connections.
+pub async fn stop(home: &Home, kind: Kind) -> io::Result<()> {
+    let socket = here(home, kind)?;
     socket.send(&ToMaster::Stop, &[])?;
     // It says nothing more, and closes the socket when it ends.
     match timeout(DEADLINE, socket.receive::<FromMaster>()).await {
@@ -190,12 +238,12 @@ pub async fn stop(home: &Home) -> io::Result<()> {
     }
 }
 
-/// Has the master begin nothing more; it ends with its last session. For a login that is over, or another one. To be called
+/// Has a master begin nothing more; it ends with its last session. For a login that is over, or another one. To be called
 /// from anywhere.
-pub fn retire(home: &Home) {
+pub fn retire(home: &Home, kind: Kind) {
     use fleetgate_sys::{net, socket};
     use std::os::unix::ffi::OsStrExt;
-    let path = std::ffi::CString::new(home.file(SOCKET).as_os_str().as_bytes());
+    let path = std::ffi::CString::new(home.file(kind.socket()).as_os_str().as_bytes());
     // It ends by itself a while later if it does not hear.
     if let (Ok(master), Ok(path)) = (socket::unconnected(), path)
         && net::connect_unix(&master, &path).is_ok()
@@ -204,8 +252,8 @@ pub fn retire(home: &Home) {
     }
 }
 
-fn here(home: &Home) -> io::Result<MessageSocket> {
-    let socket = MessageSocket::connect(&home.file(SOCKET))?;
+fn here(home: &Home, kind: Kind) -> io::Result<MessageSocket> {
+    let socket = MessageSocket::connect(&home.file(kind.socket()))?;
     match socket.is_ours() {
         true => Ok(socket),
         false => Err(io::Error::other("it is somebody else's process")),

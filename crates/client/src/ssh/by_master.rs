@@ -6,19 +6,18 @@
 //! and what the session itself has to move.
 
 use super::terminal::{self, Raw};
-use super::{Plan, Signals, SshError, Work};
+use super::{Plan, Signals, SshError, Work, collector};
 use crate::master_client::lend::{start, target};
 use crate::master_client::socket::MessageSocket;
-use crate::master_client::{DEADLINE, Keep, SOCKET};
+use crate::master_client::{DEADLINE, KERNEL_TIME, Keep, Kind};
 use crate::profile::Home;
 use crate::stderr;
 use crate::waiting::with_notice;
 use fleetgate_net::dial;
 use fleetgate_wire::master;
-use fleetgate_wire::master::{FromMaster, SessionOrder, ToMaster};
+use fleetgate_wire::master::{FromMaster, SessionOrder, Target, ToMaster, Way};
 use std::ffi::CString;
 use std::io;
-use std::time::Duration;
 use tokio::time::timeout;
 
 /// What became of a session that the master was asked for.
@@ -41,40 +40,47 @@ pub(crate) fn can_run(plan: &Plan) -> bool {
         && options.verbose == 0
         && options.explain.is_none()
         && options.has_usual_algorithms()
+        && collector::is_untraced()
 }
 
-/// Runs the session of the plan on a node by the master; one is started where there is none.
+/// Runs the session of the plan on a node by the way's master; one is started where there is none. `whom` is who answers, for
+/// people.
 pub(crate) async fn run(
     home: &Home,
-    address: &str,
+    way: Way,
     node: &str,
+    whom: &str,
     plan: &Plan,
 ) -> Result<SessionOutcome, SshError> {
     let Keep::For(persist) = plan.options.keep else {
         return Ok(SessionOutcome::Cold);
     };
-    let Some(word) = order(address, persist, node, plan) else {
+    let kind = Kind::of(&way);
+    let time = plan.options.connect_time.unwrap_or(match kind {
+        Kind::Login => dial::DEADLINE,
+        Kind::Direct => KERNEL_TIME,
+    });
+    let Some(word) = order(target(way, persist, time), node, plan) else {
         return Ok(SessionOutcome::Cold);
     };
-    let patience = plan.options.connect_time.unwrap_or(dial::DEADLINE) + DEADLINE;
-    let whom = format!("{node}, through the proxy {address}");
-    let mut present = MessageSocket::connect(&home.file(SOCKET)).ok();
+    let patience = time + DEADLINE;
+    let mut present = MessageSocket::connect(&home.file(kind.socket())).ok();
     loop {
         let is_there = present.is_some();
-        let Some(socket) = present.take().or_else(|| start(home).ok()) else {
+        let Some(socket) = present.take().or_else(|| start(home, kind).ok()) else {
             return Ok(SessionOutcome::Cold);
         };
         // The directory is the user's alone; whoever else got in there is given nothing all the same.
         if !socket.is_ours() || socket.send(&word, &[0, 1, 2]).is_err() {
             return Ok(SessionOutcome::Cold);
         }
-        match timeout(patience, with_notice(&whom, hear(&socket))).await {
+        match timeout(patience, with_notice(whom, hear(&socket))).await {
             Ok(Ok(FromMaster::Other)) if is_there => {}
             Ok(first) => return follow(&socket, first?, plan).await,
             Err(_) => {
                 if is_there {
                     // Nobody else shall wait for it. Until it ends there is no other one.
-                    let _ = std::fs::remove_file(home.file(SOCKET));
+                    let _ = std::fs::remove_file(home.file(kind.socket()));
                 }
                 return Err(SshError::Lost(format!("the master does not answer; {UNKNOWN}")));
             }
@@ -95,7 +101,7 @@ async fn hear(socket: &MessageSocket) -> Result<FromMaster, SshError> {
     }
 }
 
-fn order(address: &str, persist: Duration, node: &str, plan: &Plan) -> Option<ToMaster> {
+fn order(target: Target, node: &str, plan: &Plan) -> Option<ToMaster> {
     let terminal = plan.terminal.then(|| {
         let wanted = terminal::wanted();
         master::Terminal {
@@ -124,7 +130,6 @@ fn order(address: &str, persist: Duration, node: &str, plan: &Plan) -> Option<To
         environment: plan.environment.iter().map(variable).collect(),
         input: plan.options.input,
     };
-    let target = target(address, persist).ok()?;
     let word = ToMaster::Run { target, order };
     // Longer ones go their own way.
     (fleetgate_wire::encode(&word).len() <= master::MAX_FRAME).then_some(word)

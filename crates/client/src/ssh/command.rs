@@ -2,42 +2,27 @@
 //! sessions are then the master's ([`by_master`]); what happens on a connection of the command's own is the engine's.
 
 use super::by_master::{self, SessionOutcome};
-use super::carrier::{ProxyCarrier, TcpCarrier};
-use super::login::held_by_agent;
-use super::options::{Control, Explain, Invocation, LogLevel, Options, Tty, printed};
-use super::x11::Display;
-use super::{Credential, Hosts, Plan, ServerMemory, SshError, Strict, Work, exit, terminal};
+use super::carrier::ProxyCarrier;
+use super::options::{Control, Explain, Invocation, LogLevel, Options, is_selector, printed};
+use super::plan::plan;
+use super::{Credential, Hosts, ServerMemory, SshError, collector, direct, exit};
 use crate::background::{self, Starter};
-use crate::master_client::{self, ProxyConnector};
-use crate::profile::{Home, name_here, of_login};
+use crate::master_client::lend::by_proxy;
+use crate::master_client::{self, Kind, ProxyConnector};
+use crate::profile::{Home, of_login};
 use crate::prompt::Terminal;
 use crate::timings::Timings;
 use crate::transport::{DialOptions, ReportHandle};
 use crate::waterfall::Waterfall;
 use crate::{config, connect, login, stderr};
 use bytes::Bytes;
-use fleetgate_net::otlp::{Exporter, FinishedSpan};
-use fleetgate_policy::pattern::fits;
 use fleetgate_policy::text;
 use fleetgate_proto::v1::Node;
 use fleetgate_proto::v1::denied::Reason;
-use fleetgate_ssh::settings::Keepalive;
-use ring::rand::{SecureRandom, SystemRandom};
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-/// The port of an SSH server that says none.
-const SSH_PORT: u16 = 22;
-/// The variable that names a collector.
-const COLLECTOR: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
-/// How long a collector may hold up the end.
-const EXPORT_TIME: Duration = Duration::from_secs(1);
 /// Nodes that are shown to choose from, at most.
 const MAX_CHOICES: usize = 50;
-/// Keys that are looked for in `~/.ssh` where none is named.
-const USUAL_KEYS: [&str; 5] = ["id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk"];
 
 /// Does what the words behind `fleetgate ssh` say; what `--help` says is `help`'s. The exit code.
 pub fn command(words: &[OsString], help: &dyn Fn() -> String) -> i32 {
@@ -116,20 +101,23 @@ fn is_said(level: LogLevel, error: &SshError) -> bool {
 /// `-O`, in ssh's words.
 async fn about_kept(options: &Options, control: Control) -> Result<i32, SshError> {
     let home = Home::find(options.home.as_deref())?;
-    let local =
-        |e: std::io::Error| SshError::Local(format!("{}: {e}", home.file(master_client::SOCKET).display()));
+    let kind = match options.direct {
+        true => Kind::Direct,
+        false => Kind::Login,
+    };
+    let local = |e: std::io::Error| SshError::Local(format!("{}: {e}", home.file(kind.socket()).display()));
     let words = match control {
         Control::Check => {
-            let pid = master_client::status(&home).await.map_err(local)?.pid;
+            let pid = master_client::status(&home, kind).await.map_err(local)?.pid;
             format!("Master running (pid={pid})")
         }
         Control::Exit => {
-            master_client::stop(&home).await.map_err(local)?;
+            master_client::stop(&home, kind).await.map_err(local)?;
             "Exit request sent.".to_owned()
         }
         Control::Stop => {
-            master_client::status(&home).await.map_err(local)?;
-            master_client::retire(&home);
+            master_client::status(&home, kind).await.map_err(local)?;
+            master_client::retire(&home, kind);
             "Stop listening request sent.".to_owned()
         }
     };
@@ -147,15 +135,16 @@ pub(crate) async fn run_options(options: &Options) -> Result<i32, SshError> {
 async fn run(options: &Options, starter: Option<Starter>) -> Result<i32, SshError> {
     let mut timings = Timings::default();
     let mut report = ReportHandle::default();
-    let trace = trace();
-    let outcome = match options.direct {
-        true => direct(options, starter, &mut timings).await,
-        false => through(options, starter, &trace, &mut timings, &mut report).await,
+    let trace = collector::trace();
+    let outcome = match &options.address {
+        _ if options.direct => direct::to_server(options, starter, &mut timings).await,
+        Some(address) => direct::to_port(options, address, starter, &mut timings).await,
+        None => through(options, starter, &trace, &mut timings, &mut report).await,
     };
     timings.end();
-    export(&timings, &trace).await;
+    collector::export(&timings, &trace).await;
     if let Some(explain) = options.explain {
-        let waterfall = Waterfall::new(&timings, &report.snapshot().spans, !options.direct);
+        let waterfall = Waterfall::new(&timings, &report.snapshot().spans, options.goes_by_proxy());
         match explain {
             Explain::Text => stderr::write(waterfall.text(&options.host, outcome.is_ok())),
             Explain::Json => {
@@ -196,9 +185,10 @@ async fn through(
             let node = config::node(&options.host, &profile.cluster);
             let mut plan = plan(options, user.clone(), "client-node", starter.clone());
             plan.place = node.to_owned();
+            let way = by_proxy(address).map_err(|e| SshError::Local(format!("the proxy's address: {e}")))?;
+            let whom = format!("{node}, through the proxy {address}");
             if by_master::can_run(&plan)
-                && is_untraced()
-                && let SessionOutcome::Over(code) = by_master::run(&home, address, node, &plan).await?
+                && let SessionOutcome::Over(code) = by_master::run(&home, way, node, &whom, &plan).await?
             {
                 return Ok(code);
             }
@@ -249,11 +239,6 @@ async fn through(
     }
 }
 
-/// Labels and patterns choose among nodes; anything else is a name.
-fn is_selector(host: &str) -> bool {
-    host.contains(['=', ',', '*', '?'])
-}
-
 fn choose(mut nodes: Vec<Node>, options: &Options) -> Result<String, SshError> {
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
     let names: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();
@@ -297,215 +282,6 @@ fn choose(mut nodes: Vec<Node>, options: &Options) -> Result<String, SshError> {
     match by_number.or_else(|| names.iter().find(|n| **n == answer)) {
         Some(name) => Ok((*name).to_owned()),
         None => Err(SshError::Refused(format!("{answer:?} is none of them"))),
-    }
-}
-
-/// Whether nobody collects the client's steps.
-fn is_untraced() -> bool {
-    std::env::var_os(COLLECTOR).is_none_or(|endpoint| endpoint.is_empty())
-}
-
-/// The client's own steps, to the collector that the environment names (OpenTelemetry's own variable), if it names one.
-async fn export(timings: &Timings, trace: &Bytes) {
-    let Some(endpoint) = std::env::var(COLLECTOR).ok().filter(|e| !e.is_empty()) else {
-        return;
-    };
-    let exporter = match Exporter::start(&endpoint) {
-        Ok(exporter) => exporter,
-        Err(wrong) => return stderr::line(format_args!("{COLLECTOR}: {wrong}")),
-    };
-    let (mut number, mut root) = ([0; 16], [0; 8]);
-    number.copy_from_slice(&trace[..16]);
-    root.copy_from_slice(&trace[16..]);
-    let span = |id, parent, name: &str, start, end, round_trips| FinishedSpan {
-        service: "fleetgate-client",
-        trace: number,
-        id,
-        parent,
-        name: name.to_owned(),
-        start,
-        end,
-        numbers: vec![("round_trips", i64::from(round_trips))],
-        words: Vec::new(),
-    };
-    let (Some(first), Some(last)) = (timings.steps().first(), timings.steps().last()) else {
-        return;
-    };
-    exporter.send(span(
-        root,
-        [0; 8],
-        "fleetgate ssh",
-        first.start,
-        last.end,
-        timings.round_trips(),
-    ));
-    for (n, step) in (1u64..).zip(timings.steps()) {
-        let id = (u64::from_be_bytes(root) ^ n).to_be_bytes();
-        exporter.send(span(id, root, step.name, step.start, step.end, step.round_trips));
-    }
-    exporter.finish(EXPORT_TIME).await;
-}
-
-/// A trace of its own, and the span that everything else hangs on (W3C trace context: 16 and 8 bytes).
-fn trace() -> Bytes {
-    let mut bytes = vec![0; 24];
-    // Without it there is no trace, and everything else goes on.
-    let _ = SystemRandom::new().fill(&mut bytes);
-    bytes.into()
-}
-
-async fn direct(options: &Options, starter: Option<Starter>, timings: &mut Timings) -> Result<i32, SshError> {
-    let port = options.port.unwrap_or(SSH_PORT);
-    let system = || {
-        options
-            .global_hosts
-            .clone()
-            .unwrap_or_else(|| vec!["/etc/ssh/ssh_known_hosts".into()])
-    };
-    let mut known = match options.known_hosts.is_empty() {
-        true => [vec![home(".ssh/known_hosts")?], system()].concat(),
-        false => options.known_hosts.clone(),
-    };
-    if !options.known_hosts.is_empty() {
-        known.extend(options.global_hosts.clone().unwrap_or_default());
-    }
-    let strict = match (options.strict, options.batch) {
-        (Strict::Ask, true) => Strict::Yes,
-        (strict, _) => strict,
-    };
-    let hosts = match &options.alias {
-        // ssh_config(5), HostKeyAlias: the alias is looked up as it stands, without a port.
-        Some(alias) => Hosts::known(alias, SSH_PORT, known, strict),
-        None => Hosts::known(&options.host, port, known, strict),
-    };
-    let user = match &options.user {
-        Some(user) => user.clone(),
-        None => name_here().ok_or_else(|| {
-            SshError::Local(
-                "which account? USER is not set, and no account here has this process's user id; say it: USER@HOST or \
-                 -l USER"
-                    .into(),
-            )
-        })?,
-    };
-    let plan = plan(options, user, "client-node", starter);
-    // Without a home there is nothing to remember by.
-    let mut memory = Home::find(options.home.as_deref()).map_or_else(
-        |_| ServerMemory::default(),
-        |home| ServerMemory::of_host(&home, &options.host, port),
-    );
-    let mut carrier = TcpCarrier {
-        host: options.host.clone(),
-        port,
-        time: options.connect_time,
-    };
-    super::run(&plan, &hosts, &mut memory, keys(options)?, &mut carrier, timings).await
-}
-
-/// What is to be done, from what was said.
-pub(crate) fn plan(options: &Options, user: String, leg: &'static str, starter: Option<Starter>) -> Plan {
-    let here = terminal::is_there();
-    let session = matches!(options.work, Work::Shell | Work::Exec(_) | Work::Subsystem(_));
-    let terminal = session
-        && match options.tty {
-            Tty::No => false,
-            Tty::Force => true,
-            Tty::Yes => here,
-            Tty::Auto => here && options.work == Work::Shell,
-        };
-    if options.tty == Tty::Yes && !here && options.level >= LogLevel::Info {
-        stderr::line("standard input is no terminal, so none is asked for; -tt asks all the same");
-    }
-    Plan {
-        user,
-        place: options.host.clone(),
-        leg,
-        options: options.clone(),
-        terminal,
-        environment: environment(options),
-        escape: options.escape.filter(|_| here),
-        keepalive: (!options.alive_interval.is_zero()).then_some(Keepalive {
-            after: options.alive_interval,
-            unanswered: options.alive_count,
-        }),
-        display: options.x11.filter(|_| session).and_then(|how| {
-            let display = Display::find(how);
-            // As ssh: the session goes on without it.
-            display
-                .map_err(|e| stderr::line(format_args!("X11 is not forwarded: {e}")))
-                .ok()
-        }),
-        starter,
-    }
-}
-
-fn environment(options: &Options) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let mut all: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-    for (name, value) in std::env::vars_os() {
-        let name = name.into_vec();
-        if options.send_env.iter().any(|p| fits(p.as_bytes(), &name)) {
-            all.push((name, value.into_vec()));
-        }
-    }
-    for (name, value) in &options.set_env {
-        // What is said outright counts before what is here.
-        all.retain(|(n, _)| n != name.as_bytes());
-        all.push((name.clone().into_bytes(), value.clone().into_bytes()));
-    }
-    all
-}
-
-/// For a direct connection: the files that were named, or the agent's keys and the usual files.
-fn keys(options: &Options) -> Result<Vec<Credential>, SshError> {
-    let load = |path: &Path| {
-        let mut beside = path.as_os_str().to_owned();
-        beside.push("-cert.pub");
-        let beside = PathBuf::from(beside);
-        let certificate = beside.exists().then_some(beside.as_path());
-        Credential::of_files(path, certificate, &held_by_agent)
-    };
-    // As ssh: a file that is not there is no file that was named.
-    let is_there = |path: &&PathBuf| match std::fs::metadata(path) {
-        Ok(_) => true,
-        Err(e) => {
-            if options.level >= LogLevel::Info {
-                let why = e.to_string();
-                let why = why.split(" (os error").next().unwrap_or_default();
-                stderr::line(format_args!(
-                    "Warning: Identity file {} not accessible: {why}.",
-                    path.display()
-                ));
-            }
-            false
-        }
-    };
-    let named: Vec<&PathBuf> = options.identities.iter().filter(is_there).collect();
-    if !named.is_empty() {
-        return named
-            .into_iter()
-            .map(|path| load(path))
-            .collect::<Result<_, _>>()
-            .map_err(|e| SshError::Login(e.to_string()));
-    }
-    let mut keys = match options.identities_only {
-        true => Vec::new(),
-        false => Credential::of_agent(),
-    };
-    if let Ok(folder) = home(".ssh") {
-        for key in USUAL_KEYS.iter().filter_map(|name| load(&folder.join(name)).ok()) {
-            // One with a passphrase may be among the agent's already.
-            if !keys.iter().any(|k| k.is_shown_as(&key)) {
-                keys.push(key);
-            }
-        }
-    }
-    Ok(keys)
-}
-
-fn home(file: &str) -> Result<PathBuf, SshError> {
-    match std::env::var_os("HOME").filter(|h| !h.is_empty()) {
-        Some(home) => Ok(PathBuf::from(home).join(file)),
-        None => Err(SshError::Local("HOME is not set".into())),
     }
 }
 

@@ -90,6 +90,11 @@ impl Hosts {
         hosts
     }
 
+    /// Whether any line is about this host.
+    pub(super) fn has_entries(&self) -> bool {
+        !self.entries.is_empty()
+    }
+
     /// The host key algorithms to ask for, those first by which it is known.
     pub fn algorithms(&self, all: &[String]) -> Vec<String> {
         let authority = self.certificates || self.entries.iter().any(|e| e.mark == Mark::Authority);

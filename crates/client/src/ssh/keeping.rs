@@ -3,21 +3,23 @@
 //! nodes has one for each of them.
 
 use super::capture::Capture;
-use super::carrier::ProxyCarrier;
+use super::carrier::{ProxyCarrier, TcpCarrier};
 use super::engine::{Client, Engine};
 use super::guests::Guests;
 use super::login::Login;
-use super::options::{LogLevel, Options};
-use super::{Carrier, Credential, Hosts, Plan, ServerMemory, SshError, Work, settings};
+use super::options::{LogLevel, Options, SSH_PORT};
+use super::{Carrier, Credential, Hosts, Plan, ServerMemory, SshError, Strict, Work, settings};
 use crate::master_client::words;
 use crate::profile::Home;
 use crate::timings::Timings;
 use crate::transport::{DialOptions, Proxy, ReportHandle};
-use fleetgate_net::dial;
 use fleetgate_proto::v1::denied::Reason;
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::settings::Keepalive;
-use fleetgate_wire::master::FromMaster;
+use fleetgate_wire::master::{FromMaster, Server};
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// A connection without words is asked whether the other side lives; after three of these it is given up.
@@ -26,23 +28,43 @@ const KEEPALIVE: Keepalive = Keepalive {
     unanswered: 3,
 };
 
+/// The way of a connection that is to be made.
+pub(crate) enum Route {
+    /// Through a proxy.
+    Proxy {
+        proxy: Box<Proxy>,
+        /// Its connection was there before, and may be dead.
+        was_there: bool,
+    },
+    /// To the node's own port.
+    Port { host: String, port: u16 },
+    /// To an SSH server of no cluster.
+    Server(Server),
+}
+
 /// To where a connection is to be made.
 pub(crate) struct Opening {
-    pub(crate) proxy: Proxy,
-    /// The proxy's connection was there before, and may be dead.
-    pub(crate) was_there: bool,
+    pub(crate) route: Route,
+    /// The node, or the server's name or address.
     pub(crate) node: String,
     pub(crate) account: String,
+    /// How long it may take.
+    pub(crate) time: Duration,
 }
 
 /// Makes an SSH connection to a node and runs the guests' sessions on it, until nobody has used it for its time or it breaks.
-/// Whoever waits then is answered.
-pub(crate) async fn keep_connection(home: &Home, opening: Opening, guests: &mut Guests) {
+/// Whoever waits then is answered. False: the server, its keys or the user's are such that a command has to see for itself.
+pub(crate) async fn keep_connection(home: &Home, opening: Opening, guests: &mut Guests) -> bool {
     let client = Client::Guests(guests);
     let outcome = connection(home, &opening, Work::None, client, &mut ReportHandle::default()).await;
+    let takes_anybody = !matches!(
+        outcome,
+        Err(SshError::Host(_) | SshError::Login(_) | SshError::Refused(_) | SshError::Local(_))
+    );
+    let was_there = matches!(opening.route, Route::Proxy { was_there: true, .. });
     let word = match outcome {
         // Its words are the same for a connection of the command's own, which would take as long to fail.
-        Err(SshError::Connect(why)) if !opening.was_there => FromMaster::Failed { why: words(&why) },
+        Err(SshError::Connect(why)) if !was_there => FromMaster::Failed { why: words(&why) },
         Err(SshError::Denied(refused)) if refused.reason != Reason::Mfa => FromMaster::Failed {
             why: words(&refused.to_string()),
         },
@@ -50,6 +72,7 @@ pub(crate) async fn keep_connection(home: &Home, opening: Opening, guests: &mut 
         _ => FromMaster::Cold,
     };
     guests.answer_all(&word);
+    takes_anybody
 }
 
 /// Runs one command on a node over an SSH connection of its own; what becomes of it stands in `capture`, and what the proxy said
@@ -75,7 +98,7 @@ async fn connection(
     home: &Home,
     opening: &Opening,
     work: Work,
-    mut client: Client<'_>,
+    client: Client<'_>,
     report: &mut ReportHandle,
 ) -> Result<(), SshError> {
     let options = Options {
@@ -84,7 +107,7 @@ async fn connection(
         input: false,
         batch: true,
         level: LogLevel::Quiet,
-        connect_time: Some(dial::DEADLINE),
+        connect_time: Some(opening.time),
         ..Options::default()
     };
     let plan = Plan {
@@ -99,38 +122,115 @@ async fn connection(
         display: None,
         starter: None,
     };
-    let hosts = Hosts::of_cluster(&opening.node, home.file("known_hosts"));
-    let key = Credential::of_files(&home.file("id"), Some(&home.file("id-cert.pub")), &Vec::new)?;
-    let mut login = Login::new(plan.user.clone(), vec![key], true, plan.options.ways, |_| {});
-    let mut carrier = ProxyCarrier {
-        proxy: opening.proxy.clone(),
-        node: opening.node.clone(),
-        login: opening.account.clone(),
-        options: DialOptions {
-            is_silent: true,
-            ..DialOptions::default()
-        },
-        report: ReportHandle::default(),
+    let tcp = |host: &str, port| TcpCarrier {
+        host: host.to_owned(),
+        port,
+        time: Some(opening.time),
     };
-    let mut memory = ServerMemory::of_node(home, &opening.node);
+    match &opening.route {
+        Route::Proxy { proxy, .. } => {
+            let mut carrier = ProxyCarrier {
+                proxy: Proxy::clone(proxy),
+                node: opening.node.clone(),
+                login: opening.account.clone(),
+                options: DialOptions {
+                    is_silent: true,
+                    ..DialOptions::default()
+                },
+                report: ReportHandle::default(),
+            };
+            let peer = Peer::of_cluster(home, &opening.node)?;
+            let outcome = over(&mut carrier, &plan, peer, client).await;
+            *report = carrier.report;
+            outcome
+        }
+        Route::Port { host, port } => {
+            let peer = Peer::of_cluster(home, &opening.node)?;
+            over(&mut tcp(host, *port), &plan, peer, client).await
+        }
+        Route::Server(server) => {
+            let port = u16::try_from(server.port).unwrap_or(SSH_PORT);
+            let peer = Peer::of_files(home, &opening.node, port, server)?;
+            over(&mut tcp(&opening.node, port), &plan, peer, client).await
+        }
+    }
+}
+
+/// What is known of who is at the other end, and what lets the user in there.
+struct Peer {
+    hosts: Hosts,
+    keys: Vec<Credential>,
+    memory: ServerMemory,
+}
+
+impl Peer {
+    /// A node of the cluster, with the login's key.
+    fn of_cluster(home: &Home, node: &str) -> Result<Peer, SshError> {
+        let key = Credential::of_files(&home.file("id"), Some(&home.file("id-cert.pub")), &Vec::new)?;
+        Ok(Peer {
+            hosts: Hosts::of_cluster(node, home.file("known_hosts")),
+            keys: vec![key],
+            memory: ServerMemory::of_node(home, node),
+        })
+    }
+
+    /// A server that its files know, with keys of files.
+    fn of_files(home: &Home, host: &str, port: u16, server: &Server) -> Result<Peer, SshError> {
+        let known = server.known_hosts.iter().map(path).collect();
+        let hosts = match &server.alias {
+            Some(alias) => Hosts::known(&alias.to_string_lossy(), SSH_PORT, known, Strict::Yes),
+            None => Hosts::known(host, port, known, Strict::Yes),
+        };
+        if !hosts.has_entries() {
+            return Err(SshError::Host(format!("nobody here knows {host}")));
+        }
+        let keys: Result<Vec<Credential>, _> = server
+            .keys
+            .iter()
+            .map(|file| Credential::with_certificate_beside(&path(file), &Vec::new))
+            .collect();
+        Ok(Peer {
+            hosts,
+            keys: keys.map_err(|e| SshError::Login(e.to_string()))?,
+            memory: ServerMemory::of_host(home, host, port),
+        })
+    }
+}
+
+fn path(name: &CString) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(name.as_bytes()))
+}
+
+async fn over(
+    carrier: &mut impl Carrier,
+    plan: &Plan,
+    peer: Peer,
+    mut client: Client<'_>,
+) -> Result<(), SshError> {
+    let Peer {
+        hosts,
+        keys,
+        mut memory,
+    } = peer;
+    let mut login = Login::new(plan.user.clone(), keys, true, plan.options.ways, |_| {});
+    let ahead = login.is_sure();
     let mut timings = Timings::default();
     let mut listeners = Vec::new();
     loop {
-        let mut connection = Connection::client(settings(&plan, &hosts, &memory));
+        let mut connection = Connection::client(settings(plan, &hosts, &memory));
         let first = connection.output().to_vec();
         connection.sent(first.len());
         let stream = carrier.open(first, &mut timings).await?;
-        *report = carrier.report.clone();
         let engine = Engine::new(
             stream,
             connection,
-            &plan,
+            plan,
             &hosts,
             &mut memory,
             &mut login,
             &mut timings,
             &mut listeners,
-            true,
+            ahead,
             client.lend(),
         )?;
         match engine.run().await {

@@ -108,6 +108,17 @@ impl Credential {
         Ok(Credential::by(by, shown, key.display().to_string()))
     }
 
+    /// A key of a file, with the certificate beside it (`-cert.pub`), if one is there.
+    pub(super) fn with_certificate_beside(
+        key: &Path,
+        held: &dyn Fn() -> Vec<agent::Identity>,
+    ) -> Result<Credential, ClientError> {
+        let mut beside = key.as_os_str().to_owned();
+        beside.push("-cert.pub");
+        let beside = Path::new(&beside);
+        Credential::of_files(key, beside.exists().then_some(beside), held)
+    }
+
     /// A key at hand, and its certificate.
     pub fn new(key: PrivateKey, certificate: Option<Certificate>, name: String) -> Credential {
         let shown = certificate

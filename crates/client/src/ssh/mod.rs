@@ -6,7 +6,9 @@
 mod by_master;
 pub mod capture;
 mod carrier;
+mod collector;
 mod command;
+pub(crate) mod direct;
 mod engine;
 mod escape;
 mod flow;
@@ -17,6 +19,7 @@ pub(crate) mod keeping;
 mod local;
 mod login;
 pub mod options;
+mod plan;
 mod server_memory;
 mod signals;
 pub(crate) mod socks;

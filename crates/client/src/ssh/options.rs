@@ -10,6 +10,8 @@ mod option;
 pub mod printed;
 mod values;
 
+pub(crate) use destination::{SSH_PORT, host_and_port, is_selector};
+
 use super::forward::{Forward, MAX_FORWARDS, Target};
 use super::login::LoginMethods;
 use super::{Algorithms, Strict, Work};
@@ -88,6 +90,8 @@ pub struct Options {
     pub direct: bool,
     /// The proxy to use: `-J`.
     pub proxy: Option<String>,
+    /// No proxy: a node's own port here, `HOST[:PORT]`, with the login's certificate.
+    pub address: Option<String>,
     /// Where the login lies.
     pub home: Option<String>,
     /// The work.
@@ -155,6 +159,11 @@ pub struct Options {
 }
 
 impl Options {
+    /// Whether a proxy is between here and the node.
+    pub(crate) fn goes_by_proxy(&self) -> bool {
+        !self.direct && self.address.is_none()
+    }
+
     /// Whether the command line leaves to the program what is offered in key exchanges.
     pub(crate) fn has_usual_algorithms(&self) -> bool {
         let a = &self.algorithms;
@@ -170,6 +179,7 @@ impl Default for Options {
             port: None,
             direct: false,
             proxy: None,
+            address: None,
             home: None,
             work: Work::Shell,
             tty: Tty::Auto,
@@ -308,6 +318,7 @@ impl Line {
             ("--explain", Some(v)) => return Err(format!("`--explain` wants nothing or json, not `{v}`")),
             ("--no-master", Some(_)) => return Err("`--no-master` takes no value".to_owned()),
             ("--no-master", None) => return self.anew("ControlPersist", "no"),
+            ("--address", value) => self.options.address = Some(given("--address", value, rest)?),
             ("--home", value) => self.options.home = Some(given("--home", value, rest)?),
             ("--proxy", value) => {
                 self.options.proxy = Some(given("--proxy", value, rest)?);

@@ -84,23 +84,11 @@ pub fn measure(bench: &mut Bench, world: &World, cluster: &Cluster) -> Result {
     bench.promise(CPU_OF_JUMP, cpu.into_iter().fold(0.0, f64::max))
 }
 
-/// By the node's own port, with the same login.
+/// By the node's own port, with the same login and the same master.
 fn direct(cluster: &Cluster, node: &Node, words: &str) -> Command {
     let mut command = cluster.ssh();
-    command.args([
-        "--direct",
-        "-p",
-        &node.port.to_string(),
-        "-o",
-        "StrictHostKeyChecking=no",
-        "-o",
-    ]);
-    command.arg(format!(
-        "UserKnownHostsFile={}",
-        cluster.at.join("known").display()
-    ));
-    command.arg("-i").arg(cluster.at.join(".fleetgate/id"));
-    command.args([&format!("{}@127.0.0.1", login(0)), words]);
+    command.args(["--address", &format!("127.0.0.1:{}", node.port)]);
+    command.args([&node.login(), words]);
     command
 }
 

@@ -274,7 +274,8 @@ impl Cluster {
 
 /// A real node that has joined. It ends when this is dropped.
 pub struct Node {
-    name: String,
+    /// Its name in the cluster.
+    pub name: String,
     /// Its own port, on 127.0.0.1.
     pub port: u16,
     /// Its processes.

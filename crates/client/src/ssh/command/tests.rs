@@ -13,15 +13,6 @@ fn options(line: &str) -> Options {
 }
 
 #[test]
-fn an_identity_file_that_is_not_there_does_not_end_the_command() {
-    let line = "--direct -i /nowhere/fleetgate-key -o IdentitiesOnly=yes web1";
-    assert!(keys(&options(line)).is_ok());
-    // One that is there and is no key does.
-    let line = "--direct -i /nowhere/fleetgate-key -i /etc/passwd web1";
-    assert!(keys(&options(line)).is_err());
-}
-
-#[test]
 fn errors_are_said_unless_everything_is_silenced() {
     let failed = SshError::Connect("x".into());
     for (line, said) in [

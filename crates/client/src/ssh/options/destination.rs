@@ -1,6 +1,9 @@
-//! Where to, as ssh reads it: `[USER@]HOST`, or `ssh://[USER@]HOST[:PORT]`.
+//! Where to, as ssh reads it: `[USER@]HOST`, or `ssh://[USER@]HOST[:PORT]`; and addresses with a port.
 
 use super::Line;
+
+/// The port of an SSH server that says none.
+pub const SSH_PORT: u16 = 22;
 
 /// The word, in its parts.
 #[derive(Debug, PartialEq, Eq)]
@@ -92,4 +95,62 @@ fn decoded(text: &str) -> Option<String> {
         rest = &rest[2..];
     }
     String::from_utf8(bytes).ok()
+}
+
+/// Labels and patterns choose among nodes; anything else is a name.
+pub fn is_selector(host: &str) -> bool {
+    host.contains(['=', ',', '*', '?'])
+}
+
+/// Reads `HOST`, `HOST:PORT`, `ADDRESS` or `[ADDRESS]:PORT`.
+pub fn host_and_port(text: &str) -> Result<(String, u16), String> {
+    let wrong = || format!("{text:?} is no address: HOST, HOST:PORT or [ADDRESS]:PORT");
+    let (host, port) = match text.strip_prefix('[').map(|rest| rest.split_once(']')) {
+        Some(Some((host, ""))) => (host, None),
+        Some(Some((host, rest))) => (host, Some(rest.strip_prefix(':').ok_or_else(wrong)?)),
+        Some(None) => return Err(wrong()),
+        None if text.matches(':').count() == 1 => {
+            let (host, port) = text.split_once(':').ok_or_else(wrong)?;
+            (host, Some(port))
+        }
+        None => (text, None),
+    };
+    let port = port.map_or(Ok(SSH_PORT), |port| port.parse().map_err(|_| wrong()))?;
+    match host.is_empty() || port == 0 {
+        true => Err(wrong()),
+        false => Ok((host.to_owned(), port)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_have_a_port_or_not() {
+        for (text, host, port) in [
+            ("web1", "web1", 22),
+            ("web1:2222", "web1", 2222),
+            ("10.0.0.5:3022", "10.0.0.5", 3022),
+            ("2001:db8::1", "2001:db8::1", 22),
+            ("[2001:db8::1]", "2001:db8::1", 22),
+            ("[2001:db8::1]:3022", "2001:db8::1", 3022),
+        ] {
+            assert_eq!(host_and_port(text), Ok((host.to_owned(), port)), "{text}");
+        }
+        for text in [
+            "",
+            ":22",
+            "web1:",
+            "web1:ssh",
+            "web1:0",
+            "web1:65536",
+            "[::1",
+            "[::1]22",
+            "[]:22",
+        ] {
+            let wrong = host_and_port(text).expect_err(text);
+            assert!(wrong.contains("is no address"), "{wrong}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Behind the last word of the command line: what the file of `-F` adds, and whether all of it goes together.
 
-use super::{Line, Options, Strict, X11, file};
+use super::{Line, Options, Strict, X11, file, host_and_port, is_selector};
 use crate::ssh::Work;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStringExt;
@@ -43,10 +43,31 @@ impl Line {
             .map(|p| p.parse().map_err(|_| format!("{p:?} is no port")))
             .transpose()?;
         o.port = said.or(self.port);
+        if let Some(address) = &o.address {
+            host_and_port(address).map_err(|why| format!("--address: {why}"))?;
+            if o.direct {
+                return Err(
+                    "--direct goes to the host that is named: leave out --address, or leave out --direct"
+                        .into(),
+                );
+            }
+            if o.proxy.is_some() {
+                return Err("--address goes through no proxy: leave out -J, or leave out --address".into());
+            }
+            if is_selector(&o.host) {
+                return Err(format!(
+                    "--address is one node's, and {:?} may be several: name the node",
+                    o.host
+                ));
+            }
+        }
         if !o.direct {
             if self.port.is_some() {
-                o.notes
-                    .push("a node is reached through the proxy and has no port: it is ignored".into());
+                o.notes.push(
+                    "a node is reached through the proxy and has no port: it is ignored (--address HOST:PORT goes without \
+                     the proxy)"
+                        .into(),
+                );
             }
             if !o.identities.is_empty() {
                 o.notes

@@ -181,6 +181,11 @@ pub const FLAGS: &[SshFlag] = &[
     short('Y', "", "Forward X11, with the display's own trust."),
     short('y', "", "Log to syslog; ignored, with a warning."),
     long(
+        "address",
+        "HOST[:PORT]",
+        "Connect to the node's own port there (default 22), with the login's certificate, and not through the proxy.",
+    ),
+    long(
         "direct",
         "",
         "Connect to an SSH server without a proxy, with keys of files and of the ssh-agent.",

@@ -25,6 +25,9 @@ pub fn lines(o: &Options) -> String {
     if let Some(proxy) = &o.proxy {
         line("proxyjump", proxy);
     }
+    if let Some(address) = &o.address {
+        line("address", address);
+    }
     line("batchmode", &flag(o.batch));
     line("exitonforwardfailure", &flag(o.exit_on_forward_failure));
     line("forkafterauthentication", &flag(o.background));

@@ -1,8 +1,10 @@
-//! Which login the files of a home hold, told without reading them: a later login, a renewal and a logout replace them.
+//! Whether files are still what they were, told without reading them: which login a home holds, which a later login, a renewal
+//! and a logout replace, and what is known of a server.
 
 use crate::profile::Home;
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// The files that a connection depends on: what the proxy believes, the login's keys, whom the login believes.
 const FILES: [&str; 6] = [
@@ -14,17 +16,33 @@ const FILES: [&str; 6] = [
     "state.json",
 ];
 
+/// A file as it was at one moment: another one has other numbers, and one that was written over another time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct FileStamp(u64, u64, i64, i64);
+
 /// The login as its files were at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct LoginStamp([(u64, u64, i64, i64); FILES.len()]);
+pub(super) struct LoginStamp([FileStamp; FILES.len()]);
+
+impl FileStamp {
+    /// As it is now.
+    pub(super) fn of(path: &Path) -> io::Result<FileStamp> {
+        let status = std::fs::metadata(path)?;
+        Ok(FileStamp(
+            status.ino(),
+            status.size(),
+            status.mtime(),
+            status.mtime_nsec(),
+        ))
+    }
+}
 
 impl LoginStamp {
     /// As they are now: six calls, and no byte read.
     pub(super) fn of(home: &Home) -> io::Result<LoginStamp> {
-        let mut stamp = [(0, 0, 0, 0); FILES.len()];
+        let mut stamp = [FileStamp::default(); FILES.len()];
         for (file, stamp) in FILES.iter().zip(&mut stamp) {
-            let status = std::fs::metadata(home.file(file))?;
-            *stamp = (status.ino(), status.size(), status.mtime(), status.mtime_nsec());
+            *stamp = FileStamp::of(&home.file(file))?;
         }
         Ok(LoginStamp(stamp))
     }
