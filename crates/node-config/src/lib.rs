@@ -30,6 +30,8 @@ use std::path::{Path, PathBuf};
 
 /// Where it is, unless told otherwise.
 pub const PATH: &str = "/etc/fleetgate/node.toml";
+/// How the parser ends its complaint about a table beside those of the services.
+const SECTIONS: &str = "expected one of `node`, `auth`, `proxy`";
 /// The longest file that is read.
 const MAX_FILE: u64 = 1 << 20;
 
@@ -425,7 +427,15 @@ impl Config {
                 path: path.to_owned(),
                 line: before.matches('\n').count() + 1,
                 column: before.rsplit('\n').next().unwrap_or_default().chars().count() + 1,
-                why: e.message().to_owned(),
+                why: match e.message() {
+                    why if sections && why.ends_with(SECTIONS) => {
+                        format!("{why}: what stands in node.toml stands below `node` here, as [node.limits]")
+                    }
+                    "invalid socket address syntax" => {
+                        "an address with its port is wanted, as \"127.0.0.1:22\" or \"[::]:22\"".to_owned()
+                    }
+                    why => why.to_owned(),
+                },
             }
         })
     }

@@ -28,6 +28,16 @@ fn an_error_names_its_line_and_what_was_expected() {
     for (text, place, part) in [
         ("listen = 22", "node.toml:1:10: ", "invalid type"),
         (
+            "listen = [\"127.0.0.1:99999\"]",
+            "node.toml:1:11: ",
+            "an address with its port is wanted",
+        ),
+        (
+            "[node]\nlisten = []\n[limits]\ntries = 3",
+            "node.toml:3:2: ",
+            "stands below `node` here, as [node.limits]",
+        ),
+        (
             "\npassword = true\nroot_login = \"maybe\"",
             "node.toml:3:14: ",
             "unknown variant `maybe`",

@@ -12,8 +12,14 @@ pub const TOOLS: &str = concat!(
 
 /// A cluster whose node has these commands, and whose ada may run them alone.
 pub fn cluster() -> Cluster {
+    prepared("")
+}
+
+/// The same after a script, before the node starts.
+fn prepared(script: &str) -> Cluster {
     let mut cluster = Cluster::new();
     cluster.join_node();
+    cluster.script(script);
     cluster.script(
         r#"cat >> node/fleetgate.toml <<'END'
 [node.commands.load]
@@ -310,5 +316,21 @@ fn a_check_goes_to_the_nodes_own_port_while_no_proxy_is_there() {
         is "$("$F" check run --home home -l ada $at -c state -a 0 | head -n 1)" 'state 0'
         told 3 'UNKNOWN' -H gate --address 127.0.0.1:9 -c state -a 0
         told 3 'UNKNOWN' -H cellar --address 127.0.0.1:2222 -c state -a 0"#
+    ));
+}
+
+#[test]
+fn why_a_node_lets_the_monitoring_not_in_stands_in_the_line() {
+    needs_root!("a node that serves other accounts");
+    let cluster = prepared(r#"sed -i 's/^root_login/pam = "off"\n&/' node/fleetgate.toml; usermod -L ada"#);
+    cluster.script(&format!(
+        r#"{TOOLS}
+        wanted='UNKNOWN - gate state: gate does not let ada in'
+        for _ in $(seq 100); do check -H gate -c state -a 0 > said 2>&1 || :; grep -q "^$wanted" said && break; sleep 0.1; done
+        told 3 "$wanted" -H gate -c state -a 0
+        grep -q 'the account is locked' said
+        # It is told once, though the master tried first.
+        code=0; "$F" ssh --home home -o BatchMode=yes ada@gate state 0 2> errors || code=$?
+        is "$code $(grep -c 'the account is locked' errors)" '255 1'"#
     ));
 }

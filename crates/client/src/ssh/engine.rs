@@ -125,6 +125,8 @@ pub(super) struct Engine<'a, S> {
     /// Sessions of other processes: those to come, and those that are here.
     guests: Option<&'a mut Guests>,
     visitors: BTreeMap<u32, Visitor>,
+    /// What the server said before the login, where that is not printed.
+    banner: String,
     /// What becomes of the session, of a run on many nodes.
     capture: Option<&'a mut Capture>,
     asked_by_escape: Vec<(ChannelId, EscapeCommand)>,
@@ -216,6 +218,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
             pending: JoinSet::new(),
             guests,
             visitors: BTreeMap::new(),
+            banner: String::new(),
             capture,
             asked_by_escape: Vec::new(),
             idle: None,
@@ -447,12 +450,11 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
                         Then::Nothing
                     }
                     Event::Banner(text) => {
-                        visitors::say_to_all(&self.visitors, &printable(text));
-                        if let Some(capture) = &mut self.capture {
-                            capture.keep_banner(text);
-                        }
-                        if self.plan.options.level >= LogLevel::Info {
-                            stderr::write(printable(text).replace('\n', "\r\n"));
+                        let is_told = self.plan.options.level >= LogLevel::Info;
+                        match &mut self.capture {
+                            Some(capture) => capture.keep_banner(text),
+                            None if is_told => stderr::write(printable(text).replace('\n', "\r\n")),
+                            None => entry::keep_banner(&mut self.banner, &printable(text)),
                         }
                         Then::Nothing
                     }

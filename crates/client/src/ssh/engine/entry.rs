@@ -9,6 +9,7 @@ use crate::stderr::printable;
 use fleetgate_ssh::cipher::{Cipher, Mac};
 use fleetgate_ssh::event::{AuthReply, ChannelId, ChannelKind, Request};
 use fleetgate_ssh::info::Algorithms;
+use fleetgate_wire::master::MAX_WORDS;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
@@ -70,6 +71,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
                 });
                 if !self.opened {
                     self.open_all();
+                }
+                // Visitors hear what the server said once they are in: others make connections of their own, where it is said again.
+                let banner = std::mem::take(&mut self.banner);
+                if !banner.is_empty() {
+                    self.visitors
+                        .values()
+                        .for_each(|visitor| visitor.say(&banner, true));
                 }
                 if matches!(self.plan.options.work, Work::None) && self.plan.options.remotes.is_empty() {
                     self.timings.end();
@@ -135,8 +143,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
             true => String::new(),
             false => format!("; it takes {}", methods.join(", ")),
         };
+        // Where it is not printed, what the server said is the reason.
+        let why = match self.banner.lines().rfind(|line| !line.trim().is_empty()) {
+            Some(line) => format!(": {}", line.trim()),
+            None => String::new(),
+        };
         SshError::Refused(format!(
-            "{} does not let {} in ({tried}{takes})",
+            "{} does not let {} in ({tried}{takes}){why}",
             self.plan.place, self.plan.user
         ))
     }
@@ -270,6 +283,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
             }
         }
         Ok(())
+    }
+}
+
+/// What the server says before the login, to the bound of what a command of the master's is told.
+pub(super) fn keep_banner(banner: &mut String, text: &str) {
+    if banner.len() + text.len() <= MAX_WORDS {
+        banner.push_str(text);
     }
 }
 

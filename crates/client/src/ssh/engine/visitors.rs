@@ -11,7 +11,7 @@ use crate::waiting::ANSWER_TIMEOUT;
 use fleetgate_ssh::event::{ChannelId, ChannelKind, NOT_BEGUN, Pty, Request, WindowSize};
 use fleetgate_sys::clock;
 use fleetgate_wire::master::{FromMaster, Size, ToMaster, Work};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::future::Future;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -53,7 +53,7 @@ impl Visitor {
         self.guest.answer(&FromMaster::Ended { code, words: None });
     }
 
-    fn say(&self, words: &str, raw: bool) {
+    pub(super) fn say(&self, words: &str, raw: bool) {
         let words = crate::master_client::words(words);
         let _ = self.guest.socket.send(&FromMaster::Say { words, raw }, &[]);
     }
@@ -329,13 +329,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
                 }
             }
         }
-    }
-}
-
-/// What a server says before the login goes to those who wait for it.
-pub(super) fn say_to_all(visitors: &BTreeMap<u32, Visitor>, text: &str) {
-    for visitor in visitors.values() {
-        visitor.say(text, true);
     }
 }
 

@@ -60,7 +60,8 @@ fn standing(account: &Account, today: i64) -> Result<(), String> {
         return Ok(());
     };
     if ageing.locked {
-        return Err("the account is locked: its password begins with `!`".to_owned());
+        let why = "the account is locked: its password begins with `!`; `usermod -p '*'` lets keys in, and no password";
+        return Err(why.to_owned());
     }
     // shadow(5): the day of expiry itself still counts, as in sshd.
     if ageing.expires >= 0 && ageing.expires < today {
