@@ -19,6 +19,8 @@ use fleetgate_store::Step;
 pub const MAX_ROLES_AT_ONCE: usize = 50;
 /// The longest role file.
 pub const MAX_ROLE_FILE: usize = 1 << 20;
+/// So much of the state may be roles: it goes to every node, which takes [`fleetgate_policy::cluster::MAX_STATE`] at most.
+pub const MAX_ROLES_BYTES: usize = 4 << 20;
 
 /// How long a session is ordered to end: nodes that are away for longer go on with it. In seconds.
 const SESSION_LOCK: u64 = 86_400;
@@ -59,6 +61,7 @@ impl Service {
                     "the cluster would have more than {MAX_CLUSTER_ROLES} roles, which is the most"
                 )));
             }
+            fits(cache, &roles)?;
             let nothing = reply.changes.iter().all(|c| c.what == "unchanged");
             let mut plan = Plan::new(reply);
             for role in &roles {
@@ -315,6 +318,20 @@ fn known(cache: &StateCache, target: &Target) -> Result<()> {
         true => Ok(()),
         false => Err(Refused::missing(format!(
             "there is no {target} that could be locked: look at the spelling"
+        ))),
+    }
+}
+
+/// Refuses what would make the state too long for nodes to take.
+fn fits(cache: &StateCache, new: &[Role]) -> Result<()> {
+    let is_new = |name: &str| new.iter().any(|role| role.name.as_str() == name);
+    let others = cache.roles.iter().filter(|(name, _)| !is_new(name.as_str()));
+    let all = others.map(|(_, stored)| &stored.document).chain(new);
+    let bytes: usize = all.map(|role| role.to_json().len()).sum();
+    match bytes <= MAX_ROLES_BYTES {
+        true => Ok(()),
+        false => Err(Refused::busy(format!(
+            "all roles would take {bytes} bytes, and {MAX_ROLES_BYTES} is the most: remove roles, or commands of them"
         ))),
     }
 }

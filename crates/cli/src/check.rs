@@ -24,9 +24,15 @@ pub fn run(given: &Arguments) -> Outcome {
 /// `check import`
 pub fn import_nrpe(given: &Arguments) -> Outcome {
     let path = Path::new(given.word().unwrap_or_default());
-    let table = match given.has("cluster") {
-        true => "node.commands",
-        false => "commands",
+    let table = match (given.value("role"), given.has("cluster")) {
+        (Some(_), true) => {
+            return Err(given
+                .wrong("--role is for a role file, and --cluster for a machine's: leave one out")
+                .into());
+        }
+        (Some(role), false) => format!("role.\"{role}\".command"),
+        (None, true) => "node.commands".to_owned(),
+        (None, false) => "commands".to_owned(),
     };
     let failed = |e| ClientError::File(path.to_owned(), e);
     let mut text = String::new();
@@ -41,7 +47,7 @@ pub fn import_nrpe(given: &Arguments) -> Outcome {
         let why = format!("it has more than {MAX_FILE} bytes: is it NRPE's configuration?");
         return Err(ClientError::Broken(path.to_owned(), why).into());
     }
-    let Import { toml, notes } = import(&text, table);
+    let Import { toml, notes } = import(&text, &table);
     if toml.is_empty() {
         let why = "there is no line `command[NAME]=...`: is it NRPE's configuration?".to_owned();
         return Err(ClientError::Broken(path.to_owned(), why).into());

@@ -16,7 +16,8 @@ pub mod identity;
 pub mod testing;
 mod types;
 
-pub use types::{CommandArgument, CommandEntry, Duration, LabelCommand, PamUse, RootLogin, SelinuxUse, Size};
+pub use fleetgate_policy::cluster::{CommandEntry, Size};
+pub use types::{Duration, LabelCommand, PamUse, RootLogin, SelinuxUse};
 
 use fleetgate_base::StartError;
 use fleetgate_policy::strangers::{self, Offence, Settings as Strangers};
@@ -97,7 +98,7 @@ pub struct Config {
     #[serde(deserialize_with = "types::patterns")]
     pub accept_env: Vec<String>,
     /// Variables that every session has.
-    #[serde(deserialize_with = "types::variables")]
+    #[serde(deserialize_with = "fleetgate_policy::cluster::variables")]
     pub set_env: BTreeMap<String, String>,
     /// Run this instead of what was asked for.
     #[serde(deserialize_with = "types::command")]

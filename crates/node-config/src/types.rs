@@ -1,7 +1,7 @@
 //! Values of `node.toml` that are more than a number or a word, and how they are written.
 
+use fleetgate_policy::cluster::{Size, is_variable};
 use serde::Deserialize;
-use std::collections::BTreeMap;
 use std::fmt;
 
 /// A time: `"90s"`, `"10m"`, `"1h"`, `"500ms"`, or seconds as a number.
@@ -19,10 +19,6 @@ impl Duration {
         u32::try_from(self.0.as_millis()).unwrap_or(u32::MAX)
     }
 }
-
-/// A number of bytes: `"64K"`, `"2M"`, `"1G"`, or a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Size(pub u64);
 
 /// The smallest `rekey_bytes`: twice the largest packet of data. Below it nearly every packet would wait for a key
 /// exchange, which is 3 KB itself.
@@ -86,55 +82,6 @@ pub enum RootLogin {
     ForcedCommandsOnly,
     /// Not at all.
     No,
-}
-
-/// A named command.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CommandEntry {
-    /// The program and its arguments; `{}` stands for one argument of the client's, `{name}` for one that has a name.
-    pub argv: Vec<String>,
-    /// A pattern (`*`, `?`) for each `{}`, in order.
-    #[serde(default)]
-    pub args: Vec<String>,
-    /// The arguments that have names, in the order in which clients send them. Instead of `args`.
-    #[serde(default)]
-    pub arguments: Vec<CommandArgument>,
-    /// It has so long; 0: as long as it likes.
-    #[serde(default = "a_minute")]
-    pub timeout: Duration,
-    /// So many run at a time; 0: any number.
-    #[serde(default)]
-    pub concurrency: u32,
-    /// Variables that are set for it.
-    #[serde(default, deserialize_with = "variables")]
-    pub environment: BTreeMap<String, String>,
-    /// Variables that the client has to send.
-    #[serde(default)]
-    pub secrets: Vec<String>,
-    /// So much of its output is passed on; 0: all.
-    #[serde(default = "a_megabyte")]
-    pub output: Size,
-}
-
-/// An argument of a named command that has a name.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CommandArgument {
-    /// Its name.
-    pub name: String,
-    /// What it may be, as in `args`.
-    pub form: String,
-    /// What it is when a client sends none.
-    pub default: Option<String>,
-}
-
-fn a_megabyte() -> Size {
-    Size(1 << 20)
-}
-
-fn a_minute() -> Duration {
-    Duration::from_secs(60)
 }
 
 /// A command that says the value of a label.
@@ -216,15 +163,6 @@ impl<'de> Deserialize<'de> for Duration {
     }
 }
 
-impl<'de> Deserialize<'de> for Size {
-    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Size, D::Error> {
-        d.deserialize_any(Visit(
-            "a number of bytes such as 4096, \"64K\", \"2M\" or \"1G\"",
-            |text| with_unit(text, &[("K", 1 << 10), ("M", 1 << 20), ("G", 1 << 30)], 1).map(Size),
-        ))
-    }
-}
-
 /// A path or text that is not empty.
 pub(super) fn not_empty<'de, T: Deserialize<'de> + AsRef<std::ffi::OsStr>, D: serde::Deserializer<'de>>(
     from: D,
@@ -255,36 +193,12 @@ pub(super) fn chroot<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option
 /// Patterns of the names of variables.
 pub(super) fn patterns<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     let patterns = Vec::<String>::deserialize(from)?;
-    match patterns.iter().find(|pattern| !is_name(pattern)) {
+    match patterns.iter().find(|pattern| !is_variable(pattern)) {
         Some(odd) => Err(serde::de::Error::custom(format!(
             "{odd:?} is no pattern of names: one name or pattern in each text of the list"
         ))),
         None => Ok(patterns),
     }
-}
-
-/// Variables with their values.
-pub(super) fn variables<'de, D: serde::Deserializer<'de>>(
-    from: D,
-) -> Result<BTreeMap<String, String>, D::Error> {
-    let variables = BTreeMap::<String, String>::deserialize(from)?;
-    for name in variables.keys() {
-        if !is_name(name) {
-            return Err(serde::de::Error::custom(format!(
-                "{name:?} is no name of a variable: it has no blank and no `=`"
-            )));
-        }
-        if ["FLEETGATE_USER", "FLEETGATE_ROLES", "FLEETGATE_SESSION"].contains(&name.as_str()) {
-            return Err(serde::de::Error::custom(format!(
-                "the node sets {name} itself: leave it out"
-            )));
-        }
-    }
-    Ok(variables)
-}
-
-fn is_name(text: &str) -> bool {
-    !text.is_empty() && !text.contains(|c: char| c == '=' || c.is_whitespace() || c.is_control())
 }
 
 const EMPTY: &str = "is empty: leave the line out for the default";

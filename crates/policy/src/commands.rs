@@ -5,6 +5,7 @@ use crate::Invalid;
 use crate::pattern;
 use crate::rule::{Denied, Rule};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 /// The most commands of one list.
@@ -29,11 +30,11 @@ pub struct Commands(BTreeMap<String, Command>);
 /// A program with its arguments, and what a client may fill in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
-    argv: Vec<String>,
-    arguments: Vec<Argument>,
-    limits: CommandLimits,
-    environment: Vec<(String, String)>,
-    secrets: Vec<String>,
+    pub(crate) argv: Vec<String>,
+    pub(crate) arguments: Vec<Argument>,
+    pub(crate) limits: CommandLimits,
+    pub(crate) environment: Vec<(String, String)>,
+    pub(crate) secrets: Vec<String>,
 }
 
 /// How long a named command may run, how often at a time on one machine, and how much it may say. None: as it likes.
@@ -83,14 +84,14 @@ pub struct NamedCommand {
 /// An argument that a client may send, in its place on the line. In the argument vector it stands as `{name}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Argument {
-    name: String,
-    form: Form,
-    default: Option<String>,
+    pub(crate) name: String,
+    pub(crate) form: Form,
+    pub(crate) default: Option<String>,
 }
 
 /// What an argument may look like. None but a negative number begins with a dash, so none is taken for a flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Form {
+pub(crate) enum Form {
     /// Letters, digits and `._-@%+=:,`.
     Word,
     /// A whole number between two.
@@ -140,6 +141,26 @@ impl Commands {
     pub fn those_of(&self, names: &[String]) -> Commands {
         let named = |name: &String| Some((name.clone(), self.0.get(name)?.clone()));
         Commands(names.iter().filter_map(named).collect())
+    }
+
+    /// Those of another list beside these; of a name that both have, this one's.
+    #[must_use]
+    pub fn or(mut self, others: &Commands) -> Commands {
+        for (name, command) in &others.0 {
+            self.0.entry(name.clone()).or_insert_with(|| command.clone());
+        }
+        self
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Each with its name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Command)> {
+        self.0.iter().map(|(name, command)| (name.as_str(), command))
     }
 
     /// The names, for messages and for `--check`.
@@ -321,6 +342,18 @@ impl Command {
             filled
         };
         Ok(self.argv.iter().map(word).collect())
+    }
+}
+
+impl fmt::Display for Form {
+    /// As it is read.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Form::Word => f.write_str("word"),
+            Form::Path => f.write_str("path"),
+            Form::Between(low, high) => write!(f, "{low}..{high}"),
+            Form::OneOf(choices) => f.write_str(&choices.join("|")),
+        }
     }
 }
 

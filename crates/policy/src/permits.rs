@@ -241,10 +241,10 @@ pub struct Permits {
     exec: Vec<(Rule, CommandList)>,
 }
 
-/// Names of commands, and then the commands.
+/// Names of commands and those that roles define, and then the commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum CommandList {
-    Names(Vec<String>),
+    Names { names: Vec<String>, defined: Commands },
     Commands(Arc<Commands>),
 }
 
@@ -298,10 +298,12 @@ impl Permits {
         self.commands.push((rule.clone(), commands));
     }
 
-    /// Of command lines only those that name one of these commands of the node's list.
-    pub fn only_exec(&mut self, names: &[&str], rule: &Rule) {
-        let names = names.iter().map(|name| name.to_string()).collect();
-        self.exec.push((rule.clone(), CommandList::Names(names)));
+    /// Of command lines only those that name one of these commands of the node's list, or one that is defined here.
+    pub fn only_exec(&mut self, names: &[&str], defined: Commands, rule: &Rule) {
+        let names = names.iter().map(|name| name.to_string());
+        let names = names.chain(defined.names().map(str::to_owned)).collect();
+        self.exec
+            .push((rule.clone(), CommandList::Names { names, defined }));
     }
 
     /// Sets a variable for whatever runs; the first of a name counts, as in sshd.
@@ -325,9 +327,10 @@ impl Permits {
     /// and without a shell. Called once, when all sources were put together.
     pub fn name_commands(&mut self, all: &Commands) -> Result<(), Denied> {
         for (_, named) in &mut self.exec {
-            if let CommandList::Names(names) = named {
-                // A role is for many nodes: what this one does not have cannot be run here, and that is all.
-                *named = CommandList::Commands(Arc::new(all.those_of(names)));
+            if let CommandList::Names { names, defined } = named {
+                // A role is for many nodes: what this one does not have cannot be run here, and that is all. Where the node
+                // means another program by a name that a role defines, the node's is the one that is right there.
+                *named = CommandList::Commands(Arc::new(all.those_of(names).or(defined)));
             }
         }
         let Some(forced) = &self.forced else { return Ok(()) };

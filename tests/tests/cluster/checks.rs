@@ -118,8 +118,9 @@ fn the_node_ends_what_takes_too_long_and_refuses_what_runs_too_often() {
         for way in warm cold; do
             if [ $way = cold ]; then end_all; fi
             told 3 'UNKNOWN - gate brief: ' -H gate -c brief -t 600
-            grep -q 'the command "brief" was ended: it may take 1 s (`timeout`)' said errors
-            [ -s slow ]; flock slow true; : > slow
+            grep -q 'the command "brief" was ended: it may take 1 s (`timeout`)' said errors || {{ cat said errors >&2; exit 1; }}
+            [ -s slow ] || {{ echo 'it did not begin' >&2; exit 1; }}
+            flock slow true; : > slow
         done
         # One at a time; the next one may when it has ended.
         "$CHECK" --home home -l ada -H gate -c few -a first -t 600 > first 2>&1 & one=$!
@@ -332,5 +333,53 @@ fn why_a_node_lets_the_monitoring_not_in_stands_in_the_line() {
         # It is told once, though the master tried first.
         code=0; "$F" ssh --home home -o BatchMode=yes ada@gate state 0 2> errors || code=$?
         is "$code $(grep -c 'the account is locked' errors)" '255 1'"#
+    ));
+}
+
+#[test]
+fn a_role_defines_checks_for_all_its_nodes() {
+    needs_root!("a node that serves other accounts");
+    cluster().script(&format!(
+        r#"{TOOLS}
+        begin
+        apply() {{ "$F" role apply --state cluster -f - <<END
+[role.everything]
+nodes = ["*"]
+logins = ["ada"]
+kinds = []
+commands = ["state"]
+$1
+END
+}}
+        own='[role.everything.command.own]
+argv = ["/bin/sh", "-c", "echo own $0 $1; exit 1", "{{}}", "{{}}"]
+args = ["0..9", "word"]
+timeout = "1s"
+[role.everything.command.state]
+argv = ["/bin/echo", "of the role"]'
+        apply "$own" | grep changed
+        # A change is there within a second, on the connection that is kept.
+        for _ in $(seq 100); do check -H gate -c own -a 1 a > said 2>&1 || :; grep -qx 'own 1 a' said && break; sleep 0.1; done
+        told 1 'own 7 b' -H gate -c own -a 7 b
+        # By a name of its own list the node means its own program.
+        told 2 'state 2' -H gate -c state -a 2
+        told 3 'UNKNOWN - gate own: ' -H gate -c own -a 70 b
+        grep -q 'does not take "70"' said
+        told 3 'UNKNOWN - gate load: ' -H gate -c load -a 1 2
+        "$F" role show --state cluster everything > shown
+        grep -qx '\[role."everything".command."own"\]' shown
+        "$F" role apply --state cluster -f shown | grep unchanged
+        "$F" role test --state cluster ada@gate | grep -q 'the commands own, state'
+        # NRPE's commands, for all nodes at once.
+        echo 'command[up]=/bin/echo up' > nrpe.cfg
+        apply "$("$F" check import --role everything nrpe.cfg)" | grep changed
+        for _ in $(seq 100); do check -H gate -c up > said 2>&1 && break; sleep 0.1; done
+        told 0 up -H gate -c up
+        told 3 'UNKNOWN - gate own: ' -H gate -c own -a 7 b
+        # What means nothing is refused, and changes nothing.
+        if apply '[role.everything.command.bad]
+argv = ["echo"]' 2> said; then exit 1; fi
+        grep -q 'the command bad: the program "echo" has to be an absolute path' said
+        told 0 up -H gate -c up"#
     ));
 }

@@ -322,3 +322,46 @@ fn a_decision_is_explained() {
         );
     });
 }
+
+#[test]
+fn all_roles_together_fit_into_the_state() {
+    run(async {
+        let place = Place::new().await;
+        // Some 900 KB each.
+        let role = |n: usize| {
+            let word = "x".repeat(3500);
+            let command =
+                |c: usize| format!("[role.r{n}.command.c{c}]\nargv = [\"/bin/true\", \"{word}\"]\n");
+            let commands: String = (0..250).map(command).collect();
+            format!("[role.r{n}]\nnodes = [\"*\"]\nlogins = [\"root\"]\nkinds = []\n{commands}")
+        };
+        for n in 0..4 {
+            place
+                .admin()
+                .await
+                .apply_role(apply(&role(n), false))
+                .await
+                .unwrap();
+        }
+        let status = place
+            .admin()
+            .await
+            .apply_role(apply(&role(4), false))
+            .await
+            .unwrap_err();
+        assert!(status.message().contains("4194304 is the most"), "{status}");
+        // One that is there may still be changed.
+        place
+            .admin()
+            .await
+            .apply_role(apply("[role.r0]\nlogins = [\"root\"]\n", false))
+            .await
+            .unwrap();
+        place
+            .admin()
+            .await
+            .apply_role(apply(&role(4), false))
+            .await
+            .unwrap();
+    });
+}

@@ -221,17 +221,27 @@ pub const TABLE: &[Command] = &[
     Command::new(
         &["check", "import"],
         "print NRPE's commands as named commands of a node",
-        "Reads nrpe.cfg and prints tables for node.toml. Standard error says what has to be looked at: arguments, whose \
+        "Reads nrpe.cfg and prints tables for node.toml or for a role. Standard error says what has to be looked at: arguments, whose \
          forms are to be narrowed down, and lines that need a shell. What cannot be carried over stands there as a comment.",
         check::import_nrpe,
     )
-    .flags(&[Flag::new(
-        "cluster",
-        Value::None,
-        "For the fleetgate.toml of a machine in a cluster: [node.commands.NAME] instead of [commands.NAME].",
-    )])
+    .flags(&[
+        Flag::new(
+            "cluster",
+            Value::None,
+            "For the fleetgate.toml of a machine in a cluster: [node.commands.NAME] instead of [commands.NAME].",
+        ),
+        Flag::new(
+            "role",
+            Value::Name("ROLE"),
+            "For a role file, and so for all nodes of the role: [role.\"ROLE\".command.NAME].",
+        ),
+    ])
     .operands(Operands::words("FILE", Value::Path("FILE"), 1, 1))
-    .examples(&[("a machine's", "fleetgate check import /etc/nagios/nrpe.cfg > commands.toml")]),
+    .examples(&[
+        ("a machine's", "fleetgate check import /etc/nagios/nrpe.cfg > commands.toml"),
+        ("a fleet's", "fleetgate check import --role monitoring /etc/nagios/nrpe.cfg > role.toml"),
+    ]),
     Command::new(
         &["proxy-command"],
         "carry plain ssh to a node",

@@ -230,7 +230,7 @@ impl Monitor {
             })
             .collect();
         for (id, order) in orders {
-            if self.sessions.end_ordered(&id, &order) {
+            if self.sessions.end_ordered(&mut self.tools, &id, &order) {
                 tracing::info!(
                     by = order.by,
                     reason = order.reason,

@@ -3,7 +3,7 @@
 
 use crate::config::{self, Config};
 use fleetgate_policy::access::{Access, RootLogin};
-use fleetgate_policy::commands::{Command, CommandLimits, Commands};
+use fleetgate_policy::commands::Commands;
 use fleetgate_policy::{Invalid, Kind, Permits, Rule};
 use fleetgate_ssh::key::krl::{Krl, MAX_KRL};
 use fleetgate_ssh::key::{KeyOrCertificate, PublicKey};
@@ -251,72 +251,13 @@ fn permits(config: &Config) -> Permits {
     permits
 }
 
-/// `{}` of an entry becomes a named argument, `{1}` and so on, each held to its pattern.
 fn commands(entries: &BTreeMap<String, config::CommandEntry>) -> Result<Commands, String> {
     let mut commands = Commands::new();
     for (name, entry) in entries {
-        let bad = |why: Invalid| format!("`commands.{name}`: {why}");
-        let command = command(entry).map_err(bad)?;
-        commands.add(name, command).map_err(bad)?;
+        let added = entry.define().and_then(|command| commands.add(name, command));
+        added.map_err(|why: Invalid| format!("`commands.{name}`: {why}"))?;
     }
     Ok(commands)
-}
-
-fn command(entry: &config::CommandEntry) -> Result<Command, Invalid> {
-    let limits = CommandLimits {
-        timeout: Some(entry.timeout.0).filter(|timeout| !timeout.is_zero()),
-        concurrency: Some(entry.concurrency).filter(|most| *most > 0),
-        output: Some(entry.output.0).filter(|most| *most > 0),
-    };
-    let environment = entry.environment.clone().into_iter().collect();
-    let secrets = entry.secrets.clone();
-    let complete = |command: Command| {
-        command
-            .limited(limits)
-            .with_environment(environment)?
-            .with_secrets(secrets)
-    };
-    if !entry.arguments.is_empty() {
-        if !entry.args.is_empty() {
-            return Err("`args` and `arguments` are two ways to say the same: keep one".into());
-        }
-        let argument = |a: &config::CommandArgument| (a.name.clone(), a.form.clone(), a.default.clone());
-        let arguments: Vec<_> = entry.arguments.iter().map(argument).collect();
-        return defined(&entry.argv, &arguments).and_then(complete);
-    }
-    let mut count = 0;
-    let argv: Vec<String> = entry
-        .argv
-        .iter()
-        .map(|word| {
-            let mut parts = word.split("{}");
-            let mut out = parts.next().unwrap_or_default().to_owned();
-            for part in parts {
-                count += 1;
-                out += &format!("{{a{count}}}{part}");
-            }
-            out
-        })
-        .collect();
-    if count != entry.args.len() {
-        return Err(format!(
-            "`argv` has {count} times {{}}, and `args` {} patterns",
-            entry.args.len()
-        )
-        .into());
-    }
-    let numbered = |(n, form): (usize, &String)| (format!("a{}", n + 1), form.clone(), None);
-    let arguments: Vec<_> = entry.args.iter().enumerate().map(numbered).collect();
-    defined(&argv, &arguments).and_then(complete)
-}
-
-/// Arguments are name, form and default.
-fn defined(argv: &[String], arguments: &[(String, String, Option<String>)]) -> Result<Command, Invalid> {
-    let arguments: Vec<(&str, &str, Option<&str>)> = arguments
-        .iter()
-        .map(|(name, form, default)| (name.as_str(), form.as_str(), default.as_deref()))
-        .collect();
-    Command::define(&refs(argv), &arguments)
 }
 
 #[cfg(test)]

@@ -7,10 +7,11 @@ use super::lock::Locks;
 use super::name::Name;
 use super::refusal::{Reason, Refusal};
 use super::role::{Limits, Recording, Role};
+use crate::commands::Commands;
 use crate::permits::{Kind, Permits};
 use crate::rule::Rule;
 use crate::watching::Watching;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Who wants in where. Times are Unix seconds.
@@ -316,9 +317,13 @@ fn together(attempt: &Attempt<'_>, yes: &[(&Role, Option<u64>)]) -> Allowed {
         .collect();
     let mut permits = Permits::all();
     let mut forbidden: Vec<Kind> = Kind::ALL.into_iter().filter(|&kind| !has(kind)).collect();
-    if !has(Kind::Exec) && !commands.is_empty() {
+    let defined = yes
+        .iter()
+        .fold(Commands::new(), |all, (role, _)| all.or(&role.defined));
+    let has_commands = !commands.is_empty() || !defined.is_empty();
+    if !has(Kind::Exec) && has_commands {
         forbidden.retain(|&kind| kind != Kind::Exec);
-        permits.only_exec(&commands, &rule);
+        permits.only_exec(&commands, defined, &rule);
     }
     permits.forbid(&forbidden, &rule);
     let session = widest(yes.iter().map(|(r, _)| r.limits.session.map(|s| s.as_secs())));
@@ -352,9 +357,12 @@ fn widest(mut limits: impl Iterator<Item = Option<u64>>) -> Option<u64> {
 /// What a role allows, for a person.
 fn can(role: &Role) -> String {
     let mut words = super::role::words_of(&role.kinds).join(", ");
-    if !role.commands.is_empty() && !role.kinds.contains(&Kind::Exec) {
+    let names = role.commands.iter().map(String::as_str);
+    let names: BTreeSet<&str> = names.chain(role.defined.names()).collect();
+    if !names.is_empty() && !role.kinds.contains(&Kind::Exec) {
         let comma = if words.is_empty() { "" } else { ", " };
-        words.push_str(&format!("{comma}the commands {}", role.commands.join(", ")));
+        let names: Vec<&str> = names.into_iter().collect();
+        words.push_str(&format!("{comma}the commands {}", names.join(", ")));
     }
     words
 }

@@ -2,6 +2,7 @@
 
 use super::name::Name;
 use super::selector::Selector;
+use crate::commands::Commands;
 use crate::permits::Kind;
 use crate::watching::Watching;
 use std::time::Duration;
@@ -28,6 +29,8 @@ pub struct Role {
     pub kinds: Vec<Kind>,
     /// Commands of the node's own list that may be run, where [`Kind::Exec`] is not among the kinds.
     pub commands: Vec<String>,
+    /// Commands that the role defines for its nodes, which may be run like those; a node's own of the same name counts before.
+    pub defined: Commands,
     /// The second factor must not be older.
     pub require_mfa: Option<Duration>,
     /// Only from an approved device.
@@ -99,6 +102,7 @@ impl Role {
             logins: Vec::new(),
             kinds: Role::DEFAULT_KINDS.to_vec(),
             commands: Vec::new(),
+            defined: Commands::new(),
             require_mfa: None,
             require_trusted_device: false,
             recording: Recording::default(),

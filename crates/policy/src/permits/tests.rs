@@ -356,14 +356,22 @@ fn command_lines_by_name_leave_other_kinds_alone() {
     }
     let rule = Rule::new("role check");
     let mut permits = Permits::all();
-    permits.only_exec(&["disk", "elsewhere"], &rule);
+    let mut defined = Commands::new();
+    for (name, program) in [("disk", "/bin/other"), ("own", "/bin/own")] {
+        defined
+            .add(name, Command::define(&[program], &[]).unwrap())
+            .unwrap();
+    }
+    permits.only_exec(&["disk", "elsewhere"], defined, &rule);
     // Before the node's list is known, no line is allowed: there is nothing to look it up in.
     assert!(permits.program(&What::Exec(b"disk")).is_err());
     permits.name_commands(&list).unwrap();
     let disk = named("disk", "/bin/df");
     let refused = |name: &str| Err(format!("the command {name:?} does not stand in role check"));
     for (what, want) in [
+        // By a name that both have, the node's own program is meant.
         (What::Exec(b"disk"), Ok(disk.clone())),
+        (What::Exec(b"own"), Ok(named("own", "/bin/own"))),
         (What::Exec(b"load"), refused("load")),
         (What::Exec(b"elsewhere"), refused("elsewhere")),
         (What::Exec(b"/bin/df"), refused("/bin/df")),
@@ -380,7 +388,7 @@ fn command_lines_by_name_leave_other_kinds_alone() {
     assert!(permits.only_named());
     // Two lists: what stands in both.
     let mut other = Permits::all();
-    other.only_exec(&["load"], &Rule::new("role other"));
+    other.only_exec(&["load"], Commands::new(), &Rule::new("role other"));
     other.name_commands(&list).unwrap();
     let both = permits.and(other).unwrap();
     assert!(both.program(&What::Exec(b"disk")).is_err());

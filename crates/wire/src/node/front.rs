@@ -42,6 +42,9 @@ choice! {
         8 => End { connection: ConnectionNumber, reason: u32, text: CString },
         /// Another monitor takes this one's place: a client that begins sessions again and again is told to come anew.
         9 => Draining { connection: ConnectionNumber },
+        /// The session is ended now, and [`ToFront::Ended`] says why: the end of its output waits for those words, which could not
+        /// follow it.
+        10 => Ending { connection: ConnectionNumber, ticket: Ticket },
     }
 }
 

@@ -83,6 +83,8 @@ pub(super) struct Session {
     pub(super) asked_at: Option<Instant>,
     /// The exit status was said, or there is none to be said.
     pub(super) exited: bool,
+    /// Somebody ends it, and the words about it are still to come.
+    pub(super) is_ending: bool,
     pub(super) eof_sent: bool,
     /// The client closed the channel.
     pub(super) left: bool,
@@ -119,9 +121,10 @@ impl Session {
         self.pump.finish();
     }
 
-    /// Its output ended, and the client was not told.
+    /// Its output ended, and the client was not told, and is to be.
     pub(super) fn owes_eof(&self) -> bool {
-        matches!(self.stage, Stage::Running(_)) && self.pump.is_drained() && !self.eof_sent
+        let is_due = !self.eof_sent && !self.is_ending;
+        matches!(self.stage, Stage::Running(_)) && self.pump.is_drained() && is_due
     }
 
     /// One variable more, within the bounds.

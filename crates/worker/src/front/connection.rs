@@ -183,6 +183,7 @@ impl ClientConnection {
             ToFront::Ended {
                 ticket, ended, why, ..
             } => self.program_ended(ticket, &ended, &why),
+            ToFront::Ending { ticket, .. } => self.program_ends(ticket),
             ToFront::Network { ticket, done, .. } => self.network(ticket, done, fds, context)?,
             ToFront::Proved {
                 ticket, signatures, ..

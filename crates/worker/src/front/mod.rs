@@ -186,6 +186,7 @@ impl Front {
             | ToFront::Network { connection, .. }
             | ToFront::Proved { connection, .. }
             | ToFront::Draining { connection }
+            | ToFront::Ending { connection, .. }
             | ToFront::End { connection, .. } => *connection,
         };
         if let ToFront::Arrived {

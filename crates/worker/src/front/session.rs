@@ -298,6 +298,17 @@ impl ClientConnection {
         self.core.close(channel);
     }
 
+    /// Its process is being ended: the words about that come with its end, and none can be said behind the end of its output.
+    pub(super) fn program_ends(&mut self, ticket: Ticket) {
+        for channel in self.channels.values_mut() {
+            if let Channel::Session(session) = channel
+                && session.stage == Stage::Running(ticket)
+            {
+                session.is_ending = true;
+            }
+        }
+    }
+
     /// Its process ended. `why`: the words for a user whose session somebody ended; empty: it ended by itself.
     pub(super) fn program_ended(&mut self, ticket: Ticket, ended: &node::ProcessEnd, why: &CStr) {
         let is = |ch: &Channel| matches!(ch, Channel::Session(s) if s.stage == Stage::Running(ticket));

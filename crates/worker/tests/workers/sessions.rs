@@ -108,6 +108,24 @@ fn the_end_of_the_output_is_said_while_the_program_goes_on() {
 }
 
 #[test]
+fn words_about_the_end_come_before_the_end_of_the_output() {
+    let mut w = World::new();
+    let c = w.login();
+    // Its outputs end long before it does, as where the monitor is slow to hear of a session that it killed.
+    let ch = w.exec(c, "read line; exec >&- 2>&-; read line");
+    w.until(|w| w.clients[c].steps(ch).contains(&Said::Replied(ch.0, true)));
+    w.announce_end(c, 1);
+    w.write(c, ch, b"go on\n");
+    for _ in 0..20 {
+        w.step(10);
+    }
+    assert!(!w.clients[c].said.contains(&Said::Eof(ch.0)));
+    w.end_session(c, 1, 9, "it took too long");
+    w.until(|w| w.clients[c].said.contains(&Said::Closed(ch.0)));
+    assert_eq!(w.output(c, ch, Stream::Stderr), b"\r\nit took too long\r\n");
+}
+
+#[test]
 fn a_client_that_closes_at_the_end_of_the_output_still_gets_the_status() {
     let mut w = World::new();
     let c = w.login();

@@ -501,6 +501,12 @@ impl World {
         });
     }
 
+    /// Says that a session is about to be ended.
+    pub fn announce_end(&mut self, client: usize, ticket: Ticket) {
+        let connection = self.clients[client].number;
+        self.front.say(&ToFront::Ending { connection, ticket }, &[]);
+    }
+
     /// Says how a session ended whose terminal is kept here.
     pub fn end_session(&mut self, client: usize, ticket: Ticket, status: i32, why: &str) {
         let word = ToFront::Ended {

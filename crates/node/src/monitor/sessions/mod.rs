@@ -288,15 +288,14 @@ impl Sessions {
     }
 
     /// Ends one session by its id, whichever connection it is of; whether it is one of ours that was not told before.
-    pub fn end_ordered(&mut self, id: &SessionId, order: &EndOrder) -> bool {
+    pub fn end_ordered(&mut self, tools: &mut Tools, id: &SessionId, order: &EndOrder) -> bool {
         let mut all = self.all.values_mut();
         let Some(session) = all.find(|s| s.id == *id && s.ordered.is_none()) else {
             return false;
         };
         session.ordered = Some(order.clone());
-        session.parting = Some(order.words());
         session.doomed = true;
-        session.kill();
+        session.end(tools, order.words());
         true
     }
 
@@ -327,6 +326,14 @@ fn say(tools: &mut Tools, session: &Session, word: ToFront, fds: Vec<Fd>) {
 }
 
 impl Session {
+    /// Ends it, with words for its user. The front hears of it before the processes can end.
+    fn end(&mut self, tools: &mut Tools, parting: String) {
+        self.parting = Some(parting);
+        let (connection, ticket) = (self.connection, self.ticket);
+        say(tools, self, ToFront::Ending { connection, ticket }, Vec::new());
+        self.kill();
+    }
+
     /// The end, as the front is told of it.
     fn ended(&self, exit: Option<Exit>) -> ToFront {
         let why = self.parting.clone().unwrap_or_default();

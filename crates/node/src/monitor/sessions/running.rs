@@ -329,8 +329,7 @@ impl Sessions {
             login: session.login.clone(),
             what,
         });
-        session.parting = Some(parting);
-        session.kill();
+        session.end(tools, parting);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::cluster::{Lock, Selector, Subject, Target};
+use crate::commands::Command;
 
 const NOW: u64 = 1_800_000_000;
 const SKEW: u64 = 60;
@@ -37,6 +38,8 @@ fn roles() -> BTreeMap<Name, Role> {
         role("check", "*", &["nagios", "{user}"], |r| {
             r.kinds = vec![];
             r.commands = vec!["disk".into()];
+            let own = Command::define(&["/bin/own"], &[]).unwrap();
+            r.defined.add("own", own).unwrap();
             r.limits.sessions = Some(8);
             r.recording = Recording::Output;
         }),
@@ -406,7 +409,7 @@ fn steps_are_for_people() {
         case.ask(explain),
         [
             "no lock holds against alice, alice or db1",
-            "role check allows alice on db1: the commands disk",
+            "role check allows alice on db1: the commands disk, own",
             "role dba asks for a second factor not older than 15m and you showed none: run fleetgate login --mfa",
             "role dev is for env=dev, not for db1",
             "role gone does not exist any more: it allows nothing",

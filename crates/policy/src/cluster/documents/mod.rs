@@ -1,9 +1,12 @@
 //! The cluster's documents as text: role files in TOML, roles, locks and the state in JSON. It decides nothing, and
 //! what it read is within its bounds.
 
+mod command;
 pub(crate) mod forms;
 mod role;
 mod state;
+
+pub use command::{CommandArgument, CommandEntry};
 
 use super::{Fresh, Lock, MAX_STATE, Role, State};
 use crate::Invalid;

@@ -1,5 +1,6 @@
 //! A role as a document, and role files. What it means is `cluster::role`'s.
 
+use super::command::CommandEntry;
 use super::forms::Span;
 use crate::AccountName;
 use crate::cluster::role::{kinds_of, words_of};
@@ -7,10 +8,12 @@ use crate::cluster::{
     Limits, MAX_CLUSTER_ROLES, MAX_LIFETIME, MAX_ROLE_ENTRIES, MAX_STATE, MIN_LIFETIME, Name, Recording,
     Role, Selector, USER,
 };
+use crate::commands::Commands;
 use crate::permits::Kind;
 use crate::watching::{Audit, Stance, Watching};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// A role; its name stands in front of it in a role file. A key that is not known is refused: it may take something
@@ -28,6 +31,9 @@ pub(super) struct RoleDocument {
     kinds: Option<Vec<KindWord>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     commands: Vec<CommandName>,
+    /// Commands that the role defines, by their names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    command: BTreeMap<CommandName, CommandEntry>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     require_mfa: Option<Span>,
     #[serde(default, skip_serializing_if = "is_false")]
@@ -95,7 +101,7 @@ impl<'de> Deserialize<'de> for KindWord {
 }
 
 /// The name of a command of a node's list.
-#[derive(Serialize)]
+#[derive(Serialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(transparent)]
 struct CommandName(String);
 
@@ -184,12 +190,43 @@ pub(super) fn write<'a>(roles: impl IntoIterator<Item = &'a Role>) -> String {
             ..RoleDocument::from(role)
         };
         let value = serde_json::to_value(&document).expect("a role is a table of text, numbers and lists");
-        for (key, value) in value.as_object().into_iter().flatten() {
-            // Text, numbers and lists of text are the same in JSON and in TOML.
-            text.push_str(&format!("{key} = {value}\n"));
+        lines(&mut text, &value);
+        let commands = value.get(COMMANDS).and_then(Value::as_object);
+        for (name, command) in commands.into_iter().flatten() {
+            text.push_str(&format!("[role.\"{}\".{COMMANDS}.\"{name}\"]\n", role.name));
+            lines(&mut text, command);
         }
     }
     text
+}
+
+/// The table of a role's own commands, which stand behind its other lines.
+const COMMANDS: &str = "command";
+
+/// A table's lines.
+fn lines(text: &mut String, table: &Value) {
+    let entries = table.as_object().into_iter().flatten();
+    for (key, value) in entries.filter(|(key, _)| *key != COMMANDS) {
+        text.push_str(&format!("{key} = {}\n", in_line(value)));
+    }
+}
+
+/// Text, numbers and lists of text are the same in JSON and in TOML; tables are not.
+fn in_line(value: &Value) -> String {
+    match value {
+        Value::Array(values) => {
+            let values: Vec<String> = values.iter().map(in_line).collect();
+            format!("[{}]", values.join(","))
+        }
+        Value::Object(table) => {
+            let entry = |(key, value): (&String, &Value)| {
+                format!("{} = {}", Value::from(key.as_str()), in_line(value))
+            };
+            let entries: Vec<String> = table.iter().map(entry).collect();
+            format!("{{ {} }}", entries.join(", "))
+        }
+        other => other.to_string(),
+    }
 }
 
 impl From<&Role> for RoleDocument {
@@ -211,6 +248,11 @@ impl From<&Role> for RoleDocument {
             logins: role.logins.iter().cloned().map(LoginForm).collect(),
             kinds: (kinds != usual).then_some(words),
             commands: role.commands.iter().cloned().map(CommandName).collect(),
+            command: role
+                .defined
+                .iter()
+                .map(|(name, command)| (CommandName(name.to_owned()), CommandEntry::from(command)))
+                .collect(),
             require_mfa: role.require_mfa.map(Span),
             require_trusted_device: role.require_trusted_device,
             recording: match role.recording {
@@ -247,6 +289,7 @@ impl RoleDocument {
             ("nodes", self.nodes.len()),
             ("logins", self.logins.len()),
             ("commands", self.commands.len()),
+            ("commands of its own", self.command.len()),
         ] {
             if count > MAX_ROLE_ENTRIES {
                 return refuse(format!("it has room for {MAX_ROLE_ENTRIES} {what}"));
@@ -292,11 +335,26 @@ impl RoleDocument {
         };
         kinds.sort();
         kinds.dedup();
+        if !self.command.is_empty() && kinds.contains(&Kind::Exec) {
+            return refuse(
+                "it lets its users run anything (`exec` among its kinds), so the commands that it defines would do nothing: \
+                 leave `exec` out of `kinds`, or the commands"
+                    .to_string(),
+            );
+        }
+        let mut defined = Commands::new();
+        for (CommandName(command), entry) in self.command {
+            let added = entry.define().and_then(|made| defined.add(&command, made));
+            if let Err(why) = added {
+                return refuse(format!("the command {command}: {why}"));
+            }
+        }
         Ok(Role {
             nodes: self.nodes,
             logins: self.logins.into_iter().map(|login| login.0).collect(),
             kinds,
             commands: self.commands.into_iter().map(|command| command.0).collect(),
+            defined,
             require_mfa: self.require_mfa.map(|s| s.0),
             require_trusted_device: self.require_trusted_device,
             recording: match self.recording {

@@ -3,6 +3,7 @@
 use super::*;
 use crate::Invalid;
 use crate::cluster::*;
+use crate::commands::{Command, CommandLimits, Commands};
 use crate::permits::Kind;
 use crate::watching::{Audit, Stance, Watching};
 use std::time::Duration;
@@ -28,6 +29,12 @@ session = 3600
 sessions = 4
 admin = true
 
+[role.dba.command.vacuum]
+argv = ["/usr/bin/vacuumdb", "--dbname", "{}"]
+args = ["word"]
+timeout = "2m"
+environment = { LC_ALL = "C" }
+
 [role."eu.dev"]
 nodes = ["env=dev"]
 logins = ["{user}"]
@@ -52,6 +59,7 @@ fn dba() -> Role {
         logins: vec![USER.into(), "postgres".into()],
         kinds: kinds.to_vec(),
         commands: vec!["disk".into(), "load".into()],
+        defined: vacuum(),
         require_mfa: Some(Duration::from_secs(900)),
         require_trusted_device: true,
         recording: Recording::Events,
@@ -67,6 +75,21 @@ fn dba() -> Role {
         },
         admin: true,
     }
+}
+
+fn vacuum() -> Commands {
+    let argv = ["/usr/bin/vacuumdb", "--dbname", "{a1}"];
+    let command = Command::define(&argv, &[("a1", "word", None)]).unwrap();
+    let limits = CommandLimits {
+        timeout: Some(Duration::from_secs(120)),
+        concurrency: None,
+        output: Some(1 << 20),
+    };
+    let environment = vec![("LC_ALL".to_owned(), "C".to_owned())];
+    let command = command.limited(limits).with_environment(environment).unwrap();
+    let mut commands = Commands::new();
+    commands.add("vacuum", command).unwrap();
+    commands
 }
 
 fn dev() -> Role {
@@ -130,6 +153,11 @@ lifetime = "8h"
 session = "1h"
 sessions = 4
 admin = true
+[role."dba".command."vacuum"]
+argv = ["/usr/bin/vacuumdb","--dbname","{a1}"]
+arguments = [{ "name" = "a1", "form" = "word" }]
+timeout = "2m"
+environment = { "LC_ALL" = "C" }
 
 [role."eu.dev"]
 nodes = ["env=dev"]
@@ -161,7 +189,7 @@ fn what_is_wrong_in_a_role_file_is_named_with_its_line() {
     for (line, want) in [
         (
             "nodse = []",
-            "r.toml line 2: unknown field `nodse`, expected one of `name`, `nodes`, `logins`, `kinds`, `commands`, \
+            "r.toml line 2: unknown field `nodse`, expected one of `name`, `nodes`, `logins`, `kinds`, `commands`, `command`, \
              `require_mfa`, `require_trusted_device`, `recording`, `audit`, `io_uring`, \
              `unwatched`, `lifetime`, `session`, `sessions`, `admin`",
         ),
@@ -181,6 +209,15 @@ fn what_is_wrong_in_a_role_file_is_named_with_its_line() {
             "kinds = [\"shel\"]",
             "r.toml line 2: \"shel\" is no kind: there are all, shell, exec, sftp, subsystem, terminal, forward, \
              connect-tcp, listen-tcp, connect-unix, listen-unix, agent, x11, environment, user-rc",
+        ),
+        (
+            "[role.x.command.load]\nargv = [\"/bin/true\"]",
+            "r.toml: role x: it lets its users run anything (`exec` among its kinds), so the commands that it defines would do \
+             nothing: leave `exec` out of `kinds`, or the commands",
+        ),
+        (
+            "kinds = []\n[role.x.command.load]\nargv = [\"uptime\"]",
+            "r.toml: role x: the command load: the program \"uptime\" has to be an absolute path without arguments in it",
         ),
         (
             "commands = [\"/bin/sh\"]",
@@ -269,7 +306,9 @@ fn the_first_form_of_the_state_stays_as_it_is() {
         r#""host_ca":["aG9zdA=="],"tls_ca":["dGxz"],"state_keys":["c3RhdGU="]"#,
         r#","retiring":[{"authority":"BAU=","since":1000,"until":2000}]},"roles":[{"name":"dba","#,
         r#""nodes":["env=prod,role=db","bastion*"],"logins":["{user}","postgres"],"#,
-        r#""kinds":["shell","sftp","terminal","forward"],"commands":["disk","load"],"require_mfa":"15m","#,
+        r#""kinds":["shell","sftp","terminal","forward"],"commands":["disk","load"],"command":{"vacuum":{"#,
+        r#""argv":["/usr/bin/vacuumdb","--dbname","{a1}"],"#,
+        r#""arguments":[{"name":"a1","form":"word"}],"timeout":"2m","environment":{"LC_ALL":"C"}}},"require_mfa":"15m","#,
         r#""require_trusted_device":true,"audit":"files","io_uring":"refuse","unwatched":"allow","lifetime":"8h","session":"1h","sessions":4,"#,
         r#""admin":true},{"name":"eu.dev","nodes":["env=dev"],"logins":["{user}"]}],"#,
         r#""locks":[{"id":"l1","target":{"kind":"login","name":"DOMAIN\\bob"},"serial_before":5,"expires":7,"#,
@@ -518,7 +557,7 @@ fn every_key_and_kind_of_a_role_is_documented() {
         .lines()
         .filter_map(|line| line.strip_prefix("    "))
         .collect();
-    assert_eq!(parse_roles("roles.md", &example.join("\n")).unwrap().len(), 2);
+    assert_eq!(parse_roles("roles.md", &example.join("\n")).unwrap().len(), 3);
 }
 
 #[test]

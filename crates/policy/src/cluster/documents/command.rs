@@ -1,0 +1,204 @@
+//! A named command as a table, in node.toml and in role files.
+
+use super::forms::{Size, Span, variables};
+use crate::Invalid;
+use crate::commands::{Argument, Command, CommandLimits};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How long a command has, unless its table says otherwise.
+const USUAL_TIMEOUT: Span = Span(Duration::from_secs(60));
+/// How much of its output is passed on, unless its table says otherwise.
+const USUAL_OUTPUT: Size = Size(1 << 20);
+
+/// The table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CommandEntry {
+    /// The program and its arguments; `{}` stands for one argument of the client's, `{name}` for one that has a name.
+    pub argv: Vec<String>,
+    /// A pattern (`*`, `?`) for each `{}`, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// The arguments that have names, in the order in which clients send them. Instead of `args`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arguments: Vec<CommandArgument>,
+    /// It has so long; 0: as long as it likes.
+    #[serde(default = "usual_timeout", skip_serializing_if = "is_usual_timeout")]
+    pub timeout: Span,
+    /// So many run at a time; 0: any number.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub concurrency: u32,
+    /// Variables that are set for it.
+    #[serde(
+        default,
+        deserialize_with = "variables",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub environment: BTreeMap<String, String>,
+    /// Variables that the client has to send.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
+    /// So much of its output is passed on; 0: all.
+    #[serde(default = "usual_output", skip_serializing_if = "is_usual_output")]
+    pub output: Size,
+}
+
+/// An argument that has a name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CommandArgument {
+    /// Its name.
+    pub name: String,
+    /// What it may be, as in `args`.
+    pub form: String,
+    /// What it is when a client sends none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<String>,
+}
+
+fn usual_timeout() -> Span {
+    USUAL_TIMEOUT
+}
+
+fn is_usual_timeout(timeout: &Span) -> bool {
+    *timeout == USUAL_TIMEOUT
+}
+
+fn usual_output() -> Size {
+    USUAL_OUTPUT
+}
+
+fn is_usual_output(output: &Size) -> bool {
+    *output == USUAL_OUTPUT
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+impl CommandEntry {
+    /// The command. Each `{}` becomes a named argument, `{a1}` and so on.
+    pub fn define(&self) -> Result<Command, Invalid> {
+        let limits = CommandLimits {
+            timeout: Some(self.timeout.0).filter(|timeout| !timeout.is_zero()),
+            concurrency: Some(self.concurrency).filter(|most| *most > 0),
+            output: Some(self.output.0).filter(|most| *most > 0),
+        };
+        let environment = self.environment.clone().into_iter().collect();
+        self.program()?
+            .limited(limits)
+            .with_environment(environment)?
+            .with_secrets(self.secrets.clone())
+    }
+
+    fn program(&self) -> Result<Command, Invalid> {
+        if !self.arguments.is_empty() {
+            if !self.args.is_empty() {
+                return Err("`args` and `arguments` are two ways to say the same: keep one".into());
+            }
+            let argument = |a: &CommandArgument| (a.name.clone(), a.form.clone(), a.default.clone());
+            let arguments: Vec<_> = self.arguments.iter().map(argument).collect();
+            return defined(&self.argv, &arguments);
+        }
+        let mut count = 0;
+        let number = |word: &String| {
+            let mut parts = word.split("{}");
+            let mut out = parts.next().unwrap_or_default().to_owned();
+            for part in parts {
+                count += 1;
+                out += &format!("{{a{count}}}{part}");
+            }
+            out
+        };
+        let argv: Vec<String> = self.argv.iter().map(number).collect();
+        if count != self.args.len() {
+            return Err(Invalid(format!(
+                "`argv` has {count} times {{}}, and `args` {} patterns",
+                self.args.len()
+            )));
+        }
+        let numbered = |(n, form): (usize, &String)| (format!("a{}", n + 1), form.clone(), None);
+        let arguments: Vec<_> = self.args.iter().enumerate().map(numbered).collect();
+        defined(&argv, &arguments)
+    }
+}
+
+/// Arguments are name, form and default.
+fn defined(argv: &[String], arguments: &[(String, String, Option<String>)]) -> Result<Command, Invalid> {
+    let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+    let arguments: Vec<(&str, &str, Option<&str>)> = arguments
+        .iter()
+        .map(|(name, form, default)| (name.as_str(), form.as_str(), default.as_deref()))
+        .collect();
+    Command::define(&argv, &arguments)
+}
+
+impl From<&Command> for CommandEntry {
+    fn from(command: &Command) -> CommandEntry {
+        let argument = |argument: &Argument| CommandArgument {
+            name: argument.name.clone(),
+            form: argument.form.to_string(),
+            default: argument.default.clone(),
+        };
+        let limits = command.limits;
+        CommandEntry {
+            argv: command.argv.clone(),
+            args: Vec::new(),
+            arguments: command.arguments.iter().map(argument).collect(),
+            timeout: Span(limits.timeout.unwrap_or_default()),
+            concurrency: limits.concurrency.unwrap_or(0),
+            environment: command.environment.iter().cloned().collect(),
+            secrets: command.secrets.clone(),
+            output: Size(limits.output.unwrap_or(0)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_written_as_it_is_read() {
+        for text in [
+            "argv = [\"/bin/true\"]",
+            "argv = [\"/bin/x\", \"-w\", \"{}\", \"{}%\"]\nargs = [\"word\", \"1..99\"]\ntimeout = \"1500ms\"",
+            "argv = [\"/bin/x\", \"{p}\"]\narguments = [{ name = \"p\", form = \"path\", default = \"/\" }]\n\
+             timeout = 0\noutput = 0\nconcurrency = 3\nsecrets = [\"B\"]\nenvironment = { A = \"1\" }",
+            "argv = [\"/bin/x\", \"{}\"]\nargs = [\"a|b*|/*\"]\noutput = \"64K\"",
+        ] {
+            let read: CommandEntry = toml::from_str(text).expect(text);
+            let command = read.define().expect(text);
+            let written = CommandEntry::from(&command);
+            assert_eq!(written.define().as_ref(), Ok(&command), "{text}");
+            let json = serde_json::to_string(&written).expect("text");
+            let again: CommandEntry = serde_json::from_str(&json).expect(&json);
+            assert_eq!(again, written, "{json}");
+        }
+        let usual = CommandEntry::from(&Command::define(&["/bin/true"], &[]).expect("a command"));
+        assert_eq!(
+            (usual.timeout.0, usual.output.0),
+            (Duration::ZERO, 0),
+            "no limits at all"
+        );
+    }
+
+    #[test]
+    fn a_table_that_means_nothing_is_refused() {
+        for (text, why) in [
+            ("argv = [\"/bin/x\", \"{}\"]", "1 times {}, and `args` 0 patterns"),
+            (
+                "argv = [\"/bin/x\", \"{a}\"]\nargs = [\"word\"]\narguments = [{ name = \"a\", form = \"word\" }]",
+                "keep one",
+            ),
+            ("argv = [\"x\"]", "absolute path"),
+        ] {
+            let read: CommandEntry = toml::from_str(text).expect(text);
+            let error = read.define().expect_err(text).to_string();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+}
