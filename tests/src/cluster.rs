@@ -1,6 +1,7 @@
 //! A cluster in a world of the test's own: auth and proxy in one `up`, a joined node with a port of its own in another, and
 //! people who have logged in. What is typed here is what an administrator and a user type.
 
+use crate::bounded::output_within;
 use crate::peer::{DIR, World, confined};
 use crate::service::{children, command_line, descendants, start_time};
 use crate::world::wait_until;
@@ -8,6 +9,7 @@ use fleetgate_sys::{Fd, process, signals};
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 /// Where the proxy is.
 pub const PROXY: &str = "127.0.0.1:3080";
@@ -21,6 +23,9 @@ pub const HOME: &str = "/run/test/home";
 pub const STATE: &str = "cluster";
 /// So many lines of a log are told where a test failed.
 const TOLD: usize = 40;
+
+/// A script that takes longer hangs.
+const SCRIPT: Duration = Duration::from_mins(5);
 
 /// What every script begins with: `role LOGINS MORE` makes the one role, `in_home HOME` logs in as ada there. A test that
 /// logs in anew may have to wait until a code was not used yet, so that is tried until it works.
@@ -171,7 +176,7 @@ impl Cluster {
 
     /// Runs a script: what it printed, and as an error what it said too.
     pub fn attempt(&self, text: &str) -> Result<String, String> {
-        let done = self.command(text).output().expect("bash");
+        let done = output_within(&mut self.command(text), SCRIPT)?;
         let (out, said) = (
             String::from_utf8_lossy(&done.stdout).into_owned(),
             String::from_utf8_lossy(&done.stderr).into_owned(),

@@ -5,6 +5,7 @@
 //! and [`fleetgate`] and never knows which it is.
 #![forbid(unsafe_code)]
 
+pub mod bounded;
 pub mod by_hand;
 pub mod cluster;
 pub mod fleet;

@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 
 /// So many of them run at a time: they wait for clocks, clients and each other's keys most of their time.
 const AT_A_TIME: usize = 2;
+/// One that takes longer hangs: it is ended, and what it has said names the tests that hang. All of them together have to be
+/// done in CI's 90 minutes, or nobody is told anything.
+const AT_MOST: Duration = Duration::from_mins(25);
 /// What took less is one line together.
 const SMALL: Duration = Duration::from_secs(2);
 
@@ -95,9 +98,11 @@ pub fn side_by_side(runs: Vec<Run>, spent: &Spent) -> Result<usize> {
     std::thread::scope(|scope| {
         for _ in 0..AT_A_TIME {
             scope.spawn(|| {
-                while let Some((name, mut command)) = locked(&waiting).pop_front() {
+                // In a `while let`, the lock would be held for as long as the program runs.
+                let next = || locked(&waiting).pop_front();
+                while let Some((name, mut command)) = next() {
                     let result = spent.time(&name, || match alone {
-                        true => outcome(&mut command).map(|()| 1),
+                        true => outcome(&mut command, AT_MOST).map(|()| 1),
                         false => recorded(&name, &mut command, &printing),
                     });
                     match result {
@@ -118,8 +123,19 @@ pub fn side_by_side(runs: Vec<Run>, spent: &Spent) -> Result<usize> {
     }
 }
 
-fn outcome(command: &mut Command) -> Result {
-    let status = command.status().map_err(|e| e.to_string())?;
+fn outcome(command: &mut Command, at_most: Duration) -> Result {
+    let mut running = command.spawn().map_err(|e| e.to_string())?;
+    let begun = Instant::now();
+    let status = loop {
+        match running.try_wait().map_err(|e| e.to_string())? {
+            Some(status) => break status,
+            None if begun.elapsed() < at_most => std::thread::sleep(Duration::from_millis(20)),
+            None => {
+                let _ = running.kill().and_then(|()| running.wait());
+                return Err(format!("ended, as it ran for more than {} s", at_most.as_secs()));
+            }
+        }
+    };
     status.success().then_some(()).ok_or_else(|| status.to_string())
 }
 
@@ -131,7 +147,7 @@ fn recorded(name: &str, command: &mut Command, printing: &Mutex<()>) -> Result<u
     std::fs::create_dir_all(&directory).map_err(said)?;
     let file = File::create(&path).map_err(said)?;
     command.stdout(file.try_clone().map_err(said)?).stderr(file);
-    let result = outcome(command);
+    let result = outcome(command, AT_MOST);
     let text = std::fs::read(&path).map_err(said)?;
     let _whole = locked(printing);
     println!("\n-- {name}");
@@ -236,6 +252,13 @@ mod tests {
             Ok(2)
         );
         assert!(spent.report().contains("6 more together"), "{}", spent.report());
+    }
+
+    #[test]
+    fn what_hangs_is_ended_and_said_to_be() {
+        let mut hangs = Command::new("sleep");
+        let said = outcome(hangs.arg("600"), Duration::from_secs(1));
+        assert_eq!(said, Err("ended, as it ran for more than 1 s".to_owned()));
     }
 
     #[test]

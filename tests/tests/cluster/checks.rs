@@ -159,10 +159,10 @@ fn a_check_that_is_late_or_whose_client_has_gone_is_ended() {
         ended() {{ begun; flock slow true; : > slow; }}
         for way in warm cold; do
             if [ $way = cold ]; then end_all; fi
-            told 3 'UNKNOWN - gate slow: no answer within 2 s' -H gate -c slow -t 2
+            late 3 UNKNOWN ''
             ended
             if [ $way = cold ]; then end_all; fi
-            told 2 'CRITICAL - gate slow: no answer within 1 s' -H gate -c slow -t 1:CRITICAL
+            late 2 CRITICAL :CRITICAL
             ended
             if [ $way = cold ]; then end_all; fi
             "$CHECK" --home home -l ada -H gate -c slow -t 600 > said 2>&1 & client=$!

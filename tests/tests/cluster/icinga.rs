@@ -29,7 +29,11 @@ fn icinga_runs_a_thousand_services_by_check_fleetgate() {
         begin
         export FLEETGATE_HOME=/run/test/home
         time=60; icinga -C > icinga/log 2>&1 || {{ cat icinga/log >&2; exit 1; }}
-        time=70; icinga > icinga/log 2>&1 || true
+        for _ in 1 2 3; do
+            rm -f icinga/results* icinga/rest
+            time=70; code=0; icinga > icinga/log 2>&1 || code=$?
+            [ $code = 137 ] || break
+        done
         cat icinga/results* icinga/rest > icinga/all
         awk '$2 != "OK"' icinga/all | head -n 5 >&2
         python3 - <<'END'

@@ -53,7 +53,7 @@ fn difference(ours: &str, theirs: &str) -> Option<String> {
 /// What a program does, in Python: each row's own.
 const PYTHON: &str = "import os, signal, sys, threading, time, ctypes, select\n";
 
-/// What a tracer writes about each task, in the order of their numbers, and how it exits.
+/// What a tracer writes about each task, in the order in which they began, and how it exits.
 fn each(tracer: Tracer, flags: &[&str], program: &[&str]) -> (Vec<String>, Option<i32>) {
     let folder = Folder::new();
     let mut command = tracer.command();
@@ -68,12 +68,30 @@ fn each(tracer: Tracer, flags: &[&str], program: &[&str]) -> (Vec<String>, Optio
             .expect("a number");
         files.insert(number, read(&path));
     }
-    let known: Vec<String> = files.keys().map(i32::to_string).collect();
-    let texts = files
-        .into_values()
-        .map(|text| in_order(&plain(&text, &known)))
+    let begun = as_begun(files.keys().copied().collect());
+    let known: Vec<String> = begun.iter().map(i32::to_string).collect();
+    let texts = begun
+        .iter()
+        .map(|task| in_order(&plain(&files[task], &known)))
         .collect();
     (texts, out.status.code())
+}
+
+/// Numbers of tasks, sorted, in the order in which they were given: behind the last number the kernel begins anew.
+fn as_begun(mut tasks: Vec<i32>) -> Vec<i32> {
+    let first = tasks.windows(2).position(|pair| pair[1] - pair[0] > 10_000);
+    tasks.rotate_left(first.map_or(0, |at| at + 1));
+    tasks
+}
+
+#[test]
+fn numbers_of_tasks_begin_anew() {
+    assert_eq!(as_begun(vec![7, 8, 20]), [7, 8, 20]);
+    assert_eq!(
+        as_begun(vec![300, 301, 32_766, 32_767]),
+        [32_766, 32_767, 300, 301]
+    );
+    assert_eq!(as_begun(vec![]), [0; 0]);
 }
 
 /// What a tracer writes about one task.
