@@ -321,6 +321,25 @@ fn a_check_goes_to_the_nodes_own_port_while_no_proxy_is_there() {
 }
 
 #[test]
+fn many_checks_at_once_each_hear_of_their_own() {
+    needs_root!("a node that serves other accounts");
+    cluster().script(&format!(
+        r#"{TOOLS}
+        begin
+        for at in '' '--address 127.0.0.1:2222'; do
+            for worker in $(seq 24); do
+                (for n in $(seq 50); do
+                    code=0; said=$(check -H gate $at -c state -a $((n % 3)) 2> /dev/null) || code=$?
+                    is "$code $said" "$((n % 3)) state $((n % 3))
+more"
+                done) & workers[worker]=$!
+            done
+            for worker in "${{workers[@]}}"; do wait $worker; done
+        done"#
+    ));
+}
+
+#[test]
 fn why_a_node_lets_the_monitoring_not_in_stands_in_the_line() {
     needs_root!("a node that serves other accounts");
     let cluster = prepared(r#"sed -i 's/^root_login/pam = "off"\n&/' node/fleetgate.toml; usermod -L ada"#);

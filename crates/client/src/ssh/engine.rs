@@ -497,10 +497,16 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
                         }
                         Then::Nothing
                     }
-                    Event::Closed(channel) | Event::Leaving(channel) => {
+                    // Its number is kept until all is written that came on it.
+                    Event::Leaving(channel) => {
                         if let Some(flow) = self.flows.get_mut(&channel.0) {
                             (flow.ended, flow.closed) = (true, true);
                         }
+                        Then::Nothing
+                    }
+                    // This side had closed it before, and its number is free now.
+                    Event::Closed(channel) => {
+                        self.part(channel);
                         Then::Nothing
                     }
                     Event::Request {
@@ -591,6 +597,23 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
         }
     }
 
+    /// Joins a channel and its local end. The number belongs to them until both are over.
+    fn join(&mut self, flow: Flow) {
+        self.connection.close_later(flow.id);
+        self.flows.insert(flow.id.0, flow);
+    }
+
+    /// Both are over.
+    fn part(&mut self, channel: ChannelId) {
+        self.flows.remove(&channel.0);
+        if Some(channel) == self.main {
+            self.main = None;
+        }
+        if let Some(visitor) = self.visitors.remove(&channel.0) {
+            visitor.ended();
+        }
+    }
+
     fn flow(&mut self, cx: &mut Context<'_>) -> Result<bool, SshError> {
         let (mut moved, mut wish) = (false, None);
         for flow in self.flows.values_mut() {
@@ -603,18 +626,13 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
                 }
             }
         }
-        let main = self.main;
-        self.flows.retain(|number, flow| {
-            let over = flow.is_over();
-            if over && Some(flow.id) == main {
-                self.main = None;
-            }
-            if over && let Some(visitor) = self.visitors.remove(number) {
-                visitor.ended();
-            }
-            moved |= over;
-            !over
-        });
+        let over = self.flows.values().filter(|flow| flow.is_over());
+        for channel in over.map(|flow| flow.id).collect::<Vec<_>>() {
+            // Of its end an event is told before another channel can have its number.
+            self.connection.close(channel);
+            self.part(channel);
+            moved = true;
+        }
         for (channel, asked) in std::mem::take(&mut self.asked_by_escape) {
             self.grant_visitor(channel, &asked);
         }

@@ -123,7 +123,8 @@ impl Channel {
         let n = u32::try_from(n).map_or(self.unread, |n| n.min(self.unread));
         self.unread -= n;
         self.owed += n;
-        if self.owed == 0 || self.owed < self.whole / 2 || self.eof_received || self.close_sent {
+        let is_ending = self.eof_received || self.close_received || self.close_sent;
+        if self.owed == 0 || self.owed < self.whole / 2 || is_ending {
             return None;
         }
         let mut more = std::mem::take(&mut self.owed);

@@ -187,7 +187,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
             self.connection.eof(channel);
             flow = flow.without_input();
         }
-        self.flows.insert(channel.0, flow);
+        self.join(flow);
     }
 
     pub(super) fn ask_session(&mut self, channel: ChannelId) {

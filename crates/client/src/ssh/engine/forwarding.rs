@@ -73,7 +73,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
                     self.connection.accept(channel);
                     let mut flow = Flow::new(channel, Local::Unix(ours), "X11".into());
                     flow.open = true;
-                    self.flows.insert(channel.0, flow);
+                    self.join(flow);
                 }
                 (false, _) => refuse(&mut self.connection, "the time for X11 is over"),
                 (_, Err(_)) => refuse(&mut self.connection, "nothing more can be opened here"),
@@ -123,7 +123,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
                     self.connection.accept(channel);
                     let mut flow = Flow::new(channel, local, name);
                     flow.open = true;
-                    self.flows.insert(channel.0, flow);
+                    self.join(flow);
                 }
                 Ok(TaskResult::Reached(channel, Err(e), name)) => {
                     self.warn(&format!("{name}: {e}"));

@@ -100,7 +100,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
         if !guest.order.input {
             flow = flow.without_input();
         }
-        self.flows.insert(channel.0, flow);
+        self.join(flow);
         self.visitors.insert(
             channel.0,
             Visitor {
