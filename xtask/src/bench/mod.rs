@@ -63,6 +63,12 @@ pub const BENCHES: &[Entry] = &[
         run: commands::measure,
     },
     Entry {
+        name: "eight-cases",
+        does: "check_load by NRPE, ssh and ControlMaster as a mail of 2012 compared them, and by ours; with a plot",
+        promises: &[],
+        run: commands::eight_cases::measure,
+    },
+    Entry {
         name: "icinga",
         does: "Icinga 2 with 1,000 services for ten minutes, by check_fleetgate and by check_nrpe at the same time",
         promises: commands::icinga::PROMISES,

@@ -2,6 +2,7 @@
 //! JSON has one form for all benchmarks, so that SPECIFICATION.md, plots and checks read one thing.
 
 use super::{Goal, Promised};
+use crate::figures;
 use crate::shell::{Result, heading, output, root, target, write};
 use serde_json::{Value, json};
 use std::process::Command;
@@ -103,7 +104,7 @@ impl Promise {
     }
 }
 
-/// Prints the promises and writes `target/bench/NAME.json`.
+/// Prints the promises and writes `target/bench/NAME.json`, and its plots.
 pub fn finish(name: &str, quick: bool, rows: &[Row], promises: &[Promise]) -> Result {
     let (commit, machine) = (commit(), machine());
     let date = output(Command::new("date").args(["-u", "+%F"]))?;
@@ -120,6 +121,11 @@ pub fn finish(name: &str, quick: bool, rows: &[Row], promises: &[Promise]) -> Re
     let path = target().join("bench").join(format!("{name}.json"));
     write(&path, format!("{report:#}\n").as_bytes())?;
     println!("written: {}", path.display());
+    for (plot, svg) in figures::plots(name, report) {
+        let path = target().join("bench").join(format!("{plot}.svg"));
+        write(&path, svg.as_bytes())?;
+        println!("written: {}", path.display());
+    }
     Ok(())
 }
 

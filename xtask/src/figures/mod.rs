@@ -46,6 +46,11 @@ pub fn main(args: &[String]) -> Result {
     Ok(())
 }
 
+/// The plots of one run; none where something that they show was left out.
+pub fn plots(name: &str, run: Value) -> Vec<(&'static str, String)> {
+    chart::all(&BTreeMap::from([(name.to_owned(), run)])).unwrap_or_default()
+}
+
 /// What of the page, the plots and the quoted figures does not hold, for `cargo xtask tidy`.
 pub fn check(files: &[File]) -> Vec<Finding> {
     let checked = || -> Result<Vec<Finding>> {

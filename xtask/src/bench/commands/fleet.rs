@@ -1,13 +1,17 @@
 //! `fleetgate run` of `true` on a thousand nodes, beside clush and plain `ssh`, all through the proxy. The nodes are simulated by
 //! `bench-fleet`: each with a TLS connection, a host key and a certificate of its own, and the whole of SSH, in one process;
-//! the command itself ends at once and is no program. What is measured is what the user's side, the proxy and SSH cost.
+//! the command itself ends at once and is no program. What is measured is what the user's side, the proxy and SSH cost. And what the
+//! master costs that keeps connections to as many.
 
-use super::super::ssh::cluster::Cluster;
+use super::super::ssh::cluster::{Cluster, cpu_of, memory_of};
 use super::super::ssh::load::Load;
 use crate::bench::{Bench, Subject, rival};
-use crate::shell::Result;
+use crate::shell::{Result, output};
+use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
 
 /// The promise.
 pub const RUN: &str = "fleetgate run of true on 1,000 nodes, of 3 s";
@@ -21,6 +25,10 @@ const OURS: &str = "fleetgate run";
 const CLUSH: &str = "clush, ssh by proxy-command";
 /// How many ssh processes clush has at a time.
 const FAN_OUT: &str = "64";
+/// To how many nodes the master keeps a connection.
+const KEPT: [usize; 3] = [10, 100, 1_000];
+/// For so long it is watched: longer than any of its connections is silent.
+const WATCHED: Duration = Duration::from_secs(60);
 
 /// Measures.
 pub fn measure(bench: &mut Bench, cluster: &Cluster) -> Result {
@@ -52,7 +60,46 @@ pub fn measure(bench: &mut Bench, cluster: &Cluster) -> Result {
         CLUSH_RUNS,
         vec![Subject::sampled(CLUSH, || seconds(of_clush(&clush, &config)))],
     )?;
-    bench.promise(RUN, bench.median(CASE, OURS)? / 3.0)
+    bench.promise(RUN, bench.median(CASE, OURS)? / 3.0)?;
+    keep(bench, cluster)
+}
+
+/// What the master needs that keeps a connection to each of so many nodes, and nobody uses them.
+fn keep(bench: &mut Bench, cluster: &Cluster) -> Result {
+    cluster.end_master();
+    let mut kept = 0;
+    for nodes in KEPT {
+        for n in kept..nodes {
+            seconds(cluster.command(&["ssh", &format!("root@sim{n:05}"), "true"]))?;
+        }
+        kept = nodes;
+        let status = output(&mut cluster.command(&["master", "status", "--json"]))?;
+        let status: Value =
+            serde_json::from_str(&status).map_err(|e| format!("fleetgate master status: {e}"))?;
+        let master = &status["masters"][0];
+        let connections = master["connections"].as_array().map_or(0, Vec::len);
+        // One goes to the proxy.
+        if connections != nodes + 1 {
+            return Err(format!(
+                "the master keeps {connections} connections for {nodes} nodes"
+            ));
+        }
+        let id = master["pid"].as_u64().and_then(|id| u32::try_from(id).ok());
+        let id = id.ok_or("fleetgate master status: no process")?;
+        let subject = format!("{nodes} nodes");
+        let memory = memory_of(id)?.pss / 1024.0;
+        bench.record("memory of the master (PSS)", &subject, "MB", vec![memory]);
+        let (before, time) = (cpu_of(id)?, if bench.quick { WATCHED / 6 } else { WATCHED });
+        sleep(time);
+        let each_second = (cpu_of(id)? - before) * 1e3 / time.as_secs_f64();
+        bench.record(
+            "processor time of the idle master",
+            &subject,
+            "ms/s",
+            vec![each_second],
+        );
+    }
+    Ok(())
 }
 
 fn ours(cluster: &Cluster) -> Command {

@@ -1,15 +1,18 @@
 //! `cargo xtask bench commands`: one command on another machine, as a monitoring system asks for it ten thousand times a
-//! minute: `check_fleetgate` and `fleetgate ssh` by the master and through the proxy, beside check_nrpe (plain and TLS) and
-//! OpenSSH (cold, and over ControlMaster). What is run is `/bin/echo OK`: by NRPE and OpenSSH through a shell, as they run what
-//! they are told; by `check_fleetgate` as a named command, which needs none. As root.
+//! minute: `check_fleetgate` and `fleetgate ssh` by the master, through the proxy and to the node's own port, beside check_nrpe
+//! (plain and TLS), which connects to its server, and OpenSSH (cold, and over ControlMaster). What is run is `/bin/echo OK`:
+//! by NRPE and OpenSSH through a shell, as they run what they are told; by `check_fleetgate` as a named command, which needs
+//! none. As root.
 //!
 //! The servers and the cluster are those of `bench ssh`. Rates are of whole commands, each a process that a loop waits for, as
 //! a monitoring system has it.
 
+pub mod eight_cases;
 mod fleet;
 pub mod icinga;
+mod processor_time;
 
-use super::ssh::cluster::{Cluster, Node};
+use super::ssh::cluster::{CHECK_LOAD, Cluster, Node};
 use super::ssh::group::Group;
 use super::ssh::server::{Master, SSHD, Server, free_port};
 use super::ssh::world::{World, login};
@@ -26,8 +29,11 @@ const CHECK_OF_BARE: &str = "warm check_fleetgate, of a bare daemon on the same 
 const CHECK_OF_NRPE: &str = "warm check_fleetgate, of check_nrpe without TLS";
 const CHECK_OF_TLS: &str = "warm check_fleetgate, of check_nrpe with TLS";
 const CHECK_OF_SSH: &str = "warm check_fleetgate, of ssh over ControlMaster";
+const CHECK_BY_PROXY: &str = "warm check_fleetgate through the proxy, of the node's own port";
 const SSH_OF_SSH: &str = "warm fleetgate ssh, of ssh over ControlMaster to sshd";
 const COLD_OF_SSH: &str = "cold fleetgate ssh through the proxy, of cold ssh";
+const COLD_OF_NRPE: &str = "cold fleetgate ssh to the node's own port, of check_nrpe without TLS";
+const COLD_DIRECT_OF_SSH: &str = "cold fleetgate ssh to the node's own port, of cold ssh";
 const RATE_OF_NRPE: &str = "checks a second at 64, at least, of check_nrpe without TLS";
 
 /// What it promises.
@@ -49,12 +55,24 @@ pub const PROMISES: &[Promised] = &[
         goal: Goal::AtMost(0.125),
     },
     Promised {
+        name: CHECK_BY_PROXY,
+        goal: Goal::AtMost(2.0),
+    },
+    Promised {
         name: SSH_OF_SSH,
         goal: Goal::AtMost(0.6),
     },
     Promised {
         name: COLD_OF_SSH,
         goal: Goal::AtMost(0.1),
+    },
+    Promised {
+        name: COLD_OF_NRPE,
+        goal: Goal::AtMost(0.5),
+    },
+    Promised {
+        name: COLD_DIRECT_OF_SSH,
+        goal: Goal::AtMost(0.05),
     },
     Promised {
         name: RATE_OF_NRPE,
@@ -72,18 +90,24 @@ const COLD: &str = "echo OK, cold";
 const COLDS: usize = 40;
 const WARM_UP: usize = 5;
 /// How many commands run at a time.
-const AT_A_TIME: [usize; 4] = [1, 2, 8, 64];
+const AT_A_TIME: [usize; 5] = [1, 2, 8, 64, 256];
+/// With more, NRPE's server does not answer some within 10 s.
+const RIVALS_AT_A_TIME: usize = 64;
 /// For so long each; the subjects take turns.
 const SPAN: Duration = Duration::from_millis(500);
 const SPANS: usize = 20;
 /// The cipher of OpenSSH's connections, which ours has too.
 const CIPHER: &str = "chacha20-poly1305@openssh.com";
-/// How long NRPE's server may take until it accepts.
+/// How long a server may take until it accepts.
 const UP_WITHIN: Duration = Duration::from_secs(10);
 
+/// Through the proxy.
 const CHECK: &str = "check_fleetgate";
+/// To the node's own port.
+const CHECK_DIRECT: &str = "check_fleetgate --address";
 const BARE: &str = "a bare daemon";
 const OURS: &str = "fleetgate ssh";
+const OURS_DIRECT: &str = "fleetgate ssh --address";
 const NRPE: &str = "check_nrpe -n";
 const TLS: &str = "check_nrpe, TLS";
 const CONTROL_MASTER: &str = "ssh, ControlMaster";
@@ -94,8 +118,9 @@ struct Rivals<'a> {
     world: &'a World,
     cluster: &'a Cluster,
     node: Node,
-    sshd: Server,
+    // Before its server.
     master: Master,
+    sshd: Server,
     plain: Nrpe,
     tls: Nrpe,
     check: PathBuf,
@@ -103,6 +128,8 @@ struct Rivals<'a> {
     /// The login of a monitoring system.
     monitoring: PathBuf,
     check_nrpe: PathBuf,
+    /// The clients' processes whose processor time is measured, and their masters.
+    clients: Group,
 }
 
 /// Measures.
@@ -122,25 +149,30 @@ pub fn measure(bench: &mut Bench) -> Result {
         bare: Bare::start(&world)?,
         monitoring: cluster.monitoring()?,
         check_nrpe: rival("../lib/nagios/plugins/check_nrpe", "nagios-nrpe-plugin")?,
+        clients: Group::new("clients")?,
     };
     let timed = |name: &'static str| {
         let rivals = &rivals;
         Subject::timed(name, move || done(&mut rivals.command(name)))
     };
-    let warm = [BARE, CHECK, OURS, NRPE, TLS, CONTROL_MASTER].map(timed);
+    let warm = [
+        BARE,
+        CHECK_DIRECT,
+        CHECK,
+        OURS_DIRECT,
+        OURS,
+        NRPE,
+        TLS,
+        CONTROL_MASTER,
+    ];
+    let warm = warm.map(timed);
     bench.run(WARM, "ms", WARM_UP, WARMS, warm.into())?;
-    let cold = Subject::timed(OURS, || {
-        let mut command = rivals.cluster.ssh();
-        command.args(["--no-master", &rivals.node.login(), "/bin/echo", "OK"]);
-        done(&mut command)
+    let cold = [OURS_DIRECT, OURS].map(|name| {
+        let rivals = &rivals;
+        Subject::timed(name, move || done(&mut rivals.ours(name, &["--no-master"])))
     });
-    bench.run(
-        COLD,
-        "ms",
-        2,
-        COLDS,
-        vec![cold, timed(NRPE), timed(TLS), timed(SSH)],
-    )?;
+    let cold = cold.into_iter().chain([NRPE, TLS, SSH].map(timed));
+    bench.run(COLD, "ms", 2, COLDS, cold.collect())?;
     let started = Subject::timed(CHECK, || done(Command::new(&rivals.check).arg("--version")));
     let nothing = Subject::timed("/bin/true", || done(&mut Command::new("/bin/true")));
     bench.run(
@@ -150,23 +182,31 @@ pub fn measure(bench: &mut Bench) -> Result {
         WARMS,
         vec![started, nothing],
     )?;
+    processor_time::measure(bench, &rivals)?;
     for at_a_time in AT_A_TIME {
         let rate = |name: &'static str| {
             let rivals = &rivals;
             Subject::sampled(name, move || rivals.rate(name, at_a_time))
         };
         let case = rate_case(at_a_time);
-        let subjects = [CHECK, NRPE, CONTROL_MASTER].map(rate);
-        bench.run(&case, "commands/s", 1, SPANS, subjects.into())?;
+        let mut names = vec![CHECK_DIRECT, CHECK];
+        if at_a_time <= RIVALS_AT_A_TIME {
+            names.extend([NRPE, CONTROL_MASTER]);
+        }
+        let subjects = names.into_iter().map(rate).collect();
+        bench.run(&case, "commands/s", 1, SPANS, subjects)?;
     }
 
-    bench.promise_of(CHECK_OF_BARE, WARM, CHECK, BARE)?;
-    bench.promise_of(CHECK_OF_NRPE, WARM, CHECK, NRPE)?;
-    bench.promise_of(CHECK_OF_TLS, WARM, CHECK, TLS)?;
-    bench.promise_of(CHECK_OF_SSH, WARM, CHECK, CONTROL_MASTER)?;
-    bench.promise_of(SSH_OF_SSH, WARM, OURS, CONTROL_MASTER)?;
+    bench.promise_of(CHECK_OF_BARE, WARM, CHECK_DIRECT, BARE)?;
+    bench.promise_of(CHECK_OF_NRPE, WARM, CHECK_DIRECT, NRPE)?;
+    bench.promise_of(CHECK_OF_TLS, WARM, CHECK_DIRECT, TLS)?;
+    bench.promise_of(CHECK_OF_SSH, WARM, CHECK_DIRECT, CONTROL_MASTER)?;
+    bench.promise_of(CHECK_BY_PROXY, WARM, CHECK, CHECK_DIRECT)?;
+    bench.promise_of(SSH_OF_SSH, WARM, OURS_DIRECT, CONTROL_MASTER)?;
     bench.promise_of(COLD_OF_SSH, COLD, OURS, SSH)?;
-    bench.promise_of(RATE_OF_NRPE, &rate_case(64), CHECK, NRPE)?;
+    bench.promise_of(COLD_OF_NRPE, COLD, OURS_DIRECT, NRPE)?;
+    bench.promise_of(COLD_DIRECT_OF_SSH, COLD, OURS_DIRECT, SSH)?;
+    bench.promise_of(RATE_OF_NRPE, &rate_case(64), CHECK_DIRECT, NRPE)?;
     fleet::measure(bench, rivals.cluster)
 }
 
@@ -182,20 +222,16 @@ impl Rivals<'_> {
                 command.arg("ask").arg(&self.bare.socket);
                 command
             }
-            CHECK => {
+            CHECK | CHECK_DIRECT => {
                 let mut command = Command::new(&self.check);
-                let login = login(0);
-                let node = self.node.login();
-                let node = node.split('@').next_back().unwrap_or_default();
                 command.arg("--home").arg(&self.monitoring);
-                command.args(["-l", &login, "-H", node, "-c", "echo"]);
+                command.args(["-l", &login(0), "-H", &self.node.name, "-c", "echo"]);
+                if name == CHECK_DIRECT {
+                    command.args(["--address", &self.address()]);
+                }
                 command
             }
-            OURS => {
-                let mut command = self.cluster.ssh();
-                command.args([&self.node.login(), "/bin/echo", "OK"]);
-                command
-            }
+            OURS | OURS_DIRECT => self.ours(name, &[]),
             NRPE => {
                 let mut command = Command::new(&self.check_nrpe);
                 let port = self.plain.port.to_string();
@@ -223,6 +259,22 @@ impl Rivals<'_> {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command
+    }
+
+    /// `fleetgate ssh` by one way or the other, with more flags.
+    fn ours(&self, name: &str, more: &[&str]) -> Command {
+        let mut command = self.cluster.ssh();
+        command.args(more);
+        if name == OURS_DIRECT {
+            command.args(["--address", &self.address()]);
+        }
+        command.args([&self.node.login(), "/bin/echo", "OK"]);
+        command
+    }
+
+    /// The node's own port.
+    fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.node.port)
     }
 
     /// Commands a second, `at_a_time` of them at any moment.
@@ -336,7 +388,7 @@ impl Nrpe {
         let config = world.at.join(format!("nrpe-{port}.cfg"));
         let text = format!(
             "server_address=127.0.0.1\nserver_port={port}\nallowed_hosts=127.0.0.1\nnrpe_user=nagios\nnrpe_group=nagios\n\
-             pid_file=/run/nrpe-{port}.pid\ncommand[echo]=/bin/echo OK\n"
+             pid_file=/run/nrpe-{port}.pid\ncommand[echo]=/bin/echo OK\ncommand[load]={CHECK_LOAD}\n"
         );
         std::fs::write(&config, text).map_err(|e| format!("{}: {e}", config.display()))?;
         let group = Group::new(&format!("nrpe-{port}"))?;
@@ -352,15 +404,21 @@ impl Nrpe {
             .stderr(Stdio::null());
         let child = command.spawn().map_err(|e| format!("nrpe: {e}"))?;
         let nrpe = Nrpe { port, child, group };
-        let until = Instant::now() + UP_WITHIN;
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-            if Instant::now() > until {
-                return Err(format!("nrpe does not accept on port {port}"));
-            }
-            sleep(Duration::from_millis(20));
-        }
+        wait_for_port(port, "nrpe")?;
         Ok(nrpe)
     }
+}
+
+/// Waits until this program accepts there.
+fn wait_for_port(port: u16, program: &str) -> Result {
+    let until = Instant::now() + UP_WITHIN;
+    while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+        if Instant::now() > until {
+            return Err(format!("{program} does not accept on port {port}"));
+        }
+        sleep(Duration::from_millis(20));
+    }
+    Ok(())
 }
 
 impl Drop for Nrpe {

@@ -18,6 +18,9 @@ const UP_WITHIN: Duration = Duration::from_secs(30);
 /// The kernel's clock ticks in a second, as /proc/PID/stat counts them on every Linux.
 const TICKS: f64 = 100.0;
 
+/// The named command `load` of nodes, and NRPE's: the check of a mail that wished for fast commands by SSH.
+pub const CHECK_LOAD: &str = "/usr/lib/nagios/plugins/check_load -w 15,10,5 -c 30,25,20";
+
 const MAKE: &str = r#"set -eu
 "$F" init --state cluster --name bench --listen "127.0.0.1:$PORT" --public "127.0.0.1:$PORT" --auth-listen "127.0.0.1:$AUTH" --no-node
 "#;
@@ -30,10 +33,10 @@ printf '[role.everything]\nnodes = ["*"]\nlogins = ["root", "%s"]\n' "$LOGIN" > 
 echo correct horse battery staple > password
 "$F" login --proxy "127.0.0.1:$PORT" --invite-file invite --password-file password --authenticator authenticator --no-agent
 "#;
-/// Who may run one named command and nothing else, as a monitoring system.
+/// Who may run two named commands and nothing else, as a monitoring system.
 const MONITORING: &str = r#"set -eu
 umask 077
-printf '[role.monitoring]\nnodes = ["*"]\nlogins = ["%s"]\nkinds = []\ncommands = ["echo"]\n' "$LOGIN" > checks.toml
+printf '[role.monitoring]\nnodes = ["*"]\nlogins = ["%s"]\nkinds = []\ncommands = ["echo", "load"]\n' "$LOGIN" > checks.toml
 "$F" role apply --state cluster -f checks.toml
 "$F" user add --state cluster monitoring --role monitoring > invite
 "$F" login --home monitoring --proxy "127.0.0.1:$PORT" --invite-file invite --password-file password --authenticator another --no-agent
@@ -125,7 +128,7 @@ impl Cluster {
         })
     }
 
-    /// The login of a monitoring system: the directory of one that may run the command `echo` of a node's list, and no other.
+    /// The login of a monitoring system: the directory of one that may run the named commands of our nodes, and nothing else.
     pub fn monitoring(&self) -> Result<PathBuf> {
         let mut script = shell(MONITORING, &self.at, &self.fleetgate);
         script.env("PORT", self.port.to_string());
@@ -134,7 +137,7 @@ impl Cluster {
     }
 
     /// Ends what the user's commands left running, if there is anything.
-    fn end_master(&self) {
+    pub fn end_master(&self) {
         for words in [
             &["master", "stop"][..],
             &["master", "stop", "--home", "monitoring"],
@@ -179,9 +182,11 @@ impl Cluster {
         let port = free_port()?;
         let text = format!(
             "[node]\nlisten = [\"127.0.0.1:{port}\"]\nhost_keys = [\"{}\"]\nstate_directory = \"{}\"\npam = \"off\"\n\
-             motd = false\n[node.commands.echo]\nargv = [\"/bin/echo\", \"OK\"]\n",
+             motd = false\n[node.commands.echo]\nargv = [\"/bin/echo\", \"OK\"]\n\
+             [node.commands.load]\nargv = {:?}\n",
             world.at.join("host").display(),
-            member.state.display()
+            member.state.display(),
+            CHECK_LOAD.split(' ').collect::<Vec<_>>()
         );
         std::fs::write(&member.config, text).map_err(|e| format!("{}: {e}", member.config.display()))?;
         self.join(&member)?;
@@ -241,34 +246,43 @@ impl Cluster {
 
     /// What the proxy has in memory.
     pub fn proxy_memory(&self) -> Result<Memory> {
-        let id = self.process("proxy")?;
-        let value = |file: &str, key: &str| {
-            let path = PathBuf::from(format!("/proc/{id}/{file}"));
-            let text = read_text(&path)?;
-            let line = text.lines().find_map(|line| line.strip_prefix(key));
-            line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<f64>().ok())
-                .ok_or_else(|| format!("{} has no {key}", path.display()))
-        };
-        Ok(Memory {
-            anonymous: value("status", "RssAnon:")?,
-            pss: value("smaps_rollup", "Pss:")?,
-        })
+        memory_of(self.process("proxy")?)
     }
 
     /// Seconds of processor time that a service has used.
     pub fn cpu(&self, service: &str) -> Result<f64> {
-        let path = PathBuf::from(format!("/proc/{}/stat", self.process(service)?));
+        cpu_of(self.process(service)?)
+    }
+}
+
+/// What a process has in memory.
+pub fn memory_of(process: u32) -> Result<Memory> {
+    let value = |file: &str, key: &str| {
+        let path = PathBuf::from(format!("/proc/{process}/{file}"));
         let text = read_text(&path)?;
-        // utime and stime: the 12th and 13th behind the name, which may hold anything.
-        let rest = text.rsplit_once(") ").map_or("", |(_, rest)| rest);
-        let mut ticks = rest
-            .split(' ')
-            .skip(11)
-            .map_while(|word| word.parse::<f64>().ok());
-        match (ticks.next(), ticks.next()) {
-            (Some(user), Some(system)) => Ok((user + system) / TICKS),
-            _ => Err(format!("{} has no times", path.display())),
-        }
+        let line = text.lines().find_map(|line| line.strip_prefix(key));
+        line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<f64>().ok())
+            .ok_or_else(|| format!("{} has no {key}", path.display()))
+    };
+    Ok(Memory {
+        anonymous: value("status", "RssAnon:")?,
+        pss: value("smaps_rollup", "Pss:")?,
+    })
+}
+
+/// Seconds of processor time that a process has used.
+pub fn cpu_of(process: u32) -> Result<f64> {
+    let path = PathBuf::from(format!("/proc/{process}/stat"));
+    let text = read_text(&path)?;
+    // utime and stime: the 12th and 13th behind the name, which may hold anything.
+    let rest = text.rsplit_once(") ").map_or("", |(_, rest)| rest);
+    let mut ticks = rest
+        .split(' ')
+        .skip(11)
+        .map_while(|word| word.parse::<f64>().ok());
+    match (ticks.next(), ticks.next()) {
+        (Some(user), Some(system)) => Ok((user + system) / TICKS),
+        _ => Err(format!("{} has no times", path.display())),
     }
 }
 

@@ -313,7 +313,7 @@ pub struct Master {
 impl Master {
     /// Connects, and waits until it can be used.
     pub fn connect(world: &World, server: &Server, login: &str, cipher: &str) -> Result<Master> {
-        let path = world.at.join(format!("m{}", server.port));
+        let path = world.at.join(format!("m{}-{login}", server.port));
         let mut command = server.client(world, login, cipher);
         command.args(["-N", "-M", "-S"]).arg(&path).arg("127.0.0.1");
         let child = command.spawn().map_err(|e| format!("ssh: {e}"))?;
@@ -331,6 +331,12 @@ impl Master {
             sleep(Duration::from_millis(10));
         }
         Ok(master)
+    }
+
+    /// Counts its processor time with that group's from now on.
+    pub fn enter(&self, group: &Group) -> Result {
+        let door = group.door();
+        std::fs::write(&door, self.child.id().to_string()).map_err(|e| format!("{}: {e}", door.display()))
     }
 
     /// A client's command over it.

@@ -246,6 +246,18 @@ impl World {
         Load::start(command)
     }
 
+    /// Gives a login another shell.
+    pub fn set_shell(&self, login: &str, shell: &str) -> Result {
+        let path = self.at.join("passwd");
+        let begin = format!("{login}:");
+        let changed = |line: &str| match line.rsplit_once(':') {
+            Some((rest, _)) if line.starts_with(&begin) => format!("{rest}:{shell}\n"),
+            _ => format!("{line}\n"),
+        };
+        let text: String = read_text(&path)?.lines().map(changed).collect();
+        std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))
+    }
+
     /// The program that the logins' shells are, as the kernel names it.
     pub fn shell(&self) -> Result<PathBuf> {
         std::fs::canonicalize(SHELL).map_err(|e| format!("{SHELL}: {e}"))
