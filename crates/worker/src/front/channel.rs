@@ -76,6 +76,8 @@ pub(super) struct Session {
     /// Answers about the agent's socket and the display that the start waits for.
     pub(super) awaited: u32,
     pub(super) wanted: Option<(Program, Option<ReplyId>)>,
+    /// The last ticket when it was wanted: what the client asked to listen for before starts listening before.
+    pub(super) behind: Ticket,
     /// A subsystem is: its client reads answers, not words.
     pub(super) subsystem: bool,
     pub(super) stage: Stage,
@@ -181,6 +183,13 @@ pub(super) enum Use {
     Cancel(Option<ReplyId>),
     /// Proofs of host keys.
     Prove(Option<ReplyId>),
+}
+
+impl Use {
+    /// Something that is to listen, of which it is not known yet whether it does.
+    pub(super) fn is_undecided_listener(&self) -> bool {
+        matches!(self, Use::Tcp { bound: None, .. } | Use::Unix(..))
+    }
 }
 
 /// A socket that listens here.

@@ -43,7 +43,7 @@ pub(super) struct ClientConnection {
     pub(super) channels: BTreeMap<u32, Channel>,
     /// What the monitor's answers by these tickets are for.
     pub(super) uses: BTreeMap<Ticket, Use>,
-    last_ticket: Ticket,
+    pub(super) last_ticket: Ticket,
     pub(super) listeners: BTreeMap<u32, Listener>,
     /// The ticket of the agent's socket: one for all sessions.
     pub(super) agent: Option<Ticket>,

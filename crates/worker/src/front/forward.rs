@@ -252,12 +252,14 @@ impl ClientConnection {
                     *bound = Some(first);
                     let reply = reply.take();
                     self.listening(ticket, reply, first);
+                    self.start_waiting(context)?;
                 }
                 Done::Accepted { peer, .. } if bound.is_some() => self.accepted_tcp(ticket, &peer, fds),
                 Done::Failed { .. } => {
                     let reply = reply.take();
                     self.uses.remove(&ticket);
                     self.answer_global(reply, None);
+                    self.start_waiting(context)?;
                 }
                 _ => {}
             }
@@ -319,6 +321,7 @@ impl ClientConnection {
                     self.listen(ticket, fds, |_| Listens::Unix(path.clone()), context)?;
                 }
                 self.answer_global(reply, ready.then_some(&[]));
+                self.start_waiting(context)?;
             }
             (Some(Use::Cancel(reply)), done) => {
                 let done = matches!(done, Done::Cancelled).then_some(&[][..]);

@@ -154,11 +154,27 @@ impl ClientConnection {
             return Ok(());
         };
         session.stage = Stage::Wanted;
+        session.behind = self.last_ticket;
         session.wanted = Some((program, reply));
         self.start_if_ready(channel.0, context)
     }
 
-    /// Has the monitor start what is wanted, once nothing is awaited.
+    /// Starts the programs that waited for something to listen, as what listens for the client is decided.
+    pub(super) fn start_waiting(&mut self, context: &mut Context<'_>) -> Result<(), WorkerEnd> {
+        let waits = |ch: &Channel| matches!(ch, Channel::Session(session) if session.wanted.is_some());
+        let waiting: Vec<u32> = self
+            .channels
+            .iter()
+            .filter(|(_, ch)| waits(ch))
+            .map(|(number, _)| *number)
+            .collect();
+        waiting
+            .into_iter()
+            .try_for_each(|channel| self.start_if_ready(channel, context))
+    }
+
+    /// Has the monitor start what is wanted, once nothing is awaited. A program that the client asks for behind a port that is
+    /// to listen for it (`ssh -R`) finds it listening, as with sshd, which does one thing after the other.
     pub(super) fn start_if_ready(
         &mut self,
         channel: u32,
@@ -167,7 +183,8 @@ impl ClientConnection {
         let Some(Channel::Session(session)) = self.channels.get_mut(&channel) else {
             return Ok(());
         };
-        if session.awaited > 0 {
+        let mut before = self.uses.range(..=session.behind);
+        if session.awaited > 0 || before.any(|(_, what)| what.is_undecided_listener()) {
             return Ok(());
         }
         let Some((program, reply)) = session.wanted.take() else {

@@ -202,6 +202,46 @@ fn the_client_is_reached_through_a_port_of_ours_until_it_cancels() {
 }
 
 #[test]
+fn a_command_begins_once_what_was_asked_for_before_it_listens_or_cannot() {
+    let tcp = Global::TcpipForward {
+        host: b"localhost".to_vec(),
+        port: 0,
+    };
+    // The monitor of these tests makes no such socket: it says that it cannot.
+    let unix = Global::StreamlocalForward {
+        path: b"/a/socket".to_vec(),
+    };
+    for forward in [tcp, unix] {
+        let mut w = World::new();
+        let c = w.login();
+        let before = w.exec(c, "echo before");
+        w.until(|w| w.output(c, before, Stream::Main) == b"before\n");
+        w.unreachable = true;
+        w.clients[c].core.global(&forward, true);
+        let ch = w.exec(c, "echo behind");
+        for _ in 0..20 {
+            w.step(10);
+        }
+        assert_eq!(w.starts.len(), 1, "it does not listen yet");
+        w.answer_sockets();
+        w.until(|w| w.output(c, ch, Stream::Main) == b"behind\n");
+        let answered = |w: &World| {
+            w.clients[c]
+                .said
+                .iter()
+                .position(|s| matches!(s, Said::Global(..)))
+        };
+        let began = |w: &World| {
+            w.clients[c]
+                .said
+                .iter()
+                .position(|s| *s == Said::Replied(ch.0, true))
+        };
+        assert!(answered(&w) < began(&w) && answered(&w).is_some());
+    }
+}
+
+#[test]
 fn remote_forwarding_needs_its_permit() {
     let mut w = World::new();
     w.permits.0 &= !(Kind::ListenForward as u32);

@@ -14,7 +14,7 @@ use fleetgate_wire::node::lobby::{FromLobby, ToLobby};
 use fleetgate_wire::node::{self, ConnectionAddresses, Kind, Permits, Settings, Verdict};
 use fleetgate_wire::{Decode, Encode};
 use std::collections::BTreeMap;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -433,36 +433,18 @@ impl World {
         if start.terminal.is_some() {
             let (ours, theirs, _) = fleetgate_sys::terminal::open().expect("a terminal");
             self.terminals.push(theirs);
-            let one = false;
-            self.front.say(
-                &ToFront::Started {
-                    connection,
-                    ticket,
-                    one,
-                    most: None,
-                },
-                &[ours.raw()],
-            );
+            self.front.say(&begun(connection, ticket), &[ours.raw()]);
             return;
         }
         let command = match &start.program {
             Program::Exec { command } if command == b"refused" => {
-                let why = c"not today".to_owned();
-                let word = ToFront::NotStarted {
-                    connection,
-                    ticket,
-                    why,
-                };
-                return self.front.say(&word, &[]);
+                return self
+                    .front
+                    .say(&not_started(connection, ticket, c"not today"), &[]);
             }
             Program::Exec { command } => String::from_utf8_lossy(command).into_owned(),
             Program::Subsystem { name } if name == b"refused" => {
-                let why = c"no such subsystem".to_owned();
-                let word = ToFront::NotStarted {
-                    connection,
-                    ticket,
-                    why,
-                };
+                let word = not_started(connection, ticket, c"no such subsystem");
                 return self.front.say(&word, &[]);
             }
             _ => "exec cat".to_owned(),
@@ -483,16 +465,7 @@ impl World {
         let stdout = OwnedFd::from(child.stdout.take().expect("piped"));
         let stderr = OwnedFd::from(child.stderr.take().expect("piped"));
         let fds = [stdin.as_raw_fd(), stdout.as_raw_fd(), stderr.as_raw_fd()];
-        let one = false;
-        self.front.say(
-            &ToFront::Started {
-                connection,
-                ticket,
-                one,
-                most: None,
-            },
-            &fds,
-        );
+        self.front.say(&begun(connection, ticket), &fds);
         self.programs.push(Running {
             connection,
             ticket,
@@ -596,6 +569,20 @@ impl World {
             done,
         };
         self.front.say(&word, &raw);
+    }
+
+    /// Answers the requests for sockets that were only told.
+    pub fn answer_sockets(&mut self) {
+        for word in std::mem::take(&mut self.told) {
+            match word {
+                FromFront::Network {
+                    connection,
+                    ticket,
+                    what,
+                } => self.network(connection, ticket, what),
+                other => self.told.push(other),
+            }
+        }
     }
 
     fn accept(&mut self) {
@@ -746,6 +733,23 @@ impl Client {
     /// Disconnects.
     pub fn disconnect(&mut self) {
         self.core.disconnect(Reason::ByApplication, "bye");
+    }
+}
+
+fn begun(connection: node::ConnectionNumber, ticket: Ticket) -> ToFront {
+    ToFront::Started {
+        connection,
+        ticket,
+        one: false,
+        most: None,
+    }
+}
+
+fn not_started(connection: node::ConnectionNumber, ticket: Ticket, why: &CStr) -> ToFront {
+    ToFront::NotStarted {
+        connection,
+        ticket,
+        why: why.to_owned(),
     }
 }
 
