@@ -215,6 +215,11 @@ fn forwards_are_as_with_ssh() {
              for p in \"${all[@]}\"; do wait $p; done; end",
         ),
         (
+            "the end waits for a reader that is slow",
+            "echoes; noise 20M > in; bg -L $PWD/slow:127.0.0.1:7100; until_so test -e slow
+             nc -NU slow < in | { head -c 19M; sleep 1; cat; } | cmp - in; end",
+        ),
+        (
             "a connection that stands still holds up no other",
             "echoes; bg -L 7001:127.0.0.1:7100; listens 7001; mkfifo still
              python $PEERS/python/echo.py to 127.0.0.1 7001 < /dev/zero > still & exec 3< still

@@ -156,8 +156,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
             self.warn(&format!("to {to}: too many connections"));
             return None;
         };
-        self.flows
-            .insert(channel.0, Flow::new(channel, local, format!("to {to}")));
+        self.join(Flow::new(channel, local, format!("to {to}")));
         Some(channel)
     }
 
