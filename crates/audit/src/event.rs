@@ -171,6 +171,16 @@ pub enum Event {
     },
     /// It does not.
     SessionRefused = "session_refused" { connection: ConnectionNumber, login: String, reason: String },
+    /// A named command's client got the result of another run: `session`. `age`: since its end; none: it waited for it.
+    CommandAnswered = "command_answered" {
+        connection: ConnectionNumber,
+        login: String,
+        session: SessionId,
+        source: SocketAddr,
+        user: Option<String>,
+        command: Option<Vec<u8>>,
+        age as age_ms: Option<Duration>,
+    },
     /// A session's process ended. `code` or `signal`; neither when nobody could wait for it.
     SessionEnded = "session_ended" {
         connection: ConnectionNumber,

@@ -20,6 +20,10 @@ pub const MAX_ARGUMENT: usize = 1024;
 pub const MAX_ENVIRONMENT: usize = 32 << 10;
 /// The most variables that a client has to send for one command.
 pub const MAX_SECRETS: usize = 16;
+/// The longest time for which a result counts.
+pub const MAX_CACHE: Duration = Duration::from_secs(3600);
+/// The most output of a command whose results are kept.
+pub const MAX_CACHED_OUTPUT: u64 = 1 << 20;
 /// The longest name.
 pub const MAX_NAME: usize = 128;
 
@@ -35,6 +39,7 @@ pub struct Command {
     pub(crate) limits: CommandLimits,
     pub(crate) environment: Vec<(String, String)>,
     pub(crate) secrets: Vec<String>,
+    pub(crate) cache: Option<Duration>,
 }
 
 /// How long a named command may run, how often at a time on one machine, and how much it may say. None: as it likes.
@@ -79,6 +84,8 @@ pub struct NamedCommand {
     pub environment: Vec<(String, String)>,
     /// Variables that the client has to send.
     pub secrets: Vec<String>,
+    /// Its result is given for so long to all who ask for the same.
+    pub cache: Option<Duration>,
 }
 
 /// An argument that a client may send, in its place on the line. In the argument vector it stands as `{name}`.
@@ -190,6 +197,7 @@ impl Commands {
             limits: command.limits,
             environment: command.environment.clone(),
             secrets: command.secrets.clone(),
+            cache: command.cache,
         })
     }
 }
@@ -258,6 +266,7 @@ impl Command {
             limits: CommandLimits::default(),
             environment: Vec::new(),
             secrets: Vec::new(),
+            cache: None,
         })
     }
 
@@ -298,6 +307,25 @@ impl Command {
             }
         }
         Ok(Command { secrets, ..self })
+    }
+
+    /// The same with a time for which a result counts for all who ask for the same. It is the last thing to be said of a
+    /// command: what is kept has a bound, and a secret is one client's.
+    pub fn with_cache(self, cache: Duration) -> Result<Command, Invalid> {
+        if cache > MAX_CACHE {
+            return Err("`cache` is an hour at most".into());
+        }
+        if !self.secrets.is_empty() {
+            return Err(
+                "`cache` gives one client's result to others, and `secrets` are one client's: keep one"
+                    .into(),
+            );
+        }
+        if self.limits.output.is_none_or(|most| most > MAX_CACHED_OUTPUT) {
+            return Err("with `cache`, `output` is 1M at most".into());
+        }
+        let cache = Some(cache);
+        Ok(Command { cache, ..self })
     }
 
     /// The same with limits.

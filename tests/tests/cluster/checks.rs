@@ -52,11 +52,18 @@ environment = { GREETING = "hello" }
 [node.commands.password]
 argv = ["/bin/sh", "-c", "exec 9<>/run/test/slow; flock 9; echo $$ >&9; echo ${#PASSWORD} $PASSWORD; while [ -e /run/test/hold ]; do sleep 0.1; done"]
 secrets = ["PASSWORD"]
+[node.commands.costly]
+argv = ["/bin/sh", "-c", "echo ran >> /run/test/ran; echo odd >&2; echo run $(wc -l < /run/test/ran) of $0; exit 1", "{}"]
+args = ["word"]
+cache = "3s"
+[node.commands.long]
+argv = ["/bin/sh", "-c", "exec 9<>/run/test/slow; flock 9; echo in >&9; echo ran >> /run/test/ran; while [ -e /run/test/hold ]; do sleep 0.1; done; head -c 300000 /dev/zero | tr '\\0' x; echo; echo done >&2"]
+cache = "1s"
 [node.commands.hostile]
 argv = ["/bin/sh", "-c", "printf '\\033[2Jgone|a=1\\nmore' >&2; exit 9"]
 END
 role '"ada"' 'kinds = []
-commands = ["load", "state", "killed", "missing", "much", "greeting", "slow", "brief", "few", "noise", "hostile", "password"]'"#,
+commands = ["load", "state", "killed", "missing", "much", "greeting", "slow", "brief", "few", "noise", "hostile", "password", "costly", "long"]'"#,
     );
     cluster.up("node", OWN_PORT);
     cluster
@@ -144,6 +151,58 @@ fn the_node_ends_what_takes_too_long_and_refuses_what_runs_too_often() {
         is_told() {{ "$F" audit --state cluster --json | grep '"denied"' | grep -q 'the command .*brief.* for more than 1 s, its `timeout`'; }}
         for _ in $(seq 100); do if is_told; then break; fi; sleep 0.1; done
         is_told"#
+    ));
+}
+
+#[test]
+fn one_run_answers_all_who_ask_within_its_cache_time() {
+    needs_root!("a node that serves other accounts");
+    cluster().script(&format!(
+        r#"{TOOLS}
+        begin
+        : > slow; : > ran; chmod 666 slow ran
+        runs() {{ wc -l < ran; }}
+        for way in warm cold; do
+            if [ $way = cold ]; then end_all; fi
+            : > ran
+            for _ in 1 2 3; do told 1 'run 1 of a' -H gate -c costly -a a; grep -qx odd errors; done
+            told 1 'run 2 of b' -H gate -c costly -a b
+            told 3 'UNKNOWN - gate costly: ' -H gate -c costly -a ';'
+            is "$(runs)" 2
+            for _ in $(seq 100); do
+                check -H gate -c costly -a a > said 2> errors || true
+                if grep -q 'run 3 of a' said; then break; fi
+                sleep 0.1
+            done
+            grep -q 'run 3 of a' said
+            # Those who ask while it runs wait for its end, and the one that asked first may go.
+            : > ran; : > slow; : > hold
+            "$CHECK" --home home -l ada -H gate -c long -t 600 > first 2>&1 & first=$!
+            until [ -s slow ]; do sleep 0.05; done
+            waiting=()
+            for n in 1 2 3; do "$CHECK" --home home -l ada -H gate -c long -t 600 > long.$n 2> errors.$n & waiting+=($!); done
+            answered() {{ "$F" audit --state cluster --json | grep '"command_answered"' | grep -vc age_ms; }}
+            # Of the run before, one had waited for another.
+            all=3; if [ $way = cold ]; then all=7; fi
+            until [ "$(answered)" = $all ]; do sleep 0.1; done
+            kill -9 $first; wait $first || true
+            sleep 0.3; rm hold
+            for n in 1 2 3; do
+                wait ${{waiting[$((n - 1))]}}
+                is "$(wc -c < long.$n) $(cat errors.$n)" '300001 done'
+            done
+            is "$(runs)" 1
+            # When nobody waits any more it is ended.
+            sleep 1.1; : > slow; : > hold
+            waiting=()
+            for n in 1 2; do "$CHECK" --home home -l ada -H gate -c long -t 600 > long.$n 2>&1 & waiting+=($!); done
+            until [ -s slow ]; do sleep 0.05; done
+            sleep 0.5
+            kill -9 "${{waiting[@]}}"; wait "${{waiting[@]}}" || true
+            flock slow true; rm hold
+            is "$(runs)" 2
+        done
+        "$F" audit --state cluster --json | grep '"command_answered"' | grep -q '"command":"/bin/sh -c .*"age_ms":[0-9]'"#
     ));
 }
 

@@ -215,6 +215,7 @@ impl Monitor {
                 self.workers.say(front, &word, fds, &self.tools.wakes);
             }
         }
+        self.sessions.kill_announced();
     }
 
     /// What the processes said, and which of them ended.

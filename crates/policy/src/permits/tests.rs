@@ -175,6 +175,7 @@ fn named(name: &str, program: &str) -> Program {
         limits: CommandLimits::default(),
         environment: Vec::new(),
         secrets: Vec::new(),
+        cache: None,
     })
 }
 

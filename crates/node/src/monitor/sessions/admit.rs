@@ -1,10 +1,11 @@
 //! Admission: whether a front's Start becomes a session. It is held against the connection's grant and against the limits;
 //! a refusal is told to the client and to the audit log. The steps that follow are `prepare` and `launch`.
 
+use super::answers::{SameRun, SharedRun};
 use super::facts::{ClusterUser, ProgramChoice};
 use super::launch::PendingLaunch;
 use super::order::{self, SessionRefusal};
-use super::{About, LimitOwner, Session, Sessions, State, TimeLimit, key, say, text};
+use super::{About, LimitOwner, Session, Sessions, State, TimeLimit, key, text};
 use crate::config::cluster::Member;
 use crate::monitor::accept::address;
 use crate::monitor::audit::{Event, SessionKind};
@@ -42,6 +43,14 @@ pub(super) struct PendingSession {
     pub(super) under_way: Option<PendingLaunch>,
 }
 
+/// What came of a front's Start.
+enum Admitted {
+    /// A session, which is to be prepared.
+    Begins(u64),
+    /// The result of an earlier run is the answer, or that of one under way will be.
+    ByAnotherRun,
+}
+
 impl Sessions {
     /// A front asks for a session. `account`: as the name service had it, at most `names::KEEP` ago.
     pub fn start(
@@ -55,7 +64,8 @@ impl Sessions {
     ) {
         let connection = granted.connection;
         match self.admit(tools, networks, granted, account, ticket, start) {
-            Ok(number) if self.selinux => {
+            Ok(Admitted::ByAnotherRun) => {}
+            Ok(Admitted::Begins(number)) if self.selinux => {
                 let user = self.all.get(&number).map(|s| text(&s.login)).unwrap_or_default();
                 tools.names.ask(
                     crate::monitor::names::Lane::IN,
@@ -63,7 +73,7 @@ impl Sessions {
                     key(number, About::Context),
                 );
             }
-            Ok(number) => self.go_on(tools, number),
+            Ok(Admitted::Begins(number)) => self.go_on(tools, number),
             Err(SessionRefusal(why)) => {
                 granted.tell_denied(&tools.audit, &tools.metrics, why.clone());
                 tools.to_fronts.say(
@@ -88,7 +98,7 @@ impl Sessions {
         account: Account,
         ticket: Ticket,
         start: Start,
-    ) -> Result<u64, SessionRefusal> {
+    ) -> Result<Admitted, SessionRefusal> {
         let connection = granted.connection;
         let decided = order::choose_program(&granted.grant, &start, now())?;
         if account.ids.uid != granted.uid {
@@ -116,6 +126,12 @@ impl Sessions {
         let lasting = |of: &Member| of.allowed.limits.session;
         let by_roles = granted.members.iter().filter_map(lasting).min();
         let named_command = decided.named_command();
+        let same = named_command.and_then(|command| SameRun::of(command, account.ids.uid, &start));
+        if let Some(same) = &same
+            && self.answer_by_another_run(tools, granted, ticket, same, decided.command())
+        {
+            return Ok(Admitted::ByAnotherRun);
+        }
         self.has_room_for(named_command)?;
         let by_command = named_command.and_then(|command| command.limits.timeout);
         let limit = |by, time| TimeLimit { time, by };
@@ -146,6 +162,10 @@ impl Sessions {
         };
         self.next += 1;
         let number = self.next;
+        let shared = same.zip(named_command).map(|(same, command)| {
+            self.can_be_joined(&same, number);
+            SharedRun::new(same, command, (connection, ticket))
+        });
         let [high, low] = fleetgate_sys::exe::random();
         let pam = tools.pam && decided.is_login();
         let session = Session {
@@ -159,7 +179,9 @@ impl Sessions {
             uid: account.ids.uid,
             id: (u128::from(high) << 64 | u128::from(low)).to_be_bytes(),
             kind: decided.kind,
-            fixed: granted.grant.permits.forced().is_some() || decided.kind == SessionKind::Sftp,
+            fixed: granted.grant.permits.forced().is_some()
+                || decided.kind == SessionKind::Sftp
+                || shared.is_some(),
             terminal: None,
             command: decided.command(),
             original: decided.original.clone(),
@@ -170,6 +192,7 @@ impl Sessions {
             leaves_nothing: false,
             named_command: named_command.map(|command| command.name.clone()),
             most: named_command.and_then(|command| command.limits.output),
+            shared,
             limit,
             time_limit_timer: None,
             state: State::Pending(Box::new(PendingSession {
@@ -193,7 +216,7 @@ impl Sessions {
         self.by_ticket.insert((connection, ticket), number);
         *self.by_connection.entry(connection).or_default() += 1;
         self.beginning.push(connection);
-        Ok(number)
+        Ok(Admitted::Begins(number))
     }
 
     /// Whether one more of a named command may run.
@@ -221,17 +244,16 @@ impl Sessions {
         if let Some(cgroup) = &session.cgroup {
             let _ = std::fs::remove_dir(cgroup);
         }
-        let (connection, ticket) = (session.connection, session.ticket);
-        say(
-            tools,
-            &session,
-            ToFront::NotStarted {
+        for (connection, ticket) in session.clients() {
+            let why = text(&why);
+            let word = ToFront::NotStarted {
                 connection,
                 ticket,
-                why: text(&why),
-            },
-            Vec::new(),
-        );
+                why,
+            };
+            tools.to_fronts.say(connection, word, Vec::new());
+        }
+        let connection = session.connection;
         tools.audit.tell(Event::SessionRefused {
             connection,
             login: session.login,

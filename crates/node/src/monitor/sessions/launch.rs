@@ -79,6 +79,7 @@ impl Sessions {
             _ if sftp => Streams::socket().map_err(failed("making a socket"))?,
             Some(terminal) => Streams::terminal(terminal, pending.context.as_deref())
                 .map_err(failed("making a terminal"))?,
+            None if session.shared.is_some() => Streams::outputs().map_err(failed("making pipes"))?,
             None => Streams::pipes().map_err(failed("making pipes"))?,
         };
         let config = tools.config.clone();
@@ -291,7 +292,13 @@ impl Sessions {
             most: session.most,
         };
         // It only queues: the front hears it at the end of the wake-up, when the reaper's file is written.
-        say(tools, session, word, ours);
+        match session.shared {
+            Some(_) => self.collect_output(tools, number, ours),
+            None => say(tools, session, word, ours),
+        }
+        let Some(session) = self.all.get_mut(&number) else {
+            return;
+        };
         if let Some(events) = &events {
             // Without it the transfer goes on untold; the count at its end says so.
             let _ = tools.wakes.watch(events, READ, key(number, About::Files));
@@ -356,6 +363,10 @@ impl Sessions {
             tools.metrics.launch_failed();
             return self.refuse(tools, number, why);
         };
+        if session.shared.is_some() {
+            session.share_refusal(tools, ours, status);
+            return self.refuse(tools, number, why);
+        }
         let (connection, ticket) = (session.connection, session.ticket);
         say(
             tools,

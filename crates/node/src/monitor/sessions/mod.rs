@@ -7,10 +7,11 @@
 //!
 //! Read in this order: `admit` (may it be?), [`order`] (what is decided, and the order itself), `environment`, `streams`,
 //! `prepare` and `launch` (the steps until it runs), `running` (what may happen to it then). Beside the way lie `facts` (what
-//! an order is made of), `confinement` (sftp's root), `files` (what the file server tells) and `within_pam`. This
-//! module never reads or writes what a session says.
+//! an order is made of), `answers` (one run for several clients), `confinement` (sftp's root), `files` (what the file server tells) and `within_pam`. But for
+//! `answers`, this module never reads or writes what a session says.
 
 mod admit;
+mod answers;
 mod confinement;
 mod environment;
 mod facts;
@@ -59,12 +60,15 @@ pub struct Sessions {
     selinux: bool,
     ends: Arc<EndedSessions>,
     opened: within_pam::PamSessions,
+    answers: answers::Answers,
     next: u64,
     all: HashMap<u64, Session>,
     by_ticket: HashMap<(ConnectionNumber, Ticket), u64>,
     by_connection: HashMap<ConnectionNumber, u32>,
     /// The connections of sessions that are on their way, each as often as it has some.
     beginning: Vec<ConnectionNumber>,
+    /// Those whose fronts are told that they are ended; killed when that is said.
+    announced: Vec<u64>,
 }
 
 /// What a wake-up of a session's is about; the low bits of a key's id.
@@ -87,9 +91,11 @@ enum About {
     Context = 6,
     /// It lasted as long as its roles allow.
     TimeUp = 7,
+    /// The output of one whose result several clients get.
+    Output = 8,
 }
 
-const ABOUT_BITS: u32 = 3;
+const ABOUT_BITS: u32 = 4;
 /// The bell of the session reaper's thread.
 const BELL: Key = Key::new(Owner::Sessions, 0);
 
@@ -99,7 +105,7 @@ fn key(number: u64, about: About) -> Key {
 
 /// Number and matter of a key's id; none: the bell.
 fn parts(id: u64) -> Option<(u64, About)> {
-    const ALL: [About; 8] = [
+    const ALL: [About; 9] = [
         About::Launch,
         About::Files,
         About::Pam,
@@ -108,6 +114,7 @@ fn parts(id: u64) -> Option<(u64, About)> {
         About::XauthLate,
         About::Context,
         About::TimeUp,
+        About::Output,
     ];
     let about = ALL.get((id & ((1 << ABOUT_BITS) - 1)) as usize)?;
     (id != BELL.id).then_some((id >> ABOUT_BITS, *about))
@@ -145,6 +152,8 @@ struct Session {
     named_command: Option<String>,
     /// So much of its output is passed on.
     most: Option<u64>,
+    /// Its result is for all who ask for the same; its own client is one of them.
+    shared: Option<Box<answers::SharedRun>>,
     /// How long it may last.
     limit: Option<TimeLimit>,
     time_limit_timer: Option<Timer>,
@@ -203,11 +212,13 @@ impl Sessions {
             selinux: needs_contexts(&tools.config),
             ends,
             opened: within_pam::PamSessions::default(),
+            answers: answers::Answers::default(),
             next: 0,
             all: HashMap::new(),
             by_ticket: HashMap::new(),
             by_connection: HashMap::new(),
             beginning: Vec::new(),
+            announced: Vec::new(),
         })
     }
 
@@ -237,6 +248,7 @@ impl Sessions {
             Some((number, About::XauthEnded)) => self.xauth_ended(tools, number),
             Some((number, About::XauthLate)) => self.xauth_late(number),
             Some((number, About::TimeUp)) => self.lasted_too_long(tools, number),
+            Some((number, About::Output)) => self.hear_output(number),
             Some(_) => {}
         }
     }
@@ -257,10 +269,13 @@ impl Sessions {
         let of_it: Vec<u64> = self
             .all
             .iter()
-            .filter(|(_, s)| s.connection == connection)
+            .filter(|(_, s)| s.connection == connection || s.clients().iter().any(|c| c.0 == connection))
             .map(|(n, _)| *n)
             .collect();
         for number in of_it {
+            if self.leave_run(number, connection, None) {
+                continue;
+            }
             if let Some(session) = self.all.get_mut(&number) {
                 session.unheard = true;
                 self.by_ticket.remove(&(connection, session.ticket));
@@ -289,14 +304,24 @@ impl Sessions {
 
     /// Ends one session by its id, whichever connection it is of; whether it is one of ours that was not told before.
     pub fn end_ordered(&mut self, tools: &mut Tools, id: &SessionId, order: &EndOrder) -> bool {
-        let mut all = self.all.values_mut();
-        let Some(session) = all.find(|s| s.id == *id && s.ordered.is_none()) else {
+        let mut all = self.all.iter_mut();
+        let Some((number, session)) = all.find(|(_, s)| s.id == *id && s.ordered.is_none()) else {
             return false;
         };
         session.ordered = Some(order.clone());
-        session.doomed = true;
-        session.end(tools, order.words());
+        session.announce_end(tools, order.words());
+        self.announced.push(*number);
         true
+    }
+
+    /// Kills the sessions whose fronts were told of it. Before that, a front could see the end of the output first, tell the
+    /// client, and have no way left to say why.
+    pub fn kill_announced(&mut self) {
+        for number in std::mem::take(&mut self.announced) {
+            if let Some(session) = self.all.get(&number) {
+                session.kill();
+            }
+        }
     }
 
     /// Forgets a session that is over, or never was.
@@ -309,6 +334,7 @@ impl Sessions {
         if let Some(count) = self.by_connection.get_mut(&session.connection) {
             *count -= 1;
         }
+        self.forget_run(number, &session);
         Some(session)
     }
 }
@@ -318,20 +344,20 @@ pub fn needs_contexts(config: &Config) -> bool {
     config.selinux == SelinuxUse::Required || std::path::Path::new("/sys/fs/selinux/enforce").exists()
 }
 
-/// Tells the front, unless nobody listens any more.
+/// Tells the front, unless nobody listens any more. Clients of a shared run hear of it at its end.
 fn say(tools: &mut Tools, session: &Session, word: ToFront, fds: Vec<Fd>) {
-    if !session.unheard {
+    if !session.unheard && session.shared.is_none() {
         tools.to_fronts.say(session.connection, word, fds);
     }
 }
 
 impl Session {
-    /// Ends it, with words for its user. The front hears of it before the processes can end.
-    fn end(&mut self, tools: &mut Tools, parting: String) {
+    /// It is to be ended, with words for its user.
+    fn announce_end(&mut self, tools: &mut Tools, parting: String) {
         self.parting = Some(parting);
+        self.doomed = true;
         let (connection, ticket) = (self.connection, self.ticket);
         say(tools, self, ToFront::Ending { connection, ticket }, Vec::new());
-        self.kill();
     }
 
     /// The end, as the front is told of it.

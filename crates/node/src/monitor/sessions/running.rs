@@ -94,7 +94,10 @@ impl Sessions {
 
     /// The client closed the session's channel.
     pub fn hang_up(&mut self, granted: &OpenLogin, ticket: Ticket) {
-        if let Some(number) = self.by_ticket.get(&(granted.connection, ticket)).copied() {
+        let number = self.by_ticket.get(&(granted.connection, ticket)).copied();
+        if let Some(number) = number
+            && !self.leave_run(number, granted.connection, Some(ticket))
+        {
             self.hang_up_session(number);
         }
     }
@@ -230,7 +233,7 @@ impl Sessions {
         for _ in 0..files::TURNS_AT_THE_END {
             self.hear_files(tools, number);
         }
-        let Some(session) = self.forget(number) else {
+        let Some(mut session) = self.forget(number) else {
             return;
         };
         if let Some(timer) = session.time_limit_timer {
@@ -238,6 +241,10 @@ impl Sessions {
         }
         if session.leaves_nothing {
             session.kill_cgroup();
+        }
+        if let State::Running(running) = &session.state {
+            let exit = running.exit;
+            self.share_result(tools, &mut session, exit);
         }
         let State::Running(running) = &session.state else {
             return;
@@ -329,7 +336,8 @@ impl Sessions {
             login: session.login.clone(),
             what,
         });
-        session.end(tools, parting);
+        session.announce_end(tools, parting);
+        self.announced.push(number);
     }
 }
 

@@ -2,7 +2,7 @@
 //! go with the order, ours to the front.
 
 use crate::selinux;
-use fleetgate_sys::file::pipe;
+use fleetgate_sys::file::{pipe, write};
 use fleetgate_sys::terminal::{self, set_modes, set_window};
 use fleetgate_sys::{Errno, Fd, stream};
 use fleetgate_wire::node::front::Terminal;
@@ -13,6 +13,8 @@ use std::os::unix::net::UnixStream;
 
 /// How much a pipe for bulk holds: less means a wake-up for every 64 KB. The kernel takes memory for what lies in it.
 const PIPE: i32 = 256 << 10;
+/// How much a pipe holds that nobody has asked to hold more.
+const SMALL_PIPE: usize = 64 << 10;
 
 /// Both sides' descriptors.
 #[derive(Debug)]
@@ -77,6 +79,34 @@ impl Streams {
             one: false,
             path: None,
         })
+    }
+
+    /// Two pipes for what a program says; it reads nothing.
+    pub fn outputs() -> Result<Streams, Errno> {
+        let mut streams = Streams::pipes()?;
+        streams.ours.remove(0);
+        Ok(streams)
+    }
+
+    /// For the front, as `pipes` has them: what a program said that has ended. They hold all of it.
+    pub fn holding(output: &[Vec<u8>; 2]) -> Result<Vec<Fd>, Errno> {
+        let (_, feed) = pipe()?;
+        let mut ours = vec![feed];
+        for said in output {
+            let (end, start) = pipe()?;
+            if said.len() > SMALL_PIPE {
+                stream::set_pipe_size(start.raw(), i32::try_from(said.len()).unwrap_or(i32::MAX))?;
+            }
+            start.set_nonblocking(true)?;
+            if !said.is_empty() && write(start.raw(), said)? != said.len() {
+                return Err(Errno::ENOBUFS);
+            }
+            ours.push(end);
+        }
+        for end in &ours {
+            end.set_nonblocking(true)?;
+        }
+        Ok(ours)
     }
 
     /// One socket for both ways.

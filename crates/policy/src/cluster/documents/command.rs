@@ -40,6 +40,9 @@ pub struct CommandEntry {
     /// Variables that the client has to send.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
+    /// Its result counts for so long for all who ask for the same; 0: it runs for each.
+    #[serde(default, skip_serializing_if = "is_no_time")]
+    pub cache: Span,
     /// So much of its output is passed on; 0: all.
     #[serde(default = "usual_output", skip_serializing_if = "is_usual_output")]
     pub output: Size,
@@ -66,6 +69,10 @@ fn is_usual_timeout(timeout: &Span) -> bool {
     *timeout == USUAL_TIMEOUT
 }
 
+fn is_no_time(span: &Span) -> bool {
+    span.0.is_zero()
+}
+
 fn usual_output() -> Size {
     USUAL_OUTPUT
 }
@@ -88,10 +95,15 @@ impl CommandEntry {
             output: Some(self.output.0).filter(|most| *most > 0),
         };
         let environment = self.environment.clone().into_iter().collect();
-        self.program()?
+        let command = self
+            .program()?
             .limited(limits)
             .with_environment(environment)?
-            .with_secrets(self.secrets.clone())
+            .with_secrets(self.secrets.clone())?;
+        match self.cache.0.is_zero() {
+            true => Ok(command),
+            false => command.with_cache(self.cache.0),
+        }
     }
 
     fn program(&self) -> Result<Command, Invalid> {
@@ -152,6 +164,7 @@ impl From<&Command> for CommandEntry {
             concurrency: limits.concurrency.unwrap_or(0),
             environment: command.environment.iter().cloned().collect(),
             secrets: command.secrets.clone(),
+            cache: Span(command.cache.unwrap_or_default()),
             output: Size(limits.output.unwrap_or(0)),
         }
     }
@@ -169,6 +182,7 @@ mod tests {
             "argv = [\"/bin/x\", \"{p}\"]\narguments = [{ name = \"p\", form = \"path\", default = \"/\" }]\n\
              timeout = 0\noutput = 0\nconcurrency = 3\nsecrets = [\"B\"]\nenvironment = { A = \"1\" }",
             "argv = [\"/bin/x\", \"{}\"]\nargs = [\"a|b*|/*\"]\noutput = \"64K\"",
+            "argv = [\"/bin/x\"]\ncache = \"30s\"",
         ] {
             let read: CommandEntry = toml::from_str(text).expect(text);
             let command = read.define().expect(text);
@@ -195,6 +209,10 @@ mod tests {
                 "keep one",
             ),
             ("argv = [\"x\"]", "absolute path"),
+            ("argv = [\"/x\"]\ncache = \"2h\"", "an hour at most"),
+            ("argv = [\"/x\"]\ncache = \"1s\"\nsecrets = [\"A\"]", "keep one"),
+            ("argv = [\"/x\"]\ncache = \"1s\"\noutput = 0", "1M at most"),
+            ("argv = [\"/x\"]\ncache = \"1s\"\noutput = \"2M\"", "1M at most"),
         ] {
             let read: CommandEntry = toml::from_str(text).expect(text);
             let error = read.define().expect_err(text).to_string();

@@ -10,7 +10,7 @@ use std::fmt;
 use std::time::Duration;
 
 /// A length of time: written `"15m"`, read as a number of seconds, too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span(pub Duration);
 
 /// Bytes, written as base64.

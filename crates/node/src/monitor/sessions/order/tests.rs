@@ -129,6 +129,7 @@ fn requests_are_decided() {
         limits: CommandLimits::default(),
         environment: Vec::new(),
         secrets: Vec::new(),
+        cache: None,
     });
     for (permits, start, wanted) in [
         (
